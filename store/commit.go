@@ -12,54 +12,54 @@ import (
 )
 
 // Commit is one atomic write to a session. A store checks Guard against the session's row and then applies every field
-// that is set, in the order of the fields; the row's Version grows by one and UpdatedAt becomes now.
+// that is set, in the order of the fields. The row's Version grows by one and UpdatedAt becomes now.
 //
-// A commit is idempotent: if the session already has a checkpoint with Checkpoint.StepID, or a run with StartRun.ID,
-// the commit has happened before, and the store returns the session's row and writes nothing, whether or not Guard
-// holds. Only a token that is not current is still refused, since the step may be another holder's, unless the commit
-// itself [Commit.Took] the lease. An EndRun or Rewind of an unknown run or checkpoint is ErrNotFound, and nothing is
-// written.
+// A commit is idempotent. If the session already has a checkpoint with Checkpoint.StepID or a run with StartRun.ID, the
+// commit was applied before: the store returns the session's row and writes nothing, whether or not Guard holds. It
+// still refuses a token that is not current, since the step may be another lease holder's, unless the commit itself
+// [Commit.Took] the lease. An EndRun or Rewind of an unknown run or checkpoint is ErrNotFound, and nothing is written.
 type Commit struct {
 	Guard Guard
 
-	// Create creates the session if it does not exist: ID, Agent, UserID, Title, Tags, Metadata, ExpiresAt, TTL, TraceParent,
-	// ParentID, RootID, Incarnation, Kind, Name and Secret are taken from it, everything else begins at zero. RootID
-	// defaults to ID, Secret and, of a root, Incarnation to random ones; TTL is kept in microseconds, a negative one as
-	// 0. A new session has Status idle. The id of a removed or expired session is refused like any other use of it, see
-	// [Sweeper]. Create is ignored if the session exists, unless Guard.New is set.
+	// Create creates the session if it does not exist. ID, Agent, UserID, Title, Tags, Metadata, ExpiresAt, TTL,
+	// TraceParent, ParentID, RootID, Incarnation, Kind, Name and Secret are taken from it; everything else starts at
+	// zero. RootID defaults to ID. Secret, and a root's Incarnation, default to random values. TTL is kept in
+	// microseconds, and a negative one as 0. A new session has Status idle. The id of a removed or expired session is
+	// refused like any other use of it, see [Sweeper]. Create is ignored if the session exists, unless Guard.New is
+	// set.
 	Create *cairn.Session
 	// InitialState is the state of a session that this commit creates; empty means {}. It is stored as keyframe 0.
 	InitialState json.RawMessage
 
-	// EndRun updates the run of that id: everything but ID, Turn, StartedAt, StartSequence, FirstMessage and Before. A
-	// run whose status is not running gets EndedAt = now. The run's stop request is dropped.
+	// EndRun updates the run with its ID: all fields except ID, Turn, StartedAt, StartSequence, FirstMessage and
+	// Before. If its status is not running, EndedAt becomes now. The run's stop request is dropped.
 	EndRun *cairn.Run
 	// StartRun adds a run. The store sets SessionID, StartedAt, FirstMessage and Before, sets Turn to the row's Turn +
 	// 1, and puts RunID, Turn, Step = 0, Recoveries = 0 and an empty RunUsage on the row.
 	StartRun *cairn.Run
 
 	// Rewind moves the session back to one of its checkpoints: later messages, checkpoints and state changes are
-	// removed, Epoch grows by one. An unknown checkpoint is ErrNotFound and nothing is written.
+	// removed, and Epoch grows by one. If the checkpoint is unknown the error is ErrNotFound and nothing is written.
 	Rewind string
-	// RewindRun moves the session back to where one of its runs began: the messages, checkpoints and state changes since
-	// are removed, Epoch grows by one. The records of runs stay. An unknown run is ErrNotFound; a run that began behind
-	// what is left of the session's history, or at a checkpoint that is gone, is ErrInvalid; in both cases nothing is
-	// written. At most one of Rewind and RewindRun may be set.
+	// RewindRun moves the session back to where one of its runs began: the messages, checkpoints and state changes
+	// since then are removed, and Epoch grows by one. The records of runs stay. The error is ErrNotFound for an unknown
+	// run, and ErrInvalid for a run that began after the end of the remaining history or at a checkpoint that no longer
+	// exists; in both cases nothing is written. At most one of Rewind and RewindRun may be set.
 	RewindRun string
 
-	// Messages are appended. The store sets CreatedAt where it is zero. The first one that the user says gives the row its
-	// Opening, until a rewind removes it.
+	// Messages are appended. The store sets CreatedAt where it is zero. The user's first message gives the row its
+	// Opening, which stays until a rewind removes that message.
 	Messages []cairn.Message
 	// State changes the session's state.
 	State *StateChange
 
-	// Step is the number of steps the current run has committed with this commit; 0 leaves the row's. It also sets
-	// Recoveries to 0.
+	// Step is the number of committed steps of the current run, this commit included; 0 leaves the row's Step
+	// unchanged. A Step that is set also resets Recoveries to 0.
 	Step int
 	// Recovered adds one to Recoveries.
 	Recovered bool
-	// Checkpoint adds a checkpoint of the session as it is after this commit. ID, RunID, StepID, Step and LogSequence
-	// are the caller's, everything else is set by the store. The row's CheckpointID becomes its ID.
+	// Checkpoint adds a checkpoint of the session as it is after this commit. The caller sets ID, RunID, StepID, Step
+	// and LogSequence, and the store everything else. The row's CheckpointID becomes its ID.
 	Checkpoint *cairn.Checkpoint
 	// Status becomes the row's, if set.
 	Status cairn.SessionStatus
@@ -76,23 +76,25 @@ type Commit struct {
 	// Calls writes rows of pending calls that belong to the session. If one of them is not at the version that its
 	// writer saw, the conflict is ErrStale and nothing of the commit is written.
 	Calls []CallWrite
-	// Enqueue adds a turn to the session's queue; a turn that is already queued under that ID is not changed. Dequeue
-	// removes turns by their IDs; the conflict is ErrStale if one of them is not queued. The row's Queued counts them.
+	// Enqueue adds a turn to the session's queue; a turn already queued under that ID is left unchanged. Dequeue
+	// removes turns by their IDs; the conflict is ErrStale if one of them is not queued. The row's Queued counts the
+	// queued turns.
 	Enqueue *QueuedTurn
 	Dequeue []string
-	// Cache puts entries into the session's tool-result cache, replacing those of the same key; then CacheDrop removes
-	// entries by key.
+	// Cache puts entries into the session's tool-result cache and replaces those with the same key. CacheDrop then
+	// removes entries by key.
 	Cache     []CacheEntry
 	CacheDrop []string
 	// Context changes the session's user context.
 	Context *ContextChange
-	// Publish becomes the row's Unpublished. The store sets its Version, its Index to the number of messages before
-	// those of the commit, and its MessageCount to that after them. Without it, Published clears the row's.
+	// Publish becomes the row's Unpublished. The store sets its Version, its Index to the number of messages before the
+	// commit's, and its MessageCount to the number after them. If Publish is nil, Published clears the row's
+	// Unpublished.
 	Publish   *cairn.Event
 	Published bool
-	// Statements are executed last, in their order, in the transaction of everything else, by a store that is an
-	// [Execer] of their dialect; any other refuses the commit, see [Commit.ValidateFor]. If one fails, or all together
-	// take longer than the store allows, the error is CodeStatement and nothing of the commit is written.
+	// Statements are executed last, in order, in the transaction of the commit, by a store that is an [Execer] of their
+	// dialect. Any other store refuses the commit, see [Commit.ValidateFor]. If one fails, or all together take longer
+	// than the store allows, the error is CodeStatement and nothing of the commit is written.
 	Statements []Statement
 }
 
@@ -101,8 +103,8 @@ type Suspend struct {
 	StepID       string
 	OpenCalls    int
 	NextDeadline time.Time
-	// DeadlineIn, if positive, is the time from the commit to a deadline, by the store's clock: the row's is that or
-	// NextDeadline, whichever is earlier.
+	// DeadlineIn, if positive, is the time from the commit to a deadline, by the store's clock. The row gets the
+	// earlier of that deadline and NextDeadline.
 	DeadlineIn time.Duration
 }
 
@@ -125,33 +127,34 @@ func (w *CallWrite) Deadline(now time.Time) time.Time {
 	return now.Add(w.DeadlineIn)
 }
 
-// QueuedTurn is a turn in the queue. Its ID becomes that of its run.
+// QueuedTurn is a turn in the queue. Its ID becomes the ID of its run.
 type QueuedTurn struct {
 	// ID is the id of the run that the turn will have.
 	ID string `json:"id"`
-	// Messages are what the turn begins with.
+	// Messages are the messages that the turn begins with.
 	Messages []cairn.Message `json:"messages"`
-	// Steer says that the messages may join the run under way.
+	// Steer reports whether the messages may join the run under way.
 	Steer bool `json:"steer,omitempty"`
-	// At is when the turn was queued, by the store's clock.
+	// At is the time at which the turn was queued, by the store's clock.
 	At time.Time `json:"at,omitzero"`
-	// Model is that of its run.
+	// Model is the model of the turn's run.
 	Model string `json:"model,omitempty"`
 }
 
 // CacheEntry is a result in a session's tool-result cache.
 type CacheEntry struct {
-	// Key is the call's: its tool and its canonical arguments.
+	// Key identifies the call: its tool and its canonical arguments.
 	Key string `json:"key"`
 	// Tool is the tool's name, and Output what it returned.
 	Tool   string          `json:"tool"`
 	Output json.RawMessage `json:"output"`
-	// UsedAt is when a call last got the result, ExpiresAt when it is no longer valid; both by the store's clock.
+	// UsedAt is the time at which a call last got the result, and ExpiresAt the time at which it stops being valid;
+	// both by the store's clock.
 	UsedAt    time.Time `json:"used_at"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// Guard is the condition of a commit. Every field that is set must hold; a commit without a guard is never refused.
+// Guard is the condition of a commit. Every field that is set must hold; the zero value always holds.
 type Guard struct {
 	// New requires that the session does not exist; the conflict is ErrExists.
 	New bool
@@ -169,8 +172,8 @@ type Guard struct {
 	Version int64
 }
 
-// Check returns the conflict of g with an existing session's row at the store's time now, or nil. Package plan asks
-// it, so that no store has to.
+// Check returns the conflict of g with an existing session's row at the store's time now, or nil. Package plan calls
+// it, so stores need not.
 func (g Guard) Check(s *cairn.Session, now time.Time) error {
 	if err := g.CheckToken(s); err != nil {
 		return err
@@ -192,8 +195,8 @@ func (g Guard) Check(s *cairn.Session, now time.Time) error {
 	return nil
 }
 
-// CheckToken returns the conflict of g's token with an existing session's row, or nil. It is checked before everything
-// else.
+// CheckToken returns the conflict of g's token with an existing session's row, or nil. Check calls it before any other
+// check.
 func (g Guard) CheckToken(s *cairn.Session) error {
 	if g.New || g.Token == 0 || g.Token == s.Lease.Token {
 		return nil
@@ -201,8 +204,8 @@ func (g Guard) CheckToken(s *cairn.Session) error {
 	return Conflict(cairn.CodeFenced, s, "session %q: the lease was lost: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
 }
 
-// Took reports whether the session's lease is the one that c takes. The token in its guard is then not current because
-// c has happened before.
+// Took reports whether the session's lease is the one that c takes. If so, the token in c's guard is not current only
+// because c was applied before.
 func (c *Commit) Took(s *cairn.Session) bool {
 	return c.Lease.Action == LeaseTake && c.Lease.Owner == s.Lease.Owner && c.Guard.Token+1 == s.Lease.Token
 }
@@ -242,22 +245,23 @@ func NotFound(id string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "session", Message: fmt.Sprintf("session %q not found", id)}
 }
 
-// Pruned returns the error for a branch after n messages of a session whose oldest remaining checkpoint has count: the
-// state after n messages was pruned. That is so if the oldest checkpoint has a parent, for then it was not the first.
+// Pruned returns the error for a branch after n messages of a session whose oldest remaining checkpoint has count
+// messages: the state after n messages was pruned. This is the case if the oldest checkpoint has a parent, which means
+// that it was not the first.
 func Pruned(id string, n, count int) error {
 	return cairn.Invalid("messages", "%d: session %q: the state after fewer than %d messages was pruned", n, id, count)
 }
 
-// StateChange is a change of state: operations, and the whole value after them where a keyframe is due.
+// StateChange is a change of state: operations and, where a keyframe is due, the whole state after them.
 type StateChange struct {
 	Ops []cairn.Op `json:"ops,omitempty"`
 	// Keyframe is the whole state after Ops. If it is set the store keeps it instead of Ops.
 	Keyframe json.RawMessage `json:"keyframe,omitempty"`
 }
 
-// KeyframeDue reports whether a change of the given size should be stored as a keyframe: when the changes since the
-// last one outgrow it. So a state's storage stays within a constant factor of the sum of its changes, and loading it
-// reads at most twice its size.
+// KeyframeDue reports whether a change of the given size should be stored as a keyframe, which is when the changes
+// since the last keyframe outgrow it. This keeps a state's storage within a constant factor of the sum of its changes,
+// and loading a state reads at most twice its size.
 func KeyframeDue(p cairn.StatePosition, changeBytes int) bool {
 	return p.ChangeBytes+int64(changeBytes) > max(p.KeyframeBytes, minKeyframe)
 }
@@ -289,7 +293,7 @@ func FoldState(keyframe json.RawMessage, changes [][]cairn.Op) (json.RawMessage,
 type LeaseAction int
 
 const (
-	LeaseKeep    LeaseAction = iota // leave it as it is
+	LeaseKeep    LeaseAction = iota // no change
 	LeaseTake                       // Owner becomes the holder, Token grows by one, Until = now + TTL
 	LeaseRenew                      // Until = now + TTL
 	LeaseRelease                    // Owner becomes empty, Until = now; Token stays
@@ -302,7 +306,7 @@ type LeaseChange struct {
 	TTL    time.Duration
 }
 
-// ContextChange changes a session's user context; nil fields stay as they are.
+// ContextChange changes a session's user context; nil fields leave it unchanged.
 type ContextChange struct {
 	UserID *string
 	Title  *string
@@ -312,7 +316,7 @@ type ContextChange struct {
 	ExpiresAt *time.Time
 }
 
-// Apply changes the row.
+// Apply applies the change to a row.
 func (c *ContextChange) Apply(s *cairn.Session) {
 	if c.UserID != nil {
 		s.UserID = *c.UserID
@@ -344,7 +348,7 @@ func (c *ContextChange) Apply(s *cairn.Session) {
 }
 
 // NewStateChange builds the change that applies operations to a state at a position, with a keyframe where one is due.
-// An operation that does not fit is a CodeState error; a state that becomes too large is ErrTooLarge.
+// The error is CodeState for an operation that does not fit, and ErrTooLarge for a state that becomes too large.
 func NewStateChange(at cairn.StatePosition, state json.RawMessage, list []cairn.Op) (*StateChange, error) {
 	doc, err := ops.NewDoc(state)
 	if err != nil {

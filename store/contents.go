@@ -7,36 +7,37 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Want selects what is read of a session beside its row. The zero value is nothing.
+// Want selects what a read returns in addition to the session's row. The zero value selects nothing more.
 type Want struct {
-	// Messages asks for the messages from index From on, at most Limit of them; 0 means all. A range beyond the end is
-	// empty, and a negative From is 0.
+	// Messages selects the messages from index From on, at most Limit of them; Limit 0 means all. A range beyond the
+	// end is empty, and a negative From counts as 0.
 	Messages    bool
 	From, Limit int
-	// Recent leaves out the messages before those that follow the latest summary, see [Want.First].
+	// Recent leaves out the messages that the latest summary stands for, see [Want.First].
 	Recent bool
-	// Checkpoint asks for the checkpoint of that id, and Run for the run.
+	// Checkpoint and Run select the checkpoint and the run with that id.
 	Checkpoint string
 	Run        string
-	// State asks for the session's state: at Checkpoint, if that is set.
+	// State selects the session's state, or the state at Checkpoint if that is set.
 	State bool
-	// Staged asks for the staged pieces, in the order they were staged: those of StagedStep, if that is set.
+	// Staged selects the staged pieces in the order of staging, or only those of StagedStep if that is set.
 	Staged     bool
 	StagedStep string
-	// Calls asks for the pending calls of the row's SuspendedStep, the oldest first.
+	// Calls selects the pending calls of the row's SuspendedStep, oldest first.
 	Calls bool
-	// Cache asks for the tool-result cache, by key.
+	// Cache selects the tool-result cache, by key.
 	Cache bool
-	// Queue asks for the queued turns, the next one first.
+	// Queue selects the queued turns, the next one first.
 	Queue bool
 }
 
-// ToDrive returns what a process needs to drive a session when it has the messages before the index from.
+// ToDrive returns what a process that already has the messages before index from needs to drive a session.
 func ToDrive(from int) Want {
 	return Want{Messages: true, From: from, Recent: true, State: true, Staged: true, Calls: true, Cache: true}
 }
 
-// First returns the index of the first message that is read of a session with a row, if it has that many.
+// First returns the index of the first message to read of a session with the given row. The session may have fewer
+// messages.
 func (w *Want) First(row *cairn.Session) int {
 	if w.Recent {
 		return max(w.From, row.Summary.From, 0)
@@ -44,7 +45,7 @@ func (w *Want) First(row *cairn.Session) int {
 	return max(w.From, 0)
 }
 
-// Size returns the maximum number of messages.
+// Size returns the maximum number of messages to read.
 func (w *Want) Size() int {
 	switch {
 	case !w.Messages:
@@ -58,7 +59,7 @@ func (w *Want) Size() int {
 // Contents is a session at one point in time: its row, and what Want selected.
 type Contents struct {
 	Session *cairn.Session
-	// Stop is the stop request for the run that holds the session, or nil. It needs no selecting.
+	// Stop is the stop request for the run that holds the session, or nil. It is always read.
 	Stop       *cairn.Stop
 	Messages   []cairn.Message
 	Checkpoint *cairn.Checkpoint

@@ -11,10 +11,11 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Copy copies a session tree with everything it owns, and its event log with the same sequences, and compares the copy
-// with the original. copied is false if an equal tree is there already, so an interrupted copy can be repeated. The
-// errors are those of [Copied], ErrStale for a tree that changes meanwhile, and ErrCorrupt if the copy differs; it then
-// stays for inspection. Both stores have the tree afterwards; it is safe to continue it in one of them only.
+// Copy copies a session tree with everything it owns, and its event log with the same sequences, and then compares the
+// copy with the original. copied is false if an equal tree already exists in to, so an interrupted copy can be
+// repeated. The errors are those of [Copied], ErrStale for a tree that changes during the copy, and ErrCorrupt if the
+// copy differs from the original; the copy then stays for inspection. Both stores have the tree afterwards. It is safe
+// to continue it in only one of them.
 func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err error) {
 	there, err := Copied(ctx, from, to, root)
 	if there || err != nil {
@@ -30,9 +31,9 @@ func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err
 	return err == nil, err
 }
 
-// Copied reports whether an equal session tree is in another store. If a different tree of that id is there, the error
-// is ErrExists. to may be nil, for a store that does not exist yet. A tree with a good lease, by the clock of the
-// store, is ErrAlreadyRunning, since it will change.
+// Copied reports whether an equal session tree exists in another store. If a different tree of that id exists there,
+// the error is ErrExists. to may be nil, for a store that does not exist yet. If the lease of any session of the tree
+// has not lapsed, by the store's clock, the error is ErrAlreadyRunning, since the tree will change.
 func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 	rows, err := Tree(ctx, from, root)
 	if err != nil {
@@ -57,8 +58,8 @@ func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 	return err == nil, err
 }
 
-// Compare reads a session tree in two stores and names the first kind of thing in which they differ; empty if they are
-// equal. TTLs count only where both stores are Sweepers. A tree that only one of them has is an error.
+// Compare reads a session tree from two stores and names the first kind of item in which the two differ; empty if they
+// are equal. TTLs are compared only if both stores are Sweepers. A tree that only one of the stores has is an error.
 func Compare(ctx context.Context, a, b Importer, root string) (difference string, err error) {
 	_, aSweeps := a.(Sweeper)
 	_, bSweeps := b.(Sweeper)
@@ -112,7 +113,7 @@ func (p *Part) kind() string {
 	return "the queue, what is staged or the cache"
 }
 
-// kept is a time as every store keeps it: in UTC, with microseconds.
+// kept returns a time as every store keeps it: in UTC, truncated to microseconds.
 func kept(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// CopyRecord writes a record to another store, with its value, its index and the time to live that it had left when it
-// was read. Version and times are those of the other store. copied is false for a record that has expired, or if an
-// equal one is there already, so an interrupted copy can be repeated. A different one is left as it is, and the error
+// CopyRecord writes a record to another store with its value, its index and the time to live that it had left when it
+// was read. The other store sets the version and the times. copied is false for a record that has expired, and if an
+// equal one already exists, so an interrupted copy can be repeated. A different record is left unchanged and the error
 // is ErrExists.
 func CopyRecord(ctx context.Context, r *Record, to Records) (copied bool, err error) {
 	w := RecordWrite{Namespace: r.Namespace, Key: r.Key, Index: r.Index, Value: r.Value}
@@ -26,7 +26,8 @@ func CopyRecord(ctx context.Context, r *Record, to Records) (copied bool, err er
 	return err == nil, err
 }
 
-// CopiedRecord reports whether an equal record is in another store. If a different one is there, the error is ErrExists.
+// CopiedRecord reports whether an equal record exists in another store. If a different one exists there, the error is
+// ErrExists.
 func CopiedRecord(ctx context.Context, r *Record, to Records) (bool, error) {
 	there, err := to.Get(ctx, r.Namespace, r.Key)
 	switch {

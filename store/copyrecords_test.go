@@ -11,7 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// A record keeps its value, its index and the time that it has left. A copy that is there is not written again.
+// A copy keeps the record's value, its index and the time to live that it has left. A copy that exists is not written
+// again.
 func TestCopyRecord(t *testing.T) {
 	t.Parallel()
 	from, to := memstore.New(nil).Records(), memstore.New(nil).Records()

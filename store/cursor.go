@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Cursor is a place in the list of sessions, which is ordered from the newest to the oldest by creation and id.
+// Cursor is a place in the list of sessions, which is ordered newest first, by creation and id.
 type Cursor struct {
 	// CreatedAt and ID are the last listed session's; ID is empty at the beginning.
 	CreatedAt time.Time
@@ -22,7 +22,8 @@ func SessionCursor(s *cairn.Session) string {
 	return SweepCursor(s.CreatedAt, s.ID)
 }
 
-// ParseSessionCursor reads a cursor that SessionCursor made; empty is the beginning. Anything else is ErrInvalid.
+// ParseSessionCursor reads a cursor that SessionCursor made; an empty one is the beginning. Anything else is
+// ErrInvalid.
 func ParseSessionCursor(text string) (Cursor, error) {
 	at, id, err := ParseSweepCursor(text)
 	return Cursor{CreatedAt: at, ID: id}, err
@@ -39,14 +40,14 @@ func (c Cursor) Before(s *cairn.Session) bool {
 	return s.ID < c.ID
 }
 
-// SweepCursor returns the cursor after an item of Store.Stale, Store.Removed or LogSweeper.Unswept, for Page.Next: its
-// time, and its session's id, its key or its log's name.
+// SweepCursor returns the cursor after an item of Store.Stale, Store.Removed or LogSweeper.Unswept, for Page.Next. It
+// is made of the item's time and of its session id, removal key or log name.
 func SweepCursor(at time.Time, id string) string {
 	return strconv.FormatInt(at.UnixMicro(), 36) + "." + id
 }
 
-// ParseSweepCursor reads a cursor that SweepCursor made; empty is the beginning, which has no id. Anything else is
-// ErrInvalid.
+// ParseSweepCursor reads a cursor that SweepCursor made; an empty one is the beginning, which has no id. Anything else
+// is ErrInvalid.
 func ParseSweepCursor(text string) (at time.Time, id string, err error) {
 	if text == "" {
 		return time.Time{}, "", nil
@@ -62,13 +63,13 @@ func ParseSweepCursor(text string) (at time.Time, id string, err error) {
 // DueCursor returns the cursor after a due session, for Page.Next.
 func DueCursor(d *Due) string { return SweepCursor(d.Since, d.SessionID) }
 
-// ParseDueCursor reads a cursor that DueCursor made and returns the last listed session; empty is the beginning, which
-// has no session. Anything else is ErrInvalid.
+// ParseDueCursor reads a cursor that DueCursor made and returns the last listed session; an empty one is the beginning,
+// which has no session. Anything else is ErrInvalid.
 func ParseDueCursor(text string) (since time.Time, id string, err error) {
 	return ParseSweepCursor(text)
 }
 
-// DuePage makes the first page of due sessions from lists that hold all of its items.
+// DuePage makes the first page of due sessions from lists that together hold all of its items.
 func DuePage(list []Due, limit int) (page Page[Due]) {
 	slices.SortFunc(list, CompareDue)
 	if n := PageSize(limit); len(list) >= n {
@@ -79,7 +80,7 @@ func DuePage(list []Due, limit int) (page Page[Due]) {
 	return page
 }
 
-// CompareDue orders due sessions: the longest due first.
+// CompareDue orders due sessions, longest due first.
 func CompareDue(a, b Due) int {
 	return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.SessionID, b.SessionID))
 }
@@ -90,7 +91,7 @@ func CallCursor(c *cairn.PendingCall) string {
 }
 
 // ParseCallCursor reads a cursor that CallCursor made and returns the creation time, root and id of the last listed
-// call; empty is the beginning, which has no root. Anything else is ErrInvalid.
+// call; an empty one is the beginning, which has no root. Anything else is ErrInvalid.
 func ParseCallCursor(text string) (createdAt time.Time, root, id string, err error) {
 	if text == "" {
 		return time.Time{}, "", "", nil
@@ -106,7 +107,7 @@ func ParseCallCursor(text string) (createdAt time.Time, root, id string, err err
 	return time.Time{}, "", "", cairn.Invalid("cursor", "%q is not one of this list", text)
 }
 
-// CompareCalls orders pending calls as Store.Calls lists them.
+// CompareCalls orders pending calls in the order of Store.Calls.
 func CompareCalls(a, b *cairn.PendingCall) int {
 	return cmp.Or(a.CreatedAt.Truncate(time.Microsecond).Compare(b.CreatedAt.Truncate(time.Microsecond)),
 		strings.Compare(a.RootID, b.RootID), strings.Compare(a.ID, b.ID))

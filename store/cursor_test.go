@@ -51,7 +51,7 @@ func TestCompareCalls(t *testing.T) {
 	}
 }
 
-// FuzzParseCallCursor: what is read from a cursor makes a cursor that reads the same.
+// FuzzParseCallCursor checks that a cursor made from a parsed cursor parses to the same place.
 func FuzzParseCallCursor(f *testing.F) {
 	for _, seed := range []string{"", "..", "1.1.ab", "-zz.2.a.b", "1y2p0ij32e8e7.1.ab", "+1.+1.ab"} {
 		f.Add(seed)

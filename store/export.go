@@ -11,16 +11,16 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// How much of a session is held in memory while a tree is read.
+// These bound how much of a session is in memory while a tree is read.
 const (
 	exportPage   = 100
 	exportStates = 10 // each may be a whole state
 )
 
 // Export yields a session tree with its event log in parts of bounded size. Messages, states, runs, checkpoints, calls
-// and events come in pages; a session's row, queue, staged pieces and cache are held whole. If the tree has changed
-// during the export the error is ErrStale; a session that is not a root is ErrInvalid. Two stores with the same tree
-// yield the same parts.
+// and events come in pages; a session's row, queue, staged pieces and cache are held whole. The error is ErrStale if
+// the tree has changed during the export, and ErrInvalid for a session that is not a root. Two stores with the same
+// tree yield the same parts.
 func Export(ctx context.Context, st Importer, root string) iter.Seq2[*Part, error] {
 	return func(yield func(*Part, error) bool) {
 		x := exporter{ctx: ctx, st: st, root: root, yield: yield}
@@ -30,7 +30,7 @@ func Export(ctx context.Context, st Importer, root string) iter.Seq2[*Part, erro
 	}
 }
 
-// errEnough ends an export whose reader has stopped.
+// errEnough ends an export whose consumer has stopped.
 var errEnough = errors.New("enough")
 
 type exporter struct {
@@ -88,7 +88,7 @@ func (x *exporter) extent() (*LogExtent, error) {
 	return &LogExtent{First: first, Last: last}, err
 }
 
-// unchanged checks that the tree is as it was at the beginning.
+// unchanged checks that the tree has not changed since the export began.
 func (x *exporter) unchanged(rows []cairn.Session, extent *LogExtent) error {
 	now, err := Tree(x.ctx, x.st, x.root)
 	if err != nil {
@@ -167,7 +167,7 @@ func (x *exporter) session(row *cairn.Session, log *LogExtent) error {
 	return x.small(id)
 }
 
-// small yields what is read whole.
+// small yields the lists that are read whole.
 func (x *exporter) small(id string) error {
 	snap, err := x.st.Read(x.ctx, id, Want{Queue: true, Staged: true, Cache: true})
 	if err != nil {
@@ -199,8 +199,8 @@ func exportPages[T any](x *exporter, read func(cursor string) (Page[T], error), 
 	}
 }
 
-// Tree returns the rows of a session tree: the root first, parents before their children, and children by creation and
-// id. A session that is not a root is ErrInvalid, one whose parent is missing ErrCorrupt.
+// Tree returns the rows of a session tree: the root first, parents before their children, and siblings by creation and
+// id. The error is ErrInvalid for a session that is not a root, and ErrCorrupt if a session's parent is missing.
 func Tree(ctx context.Context, st Store, root string) ([]cairn.Session, error) {
 	row, err := Load(ctx, st, root)
 	if err != nil {
@@ -209,7 +209,7 @@ func Tree(ctx context.Context, st Store, root string) ([]cairn.Session, error) {
 	if row.RootID != root {
 		return nil, NotRoot(row)
 	}
-	children := map[string][]cairn.Session{} // by parent, the newest first
+	children := map[string][]cairn.Session{} // by parent, newest first
 	total := 1
 	for s, err := range All(func(cursor string) (Page[cairn.Session], error) {
 		return st.List(ctx, SessionQuery{RootID: root, Limit: 1000, Cursor: cursor})
@@ -234,8 +234,8 @@ func Tree(ctx context.Context, st Store, root string) ([]cairn.Session, error) {
 	return rows, nil
 }
 
-// encoded returns a part in the form in which parts are compared: times as stores keep them, and without what only a
-// Sweeper keeps unless ttl is set.
+// encoded returns a part in the form in which parts are compared: times as stores keep them, and TTLs only if ttl is
+// set, since only Sweepers keep them.
 func (p *Part) encoded(ttl bool) ([]byte, error) {
 	own := *p
 	if own.Session != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// CheckImport yields the parts of a tree as long as they form a whole one. It is for implementers of [Importer]. A part
-// that is missing, repeated or out of order is ErrInvalid and names its kind; an event of more than maxEvent bytes is
-// ErrTooLarge.
+// CheckImport yields the parts of a tree and fails as soon as they cannot form a whole tree. It is for implementers of
+// [Importer]. The error is ErrInvalid and names the kind of part if one is missing, repeated or out of order, and
+// ErrTooLarge for an event of more than maxEvent bytes.
 func CheckImport(root string, maxEvent int, parts iter.Seq2[*Part, error]) iter.Seq2[*Part, error] {
 	return func(yield func(*Part, error) bool) {
 		c := importCheck{root: root, maxEvent: maxEvent, sessions: map[string]bool{}, calls: map[string]bool{}}
@@ -32,7 +32,7 @@ func CheckImport(root string, maxEvent int, parts iter.Seq2[*Part, error]) iter.
 	}
 }
 
-// importCheck is the state of checking the parts of a tree.
+// importCheck is the state of a check of a tree's parts.
 type importCheck struct {
 	root     string
 	maxEvent int
@@ -117,7 +117,7 @@ func (c *importCheck) begin(s *SessionPart) error {
 	return nil
 }
 
-// validateImported reports what of a session's row cannot be kept.
+// validateImported reports which part of a session's row cannot be kept.
 func validateImported(s *SessionPart) error {
 	row := &s.Row
 	err := cmp.Or(validateRow(row), cairn.CheckText("secret", s.Secret), cairn.CheckText("run_id", row.RunID), cairn.CheckText("lease.owner", row.Lease.Owner),
@@ -214,7 +214,7 @@ func (c *importCheck) callsOf(p *Part) error {
 	return nil
 }
 
-// rest checks parts that have nothing but a name.
+// rest checks queued turns, staged pieces and cache entries, whose names must be unique.
 func (c *importCheck) rest(p *Part) error {
 	id := c.session.Row.ID
 	for i := range p.Queue {
@@ -264,7 +264,7 @@ func (c *importCheck) events(p *Part) error {
 	return nil
 }
 
-// whole checks that nothing is missing of the current session.
+// whole checks that no part of the current session is missing.
 func (c *importCheck) whole() error {
 	if c.session == nil {
 		return nil
@@ -290,7 +290,7 @@ func (c *importCheck) whole() error {
 	return nil
 }
 
-// end checks that nothing is missing of the tree.
+// end checks that no part of the tree is missing.
 func (c *importCheck) end() error {
 	if c.session == nil {
 		return cairn.Invalid("session", "there is no part of %q", c.root)
@@ -304,7 +304,7 @@ func (c *importCheck) end() error {
 	return nil
 }
 
-// LogExists returns the error for a tree whose event log has the name of one that has events already.
+// LogExists returns the error for a tree whose event log has the name of an existing log with events.
 func LogExists(log string) error {
 	return cairn.Errorf(cairn.CodeExists, "there is an event log of the name %q already", log)
 }

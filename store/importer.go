@@ -14,16 +14,15 @@ type Importer interface {
 	Store
 	LogProvider
 	// Inside returns what the store keeps of a session beyond what Store's methods return, with at most limit state
-	// changes from the position from on, or from the oldest one left.
+	// changes, starting at the position from or at the oldest one left.
 	Inside(ctx context.Context, id string, from int64, limit int) (*Inside, error)
-	// Import adds a session tree and its event log; parts are in the order of [Export]. Readers see all of the tree or
-	// nothing. An error means that nothing was added, or ErrUnavailable, which means that the answer was lost.
-	// Versions, times, numbers, fencing tokens and sequences are those of the parts, and the log knows the sessions'
-	// fencing tokens. If there is a session of one of the ids, or a log of that name with events, the error is
-	// ErrExists; a dropped log of that name becomes usable again. For parts that are not a whole tree the error is that
-	// of [CheckImport]. parts may be ranged over several times. A store on disk holds one part in memory at a time, and
-	// the ids of the earlier ones.
-	// everything in memory holds one part at once, and the ids of what came before.
+	// Import adds a session tree and its event log; parts are in the order of [Export]. Readers see either the whole
+	// tree or nothing. An error means that nothing was added, except for ErrUnavailable, which means that the answer
+	// was lost. Versions, times, numbers, fencing tokens and sequences are those of the parts, and the log knows the
+	// sessions' fencing tokens. The error is ErrExists if a session with one of the ids exists, or a log of that name
+	// with events; a dropped log of that name becomes usable again. For parts that do not form a whole tree the error
+	// is that of [CheckImport]. parts may be ranged over several times. A store on disk holds one part in memory at a
+	// time, plus the ids of the earlier ones.
 	Import(ctx context.Context, root string, parts iter.Seq2[*Part, error]) error
 }
 
@@ -35,15 +34,15 @@ type Inside struct {
 	Checkpoints int64 `json:"checkpoints"`
 	// Stop is the stop request aimed at the run that holds the session, or nil.
 	Stop *cairn.Stop `json:"stop,omitempty"`
-	// DueSince is the time from which a session with a [DueKindOf] needs a worker; zero for any other one.
+	// DueSince is the time from which a session with a [DueKindOf] needs a worker; zero for any other session.
 	DueSince time.Time `json:"due_since,omitzero"`
-	// States are state changes as stored: operations on the state before, or a keyframe. The oldest one is a keyframe.
+	// States are state changes as stored: a keyframe, or operations on the state before. The oldest one is a keyframe.
 	States []StateChange `json:"states,omitempty"`
 }
 
-// Part is a piece of a session tree on its way from one store to another. A tree begins with its root; the other
+// Part is a piece of a session tree in transfer from one store to another. A tree begins with its root; the other
 // sessions follow, parents before children. A part with Session begins a session, and everything up to the next one
-// belongs to it; the events come last and belong to the tree.
+// belongs to it. The events come last and belong to the tree.
 type Part struct {
 	Session     *SessionPart        `json:"session,omitempty"`
 	States      []StateChange       `json:"states,omitempty"`
@@ -60,9 +59,9 @@ type Part struct {
 // SessionPart begins a session.
 type SessionPart struct {
 	Row cairn.Session `json:"row"`
-	// Secret is the row's.
+	// Secret is the secret of Row.
 	Secret string `json:"secret"`
-	// Inside is without the States, which are parts of their own.
+	// Inside omits the States, which are parts of their own.
 	Inside Inside `json:"inside"`
 	// Log is the extent of the tree's event log; only the root has one.
 	Log *LogExtent `json:"log,omitempty"`

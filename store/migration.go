@@ -15,7 +15,8 @@ type Migration struct {
 	AppliedAt time.Time `json:"applied_at,omitzero"`
 }
 
-// Migrations lists the numbered files of a directory, such as 0001_sessions.sql, of which the first ones are applied.
+// Migrations lists the numbered files of a directory, such as 0001_sessions.sql. The first applied of them count as
+// applied.
 func Migrations(dir fs.FS, applied int) ([]Migration, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	if err != nil {

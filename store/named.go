@@ -10,10 +10,10 @@ import (
 )
 
 // Update is the optimistic loop of the named operations: it loads a session, lets change build a commit for it, and
-// applies that under the version it read. If another writer was faster it begins again, until ctx is done. Of
-// concurrent writers one always succeeds, and the others back off. change may run several times; its error ends the
-// loop, and a nil commit means that there is nothing to write. Update must not be used to write steps: only the holder
-// of the lease does that.
+// applies that commit under the version it read. If another writer was faster it starts over, until ctx is done. Of
+// concurrent writers one always succeeds, and the others back off. change may run several times. Its error ends the
+// loop, and a nil commit means that there is nothing to write. Update must not be used to write steps: only the lease
+// holder does that.
 func Update(ctx context.Context, st Store, id string, change func(*cairn.Session) (*Commit, error)) (*cairn.Session, error) {
 	for try := 0; ; try++ {
 		if err := again(ctx, try); err != nil {
@@ -38,7 +38,7 @@ func Update(ctx context.Context, st Store, id string, change func(*cairn.Session
 // slowestRetry is the longest wait between two attempts.
 const slowestRetry = 100 * time.Millisecond
 
-// again waits before a further attempt of Update: a random time whose bound doubles each time.
+// again waits before another attempt of Update, for a random time whose bound doubles with each attempt.
 func again(ctx context.Context, try int) error {
 	if try == 0 {
 		return nil
@@ -53,8 +53,8 @@ func again(ctx context.Context, try int) error {
 	}
 }
 
-// Create creates a session; the error is ErrExists if there is one. Of any number of concurrent creators exactly one
-// succeeds.
+// Create creates a session; the error is ErrExists if it already exists. Of any number of concurrent creators exactly
+// one succeeds.
 func Create(ctx context.Context, st Store, s *cairn.Session, initialState []byte) (*cairn.Session, error) {
 	return st.Commit(ctx, s.ID, &Commit{Guard: Guard{New: true}, Create: s, InitialState: initialState})
 }
@@ -66,8 +66,8 @@ func AppendMessages(ctx context.Context, st Store, id string, messages ...cairn.
 	})
 }
 
-// MergeState applies operations to a session's state, whether or not it is running. An operation that does not fit the
-// state is a CodeState error and nothing is written.
+// MergeState applies operations to a session's state, whether or not it is running. For an operation that does not fit
+// the state the error is CodeState and nothing is written.
 func MergeState(ctx context.Context, st Store, id string, list ...cairn.Op) (*cairn.Session, error) {
 	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
 		snap, err := State(ctx, st, id, "")
@@ -83,8 +83,8 @@ func MergeState(ctx context.Context, st Store, id string, list ...cairn.Op) (*ca
 	})
 }
 
-// CompareAndSetStatus sets a session's status if it is one of from. ok reports whether it was; the row is the session
-// after the write, or as the store saw it.
+// CompareAndSetStatus sets a session's status if the current one is among from. ok reports whether it was. row is the
+// session after the write, or as the store saw it if nothing was written.
 func CompareAndSetStatus(ctx context.Context, st Store, id string, from []cairn.SessionStatus, to cairn.SessionStatus) (row *cairn.Session, ok bool, err error) {
 	row, err = Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
 		ok = false

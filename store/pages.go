@@ -2,9 +2,10 @@ package store
 
 import "iter"
 
-// All yields the items of a list, page after page. next reads the page at a cursor, which is empty for the first page. A
-// page that cannot be read ends the list with its error and a nil item. Items are yielded by reference into their page,
-// which nothing else uses. Each page is one read, so a list that changes meanwhile is not one from a single point in time.
+// All yields the items of a list, page after page. next reads the page at a cursor; the first page has an empty cursor.
+// If a page cannot be read, the list ends with its error and a nil item. Items are yielded by reference into their
+// page, which is not used for anything else. Each page is one read, so a list that changes in the meantime is not from
+// a single point in time.
 func All[T any](next func(cursor string) (Page[T], error)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		for cursor := ""; ; {

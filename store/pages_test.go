@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// All reads a page when the one before is used up, and ends with the error of a page that cannot be read.
+// All reads a page only when the previous one is used up, and ends with the error of a page that cannot be read.
 func TestAll(t *testing.T) {
 	failed := errors.New("failed")
 	pages := map[string]store.Page[int]{"": {Items: []int{1, 2}, Next: "a"}, "a": {Next: "b"}, "b": {Items: []int{3}}, "c": {Items: []int{4}, Next: "d"}}

@@ -11,22 +11,22 @@ type SessionQuery struct {
 	UserID   string
 	Agent    string
 	Statuses []cairn.SessionStatus
-	// Tags must all be present, Metadata entries all be equal.
+	// Tags must all be present, and Metadata entries must all be equal.
 	Tags     []string
 	Metadata map[string]string
 	ParentID string
 	RootID   string
-	// RootsOnly leaves out children.
+	// RootsOnly leaves out sessions with a parent.
 	RootsOnly     bool
 	CreatedAfter  time.Time // inclusive
 	CreatedBefore time.Time // exclusive
 	UpdatedAfter  time.Time // inclusive
 	UpdatedBefore time.Time // exclusive
-	// Search selects the sessions that have each of its words, or a word that begins with it, in their title or opening; see
-	// [Words]. Without any word it does not restrict.
+	// Search selects the sessions that have each of its words, or a word that begins with it, in their title or
+	// opening; see [Words]. A text without words does not restrict.
 	Search string
-	// Removed selects, instead of the sessions that are there, those that were removed for one of these reasons and are not
-	// purged yet. They come with their Removal and RemovedAt. A store that is no [Sweeper] has none.
+	// Removed selects sessions that were removed for one of these reasons and are not purged yet, instead of existing
+	// sessions. They come with their Removal and RemovedAt. A store that is not a [Sweeper] has none.
 	Removed []Removal
 	Cursor  string
 	Limit   int
@@ -35,7 +35,7 @@ type SessionQuery struct {
 // CallQuery selects pending calls. Zero fields do not restrict. Calls come oldest first, by creation and id.
 type CallQuery struct {
 	RootID string
-	// ID selects the call of that id; with RootID there is at most one.
+	// ID selects the call with that id; with RootID there is at most one.
 	ID        string
 	SessionID string
 	StepID    string
@@ -71,7 +71,7 @@ const (
 // DueQuery selects sessions that need a worker.
 type DueQuery struct {
 	// Agents selects the trees whose root has one of these agents; nil means all. The agents of children do not count.
-	// What is due of other agents costs nothing.
+	// Due sessions of other agents cost the query nothing.
 	Agents []string
 	Cursor string
 	Limit  int
@@ -81,9 +81,10 @@ type DueQuery struct {
 type Due struct {
 	SessionID string
 	RootID    string
-	// Agent is the root's.
+	// Agent is the root's agent.
 	Agent string
 	Kind  DueKind
-	// Since is when it became due: for an active session, when its lease lapsed or was released.
+	// Since is the time at which the session became due. For an active session it is when its lease lapsed or was
+	// released.
 	Since time.Time
 }

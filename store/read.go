@@ -17,7 +17,7 @@ func Load(ctx context.Context, st Store, id string) (*cairn.Session, error) {
 	return snap.Session, nil
 }
 
-// Exists reports whether there is such a session.
+// Exists reports whether a session exists.
 func Exists(ctx context.Context, st Store, id string) (bool, error) {
 	_, err := Load(ctx, st, id)
 	if errors.Is(err, cairn.ErrNotFound) {
@@ -26,7 +26,7 @@ func Exists(ctx context.Context, st Store, id string) (bool, error) {
 	return err == nil, err
 }
 
-// Messages returns at most limit messages from index from on; limit 0 means 100.
+// Messages returns at most limit messages, starting at index from; limit 0 means 100.
 func Messages(ctx context.Context, st Store, id string, from, limit int) ([]cairn.Message, error) {
 	snap, err := st.Read(ctx, id, Want{Messages: true, From: from, Limit: PageSize(limit)})
 	if err != nil {
@@ -77,7 +77,7 @@ func Queue(ctx context.Context, st Store, id string) ([]QueuedTurn, error) {
 	return snap.Queue, nil
 }
 
-// FindRun returns one run of a session; ErrNotFound if it has no such run.
+// FindRun returns one run of a session. The error is ErrNotFound if the session has no such run.
 func FindRun(ctx context.Context, st Store, id, runID string) (*cairn.Run, error) {
 	if runID == "" {
 		return nil, UnknownRun(id, runID)
@@ -89,7 +89,7 @@ func FindRun(ctx context.Context, st Store, id, runID string) (*cairn.Run, error
 	return snap.Run, nil
 }
 
-// FindCheckpoint returns one checkpoint of a session; ErrNotFound if it has no such checkpoint.
+// FindCheckpoint returns one checkpoint of a session. The error is ErrNotFound if the session has no such checkpoint.
 func FindCheckpoint(ctx context.Context, st Store, id, checkpointID string) (*cairn.Checkpoint, error) {
 	if checkpointID == "" {
 		return nil, UnknownCheckpoint(id, checkpointID)
@@ -101,7 +101,8 @@ func FindCheckpoint(ctx context.Context, st Store, id, checkpointID string) (*ca
 	return snap.Checkpoint, nil
 }
 
-// FindCall returns the row of a pending call by its tree's root and its id; ErrNotFound if the tree has no such call.
+// FindCall returns the row of a pending call by its tree's root and its id. The error is ErrNotFound if the tree has no
+// such call.
 func FindCall(ctx context.Context, st Store, root, callID string) (*cairn.PendingCall, error) {
 	if root == "" || callID == "" {
 		return nil, UnknownCall(root, callID)

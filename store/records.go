@@ -20,35 +20,36 @@ import (
 )
 
 // Records keeps small rows that belong to no session, by namespace and key: workers, settings, schedules. A namespace
-// is one list of records; its first record creates it, and its last one leaves nothing behind.
+// is one list of records. Its first record creates it, and nothing of it remains after its last one.
 //
 // All methods are safe for concurrent use by any number of processes. Each write is atomic, and the writes of one
-// record are serialised. Every call that begins after a write, in any process, sees it; it is as durable as a commit.
-// No call writes two records.
+// record are serialised. Every call that begins after a write sees it, in any process; a write is as durable as a
+// commit. No call writes two records.
 //
-// Times are the store's. A record with a time to live expires when the store's clock reaches ExpiresAt. From then on it
-// does not exist for any method in any process, whatever clocks the processes have. Stores delete expired records
-// later, a few with each Put.
+// Times are by the store's clock. A record with a time to live expires when the store's clock reaches ExpiresAt. From
+// then on it does not exist for any method in any process, regardless of the clocks of the processes. Stores delete
+// expired records later, a few with each Put.
 //
-// Errors are *cairn.Error values: ErrInvalid and ErrTooLarge for what cannot be kept, which name the field;
-// ErrUnavailable where storage fails, ErrClosed after Close. A write that fails with ErrUnavailable may have happened;
-// one whose context is cancelled has either happened in full or not at all.
+// Errors are *cairn.Error values: ErrInvalid and ErrTooLarge, which name the field, for what cannot be kept;
+// ErrUnavailable where storage fails, ErrClosed after Close. A write that fails with ErrUnavailable may have been
+// applied; one whose context is cancelled is applied in full or not at all.
 type Records interface {
-	// Get returns a record; ErrNotFound if there is none.
+	// Get returns a record. The error is ErrNotFound if it does not exist.
 	Get(ctx context.Context, namespace, key string) (*Record, error)
-	// Put writes a record and returns it as written. If w.Seen does not hold nothing is written and the error is a
+	// Put writes a record and returns it as written. If w.Seen does not hold, nothing is written and the error is a
 	// RecordConflictError with ErrStale.
 	Put(ctx context.Context, w RecordWrite) (*Record, error)
-	// Delete removes a record of the version seen, or of AnyVersion. If it has another one the error is a
-	// RecordConflictError with ErrStale. The error is ErrNotFound if there is none: of concurrent deletions of one
-	// record exactly one succeeds.
+	// Delete removes a record at the version seen, or at any version for AnyVersion. If the record has another version
+	// the error is a RecordConflictError with ErrStale, and ErrNotFound if the record does not exist: of concurrent
+	// deletions of one record exactly one succeeds.
 	Delete(ctx context.Context, namespace, key string, seen int64) error
 	// List pages through the records of a namespace, ordered by key or by index. Records that are added, deleted or
-	// changed between two pages do not move the cursor: a record that exists all the time, under the same index, is
+	// changed between two pages do not move the cursor: a record that exists the whole time, under the same index, is
 	// listed exactly once.
 	List(ctx context.Context, q RecordQuery) (Page[Record], error)
-	// Namespaces pages through the namespaces that have records, ordered by bytes, MaxRecordPage in each page. One whose
-	// records have all expired may be listed. The cursor is the Next of the previous page; empty for the first page.
+	// Namespaces pages through the namespaces that have records, ordered by bytes, MaxRecordPage in each page. A
+	// namespace whose records have all expired may be listed. The cursor is the Next of the previous page; empty for
+	// the first page.
 	Namespaces(ctx context.Context, cursor string) (Page[string], error)
 }
 
@@ -57,7 +58,7 @@ type RecordProvider interface {
 	Records() Records
 }
 
-// AnyVersion matches any version of a record and, in a write, none.
+// AnyVersion matches any version of a record and, in a write, also a record that does not exist.
 const AnyVersion = -1
 
 const (
@@ -69,24 +70,24 @@ const (
 	MaxRecordPage = 100
 )
 
-// UserRecords is the namespace of what is kept of users beside their sessions, under UserIndex: accounts that they have
-// connected, answers to their requests. Engine.EraseUser removes it. A key begins with the name of what wrote it.
+// UserRecords is the namespace of data kept for users outside their sessions, such as accounts that they have connected
+// and answers to their requests. Its records are indexed by UserIndex, and Engine.EraseUser removes them. A key begins
+// with the name of the component that wrote it.
 const UserRecords = "users"
 
-// WorkerRecords is the namespace of the workers that are registered with a store, by the names of their owners.
+// WorkerRecords is the namespace of the workers registered with a store. The keys are the names of their owners.
 const WorkerRecords = "cairn.workers"
 
-// StopRecords is the namespace of the stops that are still owed to what works elsewhere for a run that was stopped: see
-// [cairn.Stopper].
+// StopRecords is the namespace of outstanding stops of remote work for runs that were stopped, see [cairn.Stopper].
 const StopRecords = "cairn.stops"
 
-// UserIndex is the index of a user's records. It is a digest, since an id may be what no index can.
+// UserIndex returns the index of a user's records. It is a digest, because a user's id may not be valid as an index.
 func UserIndex(user string) string {
 	sum := sha256.Sum256([]byte(user))
 	return hex.EncodeToString(sum[:16])
 }
 
-// RecordsOf yields the records of a user, one page after the other. Those that are deleted meanwhile do not disturb it.
+// RecordsOf yields the records of a user, page by page. Deleting records during the iteration does not disturb it.
 func RecordsOf(ctx context.Context, records Records, user string) iter.Seq2[*Record, error] {
 	index := UserIndex(user)
 	return All(func(cursor string) (Page[Record], error) {
@@ -98,23 +99,23 @@ func RecordsOf(ctx context.Context, records Records, user string) iter.Seq2[*Rec
 type Record struct {
 	Namespace string
 	Key       string
-	// Index is what RecordQuery.Index selects by; a record with an empty one is not found that way.
+	// Index is what RecordQuery.Index selects by. A query by index does not find a record with an empty one.
 	Index string
 	// Value is JSON, byte for byte as it was written.
 	Value json.RawMessage
-	// Version is positive and changes with each write. No version of a key is ever used again, not even after the
-	// record was deleted or has expired.
+	// Version is positive and changes with each write. No version of a key is ever used again, even after the record
+	// was deleted or has expired.
 	Version int64
-	// CreatedAt is the time of the first write, which created the record, and UpdatedAt that of the last.
+	// CreatedAt is the time of the write that created the record, and UpdatedAt that of the last write.
 	CreatedAt time.Time
 	UpdatedAt time.Time
-	// ExpiresAt is when it expires; zero for never.
+	// ExpiresAt is the time at which the record expires; zero for never.
 	ExpiresAt time.Time
 	// AsOf is the store's time when it returned this record.
 	AsOf time.Time
 }
 
-// Expired reports whether a record has expired at a time of the store.
+// Expired reports whether the record has expired at the store's time now.
 func (r *Record) Expired(now time.Time) bool {
 	return !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)
 }
@@ -125,7 +126,7 @@ type RecordWrite struct {
 	// space.
 	Namespace string
 	Key       string
-	// Index is empty or such an identifier. Indexes are compared by their bytes.
+	// Index is empty or an identifier of the same kind. Indexes are compared by bytes.
 	Index string
 	// Value is JSON of at most MaxRecordBytes. It is required.
 	Value json.RawMessage
@@ -141,7 +142,7 @@ type RecordQuery struct {
 	Namespace string
 	// Prefix selects the records whose keys begin with it, ordered by key, by bytes. It must be empty if Index is set.
 	Prefix string
-	// Index, if it is not nil, selects by index instead; the order is by Index, then Key.
+	// Index, if not nil, selects by index instead; the order is then by Index and Key.
 	Index *IndexRange
 	// Cursor is the Next of the previous page; empty for the first page. A cursor of another kind of list is
 	// ErrInvalid.
@@ -150,7 +151,7 @@ type RecordQuery struct {
 	Limit int
 }
 
-// IndexRange is a range of indexes, compared by bytes. Records without an index are in none.
+// IndexRange is a range of indexes, compared by bytes. It contains no records without an index.
 type IndexRange struct {
 	// From is the first index; empty means no lower bound.
 	From string
@@ -229,8 +230,8 @@ func checkIndex(field, index string) error {
 // Micros returns the time to live in microseconds, rounded up.
 func (w *RecordWrite) Micros() int64 { return int64((w.TTL + time.Microsecond - 1) / time.Microsecond) }
 
-// Apply returns the record that a write at the time now makes of the existing one; nil, or an expired record, means
-// that there is none. The store sets the version. The error is the conflict with Seen.
+// Apply returns the record that results from a write at the time now over the existing record there; nil or an expired
+// record means that none exists. The store sets the version. The error is the conflict with Seen.
 func (w *RecordWrite) Apply(there *Record, now time.Time) (*Record, error) {
 	if there != nil && there.Expired(now) {
 		there = nil
@@ -248,7 +249,7 @@ func (w *RecordWrite) Apply(there *Record, now time.Time) (*Record, error) {
 	return r, nil
 }
 
-// Check compares the existing record, nil for none, with the version that the writer saw.
+// Check compares the version that the writer saw with the existing record, which is nil if none exists.
 func (w *RecordWrite) Check(there *Record) error {
 	if w.Seen == AnyVersion || there == nil && w.Seen == 0 || there != nil && there.Version == w.Seen {
 		return nil
@@ -256,11 +257,11 @@ func (w *RecordWrite) Check(there *Record) error {
 	return RecordConflict(w.Namespace, w.Key, w.Seen, there)
 }
 
-// RecordConflictError reports that a record does not have the version that a writer saw. errors.Is compares it with
-// cairn.ErrStale.
+// RecordConflictError reports that a record does not have the version that a writer saw. It matches cairn.ErrStale with
+// errors.Is.
 type RecordConflictError struct {
 	Err *cairn.Error
-	// Record is the one that the store saw; nil if there was none.
+	// Record is the record that the store saw; nil if there was none.
 	Record *Record
 }
 
@@ -280,7 +281,7 @@ func SeenRecord(err error) *Record {
 }
 
 // RecordConflict returns the error for a record that does not have the version seen. there is the record that the store
-// saw, nil for none. It is for implementers.
+// saw, or nil. It is for implementers.
 func RecordConflict(namespace, key string, seen int64, there *Record) error {
 	var what string
 	switch {
@@ -299,8 +300,8 @@ func RecordNotFound(namespace, key string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "key", Message: fmt.Sprintf("record %q in %q not found", key, namespace)}
 }
 
-// NamespacePage returns the page of the namespaces in names, of which a store that has more returns at least
-// MaxRecordPage+1. It is for implementers.
+// NamespacePage returns one page of the namespaces in names. A store that has more must pass at least MaxRecordPage+1
+// names. It is for implementers.
 func NamespacePage(names []string) Page[string] {
 	if len(names) <= MaxRecordPage {
 		return Page[string]{Items: names}
@@ -316,11 +317,11 @@ func CheckNamespaceCursor(cursor string) error {
 	return nil
 }
 
-// RecordRange is the range that a query selects: part of a namespace, ordered by key, or by index and key, by bytes. It
-// is for implementers.
+// RecordRange is the range that a query selects: a part of a namespace, ordered by key or by index and key, by bytes.
+// It is for implementers.
 type RecordRange struct {
 	ByIndex bool
-	// From is the least key, or index, of the range; Before is the first one after it. Before is never empty; without
+	// From is the least key, or index, of the range, and Before the first one after it. Before is never empty: without
 	// an upper bound it is longer than any identifier.
 	From, Before string
 	// AfterIndex and AfterKey are the place of the last listed record, after which the page begins. At the beginning
@@ -328,10 +329,11 @@ type RecordRange struct {
 	AfterIndex, AfterKey string
 }
 
-// pastAll is greater than every identifier: those have at most ids.MaxLength bytes, and no character is greater.
+// pastAll is greater than every identifier, since identifiers have at most ids.MaxLength bytes and no character is
+// greater than its own.
 var pastAll = strings.Repeat(string(utf8.MaxRune), ids.MaxLength/utf8.UTFMax+1)
 
-// Range validates a query and returns what it selects. The error is ErrInvalid and names the field.
+// Range validates a query and returns the range that it selects. The error is ErrInvalid and names the field.
 func (q *RecordQuery) Range() (RecordRange, error) {
 	var r RecordRange
 	if problem := ids.Check(q.Namespace); problem != "" {
@@ -400,8 +402,8 @@ func RecordCursor(q *RecordQuery, last *Record) string {
 	return "i" + strconv.Itoa(len(last.Index)) + "." + last.Index + last.Key
 }
 
-// parseRecordCursor reads a cursor that RecordCursor made and returns the place of the last listed record; empty is the
-// beginning, which has no key.
+// parseRecordCursor reads a cursor that RecordCursor made and returns the place of the last listed record. An empty
+// cursor is the beginning, which has no key.
 func parseRecordCursor(text string, byIndex bool) (index, key string, err error) {
 	if text == "" {
 		return "", "", nil

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// A write is compared with the record that is there, which counts until it expires.
+// A write is compared with the existing record, which counts until it expires.
 func TestRecordWriteApplies(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
@@ -66,7 +66,7 @@ func mustMarshal(t *testing.T, v any) []byte {
 	return raw
 }
 
-// A range has the keys with a prefix and no other, whatever characters follow in Unicode.
+// A range contains the keys with a prefix and no others, whatever characters follow in Unicode.
 func FuzzRecordPrefix(f *testing.F) {
 	for _, seed := range [][2]string{{"", "a"}, {"a", "a"}, {"a", "b"}, {"a\ud7ff", "a\ue000"}, {"\U0010ffff", "\U0010ffffx"}, {"é", "e\u0301"}} {
 		f.Add(seed[0], seed[1])
@@ -83,7 +83,7 @@ func FuzzRecordPrefix(f *testing.F) {
 	})
 }
 
-// Every cursor that is accepted is the one of the place that it names.
+// Every accepted cursor is the cursor of the place that it names.
 func FuzzRecordCursor(f *testing.F) {
 	for _, seed := range []string{"", "k", "kkey", "i1.ikey", "i01.ikey", "i3.i", "i-1.ikey", "i1ikey", "k\x00"} {
 		f.Add(seed, true)

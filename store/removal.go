@@ -13,20 +13,20 @@ import (
 type Removal string
 
 const (
-	// Deleted means that a caller asked for it.
+	// Deleted means that a caller asked for the removal.
 	Deleted Removal = "deleted"
-	// Expired means that the tree has expired; the store checks that.
+	// Expired means that the tree has expired, which the store checks.
 	Expired Removal = "expired"
 )
 
 // Removed is a session tree that was removed and is not purged yet.
 type Removed struct {
-	// Key names the removal. Unlike SessionID, the root's id, it is never used twice.
+	// Key names the removal. It is never used twice, unlike SessionID, which is the root's id.
 	Key       string    `json:"key"`
 	SessionID string    `json:"session_id"`
 	Reason    Removal   `json:"reason"`
 	RemovedAt time.Time `json:"removed_at"`
-	// Incarnation is that of the tree, which names its event log.
+	// Incarnation is the tree's, and is part of the name of its event log.
 	Incarnation string `json:"incarnation,omitempty"`
 }
 
@@ -36,7 +36,7 @@ func (r *Removed) Log() string { return ids.Log(r.SessionID, r.Incarnation) }
 // GoneError reports that a session belongs to a tree that was removed and is not purged yet.
 type GoneError struct {
 	Err *cairn.Error
-	// Removed is the removal of its tree.
+	// Removed is the removal of the session's tree.
 	Removed Removed
 }
 
@@ -46,7 +46,7 @@ func (e *GoneError) Error() string { return e.Err.Error() }
 // Unwrap returns the wrapped error, for errors.Is and errors.As.
 func (e *GoneError) Unwrap() error { return e.Err }
 
-// Gone returns the error for a session of a removed tree: ErrExpired or ErrDeleted, both of which are ErrNotFound.
+// Gone returns the error for a session of a removed tree: ErrExpired or ErrDeleted, both of which match ErrNotFound.
 func Gone(id string, r Removed) error {
 	err := &cairn.Error{Code: cairn.CodeDeleted, Field: "session", Message: "session " + strconv.Quote(id) + " was deleted"}
 	if r.Reason == Expired {
@@ -55,13 +55,13 @@ func Gone(id string, r Removed) error {
 	return &GoneError{Err: err, Removed: r}
 }
 
-// IsGone reports whether an error says that a session has expired or was deleted.
+// IsGone reports whether an error means that a session has expired or was deleted.
 func IsGone(err error) bool {
 	return errors.Is(err, cairn.ErrExpired) || errors.Is(err, cairn.ErrDeleted)
 }
 
-// Revive updates the row of a root that is restored at the store's time now: its version grows by one, as with any
-// activity, and it does not expire at once.
+// Revive updates the row of a root that is restored at the store's time now. Its version grows by one, as with any
+// activity, and an ExpiresAt that has passed is cleared so that the root does not expire at once.
 func Revive(root *cairn.Session, now time.Time) {
 	root.Version++
 	root.UpdatedAt, root.AsOf = now, now
@@ -70,7 +70,7 @@ func Revive(root *cairn.Session, now time.Time) {
 	}
 }
 
-// CheckRemoval reports an unknown reason.
+// CheckRemoval returns an ErrInvalid error for an unknown reason.
 func CheckRemoval(why Removal) error {
 	if why != Deleted && why != Expired {
 		return cairn.Invalid("reason", "%q is neither deleted nor expired", why)
@@ -78,7 +78,7 @@ func CheckRemoval(why Removal) error {
 	return nil
 }
 
-// RemovalConflict returns why a tree, given with the root first, must not be removed at the store's time now, or nil.
+// RemovalConflict returns why a tree, given with its root first, must not be removed at the store's time now, or nil.
 func RemovalConflict(tree []*cairn.Session, why Removal, now time.Time) error {
 	root := tree[0]
 	if why == Expired {
@@ -94,23 +94,23 @@ func RemovalConflict(tree []*cairn.Session, why Removal, now time.Time) error {
 	return nil
 }
 
-// NotRoot returns the error for a removal that names a session other than a root.
+// NotRoot returns the error for a removal that names a session that is not a root.
 func NotRoot(s *cairn.Session) error {
 	return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", s.ID, s.RootID)
 }
 
-// NotRemoved returns the error for a key of no removed tree.
+// NotRemoved returns the error for a key that names no removed tree.
 func NotRemoved(key string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "key", Message: "there is no removed session of key " + strconv.Quote(key)}
 }
 
-// heldAgain is the delay until the next look at a tree whose ExpiresAt has passed, but which is running or suspended.
+// heldAgain is the delay until the next check of a tree whose ExpiresAt has passed, but which is running or suspended.
 const heldAgain = time.Minute
 
-// SweepAt returns the time from which Store.Stale lists a root, computed at the store's time now; zero for never, as
-// for a session that is not a root. Later activity cannot make the tree expire before that time, so it need not be
-// written again until it has come, unless the session's context changes. Without the other sessions of the tree the
-// time may be earlier than necessary.
+// SweepAt returns the time from which Store.Stale lists a root, computed at the store's time now. It is zero for never,
+// as for a session that is not a root. Later activity cannot make the tree expire before that time, so the time need
+// not be rewritten until it has come, unless the session's context changes. If the other sessions of the tree are not
+// given, the time may be earlier than necessary.
 func SweepAt(now time.Time, root *cairn.Session, others ...*cairn.Session) time.Time {
 	at := root.Expiry(others...).Truncate(time.Microsecond)
 	if root.ID != root.RootID || at.IsZero() {
@@ -121,7 +121,7 @@ func SweepAt(now time.Time, root *cairn.Session, others ...*cairn.Session) time.
 			at = t
 		}
 	}
-	// The suspension, or the run that holds the tree, may end at any moment; then these times count.
+	// The tree's suspension or run may end at any moment, and from then on these times apply.
 	if root.TTL > 0 {
 		earlier(now.Add(root.TTL))
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// DueKindOf returns why a session that is not active needs a worker, now or from a later time on; empty for never.
+// DueKindOf returns why a session that is not active needs a worker, now or at a later time; empty for never.
 func DueKindOf(row *cairn.Session) DueKind {
 	switch {
 	case row.Ready():
@@ -26,13 +26,13 @@ func CallConflict(row *cairn.Session, id string) error {
 	return Conflict(cairn.CodeStale, row, "session %q: call %q has changed", row.ID, id)
 }
 
-// UnknownCall returns the error for a call that a session tree does not have.
+// UnknownCall returns the error for a call that does not exist in a session tree.
 func UnknownCall(root, id string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "call_id", Message: fmt.Sprintf("session %q has no pending call %q", root, id)}
 }
 
-// RunGone returns the error for a run that can no longer be rolled back, because the session was rewound or pruned
-// since.
+// RunGone returns the error for a run that cannot be rolled back anymore, because the session was rewound or pruned
+// since it began.
 func RunGone(row *cairn.Session, runID string) error {
 	return cairn.Invalid("run", "session %q can no longer go back to where run %q began", row.ID, runID)
 }

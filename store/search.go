@@ -9,8 +9,9 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// Words returns the words of a text by which it is found, in lower case, each once, sorted by bytes: runs of letters, digits
-// and their marks. A character of a script that is written without spaces (Han, Hiragana, Katakana) is a word of its own.
+// Words returns the words by which a text is found: runs of letters, digits and their marks, in lower case, each once,
+// sorted by bytes. A character of a script that is written without spaces (Han, Hiragana, Katakana) is a word of its
+// own.
 func Words(text string) []string {
 	var words []string
 	begin := -1
@@ -33,10 +34,10 @@ func Words(text string) []string {
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) }
 
-// SearchWords returns the words by which a session is found: those of its title and its opening.
+// SearchWords returns the words by which a session is found, which are those of its title and its opening.
 func SearchWords(s *cairn.Session) []string { return Words(s.Title + " " + s.Opening) }
 
-// found reports whether each of the words is one of a session, or the beginning of one.
+// found reports whether each of the words equals a word of the session or begins one.
 func found(s *cairn.Session, words []string) bool {
 	if len(words) == 0 {
 		return true
@@ -51,8 +52,8 @@ func found(s *cairn.Session, words []string) bool {
 	return true
 }
 
-// OpeningOf returns the opening of a session whose first messages, from the index first on, are the given ones, and the index
-// of the message that it is taken from; empty if the user says nothing in them.
+// OpeningOf returns the opening found in messages, the first of which has the index first in its session, and the index
+// of the message that it is taken from. The opening is empty if the messages contain no text of the user.
 func OpeningOf(messages []cairn.Message, first int) (opening string, at int) {
 	for i := range messages {
 		m := &messages[i]

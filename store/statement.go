@@ -14,11 +14,11 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// Statement is one statement of SQL that a tool has recorded with its call.
+// Statement is one SQL statement that a tool has recorded with its call.
 type Statement struct {
-	// Dialect is that of the store that executes it.
+	// Dialect is that of the store that executes the statement.
 	Dialect string `json:"dialect"`
-	// Tool is the tool whose call recorded it. Errors name it.
+	// Tool is the tool whose call recorded the statement. Errors name it.
 	Tool string `json:"tool"`
 	SQL  string `json:"sql"`
 	Args Args   `json:"args,omitempty"`
@@ -27,16 +27,16 @@ type Statement struct {
 const (
 	// MaxStatement is the maximum size of a statement in bytes, its arguments included.
 	MaxStatement = 1 << 20
-	// MaxStatements is how many statements one call may record.
+	// MaxStatements is the maximum number of statements that one call may record.
 	MaxStatements = 100
 )
 
-// verbs are the words that a statement may begin with: those that end the transaction or change the connection or the
-// schema are not among them.
+// verbs are the words that a statement may begin with. They exclude words that end the transaction or change the
+// connection or the schema.
 var verbs = []string{"INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE", "SELECT", "WITH", "CALL"}
 
-// Exec records a statement for the store of a dialect with a tool's call: what the Exec of a store's package does. The
-// arguments are checked and converted here, see [Args].
+// Exec records a statement for the store of a dialect with a tool's call. The Exec functions of the stores' packages
+// call it. It checks and converts the arguments, see [Args].
 func Exec(call *cairn.Call, dialect, sql string, args ...any) error {
 	if call == nil || call.Step == nil {
 		return cairn.Invalid("call", "is not that of a running tool")
@@ -93,7 +93,7 @@ func (s *Statement) Validate() error {
 	return nil
 }
 
-// firstWord returns the word that a statement begins with, in capitals, behind comments.
+// firstWord returns the first word of a statement in capitals, skipping comments.
 func firstWord(sql string) string {
 	for {
 		sql = strings.TrimSpace(sql)
@@ -112,19 +112,19 @@ func firstWord(sql string) string {
 	}
 }
 
-// StatementFailed returns the CodeStatement error of a statement that the database refused or that took too long. It is
-// for implementers. The commit of which it was a part has not happened.
+// StatementFailed returns the CodeStatement error of a statement that the database refused or that took too long. The
+// commit that it was part of was not applied. It is for implementers.
 func StatementFailed(s *Statement, err error) error {
 	return cairn.Errorf(cairn.CodeStatement, "tool %q: its statement for %s failed: %w", s.Tool, s.Dialect, err)
 }
 
-// IsStatementFailed reports whether an error is one that StatementFailed returned.
+// IsStatementFailed reports whether StatementFailed returned an error.
 func IsStatementFailed(err error) bool {
 	return err != nil && cairn.AsError(err).Code == cairn.CodeStatement
 }
 
-// Args are the arguments of a statement: nil, bool, int64, float64, string, []byte and [time.Time]. Their JSON keeps the
-// types: numbers are int64, and an object names any other type that JSON lacks.
+// Args are the arguments of a statement: nil, bool, int64, float64, string, []byte and [time.Time]. Their JSON keeps
+// the types: a number is an int64, and an object names any other type that JSON lacks.
 type Args []any
 
 // argument converts a value to the type of an argument, as database/sql does.

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// recorder is the side of the loop of a call: it keeps the last statement.
+// recorder is the loop's side of a call. It keeps the last statement.
 type recorder struct {
 	define.Env
 	last store.Statement
@@ -57,7 +57,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// What cannot be kept is refused at the call.
+// A statement that cannot be kept is refused when it is recorded.
 func TestStatementsThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	call := &cairn.Call{Step: define.NewStep(cairn.Step{}, &recorder{}), Tool: "pay"}

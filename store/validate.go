@@ -10,10 +10,10 @@ import (
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
-// Validate reports what of a commit cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid
-// or nested too deep, numbers that are not finite, what is too large. The error is ErrInvalid or ErrTooLarge and names
-// the field. Stores call it first, so that all stores refuse the same. It does not look at the session. It is for stores
-// that execute no statements.
+// Validate reports which part of a commit cannot be kept: text that is not valid UTF-8 or contains a NUL, JSON that is
+// invalid or nested too deep, numbers that are not finite, or anything that is too large. The error is ErrInvalid or
+// ErrTooLarge and names the field. Stores call Validate first, so that all stores refuse the same commits. It does not
+// look at the session. It is for stores that execute no statements.
 func (c *Commit) Validate() error { return c.ValidateFor("") }
 
 // ValidateFor is Validate for a store that executes statements of a dialect.
@@ -34,7 +34,7 @@ func (c *Commit) validateStatements(dialect string) error {
 	return nil
 }
 
-// validateSession checks what is written to the session's row.
+// validateSession checks what the commit writes to the session's row.
 func (c *Commit) validateSession() error {
 	if c.Create != nil {
 		if err := validateRow(c.Create); err != nil {
@@ -50,7 +50,7 @@ func (c *Commit) validateSession() error {
 		cairn.CheckText("status", string(c.Status)), cairn.CheckText("lease.owner", c.Lease.Owner), c.Usage.Validate())
 }
 
-// validateRuns checks the runs that end, begin and are published.
+// validateRuns checks the runs that end and begin, and the published event.
 func (c *Commit) validateRuns() error {
 	if c.EndRun != nil {
 		if err := within("end_run", c.EndRun.Validate()); err != nil {
@@ -122,7 +122,7 @@ func (c *Commit) validateCache() error {
 	return nil
 }
 
-// validateRow checks the fields of a row that a caller sets.
+// validateRow checks the fields of a row that callers set.
 func validateRow(row *cairn.Session) error {
 	return cmp.Or(cairn.CheckText("session", row.ID), cairn.CheckText("agent", row.Agent), cairn.CheckText("kind", string(row.Kind)), cairn.CheckText("name", row.Name),
 		cairn.CheckText("secret", row.Secret),
@@ -147,7 +147,7 @@ func (c *StateChange) validate() error {
 	return checkObject("state", c.Keyframe)
 }
 
-// checkObject reports a state that is set and cannot be kept.
+// checkObject reports a state that is set but cannot be kept.
 func checkObject(field string, raw json.RawMessage) error {
 	if err := cairn.CheckJSON(field, raw); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (p *Staged) Validate() error {
 	if err := cmp.Or(cairn.CheckText("staged.step_id", p.StepID), cairn.CheckText("staged.key", p.Key)); err != nil {
 		return err
 	}
-	if !json.Valid(p.Data) { // its content is checked with its commit
+	if !json.Valid(p.Data) { // the commit checks its content
 		return cairn.Invalid("staged.data", "the piece %q of step %q is not valid JSON", p.Key, p.StepID)
 	}
 	return nil
@@ -192,7 +192,7 @@ func ValidateStaged(pieces []Staged) error {
 	return nil
 }
 
-// within adds what a field is in to its error.
+// within prefixes the field and message of an error with the name of the enclosing value.
 func within(what string, err error) error {
 	if err == nil {
 		return nil

@@ -1,7 +1,7 @@
-// Package turn is the agent loop. The loop itself decides nothing but order: it does no I/O, reads no clock, draws no
-// random number and ranges over no map. What happens is in the effects, plain functions that a host runs wherever it
-// likes: at once, as activities of a workflow engine, as recorded steps. Effects pass ids, not payloads, and each is
-// idempotent by run, step and call, because a durable host may run one more than once.
+// Package turn is the agent loop. The loop decides order and nothing else: it does no I/O, reads no clock, draws no
+// random number and ranges over no map. The work is done by effects: plain functions that a host runs inline, as
+// activities of a workflow engine, or as recorded steps. Effects pass ids, not payloads, and each is idempotent by run,
+// step and call, because a durable host may run one more than once.
 package turn
 
 import (
@@ -12,8 +12,9 @@ import (
 	"github.com/cairn-agents/cairn/host"
 )
 
-// The contract with hosts, by the names that it has among the rooms of the loop. Plan: Position → Planned. Tool: ToolIn →
-// ToolOut. Child: ChildIn → ChildOut. Judge: Position → Judged. Commit: Position → Committed. Notify: Position → Notified.
+// The contract with hosts, under the names that the packages of the loop use. Inputs and outputs of effects: Plan:
+// Position → Planned. Tool: ToolIn → ToolOut. Child: ChildIn → ChildOut. Judge: Position → Judged. Commit: Position →
+// Committed. Notify: Position → Notified.
 type (
 	Position  = host.Position
 	Begun     = host.Run
@@ -32,69 +33,70 @@ const (
 	EffectNotify = host.EffectNotify
 )
 
-// Planned is the outcome of a model call: which tools are to run.
+// Planned is the output of EffectPlan: the calls that the model's reply asks for.
 type Planned struct {
-	// Parallel are calls that run together, from the same state, and Children are those of sub-agents, which run beside
-	// them. Finishing run after all of them, one by one, until one ends the turn.
+	// Parallel lists the calls that run concurrently, from the same state. Children lists those of sub-agents, which
+	// run alongside them. Finishing lists the calls that run after all of these, one by one, until one ends the turn.
 	Parallel  []string `json:"parallel,omitempty"`
 	Children  []string `json:"children,omitempty"`
 	Finishing []string `json:"finishing,omitempty"`
-	// Judge says that user code has a say in how the step ends.
+	// Judge reports whether user code has a say in how the step ends.
 	Judge bool `json:"judge,omitempty"`
 }
 
-// Judged is the outcome of asking user code how a step ends. What it says is kept for the commit.
+// Judged is the output of EffectJudge, which asks user code how a step ends. The answer is kept for the commit.
 type Judged struct{}
 
-// ToolOut is the outcome of a call.
+// ToolOut is the output of EffectTool.
 type ToolOut struct {
-	// Finished says that the call ends the turn.
+	// Finished reports whether the call ends the turn.
 	Finished bool `json:"finished,omitempty"`
-	// Waits says that the call has no result yet, because a user or another system must give one.
+	// Waits reports whether the call has no result yet, because a user or another system must give one.
 	Waits bool `json:"waits,omitempty"`
 }
 
-// ChildIn asks for a call that consults another agent to be taken further.
+// ChildIn is the input of EffectChild, which advances a call that consults another agent.
 type ChildIn struct {
 	ToolIn
-	// Driven is the run of the other agent's session that was driven since the effect asked for it, if it did.
+	// Driven is the id of the run of the other agent's session that was driven since the effect asked for it; empty if
+	// it asked for none.
 	Driven string `json:"driven,omitempty"`
-	// Failed is why that run could not be driven to its end, or why the host has given the effect up, see GivenUp.
+	// Failed is why that run could not be driven to its end, or why the host abandoned the effect, see GivenUp.
 	Failed *cairn.Error `json:"failed,omitempty"`
 }
 
-// ChildOut is how far a call that consults another agent has come.
+// ChildOut is the output of EffectChild: how far a call that consults another agent got.
 type ChildOut struct {
 	ToolOut
-	// Drive is a run of the other agent's session that is to be driven before the call continues.
+	// Drive is a run of the other agent's session that must be driven before the call continues.
 	Drive *Begun `json:"drive,omitempty"`
-	// Launch is a run of the other agent's session that is to be driven by itself, whether or not the effect failed. The
-	// process that carried the effect out begins with that before it answers.
+	// Launch is a run of the other agent's session that must be driven independently of the call, even if the effect
+	// failed. The process that executed the effect starts driving it before it answers.
 	Launch *Begun `json:"-"`
 }
 
-// Committed is the outcome of a step's end.
+// Committed is the output of EffectCommit.
 type Committed struct {
 	host.Committed
 	Ending
-	// Whole says that the process is about to end, and that the store and the log have all that the run has done: it can be
-	// released here.
+	// Whole reports that the process is draining and that the store and the log have everything the run has done, so
+	// the run can be released here.
 	Whole bool `json:"-"`
 }
 
-// Notified is the outcome of notifying hooks of a run's end.
+// Notified is the output of EffectNotify, which calls the hooks of a run's end.
 type Notified struct{ Ending }
 
-// Ending is a run that has come to its end in this process, with the session as that left it. A run whose hooks are still to
-// see its end has not. It stays in the process that carried the effect out.
+// Ending is a run that has ended in this process, with the session as the run left it. It is empty while hooks have yet
+// to see the run's end. It stays in the process that executed the effect.
 type Ending struct {
 	Run     *cairn.Run     `json:"-"`
 	Session *cairn.Session `json:"-"`
 }
 
-// GivenUp returns the effect that a host is to carry out in place of one that it has tried as often as it may: that keeps why
-// as what the model call, the call of a tool or the judgement of a step came to, and calls no user code. A commit cannot be
-// given up.
+// GivenUp returns the effect that a host executes instead of one that has used up its attempts. It records why as the
+// outcome of the model call, the tool call or the judgement of the step, and calls no user code. A commit cannot be
+// abandoned.
 func GivenUp(e Effect, why *cairn.Error) (instead Effect, ok bool) {
 	in := ChildIn{Failed: why}
 	switch {
@@ -110,8 +112,8 @@ func GivenUp(e Effect, why *cairn.Error) (instead Effect, ok bool) {
 	return Effect{Name: e.Name, In: in, Out: e.Out}, true
 }
 
-// Loop drives a run from its last committed step to its end. An error means that the run could not be driven on, not
-// that it failed: what was committed stands, and the run can be recovered.
+// Loop drives a run from its last committed step to its end. An error means that the run could not be driven further,
+// not that the run failed: committed steps stand, and the run can be recovered.
 func Loop(s Scheduler, b Begun) (Committed, error) {
 	at := b.Position
 	var plan Planned
@@ -145,7 +147,7 @@ func Loop(s Scheduler, b Begun) (Committed, error) {
 	}
 }
 
-// tools runs the calls of a step. Those that would finish the turn are left for later while others wait.
+// tools runs the calls of a step. Calls that would finish the turn are skipped while other calls are pending.
 func tools(s Scheduler, at Position, plan Planned) error {
 	if len(plan.Parallel)+len(plan.Children) > 0 {
 		if wait, err := together(s, at, plan); wait || err != nil {
@@ -164,7 +166,7 @@ func tools(s Scheduler, at Position, plan Planned) error {
 	return nil
 }
 
-// together runs the calls of a step that may run at the same time, and reports whether any of them waits.
+// together runs the calls of a step that may run concurrently, and reports whether any of them is pending.
 func together(s Scheduler, at Position, plan Planned) (wait bool, err error) {
 	outs := make([]ChildOut, len(plan.Parallel)+len(plan.Children))
 	branch := func(s Scheduler, i int) error {
@@ -184,7 +186,7 @@ func together(s Scheduler, at Position, plan Planned) (wait bool, err error) {
 	return wait, err
 }
 
-// consult takes a call that consults another agent to its end, or until that agent's session waits.
+// consult drives a call that consults another agent to its end, or until that agent's session is suspended.
 func consult(s Scheduler, call ToolIn, out *ChildOut) error {
 	in := ChildIn{ToolIn: call}
 	for {
@@ -200,7 +202,8 @@ func consult(s Scheduler, call ToolIn, out *ChildOut) error {
 	}
 }
 
-// Lost reports whether an error says nothing about a run but that its driver can do so no longer.
+// Lost reports whether an error means only that this driver can no longer drive the run. It says nothing about the run
+// itself.
 func Lost(err error) bool {
 	for _, target := range []error{cairn.ErrUnavailable, cairn.ErrFenced, cairn.ErrClosed, context.Canceled} {
 		if errors.Is(err, target) {

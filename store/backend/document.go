@@ -15,18 +15,18 @@ import (
 // modified in place.
 type Document struct {
 	Row cairn.Session `json:"row"`
-	// Secret is the row's, which does not encode.
+	// Secret is the row's secret, which the row's JSON omits.
 	Secret string `json:"secret"`
-	// LastCheckpoint is the number of the last checkpoint that the session was given.
+	// LastCheckpoint is the number of the last checkpoint that the session was ever given.
 	LastCheckpoint int64 `json:"last_checkpoint,omitempty"`
-	// DueAt is the time from which the row's [store.DueKindOf] counts, SweepAt the time from which a root may have
+	// DueAt is the time from which the row's [store.DueKindOf] applies, and SweepAt the time from which a root may have
 	// expired; zero for never.
 	DueAt   time.Time   `json:"due_at,omitzero"`
 	SweepAt time.Time   `json:"sweep_at,omitzero"`
 	Stop    *cairn.Stop `json:"stop,omitempty"`
 
 	Messages []cairn.Message `json:"messages,omitempty"`
-	// States are by position, without gaps; the first is a keyframe.
+	// States are ordered by position, without gaps; the first one is a keyframe.
 	States      []plan.StatePiece             `json:"states"`
 	Runs        []cairn.Run                   `json:"runs,omitempty"`        // by turn
 	Checkpoints []cairn.Checkpoint            `json:"checkpoints,omitempty"` // by number
@@ -34,8 +34,8 @@ type Document struct {
 	Calls       map[string]*cairn.PendingCall `json:"calls,omitempty"` // by id
 	Queue       []store.QueuedTurn            `json:"queue,omitempty"`
 	Cache       map[string]store.CacheEntry   `json:"cache,omitempty"` // by key
-	steps       map[string]struct{}           // of Checkpoints; nil until it is needed
-	runs        map[string]int                // the indexes of Runs by id; nil until it is needed
+	steps       map[string]struct{}           // of Checkpoints; nil until needed
+	runs        map[string]int                // indexes of Runs by id; nil until needed
 }
 
 // Encode returns the document as JSON.
@@ -48,7 +48,7 @@ func (doc *Document) Encode() ([]byte, error) {
 	return raw, nil
 }
 
-// Decode reads a document that Encode wrote. Its row is as of the store's time now.
+// Decode reads a document that Encode wrote. Its row gets the store's time now as AsOf.
 func Decode(raw []byte, now time.Time) (*Document, error) {
 	doc := &Document{}
 	if err := json.Unmarshal(raw, doc); err != nil {
@@ -61,7 +61,7 @@ func Decode(raw []byte, now time.Time) (*Document, error) {
 	return doc, nil
 }
 
-// Seen returns the input for planning a commit. A nil document is a session that does not exist.
+// Seen returns the input for planning a commit. A nil document stands for a session that does not exist.
 func (doc *Document) Seen(id string) *plan.Seen {
 	if doc == nil {
 		return &plan.Seen{ID: id, Doubt: true}
@@ -69,7 +69,7 @@ func (doc *Document) Seen(id string) *plan.Seen {
 	return &plan.Seen{ID: id, Row: doc.row(), Checkpoints: doc.LastCheckpoint, Doubt: true}
 }
 
-// Answer reads what a plan needs, except pending calls, which may be another session's of the tree.
+// Answer reads what a plan needs, except pending calls, which may belong to another session of the tree.
 func (doc *Document) Answer(n plan.Needs, seen *plan.Seen) {
 	if n.Happened {
 		_, run := doc.runIndex()[n.RunID]
@@ -149,7 +149,7 @@ func (doc *Document) applyHistory(d *plan.Delta) {
 	}
 }
 
-// applyWait writes calls, the queue, the cache and the staged pieces.
+// applyWait writes the calls, the queue, the cache and the staged pieces of a delta.
 func (doc *Document) applyWait(d *plan.Delta) {
 	for i := range d.Calls {
 		if doc.Calls == nil {
@@ -237,7 +237,7 @@ func (doc *Document) keyframe(position int64) int {
 	return i
 }
 
-// sizes computes the sizes that belong to a state position.
+// sizes computes the sizes of the state at a position.
 func (doc *Document) sizes(position int64) cairn.StatePosition {
 	k := doc.keyframe(position)
 	at := cairn.StatePosition{Position: position, KeyframeBytes: int64(len(doc.States[k].Data))}

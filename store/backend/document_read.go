@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// Read answers store.Store.Read.
+// Read implements store.Store.Read.
 func (doc *Document) Read(want store.Want) (*store.Contents, error) {
 	snap := &store.Contents{Session: doc.row(), Stop: StopOf(doc.Row.RunID, doc.Stop)}
 	position := doc.Row.State.Position
@@ -62,7 +62,7 @@ func (doc *Document) Read(want store.Want) (*store.Contents, error) {
 	return snap, nil
 }
 
-// waiting returns the pending calls of the suspended step, the oldest first.
+// waiting returns the pending calls of the suspended step, oldest first.
 func (doc *Document) waiting() (list []cairn.PendingCall) {
 	for _, call := range doc.Calls {
 		if doc.Row.SuspendedStep != "" && call.StepID == doc.Row.SuspendedStep {
@@ -90,17 +90,17 @@ func (doc *Document) state(position int64) (json.RawMessage, error) {
 	return store.FoldState(doc.States[k].Data, later)
 }
 
-// RunPage answers store.Store.Runs, and CheckpointPage store.Store.Checkpoints.
+// RunPage implements store.Store.Runs.
 func (doc *Document) RunPage(q store.PageQuery) (store.Page[cairn.Run], error) {
 	return page(doc.Runs, q, func(r *cairn.Run) int64 { return int64(r.Turn) })
 }
 
-// CheckpointPage answers store.Store.Checkpoints.
+// CheckpointPage implements store.Store.Checkpoints.
 func (doc *Document) CheckpointPage(q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
 	return page(doc.Checkpoints, q, func(cp *cairn.Checkpoint) int64 { return cp.Number })
 }
 
-// page cuts a page from a list sorted by a growing number; the cursor is the number of the last listed item.
+// page cuts a page from a list sorted by an increasing number; the cursor is the number of the last listed item.
 func page[T any](list []T, q store.PageQuery, number func(*T) int64) (out store.Page[T], err error) {
 	last, err := NumberCursor(q)
 	if err != nil {
@@ -130,8 +130,9 @@ func page[T any](list []T, q store.PageQuery, number func(*T) int64) (out store.
 	return out, nil
 }
 
-// NumberCursor returns the number after which a page of a session's runs or checkpoints begins, or before which if the
-// newest come first: that of its cursor, or one beyond all others. The cursor after an item is its number.
+// NumberCursor returns the number after which a page of a session's runs or checkpoints begins, or before which it
+// begins if the newest come first. It is the number in the cursor, or without a cursor a number beyond all others. The
+// cursor after an item is its number.
 func NumberCursor(q store.PageQuery) (int64, error) {
 	switch {
 	case q.Cursor != "":
@@ -146,7 +147,8 @@ func NumberCursor(q store.PageQuery) (int64, error) {
 	return math.MinInt64, nil
 }
 
-// Due returns why and since when the session needs a worker; Kind is empty if it does not. Agent is the session's own.
+// Due returns why, and since when, the session needs a worker; Kind is empty if it does not. Agent is the session's
+// own.
 func (doc *Document) Due() store.Due {
 	row := &doc.Row
 	d := store.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: store.DueKindOf(row), Since: doc.DueAt}
@@ -156,7 +158,7 @@ func (doc *Document) Due() store.Due {
 	return d
 }
 
-// Stage answers store.Store.Stage.
+// Stage implements store.Store.Stage.
 func (doc *Document) Stage(token int64, pieces []store.Staged) error {
 	if err := plan.Ended(doc.row(), token); err != nil {
 		return err
@@ -172,7 +174,7 @@ func (doc *Document) Stage(token int64, pieces []store.Staged) error {
 	return nil
 }
 
-// Renew answers store.Store.Renew at the store's time now.
+// Renew implements store.Store.Renew at the store's time now.
 func (doc *Document) Renew(token int64, ttl time.Duration, now time.Time) (*cairn.Stop, error) {
 	if err := plan.Fenced(doc.row(), token); err != nil {
 		return nil, err
@@ -181,7 +183,8 @@ func (doc *Document) Renew(token int64, ttl time.Duration, now time.Time) (*cair
 	return StopOf(doc.Row.RunID, doc.Stop), nil
 }
 
-// StopOf returns a copy of a stop request that is for a run; nil for another's, or none.
+// StopOf returns a copy of a stop request if it is for the given run; nil if it is for another run, or if there is
+// none.
 func StopOf(runID string, stop *cairn.Stop) *cairn.Stop {
 	if stop == nil || stop.RunID != runID {
 		return nil
@@ -190,7 +193,7 @@ func StopOf(runID string, stop *cairn.Stop) *cairn.Stop {
 	return &own
 }
 
-// RequestStop answers store.Store.RequestStop at the store's time now, and returns the request that stands.
+// RequestStop implements store.Store.RequestStop at the store's time now, and returns the request that stands.
 func (doc *Document) RequestStop(stop cairn.Stop, now time.Time) (cairn.Stop, error) {
 	stands, write, err := plan.Stopped(doc.row(), doc.Stop, stop)
 	if write && err == nil {
@@ -201,7 +204,8 @@ func (doc *Document) RequestStop(stop cairn.Stop, now time.Time) (cairn.Stop, er
 	return stands, err
 }
 
-// Prune removes all but the newest keep checkpoints and what only they needed, and returns how many.
+// Prune removes all but the newest keep checkpoints, and the states that only the removed ones needed. It returns how
+// many checkpoints it removed.
 func (doc *Document) Prune(keep int) int {
 	drop := len(doc.Checkpoints) - keep
 	if drop <= 0 {
@@ -244,7 +248,7 @@ func (doc *Document) Branch(at store.BranchPoint, to *cairn.Session, now time.Ti
 }
 
 // positionBefore returns the state position of the latest checkpoint with no more than count messages, or the first
-// position if there never was such a checkpoint.
+// position if no such checkpoint ever existed.
 func (doc *Document) positionBefore(count int) (int64, error) {
 	for i := len(doc.Checkpoints) - 1; i >= 0; i-- {
 		if doc.Checkpoints[i].MessageCount <= count {

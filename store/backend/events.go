@@ -11,26 +11,26 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Events is a batch of events in its stored form, to which more can be added: one value of a log's table instead of one
-// per event. What an event has in common with the one before it (session, run, agent, step, type) is not repeated, its
-// time is the difference, and texts that the batch has already are references. The zero value is an empty batch. It is
-// not safe for concurrent use.
+// Events is a batch of events in its stored form, to which more can be added. A log's table keeps one value per batch
+// instead of one per event. Within a batch, an event does not repeat what it has in common with the previous one
+// (session, run, agent, step, type), its time is stored as a difference, and texts that the batch already contains are
+// stored as references. The zero value is an empty batch. It is not safe for concurrent use.
 //
-// The form is a byte for its version, the number of events as a uvarint, and the events. An event is a uvarint with a
-// bit for each field that is stored, and those fields in the order of the bits. Fields that are rare, and those that
-// cairn.Event has got since this was written, are JSON in the last of them.
+// The form is a version byte, the number of events as a uvarint, and the events. An event is a uvarint with a bit for
+// each stored field, followed by those fields in the order of the bits. Rare fields, and fields added to cairn.Event
+// after this form was defined, are stored as JSON in the last of them.
 type Events struct {
 	body  []byte
 	count int
 	prior eventContext
 	seen  references
-	more  *rest // room for that of one event
+	more  *rest // scratch space for one event
 }
 
-// eventsVersion begins a batch.
+// eventsVersion is the first byte of a batch.
 const eventsVersion = 1
 
-// What is stored of an event, by the bit that says so. Those before hasCall and hasRun fit into a mask of one byte.
+// These are the bits of an event's stored fields. Those before hasCall and hasRun fit into a mask of one byte.
 const (
 	hasType = 1 << iota
 	hasTime
@@ -55,7 +55,7 @@ const (
 	isCached
 	hasIndex
 	hasMessage
-	hasRunMessage // an id that begins with that of the run: what follows it is stored
+	hasRunMessage // an id that begins with the run's id; only the remainder is stored
 	hasRest
 
 	allFields = 1<<iota - 1
@@ -82,7 +82,7 @@ var eventCodes = func() map[cairn.EventType]uint64 {
 	return codes
 }()
 
-// eventContext is what an event has in common with the one before it, unless it says otherwise.
+// eventContext is what an event has in common with the previous one, unless it says otherwise.
 type eventContext struct {
 	kind                cairn.EventType
 	session, run, agent string
@@ -90,11 +90,11 @@ type eventContext struct {
 	nanos               int64
 }
 
-// noTime stands for the zero time, and for one that is stored in the rest.
+// noTime stands for the zero time, and for a time that is stored in the rest.
 const noTime = math.MinInt64
 
-// references are where the texts of a batch are that others may refer to: the first that have at least minReference
-// bytes. There are no more of them than a reference of one byte can name.
+// references are the positions of the texts in a batch that others may refer to: the first texts of at least
+// minReference bytes. Their number is limited to what a reference of one byte can name.
 type references struct {
 	list [64]struct{ from, to int32 }
 	n    int
@@ -109,7 +109,7 @@ func (r *references) add(from, to int) {
 	}
 }
 
-// rest is what of an event has no bit of its own. The fields beside Event are left out if they are empty.
+// rest is the part of an event that has no bits of its own. Empty fields other than Event are omitted.
 type rest struct {
 	*cairn.Event
 	Sequence  int64           `json:"sequence,omitempty"`
@@ -118,8 +118,8 @@ type rest struct {
 	Time      time.Time       `json:"time,omitzero"`
 }
 
-// EncodeEvents returns the stored form of a batch of events, without their sequences. The events are ones that
-// [store.CheckEvent] lets pass; the error is ErrInvalid for one that does not encode.
+// EncodeEvents returns the stored form of a batch of events, without their sequences. The events must pass
+// [store.CheckEvent]. The error is ErrInvalid for an event that does not encode.
 func EncodeEvents(events []cairn.Event) ([]byte, error) {
 	var b Events
 	for i := range events {
@@ -136,7 +136,7 @@ func (b *Events) Count() int { return b.count }
 // Size returns the number of bytes of the stored form.
 func (b *Events) Size() int { return 1 + uvarintSize(uint64(b.count)) + len(b.body) }
 
-// Bytes returns the stored form. It is a copy.
+// Bytes returns a copy of the stored form.
 func (b *Events) Bytes() []byte {
 	to := make([]byte, 0, b.Size())
 	to = append(to, eventsVersion)
@@ -144,7 +144,7 @@ func (b *Events) Bytes() []byte {
 	return append(to, b.body...)
 }
 
-// Clone returns a batch that more can be added to without a change of b.
+// Clone returns a copy that can be added to without changing b.
 func (b *Events) Clone() *Events {
 	c := *b
 	c.more = nil
@@ -152,7 +152,7 @@ func (b *Events) Clone() *Events {
 	return &c
 }
 
-// Add adds an event. The error is ErrInvalid if it does not encode; nothing is added then.
+// Add adds an event. If the event does not encode the error is ErrInvalid and nothing is added.
 func (b *Events) Add(ev *cairn.Event) error {
 	if b.more == nil {
 		b.more = &rest{Event: &cairn.Event{}}
@@ -184,8 +184,8 @@ func (c *eventContext) next(ev *cairn.Event, more *rest) eventContext {
 	return now
 }
 
-// encode takes what has a bit of its own out of the rest and returns the usage among that and the JSON of what is left;
-// nil for nothing.
+// encode removes from the rest what has a bit of its own. It returns the usage among those fields, and the JSON of what
+// is left; nil for none.
 func (r *rest) encode() (raw []byte, usage []int64, err error) {
 	ev := r.Event
 	if ev.Usage != nil {
@@ -212,7 +212,7 @@ func (r *rest) encode() (raw []byte, usage []int64, err error) {
 	return raw, usage, nil
 }
 
-// usageFields returns the counts of a usage in the order they are stored in. The list may only grow at its end.
+// usageFields returns the counts of a usage in their stored order. The list may only grow at its end.
 func usageFields(u *cairn.Usage) []*int64 {
 	return []*int64{&u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.ModelCalls,
 		&u.ToolCalls, &u.ToolErrors, &u.ToolCacheHits, &u.SubAgentRuns, &u.CostNanos, &u.PricedCalls}
@@ -269,7 +269,7 @@ func (b *Events) write(ev *cairn.Event, now eventContext, usage []int64, raw []b
 	}
 }
 
-// mask returns the bits of what is not as it was.
+// mask returns the bits of the fields that differ from the previous event.
 func (c *eventContext) mask(now *eventContext) (mask uint64) {
 	set(&mask, hasType, now.kind != c.kind)
 	set(&mask, hasTime, now.nanos != c.nanos)
@@ -312,13 +312,13 @@ func set(mask *uint64, bit uint64, when bool) {
 func (b *Events) uvarint(n uint64) { b.body = binary.AppendUvarint(b.body, n) }
 func (b *Events) varint(n int64)   { b.body = binary.AppendVarint(b.body, n) }
 
-// plain appends a text that is hardly ever there twice.
+// plain appends a text that is unlikely to occur twice.
 func (b *Events) plain(text string) {
 	b.uvarint(uint64(len(text)))
 	b.body = append(b.body, text...)
 }
 
-// texts appends those of the texts whose bits are set. first is the bit of the first one.
+// texts appends the texts whose bits are set. first is the bit of the first text.
 func (b *Events) texts(mask, first uint64, texts ...string) {
 	for _, text := range texts {
 		if mask&first != 0 {
@@ -330,7 +330,8 @@ func (b *Events) texts(mask, first uint64, texts ...string) {
 
 func (b *Events) text(text string) { reference(b, text) }
 
-// reference appends a text: twice its length and its bytes, or, if the batch has it already, twice its number and one.
+// reference appends a text: twice its length and its bytes or, if the batch already contains it, twice its number plus
+// one.
 func reference[T string | []byte | json.RawMessage](b *Events, text T) {
 	for i := range b.seen.list[:b.seen.n] {
 		r := b.seen.list[i]
@@ -345,7 +346,7 @@ func reference[T string | []byte | json.RawMessage](b *Events, text T) {
 	b.seen.add(from, len(b.body))
 }
 
-// counts appends a bit for each count that is not zero, and those counts.
+// counts appends a mask with a bit for each count that is not zero, and then those counts.
 func (b *Events) counts(list []int64) {
 	var mask uint64
 	for i, n := range list {

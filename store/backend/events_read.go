@@ -8,10 +8,10 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// DecodeEvents appends events of a batch to a list: those after a sequence, until the list has limit. first is the
-// sequence of the batch's first event. Of events that it leaves out it decodes no more than it needs. What it appends
-// refers to data, which must not change any more. The error is CodeCorrupt for what is not a batch; the list is as it
-// was then.
+// DecodeEvents appends to a list the events of a batch that come after a sequence, until the list has limit events.
+// first is the sequence of the batch's first event. Events that it skips are decoded no further than necessary. The
+// appended events refer to data, which must not change afterwards. For data that is not a batch the error is
+// CodeCorrupt and the list is returned unchanged.
 func DecodeEvents(list []cairn.Event, data []byte, first, after int64, limit int) ([]cairn.Event, error) {
 	r, err := openEvents(data)
 	if err != nil {
@@ -36,7 +36,7 @@ func DecodeEvents(list []cairn.Event, data []byte, first, after int64, limit int
 	return whole, nil
 }
 
-// CountEvents returns the number of events that a batch says it has.
+// CountEvents returns the number of events in a batch, as recorded at its beginning.
 func CountEvents(data []byte) (int, error) {
 	r, err := openEvents(data)
 	if err != nil {
@@ -45,10 +45,10 @@ func CountEvents(data []byte) (int, error) {
 	return r.count, nil
 }
 
-// eventsReader reads a batch from its beginning. The first thing that is not as it should be sets err.
+// eventsReader reads a batch from its beginning. The first malformed part sets err.
 type eventsReader struct {
 	data  []byte // the events
-	text  string // the same
+	text  string // the same bytes
 	at    int
 	count int
 	prior eventContext
@@ -66,7 +66,7 @@ func openEvents(data []byte) (*eventsReader, error) {
 	}
 	count, n := binary.Uvarint(data[1:])
 	body := data[1+max(n, 0):]
-	if n <= 0 || count > uint64(len(body)) { // an event has a byte at least
+	if n <= 0 || count > uint64(len(body)) { // an event has at least one byte
 		return nil, corrupt("it does not have the number of events that it says")
 	}
 	return &eventsReader{data: body, text: string(body), count: int(count)}, nil
@@ -78,7 +78,7 @@ func (r *eventsReader) fail(what string) {
 	}
 }
 
-// event reads the next event. One that is not wanted is left out but for what those after it need.
+// event reads the next event. Of an event that is not wanted it decodes only what later events need.
 func (r *eventsReader) event(ev *cairn.Event, wanted bool) {
 	mask := r.uvarint()
 	if mask > allFields {
@@ -129,7 +129,7 @@ func (r *eventsReader) event(ev *cairn.Event, wanted bool) {
 	}
 }
 
-// begin reads what an event begins with.
+// begin reads the type and the time of an event.
 func (r *eventsReader) begin(mask uint64) {
 	if mask&hasType != 0 {
 		switch code := r.uvarint(); {
@@ -146,7 +146,7 @@ func (r *eventsReader) begin(mask uint64) {
 	}
 }
 
-// rest reads what has no bit of its own.
+// rest reads the fields that have no bits of their own.
 func (r *eventsReader) rest(ev *cairn.Event, raw []byte) {
 	more := rest{Event: ev}
 	if err := json.Unmarshal(raw, &more); err != nil {
@@ -174,7 +174,7 @@ func (r *eventsReader) varint() int64 {
 	return int64(n>>1) ^ -int64(n&1)
 }
 
-// plain reads a text, up to where r is then, and returns where it begins.
+// plain reads a text and returns where it begins. The text ends at r.at.
 func (r *eventsReader) plain() (from int) {
 	return r.take(r.uvarint())
 }
@@ -189,7 +189,7 @@ func (r *eventsReader) take(n uint64) (from int) {
 	return from
 }
 
-// reference reads a text or a reference to one and returns where it is.
+// reference reads a text, or a reference to one, and returns the text's position.
 func (r *eventsReader) reference() (from, to int) {
 	n := r.uvarint()
 	if n&1 == 0 {
@@ -204,7 +204,7 @@ func (r *eventsReader) reference() (from, to int) {
 	return int(r.seen.list[n].from), int(r.seen.list[n].to)
 }
 
-// texts reads those of the texts whose bits are set. first is the bit of the first one.
+// texts reads the texts whose bits are set. first is the bit of the first text.
 func (r *eventsReader) texts(mask, first uint64, texts ...*string) {
 	for _, text := range texts {
 		if mask&first != 0 {

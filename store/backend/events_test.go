@@ -46,7 +46,7 @@ func step() []cairn.Event {
 	return list
 }
 
-// odd are events with what is rare.
+// odd returns events with rare fields.
 func odd() []cairn.Event {
 	return []cairn.Event{
 		{},
@@ -72,7 +72,7 @@ func encoded(t testing.TB, events []cairn.Event) []byte {
 	return data
 }
 
-// numbered returns the events with the sequences from first on.
+// numbered returns the events with their sequences, starting at first.
 func numbered(first int64, events []cairn.Event) []cairn.Event {
 	list := slices.Clone(events)
 	for i := range list {

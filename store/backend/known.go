@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Known caches what a store saw of the sessions that it wrote to last, so that a commit can be planned without a read.
-// An entry may be out of date; the conditions of the delta detect that. The zero value is ready, and it is safe for
-// concurrent use.
+// Known caches what a store knows of the sessions that it wrote to last, so that a commit can be planned without a
+// read. An entry may be out of date, which the conditions of the delta detect. The zero value is ready to use. Known is
+// safe for concurrent use.
 type Known[T any] struct {
 	mu   sync.Mutex
 	list map[string]known[T]
@@ -21,7 +21,7 @@ type known[T any] struct {
 	value T
 }
 
-// mostKnown is the maximum number of sessions.
+// mostKnown is the maximum number of cached sessions.
 const mostKnown = 4096
 
 // Get returns the row of a session, which must not be changed, and its value; nil if it is not cached.
@@ -32,7 +32,7 @@ func (k *Known[T]) Get(id string) (*cairn.Session, T) {
 	return s.row, s.value
 }
 
-// Put caches a row, which the caller gives up, and a value, unless a newer row is cached.
+// Put caches a row and a value, unless a newer row is cached. The caller must not use the row afterwards.
 func (k *Known[T]) Put(row *cairn.Session, value T) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -51,14 +51,14 @@ func (k *Known[T]) Put(row *cairn.Session, value T) {
 	k.list[row.ID] = known[T]{row, value}
 }
 
-// Drop forgets a session.
+// Drop removes a session from the cache.
 func (k *Known[T]) Drop(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.list, id)
 }
 
-// CopyRow returns a copy of a row that shares nothing with it.
+// CopyRow returns a copy of a row that shares no memory with it.
 func CopyRow(row *cairn.Session) *cairn.Session {
 	s := *row
 	s.Tags, s.Metadata = slices.Clone(s.Tags), maps.Clone(s.Metadata)

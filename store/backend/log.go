@@ -6,7 +6,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// CheckLast answers an append of no events: it returns the last sequence of a log, and ErrStale if that is not the
+// CheckLast implements an append without events: it returns the last sequence of a log, or ErrStale if that is not the
 // expected one.
 func CheckLast(ctx context.Context, l store.Log, log string, expect int64) (last int64, err error) {
 	_, last, err = l.Bounds(ctx, log)

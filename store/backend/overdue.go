@@ -8,15 +8,15 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Overdue is the error of an operation that came upon roots that may have expired, see [store.SweepAt]: the store
-// checks them and repeats the operation. It never leaves a store.
+// Overdue is the error of an operation that found roots that may have expired, see [store.SweepAt]. The store checks
+// these roots and repeats the operation. The error never leaves a store.
 type Overdue struct{ Roots []string }
 
 // Error names the roots.
 func (o *Overdue) Error() string { return fmt.Sprintf("sessions %q may have expired", o.Roots) }
 
-// Look repeats do as long as its error is Overdue. Before each repetition expire removes the roots that have expired;
-// for the others, which it defers, it returns ErrStale.
+// Look repeats do while its error is Overdue. Before each repetition it calls expire for each root found. expire
+// removes a root that has expired; for any other root it defers the next check and returns ErrStale.
 func Look(ctx context.Context, expire func(ctx context.Context, root string) error, do func() error) error {
 	for {
 		err := do()

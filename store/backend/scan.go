@@ -9,9 +9,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// The functions below answer lists for a store that scans everything each time.
+// The functions below implement lists for a store that scans everything each time.
 
-// SessionPage answers store.Store.List from all rows, which it sorts.
+// SessionPage implements store.Store.List over all rows, which it sorts.
 func SessionPage(rows []*cairn.Session, q store.SessionQuery) (page store.Page[cairn.Session], err error) {
 	cursor, err := store.ParseSessionCursor(q.Cursor)
 	if err != nil {
@@ -34,7 +34,7 @@ func SessionPage(rows []*cairn.Session, q store.SessionQuery) (page store.Page[c
 	return page, nil
 }
 
-// CallPage answers store.Store.Calls from all calls, which it sorts, at the store's time now.
+// CallPage implements store.Store.Calls over all calls, which it sorts, at the store's time now.
 func CallPage(calls []*cairn.PendingCall, q store.CallQuery, now time.Time) (page store.Page[cairn.PendingCall], err error) {
 	var last cairn.PendingCall
 	if last.CreatedAt, last.RootID, last.ID, err = store.ParseCallCursor(q.Cursor); err != nil {
@@ -54,7 +54,7 @@ func CallPage(calls []*cairn.PendingCall, q store.CallQuery, now time.Time) (pag
 	return page, nil
 }
 
-// DuePage answers store.Store.Due from all sessions, by id, at the store's time now.
+// DuePage implements store.Store.Due over all sessions, by id, at the store's time now.
 func DuePage(docs map[string]*Document, q store.DueQuery, now time.Time) (store.Page[store.Due], error) {
 	since, id, err := store.ParseDueCursor(q.Cursor)
 	if err != nil {
@@ -64,7 +64,7 @@ func DuePage(docs map[string]*Document, q store.DueQuery, now time.Time) (store.
 	var due []store.Due
 	for _, doc := range docs {
 		d := doc.Due()
-		d.Since = d.Since.Truncate(time.Microsecond) // as a cursor keeps it
+		d.Since = d.Since.Truncate(time.Microsecond) // the precision of a cursor
 		if d.Kind == "" || now.Before(d.Since) || id != "" && store.CompareDue(d, after) <= 0 {
 			continue
 		}

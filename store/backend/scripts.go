@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Scripts returns the texts of a directory's numbered files, such as 0001_sessions.sql, in order: the first one makes
+// Scripts returns the texts of a directory's numbered files, such as 0001_sessions.sql, in order. The first one makes
 // version 1 of the schema. Their numbers must have no gap.
 func Scripts(files fs.FS, dir string) ([]string, error) {
 	entries, err := fs.ReadDir(files, dir)

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Signal wakes all waiters. The zero value is ready, and it is safe for concurrent use.
+// Signal wakes all waiters. The zero value is ready to use. Signal is safe for concurrent use.
 type Signal struct {
 	mu sync.Mutex
 	ch chan struct{}
@@ -35,8 +35,8 @@ func (s *Signal) Raise() {
 	}
 }
 
-// WatchStops answers store.StopWatcher.WatchStops for a store that can list its outstanding stop requests, by session.
-// It lists them at the beginning and whenever raised is raised.
+// WatchStops implements store.StopWatcher.WatchStops for a store that can list its outstanding stop requests by
+// session. It lists them at the beginning and whenever raised is raised.
 func WatchStops(ctx context.Context, raised *Signal, outstanding func(context.Context) (map[string]cairn.Stop, error)) iter.Seq2[store.StopNotice, error] {
 	return func(yield func(store.StopNotice, error) bool) {
 		known := map[string]cairn.Stop{}

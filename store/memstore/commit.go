@@ -43,7 +43,7 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	return row, nil
 }
 
-// answer reads what a plan needs of a session; doc is nil for one that does not exist.
+// answer reads what a plan needs of a session; doc is nil for a session that does not exist.
 func (s *Store) answer(doc *backend.Document, n plan.Needs, seen *plan.Seen) {
 	if doc != nil {
 		doc.Answer(n, seen)

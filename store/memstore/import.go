@@ -36,7 +36,7 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 	return in, nil
 }
 
-// Import implements store.Importer. It assembles the tree first and then publishes it at once.
+// Import implements store.Importer. It assembles the whole tree first and then adds it at once.
 func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
 	tree, log, err := s.assemble(root, parts)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*b
 	return tree, log, nil
 }
 
-// imported returns a session that owns nothing yet.
+// imported returns the document of an imported session, without anything that the session owns.
 func imported(p *store.SessionPart) *backend.Document {
 	in := &p.Inside
 	doc := &backend.Document{Row: p.Row, Stop: in.Stop, LastCheckpoint: in.Checkpoints, DueAt: in.DueSince}
@@ -106,7 +106,7 @@ func imported(p *store.SessionPart) *backend.Document {
 	return doc
 }
 
-// add adds a part to its session; the positions of the session's states begin at first.
+// add adds a part to its session. The positions of the session's states begin at first.
 func add(doc *backend.Document, first int64, p *store.Part) error {
 	for i := range p.States {
 		piece, err := plan.PieceOf(first+int64(len(doc.States)), &p.States[i])

@@ -23,33 +23,33 @@ type Log struct {
 	mu      sync.RWMutex
 	closed  bool
 	logs    map[string]*events
-	dropped map[string]time.Time // when
+	dropped map[string]time.Time // to the time of the drop
 	now     func() time.Time
 }
 
-// events is one log: its remaining events, and the last sequence ever.
+// events is one log: its remaining events and the sequence of the last event ever appended.
 type events struct {
 	list    []cairn.Event
 	last    int64
-	sweepAt time.Time         // when it is due for a sweep; zero if it never had an event
-	session string            // the first to write under a token: mostly the only one
+	sweepAt time.Time         // when it is due for a sweep; zero before its first event
+	session string            // the first to write under a token; usually the only one
 	fence   fence             // of that session
-	fences  map[string]*fence // of the others
+	fences  map[string]*fence // of the other sessions
 }
 
-// fence is the highest token that a log has seen for a session, and the last batch of each writer under it.
+// fence is the highest token that a log has seen for a session, with the last batch of each writer under that token.
 type fence struct {
 	token   int64
 	batches []batch
 }
 
-// batch is the last batch of a writer; last is the sequence at which it ended.
+// batch is the last batch of a writer. last is the sequence at which it ended.
 type batch struct {
 	writer       string
 	number, last int64
 }
 
-// fenceOf returns the fence of a session, and adds it if there is none.
+// fenceOf returns the fence of a session and adds it if it does not exist.
 func (e *events) fenceOf(session string) *fence {
 	if e.session == "" {
 		e.session = session
@@ -68,7 +68,7 @@ func (e *events) fenceOf(session string) *fence {
 	return f
 }
 
-// batch returns the last batch of a writer, or nil.
+// batch returns the last batch of a writer and adds an empty one if there is none.
 func (f *fence) batch(writer string) *batch {
 	for i := range f.batches {
 		if f.batches[i].writer == writer {
@@ -79,7 +79,7 @@ func (f *fence) batch(writer string) *batch {
 	return &f.batches[len(f.batches)-1]
 }
 
-// see records a writer's token and, if it is numbered, its batch, which ended at the sequence last.
+// see records a writer's token and, if the batch is numbered, the writer's batch, which ended at the sequence last.
 func (f *fence) see(w *store.Writer, numbered bool, last int64) {
 	if w.Token > f.token {
 		f.token, f.batches = w.Token, f.batches[:0]
@@ -111,7 +111,7 @@ func (l *Log) check(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// checkLog is check for one log.
+// checkLog returns the error of check, or the error for a log that was dropped.
 func (l *Log) checkLog(ctx context.Context, log string) error {
 	if err := l.check(ctx); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 	return l.append(ctx, log, expect, &w, list)
 }
 
-// append adds events to a log. Without a writer it is not fenced.
+// append adds events to a log. Without a writer the append is not fenced.
 func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, list []cairn.Event) (int64, error) {
 	for i := range list {
 		if err := store.CheckEvent(&list[i], l.max); err != nil {
@@ -172,13 +172,13 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 	if w != nil {
 		e.fenceOf(w.Session).see(w, numbered, e.last)
 	}
-	if w != nil || len(list) > 0 { // a fence is kept even before the first event
+	if w != nil || len(list) > 0 { // keep the fence even before the first event
 		l.logs[log] = e
 	}
 	return e.last, nil
 }
 
-// turnEvents is the initial capacity of a log: a turn with a short tool call and a short answer.
+// turnEvents is the initial capacity of a log: the events of a turn with a short tool call and a short answer.
 const turnEvents = 18
 
 // add appends events to a log. The caller holds the lock, so that batches are published in order.
@@ -198,7 +198,7 @@ func (l *Log) add(log string, e *events, list []cairn.Event) {
 	l.hub.Publish(log, e.list[n:])
 }
 
-// clock returns the time with microseconds.
+// clock returns the time in UTC, truncated to microseconds.
 func (l *Log) clock() time.Time { return l.now().UTC().Truncate(time.Microsecond) }
 
 // Read implements store.Log.

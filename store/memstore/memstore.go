@@ -1,4 +1,4 @@
-// Package memstore keeps sessions and events in memory. It is the reference implementation of the storage contracts:
+// Package memstore keeps sessions and events in memory. It is the reference implementation of the storage contracts,
 // for tests, demos and agents whose sessions may end with the process.
 package memstore
 
@@ -30,17 +30,17 @@ type Store struct {
 	closed   bool
 	sessions map[string]*backend.Document
 	owners   map[callKey]*backend.Document
-	removed  []*tree          // the oldest removal first
+	removed  []*tree          // oldest removal first
 	gone     map[string]*tree // by the ids of their sessions
-	removals int              // ever
-	sweepAt  time.Time        // no root is stale earlier; zero for never
+	removals int              // number of removals so far
+	sweepAt  time.Time        // no root becomes stale before; zero for never
 	watchers map[chan store.StopNotice]struct{}
 
 	namespaces    map[string]*namespace // of records
 	recordVersion int64                 // the last one given
 }
 
-// callKey names a pending call.
+// callKey identifies a pending call.
 type callKey struct{ root, id string }
 
 // New returns an empty store. It needs no Close.
@@ -68,7 +68,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// clock returns the time as it is stored: in UTC, with microseconds.
+// clock returns the time as it is stored: in UTC, truncated to microseconds.
 func (s *Store) clock() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
 
 // lock takes the store's mutex, or returns the error of a closed store or a cancelled context.
@@ -84,7 +84,7 @@ func (s *Store) lock(ctx context.Context) error {
 	return nil
 }
 
-// open locks the store and finds a session. The caller unlocks.
+// open locks the store and finds a session. If there is no error the caller must unlock the store.
 func (s *Store) open(ctx context.Context, id string) (*backend.Document, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (s *Store) open(ctx context.Context, id string) (*backend.Document, error) 
 	return doc, nil
 }
 
-// find returns a session, or nil if there is none; a removed one is an error.
+// find returns a session, or nil if it does not exist. A removed session is an error.
 func (s *Store) find(id string, now time.Time) (*backend.Document, error) {
 	doc := s.sessions[id]
 	if doc != nil && !doc.Row.Running(now) {

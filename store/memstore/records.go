@@ -23,10 +23,11 @@ type namespace struct {
 	sweepAt int
 }
 
-// minSweep is the least sweepAt.
+// minSweep is the minimum of sweepAt.
 const minSweep = 16
 
-// sweep removes expired records once the namespace has doubled, so that the amortised cost of a write is constant.
+// sweep removes expired records once the namespace has doubled in size, so that the amortised cost of a write is
+// constant.
 func (n *namespace) sweep(s *Store) {
 	if len(n.records) < n.sweepAt {
 		return
@@ -40,7 +41,7 @@ func (n *namespace) sweep(s *Store) {
 	n.sweepAt = max(2*len(n.records), minSweep)
 }
 
-// open locks the store and returns the record of a key, nil for none. The caller unlocks.
+// open locks the store and returns the record of a key, or nil. If there is no error the caller must unlock the store.
 func (r *records) open(ctx context.Context, name, key string) (*store.Record, error) {
 	s := (*Store)(r)
 	if err := s.lock(ctx); err != nil {
@@ -57,7 +58,7 @@ func (r *records) open(ctx context.Context, name, key string) (*store.Record, er
 	return s.shown(there), nil
 }
 
-// shown returns a record as it is returned now.
+// shown returns a copy of a record for the caller, as of now.
 func (s *Store) shown(r *store.Record) *store.Record {
 	out := *r
 	out.AsOf, out.Value = s.clock(), slices.Clone(r.Value)

@@ -16,11 +16,11 @@ import (
 // tree is a session tree that was removed.
 type tree struct {
 	store.Removed
-	number   int // its key
+	number   int // Key as a number
 	sessions []*backend.Document
 }
 
-// Remove implements store.Store.
+// Remove implements store.Sweeper.
 func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
 	if err := store.CheckRemoval(why); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 	return s.remove(doc, why, now)
 }
 
-// remove hides the tree of a root, or defers the next look at it.
+// remove hides the tree of a root. If an expired tree must not be removed it defers the next check of it.
 func (s *Store) remove(doc *backend.Document, why store.Removal, now time.Time) (*store.Removed, error) {
 	root := doc.Row.ID
 	members, rows := []*backend.Document{doc}, []*cairn.Session{&doc.Row}
@@ -61,7 +61,7 @@ func (s *Store) remove(doc *backend.Document, why store.Removal, now time.Time) 
 			s.sweepFrom(doc.SweepAt)
 		}
 		for i := range rows {
-			rows[i] = copyOf(rows[i]) // a conflict returns one
+			rows[i] = copyOf(rows[i]) // a conflict returns one of these rows
 		}
 		return nil, store.RemovalConflict(rows, why, now)
 	}
@@ -76,7 +76,7 @@ func (s *Store) remove(doc *backend.Document, why store.Removal, now time.Time) 
 	return copyOf(&t.Removed), nil
 }
 
-// look removes the tree of a session if its time has come and it has expired.
+// look removes the tree of a session if its sweep time has come and it has expired.
 func (s *Store) look(doc *backend.Document, now time.Time) {
 	if root := s.sessions[doc.Row.RootID]; root != nil && stale(root, now) {
 		_, _ = s.remove(root, store.Expired, now) // otherwise it is deferred
@@ -161,7 +161,7 @@ func (s *Store) unlist(t *tree) {
 	s.removed = slices.DeleteFunc(s.removed, func(other *tree) bool { return other == t })
 }
 
-// Stale implements store.Store.
+// Stale implements store.Sweeper.
 func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string], error) {
 	var page store.Page[string]
 	at, id, err := store.ParseSweepCursor(q.Cursor)
@@ -193,7 +193,7 @@ func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string
 	return page, nil
 }
 
-// Removed implements store.Store.
+// Removed implements store.Sweeper.
 func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
 	var page store.Page[store.Removed]
 	_, key, err := store.ParseSweepCursor(q.Cursor)
@@ -225,7 +225,7 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuer
 	return page, nil
 }
 
-// Purge implements store.Store.
+// Purge implements store.Sweeper.
 func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err error) {
 	if err := s.lock(ctx); err != nil {
 		return 0, err

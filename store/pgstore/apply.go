@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// alone writes a delta in a statement of its own, or in a transaction with those that tools have recorded.
+// alone writes a delta in a statement of its own, or in a transaction with the statements that tools have recorded.
 func (d *database) alone(ctx context.Context, w *write) error {
 	return d.once(ctx, w.repeat(), func(ctx context.Context, c *conn) error {
 		if len(w.c.Statements) == 0 {
@@ -17,9 +17,10 @@ func (d *database) alone(ctx context.Context, w *write) error {
 	})
 }
 
-// apply writes the delta, in a transaction if there are statements of tools. Without a result its conditions did not hold.
+// apply writes the delta, in a transaction if there are statements of tools. Without a result, its conditions did not
+// hold.
 func (w *write) apply(ctx context.Context, c *conn) (err error) {
-	if cut := w.d.Cut; cut != nil { // in a transaction
+	if cut := w.d.Cut; cut != nil { // the caller has begun a transaction
 		if _, err := c.exec(ctx, sqlCut, w.key, cut.Messages, cut.State, cut.Checkpoint); err != nil {
 			return err
 		}
@@ -29,7 +30,7 @@ func (w *write) apply(ctx context.Context, c *conn) (err error) {
 	var updated, now time.Time
 	var until *time.Time
 	err = c.query(ctx, text.text, func(rows pgx.Rows) error { return rows.Scan(&key, &updated, &until, &now) }, text.values(w)...)
-	if err != nil || key == 0 { // with an error also if the row came, for the server commits after that
+	if err != nil || key == 0 { // an error counts even after the row came, since the server commits later
 		return err
 	}
 	if err := c.execute(ctx, w.d.Statements); err != nil {
@@ -39,7 +40,7 @@ func (w *write) apply(ctx context.Context, c *conn) (err error) {
 	return nil
 }
 
-// statement returns the smallest statement that writes the delta.
+// statement returns the smallest statement that can write the delta.
 func (w *write) statement() *statement {
 	d := w.d
 	runs, state := d.StartRun != nil || d.EndRun != nil, d.State != nil

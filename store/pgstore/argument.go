@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// statement is a text with named arguments and what brings each of them.
+// statement is a text with named arguments and the functions that provide them.
 type statement struct {
-	text string // with numbers in the places of the names
+	text string // with numbers instead of names
 	args []func(*write) any
 }
 
@@ -39,9 +39,9 @@ func (s *statement) values(w *write) []any {
 	return list
 }
 
-// arguments are what the statements of a commit take, by name.
+// arguments are the arguments of the statements of a commit, by name.
 var arguments = map[string]func(*write) any{
-	// What is compared.
+	// Conditions.
 	"key":     func(w *write) any { return w.key },
 	"version": func(w *write) any { return w.d.Version },
 	"token":   func(w *write) any { return w.d.Token },
@@ -160,7 +160,7 @@ var arguments = map[string]func(*write) any{
 	"call_data":          func(w *write) any { return w.calls.data },
 }
 
-// checkpoint, start and end bring arguments of what a commit may not have.
+// checkpoint, start and end provide arguments from a part that a commit may not have.
 func checkpoint(value func(*write) any) func(*write) any {
 	return func(w *write) any {
 		if w.d.Checkpoint == nil {

@@ -38,12 +38,13 @@ func BenchmarkLog(b *testing.B) {
 	storetest.BenchLog(b, func(tb testing.TB) store.Log { return openDurable(tb, 16).EventLog() })
 }
 
-// slice is how long a side of a comparison runs before it is the other's turn, so that both meet the same machine.
+// slice is how long one side of a comparison runs before the other takes over, so that both run under the same
+// conditions.
 const slice = 250 * time.Millisecond
 
-// BenchmarkShare commits steps in turns with the same bytes written by hand, and reports the rate of each and the share
-// of the second that the first reaches. It also reports how many microseconds of processor time this process and the
-// server spend on each.
+// BenchmarkShare alternates between committing steps and writing the same bytes by hand. It reports the rate of each
+// and the first as a share of the second, and how many microseconds of processor time this process and the server spend
+// on each step.
 func BenchmarkShare(b *testing.B) {
 	for _, writers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
@@ -78,9 +79,9 @@ func BenchmarkShare(b *testing.B) {
 	}
 }
 
-// BenchmarkBeside commits steps while another process adds a message to each session ten times a second, and asks its
-// run to stop as often: a step that comes too late is made again on the row that is read. It reports the rate and the
-// share of it that is reached of the rate without, in turns.
+// BenchmarkBeside commits steps while another process adds a message to each session ten times a second, and requests a
+// stop of its run as often. A step that comes too late is repeated on the row as read. It reports the rate, and that
+// rate as a share of the rate without the other process, measured alternately.
 func BenchmarkBeside(b *testing.B) {
 	for _, writers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
@@ -105,7 +106,7 @@ func BenchmarkBeside(b *testing.B) {
 	}
 }
 
-// disturb has another process write to the sessions of some writers until it is stopped.
+// disturb makes another process write to the sessions of some writers until it is stopped.
 func disturb(b *testing.B, other *Store, s *steps) (stop func()) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var group sync.WaitGroup
@@ -133,7 +134,8 @@ func disturb(b *testing.B, other *Store, s *steps) (stop func()) {
 	return func() { cancel(); group.Wait() }
 }
 
-// BenchmarkFlat commits steps on a short and a long session, in turns, and reports how much more the long one's cost.
+// BenchmarkFlat alternates between committing steps on a short and on a long session, and reports how much more the
+// long session's steps cost.
 func BenchmarkFlat(b *testing.B) {
 	for name, c := range map[string]struct{ messages, state [2]int }{
 		"history=10:10000":   {messages: [2]int{10, 10_000}},
@@ -175,7 +177,7 @@ type side interface {
 // times, after which the server plans them no more.
 const warmRuns = 12
 
-// warmUp has each writer of a side make the steps of some runs.
+// warmUp makes each writer of a side write the steps of some runs.
 func warmUp(b *testing.B, s side) {
 	b.Helper()
 	var group sync.WaitGroup
@@ -192,14 +194,14 @@ func warmUp(b *testing.B, s side) {
 	group.Wait()
 }
 
-// drive has each writer of a side write for a while, and returns how many steps there were in a second.
+// drive makes each writer of a side write for a while, and returns the number of steps per second.
 func drive(b *testing.B, s side, d time.Duration) (rate float64) {
 	b.Helper()
 	rate, _ = driveCounted(b, s, d)
 	return rate
 }
 
-// driveCounted is drive; it also returns how many steps there were.
+// driveCounted is drive, and also returns the number of steps.
 func driveCounted(b *testing.B, s side, d time.Duration) (rate float64, n int) {
 	b.Helper()
 	errs := make([]error, s.writers())

@@ -17,8 +17,8 @@ const (
 		WHERE b.id = $1 AND m.session = $2 AND m.number < $3::bigint
 		ORDER BY m.number`
 
-	// The state of the latest checkpoint with no more messages than $2, or else the oldest there is; and the messages
-	// of the oldest checkpoint if it was not the first.
+	// sqlPositionBefore reads the state position of the latest checkpoint with at most $2 messages, or the oldest
+	// position that is left, and the number of messages of the oldest checkpoint if that was not the first one ever.
 	sqlPositionBefore = `
 		SELECT coalesce(b.at, (SELECT min(position) FROM {schema}.state WHERE session = $1)), b.at IS NULL,
 			coalesce((SELECT CASE WHEN parent IS NULL THEN 0 ELSE message_count END FROM {schema}.checkpoints
@@ -27,7 +27,7 @@ const (
 			WHERE session = $1 AND message_count <= $2::bigint ORDER BY number DESC LIMIT 1) AS at) b`
 )
 
-// Branch implements store.Store. The session that is branched from is locked meanwhile.
+// Branch implements store.Store. It locks the source session for its duration.
 func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (row *cairn.Session, err error) {
 	if err := cairn.CheckSessionID(to.ID); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 	if err := w.apply(ctx, c); err != nil {
 		return nil, err
 	}
-	if w.result == nil { // another writer was faster, after this statement began
+	if w.result == nil { // another writer created the session after this statement began
 		return c.branch(ctx, source, at, to)
 	}
 	if count > 0 {
@@ -90,7 +90,7 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 	return w.result, nil
 }
 
-// resolve returns how many messages a branch takes and its state's position.
+// resolve returns how many messages a branch takes and the position of its state.
 func (c *conn) resolve(ctx context.Context, r *record, at store.BranchPoint) (count int, position int64, err error) {
 	count, position = r.session.MessageCount, r.session.State.Position
 	switch {

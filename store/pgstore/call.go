@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// selectCall begins a statement that reads calls: the columns are those that readCall reads.
+// selectCall begins a statement that reads calls. Its columns are those that readCall reads.
 const selectCall = `
 	SELECT c.root_id, c.id, s.id, c.version, c.created_at, c.updated_at, c.user_id, c.agent, c.deadline, c.data`
 
@@ -29,7 +29,7 @@ const (
 		WHERE c.root_id = $1 AND c.id = ANY ($2::text[])`
 )
 
-// callColumns are the rows of pending calls that a commit writes, by column.
+// callColumns are the rows of pending calls that a commit writes, one slice per column.
 type callColumns struct {
 	id, claimedBy, step, tool, kind, status, reviewers, data []string
 	seen                                                     []int64

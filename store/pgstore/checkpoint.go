@@ -18,7 +18,7 @@ const (
 	FROM {schema}.sessions s JOIN {schema}.checkpoints cp ON cp.session = s.key
 		LEFT JOIN {schema}.runs r ON r.session = cp.session AND r.turn = cp.turn`
 
-	// The id of the checkpoint before cp, by the keys of checkpoints and runs.
+	// checkpointBefore is the id of the checkpoint before cp, by the keys of checkpoints and runs.
 	checkpointBefore = `(
 		SELECT CASE WHEN b.run IS NULL THEN replace(b.id, '*', substr(br.id, strpos(br.id, '_') + 1)) ELSE b.id END
 		FROM {schema}.checkpoints b LEFT JOIN {schema}.runs br ON br.session = b.session AND br.turn = b.turn
@@ -32,7 +32,7 @@ const (
 	sqlCheckpoint = selectCheckpoint + `
 		WHERE s.id = $1 AND cp.id_key = $2`
 
-	// What comes after a place in the session's past, by the keys of the tables.
+	// sqlCut removes the history after a point in the session's past, by the keys of the tables.
 	sqlCut = `
 		WITH messages AS (DELETE FROM {schema}.messages WHERE session = $1 AND number >= $2::bigint),
 			state AS (DELETE FROM {schema}.state WHERE session = $1 AND position > $3)
@@ -47,7 +47,7 @@ type names struct {
 	stepKey    int64
 }
 
-// ofStep returns the key of the step, or nil if it is of none.
+// ofStep returns the key of the step, or nil if the checkpoint belongs to no step.
 func (n *names) ofStep() *int64 {
 	if n.stepID == "" {
 		return nil
@@ -55,8 +55,8 @@ func (n *names) ofStep() *int64 {
 	return &n.stepKey
 }
 
-// namesOf returns the names of a session's new checkpoint. A star replaces what they have in common with the id of the
-// session's run, unless the checkpoint is of another run or has a star in its names.
+// namesOf returns the names of a session's new checkpoint. A star replaces the part that they share with the id of the
+// session's run, unless the checkpoint is of another run or its names contain a star.
 func namesOf(cp *cairn.Checkpoint, row *cairn.Session) names {
 	n := names{id: cp.ID, stepID: cp.StepID, key: keyOf(cp.ID), stepKey: keyOf(cp.StepID)}
 	if row.RunID == "" || cp.RunID != row.RunID || strings.Contains(cp.ID, "*") || strings.Contains(cp.StepID, "*") {
@@ -69,7 +69,7 @@ func namesOf(cp *cairn.Checkpoint, row *cairn.Session) names {
 	return n
 }
 
-// restore gives a checkpoint its names. Its run is the one of its turn.
+// restore sets the ids of a checkpoint whose RunID is the run of its turn.
 func (n *names) restore(cp *cairn.Checkpoint) {
 	if n.run != nil {
 		cp.ID, cp.StepID, cp.RunID = n.id, n.stepID, *n.run
@@ -79,7 +79,7 @@ func (n *names) restore(cp *cairn.Checkpoint) {
 	cp.ID, cp.StepID = strings.ReplaceAll(n.id, "*", common), strings.ReplaceAll(n.stepID, "*", common)
 }
 
-// ownPart returns what follows the kind in an id.
+// ownPart returns the part of an id after its kind.
 func ownPart(id string) string { return id[strings.IndexByte(id, '_')+1:] }
 
 // keyOf returns the key that a checkpoint or a step is looked up by: 64 bits of the SHA-256 of its id.
@@ -98,7 +98,7 @@ func readCheckpoint(rows pgx.Rows, session string) (cairn.Checkpoint, error) {
 	return cp, err
 }
 
-// checkpoint returns a checkpoint of a session, or nil if it has no such checkpoint.
+// checkpoint returns a checkpoint of a session, or nil if the session has no such checkpoint.
 func (c *conn) checkpoint(ctx context.Context, session, id string) (cp *cairn.Checkpoint, err error) {
 	err = c.query(ctx, sqlCheckpoint, func(rows pgx.Rows) error {
 		read, err := readCheckpoint(rows, session)
@@ -108,7 +108,7 @@ func (c *conn) checkpoint(ctx context.Context, session, id string) (cp *cairn.Ch
 	return cp, err
 }
 
-// findCheckpoint is checkpoint whose error is ErrNotFound if there is none.
+// findCheckpoint is checkpoint, except that the error is ErrNotFound if the checkpoint does not exist.
 func (c *conn) findCheckpoint(ctx context.Context, session, id string) (*cairn.Checkpoint, error) {
 	cp, err := c.checkpoint(ctx, session, id)
 	if err == nil && cp == nil {

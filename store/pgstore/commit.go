@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// Commit implements store.Store. It is one statement and one round trip if the session is known, one more if it is
-// not. A commit that is refused, rewinds, or changes a queue that has turns in it takes more.
+// Commit implements store.Store. It is one statement and one round trip if the session is known, and one more of each
+// if it is not. A commit that is refused, rewinds, or changes a queue that has turns in it takes more.
 func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -30,10 +30,10 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	return w.result, nil
 }
 
-// commit does the commit: on the row that is known if there is one, else, or if it is out of date, on the row that is
-// read for it. A commit that meets another writer then, or is of several statements, holds the session's row.
+// commit applies the commit on the known row if there is one. Without a known row, or if it is out of date, it reads
+// the row first. If it then meets another writer, or consists of several statements, it locks the session's row.
 func (s *Store) commit(ctx context.Context, w *write) error {
-	w.result, w.left = nil, nil // of an attempt whose transaction did not end well
+	w.result, w.left = nil, nil // left over from an attempt whose transaction failed
 	rewinds := w.c.Rewind != "" || w.c.RewindRun != ""
 	if !rewinds {
 		if err := s.commitKnown(ctx, w); err != nil && !contradicted(err) || w.result != nil {
@@ -50,8 +50,8 @@ func (s *Store) commit(ctx context.Context, w *write) error {
 	})
 }
 
-// commitKnown does the commit on the row that is known, or on none if it creates the session. Without a result the row
-// has changed, or the commit depends on more than the row.
+// commitKnown applies the commit on the known row, or on none if the commit creates the session. Without a result, the
+// row has changed or the commit depends on more than the row.
 func (s *Store) commitKnown(ctx context.Context, w *write) (err error) {
 	seen := plan.Seen{ID: w.id}
 	_, known := s.known.Get(w.id)

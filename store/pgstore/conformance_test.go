@@ -19,16 +19,16 @@ func TestMain(m *testing.M) { testenv.Main(m, testenv.PostgresIn("DATABASE_URL")
 
 var schemas atomic.Int64
 
-// emptied are schemas that tests have done with. There is nothing in their tables.
+// emptied are schemas that tests no longer use. Their tables are empty.
 var emptied struct {
 	sync.Mutex
 	conn  *pgx.Conn // to the server; nil before it is needed
 	names []string
 }
 
-// emptySchema returns the name of a schema that is there, with nothing in its tables, or of a new one: making one takes
-// the server longer than most tests take. The test must leave the tables as they are; what it puts into them is deleted
-// when it has ended.
+// emptySchema returns the name of an existing schema with empty tables, or of a new one. Creating a schema takes the
+// server longer than most tests take. The test must not change the tables themselves; the rows that it adds are deleted
+// after it.
 func emptySchema(tb testing.TB) string {
 	tb.Helper()
 	emptied.Lock()
@@ -52,7 +52,7 @@ func emptySchema(tb testing.TB) string {
 	return name
 }
 
-// empty deletes what is in the tables of a schema, but for its version. The caller holds the lock.
+// empty deletes all rows of a schema's tables, except its version. The caller holds the lock.
 func empty(url, schema string) (err error) {
 	ctx := context.Background() // that of the test has ended
 	if emptied.conn == nil {
@@ -159,7 +159,7 @@ func reopen(tb testing.TB, s *Store) *Store {
 	return second(tb, s)
 }
 
-// second opens the schema of a store once more.
+// second opens the schema of a store again.
 func second(tb testing.TB, s *Store) *Store {
 	tb.Helper()
 	// Hundreds may be open at the end of a test, most of which are not used any more.

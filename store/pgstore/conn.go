@@ -7,14 +7,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// querier is what runs statements: the pool or a transaction.
+// querier runs statements: the pool, one of its connections or a transaction.
 type querier interface {
 	Exec(ctx context.Context, text string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, text string, args ...any) (pgx.Rows, error)
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// conn runs the statements of a store on the pool or in a transaction.
+// conn runs the statements of a store on a connection or in a transaction.
 type conn struct {
 	db *database
 	q  querier
@@ -26,7 +26,7 @@ func (c *conn) inTransaction() bool {
 	return is
 }
 
-// check asks the hook of tests whether a statement may be sent.
+// check asks the tests' hook whether a statement may be sent.
 func (c *conn) check(text string) error {
 	if hook := c.db.intercept.Load(); hook != nil {
 		return (*hook)(text)
@@ -34,7 +34,7 @@ func (c *conn) check(text string) error {
 	return nil
 }
 
-// exec runs a statement that returns no rows and returns how many it changed.
+// exec runs a statement that returns no rows and returns how many rows it changed.
 func (c *conn) exec(ctx context.Context, text string, args ...any) (int64, error) {
 	if err := c.check(text); err != nil {
 		return 0, err
@@ -65,7 +65,7 @@ func drain(rows pgx.Rows, each func(pgx.Rows) error) error {
 	return rows.Err()
 }
 
-// row runs a statement that returns at most one row, and reports whether it did.
+// row runs a statement that returns at most one row and reports whether it returned one.
 func (c *conn) row(ctx context.Context, text string, into []any, args ...any) (found bool, err error) {
 	err = c.query(ctx, text, func(rows pgx.Rows) error {
 		found = true
@@ -83,7 +83,7 @@ func (c *conn) transact(ctx context.Context, do func(c *conn) error) error {
 		return err
 	}
 	if err := do(&conn{db: c.db, q: tx}); err != nil {
-		// Without an answer to it the connection is closed, which has the same effect.
+		// If the server does not answer, the connection is closed, which has the same effect.
 		tx.Rollback(context.WithoutCancel(ctx))
 		return err
 	}
@@ -101,7 +101,7 @@ type reading struct {
 	each func(pgx.Rows) error
 }
 
-// view runs statements that see one point in time, in one round trip.
+// view runs statements that see the same point in time, in one round trip.
 func (c *conn) view(ctx context.Context, list ...reading) (err error) {
 	var b pgx.Batch
 	b.Queue("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -64,7 +64,7 @@ type query struct {
 	args []any
 }
 
-// crowdQueries are what is asked of all sessions, and what is done to one of them.
+// crowdQueries are queries over all sessions, and operations on one of them.
 func crowdQueries(t *testing.T, s *Store) map[string]query {
 	t.Helper()
 	out := map[string]query{}

@@ -11,38 +11,38 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// database is what everything here stands on: the connections to a schema, and how an operation is retried. Verbs hang
-// on the Store that embeds it.
+// database is the base of the store: the connections to a schema, and the retries of an operation. The verbs are
+// methods of the Store that embeds it.
 type database struct {
 	opts     Options
 	pool     *pgxpool.Pool
 	ownsPool bool
 	texts    texts
-	origin   string // begins its messages to other stores, so that it knows its own
+	origin   string // prefix of its messages to other stores, to recognize its own
 	known    backend.Known[*knownSession]
 	closed   atomic.Bool
 
 	// expire removes the tree of a root that has expired; it is Store.Remove.
 	expire func(ctx context.Context, root string) error
 
-	// intercept, if set, may make a statement fail before it is sent. Tests set it.
+	// intercept, if set, may make a statement fail before it is sent. Only tests set it.
 	intercept atomic.Pointer[func(text string) error]
 }
 
-// knownSession is a session as a commit left it or a read found it. It is not changed.
+// knownSession is a session as a commit left it or a read found it. It is immutable.
 type knownSession struct {
 	key         int64
 	row         *cairn.Session
-	checkpoints int64 // how many were ever written
+	checkpoints int64 // number ever written
 }
 
-// repeat says when an operation may be retried.
+// repeat determines when an operation may be retried.
 type repeat int
 
 const (
-	reads repeat = iota // always: it changes nothing
-	again               // even if it may have happened: doing it twice is doing it once
-	once                // only if it has certainly not happened
+	reads repeat = iota // always, as it changes nothing
+	again               // even if it may have been applied, as it is idempotent
+	once                // only if it was certainly not applied
 )
 
 const (
@@ -53,15 +53,15 @@ const (
 	answerWithin = 5 * time.Second
 )
 
-// try runs an operation on a connection. It retries while the server cannot be reached, for up to RetryFor, and after
-// the operation found sessions that may have expired.
+// try runs an operation on a connection. It retries while the server cannot be reached, for up to RetryFor, and
+// whenever the operation found sessions that may have expired.
 func (d *database) try(ctx context.Context, doing string, how repeat, do func(context.Context, *conn) error) error {
 	return d.looking(ctx, func() error {
 		return d.reach(ctx, doing, how, func() error { return d.once(ctx, how, do) })
 	})
 }
 
-// reach runs an operation, and retries it while the server cannot be reached.
+// reach runs an operation and retries it while the server cannot be reached.
 func (d *database) reach(ctx context.Context, doing string, how repeat, do func() error) error {
 	began := time.Time{}
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
@@ -95,8 +95,8 @@ func (d *database) reach(ctx context.Context, doing string, how repeat, do func(
 	}
 }
 
-// once runs an operation one time. A write is not abandoned while the server executes it, so that a caller that cancels
-// it knows its outcome.
+// once runs an operation a single time. A write is not abandoned while the server executes it, so that a caller that
+// cancels it learns its outcome.
 func (d *database) once(ctx context.Context, how repeat, do func(context.Context, *conn) error) error {
 	if d.closed.Load() {
 		return errClosed
@@ -118,7 +118,7 @@ func (d *database) once(ctx context.Context, how repeat, do func(context.Context
 	return do(patient, &conn{db: d, q: c})
 }
 
-// looking repeats an operation as long as that finds roots that may have expired. It removes those that have.
+// looking repeats an operation while it finds roots that may have expired. It removes those that have.
 func (d *database) looking(ctx context.Context, do func() error) error {
 	return backend.Look(ctx, d.expire, do)
 }

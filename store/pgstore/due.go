@@ -34,7 +34,7 @@ const (
 			UNION SELECT agent FROM {schema}.heads WHERE due_at IS NOT NULL) a`
 )
 
-// dueStatement lists what is due of each agent and kind.
+// dueStatement lists the due sessions of each agent by one of the statements above.
 func dueStatement(agents, what string) string {
 	return `SELECT d.* FROM ` + agents + `, LATERAL (` + what + `) d`
 }

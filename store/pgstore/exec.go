@@ -11,29 +11,29 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// dialect names the database in statements of tools.
+// dialect is the name of the database in statements of tools.
 const dialect = "PostgreSQL"
 
 // Exec records a statement with a tool's call. It is executed in the transaction of the step's commit: once if the step
 // is committed, however often processes die, and not at all if it is not. The tool must run on an engine whose store is
-// in this database, else the error is ErrInvalid; nothing is sent to the database yet.
+// in this database, otherwise the error is ErrInvalid. Exec itself sends nothing to the database.
 //
 // A call that ends in an error executes none of its statements. If a statement fails, or those of a step together take
 // longer than [Options].ExecTimeout, the step is discarded and its run fails with CodeStatement, which names the tool;
 // Retry repeats the step. A statement that changes no row does not fail.
 //
-// The statement is one INSERT, UPDATE, DELETE, MERGE, SELECT, WITH or CALL, with $1, $2, … for the arguments, of at most
-// [store.MaxStatement] bytes with them; a call may record [store.MaxStatements]. It runs under the store's database
-// account, search_path and connection. Arguments are nil, booleans, integers, finite floats, strings, []byte, time.Time
-// and what database/sql/driver converts to these.
+// The statement is one INSERT, UPDATE, DELETE, MERGE, SELECT, WITH or CALL, with $1, $2, … for the arguments, of at
+// most [store.MaxStatement] bytes including them. A call may record [store.MaxStatements]. The statement runs under the
+// store's database account, search_path and connection. Arguments are nil, booleans, integers, finite floats, strings,
+// []byte, time.Time and values that database/sql/driver converts to these.
 func Exec(call *cairn.Call, sql string, args ...any) error {
 	return store.Exec(call, dialect, sql, args...)
 }
 
 const (
-	// sqlExecTimeout bounds what follows in a transaction, in milliseconds.
+	// sqlExecTimeout bounds each later statement of the transaction, in milliseconds.
 	sqlExecTimeout = `SELECT set_config('statement_timeout', $1, TRUE)`
-	// sqlCheckDeferred has constraints that wait for the end of a transaction fail here.
+	// sqlCheckDeferred makes constraints that are deferred to the end of the transaction fail here.
 	sqlCheckDeferred = `SET CONSTRAINTS ALL IMMEDIATE`
 )
 
@@ -49,8 +49,8 @@ func (c *conn) execute(ctx context.Context, list []store.Statement) error {
 		if _, err := c.exec(ctx, sqlExecTimeout, fmt.Sprint(left)); err != nil {
 			return err
 		}
-		// In this mode the server knows the statement for this execution only, and takes one command. Exec would send one
-		// without arguments in another way.
+		// In this mode the server prepares the statement for this execution only, and accepts a single command. Exec would
+		// use another mode for a statement without arguments.
 		rows, err := c.q.Query(ctx, list[i].SQL, append([]any{pgx.QueryExecModeDescribeExec}, list[i].Args...)...)
 		if err == nil {
 			err = drain(rows, func(pgx.Rows) error { return nil })
@@ -66,7 +66,7 @@ func (c *conn) execute(ctx context.Context, list []store.Statement) error {
 	return nil
 }
 
-// refused returns the error of a statement that failed, unless the connection or the server did.
+// refused returns the error of a statement that failed, unless the connection or the server is at fault.
 func (d *database) refused(ctx context.Context, st *store.Statement, err error) error {
 	code := state(err)
 	switch {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// By removed_tree. Concurrent restores and purges of a tree take turns.
+	// By removed_tree. The lock serializes concurrent restores and purges of a tree.
 	sqlLockRemoved = `SELECT id FROM {schema}.removed WHERE tree = $1 ORDER BY key FOR UPDATE`
 
 	sqlFreeNames = `
@@ -63,7 +63,7 @@ func (c *conn) restore(ctx context.Context, root string) (*cairn.Session, error)
 		there, err := c.find(ctx, root)
 		var gone *store.GoneError
 		switch {
-		case !late && errors.Is(err, cairn.ErrNotFound) && !store.IsGone(err): // or another process restored it between two looks
+		case !late && errors.Is(err, cairn.ErrNotFound) && !store.IsGone(err): // another process may have restored it between two reads
 			continue
 		case err == nil && there.session.RootID != root:
 			return nil, store.NotRoot(there.session)
@@ -104,7 +104,7 @@ func (c *conn) restore(ctx context.Context, root string) (*cairn.Session, error)
 	}
 }
 
-// revive updates the row of a root that was put back to that of a restored root.
+// revive applies store.Revive to the row of a root that was put back, with the next sweep time, and returns the row.
 func (c *conn) revive(ctx context.Context, root string) (*cairn.Session, error) {
 	tree, err := c.lockTree(ctx, root)
 	if err != nil {

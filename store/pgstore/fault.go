@@ -16,11 +16,11 @@ import (
 // errClosed is the error of every call after Close.
 var errClosed = cairn.Errorf(cairn.CodeClosed, "the store is closed")
 
-// SQLSTATE codes that decide something here.
+// These SQLSTATE codes are handled in a special way.
 const (
 	stateUnique       = "23505"
 	stateNotNull      = "23502"
-	stateTwice        = "21000" // ON CONFLICT met a row that the same statement wrote
+	stateTwice        = "21000" // ON CONFLICT met a row written by the same statement
 	stateReadOnly     = "25006"
 	stateSerialize    = "40001"
 	stateDeadlock     = "40P01"
@@ -34,11 +34,11 @@ const (
 	stateNoEscape     = "22P05"
 	stateTooManyConns = "53300"
 	stateTooLarge     = "54000"
-	statePrepared     = "42P05" // a prepared statement of that name is there already
+	statePrepared     = "42P05" // a prepared statement of that name already exists
 	stateNotPrepared  = "26000"
 )
 
-// state returns the SQLSTATE of an error that the server reported, or nothing.
+// state returns the SQLSTATE of an error that the server reported, or an empty string.
 func state(err error) string {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
@@ -47,8 +47,8 @@ func state(err error) string {
 	return ""
 }
 
-// contradicted reports whether a row was refused because of rows that are there already, other than by a statement of a
-// tool. The outcome of the commit has to be looked up then.
+// contradicted reports whether a row was refused because of existing rows, except by a statement of a tool. The outcome
+// of the commit must then be looked up.
 func contradicted(err error) bool {
 	if store.IsStatementFailed(err) {
 		return false
@@ -60,21 +60,21 @@ func contradicted(err error) bool {
 	return false
 }
 
-// lost reports whether the connection ended before the server's answer was there.
+// lost reports whether the connection ended before the server's answer arrived.
 func lost(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
 	if code := state(err); code != "" {
-		return strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "08") // it shuts down, or lost us
+		return strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "08") // the server shuts down or lost the connection
 	}
 	var network net.Error
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.As(err, &network) || strings.Contains(err.Error(), "conn closed")
 }
 
-// undone reports whether an operation that failed for the moment has certainly not happened: it never reached the
-// server, or the server rolled it back.
+// undone reports whether an operation failed temporarily and was certainly not applied: it never reached the server, or
+// the server rolled it back.
 func undone(err error) bool {
 	var connecting *pgconn.ConnectError
 	switch code := state(err); {
@@ -88,8 +88,8 @@ func undone(err error) bool {
 	return pgconn.SafeToRetry(err)
 }
 
-// fault gives an error from the database a code and says what was being done. Errors that have a code already, and
-// those of contexts, pass.
+// fault gives an error from the database a code and says what was being done. It returns errors that already have a
+// code, and those of contexts, unchanged.
 func fault(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -139,7 +139,7 @@ func fault(doing string, err error) error {
 	return cairn.Errorf(cairn.CodeInternal, "%s: %w", doing, err)
 }
 
-// oneLine is an error whose message is one line, which that of several attempts to connect is not.
+// oneLine is an error that puts its message on one line. The message of several attempts to connect has more lines.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }

@@ -23,7 +23,7 @@ func throughProxy(t *testing.T, opts Options) (*Store, *proxy) {
 	return openAt(t, wire.url(), &opts), wire
 }
 
-// wantSteps checks that each step of a session is there once.
+// wantSteps checks that each step of a session was committed once.
 func wantSteps(t *testing.T, s *Store, id string, steps int) {
 	t.Helper()
 	snap, err := s.Read(t.Context(), id, store.ToDrive(0))
@@ -47,7 +47,8 @@ func wantSteps(t *testing.T, s *Store, id string, steps int) {
 	}
 }
 
-// TestCutConnections ends connections in the middle of commits, at any point: no step fails, and each happens once.
+// TestCutConnections cuts connections in the middle of commits, at any point: no step fails, and each is committed
+// once.
 func TestCutConnections(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
@@ -90,8 +91,8 @@ func TestCutConnections(t *testing.T) {
 	}
 }
 
-// TestLostAnswer cuts the connection at each request of each kind of write in turn. What can be done twice is done
-// again; of the rest the caller gets an error, and it has happened once or not at all.
+// TestLostAnswer cuts the connection at each request of each kind of write in turn. Idempotent writes are retried. For
+// the others the caller gets an error, and the write was applied once or not at all.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -160,7 +161,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// warm has every connection of the pool know the statement of a commit, by using it on a session of its own.
+// warm makes every connection of the pool prepare the statement of a commit, by using it on a session of its own.
 func warm(t *testing.T, s *Store, c *store.Commit) {
 	t.Helper()
 	row := newStepper(t, s, "warm", nil).row
@@ -176,7 +177,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestServerCrash kills the server under writers and starts it again: no step fails, and each happens once.
+// TestServerCrash kills the server under writers and restarts it: no step fails, and each is committed once.
 func TestServerCrash(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewPostgres(t)
@@ -278,8 +279,8 @@ func TestRetryEnds(t *testing.T) {
 	wantSteps(t, s, "session", 1)
 }
 
-// TestFollowThroughCuts follows a log that another process writes while the listening connection is cut again and
-// again: every event comes, once and in order.
+// TestFollowThroughCuts follows a log that another process writes while the listening connection is cut repeatedly:
+// every event arrives once and in order.
 func TestFollowThroughCuts(t *testing.T) {
 	t.Parallel()
 	s, wire := throughProxy(t, Options{PollInterval: time.Hour})

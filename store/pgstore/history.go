@@ -31,7 +31,7 @@ func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.P
 }
 
 // readHistory reads one page of a session's runs or checkpoints. The statements take the session's id, the number of
-// the last item given and how many to read; the cursor is that number.
+// the last listed item and how many items to read; the cursor is that number.
 func readHistory[T any](ctx context.Context, d *database, doing, id string, q store.PageQuery, oldest, newest string,
 	read func(pgx.Rows) (T, error), cursor func(*T) string) (store.Page[T], error) {
 	last, err := backend.NumberCursor(q)
@@ -59,8 +59,8 @@ const (
 		ORDER BY cp.number DESC
 		LIMIT $3`
 
-	// All but the newest $2 checkpoints, of which the oldest one keeps the id of its parent, and what comes before the
-	// keyframe that the oldest one kept builds on.
+	// sqlPrune deletes all but the newest $2 checkpoints. The oldest one that remains keeps the id of its parent. It
+	// also deletes the state before the keyframe that this checkpoint builds on.
 	sqlPrune = `
 		WITH oldest AS (
 			SELECT cp.session, cp.number, cp.state_position
@@ -100,7 +100,7 @@ func (s *Store) Prune(ctx context.Context, id string, keep int) (pruned int, err
 		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)
 	}
 	err = s.try(ctx, "prune", again, func(ctx context.Context, c *conn) error {
-		// Under the row's lock, so that no rewind moves the oldest one kept.
+		// Hold the row's lock, so that no rewind changes which checkpoint is the oldest one kept.
 		return c.transact(ctx, func(c *conn) error {
 			r, err := c.lock(ctx, id)
 			if err != nil {

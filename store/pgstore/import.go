@@ -72,7 +72,7 @@ const (
 
 	sqlImportCached = `INSERT INTO {schema}.cache (session, key, data) VALUES ($1, $2, $3)`
 
-	// A log of that name that has no events yet is reused.
+	// sqlImportLog reuses a log of that name that has no events yet.
 	sqlImportLog = `
 		INSERT INTO {schema}.logs AS l (name, first, last) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET first = excluded.first, last = excluded.last, fences = '{}', batches = '{}',
@@ -85,7 +85,7 @@ const (
 
 	sqlImportEvents = `INSERT INTO {schema}.events (log, last, data) VALUES ($1, $2, $3)`
 
-	// Notifies the followers of a log of its last sequence.
+	// sqlNotify notifies the followers of a log of its last sequence.
 	sqlNotify = `SELECT pg_notify($1::text, $2::text)::text`
 )
 
@@ -134,8 +134,8 @@ func readChange(rows pgx.Rows) (change store.StateChange, err error) {
 	return change, backend.DecodeJSON("state change", data, &change.Ops)
 }
 
-// Import implements store.Importer. It is one transaction, for which only writers that create a session with one of the
-// ids have to wait.
+// Import implements store.Importer. It is one transaction. Only writers that create a session with one of the ids wait
+// for it.
 func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
 	var name string // of its log
 	err := s.try(ctx, "import", once, func(patient context.Context, c *conn) error {
@@ -162,20 +162,20 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 	return err
 }
 
-// importing is a tree that is being imported.
+// importing is the state of an import of a tree.
 type importing struct {
 	c    *conn
-	log  int64  // the key of its event log
+	log  int64  // key of its event log
 	name string // of the log
 
-	// Of the session under way.
+	// Of the current session.
 	key        int64
-	position   int64  // of the next state
-	message    int    // the number of the next message
-	checkpoint string // the last one that was added
+	position   int64  // of the next state change
+	message    int    // number of the next message
+	checkpoint string // last one added
 
 	batch pgx.Batch
-	err   error // of a statement of the batch that may not be sent
+	err   error // of a statement of the batch that must not be sent
 }
 
 // queue adds a statement to the part's batch.
@@ -255,7 +255,7 @@ func (m *importing) exists(ctx context.Context, id string) error {
 	return store.Conflict(cairn.CodeExists, there.session, "session %q already exists", id)
 }
 
-// beginLog creates the tree's event log, and notifies its followers once it is visible.
+// beginLog creates the tree's event log. Its followers are notified once it is visible.
 func (m *importing) beginLog(ctx context.Context, name string, extent *store.LogExtent) error {
 	made, err := m.c.row(ctx, sqlImportLog, []any{&m.log}, name, extent.First, extent.Last)
 	if err != nil {

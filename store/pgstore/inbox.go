@@ -17,22 +17,22 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 	return readPage(ctx, &s.database, "list calls", text, args, store.PageSize(q.Limit), readCall, store.CallCursor, func(call *cairn.PendingCall) string { return call.RootID })
 }
 
-// Where the calls of a list come from.
+// The sources of a list of calls.
 const (
 	fromCalls = selectCall + `
 	FROM {schema}.calls c JOIN {schema}.sessions s ON s.key = c.session`
 
-	// The calls are looked up one by one, in the order of the assignments: for a join the planner estimates few
-	// matches, and would read all calls first.
+	// fromAssignments looks up the calls one by one, in the order of the assignments. For a join the planner estimates
+	// few matches, and would read all calls first.
 	fromAssignments = selectCall + `
 	FROM {schema}.assignments a
 		CROSS JOIN LATERAL (SELECT * FROM {schema}.calls c WHERE c.root_id = a.root_id AND c.id = a.id OFFSET 0) c
 		JOIN {schema}.sessions s ON s.key = c.session`
 )
 
-// callStatement returns the statement for one page and one call more, which shows that there is another page. The open
-// calls that a reviewer may answer are two lists merged: those assigned to them and those without reviewers. An index
-// serves each.
+// callStatement returns the statement for one page and one more call, which shows that there is another page. The open
+// calls that a reviewer may answer are merged from two lists, each served by an index: those assigned to the reviewer
+// and those without reviewers.
 func callStatement(q *store.CallQuery) (text string, args []any, err error) {
 	createdAt, root, id, err := store.ParseCallCursor(q.Cursor)
 	if err != nil {

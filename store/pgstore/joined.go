@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlJoined commits steps of several sessions, each if its own conditions hold. It does not wait for sessions that
-// another writer has locked, because two such statements could deadlock; a step that is not in the answer is attempted
-// alone. A session is in it once. The arguments are columns, one after the other: of the heads, the messages, the
-// checkpoints, the changes of state, and the runs that begin and end. By the keys of heads and runs, by sessions_id,
-// and by staged_key.
+// sqlJoined commits steps of several sessions, each if its own conditions hold. It skips sessions that another writer
+// has locked, because waiting for them could deadlock two such statements. A step that is not in the answer is
+// attempted alone. Each session occurs only once. The arguments are columns: of the heads, the messages, the
+// checkpoints, the changes of state, the runs that begin and the runs that end, in this order. By the keys of heads and
+// runs, by sessions_id, and by staged_key.
 const sqlJoined = `
 WITH step AS MATERIALIZED (
 	SELECT *
@@ -82,15 +82,15 @@ SELECT h.session, h.updated_at, h.lease_until, statement_timestamp()
 FROM head h`
 
 const (
-	// mostJoined bounds the steps of one statement, and largestJoined their messages in bytes: a larger step is sent
-	// alone.
+	// mostJoined bounds the number of steps in one statement, and largestJoined the size of a step in bytes: a larger
+	// step is sent alone.
 	mostJoined    = 64
 	largestJoined = 64 << 10
 )
 
-// joiner puts steps of different sessions that wait at the same moment into one statement. It adds no delay: a step
-// that finds a collector free is sent at once, alone; the others are sent together when one is done, in the order of
-// their arrival.
+// joiner combines steps of different sessions that are pending at the same moment into one statement. It adds no delay:
+// a step that finds a free collector is sent at once, alone. The others are sent together when a collector is done, in
+// the order of their arrival.
 type joiner struct {
 	db *database
 
@@ -103,20 +103,20 @@ type joiner struct {
 // joinedStep is a step that waits for a collector.
 type joinedStep struct {
 	w     *write
-	batch *joinedBatch  // nil until it is under way
-	done  chan struct{} // closed when what follows is set
-	err   error         // of the statement, which may have happened
-	lone  bool          // the step is not written: it is to be attempted alone
+	batch *joinedBatch  // nil until a statement includes the step
+	done  chan struct{} // closed once the fields below are set
+	err   error         // of the statement, which may have been applied
+	lone  bool          // the step was not written and must be attempted alone
 }
 
-// joinedBatch is a statement that is under way.
+// joinedBatch is a statement in progress.
 type joinedBatch struct {
 	steps  []*joinedStep
-	asked  int // how many callers wait for it
+	asked  int // number of callers that wait for it
 	cancel context.CancelFunc
 }
 
-// joins reports whether sqlJoined can write the delta, as it can most steps.
+// joins reports whether sqlJoined can write the delta, as it can for most steps.
 func (w *write) joins() bool {
 	d := w.d
 	if len(d.Statements) > 0 || d.New || d.Lapsed || d.Due != "" || d.NextDeadline != (plan.Time{}) || d.Row.SuspendedStep != "" || w.statement() == commitAll {
@@ -132,7 +132,8 @@ func (w *write) joins() bool {
 	return size <= largestJoined
 }
 
-// apply writes a delta: alone if a collector is free, else with others. Without a result its conditions did not hold.
+// apply writes a delta: alone if a collector is free, and otherwise with others. Without a result, its conditions did
+// not hold.
 func (j *joiner) apply(ctx context.Context, w *write) error {
 	j.mu.Lock()
 	if j.busy < j.db.opts.Collectors {
@@ -157,8 +158,8 @@ func (j *joiner) apply(ctx context.Context, w *write) error {
 	return step.err
 }
 
-// leave ends the wait of a step whose context is done: at once if it is not under way, else when the server has said
-// whether it has happened, or does not say so in time.
+// leave ends the wait of a step whose context is done. If the step is not being written yet, leave returns at once.
+// Otherwise it returns when the server has reported the outcome, or has failed to do so in time.
 func (j *joiner) leave(ctx context.Context, step *joinedStep) error {
 	j.mu.Lock()
 	at := slices.Index(j.waiting, step)
@@ -184,7 +185,7 @@ func (j *joiner) leave(ctx context.Context, step *joinedStep) error {
 	return ctx.Err()
 }
 
-// next gives the waiting steps to a collector that is done.
+// next assigns the pending steps to a collector that is done.
 func (j *joiner) next() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -217,7 +218,7 @@ func (j *joiner) next() {
 	}()
 }
 
-// wait returns when no statement is under way.
+// wait returns when no statement is in progress.
 func (j *joiner) wait() {
 	j.mu.Lock()
 	if j.busy == 0 {
@@ -233,8 +234,9 @@ func (j *joiner) wait() {
 }
 
 // write writes the steps of a batch and reports to their callers. A step whose session another writer has locked, or
-// whose conditions do not hold, is attempted alone, and so is each if the server refuses the statement: one of them may
-// have a value that it cannot store. If the answer was lost, each caller finds out whether its step has happened.
+// whose conditions do not hold, is attempted alone. So is every step if the server refuses the statement, since one of
+// them may have a value that the server cannot store. If the answer was lost, each caller finds out whether its step
+// was written.
 func (j *joiner) write(ctx context.Context, b *joinedBatch) {
 	var err error
 	if len(b.steps) == 1 {
@@ -254,7 +256,7 @@ func (j *joiner) write(ctx context.Context, b *joinedBatch) {
 	}
 }
 
-// send sends the statement. With an error no step has a result.
+// send sends the statement. If it fails, no step has a result.
 func (b *joinedBatch) send(ctx context.Context, c *conn) error {
 	columns := newJoinedColumns(len(b.steps))
 	of := map[int64]*write{}

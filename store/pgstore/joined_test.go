@@ -87,7 +87,8 @@ func (g *gathered) release() int {
 	return g.joined
 }
 
-// TestJoinedSteps has steps of many sessions wait at the same moment: they go in one statement, and each is there once.
+// TestJoinedSteps makes steps of many sessions pending at the same moment: they share one statement, and each is
+// committed once.
 func TestJoinedSteps(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
@@ -124,7 +125,7 @@ func TestJoinedSteps(t *testing.T) {
 	}
 }
 
-// TestJoinedStepsFailAlone has steps that cannot be written wait with others: those are written.
+// TestJoinedStepsFailAlone makes steps that cannot be written pending together with others: the others are written.
 func TestJoinedStepsFailAlone(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -190,7 +191,7 @@ func TestJoinedStepsFailAlone(t *testing.T) {
 	}
 }
 
-// TestJoinedStepsOfOneSession has commits to one session wait at the same moment: one is in each statement.
+// TestJoinedStepsOfOneSession makes commits to one session pending at the same moment: each statement has one of them.
 func TestJoinedStepsOfOneSession(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

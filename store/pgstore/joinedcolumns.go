@@ -12,7 +12,7 @@ type joinedColumns struct {
 		dropStaged                     []bool
 	}
 	messages struct {
-		session, number, turn []int64 // no turn is 0
+		session, number, turn []int64 // turn is 0 for none
 		run                   []*string
 		data                  []string
 	}
@@ -38,7 +38,7 @@ type joinedColumns struct {
 	}
 }
 
-// newJoinedColumns returns columns with room for so many steps of two messages.
+// newJoinedColumns returns columns with capacity for the given number of steps, with two messages each.
 func newJoinedColumns(steps int) *joinedColumns {
 	x := &joinedColumns{}
 	h, m, c := &x.heads, &x.messages, &x.checkpoints
@@ -119,7 +119,7 @@ func (x *joinedColumns) addRecords(w *write) {
 	}
 }
 
-// values returns the arguments in their order.
+// values returns the arguments in the order of sqlJoined.
 func (x *joinedColumns) values() []any {
 	h, m, c, s, r, e := &x.heads, &x.messages, &x.checkpoints, &x.states, &x.starts, &x.ends
 	return []any{

@@ -20,8 +20,8 @@ const (
 		WHERE s.id = $1 AND h.session = s.key AND h.lease_token = $2 AND h.lease_token > 0
 		RETURNING CASE h.stop_run WHEN h.run_id THEN h.stop_run ELSE '' END, h.stop`
 
-	// A second request for one run replaces the first only if it is an abort and the first is not. Watchers of stops
-	// are notified when the transaction commits.
+	// A second request for the same run replaces the first only if the second is an abort and the first is not.
+	// Watchers of stops are notified when the transaction commits.
 	sqlRequestStop = `
 		WITH head AS (
 			UPDATE {schema}.heads h

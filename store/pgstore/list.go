@@ -44,7 +44,7 @@ func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
 		f.add("(s.created_at, s.id) < (?::timestamptz, ?)", cursor.CreatedAt, cursor.ID)
 	}
 	from := "SELECT" + sessionColumns + "\n\tFROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key"
-	if len(q.Removed) > 0 { // all of them are read
+	if len(q.Removed) > 0 { // reads all of them
 		from = "SELECT" + sessionColumns + `, r.reason, r.removed_at
 			FROM {schema}.removed r, jsonb_populate_record(NULL::{schema}.sessions, r.data -> 'session') s,
 				jsonb_populate_record(NULL::{schema}.heads, r.data -> 'head') h`
@@ -74,11 +74,11 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	if len(q.Metadata) > 0 {
 		f.add("CASE WHEN s.metadata @> ?::jsonb THEN TRUE ELSE FALSE END", mapText(q.Metadata))
 	}
-	if list := store.Words(q.Search); len(list) > 0 { // a word has nothing that has to be quoted
+	if list := store.Words(q.Search); len(list) > 0 { // a word contains nothing that needs quoting
 		condition := "s.words @@ ?::tsquery"
 		if q.UserID+q.ParentID+q.RootID == "" && len(q.Removed) == 0 {
-			// The server takes the beginning of a word for frequent, and would read the newest sessions until it has found
-			// a page of matches. So all matches come first, by sessions_words.
+			// The planner assumes that the beginning of a word is frequent, and would read the newest sessions until it
+			// has found a page of matches. All matches are therefore read first, by sessions_words.
 			condition = "s.key = ANY (ARRAY(SELECT w.key FROM {schema}.sessions w WHERE w.words @@ ?::tsquery))"
 		}
 		f.add(condition, "'"+strings.Join(list, "':* & '")+"':*")

@@ -15,7 +15,7 @@ import (
 const (
 	// stopNews is the message on the channel for a stop request. No message about events equals it.
 	stopNews = "stop"
-	// batch is how many events another process wrote are published at once; followers fetch what is older themselves.
+	// batch is how many events of another process are published at once; followers fetch older ones themselves.
 	batch = 512
 
 	minReconnect = 10 * time.Millisecond
@@ -25,24 +25,24 @@ const (
 // By logs_name.
 const sqlLasts = `SELECT name, last FROM {schema}.logs WHERE name = ANY ($1::text[])`
 
-// listener notices what other processes wrote and publishes it to the followers of this one, of logs and of stop
-// requests, with one connection for all. It runs while there are any.
+// listener notices what other processes wrote and publishes it to this process's followers of logs and watchers of stop
+// requests, with one connection for all of them. It runs while there are any.
 type listener struct {
 	db     *database
 	log    *Log
-	listen *pgx.ConnConfig // nil if nothing can listen
+	listen *pgx.ConnConfig // nil if no connection can listen
 	hub    tail.Hub
 	stops  backend.Signal
 
 	mu     sync.Mutex
 	users  int
 	closed bool
-	ear    *ear               // the one that runs for the users
-	cancel context.CancelFunc // of that one
-	run    sync.WaitGroup     // that one, and those before it that are about to end
+	ear    *ear               // current run, for the users
+	cancel context.CancelFunc // of the current run
+	run    sync.WaitGroup     // the current run, and earlier ones that are about to end
 }
 
-// join starts the listener if it does not run.
+// join adds a user, and starts the listener for the first one.
 func (l *listener) join() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *listener) join() {
 	}
 }
 
-// leave stops the listener with its last user.
+// leave removes a user, and stops the listener with the last one.
 func (l *listener) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *listener) leave() {
 	}
 }
 
-// wrote notes how far this process has written, and published, a log.
+// wrote records up to which sequence this process has written and published a log.
 func (l *listener) wrote(log string, last int64) {
 	l.mu.Lock()
 	e := l.ear
@@ -85,7 +85,7 @@ func (l *listener) wrote(log string, last int64) {
 	e.written[log] = max(e.written[log], last)
 }
 
-// close stops the listener for good and waits for it.
+// close stops the listener permanently and waits for it.
 func (l *listener) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -96,19 +96,19 @@ func (l *listener) close() {
 	l.run.Wait()
 }
 
-// ear is one run of a listener: a goroutine that listens and one that publishes what was received.
+// ear is one run of a listener: a goroutine that listens, and one that publishes what was received.
 type ear struct {
 	l         *listener
-	published map[string]int64 // the last sequence of each followed log that was published to its followers; work's
+	published map[string]int64 // last published sequence by followed log; used by work only
 
 	mu       sync.Mutex
-	written  map[string]int64 // the last sequence that this process published, since work looked
-	received map[string]news  // by log, the latest
-	all      bool             // something may have been missed
+	written  map[string]int64 // last sequence that this process published, since work last read it
+	received map[string]news  // latest message by log
+	all      bool             // messages may have been missed
 	wake     chan struct{}
 }
 
-// listen keeps a connection that listens, and receives its messages.
+// listen keeps a listening connection open and receives its messages.
 func (e *ear) listen(ctx context.Context) {
 	for pause := minReconnect; ctx.Err() == nil; pause = min(2*pause, maxReconnect) {
 		if connected := e.listenOnce(ctx); connected {
@@ -123,7 +123,7 @@ func (e *ear) listen(ctx context.Context) {
 	}
 }
 
-// listenOnce listens until the connection is lost. It reports whether there was one.
+// listenOnce listens until the connection is lost. It reports whether a connection was made.
 func (e *ear) listenOnce(ctx context.Context) (connected bool) {
 	c, err := pgx.ConnectConfig(ctx, e.l.listen.Copy())
 	if err != nil {
@@ -133,7 +133,7 @@ func (e *ear) listenOnce(ctx context.Context) (connected bool) {
 	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{e.l.db.channel()}.Sanitize()); err != nil {
 		return false
 	}
-	e.receive("") // what was written before this is not announced on the channel
+	e.receive("") // the channel does not announce earlier writes
 	for {
 		n, err := c.WaitForNotification(ctx)
 		if err != nil {
@@ -143,7 +143,7 @@ func (e *ear) listenOnce(ctx context.Context) (connected bool) {
 	}
 }
 
-// receive notes a message for work; an empty one says that something may have been missed.
+// receive records a message for work; an empty one means that messages may have been missed.
 func (e *ear) receive(text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -165,7 +165,7 @@ func (e *ear) receive(text string) {
 	}
 	select {
 	case e.wake <- struct{}{}:
-	default: // work has not got to the one before yet; it will see this one too
+	default: // work has not handled the previous message yet; it will see this one too
 	}
 }
 
@@ -195,14 +195,14 @@ func (e *ear) work(ctx context.Context) {
 	}
 }
 
-// deliver publishes the events that a message is about.
+// deliver publishes the events that a message announces.
 func (e *ear) deliver(ctx context.Context, n news) {
 	e.own()
 	published, known := e.published[n.log]
 	switch {
 	case n.origin == e.l.db.origin && n.last <= published:
 	case known && n.last <= published:
-		e.l.hub.Wake(n.log) // published already, unless the log was dropped and begun again
+		e.l.hub.Wake(n.log) // already published, unless the log was dropped and created again
 	case n.origin == e.l.db.origin: // published when it was written
 	case known:
 		e.fetch(ctx, n.log, max(published, n.last-batch))
@@ -212,7 +212,7 @@ func (e *ear) deliver(ctx context.Context, n news) {
 	e.published[n.log] = n.last
 }
 
-// own adopts what this process published. Followers that lack something before it have seen the gap.
+// own takes over the sequences that this process published. Followers that lack earlier events have seen the gap.
 func (e *ear) own() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -228,19 +228,20 @@ func (e *ear) own() {
 func (e *ear) fetch(ctx context.Context, log string, after int64) {
 	events, err := e.l.log.Read(ctx, log, max(after, 0), batch)
 	if err != nil || len(events) == 0 {
-		e.l.hub.Wake(log) // followers meet the error themselves when they read
+		e.l.hub.Wake(log) // followers get the error themselves when they read
 		return
 	}
 	e.l.hub.Publish(log, events)
 }
 
-// look reads the last sequences of the followed logs, and publishes to their followers what they may have missed.
+// look reads the last sequences of the followed logs and publishes to their followers the events that they may have
+// missed.
 func (e *ear) look(ctx context.Context) {
 	e.l.stops.Raise()
 	logs := e.l.hub.Logs()
 	lasts := make(map[string]int64, len(logs))
 	for _, log := range logs {
-		lasts[log] = 0 // it may not have begun
+		lasts[log] = 0 // it may not exist yet
 	}
 	if len(logs) > 0 {
 		err := e.l.db.try(ctx, "look for events", reads, func(ctx context.Context, c *conn) error {
@@ -253,7 +254,7 @@ func (e *ear) look(ctx context.Context) {
 			}, logs)
 		})
 		if err != nil {
-			return // it is an error of storage, or the end; followers meet it themselves
+			return // storage failed or the listener ends; followers get the error themselves
 		}
 	}
 	e.own()
@@ -261,17 +262,17 @@ func (e *ear) look(ctx context.Context) {
 		published, known := e.published[log]
 		switch last := lasts[log]; {
 		case !known:
-			e.l.hub.Wake(log) // its followers may have joined before the listener was connected
+			e.l.hub.Wake(log) // its followers may have joined before the listener connected
 		case last > published:
 			e.fetch(ctx, log, max(published, last-batch))
 		case last < published:
-			e.l.hub.Wake(log) // it was dropped and begun again
+			e.l.hub.Wake(log) // it was dropped and created again
 		}
 	}
 	e.published = lasts
 }
 
-// channel is where processes announce what they wrote.
+// channel returns the name of the channel on which processes announce what they wrote.
 func (d *database) channel() string { return "cairn:" + d.opts.Schema }
 
 // news is a message on the channel about events.

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlLook reads a session's row with what else commits may depend on: by runs_id, checkpoints_step, the key of queue
-// and the key of calls.
+// sqlLook reads a session's row with the other rows that commits may depend on: by runs_id, checkpoints_step, the key
+// of queue and the key of calls.
 const sqlLook = `
 	SELECT` + sessionColumns + `, coalesce(r.sweep_at <= statement_timestamp(), FALSE),
 		EXISTS (SELECT FROM {schema}.runs WHERE session = s.key AND id = $2)
@@ -29,12 +29,12 @@ const sqlLook = `
 type look struct {
 	root     string // empty if there is no session
 	happened bool
-	endRun   bool // the run that the commit ends is there
+	endRun   bool // the run that the commit ends exists
 	queue    []string
 	calls    map[string]plan.CallSeen
 }
 
-// look reads the session's row, if it is there, with what the commit may depend on.
+// look reads the session's row, if it exists, with what the commit may depend on.
 func (w *write) look(ctx context.Context, c *conn) (*plan.Seen, *look, error) {
 	var run, end string
 	var step *int64
@@ -85,19 +85,19 @@ func (l *look) answer(n plan.Needs, c *store.Commit, seen *plan.Seen) bool {
 	return c.RewindRun == "" && n.Checkpoint == "" && !n.State && (len(n.Calls) == 0 || n.Root == l.root)
 }
 
-// looksLocked bounds how often a commit that holds the session's row, or finds none, looks again because time has
-// passed or another writer has made the session.
+// looksLocked bounds how often a commit that has locked the session's row, or found none, reads again because time has
+// passed or another writer has created the session.
 const looksLocked = 10
 
-// runLocked does the commit in a transaction that holds the session's row, so that what it depends on stays as it is
-// read.
+// runLocked applies the commit in a transaction that locks the session's row, so that what the commit depends on does
+// not change after it was read.
 func (w *write) runLocked(ctx context.Context, c *conn) error {
 	for range looksLocked {
 		if _, err := c.exec(ctx, sqlLockSession, w.id); err != nil {
 			return err
 		}
 		err := w.work(ctx, c, func(n plan.Needs, seen *plan.Seen) error { return w.readMore(ctx, c, n, seen) })
-		if contradicted(err) { // and nothing that has been looked up
+		if contradicted(err) { // by nothing that was looked up
 			return plan.Taken(w.id, err)
 		}
 		if err != nil || w.result != nil {
@@ -107,7 +107,7 @@ func (w *write) runLocked(ctx context.Context, c *conn) error {
 	return cairn.Errorf(cairn.CodeUnavailable, "session %q: a commit found no time to be written", w.id)
 }
 
-// readMore reads what few commits depend on.
+// readMore reads what only a few commits depend on.
 func (w *write) readMore(ctx context.Context, c *conn, n plan.Needs, seen *plan.Seen) (err error) {
 	for _, id := range n.Runs {
 		err := c.query(ctx, sqlRun, func(rows pgx.Rows) error {
@@ -145,7 +145,7 @@ func (w *write) readMore(ctx context.Context, c *conn, n plan.Needs, seen *plan.
 	}, n.Root, n.Calls)
 }
 
-// attemptRead does the commit on the row as it is read, or refuses it.
+// attemptRead applies the commit on the row as it is read, or refuses it.
 func (w *write) attemptRead(ctx context.Context, c *conn) error {
 	return w.work(ctx, c, func(plan.Needs, *plan.Seen) error { return errMore })
 }
@@ -153,7 +153,7 @@ func (w *write) attemptRead(ctx context.Context, c *conn) error {
 // errMore reports that a commit depends on more than what is read along with the row.
 var errMore = errors.New("more is to be read")
 
-// work reads the session's row, plans the commit on it and applies it. more reads what else it depends on.
+// work reads the session's row, plans the commit on it and applies it. more reads what else the commit depends on.
 func (w *write) work(ctx context.Context, c *conn, more func(plan.Needs, *plan.Seen) error) error {
 	seen, look, err := w.look(ctx, c)
 	if err != nil {
@@ -170,7 +170,7 @@ func (w *write) work(ctx context.Context, c *conn, more func(plan.Needs, *plan.S
 		return nil
 	case err != nil:
 		return err
-	case w.d == nil: // it has happened before
+	case w.d == nil: // applied before
 		w.result = seen.Row
 		return nil
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// Allocates $2 sequences if the log's last one is $3, or in any case if $3 is negative, by logs_name. The row's
-	// lock orders the writers of a log, so that no reader ever sees a gap.
+	// advanceLog allocates $2 sequences if the log's last one is $3, or in any case if $3 is negative, by logs_name.
+	// The row's lock orders the writers of a log, so that no reader ever sees a gap.
 	advanceLog = `
 		WITH log AS (
 			UPDATE {schema}.logs l
@@ -22,8 +22,9 @@ const (
 	advanceIf = `
 			WHERE l.name = $1 AND l.dropped_at IS NULL AND ($3::bigint < 0 OR l.last = $3::bigint)`
 
-	// Adds the events and, once they are visible, sends the log's last sequence on the channel $5. If $7 is set the
-	// transaction does not wait for the disk: what it wrote is there before that of any later commit.
+	// addEvents adds the events and, once they are visible, sends the log's last sequence on the channel $5. If $7 is
+	// set the transaction does not wait for the disk; its writes become durable no later than those of any later
+	// commit.
 	addEvents = `
 			RETURNING l.key, l.last
 		), added AS (
@@ -35,8 +36,9 @@ const (
 
 	sqlAppend = advanceLog + advanceIf + addEvents
 
-	// The same if the log has seen no higher fencing token of the session, and no batch of the writer $10 under this
-	// one that is not before $11. A batch of number 0 is not noted.
+	// sqlAppendFenced is sqlAppend on the condition that the log has seen no fencing token of the session $8 higher
+	// than $9, and under this token no batch of the writer $10 with the number $11 or a higher one. A batch with the
+	// number 0 is not recorded.
 	sqlAppendFenced = advanceLog + `,
 				fences = CASE
 					WHEN (l.fences ->> $8::text)::bigint = $9::bigint THEN l.fences
@@ -63,8 +65,8 @@ const (
 
 	sqlBounds = `SELECT first, last, dropped_at IS NOT NULL FROM {schema}.logs WHERE name = $1`
 
-	// The last sequence of a log, the highest token it has seen of the session $2, and the last batch of the writer $3
-	// with where that ended.
+	// sqlLog reads the last sequence of a log, the highest token it has seen of the session $2, and the number of the
+	// last batch of the writer $3 with the sequence at which it ended.
 	sqlLog = `
 		SELECT l.last, coalesce((l.fences ->> $2::text)::bigint, 0),
 			coalesce((l.batches -> $2::text -> $3::text ->> 0)::bigint, 0),
@@ -73,7 +75,7 @@ const (
 		FROM {schema}.logs l
 		WHERE l.name = $1`
 
-	// The rows that have the $3 events after $2, by logs_name and the key of events.
+	// sqlEvents reads the rows that contain the $3 events after $2, by logs_name and the key of events.
 	sqlEvents = `
 		SELECT greatest(l.first - 1, $2::bigint), e.last, e.data
 		FROM {schema}.logs l, LATERAL (
@@ -90,7 +92,7 @@ const (
 		WHERE l.name = $1
 		ORDER BY e.last`
 
-	// At most $3 events. A row is deleted with its last event.
+	// sqlTrim removes at most $3 events. A row is deleted with its last event.
 	sqlTrim = `
 		WITH log AS (
 			UPDATE {schema}.logs l
@@ -110,7 +112,8 @@ const (
 		SET sweep_at = statement_timestamp() + CASE WHEN last = $2 THEN $3::interval ELSE '0' END
 		WHERE name = $1 AND dropped_at IS NULL`
 
-	// What remains of a log that was dropped; remnants that are no longer needed are deleted, by logs_dropped.
+	// sqlDropLog reduces a log to a row that marks it as dropped. It deletes such rows once they are older than $2, by
+	// logs_dropped.
 	sqlDropLog = `
 		WITH log AS (
 			INSERT INTO {schema}.logs AS l (name, first, last, dropped_at) VALUES ($1, 1, 0, statement_timestamp())
@@ -135,8 +138,8 @@ type Log struct {
 // MaxEvent implements store.Log.
 func (l *Log) MaxEvent() int { return l.db.opts.MaxEvent }
 
-// Append implements store.Log. An append whose answer is lost with the connection is ErrUnavailable and may have
-// happened.
+// Append implements store.Log. If the answer is lost with the connection the error is ErrUnavailable and the events may
+// have been appended.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
 	if len(events) == 0 {
 		return backend.CheckLast(ctx, l, log, expect)
@@ -144,8 +147,8 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, events ...ca
 	return l.append(ctx, log, expect, nil, events)
 }
 
-// AppendFenced implements store.Fencer. A batch that has a number is sent again if its answer is lost with the
-// connection; for one without, that is ErrUnavailable.
+// AppendFenced implements store.Fencer. A numbered batch is sent again if its answer is lost with the connection; for
+// an unnumbered one the error is ErrUnavailable.
 func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (last int64, err error) {
 	if len(events) == 0 {
 		w.Batch = 0
@@ -153,8 +156,8 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 	return l.append(ctx, log, expect, &w, events)
 }
 
-// append adds events and publishes them to this process's followers; the server notifies those of others. Without a
-// writer it is not fenced.
+// append adds events and publishes them to this process's followers; the server notifies other processes. Without a
+// writer the append is not fenced.
 func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (last int64, err error) {
 	for i := range events {
 		if err := store.CheckEvent(&events[i], l.db.opts.MaxEvent); err != nil {
@@ -191,13 +194,13 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		}
 		return last, nil
 	}
-	l.listener.hub.Wake(log) // they may be there, but were not published
+	l.listener.hub.Wake(log) // the log may have them, but they were not published
 	return last, err
 }
 
-// refuseAppend returns why an append did not apply. If the batch is there already it returns the sequence at which the
-// writer's last one ended. If the append may be retried, because the log was created or changed meanwhile, there is no
-// error.
+// refuseAppend returns why an append did not apply. If the log already has the batch it returns true and the sequence
+// at which the writer's last batch ended. It returns false and no error if the append may be retried, because the log
+// was created or has changed.
 func (c *conn) refuseAppend(ctx context.Context, log string, expect int64, w *store.Writer) (ended int64, there bool, err error) {
 	if expect <= 0 {
 		if made, err := c.exec(ctx, sqlInsertLog, log); made > 0 || err != nil {
@@ -249,7 +252,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 		if err != nil || len(list) > 0 && list[0].Sequence == after+1 {
 			return err
 		}
-		// There is a gap, or nothing, which is right only at the end of the log.
+		// A gap is an error, and no events are right only at the end of the log.
 		first, last, err := c.bounds(ctx, log)
 		if err == nil && after < last && after+1 < first {
 			err = store.Trimmed(log, after, first)
@@ -262,7 +265,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 	return list, nil
 }
 
-// bounds returns the bounds of a log; one that does not exist is empty.
+// bounds returns the bounds of a log; a log that does not exist is empty.
 func (c *conn) bounds(ctx context.Context, log string) (first, last int64, err error) {
 	first = 1
 	var dropped bool

@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A message says of which run it is in columns of its row: by the turn if the run is the session's, else by its id. The
-// JSON in the row omits it, and omits the beginning of an id that is the run's id, a slash and more.
+// The row of a message names the message's run in a column: by its turn if the run is the session's, and otherwise by
+// its id. The JSON in the row omits the run. If the message's id begins with the run's id and a slash, the JSON omits
+// that run id from it as well.
 
-// runOf returns the run that a message's row names in a column, or nil if its JSON says all: if it is of no run, or has
-// an id that would be taken for the end of one.
+// runOf returns the run that a message's row names in a column. It returns nil if the JSON is complete: the message
+// belongs to no run, or its id begins with a slash and would be mistaken for a shortened one.
 func runOf(m *cairn.Message) *string {
 	if m.RunID == "" || strings.HasPrefix(m.ID, "/") {
 		return nil

@@ -12,8 +12,8 @@ import (
 
 const sqlMigrations = `SELECT version, applied_at FROM {schema}.cairn_migrations ORDER BY version`
 
-// Migrate brings a schema up to date and changes nothing else, for programs that then open it with NoMigrate under an
-// account that may not create tables.
+// Migrate brings a schema up to date and changes nothing else. It is for programs that then open the schema with
+// NoMigrate under an account that may not create tables.
 func Migrate(ctx context.Context, url string, opts *Options) error {
 	var o Options
 	if opts != nil {
@@ -27,8 +27,8 @@ func Migrate(ctx context.Context, url string, opts *Options) error {
 	return s.Close()
 }
 
-// Migrations reports which changes of a schema are applied to the database at url, and changes nothing. A schema that
-// does not exist has none. The error is the one of Open for a database that cannot be used.
+// Migrations reports which migrations are applied to the schema in the database at url, and changes nothing. A schema
+// that does not exist has none applied. The errors for a database that cannot be used are those of Open.
 func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migration, error) {
 	s, err := connect(ctx, url, opts)
 	if err != nil {
@@ -67,7 +67,7 @@ func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migrati
 	return list, fault("read the schema's migrations", err)
 }
 
-// SchemaVersion returns the number of the last migration that was applied to the schema.
+// SchemaVersion returns the number of the last migration applied to the schema.
 func (s *Store) SchemaVersion(ctx context.Context) (version int, err error) {
 	err = s.try(ctx, "read the schema's version", reads, func(ctx context.Context, c *conn) error {
 		_, err := c.row(ctx, sqlVersion, []any{&version})

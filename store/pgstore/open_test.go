@@ -32,8 +32,8 @@ func withUser(target, role, password string) string {
 	return u.String()
 }
 
-// TestBadInput opens what cannot be used: each time the error is of the right kind, names what is wrong and no
-// password, and nothing is made.
+// TestBadInput opens databases that cannot be used. Each time the error is of the right kind and names the fault but no
+// password, and nothing is created.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewPostgres(t)
@@ -146,7 +146,7 @@ func TestOutOfConnections(t *testing.T) {
 	}
 }
 
-// TestMigrateOnce opens a new schema many times at once: it is made once, and each of them can use it.
+// TestMigrateOnce opens a new schema many times concurrently: it is created once, and every opener can use it.
 func TestMigrateOnce(t *testing.T) {
 	t.Parallel()
 	opts := &Options{Schema: "odd-Name_" + newSchema()}
@@ -180,7 +180,7 @@ func TestMigrateOnce(t *testing.T) {
 	}
 }
 
-// openVersion returns a store, which is closed already, whose new schema has had some migrations.
+// openVersion returns a closed store whose new schema has had some migrations applied.
 func openVersion(t *testing.T, scripts []string) *Store {
 	t.Helper()
 	s := &Store{database: database{opts: Options{Schema: newSchema()}, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}}
@@ -217,7 +217,7 @@ func TestMigrationsOfNoSchema(t *testing.T) {
 	wantMigrations(t, opts, 0, len(must(migrations()))) // looking at it made nothing
 }
 
-// wantMigrations checks that the first migrations of all are reported as applied to a schema.
+// wantMigrations checks that, of all migrations, the first ones are reported as applied to a schema.
 func wantMigrations(t *testing.T, opts *Options, applied, all int) {
 	t.Helper()
 	list, err := Migrations(t.Context(), testenv.FastPostgres(t), opts)
@@ -231,7 +231,7 @@ func wantMigrations(t *testing.T, opts *Options, applied, all int) {
 	}
 }
 
-// TestMigrateAllOrNothing makes a migration fail in its midst: nothing of it is left.
+// TestMigrateAllOrNothing makes a migration fail halfway: nothing of it remains.
 func TestMigrateAllOrNothing(t *testing.T) {
 	t.Parallel()
 	opts := &Options{Schema: newSchema()}

@@ -15,36 +15,38 @@ import (
 type Options struct {
 	// Schema is the name of the database schema that holds the tables, at most 48 bytes; empty means "cairn".
 	Schema string
-	// NoMigrate leaves the schema as it is: Open fails unless it is up to date. It is for programs whose database
+	// NoMigrate leaves the schema unchanged: Open fails unless it is up to date. It is for programs whose database
 	// account may not create tables; see Migrate.
 	NoMigrate bool
-	// SimpleProtocol sends every statement whole, without preparing it on the server, as proxies that pool connections
-	// by transaction need it. Each statement then costs more. Behind such a proxy nothing can listen, so see ListenURL.
-	// It is also on if the URL or the pool says default_query_exec_mode=simple_protocol; with New the pool must.
+	// SimpleProtocol sends every statement whole, without preparing it on the server, as required by proxies that pool
+	// connections by transaction. Each statement then costs more. Behind such a proxy no connection can listen, so see
+	// ListenURL. It is also on if the URL or the pool sets default_query_exec_mode=simple_protocol; with New the pool
+	// must.
 	SimpleProtocol bool
-	// ListenURL is the database of the one connection that listens for what other processes write; empty means that of
-	// the other connections. With SimpleProtocol and no ListenURL the store polls.
+	// ListenURL is the database of the one connection that listens for writes of other processes; empty means the
+	// database of the other connections. With SimpleProtocol and no ListenURL the store polls.
 	ListenURL string
-	// PollInterval is how often the store looks for what other processes wrote, while a caller follows a log or watches
-	// stop requests; 0 means 2 s, or 50 ms where nothing can listen. While the listening connection is there this finds
-	// nothing new.
+	// PollInterval is how often the store polls for writes of other processes while a caller follows a log or watches
+	// stop requests; 0 means 2 s, or 50 ms where no connection can listen. While the listening connection is up,
+	// polling finds nothing new.
 	PollInterval time.Duration
 	// RetryFor is how long an operation is retried while the server cannot be reached, as during a failover; 0 means 10
-	// s, negative means never. An operation that may have happened is retried only if that cannot apply it twice.
+	// s, negative means never. An operation that may have been applied is retried only if that cannot apply it twice.
 	RetryFor time.Duration
-	// Collectors is how many statements that write steps run concurrently. When one is done, the steps of other
-	// sessions that came meanwhile share the next, which costs the server and this process a fraction. 0 means 2; more
-	// are better where the server has many processors, or an answer takes milliseconds. Negative means that each step
-	// has a statement of its own.
+	// Collectors is how many statements that write steps run concurrently. Steps of other sessions that arrive while
+	// all of them run share the next statement, at a fraction of the cost for the server and this process. 0 means 2.
+	// More are better where the server has many processors, or an answer takes milliseconds. Negative means that each
+	// step has a statement of its own.
 	Collectors int
-	// ExecTimeout bounds the statements that the tools of one step have recorded with [Exec], together; 0 means 5 s.
-	// Meanwhile the session's row is locked, and one connection in use; other sessions are committed to.
+	// ExecTimeout bounds the total duration of the statements that the tools of one step have recorded with [Exec]; 0
+	// means 5 s. While they run, the session's row is locked and one connection is in use; commits to other sessions
+	// continue.
 	ExecTimeout time.Duration
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
-	// LazyEvents acknowledges events before they are on disk, which is much faster where the disk is slow. They are
-	// there with the next commit, and survive the death of this process before that; but a server that crashes in
-	// between loses them, though they may have been read, and assigns their sequences to others.
+	// LazyEvents acknowledges events before they are on disk, which is much faster where the disk is slow. The next
+	// commit makes them durable, and they survive the death of this process before that. A server that crashes before
+	// that commit loses them, even though they may have been read, and assigns their sequences to other events.
 	LazyEvents bool
 }
 
@@ -54,11 +56,11 @@ const defaultConnections = 16
 // defaultCollectors lets the server execute one statement while it flushes another one to disk.
 const defaultCollectors = 2
 
-// maxSchema leaves room for what the names of notification channels add: an identifier has at most 63 bytes.
+// maxSchema leaves room for the prefix of notification channels: an identifier has at most 63 bytes.
 const maxSchema = 48
 
-// withDefaults returns a copy of o with its zero fields filled in, or what is wrong with it. simple says that the pool
-// uses the simple protocol.
+// withDefaults returns a copy of o with the defaults filled in, or the error of an invalid option. simple reports
+// whether the pool uses the simple protocol.
 func (o *Options) withDefaults(simple bool) (Options, error) {
 	var out Options
 	if o != nil {
@@ -119,7 +121,7 @@ func parseURL(field, url string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// unreadable says why a connection string cannot be read, and repeats nothing of it that may be a part of the password.
+// unreadable says why a connection string cannot be read, without repeating any of it that may be part of the password.
 func unreadable(err error) string {
 	var parsing *pgconn.ParseConfigError
 	if !errors.As(err, &parsing) {

@@ -36,8 +36,8 @@ func (f *filter) addText(condition, value string) {
 	}
 }
 
-// page returns a statement for the rows that meet the conditions, in order: one page and one row more, which shows that
-// there is another page.
+// page returns a statement for the rows that meet the conditions, in order. It reads one page and one more row, which
+// shows that there is another page.
 func (f *filter) page(from, order string, size int) string {
 	if len(f.where) > 0 {
 		from += "\n\tWHERE " + strings.Join(f.where, " AND ")
@@ -45,7 +45,7 @@ func (f *filter) page(from, order string, size int) string {
 	return from + "\n\tORDER BY " + order + "\n\tLIMIT " + f.arg(size+1)
 }
 
-// asTexts returns values as the texts they are.
+// asTexts converts values of a string type to strings.
 func asTexts[T ~string](list []T) []string {
 	out := make([]string, len(list))
 	for i, v := range list {
@@ -54,7 +54,7 @@ func asTexts[T ~string](list []T) []string {
 	return out
 }
 
-// readPage reads a page from a statement that gives one item more if there is another page.
+// readPage reads a page from a statement that returns one more item if there is another page.
 func readPage[T any](ctx context.Context, d *database, doing, text string, args []any, size int,
 	read func(pgx.Rows) (T, error), cursor, root func(*T) string) (store.Page[T], error) {
 	return readPageBy(ctx, d, doing, size, read, cursor, root, func(ctx context.Context, c *conn, each func(pgx.Rows) error) error {
@@ -62,8 +62,8 @@ func readPage[T any](ctx context.Context, d *database, doing, text string, args 
 	})
 }
 
-// readPageBy is readPage for rows that query brings. Where root returns the root that an item belongs to, items of
-// roots that have expired are not on the page.
+// readPageBy is readPage for rows that query provides. If root is not nil it returns the root that an item belongs to,
+// and items of expired roots are not on the page.
 func readPageBy[T any](ctx context.Context, d *database, doing string, size int, read func(pgx.Rows) (T, error), cursor, root func(*T) string,
 	query func(context.Context, *conn, func(pgx.Rows) error) error) (store.Page[T], error) {
 	var page store.Page[T]

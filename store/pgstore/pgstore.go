@@ -1,9 +1,9 @@
 // Package pgstore keeps sessions and events in a PostgreSQL schema. Any number of processes may share it. It needs
 // PostgreSQL 13 or later and works behind a proxy that pools connections by transaction, see Options.SimpleProtocol.
 //
-// A commit is one statement, alone or with steps of other sessions that wait at the same moment, and durable when it is
-// acknowledged, as far as the server's synchronous_commit says. So are events, unless Options.LazyEvents is set. Times
-// come from the database's clock.
+// A commit is one statement, its own or one shared with steps of other sessions that are pending at the same moment. It
+// is durable when it is acknowledged, to the extent of the server's synchronous_commit setting. So are events, unless
+// Options.LazyEvents is set. Times come from the database's clock.
 package pgstore
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Store is a store.Store in a PostgreSQL schema, with an event log of its own. It is safe for concurrent use, and so is
-// the schema by several Stores in any number of processes.
+// Store is a store.Store in a PostgreSQL schema, with an event log of its own. It is safe for concurrent use, and any
+// number of Stores in any number of processes may use the same schema.
 type Store struct {
 	database
 	joiner   joiner
@@ -38,11 +38,11 @@ var (
 	_ store.Fencer      = (*Log)(nil)
 )
 
-// Open connects to the database at url, which has the form that libpq knows, and brings the schema up to date, making
-// it if there is none. pool_max_conns in the URL bounds the connections, which otherwise are at most 16. An account or
-// database that the server refuses is ErrInvalid, a server that cannot be reached, is read-only or has no connection
-// left ErrUnavailable, and a schema that is not ours, is missing although NoMigrate is set, or is from a newer version
-// ErrSchema; nothing is changed then.
+// Open connects to the database at url, a libpq connection string, and brings the schema up to date, creating it if it
+// does not exist. pool_max_conns in the URL bounds the number of connections; the default is 16. The error is
+// ErrInvalid for an account or database that the server refuses. It is ErrUnavailable for a server that cannot be
+// reached, is read-only or has no connection left. It is ErrSchema for a schema that belongs to another application, is
+// missing although NoMigrate is set, or is from a newer version; nothing is changed in that case.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s, err := connect(ctx, url, opts)
 	if err != nil {
@@ -55,7 +55,7 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// connect makes a store with a pool of its own, and leaves the schema to the caller.
+// connect makes a store with its own pool. The caller prepares the schema.
 func connect(ctx context.Context, url string, opts *Options) (*Store, error) {
 	config, err := parseURL("url", url)
 	if err != nil {
@@ -80,7 +80,7 @@ func connect(ctx context.Context, url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// New does what Open does on a pool of the caller's, which stays the caller's: Close leaves it open.
+// New does what Open does on an existing pool. The caller keeps the pool: Close leaves it open.
 func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	s, err := newStore(pool, opts)
 	if err != nil {
@@ -123,8 +123,8 @@ func newStore(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 // EventLog returns the store's event log.
 func (s *Store) EventLog() store.Log { return s.log }
 
-// Close ends followers with ErrClosed and, if Open made the pool, waits for the calls under way and closes it. Later
-// calls fail with ErrClosed.
+// Close ends followers with ErrClosed. If Open made the pool, Close waits for the calls in progress and closes the
+// pool. Later calls fail with ErrClosed.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)

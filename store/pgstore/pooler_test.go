@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// pooler is a proxy that pools connections by transaction: each transaction of a client goes over any connection to the
-// server that is free, so a client must not rely on anything a connection remembers. What relies on it fails: a
-// statement that was prepared is not known, and listeners get no notifications.
+// pooler is a proxy that pools connections by transaction: each transaction of a client uses any free connection to the
+// server, so a client must not rely on the state of a connection. A client that does so fails: prepared statements are
+// unknown, and listeners get no notifications.
 type pooler struct {
 	tb       testing.TB
 	listener net.Listener
@@ -208,8 +208,8 @@ func relay(server *pooled, back *pgproto3.Backend) (status byte, err error) {
 	}
 }
 
-// TestPoolerWithPreparedStatements goes through a proxy that pools connections by transaction without saying so: sooner
-// or later a prepared statement is there twice or not at all, and the error says what to do.
+// TestPoolerWithPreparedStatements connects through a transaction pooler without the option for it. Sooner or later a
+// prepared statement exists twice or not at all, and the error says what to do.
 func TestPoolerWithPreparedStatements(t *testing.T) {
 	t.Parallel()
 	server := testenv.Postgres(t)

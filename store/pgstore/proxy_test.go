@@ -23,8 +23,8 @@ const (
 	cutWithout      // the server gets the request, and the connection to it ends at once
 )
 
-// proxy stands between a store and its server and counts what goes over the wire. What a client sends up to where it
-// waits for an answer is one request.
+// proxy stands between a store and its server and counts the requests. A request is what a client sends before it waits
+// for an answer.
 type proxy struct {
 	tb       testing.TB
 	listener net.Listener

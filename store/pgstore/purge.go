@@ -9,13 +9,13 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// purgeBatch is how many rows of each table a purge removes at once, so that no write of it takes long.
+// purgeBatch is how many rows of each table a purge removes at once, so that none of its writes takes long.
 const purgeBatch = 1000
 
-// sqlPurge removes at most $2 rows of each table that belong to one session of the removed tree $1, and then that
-// session, the root last, so that what is left of a tree stays listed. What there is to remove is counted before it is
-// removed: two concurrent purges of one tree may remove less than they found. No writer adds rows to a session that was
-// removed.
+// sqlPurge removes at most $2 rows of each table that belong to one session of the removed tree $1. Once none are left
+// it removes that session. The root is last, so that what is left of a tree stays listed. The rows to remove are
+// counted before they are removed, since two concurrent purges of one tree may remove fewer rows than they found. No
+// writer adds rows to a session that was removed.
 var sqlPurge = purgeStatement()
 
 func purgeStatement() string {

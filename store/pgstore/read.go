@@ -30,7 +30,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 	return snap, nil
 }
 
-// read reads a session's row and what else is wanted.
+// read reads a session's row and what else want selects.
 func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Contents, error) {
 	snap := &store.Contents{}
 	var r *record
@@ -68,7 +68,7 @@ func (r *record) stopInto(snap *store.Contents) error {
 	return err
 }
 
-// pastReadings read what is wanted of a session's history.
+// pastReadings returns the readings of a session's history that want selects.
 func pastReadings(id string, want *store.Want, snap *store.Contents, states *chain) (list []reading) {
 	if want.Checkpoint != "" {
 		list = append(list, reading{sqlCheckpoint, []any{id, keyOf(want.Checkpoint)}, func(rows pgx.Rows) error {
@@ -100,7 +100,7 @@ func pastReadings(id string, want *store.Want, snap *store.Contents, states *cha
 	return list
 }
 
-// otherReadings read what else is wanted.
+// otherReadings returns the other readings that want selects.
 func otherReadings(id string, want *store.Want, snap *store.Contents) (list []reading) {
 	switch {
 	case want.Staged && want.StagedStep != "":
@@ -120,7 +120,7 @@ func otherReadings(id string, want *store.Want, snap *store.Contents) (list []re
 	return list
 }
 
-// into returns what appends the rows of a reading to a list.
+// into returns a function that appends the rows of a reading to a list.
 func into[T any](list *[]T, read func(pgx.Rows) (T, error)) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		item, err := read(rows)

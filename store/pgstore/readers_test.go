@@ -19,10 +19,10 @@ const (
 	readersEach = 50
 )
 
-// BenchmarkReaders has 10,000 readers in one process follow the logs of 200 sessions. Each iteration is a turn of every
-// session at once, driven by the readers' process or by another one, and a turn of one session alone. It reports how
-// long after the last event of a turn was made the last reader of its log had it: the worst and the median of the turns
-// that came together, and that of the turn which came alone.
+// BenchmarkReaders makes 10,000 readers in one process follow the logs of 200 sessions. Each iteration is a turn of
+// every session at once, driven by the readers' process or by another one, and then a turn of one session alone. It
+// reports the delay between the last event of a turn and its arrival at the last reader of the log: the worst and the
+// median of the concurrent turns, and that of the single turn.
 func BenchmarkReaders(b *testing.B) {
 	for _, writer := range []string{"here", "elsewhere"} {
 		b.Run("turns="+writer, func(b *testing.B) { benchReaders(b, writer == "elsewhere") })

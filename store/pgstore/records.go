@@ -37,7 +37,7 @@ const (
 		ORDER BY r.position, r.key
 		LIMIT $5`
 
-	// By the key of records: one look for each namespace, however many records it has.
+	// By the key of records: one lookup for each namespace, regardless of how many records it has.
 	sqlNamespaces = `
 		WITH RECURSIVE namespaces (name) AS (
 			SELECT min(namespace) FROM {schema}.records WHERE namespace > $1
@@ -46,8 +46,8 @@ const (
 		)
 		SELECT name FROM namespaces WHERE name IS NOT NULL LIMIT $2`
 
-	// Up to ten that have expired, by records_expiry. Those that another process is about to remove or to replace are
-	// left to it, so that no two writes deadlock.
+	// sweepRecords removes up to ten expired records, by records_expiry. It skips those that another process is about
+	// to remove or replace, so that no two writes deadlock.
 	sweepRecords = `
 		WITH swept AS (
 			DELETE FROM {schema}.records
@@ -59,7 +59,7 @@ const (
 				FOR UPDATE SKIP LOCKED))
 		)`
 
-	// Where the time to live is 0 the record never expires.
+	// expiryAfter adds the time to live. With a time to live of 0 the record never expires.
 	expiryAfter = ` + CASE WHEN $5::bigint > 0 THEN $5 * interval '1 microsecond' END`
 
 	setRecord = `
@@ -67,7 +67,7 @@ const (
 			expires_at = greatest(statement_timestamp(), r.updated_at)` + expiryAfter + `,
 			version = DEFAULT`
 
-	// A record that must not be there, or may be of any version.
+	// sqlPutRecord writes a record that must not exist yet, or that may have any version.
 	sqlPutRecord = sweepRecords + `
 		INSERT INTO {schema}.records AS r (namespace, key, position, value, created_at, updated_at, expires_at)
 		VALUES ($1, $2, $3, $4, statement_timestamp(), statement_timestamp(), statement_timestamp()` + expiryAfter + `)
@@ -76,7 +76,7 @@ const (
 		WHERE $6::bigint < 0 OR r.expires_at <= statement_timestamp()
 		RETURNING ` + recordColumns
 
-	// A record of one version.
+	// sqlReplaceRecord replaces one version of a record.
 	sqlReplaceRecord = sweepRecords + `
 		UPDATE {schema}.records r SET ` + setRecord + `
 		WHERE namespace = $1 AND key = $2 AND version = $6 AND (expires_at IS NULL OR expires_at > statement_timestamp())
@@ -89,8 +89,8 @@ const (
 
 var _ store.RecordProvider = (*Store)(nil)
 
-// Records returns the store's records. A write is one statement, which removes up to ten records that have expired as
-// well. One whose answer was lost is not sent again: the error is ErrUnavailable.
+// Records returns the store's records. A write is one statement, which also removes up to ten expired records. A write
+// whose answer was lost is not sent again: the error is ErrUnavailable.
 func (s *Store) Records() store.Records { return (*records)(s) }
 
 // records is the store as store.Records.
@@ -143,8 +143,8 @@ func (r *records) Get(ctx context.Context, namespace, key string) (there *store.
 	return there, nil
 }
 
-// mostPuts bounds how often a record that must not be there is written again because the one that was in its way has
-// gone meanwhile.
+// mostPuts bounds how often Put writes a record again that must not exist yet, after the existing one disappeared in
+// the meantime.
 const mostPuts = 5
 
 // Put implements store.Records.
@@ -193,7 +193,7 @@ func (r *records) Delete(ctx context.Context, namespace, key string, seen int64)
 		switch {
 		case err != nil:
 			return err
-		case there == nil || seen == store.AnyVersion: // one that came just after it is none of the caller's
+		case there == nil || seen == store.AnyVersion: // a record created after the deletion is not the caller's
 			return store.RecordNotFound(namespace, key)
 		}
 		return store.RecordConflict(namespace, key, seen, there)

@@ -27,8 +27,8 @@ const (
 		WHERE s.root_id = $1
 		ORDER BY s.key`
 
-	// Takes the sessions with the keys $3, of the tree of the root $1 with the key $2, out of the tables that sessions
-	// and calls are found by. What stays in sessions reserves their ids, and owns nothing.
+	// sqlHide takes the sessions with the keys $3 out of the tables by which sessions and calls are found. They belong
+	// to the tree of the root $1 with the key $2. The rows that stay in sessions reserve their ids and own nothing.
 	sqlHide = `
 		WITH heads AS (
 			DELETE FROM {schema}.heads WHERE session = ANY ($3::bigint[]) RETURNING *
@@ -58,8 +58,8 @@ const (
 	selectRemoved = `SELECT r.key, r.id, r.incarnation, r.reason, r.removed_at FROM {schema}.removed r`
 )
 
-// Remove implements store.Sweeper. It writes one row for each session of the tree and for each of its calls,
-// independently of what else they own.
+// Remove implements store.Sweeper. It writes one row for each session of the tree and for each of their calls,
+// regardless of what else they own.
 func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (removed *store.Removed, err error) {
 	if err := store.CheckRemoval(why); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 			}
 			now := tree[0].session.AsOf
 			if why == store.Deleted {
-				if _, err := c.findKey(ctx, root); err != nil { // it may have expired
+				if _, err := c.findKey(ctx, root); err != nil { // the tree may have expired
 					return err
 				}
 			}
@@ -87,7 +87,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 				if why != store.Expired {
 					return err
 				}
-				refused = err // and yet there is something to write
+				refused = err // the transaction must still commit the next sweep time
 				_, err = c.exec(ctx, sqlPostpone, tree[0].key, timestamp(store.SweepAt(now, rows[0], rows[1:]...)))
 				return err
 			}
@@ -105,7 +105,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 	return removed, nil
 }
 
-// lockTree returns the records of a tree's sessions, that of the root first. No other writer changes them until the
+// lockTree returns the records of a tree's sessions, the root's first. No other writer changes them until the
 // transaction ends.
 func (c *conn) lockTree(ctx context.Context, root string) ([]*record, error) {
 	if _, err := c.exec(ctx, sqlLockTree, root); err != nil {
@@ -133,7 +133,7 @@ func (c *conn) lockTree(ctx context.Context, root string) ([]*record, error) {
 	return nil, err
 }
 
-// hide hides the sessions of a locked tree, and their calls.
+// hide hides the sessions of a locked tree and their calls.
 func (c *conn) hide(ctx context.Context, tree []*record, removed *store.Removed) error {
 	keys := make([]int64, len(tree))
 	for i, r := range tree {

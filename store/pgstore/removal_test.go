@@ -27,8 +27,8 @@ func rows(t *testing.T, s *Store) map[string]int {
 	return counts
 }
 
-// TestPurgeLeavesNothing removes a tree that has rows in every table, more of some than a batch has, and a log. The
-// removal keeps them, except in the tables that look-ups read; after several concurrent purges there are none.
+// TestPurgeLeavesNothing removes a tree with rows in every table, in some of them more than a batch, and a log. The
+// removal keeps the rows, except in the tables that lookups read. After several concurrent purges none are left.
 func TestPurgeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ownColumns and headColumns are the columns of a session's row, as record reads them; the last one is the server's
-// time.
+// ownColumns and headColumns are the columns of a session's row in the order in which record reads them; the last one
+// is the server's time.
 const (
 	ownColumns = `
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id, s.root_id, s.incarnation,
@@ -31,8 +31,8 @@ const (
 		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key LEFT JOIN {schema}.sessions r ON r.id = s.root_id
 		WHERE s.id = $1`
 
-	// By sessions_id and the key of heads. The statements that follow see what the writer before has committed, and no
-	// other writer changes the session until the transaction ends.
+	// By sessions_id and the key of heads. Later statements see what the previous writer has committed, and no other
+	// writer changes the session until the transaction ends.
 	sqlLockSession = `
 		SELECT h.session
 		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
@@ -40,13 +40,13 @@ const (
 		FOR UPDATE OF h`
 )
 
-// record is a session's row with what else the store keeps of it.
+// record is a session's row with what else the store keeps of the session.
 type record struct {
 	key         int64
 	session     *cairn.Session
-	checkpoints int64 // how many were ever written
+	checkpoints int64 // number ever written
 	stop        stop
-	over        bool // its root may have expired
+	over        bool // whether its root may have expired
 }
 
 // stop is a stop request as it is stored.
@@ -55,13 +55,13 @@ type stop struct {
 	data string
 }
 
-// headData is the rest of a head: a session's row without what has a column of its own.
+// headData is the rest of a head: a session's row without the fields that have a column of their own.
 type headData struct {
 	*cairn.Session
 	Owner       string `json:"lease_owner,omitempty"`
 	Checkpoints int64  `json:"checkpoints"`
 
-	// These stand in the way of the row's fields of the same names.
+	// These shadow the row's fields of the same names.
 	ID            struct{} `json:"id,omitzero"`
 	Agent         struct{} `json:"agent,omitzero"`
 	Status        struct{} `json:"status,omitzero"`
@@ -93,7 +93,7 @@ func encodeHead(row *cairn.Session, checkpoints int64) (string, error) {
 	return backend.EncodeJSON("session", &headData{Session: row, Owner: row.Lease.Owner, Checkpoints: checkpoints})
 }
 
-// read reads a row of sessionColumns and more.
+// read reads a row of sessionColumns and the columns after them.
 func (r *record) read(rows pgx.Rows, more ...any) error {
 	var own ownRow
 	var status, data string
@@ -115,26 +115,26 @@ func (r *record) read(rows pgx.Rows, more ...any) error {
 	return own.finish(s)
 }
 
-// remember takes note of a session that was read.
+// remember caches a session that was read.
 func (d *database) remember(r *record) {
 	k := &knownSession{r.key, backend.CopyRow(r.session), r.checkpoints}
 	d.known.Put(k.row, k)
 }
 
-// ownRow is what of a session's own columns has another form in the database.
+// ownRow holds those of a session's own columns that have another form in the database.
 type ownRow struct {
 	metadata []byte
 	expires  *time.Time
 	ttl      *time.Duration
 }
 
-// columns returns where ownColumns are read to.
+// columns returns the destinations of ownColumns.
 func (o *ownRow) columns(key *int64, s *cairn.Session) []any {
 	return []any{key, &s.ID, &s.Agent, &s.UserID, &s.Tags, &o.metadata, &o.expires, &o.ttl, &s.TraceParent, &s.ParentID,
 		&s.RootID, &s.Incarnation, &s.Kind, &s.Name, &s.Secret, &s.CreatedAt, &s.Title, &s.Opening, &s.OpeningAt}
 }
 
-// finish gives what was read from ownColumns its form.
+// finish converts what was read from ownColumns.
 func (o *ownRow) finish(s *cairn.Session) error {
 	s.CreatedAt, s.ExpiresAt = s.CreatedAt.UTC(), instant(o.expires)
 	if o.ttl != nil {
@@ -149,7 +149,8 @@ func (o *ownRow) finish(s *cairn.Session) error {
 // words returns the words by which a session is found.
 func words(s *cairn.Session) []string { return append([]string{}, store.SearchWords(s)...) }
 
-// find returns a session's record; the error is ErrNotFound if there is none, and overdue if it may have expired.
+// find returns a session's record. The error is ErrNotFound if the session does not exist, and Overdue if it may have
+// expired.
 func (c *conn) find(ctx context.Context, id string) (*record, error) {
 	var r *record
 	err := c.query(ctx, sqlSession, func(rows pgx.Rows) error {
@@ -162,7 +163,7 @@ func (c *conn) find(ctx context.Context, id string) (*record, error) {
 	return r, c.standing(ctx, id, r)
 }
 
-// standing returns why a session that was looked for cannot be used, or nil.
+// standing returns why a session that was looked up cannot be used, or nil.
 func (c *conn) standing(ctx context.Context, id string, r *record) error {
 	switch {
 	case r == nil:
@@ -173,7 +174,7 @@ func (c *conn) standing(ctx context.Context, id string, r *record) error {
 	return nil
 }
 
-// lock is find in a transaction. Until that ends, no other writer changes the session.
+// lock is find in a transaction. Until the transaction ends, no other writer changes the session.
 func (c *conn) lock(ctx context.Context, id string) (*record, error) {
 	if _, err := c.exec(ctx, sqlLockSession, id); err != nil {
 		return nil, err
@@ -181,7 +182,7 @@ func (c *conn) lock(ctx context.Context, id string) (*record, error) {
 	return c.find(ctx, id)
 }
 
-// decode reads a stop request as it is stored.
+// decode decodes a stored stop request; nil for none.
 func (s stop) decode() (*cairn.Stop, error) {
 	if s.run == "" {
 		return nil, nil

@@ -17,11 +17,11 @@ const selectRun = `
 const sqlRun = selectRun + `
 		WHERE s.id = $1 AND r.id = $2`
 
-// runData is the rest of a run: without what has a column of its own, and the session.
+// runData is the rest of a run: without its session and the fields that have a column of their own.
 type runData struct {
 	*cairn.Run
 
-	// These stand in the way of the run's fields of the same names.
+	// These shadow the run's fields of the same names.
 	ID            struct{} `json:"id,omitzero"`
 	SessionID     struct{} `json:"session_id,omitzero"`
 	Turn          struct{} `json:"turn,omitzero"`

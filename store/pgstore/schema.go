@@ -15,8 +15,8 @@ import (
 var migrationFiles embed.FS
 
 const (
-	// What the server is and has. The catalogue is read as tables, because what functions report of it may date from
-	// before the lock.
+	// sqlInspect reads the server's settings and which tables exist. It reads the catalogue's tables, because the
+	// catalogue's functions may report a state from before the lock.
 	sqlInspect = `
 		SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
 			current_setting('transaction_read_only')::boolean,
@@ -30,7 +30,7 @@ const (
 
 	sqlVersion = `SELECT coalesce(max(version), 0) FROM {schema}.cairn_migrations`
 
-	// Until the transaction ends, so it works through a proxy as well.
+	// sqlLockMigrations locks until the transaction ends, so that it also works through a proxy.
 	sqlLockMigrations = `SELECT pg_advisory_xact_lock($1)::text`
 
 	sqlCreateSchema = `CREATE SCHEMA {schema}`
@@ -47,10 +47,10 @@ const (
 // oldestServer is the oldest version of PostgreSQL that is known to work.
 const oldestServer = 130000
 
-// migrations returns the scripts in order; the first one makes version 1.
+// migrations returns the scripts in order; the first one makes version 1 of the schema.
 func migrations() ([]string, error) { return backend.Scripts(migrationFiles, "migrations") }
 
-// surroundings are what a database says about itself and the schema.
+// surroundings is what a database reports about itself and the schema.
 type surroundings struct {
 	server                           int
 	encoding                         string
@@ -84,7 +84,7 @@ func (at *surroundings) check(schema string, newest int) error {
 	return nil
 }
 
-// prepareSchema makes sure that the schema is up to date.
+// prepareSchema checks that the schema is up to date, and migrates it if that is allowed.
 func (d *database) prepareSchema(ctx context.Context) error {
 	scripts, err := migrations()
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *conn) script(ctx context.Context, text string) error {
 	return err
 }
 
-// lockKey is the advisory lock that guards a schema's migrations.
+// lockKey returns the key of the advisory lock that guards a schema's migrations.
 func lockKey(schema string) int64 {
 	h := fnv.New64a()
 	h.Write([]byte("cairn migrations of " + schema))

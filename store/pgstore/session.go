@@ -17,9 +17,10 @@ const (
 		ORDER BY m.number
 		LIMIT $3`
 
-	// The same from the latest summary on. Its place is looked up first: joined with the messages, it would be compared with each
-	// of them once the server knows that the session has most of the table. No message has the number beyond; with both ends
-	// unknown the server expects few rows, and reads them by their key. By the keys of messages, heads and runs.
+	// sqlRecentMessages reads the messages from the latest summary on. The summary's place is looked up first: in a
+	// join, the server would compare it with each message once it knows that the session has most of the table. No
+	// message has the number beyond. With both ends unknown the server expects few rows and reads them by their key. By
+	// the keys of messages, heads and runs.
 	sqlRecentMessages = `
 		WITH latest AS MATERIALIZED (
 			SELECT s.key AS session, greatest($2::bigint, (h.data::json #>> '{summary,from}')::bigint) AS number, 1::bigint << 62 AS beyond
@@ -33,8 +34,8 @@ const (
 		ORDER BY m.number
 		LIMIT $3`
 
-	// A session and everything it owns, if its lease is not good. The statement waits for a concurrent writer, since
-	// that holds the head's lock; see sqlLockSession.
+	// sqlDelete removes a session and everything it owns. The caller has locked the head, see sqlLockSession, and
+	// checked the lease.
 	sqlDelete = `
 		WITH messages AS (DELETE FROM {schema}.messages WHERE session = $1),
 			state AS (DELETE FROM {schema}.state WHERE session = $1),
@@ -50,7 +51,7 @@ const (
 		DELETE FROM {schema}.sessions WHERE key = $1`
 )
 
-// Delete implements store.Store. Its event log is left to Log.Drop.
+// Delete implements store.Store. The event log is left to Log.Drop.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	return s.try(ctx, "delete", once, func(ctx context.Context, c *conn) error {
 		return c.transact(ctx, func(c *conn) error {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// Locks the head so that no commit moves the token meanwhile.
+	// sqlStage locks the head, so that no commit changes the token in the meantime.
 	sqlStage = `
 		WITH head AS (
 			SELECT h.session

@@ -24,7 +24,7 @@ const (
 	sqlGone = `SELECT tree, root_id, incarnation, reason, removed_at FROM {schema}.removed WHERE id = $1`
 )
 
-// standing is where a session is found, and whether it may have expired.
+// standing is the key and root of a session, and whether it may have expired.
 type standing struct {
 	key  int64 // 0 for none
 	root string
@@ -44,8 +44,8 @@ func (st *standing) check(ctx context.Context, c *conn, id string) error {
 	return nil
 }
 
-// owned runs a statement about a session, whose id is its first argument, in one round trip with the question whether
-// there is such a session.
+// owned runs a statement about a session, whose id is its first argument, and checks in the same round trip that the
+// session exists.
 func (c *conn) owned(ctx context.Context, id, text string, each func(pgx.Rows) error, args ...any) error {
 	var st standing
 	err := c.view(ctx, reading{sqlStanding, []any{id}, st.read}, reading{text, append([]any{id}, args...), each})
@@ -55,7 +55,8 @@ func (c *conn) owned(ctx context.Context, id, text string, each func(pgx.Rows) e
 	return err
 }
 
-// findKey returns the key of a session; the error is ErrNotFound if there is none, and overdue if it may have expired.
+// findKey returns the key of a session. The error is ErrNotFound if it does not exist, and Overdue if it may have
+// expired.
 func (c *conn) findKey(ctx context.Context, id string) (int64, error) {
 	var st standing
 	err := c.query(ctx, sqlStanding, st.read, id)
@@ -65,7 +66,7 @@ func (c *conn) findKey(ctx context.Context, id string) (int64, error) {
 	return st.key, err
 }
 
-// overdueOf returns the error for those of a list that belong to roots that may have expired, or nil.
+// overdueOf returns the error for the items of a list that belong to roots that may have expired, or nil.
 func overdueOf[T any](ctx context.Context, c *conn, list []T, root func(*T) string) error {
 	if len(list) == 0 {
 		return nil
@@ -88,7 +89,7 @@ func overdueOf[T any](ctx context.Context, c *conn, list []T, root func(*T) stri
 	return err
 }
 
-// gone returns the error for a session that is not there: it was removed, or there is none.
+// gone returns the error for a session that has no row: it was removed, or it does not exist.
 func (c *conn) gone(ctx context.Context, id string) error {
 	var tree int64
 	var reason string

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stateFrom reads the last keyframe at or before a position, p, and what changed since, by the key of state.
+// stateFrom reads the last keyframe at or before a position p and the changes since then, by the key of state.
 const stateFrom = `
 	SELECT t.keyframe, t.data
 	FROM p JOIN {schema}.state t ON t.session = p.session
@@ -93,7 +93,7 @@ func (ch *chain) fold() (json.RawMessage, error) {
 	return ch.keyframe, nil
 }
 
-// sizesAt returns a position of a state with the sizes that belong to it, or nil if it is not kept.
+// sizesAt returns a position of a state with its sizes, or nil if the position is not kept.
 func (c *conn) sizesAt(ctx context.Context, key, position int64) (*cairn.StatePosition, error) {
 	at := &cairn.StatePosition{Position: position}
 	var kept bool

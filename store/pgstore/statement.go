@@ -1,9 +1,9 @@
 package pgstore
 
-// A commit is one statement: an update of the session's head, whose conditions decide, and parts that write the rows of
-// other tables if the head was written. A part costs the server some time even if it has nothing to write, so there are
-// four such statements, from the least that a step writes to everything, and two that make a session. A server plans
-// each once per connection. Arguments are named; see argument.go.
+// A commit is one statement. It updates the session's head, whose conditions decide, and its other parts write the rows
+// of other tables if the head was written. A part costs the server some time even if it has nothing to write, so there
+// are four such statements, from the minimum of a step to everything, and two more that create a session. A server
+// plans each once per connection. Arguments are named; see argument.go.
 var (
 	// Messages and a checkpoint.
 	commitStep = newStatement(sqlHead + sqlHeadAnswers + sqlAddMessages + sqlAddCheckpoint + sqlDropStaged + sqlWritten)
@@ -23,10 +23,10 @@ var (
 		sqlChangeQueue + sqlChangeCache + sqlMade)
 )
 
-// sqlHead writes the next head of a session in the place of the one that was seen, by the key of heads. Its conditions
-// look at the head alone, or at what only grows; when it had to wait for another writer, the server checks them again
-// on the row that writer left, but knows all other rows as they were before. An expired session takes no more commits
-// unless it is held; expiry is checked once the root's time has come, by sessions_id.
+// sqlHead replaces the head that was seen with the next one, by the key of heads. Its conditions read only the head, or
+// values that only grow: if the statement had to wait for another writer, the server checks them again on the row that
+// the writer left, but sees all other rows as they were before. An expired session accepts no commits unless its lease
+// is held. Expiry is checked once the root's sweep time has come, by sessions_id.
 const sqlHead = `
 WITH head AS (
 	UPDATE {schema}.heads h
@@ -44,8 +44,8 @@ WITH head AS (
 		AND (h.lease_until > statement_timestamp() OR NOT EXISTS (
 			SELECT FROM {schema}.sessions r WHERE r.id = @root_id::text AND r.sweep_at <= statement_timestamp()))`
 
-// sqlCallsAsSeen is one condition more: the calls are at the versions that were seen, by the key of calls. One that
-// changes while the head is waited for makes sqlPutCalls fail.
+// sqlCallsAsSeen adds a condition: the calls are at the versions that were seen, by the key of calls. A call that
+// changes while the statement waits for the head makes sqlPutCalls fail.
 const sqlCallsAsSeen = `
 		AND NOT EXISTS (
 			SELECT FROM unnest(@call_id::text[], @call_seen::bigint[]) w (id, seen)
@@ -55,13 +55,13 @@ const sqlCallsAsSeen = `
 const sqlHeadAnswers = `
 	RETURNING h.session, h.updated_at, h.lease_until)`
 
-// sqlWritten answers nothing if a condition did not hold.
+// sqlWritten returns no row if a condition did not hold.
 const sqlWritten = `
 SELECT h.session, h.updated_at, h.lease_until, statement_timestamp()
 FROM head h`
 
-// sqlMake makes a session with its head and the state it begins with, unless there is one of its id. Fencing tokens of
-// a session begin with the microseconds of its creation.
+// sqlMake creates a session with its head and initial state, unless a session with its id exists. Fencing tokens of a
+// session begin with the microseconds of its creation.
 const sqlMake = `
 WITH made AS (
 	INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id,
@@ -157,8 +157,8 @@ const sqlPutContext = `, context AS (
 	FROM head h
 	WHERE s.key = h.session AND @context::boolean)`
 
-// sqlPutCalls writes the rows of calls. A row that is not at the version its writer saw gets none, which the table
-// refuses with the whole commit. Their assignments are made to be what the rows say.
+// sqlPutCalls writes the rows of calls. A row that is not at the version its writer saw gets a null version, so that
+// the table refuses the whole commit. The assignments of the calls are updated to match the rows.
 const sqlPutCalls = `, put AS (
 	INSERT INTO {schema}.calls (root_id, id, session, version, created_at, updated_at, deadline, claimed_until, claimed_by,
 		step_id, user_id, agent, tool, kind, status, reviewers, data)

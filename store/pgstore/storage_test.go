@@ -32,8 +32,8 @@ func stored(t *testing.T, url string, s *Store) map[string]int64 {
 }
 
 // TestStorageOfAConversation makes turns of one session, each of two steps with a tool between them, and compares the
-// space they take with the text in them. It has a database of its own, since what other tests' transactions may still
-// see would be stored too.
+// space they take with the size of their text. It has a database of its own, since rows that transactions of other
+// tests can still see would count as well.
 func TestStorageOfAConversation(t *testing.T) {
 	t.Parallel()
 	server := testenv.FastPostgres(t)

@@ -13,8 +13,8 @@ var name = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*$`)
 
 func validName(s string) bool { return name.MatchString(s) && !strings.HasPrefix(s, "pg_") }
 
-// texts are the statements of a store with its schema's name in them: a search path belongs to a connection, which a
-// proxy shares between clients.
+// texts are the statements of a store with its schema's name in them. A search path would not do, since it belongs to a
+// connection, which a proxy shares between clients.
 type texts struct {
 	schema string // quoted
 	made   sync.Map

@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// from is how long after the server's time a time is that the server fills in; null for another one.
+// from returns how long after the server's time a time is that the server fills in; nil for any other time.
 func from(t plan.Time) *time.Duration { return orNull(t.In, t.Open) }
 
-// orNull is v, or null.
+// orNull returns v, or null if is is false.
 func orNull[T any](v T, is bool) *T {
 	if !is {
 		return nil
@@ -20,7 +20,7 @@ func orNull[T any](v T, is bool) *T {
 	return &v
 }
 
-// mapText is the JSON of a map of texts, which always encodes.
+// mapText returns the JSON of a map of texts, which always encodes.
 func mapText(m map[string]string) string {
 	if len(m) == 0 {
 		return "{}"
@@ -29,7 +29,7 @@ func mapText(m map[string]string) string {
 	return string(raw)
 }
 
-// decodeMap reads a JSON object; an empty one is nil.
+// decodeMap reads a JSON object; an empty one becomes nil.
 func decodeMap[V any](what string, raw []byte, into *map[string]V) error {
 	if len(raw) <= len("{}") {
 		return nil
@@ -37,7 +37,7 @@ func decodeMap[V any](what string, raw []byte, into *map[string]V) error {
 	return backend.DecodeJSON(what, string(raw), into)
 }
 
-// timestamp is a time as it is stored: null for none.
+// timestamp returns a time as it is stored; null for the zero time.
 func timestamp(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -46,7 +46,7 @@ func timestamp(t time.Time) *time.Time {
 	return &t
 }
 
-// ceiling is the first stored time that is not before t.
+// ceiling returns the first time at the stored precision that is not before t.
 func ceiling(t time.Time) time.Time {
 	if down := t.Truncate(time.Microsecond); down.Before(t) {
 		return down.Add(time.Microsecond).UTC()
@@ -54,7 +54,7 @@ func ceiling(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// instant is a time as it was stored.
+// instant returns a stored time in UTC; the zero time for null.
 func instant(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -62,7 +62,7 @@ func instant(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// readJSON reads the last column of a row into a value, and those before it as they are.
+// readJSON decodes the last column of a row into a value, and scans the columns before it into before.
 func readJSON(rows pgx.Rows, what string, v any, before ...any) error {
 	var text string
 	if err := rows.Scan(append(before, &text)...); err != nil {
@@ -71,5 +71,5 @@ func readJSON(rows pgx.Rows, what string, v any, before ...any) error {
 	return backend.DecodeJSON(what, text, v)
 }
 
-// kept is a time as a column of the database would keep it.
+// kept returns a time as a column of the database would keep it.
 func kept(t time.Time) time.Time { return instant(timestamp(t)) }

@@ -11,7 +11,7 @@ import (
 )
 
 // TestOneStatementAndOneRoundTrip counts what a turn sends: one statement and one request per write, n + 1 for n steps.
-// The first turns are left out, in which statements are prepared.
+// It ignores the first turns, in which statements are prepared.
 func TestOneStatementAndOneRoundTrip(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func commit(t *testing.T, s *Store, c *store.Commit) *cairn.Session {
 	return row
 }
 
-// TestAppendIsOneRoundTrip counts what appends to a log that is there send.
+// TestAppendIsOneRoundTrip counts what appends to an existing log send.
 func TestAppendIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	wire := newProxy(t, testenv.FastPostgres(t))

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// write is one commit: with everything encoded that does not depend on the session, and then with a delta.
+// write is one commit: the encoded values that do not depend on the session, and then the delta.
 type write struct {
 	id string
 	c  *store.Commit
@@ -22,7 +22,7 @@ type write struct {
 	calls      callColumns
 	cache      cacheColumns
 
-	// What is written, and to which session; a key of 0 makes one.
+	// The delta and the session that it is written to; a key of 0 creates a session.
 	d        *plan.Delta
 	key      int64
 	headData string
@@ -106,7 +106,7 @@ func (w *write) written(key int64, updated time.Time, until *time.Time, now time
 	w.result, w.left = backend.CopyRow(row), &knownSession{key, row, w.d.Checkpoints}
 }
 
-// ownMessages reports whether all messages of the write are of the session's run, so that its turn names it.
+// ownMessages reports whether all messages of the write belong to the session's run, so that its turn names their run.
 func (w *write) ownMessages() bool {
 	for i := range w.c.Messages {
 		if run := runOf(&w.c.Messages[i]); run == nil || *run != w.d.Row.RunID {
@@ -116,7 +116,7 @@ func (w *write) ownMessages() bool {
 	return true
 }
 
-// messageRuns returns the run of each message, where the turn does not name it; nil if there are none.
+// messageRuns returns the run of each message, or nil if the turn names it or no message has one.
 func (w *write) messageRuns() (runs []*string) {
 	if w.ownMessages() {
 		return nil

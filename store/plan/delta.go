@@ -11,48 +11,49 @@ import (
 
 // Delta is one commit as rows. It is written all or nothing, and only if every condition holds.
 //
-// The store's times are open: see [Delta.At] for stores that know the time before they write, and [Time] for those
-// whose server sets it. Open in every delta are the row's UpdatedAt and AsOf, the StartedAt of StartRun, the CreatedAt
-// of Checkpoint, of messages without one and of new calls, and the UpdatedAt of calls.
+// The store's times are open: see [Delta.At] for stores that know the time before they write, and [Time] for stores
+// whose server sets it. In every delta these are open: the row's UpdatedAt and AsOf, the StartedAt of StartRun, the
+// CreatedAt of Checkpoint, of messages without one and of new calls, and the UpdatedAt of calls.
 type Delta struct {
-	// The conditions. New requires that there is no session of the id, live or removed. Any other delta requires the
+	// The conditions. New requires that no session with the id exists, live or removed. Any other delta requires the
 	// row at Version and lease token Token, which together name one state of one session.
 	New            bool
 	Version, Token int64
 	// Lapsed requires that the lease's end is not after the store's now.
 	Lapsed bool
-	// OnceRun and OnceStep, unless empty, require that the session has no run of that id and no checkpoint of that
-	// step; a store uses unique keys, or looks. CheckpointID names the checkpoint, and is unique as well.
+	// OnceRun and OnceStep, unless empty, require that the session has no run with that id and no checkpoint of that
+	// step; a store enforces this by unique keys or by a lookup. The id of Checkpoint is unique as well.
 	OnceRun, OnceStep string
 
-	// Row is the next row. In a new one CreatedAt is open, and Lease.Token counts from the microseconds of that time.
+	// Row is the next row. In a new session's row CreatedAt is open, and Lease.Token counts from the microseconds of
+	// that time.
 	Row *cairn.Session
-	// Checkpoints is the number of the session's last checkpoint; it is stored with the row.
+	// Checkpoints is the number of the last checkpoint that the session was ever given; it is stored with the row.
 	Checkpoints int64
-	// LeaseUntil and NextDeadline are the row's.
+	// LeaseUntil and NextDeadline are the times of the row's fields Lease.Until and NextDeadline.
 	LeaseUntil, NextDeadline Time
-	// Due is the row's DueKindOf, and DueAt the time from which it counts; both are stored with the row.
+	// Due is the row's DueKindOf, and DueAt the time from which it applies; both are stored with the row.
 	Due   store.DueKind
 	DueAt Time
 	// SweepAt is the time from which a root may have expired; it is stored with the row.
 	SweepAt Time
-	// Context is set if the user context or the opening has changed: UserID, Title, Tags, Metadata, ExpiresAt, Opening,
-	// OpeningAt.
+	// Context reports whether the user context or the opening has changed: UserID, Title, Tags, Metadata, ExpiresAt,
+	// Opening, OpeningAt.
 	Context bool
-	// DropStop removes the session's stop request if it is for that run.
+	// DropStop removes the session's stop request if the request is for the run with that id.
 	DropStop string
 
 	// Cut, if not nil, is applied before anything is inserted.
 	Cut *Cut
 	// Initial is the keyframe at position 0 of a new session.
 	Initial json.RawMessage
-	// Messages are inserted from the index FirstMessage on.
+	// Messages are inserted starting at the index FirstMessage.
 	FirstMessage int
 	Messages     []cairn.Message
 	// State, if not nil, is inserted.
 	State *StatePiece
-	// EndRun updates the run of its ID: all but Turn, StartedAt, StartSequence, FirstMessage and Before, see
-	// [Delta.Ended]. If RunOver is set, its EndedAt is open.
+	// EndRun updates the run with its ID: all fields except Turn, StartedAt, StartSequence, FirstMessage and Before,
+	// see [Delta.Ended]. If RunOver is set, its EndedAt is open.
 	EndRun  *cairn.Run
 	RunOver bool
 	// StartRun and Checkpoint are inserted.
@@ -63,17 +64,18 @@ type Delta struct {
 	// Enqueue is appended to the queue; Dequeue names queued turns to remove.
 	Enqueue *store.QueuedTurn
 	Dequeue []string
-	// Cache replaces the entries of the same keys; then CacheDrop is removed.
+	// Cache replaces the entries with the same keys. The entries of CacheDrop are then removed.
 	Cache     []store.CacheEntry
 	CacheDrop []string
 	// DropStaged removes all staged pieces of the session.
 	DropStaged bool
-	// Statements are executed when everything else is written; a store that executes none has refused the commit.
+	// Statements are executed after everything else is written. A store that executes none has already refused the
+	// commit.
 	Statements []store.Statement
 
-	undated []cairn.Message  // Messages as given, if some have no time
-	holders int64            // how many holders a new session's lease has had
-	made    cairn.Checkpoint // what Checkpoint points to
+	undated []cairn.Message  // Messages before dating, if some have no time
+	holders int64            // number of holders of a new session's lease so far
+	made    cairn.Checkpoint // target of Checkpoint
 }
 
 // Cut removes the history after a rewind point: the messages from the index Messages on, the state pieces after the
@@ -91,7 +93,7 @@ type StatePiece struct {
 	Keyframe bool  `json:"keyframe,omitempty"`
 	// Data is the whole state, or the operations, as JSON. The sizes on the row count its bytes.
 	Data json.RawMessage `json:"data"`
-	// Ops are the operations, unless it is a keyframe; nil if they must be read from Data, see Changes.
+	// Ops are the operations, unless the piece is a keyframe; nil if they must be read from Data, see Changes.
 	Ops []cairn.Op `json:"-"`
 }
 
@@ -107,7 +109,7 @@ func PieceOf(position int64, change *store.StateChange) (*StatePiece, error) {
 	return &StatePiece{Position: position, Data: raw, Ops: change.Ops}, nil
 }
 
-// Changes returns the operations of a piece that is no keyframe.
+// Changes returns the operations of a piece that is not a keyframe.
 func (p *StatePiece) Changes() ([]cairn.Op, error) {
 	if p.Ops != nil {
 		return p.Ops, nil
@@ -122,14 +124,14 @@ func (p *StatePiece) Changes() ([]cairn.Op, error) {
 // Call is the row of a pending call. Its key is RootID and ID.
 type Call struct {
 	Row cairn.PendingCall
-	// Seen is a condition: the version of the existing row, which must belong to the same session; 0 requires that
-	// there is none. An existing row keeps its CreatedAt, see [Call.On].
+	// Seen is a condition: the version of the existing row, which must belong to the same session; 0 requires that no
+	// row exists. An existing row keeps its CreatedAt, see [Call.On].
 	Seen int64
-	// Deadline is the row's.
+	// Deadline is the time of the row's Deadline.
 	Deadline Time
 }
 
-// On returns the row that replaces old, or nil for none.
+// On returns the row that replaces old, which is nil for a new call.
 func (c *Call) On(old *cairn.PendingCall) *cairn.PendingCall {
 	row := c.Row
 	if old != nil {
@@ -138,7 +140,7 @@ func (c *Call) On(old *cairn.PendingCall) *cairn.PendingCall {
 	return &row
 }
 
-// Ended returns the run that replaces old, which EndRun updates.
+// Ended returns the run that replaces old when EndRun updates it.
 func (d *Delta) Ended(old *cairn.Run) *cairn.Run {
 	run := *d.EndRun
 	run.Turn, run.StartedAt, run.StartSequence = old.Turn, old.StartedAt, old.StartSequence
@@ -152,12 +154,12 @@ type Time struct {
 	Kept bool
 	// At is a known time; zero for none.
 	At time.Time
-	// Open is the store's now + In, or At if that is set and earlier.
+	// Open selects the store's now + In, or At if that is set and earlier.
 	Open bool
 	In   time.Duration
 }
 
-// On returns the time to write when the store's time is now and was is stored.
+// On returns the time to write when the store's time is now and the stored time is was.
 func (t Time) On(now, was time.Time) time.Time {
 	if t.Kept {
 		return was
@@ -172,7 +174,7 @@ func (t Time) On(now, was time.Time) time.Time {
 	return t.At
 }
 
-// stored is a time as stores keep it: in UTC, with microseconds.
+// stored returns a time as stores keep it: in UTC, truncated to microseconds.
 func stored(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -180,9 +182,9 @@ func stored(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// At sets every open time to the store's time now, and returns Row, which is the answer to the commit once the delta is
-// written. It may be called again, with another time. Where LeaseUntil is Kept, the row has the lease's end as read: a
-// store in which it may have been renewed since sets its own.
+// At sets every open time to the store's time now and returns Row, which is the answer to the commit once the delta is
+// written. It may be called again with another time. If LeaseUntil is Kept, the row has the lease's end as it was read;
+// a store in which the lease may have been renewed since sets the stored end itself.
 func (d *Delta) At(now time.Time) *cairn.Session {
 	now = stored(now)
 	row := d.RowAt(now)
@@ -222,7 +224,7 @@ func (d *Delta) RowAt(now time.Time) *cairn.Session {
 	return row
 }
 
-// dated sets the time of messages without one.
+// dated sets the time of messages that have none.
 func dated(list []cairn.Message, now time.Time) []cairn.Message {
 	list = slices.Clone(list)
 	for i := range list {

@@ -45,7 +45,7 @@ var settled = []string{
 	"EndRun.EndedAt", // the commit's, unless the run is still running: see TestEndOfARun
 }
 
-// outcome is what comes of a commit on a session in the middle of a run, and on none.
+// outcome is the result of a commit on a session in the middle of a run, and on a session that does not exist.
 func outcome(t *testing.T, c *store.Commit) string {
 	t.Helper()
 	var parts []string
@@ -84,7 +84,7 @@ func answer(n plan.Needs, seen *plan.Seen) {
 	}
 }
 
-// dump writes all of a value, unexported fields and what does not encode as well.
+// dump writes all of a value, including unexported fields and values that do not encode.
 func dump(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -138,7 +138,7 @@ func each(path string, v reflect.Value, fn func(path string, leaf reflect.Value)
 	}
 }
 
-// fill gives a field another value than the one that everyPart has.
+// fill sets a field to a value other than that of everyPart.
 func fill(field reflect.Value) {
 	if action, is := field.Addr().Interface().(*store.LeaseAction); is {
 		*action = store.LeaseRenew
@@ -147,7 +147,7 @@ func fill(field reflect.Value) {
 	sample.Fill(field.Addr().Interface())
 }
 
-// A field that is added to a commit, or to a row that it brings, must change the delta.
+// A field that is added to a commit, or to one of its rows, must change the delta.
 func TestEveryFieldOfACommitIsPlanned(t *testing.T) {
 	t.Parallel()
 	var paths []string

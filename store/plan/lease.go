@@ -14,7 +14,7 @@ func Fenced(row *cairn.Session, token int64) error {
 	return Lost(row, token)
 }
 
-// Ended returns the conflict of a holder's token with the session's row as [Fenced] does, and if the holder's run has ended.
+// Ended returns the conflict that [Fenced] returns, and also a conflict if the holder's run has ended.
 func Ended(row *cairn.Session, token int64) error {
 	if row.Status != cairn.SessionActive {
 		return Lost(row, token)
@@ -22,7 +22,7 @@ func Ended(row *cairn.Session, token int64) error {
 	return Fenced(row, token)
 }
 
-// Lost returns the conflict of a token that does not hold the session any more.
+// Lost returns the conflict of a token that no longer holds the session.
 func Lost(row *cairn.Session, token int64) error {
 	if token != 0 && token == row.Lease.Token {
 		return store.Conflict(cairn.CodeFenced, row, "session %q: the lease was released: fencing token %d, the session is %s", row.ID, token, row.Status)
@@ -30,9 +30,9 @@ func Lost(row *cairn.Session, token int64) error {
 	return store.Conflict(cairn.CodeFenced, row, "session %q: the lease was lost: fencing token %d, now %d", row.ID, token, row.Lease.Token)
 }
 
-// Stopped returns the outstanding stop request after stop was requested: stop itself, whose time the store sets, or the
-// earlier one, which is not written again. standing is nil for none. The error is the conflict of a run that does not
-// hold the session.
+// Stopped returns the outstanding stop request once stop has been requested: stop itself, whose time the store sets, or
+// the earlier request standing, which is not written again. standing is nil if there is none. The error is the conflict
+// of a run that does not hold the session.
 func Stopped(row *cairn.Session, standing *cairn.Stop, stop cairn.Stop) (stands cairn.Stop, write bool, err error) {
 	if row.Status != cairn.SessionActive || row.RunID != stop.RunID {
 		return stop, false, store.Conflict(cairn.CodeNotRunning, row, "session %q: run %q is not running", row.ID, stop.RunID)

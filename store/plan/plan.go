@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// of makes the delta of a commit once nothing is missing.
+// of makes the delta of a commit once nothing is missing from seen.
 func of(c *store.Commit, seen *Seen) (*Delta, error) {
 	if seen.Row == nil {
 		if c.Create == nil {
@@ -45,7 +45,7 @@ func of(c *store.Commit, seen *Seen) (*Delta, error) {
 	return d, d.advance(c, seen.Row)
 }
 
-// refuses returns the conflict of a commit's guard with the row, at the time when the row was read.
+// refuses returns the conflict of a commit's guard with the row, at the time the row was read.
 func refuses(c *store.Commit, row *cairn.Session) error { return c.Guard.Check(row, row.AsOf) }
 
 // create makes the delta of a commit that creates its session.
@@ -114,7 +114,7 @@ func (d *Delta) back(c *store.Commit, seen *Seen) error {
 	return nil
 }
 
-// advance computes the rest of a commit. d.Row is where it begins; before is the row as it was read.
+// advance computes the rest of a commit, starting from d.Row. before is the row as it was read.
 func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	row := d.Row
 	row.Version++
@@ -156,7 +156,7 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	return nil
 }
 
-// summary puts the place of the latest summary among the commit's messages on the row.
+// summary records on the row the place of the last summary among the commit's messages.
 func (d *Delta) summary(c *store.Commit) error {
 	for i := range c.Messages {
 		s := c.Messages[i].Summary
@@ -172,7 +172,8 @@ func (d *Delta) summary(c *store.Commit) error {
 	return nil
 }
 
-// summaryWithin returns the place of a summary if it is among the first messages of a transcript.
+// summaryWithin returns the place of a summary if it is among the first messages of a transcript, and no place
+// otherwise.
 func summaryWithin(place cairn.SummaryPlace, messages int) cairn.SummaryPlace {
 	if place.At < messages {
 		return place
@@ -250,7 +251,6 @@ func (d *Delta) context(c *store.Commit) {
 
 // sweepAt returns the time from which a root may have expired. A check that comes too early defers it, by
 // [store.SweepAt].
-// off, by [store.SweepAt].
 func sweepAt(row *cairn.Session) Time {
 	if row.ID != row.RootID || row.TTL <= 0 && row.ExpiresAt.IsZero() {
 		return Time{}
@@ -258,7 +258,7 @@ func sweepAt(row *cairn.Session) Time {
 	return Time{At: row.ExpiresAt, Open: row.TTL > 0, In: row.TTL}
 }
 
-// wait sets what the session is suspended for, and from when on it is due.
+// wait sets what the session is suspended for, and the time from which it is due.
 func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
 	row := d.Row
 	d.NextDeadline = Time{At: row.NextDeadline}
@@ -268,7 +268,7 @@ func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
 	}
 	known := *row
 	if d.NextDeadline.Open {
-		known.NextDeadline = d.NextDeadline.On(time.UnixMicro(0), time.Time{}) // any time: only whether there is one counts
+		known.NextDeadline = d.NextDeadline.On(time.UnixMicro(0), time.Time{}) // any time will do, as only its presence counts
 	}
 	switch d.Due = store.DueKindOf(&known); d.Due {
 	case "":
@@ -281,7 +281,8 @@ func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
 	}
 }
 
-// calls takes over the writes of calls, and refuses those based on another version than the one read.
+// calls adds the commit's call writes to the delta. It refuses writes that are based on a version other than the one
+// read.
 func (d *Delta) calls(c *store.Commit, seen *Seen) error {
 	row := seen.Row
 	if row == nil {
@@ -314,7 +315,7 @@ func (d *Delta) fillCalls() {
 	}
 }
 
-// queue takes over the changes of the queue.
+// queue adds the commit's changes of the queue to the delta.
 func (d *Delta) queue(c *store.Commit, seen *Seen) error {
 	row := d.Row
 	there := func(id string) bool { return slices.Contains(seen.Queue, id) }
@@ -342,7 +343,7 @@ func (d *Delta) queue(c *store.Commit, seen *Seen) error {
 	return nil
 }
 
-// publish notes on the row what the log may lack.
+// publish records on the row the event that the log may lack.
 func (d *Delta) publish(c *store.Commit) {
 	switch {
 	case c.Publish != nil:

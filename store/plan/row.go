@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// RowOf returns the row of a new session from Create, see [store.Commit]. Its times and its token are open, as in
-// [Delta].Row.
+// RowOf returns the row of a new session from Create, see [store.Commit]. Its times and its token are open, as in Row
+// of [Delta].
 func RowOf(from *cairn.Session, id string) *cairn.Session {
 	row := &cairn.Session{
 		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
@@ -29,15 +29,15 @@ func RowOf(from *cairn.Session, id string) *cairn.Session {
 	return row
 }
 
-// Taken returns the error for a commit whose OnceRun and OnceStep the session does not have, and which was still
-// refused because of a unique key: its checkpoint's id is taken by another step.
+// Taken returns the error for a commit that a unique key still refused although the session has neither its OnceRun nor
+// its OnceStep: its checkpoint's id is taken by another step.
 func Taken(session string, cause error) error {
 	return cairn.Errorf(cairn.CodeInvalid, "session %q has a run or checkpoint of that id: %w", session, cause)
 }
 
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which
-// the store copies: to has Version 1, no runs and no checkpoints, and its Opening, and the other one's Summary, if the
-// message is among them. to.Unpublished is taken like [store.Commit.Publish].
+// the store copies. to has Version 1, no runs and no checkpoints. It keeps its Opening, and the other session's
+// Summary, if the message in question is among the copied ones. to.Unpublished is treated like [store.Commit.Publish].
 func Branch(to *cairn.Session, state json.RawMessage, messages int, summary cairn.SummaryPlace) *Delta {
 	row := RowOf(to, to.ID)
 	if to.Opening != "" && to.OpeningAt < messages {

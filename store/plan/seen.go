@@ -12,11 +12,11 @@ import (
 type Seen struct {
 	// ID is the session's.
 	ID string
-	// Row is the session's row; nil if there is no such session. It is read only.
+	// Row is the session's row; nil if the session does not exist. It is read only.
 	Row *cairn.Session
-	// Checkpoints is the number of the last checkpoint that the session was given; 0 if it never had one.
+	// Checkpoints is the number of the last checkpoint that the session was ever given; 0 if it never had one.
 	Checkpoints int64
-	// Doubt asks for everything that the conditions of a write would detect as well. Set it after a write whose
+	// Doubt asks for everything that the conditions of a write would detect as well. It is set after a write whose
 	// conditions did not hold, and in stores where a read is cheaper than such a write.
 	Doubt bool
 
@@ -24,38 +24,38 @@ type Seen struct {
 
 	// Happened answers Needs.Happened.
 	Happened bool
-	// Runs are those of Needs.Runs that exist, by id.
+	// Runs are the existing runs of Needs.Runs, by id.
 	Runs map[string]*cairn.Run
-	// Checkpoint is nil if there is none of that id.
+	// Checkpoint is the requested checkpoint; nil if it does not exist.
 	Checkpoint *cairn.Checkpoint
 	// State is the requested position with its sizes; nil if it is not kept.
 	State *cairn.StatePosition
-	// Queue are the ids of the turns in the session's queue.
+	// Queue holds the ids of the turns in the session's queue.
 	Queue []string
-	// Calls are those of Needs.Calls that exist, by id.
+	// Calls are the existing calls of Needs.Calls, by id.
 	Calls map[string]CallSeen
 
 	asked Needs
 }
 
-// CallSeen is what a plan needs of the row of a pending call.
+// CallSeen is what a plan needs from the row of a pending call.
 type CallSeen struct {
 	SessionID string
 	Version   int64
 }
 
-// Needs says what a store must read for a commit beside the row. The zero value is nothing.
+// Needs lists what a store must read for a commit in addition to the row. The zero value is nothing.
 type Needs struct {
-	// Happened asks whether the session has a run with the id RunID or a checkpoint of the step StepID; an empty one is
+	// Happened asks whether the session has a run with the id RunID or a checkpoint of the step StepID; an empty id is
 	// ignored.
 	Happened      bool
 	RunID, StepID string
-	// Runs asks for the runs of these ids.
+	// Runs asks for the runs with these ids.
 	Runs []string
-	// Checkpoint asks for the one of that id.
+	// Checkpoint asks for the checkpoint with that id.
 	Checkpoint string
-	// State asks for the sizes of the state at Position: those of the last keyframe up to it, and of the changes from
-	// there to it.
+	// State asks for the sizes of the state at Position: the size of the last keyframe up to it, and the size of the
+	// changes from that keyframe to it.
 	State    bool
 	Position int64
 	// Queue asks for the ids of the turns in the queue.
@@ -69,8 +69,8 @@ func (n *Needs) none() bool {
 	return !n.Happened && len(n.Runs) == 0 && n.Checkpoint == "" && !n.State && !n.Queue && len(n.Calls) == 0
 }
 
-// Work makes the delta of a commit. It calls read with what must be read, which sets it in seen; several times, if an
-// answer raises another question. No delta and no error mean that the commit has happened before.
+// Work makes the delta of a commit. It calls read with what must be read, and read sets the answers in seen; it calls
+// read again if an answer raises another question. No delta and no error mean that the commit was applied before.
 func Work(c *store.Commit, seen *Seen, read func(Needs) error) (*Delta, error) {
 	for {
 		n := missing(c, seen)
@@ -84,8 +84,8 @@ func Work(c *store.Commit, seen *Seen, read func(Needs) error) (*Delta, error) {
 	}
 }
 
-// Try makes the delta of a commit from a row that may be out of date. It returns nil if the commit does not fit the
-// row, or more must be read; only [Work] with the current row can decide then.
+// Try makes the delta of a commit from a row that may be out of date. It returns nil if the commit does not fit the row
+// or more must be read; [Work] with the current row must then decide.
 func Try(c *store.Commit, seen *Seen) *Delta {
 	if n := missing(c, seen); !n.none() {
 		return nil
@@ -196,8 +196,8 @@ func keys(c *store.Commit) (run, step string) {
 	return run, step
 }
 
-// refusable reports whether a commit whose guard holds may still be refused, so that it must be known whether it has
-// happened before.
+// refusable reports whether a commit whose guard holds may still be refused, so that it must be known whether the
+// commit was applied before.
 func refusable(c *store.Commit, row *cairn.Session) bool {
 	return c.Rewind != "" || c.RewindRun != "" || len(c.Dequeue) > 0 || c.EndRun != nil && c.EndRun.ID != row.RunID
 }

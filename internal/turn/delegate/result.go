@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
 
-// Result returns what a call comes to whose agent's run has ended. Why it failed is private, as an error of a tool is: it may
-// be in the words of a provider. That it was lost is not.
+// Result returns the result of a call whose agent's run has ended. The reason of a failure is private, like the error
+// of a tool, since it may quote a provider. That a run was lost is not private.
 func Result(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolResult {
 	switch {
 	case run.Status == cairn.RunCompleted && len(run.Output) > 0:
@@ -25,7 +25,7 @@ func Result(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolResult 
 	return transcript.Failed(use, cairn.CodeStopped, "agent "+agent+" was stopped before it came to an end")
 }
 
-// Report returns what the model reads of a companion in the background whose run has ended.
+// Report returns the text that the model reads about a background companion whose run has ended.
 func Report(name string, run *cairn.Run) string {
 	switch {
 	case run.Status == cairn.RunCompleted && len(run.Output) > 0:

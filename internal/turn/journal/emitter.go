@@ -14,37 +14,38 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Emitter writes the events of one run to its log. Events that come within a short time of each other are written
-// together, those at its beginning too, and neighbouring deltas become one event; the first delta of a step is never held back.
+// Emitter writes the events of one run to its log. Events within one coalescing window, including the window that opens
+// with the emitter, are written together, and adjacent deltas are merged into one event. The first delta of a step is
+// never held back.
 type Emitter struct {
 	ctx context.Context // the run's values; it is never cancelled
 	g   *Log
 	log string
 	ids eventIDs
 
-	flushing sync.Mutex   // held while appending, so that batches keep their order
-	writer   store.Writer // with the number of the last batch
+	flushing sync.Mutex   // held during an append, so that batches keep their order
+	writer   store.Writer // its Batch is the number of the last batch
 
 	mu        sync.Mutex
-	own       *buffers // where buffer and spare came from; nil once closed
+	own       *buffers // source of buffer and spare; nil once closed
 	buffer    []cairn.Event
-	batch     []cairn.Event // taken from the buffer and not known to be in the log; its number is the writer's
-	spare     []cairn.Event // the buffer of the flush before, to be used again
-	timer     *time.Timer   // nil until it is first needed
+	batch     []cairn.Event // taken from the buffer, not known to be on the log; writer.Batch is its number
+	spare     []cairn.Event // the buffer of the previous flush, for reuse
+	timer     *time.Timer   // nil until first needed
 	armed     bool
-	early     bool // there was a flush after the timer was set: it rings too early
+	early     bool // a flush followed the setting of the timer, which therefore fires too early
 	lastFlush time.Time
-	clock     clock.Clock // gives events their times
+	clock     clock.Clock // sets the events' times
 	urgent    bool        // the next delta is the first of its step
-	last      int64       // the log's last sequence as far as known
-	// rivals are those who may write of the same step; nil if there can be none.
+	last      int64       // the log's last sequence, as far as known
+	// rivals tracks other writers of the same step; nil if there can be none.
 	rivals *rivals
 }
 
-// eventIDs are what every event of a run has in common.
+// eventIDs are the fields that all events of a run share.
 type eventIDs struct{ session, run, agent string }
 
-// put sets them. A turn that was queued has a run of its own.
+// put sets them. An EventDequeued keeps its run id: a queued turn has a run of its own.
 func (i *eventIDs) put(ev *cairn.Event) {
 	ev.SessionID = i.session
 	if ev.Origin == "" || ev.Agent == "" {
@@ -55,7 +56,7 @@ func (i *eventIDs) put(ev *cairn.Event) {
 	}
 }
 
-// buffers are the two that an emitter takes turns with. They are kept between runs, since events are large and runs
+// buffers are the two that an emitter alternates between. They are pooled across runs, since events are large and runs
 // short.
 type buffers [2][]cairn.Event
 
@@ -63,7 +64,8 @@ var bufferPool = sync.Pool{New: func() any {
 	return &buffers{make([]cairn.Event, 0, 16), make([]cairn.Event, 0, 16)}
 }}
 
-// Emitter returns an emitter for a run of a session, whose log has a last sequence as far as known. The caller closes it.
+// Emitter returns an emitter for a run of a session. last is the log's last sequence, as far as known. The caller
+// closes it.
 func (g *Log) Emitter(ctx context.Context, row *cairn.Session, runID string, last int64) *Emitter {
 	own := bufferPool.Get().(*buffers)
 	now := g.Now()
@@ -72,7 +74,7 @@ func (g *Log) Emitter(ctx context.Context, row *cairn.Session, runID string, las
 		writer: store.Writer{Session: row.ID, Token: row.Lease.Token, ID: g.newWriter()}}
 }
 
-// Event hands an event over. It is written within the coalescing window.
+// Event adds an event, which is written within the coalescing window.
 func (e *Emitter) Event(ev cairn.Event) {
 	now := e.g.Now()
 	e.ids.put(&ev)
@@ -95,11 +97,11 @@ func (e *Emitter) Event(ev cairn.Event) {
 	}
 	e.mu.Unlock()
 	if flush {
-		_ = e.write(e.ctx, now) // after a failure the flush before the next commit tries again, and reports
+		_ = e.write(e.ctx, now) // on failure, the flush before the next commit retries and reports the error
 	}
 }
 
-// Together hands events over that are written in one batch: the log has all of them or none.
+// Together adds events that are written in one batch: the log has all of them or none.
 func (e *Emitter) Together(list []cairn.Event) {
 	now := e.g.Now()
 	e.mu.Lock()
@@ -116,7 +118,7 @@ func (e *Emitter) Together(list []cairn.Event) {
 	}
 }
 
-// put completes an event of this moment and adds it.
+// put completes an event that happens at now, and adds it.
 func (e *Emitter) put(ev cairn.Event, now time.Time) {
 	e.ids.put(&ev)
 	ev.Time = e.clock.At(now)
@@ -134,8 +136,8 @@ func (e *Emitter) arm(now time.Time) {
 	}
 }
 
-// ring writes what was held back. A flush leaves the timer as it is, because most are followed by another before it
-// rings; then it is set once more, to the window that the flush opened.
+// ring writes what was held back. A flush does not touch the timer, because most flushes are followed by another before
+// it fires. When it fires early, ring sets it again, to the end of the window that the flush opened.
 func (e *Emitter) ring() {
 	e.mu.Lock()
 	due := e.armed && !e.early
@@ -153,8 +155,8 @@ func delta(t cairn.EventType) bool {
 	return t == cairn.EventTextDelta || t == cairn.EventThinking || t == cairn.EventToolArgDelta
 }
 
-// add puts an event into the buffer, joined with the one before where both are deltas of the same text, and split
-// where it is too large for the log.
+// add appends an event to the buffer. It merges a delta into the previous one of the same text, and splits a delta that
+// is too large for the log.
 func (e *Emitter) add(ev *cairn.Event) {
 	limit := e.g.limit()
 	if !delta(ev.Type) {
@@ -187,7 +189,8 @@ func (e *Emitter) add(ev *cairn.Event) {
 // Flush writes what is buffered.
 func (e *Emitter) Flush(ctx context.Context) error { return e.write(ctx, e.g.Now()) }
 
-// write writes what is buffered. A batch that could not be written before comes first, as it was, since it may be there.
+// write writes what is buffered. A batch whose append failed is sent first and unchanged, since it may be on the log
+// already.
 func (e *Emitter) write(ctx context.Context, now time.Time) error {
 	e.flushing.Lock()
 	defer e.flushing.Unlock()
@@ -199,7 +202,7 @@ func (e *Emitter) write(ctx context.Context, now time.Time) error {
 	}
 }
 
-// take makes what is buffered the batch to be sent, and reports whether it could: there may be an earlier batch.
+// take moves what is buffered to the batch to be sent. It reports false if an earlier batch is still unsent.
 func (e *Emitter) take(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -214,8 +217,8 @@ func (e *Emitter) take(now time.Time) bool {
 	return true
 }
 
-// send appends the batch, if there is one. If that fails the batch stays: nothing is lost as long as the run can
-// continue. stale deals with rivals that have written before it.
+// send appends the batch, if there is one. On failure the batch stays, so nothing is lost while the run can continue.
+// stale handles an append that another writer's append preceded.
 func (e *Emitter) send(ctx context.Context, stale func(context.Context) error) error {
 	for {
 		batch, err := e.unsent()
@@ -242,8 +245,8 @@ func (e *Emitter) send(ctx context.Context, stale func(context.Context) error) e
 	}
 }
 
-// sift takes out of a batch that the log refuses, of which it has nothing, the events that it cannot keep, and reports
-// whether there were any: rather a hole in the log than a run that cannot continue.
+// sift removes from a rejected batch, of which the log has nothing, the events that the log cannot store. It reports
+// whether there were any. A gap in the log is better than a run that cannot continue.
 func (e *Emitter) sift(batch []cairn.Event) bool {
 	left := slices.DeleteFunc(slices.Clone(batch), func(ev cairn.Event) bool {
 		err := store.CheckEvent(&ev, e.g.MaxEvent()-64)
@@ -258,7 +261,7 @@ func (e *Emitter) sift(batch []cairn.Event) bool {
 	return len(left) < len(batch)
 }
 
-// unsent returns the batch, or why the effect has to give up.
+// unsent returns the unsent batch, or why the effect has to give up.
 func (e *Emitter) unsent() ([]cairn.Event, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -268,7 +271,7 @@ func (e *Emitter) unsent() ([]cairn.Event, error) {
 	return e.batch, nil
 }
 
-// sent drops a batch that is in the log, which has its own copy.
+// sent drops a batch that is on the log, which has its own copy.
 func (e *Emitter) sent(batch []cairn.Event, last int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -277,14 +280,14 @@ func (e *Emitter) sent(batch []cairn.Event, last int64) {
 	e.batch, e.spare = nil, batch[:0]
 }
 
-// Position returns the log's last sequence as far as the run knows.
+// Position returns the log's last sequence, as far as the run knows.
 func (e *Emitter) Position() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.last
 }
 
-// Close stops the timer. What is still buffered is lost.
+// Close stops the timer. Buffered events are lost.
 func (e *Emitter) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -292,7 +295,7 @@ func (e *Emitter) Close() {
 		e.timer.Stop()
 		e.armed, e.early = false, false
 	}
-	if e.own != nil && e.spare != nil { // else a flush is under way with one of them
+	if e.own != nil && e.spare != nil { // otherwise a flush in progress still uses one of them
 		clear(e.buffer)
 		*e.own = buffers{e.buffer[:0], e.spare[:0]}
 		bufferPool.Put(e.own)
@@ -301,10 +304,10 @@ func (e *Emitter) Close() {
 	e.buffer, e.batch, e.spare = nil, nil, nil
 }
 
-// At says how far the log has got by other hands.
+// At sets the log's last sequence after other writers have appended to it.
 func (e *Emitter) At(last int64) { e.last = last }
 
-// Attempt names what the emitter is of: no other attempt at an effect has the same name.
+// Attempt returns the name of the attempt that the emitter belongs to. No other attempt at an effect has the same name.
 func (e *Emitter) Attempt() string {
 	if e.rivals != nil {
 		return e.rivals.name
@@ -312,7 +315,7 @@ func (e *Emitter) Attempt() string {
 	return e.writer.ID
 }
 
-// Check reports why the log would refuse an event, with room for the sequence and the time.
+// Check returns why the log would reject an event, with room left for the sequence and the time.
 func (e *Emitter) Check(ev cairn.Event) error {
 	e.ids.put(&ev)
 	return store.CheckEvent(&ev, e.g.MaxEvent()-64)

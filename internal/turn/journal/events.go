@@ -1,10 +1,10 @@
-// Package journal writes the event log. What the log says follows from facts: those of a step, and what was committed of a run.
-// The functions of events.go are the only place that turns them into events. A run that is driven calls them as things happen;
-// a process that takes a step over calls them for the whole step; and the log of a run that died is completed with what they say
-// less what [Seen] has. So all three say the same.
+// Package journal writes the event log. The content of the log follows from facts: the facts of a step, and what was
+// committed of a run. The functions of events.go are the only place that turns facts into events. The driver of a run
+// calls them as things happen. A process that takes over a step calls them for the whole step. The log of a dead run is
+// completed with the events they return, minus those that [Seen] has. So all three publish the same events.
 //
-// The rest of the package is the way of events to the log: cut to size, gathered for a short time, written in order and once.
-// It reads and writes the log, and nothing else: no store, no agent, no user code.
+// The rest of the package brings events to the log: it cuts them to size, batches them for a short time, and writes
+// them in order and exactly once. It reads and writes the log and nothing else: no store, no agent, no user code.
 package journal
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
-// Begin says that a run began, in place of another one if it has a previous run, and which messages it began with.
-// count is how many the session has with them.
+// Begin returns the events of a run's begin: which run it continues, if it has a previous one, and which messages it
+// began with. count is the session's message count including them.
 func Begin(run *cairn.Run, count int, messages []cairn.Message) []cairn.Event {
 	ev := cairn.Event{Type: cairn.EventRunStart, Name: run.PreviousRunID, MessageCount: count}
 	if run.PreviousRunID != "" {
@@ -25,7 +25,7 @@ func Begin(run *cairn.Run, count int, messages []cairn.Message) []cairn.Event {
 	return append([]cairn.Event{ev}, Added(run.FirstMessage, messages)...)
 }
 
-// End says how a run came out.
+// End returns the events of a run's end.
 func End(run *cairn.Run) []cairn.Event {
 	list := make([]cairn.Event, 0, 3)
 	if run.Error != nil {
@@ -38,27 +38,27 @@ func End(run *cairn.Run) []cairn.Event {
 	return append(list, cairn.Event{Type: cairn.EventRunEnd, Step: run.Steps, Status: run.Status, Reason: run.Reason, Text: run.StopReason, Error: run.Error, Usage: &usage})
 }
 
-// StepStart says that an attempt at a step begins.
+// StepStart returns the event that starts an attempt at a step.
 func StepStart(number int) cairn.Event {
 	return cairn.Event{Type: cairn.EventStepStart, Step: number}
 }
 
-// StepDiscarded marks what an attempt at a step published as void.
+// StepDiscarded returns the event that marks what an attempt at a step published as void.
 func StepDiscarded(number int, why *cairn.Error) cairn.Event {
 	return cairn.Event{Type: cairn.EventStepDiscarded, Step: number, Error: why}
 }
 
-// StepCommitted says that a step was committed, after which the session has so many messages.
+// StepCommitted returns the event of a step's commit. messages is the session's message count after it.
 func StepCommitted(number, messages int) cairn.Event {
 	return cairn.Event{Type: cairn.EventStepCommitted, Step: number, MessageCount: messages}
 }
 
-// Checkpoint says that a step's commit made a checkpoint.
+// Checkpoint returns the event of a checkpoint that a step's commit made.
 func Checkpoint(number int, id string, messages int) cairn.Event {
 	return cairn.Event{Type: cairn.EventCheckpoint, Step: number, CheckpointID: id, MessageCount: messages}
 }
 
-// Pending asks for the answers to calls that can be given now.
+// Pending returns the events that ask for answers to pending calls that can be answered now.
 func Pending(number int, rows []cairn.PendingCall) []cairn.Event {
 	var list []cairn.Event
 	for i := range rows {
@@ -73,7 +73,7 @@ func Pending(number int, rows []cairn.PendingCall) []cairn.Event {
 	return list
 }
 
-// Results says that calls have ended with the results in messages.
+// Results returns the events of calls that ended with the results in messages.
 func Results(number int, messages []cairn.Message) (list []cairn.Event) {
 	for i := range messages {
 		for _, r := range messages[i].ToolResults() {
@@ -86,10 +86,12 @@ func Results(number int, messages []cairn.Message) (list []cairn.Event) {
 	return list
 }
 
-// Step says everything about a step under way, from its beginning.
+// Step publishes everything about a step under way, from its start.
 func Step(say func(cairn.Event), st *step.Step) {
 	say(StepStart(st.Number))
-	if m := st.Message(); m != nil && !st.Carried { // else it was stopped before it said anything, or the run that suspended has published it
+	// No message: the step was stopped before the model said anything. Carried: the run that was suspended has
+	// published it.
+	if m := st.Message(); m != nil && !st.Carried {
 		if m.Model != "" {
 			say(Fallback(st.Number, m.Model))
 		}
@@ -109,12 +111,12 @@ func Step(say func(cairn.Event), st *step.Step) {
 	}
 }
 
-// Fallback says that a model answers which was not asked.
+// Fallback returns the event of a reply by a model other than the one that was asked.
 func Fallback(number int, model string) cairn.Event {
 	return cairn.Event{Type: cairn.EventModelFallback, Step: number, Name: model}
 }
 
-// Part says a part of a reply as a whole.
+// Part publishes a whole part of a reply.
 func Part(say func(cairn.Event), number int, p *cairn.Part) {
 	if ev, ok := PartBegan(number, p); ok {
 		say(ev)
@@ -131,7 +133,7 @@ func Part(say func(cairn.Event), number int, p *cairn.Part) {
 	}
 }
 
-// PartBegan says that a part of a reply begins. It reports false for parts whose first piece says so.
+// PartBegan returns the event that starts a part of a reply. It reports false for parts whose first delta implies it.
 func PartBegan(number int, p *cairn.Part) (ev cairn.Event, ok bool) {
 	if p.Type != cairn.PartToolUse {
 		return ev, false
@@ -139,7 +141,7 @@ func PartBegan(number int, p *cairn.Part) (ev cairn.Event, ok bool) {
 	return cairn.Event{Type: cairn.EventToolArgStart, Step: number, CallID: p.ToolUse.CallID, Tool: p.ToolUse.Tool}, true
 }
 
-// Delta says a piece of a part of a reply: of its text, or of the arguments of its tool use.
+// Delta returns the event of a piece of a part: of its text, or of the arguments of its tool use.
 func Delta(number int, p *cairn.Part, text string) cairn.Event {
 	ev := cairn.Event{Type: cairn.EventTextDelta, Step: number, Text: text}
 	switch p.Type {
@@ -151,7 +153,7 @@ func Delta(number int, p *cairn.Part, text string) cairn.Event {
 	return ev
 }
 
-// PartEnded says that a part of a reply is complete. It reports false for parts of which nothing says so.
+// PartEnded returns the event that completes a part of a reply. It reports false for parts that have no such event.
 func PartEnded(number int, p *cairn.Part) (ev cairn.Event, ok bool) {
 	switch p.Type {
 	case cairn.PartReasoning:
@@ -164,15 +166,15 @@ func PartEnded(number int, p *cairn.Part) (ev cairn.Event, ok bool) {
 	return ev, false
 }
 
-// Progress is how much of a call is on the log already.
+// Progress is how much of a call is already on the log.
 type Progress int
 
 const (
 	Unpublished Progress = iota // nothing
-	Begun                       // how it began
+	Begun                       // its start
 )
 
-// Call says of a call that has its result what is not on the log already.
+// Call publishes what is not yet on the log of a call that has its result.
 func Call(say func(cairn.Event), st *step.Step, c *step.Call, published Progress) {
 	f := c.Result
 	if published == Unpublished {
@@ -191,23 +193,23 @@ func Call(say func(cairn.Event), st *step.Step, c *step.Call, published Progress
 	say(ev)
 }
 
-// CallBegan says that a call begins.
+// CallBegan returns the event of a call's start.
 func CallBegan(st *step.Step, c *step.Call) cairn.Event {
 	return cairn.Event{Type: cairn.EventToolStart, Step: st.Number, CallID: c.Use.CallID, Tool: c.Use.Tool, Data: c.Input(), Edited: c.Edited()}
 }
 
-// Consults says that a call consults another agent, in a session of its own.
+// Consults returns the event of a call that consults another agent, in a session of its own.
 func Consults(st *step.Step, c *step.Call, agent, childID string) cairn.Event {
 	return cairn.Event{Type: cairn.EventSubagentStart, Step: st.Number, CallID: c.Use.CallID, Tool: c.Use.Tool, ChildID: childID, Name: agent, Data: c.Use.Input}
 }
 
-// childEnded says that the consultation of another agent has ended with a result of its call.
+// childEnded returns the event of a consultation that ended with a result of its call.
 func childEnded(number int, r *cairn.ToolResult, by cairn.ChildEnd) cairn.Event {
 	return cairn.Event{Type: cairn.EventSubagentEnd, Step: number, CallID: r.CallID, Tool: r.Tool,
 		ChildID: by.SessionID, Name: by.Agent, Status: by.Status, IsError: r.IsError}
 }
 
-// result says that a call has ended with a result.
+// result returns the event of a call that ended with a result.
 func result(number int, r *cairn.ToolResult) cairn.Event {
 	ev := cairn.Event{Type: cairn.EventToolEnd, Step: number, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError, Edited: r.Edited}
 	if r.Private {

@@ -12,15 +12,16 @@ import (
 // escaped.
 func (g *Log) limit() int { return g.MaxEvent()/6 - 640 }
 
-// fit makes an event small enough for the log: a large patch becomes several, anything else that is large is cut and marked. What an
-// event has shares the room.
+// fit makes an event small enough for the log. A large patch is split over several events; any other large part is cut,
+// and the event is marked as truncated. The parts of an event share the limit equally.
 func fit(ev cairn.Event, limit int) []cairn.Event {
 	if len(ev.Patch) > 0 {
 		return fitPatch(ev, limit)
 	}
 	ev.Error = Storable(ev.Error)
 	share := limit / max(1, parts(&ev))
-	if payload(&ev) > share && (ev.Type != cairn.EventCustom || ev.Origin != "") { // a tool here got an error if its event is too large
+	// An event of a tool of this server is exempt: the tool got an error if it was too large.
+	if payload(&ev) > share && (ev.Type != cairn.EventCustom || ev.Origin != "") {
 		fitPayload(&ev, share)
 	}
 	if len(ev.Text) > share {
@@ -45,7 +46,7 @@ func fit(ev cairn.Event, limit int) []cairn.Event {
 	return []cairn.Event{ev}
 }
 
-// parts counts what an event has of what can be large.
+// parts counts the parts of an event that can be large.
 func parts(ev *cairn.Event) (n int) {
 	for _, has := range []bool{payload(ev) > 0, ev.Text != "", len(ev.Files) > 0, len(ev.Sources) > 0, ev.Error != nil, ev.Usage != nil && len(ev.Usage.Custom) > 0} {
 		if has {
@@ -55,17 +56,18 @@ func parts(ev *cairn.Event) (n int) {
 	return n
 }
 
-// mayNotFit reports whether fit may have something to do. Deltas are cut elsewhere.
+// mayNotFit reports whether fit may have to change the event. Deltas are split in add.
 func mayNotFit(ev *cairn.Event, limit int) bool {
 	return payload(ev)+len(ev.Text) > limit || len(ev.Patch)+len(ev.Sources)+len(ev.Files) > 0 || ev.Error != nil || ev.Usage != nil && len(ev.Usage.Custom) > 0
 }
 
-// payload returns how many bytes of text and JSON an event carries beside what every event has.
+// payload returns how many bytes of text and JSON an event carries in addition to what every event has.
 func payload(ev *cairn.Event) int {
 	return len(ev.Data) + len(ev.Edited) + len(ev.Payload) + len(ev.Prompt)
 }
 
-// fitPayload cuts what is too large of an event's payload: to the limit if it is all there is, otherwise to a share of it.
+// fitPayload cuts the parts of an event's payload that are too large: to limit if Data is the only part, otherwise to a
+// quarter of it.
 func fitPayload(ev *cairn.Event, limit int) {
 	ev.Truncated = true
 	if payload(ev) > len(ev.Data) {
@@ -79,7 +81,7 @@ func fitPayload(ev *cairn.Event, limit int) {
 	ev.Prompt = limits.Cut(ev.Prompt, limit)
 }
 
-// fitSources leaves the quotes out, which are the least of a source, and then the last of the sources.
+// fitSources drops the quotes, which matter least, and then sources from the end.
 func fitSources(ev *cairn.Event, limit int) {
 	ev.Truncated = true
 	ev.Sources = slices.Clone(ev.Sources)
@@ -128,7 +130,7 @@ func fitPatch(ev cairn.Event, limit int) []cairn.Event {
 		if size+n > limit {
 			flush(i)
 		}
-		if n > limit { // a reader that meets this reads the state from the store
+		if n > limit { // a reader that sees this event reads the state from the store
 			part := ev
 			part.Patch, part.Truncated, part.Name = nil, true, limits.Cut(op.Path, limit)
 			list = append(list, part)
@@ -141,7 +143,7 @@ func fitPatch(ev cairn.Event, limit int) []cairn.Event {
 	return list
 }
 
-// truncate returns the beginning of a JSON value as a JSON string of at most about limit bytes.
+// truncate returns the beginning of a JSON value as a JSON string of about limit bytes at most.
 func truncate(raw json.RawMessage, limit int) json.RawMessage {
 	text := string(raw)
 	var s string
@@ -152,7 +154,7 @@ func truncate(raw json.RawMessage, limit int) json.RawMessage {
 	return short
 }
 
-// Storable returns an error as a run's record and the log can keep it.
+// Storable returns an error in a form that a run's record and the log can store.
 func Storable(e *cairn.Error) *cairn.Error {
 	if e == nil || e.Validate() == nil && len(e.Message) <= limits.ErrorBytes {
 		return e

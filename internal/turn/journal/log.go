@@ -14,30 +14,32 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Log is the event log as one process writes it. NewLog makes one.
+// Log is the event log as one process writes it. Create one with NewLog.
 type Log struct {
 	store.Log
-	// Now is the process's clock, Coalesce how long events may be held back to be written together.
+	// Now is the process's clock. Coalesce is how long events may be held back to be written in one batch.
 	Now      func() time.Time
 	Coalesce time.Duration
 	Logger   *slog.Logger
 
-	// writer and their number name the emitters to the log. Only this value may use such a name, so it is random.
+	// writer, with a number from writers, names each emitter to the log. Only this Log may use such names, so writer is
+	// random.
 	writer  string
 	writers atomic.Int64
 	idle    writers
 }
 
-// NewLog returns a log of which every exported field is still to be set.
+// NewLog returns a log. The caller sets its exported fields.
 func NewLog() *Log { return &Log{writer: ids.New("writer") + "-"} }
 
-// newWriter returns a name for a writer that no other one has.
+// newWriter returns a writer name that is unique across all logs.
 func (g *Log) newWriter() string {
 	var room [64]byte
 	return string(strconv.AppendInt(append(room[:0], g.writer...), g.writers.Add(1), 36))
 }
 
-// AppendAs writes events of a session to its log, unless the lease has been lost and the log knows.
+// AppendAs appends events of a session to its log. It fails if the lease has been lost and the log implements
+// [store.Fencer].
 func (g *Log) AppendAs(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
 	if f, ok := g.Log.(store.Fencer); ok {
 		return f.AppendFenced(ctx, log, expect, w, events...)
@@ -48,7 +50,7 @@ func (g *Log) AppendAs(ctx context.Context, log string, expect int64, w store.Wr
 	return g.Append(ctx, log, expect, events...)
 }
 
-// Complete adds events of a session's run to its log, cut to size, if the log is still at a sequence.
+// Complete appends events of a session's run to its log, cut to size, if the log is still at sequence expect.
 func (g *Log) Complete(ctx context.Context, row *cairn.Session, runID string, expect int64, w store.Writer, events []cairn.Event) (int64, error) {
 	var list []cairn.Event
 	for _, ev := range events {
@@ -58,8 +60,8 @@ func (g *Log) Complete(ctx context.Context, row *cairn.Session, runID string, ex
 	return g.AppendAs(ctx, row.Log(), expect, w, list...)
 }
 
-// Publish adds events of a session that are of no run to its log, cut to size, if the log is still at a sequence. It
-// needs no lease.
+// Publish appends events of a session that belong to no run to its log, cut to size, if the log is still at sequence
+// expect. It needs no lease.
 func (g *Log) Publish(ctx context.Context, row *cairn.Session, expect int64, events []cairn.Event) (int64, error) {
 	var list []cairn.Event
 	for _, ev := range events {
@@ -69,7 +71,8 @@ func (g *Log) Publish(ctx context.Context, row *cairn.Session, expect int64, eve
 	return g.Append(ctx, row.Log(), expect, list...)
 }
 
-// EachSince calls fn for the events of a log after a sequence, and returns the log's last sequence.
+// EachSince calls fn for the events of a log after a sequence, and returns the log's last sequence. It skips trimmed
+// events.
 func (g *Log) EachSince(ctx context.Context, log string, after int64, fn func(*cairn.Event)) (int64, error) {
 	const page = 1000
 	for {
@@ -95,14 +98,14 @@ func (g *Log) EachSince(ctx context.Context, log string, after int64, fn func(*c
 	}
 }
 
-// writers are names for a session's log, with the numbers of their last batches, that no effect uses now. A log remembers
-// every name, so the effects of one run share few.
+// writers holds the writer names of each session's log, with the numbers of their last batches, that no effect uses at
+// the moment. A log remembers every name, so the effects of one run share a few.
 type writers struct {
 	mu sync.Mutex
 	by map[string][]store.Writer // by session
 }
 
-// take returns one of the writers of the same session and token, or else the given one.
+// take returns an idle writer of the same session and token, or else fresh.
 func (w *writers) take(fresh store.Writer) store.Writer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,12 +118,12 @@ func (w *writers) take(fresh store.Writer) store.Writer {
 	return list[0]
 }
 
-// put makes a writer available again. Those of at most limit sessions are kept.
+// put makes a writer available again. It keeps writers of at most limit sessions.
 func (w *writers) put(used store.Writer, limit int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list, there := w.by[used.Session]
-	if w.by == nil || !there && len(w.by) >= limit { // forgetting some costs their logs a name
+	if w.by == nil || !there && len(w.by) >= limit { // forgetting costs each log one more name
 		w.by = map[string][]store.Writer{}
 	}
 	if len(list) > 0 && list[0].Token != used.Token {

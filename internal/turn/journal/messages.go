@@ -9,15 +9,16 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// maxFiles is how many files of a message an event lists, maxName how many bytes a name, a media type or an address may
-// have in it.
+// maxFiles is how many files of a message an event lists. maxName is the limit of a name, a media type or an address in
+// an event, in bytes.
 const (
 	maxFiles = 16
 	maxName  = 1 << 10
 )
 
-// Added says which messages the transcript has got from an index on: those of users and those that a chat does not
-// show. What models and tools said is on the log already; of a reply with files it says where these are now.
+// Added returns the events of messages that were added to the transcript from an index on: those of users, and hidden
+// ones. What models and tools said is on the log already; a reply with files gets an event that says where its files
+// are now.
 func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 	for i := range messages {
 		m := &messages[i]
@@ -35,7 +36,7 @@ func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 			ev.Type, ev.MessageCount = cairn.EventCompacted, m.Summary.From
 		case len(m.Tools) > 0:
 			ev.Type, ev.Name = cairn.EventContextChanged, ToolsChanged
-			ev.Data, _ = json.Marshal(m.Tools) // names and booleans encode
+			ev.Data, _ = json.Marshal(m.Tools) // names and booleans always encode
 			list = append(list, ev)
 			continue
 		case m.Hidden:
@@ -47,13 +48,13 @@ func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 	return list
 }
 
-// What of a session's context has changed, as the name of the event says.
+// The part of a session's context that changed, as the name of an EventContextChanged.
 const (
 	ToolsChanged   = "tools"
 	SessionChanged = "session"
 )
 
-// Queued says that a turn was queued that begins with some messages.
+// Queued returns the event of a queued turn that begins with the given messages.
 func Queued(runID string, messages []cairn.Message) cairn.Event {
 	ev := cairn.Event{Type: cairn.EventQueued, RunID: runID}
 	for i := range messages {
@@ -65,12 +66,12 @@ func Queued(runID string, messages []cairn.Message) cairn.Event {
 	return ev
 }
 
-// Dequeued says that a turn was taken out of the queue and will not run by itself.
+// Dequeued returns the event of a turn that was removed from the queue and will not run by itself.
 func Dequeued(runID string) cairn.Event {
 	return cairn.Event{Type: cairn.EventDequeued, RunID: runID}
 }
 
-// said puts on an event what a message says: its text up to MaxEventText, and what files it has.
+// said puts a message's content on an event: its text up to MaxEventText bytes, and its files.
 func said(ev *cairn.Event, m *cairn.Message) {
 	text := m.Text()
 	ev.Text = limits.Cut(text, cairn.MaxEventText)
@@ -78,7 +79,7 @@ func said(ev *cairn.Event, m *cairn.Message) {
 	files(ev, m)
 }
 
-// files puts on an event which files a message has.
+// files lists a message's files on an event.
 func files(ev *cairn.Event, m *cairn.Message) {
 	for i := range m.Parts {
 		f := m.Parts[i].File
@@ -100,8 +101,8 @@ func files(ev *cairn.Event, m *cairn.Message) {
 // maxSources is how many sources of a part an event lists.
 const maxSources = 64
 
-// sources says what a part cites, or has found. It reports false if that is nothing. A source whose address is too long for an
-// event is left out.
+// sources returns the event of what a part cites or has found. It reports false if there is nothing. A source whose
+// address is too long for an event is left out.
 func sources(number int, list []cairn.Source) (ev cairn.Event, ok bool) {
 	ev = cairn.Event{Type: cairn.EventSources, Step: number}
 	for _, s := range list {
@@ -116,5 +117,5 @@ func sources(number int, list []cairn.Source) (ev cairn.Event, ok bool) {
 	return ev, len(ev.Sources) > 0
 }
 
-// messageMark names the event of a message.
+// messageMark returns the mark of a message's event.
 func messageMark(ev *cairn.Event) mark { return mark{event: ev.Type, id: strconv.Itoa(ev.Index)} }

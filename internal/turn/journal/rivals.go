@@ -9,29 +9,29 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// rivals is what a remote effect knows of others that write of its step: those of the step's other calls, and other
-// attempts at the effect itself, of which a host may have abandoned one that still lives. They hold the same lease, so
-// no fence separates them. Instead each append names the sequence that it expects: the second writer reads what the
-// other has published, leaves it out, and gives up if the step is not its own any more.
+// rivals tracks other writers of this step's events: sibling calls of the step, and other attempts at this effect,
+// including abandoned attempts that may still be running. They hold the same lease, so no fence separates them. Instead
+// each append names the sequence that it expects. A writer whose append is stale reads what the other has published,
+// leaves that out, and gives up if the step is no longer its own.
 type rivals struct {
 	ids  eventIDs
 	step int
-	// name is the attempt's alone, unlike that of its writer.
+	// name is unique to the attempt. Its writer's name is reused by other attempts.
 	name string
-	// alone says that nothing else publishes events of the step: the effect is its first.
+	// alone reports whether the effect is the first of its step, so that nothing else publishes events of the step.
 	alone bool
-	// commits says that it is the effect that commits the step.
+	// commits reports whether the effect commits the step.
 	commits bool
 	seen    *Seen
 	shown   shown
-	// consulted are the agents that calls of the step have begun to consult, by call.
+	// consulted holds the agents that calls of the step have begun to consult, by call id.
 	consulted map[string]cairn.ChildEnd
-	// lost says why the effect has to give up, which giveUp gets.
+	// lost is why the effect has to give up. giveUp is called with it.
 	lost   error
 	giveUp context.CancelCauseFunc
 }
 
-// note takes in what another writer published of the run.
+// note records an event of the run that another writer published.
 func (r *rivals) note(ev *cairn.Event) {
 	if ev.SessionID == r.ids.session && ev.RunID == r.ids.run {
 		r.seen.Note(ev)
@@ -45,7 +45,7 @@ func (r *rivals) note(ev *cairn.Event) {
 	}
 }
 
-// meet takes in what another writer published of the run since the effect began.
+// meet records an event of the run that another writer published since the effect began.
 func (r *rivals) meet(ev *cairn.Event) {
 	r.note(ev)
 	if ev.SessionID != r.ids.session || ev.RunID != r.ids.run || ev.Step != r.step || r.lost != nil {
@@ -57,16 +57,17 @@ func (r *rivals) meet(ev *cairn.Event) {
 	}
 }
 
-// Outrun is the error of an attempt at an effect while another one has got further. The next attempt finds what that came to.
+// Outrun is the error of an attempt at an effect that another attempt has overtaken. The next attempt finds what that
+// one left.
 func Outrun(session string, step int) *cairn.Error {
 	return cairn.Errorf(cairn.CodeUnavailable, "session %q: step %d continues without this attempt at an effect", session, step)
 }
 
-// has reports whether an event need not be published any more. Of a step that was lost nothing is.
+// has reports whether an event must not be published: it is on the log already, or the step is lost.
 func (r *rivals) has(ev *cairn.Event) bool { return r.seen.Has(ev) || r.lost != nil }
 
-// expects returns the sequence that the log must be at for the next batch. A log that does not know batches could not say of
-// one that was sent twice that it is there already.
+// expects returns the sequence that the log must be at for the next batch. A log without fencing does not know batches,
+// so it could not recognize one that was sent twice; for it any sequence is accepted.
 func (e *Emitter) expects() int64 {
 	if _, fenced := e.g.Log.(store.Fencer); e.rivals == nil || !fenced {
 		return store.AnySequence
@@ -74,13 +75,13 @@ func (e *Emitter) expects() int64 {
 	return e.Position()
 }
 
-// Lost returns why the effect has to give up, or nil.
+// Lost returns why the effect has to give up; nil if it need not.
 func (e *Emitter) Lost() error {
 	_, err := e.unsent()
 	return err
 }
 
-// heed looks at what others have written, and leaves out of the batch, and of what waits behind it, what they published.
+// heed reads what other writers published, and removes those events from the batch and from the buffer behind it.
 func (e *Emitter) heed(ctx context.Context) error {
 	last, err := e.g.EachSince(ctx, e.log, e.Position(), func(ev *cairn.Event) {
 		e.mu.Lock()
@@ -98,10 +99,11 @@ func (e *Emitter) heed(ctx context.Context) error {
 	return e.rivals.lost
 }
 
-// Again reports whether the effect may be a repeated one: what it came to is published, but for what is on the log.
+// Again reports whether the effect may be a repeated one, which publishes its outcome except for what is on the log
+// already.
 func (e *Emitter) Again() bool { return e.rivals != nil }
 
-// Consulted returns which agent a call of the step has begun to consult, as others have published it.
+// Consulted returns the agent that a call of the step has begun to consult, as another writer published it.
 func (e *Emitter) Consulted(callID string) (with cairn.ChildEnd, ok bool) {
 	if e.rivals == nil {
 		return with, false
@@ -112,16 +114,16 @@ func (e *Emitter) Consulted(callID string) (with cairn.ChildEnd, ok bool) {
 	return with, ok
 }
 
-// Attempt says what a remote effect is an attempt at.
+// Attempt describes a remote effect to its emitter.
 type Attempt struct {
 	Step int
-	// Commits says that the effect commits the step.
+	// Commits reports whether the effect commits the step.
 	Commits bool
-	// GiveUp ends the effect, with the reason, if another attempt has got further.
+	// GiveUp cancels the effect, with the cause, if another attempt has overtaken it.
 	GiveUp context.CancelCauseFunc
 }
 
-// Attempt returns an emitter for a remote effect of a run. The caller leaves it.
+// Attempt returns an emitter for a remote effect of a run. The caller ends it with Leave.
 func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, last int64, a Attempt) *Emitter {
 	e := g.Emitter(ctx, row, runID, last)
 	e.rivals = &rivals{ids: e.ids, step: a.Step, name: e.writer.ID, alone: true, commits: a.Commits,
@@ -130,8 +132,9 @@ func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, las
 	return e
 }
 
-// SkipPublished makes the emitter leave out what others published of a step under way since a sequence: that of its reply. It
-// reports whether the log says what the reply says: else that is to be published again, see [Emitter.Redo].
+// SkipPublished makes the emitter leave out what other writers published of a step under way after a sequence: the one
+// of its reply. It reports whether the log has exactly what the reply says. If it does not, the step must be published
+// again, see [Emitter.Redo].
 func (e *Emitter) SkipPublished(ctx context.Context, after int64, st *step.Step) (whole bool, err error) {
 	r := e.rivals
 	r.alone, r.seen, r.shown = false, NewSeen(0), shown{step: r.step}
@@ -141,7 +144,7 @@ func (e *Emitter) SkipPublished(ctx context.Context, after int64, st *step.Step)
 	return r.shown.says(st), err
 }
 
-// Leave closes the emitter of a remote effect. Names of writers are kept for at most limit sessions.
+// Leave closes the emitter of a remote effect and keeps its writer's name for reuse, for at most limit sessions.
 func (e *Emitter) Leave(limit int) {
 	e.Close()
 	e.g.idle.put(e.writer, limit)

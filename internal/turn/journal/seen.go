@@ -7,33 +7,33 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Seen is what a log says of a run, as far as it was read: which of the events that a run's log has once are there.
+// Seen is what a log has of a run, as far as it was read: which of the events that a log has once per run are there.
 type Seen struct {
-	published map[mark]int // with the step that they are discarded with
-	// committed is how many steps are committed: later ones are open from their start on until they are discarded.
+	published map[mark]int // with the step that discards each
+	// committed is the number of committed steps. Later steps are open from their start until they are discarded.
 	committed       int
 	open, discarded []int
-	// Messages is how many messages the session had by the last mark of a commit that was read.
+	// Messages is the session's message count at the last commit mark that was read.
 	Messages int
-	// Trimmed says that some of what came after the position that was read from is no longer there.
+	// Trimmed reports whether the log has trimmed events after the position that reading began at.
 	Trimmed bool
 }
 
-// NewSeen returns what is known of a log that nobody has read, of a run of which so many steps are committed.
+// NewSeen returns the Seen of a log that has not been read, for a run with the given number of committed steps.
 func NewSeen(committed int) *Seen { return &Seen{published: map[mark]int{}, committed: committed} }
 
-// mark names something that the log of a run says once.
+// mark identifies an event that the log has once per run.
 type mark struct {
 	event cairn.EventType
 	step  int
 	id    string // of a call or checkpoint
 }
 
-// never is no number of a step.
+// never stands for no step: no step has this number.
 const never = -1
 
-// markOf returns the mark of an event and the step that it is discarded with. It reports false for events of which
-// there may be any number.
+// markOf returns the mark of an event and the step that discards it. It reports false for events that may occur any
+// number of times.
 func markOf(ev *cairn.Event) (m mark, takenBack int, once bool) {
 	if ev.Origin != "" { // its ids are of another server
 		return m, never, false
@@ -60,7 +60,7 @@ func markOf(ev *cairn.Event) (m mark, takenBack int, once bool) {
 	return m, never, false
 }
 
-// endMark is that of a run's end, of which there are two: it is suspended, and then stopped.
+// endMark returns the mark of a run's end. A run can have two ends: it is suspended, and then stopped.
 func endMark(status cairn.RunStatus) mark {
 	if status.Suspends() {
 		return mark{event: cairn.EventRunEnd, id: "suspended"}
@@ -68,7 +68,7 @@ func endMark(status cairn.RunStatus) mark {
 	return mark{event: cairn.EventRunEnd}
 }
 
-// Note takes in the next event of the run.
+// Note records the next event of the run.
 func (s *Seen) Note(ev *cairn.Event) {
 	switch ev.Type {
 	case cairn.EventStepStart:
@@ -93,12 +93,12 @@ func (s *Seen) close(number int) {
 	s.open = slices.DeleteFunc(s.open, func(n int) bool { return n == number })
 }
 
-// forget drops what a discarded step published.
+// forget drops the marks that a discarded step published.
 func (s *Seen) forget(number int) {
 	maps.DeleteFunc(s.published, func(_ mark, takenBack int) bool { return takenBack == number })
 }
 
-// Has reports whether the log has an event that it has once.
+// Has reports whether the log already has an event that it has once per run.
 func (s *Seen) Has(ev *cairn.Event) bool {
 	m, _, once := markOf(ev)
 	return once && s.has(m)
@@ -109,37 +109,39 @@ func (s *Seen) has(m mark) bool {
 	return published
 }
 
-// Ended reports whether the log has the end that a run has come to.
+// Ended reports whether the log has the end that the run came to.
 func (s *Seen) Ended(run *cairn.Run) bool {
 	return s.has(endMark(cairn.RunCompleted)) || run.Status.Suspends() && s.has(endMark(run.Status))
 }
 
-// Past is a run as the store has it, to hold the log against: it ended, or its process died.
+// Past is a run as the store has it, to compare with the log. The run ended, or its process died.
 type Past struct {
 	Run        *cairn.Run
 	Steps      int // committed
-	Deferred   int // that have ended since, and are going to be committed
+	Deferred   int // steps that ended after the last commit and are yet to be committed
 	Messages   int // of the session after the last commit
 	Checkpoint string
-	// Added are the events of the run's messages, if the log does not reach to its last commit, and else of those that came
-	// with its end.
+	// Added lists the events of the run's messages if the log does not reach the run's last commit, and otherwise those
+	// of the messages that came with its end.
 	Added []cairn.Event
-	// Made says that the last step's commit made Checkpoint.
+	// Made reports whether the last step's commit made Checkpoint.
 	Made bool
-	// End says that the run has ended, with its record. Calls say what became of those that it left open or closed with it.
+	// End reports whether the run has ended, with its record. Calls lists what became of the calls that it left open or
+	// closed at its end.
 	End   bool
 	Calls []cairn.Event
-	// Fresh says that the caller has just ended the run, so that its end cannot have been published and trimmed.
+	// Fresh reports whether the caller has just ended the run, so its end cannot have been published and trimmed.
 	Fresh bool
-	// Unmarked says that the last commit is known to have no mark.
+	// Unmarked reports whether the last commit is known to have no mark on the log.
 	Unmarked bool
 }
 
-// trimmed reports whether the marks of the run's last commit may have been trimmed: what may have been there is not published
-// again.
+// trimmed reports whether the marks of the run's last commit may have been trimmed. Events that may have been trimmed
+// are not published again.
 func (p *Past) trimmed(s *Seen) bool { return s.Trimmed && !p.Unmarked }
 
-// Reaches reports whether what was read of the log goes back to the run's last commit, or its beginning, or may have.
+// Reaches reports whether the part of the log that was read reaches, or may have reached, the run's last commit, or its
+// beginning if it has none.
 func (p *Past) Reaches(s *Seen) bool {
 	m := mark{event: cairn.EventRunStart}
 	if p.Steps > 0 {
@@ -148,13 +150,13 @@ func (p *Past) Reaches(s *Seen) bool {
 	return s.has(m) || p.trimmed(s)
 }
 
-// EndPublished reports whether the end of the run is in the log, or may have been trimmed. Its writer wrote everything before
-// it.
+// EndPublished reports whether the run's end is on the log or may have been trimmed. Its writer wrote all other events
+// before it.
 func (p *Past) EndPublished(s *Seen) bool {
 	return p.End && (s.Ended(p.Run) || p.trimmed(s) && !p.Fresh)
 }
 
-// Missing lists the events that the log lacks.
+// Missing returns the events that the log lacks.
 func (p *Past) Missing(s *Seen) []cairn.Event {
 	if p.Run == nil || p.EndPublished(s) {
 		return nil
@@ -172,7 +174,7 @@ func (p *Past) Missing(s *Seen) []cairn.Event {
 			all = append(all, StepCommitted(n, p.Messages))
 		}
 	}
-	if p.Made && !p.trimmed(s) { // maybe alone: the log is written at any moment
+	if p.Made && !p.trimmed(s) { // it may be the only one missing: the log is written at any moment
 		all = append(all, Checkpoint(p.Steps, p.Checkpoint, p.Messages))
 	}
 	for _, n := range p.dead(s) {
@@ -186,7 +188,7 @@ func (p *Past) Missing(s *Seen) []cairn.Event {
 	return slices.DeleteFunc(all, func(ev cairn.Event) bool { return s.Has(&ev) })
 }
 
-// dead lists the steps that the log has begun and that are not to be committed.
+// dead returns the steps that started on the log and will not be committed.
 func (p *Past) dead(s *Seen) (list []int) {
 	next := p.Steps + p.Deferred + 1
 	for _, n := range s.open {
@@ -200,8 +202,8 @@ func (p *Past) dead(s *Seen) (list []int) {
 	return list
 }
 
-// firstUnmarked returns the first step whose mark may be missing: marks come in order, so where the log was trimmed it is the
-// one behind the last that is marked, or at least the last step.
+// firstUnmarked returns the first step whose commit mark may be missing. Marks are written in order, so on a trimmed
+// log it is the step after the last marked one, or the last step.
 func (p *Past) firstUnmarked(s *Seen) int {
 	if !s.Trimmed {
 		return 1

@@ -8,22 +8,22 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
-// shown is what a log says of the reply of a step since that was staged: nothing, unless another attempt at the reply began the step
-// or discarded it.
+// shown is what a log has of a step's reply since the reply was staged. It has nothing unless another attempt at the
+// reply started the step or discarded it.
 type shown struct {
 	step   int
-	redone bool // there was such an attempt
-	open   bool // the step was begun since it was discarded
+	redone bool // another attempt did so
+	open   bool // the step was started after it was last discarded
 	reply  []piece
 }
 
-// piece is one event of a reply, or the deltas that came one after the other.
+// piece is one event of a reply, or a sequence of deltas of the same text.
 type piece struct {
 	event        cairn.EventType
 	callID, text string
 }
 
-// note takes in the next event of the run.
+// note records the next event of the run.
 func (s *shown) note(ev *cairn.Event) {
 	if ev.Step != s.step || ev.Origin != "" {
 		return
@@ -42,8 +42,8 @@ func (s *shown) note(ev *cairn.Event) {
 	}
 }
 
-// says reports whether the log says of a step under way what its reply says. Without another attempt it has what that of the reply
-// published before it was staged.
+// says reports whether the log has exactly what the reply of the step under way says. Without another attempt the log
+// has what the reply's own attempt published before it staged the reply.
 func (s *shown) says(st *step.Step) bool {
 	switch {
 	case !s.redone:
@@ -58,8 +58,9 @@ func (s *shown) says(st *step.Step) bool {
 	return slices.Equal(s.reply, want.reply)
 }
 
-// Redo publishes a step under way once more, as one batch, in place of what an attempt made of it that its reply is not from. It
-// publishes nothing and fails with ErrStale if others wrote since [Emitter.SkipPublished].
+// Redo publishes a step under way once more, as one batch. It replaces what another attempt, one whose reply did not
+// stand, published of the step. It publishes nothing and fails with ErrStale if another writer appended since
+// [Emitter.SkipPublished].
 func (e *Emitter) Redo(ctx context.Context, st *step.Step) error {
 	e.flushing.Lock()
 	defer e.flushing.Unlock()
@@ -77,7 +78,7 @@ func (e *Emitter) Redo(ctx context.Context, st *step.Step) error {
 	err := e.send(ctx, func(context.Context) error { return cairn.ErrStale })
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err != nil { // what is to be published may be something else by now
+	if err != nil { // a later attempt may have to publish something else
 		e.batch = nil
 		return err
 	}

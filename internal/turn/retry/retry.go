@@ -1,4 +1,4 @@
-// Package retry retries what failed for a passing reason.
+// Package retry retries operations that failed for a transient reason.
 package retry
 
 import (
@@ -11,10 +11,11 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Backoff returns the wait before retry n, from 0: doubled each time, with up to a quarter of jitter.
+// Backoff returns the wait before retry n, counted from 0. It doubles with each retry up to limit, less up to a quarter
+// as jitter.
 func Backoff(first, limit time.Duration, n int) time.Duration {
 	wait := limit
-	if first <= limit>>n { // else doubling so often would overflow, too
+	if first <= limit>>n { // doubling that often might also overflow
 		wait = first << n
 	}
 	return wait - time.Duration(rand.Int64N(int64(wait)/4+1))
@@ -32,10 +33,10 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Tries is how often a call of the store that failed for a passing reason is tried in all.
+// Tries is the total number of attempts at a store call that fails for a transient reason.
 const Tries = 5
 
-// Storage calls the store or log, again if storage is unavailable for a moment.
+// Storage calls the store or the log, and retries while it returns ErrUnavailable, up to Tries attempts in all.
 func Storage(ctx context.Context, logger *slog.Logger, call func() error) error {
 	for n := 0; ; n++ {
 		err := call()

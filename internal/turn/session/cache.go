@@ -9,27 +9,29 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
-// Cache keeps sessions in memory: those that are driven, and the most recently used of the others, no more than a number
-// and about a number of bytes of them.
+// Cache keeps sessions in memory: the driven ones, and the most recently used idle ones, within a number of sessions
+// and an approximate number of bytes.
 type Cache struct {
 	mu     sync.Mutex
 	limit  int
-	bytes  int64 // negative for any number
-	held   int64 // by the idle ones
+	bytes  int64 // negative for no limit
+	held   int64 // by the idle sessions
 	driven map[string]*Live
-	guests map[string][]*Live // of effects that are remote
+	guests map[string][]*Live // for remote effects under way
 	idle   map[string]*list.Element
 	order  *list.List // of *Live, most recent first
 	early  early
 }
 
-// NewCache returns a cache for some number of idle sessions, and about so many bytes of them, of which a negative number is any.
+// NewCache returns a cache for at most limit idle sessions of about so many bytes in total. A negative number of bytes
+// is no limit.
 func NewCache(limit int, bytes int64) *Cache {
 	return &Cache{limit: limit, bytes: bytes, driven: map[string]*Live{}, guests: map[string][]*Live{}, idle: map[string]*list.Element{}, order: list.New()}
 }
 
-// Take removes an idle session from the cache and returns it, or nil. It is current if, as far as this process knows, the store
-// has nothing newer; what was kept for the effects of a run is not, since that may have ended elsewhere.
+// Take removes an idle session from the cache and returns it, or nil. current reports whether, as far as this process
+// knows, the store has nothing newer. A session kept for the effects of a run is never current, since the run may have
+// ended elsewhere.
 func (c *Cache) Take(id string) (l *Live, current bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,8 +39,9 @@ func (c *Cache) Take(id string) (l *Live, current bool) {
 	return l, l != nil && l.Row.Status != cairn.SessionActive
 }
 
-// Peek returns a copy of an idle session, which stays; nil if there is none, or if it cannot be copied. One whose run has ended
-// may be taken for the next, which changes it, as soon as the lock is open.
+// Peek returns a copy of an idle session, which stays in the cache; nil if there is none, or if it cannot be copied. It
+// copies a session without a run under the lock: once unlocked, such a session may be taken for its next run, which
+// changes it.
 func (c *Cache) Peek(id string) *Live {
 	c.mu.Lock()
 	e := c.idle[id]
@@ -59,14 +62,14 @@ func (c *Cache) Peek(id string) *Live {
 	return copied
 }
 
-// Join lets stop requests reach an effect that is carried out by itself; Leave undoes it.
+// Join lets stop requests reach a session that a remote effect works on, until Leave.
 func (c *Cache) Join(l *Live) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.guests[l.Row.ID] = append(c.guests[l.Row.ID], l)
 }
 
-// Leave ends what Join began.
+// Leave undoes Join.
 func (c *Cache) Leave(id string, l *Live) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +81,7 @@ func (c *Cache) Leave(id string, l *Live) {
 	}
 }
 
-// working returns everything that is in memory of what a session's run does now.
+// working returns the sessions in memory that a session's run works on now.
 func (c *Cache) working(id string) []*Live {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +103,7 @@ func (c *Cache) Evict(root string) {
 	}
 }
 
-// Drive puts a session among those that are driven, unless this process drives it under a later lease.
+// Drive adds a session to the driven ones, unless this process drives it under a later lease.
 func (c *Cache) Drive(l *Live) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,14 +113,14 @@ func (c *Cache) Drive(l *Live) {
 	}
 }
 
-// Get returns a session that is driven, or nil.
+// Get returns a driven session, or nil.
 func (c *Cache) Get(id string) *Live {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.driven[id]
 }
 
-// Park moves a session from the driven to the idle ones.
+// Park moves a session from the driven ones to the idle ones.
 func (c *Cache) Park(l *Live) {
 	l.Drives("")
 	l.Agent, l.Given, l.hooks = nil, nil, nil
@@ -131,7 +134,7 @@ func (c *Cache) Park(l *Live) {
 	c.put(l)
 }
 
-// Keep puts a session among the idle ones.
+// Keep adds a session to the idle ones.
 func (c *Cache) Keep(l *Live) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +144,9 @@ func (c *Cache) Keep(l *Live) {
 func (c *Cache) put(l *Live) {
 	c.remove(l.Row.ID)
 	l.held = l.weight()
-	if c.limit <= 0 || l.Run == nil && c.over(l.held) { // one that is at work would be read again for each effect
+	// The bytes do not count for a session with a run under way: without it, each effect would read it from the store
+	// again.
+	if c.limit <= 0 || l.Run == nil && c.over(l.held) {
 		return
 	}
 	c.idle[l.Row.ID] = c.order.PushFront(l)
@@ -151,10 +156,10 @@ func (c *Cache) put(l *Live) {
 	}
 }
 
-// over reports whether so many bytes are too many.
+// over reports whether n bytes exceed the limit.
 func (c *Cache) over(n int64) bool { return c.bytes >= 0 && n > c.bytes }
 
-// remove takes an idle session out and returns it; nil if there is none.
+// remove removes an idle session and returns it; nil if there is none.
 func (c *Cache) remove(id string) *Live {
 	e := c.idle[id]
 	if e == nil {
@@ -166,14 +171,14 @@ func (c *Cache) remove(id string) *Live {
 	return l
 }
 
-// What a session, a message and a part cost in memory beside their content, about.
+// Approximate overhead of a session, a message and a part in memory, in bytes.
 const (
 	sessionWeight = 4 << 10
 	messageWeight = 256
 	partWeight    = 128
 )
 
-// weight returns about how many bytes a session holds. It costs no more than the results of tools that are kept.
+// weight returns about how many bytes a session holds. Its cost is linear in the number of cached tool results.
 func (l *Live) weight() int64 {
 	n := sessionWeight + l.bytes + l.Row.State.KeyframeBytes + l.Row.State.ChangeBytes
 	for _, e := range l.Results.entries {
@@ -190,7 +195,7 @@ func sizeOf(list []cairn.Message) (n int64) {
 	return n
 }
 
-// Drop forgets a session that is driven, and what was kept of it for effects that are remote.
+// Drop removes a driven session, and the idle copy kept for remote effects.
 func (c *Cache) Drop(l *Live) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,8 +205,8 @@ func (c *Cache) Drop(l *Live) {
 	c.remove(l.Row.ID)
 }
 
-// Forget drops a session that is no longer driven here without having come to an end, unless this process has taken it over
-// from itself.
+// Forget drops a session that this process stops driving before its run has ended, unless this process drives it under
+// another lease.
 func (c *Cache) Forget(at turn.Position) {
 	l := c.Get(at.SessionID)
 	if l == nil || l.Row.Lease.Token != at.Token {
@@ -213,7 +218,7 @@ func (c *Cache) Forget(at turn.Position) {
 	c.Drop(l)
 }
 
-// RequestStop makes a run stop at once if this process drives it.
+// RequestStop stops a run immediately if this process drives it.
 func (c *Cache) RequestStop(id string, stop cairn.Stop) {
 	c.early.put(stop)
 	for _, l := range c.working(id) {
@@ -221,8 +226,8 @@ func (c *Cache) RequestStop(id string, stop cairn.Stop) {
 	}
 }
 
-// Expect has stop requests for a run be kept that this process is about to have in memory. The function that it returns
-// hands them on, and is called when that is so, or will not be.
+// Expect keeps stop requests for a run that this process is about to have in memory. The caller calls arrived once it
+// is in memory, or will not be; arrived passes the request on.
 func (c *Cache) Expect(id, run string) (arrived func()) {
 	c.early.expect(run)
 	return func() {

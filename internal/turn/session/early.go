@@ -6,14 +6,14 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// early keeps stop requests that come before what they are to stop.
+// early keeps stop requests that arrive before the run that they are to stop is in memory.
 type early struct {
 	mu   sync.Mutex
 	runs map[string]*expected // by run
 }
 
 type expected struct {
-	times int // it is expected, and has not arrived
+	times int // calls of expect without their take
 	stop  *cairn.Stop
 }
 

@@ -1,6 +1,6 @@
-// Package session has the sessions that a process has in memory: what it knows of each as it was committed, the step
-// under way, what steps have left for the next commit, stop requests that have arrived, and the cache of those that
-// nothing drives. It writes nothing, reads nothing, and calls no user code.
+// Package session holds the sessions that a process has in memory: what was last committed of each, the step under way,
+// what finished steps left for the next commit, stop requests that have arrived, and the cache of idle sessions. It
+// does no I/O and calls no user code.
 package session
 
 import (
@@ -23,55 +23,58 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// known is what a process knows of a session as it was committed, whatever becomes of it. Copies share only what nothing
-// changes, see [Live.Fork].
+// known is what a process knows of a session as committed, independent of any run's work. Copies share only what is
+// never changed, see [Live.Fork].
 type known struct {
-	Row      *cairn.Session
-	clock    clock.Clock      // as of Row
-	Run      *cairn.Run       // the one under way, if there is one
-	First    int              // the index of the first of Messages: of those that a summary stands for none is here
+	Row   *cairn.Session
+	clock clock.Clock // relates this process's time to Row's
+	Run   *cairn.Run  // the run under way, if there is one
+	// The index of Messages[0] in the transcript. Messages that a summary stands for are not here.
+	First    int
 	Messages []cairn.Message  // committed
-	bytes    int64            // about what they hold
-	Index    transcript.Index // of Messages, with everything in Deferred
+	bytes    int64            // approximate size of Messages
+	Index    transcript.Index // of Messages and the messages in Deferred
 	Damaged  bool             // the transcript has tool uses without a result
-	Doc      *ops.Doc         // the state with everything in Deferred applied
-	Checked  bool             // the state decodes as the agent's type
-	// Calls are the rows of the suspended step, as of Row.
+	Doc      *ops.Doc         // the state, with the operations in Deferred applied
+	Checked  bool             // the state is known to decode as the agent's type
+	// Calls are the rows of the suspended step's calls, as of Row.
 	Calls   []cairn.PendingCall
 	Results Results
 	LogLast int64 // the log's last sequence when the session was parked
 }
 
-// Live is a session in memory: what the store holds, and the step under way. While a run drives the session only its
-// effects use it; the mutex guards what parallel tools and stop requests share.
+// Live is a session in memory: what the store holds, and the step under way. While a run drives the session, only the
+// run's effects use it. The mutex guards what parallel tools and stop requests share.
 type Live struct {
 	known
-	lease         int64 // the fencing token under which the session is driven; the cache's mutex guards it, unlike Row
-	held          int64 // what the cache counts for the session while it is idle
-	Spoiled       bool  // what is here is not what was committed
+	// The fencing token under which the session is driven. Unlike Row, it is guarded by the cache's mutex.
+	lease         int64
+	held          int64 // the bytes that the cache counts for the session while it is idle
+	Spoiled       bool  // what is here differs from what was committed
 	LogIncomplete bool  // the last run's process may have died before it published the run's end
 
-	Agent     *cairn.Agent // whose run drives the session, whatever is registered since
-	Given     []cairn.Tool // what the agent has beside its own tools
-	offered   offered      // by its toolsets
+	Agent     *cairn.Agent // the agent of the run, even if another version was registered since
+	Given     []cairn.Tool // tools in addition to the agent's own
+	offered   offered      // by the agent's toolsets
 	CallHooks *cairn.Hooks // of the call that began the run
 	hooks     user.Hooks   // the engine's, the agent's and the call's
 	Emit      *journal.Emitter
-	Sink      Sink // of a run whose effects are remote; nil for that of the process
-	Unopened  bool // the hooks for the run's beginning have not run
-	Step      *step.Step
-	Judged    *Outcome // what Step came to when it was judged, if this process did
-	Deferred  Deferred
-	// LastCommit is when what the run last wrote was worked out, by the clock.
+	// Where facts are kept for a run whose effects are remote; nil if facts stay in this process.
+	Sink     Sink
+	Unopened bool // the hooks of the run's beginning have not run
+	Step     *step.Step
+	Judged   *Outcome // the outcome of Step, if this process judged it
+	Deferred Deferred
+	// LastCommit is when the run's last commit was worked out, by the session's clock.
 	LastCommit time.Time
 
 	mu      sync.Mutex
-	driving string // the run that a stop request must name
+	driving string // the id of the run that a stop request must name
 	stop    *cairn.Stop
-	cancels []context.CancelCauseFunc // of effects under way; nil where one has ended
+	cancels []context.CancelCauseFunc // of effects under way; nil where an effect has ended
 }
 
-// Deferred is what finished steps have left for the next commit.
+// Deferred is what finished steps left for the next commit.
 type Deferred struct {
 	Messages []cairn.Message
 	Ops      []cairn.Op
@@ -80,7 +83,7 @@ type Deferred struct {
 	Steps    []int
 }
 
-// New returns a session in memory as a snapshot that was just read here with [store.ToDrive] has it.
+// New returns a session in memory from a snapshot that this process just read with [store.ToDrive].
 func New(snap *store.Contents, here time.Time) (*Live, error) {
 	l := &Live{known: known{Results: newResults(snap.Cache), Calls: snap.Calls}}
 	l.Sees(snap.Session, here)
@@ -90,7 +93,7 @@ func New(snap *store.Contents, here time.Time) (*Live, error) {
 	return l, nil
 }
 
-// Load takes over a state and messages that were committed: the last ones of the row.
+// Load replaces state and messages by what was committed with the row. messages are the row's last ones.
 func (l *Live) Load(state json.RawMessage, messages []cairn.Message) error {
 	doc, err := ops.NewDoc(state)
 	if err != nil {
@@ -107,15 +110,15 @@ func (l *Live) Load(state json.RawMessage, messages []cairn.Message) error {
 	return nil
 }
 
-// GrewInto reports whether all that row has beside the messages of l came after them.
+// GrewInto reports whether row extends l: whatever row has in addition to the messages of l came after them.
 func (l *Live) GrewInto(row *cairn.Session) bool {
 	return row.Secret == l.Row.Secret && row.CreatedAt.Equal(l.Row.CreatedAt) && row.Epoch == l.Row.Epoch && row.MessageCount >= l.End() && row.Summary.From <= l.End()
 }
 
-// End returns the index behind the committed messages.
+// End returns the index after the last committed message.
 func (l *Live) End() int { return l.First + len(l.Messages) }
 
-// Grow brings l up to a snapshot that has the messages since.
+// Grow brings l up to date with a snapshot that has only the messages added since.
 func (l *Live) Grow(snap *store.Contents, here time.Time) error {
 	doc, err := ops.NewDoc(snap.State)
 	if err != nil {
@@ -126,13 +129,13 @@ func (l *Live) Grow(snap *store.Contents, here time.Time) error {
 	l.Checked, l.LogLast = false, 0
 	last, sound := max(l.End()-1, l.First), !l.Damaged
 	l.Append(snap.Messages)
-	if sound { // the last one may have tool uses without a result now
+	if sound { // the last message may have tool uses without a result now
 		l.Damaged = !transcript.Balanced(l.Messages[max(last-l.First, 0):])
 	}
 	return nil
 }
 
-// Transcript is what has happened so far, from index First on. It may be appended to, but not modified.
+// Transcript returns the messages so far, from index First on. The caller may append to it, but not modify it.
 func (l *Live) Transcript() []cairn.Message {
 	n := len(l.Messages)
 	return append(l.Messages[:n:n], l.Deferred.Messages...)
@@ -173,7 +176,7 @@ func (l *Live) View(on ...*step.Writes) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// Work returns a context for something a stop request ends, and a key to release it by.
+// Work returns a context that a stop request cancels, and a key to release it with.
 func (l *Live) Work(ctx context.Context) (context.Context, int) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l.mu.Lock()
@@ -191,7 +194,7 @@ func (l *Live) Work(ctx context.Context) (context.Context, int) {
 	return ctx, len(l.cancels) - 1
 }
 
-// Release ends a context that work returned.
+// Release ends a context that Work returned.
 func (l *Live) Release(key int) {
 	l.mu.Lock()
 	cancel := l.cancels[key]
@@ -200,14 +203,14 @@ func (l *Live) Release(key int) {
 	cancel(nil)
 }
 
-// Drives names the run that stop requests may be aimed at; empty for none.
+// Drives sets the run that stop requests may name; "" for none. It clears a stop request.
 func (l *Live) Drives(runID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.driving, l.stop = runID, nil
 }
 
-// RequestStop makes the run stop, if it is the one the request is aimed at. An abort overrides an interrupt.
+// RequestStop makes the run stop, if stop names it. An abort overrides an interrupt.
 func (l *Live) RequestStop(stop cairn.Stop) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,46 +225,46 @@ func (l *Live) RequestStop(stop cairn.Stop) {
 	}
 }
 
-// StopRequest returns what the run is asked to stop with; nil if it is not.
+// StopRequest returns the stop requested of the run, or nil.
 func (l *Live) StopRequest() *cairn.Stop {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stop
 }
 
-// Sees takes over a row that was read or written at a time of this process.
+// Sees replaces the row by one that was read or written at here, a time of this process.
 func (l *Live) Sees(row *cairn.Session, here time.Time) { l.Row, l.clock = row, clock.Of(row, here) }
 
-// Now returns the time at the store at a time of this process.
+// Now returns the store's time at here, a time of this process.
 func (l *Live) Now(here time.Time) time.Time { return l.clock.At(here) }
 
-// Runs says which agent drives the session from now on, with the tools that it is given, the engine's hooks, and those of the
-// call that began the run.
+// Runs sets the agent that drives the session from now on, the tools that it is given, the engine's hooks, and the
+// hooks of the call that began the run.
 func (l *Live) Runs(a *cairn.Agent, given []cairn.Tool, engine []*cairn.Hooks, call *cairn.Hooks) {
 	l.Agent, l.Given, l.CallHooks, l.hooks = a, given, call, user.HooksOf(engine, a, call)
 	l.offered = offered{}
 }
 
-// Stopped is the cause with which a run's work is cancelled on request.
+// Stopped is the cause with which a stop request cancels a run's work.
 type Stopped struct{ cairn.Stop }
 
 // Error implements error.
 func (s *Stopped) Error() string { return "stop requested: " + string(s.Kind) }
 
-// Is makes the cause one that models and tools recognize: an error of CodeStopped.
+// Is makes Stopped match errors of CodeStopped, which models and tools recognize.
 func (s *Stopped) Is(target error) bool {
 	t, ok := target.(*cairn.Error)
 	return ok && t.Code == cairn.CodeStopped
 }
 
-// IsStopped reports whether work was left because the run is to stop, whatever else has ended since. It is never the error
-// of an effect: the step's commit deals with the request.
+// IsStopped reports whether work ended early because the run is to stop, whatever else has ended since. An effect never
+// returns such an error: the step's commit handles the request.
 func IsStopped(err error) bool {
 	var s *Stopped
 	return errors.As(err, &s)
 }
 
-// Wrote takes over rows of calls that were committed.
+// Wrote updates the rows of calls with what was committed.
 func (l *Live) Wrote(list []store.CallWrite) {
 	l.Calls = slices.Clone(l.Calls)
 	for _, w := range list {
@@ -274,7 +277,7 @@ func (l *Live) Wrote(list []store.CallWrite) {
 	}
 }
 
-// Dated gives messages the time of the commit that wrote them, which has left the row behind.
+// Dated sets the time of messages without one to the time of the commit that wrote them; row is as of that commit.
 func Dated(messages []cairn.Message, row *cairn.Session) {
 	for i := range messages {
 		if messages[i].CreatedAt.IsZero() {
@@ -283,7 +286,7 @@ func Dated(messages []cairn.Message, row *cairn.Session) {
 	}
 }
 
-// Append takes over messages that were committed.
+// Append adds messages that were committed.
 func (l *Live) Append(messages []cairn.Message) {
 	Dated(messages, l.Row)
 	for i := range messages {
@@ -297,7 +300,7 @@ func (l *Live) Append(messages []cairn.Message) {
 	l.trim()
 }
 
-// trim forgets the messages that a committed summary stands for.
+// trim drops the messages that a committed summary stands for.
 func (l *Live) trim() {
 	n := l.Row.Summary.From - l.First
 	if l.Row.Summary.From == 0 || n <= 0 || n > len(l.Messages) {
@@ -314,7 +317,7 @@ func (l *Live) trim() {
 	l.Damaged = l.Damaged && !transcript.Balanced(l.Messages)
 }
 
-// Begun names the run that drives the session, as hosts are given it.
+// Begun returns the reference to the run that drives the session, as hosts get it.
 func (l *Live) Begun() turn.Begun {
 	return turn.Begun{
 		Position: turn.Position{SessionID: l.Row.ID, Agent: l.Row.Agent, AgentVersion: l.Run.AgentVersion, RunID: l.Run.ID, Token: l.Row.Lease.Token, Step: l.Row.Step},
@@ -322,7 +325,7 @@ func (l *Live) Begun() turn.Begun {
 	}
 }
 
-// Fork returns a copy of a session as it was committed, which shares only what nobody changes.
+// Fork returns a copy of the session as committed. It shares only what is never changed.
 func (l *Live) Fork() (*Live, error) {
 	l.mu.Lock()
 	doc, err := ops.NewDoc(l.Doc.Raw())
@@ -336,7 +339,7 @@ func (l *Live) Fork() (*Live, error) {
 	return f, nil
 }
 
-// Named reports whether there is a tool of some name.
+// Named reports whether the lists have a tool with the given name.
 func Named(name string, lists ...[]cairn.Tool) bool {
 	return slices.ContainsFunc(lists, func(list []cairn.Tool) bool {
 		return slices.ContainsFunc(list, func(t cairn.Tool) bool { return t.Name() == name })

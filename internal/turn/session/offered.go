@@ -11,21 +11,22 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
 
-// offered are the tools that a session has beside its agent's own and those that it is given, and what they were made of.
+// offered are the tools that a session has in addition to its agent's own and those it is given, with the inputs that
+// they were computed from.
 type offered struct {
 	made  bool
 	from  map[string]json.RawMessage // by toolsets
 	found bool                       // deferred tools were found
 	off   map[string]struct{}        // tools that are switched off
-	// tools are those of toolsets, and those by which deferred ones are found and called.
+	// tools are those of toolsets, and those that find and call deferred tools.
 	tools []cairn.Tool
-	// listed are all that the model is sent.
+	// listed are all tools that the model is sent.
 	listed []cairn.Tool
 }
 
-// Offered returns the tools that the session has beside its agent's own and those that it is given: what toolsets offer, as
-// the transcript has it pinned, and after it messages that were put before the model for the step under way; and those by
-// which deferred tools are found and called.
+// Offered returns the tools that the session has in addition to its agent's own and those it is given. These are the
+// tools that toolsets offer, as pinned in the transcript and then in the messages that were added to the request for
+// the step under way, and the tools that find and call deferred tools.
 func (l *Live) Offered(context []cairn.Message) []cairn.Tool {
 	if !l.offers() {
 		return nil
@@ -33,10 +34,10 @@ func (l *Live) Offered(context []cairn.Message) []cairn.Tool {
 	return l.offeredBy(context).tools
 }
 
-// Listed returns the tools that the model is sent with such messages, which are all that are not deferred.
+// Listed returns the tools that the model is sent along with the given context messages: all that are not deferred.
 func (l *Live) Listed(context []cairn.Message) []cairn.Tool { return l.offeredBy(context).listed }
 
-// offers reports whether the session may have tools beside its agent's own and those that it is given.
+// offers reports whether the session may have tools in addition to its agent's own and those it is given.
 func (l *Live) offers() bool { return len(l.Agent.Toolsets) > 0 || define.Defers(l.Agent) }
 
 func (l *Live) offeredBy(context []cairn.Message) offered {
@@ -46,15 +47,15 @@ func (l *Live) offeredBy(context []cairn.Message) offered {
 	if o := &l.offered; !o.made || o.found != found || !maps.Equal(off, o.off) || !maps.EqualFunc(pinned, o.from, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 		*o = offered{made: true, from: pinned, found: found, off: maps.Clone(off)}
 		if len(l.Agent.Toolsets) > 0 {
-			o.tools, _ = define.Offered(l.Agent, l.Given, pinned) // logged when it was pinned
+			o.tools, _ = define.Offered(l.Agent, l.Given, pinned) // errors were logged when the tools were pinned
 		}
 		l.deferSome(o)
 	}
 	return l.offered
 }
 
-// deferSome works out which tools are listed. Once tools were found deferred ones stay off the list, whatever its size is, so
-// that it does not come and go with what toolsets offer.
+// deferSome determines which tools are listed. Once the model has found deferred tools, deferred ones stay off the list
+// whatever its size, so that the list does not change back and forth with what toolsets offer.
 func (l *Live) deferSome(o *offered) {
 	o.listed = slices.Concat(l.Agent.Tools, l.Given, o.tools)
 	var hidden []cairn.Tool
@@ -70,17 +71,18 @@ func (l *Live) deferSome(o *offered) {
 	}
 	most, ok := define.DeferAbove(l.Agent)
 	if ok && (o.found || transcript.TextTokens(size) > most) {
-		off := o.off // as of now: the index changes, perhaps while a search is at work
+		off := o.off // a copy: the index may change while a search runs
 		isOff := func(name string) bool { _, is := off[name]; return is }
 		through := []cairn.Tool{define.Finder(hidden, isOff), define.Caller}
 		o.tools = slices.Concat(o.tools, through)
 		o.listed = append(slices.DeleteFunc(o.listed, define.IsDeferred), through...)
 		return
 	}
-	o.tools = slices.Concat(o.tools, []cairn.Tool{define.Caller}) // a model may call what it found before as it did then
+	// A model may call a tool that it found earlier in the way it did then.
+	o.tools = slices.Concat(o.tools, []cairn.Tool{define.Caller})
 }
 
-// pinned returns what the toolsets offer.
+// pinned returns what the toolsets offer, by the transcript and then by context.
 func (l *Live) pinned(context []cairn.Message) map[string]json.RawMessage {
 	pinned, own := l.Index.Pinned(), false
 	for i := range context {

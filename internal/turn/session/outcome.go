@@ -15,12 +15,12 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Outcome is what a step comes to: the messages it adds, the state it changes, and whether the run ends with it.
+// Outcome is what a step results in: the messages it adds, the state it changes, and whether the run ends with it.
 type Outcome struct {
 	Logger     *slog.Logger
 	At         time.Time // when it was worked out, by the session's clock
 	Stop       *cairn.Stop
-	Final      *step.Call // the one that ends the turn, if any
+	Final      *step.Call // the call that ends the turn, if any
 	Reply      *cairn.Message
 	Results    *cairn.Message // of the calls
 	Messages   []cairn.Message
@@ -28,21 +28,21 @@ type Outcome struct {
 	Patch      []cairn.PatchOp
 	Usage      cairn.Usage
 	Statements []store.Statement
-	Title      *string // the session's, if it was set
-	Checkpoint bool    // one was asked for
+	Title      *string // the session's new title; nil if it was not set
+	Checkpoint bool    // a checkpoint was asked for
 	Counts     bool    // the step has something to keep
 	Waits      bool    // calls are pending
 	End        *cairn.Run
-	Version    int64 // of the session once the step was written
+	Version    int64 // of the session after the step was written
 }
 
-// Say adds a message.
+// Say adds a message to the outcome.
 func (out *Outcome) Say(m cairn.Message) {
 	out.Counts = true
 	out.Messages = append(out.Messages, m)
 }
 
-// AddWrites adds what user code wrote for the model.
+// AddWrites adds the context messages that user code wrote for the model.
 func (out *Outcome) AddWrites(w *step.Writes) {
 	if w == nil {
 		return
@@ -52,11 +52,12 @@ func (out *Outcome) AddWrites(w *step.Writes) {
 	}
 }
 
-// Fold applies writes to the state. What does not fit what other calls of the step wrote is an error of the call, and none of
-// its writes are kept.
+// Fold applies writes to the state. Operations that do not fit those of the step's other calls are an error of the
+// call, and none of its writes are kept.
 func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	l.account(out, w)
-	out.Checkpoint = out.Checkpoint || w.Checkpoint || len(w.Statements) > 0 // which do not wait for a later commit
+	// A step with statements is never deferred.
+	out.Checkpoint = out.Checkpoint || w.Checkpoint || len(w.Statements) > 0
 	out.Title = cmp.Or(w.Title, out.Title)
 	if len(w.Ops) == 0 {
 		out.Statements = append(out.Statements, w.Statements...)
@@ -79,12 +80,13 @@ func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	return nil
 }
 
-// Summarises reports whether the messages have a summary. It is not deferred: the place of what it keeps must stay.
+// Summarises reports whether the messages have a summary. A step with one is not deferred, because the index of the
+// messages it keeps must not move.
 func (out *Outcome) Summarises() bool {
 	return slices.ContainsFunc(out.Messages, func(m cairn.Message) bool { return m.Summary != nil })
 }
 
-// Moved moves the places that summaries name behind an index, which so many messages have come between.
+// Moved shifts the indexes that summaries name beyond index by the number of messages inserted there.
 func Moved(messages []cairn.Message, index, by int) []cairn.Message {
 	moved := slices.Clone(messages)
 	for i := range moved {
@@ -97,10 +99,10 @@ func Moved(messages []cairn.Message, index, by int) []cairn.Message {
 	return moved
 }
 
-// Answers reports whether the step is an answer that calls no tools.
+// Answers reports whether the step is an answer without tool calls.
 func (out *Outcome) Answers(st *step.Step) bool { return len(st.Calls) == 0 && !st.Carried }
 
-// Count adds a call that has its result to the step's usage, and to the tool's cache.
+// Count adds a call that has its result to the step's usage and to the cache of tool results.
 func (out *Outcome) Count(l *Live, a *cairn.Agent, st *step.Step, c *step.Call) {
 	out.Usage.ToolCalls++
 	out.Usage.ToolCacheHits += l.Remember(a, c, out.At)
@@ -112,7 +114,8 @@ func (out *Outcome) Count(l *Live, a *cairn.Agent, st *step.Step, c *step.Call) 
 	}
 }
 
-// account adds what a scope recorded as usage. An amount with which a total of the session would not be finite is left out.
+// account adds the usage that a scope recorded. It drops an amount that would make a total of the session infinite or
+// NaN.
 func (l *Live) account(out *Outcome, w *step.Writes) {
 	for name, n := range w.Usage {
 		uncommitted := l.Deferred.Usage.Custom[name] + out.Usage.Custom[name] + n
@@ -125,7 +128,7 @@ func (l *Live) account(out *Outcome, w *step.Writes) {
 	}
 }
 
-// Bound leaves the model's counts out of a step's usage if a total of the session would be too large with them.
+// Bound drops the model's counts from a step's usage if a total of the session would be too large with them.
 func (l *Live) Bound(out *Outcome) {
 	sum := l.Deferred.Usage.Add(out.Usage)
 	for _, total := range [...]cairn.Usage{l.Row.Usage, l.Row.RunUsage} {
@@ -140,8 +143,8 @@ func (l *Live) Bound(out *Outcome) {
 	}
 }
 
-// room reports that the state would be too large with some operations. What the store's chain of states holds since its
-// last keyframe is no less than the state, so that this costs nothing unless the state is large.
+// room returns an error if the operations would make the state too large. The sizes of the last keyframe and of the
+// changes since are an upper bound of the state's size, so the check is cheap unless the state is large.
 func (l *Live) room(out *Outcome, list []cairn.Op) error {
 	at := l.Row.State
 	most := at.KeyframeBytes + at.ChangeBytes
@@ -157,7 +160,7 @@ func (l *Live) room(out *Outcome, list []cairn.Op) error {
 	raw, err := ops.Fold(l.Doc.Raw(), list)
 	l.mu.Unlock()
 	if err != nil {
-		return nil // the caller meets it, too
+		return nil // the caller gets the same error
 	}
 	if problem := limits.Size(len(raw)); problem != "" {
 		return cairn.Errorf(cairn.CodeTooLarge, "the state %s", problem)
@@ -165,7 +168,7 @@ func (l *Live) room(out *Outcome, list []cairn.Op) error {
 	return nil
 }
 
-// Include folds what a call wrote, if there is room for its result in the message with those of the step.
+// Include folds what a call wrote, if the step's results message has room for its result.
 func (l *Live) Include(out *Outcome, results *cairn.Message, f *step.Result) error {
 	size := len(f.Result.Output)
 	for i := range results.Parts {
@@ -175,14 +178,14 @@ func (l *Live) Include(out *Outcome, results *cairn.Message, f *step.Result) err
 		return cairn.Errorf(cairn.CodeTooLarge, "the results of the calls of this step have more than %d bytes together", limits.Bytes)
 	}
 	w := f.Writes
-	if f.Result.IsError { // what the model reads as failed has no effect
+	if f.Result.IsError { // a call that the model reads as failed has no effect
 		w.Statements = nil
 	}
 	return l.Fold(out, &w)
 }
 
-// Remember brings the cache up to date with a call of the step that ends, and returns how many hits it was. The call may
-// have become an error since the tool ran, if what a hook wrote for it did not fit.
+// Remember updates the cache with a call of the step that ends, and returns the number of hits. The call may have
+// become an error after the tool ran, if what a hook wrote for it did not fit.
 func (l *Live) Remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {
 	f := c.Result
 	if !f.Hit && f.Made.IsZero() || f.Result.IsError || c.Tool == nil || c.Tool.Cache == nil {

@@ -12,14 +12,15 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Results is a session's tool-result cache in memory: what the store holds, with what the steps since the last commit
-// have changed. Only the driver of the session changes it, and between the tools of two steps, so that it needs no lock
-// and is right on top of whatever others have done to the session meanwhile.
+// Results is a session's tool-result cache in memory: what the store holds, with the changes of the steps since the
+// last commit. Only the driver of the session changes it, between the tools of two steps. So it needs no lock, and is
+// correct on top of concurrent changes of others to the session.
 type Results struct {
 	entries map[string]store.CacheEntry // by key
-	// changed holds the keys whose entries the store does not have as they are here, and whether it has one at all.
+	// changed holds the keys whose entries differ from the store's. The value reports whether the store has an entry at
+	// all.
 	changed map[string]bool
-	latest  time.Time // at which an entry was used
+	latest  time.Time // latest use of any entry
 }
 
 func newResults(list []store.CacheEntry) (r Results) {
@@ -39,14 +40,13 @@ func (r *Results) set(e store.CacheEntry) {
 	}
 }
 
-// Get returns the entry of a key if it is still good.
+// Get returns the entry of a key if it has not expired.
 func (r *Results) Get(key string, now time.Time) (store.CacheEntry, bool) {
 	e, ok := r.entries[key]
 	return e, ok && now.Before(e.ExpiresAt)
 }
 
-// put keeps an entry and drops those that it displaces: all that are no longer good, and the least recently used that are
-// more than max.
+// put adds an entry and drops what it displaces: all expired entries, and the least recently used ones beyond max.
 func (r *Results) put(e store.CacheEntry, max int, now time.Time) {
 	r.touched(e.Key)
 	e.UsedAt = r.tick(now)
@@ -67,8 +67,8 @@ func (r *Results) put(e store.CacheEntry, max int, now time.Time) {
 	}
 }
 
-// use makes an entry the most recently used one. That is to be written only if it was not so before: nothing else follows
-// from the time.
+// use makes an entry the most recently used one. If it is so already, nothing has to be written: only the order of the
+// times matters.
 func (r *Results) use(key string, now time.Time) {
 	e, ok := r.entries[key]
 	if !ok {
@@ -84,7 +84,8 @@ func (r *Results) use(key string, now time.Time) {
 	}
 }
 
-// tick returns a time later than that of every use before. Stores may keep it to the microsecond.
+// tick returns a time later than every previous use. It is truncated to microseconds, the precision that stores may
+// keep.
 func (r *Results) tick(now time.Time) time.Time {
 	now = now.UTC().Truncate(time.Microsecond)
 	if !now.After(r.latest) {
@@ -101,7 +102,7 @@ func (r *Results) drop(key string) {
 	}
 }
 
-// touched notes that an entry is about to change.
+// touched records that an entry is about to change.
 func (r *Results) touched(key string) {
 	if _, ok := r.changed[key]; ok {
 		return
@@ -112,7 +113,7 @@ func (r *Results) touched(key string) {
 	_, r.changed[key] = r.entries[key]
 }
 
-// Writes lists what the store has to put and to drop.
+// Writes returns the entries that the store has to put, and the keys that it has to drop.
 func (r *Results) Writes() (puts []store.CacheEntry, drops []string) {
 	if len(r.changed) == 0 {
 		return nil, nil
@@ -127,10 +128,10 @@ func (r *Results) Writes() (puts []store.CacheEntry, drops []string) {
 	return puts, drops
 }
 
-// Written says that the store has what Writes listed.
+// Written records that the store has what Writes returned.
 func (r *Results) Written() { r.changed = nil }
 
-// Take takes over what another process has changed.
+// Take applies changes that another process made.
 func (r *Results) Take(puts []store.CacheEntry, drops []string) {
 	for _, e := range puts {
 		r.touched(e.Key)
@@ -141,7 +142,7 @@ func (r *Results) Take(puts []store.CacheEntry, drops []string) {
 	}
 }
 
-// Lost drops the entries that the store does not have any more, since another process has removed them.
+// Lost drops the entries that another process has removed from the store. kept lists those that the store has.
 func (r *Results) Lost(kept []store.CacheEntry) {
 	stays := func(key string) bool {
 		return slices.ContainsFunc(kept, func(e store.CacheEntry) bool { return e.Key == key })
@@ -150,19 +151,19 @@ func (r *Results) Lost(kept []store.CacheEntry) {
 		if stays(key) {
 			continue
 		}
-		if had, changed := r.changed[key]; had || !changed { // else the run has made it
+		if had, changed := r.changed[key]; had || !changed { // otherwise this run made the entry
 			delete(r.entries, key)
 			delete(r.changed, key)
 		}
 	}
 }
 
-// clone returns a copy that shares nothing with r but that it has no changes.
+// clone returns an independent copy of the entries, without pending changes.
 func (r *Results) clone() Results {
 	return Results{entries: maps.Clone(r.entries), latest: r.latest}
 }
 
-// ResultKey names a call's result in the cache. ok is false if the arguments have no canonical form.
+// ResultKey returns the cache key of a call's result. ok is false if the arguments have no canonical form.
 func ResultKey(c *step.Call) (key string, ok bool) {
 	args, err := ops.Canonical(c.Input())
 	return ids.Derive("result", c.Use.Tool, string(args)), err == nil

@@ -12,17 +12,18 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Sink keeps the facts of a step where those who need them find them, beside the memory of this process.
+// Sink keeps the facts of a step where other processes and attempts find them, in addition to this process's memory.
 type Sink interface {
-	// Keep keeps a fact of the step under way; one that lasts is for the run's next lease holder, too. If another attempt has
-	// kept another one in its place, that stands: all the facts of the step are returned.
+	// Keep stages a fact of the step under way. If lasts is set, the fact is valid for the run's next lease holder,
+	// too. If another attempt has staged a fact with the same place, that one stands, and Keep returns all facts of the
+	// step.
 	Keep(ctx context.Context, l *Live, f step.Fact, lasts bool) (stands []step.Staged, err error)
-	// Lasting reports whether the result of a call is kept before the step's commit.
+	// Lasting reports whether a call's result is kept before the step's commit.
 	Lasting(a *cairn.Agent) bool
 }
 
-// Reopen carries the step that waited on as the given one, as the transcript and the rows of its calls have it. It reports
-// false if no step did.
+// Reopen makes st the continuation of the suspended step, from the transcript and the rows of its calls. It reports
+// false if the session has no suspended step.
 func (l *Live) Reopen(st *step.Step) bool {
 	if l.Row.SuspendedStep == "" {
 		return false
@@ -36,7 +37,7 @@ func (l *Live) Reopen(st *step.Step) bool {
 	return true
 }
 
-// RestoreDeferred takes over the steps that have ended since the last commit.
+// RestoreDeferred restores the steps that have ended since the last commit from what was staged of them.
 func (l *Live) RestoreDeferred(list []store.Staged) error {
 	for n := l.Row.Step + 1; ; n++ {
 		facts, err := step.Decode(list, step.ID(l.Run.ID, n), l.Row.Lease.Token)
@@ -56,7 +57,7 @@ func (l *Live) RestoreDeferred(list []store.Staged) error {
 	}
 }
 
-// Defer keeps a step that has ended for a later commit.
+// Defer keeps an ended step for a later commit.
 func (l *Live) Defer(number int, e *step.Ended) {
 	d := &l.Deferred
 	for i := range e.Messages {
@@ -70,7 +71,7 @@ func (l *Live) Defer(number int, e *step.Ended) {
 	l.Step, l.Judged = nil, nil
 }
 
-// Calling returns the call that an effect works on.
+// Calling returns the call that an effect is for.
 func (l *Live) Calling(in turn.ToolIn) (*step.Call, error) {
 	if l.Step == nil || l.Step.Number != in.Step {
 		return nil, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", in.Step)
@@ -82,7 +83,7 @@ func (l *Live) Calling(in turn.ToolIn) (*step.Call, error) {
 	return c, nil
 }
 
-// SuspendedStep is the step under whose id the calls of st wait: that which opened them.
+// SuspendedStep returns the id of the step that opened the calls of st.
 func (l *Live) SuspendedStep(st *step.Step) string {
 	if st.Carried {
 		return l.Row.SuspendedStep
@@ -90,7 +91,7 @@ func (l *Live) SuspendedStep(st *step.Step) string {
 	return st.ID
 }
 
-// Waiting works out what the session's row says of a step that waits.
+// Waiting returns what the session's row records about a step that is suspended.
 func (l *Live) Waiting(st *step.Step) *store.Suspend {
 	s := &store.Suspend{StepID: l.SuspendedStep(st)}
 	for _, c := range st.Calls {
@@ -111,7 +112,7 @@ func (l *Live) Waiting(st *step.Step) *store.Suspend {
 	return s
 }
 
-// Earlier returns the earlier of two times, of which zero is never.
+// Earlier returns the earlier of two times. The zero time means never.
 func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -119,7 +120,8 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Refused lists the calls of a reply to tools that the model knew to be off. What is switched later is for later calls.
+// Refused returns the ids of a reply's calls to tools that were off when the model was asked. A later switch affects
+// later calls only.
 func (l *Live) Refused(m *cairn.Message) (list []string) {
 	if m == nil {
 		return nil
@@ -141,7 +143,7 @@ func (l *Live) NewStep(number int) *step.Step {
 	return st
 }
 
-// Restore makes what was staged of the next step the step under way.
+// Restore makes the next step the step under way, from what was staged of it.
 func (l *Live) Restore(list []store.Staged) error {
 	number := l.Row.Step + len(l.Deferred.Steps) + 1
 	st := l.NewStep(number)
@@ -154,7 +156,7 @@ func (l *Live) Restore(list []store.Staged) error {
 		return err
 	}
 	st.AddAll(facts)
-	// Before the run's first step the hooks for its beginning may not have run; a reply says that they have.
+	// Before the first step, the hooks of the run's beginning may not have run. A reply proves that they have.
 	l.Unopened = number == 1 && st.Opening == nil && (st.Reply == nil || st.Carried)
 	l.Step = st
 	return nil

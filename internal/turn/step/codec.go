@@ -10,15 +10,15 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Staged is a fact as the store has it.
+// Staged is a fact read from the store.
 type Staged struct {
 	Fact Fact
-	// By names the attempt that brought it.
+	// By names the attempt that staged it.
 	By string
 }
 
-// Encode returns the stored form of a fact of a step. With a lease, its fencing token, the fact counts for the processes of
-// that lease alone: a later one does not see it. Lease 0 makes it last.
+// Encode returns the stored form of a fact of a step. If lease, a fencing token, is not 0, the fact is valid under that
+// lease only: the next lease holder ignores it. With lease 0 it is valid under every lease.
 func Encode(stepID string, lease int64, by string, f Fact) (store.Staged, error) {
 	raw, err := json.Marshal(f)
 	if err == nil {
@@ -37,8 +37,8 @@ func key(f Fact, lease int64) string {
 	return strconv.FormatInt(lease, 10) + "/" + f.place()
 }
 
-// Decode returns the facts of a step among the staged pieces of a session that count under a lease, in the order in which
-// they were staged. Of two for one place, the one that lasts counts.
+// Decode returns the facts of a step that are valid under a lease, in the order in which they were staged. If a place
+// has two facts, the one that is valid under every lease wins.
 func Decode(list []store.Staged, stepID string, lease int64) ([]Staged, error) {
 	lasting := func(place string) bool {
 		return slices.ContainsFunc(list, func(p store.Staged) bool { return p.StepID == stepID && p.Key == place })
@@ -62,12 +62,12 @@ func Decode(list []store.Staged, stepID string, lease int64) ([]Staged, error) {
 	return facts, nil
 }
 
-// Lasting reports whether any of the staged pieces of a session are facts for the next lease holder.
+// Lasting reports whether any of a session's staged facts are valid for the next lease holder.
 func Lasting(list []store.Staged) bool {
 	return slices.ContainsFunc(list, func(p store.Staged) bool { return !byLease(p.Key) })
 }
 
-// byLease reports whether a key is one that counts under one lease alone.
+// byLease reports whether a key belongs to a fact that is valid under one lease only.
 func byLease(key string) bool {
 	token, _, ok := strings.Cut(key, "/")
 	_, err := strconv.ParseInt(token, 10, 64)
@@ -93,7 +93,7 @@ func decode(p *store.Staged) (Staged, error) {
 	return Staged{Fact: f, By: e.By}, nil
 }
 
-// Standing returns the fact that stands in the place of another one, and the attempt that brought it; nil if none does.
+// Standing returns the fact that has the place of another one, and the attempt that staged it; nil if there is none.
 func Standing(facts []Staged, of Fact) (f Fact, by string) {
 	for _, s := range facts {
 		if s.Fact.place() == of.place() {

@@ -1,11 +1,12 @@
-// Package step holds the facts of a step and what they come to.
+// Package step holds the facts of a step and their fold.
 //
-// A step of a run is a list of facts: the model's reply, the calls that were handed over or wait, their results, what user code
-// decided. A [Step] is the fold of that list, and [Step.Add] is the only way in which it changes. The same list stands in
-// memory where one process drives the run, is staged in the store where another one may have to carry on, and is what a
-// takeover finds there. So a new field of a fact is defined here, written where the fact arises, and read where it counts.
+// A step of a run is a list of facts: the model's reply, the calls that were handed over or are pending, their results,
+// the decisions of user code. A [Step] is the fold of that list, and [Step.Add] is the only way to change it. The list
+// is kept in memory where one process drives the run, and is staged in the store where another process may have to
+// continue. A takeover reads the staged list. So a new field of a fact is defined here, written where the fact arises,
+// and read where it matters.
 //
-// The package is pure: no I/O, no clock, no user code. It knows the types of package store, but calls no store.
+// The package is pure: no I/O, no clock, no user code. It uses the types of package store, but calls no store.
 package step
 
 import (
@@ -18,22 +19,22 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Fact is one thing that happened in a step. Facts are pointers to the types of this package, and immutable once they are
-// added or encoded.
+// Fact is one thing that happened in a step. Facts are pointers to types of this package, and immutable once added or
+// encoded.
 type Fact interface {
-	// place names what the fact is about. Of two facts of a step for one place, the one that was staged first stands.
+	// place identifies what the fact is about. Of two facts of a step with the same place, the one staged first stands.
 	place() string
 }
 
-// Writes are what user code wrote through its handle: operations on the state, context for the model, usage, statements for
-// the store's database, the session's title, and the wish for a checkpoint.
+// Writes are what user code wrote through its handle: operations on the state, context for the model, usage, statements
+// for the store's database, the session's title, and a request for a checkpoint.
 type Writes struct {
 	Ops        []cairn.Op         `json:"ops,omitempty"`
 	Context    []cairn.Message    `json:"context,omitempty"`
 	Usage      map[string]float64 `json:"usage,omitempty"`
 	Statements []store.Statement  `json:"statements,omitempty"`
 	Checkpoint bool               `json:"checkpoint,omitempty"`
-	// Title is that of the session, if it was set.
+	// Title is the session's new title; nil if it was not set.
 	Title *string `json:"title,omitempty"`
 }
 
@@ -42,111 +43,113 @@ func (w *Writes) Empty() bool {
 	return w == nil || len(w.Ops)+len(w.Context)+len(w.Usage)+len(w.Statements) == 0 && !w.Checkpoint && w.Title == nil
 }
 
-// Opening is what the hooks wrote that ran when the run began. It belongs to the run's first step.
+// Opening is what the hooks of the run's beginning wrote. It belongs to the run's first step.
 type Opening struct {
 	Writes Writes `json:"writes"`
 }
 
-// Reply is what the model call came to.
+// Reply is the outcome of the model call.
 type Reply struct {
 	// Message is the model's answer; nil if the call failed, or was stopped before anything was said.
 	Message *cairn.Message `json:"message,omitempty"`
-	// Context are the messages that were put before the model for this step.
+	// Context lists the messages that were added to the request for this step.
 	Context []cairn.Message `json:"context,omitempty"`
 	Usage   cairn.Usage     `json:"usage"`
-	// Refused are the calls of tools that were off.
+	// Refused lists the ids of calls to tools that were off.
 	Refused []string     `json:"refused,omitempty"`
 	Failed  *cairn.Error `json:"failed,omitempty"`
-	// Passed are events of another server that the model has passed on, see [cairn.ChunkEvent].
+	// Passed lists the events of another server that the model passed on, see [cairn.ChunkEvent].
 	Passed []cairn.Event `json:"passed,omitempty"`
-	// Writes are those of the hooks around the call.
+	// Writes are those of the hooks around the model call.
 	Writes Writes `json:"writes"`
-	// Sequence is the log's last one when all of the reply was there; 0 if it is not known.
+	// Sequence is the log's last sequence once all of the reply was published; 0 if it is not known.
 	Sequence int64 `json:"sequence,omitempty"`
 }
 
-// Started is a call that has begun with the session of another agent.
+// Started is the start of a call that consults another agent's session.
 type Started struct {
 	CallID  string `json:"call_id"`
 	Agent   string `json:"agent"`
 	ChildID string `json:"child_id"`
-	// Announced says that hooks and the log know that the agent is consulted. A call that only waits for a companion has
-	// nothing to announce.
+	// Announced reports whether hooks were called for the consultation and the log has it. A call that only waits for a
+	// companion has nothing to announce.
 	Announced bool `json:"announced,omitempty"`
-	// Run is a run of that agent's session that was handed over to be driven, if one was.
+	// Run is a run of that agent's session that was handed over to be driven; nil if none was.
 	Run *turn.Begun `json:"run,omitempty"`
 	// Writes are those of the hooks before the call.
 	Writes Writes `json:"writes"`
 }
 
-// Attempt is an attempt at a call's tool that begins. Of a run whose facts stay in memory only those after the first are
-// staged.
+// Attempt is the start of an attempt at a call's tool. For a run whose facts stay in memory, only the attempts after
+// the first are staged.
 type Attempt struct {
 	CallID string `json:"call_id"`
 	// Number counts the attempts, from 1.
 	Number int `json:"number"`
 }
 
-// Wait is a call that has no result yet: people must answer it, or the session that it consults waits itself.
+// Wait is why a call has no result yet: it is pending until a person answers it, or the session that it consults is
+// suspended itself.
 type Wait struct {
 	CallID string `json:"call_id"`
-	// Pending is the row that the commit of the step writes; nil where another session waits.
+	// Pending is the row that the commit of the step writes; nil if the call waits for another session.
 	Pending *cairn.PendingCall `json:"pending,omitempty"`
-	// Waiting is what the session Child waits for.
+	// Waiting is what the session Child is suspended for.
 	Waiting *cairn.Suspension `json:"waiting,omitempty"`
 	Child   *cairn.ChildRef   `json:"child,omitempty"`
 	Writes  Writes            `json:"writes"`
 }
 
-// Row is the row of a call that waited when the run began, as the store's table of calls has it. It is never staged.
+// Row is the row of a call that was pending when the run began, as in the store's table of calls. It is never staged.
 type Row struct {
 	Call *cairn.PendingCall
 }
 
-// Result is what a call came to.
+// Result is the outcome of a call.
 type Result struct {
 	Result *cairn.ToolResult `json:"result"`
-	// Began says that the tool was called: the log has the call's start.
+	// Began reports whether the tool was called, so the log has the call's start.
 	Began bool `json:"began,omitempty"`
-	// Consulted is the agent that the call consulted, if it did.
+	// Consulted is the agent that the call consulted; nil if it consulted none.
 	Consulted *Consulted `json:"consulted,omitempty"`
-	// Closed says that the call has not come to its end: the turn had ended, or the run was stopped.
+	// Closed reports whether the call was closed before it was carried to its end: the turn had ended, or the run was
+	// stopped.
 	Closed bool `json:"closed,omitempty"`
-	// Completion is how the turn ends with this call; nil if it does not. Failed says that the guard failed the run then.
+	// Completion is how the turn ends with this call; nil if it does not. Failed is why the guard then failed the run.
 	Completion *cairn.Completion `json:"completion,omitempty"`
 	Failed     *cairn.Error      `json:"failed,omitempty"`
-	// Feedback is the guard's, which sent the model back to work.
+	// Feedback is what the guard sent back to the model for more work.
 	Feedback string `json:"feedback,omitempty"`
-	// Attempts is how often the tool was called, if more than once.
+	// Attempts is how often the tool was called; 0 for once.
 	Attempts int `json:"attempts,omitempty"`
-	// Hit says that the result is from the tool's cache, Made when one that is to be kept there was made.
+	// Hit reports whether the result is from the tool's cache. Made is when a result to be cached was made.
 	Hit    bool      `json:"hit,omitempty"`
 	Made   time.Time `json:"made,omitzero"`
 	Writes Writes    `json:"writes"`
 }
 
-// Consulted says how the consultation of another agent ended.
+// Consulted is how the consultation of another agent ended.
 type Consulted struct {
 	Agent   string `json:"agent"`
 	ChildID string `json:"child_id"`
-	// Status is that of the run that the session came to; empty if there was none.
+	// Status is that of the run that the session came to; empty if there was no run.
 	Status cairn.RunStatus `json:"status,omitempty"`
 }
 
-// Judgement is what user code made of the step's end.
+// Judgement is what user code decided about the step's end.
 type Judgement struct {
-	// Writes are those of the hooks that saw the step's messages.
+	// Writes are those of the hooks that were called with the step's messages.
 	Writes Writes `json:"writes"`
-	// Completion is how the turn ends; nil if nobody ends it. Failed is why the run fails.
+	// Completion is how the turn ends; nil if it does not. Failed is why the run fails.
 	Completion *cairn.Completion `json:"completion,omitempty"`
 	Failed     *cairn.Error      `json:"failed,omitempty"`
-	// Feedback sends the model back to work.
+	// Feedback is sent to the model, which continues to work.
 	Feedback string `json:"feedback,omitempty"`
-	// Owes says that the turn would end, but for the typed output that is still owed.
+	// Owes reports whether the turn would end, except that the typed output is still missing.
 	Owes bool `json:"owes,omitempty"`
 }
 
-// Ended is a step that has ended, but is committed with a later one.
+// Ended is a step that has ended and is committed with a later one.
 type Ended struct {
 	Messages  []cairn.Message    `json:"messages"`
 	Ops       []cairn.Op         `json:"ops,omitempty"`
@@ -171,7 +174,7 @@ func (f *Started) place() string {
 	return "started:" + f.CallID + "/" + f.Run.RunID
 }
 
-// stored are the facts that can be staged, by the name of their kind.
+// stored makes the facts that can be staged, by the name of their kind.
 var stored = map[string]func() Fact{
 	"opening":   func() Fact { return new(Opening) },
 	"reply":     func() Fact { return new(Reply) },
@@ -209,7 +212,7 @@ func kind(f Fact) string {
 // envelope is the stored form of a fact.
 type envelope struct {
 	Kind string `json:"kind"`
-	// By names the attempt that brought the fact.
+	// By names the attempt that staged the fact.
 	By   string          `json:"by,omitempty"`
 	Fact json.RawMessage `json:"fact"`
 }

@@ -14,77 +14,80 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
-// Step is a step under way: the fold of its facts. Facts of different calls may be added at the same time, all others by one
-// goroutine at a time.
+// Step is a step under way: the fold of its facts. Facts of different calls may be added concurrently; all other facts
+// by one goroutine at a time.
 type Step struct {
 	Number int
-	// ID names the step in its session.
+	// ID identifies the step within its session.
 	ID      string
 	Opening *Opening
 	// Reply is nil until the model has answered.
 	Reply *Reply
-	// Calls are those of the reply, in its order; of a step that is carried on, those without a result.
+	// Calls lists the calls of the reply, in its order. In a carried step it lists those that had no result when the
+	// run began.
 	Calls  []*Call
 	Judged *Judgement
-	// Carried says that the reply was committed by an earlier run: the step waited and is carried on.
+	// Carried reports whether an earlier run committed the reply: the step was suspended, and this run continues it.
 	Carried bool
-	// Inherited says that a process died that drove the step: how far it had come with the calls is not known.
+	// Inherited reports whether a process died driving the step, so how far its calls got is unknown.
 	Inherited bool
 
 	tools [2][]cairn.Tool
-	// Offered returns the tools of the agent's toolsets, given the messages that were put before the model for the step; nil
-	// if it has none.
+	// Offered returns the tools of the agent's toolsets, given the messages that were added to the request for the
+	// step; nil if it has no toolsets.
 	Offered func(context []cairn.Message) []cairn.Tool
 }
 
-// Call is a call of a step: what its facts come to.
+// Call is a call of a step: the fold of its facts.
 type Call struct {
 	Use *cairn.ToolUse
-	// Tool is what the agent has of that name now; nil for an unknown tool, one that is off, and for __finish__.
+	// Tool is the agent's current tool of that name; nil for an unknown tool, one that is off, and for __finish__.
 	Tool *define.Tool
-	// Off says that the tool was switched off when the model was asked.
+	// Off reports whether the tool was switched off when the model was asked.
 	Off bool
-	// Row is the row of an approval or a client tool's call that waits for its answer or has it; its Version is 0 until it
-	// is committed. Asked are those of the questions that the tool has asked, in order.
+	// Row is the row of an approval or of a client tool's call, pending or answered; its Version is 0 until it is
+	// committed. Asked lists the rows of the tool's questions, in order.
 	Row   *cairn.PendingCall
 	Asked []*cairn.PendingCall
-	// Starts are those of the other agent's session, the latest last.
+	// Starts lists the starts of the other agent's session, the latest last.
 	Starts []*Started
-	// Published says that this process has published the call's start.
+	// Published reports whether this process has published the call's start.
 	Published bool
-	// Attempts counts those at its tool that are known.
+	// Attempts counts the known attempts at its tool.
 	Attempts int
-	// Wait is why the call has no result, or had none.
+	// Wait is why the call has, or had, no result.
 	Wait *Wait
-	// Moved says that the session that the call waits for does not wait any more, since another call gave it something to do.
+	// Moved reports whether the session that the call waits for is no longer suspended, because another call gave it
+	// work.
 	Moved bool
-	// Result is nil until the call has one.
+	// Result is nil until the call has a result.
 	Result *Result
 }
 
 // ID returns the id of a run's step.
 func ID(runID string, number int) string { return runID + "/" + strconv.Itoa(number) }
 
-// New returns a step without facts, of an agent with some tools.
+// New returns a step without facts. own and given are the tools of its agent.
 func New(runID string, number int, own, given []cairn.Tool) *Step {
 	return &Step{Number: number, ID: ID(runID, number), tools: [2][]cairn.Tool{own, given}}
 }
 
-// Carry makes the step one that waited, whose reply was committed: open are the uses that have no result yet.
+// Carry makes s a continued step whose reply was committed when its run was suspended. open lists the uses that have no
+// result yet.
 func (s *Step) Carry(reply *cairn.Message, open []*cairn.ToolUse) {
 	s.Carried = true
 	s.Add(&Reply{Message: reply})
 	s.Calls = slices.DeleteFunc(s.Calls, func(c *Call) bool { return !slices.Contains(open, c.Use) })
 }
 
-// Attach gives the step's calls the rows that the store has of them.
+// Attach gives the step's calls the rows that the store has for them.
 func (s *Step) Attach(rows []cairn.PendingCall) {
 	for i := range rows {
 		s.Add(&Row{&rows[i]})
 	}
 }
 
-// Add adds a fact. What it is about is what the fact says from there on.
+// Add adds a fact. It replaces what an earlier fact said of the same thing.
 func (s *Step) Add(f Fact) {
 	switch f := f.(type) {
 	case *Opening:
@@ -120,7 +123,7 @@ func (s *Step) Add(f Fact) {
 	}
 }
 
-// AddAll adds facts, those of calls after the reply that asks for them.
+// AddAll adds facts. It adds the reply before the facts of its calls.
 func (s *Step) AddAll(facts []Staged) {
 	for _, f := range facts {
 		if _, ok := f.Fact.(*Reply); ok {
@@ -186,7 +189,7 @@ func (s *Step) Call(id string) *Call {
 	return nil
 }
 
-// Planned reports whether the model has answered, or will not.
+// Planned reports whether the model call is over, with an answer or without.
 func (s *Step) Planned() bool { return s.Reply != nil }
 
 // Message returns the model's answer, or nil.
@@ -197,7 +200,7 @@ func (s *Step) Message() *cairn.Message {
 	return s.Reply.Message
 }
 
-// Passed returns the events of another server that the model has passed on.
+// Passed returns the events of another server that the model passed on.
 func (s *Step) Passed() []cairn.Event {
 	if s.Reply == nil {
 		return nil
@@ -230,7 +233,7 @@ func (s *Step) Plan() turn.Planned {
 	return p
 }
 
-// Waits reports whether calls of the step wait for an answer, or would if it had not come so soon.
+// Waits reports whether calls of the step are pending, or would be had their answer not come so early.
 func (s *Step) Waits() bool {
 	return slices.ContainsFunc(s.Calls, func(c *Call) bool { return c.Waits() || c.ready() })
 }
@@ -252,8 +255,8 @@ func (s *Step) WouldDelegate(r *Reply) bool {
 	})
 }
 
-// Begun reports whether a call without a result may have had effects: its tool was called, or the agent that it consults has
-// begun, or a process that died may have come to it.
+// Begun reports whether a call without a result may have had effects: its tool was called, the agent that it consults
+// was started, or a process that died may have reached it.
 func (s *Step) Begun(c *Call) bool {
 	switch {
 	case c.Consults():
@@ -268,8 +271,8 @@ func (s *Step) Begun(c *Call) bool {
 	})
 }
 
-// Below returns what a call sees on top of the session's state: the writes of the hooks before it, and, if it may
-// finish the turn, those of the calls that run before it. Without a call it is the former. Writes that are empty are
+// Below returns what a call sees on top of the session's state: the writes of the hooks before it and, if it may finish
+// the turn, those of the calls that run before it. With a nil call it returns the hooks' writes only. Empty writes are
 // left out.
 func (s *Step) Below(c *Call) (below []*Writes) {
 	if s.Opening != nil && !s.Opening.Writes.Empty() {
@@ -288,7 +291,7 @@ func (s *Step) Below(c *Call) (below []*Writes) {
 	return below
 }
 
-// Status says in a word what the step waits for.
+// Status summarizes what the step waits for.
 func (s *Step) Status() cairn.RunStatus {
 	own, children, results := 0, 0, 0
 	for _, c := range s.Calls {
@@ -311,7 +314,7 @@ func (s *Step) Status() cairn.RunStatus {
 	return cairn.SuspendedClientTool
 }
 
-// Suspension says what the step waits for, under the id of the step that opened its calls.
+// Suspension returns what the step waits for, under the id of the step that opened its calls.
 func (s *Step) Suspension(openedBy string) *cairn.Suspension {
 	w := &cairn.Suspension{StepID: openedBy}
 	for _, c := range s.Calls {
@@ -340,7 +343,7 @@ func (c *Call) Delegates() bool {
 	return c.Tool != nil && (c.Tool.Delegates())
 }
 
-// Child names the session of the agent that the call consults.
+// Child returns the reference to the session that the call consults.
 func (c *Call) Child(sessionID, agent string) *cairn.ChildRef {
 	kind := cairn.ChildCompanion
 	if c.Tool != nil && c.Tool.Agent != nil {
@@ -349,12 +352,12 @@ func (c *Call) Child(sessionID, agent string) *cairn.ChildRef {
 	return &cairn.ChildRef{CallID: c.Use.CallID, SessionID: sessionID, Agent: agent, Kind: kind}
 }
 
-// Consults reports whether the call gives an agent something to do.
+// Consults reports whether the call gives an agent work.
 func (c *Call) Consults() bool {
 	return c.Delegates() && (c.Tool.Agent != nil || ConsultsCompanion(c.Use.Tool))
 }
 
-// ConsultsCompanion reports whether a tool is one of those that give a companion something to do.
+// ConsultsCompanion reports whether a tool is one of those that give a companion work.
 func ConsultsCompanion(tool string) bool {
 	return tool == cairn.CompanionSpawn || tool == cairn.CompanionSend
 }
@@ -367,19 +370,19 @@ func (c *Call) Started() *Started {
 	return nil
 }
 
-// Announced reports whether hooks and the log know that the call consults another agent.
+// Announced reports whether hooks were called for the consultation and the log has it.
 func (c *Call) Announced() bool {
 	return slices.ContainsFunc(c.Starts, func(s *Started) bool { return s.Announced })
 }
 
-// RanChild reports whether the call, which has its result, has another agent's session run, or had it in an earlier run.
+// RanChild reports whether the call, which has its result, ran another agent's session, in this run or an earlier one.
 func (s *Step) RanChild(c *Call) bool {
 	return c.Consults() && (s.Carried && len(c.Rows()) == 0 || c.Result.Result.Background != "" ||
 		c.Result.Consulted != nil && c.Result.Consulted.Status != "" ||
 		slices.ContainsFunc(c.Starts, func(s *Started) bool { return s.Run != nil }))
 }
 
-// HandedOver returns the run of an id that was handed over to be driven, or nil.
+// HandedOver returns the run with the given id that was handed over to be driven, or nil.
 func (c *Call) HandedOver(runID string) *turn.Begun {
 	for _, s := range c.Starts {
 		if s.Run != nil && s.Run.RunID == runID {
@@ -389,15 +392,15 @@ func (c *Call) HandedOver(runID string) *turn.Begun {
 	return nil
 }
 
-// Waits reports whether the call has no result because an answer from outside is due.
+// Waits reports whether the call has no result because an answer from outside is pending.
 func (c *Call) Waits() bool {
 	return c.Result == nil && (c.awaitsChild() && !c.Moved || c.Open() != nil)
 }
 
-// Continues reports whether the tool has asked in an earlier run, whose log has the call's start.
+// Continues reports whether the tool asked a question in an earlier run, whose log has the call's start.
 func (c *Call) Continues() bool { return len(c.Asked) > 0 && c.Asked[0].Version > 0 }
 
-// attach makes a row that of the call, or of one of its questions.
+// attach makes a row the call's own, or that of one of its questions.
 func (c *Call) attach(row *cairn.PendingCall) {
 	if !row.Kind.Asked() {
 		c.Row = row
@@ -419,7 +422,7 @@ func (c *Call) Rows() []*cairn.PendingCall {
 	return append([]*cairn.PendingCall{c.Row}, c.Asked...)
 }
 
-// Open returns the row that waits for its answer, or nil. A call has at most one.
+// Open returns the row that is still unanswered, or nil. A call has at most one.
 func (c *Call) Open() *cairn.PendingCall {
 	if n := len(c.Asked); n > 0 && c.Asked[n-1].Status == cairn.CallOpen {
 		return c.Asked[n-1]
@@ -430,15 +433,15 @@ func (c *Call) Open() *cairn.PendingCall {
 	return nil
 }
 
-// ready reports whether the call has no result yet although its answer is there, because that came after its effect.
+// ready reports whether the call has no result yet although its answer has arrived: it came after the call's effect.
 func (c *Call) ready() bool {
 	return c.Result == nil && (c.Moved || slices.ContainsFunc(c.Rows(), func(p *cairn.PendingCall) bool { return p.Status == cairn.CallAnswered }))
 }
 
-// awaitsChild reports whether the call waits, or waited, for another session that waits.
+// awaitsChild reports whether the call waits, or waited, for a suspended session.
 func (c *Call) awaitsChild() bool { return c.Wait != nil && c.Wait.Waiting != nil }
 
-// AwaitsCompanion returns the session of the companion that the call waits for, or "".
+// AwaitsCompanion returns the session id of the companion that the call waits for, or "".
 func (c *Call) AwaitsCompanion() string {
 	if !c.Waits() || !c.awaitsChild() || c.Tool == nil || !c.Tool.Companion {
 		return ""
@@ -449,7 +452,7 @@ func (c *Call) AwaitsCompanion() string {
 // AwaitsChild reports whether the call waits for another session.
 func (c *Call) AwaitsChild() bool { return c.Result == nil && c.awaitsChild() }
 
-// Input is what the call's tool runs with: the model's arguments, unless the reviewer who approved the call changed them.
+// Input returns the arguments that the call's tool runs with: the model's, unless the approving reviewer changed them.
 func (c *Call) Input() json.RawMessage {
 	if edited := c.Edited(); edited != nil {
 		return edited
@@ -457,8 +460,7 @@ func (c *Call) Input() json.RawMessage {
 	return c.Use.Input
 }
 
-// Edited returns the arguments that the reviewer who approved the call gave in place of the model's; nil if they are the
-// model's.
+// Edited returns the arguments with which the approving reviewer replaced the model's; nil if they are unchanged.
 func (c *Call) Edited() json.RawMessage {
 	if c.Row == nil || c.Row.Answer == nil || c.Row.Answer.Kind != cairn.DecisionApproved || len(c.Row.Answer.Value) == 0 {
 		return nil
@@ -470,7 +472,7 @@ func (c *Call) Edited() json.RawMessage {
 	return c.Row.Answer.Value
 }
 
-// Writes are what the call's hooks and its tool have written; nil if nothing.
+// Writes returns what the call's hooks and its tool have written so far; nil if nothing.
 func (c *Call) Writes() *Writes {
 	switch {
 	case c.Result != nil:
@@ -483,7 +485,7 @@ func (c *Call) Writes() *Writes {
 	return nil
 }
 
-// CheckpointID returns the id of the checkpoint that a run's step makes.
+// CheckpointID returns the id of the checkpoint that a step of a run makes.
 func CheckpointID(runID string, number int) string {
 	return "cp_" + strings.TrimPrefix(runID, "run_") + "_" + strconv.Itoa(number)
 }

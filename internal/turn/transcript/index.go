@@ -11,25 +11,25 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 )
 
-// Index is what a driver of a session needs to know of its whole transcript, kept up to date message by message: which call
-// ids are taken, which tools are off, which companions are at work in the background, whether reviewers edited arguments,
-// what toolsets offer, which deferred tools were found. The zero value is that of an empty
-// transcript. Adding messages once more, in their order, changes nothing.
+// Index is what a driver of a session needs to know of its whole transcript, updated message by message: which call ids
+// are taken, which tools are off, which companions work in the background, whether reviewers edited arguments, what
+// toolsets offer, and which deferred tools were found. The zero value is the index of an empty transcript. Adding the
+// same messages again, in order, changes nothing.
 type Index struct {
 	calls map[string]struct{}
 	off   map[string]struct{}
 	away  map[string]struct{}
-	// differs says that some message is sent otherwise than it is kept: a result has the arguments that its tool ran with, or a
-	// tool was called as a deferred one.
+	// differs reports whether some message is sent in another form than it is stored: a result has the arguments that
+	// its tool ran with, or a tool was called as a deferred one.
 	differs bool
 	// pinned is what toolsets offer.
 	pinned map[string]json.RawMessage
 	found  map[string]struct{}
-	// summed says that a summary stands for what is older, of which calls says nothing.
+	// summed reports whether a summary stands for older messages, whose call ids are not in calls.
 	summed bool
 }
 
-// Add takes in the next message.
+// Add updates the index with the next message.
 func (x *Index) Add(m *cairn.Message) {
 	if m.Summary != nil {
 		x.restart(m.Summary)
@@ -67,7 +67,7 @@ func (x *Index) Add(m *cairn.Message) {
 	}
 }
 
-// restart forgets what a summary says anew, as if it came first.
+// restart resets what a summary states anew, as if it came first.
 func (x *Index) restart(s *cairn.Summary) {
 	x.off, x.away, x.pinned, x.found, x.summed = nil, nil, nil, nil, true
 	for _, id := range s.Background {
@@ -78,7 +78,7 @@ func (x *Index) restart(s *cairn.Summary) {
 	}
 }
 
-// Summarise gives a summary, which comes next, what x knows of everything before it.
+// Summarise adds to a summary, the next message, what x knows of all messages before it.
 func (x *Index) Summarise(m *cairn.Message) {
 	if len(x.off) > 0 {
 		m.Tools = make(map[string]bool, len(x.off))
@@ -94,10 +94,10 @@ func (x *Index) Summarise(m *cairn.Message) {
 	}
 }
 
-// namedTools is how many tools that were found a summary names to the model.
+// namedTools limits how many found tools a summary names to the model.
 const namedTools = 100
 
-// Summarised reports whether a summary stands for older messages, whose call ids are not known.
+// Summarised reports whether a summary stands for older messages, whose call ids are unknown.
 func (x *Index) Summarised() bool { return x.summed }
 
 func (x *Index) addSwitches(tools map[string]bool) {
@@ -117,7 +117,7 @@ func put(set *map[string]struct{}, name string) {
 	(*set)[name] = struct{}{}
 }
 
-// Taken reports whether a call of the transcript has an id.
+// Taken reports whether a call of the transcript has the given id.
 func (x *Index) Taken(callID string) bool {
 	_, taken := x.calls[callID]
 	return taken
@@ -129,14 +129,14 @@ func (x *Index) Off(tool string) bool {
 	return off
 }
 
-// Switched returns the tools that are switched off. It is not to be changed.
+// Switched returns the tools that are switched off. The caller must not modify it.
 func (x *Index) Switched() map[string]struct{} { return x.off }
 
-// Away returns the sessions of companions that were left at work and have not been reported on since. It is not to be
-// changed.
+// Away returns the sessions of companions that were left working and have not been reported on since. The caller must
+// not modify it.
 func (x *Index) Away() map[string]struct{} { return x.away }
 
-// Pinned returns what toolsets of the agent offer, by their names. It is not to be changed.
+// Pinned returns what the agent's toolsets offer, by toolset name. The caller must not modify it.
 func (x *Index) Pinned() map[string]json.RawMessage { return x.pinned }
 
 // Clone returns a copy that shares nothing with x.
@@ -144,7 +144,7 @@ func (x *Index) Clone() Index {
 	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.differs, maps.Clone(x.pinned), maps.Clone(x.found), x.summed}
 }
 
-// Differs reports whether some message is sent to a model otherwise than it is kept, see [Sent].
+// Differs reports whether some message is sent to a model in another form than it is stored, see [Sent].
 func (x *Index) Differs() bool { return x.differs }
 
 // Found reports whether the model has found deferred tools.

@@ -9,16 +9,16 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// Recent returns the messages of a transcript that a model is sent, of which the list begins at index first: the latest
-// summary, the messages that it has left without what is bound to those before them, and all that followed. Without a
-// summary that is all of them.
+// Recent returns the messages of a transcript that a model is sent; messages[0] has index first. These are the latest
+// summary, the messages before it that it keeps, stripped of what is bound to still earlier ones, and all that followed
+// it. Without a summary it returns all messages.
 func Recent(messages []cairn.Message, first int) []cairn.Message {
 	at := lastSummary(messages)
 	if at < 0 {
 		return messages
 	}
 	from := min(max(messages[at].Summary.From-first, 0), at)
-	for from < at && messages[from].Role == cairn.RoleTool { // whose uses are not sent
+	for from < at && messages[from].Role == cairn.RoleTool { // their uses are not sent
 		from++
 	}
 	sent := append(make([]cairn.Message, 0, len(messages)-from+1), messages[at])
@@ -30,7 +30,7 @@ func Recent(messages []cairn.Message, first int) []cairn.Message {
 	return append(sent, messages[at+1:]...)
 }
 
-// lastSummary returns the place of the latest summary in a list; -1 if there is none.
+// lastSummary returns the index of the latest summary in a list; -1 if there is none.
 func lastSummary(messages []cairn.Message) int {
 	for i := len(messages) - 1; i >= 0; i-- {
 		if messages[i].Summary != nil {
@@ -40,8 +40,8 @@ func lastSummary(messages []cairn.Message) int {
 	return -1
 }
 
-// unbound returns a message without what its provider takes back behind the same messages only, which are reasoning and
-// items of its own, and without the size of the conversation that it was part of.
+// unbound returns a message without parts that its provider accepts only after the same messages, namely reasoning and
+// provider items, and without the token count of the conversation that it was part of.
 func unbound(m *cairn.Message) cairn.Message {
 	out := *m
 	out.Tokens = 0
@@ -62,8 +62,8 @@ func unbound(m *cairn.Message) cairn.Message {
 	return out
 }
 
-// Cuts returns the indexes at which a list of messages can be cut in two, so that each use of a tool has its result on its
-// own side: the beginning of the second part, in order.
+// Cuts returns the indexes at which a list of messages can be cut in two so that each tool use and its result are on
+// the same side: the starts of the second part, in order.
 func Cuts(messages []cairn.Message) (list []int) {
 	open := map[string]bool{}
 	for i := range messages {
@@ -81,18 +81,18 @@ func Cuts(messages []cairn.Message) (list []int) {
 	return list
 }
 
-// The estimate of tokens, where no provider has counted them: three bytes are one, which is more than most texts have, and
-// a message, a part and a file have some of their own.
+// The token estimate, used where no provider has counted. Three bytes count as one token, which is more than most texts
+// need. Messages, parts and files have an overhead.
 const (
 	bytesPerToken = 3
 	partTokens    = 4
 	fileTokens    = 1600 // of an image, or of a file that the provider fetches
 )
 
-// TextTokens estimates how many tokens a text of some bytes has.
+// TextTokens estimates how many tokens a text of n bytes has.
 func TextTokens(n int) int64 { return int64(n+bytesPerToken-1) / bytesPerToken }
 
-// TextBytes is about how long a text of some tokens is.
+// TextBytes estimates how many bytes a text of some tokens has.
 func TextBytes(tokens int64) int { return int(tokens) * bytesPerToken }
 
 // Tokens estimates how many tokens messages have.
@@ -123,8 +123,8 @@ func tokensOf(p *cairn.Part) int64 {
 	return TextTokens(n)
 }
 
-// Measured returns how many tokens a request with messages has: what the provider has counted up to the last reply that says
-// so, and an estimate of what has followed. before is how many a request has before its messages.
+// Measured returns how many tokens a request with messages has: the provider's count up to the last reply that has one,
+// and an estimate for what followed. before is the number of tokens ahead of the messages.
 func Measured(messages []cairn.Message, before int64) (counted, estimated int64) {
 	for i := len(messages) - 1; i >= 0; i-- {
 		if messages[i].Tokens > 0 {
@@ -134,7 +134,7 @@ func Measured(messages []cairn.Message, before int64) (counted, estimated int64)
 	return 0, before + Tokens(messages)
 }
 
-// Text returns messages as a text to be summarised, each with at most so many bytes of a part.
+// Text returns messages as texts to be summarized, with at most most bytes of each part.
 func Text(messages []cairn.Message, most int) []string {
 	list := make([]string, 0, len(messages))
 	for i := range messages {
@@ -162,7 +162,7 @@ func speaker(m *cairn.Message) string {
 	return string(m.Role)
 }
 
-// textOf returns what a part says; nothing for reasoning.
+// textOf returns a part as text; "" for reasoning.
 func textOf(p *cairn.Part) string {
 	switch {
 	case p.Type == cairn.PartText:
@@ -179,7 +179,7 @@ func textOf(p *cairn.Part) string {
 	return ""
 }
 
-// clipped returns the beginning and the end of a text that is too long.
+// clipped returns a text's beginning and end if the text is too long.
 func clipped(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -1,7 +1,9 @@
-// Package transcript holds the rules of a session's messages: every tool use has exactly one result, right after the reply that
-// asks for it, before the model is called again. It pairs uses with results, finds what is open, and answers it.
+// Package transcript holds the rules of a session's messages. Every tool use has exactly one result, right after the
+// reply that asks for it, before the model is called again. The package pairs uses with results, finds uses without a
+// result, and answers them.
 //
-// The package is pure. It does no I/O, knows neither store nor agent, and never changes a message that it is given.
+// The package is pure: it does no I/O, knows neither the store nor the agent, and never modifies a message that it is
+// given.
 package transcript
 
 import (
@@ -38,7 +40,7 @@ func Balanced(messages []cairn.Message) bool {
 }
 
 // Heal returns the transcript with every tool use answered right after it: by its result, wherever that was, or by one
-// that says that the call was not executed. Results without a use are left out.
+// saying that the call was not executed. Results without a use are dropped.
 func Heal(messages []cairn.Message) []cairn.Message {
 	results := map[string]*cairn.ToolResult{}
 	for i := range messages {
@@ -72,7 +74,7 @@ func Heal(messages []cairn.Message) []cairn.Message {
 	return healed
 }
 
-// Unanswered returns the last reply of a transcript and those of its tool uses that have no result yet.
+// Unanswered returns the last reply of a transcript, and those of its tool uses that have no result yet.
 func Unanswered(messages []cairn.Message) (reply *cairn.Message, open []*cairn.ToolUse) {
 	last := len(messages) - 1
 	for last >= 0 && messages[last].Role != cairn.RoleAssistant {
@@ -95,7 +97,8 @@ func Unanswered(messages []cairn.Message) (reply *cairn.Message, open []*cairn.T
 	return &messages[last], open
 }
 
-// Closing returns the message that answers the open tool uses of a transcript's last reply as not executed, or nil.
+// Closing returns the message that answers the open tool uses of a transcript's last reply as not executed, or nil if
+// there are none.
 func Closing(messages []cairn.Message) *cairn.Message {
 	reply, open := Unanswered(messages)
 	if len(open) == 0 {
@@ -108,7 +111,8 @@ func Closing(messages []cairn.Message) *cairn.Message {
 	return m
 }
 
-// Use returns the use that a result answers; one of the call's id and tool alone if the transcript does not have it.
+// Use returns the use that a result answers. If the transcript lacks it, Use returns one with only the call's id and
+// tool.
 func Use(messages []cairn.Message, r *cairn.ToolResult) *cairn.ToolUse {
 	for _, m := range slices.Backward(messages) {
 		for _, use := range m.ToolUses() {
@@ -135,7 +139,7 @@ func NotExecuted(use *cairn.ToolUse, why string) *cairn.ToolResult {
 	return Failed(use, cairn.CodeNotExecuted, why)
 }
 
-// Stopped returns the result of a call that was at work when its run was stopped.
+// Stopped returns the result of a call that was running when its run was stopped.
 func Stopped(use *cairn.ToolUse) *cairn.ToolResult {
 	return Failed(use, cairn.CodeStopped, "was running when it was stopped; it may have had effects")
 }
@@ -146,9 +150,9 @@ func Failed(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult 
 	return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: raw, IsError: true, Code: code}
 }
 
-// Sent returns the transcript as a model is sent it. A deferred tool is called by [cairn.CallTool], as the model said, and so
-// its result is that tool's. A result whose tool ran with arguments that a reviewer gave says so in
-// front, because the arguments in the transcript stay what the model said. Sent of what it returned is the same.
+// Sent returns the transcript in the form that a model is sent. A deferred tool appears as the call of [cairn.CallTool]
+// that the model made, and its result as that tool's. A result whose tool ran with arguments edited by a reviewer
+// begins with a note of it, because the arguments in the transcript stay as the model wrote them. Sent is idempotent.
 func Sent(messages []cairn.Message) []cairn.Message {
 	sent := slices.Clone(messages)
 	wrapped := map[string]bool{}
@@ -185,7 +189,7 @@ func Sent(messages []cairn.Message) []cairn.Message {
 
 func edited(p cairn.Part) bool { return p.Type == cairn.PartToolResult && len(p.Result.Edited) > 0 }
 
-// withNote returns the output of a result that was edited as the model reads it. That of a JSON object stays one.
+// withNote returns the output of a result with edited arguments as the model reads it. A JSON object stays an object.
 func withNote(r *cairn.ToolResult) json.RawMessage {
 	output := bytes.TrimSpace(r.Output)
 	if members, object := bytes.CutPrefix(output, []byte("{")); object && !r.IsError {

@@ -9,23 +9,23 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
-// asking is what a tool's function asks in one pass. It runs from its start once more with each answer, so that its n-th
-// question has the n-th of the call's answers.
+// asking is the state of a tool's questions in one pass. The function is rerun from its start with each answer, so its
+// n-th question gets the n-th of the call's answers.
 type asking struct {
 	answered []*cairn.PendingCall // in order
 	asked    int
-	open     *define.Question  // the one that has no answer; nil until it is asked
-	refused  error             // why the function cannot ask; nil if it can
+	open     *define.Question  // the unanswered question; nil until it is asked
+	refused  error             // why the function must not ask; nil if it may
 	before   step.Writes       // what was written before the pass
-	kept     []json.RawMessage // what earlier passes did once, in order
-	used     int               // how much of it this pass has come by
+	kept     []json.RawMessage // what earlier passes did once (Keep), in order
+	used     int               // how many of kept this pass has reached
 	once     []json.RawMessage // what this pass did once
 }
 
-// replays reports whether the function is before a question that an earlier pass has asked.
+// replays reports whether the function has yet to reach a question that an earlier pass asked.
 func (a *asking) replays() bool { return a != nil && a.asked < len(a.answered) }
 
-// LetAsk lets the function of a call's tool that is called next ask.
+// LetAsk allows the next call of the tool's function to ask.
 func (s *Scope) LetAsk(c *step.Call) {
 	before := s.Writes()
 	s.mu.Lock()
@@ -39,14 +39,14 @@ func (s *Scope) LetAsk(c *step.Call) {
 	}
 }
 
-// Asked returns the question without an answer that the function has asked, or nil.
+// Asked returns the unanswered question that the function asked, or nil.
 func (s *Scope) Asked() *define.Question {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asking.open
 }
 
-// Discard drops what the pass of the function has written.
+// Discard drops what this pass of the function wrote.
 func (s *Scope) Discard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Scope) Ask(q define.Question) (json.RawMessage, error) {
 		return nil, cairn.Invalid("ask", "only the function of a tool can ask")
 	case a.refused != nil:
 		return nil, a.refused
-	case a.open != nil: // the function has not returned the error
+	case a.open != nil: // the function did not return the error
 		return nil, cairn.ErrSuspended
 	}
 	if a.asked++; a.asked <= len(a.answered) {

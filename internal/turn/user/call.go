@@ -1,7 +1,7 @@
-// Package user calls user code: tools, hooks, guards, conditions, models, and the methods of users' types. Whatever that
-// does (panic, end its goroutine, hang, ignore its context, return an error that cannot be used) costs the one call and
-// nothing else. It has the handle that the code is given, which ends with the call, and the scope that gathers what is
-// written through it. Which code is called when, and what its outcome means, is not decided here; there is no store.
+// Package user calls user code: tools, hooks, guards, conditions, models, and methods of users' types. If that code
+// panics, ends its goroutine, hangs, ignores its context or returns an unusable error, only the one call fails. The
+// package provides the handle that the code is given, which ends with the call, and the scope that collects what is
+// written through it. It does not decide which code is called when, or what its outcome means, and it has no store.
 package user
 
 import (
@@ -15,36 +15,36 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Caller calls user code. Its fields are set before its first use; it is safe for concurrent use.
+// Caller calls user code. Its fields are set before first use. It is safe for concurrent use.
 type Caller struct {
-	// Go calls a function in a goroutine of its own, as the go statement does.
+	// Go runs a function in a goroutine of its own, like the go statement.
 	Go     func(func())
 	Logger *slog.Logger
-	// StopGrace is how long code may run after its context has ended.
+	// StopGrace is how long code may keep running after its context has ended.
 	StopGrace time.Duration
-	// HookTimeout bounds hooks, guards and their like; 0 is no bound.
+	// HookTimeout bounds hooks, guards and the like; 0 means no bound.
 	HookTimeout time.Duration
-	// Executes reports why statements of a dialect cannot be executed with a step's commit.
+	// Executes returns why statements of a dialect cannot be executed with a step's commit; nil if they can.
 	Executes func(dialect string) error
 
 	abandoned atomic.Int64
 }
 
-// Abandoned returns how many calls were abandoned and have not returned yet.
+// Abandoned returns how many abandoned calls have not returned yet.
 func (c *Caller) Abandoned() int { return int(c.abandoned.Load()) }
 
 // Code describes one call of user code.
 type Code struct {
-	// What names the code at the beginning of a sentence that says what it did: "the tool", "a BeforeTool hook".
+	// What names the code at the start of a sentence about it: "the tool", "a BeforeTool hook".
 	What string
 	// Err is the code of the error if it panics or ends its goroutine.
 	Err cairn.Code
-	// Limit is the most that it may take; 0 for no limit.
+	// Limit bounds the duration of the call; 0 for no limit.
 	Limit time.Duration
-	// Idle is the longest time between two beats of Pulse; 0 for no limit.
+	// Idle bounds the time between two beats of Pulse; 0 for no limit.
 	Idle  time.Duration
 	Pulse *Pulse
-	// Session and Agent are those that it is called for; Call is the call of a tool that it is about.
+	// Session and Agent are those that the code is called for. Call is the tool call that it is about, if any.
 	Session, Agent string
 	Call           *cairn.Call
 }
@@ -71,7 +71,7 @@ type job[T any] struct {
 	ctx   context.Context
 	fn    func(context.Context) (T, error)
 	state atomic.Int32
-	done  chan struct{} // closed when value and err are there
+	done  chan struct{} // closed once value and err are set
 	value T
 	err   error
 }
@@ -83,9 +83,9 @@ const (
 	jobAbandoned
 )
 
-// Call calls user code in a goroutine of its own and returns what it returns. A panic, runtime.Goexit and an error
-// value that cannot be used are its error. Code that still runs when its limit has passed, or a grace time after
-// ctx has ended, is abandoned: it has no outcome any more, and the error says why.
+// Call calls user code in a goroutine of its own and returns its result. A panic, runtime.Goexit or an unusable error
+// value becomes the error. Code that still runs when its limit has passed, or StopGrace after ctx has ended, is
+// abandoned: its result is dropped, and the error says why.
 func Call[T any](ctx context.Context, by *Caller, u Code, fn func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := u.bounded(ctx)
 	if cancel != nil {
@@ -106,17 +106,17 @@ func Call[T any](ctx context.Context, by *Caller, u Code, fn func(context.Contex
 	default:
 		<-j.done
 	}
-	if timeout != nil { // what came too late does not count
+	if timeout != nil { // a result after the limit does not count
 		return none, timeout
 	}
 	return j.value, j.err
 }
 
-// run calls the user code, in the job's goroutine, and survives whatever it does.
+// run calls the user code in the job's goroutine, and survives whatever it does.
 func (j *job[T]) run() {
 	returned := false
 	defer func() {
-		if !returned { // it has ended the goroutine
+		if !returned { // the code has ended the goroutine
 			j.err = cairn.Errorf(j.u.Err, "%s ended its goroutine", j.u.What)
 		}
 		late := !j.state.CompareAndSwap(jobRunning, jobReturned)
@@ -130,7 +130,7 @@ func (j *job[T]) run() {
 	returned = true
 }
 
-// protected calls the user code and makes a panic its error.
+// protected calls the user code and turns a panic into its error.
 func (j *job[T]) protected() {
 	defer func() {
 		if v := recover(); v != nil {
@@ -144,7 +144,7 @@ func (j *job[T]) protected() {
 	j.value, j.err = value, err
 }
 
-// bounded returns the context that user code is given, and what ends it; nil if it is the caller's.
+// bounded returns the context for user code, and the function that ends it; nil if the context is the caller's.
 func (u *Code) bounded(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	if u.Limit <= 0 && u.Idle <= 0 {
 		return ctx, nil
@@ -153,7 +153,7 @@ func (u *Code) bounded(ctx context.Context) (context.Context, context.CancelCaus
 	if u.Limit > 0 {
 		cause = &timeoutError{cairn.Errorf(cairn.CodeTimeout, "%s did not end within %s", u.What, u.Limit)}
 	}
-	if u.Idle <= 0 { // nothing else ends it before the code has returned
+	if u.Idle <= 0 { // nothing but the limit ends it before the code has returned
 		ctx, stop := context.WithTimeoutCause(ctx, u.Limit, cause)
 		return ctx, func(error) { stop() }
 	}
@@ -168,7 +168,7 @@ func (u *Code) bounded(ctx context.Context) (context.Context, context.CancelCaus
 	}
 }
 
-// await waits until user code has returned. It reports false if that is to be abandoned.
+// await waits until user code has returned. It reports false if the code is to be abandoned.
 func await(ctx context.Context, done <-chan struct{}, u *Code, cancel context.CancelCauseFunc, grace time.Duration) bool {
 	if u.Idle > 0 && !awaitPulse(ctx, done, u, cancel) {
 		return false
@@ -194,8 +194,8 @@ func await(ctx context.Context, done <-chan struct{}, u *Code, cancel context.Ca
 	}
 }
 
-// awaitPulse waits until user code has returned or its context has ended. It reports false, and ends the context, if
-// there has been no sign of life for too long.
+// awaitPulse waits until user code has returned or its context has ended. If the code has been silent for too long, it
+// cancels the context and reports false.
 func awaitPulse(ctx context.Context, done <-chan struct{}, u *Code, cancel context.CancelCauseFunc) bool {
 	timer := time.NewTimer(u.Idle)
 	defer timer.Stop()
@@ -216,10 +216,10 @@ func awaitPulse(ctx context.Context, done <-chan struct{}, u *Code, cancel conte
 	}
 }
 
-// closeGrace is how long user code may keep running at most after its engine was closed and gave up waiting.
+// closeGrace caps how long user code may keep running after its engine was closed and stopped waiting.
 const closeGrace = 2 * time.Second
 
-// timeoutError is the cause with which the context of user code ends that has taken too long.
+// timeoutError is the cancellation cause of user code that has taken too long.
 type timeoutError struct{ err *cairn.Error }
 
 func (t *timeoutError) Error() string { return t.err.Error() }
@@ -234,7 +234,7 @@ func timedOut(ctx context.Context) error {
 	return nil
 }
 
-// Pulse says when user code last did something. While the caller's own code works for it, it is not silent.
+// Pulse records when user code last did something. Code is not silent while its caller works for it.
 type Pulse struct {
 	began time.Time
 	last  atomic.Int64 // since began; negative while busy
@@ -243,10 +243,10 @@ type Pulse struct {
 // NewPulse returns a pulse that begins now.
 func NewPulse() *Pulse { return &Pulse{began: time.Now()} }
 
-// Busy says that the caller works for the code.
+// Busy records that the caller works for the code.
 func (p *Pulse) Busy() { p.last.Store(-1) }
 
-// Beat says that the code has done something.
+// Beat records that the code has done something.
 func (p *Pulse) Beat() { p.last.Store(int64(time.Since(p.began))) }
 
 func (p *Pulse) silent() time.Duration {

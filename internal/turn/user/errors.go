@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// printed returns a panic's value in words, whatever the value does when it is printed.
+// printed returns a panic's value as text, even if printing it panics.
 func printed(v any) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -20,11 +20,11 @@ func printed(v any) (text string) {
 	return strings.ToValidUTF8(fmt.Sprint(v), "\uFFFD")
 }
 
-// Tamed returns an error of user code as one that can be printed, compared and unwrapped without calling user code in a
-// way that could do harm. It is called in the user code's own goroutine.
+// Tamed wraps an error of user code so that printing, comparing and unwrapping it calls no user code that could do
+// harm. It must be called in the user code's own goroutine.
 func Tamed(err error) error { return tame(err, 0) }
 
-// maxCauses bounds how many causes an error keeps, since they may go round in a circle.
+// maxCauses bounds how many causes an error keeps, since they may form a cycle.
 const maxCauses = 16
 
 func tame(err error, depth int) error {
@@ -51,10 +51,11 @@ func tame(err error, depth int) error {
 
 var contextErrors = [...]error{context.Canceled, context.DeadlineExceeded}
 
-// Is is errors.Is for an error of user code, in that code's own goroutine: a method of the error that panics has said no.
+// Is is errors.Is for an error of user code, in that code's own goroutine. It reports false if a method of the error
+// panics.
 func Is(err, target error) bool { return asked(func() bool { return errors.Is(err, target) }) }
 
-// errorText returns what an error says.
+// errorText returns an error's message.
 func errorText(err error) (text string) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -68,7 +69,7 @@ func errorText(err error) (text string) {
 	return strings.ToValidUTF8(err.Error(), "\uFFFD")
 }
 
-// asked calls a method of an error. One that panics has said no.
+// asked calls a method of an error. It reports false if the method panics.
 func asked(fn func() bool) (yes bool) {
 	defer func() {
 		if recover() != nil {
@@ -78,11 +79,11 @@ func asked(fn func() bool) (yes bool) {
 	return fn()
 }
 
-// foreignError is an error of user code. What the engine asks of errors it knows already.
+// foreignError is an error of user code. It answers the engine's usual questions without calling err.
 type foreignError struct {
 	err     error
 	text    string
-	known   *cairn.Error // that err is or wraps; nil if there is none
+	known   *cairn.Error // the one that err is or wraps, or nil
 	context [len(contextErrors)]bool
 }
 

@@ -9,15 +9,14 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 )
 
-// handle is what a cairn.Step has of a scope for as long as the function that it was given to runs. It implements
-// define.Env.
+// handle gives a cairn.Step access to a scope while the function that it was given to runs. It implements define.Env.
 type handle struct {
 	s    *Scope
 	mu   sync.RWMutex // held for reading while the scope is used
 	over bool
 }
 
-// end makes the handle useless, once what it does at the moment is done.
+// end disables the handle, after its calls under way have returned.
 func (h *handle) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +97,7 @@ func (h *handle) SwitchTools(tools map[string]bool) error {
 	return h.use(func(s *Scope) error { return s.SwitchTools(tools) })
 }
 
-// Lent calls user code with a handle over a scope, which is good until the code returns or is abandoned.
+// Lent calls user code with a handle of a scope. The handle works until the code returns or is abandoned.
 func Lent[T any](ctx context.Context, s *Scope, u Code, fn func(context.Context, *cairn.Step) (T, error)) (T, error) {
 	h := &handle{s: s}
 	defer h.end()

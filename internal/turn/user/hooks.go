@@ -7,11 +7,11 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Hooks are those of a run: the engine's, then the agent's, then those of the call that began the run.
+// Hooks are a run's hooks: the engine's, then the agent's, then those of the call that began the run.
 type Hooks []*cairn.Hooks
 
-// HooksOf returns the hooks of a run of an agent, or of none that is known, which a call has begun with hooks of its own, or
-// without any. It does not change the engine's.
+// HooksOf returns the hooks of a run. The agent is nil if it is not known; call is nil if the run was begun without
+// hooks. It does not modify the engine's list.
 func HooksOf(engine []*cairn.Hooks, a *cairn.Agent, call *cairn.Hooks) Hooks {
 	all := Hooks(slices.Clip(engine))
 	if a != nil && a.Hooks != nil {
@@ -23,13 +23,14 @@ func HooksOf(engine []*cairn.Hooks, a *cairn.Agent, call *cairn.Hooks) Hooks {
 	return all
 }
 
-// Any reports whether any hooks have what is asked for.
+// Any reports whether has is true for any of the hooks.
 func (hs Hooks) Any(has func(*cairn.Hooks) bool) bool { return slices.ContainsFunc(hs, has) }
 
 // Hook is one hook, ready to be called.
 type Hook func(context.Context, *cairn.Step) error
 
-// Veto calls the hooks of a name, which pick returns, until one of them has an error, and returns that.
+// Veto calls the hooks that pick returns until one of them returns an error, and returns that error. name is theirs,
+// for errors.
 func (s *Scope) Veto(ctx context.Context, name string, pick func(*cairn.Hooks) Hook) error {
 	for _, h := range s.session.Hooks() {
 		if fn := pick(h); fn != nil {
@@ -41,7 +42,7 @@ func (s *Scope) Veto(ctx context.Context, name string, pick func(*cairn.Hooks) H
 	return nil
 }
 
-// Observe calls the hooks of a name, which pick returns. What becomes of them changes nothing.
+// Observe calls the hooks that pick returns. Their errors are logged and change nothing.
 func (s *Scope) Observe(ctx context.Context, name string, pick func(*cairn.Hooks) Hook) {
 	for _, h := range s.session.Hooks() {
 		if fn := pick(h); fn != nil {
@@ -52,14 +53,14 @@ func (s *Scope) Observe(ctx context.Context, name string, pick func(*cairn.Hooks
 	}
 }
 
-// Hook calls one hook of a name.
+// Hook calls one hook. name is for errors.
 func (s *Scope) Hook(ctx context.Context, name string, fn Hook) error {
 	u := Code{What: "a " + name + " hook", Err: cairn.CodeHook, Limit: s.by.HookTimeout}
 	_, err := Lent(ctx, s, u, func(ctx context.Context, step *cairn.Step) (struct{}, error) { return struct{}{}, fn(ctx, step) })
 	return err
 }
 
-// Failed logs the error of a hook that changes nothing.
+// Failed logs the error of a hook whose errors change nothing.
 func (s *Scope) Failed(name string, err error) {
 	info := s.about()
 	s.by.Logger.Warn("hook failed", "session", info.SessionID, "agent", info.Agent, "hook", name, "error", err)

@@ -8,12 +8,12 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
-// WantEnd reports whether any hooks are called at the end, or the suspension, of a run.
+// WantEnd reports whether there are hooks for the end, or the suspension, of a run.
 func (hs Hooks) WantEnd(run *cairn.Run) bool {
 	return hs.Any(func(h *cairn.Hooks) bool { return EndHook(h, run) != nil })
 }
 
-// EndHook returns the hook for the way in which a run came to its end, or nil.
+// EndHook returns the hook for the way in which a run ended, or nil.
 func EndHook(h *cairn.Hooks, run *cairn.Run) Hook {
 	var fn func(context.Context, *cairn.Step, *cairn.Result)
 	switch {
@@ -33,7 +33,7 @@ func EndHook(h *cairn.Hooks, run *cairn.Run) Hook {
 	return func(ctx context.Context, step *cairn.Step) error { fn(ctx, step, result); return nil }
 }
 
-// Result calls OnMessage and AfterTool for the result of a call, which stands in the message of an id.
+// Result calls OnMessage and AfterTool for the result of a call. message is the id of the message that has the result.
 func (s *Scope) Result(ctx context.Context, c *step.Call, message string) {
 	part := cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result}
 	s.Message(ctx, &cairn.Message{ID: message, Role: cairn.RoleTool, Parts: []cairn.Part{part}})
@@ -88,24 +88,24 @@ func Shown(m *cairn.Message) *cairn.Message {
 	return &shown
 }
 
-// InfoOf identifies a call to user code. It becomes a handle with the step that it is given, see HandleOf.
+// InfoOf describes a call to user code. HandleOf makes it a handle.
 func InfoOf(c *step.Call) cairn.Call {
 	return cairn.Call{ID: c.Use.CallID, Tool: c.Use.Tool, Input: c.Input()}
 }
 
-// HandleOf returns the handle on a call of a step.
+// HandleOf returns the handle of a call in a step.
 func HandleOf(step *cairn.Step, call cairn.Call) *cairn.Call {
 	call.Step = step
 	return &call
 }
 
-// CallHook makes a hook of a function that is given a call.
+// CallHook makes a hook of a function that takes a call.
 func CallHook(c *step.Call, fn func(context.Context, *cairn.Call) error) Hook {
 	info := InfoOf(c)
 	return func(ctx context.Context, step *cairn.Step) error { return fn(ctx, HandleOf(step, info)) }
 }
 
-// RunEnded calls the hooks for a run's end, which was committed.
+// RunEnded calls the hooks of a run's end, after its commit.
 func (s *Scope) RunEnded(ctx context.Context, run *cairn.Run) {
 	s.Observe(ctx, "run's end", func(h *cairn.Hooks) Hook { return EndHook(h, run) })
 }

@@ -17,51 +17,54 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Session is what handles need of the session that user code is called for.
+// Session is what handles need to know of the session that user code is called for.
 type Session interface {
-	// Info identifies the session and its run to code that is called in a step.
+	// Info describes the session and its run to code that is called in a step.
 	Info(step int) cairn.Step
-	// View returns the session's state with writes on top that are not committed yet.
+	// View returns the session's state with uncommitted writes applied on top.
 	View(on ...*step.Writes) (json.RawMessage, error)
 	// HasTool reports whether the session's agent has or is given a tool.
 	HasTool(name string) bool
-	// Hooks are those of the session's run, in the order in which they are called.
+	// Hooks returns the hooks of the session's run, in calling order.
 	Hooks() Hooks
 }
 
-// Scope is what stands behind the handle of one tool call, or of the hooks of one phase: it gathers what they write
-// until the step is committed. It implements define.Env.
+// Scope collects what one tool call, or the hooks of one phase, write through their handle until the step is committed.
+// It implements define.Env.
 type Scope struct {
 	by      *Caller
 	session Session
 	emit    *journal.Emitter
 	number  int
-	below   []*step.Writes // what the scope's own writes follow, beside the session's state
-	// frozen says why writes are refused; empty while they are not.
+	// The writes that precede the scope's own, on top of the session's state.
+	below []*step.Writes
+	// frozen is why writes are refused; empty while they are allowed.
 	frozen string
-	info   *cairn.Step // see Hold; nil if that was not called
+	info   *cairn.Step // set by Hold; nil without it
 
-	mu      sync.Mutex
-	w       step.Writes
-	view    json.RawMessage // the state with w's operations; nil if it must be made anew
-	emitted int             // events
-	asking  *asking         // of a tool's function; nil for code that cannot ask
+	mu sync.Mutex
+	w  step.Writes
+	// The state with w's operations applied; nil if it must be computed.
+	view    json.RawMessage
+	emitted int     // number of events
+	asking  *asking // of a tool's function; nil for code that cannot ask
 	ended   bool
 }
 
-// Init makes a scope that of a step of a session, whose events go to an emitter. Its writes follow those below it.
+// Init sets up the scope for a step of a session, with the emitter for its events. below are the writes that precede
+// its own.
 func (s *Scope) Init(by *Caller, session Session, emit *journal.Emitter, number int, below []*step.Writes) {
 	s.by, s.session, s.emit, s.number, s.below = by, session, emit, number, below
 }
 
-// Hold has code that is called from now on see the session and run as they are now. It is for hooks that are called by other
-// user code: abandoned, that may call them when the session has another run.
+// Hold makes code that is called from now on see the session and run as they are now. It is for hooks that other user
+// code calls: once abandoned, that code may call them when the session has another run.
 func (s *Scope) Hold() *Scope {
 	s.info = new(s.session.Info(s.number))
 	return s
 }
 
-// about identifies the session and its run to code that is called.
+// about describes the session and its run to code that is called.
 func (s *Scope) about() cairn.Step {
 	if s.info == nil {
 		return s.session.Info(s.number)
@@ -71,13 +74,13 @@ func (s *Scope) about() cairn.Step {
 	return info
 }
 
-// Freeze has the scope refuse writes, and say why: it is for functions that only read.
+// Freeze makes the scope refuse writes, with a reason. It is for functions that only read.
 func (s *Scope) Freeze(why string) *Scope {
 	s.frozen = why
 	return s
 }
 
-// errEnded is what the handle answers to a function that runs on after it was abandoned or has returned.
+// errEnded is the handle's error for a function that keeps running after it was abandoned or its call returned.
 var errEnded = cairn.Errorf(cairn.CodeNotExecuted, "the call has ended; its handle can no longer be used")
 
 // State implements define.Env.
@@ -118,7 +121,7 @@ func (s *Scope) Change(before, after json.RawMessage) error {
 	return s.update(list...)
 }
 
-// update records operations. One that a state cannot keep is a CodeState error, and none is recorded.
+// update records operations. If one cannot be applied to any state, it returns a CodeState error and records none.
 func (s *Scope) update(list ...cairn.Op) error {
 	for i := range list {
 		if err := ops.Validate(&list[i]); err != nil {
@@ -187,7 +190,7 @@ func (s *Scope) RecordUsage(name string, amount float64) {
 	s.w.Usage[name] += amount
 }
 
-// Unaccountable returns what is wrong with amounts, of which one is the sum of others, or "".
+// Unaccountable returns what is wrong with amounts and their sums; "" if they are finite.
 func Unaccountable(amounts ...float64) string {
 	for _, n := range amounts {
 		if limits.Number(n) != "" {
@@ -211,7 +214,7 @@ func (s *Scope) SetTitle(title string) error {
 	return nil
 }
 
-// SwitchTools implements define.Env. The error is ErrInvalid for a name that is not that of one of the agent's tools.
+// SwitchTools implements define.Env. It returns ErrInvalid for a name that is not one of the agent's tools.
 func (s *Scope) SwitchTools(tools map[string]bool) error {
 	m, err := define.ToolSwitch(tools)
 	if err != nil {
@@ -226,8 +229,8 @@ func (s *Scope) SwitchTools(tools map[string]bool) error {
 	return nil
 }
 
-// Exec implements define.Env. The error is ErrInvalid if the store does not execute statements of the dialect, and
-// ErrTooLarge for more than a call may record.
+// Exec implements define.Env. It returns ErrInvalid if the store does not execute statements of the dialect, and
+// ErrTooLarge if the call has recorded store.MaxStatements already.
 func (s *Scope) Exec(dialect, tool, sql string, args []any) error {
 	if err := s.by.Executes(dialect); err != nil {
 		return err
@@ -253,7 +256,7 @@ func (s *Scope) Checkpoint() {
 	s.w.Checkpoint = true
 }
 
-// End closes the scope and returns what was written: what user code that was abandoned still does has no effect.
+// End closes the scope and returns what was written. Later writes of abandoned user code have no effect.
 func (s *Scope) End() step.Writes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,15 +273,15 @@ func (s *Scope) Writes() step.Writes {
 	return w
 }
 
-// Resume has the scope begin with what was written before.
+// Resume makes the scope start with earlier writes.
 func (s *Scope) Resume(w step.Writes) *Scope {
 	s.w = step.Writes{Ops: slices.Clip(w.Ops), Context: slices.Clip(w.Context), Usage: maps.Clone(w.Usage),
 		Statements: slices.Clip(w.Statements), Checkpoint: w.Checkpoint, Title: w.Title}
 	return s
 }
 
-// Retry takes back what was written to the state, for the model, for the store's database and as the title since w, for
-// another attempt at the scope's function.
+// Retry undoes what was written since w to the state, for the model, for the store's database and as the title, before
+// another attempt at the scope's function. Usage stays.
 func (s *Scope) Retry(w step.Writes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,7 +290,7 @@ func (s *Scope) Retry(w step.Writes) {
 	s.view = nil
 }
 
-// Effects counts what the scope's function did that a cached result would not do again.
+// Effects counts what the scope's function did that a cached result would not repeat.
 func (s *Scope) Effects() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
