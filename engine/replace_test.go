@@ -88,3 +88,34 @@ func TestFromMessage(t *testing.T) {
 		t.Errorf("afterwards there are %d messages: %+v, %v", len(after.Messages), after.Session, err)
 	}
 }
+
+// A turn that takes the place of an earlier one asks the model that its options name.
+func TestFromMessageAsksTheNamedModel(t *testing.T) {
+	t.Parallel()
+	says := func(text string) cairn.Model {
+		return scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text(text) })
+	}
+	agent := &cairn.Agent{Name: "bot", Model: says("the agent's own"), Models: map[string]cairn.Model{"large": says("the large one")}}
+	st := memstore.New(nil)
+	defer st.Close()
+	eng, err := engine.New(st, []*cairn.Agent{agent}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close(t.Context())
+	for _, turn := range []struct {
+		opts []engine.RunOption
+		want string
+	}{
+		{nil, "the agent's own"},
+		{[]engine.RunOption{engine.FromMessage(0), engine.WithModel("large")}, "the large one"},
+	} {
+		run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("Who are you?"), turn.opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, err := run.Wait(t.Context()); err != nil || res.Text != turn.want {
+			t.Errorf("it answered %+v, %v; want %q", res, err, turn.want)
+		}
+	}
+}

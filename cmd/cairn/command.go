@@ -36,7 +36,7 @@ func run(args []string, env map[string]string, stdin io.Reader, stdout, stderr i
 
 // perform performs a command line.
 func perform(a *cli.App, args []string) (code int) {
-	defer func() { // kong leaves through here after it printed help
+	defer func() { // kong.Exit lands here after printing help
 		if p := recover(); p != nil {
 			exit, ok := p.(helpShown)
 			if !ok {

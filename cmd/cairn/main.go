@@ -1,7 +1,7 @@
-// Command cairn talks to a demo agent, shows stored sessions and changes them, answers pending calls, runs a worker,
-// and looks after the stores that hold all this.
+// Command cairn talks to a demo agent, shows and changes stored sessions, answers pending calls, runs a worker, and
+// maintains the stores.
 //
-// What is here is the table of commands; each group of commands is a package below internal.
+// This package holds the table of commands. Each group of commands is a package below internal.
 package main
 
 import (

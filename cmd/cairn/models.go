@@ -47,7 +47,7 @@ func (cmd *modelsCmd) Run(a *cli.App) error {
 	})
 }
 
-// prices are the cells of a price, in dollars for a million tokens.
+// prices returns the cells of a price, in dollars per million tokens.
 func prices(p cairn.Price) []string {
 	or := func(d cairn.Dollars) string {
 		if d == 0 {

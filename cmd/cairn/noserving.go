@@ -2,5 +2,5 @@
 
 package main
 
-// serving holds no commands in the demo's build.
+// serving holds no commands in the demo build.
 type serving struct{}

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve"
 )
 
-// serving holds the commands about servers. The demo's build does without them, and is made sooner.
+// serving holds the commands about servers. The demo build omits them and compiles faster.
 type serving struct {
 	Serve serve.Command `cmd:"" help:"Serve assistants over HTTP, as a file declares them."`
 	Chat  chat.Command  `cmd:"" help:"Talk to an agent of a server. Lines on standard input work too."`

@@ -14,7 +14,7 @@ type versionCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// Run prints what the binary was built from.
+// Run prints the version, the revision and the platform of the binary.
 func (cmd *versionCmd) Run(a *cli.App) error {
 	v := struct {
 		Version  string `json:"version"`

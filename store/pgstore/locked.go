@@ -97,7 +97,7 @@ func (w *write) runLocked(ctx context.Context, c *conn) error {
 			return err
 		}
 		err := w.work(ctx, c, func(n plan.Needs, seen *plan.Seen) error { return w.readMore(ctx, c, n, seen) })
-		if contradicted(err) { // by nothing that was looked up
+		if contradicted(err) { // although nothing that was looked up contradicts it
 			return plan.Taken(w.id, err)
 		}
 		if err != nil || w.result != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// A host may begin a second attempt at a model call while the first still lives. Of their replies the one that was
-// staged first stands. But what is staged and what is published are two writes, so an attempt that finds no reply may
-// discard on the log one that is staged in the next moment, and die. What is in the store decides: the effects behind the
-// reply publish it again. An attempt that discards reads the store behind the log, and appends only if nothing was
-// written to that since, so it discards nothing of a step that got any further.
+// A host may begin a second attempt at a model call while the first is still running. Of their replies, the one staged
+// first stands. But staging and publishing are two writes: an attempt that finds no reply may discard the step on the
+// log just as another attempt stages its reply, and then die. The store decides: the effects after the reply publish
+// the staged reply again. An attempt that discards reads the store after the log, and its append succeeds only if the
+// log has not grown since. So it discards nothing of a step that got further.
 
-// takeBack prepares the step's first effect: unless its reply is there, what dead attempts at it published is
-// discarded.
+// takeBack prepares the step's first effect. Unless the reply is staged, it discards what dead attempts at the effect
+// published.
 func (fx *Effects) takeBack(ctx context.Context, l *session.Live) error {
 	if l.Step.Planned() {
 		return nil
@@ -29,13 +29,14 @@ func (fx *Effects) takeBack(ctx context.Context, l *session.Live) error {
 	})
 }
 
-// follow prepares an effect behind the step's first: the emitter leaves out what an earlier attempt at it published.
+// follow prepares an effect after the step's first: it makes the emitter leave out what an earlier attempt at the
+// effect published.
 func (fx *Effects) follow(ctx context.Context, l *session.Live) error {
 	r := l.Step.Reply
 	switch {
 	case !l.Step.Planned():
 		return behind(l.Row.ID, l.Step.Number)
-	case r == nil || r.Sequence == 0: // the reply was committed before
+	case r == nil || r.Sequence == 0: // an earlier run committed the reply
 		_, err := l.Emit.SkipPublished(ctx, l.Row.LogSequence, l.Step)
 		return err
 	}
@@ -53,7 +54,7 @@ func (fx *Effects) follow(ctx context.Context, l *session.Live) error {
 	}
 }
 
-// reread makes of the step under way what the store has of it by now, unless it is not under way any more.
+// reread restores the step under way from what the store has of it now. It fails if the step is not under way any more.
 func (fx *Effects) reread(ctx context.Context, l *session.Live) error {
 	snap, err := fx.Store.Read(ctx, l.Row.ID, store.Want{Staged: true})
 	if err != nil {

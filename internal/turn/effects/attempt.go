@@ -14,11 +14,11 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// invoke calls the tool's function, again as its policy has it, and returns the result; nil if the run was stopped before
-// there was one, or if the function has asked a question.
+// invoke calls the tool's function, retries it by its policy, and returns the result. It returns nil if the run was
+// stopped before there was a result, or if the function asked a question.
 func (t *trial) invoke() *cairn.ToolResult {
 	before := t.s.Writes()
-	for n := max(t.c.Attempts, 1); ; n++ { // one that was cut short is made again
+	for n := max(t.c.Attempts, 1); ; n++ { // an attempt that was cut short is repeated
 		if t.lost = t.attempt(n); t.lost != nil {
 			return nil
 		}
@@ -51,14 +51,15 @@ func (t *trial) invoke() *cairn.ToolResult {
 	}
 }
 
-// call makes one attempt at the tool's function. suspends says that it has returned the error of Ask.
+// call makes one attempt at the tool's function. suspends reports whether it returned the error of Ask.
 func (t *trial) call() (output json.RawMessage, suspends bool, err error) {
 	type returned struct {
 		output   json.RawMessage
 		suspends bool
 	}
 	info, tool := user.InfoOf(t.c), t.c.Tool
-	hooks := t.l.Hooks() // now: an attempt that is abandoned may still run when the session is parked
+	// Read here: an abandoned attempt may still run when the session is parked.
+	hooks := t.l.Hooks()
 	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout, Call: &info}
 	t.s.LetAsk(t.c)
 	out, err := user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (returned, error) {
@@ -68,7 +69,7 @@ func (t *trial) call() (output json.RawMessage, suspends bool, err error) {
 	return out.output, out.suspends, err
 }
 
-// swallowed is the error of a tool that has asked a question and returned another error than that of Ask, or none.
+// swallowed returns the error of a tool that asked a question and then returned no error, or another one than Ask's.
 func swallowed(err error) error {
 	if err == nil {
 		return cairn.Errorf(cairn.CodeTool, "the tool asked a question and did not return the error of Ask, which suspends the call; the question was not asked")
@@ -76,8 +77,8 @@ func swallowed(err error) error {
 	return fmt.Errorf("the tool asked a question and returned another error than that of Ask, which suspends the call; the question was not asked: %w", err)
 }
 
-// attempt notes that an attempt at the tool begins. In the memory of a process that drives the run by itself that is enough for
-// the first one: a process that takes the step over does not know how far it had come with any call.
+// attempt records that an attempt at the tool begins. A run whose facts stay in this process stages no first attempt: a
+// process that takes over the step assumes that any call may have been made.
 func (t *trial) attempt(number int) error {
 	f := &step.Attempt{CallID: t.c.Use.CallID, Number: number}
 	switch lasts := define.Durability(t.a).Stages(); {
@@ -91,7 +92,7 @@ func (t *trial) attempt(number int) error {
 	}
 }
 
-// again says after which wait the tool is called again; the error is that of the call if it is not.
+// again returns how long to wait before the tool is retried, or the call's error if it is not retried.
 func (t *trial) again(err error, n int) (wait time.Duration, final error) {
 	if t.c.Tool.Retry == nil {
 		return 0, err
@@ -99,7 +100,8 @@ func (t *trial) again(err error, n int) (wait time.Duration, final error) {
 	return t.fx.retryWait(t.work, t.c.Tool.Retry, err, n-1, "the tool's")
 }
 
-// failed turns an error of the tool's function into the call's result, in the words that the tool or its agent has for it.
+// failed turns an error of the tool's function into the call's result, in the words of the tool's or the agent's
+// ErrorText.
 func (t *trial) failed(err error) *cairn.ToolResult {
 	t.fx.Logger.Warn("tool failed", t.attrs("error", err)...)
 	result := failure(t.c.Use, err)

@@ -20,8 +20,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Commit ends the step: it gathers what the step produced, decides whether the run continues, and writes all of it at
-// once.
+// Commit ends the step. It gathers what the step produced, decides whether the run continues, and writes everything in
+// one commit.
 func (fx *Effects) Commit(ctx context.Context, at turn.Position) (turn.Committed, error) {
 	l, a, err := fx.hold(at)
 	if err != nil {
@@ -33,7 +33,7 @@ func (fx *Effects) Commit(ctx context.Context, at turn.Position) (turn.Committed
 func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position) (turn.Committed, error) {
 	st := l.Step
 	if st == nil || st.Number != at.Step {
-		if l.Row.Step >= at.Step { // an effect that is run again after its answer was lost
+		if l.Row.Step >= at.Step { // a repeated effect, whose first answer was lost
 			return turn.Committed{}, nil
 		}
 		return turn.Committed{}, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", at.Step)
@@ -52,7 +52,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 	if out.End == nil && !st.Carried && !draining && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint || out.Summarises()) && !fx.steers(ctx, l) {
 		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage, Title: out.Title}
 		e.Cache, e.CacheDrop = l.Results.Writes()
-		if l.Sink != nil { // the process that continues publishes nothing more of the step
+		if l.Sink != nil { // the process that continues publishes nothing more of this step
 			if err := l.Emit.Flush(ctx); err != nil {
 				return turn.Committed{}, err
 			}
@@ -86,9 +86,10 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 	return fx.ended(ctx, l, out.End, fx.opened(ctx, l, opening, out)), nil
 }
 
-// endChildren ends the sub-agents that wait for a run that is about to end. They go first: should the process die now, the next
-// lease holder finds them ended. What they say then comes before the end of the calls that consulted them, also if it is another
-// process that stops the tree which has ended one and is about to publish that.
+// endChildren ends the sub-agents that the run, which is about to end, left suspended or at work. They end before the
+// commit: if the process dies in between, the next lease holder finds them ended. Their last events then precede the
+// ends of the calls that consulted them. That holds even if another process, which is stopping the tree, ended a child
+// and has yet to publish its end.
 func (fx *Effects) endChildren(ctx context.Context, l *session.Live, out *session.Outcome) error {
 	err := l.Emit.Flush(ctx)
 	if err == nil {
@@ -100,7 +101,8 @@ func (fx *Effects) endChildren(ctx context.Context, l *session.Live, out *sessio
 	return err
 }
 
-// owe records the stop that is owed to what works elsewhere for a run that is about to end; run is nil if it is not.
+// owe records the stop that remote agents and hosts are owed for a run that is about to end. It does nothing if run is
+// nil: the run continues.
 func (fx *Effects) owe(ctx context.Context, l *session.Live, run *cairn.Run) (owed *lifecycle.Owed, err error) {
 	if run == nil {
 		return nil, nil
@@ -109,7 +111,7 @@ func (fx *Effects) owe(ctx context.Context, l *session.Live, run *cairn.Run) (ow
 	return owed, err
 }
 
-// publish puts on the log what the step came to, its calls that were closed first.
+// publish publishes what the step came to, starting with the calls that were closed.
 func publish(l *session.Live, st *step.Step, out *session.Outcome) {
 	for _, c := range st.Calls {
 		if c.Result != nil && c.Result.Closed {
@@ -124,7 +126,7 @@ func publish(l *session.Live, st *step.Step, out *session.Outcome) {
 		l.Emit.Event(cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.Patch})
 	}
 	if out.Title != nil {
-		data, _ := json.Marshal(map[string]string{"title": *out.Title}) // which always encodes
+		data, _ := json.Marshal(map[string]string{"title": *out.Title}) // a string always encodes
 		l.Emit.Event(cairn.Event{Type: cairn.EventContextChanged, Step: st.Number, Name: journal.SessionChanged, Data: data})
 	}
 	if out.Counts {
@@ -133,8 +135,8 @@ func publish(l *session.Live, st *step.Step, out *session.Outcome) {
 	}
 }
 
-// write commits the step with what was deferred before it. Another process may have appended to the session meanwhile;
-// then the step is committed on top of that.
+// write commits the step together with the steps deferred before it. If another process has appended to the session
+// concurrently, the step is committed on top of that.
 func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, out *session.Outcome) error {
 	messages := out.Messages
 	if len(l.Deferred.Messages) > 0 {
@@ -166,7 +168,7 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		})
 		stale := errors.Is(err, cairn.ErrStale)
 		if seen := store.Seen(err); stale && out.End != nil && seen != nil && seen.Lease.Owner == "" {
-			// Nobody else releases this lease: the commit has happened, but its answer was lost.
+			// No other process releases this lease, so the commit succeeded and its answer was lost.
 			row, err, stale = seen, nil, false
 		}
 		if stale {
@@ -195,7 +197,8 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 	}
 }
 
-// publishCommit publishes the commit. Its messages come before the marks of its steps: a log that has those has all of it.
+// publishCommit publishes the commit. Its messages come before the marks of its steps, so a log that has the marks has
+// all of it.
 func (fx *Effects) publishCommit(l *session.Live, added []cairn.Event, steps []int, cp *cairn.Checkpoint) {
 	for _, ev := range added {
 		l.Emit.Event(ev)
@@ -228,7 +231,7 @@ func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn
 	if n := len(steps); n > 0 {
 		c.Step = steps[n-1]
 		id := l.Step.ID
-		if c.Step != l.Step.Number { // the step under way has nothing to keep
+		if c.Step != l.Step.Number { // the step under way added nothing
 			id = step.ID(l.Run.ID, c.Step)
 		}
 		c.Checkpoint = &cairn.Checkpoint{ID: step.CheckpointID(l.Run.ID, c.Step), RunID: l.Run.ID, StepID: id,
@@ -251,8 +254,8 @@ func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn
 	return c, nil
 }
 
-// rebase loads what others did to the session and puts the uncommitted operations on top of it. Operations that no
-// longer fit are dropped: the change of the state under them was later.
+// rebase loads what other writers did to the session, and applies the uncommitted operations on top of it. Operations
+// that no longer fit are dropped: the other writer changed the state first.
 func (fx *Effects) rebase(ctx context.Context, l *session.Live, list []cairn.Op) ([]cairn.Op, error) {
 	snap, err := fx.Store.Read(ctx, l.Row.ID, store.ToDrive(0))
 	if err != nil {
@@ -286,17 +289,18 @@ func (fx *Effects) rebase(ctx context.Context, l *session.Live, list []cairn.Op)
 	return fitting, nil
 }
 
-// opening lists the calls that can be answered once the step is committed.
+// opening returns the calls that become open once the step is committed.
 func (fx *Effects) opening(l *session.Live, st *step.Step, out *session.Outcome) []store.CallWrite {
 	return slices.DeleteFunc(fx.callWrites(l, st, out.Waits), func(w store.CallWrite) bool { return w.Seen > 0 })
 }
 
-// opened returns the calls that a commit has opened, with the deadlines that the store made for them.
+// opened returns the calls that a commit opened, with the deadlines that the store computed.
 func (fx *Effects) opened(ctx context.Context, l *session.Live, opening []store.CallWrite, out *session.Outcome) []cairn.PendingCall {
 	var list []cairn.PendingCall
 	for _, w := range opening {
 		w.Call.Deadline = w.Deadline(l.Row.UpdatedAt)
-		if w.DeadlineIn > 0 && l.Row.Version != out.Version { // the row is a later one, since the commit's answer was lost
+		// The commit's answer was lost, and the row is a later one.
+		if w.DeadlineIn > 0 && l.Row.Version != out.Version {
 			if kept, err := store.FindCall(ctx, fx.Store, l.Row.RootID, w.Call.ID); err == nil {
 				w.Call.Deadline = kept.Deadline
 			}
@@ -306,8 +310,8 @@ func (fx *Effects) opened(ctx context.Context, l *session.Live, opening []store.
 	return list
 }
 
-// ended publishes that the run is over, or suspended until opened calls are answered, and parks the session. The
-// run's end is committed: nothing here can change that. It reports whether hooks are notified in an effect of its own.
+// ended publishes that the run is over, or suspended until the opened calls are answered, and parks the session. The
+// run's end is committed, and nothing here can change it. The result reports whether a separate effect calls the hooks.
 func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, opened []cairn.PendingCall) turn.Committed {
 	run.EndedAt = l.Row.UpdatedAt // as the store has it
 	for _, ev := range journal.Pending(run.Steps, opened) {
@@ -317,7 +321,7 @@ func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, o
 		l.Emit.Event(ev)
 	}
 	err := l.Emit.Flush(ctx)
-	if errors.Is(err, cairn.ErrFenced) { // another process has found the end and begun to publish it, but may have died
+	if errors.Is(err, cairn.ErrFenced) { // another process found the end and started to publish it, but may have died
 		err = fx.Reconcile(ctx, l.Row, run.ID)
 	}
 	if err != nil {
@@ -338,7 +342,7 @@ func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, o
 	if !out.Notify {
 		out.Run, out.Session = run, l.Row
 	}
-	if run.Status.Suspends() || l.Spoiled { // what comes next depends on what others answer
+	if run.Status.Suspends() || l.Spoiled { // what follows depends on the answers of others
 		fx.Cache.Drop(l)
 	} else {
 		fx.Cache.Park(l)

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
-// Run carries out one effect.
+// Run executes one effect.
 func (fx *Effects) Run(ctx context.Context, e turn.Effect) error {
 	switch e.Name {
 	case turn.EffectPlan:

@@ -1,6 +1,6 @@
-// Package effects carries out what the loop of package turn asks for: model calls, tools, the consultation of other agents,
-// hooks and commits. It has the I/O, the clock and the user code that the loop does not. What is pure about it is in the
-// packages beside it: the transcript's rules, the facts of a step, the events that follow from them.
+// Package effects executes what the loop of package turn asks for: model calls, tools, consultations of other agents,
+// hooks and commits. It has the I/O, the clock and the user code that the loop does without. The pure parts are in the
+// packages next to it: the rules of transcripts, the facts of a step, and the events that follow from facts.
 package effects
 
 import (
@@ -16,37 +16,37 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 )
 
-// Config is what effects need in addition to what runs need.
+// Config is what effects need in addition to [lifecycle.Runs].
 type Config struct {
 	NewID func(prefix string) string
-	// ModelIdle bounds the silence of a model; 0 is no bound.
+	// ModelIdle bounds how long a model may be silent; 0 means no bound.
 	ModelIdle time.Duration
-	// Models says how large the windows of models are, and what they cost.
+	// Models has the window sizes and prices of models.
 	Models cairn.ModelTable
-	// Draining reports whether the process is about to end: then every step is committed and published as soon as it is done, so
-	// that the run can be released behind it.
+	// Draining reports whether the process is draining. If so, every step is committed and published as soon as it is
+	// done, so that the run can be released after it.
 	Draining func() bool
-	// MaxDepth and MaxTreeSessions bound the trees of sub-agents' sessions; a negative value means any number.
+	// MaxDepth and MaxTreeSessions bound the trees of sub-agents' sessions; a negative value means no limit.
 	MaxDepth, MaxTreeSessions int
 }
 
-// Effects carries out what the loop asks for. It is safe for concurrent use.
+// Effects executes effects. It is safe for concurrent use.
 type Effects struct {
 	*lifecycle.Runs
 	Config
 	growing growing
 }
 
-// New returns the effects of runs, by a configuration whose every field is set.
+// New returns the effects of runs. Every field of c must be set.
 func New(runs *lifecycle.Runs, c Config) *Effects { return &Effects{Runs: runs, Config: c} }
 
-// window returns how many tokens the window of a model has; 0 if that is not known.
+// window returns the size of a model's window in tokens; 0 if unknown.
 func (fx *Effects) window(m cairn.ModelInfo) int {
 	e, _ := fx.Models.Find(m)
 	return e.Window
 }
 
-// priced returns what one call of a model has used, with what it cost, if that is known.
+// priced returns the usage of one model call, with its cost if the price is known.
 func (fx *Effects) priced(m cairn.ModelInfo, used cairn.Usage) cairn.Usage {
 	used.ModelCalls++
 	if e, ok := fx.Models.Find(m); ok && used.InputTokens+used.OutputTokens > 0 {
@@ -55,21 +55,21 @@ func (fx *Effects) priced(m cairn.ModelInfo, used cairn.Usage) cairn.Usage {
 	return used
 }
 
-// persist calls the store, again if storage is unavailable for a moment.
+// persist calls the store, and retries while storage is unavailable.
 func (fx *Effects) persist(ctx context.Context, call func() error) error {
 	return retry.Storage(ctx, fx.Logger, call)
 }
 
-// hold returns the session an effect works on, which this process must be driving under the position's lease.
+// hold returns the session that an effect works on. This process must be driving it under the position's lease.
 func (fx *Effects) hold(at turn.Position) (*session.Live, *cairn.Agent, error) {
 	l := fx.Cache.Get(at.SessionID)
 	if l == nil || l.Row.Lease.Token != at.Token || l.Run.ID != at.RunID {
 		return nil, nil, cairn.Errorf(cairn.CodeFenced, "session %q is not driven by this process", at.SessionID)
 	}
-	return l, l.Agent, nil // whatever is registered by now
+	return l, l.Agent, nil // even if another version was registered since
 }
 
-// growing lets one call at a time count and extend a tree in this process.
+// growing serializes, per tree and within this process, the calls that count and extend a tree.
 type growing struct {
 	mu sync.Mutex
 	by map[string]*growth // by root
@@ -81,7 +81,7 @@ type growth struct {
 	turn  chan struct{} // holds a value while a call has its turn
 }
 
-// lock waits for a call's turn to extend a tree.
+// lock waits for the call's turn to extend a tree.
 func (g *growing) lock(ctx context.Context, root string) (unlock func(), err error) {
 	g.mu.Lock()
 	t := g.by[root]

@@ -20,7 +20,7 @@ func (fx *Effects) sink(l *session.Live) session.Sink {
 	return local{fx}
 }
 
-// local is the sink of a run whose effects share the memory of this process: only what lasts is stored.
+// local is the sink of a run whose effects share this process's memory. It stores only facts that last.
 type local struct{ fx *Effects }
 
 func (k local) Keep(ctx context.Context, l *session.Live, f step.Fact, lasts bool) ([]step.Staged, error) {
@@ -32,11 +32,11 @@ func (k local) Keep(ctx context.Context, l *session.Live, f step.Fact, lasts boo
 
 func (k local) Lasting(a *cairn.Agent) bool { return define.Durability(a).Stages() }
 
-// remote is the sink of a run each of whose effects may be carried out in another process.
+// remote is the sink of a run whose effects may each be executed by a different process.
 type remote struct{ fx *Effects }
 
 func (k remote) Keep(ctx context.Context, l *session.Live, f step.Fact, lasts bool) ([]step.Staged, error) {
-	if o, ok := f.(*step.Opening); ok && o.Writes.Empty() && !l.Step.Carried { // the reply will say that its hooks have run
+	if o, ok := f.(*step.Opening); ok && o.Writes.Empty() && !l.Step.Carried { // the reply will imply that its hooks have run
 		return nil, nil
 	}
 	if err := k.fx.stage(ctx, l, f, lasts); err != nil {
@@ -44,7 +44,7 @@ func (k remote) Keep(ctx context.Context, l *session.Live, f step.Fact, lasts bo
 	}
 	switch f.(type) {
 	case *step.Reply, *step.Result, *step.Wait:
-	default: // another attempt's says the same
+	default: // another attempt's fact says the same
 		return nil, nil
 	}
 	facts, err := k.fx.staged(ctx, l, l.Step.ID)
@@ -59,13 +59,15 @@ func (k remote) Keep(ctx context.Context, l *session.Live, f step.Fact, lasts bo
 
 func (k remote) Lasting(*cairn.Agent) bool { return true }
 
-// Lasting reports whether what a step has done is kept before its commit, so that another process continues in mid-step.
+// Lasting reports whether the results of a step's calls are stored before its commit, so that another process can
+// continue in mid-step.
 func (fx *Effects) Lasting(at turn.Position) bool {
 	l, a, err := fx.hold(at)
 	return err == nil && fx.sink(l).Lasting(a)
 }
 
-// put adds a fact to the step under way and keeps it. Where another attempt's fact stands in its place, that is added.
+// put stages a fact and adds it to the step under way. If another attempt's fact with the same place stands, that one
+// is added instead.
 func (fx *Effects) put(ctx context.Context, l *session.Live, f step.Fact, lasts bool) error {
 	stands, err := fx.sink(l).Keep(ctx, l, f, lasts)
 	if err != nil {
@@ -83,8 +85,8 @@ func (fx *Effects) put(ctx context.Context, l *session.Live, f step.Fact, lasts 
 	return nil
 }
 
-// adopt makes the step what another attempt has made of it: what this one published is discarded, and that one
-// published.
+// adopt replaces the step by what another attempt made of it. What this attempt published is discarded, and the other
+// attempt's step is published.
 func (fx *Effects) adopt(ctx context.Context, l *session.Live, facts []step.Staged) error {
 	if err := l.Emit.Flush(ctx); err != nil {
 		return err
@@ -94,8 +96,9 @@ func (fx *Effects) adopt(ctx context.Context, l *session.Live, facts []step.Stag
 	return fx.follow(ctx, l)
 }
 
-// stage writes a fact of the step under way to the store. Events of a reply come first, so that the log's position after it is
-// known; the opening goes along with one that lasts, since it belongs to the same step.
+// stage writes a fact of the step under way to the store. Before a reply it flushes the reply's events, so that the
+// log's position after the reply is known. With a reply that lasts it also stages the opening, which belongs to the
+// same step.
 func (fx *Effects) stage(ctx context.Context, l *session.Live, f step.Fact, lasts bool) error {
 	lease := l.Row.Lease.Token
 	if lasts {
@@ -124,7 +127,7 @@ func (fx *Effects) stage(ctx context.Context, l *session.Live, f step.Fact, last
 	return fx.persist(ctx, func() error { return fx.Store.Stage(ctx, l.Row.ID, l.Row.Lease.Token, pieces...) })
 }
 
-// staged returns the facts of a step that the store has and that count under the session's lease.
+// staged returns the facts of a step that the store has and that are valid under the session's lease.
 func (fx *Effects) staged(ctx context.Context, l *session.Live, stepID string) ([]step.Staged, error) {
 	list, err := store.StagedOf(ctx, fx.Store, l.Row.ID, stepID)
 	if err != nil {
@@ -133,8 +136,8 @@ func (fx *Effects) staged(ctx context.Context, l *session.Live, stepID string) (
 	return step.Decode(list, stepID, l.Row.Lease.Token)
 }
 
-// unkeepable reports whether a store or log refuses a value, or a statement of a tool, which it will do again however often
-// it is asked.
+// unkeepable reports whether a store or log rejects a value, or a statement of a tool, for good: retrying cannot
+// succeed.
 func unkeepable(err error) bool {
 	return errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge) || store.IsStatementFailed(err)
 }

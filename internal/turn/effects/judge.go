@@ -12,7 +12,7 @@ import (
 )
 
 // Judge calls the user code that has a say in how the step ends, after its tools and before its commit: OnMessage and
-// AfterTool, the stop condition, the guard. A step that was judged already is left alone.
+// AfterTool, the stop condition, the guard. It does nothing for a step that was judged already.
 func (fx *Effects) Judge(ctx context.Context, at turn.Position) (turn.Judged, error) {
 	l, a, err := fx.hold(at)
 	if err != nil {
@@ -21,7 +21,8 @@ func (fx *Effects) Judge(ctx context.Context, at turn.Position) (turn.Judged, er
 	return fx.judge(ctx, l, a, at, nil)
 }
 
-// judge calls no user code if the host has given that up.
+// judge is Judge with a session. If givenUp is set, the host has abandoned the effect: judge records givenUp as the
+// step's failure without calling user code.
 func (fx *Effects) judge(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, givenUp *cairn.Error) (turn.Judged, error) {
 	st := l.Step
 	switch {
@@ -49,7 +50,7 @@ func (fx *Effects) judge(ctx context.Context, l *session.Live, a *cairn.Agent, a
 	if givenUp == nil {
 		fx.decide(work, a, l, st, out, j)
 	}
-	// The caller going away is no verdict: the process that carries on with the step judges it.
+	// An ended ctx is no verdict: the process that continues the step judges it.
 	if ctx.Err() != nil {
 		return turn.Judged{}, context.Cause(ctx)
 	}
@@ -71,8 +72,8 @@ func (fx *Effects) judges(l *session.Live, a *cairn.Agent, st *step.Step) bool {
 	})
 }
 
-// announce calls OnMessage for the reply, then OnMessage and AfterTool for each result, in call order. What the hooks
-// write is part of the step.
+// announce calls OnMessage for the reply, then OnMessage and AfterTool for each result, in call order. The hooks'
+// writes are part of the step.
 func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step, out *session.Outcome, after *user.Scope) {
 	if out.Reply == nil {
 		return
@@ -101,7 +102,7 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	done := cairn.Completion{Reason: replyReason(st.Message())}
 	switch {
 	case out.Answers(st):
-		if a.Output != nil { // which is still owed
+		if a.Output != nil { // the output is still missing
 			return
 		}
 	case !fx.stopWhen(ctx, a, l, st):
@@ -117,7 +118,7 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	}
 	v, failed := fx.verdict(ctx, a, l, st.Number, done)
 	switch {
-	case failed != nil && ctx.Err() != nil: // stopped before there was one
+	case failed != nil && ctx.Err() != nil: // stopped before there was a verdict
 	case failed != nil:
 		j.Failed = failed
 	case v.Feedback != "":
@@ -128,7 +129,7 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	}
 }
 
-// stopWhen asks the agent's stop condition. One that fails does not hold.
+// stopWhen asks the agent's stop condition. If the condition fails, it counts as false.
 func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step) bool {
 	if a.StopWhen == nil {
 		return false

@@ -15,8 +15,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// forgo fails a run whose step the store refuses to keep, with what was deferred before it: it would refuse any process that took
-// the run over.
+// forgo fails a run because the store rejects its step, together with the steps deferred before it. The store would
+// reject them from every process that took over the run.
 func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step, cause error) (turn.Committed, error) {
 	fx.Logger.Error("a step cannot be kept; its run fails", "session", l.Row.ID, "run", l.Run.ID, "step", st.Number, "error", cause)
 	failed := journal.Storable(cairn.AsError(cause))
@@ -48,7 +48,7 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, s
 			row, err = fx.Store.Commit(ctx, l.Row.ID, c)
 			return err
 		})
-		if errors.Is(err, cairn.ErrStale) { // another process added to the session meanwhile
+		if errors.Is(err, cairn.ErrStale) { // another process has appended to the session concurrently
 			l.Deferred = session.Deferred{}
 			if _, err = fx.rebase(ctx, l, nil); err == nil {
 				continue

@@ -11,8 +11,9 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// offers asks the agent's toolsets, all at once, what they offer the turn that begins, and returns the messages that pin it.
-// They belong to the reply of the turn's first step, so a process that continues the step has the same tools.
+// offers asks the agent's toolsets concurrently what they offer the turn that begins, and returns the messages that pin
+// it. The messages belong to the reply of the turn's first step, so a process that continues the step has the same
+// tools.
 func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) []cairn.Message {
 	if l.Step.Number != 1 || l.Run.PreviousRunID != "" {
 		return nil
@@ -39,7 +40,7 @@ func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) 
 	return messages
 }
 
-// offer asks one toolset. What it fails with leaves the session with the tools that it has.
+// offer asks one toolset. If it fails, the session keeps the tools that it has.
 func (fx *Effects) offer(ctx context.Context, l *session.Live, ts cairn.Toolset) *cairn.Offer {
 	u := user.Code{What: "the toolset", Err: cairn.CodeHook, Limit: fx.HookTimeout}
 	pinned := l.Index.Pinned()[ts.Name()]

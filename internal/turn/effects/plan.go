@@ -19,8 +19,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// Plan asks the model for the step's reply and returns which tools are to run. A model that fails for good, a veto
-// and a stop request are not errors: the step's commit deals with them.
+// Plan asks the model for the step's reply and returns the calls to run. A model that fails for good, a veto and a stop
+// request are not errors: the step's commit handles them.
 func (fx *Effects) Plan(ctx context.Context, at turn.Position) (turn.Planned, error) {
 	l, a, err := fx.hold(at)
 	if err != nil {
@@ -29,7 +29,8 @@ func (fx *Effects) Plan(ctx context.Context, at turn.Position) (turn.Planned, er
 	return fx.plan(ctx, l, a, at, nil)
 }
 
-// plan does not ask the model if the host has given that up.
+// plan is Plan with a session. If givenUp is set, the host has abandoned the effect: plan records givenUp as the
+// reply's failure, and calls no user code.
 func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, givenUp *cairn.Error) (turn.Planned, error) {
 	if l.Step == nil || l.Step.Number != at.Step {
 		l.Step = l.NewStep(at.Step)
@@ -63,7 +64,7 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 			r.Failed = cairn.AsError(err)
 		}
 	}
-	// The caller going away is neither a failure nor a stop: the step is as if it had never begun.
+	// An ended ctx is neither a failure nor a stop: the step is left as if it had never begun.
 	if ctx.Err() != nil {
 		return turn.Planned{}, context.Cause(ctx)
 	}
@@ -76,20 +77,22 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 	return fx.planned(l, a, l.Step.Failed() == nil && l.StopRequest() == nil), nil
 }
 
-// replied adds the reply to the step. Of one that is broken, by a failure or a stop, nothing is promised: it is kept for the
-// step's commit only.
+// replied adds the reply to the step. A reply that was broken off by a failure or a stop is kept for this step's commit
+// only; the next lease holder ignores it.
 func (fx *Effects) replied(ctx context.Context, a *cairn.Agent, l *session.Live, r *step.Reply) error {
-	// Without the reply another attempt would begin other children. What follows deferred steps is repeated with them.
+	// A reply that delegates must last: without it, another attempt would begin other children. A reply after deferred
+	// steps need not, since those steps are repeated with it.
 	lasts := r.Failed == nil && l.StopRequest() == nil && len(l.Deferred.Steps) == 0 && (define.Durability(a).Stages() || l.Step.WouldDelegate(r))
 	err := fx.put(ctx, l, r, lasts)
-	if unkeepable(err) { // what the store refuses it refuses each time
+	if unkeepable(err) { // what the store rejects once it rejects each time
 		l.Step = l.NewStep(l.Step.Number)
 		err = fx.put(ctx, l, &step.Reply{Usage: r.Usage, Failed: cairn.AsError(err)}, false)
 	}
 	return err
 }
 
-// planned says what is to be done of the step under way: nothing but its end if its calls are not to run.
+// planned returns what is left to do in the step under way. If its calls must not run, that is only to judge and commit
+// it.
 func (fx *Effects) planned(l *session.Live, a *cairn.Agent, run bool) turn.Planned {
 	var p turn.Planned
 	if run {
@@ -99,8 +102,8 @@ func (fx *Effects) planned(l *session.Live, a *cairn.Agent, run bool) turn.Plann
 	return p
 }
 
-// ask makes the model call and leaves its outcome in the reply. answers is what companions have come to. An error fails the
-// run; what user code fails with because the run was stopped is none.
+// ask makes the model call and records its outcome in to. answers are the outcomes of companions. An error fails the
+// run. If user code fails because the run was stopped, ask returns no error.
 func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, answers []cairn.Message) error {
 	number := l.Step.Number
 	base, err := fx.request(ctx, a, l, s, to, answers)
@@ -122,7 +125,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 		if err == nil {
 			break
 		}
-		if ctx.Err() != nil { // stopped: what came so far stays
+		if ctx.Err() != nil { // stopped: keep what arrived so far
 			return fx.take(to, r, true)
 		}
 		if r.said {
@@ -160,7 +163,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 	return nil
 }
 
-// finishReply completes a whole reply and shows it to the hooks.
+// finishReply completes a whole reply and calls the AfterModel hooks.
 func finishReply(ctx context.Context, l *session.Live, s *user.Scope, to *step.Reply) {
 	to.Refused = l.Refused(to.Message)
 	if to.Message == nil {
@@ -175,12 +178,12 @@ func finishReply(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 	})
 }
 
-// take makes a finished or partial answer the reply, unless it cannot be kept.
+// take makes a finished or partial answer the reply, unless it is invalid.
 func (fx *Effects) take(to *step.Reply, r *reply, partial bool) error {
 	m := r.message(partial)
 	model, _ := define.Model(r.agent, r.live.Run.Model)
 	info := model.Info()
-	if r.model != "" { // that answered in its place
+	if r.model != "" { // another model answered instead
 		info.Provider, info.Name, _ = strings.Cut(r.model, ":")
 	}
 	used := fx.priced(info, r.usage)
@@ -197,8 +200,8 @@ func (fx *Effects) take(to *step.Reply, r *reply, partial bool) error {
 	return nil
 }
 
-// request builds what the model is sent. It is the same, byte for byte, up to the messages that are new, so that
-// providers can cache its prefix.
+// request builds the model's request. It is identical, byte for byte, up to the new messages, so that providers can
+// cache the prefix.
 func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, answers []cairn.Message) (*cairn.Request, error) {
 	req := &cairn.Request{SessionID: l.Row.ID, System: a.Instructions, Settings: a.Settings}
 	if a.InstructionsFunc != nil {
@@ -228,14 +231,14 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 	return req, nil
 }
 
-// before returns the request as the hooks before the model call leave it.
+// before returns the request after the hooks before the model call have changed it.
 func (fx *Effects) before(ctx context.Context, l *session.Live, s *user.Scope, base *cairn.Request) (*cairn.Request, error) {
 	req, own := new(*base), false
 	err := s.Veto(ctx, "BeforeModel", func(h *cairn.Hooks) user.Hook {
 		if h.BeforeModel == nil {
 			return nil
 		}
-		if !own { // a hook may change the lists, of which one is the session's
+		if !own { // a hook may change the lists, one of which is the session's
 			req.Messages, req.Tools, own = slices.Clone(req.Messages), slices.Clone(req.Tools), true
 		}
 		return func(ctx context.Context, step *cairn.Step) error { return h.BeforeModel(ctx, step, req) }
@@ -247,7 +250,7 @@ func (fx *Effects) before(ctx context.Context, l *session.Live, s *user.Scope, b
 	return req, nil
 }
 
-// stepContext adds to the step what hooks want the model to know.
+// stepContext adds to the step's context what hooks want the model to know.
 func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.Reply, limit time.Duration) error {
 	for _, h := range l.Hooks() {
 		if h.StepContext == nil {
@@ -271,7 +274,8 @@ func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 // stream makes one attempt at the model call. The error is nil only for a complete reply.
 func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, r *reply, s *user.Scope, req *cairn.Request) error {
 	u := user.Code{What: "the model", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: l.Row.ID, Agent: a.Name}
-	hooks := l.Hooks() // now: an attempt that is abandoned may still run when the session is parked
+	// Read here: an abandoned attempt may still run when the session is parked.
+	hooks := l.Hooks()
 	listens := hooks.Any(func(h *cairn.Hooks) bool { return h.TextDelta != nil })
 	model, known := define.Model(a, l.Run.Model)
 	if !known {
@@ -317,7 +321,8 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	return nil
 }
 
-// notifyDelta calls the hooks that observe each piece of text. One that takes too long is not called again for this reply.
+// notifyDelta calls the hooks that observe each piece of text. A hook that times out is not called again for this
+// reply.
 func notifyDelta(ctx context.Context, hooks user.Hooks, r *reply, s *user.Scope, text string) {
 	for n, h := range hooks {
 		if h.TextDelta == nil || r.muted[n] {

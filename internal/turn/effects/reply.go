@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 )
 
-// reply gathers the chunks of a model's answer into a message, and says which event each of them is.
+// reply assembles the chunks of a model's answer into a message, and publishes the event of each.
 type reply struct {
 	step    int
 	agent   *cairn.Agent
@@ -24,19 +24,20 @@ type reply struct {
 	logger  *slog.Logger
 	parts   []*part
 	usage   cairn.Usage
-	cut     cairn.FinishReason // why it is not whole
-	model   string             // that answers, if it is not the one that was asked
+	cut     cairn.FinishReason // why the answer is not whole
+	model   string             // the model that answered, if not the one that was asked
 	ended   bool
 	said    bool // something was emitted
-	// passed are the events of another server, for a process that takes the step over, and passedSize what they have in bytes.
+	// passed are the events of another server, kept for a process that takes over the step. passedSize is their size in
+	// bytes.
 	passed     []cairn.Event
 	passedSize int
-	size       int // of everything so far, in bytes
-	// muted are the hooks that are not called again for it, by their place.
+	size       int // of everything received so far, in bytes
+	// muted holds the indexes of hooks that are not called again for this reply.
 	muted map[int]bool
 
 	mu   sync.Mutex
-	over bool // nothing is added any more
+	over bool // no more chunks are accepted
 }
 
 // take adds a chunk, unless the attempt is over.
@@ -49,7 +50,7 @@ func (r *reply) take(c *cairn.Chunk) error {
 	return r.add(c)
 }
 
-// end ends the attempt: what a model that was given up still sends is not part of the reply.
+// end ends the attempt. What an abandoned model still sends is not part of the reply.
 func (r *reply) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,15 +61,15 @@ type part struct {
 	cairn.Part
 	text strings.Builder
 	open bool
-	id   string // a call's, as the provider has it
-	rest string // the beginning of a character that the next delta may complete
+	id   string // the call's id, as the provider has it
+	rest string // an incomplete character, which the next delta may complete
 }
 
-// wrapped reports whether the part is a call by [cairn.CallTool]. Which tool it is of, and so what the log says of it, is known
-// at its end.
+// wrapped reports whether the part is a call of [cairn.CallTool]. Which tool that call is for, and so what the log has
+// of it, is known only at its end.
 func (p *part) wrapped() bool { return p.ToolUse != nil && p.ToolUse.Tool == cairn.CallTool }
 
-// whole returns what of a delta can be said by now: valid text, with U+FFFD in place of what is not.
+// whole returns the part of a delta that can be published now: valid text, with U+FFFD for what is invalid.
 func (p *part) whole(delta string) string {
 	text := p.rest + delta
 	n := begun(text)
@@ -76,7 +77,7 @@ func (p *part) whole(delta string) string {
 	return limits.Clean(text[:len(text)-n])
 }
 
-// begun returns how many bytes at the end of a text are the beginning of a character.
+// begun returns how many bytes at the end of a text are the start of an incomplete character.
 func begun(text string) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
@@ -89,10 +90,10 @@ func begun(text string) int {
 	return 0
 }
 
-// maxToolName bounds the name of a tool that a model makes up; those that there are have shorter ones.
+// maxToolName bounds the name of a tool that a model makes up. Names of real tools are shorter.
 const maxToolName = 128
 
-// maxModelName bounds the name of a model that answers instead of another.
+// maxModelName bounds the name of a fallback model.
 const maxModelName = 256
 
 func (r *reply) last(t cairn.PartType) *part {
@@ -101,7 +102,7 @@ func (r *reply) last(t cairn.PartType) *part {
 	}
 	r.endThinking()
 	p := &part{Part: cairn.Part{Type: t}, open: true}
-	p.text.Grow(64) // or the first deltas each grow it
+	p.text.Grow(64) // otherwise each of the first deltas grows it
 	r.parts = append(r.parts, p)
 	return p
 }
@@ -115,14 +116,14 @@ func (r *reply) endThinking() {
 	}
 }
 
-// partEnded says that a part is complete, if the log says so of parts of its type.
+// partEnded publishes that a part is complete, if parts of its type have such an event.
 func (r *reply) partEnded(p *part) {
 	if ev, ok := journal.PartEnded(r.step, &p.Part); ok {
 		r.say(ev)
 	}
 }
 
-// keep gives the part what of a chunk the provider wants back, and its sources.
+// keep stores a chunk's provider data, which the provider wants back, and its sources in the part.
 func (p *part) keep(c *cairn.Chunk) {
 	if c.Provider != nil {
 		p.Provider, p.Model = c.Provider, limits.Clean(c.Model)
@@ -150,7 +151,7 @@ func (r *reply) endPart(c *cairn.Chunk) error {
 	return nil
 }
 
-// complete says of a part that it broke off within a character, if it did.
+// complete ends a part that broke off within a character with U+FFFD.
 func (r *reply) complete(p *part) {
 	if p.rest == "" {
 		return
@@ -162,7 +163,7 @@ func (r *reply) complete(p *part) {
 	}
 }
 
-// bounds reports what of a chunk makes a reply that cannot be kept.
+// bounds returns an error if a chunk makes the reply one that cannot be stored.
 func (r *reply) bounds(c *cairn.Chunk) error {
 	r.size += len(c.Text) + len(c.Provider)
 	for _, s := range c.Sources {
@@ -188,8 +189,8 @@ func (r *reply) say(ev cairn.Event) {
 	r.live.Emit.Event(ev)
 }
 
-// add takes one chunk, whose text it makes one that can be kept. An error says that the model's stream is not a reply, or
-// not one that can be.
+// add adds one chunk, and makes its text storable. An error means that the model's stream is not a valid reply, or not
+// one that can be stored.
 func (r *reply) add(c *cairn.Chunk) error {
 	if err := r.bounds(c); err != nil {
 		return err
@@ -259,7 +260,7 @@ func (r *reply) addText(c *cairn.Chunk) {
 	r.say(journal.Delta(r.step, &p.Part, c.Text))
 }
 
-// addReasoning also keeps what the provider wants back, for which a chunk may have no text.
+// addReasoning also keeps the provider's data, which a chunk without text may carry.
 func (r *reply) addReasoning(c *cairn.Chunk) {
 	p := r.last(cairn.PartReasoning)
 	c.Text = p.whole(c.Text)
@@ -270,7 +271,7 @@ func (r *reply) addReasoning(c *cairn.Chunk) {
 	}
 }
 
-// beginCall adds a tool call, whose arguments follow.
+// beginCall adds a tool call. Its arguments follow in later chunks.
 func (r *reply) beginCall(c *cairn.Chunk) {
 	r.endThinking()
 	tool := limits.Cut(limits.Clean(c.Tool), maxToolName)
@@ -283,7 +284,7 @@ func (r *reply) beginCall(c *cairn.Chunk) {
 	}
 }
 
-// addArguments adds to the arguments of a call that has begun.
+// addArguments appends to the arguments of a call that has begun.
 func (r *reply) addArguments(c *cairn.Chunk) error {
 	p := r.call(c.CallID)
 	if p == nil {
@@ -298,7 +299,7 @@ func (r *reply) addArguments(c *cairn.Chunk) error {
 	return nil
 }
 
-// restart makes what came so far void.
+// restart voids what arrived so far.
 func (r *reply) restart() {
 	if r.said {
 		r.say(journal.StepDiscarded(r.step, cairn.Errorf(cairn.CodeModel, "the model began its reply again")))
@@ -308,7 +309,7 @@ func (r *reply) restart() {
 	r.parts, r.usage, r.model, r.size, r.said = nil, cairn.Usage{}, "", 0, false
 }
 
-// call returns the call with a provider's id, the last of them if it is given twice; nil if there is none.
+// call returns the call with a provider's id, the last one if the id occurs twice; nil if there is none.
 func (r *reply) call(provider string) *part {
 	for _, p := range slices.Backward(r.parts) {
 		if p.Type == cairn.PartToolUse && p.id == provider {
@@ -318,8 +319,8 @@ func (r *reply) call(provider string) *part {
 	return nil
 }
 
-// message closes the reply and returns it; nil if there is nothing in it. Of a reply that was cut short, calls whose
-// arguments are not complete are left out.
+// message closes the reply and returns it; nil if it is empty. A partial reply leaves out calls with incomplete
+// arguments.
 func (r *reply) message(partial bool) *cairn.Message {
 	r.endThinking()
 	m := &cairn.Message{Role: cairn.RoleAssistant, Model: r.model, Cut: r.cut}
@@ -331,7 +332,7 @@ func (r *reply) message(partial bool) *cairn.Message {
 			p.Text = text
 		case cairn.PartToolUse:
 			input, ok := arguments(text)
-			if partial && (!ok || strings.TrimSpace(text) == "") { // what was still to come is not known
+			if partial && (!ok || strings.TrimSpace(text) == "") { // the rest of the arguments is unknown
 				continue
 			}
 			p.ToolUse.Input = input
@@ -351,17 +352,17 @@ func (r *reply) message(partial bool) *cairn.Message {
 	return m
 }
 
-// unkept begins what stands in place of arguments that cannot be kept. No schema of arguments accepts it.
+// unkept begins the text that replaces arguments that cannot be stored. No schema of arguments accepts it.
 const unkept = "arguments that cannot be kept: the JSON "
 
-// maxUnkept is how many bytes of such arguments are published.
+// maxUnkept is how many bytes of such arguments are shown.
 const maxUnkept = 200
 
-// maxNoJSON is how many bytes are kept of arguments that are not JSON.
+// maxNoJSON is how many bytes of arguments that are not JSON are stored.
 const maxNoJSON = 1 << 20
 
-// arguments returns a call's arguments as JSON: {} for none, and a JSON string of what is not JSON or cannot be kept, which
-// no schema of arguments accepts.
+// arguments returns a call's arguments as JSON. No arguments become {}. Arguments that are not JSON, or cannot be
+// stored, become a JSON string, which no schema of arguments accepts.
 func arguments(text string) (raw json.RawMessage, ok bool) {
 	text = strings.TrimSpace(text)
 	if text == "" {

@@ -18,16 +18,16 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
 
-// toolOut is what the loop learns of a call.
+// toolOut returns a call's output for the loop.
 func toolOut(c *step.Call) turn.ToolOut { return turn.ToolOut{Finished: c.Done(), Waits: c.Waits()} }
 
-// answered returns the result that a call has from outside, or nil.
+// answered returns the result that a call got from outside, or nil.
 func answered(c *step.Call) *cairn.ToolResult {
 	for _, row := range c.Rows() {
-		if row.Status != cairn.CallDropped { // by the next turn
+		if row.Status != cairn.CallDropped { // the next turn dropped it
 			continue
 		}
-		if row.Kind.Asked() { // which its tool has asked
+		if row.Kind.Asked() { // its tool asked the question
 			return transcript.Stopped(c.Use)
 		}
 		return transcript.NotExecuted(c.Use, "not executed: "+inbox.WhyDropped(row))
@@ -38,14 +38,14 @@ func answered(c *step.Call) *cairn.ToolResult {
 	return inbox.Result(c.Row)
 }
 
-// concluded adds the result of a call to the step and says on the log what stands.
+// concluded adds the result of a call to the step, and publishes the result that stands.
 func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *session.Live, f *step.Result) error {
 	f.Result.Private = f.Result.Private && !a.ShowToolErrors
 	c := l.Step.Call(f.Result.CallID)
 	f.Result.Edited = c.Edited()
 	lasts := define.Durability(a).Stages()
 	err := fx.put(ctx, l, f, lasts)
-	if unkeepable(err) { // what the store refuses it refuses each time
+	if unkeepable(err) { // what the store rejects once it rejects each time
 		short := failure(c.Use, err)
 		short.Edited = f.Result.Edited
 		err = fx.put(ctx, l, &step.Result{Result: short, Began: f.Began, Consulted: f.Consulted}, lasts)
@@ -70,7 +70,7 @@ func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
 	return r
 }
 
-// vetoed turns the error of a hook that is against a call into the call's result.
+// vetoed turns the error of a hook that vetoes a call into the call's result.
 func vetoed(use *cairn.ToolUse, err error) *cairn.ToolResult {
 	r := failure(use, err)
 	r.Private = r.Private || r.Code == cairn.CodeHook // a panic
@@ -78,13 +78,13 @@ func vetoed(use *cairn.ToolUse, err error) *cairn.ToolResult {
 	return r
 }
 
-// changed answers a call whose tool cannot do what the call was made or approved for.
+// changed returns the result of a call whose tool can no longer do what the call was made or approved for.
 func changed(use *cairn.ToolUse) *cairn.ToolResult {
 	return transcript.Failed(use, cairn.CodeUnknownTool, fmt.Sprintf("the tool %q has changed since it was called; call it again", use.Tool))
 }
 
-// outdated answers a call that was approved for a tool, or asked by one, which ran here and now runs elsewhere; nil if it
-// can continue.
+// outdated returns the result of a call that can no longer continue: it was approved for a tool, or asked by one, that
+// ran here and now runs elsewhere. It returns nil if the call can continue.
 func outdated(c *step.Call) *cairn.ToolResult {
 	if len(c.Rows()) == 0 || c.Open() != nil || c.Tool == nil {
 		return nil
@@ -96,7 +96,7 @@ func outdated(c *step.Call) *cairn.ToolResult {
 	return nil
 }
 
-// wasKept reports why a call's arguments were not kept, if they were not.
+// wasKept returns why a call's arguments were not stored; nil if they were.
 func wasKept(input json.RawMessage) error {
 	var text string
 	if !bytes.HasPrefix(input, []byte(`"`+unkept)) || json.Unmarshal(input, &text) != nil {
@@ -105,13 +105,14 @@ func wasKept(input json.RawMessage) error {
 	return cairn.Errorf(cairn.CodeArguments, "%s", text)
 }
 
-// checkInput reports what is wrong with the arguments that a call's tool would run with.
+// checkInput returns what is wrong with the arguments that a call's tool would run with.
 func checkInput(c *step.Call) error {
 	if err := wasKept(c.Use.Input); err != nil {
 		return err
 	}
 	err := c.Tool.Check(c.Input())
-	if schema := c.Tool.Input.JSON(); err != nil && c.Use.Deferred && len(schema) <= maxShown { // it may have been found long ago
+	// The model may have found the tool long ago, so show it the schema again.
+	if schema := c.Tool.Input.JSON(); err != nil && c.Use.Deferred && len(schema) <= maxShown {
 		e := *cairn.AsError(err)
 		e.Message += "; the schema is " + string(schema)
 		return &e
@@ -119,5 +120,5 @@ func checkInput(c *step.Call) error {
 	return err
 }
 
-// maxShown is how many bytes of a deferred tool's schema an error shows that says what violates it.
+// maxShown is the largest schema of a deferred tool, in bytes, that an error about its arguments shows.
 const maxShown = 4 << 10

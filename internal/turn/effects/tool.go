@@ -19,7 +19,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// Tool runs one call of the step. A call that has a result already is left alone.
+// Tool runs one call of the step. It does nothing for a call that has a result.
 func (fx *Effects) Tool(ctx context.Context, in turn.ToolIn) (turn.ToolOut, error) {
 	l, a, err := fx.hold(in.Position)
 	if err != nil {
@@ -28,7 +28,8 @@ func (fx *Effects) Tool(ctx context.Context, in turn.ToolIn) (turn.ToolOut, erro
 	return fx.perform(ctx, l, a, in, nil)
 }
 
-// perform does not call the tool if the host has given that up.
+// perform is Tool with a session. If givenUp is set, the host has abandoned the effect: perform records givenUp as the
+// call's failure without calling the tool.
 func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ToolIn, givenUp *cairn.Error) (turn.ToolOut, error) {
 	c, err := l.Calling(in)
 	if err != nil {
@@ -53,7 +54,7 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 	if result == nil && ctx.Err() == nil && t.work.Err() != nil { // the run was stopped before the call began
 		return turn.ToolOut{}, nil
 	}
-	if result == nil && (l.Step.Carried || c.Delegates()) { // by another version of the agent, perhaps
+	if result == nil && (l.Step.Carried || c.Delegates()) { // possibly planned by another version of the agent
 		if over, err := t.carriedOn(); over || err != nil {
 			return turn.ToolOut{}, err
 		}
@@ -88,43 +89,44 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 	return toolOut(c), nil
 }
 
-// trial is one attempt at a call of a tool: it lasts as long as the effect.
+// trial is one attempt at a tool call. It lasts as long as the effect.
 type trial struct {
 	fx        *Effects
-	ctx, work context.Context // of the effect; work ends when the run is stopped
+	ctx, work context.Context // of the effect; work is cancelled when the run is stopped
 	a         *cairn.Agent
 	l         *session.Live
 	c         *step.Call
 	s         user.Scope
 	below     []*step.Writes
-	began     bool             // the tool was called, for the first time
-	waits     cairn.CallKind   // what for, if the tool waits for an answer from outside
-	asked     *define.Question // the question that it waits for
-	lost      error            // why it could not be noted that the tool is called
-	attempts  int              // at the tool, if there was more than one
+	began     bool             // the tool was called for the first time
+	waits     cairn.CallKind   // what the call waits for from outside; empty if it does not
+	asked     *define.Question // the question that the call waits for
+	lost      error            // why the start of an attempt could not be recorded
+	attempts  int              // at the tool, if more than one
 	hit       bool
 	made      time.Time
 }
 
-// wait makes the call one that waits for an answer.
+// wait makes the call wait for an answer.
 func (t *trial) wait(kind cairn.CallKind, asked *define.Question) error {
 	row := t.fx.pend(t.l, t.c, kind, asked)
 	return t.fx.put(t.ctx, t.l, &step.Wait{CallID: t.c.Use.CallID, Pending: row, Writes: t.s.End()}, false)
 }
 
-// conclude makes the result what the call came to, unless the process goes away or the run was stopped before there was one.
+// conclude records the result as the call's, unless the process is shutting down or the run was stopped before there
+// was a result.
 func (t *trial) conclude(result *cairn.ToolResult) error {
 	cause := context.Cause(t.ctx)
-	if cause != nil { // the process is going away
+	if cause != nil { // the process is shutting down
 		if !t.fx.sink(t.l).Lasting(t.a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) || errors.Is(cause, cairn.ErrUnavailable) {
-			return cause // another attempt will make the call again, or does
+			return cause // another attempt will make the call again, or already does
 		}
 		var cancel context.CancelFunc
 		t.ctx, cancel = context.WithTimeout(context.WithoutCancel(t.ctx), leaveTime)
 		defer cancel()
 		t.work = t.ctx
 	}
-	if result == nil { // stopped before there was one
+	if result == nil { // stopped before there was a result
 		return nil
 	}
 	f := &step.Result{Result: result, Began: t.began, Attempts: t.attempts, Hit: t.hit, Made: t.made, Writes: t.s.End()}
@@ -147,7 +149,8 @@ func (t *trial) conclude(result *cairn.ToolResult) error {
 	return t.fx.concluded(t.ctx, t.a, t.l, f)
 }
 
-// carriedOn ends a call of a step that is carried on if its tool is another one by now, and reports whether it did.
+// carriedOn ends a call of a continued step if its tool is no longer the one the call was made for. It reports whether
+// the call ended so.
 func (t *trial) carriedOn() (over bool, err error) {
 	result := outdated(t.c)
 	f := &step.Result{Result: result}
@@ -158,7 +161,7 @@ func (t *trial) carriedOn() (over bool, err error) {
 		if result, err = v.gone(); err != nil {
 			return false, err
 		}
-		if result == nil && t.c.Delegates() { // it was planned as another kind of call
+		if result == nil && t.c.Delegates() { // planned as another kind of call
 			result = changed(t.c.Use)
 		}
 		if result == nil {
@@ -173,10 +176,10 @@ func (t *trial) carriedOn() (over bool, err error) {
 	return true, t.fx.concluded(t.ctx, t.a, t.l, f)
 }
 
-// leaveTime bounds how long a process that is going away takes to keep the result of a call that has just ended.
+// leaveTime bounds how long a process that is shutting down takes to store the result of a call that has just ended.
 const leaveTime = 5 * time.Second
 
-// execute runs the call and returns its result; nil if the run was stopped before there was one, or if it waits.
+// execute runs the call and returns its result; nil if the run was stopped before there was one, or if the call waits.
 func (t *trial) execute() *cairn.ToolResult {
 	fx, a, l, c := t.fx, t.a, t.l, t.c
 	if c.Use.Tool == cairn.FinishTool && a.Output != nil {
@@ -233,8 +236,8 @@ func unknownTool(l *session.Live, a *cairn.Agent, name string) string {
 	return fmt.Sprintf("there is no tool %q; the tools are: %s", name, strings.Join(names, ", "))
 }
 
-// finish lets a call that would end the turn do so, unless the output or the guard is against it. It reports false if the run
-// was stopped before the guard had decided.
+// finish completes the turn with the call, unless the output check or the guard rejects that. It reports false if the
+// run was stopped before the guard decided.
 func (t *trial) finish(f *step.Result, state []*step.Writes) (decided bool) {
 	a, use := t.a, t.c.Use
 	done := cairn.Completion{Reason: cairn.ReasonFinishTool, Output: f.Result.Output}

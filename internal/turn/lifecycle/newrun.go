@@ -142,7 +142,7 @@ func (r *Runs) draft(ctx context.Context, b *beginning) error {
 		messages = append(openers(l, messages), messages...)
 	}
 	b.commit = r.first(b, row.Agent, messages, l.LogLast)
-	// The fencing token tells the sessions that had this id one after the other apart.
+	// The fencing token distinguishes successive sessions of this id.
 	b.commit.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: !b.crashed, Lapsed: b.crashed}
 	if b.kind != cairn.RunExecute {
 		b.commit.StartRun.PreviousRunID = row.RunID

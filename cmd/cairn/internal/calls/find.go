@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Open returns calls that a session waits for, of a root with those of its sub-agents: at most a hundred, in the
-// order in which they were made.
+// Open returns the open calls of a session, at most a hundred, in the order in which they were made. For a root, it
+// includes those of its sub-agents.
 func Open(ctx context.Context, eng *engine.Engine, root, session string) ([]cairn.PendingCall, error) {
 	q := store.CallQuery{RootID: root}
 	if session != root {
@@ -35,11 +35,11 @@ func Open(ctx context.Context, eng *engine.Engine, root, session string) ([]cair
 	return page.Items, nil
 }
 
-// EveryStatus is every status that a call can have.
+// EveryStatus lists all statuses of a call.
 var EveryStatus = []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered, cairn.CallSettled, cairn.CallDropped}
 
-// Find returns the call with an id, or else the only one whose id begins so. The error is ErrNotFound if there is
-// none, ErrInvalid if there are several.
+// Find returns the call with the given id, or the only call whose id has it as a prefix. The error is ErrNotFound
+// if no call matches, ErrInvalid if several do.
 func Find(ctx context.Context, eng *engine.Engine, id string) (*cairn.PendingCall, error) {
 	if id == "" {
 		return nil, cairn.Invalid("call", "the id is empty")
@@ -67,7 +67,7 @@ func Find(ctx context.Context, eng *engine.Engine, id string) (*cairn.PendingCal
 	return nil, cairn.Invalid("call", "%q is the beginning of %s", id, ambiguous(found))
 }
 
-// maxNamed is how many of the calls that could be meant are named.
+// maxNamed is the number of ambiguous calls that the error names.
 const maxNamed = 10
 
 func ambiguous(calls []cairn.PendingCall) string {

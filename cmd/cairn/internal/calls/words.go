@@ -1,5 +1,5 @@
-// Package calls finds pending calls and puts them into words: what a call needs, what was decided about it, and what an
-// answer came to. It prints nothing and answers nothing.
+// Package calls finds pending calls and describes them: what a call needs, what was decided about it, and how an
+// answer was received. It prints nothing and answers nothing.
 package calls
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 )
 
-// Sentence says what became of an answer that fitted its call.
+// Sentence describes what became of an answer that fitted its call.
 func Sentence(r cairn.Receipt) string {
 	c := r.Call
 	what := fmt.Sprintf("%s of session %s", c.Tool, c.RootID)
@@ -31,7 +31,7 @@ func Sentence(r cairn.Receipt) string {
 	return fmt.Sprintf("%s: %s. The session can be resumed now.", what, Decision(c))
 }
 
-// Deadline returns until when a call can be answered; empty for ever.
+// Deadline returns the time until which a call can be answered; empty if it has no deadline.
 func Deadline(c *cairn.PendingCall, now time.Time) string {
 	switch {
 	case c.Deadline.IsZero():
@@ -51,7 +51,7 @@ func Assigned(c *cairn.PendingCall) string {
 	return names
 }
 
-// Decision says what was decided about a call, by whom and when.
+// Decision describes what was decided about a call, by whom and when.
 func Decision(c *cairn.PendingCall) string {
 	words := map[cairn.DecisionKind]string{cairn.DecisionResult: "answered", cairn.DecisionError: "answered with an error", cairn.DecisionTimeout: "out of time"}
 	text := cmp.Or(words[c.Answer.Kind], string(c.Answer.Kind))
@@ -61,7 +61,7 @@ func Decision(c *cairn.PendingCall) string {
 	return text + " on " + output.Stamp(c.Answer.At)
 }
 
-// Missing says what a pending call waits for.
+// Missing describes what a pending call needs.
 func Missing(kind cairn.CallKind) string {
 	switch kind {
 	case cairn.CallApproval:
@@ -74,7 +74,7 @@ func Missing(kind cairn.CallKind) string {
 	return "a result"
 }
 
-// SuspendedFor names the tools and counts the sub-agents that a run waited for when it was suspended.
+// SuspendedFor lists the tools whose calls suspended a run, and the number of its pending sub-agents.
 func SuspendedFor(s *cairn.Suspension) string {
 	if s == nil {
 		return ""

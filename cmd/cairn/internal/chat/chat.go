@@ -25,22 +25,22 @@ type chat struct {
 	session string
 	agent   string // of a new session
 	program string // how this program is called
-	again   string // the command that continues the session
+	again   string // the command that resumes this chat
 
 	feed    feed
 	repeats repeats
-	ended   string          // the run that the history ends with: what its log has besides is of no interest
-	known   int             // how many messages the history has
+	ended   string          // last run of the history; its remaining events are skipped
+	known   int             // number of messages in the history
 	running string          // the run under way
 	waiting bool            // calls are pending, as far as this client knows
 	own     map[string]bool // runs whose first message was typed here
-	failed  error           // of the last answer; nil if there was none or it went well
+	failed  error           // error of the last answer; nil if none failed
 
-	stopping bool // Ctrl-C came while the answer was being begun
+	stopping bool // Ctrl-C arrived while the answer was being begun
 
-	last   time.Time   // when the last event came
-	missed int         // how often the session has moved without an event since
-	done   chan func() // what requests in the background came to
+	last   time.Time   // time of the last event
+	missed int         // consecutive looks at which the session had moved without an event
+	done   chan func() // outcomes of background requests
 }
 
 func newChat(a *cli.App, c *client.Client, session, agent string, interrupts <-chan os.Signal) *chat {
@@ -53,8 +53,8 @@ func newChat(a *cli.App, c *client.Client, session, agent string, interrupts <-c
 	return talk
 }
 
-// talk shows where the session stands and answers lines until there are no more. Without a terminal, the error is that of the
-// last answer.
+// talk shows the state of the session and answers lines until there are no more. Without a terminal, it returns the
+// error of the last answer.
 func (c *chat) talk(ctx context.Context) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer c.feed.close()
@@ -89,7 +89,7 @@ func (c *chat) talk(ctx context.Context) error {
 	return c.failed
 }
 
-// farewell prints how the session is continued, if there is one.
+// farewell prints the command that continues the session, if there is one.
 func (c *chat) farewell() {
 	if !c.feed.opened() {
 		return
@@ -105,10 +105,11 @@ func (c *chat) farewell() {
 	c.Print(dialog.Indent + c.again + "\n")
 }
 
-// shown is how many messages of a session are shown at the start.
+// shown is the number of messages shown at the start.
 const shown = 20
 
-// pickUp shows the session's history, and reads on from there. A session that is not there yet begins with the first line.
+// pickUp shows the session's history and reads its events from there. If the session does not exist yet, the first
+// line creates it.
 func (c *chat) pickUp(ctx context.Context) error {
 	snap, err := c.client.Snapshot(ctx, c.session)
 	if errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrDeleted) && !errors.Is(err, cairn.ErrExpired) {
@@ -142,7 +143,7 @@ func (c *chat) pickUp(ctx context.Context) error {
 	return nil
 }
 
-// stand takes a snapshot for where the session is, and reads what follows it.
+// stand takes the session's position from a snapshot, and reads the events that follow it.
 func (c *chat) stand(ctx context.Context, snap *client.Snapshot) {
 	c.ended, c.running, c.waiting = snap.Session.RunID, "", snap.Session.Status == cairn.SessionPaused
 	if snap.Session.Status == cairn.SessionActive {
@@ -153,7 +154,7 @@ func (c *chat) stand(ctx context.Context, snap *client.Snapshot) {
 	c.follow(ctx, snap.Cursor)
 }
 
-// follow reads the events of the session behind a cursor.
+// follow reads the events of the session after a cursor.
 func (c *chat) follow(ctx context.Context, after cairn.Cursor) {
 	c.last = time.Now()
 	c.feed.open(ctx, c.client, c.session, after)
@@ -215,7 +216,7 @@ func (c *chat) report(err error) error {
 	return nil
 }
 
-// begin begins a run, or has one continue.
+// begin begins or resumes a run.
 func (c *chat) begin(ctx context.Context, how func(context.Context) (*client.Started, error)) error {
 	started, err := c.starting(ctx, how)
 	if err != nil {
@@ -245,18 +246,19 @@ func (c *chat) begin(ctx context.Context, how func(context.Context) (*client.Sta
 	return nil
 }
 
-// pause is how long to wait before a request is tried again that a server did not answer.
+// pause is the delay before a request that the server did not answer is attempted again.
 const pause = 250 * time.Millisecond
 
-// patience is how long a request is tried.
+// patience is how long a request is attempted.
 const patience = time.Minute
 
-// patiently makes a request, again and again while the server is being restarted. Ctrl-C ends that with ErrLeft.
+// patiently makes a request and repeats it while the server restarts. Ctrl-C ends it with ErrLeft.
 func patiently[T any](ctx context.Context, c *chat, request func(context.Context) (T, error)) (T, error) {
 	return unless(ctx, c.Interrupts, request)
 }
 
-// starting makes a request that begins an answer. Ctrl-C stops the answer once it has begun; once more ends that with ErrLeft.
+// starting makes a request that begins an answer. The first Ctrl-C stops the answer once it has begun; the second
+// ends starting with ErrLeft.
 func (c *chat) starting(ctx context.Context, request func(context.Context) (*client.Started, error)) (*client.Started, error) {
 	twice, ended := make(chan os.Signal), make(chan struct{})
 	var heeding sync.WaitGroup
@@ -283,7 +285,7 @@ func (c *chat) starting(ctx context.Context, request func(context.Context) (*cli
 	return unless(ctx, twice, request)
 }
 
-// unless makes a request until it is answered, or a signal comes.
+// unless makes a request until it is answered or a signal arrives.
 func unless[T any](ctx context.Context, signals <-chan os.Signal, request func(context.Context) (T, error)) (T, error) {
 	trying, cancel := context.WithCancel(ctx)
 	defer cancel()

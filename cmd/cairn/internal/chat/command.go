@@ -1,5 +1,6 @@
-// Package chat is the conversation with an agent of a server: what the user types, what the screen shows, and how a session is
-// continued that other clients and the server's restarts have a part in. It knows the server by package client alone.
+// Package chat is a conversation with an agent of a server: what the user types, what the screen shows, and how a
+// session continues although other clients change it and the server restarts. It reaches the server through package
+// client only.
 package chat
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// Command is the command of a conversation with a server.
+// Command is the command that talks to an agent of a server.
 type Command struct {
 	URL     string `name:"url" placeholder:"URL" help:"The server's address, such as http://localhost:8420. Default: CAIRN_URL."`
 	Session string `placeholder:"ID" help:"Session to begin or continue. Default: a new one."`
@@ -52,10 +53,10 @@ func (cmd *Command) Run(a *cli.App) error {
 	return talk.talk(ctx)
 }
 
-// errInterrupted is the outcome of an answer that was stopped.
+// errInterrupted is the outcome of an interrupted answer.
 var errInterrupted = cairn.Errorf(cairn.CodeNotExecuted, "the answer was interrupted")
 
-// passing errors are those of a server that is being restarted: what failed may be tried again.
+// passing reports whether err is that of a restarting server, after which the request may be repeated.
 func passing(err error) bool {
 	return errors.Is(err, cairn.ErrUnavailable) || errors.Is(err, cairn.ErrClosed)
 }

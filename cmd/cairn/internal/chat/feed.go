@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/client"
 )
 
-// feed reads the events of a session ahead. Its owner takes them when it is woken.
+// feed reads ahead the events of a session. It wakes its owner, which takes them.
 type feed struct {
 	wake   chan struct{}
 	cancel context.CancelFunc
@@ -17,10 +17,10 @@ type feed struct {
 	mu     sync.Mutex
 	events []cairn.Event
 	over   bool
-	err    error // why it is over; nil if the session was deleted
+	err    error // why the feed is over; nil if the session was deleted
 }
 
-// open begins to read behind a cursor.
+// open begins to read after a cursor.
 func (f *feed) open(ctx context.Context, c *client.Client, session string, after cairn.Cursor) {
 	f.close()
 	ctx, f.cancel = context.WithCancel(ctx)
@@ -43,7 +43,7 @@ func (f *feed) open(ctx context.Context, c *client.Client, session string, after
 	})
 }
 
-// opened reports whether it was begun to read.
+// opened reports whether the feed is being read.
 func (f *feed) opened() bool { return f.cancel != nil }
 
 // ring wakes the owner.
@@ -54,7 +54,7 @@ func (f *feed) ring() {
 	}
 }
 
-// take returns what was read since, and whether nothing follows.
+// take returns the events read since the last call, and whether the feed is over.
 func (f *feed) take() (list []cairn.Event, over bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +62,7 @@ func (f *feed) take() (list []cairn.Event, over bool, err error) {
 	return list, f.over, f.err
 }
 
-// close ends the reading.
+// close stops reading.
 func (f *feed) close() {
 	if f.cancel != nil {
 		f.cancel()

@@ -6,22 +6,22 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// repeats leaves out what an attempt at a step says again word for word, after the one before was discarded: of an answer that
-// broke off and is begun anew, what is on the screen stays there, and the rest follows. As soon as the new attempt differs, it
-// is passed on whole, behind the event that discards the one before.
+// repeats suppresses what a new attempt at a step repeats word for word after the previous attempt was discarded.
+// When an answer breaks off and is begun again, the text on the screen stays and the rest follows. As soon as the
+// new attempt differs, it is passed on whole, after the event that discards the previous one.
 type repeats struct {
 	session string
-	said    string // by the step under way: its texts, each kind behind a mark
+	said    string // texts of the step under way, each kind preceded by a mark
 	kind    cairn.EventType
-	other   bool // the step has shown something else than texts
+	other   bool // the step has shown more than texts
 
 	held []cairn.Event // from the discard on, while the attempt repeats what was said
-	at   int           // how much it has repeated
+	at   int           // bytes repeated so far
 }
 
-// pass returns the events that are to be shown when one comes.
+// pass returns the events to show when ev arrives.
 func (r *repeats) pass(ev cairn.Event) []cairn.Event {
-	if ev.SessionID != r.session { // of a sub-agent: it is shown as it comes
+	if ev.SessionID != r.session { // a sub-agent's event is shown when it arrives
 		if len(r.held) > 0 {
 			return r.differs(ev)
 		}
@@ -62,7 +62,7 @@ func (r *repeats) text(ev cairn.Event) []cairn.Event {
 	chunk := ev.Text
 	if ev.Type != r.kind {
 		r.kind = ev.Type
-		chunk = "\x00" + string(ev.Type) + "\x00" + ev.Text // no text has a NUL
+		chunk = "\x00" + string(ev.Type) + "\x00" + ev.Text // no text contains a NUL
 	}
 	if len(r.held) == 0 {
 		r.said += chunk
@@ -88,7 +88,7 @@ func (r *repeats) hold(ev cairn.Event) []cairn.Event {
 	return nil
 }
 
-// differs passes on what was held.
+// differs returns the held events followed by ev.
 func (r *repeats) differs(ev cairn.Event) []cairn.Event {
 	list := append(r.held, ev)
 	r.held = nil

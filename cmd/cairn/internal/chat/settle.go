@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 )
 
-// settle returns when no run is under way and no call is pending: answers are shown, and calls are asked about.
+// settle shows answers and asks about calls until no run is under way and no call is pending.
 func (c *chat) settle(ctx context.Context) error {
 	for c.running != "" || c.waiting {
 		step := c.decide
@@ -27,7 +27,7 @@ func (c *chat) settle(ctx context.Context) error {
 	return nil
 }
 
-// silent is how long no event comes before the session is looked at: nothing may drive it any more.
+// silent is how long no event may arrive before the session is looked at: its driver may have died.
 const silent = 2 * time.Second
 
 // watch shows the run under way to its end. The first Ctrl-C stops it, the second leaves it.
@@ -72,7 +72,7 @@ func (c *chat) watch(ctx context.Context) error {
 	return nil
 }
 
-// background makes a request while events are shown. then is called with its outcome, unless ctx is done.
+// background makes a request while events are shown. It passes the outcome to then, unless ctx is done.
 func background[T any](ctx context.Context, c *chat, request func() (T, error), then func(T, error)) {
 	go func() {
 		value, err := request()
@@ -99,7 +99,7 @@ func (c *chat) stop(ctx context.Context, runID string) {
 	})
 }
 
-// look compares the session with what its events said, and has it continue if nothing drives it.
+// look compares the session with its events, and resumes it if no process drives it.
 func (c *chat) look(ctx context.Context, then func()) {
 	request := func() (*client.Status, error) {
 		st, err := c.client.Status(ctx, c.session)
@@ -111,7 +111,7 @@ func (c *chat) look(ctx context.Context, then func()) {
 	background(ctx, c, request, func(st *client.Status, err error) {
 		then()
 		c.last = time.Now()
-		if err != nil { // the feed knows when to give up
+		if err != nil { // the feed knows when to stop
 			return
 		}
 		if st.Session.Status == cairn.SessionActive {
@@ -124,7 +124,7 @@ func (c *chat) look(ctx context.Context, then func()) {
 	})
 }
 
-// drain shows what has come.
+// drain shows the events that have arrived.
 func (c *chat) drain(ctx context.Context) error {
 	list, over, err := c.feed.take()
 	for _, ev := range list {
@@ -152,7 +152,7 @@ func (c *chat) drain(ctx context.Context) error {
 	return err
 }
 
-// take follows the session by an event, and shows it.
+// take updates the session's position from an event, and shows the event.
 func (c *chat) take(ev cairn.Event) {
 	c.last, c.missed = time.Now(), 0
 	if c.ended != "" && (ev.RunID == c.ended || ev.RunID == "" || ev.SessionID != c.session) {
@@ -189,7 +189,7 @@ func (c *chat) take(ev cairn.Event) {
 	}
 }
 
-// decide asks about the first call that the session waits for, or has it continue once all have answers.
+// decide asks about the first pending call of the session, or resumes the session once all calls have answers.
 func (c *chat) decide(ctx context.Context) error {
 	st, err := patiently(ctx, c, func(ctx context.Context) (*client.Status, error) { return c.client.Status(ctx, c.session) })
 	if err != nil {
@@ -233,7 +233,7 @@ func (c *chat) decide(ctx context.Context) error {
 	return nil
 }
 
-// pending shows the calls that a session waits for which this client finds waiting.
+// pending shows the calls that are pending when this client picks up the session.
 func (c *chat) pending(ctx context.Context) error {
 	st, err := c.client.Status(ctx, c.session)
 	if err != nil {
@@ -257,7 +257,7 @@ func (c *chat) question(ctx context.Context, call *cairn.PendingCall) (cairn.Sub
 	return c.Value(ctx, call)
 }
 
-// resume has the session continue that has all its answers. A worker of the server may be faster.
+// resume resumes a session whose calls all have answers. A worker of the server may be faster.
 func (c *chat) resume(ctx context.Context) error {
 	started, err := patiently(ctx, c, func(ctx context.Context) (*client.Started, error) { return c.client.Resume(ctx, c.session) })
 	switch {
@@ -270,7 +270,7 @@ func (c *chat) resume(ctx context.Context) error {
 	return nil
 }
 
-// rest waits a moment for what another process does.
+// rest pauses briefly for another process to act.
 func (c *chat) rest(ctx context.Context) error {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -1,5 +1,5 @@
-// Package cli is what every command is given and how it ends: the process's environment and streams, the errors with
-// their exit codes, a question before what cannot be undone. It knows no store, no host and no command.
+// Package cli holds what all commands share: the process's environment and streams, errors with their exit codes,
+// and a question before an action that cannot be undone. It knows no store, no host and no command.
 package cli
 
 import (
@@ -14,16 +14,17 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// App is what a command works with.
+// App is the environment of a command.
 type App struct {
-	Program string // how the program is called, for commands that it prints
+	Program string // how the program is called, for the commands it prints
 	Env     map[string]string
 	Stdin   io.Reader
 	Stdout  io.Writer
 	Stderr  io.Writer
-	// Engine is the clock, the ids and the pace of events of every engine; its zero value is right outside of tests.
+	// Engine holds the clock, the ids and the pace of events of every engine. The zero value is right outside of
+	// tests.
 	Engine engine.Options
-	// Reach is how long a host may take to be connected to; 0 is what package hosts says.
+	// Reach bounds the time to connect to a host; 0 means the default of package hosts.
 	Reach time.Duration
 }
 
@@ -37,7 +38,7 @@ func Environment(variables []string) map[string]string {
 	return env
 }
 
-// UntilStopped returns a context that ends when the process is terminated, by Ctrl-C too.
+// UntilStopped returns a context that ends when the process is terminated or receives Ctrl-C.
 func UntilStopped() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 }

@@ -2,5 +2,5 @@
 
 package cli
 
-// buildFlags are those that this program was built with.
+// buildFlags are the flags that this program was built with.
 const buildFlags = ""

@@ -2,9 +2,9 @@
 
 package cli
 
-// buildFlags are those that this program was built with: the demo's, which needs neither hosts nor servers, and is
-// built sooner without them.
+// buildFlags are the flags that this program was built with. The demo build needs neither hosts nor servers and
+// compiles faster without them.
 const buildFlags = "-tags demo "
 
-// Lacks is the format of the error of what is not in this program.
+// Lacks is the format of the error for a feature that this program was built without.
 const Lacks = "this program was built without %s; go run ./cmd/cairn, or make build, has them"

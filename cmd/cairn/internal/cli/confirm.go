@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/terminal"
 )
 
-// ConfirmSession asks whether a session is to be ended for good, as verb and its participle say. note follows the question.
-// The error is CodeNotExecuted if the answer is no.
+// ConfirmSession asks whether to end a session for good, in the words of verb and its participle. note follows the
+// question. The error is CodeNotExecuted if the answer is no.
 func ConfirmSession(ctx context.Context, a *App, verb, participle string, s *cairn.Session, note string) error {
 	question := fmt.Sprintf("%s%s session %s with its %s?%s", strings.ToUpper(verb[:1]), verb[1:], s.ID, output.Count(s.MessageCount, "message"), note)
 	yes, err := Confirm(ctx, a, verb, question)
@@ -21,7 +21,7 @@ func ConfirmSession(ctx context.Context, a *App, verb, participle string, s *cai
 	return err
 }
 
-// Confirm asks a question at the terminal and reports whether the answer is yes. verb is what is asked about.
+// Confirm asks a question at the terminal and reports whether the answer is yes. verb names the action.
 func Confirm(ctx context.Context, a *App, verb, question string) (bool, error) {
 	if !terminal.Is(a.Stdin) {
 		return false, Misuse("%s: standard input is no terminal; --yes %ss without asking", verb, verb)

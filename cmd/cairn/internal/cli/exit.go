@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// ErrDecided says that an answer was not the one that counts.
+// ErrDecided reports that another answer counted, not the one given.
 var ErrDecided = errors.New("decided otherwise")
 
 // Exit codes.
@@ -26,12 +26,12 @@ type usageError struct{ error }
 // Misuse returns an error of the command line itself. Its exit code is ExitUsage.
 func Misuse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// Fail reports an error, if there is one, in one line and returns the exit code.
+// Fail prints err on one line, if it is not nil, and returns the exit code.
 func (a *App) Fail(err error) int {
 	if err == nil {
 		return ExitOK
 	}
-	if errors.Is(err, ErrDecided) { // which was printed
+	if errors.Is(err, ErrDecided) { // printed already
 		return ExitDecided
 	}
 	fmt.Fprintln(a.Stderr, "cairn:", strings.Join(strings.Fields(err.Error()), " "))

@@ -8,7 +8,7 @@ import (
 
 var plainWord = regexp.MustCompile(`^[\w./:@%+-]+$`)
 
-// Quoted returns an argument as it is typed into a shell.
+// Quoted returns an argument in shell syntax.
 func Quoted(arg string) string {
 	if plainWord.MatchString(arg) {
 		return arg
@@ -16,7 +16,8 @@ func Quoted(arg string) string {
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
 
-// Called returns how to call a program that was started as name. go run leaves its programs in the build cache.
+// Called returns how to call a program that was started as name. A program started by go run lies in the build
+// cache.
 func Called(name string) string {
 	if strings.Contains(filepath.ToSlash(name), "/go-build") {
 		return "go run " + buildFlags + "./cmd/cairn"

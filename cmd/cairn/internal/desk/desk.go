@@ -1,5 +1,5 @@
-// Package desk opens the support agent with all it needs: sessions, the shop, a model, an engine and a host. The demo
-// and the worker stand on it; it prints nothing.
+// Package desk opens the support agent with all it needs: sessions, the shop, a model, an engine and a host. The
+// demo and the worker use it. It prints nothing.
 package desk
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// leaseTTL is short, so that a demo that was killed resumes a moment after it is started again.
+// leaseTTL is short, so that a killed demo resumes a moment after it is started again.
 const leaseTTL = 3 * time.Second
 
 // Desk is the support agent with all it needs: its sessions, its shop and an engine.
@@ -35,20 +35,20 @@ type Desk struct {
 
 	Hosting *hosts.Connection // nil without a host
 	pick    func(name string) (cairn.Model, error)
-	servers []cairn.Toolset // of MCP
-	closing []func() error  // of the servers
+	servers []cairn.Toolset // MCP servers
+	closing []func() error  // closers of the servers
 }
 
 // Options are what commands open a desk with.
 type Options struct {
-	Serve bool          // this process carries out what runs on a host ask for
-	Drain time.Duration // how long that may take when the process ends
-	// Logger is the engine's, Warnings the host's; nil is silent.
+	Serve bool          // this process executes the effects of runs on a host
+	Drain time.Duration // how long they may take to finish when the process ends
+	// Logger is the engine's logger, Warnings the host's; nil is silent.
 	Logger, Warnings *slog.Logger
 	Hooks            []*cairn.Hooks
 }
 
-// Open connects to the host, if there is one, and opens the databases, making what is missing.
+// Open connects to the host, if there is one, and opens the databases, creating what is missing.
 func Open(ctx context.Context, a *cli.App, flags Flags, own Options) (_ *Desk, err error) {
 	d := &Desk{}
 	if d.At, err = flags.At.Address(a.Env); err != nil {
@@ -107,7 +107,7 @@ func Open(ctx context.Context, a *cli.App, flags Flags, own Options) (_ *Desk, e
 	return d, nil
 }
 
-// shopPath returns where the demo's shop is, unless a flag names it: next to a file of sessions, else in the current
+// shopPath returns the default path of the demo's shop: next to the file of sessions, else in the current
 // directory.
 func shopPath(at *stores.Address) string {
 	db := cmp.Or(at.File(), stores.DefaultFile)
@@ -115,8 +115,8 @@ func shopPath(at *stores.Address) string {
 	return strings.TrimSuffix(db, ext) + "-shop" + ext
 }
 
-// Close closes what is open. It gives runs, or what this process carries out of them for a host, a little time to finish
-// their step; the others stay as they are. Both are continued later, or by another process.
+// Close closes what is open. It gives runs, or the effects that this process executes for a host, until grace to
+// finish their step. The others are left as they are. Either are resumed later, or by another process.
 func (d *Desk) Close(ctx context.Context, grace time.Duration) (err error) {
 	ctx = context.WithoutCancel(ctx)
 	if d.Hosting != nil && d.Hosting.Rest != nil {

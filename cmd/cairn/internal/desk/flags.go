@@ -5,7 +5,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 )
 
-// Flags say where the desk's sessions and orders are, what drives its runs, and which model answers.
+// Flags select where sessions and orders are, what drives runs, and which model answers.
 type Flags struct {
 	At      stores.Flags `embed:""`
 	On      hosts.Flags  `embed:""`

@@ -16,11 +16,12 @@ import (
 	"github.com/cairn-agents/cairn/mcp"
 )
 
-// servers opens the MCP servers that the command line names, as the agent's toolsets. Each of their calls needs approval.
+// servers opens the MCP servers that the command line names as toolsets of the agent. Each of their calls needs
+// approval.
 func servers(list []string, logger *slog.Logger) (toolsets []cairn.Toolset, closing []func() error, err error) {
 	seen := map[string]int{}
 	for _, given := range list {
-		// Who has named a server would miss its tools more than the time that it takes to start.
+		// A user who names a server would rather wait for it to start than miss its tools.
 		opts := &mcp.Options{Approve: []string{"*"}, ListTimeout: 30 * time.Second, Logger: logger}
 		var s *mcp.Server
 		if u, bad := url.Parse(given); bad == nil && (u.Scheme == "http" || u.Scheme == "https") {
@@ -39,7 +40,7 @@ func servers(list []string, logger *slog.Logger) (toolsets []cairn.Toolset, clos
 	return toolsets, closing, nil
 }
 
-// serverName names a server by what stands for it on the command line; a second one of the name by a number as well.
+// serverName derives a server's name from its command or address. Further servers of the same name get a number.
 func serverName(of string, seen map[string]int) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {

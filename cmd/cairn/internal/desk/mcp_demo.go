@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 )
 
-// servers refuses MCP servers, which need an SDK.
+// servers rejects MCP servers, which need an SDK.
 func servers(list []string, _ *slog.Logger) ([]cairn.Toolset, []func() error, error) {
 	if len(list) > 0 {
 		return nil, nil, cairn.Errorf(cairn.CodeUnavailable, cli.Lacks, "MCP servers")

@@ -12,17 +12,18 @@ import (
 	"github.com/cairn-agents/cairn/model/fallback"
 )
 
-// modelFlags say which model answers.
+// modelFlags select the model that answers.
 type modelFlags struct {
 	Model    string         `placeholder:"MODEL" default:"${model}" help:"scripted, or PROVIDER:NAME, such as anthropic:claude-sonnet-5, with the provider's variables for key and address (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL); openai-chat is any server that speaks Chat Completions. Default: openai-chat:$$OPENAI_MODEL, or openai-chat:gpt-5-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set, else scripted."`
 	Fallback []string       `sep:"none" placeholder:"MODEL" help:"Model that answers where --model cannot: one that is overloaded, refuses the key or does not answer in time. May be given several times; they are asked in that order."`
 	Pace     *time.Duration `placeholder:"DURATION" help:"Time the scripted model takes for a word. Default: 30ms on a terminal, else none."`
 }
 
-// UsualModel answers where there is a key or a server but no name of a model.
+// UsualModel answers if there is a key or a server but no model name.
 const UsualModel = "gpt-5-mini"
 
-// DefaultModel returns the model that the environment asks for: a provider's, if there is a key or a base URL.
+// DefaultModel returns the model that the environment asks for: a provider's if there is a key or a base URL, else
+// the scripted one.
 func DefaultModel(env map[string]string) string {
 	if env["OPENAI_BASE_URL"] == "" && env["OPENAI_API_KEY"] == "" {
 		return "scripted"
@@ -30,7 +31,7 @@ func DefaultModel(env map[string]string) string {
 	return "openai-chat:" + cmp.Or(env["OPENAI_MODEL"], UsualModel)
 }
 
-// pick returns the model of a name, with those that answer in its place.
+// pick returns the named model, followed by its fallbacks.
 func (f modelFlags) pick(a *cli.App, name string) (cairn.Model, error) {
 	first, err := f.of(a, "--model", name)
 	if err != nil || len(f.Fallback) == 0 {
@@ -50,7 +51,7 @@ func (f modelFlags) pick(a *cli.App, name string) (cairn.Model, error) {
 	return fallback.New(nil, chain...), nil
 }
 
-// of returns the model of a name that a flag has.
+// of returns the named model. flag is the flag that named it, for errors.
 func (f modelFlags) of(a *cli.App, flag, name string) (cairn.Model, error) {
 	if f.Pace != nil && *f.Pace < 0 {
 		return nil, cli.Misuse("--pace: %s is negative", *f.Pace)
@@ -77,7 +78,7 @@ func (d *Desk) agent(model cairn.Model) *cairn.Agent {
 	return a
 }
 
-// Switch has another model answer from the next turn on.
+// Switch makes another model answer from the next turn on.
 func (d *Desk) Switch(name string) error {
 	model, err := d.pick(name)
 	if err != nil {
@@ -90,8 +91,8 @@ func (d *Desk) Switch(name string) error {
 	return nil
 }
 
-// Model returns the model of a name, or the one that the environment asks for, with the time that a scripted one takes for a
-// word.
+// Model returns the named model, or the one that the environment asks for. pace is the time that the scripted model
+// takes for a word.
 func Model(a *cli.App, name string, pace time.Duration) (cairn.Model, error) {
 	return modelFlags{Pace: &pace}.pick(a, cmp.Or(name, DefaultModel(a.Env)))
 }

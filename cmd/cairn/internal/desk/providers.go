@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/model/open"
 )
 
-// ofProvider returns the model of a provider.
+// ofProvider returns a provider's model.
 func ofProvider(id string, env map[string]string) (cairn.Model, error) {
 	return open.Model(id, &open.Options{Getenv: func(name string) string { return env[name] }})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/model/openaichat"
 )
 
-// ofProvider returns a model of a server that speaks Chat Completions, the one provider that needs no SDK.
+// ofProvider returns a model of a server that speaks Chat Completions, the only provider that needs no SDK.
 func ofProvider(id string, env map[string]string) (cairn.Model, error) {
 	name, ok := strings.CutPrefix(id, "openai-chat:")
 	if !ok {

@@ -15,8 +15,8 @@ const approvalHelp = `  y           let it happen
   e [JSON]    let it happen with other arguments
   l           leave it for later, or for another reviewer`
 
-// Approval asks whether a call may happen until the answer is understood. what names the call in the question. ok is false
-// if the lines have ended; ErrLeft says that the call stays pending.
+// Approval asks whether a call may happen, until it understands the answer. what names the call in the question. ok
+// is false if there are no more lines. ErrLeft means that the call stays pending.
 func (d *Dialog) Approval(ctx context.Context, call *cairn.PendingCall, what string) (answer cairn.Submission, ok bool, err error) {
 	question := "Approve " + what + "? [y]es / [n]o / [e]dit / [l]ater: "
 	for {

@@ -1,5 +1,5 @@
-// Package dialog is a conversation over lines of text, as the demo and the client of a server have it: the screen that shows
-// it, the lines that are typed, and the questions about pending calls. It knows neither engine nor server.
+// Package dialog is a conversation over lines of text, for the demo and for the client of a server: the screen, the
+// typed lines, and the questions about pending calls. It knows neither engine nor server.
 package dialog
 
 import (
@@ -14,20 +14,20 @@ import (
 )
 
 var (
-	// ErrLeft says that the conversation ends before the answer did.
+	// ErrLeft reports that the conversation ended before there was an answer.
 	ErrLeft = errors.New("left")
-	// ErrWoken says that something happened while a line was waited for.
+	// ErrWoken reports that Wake fired while Ask waited for a line.
 	ErrWoken = errors.New("woken")
 )
 
-// Dialog is what both sides of a conversation say.
+// Dialog is a conversation between a command and its user.
 type Dialog struct {
 	*Screen
 	Lines      *terminal.Lines
 	Interrupts <-chan os.Signal
-	// Prompting is set at a terminal, where lines are typed after a prompt.
+	// Prompting reports whether lines are typed at a terminal, after a prompt.
 	Prompting bool
-	// Wake ends a wait for a line early; nil for never.
+	// Wake ends a wait for a line early; nil means never.
 	Wake <-chan struct{}
 }
 
@@ -39,9 +39,9 @@ func New(a *cli.App, interrupts <-chan os.Signal) *Dialog {
 	}
 }
 
-// Ask returns the next line, the answer to a question or what the user says if that is empty. ok is false when there
-// are no more lines, ErrLeft says that the user wants to go. After ErrWoken the same question may be asked again: if nothing
-// was shown meanwhile, its prompt is still there.
+// Ask returns the next line: the answer to question, or what the user says if question is empty. ok is false when
+// there are no more lines. ErrLeft means that the user wants to leave. After ErrWoken the same question may be
+// asked again: its prompt is still there if nothing was shown in between.
 func (d *Dialog) Ask(ctx context.Context, question string) (line string, ok bool, err error) {
 	for {
 		if d.Prompting && !d.prompted(question) {

@@ -13,32 +13,33 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/terminal"
 )
 
-// Screen writes a conversation to a terminal, or as plain text to anything else. It is used by one goroutine at a time.
+// Screen writes a conversation, styled to a terminal, as plain text to anything else. One goroutine at a time may
+// use it.
 type Screen struct {
-	// Agent is the name before what the agent says.
+	// Agent is the name shown before the agent's text.
 	Agent string
-	// Session is the session whose conversation it is; empty for a log without sub-agents. Of others, which are sub-agents',
-	// only the calls are shown.
+	// Session is the session whose conversation is shown; empty for a log without sub-agents. Other sessions are
+	// those of sub-agents: only their calls are shown.
 	Session string
-	// Seen is the place in the event log up to which everything is on the screen; Skip are later events that are not
-	// to be shown.
+	// Seen is the sequence in the event log up to which everything is on the screen. Skip holds later events that
+	// are not to be shown.
 	Seen int64
 	Skip map[int64]bool
-	// Partial says that something of a step is shown that is not committed.
+	// Partial reports whether the screen shows part of a step that is not committed.
 	Partial bool
 
 	w     io.Writer
 	style terminal.Style
 	now   func() time.Time
 
-	// held are events up to holdTo: they are shown when a later one comes, or the run ends.
+	// held are events up to holdTo. They are shown when a later one arrives or the run ends.
 	held   []cairn.Event
 	holdTo int64
 
-	inside   cairn.EventType // what the open line belongs to: text, thinking, the prompt (EventRunStart), or nothing
-	question string          // of the prompt
-	started  time.Time       // when the run that is shown began
-	total    cairn.Usage     // of the run that is shown
+	inside   cairn.EventType // kind of the open line: text, thinking, the prompt (EventRunStart), or nothing
+	question string          // question of the prompt
+	started  time.Time       // start of the run that is shown
+	total    cairn.Usage     // usage of the run that is shown
 }
 
 // NewScreen returns a screen on a command's output.
@@ -46,7 +47,7 @@ func NewScreen(a *cli.App) *Screen {
 	return &Screen{w: a.Stdout, style: terminal.StyleFor(a.Stdout, a.Env), now: a.Now, Skip: map[int64]bool{}}
 }
 
-// Print writes text. A failed write has no better place to be reported.
+// Print writes text. It ignores a failed write: there is no better place to report it.
 func (s *Screen) Print(text string) { _, _ = io.WriteString(s.w, text) }
 
 // Newline ends an open line.
@@ -71,14 +72,14 @@ func (s *Screen) Fail(err error) {
 
 const (
 	userLabel = "you: "
-	// Indent is what lines begin with that are neither the user's nor the agent's.
+	// Indent begins lines that are neither the user's nor the agent's.
 	Indent = "  "
 )
 
-// label is what the agent's lines begin with.
+// label begins the agent's lines.
 func (s *Screen) label() string { return output.Visible(s.Agent) + ": " }
 
-// Prompt asks for a line: the answer to a question, or what the user has to say if that is empty.
+// Prompt asks for a line: the answer to question, or what the user says if question is empty.
 func (s *Screen) Prompt(question string) {
 	s.Newline()
 	if question == "" {
@@ -93,7 +94,7 @@ func (s *Screen) prompted(question string) bool {
 	return s.inside == cairn.EventRunStart && s.question == question
 }
 
-// Typed records that the prompt's line was ended by a key.
+// Typed records that the user ended the prompt's line.
 func (s *Screen) Typed() { s.inside = "" }
 
 // Said writes a user's line that was not typed at this terminal.
@@ -102,7 +103,7 @@ func (s *Screen) Said(line string) {
 	s.Print("\n" + s.style.Bold(s.style.Cyan(userLabel)) + output.Lined(line) + "\n")
 }
 
-// Show writes an event of the run that is watched. Events that were shown before are passed over.
+// Show writes an event of the run that is watched. It skips events that were shown before.
 func (s *Screen) Show(ev cairn.Event) {
 	if ev.Sequence <= s.holdTo && ev.Type != cairn.EventRunEnd {
 		s.held = append(s.held, ev)
@@ -123,11 +124,10 @@ func (s *Screen) Show(ev cairn.Event) {
 	}
 }
 
-// Hold keeps events up to a sequence off the screen until a later event proves that the process that publishes them is
-// alive.
+// Hold keeps events up to a sequence off the screen until a later event proves that their publisher is alive.
 func (s *Screen) Hold(sequence int64) { s.holdTo = sequence }
 
-// Release forgets what is held.
+// Release drops the held events.
 func (s *Screen) Release() { s.held, s.holdTo = nil, 0 }
 
 func (s *Screen) write(ev cairn.Event) {
@@ -185,7 +185,7 @@ func (s *Screen) write(ev cairn.Event) {
 	}
 }
 
-// pending shows a call that waits for a person or a client.
+// pending shows a call that needs a person or a client.
 func (s *Screen) pending(ev cairn.Event) {
 	s.Newline()
 	kind := cairn.CallClientTool

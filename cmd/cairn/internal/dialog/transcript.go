@@ -35,7 +35,7 @@ func (s *Screen) Waits(kind cairn.CallKind, tool string, input json.RawMessage, 
 	return Indent + text + "\n"
 }
 
-// Message writes a message of the transcript as it was shown when it came.
+// Message writes a message of the transcript as it looked when it was streamed.
 func (s *Screen) Message(m *cairn.Message) {
 	s.Newline()
 	if m.Hidden {
@@ -61,10 +61,10 @@ func (s *Screen) Message(m *cairn.Message) {
 	}
 }
 
-// recentMessages is how many messages remind of what a session was about.
+// recentMessages is the number of messages that Recent shows.
 const recentMessages = 4
 
-// Recent writes the last few messages in short, without tools.
+// Recent writes the last few messages, shortened and without tools.
 func (s *Screen) Recent(messages []cairn.Message) {
 	var talk []string
 	for i := range messages {

@@ -14,8 +14,8 @@ const valueHelp = `  JSON or text   what the agent gets; text is a JSON string
   /fail REASON   there is none; the agent sees the reason
   /later         leave it for later, or for another client`
 
-// Value asks for the result of a client's tool, or the answer to a question. ok is false if the lines have ended; ErrLeft says
-// that the call stays pending.
+// Value asks for the result of a client's tool, or the answer to a question. ok is false if there are no more
+// lines. ErrLeft means that the call stays pending.
 func (d *Dialog) Value(ctx context.Context, call *cairn.PendingCall) (answer cairn.Submission, ok bool, err error) {
 	what := strings.TrimPrefix(strings.TrimPrefix(calls.Missing(call.Kind), "an "), "a ")
 	question := strings.ToUpper(what[:1]) + what[1:] + " for " + output.OneLine(call.Tool+" "+string(call.Input), output.Width) + " (/help): "
@@ -44,7 +44,7 @@ func (d *Dialog) Value(ctx context.Context, call *cairn.PendingCall) (answer cai
 	}
 }
 
-// value returns a line as JSON: as it is, or as a text if it is none or a text is wanted.
+// value returns a line as JSON: unchanged, or as a string if it is not JSON or the schema wants a string.
 func value(line string, schema json.RawMessage) json.RawMessage {
 	var s struct {
 		Type any `json:"type"`
@@ -52,6 +52,6 @@ func value(line string, schema json.RawMessage) json.RawMessage {
 	if _ = json.Unmarshal(schema, &s); json.Valid([]byte(line)) && (s.Type != "string" || line[0] == '"') {
 		return json.RawMessage(line)
 	}
-	raw, _ := json.Marshal(line) // a text always encodes
+	raw, _ := json.Marshal(line) // a string always encodes
 	return raw
 }

@@ -16,21 +16,21 @@ const (
 	onDBOS
 )
 
-// Address is where a host is.
+// Address is the address of a host.
 type Address struct {
-	Given string // what on the command line or in the environment named it, for errors
+	Given string // the flag or variable that named it, for errors
 	kind  kind
-	// place is a Temporal server's HOST:PORT, or what DBOS takes for its database. What the URL leaves out of
-	// Temporal's place and namespace is empty until connect finds it in the settings of Temporal's own tools.
+	// place is a Temporal server's HOST:PORT, or a database address for DBOS. If the URL leaves out Temporal's
+	// place or namespace, it is empty until connect reads it from the settings of Temporal's own tools.
 	place     string
 	namespace string
-	tls       string // of the connection to Temporal: true or false; empty for what its settings say
-	queue     string // also what the ids of Temporal's workflows begin with; empty for the default one
-	schema    string // of DBOS's tables in PostgreSQL; empty for the default one
+	tls       string // TLS to Temporal: true or false; empty for what its settings say
+	queue     string // also the prefix of Temporal's workflow ids; empty for the default
+	schema    string // schema of DBOS's tables in PostgreSQL; empty for the default
 	search    bool   // Temporal's workflows have search attributes
 }
 
-// String returns the address as it may be shown: without a password; nothing for no host.
+// String returns the address without a password; empty for no host.
 func (at *Address) String() string {
 	if at == nil {
 		return ""
@@ -61,7 +61,7 @@ func (at *Address) String() string {
 	return text + separator + query.Encode()
 }
 
-// Option returns the flag, as it is typed, that names the host to another command; nothing for no host.
+// Option returns the flag, in shell syntax, that names the host to another command; empty for no host.
 func (at *Address) Option() string {
 	if at == nil {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Connect connects to the host, under a name for this process that may be empty. drain is how long what is under way
-// may take when the process ends. The error names the flag and shows no password.
+// Connect connects to the host. executor names this process and may be empty. drain is how long effects may take to
+// finish when the process ends. The error names the flag and shows no password.
 func (at *Address) Connect(ctx context.Context, env map[string]string, executor string, drain time.Duration, logger *slog.Logger) (*Connection, error) {
 	open := at.connectTemporal
 	if at.kind == onDBOS {

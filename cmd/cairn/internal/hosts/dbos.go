@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/host/dboshost"
 )
 
-// poll is how often DBOS's queue is looked into.
+// poll is the interval at which DBOS's queue is polled.
 const poll = 200 * time.Millisecond
 
 func (at *Address) connectDBOS(ctx context.Context, _ map[string]string, executor string, _ time.Duration, logger *slog.Logger) (*Connection, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 )
 
-// Connect returns the error that there are no hosts.
+// Connect returns an error: this program was built without hosts.
 func (at *Address) Connect(context.Context, map[string]string, string, time.Duration, *slog.Logger) (*Connection, error) {
 	return nil, cairn.Errorf(cairn.CodeUnavailable, "%s: "+cli.Lacks, at.Given, "hosts")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/urls"
 )
 
-// temporalPort is a Temporal server's, if its URL names none.
+// temporalPort is a Temporal server's default port.
 const temporalPort = "7233"
 
 const (
@@ -69,7 +69,7 @@ func parseTemporal(given, text string) (*Address, error) {
 	return at, at.unknown(rest, "queue, search and tls")
 }
 
-// parseDBOS reads what follows dbos:.
+// parseDBOS parses what follows dbos:.
 func parseDBOS(given, text string) (*Address, error) {
 	at := &Address{Given: given, kind: onDBOS}
 	if strings.HasPrefix(text, "//") {
@@ -107,7 +107,7 @@ func parseDBOS(given, text string) (*Address, error) {
 	}
 }
 
-// take reads the parameters of a URL that are for this program, and returns the others.
+// take reads this program's parameters from a query, and returns the others.
 func (at *Address) take(query string, known map[string]*string) (url.Values, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -123,7 +123,7 @@ func (at *Address) take(query string, known map[string]*string) (url.Values, err
 	return values, nil
 }
 
-// unknown refuses parameters that neither this program nor a driver knows.
+// unknown rejects parameters that neither this program nor a driver knows.
 func (at *Address) unknown(rest url.Values, known string) error {
 	for _, name := range slices.Sorted(maps.Keys(rest)) {
 		return cli.Misuse("%s: there is no parameter %q, only %s", at.Given, name, known)

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// refused says, in the terms of the settings, why the server did not do what it was asked.
+// refused explains, in the terms of the settings, why the server rejected a request.
 func (s *temporalServer) refused(ctx context.Context, err error) error {
 	switch status := serviceerror.ToStatus(err); status.Code() {
 	case codes.Unauthenticated, codes.PermissionDenied:
@@ -34,7 +34,7 @@ func (s *temporalServer) refused(ctx context.Context, err error) error {
 	return s.failed("fails: %w", err)
 }
 
-// unreachable asks the server once more, because gRPC reports trouble with TLS in prose only.
+// unreachable asks the server once more, because gRPC reports TLS errors in prose only.
 func (s *temporalServer) unreachable(ctx context.Context, err error) error {
 	config := s.opts.ConnectionOptions.TLS
 	if config == nil {
@@ -65,10 +65,10 @@ func (s *temporalServer) unreachable(ctx context.Context, err error) error {
 	return s.silent(err)
 }
 
-// patience is how long a server may take to refuse a certificate: TLS 1.3 does so after its handshake.
+// patience is how long a server may take to reject a certificate: TLS 1.3 does so after its handshake.
 const patience = 2 * time.Second
 
-// handshake returns what goes wrong with TLS until the server says something, or nil if it says nothing.
+// handshake returns the TLS error that occurs before the server's first byte; nil if there is none.
 func (s *temporalServer) handshake(ctx context.Context, config *tls.Config) error {
 	config = config.Clone()
 	config.NextProtos = []string{"h2"}
@@ -86,13 +86,13 @@ func (s *temporalServer) handshake(ctx context.Context, config *tls.Config) erro
 	return nil
 }
 
-// isAlert reports whether the error is what the other side of TLS has sent as its last word.
+// isAlert reports whether the error is an alert from the other side of TLS.
 func isAlert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
-// certificate names the client's certificate; nothing if it has none.
+// certificate names the client's certificate; empty if it has none.
 func (s *temporalServer) certificate() string {
 	if config := s.opts.ConnectionOptions.TLS; config == nil || len(config.Certificates) == 0 {
 		return ""
@@ -100,7 +100,7 @@ func (s *temporalServer) certificate() string {
 	return "the client certificate (" + s.source("tls", clientVariables...) + ")"
 }
 
-// secured names what asks for TLS.
+// secured names the setting that asks for TLS.
 func (s *temporalServer) secured() string {
 	if s.at.tls == "true" {
 		return "?tls=true"
@@ -116,7 +116,7 @@ func (s *temporalServer) silent(err error) error {
 	return cairn.Errorf(cairn.CodeUnavailable, "no Temporal server can be reached at %s: %w", s.at.place, err)
 }
 
-// failed returns an error of which the server is the subject.
+// failed returns an error whose subject is the server.
 func (s *temporalServer) failed(format string, args ...any) error {
 	return cairn.Errorf(cairn.CodeUnavailable, "the Temporal server at %s "+format, append([]any{s.at.place}, args...)...)
 }

@@ -17,18 +17,18 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 )
 
-// temporalServer is the server that an address leads to, with the settings of Temporal's own tools: TEMPORAL_*
-// variables over a profile of a file. Keys and certificates come from there only.
+// temporalServer is the server at an address, with the settings of Temporal's own tools: TEMPORAL_* variables take
+// precedence over a profile of a file. Keys and certificates come from these settings only.
 type temporalServer struct {
 	at      *Address
 	env     variables
-	file    string // that profiles are read from
-	name    string // of the profile
+	file    string // file of profiles
+	name    string // name of the profile
 	profile envconfig.ClientConfigProfile
 	opts    client.Options
 }
 
-// The variables of the client's certificate and of the server's authority.
+// clientVariables set the client's certificate, authorityVariables the server's authority.
 var (
 	clientVariables    = []string{"TEMPORAL_TLS_CLIENT_CERT_PATH", "TEMPORAL_TLS_CLIENT_CERT_DATA", "TEMPORAL_TLS_CLIENT_KEY_PATH", "TEMPORAL_TLS_CLIENT_KEY_DATA"}
 	authorityVariables = []string{"TEMPORAL_TLS_SERVER_CA_CERT_PATH", "TEMPORAL_TLS_SERVER_CA_CERT_DATA"}
@@ -64,14 +64,14 @@ func newTemporalServer(at *Address, env map[string]string) (*temporalServer, err
 	return s, nil
 }
 
-// load reads the profile, and the variables over it.
+// load reads the profile and applies the variables.
 func (s *temporalServer) load() error {
 	if named := s.env["TEMPORAL_CONFIG_FILE"]; named != "" {
 		if _, err := os.Stat(named); err != nil {
 			return cli.Misuse("TEMPORAL_CONFIG_FILE: %w", err)
 		}
 	}
-	// The client takes any other value for false.
+	// The client would take any other value for false.
 	for _, name := range []string{"TEMPORAL_TLS", "TEMPORAL_TLS_DISABLE_HOST_VERIFICATION"} {
 		if value := s.env[name]; !slices.Contains([]string{"", "true", "false", "1", "0"}, strings.ToLower(value)) {
 			return cli.Misuse("%s: %q is neither true nor false", name, value)
@@ -79,7 +79,7 @@ func (s *temporalServer) load() error {
 	}
 	config, err := envconfig.LoadClientConfig(envconfig.LoadClientConfigOptions{EnvLookup: s.env})
 	var broken toml.ParseError
-	if errors.As(err, &broken) { // whose own words quote what stands there, which may be a key
+	if errors.As(err, &broken) { // its text quotes the file's content, which may be a key
 		return cli.Misuse("%s: line %d, at %q, is not TOML", s.file, broken.Position.Line, broken.LastKey)
 	}
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *temporalServer) load() error {
 	return s.profile.ApplyEnvVars(s.env)
 }
 
-// misread says which settings make an error of certificates and keys.
+// misread names the settings at fault for an error of certificates and keys.
 func (s *temporalServer) misread(err error) error {
 	named := authorityVariables
 	pair := *s.profile.TLS
@@ -104,7 +104,7 @@ func (s *temporalServer) misread(err error) error {
 	return cli.Misuse("%s: %w", s.source("tls", named...), err)
 }
 
-// source returns where a setting comes from: those of its variables that are set, else the field of the profile.
+// source returns where a setting comes from: those of its variables that are set, else the profile's field.
 func (s *temporalServer) source(field string, variables ...string) string {
 	set := slices.DeleteFunc(slices.Clone(variables), func(name string) bool { return s.env[name] == "" })
 	if len(set) == 0 {
@@ -113,10 +113,10 @@ func (s *temporalServer) source(field string, variables ...string) string {
 	return strings.Join(set, ", ")
 }
 
-// variables are the environment, from which Temporal's settings are read.
+// variables is the environment that Temporal's settings are read from.
 type variables map[string]string
 
-// LookupEnv and Environ have Temporal's settings read from the variables.
+// LookupEnv returns the value of a variable, and whether it is set.
 func (e variables) LookupEnv(name string) (string, bool) {
 	value, ok := e[name]
 	return value, ok

@@ -30,7 +30,7 @@ func (at *Address) connectTemporal(ctx context.Context, env map[string]string, e
 	server.opts.Identity, server.opts.Logger = executor, log.NewStructuredLogger(logger)
 	c, err := client.DialContext(ctx, server.opts)
 	if err != nil {
-		return nil, server.refused(ctx, cmp.Or(errors.Unwrap(err), err)) // what is wrapped is what the server said
+		return nil, server.refused(ctx, cmp.Or(errors.Unwrap(err), err)) // the wrapped error is the server's
 	}
 	h, err := server.host(ctx, c)
 	if err != nil {
@@ -56,7 +56,7 @@ func (at *Address) connectTemporal(ctx context.Context, env map[string]string, e
 	}, nil
 }
 
-// host returns a host on the server, if that has all it needs.
+// host returns a host on the server, if the server has all that it needs.
 func (s *temporalServer) host(ctx context.Context, c client.Client) (*temporalhost.Host, error) {
 	_, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.at.namespace})
 	var missing *serviceerror.NamespaceNotFound
@@ -71,11 +71,11 @@ func (s *temporalServer) host(ctx context.Context, c client.Client) (*temporalho
 			return nil, err
 		}
 	}
-	// Stores that share a namespace need queues of their own, and ids too.
+	// Stores that share a namespace need their own queues and workflow ids.
 	return temporalhost.New(c, &temporalhost.Options{TaskQueue: s.at.queue, Prefix: s.at.queue, SearchAttributes: s.at.search})
 }
 
-// checkSearchable returns an error if the namespace has not the search attributes of workflows.
+// checkSearchable returns an error if the namespace lacks the search attributes of workflows.
 func (s *temporalServer) checkSearchable(ctx context.Context, c client.Client) error {
 	list, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: s.at.namespace})
 	if err != nil {

@@ -15,7 +15,7 @@ func JSON(w io.Writer, value any) error {
 	return enc.Encode(value)
 }
 
-// Array prints items as one JSON array without holding them all.
+// Array prints items as one JSON array without holding them all in memory.
 func Array[T any](w io.Writer, items iter.Seq2[T, error]) error {
 	before, after := "[", "[]\n"
 	for item, err := range items {

@@ -1,5 +1,5 @@
-// Package output prints what commands print: tables, fields, JSON, and values cut and cleaned to fit them. It knows no
-// command.
+// Package output formats what commands print: tables, fields, JSON, and values cut and cleaned to fit them. It
+// knows no command.
 package output
 
 import (
@@ -11,15 +11,15 @@ import (
 	"text/tabwriter"
 )
 
-// List prints items as a table of one row each, or as one JSON array.
+// List prints items as a table with one row per item, or as one JSON array.
 func List[T any](out io.Writer, asJSON bool, items iter.Seq2[T, error], header []string, row func(*T) []string) error {
 	return Rows(out, asJSON, items, header, func(item *T) [][]string { return [][]string{row(item)} })
 }
 
-// block is how many rows of a table are held back to align them.
+// block is the number of rows that are buffered to align a table.
 const block = 1000
 
-// Rows prints items as a table of any number of rows each, or as one JSON array.
+// Rows prints items as a table with any number of rows per item, or as one JSON array.
 func Rows[T any](out io.Writer, asJSON bool, items iter.Seq2[T, error], header []string, rows func(*T) [][]string) error {
 	if asJSON {
 		return Array(out, items)
@@ -45,7 +45,7 @@ func Rows[T any](out io.Writer, asJSON bool, items iter.Seq2[T, error], header [
 	return w.Flush()
 }
 
-// printRow prints cells; an error shows when the table is flushed.
+// printRow prints cells. A write error surfaces when the table is flushed.
 func printRow(w io.Writer, cells []string) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
@@ -54,7 +54,7 @@ func printRow(w io.Writer, cells []string) {
 	fmt.Fprintln(w, strings.Join(row, "\t"))
 }
 
-// Fields prints names and values, leaving out empty ones.
+// Fields prints names and values, omitting empty ones.
 func Fields(out io.Writer, fields [][2]string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, f := range fields {

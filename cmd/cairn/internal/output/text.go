@@ -11,10 +11,10 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Width is how much of a tool's arguments and result is shown, in characters.
+// Width is the number of characters shown of a tool's arguments and result.
 const Width = 90
 
-// OneLine joins lines and cuts the text to a number of characters; 0 is no limit.
+// OneLine joins lines and cuts the text to limit characters; 0 means no limit.
 func OneLine(text string, limit int) string {
 	text = strings.Join(strings.Fields(Visible(text)), " ")
 	if limit > 0 && utf8.RuneCountInString(text) > limit {
@@ -32,8 +32,8 @@ func Lined(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Visible replaces control characters, which could upset a terminal or a table; what a model or a user wrote may hold
-// any.
+// Visible replaces control characters, which could corrupt a terminal or a table. Text of a model or a user may
+// contain any.
 func Visible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
@@ -43,10 +43,10 @@ func Visible(text string) string {
 	}, text)
 }
 
-// Tokens returns tokens in and out.
+// Tokens formats input and output tokens.
 func Tokens(u cairn.Usage) string { return fmt.Sprintf("%d/%d", u.InputTokens, u.OutputTokens) }
 
-// Count returns a number of things, as in "1 message" and "2 messages".
+// Count formats a number of things, as in "1 message" and "2 messages".
 func Count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -54,7 +54,7 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Pairs returns names and values as one line, sorted by name.
+// Pairs formats names and values as one line, sorted by name.
 func Pairs(m map[string]string) string {
 	var list []string
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -63,10 +63,10 @@ func Pairs(m map[string]string) string {
 	return strings.Join(list, ", ")
 }
 
-// Stamp returns a point in time in UTC.
+// Stamp formats a time in UTC.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
 
-// Age returns how long ago a time was, in its largest unit.
+// Age formats the time elapsed between t and now, in its largest unit.
 func Age(now, t time.Time) string {
 	d := max(now.Sub(t), 0)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// Events yields the events of a session that come after a cursor and are kept.
+// Events yields the events of a session after a cursor that are still on the log.
 func Events(ctx context.Context, eng *engine.Engine, id string, after cairn.Cursor) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		for {

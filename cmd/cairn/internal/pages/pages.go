@@ -1,4 +1,4 @@
-// Package pages reads lists of an engine to their end, page by page. Nothing is held but the current page.
+// Package pages reads lists of an engine to their end, page by page. Only the current page is held in memory.
 package pages
 
 import (
@@ -44,7 +44,7 @@ func First[T any](items iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 	}
 }
 
-// Of yields what there is already.
+// Of yields the given items.
 func Of[T any](all ...T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, item := range all {

@@ -1,5 +1,5 @@
-// Package stores opens the store that a URL, a flag or the environment names. Every error about a server names what
-// named it, and shows no password. What needs the servers' modules has the build tag !demo.
+// Package stores opens the store that a URL, a flag or the environment names. Every error about a server names the
+// flag or variable, and shows no password. Code that needs the servers' modules has the build tag !demo.
 package stores
 
 import (
@@ -20,22 +20,22 @@ const (
 	inRedis
 )
 
-// Address is where a store is.
+// Address is the address of a store.
 type Address struct {
-	given string // what on the command line or in the environment named it, for errors
+	given string // the flag or variable that named it, for errors
 	kind  kind
-	// place is the path of a file, or the URL of a server without what only this program knows.
+	// place is the path of a file, or the URL of a server without this program's own parameters.
 	place string
-	// name is the schema or the prefix; empty for the default one.
+	// name is the schema or the prefix; empty for the default.
 	name string
 }
 
-// keyValue is how a connection string begins that is no URL, but what libpq takes as well.
+// keyValue matches the beginning of a connection string that libpq accepts but that is no URL.
 var keyValue = regexp.MustCompile(`^\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode)\s*=`)
 
-// Parse reads the URL of a store, or the path of a file.
+// Parse parses the URL of a store, or the path of a file.
 func Parse(given, text string) (*Address, error) {
-	if keyValue.MatchString(text) { // not to be taken for the path of a file: it may have a password
+	if keyValue.MatchString(text) { // must not pass for the path of a file: it may contain a password
 		return nil, cli.Misuse("%s: a server is named by a URL such as postgres://USER@HOST/DATABASE, not by keys and values", given)
 	}
 	name, _ := urls.Scheme(text)
@@ -51,7 +51,7 @@ func Parse(given, text string) (*Address, error) {
 		given, name)
 }
 
-// parseFile reads the path of a file, which may begin with sqlite:.
+// parseFile parses the path of a file, which may begin with sqlite:.
 func parseFile(given, text string) (*Address, error) {
 	path := text
 	if name, rest := urls.Scheme(text); name == "sqlite" {
@@ -65,7 +65,7 @@ func parseFile(given, text string) (*Address, error) {
 	return &Address{given: given, kind: inFile, place: path}, nil
 }
 
-// parseServer reads the URL of a server. One of its parameters is for this program, the others are the driver's.
+// parseServer parses the URL of a server. One of its parameters is this program's, the others are the driver's.
 func parseServer(given, text string, k kind, parameter string) (*Address, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" {
@@ -85,7 +85,7 @@ func parseServer(given, text string, k kind, parameter string) (*Address, error)
 	return at, nil
 }
 
-// String returns the address as it may be shown: without a password.
+// String returns the address without a password.
 func (at *Address) String() string {
 	if at.kind == inFile {
 		return at.place
@@ -99,8 +99,7 @@ func (at *Address) String() string {
 	return urls.Redacted(at.place, nil)
 }
 
-// Option returns the flag, as it is typed, that names the store to another command; nothing for the one that every
-// command takes.
+// Option returns the flag, in shell syntax, that names the store to another command; empty for the default store.
 func (at *Address) Option() string {
 	switch {
 	case at.kind != inFile:
@@ -111,7 +110,7 @@ func (at *Address) Option() string {
 	return ""
 }
 
-// File returns the path of a store in a file; empty for one on a server.
+// File returns the path of a store in a file; empty for a store on a server.
 func (at *Address) File() string {
 	if at.kind != inFile {
 		return ""
@@ -119,7 +118,7 @@ func (at *Address) File() string {
 	return at.place
 }
 
-// Same reports whether both lead to the same store.
+// Same reports whether both addresses lead to the same store.
 func (at *Address) Same(other *Address) bool {
 	return at.kind == other.kind && at.place == other.place && at.name == other.name
 }

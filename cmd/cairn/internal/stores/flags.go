@@ -8,16 +8,16 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// DefaultFile is where the demo keeps its sessions, so that what it did can be looked at without saying where.
+// DefaultFile is where the demo keeps its sessions, so that other commands find them without a flag.
 const DefaultFile = "cairn-demo.db"
 
-// Flags say where sessions are.
+// Flags select where sessions are.
 type Flags struct {
 	Store string `placeholder:"URL" xor:"store" help:"Where sessions are: postgres://HOST/DATABASE?schema=NAME, redis://HOST/0?prefix=NAME, sqlite:PATH or PATH. Default: CAIRN_STORE, else CAIRN_DB, else cairn-demo.db in the current directory."`
 	DB    string `name:"db" placeholder:"PATH" xor:"store" help:"Short for --store sqlite:PATH."`
 }
 
-// Address returns the store that the flags or else the environment name.
+// Address returns the store that the flags name, or else the environment.
 func (f Flags) Address(env map[string]string) (*Address, error) {
 	switch {
 	case f.Store != "":
@@ -32,8 +32,8 @@ func (f Flags) Address(env map[string]string) (*Address, error) {
 	return parseFile("--db", DefaultFile)
 }
 
-// Inspect calls do with an engine without agents on a store that must be there: it can look at sessions, change and
-// stop them, but not run them.
+// Inspect calls do with an engine without agents on a store that must exist. The engine can show, change and stop
+// sessions, but not run them.
 func (f Flags) Inspect(a *cli.App, do func(context.Context, *engine.Engine) error) (err error) {
 	at, err := f.Address(a.Env)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// openServer returns the error that there are no stores on servers.
+// openServer returns an error: this program was built without stores on servers.
 func (at *Address) openServer(context.Context) (store.Importer, error) {
 	return nil, cairn.Errorf(cairn.CodeUnavailable, cli.Lacks, "stores on servers")
 }

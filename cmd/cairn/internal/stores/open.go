@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-// Open opens the store, making it or bringing its schema up to date as need be.
+// Open opens the store. It creates the store or migrates its schema if necessary.
 func (at *Address) Open(ctx context.Context, now func() time.Time) (st store.Importer, err error) {
 	if at.kind != inFile {
 		st, err = at.openServer(ctx)
@@ -21,8 +21,8 @@ func (at *Address) Open(ctx context.Context, now func() time.Time) (st store.Imp
 	return st, at.Explain(err)
 }
 
-// OpenExisting opens a store that is there. A file is brought up to date, as it has no other owner; the schema of a
-// server is left to cairn migrate.
+// OpenExisting opens a store that must exist. It migrates a file, which has no other owner, but leaves the schema
+// of a server to cairn migrate.
 func (at *Address) OpenExisting(ctx context.Context, a *cli.App) (store.Importer, error) {
 	list, err := at.Migrations(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func Applied(list []store.Migration) (n int) {
 	return n
 }
 
-// Explain says which store an error is about. Those about a file name it already.
+// Explain adds to an error which store it is about. Errors about a file name it already.
 func (at *Address) Explain(err error) error {
 	if err == nil || at.kind == inFile {
 		return err

@@ -6,13 +6,13 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// EventFlags say how much of an event log is kept.
+// EventFlags limit how much of an event log is kept.
 type EventFlags struct {
 	EventAge time.Duration `placeholder:"DURATION" help:"Trim the events of runs that ended longer ago; at least 1h. Default: keep them."`
 	Events   int           `placeholder:"N" help:"Trim a log to its newest N events, and the rest of the run they begin in; those of the last hour stay. Default: keep all."`
 }
 
-// Retention returns the flags as the engine takes them.
+// Retention converts the flags for the engine.
 func (f EventFlags) Retention() engine.EventRetention {
 	return engine.EventRetention{Age: f.EventAge, Events: f.Events}
 }

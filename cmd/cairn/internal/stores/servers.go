@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store/redisstore"
 )
 
-// openServer opens a store on a server, making it or bringing its schema up to date as need be.
+// openServer opens a store on a server. It creates the store or migrates its schema if necessary.
 func (at *Address) openServer(ctx context.Context) (store.Importer, error) {
 	if at.kind == inPostgres {
 		return pgstore.Open(ctx, at.place, &pgstore.Options{Schema: at.name})
@@ -18,7 +18,7 @@ func (at *Address) openServer(ctx context.Context) (store.Importer, error) {
 	return redisstore.Open(ctx, at.place, &redisstore.Options{Prefix: at.name})
 }
 
-// serverMigrations returns the migrations of such a store.
+// serverMigrations returns the migrations of a store on a server.
 func (at *Address) serverMigrations(ctx context.Context) ([]store.Migration, error) {
 	if at.kind == inPostgres {
 		return pgstore.Migrations(ctx, at.place, &pgstore.Options{Schema: at.name})

@@ -11,10 +11,10 @@ import (
 // maxLine bounds one line of input, in bytes.
 const maxLine = 1 << 20
 
-// Lines hands out the lines of a reader one at a time, so that a wait for one can end early.
+// Lines delivers the lines of a reader one at a time, so that a wait for a line can end early.
 type Lines struct {
 	Next chan string // closed at the end
-	Err  error       // why it ended early; to be read after next is closed
+	Err  error       // why it ended early; valid once Next is closed
 }
 
 // ReadLines reads ahead by one line. A read of a terminal cannot be cancelled: its goroutine ends with the input, or

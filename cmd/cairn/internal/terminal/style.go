@@ -7,7 +7,7 @@ import (
 // Style dresses text for a terminal; the zero value leaves it plain.
 type Style struct{ on bool }
 
-// StyleFor returns plain style for anything but a terminal that wants colour.
+// StyleFor returns the style for w: plain unless w is a terminal that wants color.
 func StyleFor(w io.Writer, env map[string]string) Style {
 	return Style{on: Is(w) && env["NO_COLOR"] == "" && env["TERM"] != "dumb"}
 }

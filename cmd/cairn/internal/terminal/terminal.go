@@ -1,5 +1,5 @@
-// Package terminal is the person's side of a terminal: lines that are typed, and colours, which anything else is
-// spared.
+// Package terminal handles what a person sees and types at a terminal: lines of input, and colors, which other
+// outputs do not get.
 package terminal
 
 import (

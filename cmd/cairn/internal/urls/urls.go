@@ -9,13 +9,14 @@ import (
 
 var beginning = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]+:`) // two letters at least: C: is a drive
 
-// Scheme returns the scheme with which a text begins, in small letters, and what follows its colon; empty for none.
+// Scheme returns the scheme with which a text begins, in lower case and empty if there is none, and what follows
+// its colon.
 func Scheme(text string) (name, rest string) {
 	found := beginning.FindString(text)
 	return strings.ToLower(strings.TrimSuffix(found, ":")), text[len(found):]
 }
 
-// Redacted returns a URL without a password, and with more parameters.
+// Redacted returns a URL without its password, and with additional parameters.
 func Redacted(text string, more map[string]string) string {
 	u, err := url.Parse(text)
 	if err != nil {
