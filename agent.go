@@ -15,81 +15,85 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// DefaultMaxSteps is the number of steps a turn may take when its agent does not say.
+// DefaultMaxSteps is the step limit of a turn whose agent sets none.
 const DefaultMaxSteps = 50
 
-// Agent is a model with instructions, tools and rules. It is a plain value; the engine checks it when it is
-// registered and it must not change afterwards.
+// Agent is a model with instructions, tools and rules. It is a plain value. The engine validates it when it is
+// registered; it must not be modified after that.
 type Agent struct {
 	// Name identifies the agent; sessions are bound to it.
 	Name string
-	// Version distinguishes this definition of the agent from others of its name; empty for an agent that has none. A run names the
-	// version that it has, see [Run.AgentVersion], and keeps it when it is resumed, retried or taken over by an engine that has
-	// that version too: see Engine.Replace. It is held to the rules of session ids.
+	// Version distinguishes this definition of the agent from others with the same name; empty for an unversioned
+	// agent. A run records its version, see [Run.AgentVersion], and keeps it when it is resumed, retried or taken
+	// over by an engine that has that version too: see Engine.Replace. It follows the rules of session ids.
 	Version string
-	// KeepVersion has a turn take the version of the turn before, if the engine has that; otherwise a turn takes the latest.
+	// KeepVersion makes a turn use the version of the previous turn, if the engine has it. Otherwise a turn uses
+	// the latest version.
 	KeepVersion bool
 	// Description says what the agent is for.
 	Description string
-	// Instructions are the system prompt. InstructionsFunc makes it from the state instead; keep what it returns
-	// stable, since a change invalidates the provider's prompt cache. At most one of the two may be set.
+	// Instructions are the system prompt. InstructionsFunc, if set, builds it from the state instead. Its result
+	// should be stable: a change invalidates the provider's prompt cache. At most one of the two may be set.
 	Instructions     string
 	InstructionsFunc func(ctx context.Context, step *Step) (string, error)
-	// Model answers. Required.
+	// Model generates the replies. Required.
 	Model Model
-	// Models are others that a run may ask in place of Model, by their names: see engine.WithModel.
+	// Models are alternatives to Model, by name, that a run may select: see engine.WithModel.
 	Models map[string]Model
-	// Settings are what each call of a model is asked with; the zero value is the provider's defaults.
+	// Settings apply to each model call; the zero value means the provider's defaults.
 	Settings Settings
-	// Tools are what the model may call. A session can have some of them switched off, with [Step.SwitchTools] or
-	// Engine.SwitchTools; a message says so to the model, and the list that it is sent stays the same.
+	// Tools are the tools that the model may call. [Step.SwitchTools] and Engine.SwitchTools switch some of them
+	// off for a session: a message informs the model, and the list of tools in its requests stays the same.
 	Tools []Tool
-	// Toolsets give the agent further tools, which are asked for when a turn begins: those of MCP servers, for example.
+	// Toolsets provide further tools, for example those of MCP servers. Each is asked for its tools when a turn
+	// begins.
 	Toolsets []Toolset
-	// DeferAbove is how large the definitions of the agent's tools may be, with those of its toolsets, before the model is not
-	// sent those that are [Deferred]: in tokens, of which three bytes of name, description and schema are taken for one. 0
-	// means DefaultDeferAbove; a negative number has all tools listed. A session that has found tools keeps to it.
+	// DeferAbove is the total size of the agent's tool definitions, toolsets included, above which requests leave
+	// out the [Deferred] ones. It is in tokens; three bytes of name, description and schema count as one token. 0
+	// means DefaultDeferAbove; a negative number lists all tools. Once the model of a session has found deferred
+	// tools, that session keeps them off the list whatever the size.
 	DeferAbove int
-	// ShowToolErrors puts the text of every error of a call on the event log, which the user in front of the
-	// conversation may read. By default the log says only that the tool failed, unless the error of the tool, or of the
-	// hook that was against the call, is an *Error, whose message is taken to be meant for others; that of a panic, and
-	// why an agent failed that was consulted, is not. The model reads all of them.
+	// ShowToolErrors publishes the text of every tool error on the event log, which the end user of the
+	// conversation may read. By default, the log only says that the tool failed, unless the tool, or the hook that
+	// vetoed the call, returned an *Error, whose message is assumed to be meant for others. The texts of panics and
+	// of the failures of consulted agents are not. The model reads all of them.
 	ShowToolErrors bool
-	// ErrorText makes the text of an error of a tool's function: what the model reads, and what the transcript and the event
-	// log keep of it. nil means the error's own text. A tool may have its own, see [ErrorText].
+	// ErrorText returns the text for an error of a tool's function: what the model reads, and what the transcript
+	// and the event log keep of it. nil means the error's own text. A tool may override it, see [ErrorText].
 	ErrorText func(err error) string
-	// Companions are agents that this one keeps and consults, with tools that it is given.
+	// Companions are agents that this one keeps and consults, by means of the tools that it is given for them.
 	Companions []Companion
-	// State declares the type of the session's state. nil means an untyped object that begins empty.
+	// State declares the type of the session's state. nil means an untyped object that is initially empty.
 	State *StateType
 	// Output declares a typed output. nil means that the turn's result is the last reply's text.
 	Output *OutputType
-	// MaxSteps bounds the model calls of a turn; 0 means DefaultMaxSteps. An agent with an output type is made to
+	// MaxSteps limits the model calls of a turn; 0 means DefaultMaxSteps. An agent with an output type is made to
 	// finish with the last one; a turn that uses all of them without an output fails with ErrMaxSteps.
 	MaxSteps int
-	// StopWhen, if set, is asked after each step whose tools have run; true ends the turn, if the guard lets it. An
-	// agent with an output type is made to call [FinishTool] then. A condition that panics, or takes longer than the
-	// engine's Options.HookTimeout, does not hold.
+	// StopWhen, if set, is called after each step that ran tools. If it returns true, the turn ends, provided that
+	// the guard accepts. An agent with an output type is then made to call [FinishTool]. A condition that panics,
+	// or takes longer than the engine's Options.HookTimeout, counts as false.
 	StopWhen func(ctx context.Context, step *Step) bool
-	// Guard, if set, decides about whatever would end the turn: a reply, the output, a tool with [FinishWith],
+	// Guard, if set, is consulted before anything ends the turn: a reply, the output, a tool with [FinishWith],
 	// StopWhen.
 	Guard Guard
-	// Hooks are called in each of the agent's runs, after those of the engine; nil is none.
+	// Hooks are called in each of the agent's runs, after those of the engine; nil means none.
 	Hooks *Hooks
-	// Durability says when steps are committed. The default is PerStep.
+	// Durability determines when steps are committed. The default is PerStep.
 	Durability Durability
-	// Compaction says when the older part of a history is summarised, so that it fits the model's window. nil means the
+	// Compaction determines when the older part of a history is summarized to fit the model's window. nil means the
 	// defaults.
 	Compaction *Compaction
-	// Retry says how failing model calls are retried. nil means the default of 3 retries.
+	// Retry is the policy for failed model calls. nil means the default of 3 retries.
 	Retry *RetryPolicy
-	// TTL is how long a session of the agent may be idle before it expires; 0 means the engine's Options.TTL, a
-	// negative value for ever. A session keeps what it was created with; the session of a sub-agent goes with its
-	// root.
+	// TTL is how long a session of the agent may be idle before it expires. 0 means the engine's Options.TTL; a
+	// negative value means never. A session keeps the TTL that it was created with. A sub-agent's session expires
+	// with its root.
 	TTL time.Duration
 }
 
-// Durability says when an agent's steps are committed. A turn's end, a suspension and a stop always are.
+// Durability determines when an agent's steps are committed. The end of a turn, a suspension and a stop are always
+// committed.
 type Durability struct {
 	def bridge.Durability
 }
@@ -97,13 +101,13 @@ type Durability struct {
 var (
 	// PerStep commits each step when its tools have run. A crash repeats at most one step.
 	PerStep = Durability{}
-	// PerTool also stages the model's reply and each tool result as they happen. A crash repeats neither.
+	// PerTool also stages the model's reply and each tool result as they happen. A crash repeats none of them.
 	PerTool = Durability{bridge.Durability{Mode: bridge.PerTool}}
-	// Manual commits only where [Step.Checkpoint] asks for it. A crash repeats the steps since.
+	// Manual commits only when [Step.Checkpoint] asks for it. A crash repeats the steps since the last commit.
 	Manual = Durability{bridge.Durability{Mode: bridge.Manual}}
 )
 
-// Interval commits a step if at least d has passed since the last commit. A crash repeats the steps since.
+// Interval commits a step if at least d has passed since the last commit. A crash repeats the steps since then.
 func Interval(d time.Duration) Durability {
 	return Durability{bridge.Durability{Mode: bridge.ByInterval, Interval: d}}
 }
@@ -121,8 +125,8 @@ func (d Durability) String() string {
 	return "per_step"
 }
 
-// Validate reports the first mistake in the definition, naming the agent and the field. It also asks the model, if that is
-// a [Validator].
+// Validate reports the first mistake in the definition, naming the agent and the field. It also calls Validate of a
+// model that is a [Validator].
 func (a *Agent) Validate() error {
 	if problem := ids.Check(a.Name); problem != "" {
 		return Invalid("agent", "the name %s", problem)
@@ -212,7 +216,7 @@ func (a *Agent) validateToolsets(bad func(field, format string, args ...any) err
 	return nil
 }
 
-// validateModels checks the models, and asks those that know whether they can be asked.
+// validateModels checks the models, and calls Validate of those that are a [Validator].
 func (a *Agent) validateModels(bad func(field, format string, args ...any) error) error {
 	known := func(field string, m Model) error {
 		v, ok := m.(Validator)

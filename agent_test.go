@@ -183,7 +183,7 @@ type unruly struct {
 func (unruly) JSONSchema() json.RawMessage  { panic("no schema") }
 func (unruly) MarshalJSON() ([]byte, error) { panic("no JSON") }
 
-// What a type does when an agent is defined with it is a mistake of the definition.
+// A misbehaving type that an agent is defined with is reported as a mistake of the definition.
 func TestTypesWhoseMethodsPanicAreMistakesOfTheDefinition(t *testing.T) {
 	t.Parallel()
 	model := silent{}

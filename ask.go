@@ -10,22 +10,23 @@ import (
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
-// Ask asks a person a question and puts what they answer into answer, a pointer, whose type gives the JSON Schema that
-// the answer must satisfy (see [SchemaFor]; a pointer to an interface takes any JSON). prompt is for the person, payload,
-// encoded as JSON, for what shows it; nil is none.
+// Ask asks a person a question and stores the answer in answer, which must be a pointer. Its type gives the JSON
+// Schema that the answer must satisfy (see [SchemaFor]; a pointer to an interface accepts any JSON). prompt is the
+// text for the person. payload, encoded as JSON, is for the program that displays it; nil means none.
 //
-// While there is no answer, Ask returns [ErrSuspended], and the tool must return that error, wrapped or not. The call is
-// then pending with [CallQuestion], the run is suspended, and the process may end. Once the question is answered and the
-// run resumed, the function runs again from its start, in any process, and its first Ask returns the first answer, its
-// second the second, and so on. So what comes before an Ask may run several times, and asks the same in the same order.
-// Of a pass that asks, what it wrote through the handle (state, context, usage) is discarded, and a custom event that
-// was emitted before a question is on the log once.
+// While there is no answer, Ask returns [ErrSuspended], and the tool must return that error, wrapped or not. The
+// call is then pending with [CallQuestion], the run is suspended, and the process may end. Once the question is
+// answered and the run resumed, in any process, the function runs again from its start: its first Ask returns the
+// first answer, its second Ask the second, and so on. The code before an Ask may therefore run several times and
+// must ask the same questions in the same order. When a pass ends with a question, its writes through the handle
+// (state, context, usage) are discarded; a custom event that it emitted before the question is on the log once.
 //
-// [AssignTo] and [WaitAtMost] say who may answer and for how long; without them those of the tool hold, if it has any.
-// After that time Ask returns an error with CodeTimeout, and an [ErrDenied] error if the question was answered with
-// [AnswerError]; the tool may return it or do without. Answers are not cached with the tool's result.
+// [AssignTo] and [WaitAtMost] set who may answer and for how long; they default to those of the tool, if it has
+// any. When that time has passed, Ask returns an error with CodeTimeout. If the question is answered with
+// [AnswerError], it returns an [ErrDenied] error. The tool may return either error or handle it. Answers are not
+// cached with the tool's result.
 //
-// The error is ErrInvalid, and nothing is asked, for a prompt, payload, answer or option that cannot be used, in a tool
+// Ask returns ErrInvalid and asks nothing if the prompt, payload, answer or an option cannot be used, in a tool
 // with [FinishWith], and in hooks and conditions.
 func (c *Call) Ask(ctx context.Context, prompt string, payload, answer any, opts ...ToolOption) error {
 	if err := context.Cause(ctx); err != nil {
@@ -69,9 +70,9 @@ func (c *Call) Ask(ctx context.Context, prompt string, payload, answer any, opts
 	return nil
 }
 
-// Connect asks the user to connect an account at an address, which they open in a browser; prompt says for what. It is a
-// question as of [Call.Ask] whose pending call has [CallConnect], and in its payload the member "url". What the answer says is
-// of no meaning: it says that the user has been there.
+// Connect asks the user to connect an account at an address, which they open in a browser; prompt states the
+// purpose. It is a question like that of [Call.Ask], but its pending call has [CallConnect], and its payload has
+// the member "url". The value of the answer is ignored: it only confirms that the user has visited the address.
 func (c *Call) Connect(ctx context.Context, prompt, address string, opts ...ToolOption) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -94,7 +95,7 @@ func (c *Call) Connect(ctx context.Context, prompt, address string, opts ...Tool
 	return err
 }
 
-// questionOf returns a question with what options say.
+// questionOf returns a question with the given options.
 func questionOf(opts []ToolOption) (*question, error) {
 	t := Tool{def: definition{Wait: waiting{Kind: CallQuestion}}}.with(opts)
 	w := t.def.Wait

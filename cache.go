@@ -5,29 +5,31 @@ import (
 	"time"
 )
 
-// CachePolicy says how long and how many of a tool's results are kept.
+// CachePolicy determines how long, and how many, results of a tool are cached.
 type CachePolicy struct {
-	// TTL is how long a result is good from when it was made, by the clock; it runs on while the session is paused. 0
-	// means one hour.
+	// TTL is how long a result is valid after it was produced, by the clock; it elapses while the session is
+	// paused, too. 0 means one hour.
 	TTL time.Duration
-	// Max is how many results a session keeps, of all tools together; the least recently used one goes first. Where
-	// the tools of an agent differ, the largest number counts. 0 means 64.
+	// Max is the maximum number of results that a session keeps, across all tools; the least recently used one is
+	// evicted first. If the tools of an agent differ, the largest number applies. 0 means 64.
 	Max int
 }
 
-// Cache keeps the tool's results within a session: a call with the same arguments gets the earlier result and the
-// function is not run. Hooks are called for it as for any other call, and BeforeTool may veto it; its EventToolEnd is
-// marked Cached, and Usage.ToolCacheHits counts it. Arguments are the same if they differ in no more than white
-// space, the order of members and the escapes in strings; 1 and 1.0 are two. The zero policy means the defaults.
+// Cache caches the tool's results within a session: a call with the same arguments gets the earlier result, and the
+// function is not run. Hooks are called as for any other call, and BeforeTool may veto it. The EventToolEnd of the
+// call is marked Cached, and Usage.ToolCacheHits counts it. Arguments are the same if they differ only in white
+// space, the order of members and the escapes in strings; 1 and 1.0 are different. The zero policy means the
+// defaults.
 //
-// Results are kept with the step's commit, for every process and for later turns. Not kept are errors, and results of
-// calls that wrote state, added context, switched tools or emitted events, since a later call would not do so again.
-// What a call recorded as usage is not recorded again. Calls of one reply run in parallel: none gets the result of
-// another.
+// Results are stored with the step's commit, and are available to every process and to later turns. Errors are not
+// cached. Nor are results of calls that wrote state, added context, switched tools or emitted events, since a
+// cached call would not repeat these effects. Usage that the cached call recorded is not recorded again. Calls of
+// one reply run in parallel: none gets the result of another.
 //
-// Cache tools that ask other services and whose answer follows from the arguments: nothing but the time makes a
-// result go, neither a change of the session's state nor a rewind. A branch begins with an empty cache. Tools that
-// finish a turn, whose calls may be pending, and that delegate to a sub-agent cannot be cached.
+// Use it for tools that query other services and whose result depends on the arguments alone: results are
+// invalidated by time only, neither by a change of the session's state nor by a rewind. A branch begins with an
+// empty cache. Tools that finish a turn, whose calls may be pending, or that delegate to a sub-agent cannot be
+// cached.
 func Cache(p CachePolicy) ToolOption { return func(t *Tool) { t.def.Cache = &p } }
 
 func (p *CachePolicy) validate(t Tool) error {

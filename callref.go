@@ -5,58 +5,59 @@ import (
 	"time"
 )
 
-// CallKind says what a pending call waits for.
+// CallKind is what a pending call waits for.
 type CallKind string
 
 const (
-	// CallClientTool waits for a client (a browser, a service, a person) to run the tool and give its result.
+	// CallClientTool waits for a client (a browser, a service, a person) to run the tool and submit its result.
 	CallClientTool CallKind = "client_tool"
 	// CallApproval waits for a reviewer to decide whether the tool may run.
 	CallApproval CallKind = "approval"
-	// CallQuestion waits for the answer to a question that a tool asked with [Call.Ask].
+	// CallQuestion waits for the answer to a question asked with [Call.Ask].
 	CallQuestion CallKind = "question"
-	// CallConnect waits for the user to connect an account, at an address that a tool asked them to open with
-	// [Call.Connect].
+	// CallConnect waits for the user to connect an account at the address given to [Call.Connect].
 	CallConnect CallKind = "connect"
 )
 
-// Asked reports whether a tool asks with calls of the kind, which are answered with [Answer]: CallQuestion and CallConnect.
+// Asked reports whether calls of this kind are questions of a tool, to be answered with [Answer]: CallQuestion and
+// CallConnect.
 func (k CallKind) Asked() bool { return k == CallQuestion || k == CallConnect }
 
-// CallRef is what a person has to know of a pending call to answer it, and what the answer has to name: the id, and for
-// an approval ApprovalID.
+// CallRef identifies a pending call and describes it to the person who answers it. The answer must repeat the id
+// and, for an approval, the ApprovalID.
 type CallRef struct {
 	// ID is unique in the session tree and cannot be guessed.
 	ID string `json:"id"`
-	// RootID is the session that answers are submitted to, SessionID the one the call belongs to.
+	// RootID is the session that answers are submitted to. SessionID is the session that the call belongs to.
 	RootID    string `json:"root_id"`
 	SessionID string `json:"session_id"`
 	// Kind is what the call waits for: an approval, a client that runs it, the answer to a question.
 	Kind CallKind `json:"kind"`
 	// Tool is the name of the tool.
 	Tool string `json:"tool"`
-	// ApprovalID binds an approval response to this request; empty for other kinds.
+	// ApprovalID binds the response to this approval request; empty for other kinds.
 	ApprovalID string `json:"approval_id,omitempty"`
-	// ToolCallID is the tool call that asks a question. Of other kinds ID is that of the tool call, and this is empty.
+	// ToolCallID is the tool call that asks the question. It is empty for other kinds, whose ID is that of the tool
+	// call.
 	ToolCallID string `json:"tool_call_id,omitempty"`
 	// Input is the arguments of the tool call.
 	Input json.RawMessage `json:"input,omitempty"`
-	// Prompt and Payload say why the call asks, for the reviewer: of a question always, of an approval if its rule
-	// says so, see [RequireApprovalIf].
+	// Prompt and Payload give the reviewer the reason for the call. A question always has a Prompt; an approval has
+	// one if its rule provides it, see [RequireApprovalIf].
 	Prompt  string          `json:"prompt,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// NoEdits says that an approval cannot change the arguments.
+	// NoEdits reports whether an approval must leave the arguments unchanged.
 	NoEdits bool `json:"no_edits,omitempty"`
-	// Reviewers may answer, and as many of them as Quorum says must. Without any, anyone may.
+	// Reviewers are the people who may answer; empty means anyone. Quorum is how many of them must.
 	Reviewers []string `json:"reviewers,omitempty"`
 	Quorum    Quorum   `json:"quorum,omitempty"`
-	// WaitAtMost is how long the call waits from when it is opened, and Deadline when it counts as failed if it is not
-	// answered; zero for ever.
+	// WaitAtMost is how long the call waits, counted from when it is opened; 0 means forever. Deadline is when an
+	// unanswered call counts as failed; zero means never.
 	WaitAtMost time.Duration `json:"wait_at_most,omitempty"`
 	Deadline   time.Time     `json:"deadline,omitzero"`
 }
 
-// Quorum says how many of a call's reviewers decide it.
+// Quorum determines how many of a call's reviewers decide it.
 type Quorum string
 
 const (
@@ -64,10 +65,10 @@ const (
 	AnyReviewer Quorum = ""
 	// AllReviewers needs the approval of every reviewer; the first denial decides.
 	AllReviewers Quorum = "all"
-	// MostReviewers needs the approval of more than half of the reviewers; the call is denied once that cannot be
-	// reached.
+	// MostReviewers needs the approval of more than half of the reviewers; the call is denied once that is out of
+	// reach.
 	//
-	// A question with a quorum needs the same answer from that many reviewers. Once they cannot agree any more, Ask
+	// A question with a quorum needs the same answer from that many reviewers. Once they can no longer agree, Ask
 	// returns an error that says so.
 	MostReviewers Quorum = "majority"
 )

@@ -1,6 +1,6 @@
 package cairn
 
-// ChildKind is what a session is to its parent.
+// ChildKind is the relation of a session to its parent.
 type ChildKind string
 
 const (
@@ -14,20 +14,20 @@ const (
 type ChildRef struct {
 	// CallID is the call that consults the session.
 	CallID string `json:"call_id"`
-	// SessionID is the session that is waited for.
+	// SessionID is the consulted session.
 	SessionID string `json:"session_id"`
 	// Agent is the name of its agent.
 	Agent string `json:"agent"`
-	// Kind says whether it is a sub-agent or a companion.
+	// Kind is sub-agent or companion.
 	Kind ChildKind `json:"kind"`
 }
 
-// ChildEnd says how a session ended whose parent no longer waits for it.
+// ChildEnd records how a child session ended that its parent no longer waits for.
 type ChildEnd struct {
-	// SessionID is the session that was consulted.
+	// SessionID is the consulted session.
 	SessionID string `json:"session_id"`
 	// Agent is the name of its agent.
 	Agent string `json:"agent"`
-	// Status is that of the session's last run; empty if there is none.
+	// Status is the status of the session's last run; empty if there is none.
 	Status RunStatus `json:"status,omitempty"`
 }

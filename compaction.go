@@ -8,32 +8,35 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// Compaction says when the older part of a session's history is summarised, and how. A model has a window: a request with
-// more tokens than that is refused. When a request nears it, the messages before the latest ones are summarised by a model,
-// and from then on a model is sent the summary in their place. The transcript keeps all of them: it can be read, branched
-// and rewound as before. Between two summaries messages are only appended to what is sent, so that the provider's cache
-// keeps its prefix.
+// Compaction determines when and how the older part of a session's history is summarized. A model has a window: its
+// provider refuses requests with more tokens than that. When a request gets close to it, a model summarizes all
+// messages but the latest, and later requests contain the summary in their place. The transcript keeps all
+// messages: they can be read, branched and rewound as before. Between two summaries, requests only grow at the end,
+// so that the provider's cached prefix stays valid.
 //
-// A summary is a hidden message with a [Summary], committed with the step that it was made for. What it used is part of
-// that step's usage. The hooks of a model call are not called for it.
+// A summary is a hidden message with a [Summary], committed with the step that it was made for. The tokens that it
+// used are part of the usage of that step. The hooks of a model call are not called for it.
 type Compaction struct {
-	// Off leaves the history as it is, whatever its size.
+	// Off disables compaction, whatever the size of the history.
 	Off bool
-	// Window is how many tokens the window of the agent's model has. 0 means what the engine's table of models says. If
-	// that does not know the model, the history is only summarised after the provider has refused a request as too long.
+	// Window is the size, in tokens, of the window of the agent's model. 0 means the size in the engine's table of
+	// models. If the table does not have the model, the history is summarized only after the provider has refused a
+	// request as too long.
 	Window int
-	// Trigger is how much of the window a request may fill before its older part is summarised, in percent; 0 means 80.
+	// Trigger is the share of the window, in percent, that a request may fill before its older part is summarized;
+	// 0 means 80.
 	Trigger int
-	// Keep is how much of the window the latest messages may fill that a summary leaves as they are, in percent; 0 means
-	// 20. It must be less than Trigger.
+	// Keep is the share of the window, in percent, that the latest messages, which a summary leaves unchanged, may
+	// fill; 0 means 20. It must be less than Trigger.
 	Keep int
-	// Model makes the summaries; nil means the one that the run asks. A smaller, cheaper one will do.
+	// Model generates the summaries; nil means the model of the run. A smaller, cheaper one will do.
 	Model Model
-	// Instructions are the system prompt with which a summary is made; empty means [SummaryInstructions].
+	// Instructions are the system prompt for summaries; empty means [SummaryInstructions].
 	Instructions string
-	// ByProvider has the provider of the model that the run asks compact the same messages too, if the model is a
-	// [Compactor]. That model is sent what the provider made of them, and any other one, such as a fallback or one that the
-	// session is switched to, the summary. Both are paid for. If the provider fails, the summary alone is used.
+	// ByProvider makes the provider of the run's model compact the same messages too, if the model is a
+	// [Compactor]. Later requests to that model contain the provider's result. Those to other models, such as a
+	// fallback or one that the session is switched to, contain the summary. Both are paid for. If the provider
+	// fails, only the summary is used.
 	ByProvider bool
 }
 
@@ -43,7 +46,7 @@ const (
 	DefaultCompactionKeep    = 20 // percent of the window
 )
 
-// SummaryInstructions is the system prompt with which summaries are made if an agent has no other.
+// SummaryInstructions is the system prompt for summaries of agents that have no other.
 const SummaryInstructions = `You summarise the older part of a conversation between a user and an assistant that calls tools. The assistant will continue the conversation with your summary in place of that part, so it must find everything there that it still needs:
 
 - what the user asked for and has not got yet, word for word where it matters, and what the user prefers;
@@ -53,32 +56,35 @@ const SummaryInstructions = `You summarise the older part of a conversation betw
 
 Leave out pleasantries and what is settled and no longer matters. Do not answer the user, and do not make anything up. Write the summary only, in the language of the conversation.`
 
-// TokenCounter is implemented by models whose provider counts the tokens of a request without answering it. It is asked only
-// where that can decide whether a history is summarised, and for a few seconds: see [Compaction]. Whatever its error is, an
-// estimate takes its place.
+// TokenCounter is implemented by models whose provider counts the tokens of a request without answering it. It is
+// called only if the count can decide whether a history is summarized, and its time is limited to a few seconds:
+// see [Compaction]. If it fails, an estimate is used instead.
 type TokenCounter interface {
-	// CountTokens returns how many tokens a request has as input. The error is errors.ErrUnsupported if that cannot be found out.
+	// CountTokens returns the number of input tokens of a request. The error is errors.ErrUnsupported if the number
+	// cannot be determined.
 	CountTokens(ctx context.Context, req *Request) (int64, error)
 }
 
-// Compactor is implemented by models whose provider compacts a conversation itself, into a form that only the same model can
-// read. See [Compaction.ByProvider].
+// Compactor is implemented by models whose provider compacts a conversation itself, into a form that only the same
+// model can read. See [Compaction.ByProvider].
 type Compactor interface {
-	// Compact returns what the model takes in place of the messages of a request. It finds that again as the Provider of the first
-	// part of a message with a [Summary], whose Model is the model's id. Of the request only messages, system prompt and
-	// session are set. The error is errors.ErrUnsupported if the provider cannot do it.
+	// Compact returns what replaces the messages of a request for this model. Later requests hand it back in the
+	// Provider field of the first part of a message with a [Summary]; the part's Model is then the model's id. Only
+	// the messages, system prompt and session of req are set. The error is errors.ErrUnsupported if the provider
+	// cannot compact.
 	Compact(ctx context.Context, req *Request) (Compacted, error)
 }
 
-// Compacted is a conversation as a provider has compacted it.
+// Compacted is a conversation in the compacted form of a provider.
 type Compacted struct {
-	// Provider is JSON in the provider's form. More of it than [Compaction.Keep] allows is not used.
+	// Provider is JSON in the provider's own form. It is not used if it is larger than [Compaction.Keep] allows.
 	Provider json.RawMessage
-	// Usage is what making it has used.
+	// Usage is the usage of the compaction itself.
 	Usage Usage
 }
 
-// Compact has a model's provider compact the messages of a request. The error is errors.ErrUnsupported if it is no [Compactor].
+// Compact makes a model's provider compact the messages of a request. The error is errors.ErrUnsupported if the
+// model is not a [Compactor].
 func Compact(ctx context.Context, m Model, req *Request) (Compacted, error) {
 	if c, ok := m.(Compactor); ok {
 		return c.Compact(ctx, req)
@@ -86,7 +92,8 @@ func Compact(ctx context.Context, m Model, req *Request) (Compacted, error) {
 	return Compacted{}, errors.ErrUnsupported
 }
 
-// CountTokens has a model count the tokens of a request. The error is errors.ErrUnsupported if it is no [TokenCounter].
+// CountTokens makes a model count the tokens of a request. The error is errors.ErrUnsupported if the model is not a
+// [TokenCounter].
 func CountTokens(ctx context.Context, m Model, req *Request) (int64, error) {
 	if c, ok := m.(TokenCounter); ok {
 		return c.CountTokens(ctx, req)
@@ -94,7 +101,7 @@ func CountTokens(ctx context.Context, m Model, req *Request) (int64, error) {
 	return 0, errors.ErrUnsupported
 }
 
-// validate reports the first mistake by way of bad.
+// validate reports the first mistake, as an error made by bad.
 func (c *Compaction) validate(bad func(field, format string, args ...any) error) error {
 	if c == nil {
 		return nil

@@ -8,38 +8,40 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// The tools that a model is given in place of deferred ones, see [Deferred]. No tool of an agent may have these names.
+// The tools that replace deferred ones in requests, see [Deferred]. No tool of an agent may have these names.
 const (
-	// FindTools finds deferred tools. Its arguments are "query", what the tools are to be for, or a tool's name, and
-	// "limit", how many tools the answer has at most: 1 to 20, by default 5. The result is an object:
+	// FindTools finds deferred tools. Its arguments are "query", the purpose of the tools or the name of a tool,
+	// and "limit", the maximum number of tools in the answer: 1 to 20, by default 5. The result is an object:
 	//
 	//	{"tools": [{"name": …, "description": …, "input_schema": …}, …],
 	//	 "more": how many others match, "note": what to do, if nothing does}
 	//
-	// Tools are ranked by the words of the query, whatever their case; names in camel case or with separators are several
-	// words. A word counts 4 where it is one of the tool's name or of its keywords, 2 in the description, 1 among the
-	// names of the arguments; half of that if one of the two words only begins with the other, of at least three
-	// letters, as "invoice" and "invoices". Words that few tools have count more, by the logarithm of all tools to those
-	// that have them. A query that is a tool's name finds that first. Of equal tools the agent's order decides. Tools that
-	// are switched off are not found. An answer has at most 64 KiB of definitions, but at least one tool.
+	// Tools are ranked by the words of the query, regardless of case; names in camel case or with separators are
+	// split into words. A word counts 4 if it is in the tool's name or keywords, 2 in the description, 1 among the
+	// names of the arguments. It counts half if one of the two words is only a prefix, of at least three letters,
+	// of the other, such as "invoice" and "invoices". Rare words count more, by the logarithm of the number of all
+	// tools divided by the number of tools with the word. If the query is a tool's name, that tool comes first.
+	// Ties are broken by the order of the agent's tools. Tools that are switched off are not found. An answer has
+	// at most 64 KiB of definitions, but at least one tool.
 	FindTools = "tools__find"
-	// CallTool calls a deferred tool. Its arguments are "name" and "input", the tool's arguments. Such a call is one of
-	// the tool itself from the model's reply on: with its approval, hooks, cache and schema, and under its name in
-	// the transcript and the event log, see [ToolUse.Deferred].
+	// CallTool calls a deferred tool. Its arguments are "name" and "input", the tool's arguments. Once the model's
+	// reply is complete, such a call is treated as a call of the tool itself: with its approval, hooks, cache and
+	// schema, and under its name in the transcript and the event log, see [ToolUse.Deferred].
 	CallTool = "tools__call"
 )
 
-// DefaultDeferAbove is how many tokens the definitions of tools may have before deferred ones are left out of requests, when
-// the agent does not say.
+// DefaultDeferAbove is the size of tool definitions, in tokens, above which requests leave out deferred tools if
+// the agent sets no other limit.
 const DefaultDeferAbove = 10_000
 
-// MaxKeywords is how many keywords a deferred tool may have.
+// MaxKeywords is the maximum number of keywords of a deferred tool.
 const MaxKeywords = 32
 
-// Deferred has the tool left out of the model's requests while the definitions of the agent's tools, with those of its
-// toolsets, are larger than [Agent.DeferAbove]. The model is then given [FindTools] and [CallTool] in place of all deferred
-// tools: it searches, reads the definitions in the answer, and calls what it has found. The list of tools that a
-// provider has cached stays the same, whatever is found. keywords are further words that the tool is found by.
+// Deferred leaves the tool out of the model's requests while the definitions of the agent's tools, toolsets
+// included, are larger than [Agent.DeferAbove]. The model is then given [FindTools] and [CallTool] in place of all
+// deferred tools: it searches, reads the definitions in the answer, and calls a tool that it found. The list of
+// tools that a provider has cached stays the same, whatever is found. keywords are additional words that the tool
+// is found by.
 func Deferred(keywords ...string) ToolOption {
 	return func(t *Tool) { t.def.Deferred, t.def.Keywords = true, slices.Clone(keywords) }
 }

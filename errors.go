@@ -14,28 +14,28 @@ type Code string
 const (
 	CodeInvalid       Code = "invalid_argument"  // bad input; Field names it
 	CodeNotFound      Code = "not_found"         // no such session, run, checkpoint or agent
-	CodeExpired       Code = "expired"           // the session's time is over; its id is reserved
+	CodeExpired       Code = "expired"           // the session has expired; its id is reserved
 	CodeDeleted       Code = "deleted"           // the session was deleted; its id is reserved
 	CodeExists        Code = "already_exists"    // another caller created the session
 	CodeRunning       Code = "already_running"   // a run holds the session
-	CodeWaiting       Code = "waiting"           // the session waits for calls that nobody has answered yet
+	CodeWaiting       Code = "waiting"           // the session has open calls that wait for an answer
 	CodeNotRunning    Code = "not_running"       // there is no run to stop
-	CodeNotResumable  Code = "not_resumable"     // the session is in no state to be resumed or retried
+	CodeNotResumable  Code = "not_resumable"     // the session cannot be resumed or retried in its current state
 	CodeStale         Code = "stale"             // the session changed since it was read
 	CodeFenced        Code = "fenced"            // the lease was lost to another process
 	CodeClaimed       Code = "claimed"           // another reviewer has claimed the pending call
-	CodeTrimmed       Code = "trimmed"           // the log no longer holds what was asked for
-	CodeTooLarge      Code = "too_large"         // over a declared limit
+	CodeTrimmed       Code = "trimmed"           // the log no longer holds the requested events
+	CodeTooLarge      Code = "too_large"         // a declared limit is exceeded
 	CodeState         Code = "state_invalid"     // stored state does not decode, or a write does not fit it
 	CodeOutput        Code = "output_invalid"    // the final output violates its schema
 	CodeTool          Code = "tool_failed"       // a tool returned an error
-	CodeStatement     Code = "statement_failed"  // a statement that a tool recorded for its store failed or took too long
+	CodeStatement     Code = "statement_failed"  // a statement recorded by a tool failed or took too long
 	CodeToolPanic     Code = "tool_panicked"     // a tool panicked
 	CodeUnknownTool   Code = "unknown_tool"      // the model called a tool that does not exist
 	CodeToolOff       Code = "tool_off"          // the model called a tool that is switched off
 	CodeArguments     Code = "arguments_invalid" // tool arguments violate their schema
 	CodeNotExecuted   Code = "not_executed"      // a tool call was closed without being executed
-	CodeStopped       Code = "stopped"           // a tool was at work when its run was stopped; it may have had effects
+	CodeStopped       Code = "stopped"           // a tool was running when its run was stopped; it may have had effects
 	CodeSuspended     Code = "suspended"         // a tool call waits for the answer to its question
 	CodeTimeout       Code = "timeout"           // a deadline passed
 	CodeMaxSteps      Code = "max_steps"         // the turn used up its steps without an output
@@ -43,10 +43,10 @@ const (
 	CodeRejected      Code = "rejected"          // a completion guard refused the outcome
 	CodeHook          Code = "hook_failed"       // a hook vetoed or failed
 	CodeAborted       Code = "aborted"           // the run was aborted on request
-	CodeCrashLoop     Code = "crash_loop"        // the run took down its process too often
+	CodeCrashLoop     Code = "crash_loop"        // the run crashed its process too often
 	CodeClosed        Code = "closed"            // the engine or store is closed
-	CodeUnavailable   Code = "unavailable"       // storage or a peer cannot be reached at the moment
-	CodeSchema        Code = "schema_mismatch"   // a database that is not ours, or of another version
+	CodeUnavailable   Code = "unavailable"       // storage or a peer is temporarily unreachable
+	CodeSchema        Code = "schema_mismatch"   // a foreign database, or one of another version
 	CodeCorrupt       Code = "corrupt"           // stored data does not decode
 	CodeInternal      Code = "internal"          // anything else
 	CodeRateLimited   Code = "rate_limited"      // model: too many requests
@@ -57,7 +57,7 @@ const (
 	CodeFiltered      Code = "content_filtered"  // model: the provider's content filter stepped in
 	CodeModel         Code = "model_failed"      // model: a broken or unintelligible reply
 	CodeModelReply    Code = "model_reply"       // model: a reply that a session cannot keep
-	CodeLost          Code = "agent_lost"        // model: an agent on another server that is gone, or refuses the caller
+	CodeLost          Code = "agent_lost"        // model: an agent on another server is gone or refuses the caller
 )
 
 // Category groups codes by who can do something about it.
@@ -65,7 +65,7 @@ type Category string
 
 const (
 	CategoryInput    Category = "input"    // the caller's input is at fault
-	CategoryConflict Category = "conflict" // the session is in another state than the caller assumed
+	CategoryConflict Category = "conflict" // the session is not in the state that the caller assumed
 	CategoryAgent    Category = "agent"    // the agent, a tool or a hook failed
 	CategoryModel    Category = "model"    // the model's provider failed
 	CategoryStorage  Category = "storage"  // the store or event log failed
@@ -78,8 +78,8 @@ type codeInfo struct {
 	retryable bool
 }
 
-// codes is the one table behind Category, HTTPStatus and Retryable. Statuses are numbers, so that a program without
-// HTTP does not link it.
+// codes is the table behind Category, HTTPStatus and Retryable. Statuses are numbers so that a program without HTTP
+// does not link net/http.
 var codes = map[Code]codeInfo{
 	CodeInvalid:       {CategoryInput, 400, false},
 	CodeNotFound:      {CategoryInput, 404, false},
@@ -136,37 +136,39 @@ func (c Code) info() codeInfo {
 	return codes[CodeInternal]
 }
 
-// Category returns the group c belongs to; an unknown code is CategorySystem.
+// Category returns the group of c; an unknown code is CategorySystem.
 func (c Code) Category() Category { return c.info().category }
 
-// HTTPStatus returns the status a server answers for c; 500 for an unknown code.
+// HTTPStatus returns the status that a server responds with for c; 500 for an unknown code.
 func (c Code) HTTPStatus() int { return c.info().status }
 
-// Retryable reports whether the same call may succeed when it is simply made again.
+// Retryable reports whether the same call may succeed when it is simply repeated.
 func (c Code) Retryable() bool { return c.info().retryable }
 
-// Error is the one error type of Cairn. It can be stored: its JSON form keeps everything but Cause.
+// Error is the error type of Cairn. It can be stored: its JSON form keeps everything but Cause.
 //
-// errors.Is(err, ErrStale) and its like compare codes; errors.As(err, &e) with e of type *Error gives the details.
+// Sentinels compare by code: errors.Is(err, ErrStale). Use errors.As(err, &e), with e of type *Error, for the
+// details.
 type Error struct {
-	// Code is what kind of failure it is: decide by that, with errors.Is or Code.Category.
+	// Code is the kind of failure. Base decisions on it, with errors.Is or Code.Category.
 	Code Code `json:"code"`
-	// Message says what went wrong and names the thing at fault. It may have a provider's words in it: see
-	// [Error.Public].
+	// Message describes the failure and names the thing at fault. It may quote a provider: see [Error.Public].
 	Message string `json:"message"`
-	// Field names the argument or definition at fault, if one is.
+	// Field is the argument or definition at fault; empty if there is none.
 	Field string `json:"field,omitempty"`
-	// RetryAfter is how long the provider asked to wait before another attempt; 0 if it did not say.
+	// RetryAfter is how long the provider asked to wait before another attempt; 0 if it did not specify that.
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
-	// Details says more in a form of its own per code; for CodeArguments and CodeOutput the list of violations.
+	// Details are further details, in a form that depends on the code; for CodeArguments and CodeOutput, the list
+	// of violations.
 	Details []string `json:"details,omitempty"`
-	// Calls are, for CodeWaiting, the open calls that the session waits for, its sub-agents' among them.
+	// Calls are, for CodeWaiting, the open calls that the session waits for, those of its sub-agents included.
 	Calls []CallRef `json:"calls,omitempty"`
 	// Cause is the underlying error. It is not stored.
 	Cause error `json:"-"`
 }
 
-// Errorf returns an Error with a formatted message. A %w verb sets the cause; several make one cause of all.
+// Errorf returns an Error with a formatted message. A %w verb sets the cause; several of them are kept as one
+// joined cause.
 func Errorf(code Code, format string, args ...any) *Error {
 	wrapped := fmt.Errorf(format, args...)
 	e := &Error{Code: code, Message: wrapped.Error(), Cause: errors.Unwrap(wrapped)}
@@ -187,19 +189,19 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Is reports whether target is an Error of the same code. It makes the sentinels below work with errors.Is. What has
-// expired or was deleted is not found either.
+// Is reports whether target is an Error of the same code. It makes the sentinels below work with errors.Is. An
+// expired or deleted session also matches ErrNotFound.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && (t.Code == e.Code || t.Code == CodeNotFound && (e.Code == CodeExpired || e.Code == CodeDeleted))
 }
 
-// Retryable reports whether the call may succeed when made again.
+// Retryable reports whether the call may succeed when it is repeated.
 func (e *Error) Retryable() bool { return e.Code.Retryable() }
 
-// Public returns the error as the user of a conversation may read it: its code, RetryAfter, and words that the code alone
-// decides. The words of a provider, a database or a hook may name what is none of the user's business. Those of CodeLost say
-// what became of the agent and stay. It is nil for nil.
+// Public returns the error as the end user of a conversation may read it: its code, RetryAfter, and a message
+// derived from the code alone. The text of a provider, a database or a hook may name things that are not meant for
+// the user. The message of CodeLost, which describes what happened to the agent, is kept. Public of nil is nil.
 func (e *Error) Public() *Error {
 	if e == nil {
 		return nil
@@ -210,7 +212,8 @@ func (e *Error) Public() *Error {
 	return &Error{Code: e.Code, Message: strings.ReplaceAll(string(e.Code), "_", " "), RetryAfter: e.RetryAfter}
 }
 
-// AsError returns err as an *Error, wrapping a foreign one as CodeInternal. It returns nil for nil.
+// AsError returns err as an *Error; an error of another type becomes a CodeInternal error that wraps it. It returns
+// nil for nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -220,7 +223,7 @@ func AsError(err error) *Error {
 		if e.Error() == err.Error() {
 			return e
 		}
-		// Something wrapped it: keep the outer words and the inner code.
+		// It was wrapped: keep the outer message and the inner code.
 		outer := *e
 		outer.Message, outer.Cause = err.Error(), err
 		return &outer
@@ -228,8 +231,8 @@ func AsError(err error) *Error {
 	return &Error{Code: CodeInternal, Message: err.Error(), Cause: err}
 }
 
-// Sentinels for decisions, to be used with errors.Is: each matches every error of its code. What a code means is said
-// where the codes are listed, and each function says which errors it returns when.
+// Sentinels for decisions with errors.Is: each matches every error of its code. The list of codes describes their
+// meaning; each function documents which errors it returns when.
 var (
 	ErrInvalid        = &Error{Code: CodeInvalid, Message: "invalid argument"}
 	ErrNotFound       = &Error{Code: CodeNotFound, Message: "not found"}
@@ -254,6 +257,6 @@ var (
 	ErrUnavailable    = &Error{Code: CodeUnavailable, Message: "storage unavailable"}
 	ErrSchema         = &Error{Code: CodeSchema, Message: "database schema mismatch"}
 
-	// ErrSuspended is what [Call.Ask] returns while there is no answer. The tool must return it, wrapped or not.
+	// ErrSuspended is returned by [Call.Ask] while there is no answer. The tool must return it, wrapped or not.
 	ErrSuspended = &Error{Code: CodeSuspended, Message: "the call waits for the answer to its question; the tool must return this error"}
 )

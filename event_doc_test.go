@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// docs/EVENTS.md has a row for each type of event that event.go names, and only fields that an event has.
+// docs/EVENTS.md has a row for each type of event in event.go, and mentions only fields that an event has.
 func TestEveryEventIsDocumented(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("docs/EVENTS.md")
@@ -56,7 +56,7 @@ func TestEveryEventIsDocumented(t *testing.T) {
 	}
 }
 
-// eventTypes lists the types that event.go names.
+// eventTypes lists the types of events in event.go.
 func eventTypes(t *testing.T) (list []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "event.go", nil, 0)

@@ -11,7 +11,7 @@ func TestExpiry(t *testing.T) {
 	t.Parallel()
 	hour := func(n int) time.Time { return time.Date(2026, 11, 1, n, 0, 0, 0, time.UTC) }
 	var never time.Time
-	// The session was active at 1 o'clock, for the last time.
+	// The session was last active at 1 o'clock.
 	idle := func(ttl int, expires time.Time) cairn.Session {
 		return cairn.Session{Status: cairn.SessionCompleted, UpdatedAt: hour(1), TTL: time.Duration(ttl) * time.Hour, ExpiresAt: expires}
 	}

@@ -2,18 +2,18 @@ package cairn
 
 import "github.com/cairn-agents/cairn/internal/define/bridge"
 
-// inside gives package define, and so the loop, hosts and tests, what users have no use for.
+// inside gives package define, and through it the loop, hosts and tests, access to what users do not need.
 type inside struct{}
 
 func init() { bridge.Cairn = inside{} }
 
-// Tool returns what a tool consists of.
+// Tool returns the definition of a tool.
 func (inside) Tool(t *Tool) *definition { return &t.def }
 
 // Check reports what is wrong with the definition of a tool.
 func (inside) Check(t *Tool) error { return t.validate() }
 
-// New makes a tool of a definition.
+// New makes a tool from a definition.
 func (inside) New(def definition) Tool { return Tool{def} }
 
 // NewStep returns a handle over env.
@@ -22,8 +22,8 @@ func (inside) NewStep(s Step, env env) *Step {
 	return &s
 }
 
-// Env returns what stands behind a handle; nil for one that was not made by NewStep.
+// Env returns the environment of a handle; nil for a handle that was not made by NewStep.
 func (inside) Env(s *Step) env { return s.env }
 
-// Durability returns what a durability consists of.
+// Durability returns the definition of a durability.
 func (inside) Durability(d Durability) bridge.Durability { return d.def }

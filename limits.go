@@ -7,15 +7,16 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// MaxJSONDepth is how deep arrays and objects may be nested in any JSON that a session keeps: arguments, results,
-// state, events. It is 128. Text in it must be valid UTF-8 without NUL, and its numbers finite.
+// MaxJSONDepth is the maximum nesting depth of arrays and objects in any JSON that a session keeps: arguments,
+// results, state, events. It is 128. Text in it must be valid UTF-8 without NUL, and its numbers finite.
 const MaxJSONDepth = limits.Depth
 
-// MaxMessageBytes is the most that one message may hold, all its parts together, and the most of one text, of one JSON
-// value and of a session's state. It is 32 MiB.
+// MaxMessageBytes is the maximum size of a message, all its parts together, and also of one text, of one JSON value
+// and of a session's state. It is 32 MiB.
 const MaxMessageBytes = limits.Bytes
 
-// refused says that a value of some size cannot be kept: ErrTooLarge if that is why, else ErrInvalid.
+// refused returns the error for a value of a given size that cannot be kept: ErrTooLarge if its size is the reason,
+// else ErrInvalid.
 func refused(field, problem string, size int) error {
 	e := Invalid(field, "%s", problem)
 	if limits.Size(size) != "" {
@@ -24,8 +25,8 @@ func refused(field, problem string, size int) error {
 	return e
 }
 
-// CheckText reports a text that a session cannot keep: one that is not valid UTF-8, has a NUL, or more than
-// MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
+// CheckText returns an error for text that a session cannot keep: text that is not valid UTF-8, has a NUL, or has
+// more than MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
 func CheckText(field, text string) error {
 	if text == "" {
 		return nil
@@ -36,9 +37,10 @@ func CheckText(field, text string) error {
 	return nil
 }
 
-// CheckJSON reports a JSON value that a session cannot keep: one that is not valid, nested deeper than MaxJSONDepth,
-// with text that is not valid UTF-8 or has a NUL, with a number that is not finite, or of more than MaxMessageBytes.
-// An empty value, which is none, passes. The error is ErrInvalid or ErrTooLarge and names the field.
+// CheckJSON returns an error for a JSON value that a session cannot keep: one that is malformed, nested deeper than
+// MaxJSONDepth, has text that is not valid UTF-8 or has a NUL, has a number that is not finite, or has more than
+// MaxMessageBytes. An empty value, which stands for none, passes. The error is ErrInvalid or ErrTooLarge and names
+// the field.
 func CheckJSON(field string, value json.RawMessage) error {
 	if len(value) == 0 {
 		return nil
@@ -49,7 +51,7 @@ func CheckJSON(field string, value json.RawMessage) error {
 	return nil
 }
 
-// checkTime reports a time that JSON cannot hold.
+// checkTime returns an error for a time that JSON cannot hold.
 func checkTime(field string, t time.Time) error {
 	if s := t.Unix(); s < firstSecond || s > lastSecond {
 		return Invalid(field, "the year %d is not between 1 and 9999", t.UTC().Year())
@@ -57,5 +59,5 @@ func checkTime(field string, t time.Time) error {
 	return nil
 }
 
-// The first second of the year 1 and the last one of 9999, since 1970.
+// The first second of the year 1 and the last one of the year 9999, in Unix time.
 const firstSecond, lastSecond = -62135596800, 253402300799

@@ -10,73 +10,75 @@ import (
 	"github.com/cairn-agents/cairn/internal/define/bridge"
 )
 
-// Role says who speaks in a message.
+// Role is the speaker of a message.
 type Role string
 
 const (
 	RoleUser      Role = "user"      // the user, or the program on their behalf (Message.Hidden)
 	RoleAssistant Role = "assistant" // the model
-	RoleTool      Role = "tool"      // the results of the tool uses of the reply before
+	RoleTool      Role = "tool"      // the results of the previous reply's tool uses
 )
 
-// Message is one entry of a session's transcript. Messages are immutable once they are in a session: one that
-// came from a store, an event or a request must not be modified.
+// Message is one entry of a session's transcript. Messages are immutable once they are in a session: a message from
+// a store, an event or a request must not be modified.
 type Message struct {
-	// ID is unique in the session. It is assigned when the message is added if it is empty.
+	// ID is unique in the session. If it is empty, it is assigned when the message is added.
 	ID string `json:"id,omitempty"`
-	// Role says whose message it is: the user's, the model's, or that of tools.
+	// Role is the speaker: the user, the model, or tools.
 	Role Role `json:"role"`
-	// Hidden marks a context row: the model reads it, a chat does not show it.
+	// Hidden marks context: the model reads it, but a chat does not show it.
 	Hidden bool `json:"hidden,omitempty"`
-	// Parts are what the message consists of, in order.
+	// Parts are the content of the message, in order.
 	Parts []Part `json:"parts"`
-	// Tools switches tools of the agent on and off, by name, from this message on. Only hidden messages do that; see
-	// [ToolSwitch].
+	// Tools switches tools of the agent on and off, by name, from this message on. Only hidden messages have it;
+	// see [Step.SwitchTools].
 	Tools map[string]bool `json:"tools,omitempty"`
-	// Pinned is what toolsets of the agent offer from this message on, by their names. Only hidden messages have it; see
-	// [Toolset].
+	// Pinned is what toolsets of the agent offer from this message on, by toolset name. Only hidden messages have
+	// it; see [Toolset].
 	Pinned map[string]json.RawMessage `json:"pinned,omitempty"`
-	// Summary says that the message stands for the older part of the transcript. Only hidden messages have it; Tools and
-	// Pinned then are all that was switched off and pinned before.
+	// Summary is set if the message replaces the older part of the transcript in requests. Only hidden messages
+	// have it. Tools and Pinned then contain everything that was switched off and pinned before.
 	Summary *Summary `json:"summary,omitempty"`
-	// Origin says what a message is for that Cairn added of its own accord; empty for what users, models, tools and
-	// hooks say.
+	// Origin is the purpose of a message that Cairn itself added; empty for messages of users, models, tools and
+	// hooks.
 	Origin Origin `json:"origin,omitempty"`
-	// Model is the [ModelInfo.ID] of the model that made the reply, where it is not the one that was asked: one that a
-	// fallback chose.
+	// Model is the [ModelInfo.ID] of the model that generated the reply, if that is not the requested one: the
+	// choice of a fallback.
 	Model string `json:"model,omitempty"`
 	// ChildID is the session of the companion that a message of OriginCompanion reports on.
 	ChildID string `json:"child_id,omitempty"`
-	// Cut says why a reply is not whole, if its model stopped before it was done: [FinishReasonLength] or
+	// Cut is why a reply is incomplete, if the model stopped before it was done: [FinishReasonLength] or
 	// [FinishReasonWindow].
 	Cut FinishReason `json:"cut,omitempty"`
-	// Tokens is how large the conversation was with the message, as the provider of the model that said it has counted: the
-	// input and the output of that call. 0 if it did not say.
+	// Tokens is the size of the conversation including this message, in tokens, as counted by the provider of its
+	// model: the input and the output of that call. 0 if the provider did not report it.
 	Tokens int64 `json:"tokens,omitempty"`
-	// RunID is the run that added the message; empty for what was added between runs.
+	// RunID is the run that added the message; empty for messages added between runs.
 	RunID string `json:"run_id,omitempty"`
 	// CreatedAt is when the message was committed, by the store's clock.
 	CreatedAt time.Time `json:"created_at,omitzero"`
 }
 
-// Origin says what a message is for that Cairn added of its own accord.
+// Origin is the purpose of a message that Cairn itself added.
 type Origin string
 
 const (
-	// OriginWithdrawn answers calls that were cancelled, since their run was stopped or another turn began.
+	// OriginWithdrawn answers calls that were cancelled because their run was stopped or another turn began.
 	OriginWithdrawn Origin = "withdrawn"
-	// OriginMustFinish asks for the typed output: for the rest of its run the model must call [FinishTool].
+	// OriginMustFinish requests the typed output: for the rest of its run the model must call [FinishTool].
 	OriginMustFinish Origin = "must_finish"
-	// OriginCompanion reports what a companion in the background came to.
+	// OriginCompanion reports the result of a companion in the background.
 	OriginCompanion Origin = "companion"
 )
 
-// Summary is what a message has that stands for the older part of its transcript. A model is sent the message first, then
-// the messages from index From on, without the reasoning of those before the summary; the transcript keeps everything.
+// Summary marks a message that replaces the older part of its transcript in requests. A request contains that
+// message first, then the messages from index From on, without the reasoning of those before the summary. The
+// transcript keeps everything.
 type Summary struct {
-	// From is the index of the first message that is still sent as it is. It is greater than 0, and not behind the summary.
+	// From is the index of the first message that requests still contain. It is greater than 0 and not after the
+	// summary.
 	From int `json:"from"`
-	// Background are the sessions of companions that were at work in the background.
+	// Background are the sessions of companions that were running in the background.
 	Background []string `json:"background,omitempty"`
 	// Found are the deferred tools that the model had found, see [Deferred].
 	Found []string `json:"found,omitempty"`
@@ -87,32 +89,32 @@ type PartType string
 
 const (
 	PartText       PartType = "text"        // Text
-	PartReasoning  PartType = "reasoning"   // Text: what the model thought, as far as its provider shows it
-	PartToolUse    PartType = "tool_use"    // ToolUse: a call that the model asks for
-	PartToolResult PartType = "tool_result" // Result: what a call came to
+	PartReasoning  PartType = "reasoning"   // Text: the model's reasoning, as far as its provider shows it
+	PartToolUse    PartType = "tool_use"    // ToolUse: a call requested by the model
+	PartToolResult PartType = "tool_result" // Result: the outcome of a call
 	PartFile       PartType = "file"        // File
-	// PartProvider is an item of the provider's own that has no other form: reasoning that it encrypted, or a search that
-	// it made. Provider holds it, and Sources what it found.
+	// PartProvider is an item of the provider's own that has no other form: encrypted reasoning, or a search.
+	// Provider holds it, and Sources its findings.
 	PartProvider PartType = "provider"
 )
 
-// Part is one piece of a message. Which fields are set follows from Type.
+// Part is one piece of a message. Type determines which fields are set.
 type Part struct {
-	// Type says what the part is, and which of the other fields is set.
+	// Type is the kind of the part. It determines which of the other fields is set.
 	Type PartType `json:"type"`
 	// Text is the text of PartText and PartReasoning.
 	Text string `json:"text,omitempty"`
-	// Provider is what the model's provider wants back with the part, as it gave it: a signature, an item of its own, fields
-	// that no other part has. Users and the event log do not get it.
+	// Provider is what the model's provider needs back with the part, unchanged: a signature, an item of its own,
+	// fields that no other part has. It is not shown to users and not published on the event log.
 	Provider json.RawMessage `json:"provider,omitempty"`
-	// Model is the [ModelInfo.ID] of the model that gave Provider, which is sent back to that model only: to another one
-	// goes what the other fields say.
+	// Model is the [ModelInfo.ID] of the model that Provider came from. Only that model is sent Provider back;
+	// another model gets the other fields instead.
 	Model string `json:"model,omitempty"`
-	// Sources are what a PartText cites, or what a PartProvider found.
+	// Sources are the citations of a PartText, or the findings of a PartProvider.
 	Sources []Source `json:"sources,omitempty"`
-	// ToolUse is the call that the model asks for, of a PartToolUse.
+	// ToolUse is the requested call of a PartToolUse.
 	ToolUse *ToolUse `json:"tool_use,omitempty"`
-	// Result is what a call came to, of a PartToolResult.
+	// Result is the outcome of a call, for a PartToolResult.
 	Result *ToolResult `json:"tool_result,omitempty"`
 	// File is the file of a PartFile.
 	File *File `json:"file,omitempty"`
@@ -122,9 +124,9 @@ type Part struct {
 type Source struct {
 	// URL is the page's address; empty for a document of the conversation.
 	URL string `json:"url,omitempty"`
-	// Title is the source's title, if it has one.
+	// Title is the source's title; it may be empty.
 	Title string `json:"title,omitempty"`
-	// Quote is the passage that is cited, if there is one.
+	// Quote is the cited passage; it may be empty.
 	Quote string `json:"quote,omitempty"`
 }
 
@@ -134,82 +136,83 @@ type ToolUse struct {
 	CallID string `json:"call_id"`
 	// Tool is the tool's name.
 	Tool string `json:"tool"`
-	// Input is the arguments as the model wrote them. It may violate the tool's schema, but it is valid JSON: text
-	// that is not is kept as a JSON string. In place of arguments that a session cannot keep, see [CheckJSON], it is
-	// a JSON string that says why, with the beginning of them.
+	// Input is the arguments as the model wrote them. They may violate the tool's schema, but are valid JSON:
+	// malformed text is kept as a JSON string. Arguments that a session cannot keep, see [CheckJSON], are replaced
+	// by a JSON string with the reason and the beginning of them.
 	Input json.RawMessage `json:"input"`
-	// Awaits makes the call one that waits for an answer from outside, whatever tools the agent has: its model, an agent on
-	// another server, asks for it. nil for every other call.
+	// Awaits makes the call wait for an external answer, whatever tools the agent has: it was requested by an agent
+	// on another server, which acts as the model. nil for every other call.
 	Awaits *Awaits `json:"awaits,omitempty"`
-	// Deferred says that the model called the tool by [CallTool], as it is sent the call again.
+	// Deferred reports whether the model called the tool by [CallTool], which is also how later requests show the
+	// call to it.
 	Deferred bool `json:"deferred,omitempty"`
 }
 
-// Awaits is what a call waits for that a [Model] has asked for: see [Chunk.Awaits]. The call is a [PendingCall] of the
-// session, and the model gets what was answered as its result: the value of a client tool or a question, an [Approved] for an
-// approval. A denial, a failure and a deadline that passed are results with IsError.
+// Awaits describes what a call waits for that a [Model] requested: see [Chunk.Awaits]. The call is a [PendingCall]
+// of the session, and the model gets the answer as its result: the value for a client tool or a question, an
+// [Approved] for an approval. A denial, a failure and an expired deadline are results with IsError.
 type Awaits struct {
-	// Kind says what the call asks for.
+	// Kind is what the call asks for.
 	Kind CallKind `json:"kind"`
-	// Prompt and Payload say why the call asks.
+	// Prompt and Payload are the reason for the call, for the person who answers.
 	Prompt  string          `json:"prompt,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// Schema is that of the answer, or of the arguments that an approval may change; empty for any JSON.
+	// Schema is the schema of the answer, or of the arguments that an approval may change; empty for any JSON.
 	Schema json.RawMessage `json:"schema,omitempty"`
-	// NoEdits says that an approval must leave the arguments as they are.
+	// NoEdits reports whether an approval must leave the arguments unchanged.
 	NoEdits bool `json:"no_edits,omitempty"`
-	// WaitAtMost is how long the call waits; 0 means for ever.
+	// WaitAtMost is how long the call waits; 0 means forever.
 	WaitAtMost time.Duration `json:"wait_at_most,omitempty"`
 }
 
-// Approved is the result, as JSON, of an approval that a model has asked for with [Awaits].
+// Approved is the result, as JSON, of an approval that a model requested with [Awaits].
 type Approved struct {
-	// Approved is true: a denial is a result with IsError instead.
+	// Approved is true; a denial is a result with IsError instead.
 	Approved bool `json:"approved"`
-	// Input is the arguments that were approved: those of the call, or the reviewer's.
+	// Input is the approved arguments: those of the call, or the reviewer's.
 	Input json.RawMessage `json:"input"`
 }
 
-// ToolResult is the answer to a tool use. Every tool use has exactly one before the next model call.
+// ToolResult is the result of a tool use. Every tool use has exactly one before the next model call.
 type ToolResult struct {
-	// CallID is the id of the tool use that this answers.
+	// CallID is the id of the tool use.
 	CallID string `json:"call_id"`
-	// Tool is the name of its tool.
+	// Tool is the name of the tool.
 	Tool string `json:"tool"`
 	// Output is the tool's result as JSON, or the error text as a JSON string if IsError.
 	Output json.RawMessage `json:"output"`
-	// IsError says that the call failed, was denied or was not executed: Code says which.
+	// IsError reports whether the call failed, was denied or was not executed. Code is the reason.
 	IsError bool `json:"is_error,omitempty"`
-	// Code says why, if IsError.
+	// Code is the reason, if IsError.
 	Code Code `json:"code,omitempty"`
-	// Edited is the arguments that the tool ran with, if the reviewer who approved the call changed them. The model
-	// sees that: in what it is sent, Output begins with them, as the member "arguments_edited_by_reviewer" of a result that is
-	// an object and in words otherwise.
+	// Edited is the arguments that the tool ran with, if they were changed by the reviewer who approved the call.
+	// The model is informed of this: in requests, Output begins with them, as the member
+	// "arguments_edited_by_reviewer" if the result is an object, else as text.
 	Edited json.RawMessage `json:"edited,omitempty"`
-	// Private says that Output is the text of an error of the program, which may have secrets in it: the model reads
-	// it, the event log does not have it. See [Agent.ShowToolErrors].
+	// Private reports whether Output is the text of a program error, which may contain secrets: the model reads it,
+	// but the event log does not have it. See [Agent.ShowToolErrors].
 	Private bool `json:"private,omitempty"`
-	// Background is the session of a companion that the call left at work. A later message of [OriginCompanion]
-	// reports what that came to.
+	// Background is the session of a companion that continues to run after the call. A later message of
+	// [OriginCompanion] reports its result.
 	Background string `json:"background,omitempty"`
 	// Child is the session that the call consulted, in a message of [OriginWithdrawn]: the call was closed without
-	// its outcome.
+	// the session's outcome.
 	Child ChildEnd `json:"child,omitzero"`
 }
 
-// File is a file or image in a message: its bytes, or an address the provider fetches.
+// File is a file or image in a message: its bytes, or an address that the provider fetches.
 type File struct {
-	// Name is what the file is called; it may be empty.
+	// Name is the file's name; it may be empty.
 	Name string `json:"name,omitempty"`
-	// MediaType is what it is, such as "image/png". Required.
+	// MediaType is the file's media type, such as "image/png". Required.
 	MediaType string `json:"media_type"`
-	// Data are its bytes; nil for a file that has an address.
+	// Data are the file's bytes; nil for a file that has a URL.
 	Data []byte `json:"data,omitempty"`
-	// URL is an address from which the model's provider fetches it. Give this or Data.
+	// URL is an address from which the model's provider fetches the file. Set either URL or Data.
 	URL string `json:"url,omitempty"`
 }
 
-// FileFromDataURL returns the file a "data:" URL holds.
+// FileFromDataURL returns the file in a "data:" URL.
 func FileFromDataURL(name, url string) (File, error) {
 	rest, ok := strings.CutPrefix(url, "data:")
 	head, body, comma := strings.Cut(rest, ",")
@@ -274,8 +277,9 @@ func (m *Message) ToolUses() []*ToolUse {
 	return list
 }
 
-// Public returns the message as the user of a conversation may read it: with "the tool failed" for errors of tools that
-// are private, and without what a model's provider wants back and what toolsets have pinned. Of a PartProvider its sources are left, if it has any.
+// Public returns the message as the end user of a conversation may read it. Private errors of tools are replaced by
+// "the tool failed". Data that a model's provider needs back, and what toolsets have pinned, are omitted. A
+// PartProvider is reduced to its sources, or omitted if it has none.
 func (m *Message) Public() Message {
 	out := *m
 	out.Pinned, out.Summary, out.Tokens = nil, nil, 0
@@ -308,9 +312,9 @@ func (m *Message) ToolResults() []*ToolResult {
 	return list
 }
 
-// Input is what a turn begins with: one or more user messages. Build it with [Text] or [Messages].
+// Input is the input of a turn: one or more user messages. Build it with [Text] or [Messages].
 type Input struct {
-	// Messages are what the turn begins with, in order.
+	// Messages are the messages that the turn begins with, in order.
 	Messages []Message
 }
 
@@ -320,10 +324,10 @@ func Text(text string) Input { return Input{Messages: []Message{User(TextPart(te
 // Messages is an input of several messages: user messages with text and files, and [Context] messages.
 func Messages(list ...Message) Input { return Input{Messages: list} }
 
-// MaxInputBytes is the most one input may hold, all text and files together.
+// MaxInputBytes is the maximum size of an input, all text and files together.
 const MaxInputBytes = MaxMessageBytes
 
-// Size returns how many bytes of content the message's parts hold, and what is pinned with it.
+// Size returns the number of content bytes in the message's parts and in Pinned.
 func (m *Message) Size() int {
 	total := 0
 	for _, raw := range m.Pinned {
@@ -335,7 +339,7 @@ func (m *Message) Size() int {
 	return total
 }
 
-// size returns how many bytes of content a part holds.
+// size returns the number of content bytes in a part.
 func (p *Part) size() int {
 	n := len(p.Text) + len(p.Provider)
 	for _, s := range p.Sources {
@@ -356,13 +360,13 @@ func (p *Part) size() int {
 	return n
 }
 
-// FinishReason says why a reply ended.
+// FinishReason is why a reply ended.
 type FinishReason string
 
 const (
 	FinishReasonEnd          FinishReason = "end"     // the model was done
-	FinishReasonTools        FinishReason = "tools"   // the model wants tools to be called
+	FinishReasonTools        FinishReason = "tools"   // the model requests tool calls
 	FinishReasonLength       FinishReason = "length"  // the output limit was reached
 	FinishReasonWindow       FinishReason = "window"  // the model's window is full
-	FinishReasonStopSequence FinishReason = "stopped" // a stop sequence was met
+	FinishReasonStopSequence FinishReason = "stopped" // a stop sequence was generated
 )

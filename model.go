@@ -12,63 +12,65 @@ import (
 type Model interface {
 	// Info names the model.
 	Info() ModelInfo
-	// Stream asks for one reply. The sequence yields chunks until the reply is complete, or ends with one error: an
-	// *Error whose code is of CategoryModel; its Retryable says whether the call is retried. A reply that ends
-	// without ChunkFinish counts as broken off. A ctx that is done ends the stream with CodeAborted, or CodeTimeout for
-	// a deadline, wrapping ctx.Err(). The request must not be modified.
+	// Stream requests one reply. The sequence yields chunks until the reply is complete, or ends with one error: an
+	// *Error whose code is of CategoryModel; its Retryable determines whether the call is retried. A reply that
+	// ends without ChunkFinish counts as incomplete. If ctx is done, the stream ends with CodeAborted, or with
+	// CodeTimeout for a deadline, wrapping ctx.Err(). The request must not be modified.
 	Stream(ctx context.Context, req *Request) iter.Seq2[Chunk, error]
 }
 
-// Validator is implemented by models that know before their first call that they cannot be asked, for want of a key for
-// instance. Agent.Validate calls it, and so engine.New and Engine.Replace do. It asks no server and takes no time.
+// Validator is implemented by models that can detect before their first call that they cannot be used, for example
+// because a key is missing. Agent.Validate calls it, and so do engine.New and Engine.Replace. It makes no network
+// requests and returns at once.
 type Validator interface {
-	// Validate reports what is wrong with the model; nil if it can be asked.
+	// Validate reports what is wrong with the model; nil if it can be used.
 	Validate() error
 }
 
-// Stopper is implemented by models whose replies are the work of something that a call's end does not stop, such as an agent
-// on another server. An engine makes sure that this is stopped with the turn that it works for: see docs/REMOTE.md. A model
-// that wraps another one has a method Unwrap() Model, or Unwrap() []Model for several, so that it is found.
+// Stopper is implemented by models whose replies come from work that continues after the call has ended, such as
+// that of an agent on another server. An engine makes sure that this work is stopped together with the turn that it
+// belongs to: see docs/REMOTE.md. A model that wraps another one must have a method Unwrap() Model, or Unwrap()
+// []Model for several, so that the Stopper is found.
 type Stopper interface {
-	// StopTurn stops what is at work elsewhere for a turn of a session here. The turn is named by its runs, the one that began
-	// it among them: what is at work for another turn is not touched. It is called once a run of the turn has been stopped or
-	// has failed, by whichever process has the agent, and again until it returns nil: that it was stopped, or has ended, or is
-	// not known there. It makes one attempt, and ends with ctx.
+	// StopTurn stops the external work for a turn of a session. The turn is identified by its runs, including the
+	// one that began it; work for other turns is not touched. It is called after a run of the turn was stopped or
+	// has failed, by any process that has the agent, and again until it returns nil: the work was stopped, has
+	// ended, or is unknown there. It makes one attempt, and returns when ctx is done.
 	StopTurn(ctx context.Context, session string, runs []string) error
 }
 
 // ModelInfo describes a model.
 type ModelInfo struct {
-	// Provider is who serves the model, such as "anthropic".
+	// Provider is the provider that serves the model, such as "anthropic".
 	Provider string `json:"provider"`
 	// Name is the model's name at its provider.
 	Name string `json:"name"`
 }
 
-// ID names the model of its provider, as [Part.Model] does: "provider:name".
+// ID identifies the model together with its provider, as in [Part.Model]: "provider:name".
 func (i ModelInfo) ID() string { return i.Provider + ":" + i.Name }
 
-// Request is one call of a model.
+// Request is the input of one model call.
 type Request struct {
-	// SessionID is the session that asks; a provider may use it to find its cache again.
+	// SessionID is the requesting session; a provider may use it to find its cache again.
 	SessionID string
 	// System is the agent's instructions; empty for none.
 	System string
-	// Messages are the conversation so far, every tool use followed by its result.
+	// Messages are the conversation so far. Every tool use is followed by its result.
 	Messages []Message
-	// Tools are what the model may call.
+	// Tools are the tools that the model may call.
 	Tools []ToolSpec
-	// Choice says whether the model must call a tool.
+	// Choice determines whether the model must call a tool.
 	Choice ToolChoice
-	// Settings are the agent's.
+	// Settings are those of the agent.
 	Settings Settings
 }
 
 // ToolSpec describes a tool to a model.
 type ToolSpec struct {
-	// Name is what the model calls the tool by.
+	// Name is the name that the model calls the tool by.
 	Name string `json:"name"`
-	// Description says to the model what the tool is for.
+	// Description explains the tool's purpose to the model.
 	Description string `json:"description,omitempty"`
 	// Schema is the JSON Schema of the arguments.
 	Schema json.RawMessage `json:"schema"`
@@ -76,7 +78,7 @@ type ToolSpec struct {
 
 // ToolChoice steers tool use. The zero value lets the model choose.
 type ToolChoice struct {
-	// Tool names the one tool the model must call; empty for free choice.
+	// Tool is the one tool that the model must call; empty for free choice.
 	Tool string `json:"tool,omitempty"`
 	// None forbids tool calls.
 	None bool `json:"none,omitempty"`
@@ -84,20 +86,20 @@ type ToolChoice struct {
 
 // Settings tune a model call. Zero values leave the provider's default.
 type Settings struct {
-	// Temperature and TopP are the provider's, nil for its default.
+	// Temperature and TopP are passed to the provider; nil means its default.
 	Temperature *float64
 	TopP        *float64
-	// MaxOutputTokens bounds the reply.
+	// MaxOutputTokens limits the length of the reply.
 	MaxOutputTokens int
-	// ReasoningEffort is the provider's word: "minimal", "low", "medium", "high".
+	// ReasoningEffort is one of the provider's levels: "minimal", "low", "medium", "high".
 	ReasoningEffort string
 	// StopSequences end the reply where one of them would follow.
 	StopSequences []string
-	// Options are merged into the provider's request as they are, by top-level name.
+	// Options are merged into the provider's request unchanged, by top-level name.
 	Options map[string]any
 }
 
-// validate reports the first mistake by way of bad.
+// validate reports the first mistake, as an error made by bad.
 func (s *Settings) validate(bad func(field, format string, args ...any) error) error {
 	for field, value := range map[string]*float64{"settings.temperature": s.Temperature, "settings.top_p": s.TopP} {
 		if value != nil && (limits.Number(*value) != "" || *value < 0) {
@@ -131,43 +133,43 @@ type ChunkType string
 const (
 	ChunkText      ChunkType = "text"       // Text is appended to the reply
 	ChunkReasoning ChunkType = "reasoning"  // Text is appended to the reasoning; Provider belongs to it
-	ChunkPartEnd   ChunkType = "part_end"   // the text or reasoning under way is complete; Provider and Sources belong to it
+	ChunkPartEnd   ChunkType = "part_end"   // the open text or reasoning is complete; Provider and Sources belong to it
 	ChunkProvider  ChunkType = "provider"   // Provider is a part of its own, and Sources belong to it
 	ChunkToolStart ChunkType = "tool_start" // a call of Tool begins; CallID identifies it
 	ChunkToolArgs  ChunkType = "tool_args"  // Text is appended to the arguments of call CallID
 	ChunkFile      ChunkType = "file"       // File is part of the reply
-	ChunkModel     ChunkType = "model"      // before all else: Model answers, not the one that was asked
-	ChunkEvent     ChunkType = "event"      // Event happened on another server for the reply, and is shown with it
-	ChunkUsage     ChunkType = "usage"      // Usage replaces what was known
-	ChunkRestart   ChunkType = "restart"    // everything of the reply so far is void: it begins again
-	ChunkFinish    ChunkType = "finish"     // the reply is complete; FinishReason says why
+	ChunkModel     ChunkType = "model"      // before all else: Model answers instead of the requested one
+	ChunkEvent     ChunkType = "event"      // Event happened on another server and is published with the reply
+	ChunkUsage     ChunkType = "usage"      // Usage replaces the previous figures
+	ChunkRestart   ChunkType = "restart"    // the reply so far is void: it begins again
+	ChunkFinish    ChunkType = "finish"     // the reply is complete; FinishReason is why
 )
 
 // Chunk is one piece of a streamed reply.
 type Chunk struct {
-	// Type says what the chunk is, and which of the other fields are set.
+	// Type is the kind of the chunk. It determines which of the other fields are set.
 	Type ChunkType `json:"type"`
 	// Text is a piece of text, of reasoning or of a call's arguments.
 	Text string `json:"text,omitempty"`
-	// CallID is the call that the chunk belongs to, under the provider's id.
+	// CallID is the call that the chunk belongs to, by the provider's id.
 	CallID string `json:"call_id,omitempty"`
-	// Tool is the name of the tool that is called.
+	// Tool is the name of the called tool.
 	Tool string `json:"tool,omitempty"`
-	// Provider is kept with the part as it is, and Model with it: the [ModelInfo.ID] of the model that wants it back. Of a
-	// ChunkModel it is that of the model that answers.
+	// Provider is kept unchanged with the part, together with Model: the [ModelInfo.ID] of the model that needs it
+	// back. For a ChunkModel, Model is the model that answers.
 	Provider json.RawMessage `json:"provider,omitempty"`
 	Model    string          `json:"model,omitempty"`
 	Sources  []Source        `json:"sources,omitempty"`
 	File     *File           `json:"file,omitempty"`
-	// Usage is what the call has used so far; the last one counts.
+	// Usage is the usage of the call so far; the last one counts.
 	Usage Usage `json:"usage,omitzero"`
-	// FinishReason is why the model stopped, of a ChunkFinish.
+	// FinishReason is why the model stopped, for a ChunkFinish.
 	FinishReason FinishReason `json:"finish_reason,omitempty"`
-	// Event is what an agent on another server did, of a ChunkEvent: an EventToolStart, EventToolEnd, EventSubagentStart,
-	// EventSubagentEnd or EventCustom with its Origin. It is published as an event of the session that asks; the reply does not
-	// have it.
+	// Event is an action of an agent on another server, for a ChunkEvent: an EventToolStart, EventToolEnd,
+	// EventSubagentStart, EventSubagentEnd or EventCustom with its Origin. It is published as an event of the
+	// requesting session, and is not part of the reply.
 	Event *Event `json:"event,omitempty"`
-	// Awaits, with ChunkToolStart, makes the call one that waits for people or clients of this program: an agent on another
-	// server asks for what these answer. Provider, with it, says which call of that server it is.
+	// Awaits, with ChunkToolStart, makes the call wait for people or clients of this program, whose answer an agent
+	// on another server needs. Provider then identifies the call on that server.
 	Awaits *Awaits `json:"awaits,omitempty"`
 }

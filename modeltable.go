@@ -14,48 +14,51 @@ import (
 //go:embed modeltable.json
 var modelTable []byte
 
-// ModelTable says how large the windows of models are and what their tokens cost. It is data with a date: replace it, by
-// engine.Options.Models, where prices have changed or are your own.
+// ModelTable lists the window sizes of models and the prices of their tokens. The data has a date: replace it with
+// engine.Options.Models if prices have changed or are your own.
 type ModelTable []ModelEntry
 
-// ModelEntry is what a [ModelTable] says of one model.
+// ModelEntry is the entry of one model in a [ModelTable].
 type ModelEntry struct {
-	// Provider and Name are those of the model's [ModelInfo], as "anthropic" and "claude-opus-5".
+	// Provider and Name are those of the model's [ModelInfo], such as "anthropic" and "claude-opus-5".
 	Provider string `json:"provider"`
 	Name     string `json:"name"`
-	// Window is how many tokens a request may have; 0 if that is not known. MaxOutput bounds the reply.
+	// Window is the maximum number of tokens of a request; 0 if it is not known. MaxOutput is that of a reply.
 	Window    int `json:"window,omitempty"`
 	MaxOutput int `json:"max_output,omitempty"`
 	Price
-	// Long are the prices of requests with more input than Over tokens, if those are others.
+	// Long are the prices of requests with more than Over input tokens, if they differ.
 	Long *LongPrice `json:"long,omitempty"`
-	// AsOf is when the provider's page said so, as YYYY-MM-DD, and Source the address of that page.
+	// AsOf is the date of the provider's page with these figures, as YYYY-MM-DD. Source is the address of that
+	// page.
 	AsOf   string `json:"as_of"`
 	Source string `json:"source"`
 }
 
-// Price is what tokens cost. Reasoning costs what Output does.
+// Price is the price of tokens. Reasoning costs as much as Output.
 type Price struct {
-	// Input is for what a model reads and no cache has, Output for what it says.
+	// Input is the price of tokens that a model reads and no cache has; Output is that of tokens that it writes.
 	Input  Dollars `json:"input"`
 	Output Dollars `json:"output"`
-	// CacheRead is for input that the provider has cached, CacheWrite for input that it writes into its cache; 0 means
-	// Input.
+	// CacheRead is the price of input that the provider has cached, CacheWrite that of input that it writes into
+	// its cache; 0 means Input.
 	CacheRead  Dollars `json:"cache_read,omitempty"`
 	CacheWrite Dollars `json:"cache_write,omitempty"`
 }
 
-// LongPrice are the prices of requests with more input than a number of tokens.
+// LongPrice is the price of requests whose input exceeds a number of tokens.
 type LongPrice struct {
-	// A request with more input tokens than Over costs Price, all of it.
+	// Over is the number of input tokens above which all tokens of a request cost Price.
 	Over int64 `json:"over"`
 	Price
 }
 
-// Dollars is an amount of US dollars for a million tokens, in millionths of a dollar. As JSON it is a number of dollars.
+// Dollars is an amount of US dollars per million tokens, in millionths of a dollar. In JSON it is a number of
+// dollars.
 type Dollars int64
 
-// UnmarshalJSON reads a number of dollars with at most six places. The error is ErrInvalid for any other.
+// UnmarshalJSON reads a number of dollars with at most six decimal places. The error is ErrInvalid for any other
+// value.
 func (d *Dollars) UnmarshalJSON(raw []byte) error {
 	r, ok := new(big.Rat).SetString(string(raw))
 	if ok {
@@ -68,7 +71,7 @@ func (d *Dollars) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// maxDollars bounds the price of a million tokens, so that costs stay within an int64.
+// maxDollars limits the price of a million tokens, so that costs fit into an int64.
 const maxDollars = 100_000 * 1_000_000
 
 // MarshalJSON writes a number of dollars.
@@ -77,7 +80,7 @@ func (d Dollars) MarshalJSON() ([]byte, error) { return []byte(d.String()), nil 
 // String returns the dollars without trailing zeros.
 func (d Dollars) String() string { return money(int64(d), 6) }
 
-// DefaultModels returns the table that is part of Cairn. It is the caller's.
+// DefaultModels returns a copy of the built-in table. The caller may modify it.
 func DefaultModels() ModelTable {
 	table := slices.Clone(defaultModels())
 	for i := range table {
@@ -96,7 +99,8 @@ var defaultModels = sync.OnceValue(func() ModelTable {
 	return table
 })
 
-// ParseModels reads a table of models as JSON: an array of [ModelEntry]. The error is ErrInvalid and names the entry.
+// ParseModels parses a table of models in JSON: an array of [ModelEntry]. The error is ErrInvalid and names the
+// entry.
 func ParseModels(raw []byte) (ModelTable, error) {
 	var table ModelTable
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -112,8 +116,9 @@ func ParseModels(raw []byte) (ModelTable, error) {
 	return table, nil
 }
 
-// Find returns the entry of a model: that of its name, or of the longest name that its own begins with, followed by a hyphen
-// and a date or "latest". The provider "openai-chat" is that of openai, for names that openai has.
+// Find returns the entry of a model: the one with its name, or the one whose name is followed in the model's name
+// by a hyphen and a date or "latest". The provider "openai-chat" uses the entries of openai, for the names that
+// openai has.
 func (t ModelTable) Find(m ModelInfo) (ModelEntry, bool) {
 	provider := strings.TrimSuffix(m.Provider, "-chat")
 	i := slices.IndexFunc(t, func(e ModelEntry) bool { return e.Provider == provider && e.Name == undated(m.Name, e.Name) })
@@ -123,7 +128,8 @@ func (t ModelTable) Find(m ModelInfo) (ModelEntry, bool) {
 	return t[i], true
 }
 
-// undated returns the name of an entry if a model's name is that with a date behind it, or the model's own.
+// undated returns the name of an entry if the model's name is that name with a date after it, else the model's own
+// name.
 func undated(name, entry string) string {
 	rest, ok := strings.CutPrefix(name, entry+"-")
 	if ok && (rest == "latest" || len(rest) >= 8 && strings.Trim(rest, "0123456789-") == "") {
@@ -132,7 +138,7 @@ func undated(name, entry string) string {
 	return name
 }
 
-// Cost returns what a call of a model that used so much costs, in nano-dollars, rounded up.
+// Cost returns the cost of a model call with the given usage, in nano-dollars, rounded up.
 func (e *ModelEntry) Cost(u Usage) int64 {
 	p := e.Price
 	if e.Long != nil && u.InputTokens > e.Long.Over {
@@ -153,7 +159,8 @@ func (e *ModelEntry) Cost(u Usage) int64 {
 	}{{fresh, p.Input}, {u.CachedTokens, read}, {u.CacheWriteTokens, write}, {u.OutputTokens, p.Output}} {
 		sum.Add(sum, new(big.Int).Mul(big.NewInt(max(part.tokens, 0)), big.NewInt(int64(part.price))))
 	}
-	sum.Add(sum, big.NewInt(999)).Div(sum, big.NewInt(1000)) // millionths of a dollar for a million tokens are thousandths of a nano-dollar
+	// Millionths of a dollar per million tokens are thousandths of a nano-dollar per token.
+	sum.Add(sum, big.NewInt(999)).Div(sum, big.NewInt(1000))
 	if !sum.IsInt64() || sum.Int64() > 1<<53-1 {
 		return 1<<53 - 1
 	}

@@ -5,13 +5,15 @@ import (
 	"encoding/json"
 )
 
-// Once calls fn and remembers what it returns for as long as the call waits: when the tool's function runs again from its
-// start, because a question of [Call.Ask] was answered, the first Once returns what the first fn came to, the second what
-// the second did, and so on, in any process. So it is for what a tool does before it asks and should not do twice. After a
-// crash before the question was stored fn is called again; [Call.IdempotencyKey] is the same then.
+// Once calls fn and keeps its result for as long as the call waits. When the tool's function runs again from its
+// start because a question of [Call.Ask] was answered, in any process, the first Once returns the result of the
+// first fn, the second Once that of the second, and so on. Use it for work that a tool does before it asks and
+// should not repeat. If the process crashes before the question was stored, fn is called again;
+// [Call.IdempotencyKey] is the same then.
 //
-// T is kept as JSON. What fn returns with an error is not kept. Together with the question's prompt and payload at most
-// [MaxPromptBytes] are kept; Ask fails with an ErrTooLarge error otherwise. People who answer do not see it.
+// T is kept as JSON. A result that fn returns together with an error is not kept. Kept values, together with the
+// question's prompt and payload, are limited to [MaxPromptBytes]; beyond that Ask fails with an ErrTooLarge error.
+// The people who answer do not see them.
 func Once[T any](ctx context.Context, call *Call, fn func(ctx context.Context) (T, error)) (T, error) {
 	var v T
 	raw, err := call.env.Kept()

@@ -17,7 +17,7 @@ type OutputType struct {
 }
 
 // OutputOf declares T, a struct, as an agent's output. The model is given the tool [FinishTool], whose arguments are
-// the output; what it passes is checked against the schema of T (see [SchemaFor]).
+// the output; they are checked against the schema of T (see [SchemaFor]).
 func OutputOf[T any]() *OutputType {
 	t := reflect.TypeFor[T]()
 	s, err := schema.For(t)
@@ -33,7 +33,7 @@ func RawOutput(jsonSchema json.RawMessage) *OutputType {
 // Schema returns the output's JSON Schema.
 func (o *OutputType) Schema() json.RawMessage { return o.schema.JSON() }
 
-// Check returns a CodeOutput error with every violation if raw is not such an output.
+// Check returns a CodeOutput error that lists every violation if raw does not satisfy the output type.
 func (o *OutputType) Check(raw json.RawMessage) error {
 	if list := o.schema.Validate(raw); len(list) > 0 {
 		return &Error{Code: CodeOutput, Message: "the output's members violate the schema: " + strings.Join(list, "; "), Details: list}
@@ -80,9 +80,9 @@ func (c Completion) output() (json.RawMessage, error) {
 	return c.Output, nil
 }
 
-// InputAs decodes the arguments of a call: of the [Call] that a hook is given, or of a [PendingCall] that a person is asked
-// about. It returns a CodeArguments error if they are of another type. Arguments of a pending call are those that the model
-// gave; what a reviewer changed them to is in its Answer.
+// InputAs decodes the arguments of a call: of the [Call] that a hook is given, or of a [PendingCall] that a person
+// is asked about. It returns a CodeArguments error if they are of another type. The arguments of a pending call are
+// those that the model gave; a reviewer's changes to them are in its Answer.
 func InputAs[T any](call HasInput) (T, error) {
 	var in T
 	if err := json.Unmarshal(call.input(), &in); err != nil {
@@ -114,7 +114,7 @@ type Verdict struct {
 	Output json.RawMessage
 	// Text replaces the text of the result, if set. The transcript keeps what the model said.
 	Text string
-	// Feedback, if set, sends the model back to work with these words.
+	// Feedback, if set, continues the turn and is sent to the model as a message.
 	Feedback string
 	// Err, if set, fails the run.
 	Err error
@@ -129,6 +129,6 @@ func SendBack(feedback string) Verdict { return Verdict{Feedback: feedback} }
 // Fail fails the run with the error.
 func Fail(err error) Verdict { return Verdict{Err: err} }
 
-// Guard decides about what would end a turn. An error of its own counts as [Fail]. It may be asked again about the same
-// completion after a crash.
+// Guard decides whether a turn may end. If it returns an error, that counts as [Fail]. After a crash it may be
+// called again for the same completion.
 type Guard func(ctx context.Context, step *Step, c Completion) (Verdict, error)

@@ -8,42 +8,43 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// CallStatus is how far a pending call is.
+// CallStatus is the progress of a pending call.
 type CallStatus string
 
 const (
 	CallOpen     CallStatus = "open"     // it waits for an answer
-	CallAnswered CallStatus = "answered" // decided, in time or not; its run was not resumed yet
+	CallAnswered CallStatus = "answered" // decided, in time or not; its run has not been resumed yet
 	CallSettled  CallStatus = "settled"  // the answer was used: the call's result is in the transcript
 	CallDropped  CallStatus = "dropped"  // cancelled: its run was stopped or rewound, or another turn began
 )
 
-// PendingCall is a tool call that waits, or waited, for a client or a reviewer. Its row is all there is of the wait: no
-// process remembers it.
+// PendingCall is a tool call that waits, or waited, for a client or a reviewer. The wait exists only as this row:
+// no process keeps it in memory.
 type PendingCall struct {
 	CallRef
 	// UserID is the user of the call's session.
 	UserID string `json:"user_id,omitempty"`
 	// Agent is the name of the agent that made the call.
 	Agent string `json:"agent"`
-	// RunID is the run whose commit opened the call, StepID the step that waits.
+	// RunID is the run whose commit opened the call. StepID is the step that waits.
 	RunID  string `json:"run_id"`
 	StepID string `json:"step_id"`
-	// Number is that of a question among those of its tool call, from 1; 0 for other kinds.
+	// Number is the number of a question among those of its tool call, from 1; 0 for other kinds.
 	Number int `json:"number,omitempty"`
 	// Schema is the JSON Schema that the value of an answer must satisfy: the result of a client tool, the edited
 	// input of an approval, the answer to a question. Empty means any JSON.
 	Schema json.RawMessage `json:"schema,omitempty"`
-	// Status is how far the call has come: open, answered, settled or dropped.
+	// Status is the progress of the call: open, answered, settled or dropped.
 	Status CallStatus `json:"status"`
-	// Answer is what was decided; nil while the call is open and for one that was dropped unanswered.
+	// Answer is the decision; nil while the call is open and for a call that was dropped unanswered.
 	Answer *CallAnswer `json:"answer,omitempty"`
-	// ClaimedBy is the reviewer who has the call reserved until ClaimedUntil.
+	// ClaimedBy is the reviewer who has reserved the call until ClaimedUntil.
 	ClaimedBy    string    `json:"claimed_by,omitempty"`
 	ClaimedUntil time.Time `json:"claimed_until,omitzero"`
-	// Trail is everything that was decided about the call, oldest first. Only Cairn writes it.
+	// Trail is the audit trail of all decisions about the call, oldest first. Only Cairn writes it.
 	Trail []Decision `json:"trail,omitempty"`
-	// Kept is what the tool has done [Once] since its question before. It is for the tool: verbs of the engine leave it out.
+	// Kept are the results that the tool kept with [Once] since its previous question. They are for the tool; verbs
+	// of the engine omit them.
 	Kept []json.RawMessage `json:"kept,omitempty"`
 	// Version counts the writes of the row.
 	Version int64 `json:"version"`
@@ -52,17 +53,18 @@ type PendingCall struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// Claimed reports whether a reviewer has the call reserved at now, a time of the store.
+// Claimed reports whether a reviewer has the call reserved at now, by the store's clock.
 func (c *PendingCall) Claimed(now time.Time) bool {
 	return c.ClaimedBy != "" && now.Before(c.ClaimedUntil)
 }
 
-// Overdue reports whether the call is open though its deadline has passed at now, a time of the store.
+// Overdue reports whether the call is still open although its deadline has passed at now, by the store's clock.
 func (c *PendingCall) Overdue(now time.Time) bool {
 	return c.Status == CallOpen && !c.Deadline.IsZero() && !now.Before(c.Deadline)
 }
 
-// DecisionKind says what was decided about a pending call, or done with it. A [CallAnswer] has one of the first five.
+// DecisionKind is the kind of a decision about a pending call, or of another action on it. A [CallAnswer] has one
+// of the first five.
 type DecisionKind string
 
 const (
@@ -79,14 +81,14 @@ const (
 
 // CallAnswer is the decision about a pending call. If several reviewers decide, it is the vote that settled it.
 type CallAnswer struct {
-	// Kind is what was decided.
+	// Kind is the decision.
 	Kind DecisionKind `json:"verdict"`
-	// Value is a client tool's result, the answer to a question, or the input that an approval changed the call's to;
-	// empty otherwise.
+	// Value is a client tool's result, the answer to a question, or the input that an approval substituted for the
+	// call's; empty otherwise.
 	Value json.RawMessage `json:"value,omitempty"`
 	// Text is the reason of a denial or the message of an error.
 	Text string `json:"text,omitempty"`
-	// Reviewer is who answered; empty if nobody said, or the deadline passed.
+	// Reviewer is who answered; empty if the submission did not name anyone, or the deadline passed.
 	Reviewer string `json:"reviewer,omitempty"`
 	// At is when the answer was accepted, by the store's clock.
 	At time.Time `json:"at"`
@@ -94,63 +96,63 @@ type CallAnswer struct {
 
 // Decision is one entry of a call's audit trail.
 type Decision struct {
-	// ID is the submission's own, so that a repeated submission is not taken for a second one.
+	// ID is the submission's own id, which prevents a repeated submission from counting twice.
 	ID string `json:"id,omitempty"`
 	// Step is the id of the step that the call waits in.
 	Step string `json:"step"`
-	// Kind is what was done: an answer, a claim, a release, or that the time was over.
+	// Kind is the action: an answer, a claim, a release, or a timeout.
 	Kind DecisionKind `json:"decision"`
-	// Reviewer is who did it.
+	// Reviewer is who acted.
 	Reviewer string `json:"reviewer,omitempty"`
-	// At is when, by the store's clock.
+	// At is the time of the action, by the store's clock.
 	At time.Time `json:"timestamp"`
-	// Notes are the words of the decision: a reason, an error's message; of a late answer, first what it said.
+	// Notes are the text of the decision: a reason or an error's message. For a late answer, the answer itself
+	// comes first.
 	Notes string `json:"notes,omitempty"`
 	// Value is the answer to a question that several reviewers answer.
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// SubmissionType says what a submission answers.
+// SubmissionType is the kind of call that a submission answers.
 type SubmissionType string
 
 const (
-	SubmitResult   SubmissionType = "client-tool-result" // of a client tool: Result or Error
-	SubmitApproval SubmissionType = "approval-response"  // a decision: Approved, Reason, Input
-	SubmitAnswer   SubmissionType = "answer"             // to a question of a tool: Value or Error
+	SubmitResult   SubmissionType = "client-tool-result" // a client tool's outcome: Result or Error
+	SubmitApproval SubmissionType = "approval-response"  // a decision on an approval: Approved, Reason, Input
+	SubmitAnswer   SubmissionType = "answer"             // the answer to a tool's question: Value or Error
 )
 
-// Submission is an answer to a pending call. Make one with [Approve], [Deny], [Answer] or [AnswerError], or decode one
-// that came over the wire.
+// Submission is an answer to a pending call. Make one with [Approve], [Deny], [Answer] or [AnswerError], or decode
+// one that was received.
 type Submission struct {
-	// Type must be that of the call's kind. Make a Submission by [Approve], [Deny], [Answer] or [AnswerError], which
-	// set it.
+	// Type must match the call's kind. [Approve], [Deny], [Answer] and [AnswerError] set it.
 	Type SubmissionType `json:"type"`
-	// CallID is the call that is answered.
+	// CallID is the answered call.
 	CallID string `json:"call_id"`
 	// Result or Error is the outcome of a client tool.
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  string          `json:"error,omitempty"`
-	// Value is the answer to a question; Error says why it gets none.
+	// Value is the answer to a question; Error is why the question gets no answer.
 	Value json.RawMessage `json:"value,omitempty"`
-	// ApprovalID is that of the request.
+	// ApprovalID is that of the approval request.
 	ApprovalID string `json:"approval_id,omitempty"`
-	// Approved is the decision on an approval, and Reason why it was made; the model reads that of a denial.
+	// Approved is the decision on an approval, and Reason the reason for it; the model reads the reason of a
+	// denial.
 	Approved bool   `json:"approved,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	// Input, if set, replaces the arguments of an approved call.
 	Input json.RawMessage `json:"input,omitempty"`
-	// Reviewer says who answers. It is required for a call with named reviewers or a claim. Cairn takes the caller's
-	// word for it.
+	// Reviewer is who answers. It is required for a call with named reviewers or a claim. Cairn does not verify it.
 	Reviewer string `json:"reviewer,omitempty"`
 
 	err error // of encoding a value
 }
 
-// MaxAnswerBytes is the most that the value and the words of a submission may hold together.
+// MaxAnswerBytes is the maximum size of the value and the text of a submission together.
 const MaxAnswerBytes = 1 << 20
 
-// Approve lets a call's tool run, with the arguments of the call or those of [Submission.WithInput]. The model gets
-// other arguments with the tool's result.
+// Approve lets a call's tool run, with the arguments of the call or those of [Submission.WithInput]. If the
+// arguments were changed, the model is given them with the tool's result.
 func Approve(c CallRef) Submission {
 	return Submission{Type: SubmitApproval, CallID: c.ID, ApprovalID: c.ApprovalID, Approved: true}
 }
@@ -174,8 +176,8 @@ func Answer(c CallRef, value any) Submission {
 	return s
 }
 
-// AnswerError says that a client tool failed, and the model reads the message; or that a question gets no answer, and
-// Ask returns an ErrDenied error with the message.
+// AnswerError reports that a client tool failed, and the model reads the message; or that a question gets no
+// answer, and Ask returns an ErrDenied error with the message.
 func AnswerError(c CallRef, message string) Submission {
 	s := Submission{Type: SubmitResult, CallID: c.ID, Error: message}
 	if c.Kind.Asked() {
@@ -184,13 +186,13 @@ func AnswerError(c CallRef, message string) Submission {
 	return s
 }
 
-// By says who answers.
+// By sets the reviewer.
 func (s Submission) By(reviewer string) Submission {
 	s.Reviewer = reviewer
 	return s
 }
 
-// WithInput makes an approved call run with other arguments, encoded as JSON. A call with [NoEdits] refuses them.
+// WithInput makes an approved call run with other arguments, encoded as JSON. A call with [NoEdits] rejects them.
 func (s Submission) WithInput(input any) Submission {
 	raw, err := json.Marshal(input)
 	s.Input = raw
@@ -200,8 +202,8 @@ func (s Submission) WithInput(input any) Submission {
 	return s
 }
 
-// Validate reports what is wrong with a submission whatever its call is like; the error is ErrInvalid or ErrTooLarge
-// and names the field. Ids and the reviewer's name are held to the rules of session ids, see [CheckSessionID].
+// Validate reports what is wrong with a submission regardless of its call; the error is ErrInvalid or ErrTooLarge
+// and names the field. Ids and the reviewer's name follow the rules of session ids, see [CheckSessionID].
 func (s *Submission) Validate() error {
 	if s.err != nil {
 		return Invalid("submission", "a value does not encode as JSON: %v", s.err)
@@ -260,17 +262,17 @@ func (s *Submission) Validate() error {
 	return Invalid("type", "%q is none of %q, %q and %q", s.Type, SubmitResult, SubmitApproval, SubmitAnswer)
 }
 
-// Outcome says what became of a submission.
+// Outcome is the outcome of a submission.
 type Outcome string
 
 const (
 	// OutcomeAccepted: the answer, or a reviewer's vote, was stored.
 	OutcomeAccepted Outcome = "accepted"
-	// OutcomeAlreadyCompleted: another answer was first, or the reviewer has voted before. Receipt.Call has the
-	// decision, unless other votes are still missing. Nothing was stored.
+	// OutcomeAlreadyCompleted: another answer came first, or the reviewer has already voted. Receipt.Call has the
+	// decision, unless votes are still missing. Nothing was stored.
 	OutcomeAlreadyCompleted Outcome = "already_completed"
-	// OutcomeLate: the deadline had passed. The first such answer is noted in the trail and the model reads it; for
-	// later ones the call is already completed.
+	// OutcomeLate: the deadline had passed. The first late answer is recorded in the trail, and the model reads it;
+	// later ones get OutcomeAlreadyCompleted.
 	OutcomeLate Outcome = "late"
 	// OutcomeUnknownCall: the tree has no such call.
 	OutcomeUnknownCall Outcome = "unknown_call"
@@ -280,22 +282,24 @@ const (
 
 // Receipt acknowledges a submission.
 type Receipt struct {
-	// Outcome is what became of the submission.
+	// Outcome is the outcome of the submission.
 	Outcome Outcome `json:"outcome"`
-	// Call is the call as it is now; nil if it is not known.
+	// Call is the current call; nil if it is unknown.
 	Call *PendingCall `json:"call,omitempty"`
-	// Ready says that the session the call belongs to waits for nothing more: the root can be resumed.
+	// Ready reports whether the session that the call belongs to waits for nothing more, so that the root can be
+	// resumed.
 	Ready bool `json:"ready,omitempty"`
 }
 
-// Suspension says what a suspended run waits for.
+// Suspension is what a suspended run waits for.
 type Suspension struct {
-	// StepID is the step that continues when everything is answered.
+	// StepID is the step that continues once everything is answered.
 	StepID string `json:"step_id"`
-	// Calls are the open calls of the session and of its children, at any depth, with all that it takes to answer them.
+	// Calls are the open calls of the session and of its children, at any depth, with everything needed to answer
+	// them.
 	Calls []CallRef `json:"calls,omitempty"`
-	// Children are the sessions that wait in their turn, each with the call that waits for it, in the order of the
-	// calls.
+	// Children are the child sessions that are suspended themselves, each with the call that waits for it, in the
+	// order of the calls.
 	Children []ChildRef `json:"children,omitempty"`
 }
 

@@ -17,7 +17,8 @@ var (
 	approvalRef = cairn.CallRef{ID: "call_2", RootID: "root", SessionID: "s1", Kind: cairn.CallApproval, Tool: "refund", ApprovalID: "approval_1"}
 )
 
-// TestSubmissions holds the constructors to the wire format. What they make is valid and comes back as it was.
+// TestSubmissions checks the constructors against the wire format: their submissions are valid and survive a round
+// trip.
 func TestSubmissions(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -124,8 +125,8 @@ func TestSubmissionSize(t *testing.T) {
 	}
 }
 
-// FuzzSubmission decodes what comes over the wire. What passes is text and JSON throughout, means one thing, and is the
-// same after another trip.
+// FuzzSubmission decodes arbitrary wire input. A submission that passes validation has only valid text and JSON,
+// has one meaning, and survives another round trip.
 func FuzzSubmission(f *testing.F) {
 	for _, text := range []string{
 		`{"type":"client-tool-result","call_id":"call_1","result":{"lat":1}}`, `{"type":"client-tool-result","call_id":"c","error":"no","reviewer":"ann"}`,
@@ -193,7 +194,7 @@ func TestClaimedAndOverdue(t *testing.T) {
 	}
 }
 
-// TestReadySessions: a session is ready when it waited and everything is there.
+// TestReadySessions: a session is ready if it is paused and nothing that it waited for is missing.
 func TestReadySessions(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

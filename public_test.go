@@ -22,7 +22,7 @@ func left[T any](from, to T) (names []string) {
 	return names
 }
 
-// A field that a session gets is public unless it is named here.
+// New fields of a session are public unless they are named here.
 func TestPublicSession(t *testing.T) {
 	t.Parallel()
 	var s cairn.Session
@@ -53,7 +53,7 @@ func TestPublicEvent(t *testing.T) {
 	}
 }
 
-// What a run failed with is in the words of its code: those of a provider may have secrets in them.
+// The public error of a run has the words of its code: those of a provider may contain secrets.
 func TestPublicErrors(t *testing.T) {
 	t.Parallel()
 	const secret = "password=hunter2"

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// SessionStatus is what a session is doing.
+// SessionStatus is the state of a session.
 type SessionStatus string
 
 const (
@@ -18,85 +18,90 @@ const (
 	SessionIdle SessionStatus = "idle"
 	// SessionActive is a session held by a run.
 	SessionActive SessionStatus = "active"
-	// SessionPaused waits for people or children; nothing runs.
-	SessionPaused      SessionStatus = "paused"
-	SessionCompleted   SessionStatus = "completed"   // its last run came to an end of its own
-	SessionFailed      SessionStatus = "failed"      // its last run failed; Engine.Retry repeats it from its last step
-	SessionInterrupted SessionStatus = "interrupted" // its last run was stopped; Engine.Resume continues it
+	// SessionPaused is a session that waits for people or children; nothing runs.
+	SessionPaused SessionStatus = "paused"
+	// SessionCompleted is a session whose last run completed.
+	SessionCompleted SessionStatus = "completed"
+	// SessionFailed is a session whose last run failed; Engine.Retry repeats it from its last step.
+	SessionFailed SessionStatus = "failed"
+	// SessionInterrupted is a session whose last run was stopped; Engine.Resume continues it.
+	SessionInterrupted SessionStatus = "interrupted"
 )
 
-// Session is the row of a session: who it belongs to and how far it is. Messages, state, runs and checkpoints are
-// rows of their own under its id.
+// Session is the row of a session: its owner and its progress. Messages, state, runs and checkpoints are rows of
+// their own under its id.
 type Session struct {
-	// ID is chosen by the application, or made for a child. No two sessions of a store have the same.
+	// ID is chosen by the application, or derived for a child. It is unique in the store.
 	ID string `json:"id"`
-	// Agent is the name of the agent that the session belongs to. It does not change.
+	// Agent is the name of the session's agent. It does not change.
 	Agent string `json:"agent"`
-	// Status is whether a run holds the session, or how the last one left it.
+	// Status is whether a run holds the session, or how the last run ended.
 	Status SessionStatus `json:"status"`
 
-	// UserID, Tags and Metadata are the application's: see engine.WithUser and Engine.SetContext.
+	// UserID, Tags and Metadata are for the application: see engine.WithUser and Engine.SetContext.
 	UserID   string            `json:"user_id,omitempty"`
 	Tags     []string          `json:"tags,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Title is what the session is called in lists, at most [MaxTitleBytes]; empty for none.
+	// Title is the session's title in lists, at most [MaxTitleBytes]; empty for none.
 	Title string `json:"title,omitempty"`
-	// Opening is the beginning of the first message that the user said, at most [MaxOpeningBytes] of its text, and OpeningAt
-	// that message's index. Sessions are found by the words of Title and Opening.
+	// Opening is the beginning of the user's first message, at most [MaxOpeningBytes] of its text. OpeningAt is the
+	// index of that message. The words of Title and Opening can be searched for.
 	Opening   string `json:"opening,omitempty"`
 	OpeningAt int    `json:"opening_at,omitempty"`
-	// ExpiresAt is when the session expires whatever happens, TTL how long it may be idle before it does: see Expiry.
-	// Zero means never. They are the root's; the sessions of its sub-agents and companions go with it.
+	// ExpiresAt is when the session expires in any case. TTL is how long it may be idle before it expires: see
+	// Expiry. Zero means never. They are set on the root; the sessions of its sub-agents and companions expire with
+	// it.
 	ExpiresAt time.Time     `json:"expires_at,omitzero"`
 	TTL       time.Duration `json:"ttl,omitempty"`
-	// TraceParent is the W3C trace context the session belongs to.
+	// TraceParent is the W3C trace context that the session belongs to.
 	TraceParent string `json:"trace_parent,omitempty"`
-	// ParentID and RootID place the session in a tree; a root has neither parent nor another root than itself.
+	// ParentID and RootID are the session's place in a tree. A root has no parent and is its own root.
 	ParentID string `json:"parent_id,omitempty"`
 	RootID   string `json:"root_id"`
-	// Incarnation is the life of the root's id that the session belongs to: together with the root's id it names the
-	// tree's event log. It is made with the root, and all sessions of the tree have it.
+	// Incarnation identifies the life of the root's id that the session belongs to. Together with the root's id, it
+	// names the tree's event log. It is created with the root and shared by all sessions of the tree.
 	Incarnation string `json:"incarnation,omitempty"`
-	// Kind says what the session is to its parent; empty for a root.
+	// Kind is the session's relation to its parent; empty for a root.
 	Kind ChildKind `json:"kind,omitempty"`
-	// Name is what the parent calls the session, if it is a companion.
+	// Name is the parent's name for the session, if it is a companion.
 	Name string `json:"name,omitempty"`
-	// Secret is what ids of children and pending calls are derived from. It is given out by nothing but the store.
+	// Secret is the secret from which ids of children and pending calls are derived. Only the store exposes it.
 	Secret string `json:"-"`
 
 	// Version counts the commits of the session. It is the guard of every write.
 	Version int64 `json:"version"`
-	// Epoch counts rewinds: within one epoch messages are only ever appended.
+	// Epoch counts rewinds. Within one epoch, messages are only appended.
 	Epoch int64 `json:"epoch,omitempty"`
 	// MessageCount is the length of the transcript, hidden messages included.
 	MessageCount int `json:"message_count"`
-	// Summary is the place of the latest summary among the messages; the zero value if there is none, or if what is known of
-	// an earlier one went with a rewind.
+	// Summary is the position of the latest summary in the transcript; the zero value if there is none, or if a
+	// rewind discarded what was known of an earlier one.
 	Summary SummaryPlace `json:"summary,omitzero"`
 
-	// RunID and Turn are the last run's; Step is the number of steps that run has committed.
+	// RunID and Turn are those of the last run. Step is the number of steps that this run has committed.
 	RunID string `json:"run_id,omitempty"`
 	Turn  int    `json:"turn"`
 	Step  int    `json:"step"`
-	// Recoveries counts how often the current run was taken over since its last committed step.
+	// Recoveries is how many times the current run was taken over since its last committed step.
 	Recoveries int `json:"recoveries,omitempty"`
 	// CheckpointID is the latest checkpoint; empty before the first.
 	CheckpointID string `json:"checkpoint_id,omitempty"`
-	// SuspendedStep is the step that is suspended or was resumed; empty for none. OpenCalls
-	// counts what it waits for, and NextDeadline is the first time at which one of them counts as failed.
+	// SuspendedStep is the step that is suspended or was resumed; empty for none. OpenCalls is the number of calls
+	// that it waits for. NextDeadline is the earliest time at which one of them counts as failed.
 	SuspendedStep string    `json:"suspended_step,omitempty"`
 	OpenCalls     int       `json:"open_calls,omitempty"`
 	NextDeadline  time.Time `json:"next_deadline,omitzero"`
-	// Queued counts the turns that are to follow.
+	// Queued is the number of turns in the queue.
 	Queued int `json:"queued,omitempty"`
-	// LogSequence is the event log's position that the messages are complete up to.
+	// LogSequence is the position in the event log up to which the messages are complete.
 	LogSequence int64 `json:"log_sequence"`
-	// Unpublished says what a verb last did to the session outside of its runs, in so far as the event log may lack it:
-	// an event with its Version, Index and MessageCount. Another process publishes it where that of the verb died.
+	// Unpublished is the last change that a verb made to the session outside of its runs, if the event log may lack
+	// it: an event with its Version, Index and MessageCount. If the process of the verb died, another one publishes
+	// it.
 	Unpublished *Event `json:"unpublished,omitempty"`
-	// Lease is that of the process that drives the session, or drove it last.
+	// Lease is the lease of the process that drives the session, or drove it last.
 	Lease Lease `json:"lease,omitzero"`
-	// State is where the custom state is kept. The state itself is read by Engine.State.
+	// State is the position of the session's state. Engine.State reads the state itself.
 	State StatePosition `json:"state"`
 	// Usage is the total of all runs, RunUsage that of the current one.
 	Usage    Usage `json:"usage"`
@@ -105,18 +110,19 @@ type Session struct {
 	// CreatedAt and UpdatedAt are the times of the first and the last commit, by the store's clock.
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-	// AsOf is the store's time when the row was read or written: whether its lease is good, or its deadline has
-	// passed, is judged by that and not by the clock of the process. It is not part of what is kept.
+	// AsOf is the store's time when the row was read or written. It, not the clock of the process, decides whether
+	// the lease is still valid and whether the deadline has passed. It is not stored.
 	AsOf time.Time `json:"-"`
 
-	// Removal is why the session was removed, "deleted" or "expired", and RemovedAt when, if it comes from a list of removed
-	// sessions. A session that is there has neither.
+	// Removal is why the session was removed, "deleted" or "expired", and RemovedAt is when. Both are set only in
+	// lists of removed sessions.
 	Removal   string    `json:"removal,omitempty"`
 	RemovedAt time.Time `json:"removed_at,omitzero"`
 }
 
-// Public returns the session as the user of its conversation may see it: without the lease, the secret, the trace context and
-// what is kept for the log, and without tags and metadata, which are the application's: add those that are meant for users.
+// Public returns the session as the user of its conversation may see it: without the lease, the secret, the trace
+// context and the unpublished event. Tags and metadata, which are for the application, are omitted too: add those
+// that are meant for users.
 func (s *Session) Public() Session {
 	out := *s
 	out.Lease, out.Secret, out.TraceParent, out.Unpublished = Lease{}, "", "", nil
@@ -127,12 +133,12 @@ func (s *Session) Public() Session {
 // Log returns the name of the event log that the session's tree writes to.
 func (s *Session) Log() string { return ids.Log(s.RootID, s.Incarnation) }
 
-// Lease is the right to drive a session until a time. Token is the fencing token: it grows with every holder, and a
-// write that names an old one is refused. A new session begins with the microseconds of its creation since 1970, so
-// that no holder of an earlier session of its id has a token of its own.
+// Lease is the right to drive a session until a time. Token is the fencing token: it increases with every holder,
+// and a write with an older token is rejected. The first token of a session is the time of its creation in
+// microseconds since 1970, so that no holder of an earlier session with the same id has a valid token.
 type Lease struct {
-	// Owner names the process that took the lease. If it gave the run to a host that can continue it without that
-	// process, the host's name follows, after an @.
+	// Owner is the process that took the lease. If that process handed the run to a host that can continue it
+	// alone, the host's name follows after an @.
 	Owner string `json:"owner,omitempty"`
 	// Token is the fencing token: each lease of a session has a higher one.
 	Token int64 `json:"token,omitempty"`
@@ -140,52 +146,53 @@ type Lease struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Host returns the name of the host that was given the run, if that can continue it without the process that took the
-// lease; empty for none.
+// Host returns the name of the host that the run was handed to, if that host can continue it without the process
+// that took the lease; else empty.
 func (l Lease) Host() string {
 	_, host, _ := strings.Cut(l.Owner, "@")
 	return host
 }
 
-// StatePosition is where a session's state is in its chain of keyframes and changes. The sizes say when the next
-// keyframe is due.
+// StatePosition is the position of a session's state in its chain of keyframes and changes. The sizes determine
+// when the next keyframe is due.
 type StatePosition struct {
 	// Position counts the changes of state so far.
 	Position int64 `json:"position"`
-	// KeyframeBytes is the size of the last keyframe, ChangeBytes that of the changes since.
+	// KeyframeBytes is the size of the last keyframe; ChangeBytes is that of the changes since then.
 	KeyframeBytes int64 `json:"keyframe_bytes"`
 	ChangeBytes   int64 `json:"change_bytes"`
 }
 
-// SummaryPlace is where a summary is in a transcript: the message at index At stands for the messages before index From. A
-// model is sent that message, then those from From on.
+// SummaryPlace is the position of a summary in a transcript: the message at index At replaces the messages before
+// index From in requests, which contain that message first, then those from From on.
 type SummaryPlace struct {
 	// At is the index of the summary.
 	At int `json:"at"`
-	// From is the index of the first message that it does not stand for.
+	// From is the index of the first message that the summary does not replace.
 	From int `json:"from"`
 }
 
-// Running reports whether a run holds the session and its lease is still good at now, a time of the store: mostly AsOf.
+// Running reports whether a run holds the session under a valid lease at now, by the store's clock: usually AsOf.
 func (s *Session) Running(now time.Time) bool {
 	return s.Status == SessionActive && now.Before(s.Lease.Until)
 }
 
-// Crashed reports whether a run holds the session but its lease ran out at now, a time of the store: the process that
-// drove it is gone.
+// Crashed reports whether a run holds the session but its lease has lapsed at now, by the store's clock: the
+// process that drove it is gone.
 func (s *Session) Crashed(now time.Time) bool {
 	return s.Status == SessionActive && !now.Before(s.Lease.Until)
 }
 
-// Ready reports whether the session waits for people or children and everything it waited for is there.
+// Ready reports whether the session is paused and everything that it waited for, from people or children, has
+// arrived.
 func (s *Session) Ready() bool {
 	return s.Status == SessionPaused && s.SuspendedStep != "" && s.OpenCalls == 0
 }
 
-// Expiry returns when the session is gone, as things stand; zero for never. That is TTL after its last activity,
-// which is any commit, or ExpiresAt if that is earlier; but not while the lease of its run is good, nor before the
-// deadline of a call that it waits for. The others are the other sessions of a root's tree: what they do, hold and
-// wait for counts as the root's own.
+// Expiry returns when the session expires, as things stand; zero for never. That is TTL after its last activity,
+// which is any commit, or ExpiresAt if that is earlier. It is not before the lease of its run lapses, nor before
+// the deadline of a call that it waits for. others are the other sessions of a root's tree; their activity, leases
+// and deadlines count as the root's own.
 func (s *Session) Expiry(others ...*Session) time.Time {
 	active, held := s.UpdatedAt, s.heldUntil()
 	for _, o := range others {
@@ -222,16 +229,16 @@ func later(a, b time.Time) time.Time {
 }
 
 const (
-	// MaxMetadataBytes bounds the user id, tags and metadata of a session together.
+	// MaxMetadataBytes limits the total size of a session's user id, tags and metadata.
 	MaxMetadataBytes = 16 << 10
-	// MaxTitleBytes bounds the title of a session.
+	// MaxTitleBytes limits the title of a session.
 	MaxTitleBytes = 256
-	// MaxOpeningBytes bounds what a session's row has of its first message.
+	// MaxOpeningBytes limits the beginning of the first message in a session's row.
 	MaxOpeningBytes = 256
 )
 
-// CheckSessionID reports what is wrong with a session id: it is empty, longer than 200 bytes, not valid UTF-8, has
-// control characters, or begins or ends with white space.
+// CheckSessionID returns an ErrInvalid error if a session id is empty, is longer than 200 bytes, is not valid
+// UTF-8, has control characters, or begins or ends with white space.
 func CheckSessionID(id string) error {
 	if problem := ids.Check(id); problem != "" {
 		return Invalid("session", "the id %s", problem)
@@ -239,8 +246,8 @@ func CheckSessionID(id string) error {
 	return nil
 }
 
-// CheckTitle reports what is wrong with a session's title: ErrTooLarge if it is longer than [MaxTitleBytes], ErrInvalid if it
-// is not valid UTF-8 or has NUL.
+// CheckTitle returns an error for an unusable session title: ErrTooLarge if it is longer than [MaxTitleBytes],
+// ErrInvalid if it is not valid UTF-8 or has a NUL.
 func CheckTitle(title string) error {
 	if len(title) > MaxTitleBytes {
 		return &Error{Code: CodeTooLarge, Field: "title", Message: fmt.Sprintf("title: %d bytes, at most %d are allowed", len(title), MaxTitleBytes)}
@@ -248,8 +255,8 @@ func CheckTitle(title string) error {
 	return CheckText("title", title)
 }
 
-// ValidateContext checks the parts of a session that users set: user id, title, tags, metadata, trace context and expiry. The
-// error is ErrInvalid or ErrTooLarge and names the field.
+// ValidateContext validates the parts of a session that users set: user id, title, tags, metadata, trace context
+// and expiry. The error is ErrInvalid or ErrTooLarge and names the field.
 func (s *Session) ValidateContext() error {
 	total := len(s.UserID) + len(s.TraceParent)
 	if err := cmp.Or(CheckTitle(s.Title), CheckText("user_id", s.UserID), CheckText("trace_parent", s.TraceParent), checkTime("expires_at", s.ExpiresAt)); err != nil {
@@ -278,33 +285,33 @@ func (s *Session) ValidateContext() error {
 }
 
 // Checkpoint is the complete state of a session after a step. It refers to messages by count and to custom state by
-// position, so that it costs next to nothing.
+// position, so it is very small.
 type Checkpoint struct {
 	// ID is unique in the store.
 	ID string `json:"id"`
-	// SessionID is the session, RunID its last run when the checkpoint was made.
+	// SessionID is the session; RunID is its last run when the checkpoint was made.
 	SessionID string `json:"session_id"`
 	RunID     string `json:"run_id"`
 	// StepID is the step whose commit wrote the checkpoint.
 	StepID string `json:"step_id"`
-	// Turn and Step are those of the run: Step counts from 1.
+	// Turn and Step are those of the run; Step counts from 1.
 	Turn int `json:"turn"`
 	Step int `json:"step"`
-	// Number is the order of writing within the session, from 1. The latest checkpoint is the one with the highest.
+	// Number is the order of creation within the session, from 1. The latest checkpoint has the highest number.
 	Number int64 `json:"number"`
-	// ParentID is the checkpoint the session was at before.
+	// ParentID is the session's previous checkpoint.
 	ParentID string `json:"parent_id,omitempty"`
-	// MessageCount is the length of the transcript then.
+	// MessageCount is the length of the transcript at that time.
 	MessageCount int `json:"message_count"`
-	// StatePosition is the state's place then: see [StatePosition].
+	// StatePosition is the position of the state at that time: see [StatePosition].
 	StatePosition int64 `json:"state_position"`
-	// LogSequence is the event log's position then.
+	// LogSequence is the position of the event log at that time.
 	LogSequence int64 `json:"log_sequence"`
-	// CreatedAt is when it was written, by the store's clock.
+	// CreatedAt is when the checkpoint was written, by the store's clock.
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// StopKind says how a run is to be stopped.
+// StopKind is the way in which a run is stopped.
 type StopKind string
 
 const (
@@ -316,12 +323,12 @@ const (
 
 // Stop is a durable request to stop one run.
 type Stop struct {
-	// RunID is the run that is to stop: no later one does.
+	// RunID is the run to stop; later runs are not affected.
 	RunID string `json:"run_id"`
-	// Kind says how.
+	// Kind is the way in which to stop it.
 	Kind StopKind `json:"kind"`
-	// Reason is kept with the run, for people.
+	// Reason is stored with the run, for people.
 	Reason string `json:"reason,omitempty"`
-	// At is when it was asked for, by the store's clock.
+	// At is when the stop was requested, by the store's clock.
 	At time.Time `json:"at"`
 }

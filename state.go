@@ -10,13 +10,13 @@ import (
 	"github.com/cairn-agents/cairn/internal/decode"
 )
 
-// OpKind says what an [Op] does.
+// OpKind is the kind of an [Op].
 type OpKind string
 
 const (
-	// OpAppend adds Items to the end of the array at Path; a missing or null value counts as an empty array.
+	// OpAppend appends Items to the array at Path; a missing or null value counts as an empty array.
 	OpAppend OpKind = "append"
-	// OpReplace puts Value at Path and creates the objects on the way; the last write wins.
+	// OpReplace sets Path to Value and creates missing objects on the way; the last write wins.
 	OpReplace OpKind = "replace"
 	// OpDelete removes the member at Path; a missing member is not an error.
 	OpDelete OpKind = "delete"
@@ -26,23 +26,24 @@ const (
 type Op struct {
 	// Kind is append, replace or delete.
 	Kind OpKind `json:"op"`
-	// Path is a JSON Pointer (RFC 6901) whose every token names a member of an object; "" is the whole state, which
-	// only OpReplace may address.
+	// Path is a JSON Pointer (RFC 6901). Each of its tokens names a member of an object; "" is the whole state,
+	// which only OpReplace may address.
 	Path string `json:"path"`
-	// Items are what an append puts behind the last item of a list, as JSON.
+	// Items are the items that an append adds, as JSON.
 	Items []json.RawMessage `json:"items,omitempty"`
-	// Value is what a replace puts in the place, as JSON.
+	// Value is the new value of a replace, as JSON.
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// StateType declares the Go type of an agent's state and the value a new session begins with.
+// StateType declares the Go type of an agent's state and the initial state of a new session.
 type StateType struct {
 	typ     reflect.Type
 	initial json.RawMessage
 	err     error
 }
 
-// StateOf declares S, which must encode to a JSON object, as the type of an agent's state, beginning with initial.
+// StateOf declares S, which must encode to a JSON object, as the type of an agent's state. initial is the initial
+// state.
 func StateOf[S any](initial S) *StateType {
 	raw, err := encode(initial)
 	st := &StateType{typ: reflect.TypeFor[S](), initial: raw, err: err}
@@ -52,7 +53,7 @@ func StateOf[S any](initial S) *StateType {
 	return st
 }
 
-// encode encodes a value, whose own method may panic.
+// encode encodes a value. It recovers from a panic of the value's own method.
 func encode(v any) (raw []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -62,10 +63,10 @@ func encode(v any) (raw []byte, err error) {
 	return json.Marshal(v)
 }
 
-// Initial returns the state a new session begins with.
+// Initial returns the initial state of a new session.
 func (t *StateType) Initial() json.RawMessage { return t.initial }
 
-// Check reports whether raw decodes as the state type.
+// Check returns a CodeState error if raw does not decode as the state type.
 func (t *StateType) Check(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, reflect.New(t.typ).Interface()); err != nil {
 		return Errorf(CodeState, "state does not decode as %s: %w", t.typ, err)
@@ -78,13 +79,13 @@ func isObject(raw json.RawMessage) bool {
 	return len(raw) > 0 && raw[0] == '{'
 }
 
-// Handle is what gives access to a session's state: a *[Step] or a *[Call].
+// Handle gives access to a session's state: a *[Step] or a *[Call].
 type Handle interface {
 	step() *Step
 }
 
-// State returns the session's state as an S. A tool sees the state as it was before its step, with the tool's own
-// updates applied. The error is a CodeState error if the stored state does not decode as an S.
+// State returns the session's state as an S. A tool sees the state before its step, with its own updates applied.
+// The error is a CodeState error if the stored state does not decode as an S.
 func State[S any](h Handle) (S, error) {
 	var s S
 	raw, err := h.step().env.State()
@@ -97,10 +98,10 @@ func State[S any](h Handle) (S, error) {
 	return s, nil
 }
 
-// UpdateState lets change work on a copy of the session's state and records what it changed: members that it did not
-// touch are not written, an array that only grew is appended to, so that parallel tools that grow one list all keep
-// their items. The write takes effect when the step is committed. It costs the size of the state; to add a little to
-// a large state use [Step.Append] and [Step.Set].
+// UpdateState calls change with a copy of the session's state and records what it changed. Members that change did
+// not touch are not written, and an array that only grew is appended to, so that parallel tools that append to one
+// list all keep their items. The write takes effect when the step is committed. Its cost grows with the size of the
+// state; to make a small change to a large state use [Step.Append] and [Step.Set].
 func UpdateState[S any](h Handle, change func(*S)) error {
 	raw, err := h.step().env.State()
 	if err != nil {
@@ -111,7 +112,7 @@ func UpdateState[S any](h Handle, change func(*S)) error {
 		return Errorf(CodeState, "state does not decode as %T: %w", was, err)
 	}
 	change(&given)
-	is := given // which change may have kept
+	is := given // a copy: change may have kept the pointer
 	narrow(&was, &is)
 	before, err := json.Marshal(was)
 	if err != nil {
@@ -129,9 +130,9 @@ var (
 	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// narrow takes what is equal out of two states, so that no more is encoded and compared as JSON than may differ.
-// Fields are zeroed in both; of maps, which others may hold, there are new ones. A type that encodes itself is left
-// as it is.
+// narrow removes what is equal from two states, so that only what may differ is encoded and compared as JSON. It
+// zeroes fields in both. Maps are replaced by new ones, since user code may hold the originals. A type that encodes
+// itself is left unchanged.
 func narrow[S any](was, is *S) {
 	t := reflect.TypeFor[S]()
 	if t.Implements(marshaler) || t.Implements(textMarshaler) || reflect.PointerTo(t).Implements(marshaler) || reflect.PointerTo(t).Implements(textMarshaler) {

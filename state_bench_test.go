@@ -35,7 +35,7 @@ func shopOf() shop {
 	return s
 }
 
-// held is a define.Env whose state is a document, as that of a tool's call is.
+// held is a define.Env whose state is a document, like that of a tool's call.
 type held struct {
 	define.Env
 	mu  sync.Mutex
@@ -61,7 +61,8 @@ func (h *held) Change(before, after json.RawMessage) error {
 	return err
 }
 
-// BenchmarkUpdateState changes a little of a state of 25 KB, as a tool does; each call sees what the one before wrote.
+// BenchmarkUpdateState makes a small change to a state of 25 KB, as a tool does; each call sees the previous one's
+// writes.
 func BenchmarkUpdateState(b *testing.B) {
 	raw, err := json.Marshal(shopOf())
 	if err != nil {

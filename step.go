@@ -9,20 +9,20 @@ import (
 	"github.com/cairn-agents/cairn/internal/pointer"
 )
 
-// Step is the handle on a step of a run that hooks, guards, stop conditions and instructions get. A [Call] embeds one.
-// It is valid until the function it was given to returns, and safe for concurrent use until then.
+// Step is the handle on a step of a run that is passed to hooks, guards, stop conditions and instructions. A [Call]
+// embeds one. It is valid until the function that it was passed to returns, and safe for concurrent use until then.
 type Step struct {
-	SessionID string // of the session that the step belongs to, which may be a sub-agent's
+	SessionID string // the session of the step, which may be a sub-agent's
 	// RunID is the run that the step belongs to.
 	RunID  string
 	Agent  string // the agent's name
-	UserID string // whose session it is, see engine.WithUser; empty if that was not said
+	UserID string // the user of the session, see engine.WithUser; empty for none
 	Turn   int    // the run's number in its session, from 1
 	// Number is the step's number in the turn, from 1; 0 before the first one.
 	Number int
 
-	// What else the session's row has, as of its last commit: see [Session]. A change by SetContext in another process is seen
-	// from the next commit on. Tags and Metadata are the handle's own copies.
+	// Further fields of the session's row, as of its last commit: see [Session]. A change by SetContext in another
+	// process is visible from the next commit on. Tags and Metadata are copies owned by the handle.
 	Title       string
 	Tags        []string
 	Metadata    map[string]string
@@ -34,12 +34,13 @@ type Step struct {
 	env env
 }
 
-// env is the side of the loop.
+// env is the loop's side of the handle.
 type env = bridge.Env[Op, Message]
 
 func (s *Step) step() *Step { return s }
 
-// Append adds items, encoded as JSON, to the array at the path, a list of member names. A missing array is made.
+// Append appends items, encoded as JSON, to the array at the path, a list of member names. A missing array is
+// created.
 func (s *Step) Append(path []string, items ...any) error {
 	op := Op{Kind: OpAppend, Path: pointer.Join(path...)}
 	for _, item := range items {
@@ -52,7 +53,7 @@ func (s *Step) Append(path []string, items ...any) error {
 	return s.env.Update(op)
 }
 
-// Set puts a value, encoded as JSON, at the path, a list of member names.
+// Set sets the value at the path, a list of member names, to a value encoded as JSON.
 func (s *Step) Set(path []string, value any) error {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -66,7 +67,7 @@ func (s *Step) Delete(path ...string) error {
 	return s.env.Update(Op{Kind: OpDelete, Path: pointer.Join(path...)})
 }
 
-// Emit puts a custom event with data, encoded as JSON, on the session's event log.
+// Emit publishes a custom event with data, encoded as JSON, on the session's event log.
 func (s *Step) Emit(name string, data any) error {
 	if problem := ids.Check(name); problem != "" {
 		return Invalid("name", "the event's name %s", problem)
@@ -81,7 +82,8 @@ func (s *Step) Emit(name string, data any) error {
 	return s.env.Emit(name, raw)
 }
 
-// AddContext adds a hidden message to the transcript with the step's commit: the model reads it from its next call on.
+// AddContext adds a hidden message to the transcript with the step's commit; the model reads it from its next call
+// on.
 func (s *Step) AddContext(text string) error {
 	if text == "" {
 		return Invalid("context", "is empty")
@@ -93,9 +95,9 @@ func (s *Step) AddContext(text string) error {
 	return nil
 }
 
-// SetTitle gives the session a title, with the step's commit; the last one that is set in a step counts, and an empty one
-// removes it. It is for tools and hooks that know what a conversation is about. The error is ErrTooLarge for more than
-// [MaxTitleBytes], ErrInvalid for text that cannot be kept.
+// SetTitle sets the session's title with the step's commit. The last title set in a step wins, and an empty one
+// removes the title. It is for tools and hooks that know what a conversation is about. The error is ErrTooLarge for
+// more than [MaxTitleBytes], ErrInvalid for text that cannot be stored.
 func (s *Step) SetTitle(title string) error {
 	if err := CheckTitle(title); err != nil {
 		return err
@@ -103,33 +105,34 @@ func (s *Step) SetTitle(title string) error {
 	return s.env.SetTitle(title)
 }
 
-// SwitchTools switches tools of the agent on (true) and off (false), by name, from the next step on, also in later
-// turns. It adds a hidden message with the step's commit, as [Step.AddContext] does, which says so to the model. The
-// list of tools that the model is sent stays what it is, so that the provider's cached prefix stays good; a call of a
-// tool that is off is answered with a CodeToolOff error. Calls that the model has made before still run.
+// SwitchTools switches tools of the agent on (true) and off (false), by name, from the next step on, including
+// later turns. With the step's commit it adds a hidden message that informs the model, as [Step.AddContext] does.
+// The list of tools in requests stays the same, so that the provider's cached prefix stays valid; a call of a tool
+// that is off is answered with a CodeToolOff error. Calls that the model has already made still run.
 //
-// The error is ErrInvalid, and nothing is switched, if no tool is named, for [FinishTool], and for a name that is not
-// that of one of the agent's tools.
+// The error is ErrInvalid, and nothing is switched, if no tool is named, for [FinishTool], and for names that are
+// not tools of the agent.
 func (s *Step) SwitchTools(tools map[string]bool) error { return s.env.SwitchTools(tools) }
 
-// RecordUsage adds amount to the run's custom usage under name, which is held to the rules of ids. A name that breaks
-// them and an amount that is not a number are logged and left out.
+// RecordUsage adds amount to the run's custom usage under name, which follows the rules of ids. Invalid names and
+// amounts that are not a number are logged and ignored.
 func (s *Step) RecordUsage(name string, amount float64) { s.env.RecordUsage(name, amount) }
 
-// Checkpoint asks for a commit at the end of this step. It matters to agents with [Manual] or [Interval] durability.
+// Checkpoint requests a commit at the end of this step. It matters to agents with [Manual] or [Interval]
+// durability.
 func (s *Step) Checkpoint() { s.env.Checkpoint() }
 
-// Call is the handle that a tool gets with its input.
+// Call is the handle that is passed to a tool together with its input.
 type Call struct {
 	*Step
 	// ID is unique in the session.
 	ID string
-	// Tool is the name of the tool that is called.
+	// Tool is the name of the called tool.
 	Tool string
 	// Input is the validated arguments.
 	Input json.RawMessage
 }
 
-// IdempotencyKey is the same for every attempt of this call, in any process, and differs from every other call's.
-// Pass it to services that deduplicate.
+// IdempotencyKey returns a key that is the same for every attempt of this call, in any process, and differs from
+// that of every other call. Pass it to services that deduplicate.
 func (c *Call) IdempotencyKey() string { return ids.Derive("call", c.SessionID, c.ID) }

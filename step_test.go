@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
-// desk is a define.Env that keeps everything on the table.
+// desk is a define.Env that keeps everything in its fields.
 type desk struct {
 	state       json.RawMessage
 	ops         []cairn.Op

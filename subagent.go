@@ -8,20 +8,20 @@ import (
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
-// taskSchema is what a sub-agent's tool takes.
+// taskSchema is the input schema of a sub-agent's tool.
 const taskSchema = `{"type":"object","properties":{"input":{"type":"string","minLength":1,` +
 	`"description":"What the agent is to do, with everything it needs to know."}},"required":["input"],"additionalProperties":false}`
 
-// SubAgent makes a tool of an agent. A call of it runs a session of the agent's own from beginning to end and returns
-// its output, or its last reply's text. The tool's name and description are the agent's, so the description should say
-// what to call it for. Its arguments are one text, {"input": "…"}, which is the first message of the new session; the
-// agent sees nothing else of the session that called it. [SubAgentOf] takes arguments of a type.
+// SubAgent makes a tool of an agent. A call of it runs a session of that agent from beginning to end and returns
+// its output, or the text of its last reply. The tool has the agent's name and description, so the description
+// should explain when to call it. Its only argument is a text, {"input": "…"}, which becomes the first message of
+// the new session; the agent sees nothing else of the calling session. [SubAgentOf] takes typed arguments.
 //
-// What the agent waits for suspends the session that called it, and so on up to the root; answers go to the root. If
-// the agent fails, the call's result is an error that the calling model reads.
+// If the agent waits for something, the calling session is suspended, and so on up to the root; answers are
+// submitted to the root. If the agent fails, the call's result is an error that the calling model reads.
 func SubAgent(a *Agent) Tool {
 	if a == nil {
-		// It has a name, so that this mistake is the one that is reported.
+		// A name lets validation report this mistake rather than the missing name.
 		return Tool{def: definition{Name: "SubAgent", Err: errors.New("the agent is nil")}}
 	}
 	t := Tool{def: definition{Name: a.Name, Description: a.Description, Agent: a}}
@@ -29,9 +29,9 @@ func SubAgent(a *Agent) Tool {
 	return t
 }
 
-// SubAgentOf is [SubAgent] with arguments of a type: the calling model fills in In, whose JSON Schema is derived as
-// that of a tool's input, and arguments that violate it go back to that model. The sub-agent's first message is the
-// arguments as JSON.
+// SubAgentOf is [SubAgent] with typed arguments: the calling model fills in In, whose JSON Schema is derived like
+// that of a tool's input, and arguments that violate it are returned to that model as an error. The sub-agent's
+// first message is the arguments as JSON.
 func SubAgentOf[In any](a *Agent) Tool {
 	t := SubAgent(a)
 	if t.def.Err == nil {

@@ -14,40 +14,40 @@ import (
 // FinishTool is the name of the tool that an agent with an output type is given: its arguments are the output.
 const FinishTool = "__finish__"
 
-// Tool is something a model can call. Make one with [Func] or [RawFunc], with [ClientTool] for one that runs elsewhere,
-// or with [SubAgent] for an agent. A Tool is immutable and may be shared by agents.
+// Tool is something that a model can call. Make one with [Func] or [RawFunc], with [ClientTool] if it runs
+// elsewhere, or with [SubAgent] for an agent. A Tool is immutable and may be shared by agents.
 type Tool struct {
 	def definition
 }
 
-// definition is what package define reads of a tool.
+// definition is the part of a tool that package define reads.
 type definition = bridge.Tool[Call, CachePolicy, RetryPolicy, Agent, CallKind, Quorum]
 
 // ToolOption changes how a tool is run.
 type ToolOption func(*Tool)
 
-// FinishWith makes the tool's result the output of the turn: a successful call ends it. Calls of other tools in the
-// same reply run first, and the tool sees the state they left.
+// FinishWith makes the tool's result the output of the turn: a successful call ends the turn. Calls of other tools
+// in the same reply run first, and the tool sees the state after them.
 func FinishWith() ToolOption { return func(t *Tool) { t.def.Finishes = true } }
 
-// Timeout bounds one execution of the tool. When it passes, the tool's context is cancelled and the call counts as
-// failed at once, with CodeTimeout: what the tool returns or does with its handle after that has no effect. The
-// default is no bound.
+// Timeout limits one execution of the tool. When it passes, the tool's context is cancelled and the call fails at
+// once with CodeTimeout; whatever the tool returns or does with its handle later has no effect. The default is no
+// limit.
 func Timeout(d time.Duration) ToolOption { return func(t *Tool) { t.def.Timeout = d } }
 
-// ErrorText has fn make the text of an error of the tool's function: what the model reads, and what the transcript and the
-// event log keep of it. The error itself goes to the engine's logger. It replaces [Agent.ErrorText]; the default is the
-// error's own text. What Cairn itself has to say of a call, such as violations of the schema, is not changed. A function that
-// panics, or returns nothing, makes it "the tool failed".
+// ErrorText sets the function that returns the text for an error of the tool's function: what the model reads, and
+// what the transcript and the event log keep of it. The error itself is logged by the engine's logger. It overrides
+// [Agent.ErrorText]; the default is the error's own text. Cairn's own messages about a call, such as schema
+// violations, are not changed. If fn panics or returns an empty text, the text is "the tool failed".
 func ErrorText(fn func(err error) string) ToolOption { return func(t *Tool) { t.def.ErrorText = fn } }
 
-// Func makes a tool of a function. In, a struct or a map with string keys, gives the arguments' JSON Schema (see
-// [SchemaFor]); arguments that violate it never reach the function. Out is encoded as JSON for the model; a string is
-// given to it as text.
+// Func makes a tool of a function. In, a struct or a map with string keys, determines the JSON Schema of the
+// arguments (see [SchemaFor]); arguments that violate it never reach the function. Out is encoded as JSON for the
+// model; a string is passed to it as text.
 //
 // An error from the function becomes the call's result, which the model reads, and does not end the turn. A panic
-// counts as an error. The function may be called at the same time as others of the same step, and, after a crash,
-// again with the same Call.IdempotencyKey.
+// counts as an error. The function may run concurrently with others of the same step and, after a crash, again with
+// the same Call.IdempotencyKey.
 func Func[In, Out any](name, description string, fn func(ctx context.Context, call *Call, in In) (Out, error), opts ...ToolOption) Tool {
 	t := Tool{def: definition{Name: name, Description: description}}
 	t.def.Input, t.def.Err = schema.For(reflect.TypeFor[In]())
@@ -82,7 +82,7 @@ func (t Tool) with(opts []ToolOption) Tool {
 	return t
 }
 
-// RawFunc makes a tool whose arguments and result stay JSON and whose schema is given, for tools that are not known
+// RawFunc makes a tool with a given schema, whose arguments and result remain JSON, for tools that are not known
 // when the program is written.
 func RawFunc(name, description string, inputSchema json.RawMessage, fn func(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error), opts ...ToolOption) Tool {
 	t := Tool{def: definition{Name: name, Description: description}}
@@ -98,10 +98,10 @@ func RawFunc(name, description string, inputSchema json.RawMessage, fn func(ctx 
 }
 
 // SchemaFor returns the JSON Schema of T as encoding/json encodes it. Fields without omitempty or omitzero are
-// required, unknown members are refused. A field's "jsonschema" tag is its description; its "schema" tag holds
-// constraints, as in `schema:"enum=red|green,minLength=1"`: enum, min, max, minLength, maxLength, minItems, maxItems,
-// format and, last in the tag, pattern. A type may state its own schema in a method JSONSchema() json.RawMessage;
-// recursive types must.
+// required; unknown members are rejected. A field's "jsonschema" tag is its description; its "schema" tag holds
+// constraints, as in `schema:"enum=red|green,minLength=1"`: enum, min, max, minLength, maxLength, minItems,
+// maxItems, format and, last in the tag, pattern. A type may provide its own schema with a method JSONSchema()
+// json.RawMessage; recursive types must.
 func SchemaFor[T any]() (json.RawMessage, error) {
 	s, err := schema.For(reflect.TypeFor[T]())
 	if err != nil {
@@ -113,5 +113,5 @@ func SchemaFor[T any]() (json.RawMessage, error) {
 // Name returns the tool's name.
 func (t Tool) Name() string { return t.def.Name }
 
-// Description returns what the tool is for, as the model reads it.
+// Description returns the tool's purpose, as the model reads it.
 func (t Tool) Description() string { return t.def.Description }

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 )
 
-// of returns what a tool consists of.
+// of returns the definition of a tool.
 func of(t cairn.Tool) *define.Tool { return define.Of(&t) }
 
 type transfer struct {

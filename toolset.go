@@ -5,40 +5,43 @@ import (
 	"encoding/json"
 )
 
-// Toolset gives an agent tools that are not known when it is defined, such as those of a server. What it offers is asked
-// for when a turn begins and is pinned then: it is part of the transcript, so each process that drives the session, also
-// after a crash or days later, has the same tools. A branch of the session has them, a rewind takes them back.
+// Toolset provides an agent with tools that are not known when it is defined, such as those of a server. It is
+// asked for its offer when a turn begins, and the offer is pinned: it becomes part of the transcript, so each
+// process that drives the session, even after a crash or days later, has the same tools. A branch of the session
+// inherits them; a rewind reverts them.
 //
-// Of tools with one name the agent's own comes first, then those of its toolsets in their order; the others are left out,
-// and so are sub-agents. What is left out is logged.
+// Among tools of the same name, the agent's own has precedence, then those of its toolsets in their order. The
+// others are left out, and so are sub-agents. Tools that are left out are logged.
 //
-// The methods may be called at the same time.
+// The methods may be called concurrently.
 type Toolset interface {
-	// Name distinguishes the agent's toolsets; it is held to the rules of session ids. What is pinned is found by it.
+	// Name identifies the toolset among those of the agent, and its pinned offer in the transcript. It follows the
+	// rules of session ids.
 	Name() string
-	// Offer is asked when a turn begins, and not when a run is resumed. pinned is what the session has of the toolset; nil for
-	// nothing. A nil offer leaves that as it is, and so does an error, which is logged. The handle is for reading: it writes nothing to the
-	// session. The time is bounded by the engine's Options.HookTimeout; a toolset should answer within two seconds, since the
-	// turn waits. All toolsets of an agent are asked at once.
+	// Offer is called when a turn begins, but not when a run is resumed. pinned is the session's pinned offer of
+	// the toolset; nil for none. A nil offer keeps it, and so does an error, which is logged. The handle is
+	// read-only: it writes nothing to the session. The engine's Options.HookTimeout limits the call; a toolset
+	// should answer within two seconds, since the turn waits for it. All toolsets of an agent are called
+	// concurrently.
 	Offer(ctx context.Context, step *Step, pinned json.RawMessage) (*Offer, error)
-	// Tools returns the tools that were offered. The result must depend on pinned only, without I/O, because it is worked
-	// out again by each process. To keep the provider's cached prefix good, what was pinned later should repeat the tools
-	// before: the note of an offer can say to the model that some are gone.
+	// Tools returns the offered tools. The result must depend on pinned only, without I/O, because each process
+	// computes it again. To keep the provider's cached prefix valid, later offers should repeat the earlier tools;
+	// the note of an offer can inform the model that some are gone.
 	Tools(pinned json.RawMessage) ([]Tool, error)
 }
 
-// Offer is what a [Toolset] offers from a turn on.
+// Offer is the offer of a [Toolset] from a turn on.
 type Offer struct {
-	// Pinned is what the tools are made of, at most [MaxPinnedBytes] of JSON.
+	// Pinned is the data that the tools are made from, at most [MaxPinnedBytes] of JSON.
 	Pinned json.RawMessage
-	// Note is what the model reads of it, as a hidden message. Required.
+	// Note is the text about the offer that the model reads, as a hidden message. Required.
 	Note string
 }
 
-// MaxPinnedBytes is the most that a toolset may have pinned in a session.
+// MaxPinnedBytes is the maximum size of what a toolset may pin in a session.
 const MaxPinnedBytes = 1 << 20
 
-// Validate reports what keeps an offer from being pinned: an ErrInvalid or ErrTooLarge error that names the field.
+// Validate returns an ErrInvalid or ErrTooLarge error, which names the field, if an offer cannot be pinned.
 func (o *Offer) Validate() error {
 	if o.Note == "" {
 		return Invalid("note", "is empty")

@@ -5,33 +5,33 @@ import (
 	"strings"
 )
 
-// Usage counts what a run consumed. Tokens are the provider's own figures: InputTokens includes CachedTokens and
+// Usage counts what a run consumed. Tokens are the provider's figures: InputTokens includes CachedTokens and
 // CacheWriteTokens, OutputTokens includes ReasoningTokens.
 type Usage struct {
 	// InputTokens are all tokens that models read, those from a cache included.
 	InputTokens int64 `json:"input_tokens,omitempty"`
 	// OutputTokens are all that they wrote, reasoning included.
 	OutputTokens int64 `json:"output_tokens,omitempty"`
-	// ReasoningTokens are those of OutputTokens that were reasoning.
+	// ReasoningTokens is the part of OutputTokens that was reasoning.
 	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
-	// CachedTokens are those of InputTokens that the provider had in its cache.
+	// CachedTokens is the part of InputTokens that the provider read from its cache.
 	CachedTokens int64 `json:"cached_tokens,omitempty"`
-	// CacheWriteTokens are those of InputTokens that the provider put into its cache.
+	// CacheWriteTokens is the part of InputTokens that the provider wrote to its cache.
 	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
-	// ModelCalls counts calls of models that were committed.
+	// ModelCalls counts committed model calls.
 	ModelCalls int64 `json:"model_calls,omitempty"`
-	// ToolCalls counts calls of tools that have their result, and ToolErrors those whose result is an error.
+	// ToolCalls counts tool calls with a result; ToolErrors counts those whose result is an error.
 	ToolCalls  int64 `json:"tool_calls,omitempty"`
 	ToolErrors int64 `json:"tool_errors,omitempty"`
 	// ToolCacheHits counts the ToolCalls that were answered from a tool's cache.
 	ToolCacheHits int64 `json:"tool_cache_hits,omitempty"`
-	// SubAgentRuns counts the calls that had a sub-agent or companion run; what those used is in their own sessions.
+	// SubAgentRuns counts the calls that ran a sub-agent or companion; the usage of those is in their own sessions.
 	SubAgentRuns int64 `json:"sub_agent_runs,omitempty"`
-	// CostNanos is what the PricedCalls of the ModelCalls cost, in billionths of a US dollar, by the table of models at the
-	// time of each call. Of the other calls the price is not known: see [Usage.Cost].
+	// CostNanos is the cost of the PricedCalls among the ModelCalls, in billionths of a US dollar, by the table of
+	// models at the time of each call. The prices of the other calls are not known: see [Usage.Cost].
 	CostNanos   int64 `json:"cost_nanos,omitempty"`
 	PricedCalls int64 `json:"priced_calls,omitempty"`
-	// Custom holds what tools recorded with Call.RecordUsage, by name.
+	// Custom holds the amounts that tools recorded with Call.RecordUsage, by name.
 	Custom map[string]float64 `json:"custom,omitempty"`
 }
 
@@ -63,8 +63,8 @@ func (u Usage) Add(v Usage) Usage {
 	return sum
 }
 
-// Cost returns what the model calls cost, as "$0.0123"; "unknown" if the price of none is known, and "at least $0.0123" if
-// that of some is not.
+// Cost returns the cost of the model calls, as "$0.0123"; "unknown" if the price of none is known, and "at least
+// $0.0123" if the price of some is not.
 func (u Usage) Cost() string {
 	switch {
 	case u.PricedCalls == 0 && u.ModelCalls > 0:
@@ -75,7 +75,7 @@ func (u Usage) Cost() string {
 	return "$" + money(u.CostNanos, 9)
 }
 
-// money writes an amount that counts parts of a dollar.
+// money formats an amount that counts decimal fractions of a dollar.
 func money(n int64, places int) string {
 	text := fmt.Sprintf("%0*d", places+1, n)
 	whole, part := text[:len(text)-places], strings.TrimRight(text[len(text)-places:], "0")

@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// Validate reports why a message cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid or
-// too deep, or more than MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
+// Validate reports why a message cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is malformed
+// or nested too deep, or more than MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
 func (m *Message) Validate() error {
 	err := cmp.Or(CheckText("id", m.ID), CheckText("role", string(m.Role)), CheckText("origin", string(m.Origin)), CheckText("child_id", m.ChildID),
 		CheckText("run_id", m.RunID), checkTime("created_at", m.CreatedAt))
@@ -213,8 +213,8 @@ func (s *Stop) Validate() error {
 	return cmp.Or(CheckText("reason", s.Reason), CheckText("run_id", s.RunID), CheckText("kind", string(s.Kind)), checkTime("at", s.At))
 }
 
-// Validate reports why an event cannot be kept, whatever its size: text that is not valid UTF-8 or has a NUL, or JSON
-// that is not valid or too deep. The error is ErrInvalid and names the field.
+// Validate reports why an event cannot be kept, regardless of its size: text that is not valid UTF-8 or has a NUL,
+// or JSON that is malformed or nested too deep. The error is ErrInvalid and names the field.
 func (e *Event) Validate() error {
 	err := cmp.Or(CheckText("event.type", string(e.Type)), CheckText("event.session_id", e.SessionID), CheckText("event.run_id", e.RunID),
 		CheckText("event.agent", e.Agent), CheckText("event.text", e.Text), CheckText("event.call_id", e.CallID), CheckText("event.tool", e.Tool),
@@ -240,8 +240,8 @@ func (e *Event) Validate() error {
 	return err
 }
 
-// Validate reports what is wrong with an input: no messages, a role other than user, an empty part, a part with more
-// than belongs to it, what [Message.Validate] refuses, or more than MaxInputBytes.
+// Validate reports what is wrong with an input: no messages, a role other than user, an empty part, a part with
+// fields of another type, anything that [Message.Validate] rejects, or more than MaxInputBytes.
 func (in Input) Validate() error {
 	if len(in.Messages) == 0 {
 		return Invalid("input", "no messages")

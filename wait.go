@@ -19,9 +19,9 @@ import (
 // waiting is what a tool's calls wait for before they have a result.
 type waiting = bridge.Wait[Call, CallKind, Quorum]
 
-// ClientTool makes a tool that a client runs: a browser, another service, a person. In gives the arguments' JSON
-// Schema as in [Func], Out that of the result, which a submission is checked against. A call of it suspends the run;
-// see [PendingCall].
+// ClientTool makes a tool that a client runs: a browser, another service, a person. In determines the JSON Schema
+// of the arguments as in [Func], Out that of the result; submissions are checked against it. A call of the tool
+// suspends the run; see [PendingCall].
 func ClientTool[In, Out any](name, description string, opts ...ToolOption) Tool {
 	t := Tool{def: definition{Name: name, Description: description, Wait: waiting{Kind: CallClientTool}}}
 	t.def.Input, t.def.Err = schema.For(reflect.TypeFor[In]())
@@ -34,7 +34,7 @@ func ClientTool[In, Out any](name, description string, opts ...ToolOption) Tool 
 	return t.with(opts)
 }
 
-// RawClientTool makes a client-executed tool whose schemas are given. A nil resultSchema admits any JSON.
+// RawClientTool makes a client-executed tool with given schemas. A nil resultSchema accepts any JSON.
 func RawClientTool(name, description string, inputSchema, resultSchema json.RawMessage, opts ...ToolOption) Tool {
 	t := Tool{def: definition{Name: name, Description: description, Wait: waiting{Kind: CallClientTool}}}
 	t.def.Input, t.def.Err = schema.Parse(inputSchema)
@@ -50,30 +50,32 @@ func RawClientTool(name, description string, inputSchema, resultSchema json.RawM
 // ApprovalOption changes what a reviewer may do.
 type ApprovalOption func(*waiting)
 
-// NoEdits has the arguments of a call approved as they are: an answer that brings other ones is ErrInvalid.
+// NoEdits requires that the arguments of a call are approved unchanged: an answer with other arguments is
+// ErrInvalid.
 func NoEdits() ApprovalOption { return func(w *waiting) { w.NoEdits = true } }
 
-// RequireApproval lets the tool run only once a reviewer has approved the call. Until then the run is suspended. The
-// reviewer may change the arguments, unless NoEdits is given; the tool's schema holds for them, and the model is shown
-// what ran.
+// RequireApproval lets the tool run only after a reviewer has approved the call. Until then the run is suspended.
+// The reviewer may change the arguments, unless NoEdits is given; they are checked against the tool's schema, and
+// the model is shown the arguments that were used.
 func RequireApproval(opts ...ApprovalOption) ToolOption {
 	return func(t *Tool) {
 		t.require(func(context.Context, *Call, json.RawMessage) (*question, error) { return &question{}, nil }, opts)
 	}
 }
 
-// Prompt says why a call asks: a text for the reviewer, and a payload, encoded as JSON, for what shows it. Both are on
-// the pending call, see [CallRef]. They hold 1 MiB at most together.
+// Prompt is the reason for a call: a text for the reviewer, and a payload, encoded as JSON, for the program that
+// displays it. Both are on the pending call, see [CallRef]. Together they may have 1 MiB at most.
 type Prompt struct {
-	// Text is why the call asks, for the person who decides.
+	// Text is the reason for the call, for the person who decides.
 	Text string
-	// Payload is for what shows it: any value that encodes as JSON; nil is none.
+	// Payload is for the program that displays the prompt: any value that encodes as JSON; nil means none.
 	Payload any
 }
 
-// RequireApprovalIf requires approval of the calls for which a function of the arguments says so: it returns a bool, or
-// a *Prompt, which says why, or nil if no approval is needed. In must be that of the tool. An error or a panic of the
-// function means that approval is needed. A tool takes one of RequireApproval and RequireApprovalIf, once.
+// RequireApprovalIf requires approval of the calls for which needed, a function of the arguments, returns true or a
+// *Prompt with the reason; false or a nil *Prompt means that no approval is needed. In must be the input type of
+// the tool. If the function returns an error or panics, approval is needed. A tool takes one of RequireApproval and
+// RequireApprovalIf, once.
 func RequireApprovalIf[In any, Need bool | *Prompt](needed func(ctx context.Context, call *Call, in In) (Need, error), opts ...ApprovalOption) ToolOption {
 	return func(t *Tool) {
 		t.require(func(ctx context.Context, call *Call, input json.RawMessage) (*question, error) {
@@ -107,7 +109,7 @@ func (t *Tool) require(asks func(context.Context, *Call, json.RawMessage) (*ques
 	case CallClientTool:
 		t.def.Wait.Err = errors.New("client-executed tools cannot require approval: the client that runs the tool can decline")
 		return
-	case CallApproval: // the weaker of two conditions must not win unseen
+	case CallApproval: // the weaker of two conditions must not win silently
 		t.def.Wait.Err = errors.New("approval is required twice: give one of RequireApproval and RequireApprovalIf")
 		return
 	}
@@ -117,17 +119,16 @@ func (t *Tool) require(asks func(context.Context, *Call, json.RawMessage) (*ques
 	}
 }
 
-// AssignTo names who may answer the tool's calls, and how many of them decide. Without it anybody may. It is also for one
-// question of a tool, see [Call.Ask]. The call of a client-executed tool has one result, so its quorum is AnyReviewer. Names are held to the rules of session ids, see
-// [CheckSessionID].
+// AssignTo sets who may answer the tool's calls, and how many of them decide. Without it, anyone may answer. It can
+// also be used for a single question of a tool, see [Call.Ask]. The call of a client-executed tool has one result,
+// so its quorum is AnyReviewer. Names follow the rules of session ids, see [CheckSessionID].
 func AssignTo(quorum Quorum, reviewers ...string) ToolOption {
 	reviewers = slices.Clone(reviewers)
 	return func(t *Tool) { t.def.Wait.Assigned, t.def.Wait.Quorum, t.def.Wait.Reviewers = true, quorum, reviewers }
 }
 
-// WaitAtMost makes a call that was not answered in that time count as failed. The time runs on while
-// no process does; a worker sees to it that it is kept. It is also for one question of a tool, see [Call.Ask]. The
-// default is no bound.
+// WaitAtMost makes a call fail if it is not answered within d. The time elapses even while no process runs; a
+// worker enforces it. It can also be used for a single question of a tool, see [Call.Ask]. The default is no limit.
 func WaitAtMost(d time.Duration) ToolOption {
 	return func(t *Tool) {
 		t.def.Wait.AtMost = d
@@ -156,7 +157,7 @@ func (t *Tool) validateWait() error {
 	return checkAssigned(w)
 }
 
-// checkAssigned reports what is wrong with what AssignTo has said.
+// checkAssigned reports what is wrong with the assignment made by AssignTo.
 func checkAssigned(w *waiting) error {
 	switch {
 	case w.Quorum != AnyReviewer && w.Quorum != AllReviewers && w.Quorum != MostReviewers:
@@ -175,7 +176,7 @@ func checkAssigned(w *waiting) error {
 	return nil
 }
 
-// CheckValue returns an ErrInvalid error about a field, with every violation in Details, if a value does not satisfy
+// CheckValue returns an ErrInvalid error about field, with every violation in Details, if value does not satisfy
 // the call's schema.
 func (c *PendingCall) CheckValue(field string, value json.RawMessage) error {
 	if len(c.Schema) == 0 {
@@ -193,13 +194,14 @@ func (c *PendingCall) CheckValue(field string, value json.RawMessage) error {
 	return nil
 }
 
-// question is what a person is asked.
+// question is a question to a person.
 type question = bridge.Question
 
-// MaxPromptBytes is the most that the prompt and the payload of a call may hold together.
+// MaxPromptBytes is the maximum size of the prompt and the payload of a call together.
 const MaxPromptBytes = 1 << 20
 
-// setPrompt gives a question its words. What cannot be kept is an ErrInvalid or ErrTooLarge error.
+// setPrompt sets the prompt and payload of a question. If they cannot be kept, the error is ErrInvalid or
+// ErrTooLarge.
 func setPrompt(q *question, text string, payload any) error {
 	if err := CheckText("prompt", text); err != nil {
 		return err

@@ -25,7 +25,8 @@ func serverTool(opts ...cairn.ToolOption) cairn.Tool { return cairn.Func("x", ""
 
 func never(context.Context, *cairn.Call, struct{}) (bool, error) { return false, nil }
 
-// checkTools holds each tool to what the validation of its agent says about it: nothing, or one error that names it.
+// checkTools compares the validation of each tool's agent with the expectation: no error, or one that names the
+// tool.
 func checkTools(t *testing.T, says map[string]string, tools map[string]cairn.Tool) {
 	t.Helper()
 	for name, tool := range tools {
@@ -50,7 +51,7 @@ func checkTools(t *testing.T, says map[string]string, tools map[string]cairn.Too
 	}
 }
 
-// TestWaitingTools says which waits can be defined and what is wrong with the others.
+// TestWaitingTools lists the waits that can be defined, and the mistakes in others.
 func TestWaitingTools(t *testing.T) {
 	t.Parallel()
 	object, approve := json.RawMessage(`{"type":"object"}`), cairn.RequireApproval()
@@ -168,7 +169,7 @@ func TestAsksApproval(t *testing.T) {
 	}
 }
 
-// TestPending says what is written of a call when it begins to wait.
+// TestPending checks the row of a call that begins to wait.
 func TestPending(t *testing.T) {
 	t.Parallel()
 	input, result := json.RawMessage(`{"type":"object"}`), json.RawMessage(`{"type":"string"}`)
@@ -199,7 +200,8 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// TestReviewersAreTheToolsOwn: neither the list it was made with nor one that it gave out changes it.
+// TestReviewersAreTheToolsOwn: a tool's reviewers change neither with the list that it was made with nor with a
+// list that it returned.
 func TestReviewersAreTheToolsOwn(t *testing.T) {
 	t.Parallel()
 	names := []string{"ann", "bob"}

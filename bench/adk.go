@@ -24,8 +24,8 @@ const (
 	userName = "user"
 )
 
-// adkSystem keeps sessions with ADK's database service. A step is three appends: the reply, the result, the change of
-// the state.
+// adkSystem keeps sessions with ADK's database service. A step is three appends: the reply, the result, and the
+// change of the state.
 type adkSystem struct {
 	conversation *conversation
 	database     *postgresDatabase
@@ -40,7 +40,7 @@ type adkSession struct {
 	next    int
 }
 
-// newADK lets the driver prepare statements, as ADK's own tests do, and keeps it from logging.
+// newADK makes the driver prepare statements, as ADK's own tests do, and disables its logging.
 func newADK(c *conversation, db *postgresDatabase, writers int) (*adkSystem, error) {
 	connections, err := sql.Open("pgx", db.url)
 	if err != nil {
@@ -60,8 +60,8 @@ func (a *adkSystem) stored(ctx context.Context) (int64, error) { return a.databa
 
 func (a *adkSystem) close() error { return a.connections.Close() }
 
-// templateEvents is how many events of a template are appended; more are copies of them, because to append ten thousand
-// takes longer than the whole measurement.
+// templateEvents is the number of a template's events that are appended. The others are copies of them: appending
+// ten thousand events takes longer than the whole measurement.
 const templateEvents = 2 + 2*variants
 
 const (
@@ -81,8 +81,8 @@ const (
 		WHERE e.session_id = $1`
 )
 
-// open makes the session with the service, copies the events of a template into it and reads it, as ADK's runner does
-// before each turn.
+// open creates the session with the service, copies the events of a template into it, and reads it, as ADK's runner
+// does before each turn.
 func (a *adkSystem) open(ctx context.Context, id string, n int) (session, error) {
 	template, err := a.templates.of(n, func(id string) error { return a.fill(ctx, id, n) })
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *adkSession) read(ctx context.Context) (out transcript, err error) {
 	return out, nil
 }
 
-// adk returns a message as an event of ADK.
+// adk converts a message to an event of ADK.
 func (m message) adk(ctx context.Context) *adk.Event {
 	content := &genai.Content{Role: genai.RoleModel}
 	author := "support"
@@ -204,13 +204,13 @@ func (m message) adk(ctx context.Context) *adk.Event {
 	return ev
 }
 
-// templates are sessions with a history of some length each, from which others are copied.
+// templates are sessions that others are copied from, one for each length of history.
 type templates struct {
 	mu   sync.Mutex
 	made map[int]string
 }
 
-// of returns the template with n messages, which make fills if it is not there yet.
+// of returns the id of the template with n messages. If there is none yet, fill creates it.
 func (t *templates) of(n int, fill func(id string) error) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

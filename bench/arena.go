@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// arena is two servers and what is compared on them. Each system has a database of its own and as many connections as
-// there are writers.
+// arena is the two servers and the systems that are compared on them. Each system has its own database, and as many
+// connections as there are writers.
 type arena struct {
 	conversation *conversation
 	contenders   []contender
@@ -21,7 +21,8 @@ type arena struct {
 	keyspaces []*redisDatabase
 }
 
-// newArena has all systems on the two servers. LangGraph is among them if the directory of its packages is given.
+// newArena creates all systems on the two servers. It includes LangGraph if packages, the directory of its
+// packages, is given.
 func newArena(
 	ctx context.Context, postgres *testenv.PostgresServer, redis *testenv.RedisProcess, writers int, packages string,
 ) (*arena, error) {

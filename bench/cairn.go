@@ -10,10 +10,11 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// lease is how long the leases of sessions last; it only has to be longer than a measurement.
+// lease is the length of sessions' leases. It only has to exceed a measurement.
 const lease = time.Hour
 
-// cairnSystem commits steps to a store as the engine does: messages, state, checkpoint, usage and lease in one commit.
+// cairnSystem commits steps to a store as the engine does: messages, state, checkpoint, usage and lease in one
+// commit.
 type cairnSystem struct {
 	conversation *conversation
 	store        store.Store
@@ -24,7 +25,7 @@ type cairnSession struct {
 	system *cairnSystem
 	row    *cairn.Session
 	state  state
-	next   int // the step that follows
+	next   int // number of the next step
 }
 
 func (c *cairnSystem) open(ctx context.Context, id string, n int) (session, error) {
@@ -43,7 +44,7 @@ func (c *cairnSystem) begin(ctx context.Context, id string, n int) (*cairnSessio
 	for i := range history {
 		commit.Messages = append(commit.Messages, history[i].cairn(fmt.Sprintf("message-%06d", i)))
 	}
-	// What the history did to the state is in its fields.
+	// The history's changes of the state are in its fields.
 	for step := range s.next {
 		s.state.fields[field(step)] = c.conversation.exchange(step).Value
 	}
@@ -95,7 +96,7 @@ func (s *cairnSession) read(ctx context.Context) (out transcript, err error) {
 	return out, json.Unmarshal(snapshot.State, &out.State)
 }
 
-// cairn returns a message as Cairn has it.
+// cairn converts a message to Cairn's form.
 func (m message) cairn(id string) cairn.Message {
 	out := cairn.Message{ID: id, Role: m.Role, RunID: "run"}
 	if m.Text != "" {
@@ -132,7 +133,7 @@ func fromCairn(m cairn.Message) (out message, err error) {
 	return out, nil
 }
 
-// cairn returns the messages of a step as Cairn has them.
+// cairn returns the messages of a step in Cairn's form.
 func (c *conversation) cairn(step int) []cairn.Message {
 	var out []cairn.Message
 	for i, m := range c.messages(step) {
@@ -155,7 +156,7 @@ func newState(c *conversation) state {
 	return s
 }
 
-// change makes the change of a step, and returns its operations, and the whole state if it is time for a keyframe.
+// change applies a step's change. It returns the operations and, if a keyframe is due, the whole state.
 func (s *state) change(step int, at cairn.StatePosition) (list []cairn.Op, keyframe json.RawMessage) {
 	name, value := field(step), s.conversation.exchange(step).Value
 	s.fields[name] = value

@@ -9,29 +9,29 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// The sizes in bytes of what a step writes, before a system encodes it.
+// Sizes, in bytes, of what a step writes, before a system encodes it.
 const (
-	textBytes   = 240 // the reply's text
-	inputBytes  = 160 // the arguments of its tool call, a JSON object
+	textBytes   = 240 // text of the reply
+	inputBytes  = 160 // arguments of its tool call, a JSON object
 	resultBytes = 1024
-	fieldBytes  = 200 // the one field of the state that a step replaces
+	fieldBytes  = 200 // value of the state's field that a step replaces
 	fields      = 20
 )
 
-// toolName is the one tool of the conversation.
+// toolName is the only tool of the conversation.
 const toolName = "look_up_order"
 
-// variants is how many different steps there are before they repeat: enough for a server to find nothing to compress in
-// one message that it has seen in the last.
+// variants is the number of different steps before they repeat. It is large enough that a server cannot compress a
+// message by what it has seen in the previous one.
 const variants = 64
 
 // message is an entry of the conversation in a form that every system can store.
 type message struct {
 	Role   cairn.Role `json:"role"`
 	Text   string     `json:"text,omitempty"`
-	Call   string     `json:"call,omitempty"`   // the call that is asked for, or answered
-	Input  input      `json:"input,omitzero"`   // of the call
-	Result string     `json:"result,omitempty"` // of the call
+	Call   string     `json:"call,omitempty"`   // id of the call that is requested or answered
+	Input  input      `json:"input,omitzero"`   // arguments of the call
+	Result string     `json:"result,omitempty"` // result of the call
 }
 
 // input is the arguments of a call.
@@ -48,15 +48,15 @@ type exchange struct {
 	Value  string `json:"value"`
 }
 
-// conversation is what every system writes. Its steps count from 0.
+// conversation is the data that every system writes. Its steps count from 0.
 type conversation struct {
 	Question  string            `json:"question"`
 	Answer    string            `json:"answer"`
 	Exchanges []exchange        `json:"exchanges"`
-	State     map[string]string `json:"state"` // at the beginning
+	State     map[string]string `json:"state"` // initial state
 }
 
-// newConversation makes up the same conversation each time.
+// newConversation generates the conversation, the same each time.
 func newConversation() *conversation {
 	source := rand.New(rand.NewPCG(1, 2))
 	c := &conversation{Question: prose(source, fieldBytes), Answer: prose(source, textBytes+inputBytes), State: map[string]string{}}
@@ -76,7 +76,7 @@ var words = strings.Fields(`the order arrived broken customer asks for a refund 
 	carrier address street invoice number paid by card twice replacement sent on monday please check stock of blue large
 	cotton shirts warehouse answered today nothing is known about it supplier will call back before noon thanks again`)
 
-// prose returns a text of words.
+// prose returns words as a text of the given size in bytes.
 func prose(source *rand.Rand, size int) string {
 	var b strings.Builder
 	for b.Len() < size {
@@ -102,8 +102,8 @@ func (c *conversation) messages(step int) []message {
 	}
 }
 
-// history returns the first n messages: a question, an answer, and what the steps before the first that is measured
-// said. n is even.
+// history returns the first n messages: a question, an answer, and the messages of the steps before the first
+// measured one. n is even.
 func (c *conversation) history(n int) []message {
 	out := []message{{Role: cairn.RoleUser, Text: c.Question}, {Role: cairn.RoleAssistant, Text: c.Answer}}
 	for step := range firstStep(n) {
@@ -115,13 +115,13 @@ func (c *conversation) history(n int) []message {
 // firstStep returns the number of the first step after a history of n messages.
 func firstStep(n int) int { return n/2 - 1 }
 
-// transcript is a session as it is read back.
+// transcript is a session's content as read back.
 type transcript struct {
 	Messages []message         `json:"messages"`
 	State    map[string]string `json:"state"`
 }
 
-// after returns the transcript that some steps after a history of n messages lead to.
+// after returns the transcript after a history of n messages and a number of steps.
 func (c *conversation) after(n, steps int) transcript {
 	out := transcript{Messages: c.history(n), State: map[string]string{}}
 	for name, value := range c.State {
@@ -134,7 +134,7 @@ func (c *conversation) after(n, steps int) transcript {
 	return out
 }
 
-// encode returns the JSON of a value that has one.
+// encode returns the JSON encoding of a value that can be encoded.
 func encode(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A floor writes the bytes of Cairn's step into Cairn's tables or keys with the one statement or script that an
-// engineer would write by hand for exactly this step: one update that is its own guard, with encoded texts, that
+// The floor writes the bytes of Cairn's step into Cairn's tables or keys with the single statement or script that
+// an engineer would write by hand for exactly this step: one update that is its own guard, takes encoded texts, and
+// returns only whether it took effect. Cairn creates the session.
 // returns only whether it was done. Cairn creates the session.
 
 //go:embed floor.sql
@@ -84,11 +85,11 @@ type redisFloorSession struct {
 	client      *redis.Client
 	keys        []string
 	head        string
-	since       string // when the session was begun, which stands behind its version
+	since       string // creation time of the session, which follows the version in its text
 	checkpoints int
-	parent      string // the checkpoint before
+	parent      string // previous checkpoint
 	at          cairn.StatePosition
-	frame       int64 // the position of the last keyframe
+	frame       int64 // position of the last keyframe
 }
 
 func (f *redisFloor) open(ctx context.Context, id string, n int) (session, error) {
@@ -136,7 +137,7 @@ func (s *redisFloorSession) step(ctx context.Context) error {
 	return nil
 }
 
-// read folds the chain of the state itself, since the row's head stays as it was.
+// read folds the chain of the state itself, since the row's head does not change.
 func (s *redisFloorSession) read(ctx context.Context) (out transcript, err error) {
 	pipe := s.client.Pipeline()
 	messages, chain := pipe.LRange(ctx, s.keys[1], 0, -1), pipe.LRange(ctx, s.keys[2], 0, -1)
@@ -145,7 +146,7 @@ func (s *redisFloorSession) read(ctx context.Context) (out transcript, err error
 	}
 	for _, text := range messages.Val() {
 		var m cairn.Message
-		if err := json.Unmarshal([]byte(text[strings.Index(text, "{"):]), &m); err != nil { // the time is before it
+		if err := json.Unmarshal([]byte(text[strings.Index(text, "{"):]), &m); err != nil { // the time precedes it
 			return out, err
 		}
 		found, err := fromCairn(m)
@@ -174,13 +175,14 @@ func (s *redisFloorSession) read(ctx context.Context) (out transcript, err error
 	return out, json.Unmarshal(raw, &out.State)
 }
 
-// keyOf returns the key that a checkpoint or a step is looked up by on PostgreSQL.
+// keyOf returns the key by which PostgreSQL looks up a checkpoint or a step.
 func keyOf(id string) int64 {
 	sum := sha256.Sum256([]byte(id))
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// short is a message as PostgreSQL keeps it: of the run that the row names, and with a single part in its own fields.
+// short returns a message in PostgreSQL's form: without the run, which the row names, and with a single part in
+// fields of the message.
 func short(m cairn.Message) any {
 	if m.RunID = ""; len(m.Parts) > 1 {
 		return m
@@ -194,7 +196,7 @@ func short(m cairn.Message) any {
 	}{m.ID, m.Role, m.Parts[0].Text, m.Parts[0].ToolUse, m.Parts[0].Result}
 }
 
-// stepTexts returns what the store keeps of a step's change of the state, and of its messages.
+// stepTexts returns the texts that the store keeps of a step: the change of the state, and the messages.
 func stepTexts(c *conversation, step int, list []cairn.Op, keyframe []byte, form func(cairn.Message) any) (
 	change string, messages [2]string) {
 	change = string(keyframe)

@@ -17,16 +17,16 @@ import (
 //go:embed langgraph
 var langgraphFiles embed.FS
 
-// langGraph keeps sessions, which are threads there, with LangGraph's PostgreSQL saver. A step is a node of a graph,
-// and so one checkpoint, which is on the server before the next step begins. One process drives all writers, as
-// JavaScript does.
+// langGraph keeps sessions, as threads, with LangGraph's PostgreSQL saver. A step is a node of a graph and
+// therefore one checkpoint, which is on the server before the next step begins. A single process drives all
+// writers, as is usual in JavaScript.
 type langGraph struct {
 	database  *postgresDatabase
 	command   *exec.Cmd
 	in        io.WriteCloser
 	templates templates
 
-	mu  sync.Mutex // a request is answered before the next one
+	mu  sync.Mutex // serializes requests
 	out *bufio.Reader
 }
 
@@ -55,7 +55,7 @@ func newLangGraph(ctx context.Context, c *conversation, dir string, db *postgres
 	return l, nil
 }
 
-// ask sends a request and decodes its answer.
+// ask sends a request and decodes the response.
 func (l *langGraph) ask(request, answer any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

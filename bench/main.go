@@ -1,6 +1,5 @@
-// Command bench measures what a step of a session costs with Cairn and with other systems that keep sessions, side by
-// side on the same servers, which it starts and removes. It writes a table and a plot into the docs; see
-// docs/BENCHMARKS.md.
+// Command bench measures the cost of a session's step with Cairn and with other systems that keep sessions, on the
+// same servers, which it starts and removes. It writes a table and a plot into the docs; see docs/BENCHMARKS.md.
 package main
 
 import (
@@ -30,7 +29,7 @@ func main() {
 	}
 }
 
-// run is the command.
+// run runs the command.
 func run(ctx context.Context, args []string, progress io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	docs := flags.String("docs", "docs", "the directory whose "+benchmarksFile+" and "+plotFile+" are written; empty writes none")
@@ -92,7 +91,7 @@ func run(ctx context.Context, args []string, progress io.Writer) error {
 	return writeReport(*docs, a.contenders, r, where)
 }
 
-// numbers reads a list of numbers that are multiples of step.
+// numbers parses a list of numbers that are multiples of step.
 func numbers(name, text string, step int) (out []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(part))

@@ -12,14 +12,14 @@ import (
 // series is a line of the plot.
 type series struct {
 	name   string
-	colour string // a class of plotStyle
+	colour string // class of plotStyle
 	dashed bool
 	points []point
 }
 
 type point struct{ x, y float64 }
 
-// The plot's measures in pixels.
+// Dimensions of the plot in pixels.
 const (
 	plotWidth, plotHeight = 900, 520
 	plotLeft, plotRight   = 80, 660
@@ -27,7 +27,7 @@ const (
 	labelHeight           = 18
 )
 
-// plotStyle has colours that are distinguishable on a light and on a dark background, also with a colour vision
+// plotStyle has colors that are distinguishable on a light and on a dark background, also with a color vision
 // deficiency.
 const plotStyle = `
 	text { font: 13px system-ui, sans-serif; fill: #1f2328 }
@@ -50,7 +50,7 @@ const plotStyle = `
 	.mark { stroke: none }
 `
 
-// plot draws lines on two logarithmic axes as SVG. All values are positive. Each line is named where it ends.
+// plot draws lines on two logarithmic axes as SVG. All values are positive. Each line has its name at its end.
 func plot(title, xName, yName string, lines []series) string {
 	xs, ys := axisOf(lines, func(p point) float64 { return p.x }), axisOf(lines, func(p point) float64 { return p.y })
 	xs.from, xs.to, ys.from, ys.to = plotLeft, plotRight, plotBottom, plotTop
@@ -103,7 +103,7 @@ type axis struct {
 	from, to  float64
 }
 
-// axisOf returns an axis of whole powers of ten that holds all points.
+// axisOf returns an axis of whole powers of ten that covers all points.
 func axisOf(lines []series, value func(point) float64) axis {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, s := range lines {
@@ -137,15 +137,15 @@ func tick(v float64) string {
 	return strings.TrimRight(fmt.Sprintf("%.6f", v), "0")
 }
 
-// placeLabels returns how high each line's name stands: where the line ends, or a little off where it would cover
-// another name.
+// placeLabels returns the vertical position of each line's name: the end of the line, or a little off if it would
+// overlap another name.
 func placeLabels(lines []series, ys axis) []float64 {
 	out, order := make([]float64, len(lines)), make([]int, len(lines))
 	for i, s := range lines {
 		out[i], order[i] = ys.place(s.points[len(s.points)-1].y), i
 	}
 	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(out[i], out[j]) })
-	// Downwards each name makes room for the one above it; upwards those that came too low are lifted again.
+	// The first pass moves names down below the name above; the second moves those that are too low up again.
 	for k, i := range order[1:] {
 		out[i] = max(out[i], out[order[k]]+labelHeight)
 	}

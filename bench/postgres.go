@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// postgresDatabase is a database that one system has to itself.
+// postgresDatabase is the database of one system.
 type postgresDatabase struct {
 	url  string
-	dir  string // of the server's socket
+	dir  string // directory of the server's socket
 	name string
-	pool *pgxpool.Pool // of the harness and of the floor
+	pool *pgxpool.Pool // pool of the harness and of the floor
 }
 
-// newDatabase makes a database on a server. Its pool, like that of each system, has a connection for each writer.
+// newDatabase creates a database on a server. Its pool, like that of each system, has a connection for each writer.
 func newDatabase(ctx context.Context, s *testenv.PostgresServer, name string, writers int) (*postgresDatabase, error) {
 	admin, err := pgxpool.New(ctx, s.URL())
 	if err != nil {
@@ -41,7 +41,7 @@ func newDatabase(ctx context.Context, s *testenv.PostgresServer, name string, wr
 	return &postgresDatabase{url: at.String(), dir: s.Dir, name: name, pool: pool}, err
 }
 
-// stored returns the bytes of the tables, with their indexes and without the space of dead rows.
+// stored returns the size of the tables in bytes, with their indexes and without dead rows.
 func (d *postgresDatabase) stored(ctx context.Context) (sum int64, err error) {
 	rows, err := d.pool.Query(ctx, `SELECT format('%I.%I', schemaname, relname) FROM pg_stat_user_tables`)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisDatabase is a numbered database that one system has to itself.
+// redisDatabase is the numbered database of one system.
 type redisDatabase struct {
 	url    string
-	client *redis.Client // of the harness and of the floor
+	client *redis.Client // client of the harness and of the floor
 }
 
 func newRedisDatabase(s *testenv.RedisProcess, number, writers int) (*redisDatabase, error) {
@@ -26,7 +26,7 @@ func newRedisDatabase(s *testenv.RedisProcess, number, writers int) (*redisDatab
 	return &redisDatabase{url: url, client: redis.NewClient(opts)}, nil
 }
 
-// stored returns the bytes that the server's memory spends on the keys.
+// stored returns the number of bytes that the server uses for the keys.
 func (d *redisDatabase) stored(ctx context.Context) (sum int64, err error) {
 	keys := d.client.Scan(ctx, 0, "", 1000).Iterator()
 	for keys.Next(ctx) {
@@ -39,8 +39,8 @@ func (d *redisDatabase) stored(ctx context.Context) (sum int64, err error) {
 	return sum, keys.Err()
 }
 
-// copy copies the keys of one session to another, whose name takes the place of its own in them. Keys that are there
-// stay.
+// copy copies the keys of a session to those of another, with the other session's name in them. It keeps existing
+// keys.
 func (d *redisDatabase) copy(ctx context.Context, from, to string) error {
 	keys := d.client.Scan(ctx, 0, "*"+from, 1000).Iterator()
 	for keys.Next(ctx) {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// The part of docs/BENCHMARKS.md between these lines is the report's.
+// The part of docs/BENCHMARKS.md between these lines is generated.
 const (
 	beginMark = "<!-- peers: written by make bench-peers -->"
 	endMark   = "<!-- peers: end -->"
@@ -36,7 +36,7 @@ var reportTemplate = template.Must(template.New("report").Parse(reportText))
 // setting is the machine and the versions of a measurement.
 type setting struct {
 	Date, Machine                     string
-	Args                              string // of the command
+	Args                              string // arguments of the command
 	Versions                          map[string]string
 	Rounds                            int
 	Slice                             time.Duration
@@ -45,7 +45,7 @@ type setting struct {
 	Tables                            string
 }
 
-// writeReport puts the report and the plot into the directory of the docs.
+// writeReport writes the report and the plot into the directory of the docs.
 func writeReport(dir string, list []contender, r *results, s setting) error {
 	name := filepath.Join(dir, benchmarksFile)
 	old, err := os.ReadFile(name)
@@ -67,7 +67,7 @@ func writeReport(dir string, list []contender, r *results, s setting) error {
 		os.WriteFile(name, []byte(page), 0o644))
 }
 
-// between replaces what stands between the marks of a page.
+// between replaces the text between the marks of a page.
 func between(page, text string) (string, error) {
 	head, rest, found := strings.Cut(page, beginMark+"\n")
 	_, tail, ended := strings.Cut(rest, endMark+"\n")
@@ -102,7 +102,7 @@ func drawing(list []contender, r *results) string {
 	return plot("What a step costs, by the length of the session's history", "messages in the session before", yName, lines)
 }
 
-// setting reads the machine and the versions.
+// setting collects the machine and the versions.
 func (a *arena) setting(ctx context.Context) (setting, error) {
 	s := setting{Date: time.Now().UTC().Format("2006-01-02"), Machine: machine(), Args: strings.Join(os.Args[1:], " "), Versions: map[string]string{"Go": runtime.Version()}}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -140,7 +140,7 @@ func (a *arena) setting(ctx context.Context) (setting, error) {
 	return s, nil
 }
 
-// machine says what the processors are, and what else they had to do.
+// machine describes the processors and the machine's load.
 func machine() string {
 	out := fmt.Sprintf("%d processors", runtime.NumCPU())
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {

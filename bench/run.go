@@ -16,29 +16,28 @@ type contender struct {
 	system
 }
 
-// plan says what is measured.
+// plan defines the measurements.
 type plan struct {
-	lengths []int // of the history, in messages; each is even
+	lengths []int // lengths of history in messages, even numbers
 	writers []int
-	steps   int           // that a writer has before it, at the least, when it is its system's turn
-	rounds  int           // of which the median counts
-	slice   time.Duration // how long a system runs until it is the next one's turn
-	budget  time.Duration // how long a system may take for one cell, filling included, until it gets no further round
+	steps   int           // minimum number of steps left to a writer at its system's turn
+	rounds  int           // number of rounds, of which the median counts
+	slice   time.Duration // time that a system runs per round
+	budget  time.Duration // time for a system per cell, including filling, after which it gets no further round
 }
 
-// room is how many steps a session with a history of n messages may be taken further by, so that its history is still
-// about as long.
+// room is the number of steps that may be added to a session with a history of n messages, so that its history
+// keeps about the same length.
 func room(n int) int { return max(10, n/20) }
 
-// storageTime is how long a system writes to show how many bytes a step adds, unless the plan's number of steps is
-// enough.
+// storageTime is how long a system may write to measure the bytes per step; it stops at the plan's number of steps.
 const storageTime = 2 * time.Second
 
 // results are the measurements of a plan.
 type results struct {
 	plan  plan
 	cells map[cellKey]*cell
-	bytes map[bytesKey]float64 // stored per step
+	bytes map[bytesKey]float64 // bytes stored per step
 }
 
 type cellKey struct {
@@ -48,12 +47,12 @@ type cellKey struct {
 
 type bytesKey struct{ contender, length int }
 
-// cell is what a system reached with a length of history and a number of writers.
+// cell is the result of a system for a length of history and a number of writers.
 type cell struct {
-	rates []float64 // steps/s of each round
+	rates []float64 // steps/s in each round
 	spent time.Duration
 
-	lanes [][]*entry // the sessions of each writer that still have room
+	lanes [][]*entry // sessions of each writer that still have room
 	made  int
 }
 
@@ -104,7 +103,7 @@ func measure(ctx context.Context, list []contender, c *conversation, p plan, pro
 	return r, nil
 }
 
-// round measures a system once, unless it has used up its time.
+// round measures a system once, unless the system has used up its budget.
 func (c *cell) round(ctx context.Context, x *contender, name string, n int, p plan) error {
 	if len(c.rates) > 0 && c.spent >= p.budget {
 		return nil
@@ -138,7 +137,7 @@ func (c *cell) round(ctx context.Context, x *contender, name string, n int, p pl
 	return nil
 }
 
-// bytesPerStep measures how much the data on the server grows by each of some steps.
+// bytesPerStep measures how much each step adds to the data on the server.
 func (x *contender) bytesPerStep(ctx context.Context, n, steps int) (float64, error) {
 	var l lane
 	for i := range (steps + room(n) - 1) / room(n) {
@@ -160,9 +159,9 @@ func (x *contender) bytesPerStep(ctx context.Context, n, steps int) (float64, er
 	return float64(after-before) / float64(paces[0].steps), err
 }
 
-// verify has a system write the conversation and read it back, so that what is compared is things that work.
+// verify makes a system write the conversation and read it back, so that only working systems are compared.
 func verify(ctx context.Context, x *contender, c *conversation) error {
-	const history, steps = 6, 2*fields + 3 // the state comes to a keyframe, and each field is written twice
+	const history, steps = 6, 2*fields + 3 // the state reaches a keyframe, and each field is written twice
 	s, err := x.open(ctx, "verified", history)
 	if err != nil {
 		return err

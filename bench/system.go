@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// server is what a system keeps its sessions on.
+// server is the kind of server that a system keeps its sessions on.
 type server string
 
 const (
@@ -16,43 +16,42 @@ const (
 
 // system is a way to keep sessions. It is safe for concurrent use.
 type system interface {
-	// open makes a session that has had a history of n messages.
+	// open creates a session with a history of n messages.
 	open(ctx context.Context, id string, n int) (session, error)
-	// stored returns how many bytes the system's data takes on its server.
+	// stored returns the size of the system's data on its server in bytes.
 	stored(ctx context.Context) (int64, error)
 	close() error
 }
 
 // session is one session. One writer drives it.
 type session interface {
-	// step writes the next step, and returns when the server has it.
+	// step writes the next step, and returns once the server has it.
 	step(ctx context.Context) error
 	// read returns the session as another process would find it.
 	read(ctx context.Context) (transcript, error)
 }
 
-// driver is a system whose steps are driven elsewhere.
+// driver is a system whose steps are driven in another process.
 type driver interface {
 	drive(ctx context.Context, lanes []lane, d time.Duration) ([]pace, error)
 }
 
-// lane is what one writer drives: some sessions, one after the other.
+// lane is the sessions that one writer drives, one after the other.
 type lane []*entry
 
-// entry is a session with the number of steps that are left to it, so that its history stays about as long as it is
-// said to be.
+// entry is a session with the number of steps left to it, so that its history keeps about its nominal length.
 type entry struct {
 	session session
 	left    int
 }
 
-// pace is what a writer did: some steps, and the time that it took for them.
+// pace is the number of steps of a writer, and the time they took.
 type pace struct {
 	steps int
 	spent time.Duration
 }
 
-// rate returns the steps per second of several writers at the same time.
+// rate returns the total steps per second of concurrent writers.
 func rate(list []pace) float64 {
 	var sum float64
 	for _, p := range list {
@@ -63,7 +62,7 @@ func rate(list []pace) float64 {
 	return sum
 }
 
-// drive has writers step through their lanes at the same time until they are through or the time is over. A step that
+// drive makes writers step through their lanes concurrently until the lanes or the time are used up. A step that
 // has begun is finished.
 func drive(ctx context.Context, s system, lanes []lane, d time.Duration) ([]pace, error) {
 	if s, ok := s.(driver); ok {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// The names that ratios are formed with.
+// Names of the contenders that ratios refer to.
 const (
 	floorName = "hand-written"
 	cairnName = "Cairn"
 )
 
-// tables writes the results as Markdown tables: for each server the cost of a step with one writer, the rate with each
-// other number of writers, and the bytes that a step adds.
+// tables formats the results as Markdown tables. For each server they show the cost of a step with one writer, the
+// rate with each other number of writers, and the bytes that a step adds.
 func tables(list []contender, r *results) string {
 	var b strings.Builder
 	for _, on := range []server{onPostgres, onRedis} {
@@ -52,8 +52,8 @@ func tables(list []contender, r *results) string {
 	return b.String()
 }
 
-// writeTable writes a row for each contender and a column for each length of history, and how its cost is to that of
-// the floor and of Cairn, with the shortest and with the longest history.
+// writeTable writes a row for each contender and a column for each length of history. Two more columns show the
+// ratio of the contender's cost to the floor's and to Cairn's, with the shortest and with the longest history.
 func writeTable(
 	b *strings.Builder, list []contender, lengths, there []int, title string, cost func(i, n int) float64, text func(i, n int) string,
 ) {
@@ -85,7 +85,7 @@ func writeTable(
 	b.WriteString("\n")
 }
 
-// number writes a figure with two digits that count, or with all before the point.
+// number formats a number with two significant digits, or with all digits before the point.
 func number(v float64) string {
 	if v >= 10 {
 		return thousands(v)
@@ -94,7 +94,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.*f", digits, v)
 }
 
-// thousands writes a whole number with its digits in groups.
+// thousands formats a whole number with grouped digits.
 func thousands(v float64) string {
 	text := fmt.Sprintf("%.0f", v)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {

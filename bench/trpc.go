@@ -12,8 +12,8 @@ import (
 	trpcredis "trpc.group/trpc-go/trpc-agent-go/session/redis"
 )
 
-// trpcSystem keeps sessions with trpc-agent-go's Redis service, which persists each append before it returns. A step is
-// three appends: the reply, the result, the change of the state.
+// trpcSystem keeps sessions with trpc-agent-go's Redis service, which persists each append before it returns. A
+// step is three appends: the reply, the result, and the change of the state.
 type trpcSystem struct {
 	conversation *conversation
 	database     *redisDatabase
@@ -30,7 +30,7 @@ type trpcSession struct {
 // everyEvent is a limit that no session here reaches, since the other systems read all of their history.
 const everyEvent = 1_000_000
 
-// newTRPC turns off the look-ups in an older layout, which has nothing here.
+// newTRPC disables lookups in an older layout, which no session here has.
 func newTRPC(c *conversation, db *redisDatabase, writers int) (*trpcSystem, error) {
 	service, err := trpcredis.NewService(trpcredis.WithRedisClientURL(fmt.Sprintf("%s&pool_size=%d", db.url, writers)),
 		trpcredis.WithSessionEventLimit(everyEvent), trpcredis.WithCompatMode(trpcredis.CompatModeNone))
@@ -45,8 +45,8 @@ func trpcKey(id string) trpcsession.Key {
 	return trpcsession.Key{AppName: appName, UserID: userName, SessionID: id}
 }
 
-// open makes the session with the service and copies the events of a template into it. It does not read them, since the
-// service cannot read ten thousand: the session in memory is that of the process which wrote them.
+// open creates the session with the service and copies the events of a template into it. It does not read them,
+// since the service cannot read ten thousand events: the session in memory is that of the process that wrote them.
 func (t *trpcSystem) open(ctx context.Context, id string, n int) (session, error) {
 	template, err := t.templates.of(n, func(id string) error { return t.fill(ctx, id, n) })
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *trpcSession) read(ctx context.Context) (out transcript, err error) {
 	return out, nil
 }
 
-// trpc returns a message as an event of trpc-agent-go.
+// trpc converts a message to an event of trpc-agent-go.
 func (m message) trpc() *event.Event {
 	out, author := model.NewAssistantMessage(m.Text), "support"
 	switch {

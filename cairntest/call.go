@@ -19,9 +19,9 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// Call is the handle of a call that no engine makes, and a record of what was done with it. It embeds what a tool's
-// function is given, Call.Call, and what hooks, guards and stop conditions are given, Call.Step. [cairn.State] of it is
-// the state as the function left it.
+// Call is the handle of a call made without an engine, and records what was done with it. It embeds Call.Call, the
+// handle for a tool's function, and Call.Step, the handle for hooks, guards and stop conditions. [cairn.State] of
+// it returns the state as the function left it.
 type Call struct {
 	*cairn.Call
 
@@ -32,8 +32,9 @@ type Call struct {
 
 const sessionID = "session"
 
-// NewCall returns a handle over a state, which must encode to a JSON object; nil is an empty one. The call's fields,
-// such as its ID and UserID, may be set before it is used. It panics if the state cannot be one.
+// NewCall returns a handle over a state, which must encode to a JSON object; nil is an empty one. The call's
+// fields, such as ID and UserID, may be set before it is used. NewCall panics if the state does not encode to an
+// object.
 func NewCall(state any) *Call {
 	raw := json.RawMessage("{}")
 	if state != nil {
@@ -56,14 +57,15 @@ func NewCall(state any) *Call {
 	return c
 }
 
-// pass lets the function that is called next ask, from the first question on.
+// pass allows the next call of the function to ask, starting with the first question.
 func (c *Call) pass() {
 	c.scope.LetAsk(&step.Call{Use: &cairn.ToolUse{CallID: c.ID, Tool: c.Tool}, Asked: c.answers})
 }
 
-// Answer gives the answer to the next question, encoded as JSON: that which [Call.Asked] has returned, or the first. The
-// function is then to be called again, from its start, and its [cairn.Call.Ask] returns the answers in their order. What it
-// wrote when it asked is discarded, as in a session. It panics if the answer does not encode.
+// Answer answers the question that [Call.Asked] returned, or the first one, with a value that is encoded as JSON.
+// After that, call the function again, from its start: its [cairn.Call.Ask] returns the answers in their order. As
+// in a session, what the function wrote in the pass that asked is discarded. Answer panics if the value does not
+// encode.
 func (c *Call) Answer(value any) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -79,8 +81,7 @@ func (c *Call) Answer(value any) {
 	c.pass()
 }
 
-// Asked returns the question that the function has asked and that has no answer, with its prompt, payload and reviewers; nil
-// if there is none.
+// Asked returns the open question of the function, with its prompt, payload and reviewers; nil if there is none.
 func (c *Call) Asked() *cairn.CallRef {
 	q := c.scope.Asked()
 	if q == nil {
@@ -90,7 +91,7 @@ func (c *Call) Asked() *cairn.CallRef {
 		Reviewers: q.Reviewers, Quorum: cairn.Quorum(q.Quorum), WaitAtMost: q.AtMost}
 }
 
-// room is the session that the handle is over.
+// room is the session behind the handle.
 type room struct {
 	state json.RawMessage
 	info  cairn.Step
@@ -108,9 +109,9 @@ func (r room) View(on ...*step.Writes) (json.RawMessage, error) {
 	return ops.Fold(r.state, lists...)
 }
 
-// Run calls a tool as the engine does, with the call's handle: an input, encoded as JSON, that violates the tool's
-// schema is a CodeArguments error and does not reach the function. It is for tools whose function has no name;
-// approvals, caches and timeouts are not involved.
+// Run calls a tool as the engine does, with the call's handle. If input, encoded as JSON, violates the tool's
+// schema, Run returns a CodeArguments error and does not call the function. Use it for tools whose function has no
+// name; approvals, caches and timeouts are not applied.
 func (c *Call) Run(ctx context.Context, tool cairn.Tool, input any) (json.RawMessage, error) {
 	t := define.Of(&tool)
 	raw, err := json.Marshal(input)
@@ -132,8 +133,8 @@ func (c *Call) Run(ctx context.Context, tool cairn.Tool, input any) (json.RawMes
 // Ops returns the writes to the state, in order.
 func (c *Call) Ops() []cairn.Op { return c.scope.Writes().Ops }
 
-// Context returns the texts that were added with [cairn.Step.AddContext], and what [cairn.Step.SwitchTools] has the
-// model read, in order.
+// Context returns the texts that were added with [cairn.Step.AddContext], and the messages of
+// [cairn.Step.SwitchTools] to the model, in order.
 func (c *Call) Context() []string {
 	var texts []string
 	for _, m := range c.scope.Writes().Context {
@@ -142,17 +143,17 @@ func (c *Call) Context() []string {
 	return texts
 }
 
-// Usage returns what was recorded with [cairn.Step.RecordUsage], summed by name.
+// Usage returns the amounts that were recorded with [cairn.Step.RecordUsage], summed by name.
 func (c *Call) Usage() map[string]float64 { return c.scope.Writes().Usage }
 
-// Statements returns what was recorded with the Exec of a store's package, such as pgstore.Exec, in order. Nothing executes
-// them.
+// Statements returns the statements that were recorded with the Exec function of a store's package, such as
+// pgstore.Exec, in order. They are not executed.
 func (c *Call) Statements() []store.Statement { return c.scope.Writes().Statements }
 
 // Checkpointed reports whether [cairn.Step.Checkpoint] was called.
 func (c *Call) Checkpointed() bool { return c.scope.Writes().Checkpoint }
 
-// Events returns the events that were put on the log with [cairn.Step.Emit], in order.
+// Events returns the events that were published with [cairn.Step.Emit], in order.
 func (c *Call) Events() []cairn.Event {
 	var list []cairn.Event
 	_, err := c.log.EachSince(context.Background(), sessionID, 0, func(ev *cairn.Event) { list = append(list, *ev) })

@@ -1,9 +1,9 @@
-// Package cairntest helps to test one's own agents. [New] gives a session on an engine of its own, in memory; [NewCall]
-// gives the handle that a tool is called with, for a test of the tool alone. Give the agents a model that plays a
-// script (package model/scripted), and the tests need no key and no network.
+// Package cairntest helps to test agents. [New] returns a session on an engine of its own, in memory. [NewCall]
+// returns the handle that a tool is called with, for a test of the tool alone. With a model that plays a script
+// (package model/scripted), tests need no key and no network.
 //
-// Everything works inside testing/synctest too, where timeouts of tools and retries of models cost no time. TTLs and
-// deadlines of calls need no synctest: [Session.Advance] moves the store's clock, which decides about them.
+// Everything also works inside testing/synctest, where tool timeouts and model retries take no real time. TTLs and
+// deadlines of calls do not need synctest: they depend on the store's clock, which [Session.Advance] moves.
 package cairntest
 
 import (
@@ -22,16 +22,16 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// Session is a conversation with an agent in a test. Its methods fail the test when something goes wrong that the test
-// did not ask for. One goroutine at a time may use it.
+// Session is a conversation with an agent in a test. Its methods fail the test on unexpected errors. It is not safe
+// for concurrent use.
 type Session struct {
-	// ID is the session's id: "session", until it is set to that of another one.
+	// ID is the id of the current session. It is "session" until it is set to that of another one.
 	ID string
 	// Agent is the name of the agent that [Session.Say] talks to.
 	Agent string
-	// Engine runs the agents, for everything that Session has no method for.
+	// Engine runs the agents. Use it for everything that Session has no method for.
 	Engine *engine.Engine
-	// Store is where the session is kept.
+	// Store is the store that keeps the session.
 	Store *memstore.Store
 
 	agents []*cairn.Agent
@@ -39,9 +39,9 @@ type Session struct {
 	clock  *clock
 }
 
-// New returns a session of the first agent, which begins with the first [Session.Say]. The others are there for agents
-// that talk to several, by their names. What the engine logs, such as the stack of a tool that panicked, is logged by
-// the test. The engine is closed when the test ends.
+// New returns a session of the first agent, which begins with the first [Session.Say]. The other agents are
+// registered too, for agents that consult others by name. What the engine logs, such as the stack of a tool that
+// panicked, goes to the log of the test. The engine is closed when the test ends.
 func New(t testing.TB, agents ...*cairn.Agent) *Session {
 	t.Helper()
 	if len(agents) == 0 || agents[0] == nil {
@@ -59,7 +59,8 @@ func New(t testing.TB, agents ...*cairn.Agent) *Session {
 	return s
 }
 
-// output is where the engine logs until the test ends: user code that was abandoned may return after that.
+// output is the engine's log output. It discards lines after the test has ended, since abandoned user code may
+// return after that.
 type output struct {
 	mu    sync.Mutex
 	to    io.Writer
@@ -99,16 +100,16 @@ func (s *Session) close(t testing.TB) {
 	}
 }
 
-// Restart replaces the engine by another one on the same store, as when another process takes over: what is not in the
-// store is gone. A run under way is released where it stands; [Session.Resume] continues it.
+// Restart replaces the engine by another one on the same store, as when another process takes over: everything that
+// is not in the store is lost. A run under way is released where it stands; [Session.Resume] continues it.
 func (s *Session) Restart(t testing.TB) {
 	t.Helper()
 	s.close(t)
 	s.open(t)
 }
 
-// Say runs a turn with a text to its end and returns its result, which says what the session waits for if it was
-// suspended. A turn that fails, fails the test: see [Session.SayFails].
+// Say runs a turn with a text to its end and returns its result. If the turn was suspended, the result has what the
+// session waits for. A turn that fails, fails the test: see [Session.SayFails].
 func (s *Session) Say(t testing.TB, text string, opts ...engine.RunOption) *cairn.Result {
 	t.Helper()
 	run, err := s.Engine.Execute(t.Context(), s.ID, s.Agent, cairn.Text(text), opts...)
@@ -128,7 +129,7 @@ func (s *Session) SayFails(t testing.TB, text string, opts ...engine.RunOption) 
 	return cairn.AsError(err)
 }
 
-// Resume continues a session that was interrupted, or was rewound, and waits for the run as Say does.
+// Resume continues a session that was interrupted or rewound, and waits for the run as Say does.
 func (s *Session) Resume(t testing.TB, opts ...engine.RunOption) *cairn.Result {
 	t.Helper()
 	run, err := s.Engine.Resume(t.Context(), s.ID, opts...)
@@ -142,7 +143,7 @@ func (s *Session) Retry(t testing.TB, opts ...engine.RunOption) *cairn.Result {
 	return outcome(t, run, err)
 }
 
-// outcome waits for a run that a verb began. The test fails if it did not begin, or fails.
+// outcome waits for a run that a verb began. It fails the test if the run did not begin or failed.
 func outcome(t testing.TB, run *engine.Run, err error) *cairn.Result {
 	t.Helper()
 	if err != nil {
@@ -165,8 +166,8 @@ func (s *Session) Calls(t testing.TB) []cairn.PendingCall {
 	return page.Items
 }
 
-// Submit answers a pending call and resumes the session once nothing that it waits for is open any more. It returns the
-// result of the run that this resumed, or else that of the run before, which is still suspended.
+// Submit answers a pending call, and resumes the session once it waits for no other open calls. It returns the
+// result of the resumed run, or else that of the previous run, which is still suspended.
 func (s *Session) Submit(t testing.TB, answer cairn.Submission) *cairn.Result {
 	t.Helper()
 	if _, err := s.Engine.Submit(t.Context(), s.ID, answer); err != nil {
@@ -183,8 +184,8 @@ func (s *Session) Submit(t testing.TB, answer cairn.Submission) *cairn.Result {
 	return s.Resume(t)
 }
 
-// Approve approves the oldest call that waits for approval, as Submit does. To change its arguments, or to choose among
-// several, submit an answer to one of [Session.Calls].
+// Approve approves the oldest call that waits for approval, as Submit does. To change its arguments, or to choose
+// among several calls, submit an answer to one of [Session.Calls].
 func (s *Session) Approve(t testing.TB) *cairn.Result {
 	t.Helper()
 	return s.Submit(t, cairn.Approve(s.oldest(t, cairn.CallApproval)))
@@ -196,14 +197,14 @@ func (s *Session) Deny(t testing.TB, reason string) *cairn.Result {
 	return s.Submit(t, cairn.Deny(s.oldest(t, cairn.CallApproval), reason))
 }
 
-// Answer gives the result of the oldest call of a client-executed tool, or the answer to the oldest question of a tool,
-// whichever is older, as Submit does.
+// Answer gives the result of the oldest open call of a client-executed tool, or the answer to the oldest question
+// of a tool, whichever is older, as Submit does.
 func (s *Session) Answer(t testing.TB, value any) *cairn.Result {
 	t.Helper()
 	return s.Submit(t, cairn.Answer(s.oldest(t, cairn.CallClientTool, cairn.CallQuestion), value))
 }
 
-// oldest returns the oldest open call of one of some kinds.
+// oldest returns the oldest open call of one of the given kinds.
 func (s *Session) oldest(t testing.TB, kinds ...cairn.CallKind) cairn.CallRef {
 	t.Helper()
 	for _, c := range s.Calls(t) {
@@ -225,7 +226,7 @@ func (s *Session) Messages(t testing.TB) []cairn.Message {
 	return list
 }
 
-// Events returns what is on the event log of the session so far, its sub-agents' events included.
+// Events returns the events on the session's log so far, including those of its sub-agents.
 func (s *Session) Events(t testing.TB) []cairn.Event {
 	t.Helper()
 	var all []cairn.Event

@@ -128,7 +128,7 @@ func TestAdvance(t *testing.T) {
 	synctest.Test(t, test)
 }
 
-// A background companion that is at work when the clock is moved keeps its run.
+// A background companion that is running when the clock is moved keeps its run.
 func TestAdvanceWaitsForRunsUnderWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestAdvanceWaitsForRunsUnderWay(t *testing.T) {
 	})
 }
 
-// What goes wrong fails the test with what it was.
+// The methods of a session fail the test with the error that occurred.
 func TestSessionFailsTheTest(t *testing.T) {
 	t.Parallel()
 	for want, fails := range map[string]func(t *failing){

@@ -10,15 +10,16 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// clock is the store's: the process's, or that of a synctest bubble, and what it was advanced by.
+// clock is the store's clock: the time of the process, or of a synctest bubble, plus the time by which it was
+// advanced.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
-// Advance waits until no run is under way, moves the store's clock forward, and does what a worker does then: it closes
-// the calls whose deadline has passed, resumes what waited for them, and removes the sessions that have expired. It
-// returns when that is done. Timeouts within a process (a tool's, a pause between two attempts) have their own clock:
-// test them inside testing/synctest.
+// Advance waits until no run is under way, moves the store's clock forward, and does the work of a worker: it
+// closes the calls whose deadline has passed, resumes the runs that waited for them, and removes expired sessions.
+// It returns when that is done. Timeouts within a process (a tool's, a pause between two attempts) use another
+// clock: test them inside testing/synctest.
 func (s *Session) Advance(t testing.TB, d time.Duration) {
 	t.Helper()
 	s.await(t, s.busy)
@@ -37,7 +38,7 @@ func (s *Session) Advance(t testing.TB, d time.Duration) {
 	}
 }
 
-// await waits while something holds.
+// await waits while a condition holds.
 func (s *Session) await(t testing.TB, holds func(testing.TB) bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

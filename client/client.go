@@ -1,5 +1,5 @@
-// Package client talks to a server of Cairn sessions over HTTP: see package server for what that serves, and docs/SERVER.md
-// for its routes. [RemoteAgent] makes an agent of one that another server has.
+// Package client is an HTTP client for a server of Cairn sessions: see package server, and docs/SERVER.md for its
+// routes. [RemoteAgent] makes an agent that stands for an agent of another server.
 package client
 
 import (
@@ -22,18 +22,18 @@ import (
 
 // Options configure a client. The zero value means the defaults.
 type Options struct {
-	// Token is the bearer token that each request carries; empty for none. It is in no error and no log.
+	// Token is the bearer token of each request; empty for none. It appears in no error and no log.
 	Token string
 	// Header is added to each request.
 	Header http.Header
-	// HTTP makes the requests; nil means a client of its own. Its Timeout must be 0, since streams last.
+	// HTTP makes the requests; nil means a client of its own. Its Timeout must be 0, since streams are long-lived.
 	HTTP *http.Client
-	// Timeout bounds one request, but for streams; 0 means 30 seconds.
+	// Timeout limits one request, except streams; 0 means 30 seconds.
 	Timeout time.Duration
-	// MaxBody is the most bytes of one answer, or of one event of a stream; 0 means 64 MiB.
+	// MaxBody is the maximum size, in bytes, of one response, or of one event of a stream; 0 means 64 MiB.
 	MaxBody int64
-	// Patience is how long a stream of events tries to connect again, from when it was last connected, before it fails; 0
-	// means one minute.
+	// Patience is how long a stream of events tries to reconnect, counted from when it was last connected, before
+	// it fails; 0 means one minute.
 	Patience time.Duration
 }
 
@@ -41,7 +41,7 @@ const (
 	timeout  = 30 * time.Second
 	maxBody  = 64 << 20
 	patience = time.Minute
-	// silence is how long a stream may have nothing to read before it counts as broken: servers send a comment each 15
+	// silence is how long a stream may be silent before it counts as broken: servers send a comment every 15
 	// seconds.
 	silence = 45 * time.Second
 )
@@ -52,12 +52,12 @@ type Client struct {
 	opts Options
 }
 
-// New returns a client of the server at an address, such as "https://agents.example.com/api". It connects when it is used.
-// The error is ErrInvalid for an address or an option that cannot be used.
+// New returns a client of the server at an address, such as "https://agents.example.com/api". It does not connect
+// until it is used. The error is ErrInvalid for an address or an option that cannot be used.
 func New(address string, opts *Options) (*Client, error) {
 	base, err := url.Parse(address)
 	switch {
-	case err != nil: // its text may have a password in it
+	case err != nil: // the error's text may contain a password
 		return nil, cairn.Invalid("address", "is no URL")
 	case base.Scheme != "http" && base.Scheme != "https" || base.Host == "":
 		return nil, cairn.Invalid("address", "must begin with http:// or https:// and a host")
@@ -97,7 +97,7 @@ func New(address string, opts *Options) (*Client, error) {
 	return c, nil
 }
 
-// request makes a request of a path, whose segments are escaped already.
+// request returns a request for a path whose segments are already escaped.
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, in any) (*http.Request, error) {
 	at := *c.base
 	at.Path, at.RawPath = "", ""
@@ -129,7 +129,7 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	return req, nil
 }
 
-// do makes a request and decodes its answer into out, unless that is nil.
+// do sends a request and decodes its response into out, unless that is nil.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	req, err := c.request(ctx, method, path, query, in)
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	return nil
 }
 
-// answer makes a request and reads its answer, which is an error unless it is a success.
+// answer sends a request and reads its response. A response other than a success is returned as an error.
 func (c *Client) answer(req *http.Request) (*http.Response, []byte, error) {
 	ctx := req.Context()
 	bounded, cancel := context.WithTimeout(ctx, c.opts.Timeout)
@@ -171,12 +171,13 @@ func (c *Client) answer(req *http.Request) (*http.Response, []byte, error) {
 // what names a request in errors.
 func what(req *http.Request) string { return req.Method + " " + req.URL.Host + req.URL.Path }
 
-// failed returns why a request got no answer: the error of ctx if that is done, else one of CodeUnavailable.
+// failed returns the error for a request without a response: the error of ctx if that is done, else one of
+// CodeUnavailable.
 func failed(ctx context.Context, req *http.Request, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what(req), ctx.Err())
 	}
-	if outer := (*url.Error)(nil); errors.As(err, &outer) { // names the whole address
+	if outer := (*url.Error)(nil); errors.As(err, &outer) { // its text contains the whole address
 		err = outer.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -185,7 +186,7 @@ func failed(ctx context.Context, req *http.Request, err error) error {
 	return cairn.Errorf(cairn.CodeUnavailable, "%s: %w", what(req), err)
 }
 
-// problem is what a server says is wrong, by RFC 9457.
+// problem is the problem document of a server, by RFC 9457.
 type problem struct {
 	Detail  string          `json:"detail"`
 	Code    cairn.Code      `json:"code"`
@@ -194,24 +195,24 @@ type problem struct {
 	Calls   []cairn.CallRef `json:"calls"`
 }
 
-// refused is the cause of a refusal: what the server said of it, without where it was asked.
+// refused is the cause of a refusal: the server's words, without the address of the request.
 type refused struct {
 	detail  string
-	foreign bool // it is not a server of sessions' own: that of a proxy, or of another program
+	foreign bool // it does not come from a server of sessions, but from a proxy or another program
 }
 
 func (r *refused) Error() string { return r.detail }
 
-// isForeign reports whether an error is a refusal that is not a server of sessions' own.
+// isForeign reports whether an error is a refusal that does not come from a server of sessions.
 func isForeign(err error) bool {
 	var r *refused
 	return errors.As(err, &r) && r.foreign
 }
 
-// maxDetail bounds the words of a server in an error.
+// maxDetail limits the server's words in an error, in bytes.
 const maxDetail = 2000
 
-// refusal returns the error that an answer stands for.
+// refusal returns the error for an unsuccessful response.
 func refusal(req *http.Request, res *http.Response, body []byte) error {
 	var p problem
 	foreign := json.Unmarshal(body, &p) != nil || p.Code == ""
@@ -240,7 +241,7 @@ func refusal(req *http.Request, res *http.Response, body []byte) error {
 	return e
 }
 
-// codeOf returns the code of an answer that is no problem document: that of a proxy.
+// codeOf returns the code of a response without a problem document, such as that of a proxy.
 func codeOf(status int) cairn.Code {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
@@ -261,7 +262,7 @@ func codeOf(status int) cairn.Code {
 	return cairn.CodeInternal
 }
 
-// passing reports whether an error is one of the moment, such as a server that is being restarted.
+// passing reports whether an error is temporary, for example because a server is being restarted.
 func passing(err error) bool {
 	var e *cairn.Error
 	if !errors.As(err, &e) {
@@ -270,7 +271,7 @@ func passing(err error) bool {
 	return e.Code == cairn.CodeUnavailable || e.Code == cairn.CodeClosed || e.Code == cairn.CodeRateLimited || e.Code == cairn.CodeTimeout
 }
 
-// pauses are those between tries: they grow from one to the next.
+// pauses are the waits between attempts: each is longer than the one before.
 type pauses struct{ next time.Duration }
 
 const (
@@ -278,7 +279,7 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// sleep waits, at least as long as the error of the try before asks for.
+// sleep waits, at least as long as the error of the previous attempt asks for.
 func (p *pauses) sleep(ctx context.Context, after error) error {
 	p.next = min(max(2*p.next, firstPause), longestPause)
 	wait := p.next/2 + rand.N(p.next/2)

@@ -62,7 +62,7 @@ func TestRequestsCarryTheTokenAndEscapeIDs(t *testing.T) {
 	}
 }
 
-// Errors of a server are those of the one table, whatever stands between.
+// Errors of a server have the codes of the one table, even if a proxy stands between.
 func TestErrorsAreCairnErrors(t *testing.T) {
 	for _, test := range []struct {
 		status int
@@ -131,7 +131,8 @@ func TestLimitsAndTimes(t *testing.T) {
 	}
 }
 
-// A stream that is cut, by an abort, within a frame or by a server that is away, continues behind its last event.
+// A stream that breaks off, by an abort, within a frame or because the server is away, continues after its last
+// event.
 func TestEventsReconnect(t *testing.T) {
 	n := 0
 	c := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -211,8 +212,8 @@ func TestEventsEnd(t *testing.T) {
 	}
 }
 
-// quiet is a transport whose first answer is a stream that says one thing and two comments, and then nothing more, as over a
-// connection whose other end is gone.
+// quiet is a transport whose first response is a stream with one event and two comments, and then nothing more, as
+// over a connection whose other end is gone.
 type quiet struct {
 	t     *testing.T
 	asked []time.Time
@@ -239,7 +240,7 @@ func (q *quiet) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Body: out}, nil
 }
 
-// A stream that is silent for more than two comments counts as broken, and is resumed elsewhere.
+// A stream that is silent for longer than two comments take counts as broken, and is resumed elsewhere.
 func TestSilentStreamIsResumed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

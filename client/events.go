@@ -15,20 +15,21 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// EventsOptions say which events are read. The zero value means all of the session's, those there are and those to come.
+// EventsOptions select the events to read. The zero value means all events of the session, past and future.
 type EventsOptions struct {
-	// RunID restricts them to one run of the session with the sub-agents it consults; they end with its end.
+	// RunID restricts the events to those of one run of the session and of the sub-agents that it consults. The
+	// stream ends when the run ends.
 	RunID string
-	// After is the place behind which they begin; the zero value is the beginning of the log.
+	// After is the position after which the events begin; the zero value is the beginning of the log.
 	After cairn.Cursor
-	// Types restricts them to some types.
+	// Types restricts the events to the given types; empty means all.
 	Types []cairn.EventType
 }
 
-// Events yields the events of a session. A connection that breaks is made again, behind the last event, to whichever process
-// the address leads to; each event comes once. The loop ends with the run, if one is named, or when the session is deleted.
-// It ends early with one error: that of ctx, ErrTrimmed where the log no longer reaches back to the cursor, ErrNotFound,
-// CodeAuth, or CodeUnavailable once the server could not be reached for Options.Patience.
+// Events yields the events of a session. A broken connection is re-established after the last event, with whichever
+// process the address leads to; each event is yielded once. The loop ends with the run, if one is named, or when
+// the session is deleted. It ends early with one error: that of ctx, ErrTrimmed if the log no longer reaches back
+// to the cursor, ErrNotFound, CodeAuth, or CodeUnavailable after the server was unreachable for Options.Patience.
 func (c *Client) Events(ctx context.Context, session string, opts *EventsOptions) iter.Seq2[cairn.Event, error] {
 	var o EventsOptions
 	if opts != nil {
@@ -65,8 +66,8 @@ func (c *Client) Events(ctx context.Context, session string, opts *EventsOptions
 	}
 }
 
-// stream reads one connection. take is called with each event, and with nil when the stream begins and for each comment, until
-// it returns false, for which the error is nil. over says that nothing follows.
+// stream reads one connection. It calls take with each event, and with nil when the stream begins and for each
+// comment. If take returns false, stream returns a nil error. over reports that no more events follow.
 func (c *Client) stream(ctx context.Context, session string, o EventsOptions, take func(*cairn.Event) bool) (over bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,7 +75,7 @@ func (c *Client) stream(ctx context.Context, session string, o EventsOptions, ta
 	if err != nil {
 		return false, err
 	}
-	quiet := time.AfterFunc(silence, cancel) // until the headers, and between two lines
+	quiet := time.AfterFunc(silence, cancel) // applies until the headers arrive, and between two lines
 	defer quiet.Stop()
 	res, err := c.opts.HTTP.Do(req)
 	if err != nil {
@@ -112,7 +113,7 @@ func (c *Client) stream(ctx context.Context, session string, o EventsOptions, ta
 	switch {
 	case err == nil:
 		return false, nil
-	case errors.Is(err, io.EOF): // the server has closed it, so it is whole
+	case errors.Is(err, io.EOF): // the server closed it, so it is complete
 		return true, nil
 	case errors.As(err, new(*cairn.Error)):
 		return false, err
@@ -120,7 +121,7 @@ func (c *Client) stream(ctx context.Context, session string, o EventsOptions, ta
 	return false, broken(req, err)
 }
 
-// eventsRequest asks for the events of a session after a cursor.
+// eventsRequest returns the request for the events of a session after a cursor.
 func (c *Client) eventsRequest(ctx context.Context, session string, o EventsOptions) (*http.Request, error) {
 	query := url.Values{"session_id": {session}}
 	set(query, "run_id", o.RunID)
@@ -138,7 +139,7 @@ func (c *Client) eventsRequest(ctx context.Context, session string, o EventsOpti
 	return req, nil
 }
 
-// broken returns why a stream ended before its end.
+// broken returns the error for a stream that broke off before its end.
 func broken(req *http.Request, err error) error {
 	if outer := (*url.Error)(nil); errors.As(err, &outer) {
 		err = outer.Err
@@ -146,8 +147,8 @@ func broken(req *http.Request, err error) error {
 	return cairn.Errorf(cairn.CodeUnavailable, "%s: the stream broke off: %w", what(req), err)
 }
 
-// frames reads server-sent events. take gets the id and the data of each, and nil data for a comment, until it returns false,
-// for which the error is nil. The error is io.EOF when the stream is whole.
+// frames reads server-sent events. It calls take with the id and the data of each, and with nil data for a comment.
+// If take returns false, the error is nil. The error is io.EOF when the stream is complete.
 func frames(body io.Reader, most int64, alive func(), take func(id string, data []byte) (bool, error)) error {
 	r := bufio.NewReaderSize(body, 32<<10)
 	var id string
@@ -190,7 +191,7 @@ func frames(body io.Reader, most int64, alive func(), take func(id string, data 
 	}
 }
 
-// readLine reads a line without its end.
+// readLine reads a line and returns it without its line ending.
 func readLine(r *bufio.Reader, most int64) ([]byte, error) {
 	var line []byte
 	for {

@@ -16,34 +16,37 @@ import (
 
 // RemoteOptions describe an agent on another server.
 type RemoteOptions struct {
-	// Name is the agent's name here, and Description what it is for: a calling model reads both. Name is required.
+	// Name is the agent's name here; it is required. Description is its purpose. A calling model reads both.
 	Name        string
 	Description string
-	// Agent is its name on the other server; empty means Name.
+	// Agent is the agent's name on the other server; empty means Name.
 	Agent string
-	// Patience is how long the other server may not be reached during one call of it, again and again, before that fails. The
-	// agent's Retry then says whether the call is made again. 0 means the client's Options.Patience.
+	// Patience is how long the other server may be unreachable during one call of it, despite repeated attempts,
+	// before that call fails. The agent's Retry then determines whether the call is repeated. 0 means the client's
+	// Options.Patience.
 	Patience time.Duration
 }
 
-// RemoteAgent makes an agent of one that another server has. It is used like any other: as a sub-agent, with
-// [cairn.SubAgent], as a companion, or for sessions of its own. Its session here stands for one there, whose id derives from
-// its own, so a call that is made again, by whichever process, begins nothing twice. It is driven on every host.
+// RemoteAgent makes an agent that stands for an agent of another server. It is used like any other: as a sub-agent,
+// with [cairn.SubAgent], as a companion, or in sessions of its own. Each of its sessions here has a counterpart
+// there, whose id is derived from the id here, so a call that is repeated, by any process, begins nothing twice. It
+// works on every host.
 //
-//   - What the other agent says and thinks is streamed through, as its reply; the texts of its steps are paragraphs. The
-//     files that it makes are files of the reply, behind its words. What its tools and its own agents do is on the log, and in
-//     no message.
-//   - What it waits for is pending here: its approvals, client tools and questions are calls of the session here, in the
-//     inbox of the tree's root, and are answered there with Submit. The answers are passed on when the run is resumed.
-//     A decision that is made on the other server instead counts there, and is noticed here with the next answer.
-//   - Its tokens are the usage of the run here.
+//   - The text and the reasoning of the remote agent are streamed as its reply; the texts of its steps become
+//     paragraphs. Its files become files of the reply, after the text. The actions of its tools and its own agents
+//     are on the log, but in no message.
+//   - What the remote agent waits for is pending here: its approvals, client tools and questions are calls of the
+//     session here, appear in the inbox of the tree's root, and are answered here with Submit. The answers are
+//     forwarded when the run is resumed. A decision made on the other server instead counts there, and is noticed
+//     here with the next answer.
+//   - Its tokens are counted as usage of the run here.
 //   - A stop here stops the run there, at least once: see [cairn.Stopper]. A lost connection stops nothing.
-//   - A session or an agent that is gone on the other server, and refused credentials, fail the run here with CodeLost and
-//     the cause, which the user may read. A failure there fails it too.
+//   - If the session or the agent is gone on the other server, or the credentials are refused, the run here fails
+//     with CodeLost and the cause, which the user may read. If the run there fails, the run here fails too.
 //
-// The agent may be given an Output, which the other agent's output then is; without one an output is a text. Its Retry,
-// Guard, MaxSteps and TTL may be set as well; its hooks and its state are its own, and it has no tools. Sessions of it can be
-// neither rewound nor branched.
+// The agent may be given an Output, which the remote agent's output must then satisfy; without one, an output is
+// returned as text. Its Retry, Guard, MaxSteps and TTL may be set as well. Its hooks and state are its own, and it
+// has no tools. Its sessions can be neither rewound nor branched.
 func RemoteAgent(c *Client, o RemoteOptions) *cairn.Agent {
 	m := &remote{client: c, agent: o.Agent, patience: o.Patience}
 	if m.agent == "" {
@@ -55,15 +58,15 @@ func RemoteAgent(c *Client, o RemoteOptions) *cairn.Agent {
 	return &cairn.Agent{Name: o.Name, Description: o.Description, Model: m}
 }
 
-// remote is a model that is an agent on another server. It keeps nothing: what it has to know of its last reply it is given
-// back with the transcript.
+// remote is a model that stands for an agent on another server. It is stateless: what it must know of its last
+// reply is returned to it with the transcript.
 type remote struct {
 	client   *Client
 	agent    string
 	patience time.Duration
 }
 
-// Info implements cairn.Model. The address is not in it: a server may move.
+// Info implements cairn.Model. It does not contain the address, because a server may move.
 func (m *remote) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "cairn", Name: m.agent} }
 
 // Validate implements cairn.Validator.
@@ -77,39 +80,39 @@ func (m *remote) Validate() error {
 	return nil
 }
 
-// place is what a reply keeps of the other server: the session there, the place in its log that the reply goes to, and the
-// last run whose end it has.
+// place is the part of a reply that refers to the other server: the session there, the position in its log up to
+// which the reply goes, and the last run whose end the reply includes.
 type place struct {
 	Session string       `json:"session"`
 	After   cairn.Cursor `json:"after,omitzero"`
 	Ended   string       `json:"ended,omitempty"`
 }
 
-// asked is what a call here keeps of that on the other server.
+// asked is the part of a call here that refers to the call on the other server.
 type asked struct {
 	Call       string         `json:"call"`
 	Kind       cairn.CallKind `json:"kind"`
 	ApprovalID string         `json:"approval_id,omitempty"`
 }
 
-// sessionID is the session there that stands behind one here.
+// sessionID returns the session there that corresponds to a session here.
 func sessionID(here string) string { return ids.Derive("remote", here) }
 
-// turnOf returns the first run there of a turn that began with a run here.
+// turnOf returns the first run there of the turn that was begun by a run here.
 func turnOf(here, runID string) string { return ids.Derive("run", sessionID(here), runID) }
 
-// request is what a call of the model asks the other agent for: to begin a turn with an input, to continue with answers, or just
-// to continue.
+// request is what a model call asks the remote agent for: to begin a turn with an input, to continue with answers,
+// or just to continue.
 type request struct {
 	place
-	first   bool   // there was no turn before
+	first   bool   // no turn came before
 	turn    string // the run here that began the turn
-	input   *Input // of a turn that is to be begun
+	input   *Input // of a turn to begin
 	answers []cairn.Submission
-	output  bool // what the agent comes to is a typed output here
+	output  bool // the result of the agent is a typed output here
 }
 
-// read makes a request of a transcript.
+// read returns the request that a transcript asks for.
 func (m *remote) read(req *cairn.Request) (*request, error) {
 	r := &request{place: place{Session: sessionID(req.SessionID)}}
 	r.output = slices.ContainsFunc(req.Tools, func(t cairn.ToolSpec) bool { return t.Name == cairn.FinishTool })
@@ -152,12 +155,12 @@ func (m *remote) read(req *cairn.Request) (*request, error) {
 	return r, nil
 }
 
-// take reads what came after the last message of the model, which is the one at said: answers to the calls in refs, or
-// what the user asks.
+// take reads the messages after the last message of the model, which is the one at index said: answers to the calls
+// in refs, or the user's input.
 func (r *request) take(req *cairn.Request, said int, refs map[string]asked) {
 	var texts []string
 	var files []File
-	asks := false // the user does, and not only a hook
+	asks := false // whether the input is the user's, and not only that of a hook
 	for i := said + 1; i < len(req.Messages); i++ {
 		msg := &req.Messages[i]
 		for j := range msg.Parts {
@@ -183,7 +186,7 @@ func (r *request) take(req *cairn.Request, said int, refs map[string]asked) {
 	}
 }
 
-// withdrawn reports whether the calls of the reply before were closed unanswered.
+// withdrawn reports whether the calls of the previous reply were closed unanswered.
 func withdrawn(list []cairn.Message) bool {
 	return slices.ContainsFunc(list, func(m cairn.Message) bool { return m.Origin == cairn.OriginWithdrawn })
 }
@@ -208,7 +211,7 @@ func useOf(list []cairn.Message, callID string) json.RawMessage {
 	return nil
 }
 
-// answer returns the submission that passes a result on.
+// answer returns the submission that forwards a result.
 func answer(a asked, input json.RawMessage, result *cairn.ToolResult) cairn.Submission {
 	ref := cairn.CallRef{ID: a.Call, Kind: a.Kind, ApprovalID: a.ApprovalID}
 	words := ""
@@ -238,7 +241,7 @@ func sameJSON(a, b json.RawMessage) bool {
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
 		return false
 	}
-	one, _ := json.Marshal(x) // what was decoded encodes, with members in order
+	one, _ := json.Marshal(x) // decoded values always encode, with their members sorted
 	two, _ := json.Marshal(y)
 	return string(one) == string(two)
 }
@@ -266,8 +269,8 @@ func (m *remote) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn
 	}
 }
 
-// StopTurn implements cairn.Stopper. The run there is stopped if it is of a turn that one of the runs here began: a later one
-// is not what was to be stopped.
+// StopTurn implements cairn.Stopper. It stops the run there only if it belongs to a turn that one of the runs here
+// began: a later turn must not be stopped.
 func (m *remote) StopTurn(ctx context.Context, session string, runs []string) error {
 	turns := make([]string, len(runs))
 	for i, run := range runs {
@@ -275,7 +278,7 @@ func (m *remote) StopTurn(ctx context.Context, session string, runs []string) er
 	}
 	err := m.tryStop(ctx, sessionID(session), turns)
 	switch {
-	case isForeign(err): // says nothing of the session
+	case isForeign(err): // does not show whether the session exists
 		return err
 	case errors.Is(err, cairn.ErrNotFound), errors.Is(err, cairn.ErrNotRunning):
 		return nil
@@ -309,11 +312,11 @@ func (m *remote) tryStop(ctx context.Context, session string, turns []string) er
 	return nil
 }
 
-// errThere is the cause of an error that is the other agent's own.
+// errThere is the cause of errors that are the remote agent's own.
 var errThere = errors.New("the other agent failed")
 
-// lost says what an error of the other server is for the run here. What the server said is in its details: it names addresses and
-// ids that are neither the user's nor the model's business.
+// lost converts an error of the other server into the error of the run here. The server's own message goes to the
+// details, since it may contain addresses and ids that are not meant for the user or the model.
 func (m *remote) lost(err error) error {
 	var e *cairn.Error
 	if !errors.As(err, &e) {
@@ -338,7 +341,7 @@ func (m *remote) lost(err error) error {
 	return &out
 }
 
-// loss says for what reason the agent is lost if a request was answered with an error; empty if it is not.
+// loss returns why the agent is lost, if an error shows that it is; else empty.
 func (m *remote) loss(e *cairn.Error) string {
 	switch {
 	case e.Code == cairn.CodeAuth:

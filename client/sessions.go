@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Input is what a user says.
+// Input is the user's input of a turn.
 type Input struct {
 	Text  string `json:"text,omitempty"`
 	Files []File `json:"files,omitempty"`
@@ -21,11 +21,11 @@ type Input struct {
 type File struct {
 	Name      string `json:"name,omitempty"`
 	MediaType string `json:"media_type,omitempty"`
-	// URL is a "data:" URL, or the address that the model's provider fetches the file from.
+	// URL is a "data:" URL, or an address from which the model's provider fetches the file.
 	URL string `json:"url"`
 }
 
-// Context is what a session that is created is like.
+// Context holds the attributes of a new session.
 type Context struct {
 	Tags        []string          `json:"tags,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
@@ -35,39 +35,39 @@ type Context struct {
 
 // Turn is a turn to start.
 type Turn struct {
-	// SessionID is the session's; empty makes a new one.
+	// SessionID is the session; empty creates a new one.
 	SessionID string `json:"session_id,omitempty"`
-	// Agent is required for a new session; else the session's own is the default.
+	// Agent is required for a new session; for an existing one, the default is its own agent.
 	Agent string `json:"agent,omitempty"`
 	Input Input  `json:"input"`
-	// RunID, which needs a SessionID, names the turn: a Start whose answer was lost may be made again with it, and starts
-	// nothing twice. The run's id is made of it and the session's.
+	// RunID, which requires a SessionID, is an idempotency key: a Start whose response was lost may be repeated
+	// with it, and starts nothing twice. The run's id is derived from it and the session's id.
 	RunID string `json:"run_id,omitempty"`
 	Context
-	// OnBusy is one of reject (the default), enqueue, interrupt, rollback, steer; OnWaiting one of refuse (the default),
-	// withdraw, enqueue: see package engine.
+	// OnBusy is reject (the default), enqueue, interrupt, rollback or steer. OnWaiting is refuse (the default),
+	// withdraw or enqueue. See package engine.
 	OnBusy    string `json:"on_busy,omitempty"`
 	OnWaiting string `json:"on_waiting,omitempty"`
 }
 
-// Started names a run that has begun, or is queued.
+// Started identifies a run that has begun or is queued.
 type Started struct {
 	SessionID string `json:"session_id"`
 	RunID     string `json:"run_id"`
-	// Turn is the run's number in its session; 0 for one that is queued.
+	// Turn is the run's number in its session; 0 for a queued run.
 	Turn int `json:"turn"`
 }
 
-// Status is how a session stands.
+// Status is the current status of a session.
 type Status struct {
 	Session *cairn.Session `json:"session"`
-	// Resumable says whether and how it can be continued.
+	// Resumable is whether and how the session can be continued.
 	Resumable Resumability `json:"resumable"`
-	// Calls are the pending calls of its tree that are open.
+	// Calls are the open calls of the session's tree.
 	Calls []cairn.PendingCall `json:"calls"`
 }
 
-// Resumability says how a session can be continued: with Resume, with Retry, or not at all, and why.
+// Resumability is how a session can be continued: with Resume, with Retry, or not at all, and why.
 type Resumability struct {
 	Resume bool   `json:"resume"`
 	Retry  bool   `json:"retry"`
@@ -89,7 +89,7 @@ type Snapshot struct {
 	Cursor   cairn.Cursor    `json:"cursor"`
 }
 
-// Create creates a session of an agent; an empty id makes one. The error is ErrExists if there is one of the id.
+// Create creates a session of an agent; an empty id generates one. The error is ErrExists if the id is taken.
 func (c *Client) Create(ctx context.Context, id, agent string, x Context) (*cairn.Session, error) {
 	in := struct {
 		SessionID string `json:"session_id,omitempty"`
@@ -104,13 +104,13 @@ func (c *Client) Session(ctx context.Context, id string) (*cairn.Session, error)
 	return out[cairn.Session](c, ctx, "GET", "/sessions/"+url.PathEscape(id), nil, nil)
 }
 
-// SessionQuery says which sessions are listed. The zero value means all that the client may read.
+// SessionQuery selects the sessions to list. The zero value means all sessions that the client may read.
 type SessionQuery struct {
 	Agent    string
 	Statuses []cairn.SessionStatus
 	Tags     []string
 	UserID   string // for administrators
-	Limit    int    // of one page, at most 100; 0 means 100
+	Limit    int    // page size, at most 100; 0 means 100
 	Cursor   string
 }
 
@@ -128,13 +128,14 @@ func (c *Client) Sessions(ctx context.Context, q SessionQuery) (*Page[cairn.Sess
 	return out[Page[cairn.Session]](c, ctx, "GET", "/sessions", query, nil)
 }
 
-// Delete deletes a session with its tree.
+// Delete deletes a session together with its tree.
 func (c *Client) Delete(ctx context.Context, id string) error {
 	return c.do(ctx, "DELETE", "/sessions/"+url.PathEscape(id), nil, nil, nil)
 }
 
-// File returns a file of a message: the n-th of those of the message at an index of the transcript, counted from 0, as an event
-// lists them. The error is ErrNotFound if there is none, or if the message has another id than messageID, unless that is empty.
+// File returns the n-th file of the message at an index of the transcript, both counted from 0, in the order in
+// which an event lists them. The error is ErrNotFound if there is none, or if messageID is not empty and the
+// message has another id.
 func (c *Client) File(ctx context.Context, session string, index int, messageID string, n int) (*cairn.File, error) {
 	query := url.Values{}
 	if messageID != "" {
@@ -153,12 +154,12 @@ func (c *Client) File(ctx context.Context, session string, index int, messageID 
 	return &cairn.File{Name: named["filename"], MediaType: res.Header.Get("Content-Type"), Data: data}, nil
 }
 
-// Snapshot returns the transcript of a session and the place from where [Client.Events] continues it.
+// Snapshot returns the transcript of a session and the cursor from which [Client.Events] continues it.
 func (c *Client) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	return out[Snapshot](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/snapshot", nil, nil)
 }
 
-// Messages returns messages of a session as a chat shows them, from an index on; at most 100.
+// Messages returns up to 100 messages of a session, as a chat shows them, starting at an index.
 func (c *Client) Messages(ctx context.Context, id string, from int) ([]cairn.Message, error) {
 	list, err := out[Page[cairn.Message]](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/messages", url.Values{"from": {strconv.Itoa(from)}, "limit": {"100"}}, nil)
 	if err != nil {
@@ -167,14 +168,14 @@ func (c *Client) Messages(ctx context.Context, id string, from int) ([]cairn.Mes
 	return list.Items, nil
 }
 
-// Runs lists the runs of a session by turn, or the newest first.
+// Runs lists the runs of a session by turn, or newest first.
 func (c *Client) Runs(ctx context.Context, id string, newest bool, limit int, cursor string) (*Page[cairn.Run], error) {
 	query := page(limit, cursor)
 	query.Set("newest", strconv.FormatBool(newest))
 	return out[Page[cairn.Run]](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/runs", query, nil)
 }
 
-// Start starts a turn, of a new session or an existing one, and returns once it has begun. The errors are those of
+// Start starts a turn of a new or existing session, and returns once it has begun. The errors are those of
 // engine.Execute.
 func (c *Client) Start(ctx context.Context, t Turn) (*Started, error) {
 	return out[Started](c, ctx, "POST", "/start", nil, t)
@@ -190,13 +191,13 @@ func (c *Client) Retry(ctx context.Context, id string) (*Started, error) {
 	return out[Started](c, ctx, "POST", "/retry", nil, of{SessionID: id})
 }
 
-// Status says how a session stands.
+// Status returns the current status of a session.
 func (c *Client) Status(ctx context.Context, id string) (*Status, error) {
 	return out[Status](c, ctx, "GET", "/status", url.Values{"session_id": {id}}, nil)
 }
 
-// Interrupt stops a run and keeps what its user saw; Abort stops it as failed. An empty run id means the run that the
-// session has now. The error is ErrNotRunning if there is nothing to stop.
+// Interrupt stops a run and keeps what its user saw; Abort stops it as failed. An empty run id means the session's
+// current run. The error is ErrNotRunning if there is nothing to stop.
 func (c *Client) Interrupt(ctx context.Context, id, runID, reason string) error {
 	return c.do(ctx, "POST", "/interrupt", nil, of{id, runID, reason}, nil)
 }
@@ -206,7 +207,7 @@ func (c *Client) Abort(ctx context.Context, id, runID, reason string) error {
 	return c.do(ctx, "POST", "/abort", nil, of{id, runID, reason}, nil)
 }
 
-// Submit answers a pending call of the tree with the given root. It may be made again: an answer is stored once.
+// Submit answers a pending call of the tree with the given root. It may be repeated: an answer is stored once.
 func (c *Client) Submit(ctx context.Context, root string, s cairn.Submission) (*cairn.Receipt, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -218,17 +219,17 @@ func (c *Client) Submit(ctx context.Context, root string, s cairn.Submission) (*
 	return out[cairn.Receipt](c, ctx, "POST", "/submit-tool-result", nil, in)
 }
 
-// InboxQuery says which pending calls are listed. The zero value means all open ones that the client may decide.
+// InboxQuery selects the pending calls to list. The zero value means all open calls that the client may decide.
 type InboxQuery struct {
 	RootID string
 	Tool   string
 	Kind   cairn.CallKind
 	UserID string
-	Limit  int // of one page, at most 100; 0 means 100
+	Limit  int // page size, at most 100; 0 means 100
 	Cursor string
 }
 
-// Inbox lists open calls, the oldest first. A page may have no items though it has a Next, behind which there are more.
+// Inbox lists open calls, oldest first. A page may have no items although it has a Next: then more follow after it.
 func (c *Client) Inbox(ctx context.Context, q InboxQuery) (*Page[cairn.PendingCall], error) {
 	query := page(q.Limit, q.Cursor)
 	set(query, "session_id", q.RootID)
@@ -238,14 +239,14 @@ func (c *Client) Inbox(ctx context.Context, q InboxQuery) (*Page[cairn.PendingCa
 	return out[Page[cairn.PendingCall]](c, ctx, "GET", "/inbox", query, nil)
 }
 
-// of names a session, and perhaps a run of it.
+// of identifies a session and, optionally, a run of it.
 type of struct {
 	SessionID string `json:"session_id"`
 	RunID     string `json:"run_id,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 }
 
-// out makes a request whose answer is a T.
+// out sends a request whose response is a T.
 func out[T any](c *Client, ctx context.Context, method, path string, query url.Values, in any) (*T, error) {
 	value := new(T)
 	if err := c.do(ctx, method, path, query, in, value); err != nil {

@@ -10,40 +10,42 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// errLeft says that nobody reads the reply any more.
+// errLeft reports that the caller no longer reads the reply.
 var errLeft = errors.New("left")
 
-// talk is one call of an agent on another server: it brings the session there to where it waits or has ended, whatever state it
-// is found in, and streams what is said on the way.
+// talk is one call of an agent on another server. It brings the session there, whatever its state, to where it
+// waits or has ended, and streams what the agent says on the way.
 type talk struct {
 	m *remote
 	*request
 	yield func(cairn.Chunk, error) bool
 
-	from    string // the events of the root's runs count from this run on; empty for all
-	fresh   bool   // nothing was begun or continued yet, so a run that is found failed or stopped is from before
+	from string // the events of the session's own runs count from this run on; empty for all
+	// fresh reports whether this call has neither begun nor continued anything yet: a run found failed or stopped
+	// then is an earlier one.
+	fresh   bool
 	refused map[string]string
 	final   *cairn.Event // the end of the last run
 
-	kept   []said // of the steps that stand
-	step   []said // of the one under way
-	passed int    // how many events of the agent's tools and agents
+	kept   []said // pieces of the steps that stand
+	step   []said // pieces of the step under way
+	passed int    // the number of forwarded events of the agent's tools and agents
 	open   cairn.PartType
-	spoke  bool           // there is a text before
-	cited  []cairn.Source // for the end of the text under way, or of the next
-	files  []drawn        // that replies had and are not here yet
+	spoke  bool           // whether the reply has a text already
+	cited  []cairn.Source // for the end of the current text, or of the next one
+	files  []drawn        // files of replies that are not in this reply yet
 	usage  cairn.Usage
 	result json.RawMessage
 }
 
-// said is a piece of the reply, in case it begins again. The text of one piece arrives in many chunks, which are appended to its
-// own.
+// said is a piece of the reply, kept in case the reply begins again. The text of one piece arrives in many chunks,
+// which are appended to its text.
 type said struct {
 	cairn.Chunk
 	text []byte
 }
 
-// drawn is a file of a reply there: the n-th of a message.
+// drawn is a file of a reply on the other server: the n-th file of a message.
 type drawn struct {
 	index     int
 	messageID string
@@ -78,13 +80,14 @@ func (t *talk) run(ctx context.Context) error {
 	}
 }
 
-// rateLimited errors are for the agent's policy of retries, if nothing was begun.
+// rateLimited reports whether an error is a rate limit. It is left to the agent's retry policy if nothing has begun
+// yet.
 func rateLimited(err error) bool { return errors.Is(err, &cairn.Error{Code: cairn.CodeRateLimited}) }
 
-// errAgain says that the session is to be looked at again in a moment.
+// errAgain requests another look at the session after a pause.
 var errAgain = errors.New("again")
 
-// advance takes the session one step further.
+// advance brings the session one step further. over reports that it waits or has ended.
 func (t *talk) advance(ctx context.Context) (over bool, err error) {
 	if t.fresh {
 		if err := t.enter(ctx); err != nil {
@@ -135,12 +138,14 @@ func (t *talk) advance(ctx context.Context) (over bool, err error) {
 	return true, nil
 }
 
-// enter does what the call is for: it begins the turn, passes answers on, or has the session continue. It can be repeated.
+// enter performs the action of the call: it begins the turn, forwards answers, or makes the session continue. It
+// can be repeated.
 func (t *talk) enter(ctx context.Context) error {
 	c := t.m.client
 	st, err := c.Status(ctx, t.Session)
 	switch {
-	case err != nil && (!errors.Is(err, cairn.ErrNotFound) || t.input == nil || isGone(err) || t.Ended != ""): // what was said there is lost
+	// A session that is gone is an error if the conversation there is lost with it.
+	case err != nil && (!errors.Is(err, cairn.ErrNotFound) || t.input == nil || isGone(err) || t.Ended != ""):
 		return err
 	case t.input != nil:
 		return t.begin(ctx, st)
@@ -148,7 +153,7 @@ func (t *talk) enter(ctx context.Context) error {
 	for _, s := range t.answers {
 		receipt, err := c.Submit(ctx, t.Session, s)
 		switch {
-		case errors.Is(err, cairn.ErrNotFound) && !isGone(err): // it was closed there
+		case errors.Is(err, cairn.ErrNotFound) && !isGone(err): // the call was closed there
 		case errors.Is(err, cairn.ErrInvalid):
 			t.refused[s.CallID] = err.Error()
 		case err != nil:
@@ -165,11 +170,11 @@ func (t *talk) enter(ctx context.Context) error {
 	return t.again(ctx, st)
 }
 
-// startGrace is how long a request that begins a run may still take once it is not needed any more.
+// startGrace is how much longer a request that begins a run may take after it was cancelled.
 const startGrace = 2 * time.Second
 
-// unhurried makes a request that begins a run. It does not end with ctx at once: what has begun is known then to a stop that
-// comes next, which finds nothing to stop if the server takes the request in later.
+// unhurried sends a request that begins a run. It outlives ctx for a while, so that a stop that follows knows what
+// has begun. If the server accepted the request after that stop, the stop would have found nothing to stop.
 func unhurried[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -187,12 +192,13 @@ func isGone(err error) bool {
 	return errors.Is(err, cairn.ErrDeleted) || errors.Is(err, cairn.ErrExpired)
 }
 
-// begin begins the turn. st is nil if there is no session yet.
+// begin begins the turn. st is nil if the session does not exist yet.
 func (t *talk) begin(ctx context.Context, st *Status) error {
 	c, name := t.m.client, t.turn
 	turn := Turn{SessionID: t.Session, Agent: t.m.agent, Input: *t.input, RunID: name, OnWaiting: "withdraw"}
 	started, err := unhurried(ctx, func(ctx context.Context) (*Started, error) { return c.Start(ctx, turn) })
-	if errors.Is(err, cairn.ErrAlreadyRunning) && st != nil && st.Session.Status == cairn.SessionActive { // a turn that was stopped here
+	// The run is one of a turn that was stopped here.
+	if errors.Is(err, cairn.ErrAlreadyRunning) && st != nil && st.Session.Status == cairn.SessionActive {
 		if err := c.Interrupt(ctx, t.Session, st.Session.RunID, "another turn takes its place"); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 			return err
 		}
@@ -213,7 +219,7 @@ func (t *talk) begin(ctx context.Context, st *Status) error {
 	return t.again(ctx, st) // begun by an earlier call
 }
 
-// again has a run continue that had failed or was stopped before this call.
+// again continues a run that failed or was stopped before this call.
 func (t *talk) again(ctx context.Context, st *Status) error {
 	var started *Started
 	var err error
@@ -236,7 +242,7 @@ func (t *talk) again(ctx context.Context, st *Status) error {
 	return nil
 }
 
-// resume has the session continue that nothing drives though it could be.
+// resume continues a session that no process drives although it could run.
 func (t *talk) resume(ctx context.Context) error {
 	_, err := unhurried(ctx, func(ctx context.Context) (*Started, error) { return t.m.client.Resume(ctx, t.Session) })
 	if errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotResumable) || errors.Is(err, cairn.ErrStale) {
@@ -256,18 +262,18 @@ func (t *talk) failure(ctx context.Context) error {
 		why = page.Items[0].Error
 	}
 	code := why.Code
-	if why.Retryable() { // the other server has tried that
+	if why.Retryable() { // the other server has already retried
 		code = cairn.CodeModelRequest
 	}
 	return &cairn.Error{Code: code, Message: "it failed: " + why.Message, Cause: errThere}
 }
 
-// follow streams what the session says until the end of a run. It returns nil too when it has to be looked at whether the run
-// is still driven.
+// follow streams what the session says until the end of a run. It also returns nil when it must be checked whether
+// the run is still driven.
 func (t *talk) follow(ctx context.Context, runID string) error {
 	looked := false
 	over, err := t.m.client.stream(ctx, t.Session, EventsOptions{After: t.After}, func(ev *cairn.Event) bool {
-		if ev == nil { // the stream begins, or has been silent
+		if ev == nil { // the stream begins, or was silent
 			if !t.say(cairn.Chunk{Type: cairn.ChunkText}) {
 				return false
 			}
@@ -294,7 +300,7 @@ func (t *talk) follow(ctx context.Context, runID string) error {
 	return nil
 }
 
-// skip takes the place of events that the log there no longer has: what was said in them is read from the transcript.
+// skip replaces events that the log there no longer holds: it reads from the transcript what they said.
 func (t *talk) skip(ctx context.Context, runID string) error {
 	snap, err := t.m.client.Snapshot(ctx, t.Session)
 	if err != nil {
@@ -323,7 +329,7 @@ func (t *talk) skip(ctx context.Context, runID string) error {
 	return nil
 }
 
-// take streams what an event says, and reports whether the reply is still read.
+// take streams what an event says, and reports whether the reply is still being read.
 func (t *talk) take(ev *cairn.Event) bool {
 	if ev.Type == cairn.EventUsage && ev.Usage != nil {
 		t.usage = t.usage.Add(*ev.Usage)
@@ -366,7 +372,7 @@ func (t *talk) take(ev *cairn.Event) bool {
 	return true
 }
 
-// text adds to the text under way, or begins another paragraph.
+// text appends to the current text, or begins another paragraph.
 func (t *talk) text(text string) bool {
 	if t.open != cairn.PartText && t.spoke {
 		text = "\n\n" + text
@@ -375,7 +381,7 @@ func (t *talk) text(text string) bool {
 	return t.add(cairn.Chunk{Type: cairn.ChunkText, Text: text})
 }
 
-// close ends the part under way, a text with what it cites.
+// close ends the current part; the end of a text carries its citations.
 func (t *talk) close() bool {
 	if t.open == "" {
 		return true
@@ -388,7 +394,7 @@ func (t *talk) close() bool {
 	return t.add(end)
 }
 
-// restart makes what the step under way said void: the reply begins again with what stands.
+// restart voids the pieces of the current step: the reply begins again with kept.
 func (t *talk) restart(kept []said) bool {
 	void := len(t.step) > 0 || len(kept) != len(t.kept)
 	t.kept, t.step, t.open, t.spoke, t.cited = kept, nil, "", false, nil
@@ -398,7 +404,7 @@ func (t *talk) restart(kept []said) bool {
 	return !void || t.repeat()
 }
 
-// repeat begins the reply again, with what of it stands.
+// repeat begins the reply again, with the pieces that stand.
 func (t *talk) repeat() bool {
 	if !t.say(cairn.Chunk{Type: cairn.ChunkRestart}) {
 		return false
@@ -414,7 +420,7 @@ func (t *talk) repeat() bool {
 	return true
 }
 
-// add streams a chunk of the step under way.
+// add streams a chunk of the current step.
 func (t *talk) add(c cairn.Chunk) bool {
 	if n := len(t.step); n > 0 && t.step[n-1].Type == c.Type && c.Text != "" {
 		t.step[n-1].text = append(t.step[n-1].text, c.Text...)
@@ -432,7 +438,7 @@ func (t *talk) say(c cairn.Chunk) bool {
 	return t.yield != nil
 }
 
-// fetch makes the files of the replies there files of this reply. One that is gone is left out.
+// fetch adds the files of the replies there to this reply. Files that are gone are omitted.
 func (t *talk) fetch(ctx context.Context) error {
 	for ; len(t.files) > 0; t.files = t.files[1:] {
 		d := &t.files[0]
@@ -453,7 +459,7 @@ func (t *talk) fetch(ctx context.Context) error {
 	return nil
 }
 
-// ask makes the open calls there calls of the session here.
+// ask turns the open calls there into calls of the session here.
 func (t *talk) ask(list []cairn.PendingCall) error {
 	for i := range list {
 		c := &list[i]
@@ -476,7 +482,7 @@ func (t *talk) ask(list []cairn.PendingCall) error {
 	return nil
 }
 
-// finish ends the reply: with the output, if there is one, and with what the next call has to know.
+// finish ends the reply with the output, if there is one, and with what the next call has to know.
 func (t *talk) finish() error {
 	if t.final != nil && t.final.Status == cairn.RunCompleted && t.result != nil {
 		if t.output {
@@ -490,9 +496,9 @@ func (t *talk) finish() error {
 	if err != nil {
 		return err
 	}
-	u := t.usage
+	u := t.usage // the engine counts this call itself, so ModelCalls is one less
 	t.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens,
-		CachedTokens: u.CachedTokens, CacheWriteTokens: u.CacheWriteTokens, ModelCalls: max(u.ModelCalls-1, 0)}}) // this call counts as one
+		CachedTokens: u.CachedTokens, CacheWriteTokens: u.CacheWriteTokens, ModelCalls: max(u.ModelCalls-1, 0)}})
 	t.say(cairn.Chunk{Type: cairn.ChunkProvider, Provider: raw, Model: t.m.Info().ID()})
 	if !t.say(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: cairn.FinishReasonEnd}) {
 		return errLeft

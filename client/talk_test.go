@@ -8,7 +8,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// A piece of text costs as much however long the text is already, and a reply that begins again has all of it.
+// Adding a piece of text costs the same however long the text already is, and a reply that begins again has all of
+// it.
 func TestPiecesOfALongText(t *testing.T) {
 	var again strings.Builder
 	k := &talk{m: &remote{}, request: &request{}, yield: func(cairn.Chunk, error) bool { return true }}

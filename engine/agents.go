@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 )
 
-// registry has the agents of an engine, with those that they delegate to. It does not change.
+// registry holds an engine's agents and the agents they delegate to. It is immutable.
 type registry struct {
 	latest   map[string]*cairn.Agent     // by name
 	versions map[definition]*cairn.Agent // all of them
@@ -19,15 +19,17 @@ type definition struct{ name, version string }
 
 func of(a *cairn.Agent) definition { return definition{a.Name, a.Version} }
 
-// Replace gives the engine other agents than [New] gave it, from the next run on: all that it shall have from then on. Runs that this process drives keep
-// theirs to their end, with the agents that they delegate to; a run that is taken over or resumed has the agent that is
-// registered then, and so has each effect of a run that a [Host] drives. Of several agents with one name, which need different
-// versions, new turns take the last (unless its KeepVersion is set), and a run that is taken over or resumed the one of its
-// version; should that be missing, the last. Sessions of an agent that is not registered any more
-// stay as they are; a worker leaves them to others. An agent must not change once it was given to an engine: register a new
-// one in its place.
+// Replace replaces all of the engine's agents, from the next run on. Runs that this process drives keep their agent,
+// with the agents it delegates to, until they end. A run that is taken over or resumed uses the agent that is
+// registered then, and so does each effect of a run that a [Host] drives.
 //
-// The error names the agent and the field that is wrong; the agents stay what they were. It is safe for concurrent use.
+// Several agents may share a name if their versions differ. A new turn then uses the last of them (unless its
+// KeepVersion is set). A run that is taken over or resumed uses the agent of its version, or the last one if that is
+// missing. Sessions of an agent that is no longer registered stay as they are; a worker leaves them to other processes.
+// An agent must not change after it was given to an engine: register a new one in its place.
+//
+// The error names the agent and the invalid field, and the registered agents do not change. It is safe for concurrent
+// use.
 func (e *Engine) Replace(agents ...*cairn.Agent) error {
 	next := &registry{map[string]*cairn.Agent{}, map[definition]*cairn.Agent{}}
 	for _, a := range agents {
@@ -48,13 +50,13 @@ func (e *Engine) Replace(agents ...*cairn.Agent) error {
 		}
 	}
 	e.agents.Store(next)
-	if e.runs != nil { // else the engine is being made
+	if e.runs != nil { // nil while New makes the engine
 		e.runs.AgentsReplaced()
 	}
 	return nil
 }
 
-// addSubAgents adds the agents that an agent delegates to or keeps as companions, and theirs.
+// addSubAgents adds the agents that an agent delegates to or keeps as companions, and recursively theirs.
 func (all *registry) addSubAgents(a *cairn.Agent) error {
 	var list []*cairn.Agent
 	for i := range a.Tools {
@@ -84,10 +86,10 @@ func (all *registry) addSubAgents(a *cairn.Agent) error {
 	return nil
 }
 
-// agent returns the latest agent that is registered under a name, or nil.
+// agent returns the latest agent registered under a name, or nil.
 func (e *Engine) agent(name string) *cairn.Agent { return e.agents.Load().latest[name] }
 
-// version returns the agent of a name and a version, or the latest one of that name.
+// version returns the agent with a name and a version, or the latest one of that name.
 func (e *Engine) version(name, version string) (*cairn.Agent, bool) {
 	all := e.agents.Load()
 	if a := all.versions[definition{name, version}]; a != nil && version != "" {
@@ -97,5 +99,5 @@ func (e *Engine) version(name, version string) (*cairn.Agent, bool) {
 	return a, a != nil
 }
 
-// Agents returns the names of the agents that the engine has, in order.
+// Agents returns the names of the engine's agents, sorted.
 func (e *Engine) Agents() []string { return slices.Sorted(maps.Keys(e.agents.Load().latest)) }

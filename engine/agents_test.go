@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// A run under way keeps its agent, and the agents that this delegates to, when others are registered; the next run has the
+// A run under way keeps its agent, and the agents it delegates to, when others are registered; the next run uses the
 // new ones.
 func TestAgentsAreReplaced(t *testing.T) {
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestAgentsThatAreWrongReplaceNone(t *testing.T) {
 	}
 }
 
-// versions returns two versions of an agent that asks a client at first and then says which it is.
+// versions returns two versions of an agent that first asks a client and then says which version it is.
 func versions(keep bool) (first, second *cairn.Agent) {
 	of := func(version string) *cairn.Agent {
 		a := bot(scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
@@ -82,8 +82,9 @@ func versions(keep bool) (first, second *cairn.Agent) {
 	return of("1"), of("2")
 }
 
-// A turn has one version of its agent from its beginning to its end, however long it waits and whichever process resumes it;
-// the next turn has the latest, or that of the turn before if the agent says so. Each run names its version.
+// A turn has one version of its agent from its beginning to its end, however long it is suspended and whichever process
+// resumes it. The next turn has the latest version, or the previous turn's if the agent says so. Each run names its
+// version.
 func TestVersionsOfAgents(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -146,7 +147,7 @@ func TestVersionsOfAgents(t *testing.T) {
 	}
 }
 
-// A run whose process died keeps its version; without it, it is taken over by the latest.
+// A run whose process died keeps its version; if that is missing, the latest takes it over.
 func TestVersionAfterCrash(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

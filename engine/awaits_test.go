@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// elsewhere is a model that stands for an agent on another server: it asks for answers, and says what it got.
+// elsewhere is a model that stands for an agent on another server: it asks for answers, and says what it received.
 func elsewhere(asks ...cairn.Awaits) cairn.Model {
 	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		last := req.Messages[len(req.Messages)-1]
@@ -41,8 +41,8 @@ func elsewhere(asks ...cairn.Awaits) cairn.Model {
 	})
 }
 
-// What a model asks for is pending calls of the session, whatever tools its agent has, and the answers are what the model
-// gets: all of it after each process has forgotten all of it.
+// A model's requests become pending calls of the session, whatever tools its agent has. The model receives all answers,
+// even after every process has lost its memory.
 func TestModelAwaitsAnswers(t *testing.T) {
 	st := memstore.New(nil)
 	far := &cairn.Agent{Name: "far", Description: "Knows.", Model: elsewhere(
@@ -115,7 +115,7 @@ func submitted(t *testing.T, eng *engine.Engine, s cairn.Submission) cairn.Outco
 	return receipt.Outcome
 }
 
-// A call that nobody answers in time fails, and the model gets that.
+// A call that is not answered in time fails, and the model receives that.
 func TestModelAwaitsAnswersForATime(t *testing.T) {
 	far := &cairn.Agent{Name: "far", Model: elsewhere(cairn.Awaits{Kind: cairn.CallApproval, WaitAtMost: time.Millisecond},
 		cairn.Awaits{Kind: cairn.CallQuestion, Prompt: "which?", WaitAtMost: time.Millisecond})}
@@ -142,7 +142,7 @@ func TestModelAwaitsAnswersForATime(t *testing.T) {
 	}
 }
 
-// A model that begins its reply again is shown and kept from there.
+// A reply that the model begins again is shown and stored from its new beginning.
 func TestModelRestarts(t *testing.T) {
 	bot := &cairn.Agent{Name: "bot", Model: scripted.New(scripted.Reply(scripted.Text("No, wait."), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkRestart}), scripted.Text("Yes.")))}
 	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{bot}, nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// A host may know of effects that the store has lost. What they would have led to is not made up: the run is released, and
-// driven again from what the store has.
+// A host may know of effects that the store has lost. Their results are not made up: the run is released, and driven
+// again from what the store has.
 func TestStoreIsBehindItsHost(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{host.EffectPlan, host.EffectTool, host.EffectChild, host.EffectJudge, host.EffectCommit} {
@@ -20,7 +20,7 @@ func TestStoreIsBehindItsHost(t *testing.T) {
 			start(t, eng, "s", "go")
 			at := h.begun[0]
 			if name == host.EffectPlan {
-				at.Step++ // of which the store has nothing
+				at.Step++ // the store has nothing of it
 			}
 			before := load(t, st.Store, "s")
 			out, err := eng.Effect(t.Context(), name, next(at, "call"))

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// BenchmarkTurn measures a whole turn in memory: a new session, two model calls and one tool, from Execute to the result,
-// and the session's deletion.
+// BenchmarkTurn measures a whole turn in memory: a new session, two model calls and one tool, from Execute to the
+// result, and the session's deletion.
 func BenchmarkTurn(b *testing.B) {
 	type sum struct{ A, B int }
 	add := cairn.Func("add", "Adds two numbers.", func(_ context.Context, _ *cairn.Call, in sum) (int, error) {

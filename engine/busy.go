@@ -11,15 +11,15 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// place begins a turn, or puts it where the run or the wait of its session leaves room for it, as the options say. Others
-// may do the same: it tries until the turn has begun or is queued, or ctx is done.
+// place begins a turn, or queues it or makes room for it if a run or a wait holds its session, as the options say.
+// Other callers may do the same concurrently: it retries until the turn has begun or is queued, or ctx is done.
 func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Input, o *runOptions) (*Run, error) {
 	for try := 0; ; try++ {
 		if err := e.pause(ctx, try); err != nil {
 			return nil, err
 		}
 		run, err := e.executeAs(ctx, in, input)
-		if err != nil && o.runID != "" { // its own run may be what is in the way
+		if err != nil && o.runID != "" { // the run in the way may be its own
 			if there, err := e.named(ctx, in.SessionID, o.runID); there != nil || err != nil {
 				return there, err
 			}
@@ -34,7 +34,7 @@ func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Inpu
 		default:
 			continue
 		}
-		// What another caller was faster with, or a session that is gone, is looked at anew.
+		// Look again if another caller was faster or the session is gone.
 		over := err != nil && !isConflict(err) && !outrun(err) && !errors.Is(err, cairn.ErrNotFound)
 		if run != nil || over || errors.Is(err, cairn.ErrWaiting) {
 			return run, err
@@ -42,7 +42,7 @@ func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Inpu
 	}
 }
 
-// makeRoom does what the options say of a session that another run was found to hold. Without a run and an error the turn
+// makeRoom applies the options to a session that another run holds. If it returns neither a run nor an error, the turn
 // may be able to begin.
 func (e *Engine) makeRoom(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions, asked bool) (*Run, error) {
 	switch o.busy {
@@ -57,16 +57,16 @@ func (e *Engine) makeRoom(ctx context.Context, sessionID string, input *cairn.In
 	})
 }
 
-// outrun reports whether a turn could not begin because others began theirs, in a way that says nothing of what holds the
+// outrun reports whether a turn could not begin because another caller was faster, without showing what holds the
 // session now.
 func outrun(err error) bool {
 	return errors.Is(err, cairn.ErrExists) || errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrStale)
 }
 
-// slowestTry is the longest that a turn which others were ahead of waits before it is tried again.
+// slowestTry is the longest pause before another attempt to begin a turn.
 const slowestTry = 250 * time.Millisecond
 
-// pause waits before a try, other than the first two: up to twice as long each time, by chance.
+// pause waits before each attempt except the first two, for a random time below a bound that doubles each time.
 func (e *Engine) pause(ctx context.Context, try int) error {
 	if try < 2 {
 		return ctx.Err()
@@ -83,7 +83,7 @@ func (e *Engine) pause(ctx context.Context, try int) error {
 	}
 }
 
-// makeWay interrupts a session's run and returns its id; empty if that is the run which the options name.
+// makeWay interrupts a session's run and returns its id, which is empty if it is the run that the options name.
 func (e *Engine) makeWay(ctx context.Context, sessionID string, o *runOptions) (string, error) {
 	row, err := store.Load(ctx, e.store, sessionID)
 	if err != nil || row.RunID == o.runID {
@@ -92,7 +92,7 @@ func (e *Engine) makeWay(ctx context.Context, sessionID string, o *runOptions) (
 	return row.RunID, e.stopRun(ctx, sessionID, row.RunID, cairn.StopInterrupt, "another turn takes its place")
 }
 
-// rollback stops a session's run and takes it back.
+// rollback stops a session's run and undoes it.
 func (e *Engine) rollback(ctx context.Context, sessionID string, o *runOptions) error {
 	runID, err := e.makeWay(ctx, sessionID, o)
 	if err != nil || runID == "" {
@@ -105,8 +105,8 @@ func (e *Engine) rollback(ctx context.Context, sessionID string, o *runOptions) 
 	if row.RunID != runID || row.Status != cairn.SessionInterrupted {
 		return nil
 	}
-	// Afterwards nobody knows how many messages there were, should the process that drove the run not have published it
-	// yet.
+	// Reconcile first: the process that drove the run may not have published its number of messages yet, which is
+	// unknown after the rewind.
 	if err := e.runs.Reconcile(ctx, row, runID); err != nil {
 		return err
 	}

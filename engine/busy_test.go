@@ -75,7 +75,7 @@ func TestOnBusy(t *testing.T) {
 				if row := load(t, st, "s"); row.Queued != 0 {
 					t.Errorf("%d turns are still queued", row.Queued)
 				}
-				if c.busy != engine.BusyRollback { // the log has what was discarded
+				if c.busy != engine.BusyRollback { // the log has discarded events
 					wantSound(t, st, "s")
 				}
 			})
@@ -83,7 +83,7 @@ func TestOnBusy(t *testing.T) {
 	}
 }
 
-// wantOwnEvents checks that a run's events begin and end with it.
+// wantOwnEvents checks that a run's events begin and end with the run.
 func wantOwnEvents(t *testing.T, run *engine.Run) {
 	t.Helper()
 	var first, last cairn.Event
@@ -135,7 +135,7 @@ func TestAWorkerBeginsTheQueueOfADeadProcess(t *testing.T) {
 	})
 }
 
-// attachTo waits until a run is the session's latest and returns a handle on it.
+// attachTo waits until runID is the session's latest run and returns a handle on it.
 func attachTo(t *testing.T, eng *engine.Engine, session, runID string) *engine.Run {
 	t.Helper()
 	for range 3600 {
@@ -172,7 +172,7 @@ func TestDeleteTakesTheTreeAlong(t *testing.T) {
 	submit(t, eng, "s", cairn.Answer(res.Suspended.Calls[0], "late"), cairn.OutcomeUnknownCall)
 }
 
-// A turn that takes another's place may begin before the process that drove that has published how it ended. The log has what
+// A turn that replaces another may begin before the process that drove that one has published its end. The log has what
 // was committed all the same.
 func TestTurnBeginsBeforeTheEndIsTold(t *testing.T) {
 	t.Parallel()

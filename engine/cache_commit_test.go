@@ -34,7 +34,8 @@ func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
 	if got := r.seen(); got != "c b" {
 		t.Errorf("run with %q: a was used last and should be there, b should not", got)
 	}
-	if got, want := st.written(), "+0-0 +0-0 +1-1 +1-0 +1-1 +0-0"; got != want { // the first tries to create the session
+	// The first tries to create the session.
+	if got, want := st.written(), "+0-0 +0-0 +1-1 +1-0 +1-1 +0-0"; got != want {
 		t.Errorf("commits write %s, want %s", got, want)
 	}
 	other.seen()
@@ -90,7 +91,7 @@ func TestParallelCallsDoNotShare(t *testing.T) {
 	wantSound(t, st, "s")
 }
 
-// A paused session's results grow old as any others do, and the process that continues has them.
+// A paused session's results expire as any others do, and the process that continues has them.
 func TestResultsOfAPausedSession(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]string{59 * time.Minute: "", time.Hour: "x"} {
@@ -159,8 +160,8 @@ func TestResultsAreForToolsThatAreCached(t *testing.T) {
 	wantOutcomes(t, st, "s", "rate=a 1 rate=a")
 }
 
-// Steps that are not committed yet have put their results there already, and those who add to the session meanwhile do
-// not make them go.
+// The cache already has the results of steps that are not committed yet, and concurrent writers of the session do not
+// remove them.
 func TestDeferredStepsHaveTheirResults(t *testing.T) {
 	t.Parallel()
 	st := &ledger{tap: tapOn(nil)}
@@ -175,7 +176,8 @@ func TestDeferredStepsHaveTheirResults(t *testing.T) {
 	if got := r.seen(); got != "a b c b a" || res.Usage.ToolCacheHits != 2 {
 		t.Errorf("run with %q, usage %+v", got, res.Usage)
 	}
-	// The beginning, what was added, the end, and the end on top of what was added. What came and went is not published.
+	// The beginning, the addition, the end, and the end on top of the addition. A result that was added and removed
+	// again is not published.
 	if got, want := st.written(), "+0-0 +0-0 +2-0 +2-0"; got != want {
 		t.Errorf("commits write %s, want %s", got, want)
 	}
@@ -186,7 +188,8 @@ func TestDeferredStepsHaveTheirResults(t *testing.T) {
 	wantSound(t, st, "s")
 }
 
-// The cache is what the commits make it: a process that dies before one leaves nothing, and nothing is kept twice.
+// The cache is the result of the commits: a process that dies before a commit leaves nothing, and nothing is kept
+// twice.
 func TestCrashTakesUncommittedResultsAlong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -236,7 +239,7 @@ func sorted(words string) string {
 	return strings.Join(list, " ")
 }
 
-// wantCachedMarks checks how many ends of calls a reader sees that are marked as cached, if it drops what was discarded.
+// wantCachedMarks checks how many ends of calls are marked as cached, as seen by a reader that drops discarded steps.
 func wantCachedMarks(t *testing.T, events []cairn.Event, want int) {
 	t.Helper()
 	marks := map[int]int{} // by step

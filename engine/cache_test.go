@@ -34,7 +34,7 @@ func (r *rates) tool(name string, p cairn.CachePolicy) cairn.Tool {
 	}, cairn.Cache(p))
 }
 
-// seen returns the texts so far, joined, and forgets them.
+// seen returns the texts so far, joined, and clears them.
 func (r *rates) seen() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,8 +43,8 @@ func (r *rates) seen() string {
 	return strings.Join(list, " ")
 }
 
-// obey is a model that does what the last user message says, one word after the other, each in a step of its own: "x:y"
-// calls the tool x with the text y. It decides from the request alone.
+// obey is a model that does what the last user message says, word by word, each in a step of its own: "x:y" calls the
+// tool x with the text y. It decides from the request alone.
 func obey() *scripted.Model {
 	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		at := len(req.Messages) - 1
@@ -70,7 +70,7 @@ func obey() *scripted.Model {
 	})
 }
 
-// says executes a turn that comes to its end.
+// says executes a turn that ends.
 func says(t *testing.T, eng *engine.Engine, text string) *cairn.Result {
 	t.Helper()
 	res := turn(t, eng, "s", text)
@@ -92,7 +92,7 @@ func (s *ledger) Commit(ctx context.Context, id string, c *store.Commit) (*cairn
 	return s.tap.Commit(ctx, id, c)
 }
 
-// written returns what the commits since the last time did: "+1-2" puts one entry and drops two.
+// written returns the changes of the commits since the last call: "+1-2" adds one entry and drops two.
 func (s *ledger) written() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +212,7 @@ func TestVetoHoldsForAHitToo(t *testing.T) {
 	}
 }
 
-// What a hit would not do again is not kept.
+// A result that a hit would not reproduce is not kept.
 func TestWhatIsKept(t *testing.T) {
 	t.Parallel()
 	kept, run := true, false
@@ -261,7 +261,7 @@ func TestWhatIsKept(t *testing.T) {
 func TestTimeoutIsNotKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var runs atomic.Int64 // the second does not wait for the first, which is given up
+		var runs atomic.Int64 // the second does not wait for the first, which is abandoned
 		slow := tool("slow", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) {
 			if runs.Add(1) == 1 {
 				<-ctx.Done()
@@ -287,7 +287,7 @@ func TestResultIsGoodForItsTime(t *testing.T) {
 				eng := open(t, tapOn(nil), bot(obey(), r.tool("rate", cairn.CachePolicy{TTL: c.policy})))
 				says(t, eng, "rate:x")
 				time.Sleep(c.good / 2)
-				says(t, eng, "rate:x") // which does not make it good for longer
+				says(t, eng, "rate:x") // does not extend its validity
 				time.Sleep(c.good/2 - 1)
 				says(t, eng, "rate:x")
 				if got := r.seen(); got != "x" {
@@ -303,7 +303,7 @@ func TestResultIsGoodForItsTime(t *testing.T) {
 	}
 }
 
-// A result that did not come through, because what a hook wrote for the call did not fit, is not kept.
+// A result is not kept if it failed because what a hook wrote for the call did not fit.
 func TestResultOfAFailedCallIsNotKept(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)
@@ -325,7 +325,7 @@ func TestResultOfAFailedCallIsNotKept(t *testing.T) {
 	wantOutcomes(t, st, "s", "spoil= rate!state_invalid rate!state_invalid")
 }
 
-// TestCacheIsOneForAllTools has two tools that say different numbers: the larger one bounds what the session keeps of both.
+// TestCacheIsOneForAllTools has two tools with different limits: the larger one bounds what the session keeps of both.
 func TestCacheIsOneForAllTools(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)

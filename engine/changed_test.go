@@ -15,8 +15,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// release is a host in the middle of one: each effect is carried out by a process with the old agent or with the new one, as
-// the bits of a pattern say.
+// release is a host in the middle of a release: the bits of a pattern decide whether a process with the old or the new
+// agent carries out each effect.
 type release struct {
 	engines [2]*engine.Engine
 	pattern uint
@@ -66,8 +66,8 @@ func (r releasing) Child(_ host.Call, b host.Run) error {
 	return err
 }
 
-// Processes with the old agent and with the new one carry out the effects of a run by turns, in any order: what is a sub-agent
-// here is a tool there, or is not there at all. Every call is answered and the session comes to its end.
+// Processes with the old agent and with the new one carry out the effects of a run in any order: a sub-agent of one is
+// a tool of the other, or is missing there. Every call is answered and the session ends.
 func TestNoSessionIsTrappedBetweenTwoVersionsOfItsAgent(t *testing.T) {
 	t.Parallel()
 	helper := func() *cairn.Agent {

@@ -7,10 +7,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Checkpoint makes a checkpoint of a session as it is, between turns, and returns it: one to branch from or to rewind to,
-// beside those that steps make. It is listed by [Engine.Checkpoints] and is the session's latest one. A session that waits for
-// people can have one; a branch and a rewind close its calls there. The error is ErrAlreadyRunning while a run holds the
-// session, whose steps make checkpoints themselves.
+// Checkpoint makes a checkpoint of a session between turns and returns it: a point to branch from or rewind to, in
+// addition to those that steps make. [Engine.Checkpoints] lists it, and it is the session's latest one. A session that
+// waits for people can have one; a branch or a rewind closes its calls there. The error is ErrAlreadyRunning while a
+// run holds the session; the run's steps make checkpoints themselves.
 func (e *Engine) Checkpoint(ctx context.Context, id string) (*cairn.Checkpoint, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err

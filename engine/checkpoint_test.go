@@ -106,7 +106,7 @@ func TestToolCacheIsListedAndDropped(t *testing.T) {
 			t.Errorf("%d were dropped, %v", n, err)
 		}
 		close(gate)
-		if wait(t, run); runs != 4 { // "a" was known to the step under way
+		if wait(t, run); runs != 4 { // the step under way knew "a"
 			t.Errorf("the tool ran %d times, want 4", runs)
 		}
 		list, err = eng.ToolCache(t.Context(), "s")

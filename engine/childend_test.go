@@ -97,7 +97,8 @@ func TestCancelledWaitClosesTheConsultation(t *testing.T) {
 	}
 }
 
-// A run that resumes a wait for another agent, and is stopped before it has looked at that, ends the consultation as well.
+// A run that resumes a wait for another agent, and is stopped before it has looked at the wait, ends the consultation
+// as well.
 func TestStopBeforeTheWaitIsResumedClosesTheConsultation(t *testing.T) {
 	t.Parallel()
 	asks := func() *cairn.Agent {

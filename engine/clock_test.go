@@ -13,12 +13,12 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// clockOff gives an engine a clock that is wrong by so much.
+// clockOff gives an engine a clock that is off by a duration.
 func clockOff(by time.Duration) option {
 	return with(func(o *engine.Options) { o.Now = func() time.Time { return time.Now().Add(by) } })
 }
 
-// wrong are the clocks of processes. The store has another one.
+// wrong holds the offsets of processes' clocks. The store's clock is another one.
 var wrong = []time.Duration{0, time.Hour, -time.Hour, 31 * time.Second, -31 * time.Second}
 
 // onEachClock runs a test with each wrong clock.
@@ -28,7 +28,7 @@ func onEachClock(t *testing.T, fn func(t *testing.T, clock option)) {
 	}
 }
 
-// asking is an agent that calls a client tool, which is waited for ten minutes.
+// asking is an agent that calls a client tool with a deadline of ten minutes.
 func asking(steps ...scripted.Step) *cairn.Agent {
 	return bot(scripted.New(append([]scripted.Step{scripted.Call("ask", in{"?"})}, steps...)...),
 		cairn.ClientTool[in, string]("ask", "Asks.", cairn.WaitAtMost(10*time.Minute)))
@@ -86,7 +86,7 @@ func TestAnswerIsLateByTheStoresClock(t *testing.T) {
 	}
 }
 
-// A claim is good for as long as it was asked for, by every process's clock.
+// A claim lasts as long as requested, whatever the process's clock.
 func TestClaimLastsByTheStoresClock(t *testing.T) {
 	onEachClock(t, func(t *testing.T, clock option) {
 		st := tapOn(nil)
@@ -106,7 +106,7 @@ func TestClaimLastsByTheStoresClock(t *testing.T) {
 	})
 }
 
-// A session that waits cannot be resumed before its deadline, and can after it.
+// A session that waits can be resumed only after its deadline.
 func TestResumeWaitsForTheStoresClock(t *testing.T) {
 	onEachClock(t, func(t *testing.T, clock option) {
 		st := tapOn(nil)
@@ -130,7 +130,7 @@ func TestResumeWaitsForTheStoresClock(t *testing.T) {
 	})
 }
 
-// A process may think that the run of another one has lost its lease, or that a dead one has not.
+// A process's clock may suggest that the lease of another process's run has lapsed, or that a dead one's has not.
 func TestEnqueueByTheStoresClock(t *testing.T) {
 	onEachClock(t, func(t *testing.T, clock option) {
 		st := tapOn(nil)
@@ -152,7 +152,7 @@ func TestEnqueueByTheStoresClock(t *testing.T) {
 	})
 }
 
-// A crashed run is taken over when its lease has run out by the store's clock, no sooner and no later.
+// A crashed run is taken over when its lease has lapsed by the store's clock, no sooner and no later.
 func TestTakeoverByTheStoresClock(t *testing.T) {
 	onEachClock(t, func(t *testing.T, clock option) {
 		st := tapOn(nil)
@@ -177,7 +177,7 @@ func TestTakeoverByTheStoresClock(t *testing.T) {
 	})
 }
 
-// A stop of a run whose process is dead ends it when its lease has run out by the store's clock.
+// A stop of a run whose process is dead ends the run when its lease has lapsed by the store's clock.
 func TestStopByTheStoresClock(t *testing.T) {
 	onEachClock(t, func(t *testing.T, clock option) {
 		st := tapOn(nil)
@@ -193,7 +193,7 @@ func TestStopByTheStoresClock(t *testing.T) {
 	})
 }
 
-// A result in the tool cache is as good as it is old at the store, whichever process looks.
+// The age of a cached tool result is measured by the store's clock, whichever process looks.
 func TestCacheByTheStoresClock(t *testing.T) {
 	onEachClock(t, func(t *testing.T, clock option) {
 		st, ran := tapOn(nil), 0

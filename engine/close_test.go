@@ -16,7 +16,7 @@ import (
 
 func TestCloseLetsRunsComeToTheirEnd(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // which fails if a goroutine is left
+	synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
 		st := tapOn(nil)
 		eng := open(t, st, bot(storyteller()))
 		run := start(t, eng, "s", "go")
@@ -174,7 +174,7 @@ func TestWorkersShareWhatIsDue(t *testing.T) {
 			eng := open(t, tapOn(st.Store), bot(model), named(fmt.Sprint("w", i, "_")), with(func(o *engine.Options) { o.WorkConcurrency = 4 }))
 			defer work(t, eng)()
 		}
-		time.Sleep(sessions/8*time.Minute + 30*time.Second) // and the time in which a worker looks again
+		time.Sleep(sessions/8*time.Minute + 30*time.Second) // plus the time until a worker looks again
 		mu.Lock()
 		if most != 8 {
 			t.Errorf("%d runs at once, want 4 in each of 2 workers", most)
@@ -254,7 +254,7 @@ var stuck = map[string]func(hang func()) *cairn.Agent{
 	},
 }
 
-// Execute has begun the run when it returns, whatever hooks do.
+// Execute has begun the run when it returns, whatever the hooks do.
 func TestUserCodeThatHangsHoldsNoVerbUp(t *testing.T) {
 	t.Parallel()
 	for what, agent := range stuck {
@@ -319,7 +319,7 @@ func TestUserCodeThatHangsHoldsNoVerbUp(t *testing.T) {
 	}
 }
 
-// A store that does not answer does not hold Close up either.
+// A store that does not answer does not delay Close either.
 func TestStoreThatHangsDoesNotHoldCloseUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

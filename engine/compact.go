@@ -8,12 +8,13 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Compact has the older part of a session's history summarised now, as its agent's [cairn.Compaction] says, but for when:
-// what is kept as it is are the latest messages, a share Keep of the tokens that there are. The next run begins with the
-// summary. Usage of it is the session's. A run does this by itself when its requests near the model's window.
+// Compact summarizes the older part of a session's history now, as configured by its agent's [cairn.Compaction],
+// whatever its size. It keeps the latest messages as they are, up to the share Keep of the history's current tokens.
+// The next run begins with the summary. The usage of the summary counts for the session. A run compacts by itself when
+// its requests near the model's window.
 //
-// The error is ErrAlreadyRunning while a run holds the session, ErrWaiting while it waits for calls, ErrInvalid if there is
-// nothing older to summarise or its agent is not registered, and that of the model if it fails.
+// The error is ErrAlreadyRunning while a run holds the session, ErrWaiting while it waits for calls, ErrInvalid if
+// there is nothing older to summarize or its agent is not registered, and the model's error if it fails.
 func (e *Engine) Compact(ctx context.Context, id string) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
@@ -30,7 +31,7 @@ func (e *Engine) Compact(ctx context.Context, id string) (*cairn.Session, error)
 	}
 }
 
-// compact summarises a session as it was read. The error is ErrStale if it has changed meanwhile.
+// compact summarizes a session from snap. The error is ErrStale if the session has changed since.
 func (e *Engine) compact(ctx context.Context, snap *store.Contents) (*cairn.Session, error) {
 	seen := snap.Session
 	free := func(row *cairn.Session) error {

@@ -49,7 +49,7 @@ func summariesOf(list []cairn.Message) (parts []cairn.Part) {
 	return parts
 }
 
-// The provider's form stands beside the summary, goes into the next one, and is named by its model.
+// The provider's form is stored next to the summary, goes into the next one, and is named by its model.
 func TestCompactionByTheProvider(t *testing.T) {
 	t.Parallel()
 	model := &narrow{window: 1500, words: 20}
@@ -96,7 +96,7 @@ func TestCompactionByTheProvider(t *testing.T) {
 	}
 }
 
-// A provider that fails, or answers with what cannot be kept, leaves the summary alone.
+// If the provider fails, or answers with what cannot be stored, the summary stands alone.
 func TestCompactionThatTheProviderFails(t *testing.T) {
 	t.Parallel()
 	given := func(raw string) func(int) (cairn.Compacted, error) {
@@ -152,8 +152,8 @@ func TestCompactionByTheProviderIsAskedFor(t *testing.T) {
 	}
 }
 
-// A process may die while a summary is made, while the provider compacts, while a model is asked or while a tool is at work: the
-// next one makes the summary, and no history is lost or sent unpaired.
+// A process may die while a summary is made, while the provider compacts, while a model is asked or while a tool runs:
+// the next one makes the summary, and no history is lost or sent with unpaired calls.
 func TestProcessDiesWhileHistoryIsCompacted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,15 +17,16 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// narrow is a model with a small window that is as strict as a provider: a request that is larger is refused, and so is a
-// use without a result. It counts four bytes as a token, and how often the prefix of a request is not the one before.
+// narrow is a model with a small window that is as strict as a provider: it refuses a request that is larger, or that
+// has a use without a result. It counts four bytes as a token, and counts how often a request does not begin with the
+// previous one.
 type narrow struct {
 	window, words int
-	silent        bool // it does not say how many tokens it has read
+	silent        bool // it does not report how many tokens it has read
 
 	mu                       sync.Mutex
 	refused, broken, summed  int
-	last                     []string // the request before
+	last                     []string // the previous request
 	unpaired, largest, calls int
 }
 
@@ -65,7 +66,7 @@ func (n *narrow) play(_ context.Context, req *cairn.Request) scripted.Step {
 	return step.Usage(int64(size), 20)
 }
 
-// prefix counts a request that does not begin with the one before.
+// prefix counts requests that do not begin with the previous one.
 func (n *narrow) prefix(req *cairn.Request) {
 	var now []string
 	for _, m := range req.Messages {
@@ -99,7 +100,7 @@ func (n *narrow) answer(req *cairn.Request) scripted.Step {
 	return scripted.Text("Done with it. " + words)
 }
 
-// compacting returns an agent of a model that says how large its window is.
+// compacting returns an agent with a model that reports the size of its window.
 func compacting(n *narrow) *cairn.Agent {
 	a := bot(n.model(), echo("note"))
 	a.Compaction = &cairn.Compaction{Window: n.window}
@@ -179,7 +180,7 @@ func TestLongConversationStaysWithinTheWindow(t *testing.T) {
 	})
 }
 
-// branchBefore branches from before all summaries, where a model reads what was said then.
+// branchBefore branches from before all summaries, where a model reads the original messages.
 func branchBefore(t *testing.T, eng *engine.Engine, model *narrow) {
 	t.Helper()
 	if _, err := eng.Branch(t.Context(), "s", "early", engine.AtMessage(6)); err != nil {
@@ -191,7 +192,7 @@ func branchBefore(t *testing.T, eng *engine.Engine, model *narrow) {
 	}
 }
 
-// A process that takes a session up sends what the process that has it in memory would send.
+// A process that takes a session over sends what the process with the session in memory would send.
 func TestColdProcessSendsWhatAWarmOneWould(t *testing.T) {
 	t.Parallel()
 	requests := func(cold bool) (list []string) {
@@ -270,7 +271,7 @@ func TestTurnLargerThanTheWindow(t *testing.T) {
 	}
 }
 
-// A turn of many steps is cut within, at a step.
+// A turn of many steps is cut in the middle, at a step.
 func TestLongTurnIsCutBetweenSteps(t *testing.T) {
 	t.Parallel()
 	for name, durability := range map[string]cairn.Durability{"per step": cairn.PerStep, "manual": cairn.Manual, "per tool": cairn.PerTool} {

@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// scribe is an agent that answers with the number of tasks it was given so far, after a time.
+// scribe is an agent that answers, after a time, with the number of tasks it was given so far.
 func scribe(after time.Duration, tools ...cairn.Tool) *cairn.Agent {
 	return &cairn.Agent{Name: "scribe", Description: "counts", Tools: tools, Model: scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		var told []string
@@ -82,7 +82,7 @@ func TestBlockingCompanionRemembers(t *testing.T) {
 				t.Errorf("call %d: %s, want %s", call, got, want)
 			}
 		}
-		one, two := output(t, st, "s", 4), output(t, st, "s", 5) // side by side: the second of them is over the limit
+		one, two := output(t, st, "s", 4), output(t, st, "s", 5) // concurrent calls: the second exceeds the limit
 		if one != `"1: else"` || !strings.Contains(two, "terminate one first") {
 			t.Errorf("call 4: %s, call 5: %s", one, two)
 		}
@@ -146,8 +146,8 @@ func TestCompanionInTheBackground(t *testing.T) {
 	})
 }
 
-// What companions have come to is read from the store before the model is asked. A store that is away for a moment does not
-// fail the run, and neither does a stop request that arrives meanwhile.
+// The results of companions are read from the store before the model is asked. Neither a short outage of the store nor
+// a concurrent stop request fails the run.
 func TestStoreIsAwayWhenCompanionsAreHeardOf(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]bool{"unavailable": false, "stopped": true} {
@@ -262,7 +262,7 @@ func TestCompanionThatWaits(t *testing.T) {
 	})
 }
 
-// A companion that waits may have its answer before the parent, which is to wait for it, has committed that.
+// A companion that waits may have its answer before its parent, which is about to wait for it, has committed that.
 func TestCompanionIsAnsweredBeforeItsParentWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestCompanionIsAnsweredBeforeItsParentWaits(t *testing.T) {
 	})
 }
 
-// Steps that a crash makes a process do again may talk to another companion by a call of the same id: its run is another.
+// Steps repeated after a crash may talk to another companion by a call of the same id: its run is another one.
 func TestRunsOfCompanionsDifferWhenStepsAreDoneAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

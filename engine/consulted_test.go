@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// An attempt at a call publishes that it consults another agent and dies before it has kept that. If the run is stopped before the
-// next attempt the log says of the consultation that it has ended, and of the call that it was at work.
+// An attempt at a call publishes that it consults another agent and dies before it has staged that. If the run is
+// stopped before the next attempt, the log says that the consultation has ended and that the call was under way.
 func TestStopAfterAnAttemptThatConsulted(t *testing.T) {
 	t.Parallel()
 	companion, _ := companions(cairn.NonBlocking, &cairn.Agent{Name: "scribe", Model: scripted.New(scripted.Text("done"))}, spawn("c1", "ann", "ask"), scripted.Text("fine"))
@@ -62,8 +62,8 @@ func TestStopAfterAnAttemptThatConsulted(t *testing.T) {
 	}
 }
 
-// A host asks once more for a sub-agent's run whose beginning it did not learn of, and the caller is stopped before: that run is driven to
-// its end all the same, within the call.
+// A host asks again for a sub-agent's run whose beginning it did not learn of, and the caller was stopped before: that
+// run is still driven to its end within the call.
 func TestStopBeforeASecondAttemptAtAConsultation(t *testing.T) {
 	t.Parallel()
 	h, st := &byHand{}, tapOn(nil)

@@ -11,17 +11,19 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// SetContext changes what a session is to its users, whether or not it is running: its user, title, tags, metadata and expiry.
-// Fields of change that are nil stay as they are; entries of Metadata are set one by one, and an empty value removes one. It is
-// one durable write, of whatever others write meanwhile, and it is activity. Tools and hooks of a run under way see it from the
-// run's next commit on.
+// SetContext changes a session's user, title, tags, metadata and expiry, whether or not the session is running. Nil
+// fields of change keep their values. Entries of Metadata are set one by one, and an empty value removes one. The
+// change is one durable write, whatever is written concurrently, and counts as activity. Tools and hooks of a run under
+// way see it from the run's next commit on.
 //
-//	row, err := eng.SetContext(ctx, "session-1", store.ContextChange{Title: new("Order 42"), Metadata: map[string]string{"plan": "pro"}})
+//	row, err := eng.SetContext(ctx, "session-1", store.ContextChange{
+//		Title: new("Order 42"), Metadata: map[string]string{"plan": "pro"},
+//	})
 //
-// User and expiry are those of a whole tree. A new user becomes that of the sessions of its sub-agents and companions and of
-// their pending calls as well, one session after the other, that of the root last; if it fails in between, repeat it. The
-// error is ErrInvalid for a user or an expiry of a session that is not a root, for a change of nothing, and for what cannot be
-// kept, ErrTooLarge for more than [cairn.MaxMetadataBytes] or [cairn.MaxTitleBytes].
+// User and expiry belong to the whole tree. A new user is also set on the sessions of sub-agents and companions and on
+// their pending calls, one session at a time, the root last; if SetContext fails in between, repeat it. The error is
+// ErrInvalid for a user or an expiry of a session that is not a root, for an empty change, and for values that cannot
+// be stored, and ErrTooLarge for more than [cairn.MaxMetadataBytes] or [cairn.MaxTitleBytes].
 func (e *Engine) SetContext(ctx context.Context, id string, change store.ContextChange) (*cairn.Session, error) {
 	row, err := e.Session(ctx, id)
 	switch {
@@ -78,13 +80,14 @@ func (e *Engine) setContext(ctx context.Context, id string, change store.Context
 			if err != nil {
 				return nil, err
 			}
-			c.Calls = append(c.Calls, store.CallWrite{Call: *call, Seen: call.Version}) // the commit gives it the session's user
+			// The commit gives the call the session's user.
+			c.Calls = append(c.Calls, store.CallWrite{Call: *call, Seen: call.Version})
 		}
 		return c, nil
 	})
 }
 
-// contextData is a change of context as the log has it: what was set.
+// contextData encodes a change of context for the log: the fields that were set.
 func contextData(change *store.ContextChange) (json.RawMessage, error) {
 	return json.Marshal(struct {
 		UserID    *string           `json:"user_id,omitempty"`

@@ -28,7 +28,7 @@ func TestContextAddedBetweenTurnsIsReadByTheNextOne(t *testing.T) {
 	if len(seen) != 5 || seen[2].Text() != "it rains" || seen[3].Text() != "it pours" || !seen[2].Hidden || seen[4].Text() != "second" {
 		t.Errorf("the model saw %s", marshal(seen))
 	}
-	// What it saw before is still the beginning, word for word.
+	// The previous request is still the beginning, word for word.
 	if a, b := marshal(model.Requests()[0].Messages), marshal(seen[:1]); a != b {
 		t.Errorf("the prefix changed from %s to %s", a, b)
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// tallying is a narrow model whose provider counts tokens. It finds one in so many bytes.
+// tallying is a narrow model whose provider counts tokens, one per so many bytes.
 type tallying struct {
 	bytes int
 	cairn.Model
 	narrow *narrow
-	err    error // that it fails with
+	err    error // error of the counter
 	hangs  bool
 	asked  atomic.Int64
 }
@@ -31,8 +31,8 @@ func (c *tallying) CountTokens(ctx context.Context, req *cairn.Request) (int64, 
 	return int64(sizeOf(req) * 4 / c.bytes), c.err
 }
 
-// converse plays forty turns with a model, and returns how many summaries there were. A silent one does not say how large its
-// requests were; its provider's tokens are twice as long.
+// converse plays forty turns with a model, and returns the number of summaries. A silent model does not report the size
+// of its requests; its provider's tokens are twice as long.
 func converse(t *testing.T, silent bool, counter *tallying) (summaries int) {
 	t.Helper()
 	n := &narrow{window: 2000, words: 30, silent: silent}
@@ -54,7 +54,8 @@ func converse(t *testing.T, silent bool, counter *tallying) (summaries int) {
 	return n.summed
 }
 
-// A provider is asked for a count where that can decide: seldom, since each reply says how large its request was.
+// A provider is asked for a count only where it can decide something. That is rare, since each reply reports the size
+// of its request.
 func TestTokensAreCountedWhereThatDecides(t *testing.T) {
 	t.Parallel()
 	model := &tallying{}
@@ -70,7 +71,7 @@ func TestTokensAreCountedWhereThatDecides(t *testing.T) {
 	}
 }
 
-// A provider that does not count, or not in time, leaves the estimate.
+// A provider that does not count, or not in time, leaves the decision to the estimate.
 func TestEstimateStandsWhereTokensAreNotCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

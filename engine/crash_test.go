@@ -88,7 +88,7 @@ func TestSuspectedProcessIsFencedOff(t *testing.T) {
 		gate := make(chan struct{})
 		slow := bot(scripted.New(scripted.Call("note", in{"zombie"})), note())
 		slow.Hooks = &cairn.Hooks{AfterTool: func(context.Context, *cairn.Call, *cairn.ToolResult) { <-gate }}
-		// It cannot renew its lease, and does not notice: its step is done and waits for nothing but the commit.
+		// It cannot renew its lease, and does not notice: its step is done and only the commit remains.
 		st.stepIn(func(ctx context.Context, op string) error {
 			if op == "Renew" {
 				return cairn.Errorf(cairn.CodeUnavailable, "no store")
@@ -117,7 +117,7 @@ func TestSuspectedProcessIsFencedOff(t *testing.T) {
 	})
 }
 
-// A process that does not know yet that it lost its lease cannot put words between those of its successor.
+// A process that has lost its lease without knowing it cannot publish between the events of its successor.
 func TestSuspectedProcessIsFencedOffTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestSuspectedProcessIsFencedOffTheLog(t *testing.T) {
 		speak := func(text string) *cairn.Agent { return bot(scripted.New(scripted.Text(text).Pace(ttl / 30))) }
 		zombie := start(t, open(t, st, speak("a b c d e f g h i j k l m n o p"), shortLease), "s", "go")
 		time.Sleep(ttl/6 + time.Millisecond)
-		ahead.Store(int64(ttl)) // the store's clock says that the lease ran out
+		ahead.Store(int64(ttl)) // the lease has lapsed by the store's clock
 		other := open(t, tapOn(st.Store), speak("1 2 3 4 5 6 7 8 9"), shortLease, named("b"), with(func(o *engine.Options) { o.Now = now }))
 		run, err := other.Resume(t.Context(), "s")
 		if err != nil {
@@ -147,7 +147,7 @@ func TestProcessWithoutLeaseStopsByItself(t *testing.T) {
 	t.Parallel()
 	type renewal struct {
 		answer func(ctx context.Context) error
-		good   int // renewals that work before
+		good   int // renewals that succeed before
 	}
 	refuse := func(context.Context) error { return cairn.Errorf(cairn.CodeUnavailable, "no store") }
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -233,7 +233,7 @@ func TestProcessTakesItsOwnLapsedRunOver(t *testing.T) {
 	})
 }
 
-// With PerTool, whatever write a process dies at, what it staged is not done again.
+// With PerTool, whatever write a process dies at, staged work is not done again.
 func TestPerToolRepeatsNothingThatIsStaged(t *testing.T) {
 	t.Parallel()
 	for k, fired := 1, true; fired; k++ {
@@ -282,7 +282,7 @@ func TestPerToolRepeatsNothingThatIsStaged(t *testing.T) {
 	}
 }
 
-// A process that is asked to end keeps the results its tools still came to.
+// A process that is asked to end keeps the results that its tools still returned.
 func TestPerToolKeepsWhatEndsWhileTheProcessIsLeaving(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -399,7 +399,7 @@ func TestCommittedStepResetsTheCountOfRecoveries(t *testing.T) {
 	})
 }
 
-// What others add to a session while a run is under way is kept, and so is what the run writes.
+// Concurrent additions to a session with a run under way are kept, and so are the run's writes.
 func TestOthersMayWriteWhileARunIsUnderWay(t *testing.T) {
 	t.Parallel()
 	for _, d := range durabilities {
@@ -441,7 +441,7 @@ func TestOthersMayWriteWhileARunIsUnderWay(t *testing.T) {
 			wantSound(t, st, "s")
 
 			st.seen()
-			turn(t, eng, "s", "again") // the process has kept up: fails as beyond the script, in one step
+			turn(t, eng, "s", "again") // the process has caught up: fails as beyond the script, in one step
 			if calls, want := st.seen(), []string{"Commit", "Commit"}; !slices.Equal(calls, want) {
 				t.Errorf("store calls %v of the next turn, want %v", calls, want)
 			}

@@ -7,11 +7,11 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Create makes a session without starting a turn, for callers that must know whose a session is before its first one, or
-// that branch from it. It takes the options that say what a session is like that Execute creates: [WithUser], [WithTags],
-// [WithMetadata], [WithTraceParent], [WithExpiry]; any other is ErrInvalid. Of any number of concurrent creators exactly one
-// succeeds; for the others the error is ErrExists. It is ErrDeleted or ErrExpired while the id is reserved by such a session,
-// and ErrNotFound for an unknown agent.
+// Create creates a session without beginning a turn, for callers that must know who owns a session before its first
+// turn, or that branch from it. It takes the options that describe a session that Execute creates: [WithUser],
+// [WithTags], [WithMetadata], [WithTraceParent], [WithExpiry]; any other is ErrInvalid. Of any number of concurrent
+// creators exactly one succeeds; the others get ErrExists. The error is ErrDeleted or ErrExpired while a removed
+// session reserves the id, and ErrNotFound for an unknown agent.
 func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption) (*cairn.Session, error) {
 	o := options(opts)
 	if err := cairn.CheckSessionID(id); err != nil {

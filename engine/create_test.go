@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// A session can be made before its first turn, once.
+// A session can be created before its first turn, once.
 func TestCreate(t *testing.T) {
 	type state struct{ Count int }
 	agent := &cairn.Agent{Name: "bot", Model: scripted.New(scripted.Text("hello")), State: cairn.StateOf(state{Count: 3})}

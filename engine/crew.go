@@ -2,19 +2,19 @@ package engine
 
 import "sync"
 
-// crew runs functions in goroutines that are kept for the next function, because a goroutine that has run one has a
-// stack that is large enough. It is safe for concurrent use.
+// crew runs functions in goroutines that it keeps for later functions, because the stack of a goroutine that has run
+// one is large enough already. It is safe for concurrent use.
 type crew struct {
 	mu     sync.Mutex
 	closed bool
-	idle   []chan func() // what the goroutines that wait take their function from, latest last
+	idle   []chan func() // inputs of the idle goroutines, latest last
 	kept   sync.WaitGroup
 }
 
-// maxIdle bounds how many goroutines wait for something to do.
+// maxIdle bounds the number of idle goroutines.
 const maxIdle = 32
 
-// run calls fn in a goroutine of its own. A crew that is closed still does, but keeps no goroutine.
+// run calls fn in a goroutine of its own. A closed crew still does so, but keeps no goroutine.
 func (c *crew) run(fn func()) {
 	c.mu.Lock()
 	n := len(c.idle)
@@ -27,10 +27,10 @@ func (c *crew) run(fn func()) {
 	c.idle[n-1] = nil
 	c.idle = c.idle[:n-1]
 	c.mu.Unlock()
-	next <- fn // there is room: nobody else has this channel now
+	next <- fn // does not block: the channel is empty, and no other sender has it
 }
 
-// work calls a function, and then those that come, until it is not needed any more.
+// work calls fn and then each further function, until its goroutine is not needed any more.
 func (c *crew) work(fn func()) {
 	var next chan func()
 	for fn != nil {
@@ -46,7 +46,7 @@ func (c *crew) work(fn func()) {
 	}
 }
 
-// wait puts a goroutine among the idle ones, unless there are enough.
+// wait adds a goroutine to the idle ones, unless there are enough.
 func (c *crew) wait(next chan func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c *crew) wait(next chan func()) bool {
 	return true
 }
 
-// close ends the goroutines that wait, and each of the others once its function has returned.
+// close ends the idle goroutines, and each of the others once its function has returned.
 func (c *crew) close() {
 	c.mu.Lock()
 	c.closed = true

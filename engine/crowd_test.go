@@ -27,8 +27,9 @@ import (
 
 var flagCrowdSeed = flag.Uint64("crowd.seed", 0, "seed of the crowd that calls verbs; 0 chooses one for each")
 
-// Whatever verbs two processes call on the same sessions at the same moment, each either happens as a whole or is refused for
-// what the session is like: what is left is sound. -crowd.seed repeats what is called, though hardly who comes first.
+// Whatever verbs two processes call concurrently on the same sessions, each either happens as a whole or is refused
+// because of the session's state: what is left is sound. -crowd.seed repeats the calls, though hardly their
+// interleaving.
 func TestVerbsAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	for range testenv.Choose(40, 20_000) {
@@ -88,7 +89,7 @@ func (c *crowd) live(ctx context.Context, working *sync.WaitGroup, i int) {
 	})
 }
 
-// die has a process lose its store, and begins another one in its place.
+// die cuts a process off from its store, and begins another one in its place.
 func (c *crowd) die(ctx context.Context, working *sync.WaitGroup, i int) {
 	c.mu.Lock()
 	p := c.lives[i]
@@ -110,7 +111,7 @@ func (c *crowd) process(i int) *living {
 	return c.lives[i]
 }
 
-// crowdAgent decides what to do by a hash of what it is sent.
+// crowdAgent decides what to do by a hash of its request.
 func crowdAgent() *cairn.Agent {
 	reply := func(req *cairn.Request, calls ...scripted.Step) scripted.Step {
 		h := fnv.New64a()
@@ -158,7 +159,7 @@ func (c *crowd) draw(n int) int {
 	return c.rng.IntN(n)
 }
 
-// meet lets some callers call verbs, has everything come to rest, and checks what is left.
+// meet lets several callers call verbs, lets everything come to rest, and checks what is left.
 func (c *crowd) meet() {
 	ctx, stop := context.WithCancel(c.Context())
 	var working, calling sync.WaitGroup
@@ -187,7 +188,7 @@ func (c *crowd) meet() {
 	working.Wait()
 }
 
-// rest has a session come to rest, and one more turn.
+// rest lets a session come to rest, and take one more turn.
 func (c *crowd) rest(ctx context.Context, id string) {
 	if _, err := c.process(0).Restore(ctx, id); err != nil && !errors.Is(err, cairn.ErrExists) && !errors.Is(err, cairn.ErrNotFound) {
 		c.Errorf("restore %s: %v", id, err)
@@ -202,7 +203,8 @@ func (c *crowd) rest(ctx context.Context, id string) {
 		c.Error(err)
 	}
 	for _, problem := range problems {
-		// A process may die between a commit and the log, and the wait be over before another one completes that.
+		// A process may die between a commit and the log, and the wait may be over before another process completes the
+		// log.
 		if c.born == 2 || !strings.Contains(problem, "the log asks 0 times") {
 			c.Error(problem)
 		}
@@ -216,7 +218,7 @@ func (c *crowd) rest(ctx context.Context, id string) {
 	}
 }
 
-// calm ends every wait for a person until nothing of a session is to be done.
+// calm ends every wait for a person until nothing of a session is due.
 func (c *crowd) calm(ctx context.Context, id string) {
 	for range 100 {
 		time.Sleep(10 * time.Second)
@@ -250,7 +252,7 @@ func (c *crowd) story() (text string) {
 // call calls a verb at random.
 func (c *crowd) call(ctx context.Context, id string, n int) {
 	p := c.process(c.draw(2))
-	ctx, enough := context.WithTimeout(ctx, 5*time.Minute) // a verb may wait for a process that is dead
+	ctx, enough := context.WithTimeout(ctx, 5*time.Minute) // a verb may wait for a dead process
 	defer enough()
 	name, err := c.verb(ctx, p.Engine, id)
 	c.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// A turn whose reply was cut off says so: in its outcome, to the guard, on the log and in the transcript.
+// A turn whose reply was cut off reports it: in its outcome, to the guard, on the log and in the transcript.
 func TestReplyThatIsCutOff(t *testing.T) {
 	for reason, want := range map[cairn.FinishReason]cairn.Reason{
 		cairn.FinishReasonEnd: cairn.ReasonReply, cairn.FinishReasonStopSequence: cairn.ReasonReply,

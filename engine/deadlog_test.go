@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// A process dies between a commit and the log. Another one says the rest, each thing at its place.
+// A process dies between a commit and the log. Another one publishes the rest, each event at its place.
 func TestLogThatADeadProcessLeft(t *testing.T) {
 	t.Parallel()
 	silent := func(st *tap) {

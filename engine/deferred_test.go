@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// drawer is a toolset of deferred tools with long descriptions, as many as it is full.
+// drawer is a toolset of deferred tools with long descriptions; full is their number.
 type drawer struct{ full int }
 
 func (d *drawer) Name() string { return "drawer" }
@@ -35,8 +35,8 @@ func (d *drawer) Tools(pinned json.RawMessage) (list []cairn.Tool, err error) {
 
 func stirs(context.Context, *cairn.Call, struct{}) (string, error) { return "stirred", nil }
 
-// Deferred tools are listed while the list is small enough. Once the model has found some they are not listed any more, in
-// that session, so that its cached prefix does not change with the size of an offer.
+// Deferred tools are listed while the list is small enough. Once the model has found some, they are not listed any more
+// in that session, so that its cached prefix does not change with the size of an offer.
 func TestDeferredToolsAreListedWhileThereAreFew(t *testing.T) {
 	t.Parallel()
 	var listed []string
@@ -98,7 +98,7 @@ func TestDeferredToolsAreListedWhileThereAreFew(t *testing.T) {
 	say("other", "hello", all(10))
 }
 
-// A summary says which tools the model has found, and they are still called as before.
+// A summary says which tools the model has found, and they can still be called.
 func TestFoundToolsAfterASummary(t *testing.T) {
 	t.Parallel()
 	var last *cairn.Request

@@ -26,7 +26,7 @@ func TestDeletedSessionIsHiddenAndKept(t *testing.T) {
 		if err := other.Delete(t.Context(), "s"); err != nil {
 			t.Fatal(err)
 		}
-		// Nothing begins anew under its id, not even in the process that has it in memory.
+		// No session begins under its id, not even in the process that has it in memory.
 		for _, e := range []*engine.Engine{eng, other} {
 			wantGone(t, e, "s", cairn.ErrDeleted)
 		}
@@ -43,7 +43,7 @@ func TestDeletedSessionIsHiddenAndKept(t *testing.T) {
 		wantSound(t, tapOn(st), "s")
 		_, err = eng.Restore(t.Context(), "s")
 		wantError(t, err, cairn.ErrExists)
-		for _, deleted := range []bool{true, false} { // what was deleted can be erased, and what was not
+		for _, deleted := range []bool{true, false} { // a deleted session can be erased, and one that is not deleted
 			if deleted {
 				if err := eng.Delete(t.Context(), "s"); err != nil {
 					t.Fatal(err)
@@ -70,7 +70,7 @@ func TestDeletedSessionIsHiddenAndKept(t *testing.T) {
 	})
 }
 
-// wantGone checks that every verb says of a session that it is gone.
+// wantGone checks that every verb reports a session as gone.
 func wantGone(t *testing.T, eng *engine.Engine, id string, want *cairn.Error) {
 	t.Helper()
 	ctx := t.Context()
@@ -106,7 +106,7 @@ func wantGone(t *testing.T, eng *engine.Engine, id string, want *cairn.Error) {
 
 func failing(_ any, err error) error { return err }
 
-// A session that has expired is gone, whether or not anybody sweeps, for every process.
+// An expired session is gone for every process, whether or not any of them sweeps.
 func TestExpiredSessionIsGoneAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestExpiredSessionIsGoneAtOnce(t *testing.T) {
 	})
 }
 
-// Followers in any process end when the session is deleted, and no cursor of it leads into the session after it.
+// Followers in any process end when the session is deleted, and none of its cursors leads into the next session.
 func TestFollowersOfADeletedSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -195,7 +195,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// The session that comes after an erased one may be as many commits old as the one this process remembers.
+// The session that follows an erased one may have as many commits as the one this process remembers.
 func TestErasedSessionIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -234,8 +234,8 @@ func TestErasedSessionIsForgotten(t *testing.T) {
 	})
 }
 
-// A process that sleeps past its lease, while its session is erased and another one of its id begins, adds nothing to that
-// one's log, whether it wakes before or after; also where the log is another system than the store.
+// A process sleeps past its lease while its session is erased and another one of its id begins. It adds nothing to that
+// session's log, whether it wakes before or after; also if the log is another system than the store.
 func TestEventsOfAnErasedSessionStayAway(t *testing.T) {
 	t.Parallel()
 	for name, beside := range map[string]bool{"own log": false, "another log": true} {
@@ -300,7 +300,7 @@ func TestEventsOfAnErasedSessionStayAway(t *testing.T) {
 	}
 }
 
-// brittle is a log that cannot be dropped at times.
+// brittle is a log whose Drop fails at times.
 type brittle struct {
 	*memstore.Log
 	fails bool
@@ -313,7 +313,8 @@ func (l *brittle) Drop(ctx context.Context, log string) error {
 	return l.Log.Drop(ctx, log)
 }
 
-// The log may be another system than the store. It stays as long as the session can be restored, and goes with the purge.
+// The log may be another system than the store. It stays as long as the session can be restored, and is dropped by the
+// purge.
 func TestLogBesideTheStoreIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// A model call that is abandoned while a piece of its text is written to the log shares nothing with the run that ends without
-// it. The race detector sees what it does share.
+// A model call that is abandoned while a piece of its text is written to the log shares nothing with the run that ends
+// without it. The race detector finds what it does share.
 func TestAbandonedPieceOfText(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// works is the tool of an agent whose calls are counted by their argument, and which takes a minute.
+// works is the tool of an agent that counts calls by their argument and takes a minute for each.
 type works struct {
 	mu    sync.Mutex
 	times map[string]int
@@ -45,7 +45,7 @@ func rounds(n int) cairn.Model {
 	})
 }
 
-// kindsOf are the kinds of events that there must be of a turn wherever it was driven, sorted. It fails where a sequence is
+// kindsOf returns the kinds of events that a turn must have wherever it was driven, sorted. It fails if a sequence is
 // missing or comes twice.
 func kindsOf(t *testing.T, events []cairn.Event) (list []string) {
 	t.Helper()
@@ -53,7 +53,8 @@ func kindsOf(t *testing.T, events []cairn.Event) (list []string) {
 		if ev.Sequence != int64(i+1) {
 			t.Errorf("event %d has the sequence %d", i+1, ev.Sequence)
 		}
-		if ev.Type != cairn.EventCheckpoint && ev.Type != cairn.EventStatePatch { // which the durability and the tool decide
+		// These depend on the durability and the tool.
+		if ev.Type != cairn.EventCheckpoint && ev.Type != cairn.EventStatePatch {
 			list = append(list, fmt.Sprintf("%s %s %d", ev.Agent, ev.Type, ev.Step))
 		}
 	}
@@ -61,8 +62,8 @@ func kindsOf(t *testing.T, events []cairn.Event) (list []string) {
 	return list
 }
 
-// A run of an engine that is drained finishes its step. Another worker continues it within a poll, repeats nothing, and the log
-// is that of a run that was never moved, whatever the agent's durability.
+// A run of an engine that is drained finishes its step. Another worker continues it within a poll and repeats nothing,
+// and the log is that of a run that was never moved, whatever the agent's durability.
 func TestDrainMovesRunsBehindTheirStep(t *testing.T) {
 	t.Parallel()
 	for _, d := range durabilities {
@@ -117,8 +118,8 @@ func TestDrainMovesRunsBehindTheirStep(t *testing.T) {
 	}
 }
 
-// A sub-agent's run is released behind its own step where its parent's step is kept tool by tool. Elsewhere it comes to its
-// end, since the parent's step would be lost.
+// A sub-agent's run is released behind its own step if its parent's step is staged tool by tool. Otherwise it runs to
+// its end, since the parent's step would be lost.
 func TestDrainAndSubAgents(t *testing.T) {
 	t.Parallel()
 	for _, d := range []cairn.Durability{cairn.PerStep, cairn.PerTool} {
@@ -136,7 +137,7 @@ func TestDrainAndSubAgents(t *testing.T) {
 				agent.Durability = d
 				one := open(t, st, agent)
 				start(t, one, "s", "go")
-				for range 3 { // one beside the sub-agent, whose first step has two
+				for range 3 { // one alongside the sub-agent, whose first step has two
 					<-w.atOne
 				}
 				time.Sleep(time.Second)
@@ -168,7 +169,7 @@ func TestDrainAndSubAgents(t *testing.T) {
 				}
 				wantSound(t, st.Store, "s")
 				if d == cairn.PerTool {
-					return // the parent's step is on the log twice, once as discarded
+					return // the log has the parent's step twice, once as discarded
 				}
 				uncut := tapOn(nil)
 				helper.Tools[0], agent.Tools[0] = echo("work"), echo("work")
@@ -181,7 +182,7 @@ func TestDrainAndSubAgents(t *testing.T) {
 	}
 }
 
-// A step that is not done when the time is over is cut, and repeated by the next worker.
+// A step that is not finished in time is cut off, and repeated by the next worker.
 func TestDrainCutsWhatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

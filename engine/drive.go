@@ -14,7 +14,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// enter counts a run in before it begins, so that Close knows of it; leave undoes it.
+// enter counts a run in before it begins, so that Close waits for it. drive, or a caller that does not get that far,
+// calls driven.Done.
 func (e *Engine) enter() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -25,8 +26,9 @@ func (e *Engine) enter() error {
 	return nil
 }
 
-// drive runs a turn that was begun, not before asked, in a goroutine of the engine, or hands it to the host. The caller has entered. The
-// context's values go along, its end does not: a client that goes away does not stop a run.
+// drive drives a run in a goroutine of the engine, or hands it to the host. The run's lease was taken no earlier than
+// asked. The caller has called enter. The run keeps ctx's values but not its cancellation: a client that disconnects
+// does not stop a run.
 func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 	if e.opts.Host != nil {
 		return e.hand(ctx, b)
@@ -34,19 +36,20 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 	r := &Run{in: e.reader, stopper: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence, token: b.Token, done: make(chan struct{})}
 	r.lost, r.lose = context.WithCancel(context.Background())
 	e.mu.Lock()
-	if later := e.driving[r.id]; later == nil || later.token < r.token { // else this process has taken the run over from itself meanwhile
+	// A later drive stays: this process has taken the run over from itself in the meantime.
+	if later := e.driving[r.id]; later == nil || later.token < r.token {
 		e.driving[r.id] = r
 	}
 	e.mu.Unlock()
 	e.beats.watchStops(e.ctx, &e.background)
 	e.crew.run(func() {
 		defer e.driven.Done()
-		beyond := valued.Join(e.ctx, ctx) // it ends with the engine
+		beyond := valued.Join(e.ctx, ctx) // ends with the engine
 		ctx, cancel := context.WithCancelCause(beyond)
 		end, err := e.loop(ctx, cancel, b, asked, false)
 		e.mu.Lock()
 		e.abandoned = e.abandoned || errors.Is(err, cairn.ErrClosed) && !errors.Is(err, errDrained)
-		if e.driving[r.id] == r { // else this process has taken the run over from itself
+		if e.driving[r.id] == r { // otherwise this process has taken the run over from itself
 			delete(e.driving, r.id)
 		}
 		e.mu.Unlock()
@@ -61,14 +64,14 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 	return r
 }
 
-// loop drives a run to its end, or releases it, see [direct] for within. It ends ctx.
+// loop drives a run to its end, or releases it. It ends ctx. See [direct] for within.
 func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b host.Run, asked time.Time, within bool) (turn.Committed, error) {
 	beat := e.beats.start(ctx, cancel, b.Position, asked, e.opts.LeaseTTL)
 	end, err := turn.Loop(direct{ctx, e, within}, b)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	cancel(nil) // ends a beat under way
+	cancel(nil) // ends a heartbeat under way
 	beat.stop()
 	if err != nil {
 		e.letGo(ctx, b, err)
@@ -76,7 +79,7 @@ func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b hos
 	return end, err
 }
 
-// launch drives the run of a companion's session by itself, if there is one.
+// launch drives a companion's run on its own. It does nothing if b is nil.
 func (e *Engine) launch(ctx context.Context, b *host.Run) {
 	if b == nil {
 		return
@@ -88,8 +91,8 @@ func (e *Engine) launch(ctx context.Context, b *host.Run) {
 	e.drive(ctx, *b, time.Now())
 }
 
-// next begins what follows a run that has come to its end here: the next turn of the queue or, for one that was suspended, its
-// resume, if it can be resumed already. A sub-agent's run is followed by what its parent does.
+// next begins what follows a run that has ended in this process: the next queued turn, or the resume of a suspended run
+// if it can be resumed already. A child's run is followed up by its parent.
 func (e *Engine) next(ctx context.Context, end turn.Ending) {
 	if end.Run == nil || end.Session.ParentID != "" {
 		return
@@ -98,16 +101,17 @@ func (e *Engine) next(ctx context.Context, end turn.Ending) {
 	case row.Queued > 0 && !end.Run.Status.Suspends():
 		e.followOn(ctx, row.ID)
 	case e.opts.AutoResume && suspended != nil && (row.Ready() || len(suspended.Children) > 0):
-		// Its calls, or a sub-agent's, may have had their answers before the session began to wait for them.
+		// Its calls, or a sub-agent's, may have been answered before the session was paused.
 		e.resumeSoon(ctx, row.ID)
 	}
 }
 
-// direct is the scheduler that carries out effects at once, in goroutines where they are parallel.
+// direct is the scheduler that carries out effects at once, and parallel ones in goroutines.
 type direct struct {
-	ctx context.Context // that of the one loop the scheduler is for
+	ctx context.Context // of the one loop that the scheduler serves
 	e   *Engine
-	// within says that the run is driven as part of another run's step, which would be lost if this run was released.
+	// within reports that the run is driven as part of another run's step, which would be lost if this run were
+	// released.
 	within bool
 }
 
@@ -138,7 +142,7 @@ func (d direct) All(n int, branch func(host.Scheduler, int) error) error {
 	return errors.Join(errs...)
 }
 
-// Child drives the run of a child's session as part of its parent's, whose stop requests it receives.
+// Child drives a child's run as part of its parent's, and passes on the parent's stop requests.
 func (d direct) Child(of host.Call, b host.Run) error {
 	end, err := d.e.fx.PassStops(d.ctx, of, b)
 	if err != nil {
@@ -150,7 +154,7 @@ func (d direct) Child(of host.Call, b host.Run) error {
 	return err
 }
 
-// letGo leaves a run that could not be driven on to the next lease holder.
+// letGo releases a run that this process cannot drive to its end, for the next lease holder.
 func (e *Engine) letGo(ctx context.Context, b host.Run, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

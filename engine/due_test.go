@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// abandoned makes sessions of an agent whose runs a dead process left behind.
+// abandoned creates sessions of an agent whose runs a dead process left behind.
 func abandoned(t *testing.T, st store.Store, agent string, n int) {
 	t.Helper()
 	for i := range n {
@@ -45,7 +45,7 @@ func serve(t *testing.T, eng *engine.Engine, d time.Duration) {
 
 func quiet(o *engine.Options) { o.SweepInterval = -1; o.WorkInterval = time.Second }
 
-// What a worker does not serve hides nothing, and is said once.
+// Sessions that a worker does not serve hide nothing, and are reported once.
 func TestWorkerSeesItsOwnBehindOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -65,7 +65,7 @@ func TestWorkerSeesItsOwnBehindOthers(t *testing.T) {
 	})
 }
 
-// Sessions that cannot be taken on, whatever their number, hide nothing either.
+// Sessions that cannot be claimed, whatever their number, hide nothing either.
 func TestWorkerLooksPastWhatItCannotTakeOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &unreadable{tap: tapOn(nil), err: cairn.Errorf(cairn.CodeUnavailable, "its part of the store is down")}
@@ -88,7 +88,7 @@ func TestWorkerLooksPastWhatItCannotTakeOn(t *testing.T) {
 	})
 }
 
-// A session of which something stored cannot be read is failed, with the reason, and is not tried again for ever.
+// A session with unreadable data is failed, with the reason, and is not retried forever.
 func TestSessionThatCannotBeReadIsFailed(t *testing.T) {
 	waits := func(t *testing.T, st store.Store) {
 		turn(t, open(t, st, asking(), named("a")), "bot0", "go")
@@ -143,8 +143,8 @@ func (s *unreadable) Read(ctx context.Context, id string, want store.Want) (*sto
 	return s.tap.Read(ctx, id, want)
 }
 
-// A worker that is asked to stop while it takes a session on finishes that: else the session would have a lease, and nobody who
-// drives it or gives the lease back.
+// A worker that is asked to stop while it claims a session finishes that: otherwise the session would have a lease that
+// no process renews or releases.
 func TestWorkerThatStopsFinishesTakingOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestWorkerThatStopsFinishesTakingOver(t *testing.T) {
 			if op == "Commit" {
 				stop()
 			}
-			return ctx.Err() // a caller that has gone gets no answer
+			return ctx.Err() // a caller that is gone gets no answer
 		})
 		eng := open(t, st, agent, quiet)
 		if err := eng.Work(ctx); err != nil {

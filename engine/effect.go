@@ -11,16 +11,18 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
-// Effect carries out one effect of a run for a host, and returns its output. It needs nothing but the store, but is quicker
-// where this process has carried out the effect before. Meanwhile it renews the run's lease, and receives stop requests.
+// Effect carries out one effect of a run for a host, and returns its output. It needs only the store, but is faster in
+// the process that carried out the previous effect. While it runs, it renews the run's lease and receives stop
+// requests.
 //
-// It may be called again with the same input, if its answer was lost: what was done is not done again, but a model or a
-// tool that was cut off is called again. If the first call continues although the host has abandoned it, the log gets one
-// story and one outcome counts; one of the two may be ErrUnavailable, for the host to try again.
+// A host may call it again with the same input if the answer was lost. Work that was done is not repeated, but a model
+// or tool call that was cut off is made again. If the first call is still running although the host has abandoned it,
+// the log shows one sequence of events and one outcome counts; one of the two calls may return ErrUnavailable, for the
+// host to retry.
 //
-// The error is ErrFenced if another process has taken the run over; the host then abandons it. ErrInvalid is for an
-// effect that there is not, ErrNotFound for an unknown agent or a session that was deleted, ErrClosed after Close, and
-// any other for what may pass.
+// The error is ErrFenced if another process has taken the run over; the host then abandons it. It is ErrInvalid for an
+// unknown effect, ErrNotFound for an unknown agent or a deleted session, ErrClosed after Close, and any other error for
+// a failure that may pass.
 func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (json.RawMessage, error) {
 	if e.opts.Host == nil {
 		return nil, cairn.Invalid("host", "the engine has none")
@@ -38,7 +40,7 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
 	stop := func() {}
-	if name != host.EffectNotify { // for which there is no lease any more
+	if name != host.EffectNotify { // the run's lease has ended by then
 		stop = e.beats.start(ctx, cancel, at, asked, e.fx.LeaseLeft()).stop
 	}
 	out, err := e.fx.Carry(ctx, name, in)
@@ -46,7 +48,7 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	cancel(nil) // ends a beat under way
+	cancel(nil) // ends a heartbeat under way
 	stop()
 	if errors.Is(err, cairn.ErrClosed) {
 		e.mu.Lock()
@@ -59,7 +61,8 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 	return json.Marshal(out)
 }
 
-// after begins what an effect of a host's run has left to be driven: a companion's run, or what follows the end of the run.
+// after begins what an effect of a host's run leaves to be driven: a companion's run, or what follows the end of the
+// run.
 func (e *Engine) after(ctx context.Context, out any) {
 	switch out := out.(type) {
 	case turn.ChildOut:
@@ -71,7 +74,7 @@ func (e *Engine) after(ctx context.Context, out any) {
 	}
 }
 
-// hand hands a run that was begun to the host. The caller has entered.
+// hand hands a run to the host. The caller has called enter.
 func (e *Engine) hand(ctx context.Context, b host.Run) *Run {
 	defer e.driven.Done()
 	r := &Run{in: e.reader, stopper: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence}

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// ears are hooks that note which of them were called.
+// ears are hooks that record which of them were called.
 type ears struct {
 	mu    sync.Mutex
 	heard []string
@@ -80,8 +80,8 @@ func TestHooksAreNotifiedOfAnInterrupt(t *testing.T) {
 	})
 }
 
-// TestHooksAreNotifiedOfAnEndWhileWaiting stops a session that waits and has one of two answers: the hooks of both calls are closed,
-// and the usage counts them.
+// TestHooksAreNotifiedOfAnEndWhileWaiting stops a session that waits and has one of two answers: the hooks of both
+// calls are closed, and the usage counts both.
 func TestHooksAreNotifiedOfAnEndWhileWaiting(t *testing.T) {
 	for name, c := range map[string]struct {
 		stop func(*engine.Engine, context.Context) error
@@ -114,7 +114,8 @@ func TestHooksAreNotifiedOfAnEndWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestHooksAreNotifiedOfADeadRun has a process die under a run. The hooks are notified of its end, from whichever process that comes.
+// TestHooksAreNotifiedOfADeadRun lets a process die during a run. The hooks are notified of its end, whichever process
+// ends it.
 func TestHooksAreNotifiedOfADeadRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(*testing.T, *engine.Engine)

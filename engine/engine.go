@@ -19,7 +19,7 @@ import (
 type Engine struct {
 	opts  Options
 	store store.Store
-	// records are the store's, if it keeps any; else nil.
+	// records are the store's; nil if it keeps none.
 	records store.Records
 	log     store.Log
 	runs    *lifecycle.Runs
@@ -29,7 +29,7 @@ type Engine struct {
 	beats   heartbeats
 	agents  atomic.Pointer[registry]
 
-	ctx        context.Context // ends when Close gives up waiting; it bounds goroutines, not calls
+	ctx        context.Context // ends when Close stops waiting; bounds goroutines, not calls
 	cancel     context.CancelCauseFunc
 	driven     sync.WaitGroup // goroutines that drive runs
 	background sync.WaitGroup // goroutines that end with ctx
@@ -40,12 +40,12 @@ type Engine struct {
 	mu        sync.Mutex
 	closed    bool
 	abandoned bool                     // Close released a run
-	beginning map[string]chan struct{} // by run id; closed when the run has begun, or has not
+	beginning map[string]chan struct{} // by run id; closed when the begin has succeeded or failed
 	driving   map[string]*Run          // by run id
 }
 
-// New returns an engine for some agents. The error names the agent and the field that is wrong. The store stays the
-// caller's to close, after the engine.
+// New returns an engine for the given agents. The error names the agent and the invalid field. The caller closes the
+// store, after the engine.
 func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) {
 	if st == nil {
 		return nil, cairn.Invalid("store", "is required")
@@ -106,7 +106,8 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	return e, nil
 }
 
-// behind calls a function in a goroutine of the engine, with a context that ends when the engine does, unless it is being closed.
+// behind calls fn in a goroutine of the engine, with a context that ends with the engine. Once Close was called, it
+// does nothing.
 func (e *Engine) behind(fn func(context.Context)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,7 +116,7 @@ func (e *Engine) behind(fn func(context.Context)) {
 	}
 }
 
-// minEvent is the least maximum size of an event that leaves room for something after the longest ids.
+// minEvent is the smallest maximum size of an event that leaves room for content after the longest ids.
 const minEvent = 8 << 10
 
 func owner(newID func(string) string) string {
@@ -126,12 +127,12 @@ func owner(newID func(string) string) string {
 	return host + ":" + strconv.Itoa(os.Getpid()) + ":" + newID("engine")
 }
 
-// Close stops the engine: new runs are refused, and those under way may come to their end until ctx is done. Then they
-// are released where they stand: what they committed stays, and another process, or this one after a restart, can
-// take them over at once. It returns ctx's error if runs had to be released.
+// Close stops the engine. It refuses new runs and lets those under way end until ctx is done. Then it releases the
+// remaining ones where they stand: what they committed stays, and another process, or this one after a restart, can
+// take them over at once. It returns ctx's error if it had to release runs.
 //
-// User code that does not heed its context does not hold it up for longer than two seconds after ctx is done, and a store that
-// does not answer for no more than five: what is left then ends by itself, and its leases run out.
+// User code that ignores its context delays Close by at most two seconds after ctx is done, and a store that does not
+// answer by at most five. What is left then ends by itself, and its leases lapse.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closed = true
@@ -169,14 +170,14 @@ func (e *Engine) Close(ctx context.Context) error {
 	return nil
 }
 
-// Drain closes the engine as Close does, for a process that others take over from: a run under way need not come to its end. It
-// finishes its step, is committed whatever the agent's durability says, and is then released, so that another worker continues
-// it within a poll, and repeats nothing. What is not done when ctx is done is released where it stands, and its step is repeated.
-// It returns ctx's error if there was such a run.
+// Drain closes the engine as Close does, for a process whose work others continue. A run under way does not have to
+// end: it finishes its step, commits it whatever the agent's durability is, and is then released, so that another
+// worker continues it within a poll and repeats nothing. A run whose step is not finished when ctx is done is released
+// where it stands, and its step is repeated. Drain returns ctx's error if there was such a run.
 //
-// The step of a call that consults a sub-agent lasts as long as the sub-agent's run; if the agent is [cairn.PerTool], that run
-// is released behind its own step as well. With a [Host] the effects under way come to their end, and the next ones are for the
-// host to have carried out elsewhere. [Run.Wait] and [Run.Events] of a run that is released end with ErrClosed.
+// The step of a call that consults a sub-agent lasts as long as the sub-agent's run. If the agent is [cairn.PerTool],
+// that run is released behind its own step as well. With a [Host], the effects under way end, and the host has the next
+// ones carried out by another process. [Run.Wait] and [Run.Events] of a released run end with ErrClosed.
 func (e *Engine) Drain(ctx context.Context) error {
 	e.draining.Store(true)
 	return e.Close(ctx)
@@ -185,6 +186,6 @@ func (e *Engine) Drain(ctx context.Context) error {
 // closeWait bounds how long Close takes after its context is done, or after the last run has ended.
 const closeWait = 5 * time.Second
 
-// Abandoned returns how many calls of user code were given up, because they took too long or did not heed their context, and
-// have not returned since. Each of them holds a goroutine.
+// Abandoned returns how many calls of user code were abandoned, because they took too long or ignored their context,
+// and have not returned since. Each of them holds a goroutine.
 func (e *Engine) Abandoned() int { return e.runs.Abandoned() }

@@ -9,27 +9,29 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// EraseReport says what [Engine.EraseUser] did. A session counts once together with those of its sub-agents and companions.
+// EraseReport is the result of [Engine.EraseUser]. A session counts as one together with its sub-agents' and
+// companions' sessions.
 type EraseReport struct {
-	// Erased counts the sessions of which nothing is left, Stopped those of them whose run had to be stopped first.
+	// Erased counts the sessions that are gone completely. Stopped counts those of them whose run had to be stopped
+	// first.
 	Erased  int `json:"erased"`
 	Stopped int `json:"stopped"`
-	// Records counts what was kept of the user beside their sessions, see [store.UserRecords].
+	// Records counts the user's records that were removed, see [store.UserRecords].
 	Records int `json:"records"`
-	// Failed counts the sessions of which something is left. Errors says why, for the first hundred.
+	// Failed counts the sessions that are not gone completely. Errors holds the reasons of the first hundred.
 	Failed int          `json:"failed"`
 	Errors []SweepError `json:"errors,omitempty"`
 }
 
-// EraseUser erases every session of one person, as [Engine.Erase] does: those that are there, whose runs are aborted first, and
-// those that were deleted or have expired and are not purged yet; with everything that they own, the sessions of their
-// sub-agents and companions, and their event logs. Then it removes what the store's records have of the user: accounts that
-// they have connected, and answers to their requests. It is done when the store lists none of that user any more.
+// EraseUser erases every session of one person, as [Engine.Erase] does: live sessions, whose runs it aborts first, and
+// those that were deleted or have expired and are not purged yet, each with everything that it owns, the sessions of
+// its sub-agents and companions, and its event log. Then it removes the user's records from the store: connected
+// accounts, and answers to the user's requests. Erasure is complete when the store lists no session of that user.
 //
-// It reads a page of sessions at a time and keeps nothing: if it is interrupted, call it again, and it continues with what
-// is left. One session that cannot be erased is an entry of the report and stops nothing. The error says that user is empty,
-// that ctx is done, or that the store could not say what there is; the report is good up to there. Sessions that the user begins
-// meanwhile may be missed: refuse that first.
+// It reads a page of sessions at a time and keeps no progress: if it is interrupted, call it again, and it continues
+// with what is left. A session that cannot be erased is an entry of the report and stops nothing. The error says that
+// user is empty, that ctx is done, or that the store could not list what there is; the report is valid up to there. It
+// may miss sessions that the user begins concurrently: refuse those first.
 func (e *Engine) EraseUser(ctx context.Context, user string) (EraseReport, error) {
 	var r EraseReport
 	if user == "" {
@@ -80,7 +82,8 @@ func (e *Engine) eraseRecords(ctx context.Context, user string, r *EraseReport) 
 	return nil
 }
 
-// eraseStopped erases a session. Runs that hold it or one of its tree are aborted, and given the time of a lease to end.
+// eraseStopped erases a session. It aborts runs that hold a session of the tree, and waits up to two lease times for
+// them to end.
 func (e *Engine) eraseStopped(ctx context.Context, id string) (stopped bool, err error) {
 	if err = e.Erase(ctx, id); !errors.Is(err, cairn.ErrAlreadyRunning) {
 		return false, err
@@ -88,7 +91,7 @@ func (e *Engine) eraseStopped(ctx context.Context, id string) (stopped bool, err
 	bounded, cancel := context.WithTimeout(ctx, 2*e.opts.LeaseTTL)
 	defer cancel()
 	for wait := 5 * time.Millisecond; bounded.Err() == nil; wait = min(2*wait, 250*time.Millisecond) {
-		if row := store.Seen(err); row != nil { // the session of the tree that is running
+		if row := store.Seen(err); row != nil { // the running session of the tree
 			if err := e.Abort(bounded, row.ID, "the user is erased"); err != nil && !isConflict(err) && bounded.Err() == nil {
 				return false, err
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// everything of one user is erased, in any state, and nothing of another.
+// Everything of one user is erased, in any state, and nothing of another.
 func TestEraseUser(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

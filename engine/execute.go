@@ -15,15 +15,15 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Execute starts a turn: it creates the session, or adds to it, whatever became of the turn before. It returns once
-// the turn has begun, which is one write; the run continues in the background and does not end with ctx.
+// Execute begins a turn: it creates the session or adds to it, whatever the outcome of the previous turn. It returns
+// once the turn has begun, which is one write; the run continues in the background and does not end with ctx.
 //
-// A session that waits for calls is not added to before they are answered: the error is ErrWaiting, whose
-// [cairn.Error.Calls] are the open ones (see [WithOnWaiting]). Once all are answered Execute queues the turn, resumes the
-// run that waited, and returns the queued turn's Run: an answer that was accepted is used before anything else is said.
+// A session that waits for calls takes no turn until they are answered: the error is ErrWaiting, whose
+// [cairn.Error.Calls] are the open ones (see [WithOnWaiting]). Once all are answered, Execute queues the turn, resumes
+// the suspended run, and returns the queued turn's Run: an accepted answer is used before any new message.
 //
-// The other errors are ErrInvalid or ErrTooLarge for bad input, ErrNotFound for an unknown agent, ErrAlreadyRunning while
-// another run holds the session (see [WithOnBusy]), ErrClosed after Close.
+// The other errors are ErrInvalid or ErrTooLarge for bad input, ErrNotFound for an unknown agent, ErrAlreadyRunning
+// while another run holds the session (see [WithOnBusy]), ErrClosed after Close.
 func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.Input, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := cairn.CheckSessionID(sessionID); err != nil {
@@ -42,8 +42,8 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	})
 }
 
-// Validate reports what Execute would refuse of an agent, an input and options, whatever the session is like. It reads
-// nothing, for callers that create the session first: see [Engine.Create].
+// Validate returns the error with which Execute would refuse an agent, an input and options, regardless of the session.
+// It does not read the store, for callers that create the session first: see [Engine.Create].
 func (e *Engine) Validate(agent string, in cairn.Input, opts ...RunOption) error {
 	return e.executable(agent, &in, options(opts))
 }
@@ -77,9 +77,9 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 	return o.create.ValidateContext()
 }
 
-// Resume continues a session that was interrupted or is paused, in a new run, or one whose process died, in the run
-// that it left behind. WithInput adds messages first, FromCheckpoint goes back first. The error is ErrNotResumable
-// where there is nothing to continue (see [Engine.CanResume]), ErrAlreadyRunning while a run holds the session.
+// Resume continues an interrupted or paused session in a new run, or takes over the run of a process that died.
+// WithInput adds messages first, FromCheckpoint rewinds first. The error is ErrNotResumable if there is nothing to
+// continue (see [Engine.CanResume]), ErrAlreadyRunning while a run holds the session.
 func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := e.check(ctx, sessionID, o); err != nil {
@@ -104,14 +104,14 @@ func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*
 	}
 	run, err := e.resumeAs(ctx, lifecycle.Resumption{NewRun: newRun(sessionID, o)}, o.input)
 	var died *lifecycle.DiedError
-	if errors.As(err, &died) { // since we looked
+	if errors.As(err, &died) { // its process died after the row was read
 		return e.recover(ctx, sessionID, o.hooks)
 	}
 	return run, err
 }
 
-// goBack rewinds a session so that a run can begin there. It makes sure first that one can; a dead run in its way is
-// closed.
+// goBack rewinds a session so that a run can begin there. It first checks that a run can begin, and closes a dead run
+// that holds the session.
 func (e *Engine) goBack(ctx context.Context, sessionID, checkpointID string) error {
 	e.mu.Lock()
 	closed := e.closed
@@ -141,8 +141,8 @@ func (e *Engine) goBack(ctx context.Context, sessionID, checkpointID string) err
 	return err
 }
 
-// Retry runs a failed turn again from its last committed step, with a fresh budget of steps. The error is
-// ErrNotResumable if the session's last run did not fail.
+// Retry repeats a failed turn from its last committed step, with a fresh budget of steps. The error is ErrNotResumable
+// if the session's last run did not fail.
 func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := e.check(ctx, sessionID, o); err != nil {
@@ -186,7 +186,7 @@ func (e *Engine) check(ctx context.Context, sessionID string, o *runOptions) err
 	return e.checkModel(row.Agent, o)
 }
 
-// checkModel reports an agent that is not registered, or that does not have the model of a run's options.
+// checkModel returns an error if an agent is not registered or lacks the model that a run's options name.
 func (e *Engine) checkModel(agent string, o *runOptions) error {
 	a := e.agent(agent)
 	if a == nil {
@@ -210,7 +210,7 @@ type Resumability struct {
 	Reason string `json:"reason"`
 }
 
-// CanResume says whether and why a session can be resumed or retried.
+// CanResume reports whether and why a session can be resumed or retried.
 func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability, error) {
 	row, err := e.Session(ctx, sessionID)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // eventful returns an agent whose turn has a bit of everything: state from hooks and parallel tools, context rows,
-// custom events and usage, several steps. It decides from the request alone, so that any process can drive it on.
+// custom events and usage, several steps. It decides from the request alone, so that any process can drive it.
 func eventful(d cairn.Durability) *cairn.Agent {
 	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		switch n := len(req.Messages); {
@@ -49,10 +49,10 @@ func eventful(d cairn.Durability) *cairn.Agent {
 	return agent
 }
 
-// durabilities are what a crash must be survived with.
+// durabilities are those with which a crash must be survived.
 var durabilities = []cairn.Durability{cairn.PerStep, cairn.PerTool, cairn.Interval(time.Hour), cairn.Manual}
 
-// undisturbed returns what an eventful turn leaves behind when nothing goes wrong; events aside.
+// undisturbed returns what an eventful turn leaves behind, events excluded, when nothing fails.
 func undisturbed(t *testing.T, d cairn.Durability) string {
 	st := tapOn(nil)
 	wantStatus(t, turn(t, open(t, st, eventful(d)), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
@@ -69,7 +69,7 @@ const ttl = 3 * time.Second
 
 func shortLease(o *engine.Options) { o.LeaseTTL = ttl; o.WorkInterval = time.Second }
 
-// bringToEnd has a new process do what is left: the turn itself if it was never begun, else what a worker finds.
+// bringToEnd lets a new process do what is left: the turn itself if it never began, otherwise what a worker finds.
 func bringToEnd(t *testing.T, from *tap, agent *cairn.Agent) *tap {
 	t.Helper()
 	st := tapOn(from.Store)
@@ -96,7 +96,7 @@ func bringToEnd(t *testing.T, from *tap, agent *cairn.Agent) *tap {
 	return st
 }
 
-// fault makes the k-th store call of a process go wrong. fired reports that there was one.
+// fault makes the k-th store call of a process fail. fired reports whether there was one.
 type fault struct {
 	name string
 	arm  func(st *tap, k int, cancel context.CancelFunc) (fired func() bool)
@@ -106,7 +106,7 @@ type fault struct {
 func nth(k int, fn func(ctx context.Context) error) (step func(context.Context, string) error, fired func() bool) {
 	calls := make(chan struct{}, 1<<20)
 	return func(ctx context.Context, op string) error {
-		if op == "Renew" { // when it comes depends on time alone
+		if op == "Renew" { // its timing depends on the clock alone
 			return nil
 		}
 		calls <- struct{}{}
@@ -150,8 +150,8 @@ var faults = []fault{
 	}},
 }
 
-// A turn whose k-th store call goes wrong can be brought to its end, for every k, and what it leaves behind is what an
-// undisturbed turn does.
+// A turn whose k-th store call fails can be brought to its end, for every k, and it leaves behind what an undisturbed
+// turn does.
 func TestNothingIsLostWhicheverStoreCallFails(t *testing.T) {
 	t.Parallel()
 	for _, d := range durabilities {

@@ -213,7 +213,7 @@ func TestStopConditionEndsTheTurn(t *testing.T) {
 	wantSound(t, st, "s")
 }
 
-// What the model owes it is made to give: the stop condition ends the work, not the turn.
+// The model must still deliver what it owes: the stop condition ends the work, not the turn.
 func TestStopConditionLeavesATypedAgentToFinish(t *testing.T) {
 	t.Parallel()
 	for _, d := range durabilities {

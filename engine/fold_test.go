@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// A snapshot that is taken at any time and the events behind its cursor give the transcript.
+// A snapshot taken at any time and the events after its cursor yield the transcript.
 func TestSnapshotAndEventsRetellTheTranscript(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
@@ -43,7 +43,7 @@ func TestSnapshotAndEventsRetellTheTranscript(t *testing.T) {
 	take()
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { // beside those that the hooks take
+	watching.Go(func() { // in addition to those that the hooks take
 		for range eng.Events(ctx, "s", cairn.Cursor{}) {
 			take()
 		}

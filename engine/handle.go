@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Run returns a handle on one of a session's runs, wherever it is or was driven. The error is ErrNotFound if the session has
-// no such run. See [Engine.Attach] for the latest.
+// Run returns a handle on one of a session's runs, wherever it is or was driven. The error is ErrNotFound if the
+// session has no such run. See [Engine.Attach] for the latest run.
 func (e *Engine) Run(ctx context.Context, sessionID, runID string) (*Run, error) {
 	row, err := e.Session(ctx, sessionID)
 	if err != nil {
@@ -46,7 +46,7 @@ func (e *Engine) handle(ctx context.Context, row *cairn.Session, runID string) (
 	return &Run{in: e.reader, stopper: e, id: record.ID, session: row.ID, root: row.RootID, incarnation: row.Incarnation, turn: record.Turn, start: record.StartSequence}, nil
 }
 
-// Record returns the run's record: of a run that is under way, steps and usage are as of its last commit. The error is
+// Record returns the run's record. For a run under way, steps and usage are as of its last commit. The error is
 // ErrNotFound while the run is queued.
 func (r *Run) Record(ctx context.Context) (*cairn.Run, error) {
 	row, err := r.in.session(ctx, r.session)
@@ -70,7 +70,8 @@ func (e *Engine) Session(ctx context.Context, id string) (*cairn.Session, error)
 	return e.reader.session(ctx, id)
 }
 
-// named returns a run or a queued turn of a session by its id, or the run that its messages joined; nil if there is none.
+// named returns the run or queued turn of a session with an id, or the run that its messages joined; nil if there is
+// none.
 func (e *Engine) named(ctx context.Context, sessionID, runID string) (*Run, error) {
 	row, err := e.Session(ctx, sessionID)
 	if err != nil {
@@ -103,5 +104,5 @@ func (e *Engine) named(ctx context.Context, sessionID, runID string) (*Run, erro
 	return nil, nil
 }
 
-// joinedWithin is how many of a session's last messages are looked through for those that joined a run under another one's id.
+// joinedWithin is how many of a session's last messages are searched for those that joined a run with another id.
 const joinedWithin = 200

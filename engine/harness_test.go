@@ -26,8 +26,8 @@ type option func(*engine.Options)
 
 func with(set func(*engine.Options)) option { return set }
 
-// open returns an engine for one agent on a store, closed with the test. Events are not held back unless an option
-// says so.
+// open returns an engine for one agent on a store, closed with the test. Events are not buffered unless an option says
+// so.
 func open(t *testing.T, st store.Store, agent *cairn.Agent, opts ...option) *engine.Engine {
 	t.Helper()
 	o := engine.Options{Coalesce: -1, NewID: counted("")}
@@ -51,7 +51,7 @@ func leave(t *testing.T, eng *engine.Engine) {
 	}
 }
 
-// named makes an engine's ids differ from another one's.
+// named makes an engine's ids differ from another engine's.
 func named(owner string) option { return with(func(o *engine.Options) { o.NewID = counted(owner) }) }
 
 // patient lets models pause for as long as they like.
@@ -108,7 +108,7 @@ func start(t *testing.T, eng *engine.Engine, session, text string, opts ...engin
 	return run
 }
 
-// turn executes a turn and returns its outcome, be it good or bad.
+// turn executes a turn and returns its outcome, success or failure.
 func turn(t *testing.T, eng *engine.Engine, session, text string, opts ...engine.RunOption) *cairn.Result {
 	t.Helper()
 	return wait(t, start(t, eng, session, text, opts...))
@@ -131,7 +131,7 @@ func until(t *testing.T, ctx context.Context, events iter.Seq2[cairn.Event, erro
 	}
 }
 
-// wait returns a run's outcome, be it good or bad.
+// wait returns a run's outcome, success or failure.
 func wait(t *testing.T, run *engine.Run) *cairn.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // of a fake clock, or never reached
@@ -257,5 +257,5 @@ func allSessions(t *testing.T, eng *engine.Engine) iter.Seq2[cairn.Session, erro
 	}
 }
 
-// withdraw has a turn end the wait of its session.
+// withdraw executes a turn that ends the wait of its session.
 var withdraw = engine.WithOnWaiting(engine.WaitingWithdraw)

@@ -14,36 +14,36 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// heartbeat renews a run's lease and brings back stop requests. Between beats it costs no goroutine.
+// heartbeat renews a run's lease and delivers stop requests to the run. It holds no goroutine between beats.
 type heartbeat struct {
 	of      *heartbeats
-	ctx     context.Context // the run's; its end ends a beat under way
+	ctx     context.Context // the run's; its end cuts a beat under way short
 	cancel  context.CancelCauseFunc
 	session string
 	token   int64
 
-	again   atomic.Bool // a beat is asked for, whenever the last one was
+	again   atomic.Bool // requests a beat, however recent the last one is
 	mu      sync.Mutex
 	stopped bool
 	timer   *time.Timer
-	until   time.Time // when the lease runs out
+	until   time.Time // end of the lease
 }
 
-// heartbeats are those of an engine. Stop requests reach runs through them, and sooner where the store has a watch.
+// heartbeats are the heartbeats of an engine's runs. They deliver stop requests, sooner if the store has a watch.
 type heartbeats struct {
 	store  store.Store
 	runs   *lifecycle.Runs
 	logger *slog.Logger
-	ttl    time.Duration // of leases
+	ttl    time.Duration // of a lease
 	hosted bool          // a host drives the runs
 	watch  sync.Once
 
 	mu     sync.Mutex
 	all    map[*heartbeat]struct{}
-	missed time.Time // when stop requests may have been missed
+	missed time.Time // last time that stop requests may have been missed
 }
 
-// beat has every run look at once whether it is to stop, also one that begins just now.
+// beat makes every run check for a stop request at once, including a run that is about to begin.
 func (hs *heartbeats) beat() {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -53,7 +53,7 @@ func (hs *heartbeats) beat() {
 	}
 }
 
-// add counts a heartbeat in. Its run was not asked to stop before a time.
+// add registers a heartbeat. Its run cannot have been asked to stop before the time since.
 func (hs *heartbeats) add(h *heartbeat, since time.Time) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -72,8 +72,9 @@ func (hs *heartbeats) remove(h *heartbeat) {
 	delete(hs.all, h)
 }
 
-// start begins to renew a lease that was taken, renewed or read not before asked, and was good for a time then. Where it cannot be
-// renewed it cancels the run by the end of that, because another process may have the session from there on.
+// start begins to renew a lease that was taken, renewed or read no earlier than asked, and was good for the duration
+// good then. If the lease cannot be renewed in that time, it cancels the run, because another process may take the
+// session afterwards.
 func (hs *heartbeats) start(ctx context.Context, cancel context.CancelCauseFunc, at host.Position, asked time.Time, good time.Duration) *heartbeat {
 	h := &heartbeat{of: hs, ctx: ctx, cancel: cancel, session: at.SessionID, token: at.Token, until: asked.Add(good)}
 	h.mu.Lock()
@@ -83,13 +84,13 @@ func (hs *heartbeats) start(ctx context.Context, cancel context.CancelCauseFunc,
 	return h
 }
 
-// soon makes the next beat come at once.
+// soon triggers the next beat at once.
 func (h *heartbeat) soon() {
 	h.again.Store(true)
 	h.timer.Reset(0)
 }
 
-// wait returns how long it is to the next beat.
+// wait returns the time until the next beat.
 func (h *heartbeat) wait() time.Duration { return min(h.of.ttl/3, time.Until(h.until)) }
 
 func (h *heartbeat) beat() {
@@ -116,7 +117,8 @@ func (h *heartbeat) beat() {
 		return
 	case !time.Now().Before(h.until):
 		code := cairn.CodeFenced
-		if hs.hosted { // which tries again, and has the lease still if nobody took it
+		// The host retries, and still holds the lease unless another process took it.
+		if hs.hosted {
 			code = cairn.CodeUnavailable
 		}
 		h.cancel(cairn.Errorf(code, "session %q: the lease ran out: %w", h.session, err))
@@ -125,12 +127,12 @@ func (h *heartbeat) beat() {
 		hs.logger.Warn("lease not renewed, trying again", "session", h.session, "error", err)
 	}
 	h.timer.Reset(h.wait())
-	if h.again.Load() { // asked for meanwhile
+	if h.again.Load() { // requested during this beat
 		h.timer.Reset(0)
 	}
 }
 
-// stop ends the heartbeat and waits for a beat under way, which the end of the run's context cuts short.
+// stop ends the heartbeat and waits for a beat under way, which is cut short when the run's context ends.
 func (h *heartbeat) stop() {
 	h.of.remove(h)
 	h.mu.Lock()
@@ -139,8 +141,8 @@ func (h *heartbeat) stop() {
 	h.timer.Stop()
 }
 
-// watchStops listens, from the first call on, for stop requests that other processes make, until ctx ends. wg counts the
-// goroutine.
+// watchStops watches for stop requests of other processes until ctx ends. Only the first call starts the goroutine,
+// which wg counts.
 func (hs *heartbeats) watchStops(ctx context.Context, wg *sync.WaitGroup) {
 	w, ok := hs.store.(store.StopWatcher)
 	if !ok {
@@ -161,10 +163,10 @@ func (hs *heartbeats) watchStops(ctx context.Context, wg *sync.WaitGroup) {
 	})
 }
 
-// rewatch is how long after a failure stop requests are watched again.
+// rewatch is the delay before a failed watch of stop requests is restarted.
 const rewatch = 200 * time.Millisecond
 
-// watchOnce passes stop requests on until the watch fails or ctx ends.
+// watchOnce delivers stop requests until the watch fails or ctx ends.
 func (hs *heartbeats) watchOnce(ctx context.Context, w store.StopWatcher) {
 	for n, err := range w.WatchStops(ctx) {
 		switch {

@@ -150,7 +150,7 @@ func TestStepContextIsOnTheTranscriptAheadOfTheReply(t *testing.T) {
 	}
 }
 
-// A BeforeModel hook may change its request; what is stored must not change with it.
+// A BeforeModel hook may change its request; the stored messages must not change with it.
 func TestRequestThatAHookChangesIsItsOwn(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)
@@ -183,7 +183,7 @@ func TestRequestThatAHookChangesIsItsOwn(t *testing.T) {
 	}
 }
 
-// A hook that changes what it was shown changes neither the transcript nor what others are shown.
+// A hook that changes its arguments changes neither the transcript nor what other hooks see.
 func TestWhatHooksAreShownIsTheirOwn(t *testing.T) {
 	t.Parallel()
 	spoil := func(m *cairn.Message) {

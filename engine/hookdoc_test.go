@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// hooksPage returns the page about hooks: its rows by hook, the hooks in their order there, and its orders of hooks.
+// hooksPage reads the page about hooks: its rows by hook, the hooks in their order there, and its orders of hooks.
 func hooksPage(t *testing.T) (rows map[string][]string, names []string, orders [][]string) {
 	t.Helper()
 	raw, err := os.ReadFile("../docs/HOOKS.md")
@@ -38,7 +38,7 @@ func hooksPage(t *testing.T) (rows map[string][]string, names []string, orders [
 	return rows, names, orders
 }
 
-// everyHook returns hooks that each call seen with their name, and then do what they must.
+// everyHook returns hooks that each call heard with their name, and then do what they must.
 func everyHook(heard func(name string, handle *cairn.Step)) *cairn.Hooks {
 	hooks := new(cairn.Hooks)
 	v := reflect.ValueOf(hooks).Elem()

@@ -10,48 +10,48 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
-// Host decides where runs are driven, in place of goroutines of the process: on an engine that keeps track of them itself
-// and calls workers. An Engine with a Host begins runs, with one write as ever, and hands them to Start; from there on the
-// host calls [Drive], and carries out the effects that this asks for with [Engine.Effect] of any engine, in any process, that
-// has the same store and the run's agent.
+// Host drives runs in place of the process's goroutines: on a workflow engine that tracks runs itself and calls
+// workers. An Engine with a Host begins runs with one write, as always, and hands them to Start. From then on the host
+// calls [Drive], and carries out the effects that Drive asks for with [Engine.Effect] of any engine, in any process,
+// that has the same store and the run's agent.
 type Host interface {
-	// Start makes the host drive a run that was begun, whatever becomes of this process. If another process drove it
-	// before, under a lease with a lower token, that need not continue. An error says that it is not driven; then a
-	// worker takes it over.
+	// Start makes the host drive a run that has begun, even if this process dies. Drivers of the run that hold an older
+	// fencing token may be cancelled. On an error the run is not driven, and a worker takes it over.
 	//
-	// ctx has the values of the call that began the run, and its hooks (see [WithHooks]). A host that carries out effects in
-	// this process may hand them on. It does not end with that call's.
+	// ctx has the values of the call that began the run, and its hooks (see [WithHooks]). A host that carries out
+	// effects in this process may pass them on. ctx does not end with that call's context.
 	//
-	// wait returns when the host has stopped driving the run, with the reason if that is not its end; nil means that the host
-	// cannot say.
+	// wait returns when the host has stopped driving the run, with the reason if the run has not ended. A nil wait
+	// means that the host does not know.
 	Start(ctx context.Context, b host.Run) (wait func(context.Context) error, err error)
 }
 
-// Keeper is a Host that finds out by itself that a process has died, and has its effects carried out by another one under the
-// lease of the run. A worker that finds such a lease run out asks the host before it takes the run over.
+// Keeper is a Host that detects a dead process by itself, and has another process carry out the effects under the run's
+// lease. A worker that finds such a lease lapsed asks the host before it takes the run over.
 type Keeper interface {
 	Host
-	// Name is the host's to every process of the store, and kept with the leases of its runs. It has no @.
+	// Name returns the host's name. Every process of the store uses the same name, and the leases of the host's runs
+	// record it. It contains no @.
 	Name() string
-	// Driving reports whether the host continues a run by itself, under the lease that b names, and needs nobody to take
-	// it over. An error says that it is not known now; then the run is left alone for a while.
+	// Driving reports whether the host continues a run by itself, under the lease that b names, so that no takeover is
+	// needed. An error means that this is not known now; the run is then left alone for a while.
 	Driving(ctx context.Context, b host.Run) (bool, error)
-	// CheckLease refuses leases that run out before the host has found out that a process has died. The error is
-	// ErrInvalid, and names all times that are involved.
+	// CheckLease rejects leases that lapse before the host has detected a dead process. The error is ErrInvalid, and
+	// names all durations involved.
 	CheckLease(ttl time.Duration) error
 }
 
-// GivenUp returns the effect that a host is to carry out in place of one that it has tried as often as it may: that keeps why
-// as what the model call, or the call of a tool or a sub-agent, came to. Other effects cannot be given up; a host that can do no
-// more for them releases the run, see [Engine.ReleaseRun].
+// GivenUp returns the effect that a host carries out in place of one that has used up its attempts. It records why as
+// the outcome of the model call, or of the call of a tool or a sub-agent. Other effects have no substitute: a host that
+// cannot carry them out releases the run, see [Engine.ReleaseRun].
 func GivenUp(e host.Effect, why *cairn.Error) (instead host.Effect, ok bool) {
 	return turn.GivenUp(e, why)
 }
 
-// Drive is the agent loop: it drives a run from its last committed step to its end, or until it is suspended, and
-// returns how that came out. It does nothing but order effects, so it may be replayed. Where another process has taken the run
-// over, which an effect's ErrFenced says, it returns an empty status and no error: there is nothing left to do. Any other
-// error is one of the scheduler; what was committed stands.
+// Drive is the agent loop. It drives a run from its last committed step until the run ends or is suspended, and returns
+// the run's status. It only orders effects, so it may be replayed. If another process has taken the run over, which an
+// effect reports with ErrFenced, it returns an empty status and no error: there is nothing left to do. Any other error
+// is the scheduler's; what was committed stands.
 func Drive(s host.Scheduler, b host.Run) (cairn.RunStatus, error) {
 	end, err := turn.Loop(s, b)
 	if errors.Is(err, cairn.ErrFenced) {

@@ -30,7 +30,7 @@ func (h *byHand) Start(_ context.Context, b host.Run) (func(context.Context) err
 
 func hostedBy(h engine.Host) option { return with(func(o *engine.Options) { o.Host = h }) }
 
-// next is the input of an effect of the step after those that are committed.
+// next returns the input of an effect of the step after the committed ones.
 func next(b host.Run, callID string) json.RawMessage {
 	b.Step++
 	raw, _ := json.Marshal(host.Call{Position: b.Position, CallID: callID}) // ids and numbers encode
@@ -64,7 +64,7 @@ func wantTold(t *testing.T, st store.LogProvider, id string, want ...string) {
 	}
 }
 
-// A model call that was cut off is made again, by any process; one that came to its end is not.
+// A model call that was cut off is made again, by any process; one that ended is not.
 func TestEffectThatWasCutOffIsTakenBack(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -91,7 +91,7 @@ func TestEffectThatWasCutOffIsTakenBack(t *testing.T) {
 		"step_start", "text_delta one", "text_delta two")
 }
 
-// A tool that was cut off runs again, and the log has its beginning once; one that has a result does not.
+// A tool that was cut off runs again, and the log has its beginning once; one with a result does not.
 func TestToolThatWasCutOffRunsAgain(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -129,7 +129,8 @@ func TestToolThatWasCutOffRunsAgain(t *testing.T) {
 		"tool_start c1", "tool_end c1", "usage", "step_committed", "checkpoint")
 }
 
-// A commit whose answer was lost is answered from the store, and what its process did not publish is published by the next that asks.
+// A commit whose answer was lost is answered from the store, and what its process did not publish is published by the
+// next one that asks.
 func TestCommitWhoseProcessDiedIsAnswered(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -156,7 +157,7 @@ func TestCommitWhoseProcessDiedIsAnswered(t *testing.T) {
 	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
 }
 
-// A lease that ran out while nobody worked is renewed, unless another process has taken the run over.
+// A lease that lapsed while no process worked is renewed, unless another process has taken the run over.
 func TestLapsedLeaseIsRenewedUnlessTaken(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -218,7 +219,7 @@ func (h hand) Child(_ host.Call, b host.Run) error {
 	return err
 }
 
-// A child that was begun by an effect whose answer was lost is handed over again, not waited for.
+// A child that was begun by an effect whose answer was lost is handed over again, instead of being waited for.
 func TestChildIsHandedOverAgain(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -238,7 +239,7 @@ func TestChildIsHandedOverAgain(t *testing.T) {
 	wantSound(t, tapOn(st), "s")
 }
 
-// A turn that was begun but that the host could not start is taken over by a worker, at once.
+// A turn that has begun but that the host could not start is taken over by a worker, at once.
 func TestWorkerStartsWhatTheHostCouldNot(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
@@ -251,7 +252,7 @@ func TestWorkerStartsWhatTheHostCouldNot(t *testing.T) {
 	wantSound(t, tapOn(st), "s")
 }
 
-// What is queued behind a hosted run follows it there.
+// Turns queued behind a hosted run follow it there.
 func TestQueueOnAHost(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
@@ -307,7 +308,7 @@ func TestEffectMistakes(t *testing.T) {
 	wantError(t, err, cairn.ErrClosed)
 }
 
-// An effect whose commit fails says why, and can be repeated.
+// An effect whose commit fails reports why, and can be repeated.
 func TestEffectWhoseCommitFails(t *testing.T) {
 	t.Parallel()
 	st, h := tapOn(nil), &byHand{}

@@ -33,13 +33,13 @@ func TestHost(t *testing.T) {
 	hosttest.Run(t, host, inMemory)
 }
 
-// TestHostApart shows that a run's effects may each run in another process than the one before.
+// TestHostApart shows that each effect of a run may be carried out in another process than the previous one.
 func TestHostApart(t *testing.T) {
 	t.Parallel()
 	for _, host := range []hosttest.Host{hosttest.Cold, hosttest.Repeating, hosttest.Alternating} {
 		host.Crashes = testenv.Choose(host.Crashes, 0)
 		place := inMemory
-		if host.Name != hosttest.Cold.Name { // which shows of every scenario that an effect needs nothing but the store
+		if host.Name != hosttest.Cold.Name { // shows for every scenario that an effect needs only the store
 			place.Set = testenv.Choose(hosttest.OnHost, hosttest.Every)
 		}
 		hosttest.Run(t, host, place)

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// ReleaseRun releases a run that a host can drive no longer, so that a worker takes it over at once, and not only when
-// the lease has run out. It is no error if another process has the run by now.
+// ReleaseRun releases a run that a host can no longer drive, so that a worker takes it over at once instead of when the
+// lease lapses. It is no error if another process already has the run.
 func (e *Engine) ReleaseRun(ctx context.Context, at host.Position) error {
 	e.runs.Forget(at)
 	_, err := e.store.Commit(ctx, at.SessionID, &store.Commit{
@@ -22,10 +22,10 @@ func (e *Engine) ReleaseRun(ctx context.Context, at host.Position) error {
 	return err
 }
 
-// Hold renews a run's lease while do lasts: a host calls it around what it does for the run between two effects, such as to
-// wait for a sub-agent's. The context that do is given ends if the lease is lost or cannot be renewed; the error is ErrFenced
-// or ErrUnavailable then, as that of Effect. It ends as well when the engine is closed, with ErrClosed: Close waits for effects,
-// but not for what is waited for between them.
+// Hold renews a run's lease while do runs. A host calls it around its work for the run between two effects, such as
+// waiting for a sub-agent's run. The context passed to do ends if the lease is lost or cannot be renewed; the error is
+// then ErrFenced or ErrUnavailable, as from Effect. It also ends when the engine is closed, with ErrClosed: Close waits
+// for effects, but not for waits between them.
 func (e *Engine) Hold(ctx context.Context, at host.Position, do func(context.Context) error) error {
 	e.mu.Lock()
 	if e.closed {
@@ -52,7 +52,7 @@ func (e *Engine) Hold(ctx context.Context, at host.Position, do func(context.Con
 	return err
 }
 
-// heldError says that a run is left alone for some time.
+// heldError says that a run is to be left alone for the time rest.
 type heldError struct {
 	error
 	rest time.Duration
@@ -60,8 +60,8 @@ type heldError struct {
 
 func (e *heldError) Unwrap() error { return e.error }
 
-// stranger returns a heldError if a run whose lease has run out is still to be left to its host, which this process does not
-// have.
+// stranger returns a heldError while a run with a lapsed lease is still left to its host, if this process does not have
+// that host.
 func (e *Engine) stranger(ctx context.Context, id string) error {
 	row, err := store.Load(ctx, e.store, id)
 	if err != nil {

@@ -44,8 +44,8 @@ func (k *keeper) CheckLease(ttl time.Duration) error {
 	return nil
 }
 
-// A run whose lease ran out is its host's as long as that says so, for every process: the lease is good again, and nobody asks a
-// second time before it runs out once more.
+// A run whose lease has lapsed is its host's as long as the host says so, for every process: the lease is renewed, and
+// no process asks again before it lapses once more.
 func TestHostKeepsItsRun(t *testing.T) {
 	t.Parallel()
 	for name, verb := range map[string]func(*engine.Engine) error{
@@ -85,8 +85,8 @@ func TestHostKeepsItsRun(t *testing.T) {
 	}
 }
 
-// A worker leaves a run to its host while that drives it, and takes it over as soon as it does not. It asks when the lease has
-// run out and not each time it looks.
+// A worker leaves a run to its host while that drives it, and takes it over as soon as it does not. It asks when the
+// lease has lapsed, not each time it looks.
 func TestWorkerAsksTheHost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -129,8 +129,8 @@ func TestWorkerAsksTheHost(t *testing.T) {
 	}
 }
 
-// A worker that does not have a run's host takes the run over after a time. Until then, however many such there are, they are
-// not in the way of others.
+// A worker that does not have a run's host takes the run over after a time. Until then, such runs, however many, do not
+// delay others.
 func TestWorkerWithoutTheHostWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,14 +162,15 @@ func TestWorkerWithoutTheHostWaits(t *testing.T) {
 	})
 }
 
-// An engine is refused whose leases run out before its host can have found out that a process has died.
+// An engine is refused if its leases lapse before its host can have detected a dead process.
 func TestLeaseTooShortForTheHost(t *testing.T) {
 	t.Parallel()
 	_, err := engine.New(memstore.New(nil), nil, &engine.Options{Host: &keeper{shortest: time.Minute}})
 	wantError(t, err, cairn.ErrInvalid)
 }
 
-// What a lease that could not be renewed cuts off is not lost to a host: it tries again, and has the run still if nobody took it.
+// Work cut off because its lease could not be renewed is not lost to a host: it retries, and still has the run unless
+// another process took it.
 func TestEffectOutlastsItsLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +198,7 @@ func TestEffectOutlastsItsLease(t *testing.T) {
 	})
 }
 
-// A run is held while its host does something else for it, until another process takes it over.
+// A run is held while its host does other work for it, until another process takes it over.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -227,7 +228,7 @@ func TestHold(t *testing.T) {
 		wantError(t, eng.ReleaseRun(t.Context(), at), nil)
 		closed := make(chan error, 1)
 		wantError(t, eng.Hold(t.Context(), h.begun[1].Position, func(ctx context.Context) error {
-			go func() { closed <- eng.Close(context.Background()) }() // which does not wait for what nobody ends
+			go func() { closed <- eng.Close(context.Background()) }() // does not wait for what never ends
 			<-ctx.Done()
 			return ctx.Err()
 		}), cairn.ErrClosed)

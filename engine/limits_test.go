@@ -28,7 +28,7 @@ func takes(name string, fn func(call *cairn.Call) (json.RawMessage, error), opts
 	}, opts...)
 }
 
-// goesOn checks that every row of a session can be read by another engine, and that it takes another turn there.
+// goesOn checks that another engine can read every row of a session and execute another turn there.
 func goesOn(t *testing.T, st store.Store, agent *cairn.Agent) {
 	t.Helper()
 	list := messages(t, st, "s")
@@ -52,8 +52,8 @@ func goesOn(t *testing.T, st store.Store, agent *cairn.Agent) {
 	}
 }
 
-// TestReplyThatCannotBeKept plays replies of which a part cannot be stored: the model gets an error or the run fails at once, and
-// the session lives on.
+// TestReplyThatCannotBeKept plays replies of which a part cannot be stored: the model gets an error or the run fails at
+// once, and the session stays usable.
 func TestReplyThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	begin := func(id, tool string) scripted.Step {
@@ -69,7 +69,7 @@ func TestReplyThatCannotBeKept(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		reply scripted.Step
-		says  string     // the reply's text, as it is kept
+		says  string     // the reply's text as stored
 		told  string     // in the error that the model gets for the call
 		fails cairn.Code // of the run
 	}{
@@ -142,8 +142,8 @@ func TestReplyThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// TestResultThatCannotBeKept runs tools whose work cannot be stored: that is the call's error, sent to the model, and the
-// tool has run once.
+// TestResultThatCannotBeKept runs tools whose result cannot be stored: that is the call's error, which the model gets,
+// and the tool has run once.
 func TestResultThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	// These take seconds each with the race detector. The others show that a result is refused with any durability.
@@ -260,8 +260,8 @@ func TestUsageThatAddsUp(t *testing.T) {
 	goesOn(t, st, agent)
 }
 
-// TestWordsOfUserCodeThatCannotBeKept has hooks and guards say what cannot be stored: the run fails with an error that says
-// so, after one try.
+// TestWordsOfUserCodeThatCannotBeKept has hooks and guards return what cannot be stored: the run fails with an error
+// that says so, after one attempt.
 func TestWordsOfUserCodeThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*cairn.Agent){
@@ -311,8 +311,8 @@ func TestWordsOfUserCodeThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// TestStoreThatRefusesAStep has a store that cannot keep what every check before it took: the run fails, and nobody takes it
-// over to try again.
+// TestStoreThatRefusesAStep has a store that cannot keep what passed every check before: the run fails, and no process
+// takes it over to retry.
 func TestStoreThatRefusesAStep(t *testing.T) {
 	t.Parallel()
 	refuse := cairn.Invalid("messages", "this store keeps no such thing")
@@ -361,7 +361,7 @@ func TestStoreThatRefusesAStep(t *testing.T) {
 	}
 }
 
-// TestCallersInputThatCannotBeKept is refused by name, and changes nothing.
+// TestCallersInputThatCannotBeKept checks that such input is refused by name, and changes nothing.
 func TestCallersInputThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)

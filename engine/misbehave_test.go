@@ -23,7 +23,7 @@ type apiError struct{ status int }
 
 func (e *apiError) Error() string { return fmt.Sprint("status ", e.status) }
 
-// hostile does harm however it is looked at.
+// hostile does harm in whatever way it is inspected.
 type hostile struct{}
 
 func (hostile) Error() string                   { panic(hostile{}) }
@@ -41,7 +41,7 @@ type politeText struct{ hostile }
 
 func (politeText) Error() string { return "so there" }
 
-// ways are those in which user code misbehaves. Each returns the error that the code returns, if it returns at all.
+// ways are the ways in which user code misbehaves. Each returns the error that the code returns, if it returns at all.
 var ways = map[string]func(ctx context.Context) error{
 	"a nil pointer as an error":           func(context.Context) error { var e *apiError; return e },
 	"a nil error of Cairn's":              func(context.Context) error { var e *cairn.Error; return e },
@@ -86,7 +86,7 @@ func (m *misbehaving) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[
 	}
 }
 
-// codes returns the codes of the errors that user code of a kind may fail a run with; none if its faults fail no run.
+// codes returns the codes of the errors with which user code of a kind may fail a run; none if its faults fail no run.
 type kind struct {
 	agent func(do func(context.Context) error) *cairn.Agent
 	codes []cairn.Code
@@ -101,7 +101,7 @@ func hooked(set func(h *cairn.Hooks, do func(context.Context) error)) func(func(
 	}
 }
 
-// kinds are all kinds of user code. Where it cannot return an error it drops it.
+// kinds holds all kinds of user code. A kind that cannot return an error drops it.
 var kinds = map[string]kind{
 	"a tool": {func(do func(context.Context) error) *cairn.Agent {
 		return bot(counter(2), tool("note", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) { return "ok", do(ctx) }, cairn.Timeout(time.Minute)))
@@ -178,7 +178,7 @@ var kinds = map[string]kind{
 	}), nil},
 }
 
-// anyCode is for models, whose errors have whatever code they have.
+// anyCode is for models, whose errors may have any code.
 var anyCode = []cairn.Code{"any"}
 
 // acting is a result that does something when it is encoded.
@@ -193,8 +193,8 @@ func (a acting) MarshalJSON() ([]byte, error) {
 	return []byte(`"ok"`), nil
 }
 
-// Whatever user code does costs its own call: the run ends with an error of its own or continues, and the sessions of another agent
-// of the process do not notice.
+// Whatever user code does costs only its own call: the run ends with an error of its own or continues, and the sessions
+// of another agent of the process are not affected.
 func TestMisbehavingUserCodeCostsItsOwnCall(t *testing.T) {
 	t.Parallel()
 	for what, k := range kinds {

@@ -79,7 +79,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	}
 }
 
-// A wait that is longer than the policy allows is left to the caller that retries the turn, who learns how long it is.
+// A wait longer than the policy allows is left to the caller that retries the turn, who learns how long it is.
 func TestRetryAfterBeyondTheLimitFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	for limit, after := range map[time.Duration]time.Duration{0: 10 * time.Minute, time.Hour: 2 * time.Hour} {

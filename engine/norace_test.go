@@ -2,5 +2,5 @@
 
 package engine_test
 
-// slowdown is how much longer a computation may take than it should.
+// slowdown is the factor by which a computation may exceed its time limit.
 const slowdown = 1

@@ -14,13 +14,13 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// setting is an option that is a number, or more than one: what 0 means, and whether a negative value means something.
+// setting is an option that is a number, or several. It knows what 0 means, and whether a negative value is allowed.
 type setting interface {
 	complete() error
 }
 
 type number[T int | int64 | time.Duration] struct {
-	field    string // as errors name it
+	field    string // name in errors
 	value    *T
 	unset    T
 	negative bool
@@ -36,7 +36,7 @@ func (n number[T]) complete() error {
 	return nil
 }
 
-// settings lists every option that is a number.
+// settings lists every numeric option.
 func (o *Options) settings() []setting {
 	const mayBeNegative = true
 	return []setting{
@@ -61,7 +61,7 @@ func (o *Options) settings() []setting {
 	}
 }
 
-// complete fills in what is not set, or reports what is wrong.
+// complete fills in defaults, or returns an error for an invalid option.
 func (o *Options) complete() error {
 	for _, h := range o.Hooks {
 		if h == nil {
@@ -101,82 +101,82 @@ type Options struct {
 	Log store.Log
 	// Hooks are called for every agent, before the agent's own.
 	Hooks []*cairn.Hooks
-	// Logger gets retries, panics and troubles with storage; nil is silent.
+	// Logger receives retries, panics and storage failures; nil is silent.
 	Logger *slog.Logger
-	// LeaseTTL is how long a session stays with a process that has stopped giving signs of life; 0 means 30 seconds. A
-	// heartbeat renews the lease three times in that time.
+	// LeaseTTL is how long a process keeps a session without a sign of life; 0 means 30 seconds. Heartbeats renew the
+	// lease three times in that time.
 	LeaseTTL time.Duration
-	// Coalesce is how long events may be held back to be written together; 0 means 20 ms, a negative value none. The
-	// first text of a step is never held back.
+	// Coalesce is how long events may be buffered to be written together; 0 means 20 ms, a negative value none. The
+	// first text of a step is never buffered.
 	Coalesce time.Duration
-	// StopGrace is how long tools, models, hooks and the like may run on after their context has ended, because the run
-	// was stopped or lost; 0 means 5 seconds. What is still at work then is abandoned: the run continues without it, its
-	// handle is dead, and its result, should there ever be one, counts for nothing. While an engine is being closed it
-	// is two seconds at most. See [Engine.Abandoned].
+	// StopGrace is how long tools, models, hooks and other user code may keep running after their context has ended
+	// because the run was stopped or lost; 0 means 5 seconds. What still runs then is abandoned: the run continues
+	// without it, its handle is dead, and its result, if there ever is one, is ignored. While an engine is being
+	// closed, the grace is at most two seconds. See [Engine.Abandoned].
 	StopGrace time.Duration
-	// HookTimeout is how long a hook, a guard, a stop condition, instructions, the condition of an approval and the methods
-	// with which a user's type decodes itself may take; 0 means 5 minutes, a negative value without bound. What takes longer
-	// is given up. That fails a run with CodeTimeout if it was a guard, with CodeHook if it was the instructions or a hook
-	// with a veto on the model call; else it counts as an error of the hook.
+	// HookTimeout is how long a hook, a guard, a stop condition, instructions, the condition of an approval and the
+	// decoding methods of a user's type may take; 0 means 5 minutes, a negative value no limit. What takes longer is
+	// abandoned. That fails a run with CodeTimeout if it was a guard, and with CodeHook if it was the instructions or a
+	// hook with a veto on the model call; otherwise it counts as an error of the hook.
 	HookTimeout time.Duration
-	// ModelIdle is how long a model may send nothing before its call is given up, and tried again as one that failed with
-	// CodeTimeout; 0 means 10 minutes, a negative value without bound.
+	// ModelIdle is how long a model may send nothing before its call is abandoned and retried as one that failed with
+	// CodeTimeout; 0 means 10 minutes, a negative value no limit.
 	ModelIdle time.Duration
-	// MaxRecoveries is how often a run is taken over from a dead process without getting a step further before it is
-	// failed; 0 means 10.
+	// MaxRecoveries is how often a run is taken over from a dead process without advancing a step before it is failed;
+	// 0 means 10.
 	MaxRecoveries int
-	// CacheSessions is how many sessions are kept in memory after their turn, so that the next one costs no read; 0 means
-	// 256, a negative value none.
+	// CacheSessions is how many sessions are kept in memory after their turn, so that the next turn needs no read; 0
+	// means 256, a negative value none.
 	CacheSessions int
-	// CacheBytes is about how many bytes of messages, state and cached results those sessions may hold together; 0 means
-	// 64 MiB, a negative value any number. A session that holds more by itself is not kept.
+	// CacheBytes is the approximate number of bytes of messages, state and cached results that those sessions may hold
+	// together; 0 means 64 MiB, a negative value any number. A session that exceeds it alone is not kept.
 	CacheBytes int64
-	// AutoResume makes Submit resume a session in this process when the last answer it waited for is in.
+	// AutoResume makes Submit resume a session in this process once the last answer that it waited for is in.
 	AutoResume bool
-	// WorkInterval is how often Work looks for sessions that need it; 0 means one second.
+	// WorkInterval is how often Work looks for due sessions; 0 means one second.
 	WorkInterval time.Duration
 	// WorkConcurrency is how many runs Work drives at once; 0 means 16.
 	WorkConcurrency int
-	// CloseGrace is how long Serve lets the runs under way finish their step once its context is done; 0 means 20 seconds,
-	// a negative value no time. What ends a process must give it some seconds more.
+	// CloseGrace is how long Serve lets the runs under way finish their step once its context is done; 0 means 20
+	// seconds, a negative value no time. Whatever kills the process must allow a few seconds more.
 	CloseGrace time.Duration
-	// TTL is how long a session may be idle before it expires, if its agent does not say; 0 means 7 days, a negative value
-	// for ever. See [cairn.Session.Expiry].
+	// TTL is how long a session may be idle before it expires, if its agent sets no TTL; 0 means 7 days, a negative
+	// value forever. See [cairn.Session.Expiry].
 	TTL time.Duration
-	// Retention is how long what deleted and expired sessions own is kept before Sweep removes it for good; 0 means 30 days,
-	// a negative value for ever.
+	// Retention is how long the data of deleted and expired sessions is kept before Sweep purges it; 0 means 30 days, a
+	// negative value forever.
 	Retention time.Duration
-	// EventRetention is how much of each event log is kept; the zero value keeps everything. Sweep trims the rest. The log must
-	// be a [store.LogSweeper].
+	// EventRetention is how much of each event log is kept; the zero value keeps everything. Sweep trims the rest. The
+	// log must be a [store.LogSweeper].
 	EventRetention EventRetention
 	// SweepInterval is how often Work calls Sweep; 0 means 10 minutes, a negative value never.
 	SweepInterval time.Duration
-	// MaxDepth is how many levels of sub-agents and companions there may be below a root session; 0 means 8, a negative
-	// value any number. A call that would begin a session further down is a tool error that the model gets.
+	// MaxDepth is the maximum number of levels of sub-agents and companions below a root session; 0 means 8, a negative
+	// value any number. A call that would begin a session below that is a tool error, which the model gets.
 	MaxDepth int
-	// MaxTreeSessions is how many sessions a tree may hold, the root and those that have ended included; 0 means 1,000, a
-	// negative value any number. A call that would begin one more is a tool error that the model gets. Processes that
-	// begin sessions in one tree at the same moment may each exceed it by one.
+	// MaxTreeSessions is the maximum number of sessions in a tree, including the root and those that have ended; 0
+	// means 1,000, a negative value any number. A call that would begin one more is a tool error, which the model gets.
+	// Processes that begin sessions in one tree concurrently may each exceed the limit by one.
 	MaxTreeSessions int
 	// Host drives the runs; nil means goroutines of this process.
 	Host Host
-	// HostGrace is how long Work leaves a run alone whose lease ran out if it was given to a [Keeper] of another name than
-	// Host has, which cannot be asked here; 0 means 2 minutes, a negative value none. Verbs do not wait for that.
+	// HostGrace is how long Work leaves a run with a lapsed lease alone if the run was given to a [Keeper] with another
+	// name than Host's, which cannot be asked here; 0 means 2 minutes, a negative value none. Verbs do not wait for it.
 	HostGrace time.Duration
-	// Version is what Work registers as the program's version, see [Worker]; empty means that of the program's main module,
-	// or the revision that it was built from.
+	// Version is the program's version as Work registers it, see [Worker]; empty means that of the program's main
+	// module, or the revision that it was built from.
 	Version string
-	// Now is the process's clock; nil means time.Now. It only measures how long something takes within the process: every time
-	// that decides something is the store's, so a clock that is wrong changes nothing.
+	// Now is the process's clock; nil means time.Now. It only measures durations within the process. Every time that
+	// decides something is the store's, so a wrong clock changes nothing.
 	Now func() time.Time
-	// Models says how large the windows of models are, when the history is to be summarised for them, and what their tokens
-	// cost, which is kept with the usage of each call. nil means [cairn.DefaultModels].
+	// Models holds the window sizes of models, which decide when the history is summarized, and the prices of their
+	// tokens, which are kept with the usage of each call; nil means [cairn.DefaultModels].
 	Models cairn.ModelTable
 	// NewID makes identifiers; nil means random ones.
 	NewID func(prefix string) string
 }
 
-// buildVersion returns what this program was built from: the version of its main module, or else the revision.
+// buildVersion returns the version of this program's main module, or else the revision that it was built from.
 var buildVersion = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// An option that a verb cannot honour is refused by its name, and nothing happens.
+// An option that a verb cannot honor is refused by name, and nothing happens.
 func TestOptionsAreHonouredOrRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestOptionsAreHonouredOrRefused(t *testing.T) {
 	})
 }
 
-// Hooks of the call that resumes a crashed run see the rest of it.
+// Hooks of the call that resumes a crashed run see the rest of the run.
 func TestHooksOfAResumeThatTakesOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestHooksOfAResumeThatTakesOver(t *testing.T) {
 	})
 }
 
-// However many turns take each other's place at once, each begins, or says that another one has the session or that it was
-// deleted.
+// However many turns replace each other at once, each begins, or reports that another one has the session or that the
+// session was deleted.
 func TestTurnsInPlaceOfEachOther(t *testing.T) {
 	t.Parallel()
 	for round := range 4 {
@@ -127,7 +127,7 @@ func TestTurnsInPlaceOfEachOther(t *testing.T) {
 	}
 }
 
-// Of those who write to one session at once one always gets on, so all of them do.
+// Of concurrent writers of one session one always succeeds, so all of them do eventually.
 func TestManyAddContextAtOnce(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)
@@ -136,7 +136,7 @@ func TestManyAddContextAtOnce(t *testing.T) {
 	}
 	eng := open(t, st, bot(scripted.New()))
 	const n = 300
-	// As far away as a store on the network: everybody has read before anybody writes.
+	// Slow as a store on the network: every writer reads before any of them writes.
 	st.stepIn(nil, func(_ context.Context, op string) error {
 		if op == "Load" {
 			time.Sleep(time.Millisecond)
@@ -157,7 +157,7 @@ func TestManyAddContextAtOnce(t *testing.T) {
 	}
 }
 
-// A writer that does not get on stops when its context ends.
+// A writer that does not succeed stops when its context ends.
 func TestUpdateEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestUpdateEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Where others are faster in the middle of a verb, it looks again and does not report what it met there.
+// If another caller is faster in the middle of a verb, the verb looks again and does not report what it found there.
 func TestExecuteTellsOfNoInnerConflict(t *testing.T) {
 	t.Parallel()
 	done := func() *cairn.Agent { return bot(scripted.New(scripted.Text("done"))) }
@@ -195,11 +195,11 @@ func TestExecuteTellsOfNoInnerConflict(t *testing.T) {
 			start(t, open(t, tapOn(st.Store), bot(storyteller()), named("b")), "s", "one")
 			synctest.Wait()
 			other := open(t, tapOn(st.Store), bot(scripted.New(scripted.Text("x"), scripted.Text("y"))), named("c"))
-			overtake := once(func() { // after the run was stopped, before it is taken back
+			overtake := once(func() { // after the run was stopped, before it is undone
 				turn(t, other, "s", "faster")
 				turn(t, other, "s", "and again")
 			})
-			loads := 0 // of the session after it was stopped: the first sees that, the second is to take it back
+			loads := 0 // of the session after it was stopped: the first sees that, the second precedes the rollback
 			st.stepIn(nil, func(_ context.Context, op string) error {
 				if row, err := store.Load(t.Context(), st.Store, "s"); op == "Load" && err == nil && row.Status == cairn.SessionInterrupted {
 					if loads++; loads == 2 {
@@ -228,7 +228,7 @@ func TestExecuteTellsOfNoInnerConflict(t *testing.T) {
 				t.Fatal(err)
 			}
 			make := once(func() { turn(t, other, "s", "another one") })
-			commits := 0 // the first finds the session gone, the second is to make it
+			commits := 0 // the first finds the session gone, the second creates it
 			st.stepIn(func(_ context.Context, op string) error {
 				if op == "Commit" {
 					if commits++; commits == 2 {

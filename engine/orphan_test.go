@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// suspending is a store in which something happens right before a session begins to wait.
+// suspending is a store in which something happens right before a session is suspended.
 type suspending struct {
 	*tap
 	before func()
@@ -31,8 +31,8 @@ func (s *suspending) Commit(ctx context.Context, id string, c *store.Commit) (*c
 	return s.tap.Commit(ctx, id, c)
 }
 
-// A turn that begins in place of a dead one ends the sub-agents of that, also those which their host drives on until they
-// would wait for an answer.
+// A turn that replaces a dead one ends its sub-agents, including those that their host drives until they would wait for
+// an answer.
 func TestSubAgentOfADeadTurnDoesNotWait(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"at work": false, "about to wait": true} {
@@ -105,8 +105,8 @@ func consulting() *cairn.Agent {
 	return bot(scripted.New(scripted.Call("sub", map[string]string{"input": "go"}), scripted.Text("bye")), cairn.SubAgent(sub))
 }
 
-// A process dies behind the commit that begins a sub-agent, and the step is discarded. The sub-agent's run ends when its lease
-// has lapsed, although its parent waits for another one by then.
+// A process dies behind the commit that begins a sub-agent, and the step is discarded. The sub-agent's run ends when
+// its lease has lapsed, although its parent waits for another one.
 func TestSubAgentOfADiscardedStepEndsLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,12 +13,13 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// outrun is a store that another process outruns: between its answer to a question and the answer's arrival something happens.
+// outrun is a store that another process outruns: something happens between its answer to a read and the answer's
+// arrival.
 type outrun struct {
 	*tap
-	// queue is how long the next answer about the queue takes. The snapshot that is read next takes longer.
+	// queue is how long the next answer about the queue takes. The snapshot read next takes longer.
 	queue, snapshot moment
-	child           func(*cairn.Session) // what happens once a child's row says that the child is ready
+	child           func(*cairn.Session) // called once a child's row says that the child is ready
 	asked           atomic.Bool
 }
 
@@ -45,7 +46,7 @@ func (s *outrun) Read(ctx context.Context, id string, want store.Want) (*store.C
 	return snap, err
 }
 
-// The process that drove the turn before and a worker may both find the next one in the queue.
+// The process that drove the previous turn and a worker may both find the next one in the queue.
 func TestQueuedTurnIsBegunOnce(t *testing.T) {
 	t.Parallel()
 	for name, another := range map[string]bool{"by a worker of the same process": false, "by one of another": true} {
@@ -55,7 +56,7 @@ func TestQueuedTurnIsBegunOnce(t *testing.T) {
 				st := tapOn(nil)
 				slow := &outrun{tap: st}
 				one := open(t, slow, bot(talker(), note()), named("one"), with(func(o *engine.Options) {
-					if !another { // so that both of them read the session before either begins the turn
+					if !another { // both of them read the session before either begins the turn
 						o.CacheSessions = -1
 					}
 				}))
@@ -91,8 +92,8 @@ func TestQueuedTurnIsBegunOnce(t *testing.T) {
 	}
 }
 
-// A sub-agent that was ready may have gone on, and wait again, before the process that resumes its parent gets to it. Then
-// the parent waits too.
+// A sub-agent that was ready may have continued, and wait again, before the process that resumes its parent reaches it.
+// Then the parent waits too.
 func TestSubAgentThatWaitsAgain(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)
@@ -134,7 +135,7 @@ func TestSubAgentThatWaitsAgain(t *testing.T) {
 	}
 }
 
-// A turn that begins in place of a wait ends the sub-agents that were waited for, whichever process comes to it.
+// A turn that replaces a wait ends the sub-agents that were waited for, whichever process begins it.
 func TestProcessDiesBeforeSubAgentsAreEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +181,7 @@ func TestProcessDiesBeforeSubAgentsAreEnded(t *testing.T) {
 	})
 }
 
-// A worker that has seen a session ready does not undo that a caller stops it.
+// A worker that has seen a session ready does not undo a caller's stop of it.
 func TestWorkerLeavesStoppedSessionsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -25,9 +25,9 @@ import (
 
 var flagOverlapSeed = flag.Uint64("overlap.seed", 0, "seed of the attempts that overlap; 0 chooses one for each turn")
 
-// A host takes attempts at effects for dead that still live, and begins others, and any of them may die at any moment. The
-// turn comes to its end, each step is there once, and the log says what the store has. -overlap.seed repeats what happens
-// to the attempts, though hardly which of them comes first.
+// A host takes live attempts at effects for dead and begins others, and any of them may die at any moment. The turn
+// ends, each step is there once, and the log agrees with the store. -overlap.seed repeats what happens to the attempts,
+// though hardly their interleaving.
 func TestAttemptsThatOverlap(t *testing.T) {
 	t.Parallel()
 	for range testenv.Choose(60, 20_000) {
@@ -39,13 +39,13 @@ func TestAttemptsThatOverlap(t *testing.T) {
 	}
 }
 
-// overlap is a host that gives up attempts at effects at random. Each has an engine and a connection of its own.
+// overlap is a host that abandons attempts at effects at random. Each attempt has its own engine and connection.
 type overlap struct {
 	*testing.T
 	st    *memstore.Store
 	agent *cairn.Agent
 	ended chan error
-	late  sync.WaitGroup // attempts that were given up
+	late  sync.WaitGroup // abandoned attempts
 
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -92,7 +92,7 @@ func (h *overlap) bot(d cairn.Durability) *cairn.Agent {
 	return a
 }
 
-// while returns a time in tenths of a millisecond: in real time, since a log that takes its time has others wait for mutexes.
+// while returns a time in tenths of a millisecond: in real time, since a slow log makes others wait for mutexes.
 func (h *overlap) while(most int) time.Duration {
 	return time.Duration(h.draw(most)) * 100 * time.Microsecond
 }
@@ -111,7 +111,7 @@ func (h *overlap) note(format string, args ...any) {
 	h.did = append(h.did, time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// open begins a process whose store and log take their time.
+// open begins a process with a slow store and log.
 func (h *overlap) open() (*engine.Engine, *tap) {
 	st := tapOn(h.st)
 	st.stepIn(h.slow, h.slow)
@@ -179,7 +179,7 @@ func (h *overlap) Do(e host.Effect) error {
 	return fmt.Errorf("%s: tried too often", e.Name)
 }
 
-// attempt carries an effect out, or gives that up: what is given up may continue for some time.
+// attempt carries an effect out, or abandons it: an abandoned attempt may continue for some time.
 func (h *overlap) attempt(name string, in json.RawMessage) (json.RawMessage, error) {
 	eng, st := h.open()
 	type result struct {
@@ -210,7 +210,7 @@ func (h *overlap) attempt(name string, in json.RawMessage) (json.RawMessage, err
 		if h.draw(2) == 0 {
 			time.Sleep(h.while(40))
 			st.cut()
-			st.stepIn(func(context.Context, string) error { return context.Canceled }, nil) // without trying again
+			st.stepIn(func(context.Context, string) error { return context.Canceled }, nil) // without a retry
 			cancel()
 			h.note("%s %s that began at %s dies", name, in, began)
 			<-came

@@ -24,7 +24,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// stoppable is a model whose work does not end with its calls. It can be away, so that nothing can be stopped.
+// stoppable is a model whose work does not end with its calls. It can be unreachable, so that nothing can be stopped.
 type stoppable struct {
 	cairn.Model
 	mu      sync.Mutex
@@ -84,8 +84,7 @@ func worksFor(t *testing.T, eng *engine.Engine, d time.Duration) {
 	}
 }
 
-// A stop of a run whose model works elsewhere is delivered, whichever of the stop's calls of the store its process dies
-// at.
+// A stop of a run whose model works elsewhere is delivered, at whichever store call of the stop its process dies.
 func TestStopIsDeliveredWhereverTheProcessDies(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -129,7 +128,7 @@ func TestStopIsDeliveredWhereverTheProcessDies(t *testing.T) {
 						}
 						worksFor(t, other, 2*time.Minute)
 						row, list := load(t, st.Store, "s"), model.delivered()
-						if row.Status == cairn.SessionCompleted { // it was taken over before the stop was on record
+						if row.Status == cairn.SessionCompleted { // taken over before the stop was recorded
 							return
 						}
 						if len(list) == 0 || !slices.Equal(list[0], []string{"s", run.ID()}) {
@@ -145,7 +144,7 @@ func TestStopIsDeliveredWhereverTheProcessDies(t *testing.T) {
 	}
 }
 
-// A stop that cannot be delivered is by another process, later, and once it has been, nothing of it is stored.
+// A stop that cannot be delivered is delivered by another process later. Afterwards nothing of it is stored.
 func TestStopIsDeliveredLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -176,7 +175,7 @@ func TestStopIsDeliveredLater(t *testing.T) {
 	})
 }
 
-// The engine whose stop could not be delivered tries it again by itself, though it does not work for others.
+// The engine whose stop could not be delivered retries it by itself, though it does not work for others.
 func TestStopIsTriedAgainWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	for _, records := range []bool{true, false} {
@@ -209,7 +208,7 @@ func TestStopIsTriedAgainWithoutAWorker(t *testing.T) {
 	}
 }
 
-// A stop that cannot be delivered for a day is given up, and one process logs it. It is tried no more often than its
+// A stop that cannot be delivered for a day is abandoned, and one process logs it. It is retried no more often than its
 // pauses allow.
 func TestStopIsGivenUpAfterADay(t *testing.T) {
 	t.Parallel()
@@ -245,8 +244,7 @@ func TestStopIsGivenUpAfterADay(t *testing.T) {
 	})
 }
 
-// A turn that was continued since is not stopped by what is owed for an earlier run of it, a turn that follows it
-// neither.
+// A stop owed for an earlier run of a turn stops neither the turn that was continued since nor the turn after it.
 func TestStopIsNotOwedToATurnThatWasContinued(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"continued", "another turn"} {
@@ -287,7 +285,7 @@ func TestStopIsNotOwedToATurnThatWasContinued(t *testing.T) {
 	}
 }
 
-// A stop that was asked for by a process without the agent is delivered by one that has it.
+// A stop requested by a process without the agent is delivered by one that has it.
 func TestStopIsOwedByAProcessWithoutTheAgent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,8 +305,8 @@ func TestStopIsOwedByAProcessWithoutTheAgent(t *testing.T) {
 	})
 }
 
-// A run that fails, and one whose process died and which another turn leaves behind, owe a stop as well; so does one
-// whose model is wrapped.
+// A run that fails, and one whose process died and which another turn abandons, owe a stop as well; so does one whose
+// model is wrapped.
 func TestStopIsOwedForEachEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, st *tap, model *stoppable, wrap func(cairn.Model) cairn.Model) (first string){
@@ -362,7 +360,7 @@ func TestStopIsOwedForEachEnd(t *testing.T) {
 	}
 }
 
-// A turn that completes, waits or asks a model that works nowhere else costs no record.
+// A turn that completes, is suspended or asks a model that works nowhere else costs no record.
 func TestNoStopIsOwed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

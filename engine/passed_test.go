@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// passes is what a model passes on of an agent on another server.
+// passes is what a model passes on from an agent on another server.
 func passes(ev cairn.Event) scripted.Step {
 	ev.Origin = "far"
 	return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkEvent, Event: &ev})
@@ -34,7 +34,7 @@ func passing(d cairn.Durability) *cairn.Agent {
 	return agent
 }
 
-// passedOn lists the events of other servers that stand on a session's log.
+// passedOn lists the events of other servers on a session's log.
 func passedOn(t *testing.T, eng *engine.Engine) (list []cairn.Event) {
 	t.Helper()
 	all, err := eng.History(t.Context(), "s", cairn.Cursor{}, 1000)
@@ -56,8 +56,8 @@ func passedOn(t *testing.T, eng *engine.Engine) (list []cairn.Event) {
 	return list
 }
 
-// What a model passes on of another server stands on the log once, wherever the process dies; the transcript that
-// readers make of the log does not know of it.
+// What a model passes on from another server is on the log once, wherever the process dies. The transcript that readers
+// build from the log does not contain it.
 func TestEventsThatArePassedOnStandOnce(t *testing.T) {
 	t.Parallel()
 	const want = "1 bot tool_start look; 1 clerk tool_end look; 2 bot custom progress; "
@@ -103,7 +103,7 @@ func TestEventsThatArePassedOnStandOnce(t *testing.T) {
 	}
 }
 
-// What another server sends is made what a log can keep, or is refused.
+// What another server sends is converted into what a log can store, or refused.
 func TestEventsThatArePassedOnAreNotTrusted(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)

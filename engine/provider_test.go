@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// TestProviderItems has a model give all that its provider wants back. The next request, in another process, has it as it
-// was; the event log and the user have nothing of it.
+// TestProviderItems has a model return everything that its provider wants back. The next request, in another process,
+// has it unchanged; the event log and the user see nothing of it.
 func TestProviderItems(t *testing.T) {
 	t.Parallel()
 	const model = "anthropic:big"
@@ -82,7 +82,7 @@ func TestProviderItems(t *testing.T) {
 	}
 }
 
-// TestChunksOutOfPlace has a model send chunks that belong to nothing: the attempt failed, and another one is made.
+// TestChunksOutOfPlace has a model send chunks that belong to nothing: the attempt fails, and another one is made.
 func TestChunksOutOfPlace(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]scripted.Step{

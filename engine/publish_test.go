@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// What the process of a verb did not live to publish is on the log once, before what comes next: another verb or a run.
+// What the process of a verb died before publishing is on the log once, before what follows: another verb or a run.
 func TestVerbWhoseProcessDiedIsPublished(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Queue lists the turns that are queued on a session, in the order in which they will begin. The ID of each is that of the
-// Run that Execute returned. The error is ErrNotFound if there is no such session.
+// Queue lists the queued turns of a session in the order in which they will begin. The ID of each is that of the Run
+// that Execute returned. The error is ErrNotFound if there is no such session.
 func (e *Engine) Queue(ctx context.Context, id string) ([]store.QueuedTurn, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func (e *Engine) Queue(ctx context.Context, id string) ([]store.QueuedTurn, erro
 	return inOrder(turns), err
 }
 
-// inOrder sorts a queue: messages that were to join a turn come before turns of their own.
+// inOrder sorts a queue: messages that were to join a turn come before other turns.
 func inOrder(turns []store.QueuedTurn) []store.QueuedTurn {
 	slices.SortStableFunc(turns, func(a, b store.QueuedTurn) int {
 		switch {
@@ -35,9 +35,9 @@ func inOrder(turns []store.QueuedTurn) []store.QueuedTurn {
 	return turns
 }
 
-// Dequeue takes a turn out of a session's queue before it has begun; its Run ends with ErrAborted. The error is ErrNotFound if
-// there is no such session or the turn is not queued: it has begun, its messages have joined another one, or it was taken
-// out before.
+// Dequeue removes a turn from a session's queue before it has begun; its Run ends with ErrAborted. The error is
+// ErrNotFound if there is no such session or the turn is not queued: it has begun, its messages have joined another
+// turn, or it was removed before.
 func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err
@@ -55,8 +55,8 @@ func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
 	return err
 }
 
-// enqueue puts a turn into a session's queue if the session is still as when says, which may add to the commit. The run is
-// nil if it is not.
+// enqueue adds a turn to a session's queue if when accepts the session's row; when may add to the commit. The returned
+// run is nil if when does not accept it.
 func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions, steer bool,
 	when func(*cairn.Session, *store.Commit) (bool, error)) (*Run, error) {
 	e.mu.Lock()

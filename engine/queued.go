@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// waitQueued waits for the run that carries the messages of a turn which was queued.
+// waitQueued waits for the run that carries the messages of a queued turn.
 func (r *Run) waitQueued(ctx context.Context) (*cairn.Result, error) {
 	id, err := r.carrier(ctx)
 	if err != nil {
@@ -35,8 +35,8 @@ func (r *Run) waitQueued(ctx context.Context) (*cairn.Result, error) {
 	return ended(store.FindRun(ctx, r.in.store, r.session, id))
 }
 
-// carrier returns the run that carries the messages of a turn which was queued; empty while they are in the queue. The error
-// is ErrAborted if they were taken out of it.
+// carrier returns the id of the run that carries the messages of a queued turn; empty while they are in the queue. The
+// error is ErrAborted if they were removed from the queue.
 func (r *Run) carrier(ctx context.Context) (string, error) {
 	if began, err := r.began(ctx); began || err != nil {
 		return r.id, err
@@ -53,13 +53,13 @@ func (r *Run) carrier(ctx context.Context) (string, error) {
 			return m.RunID, nil
 		}
 	}
-	if began, err := r.began(ctx); began || err != nil { // since
+	if began, err := r.began(ctx); began || err != nil { // since the first look
 		return r.id, err
 	}
 	return "", cairn.Errorf(cairn.CodeAborted, "session %q: the turn %s was taken out of the queue", r.session, r.id)
 }
 
-// carriedBy returns the run that the handle stands for: that of its own id, unless its messages have joined another one.
+// carriedBy returns the id of the handle's run: its own id, unless its messages have joined another run.
 func (r *Run) carriedBy(ctx context.Context) (string, error) {
 	if !r.queued {
 		return r.id, nil
@@ -77,7 +77,7 @@ func (r *Run) began(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// queuedEvents yields the events of a turn that was queued, and of the runs before it if its messages may join them.
+// queuedEvents yields the events of a queued turn, and of the runs before it if its messages may join them.
 func (r *Run) queuedEvents(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		outer := ctx
@@ -117,8 +117,8 @@ func (r *Run) queuedEvents(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	}
 }
 
-// watchQueue cancels a reader, whose turn is queued, when it is taken out of the queue: the process that does that may die
-// before it publishes it.
+// watchQueue cancels the reader of a queued turn once the turn is removed from the queue: the process that removes it
+// may die before it publishes that.
 func (r *Run) watchQueue(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(reconcileAfter)
 	defer ticker.Stop()

@@ -2,5 +2,5 @@
 
 package engine_test
 
-// slowdown is how much longer a computation may take than it should: the race detector is at work.
+// slowdown is the factor by which a computation may exceed its time limit under the race detector.
 const slowdown = 5

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// reader reads sessions, their runs and their events, whichever process drives them. It is all that a [Run] needs of
-// its engine, except to stop.
+// reader reads sessions, their runs and their events, whichever process drives them. A [Run] needs nothing else of its
+// engine, except to stop.
 type reader struct {
 	store    store.Store
 	log      store.Log
@@ -25,7 +25,7 @@ func (r *reader) session(ctx context.Context, id string) (*cairn.Session, error)
 	return store.Load(ctx, r.store, id)
 }
 
-// runs pages through a session's runs. Of a run that is under way, steps and usage are as of its last commit.
+// runs pages through a session's runs. For a run under way, steps and usage are as of its last commit.
 func (r *reader) runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
 	row, err := r.session(ctx, id)
 	if err != nil {
@@ -38,9 +38,9 @@ func (r *reader) runs(ctx context.Context, id string, q store.PageQuery) (store.
 	return page, err
 }
 
-// follow reads the log of one incarnation of a tree, which is completed meanwhile where its writer no longer can. awaited is
-// the run that the reader waits for, or nil. It ends with an error: that of ctx, ErrDeleted or ErrExpired when the tree is
-// removed, ErrClosed.
+// follow reads the log of one incarnation of a tree, and completes it where its writer no longer can. awaited is the
+// run that the reader waits for, or nil. It ends with an error: ctx's, ErrDeleted or ErrExpired when the tree is
+// removed, or ErrClosed.
 func (r *reader) follow(ctx context.Context, awaited *Run, root, incarnation string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		over, leave := r.watchers.join(root, incarnation, awaited)
@@ -57,7 +57,7 @@ func (r *reader) follow(ctx context.Context, awaited *Run, root, incarnation str
 			if ev.Type != cairn.EventSessionDeleted {
 				continue
 			}
-			if _, err := store.Load(ctx, r.store, root); err != nil { // else it was restored
+			if _, err := store.Load(ctx, r.store, root); err != nil { // otherwise it was restored
 				yield(cairn.Event{}, err)
 				return
 			}
@@ -73,14 +73,14 @@ func (r *reader) follow(ctx context.Context, awaited *Run, root, incarnation str
 	}
 }
 
-// newest yields a session's runs, the newest first.
+// newest yields a session's runs, newest first.
 func (r *reader) newest(ctx context.Context, id string) iter.Seq2[*cairn.Run, error] {
 	return store.All(func(cursor string) (store.Page[cairn.Run], error) {
 		return r.runs(ctx, id, store.PageQuery{Newest: true, Cursor: cursor})
 	})
 }
 
-// below returns the rows of the sessions below one of a tree.
+// below returns the rows of the sessions below the session id in its tree.
 func (r *reader) below(ctx context.Context, root, id string) (list []*cairn.Session, err error) {
 	rows := map[string]*cairn.Session{}
 	for s, err := range r.tree(ctx, root) {
@@ -100,7 +100,7 @@ func (r *reader) below(ctx context.Context, root, id string) (list []*cairn.Sess
 	return list, nil
 }
 
-// tree yields the rows of a tree's sessions, that of its root last.
+// tree yields the rows of a tree's sessions, the root's last.
 func (r *reader) tree(ctx context.Context, root string) iter.Seq2[*cairn.Session, error] {
 	return r.sessions(ctx, store.SessionQuery{RootID: root})
 }
@@ -113,7 +113,7 @@ func (r *reader) sessions(ctx context.Context, q store.SessionQuery) iter.Seq2[*
 	})
 }
 
-// asOf completes the record of a run that is under way with what its session's row says of it.
+// asOf completes the record of a run under way from its session's row.
 func asOf(r *cairn.Run, row *cairn.Session) {
 	if r.ID == row.RunID && r.Status == cairn.RunRunning {
 		r.Steps, r.Usage = row.Step, row.RunUsage

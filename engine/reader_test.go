@@ -33,7 +33,8 @@ func (a *asked) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	return a.Store.List(ctx, q)
 }
 
-// However many read or wait, a process asks for the sessions of a tree as if it were one, and not at all when they have left.
+// However many readers or waiters a tree has, a process asks for its sessions as often as for one of them, and not at
+// all when they have left.
 func TestReadersOfATreeShareOneLookAtIt(t *testing.T) {
 	t.Parallel()
 	for name, read := range map[string]func(ctx context.Context, eng *engine.Engine, run *engine.Run){

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// after returns a step that lets k appends pass and then does something to every further one.
+// after returns a step that lets k appends pass and then calls something for every further one.
 func after(k int, fn func() error) (step func(context.Context, []cairn.Event) error, fired func() bool) {
 	appends := make(chan struct{}, 1<<20)
 	return func(context.Context, []cairn.Event) error {
@@ -25,7 +25,7 @@ func after(k int, fn func() error) (step func(context.Context, []cairn.Event) er
 }
 
 // Wherever a process dies between its store and its log, another one completes the log: one mark for each beginning,
-// step and end, and nothing of what was lost.
+// step and end, and nothing of lost steps.
 func TestLogIsCompletedWhereverItsWriterDied(t *testing.T) {
 	t.Parallel()
 	deaths := map[string]func(st *tap) error{
@@ -55,7 +55,7 @@ func TestLogIsCompletedWhereverItsWriterDied(t *testing.T) {
 	}
 }
 
-// So it is with the first turn of a branch, which closes the calls that the original waits for.
+// The same holds for the first turn of a branch, which closes the calls that the original waits for.
 func TestLogOfABranchIsCompletedWhereverItsWriterDied(t *testing.T) {
 	t.Parallel()
 	agent := bot(scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
@@ -85,8 +85,8 @@ func TestLogOfABranchIsCompletedWhereverItsWriterDied(t *testing.T) {
 	}
 }
 
-// Events of a run whose last ones were never written come to an end all the same, in the process that drove it and in
-// any other.
+// The events of a run whose last ones were never written end all the same, in the process that drove it and in any
+// other.
 func TestReadersDoNotHangWhenTheEndWasNotLogged(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"here", "elsewhere"} {
@@ -139,8 +139,8 @@ func wantEnd(t *testing.T, run *engine.Run) {
 	}
 }
 
-// A reader of a run whose process died sees its end from the process that took it over, or from the one that began the
-// next turn.
+// A reader of a run whose process died sees its end from the process that took the run over, or from the one that began
+// the next turn.
 func TestReadersOfADeadRunHearOfItsEnd(t *testing.T) {
 	t.Parallel()
 	next := map[string]func(t *testing.T, eng *engine.Engine){
@@ -187,7 +187,7 @@ func TestReadersOfADeadRunHearOfItsEnd(t *testing.T) {
 	}
 }
 
-// A log that cannot be reached for a moment loses nothing.
+// A short outage of the log loses nothing.
 func TestLogThatIsAwayForAMomentLosesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +208,8 @@ func TestLogThatIsAwayForAMomentLosesNothing(t *testing.T) {
 	})
 }
 
-// The next turn, begun by any process, completes the log of a run whose process died between its last commit and its log.
+// The next turn, begun by any process, completes the log of a run whose process died between its last commit and its
+// log.
 func TestNextTurnCompletesTheLogOfTheOneBefore(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"the same process", "another process"} {
@@ -237,7 +238,7 @@ func TestNextTurnCompletesTheLogOfTheOneBefore(t *testing.T) {
 	}
 }
 
-// A run that came to nothing is begun and ended once on its log, too.
+// A run that had no effect has one beginning and one end on its log, too.
 func TestLogOfARunWithoutStepsIsCompleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -246,7 +247,7 @@ func TestLogOfARunWithoutStepsIsCompleted(t *testing.T) {
 		start(t, eng, "s", "go")
 		synctest.Wait()
 		st.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "no log") })
-		_ = eng.Interrupt(t.Context(), "s", "") // which the log lacks
+		_ = eng.Interrupt(t.Context(), "s", "") // the log lacks it
 		st.log.stepIn(nil)
 		other := open(t, tapOn(st.Store), bot(scripted.New()), named("b"))
 		wantEnd(t, attach(t, other, "s"))
@@ -254,7 +255,8 @@ func TestLogOfARunWithoutStepsIsCompleted(t *testing.T) {
 	})
 }
 
-// The end of a wait that is stopped is published once, whether by the process that stopped it or by one that found it out.
+// The end of a wait that is stopped is published once, whether by the process that stopped it or by one that detects
+// it.
 func TestStoppedWaitIsToldOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -265,7 +267,7 @@ func TestStoppedWaitIsToldOnce(t *testing.T) {
 		other := open(t, tapOn(st.Store), agent, named("b"))
 		st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
 			if len(events) > 0 && events[len(events)-1].Type == cairn.EventRunEnd {
-				turn(t, other, "s", "go on") // which publishes it first
+				turn(t, other, "s", "go on") // publishes it first
 			}
 			return nil
 		})
@@ -276,7 +278,7 @@ func TestStoppedWaitIsToldOnce(t *testing.T) {
 	})
 }
 
-// A run that began in place of a wait, waited itself and was stopped has each call that was cancelled on the log once, whichever process
+// A run that replaced a wait, waited itself and was stopped has each cancelled call on the log once, whichever process
 // completes its log.
 func TestWithdrawnCallsAreToldOnce(t *testing.T) {
 	t.Parallel()
@@ -290,7 +292,7 @@ func TestWithdrawnCallsAreToldOnce(t *testing.T) {
 		st.log.stepIn(func(context.Context, []cairn.Event) error {
 			return cairn.Errorf(cairn.CodeInternal, "the disk is full")
 		})
-		_ = eng.Interrupt(t.Context(), "s", "stop") // which the log lacks
+		_ = eng.Interrupt(t.Context(), "s", "stop") // the log lacks it
 		st.log.stepIn(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -300,8 +302,8 @@ func TestWithdrawnCallsAreToldOnce(t *testing.T) {
 	})
 }
 
-// A reader that completes the log of a run publishes first those before it, which those who began and stopped the run did
-// not come to.
+// A reader that completes the log of a run first publishes the earlier runs, which the processes that began and stopped
+// the run did not publish.
 func TestReadersTellOfEveryRunThatIsUntold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -320,7 +322,7 @@ func TestReadersTellOfEveryRunThatIsUntold(t *testing.T) {
 		st.log.stepIn(func(context.Context, []cairn.Event) error {
 			return cairn.Errorf(cairn.CodeInternal, "the disk is full")
 		})
-		_ = open(t, st, bot(scripted.New()), named("c")).Interrupt(t.Context(), "s", "stop") // which the log lacks
+		_ = open(t, st, bot(scripted.New()), named("c")).Interrupt(t.Context(), "s", "stop") // the log lacks it
 		if row := load(t, st, "s"); row.Status != cairn.SessionInterrupted || row.Turn != 2 {
 			t.Fatalf("row: %+v", row)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// An attempt at an effect that comes after its host has released the run neither does anything nor holds the session: a worker takes
-// the run at once.
+// An attempt at an effect that comes after its host has released the run does nothing and does not hold the session: a
+// worker takes the run over at once.
 func TestLateAttemptAtAReleasedRun(t *testing.T) {
 	t.Parallel()
 	h := &byHand{}

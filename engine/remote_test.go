@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// drives drives a run by hand, to an end that it must come to.
+// drives drives a run by hand to its end, which it must reach.
 func drives(t *testing.T, eng *engine.Engine, b host.Run, want cairn.RunStatus) {
 	t.Helper()
 	if status, err := engine.Drive(hand{t, eng}, b); status != want || err != nil {
@@ -33,7 +33,7 @@ func clocked() (st *memstore.Store, pass func(time.Duration), clock option) {
 		with(func(o *engine.Options) { o.Now = now })
 }
 
-// What followed steps that were deferred is repeated with them, though a reply that delegates is kept otherwise.
+// Work that followed deferred steps is repeated with them, though a reply that delegates is kept otherwise.
 func TestStepsPutOffAreRepeatedWithWhatFollowed(t *testing.T) {
 	t.Parallel()
 	st, pass, clock := clocked()
@@ -96,8 +96,8 @@ func TestHostedRunIsTakenOverWhileItIsBeingBegun(t *testing.T) {
 	wantSound(t, tapOn(st), "s")
 }
 
-// An answer may come after its call's effect has looked, and before the step that waits is committed. It is there for the
-// next run then, as if it had come after the commit, and so are the tools that would have ended the turn.
+// An answer may come after its call's effect has looked, and before the suspending step is committed. The next run
+// finds it as if it had come after the commit, and also finds the tools that would have ended the turn.
 func TestAnswerBetweenTwoEffectsIsUsed(t *testing.T) {
 	t.Parallel()
 	for name, resumes := range map[string]bool{"a worker goes on": false, "the process goes on": true} {
@@ -148,8 +148,8 @@ func TestAnswerBetweenTwoEffectsIsUsed(t *testing.T) {
 	}
 }
 
-// Of two calls that speak to a companion the second may continue it when the first has begun to wait for it. The first
-// does not wait then for what nobody will answer.
+// Of two calls that speak to a companion, the second may continue it when the first has begun to wait for it. The first
+// then does not wait for an answer that will not come.
 func TestCompanionThatWaitsIsGivenMoreToDo(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -175,7 +175,7 @@ func TestCompanionThatWaitsIsGivenMoreToDo(t *testing.T) {
 	wantSound(t, tapOn(st), "s")
 }
 
-// turns carries out the effects of a run in several engines by turns.
+// turns carries out the effects of a run in several engines in turn.
 type turns struct {
 	*testing.T
 	engines []*engine.Engine
@@ -214,8 +214,8 @@ func (s *counting) Read(ctx context.Context, id string, want store.Want) (*store
 	return snap, err
 }
 
-// What a step reads does not grow with the history, however many processes carry out the effects of a turn, nor does what the
-// beginning of the next turn reads.
+// What a step reads does not grow with the history, however many processes carry out the effects of a turn. Neither
+// does what the beginning of the next turn reads.
 func TestProcessesReadEachMessageOnce(t *testing.T) {
 	t.Parallel()
 	const steps = 100
@@ -248,7 +248,8 @@ func TestProcessesReadEachMessageOnce(t *testing.T) {
 	}
 }
 
-// The log of a run has its beginning, though the log was away when the process that began the run handed it to the host.
+// The log of a run has its beginning, though the log was unreachable when the process that began the run handed it to
+// the host.
 func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
 	t.Parallel()
 	for _, host := range []hosttest.Host{hosttest.Cold, hosttest.Alternating} {
@@ -279,8 +280,8 @@ func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
 	}
 }
 
-// Processes that begin runs on a host die before they publish that, one after the other: each turn takes the place of one that nobody
-// has driven. The first effect that is carried out completes the log for all of them.
+// Processes that begin runs on a host die before they publish that, one after the other: each turn replaces one that
+// was never driven. The first effect that is carried out completes the log for all of them.
 func TestBeginningsOfRunsThatNobodyDrove(t *testing.T) {
 	t.Parallel()
 	st, pass, clock := clocked()
@@ -300,8 +301,8 @@ func TestBeginningsOfRunsThatNobodyDrove(t *testing.T) {
 	wantSound(t, tapOn(st), "s")
 }
 
-// A process that dies while it publishes what a step came to that is to be committed later has not kept its end: the next attempt
-// publishes it, once, and the patches of the log lead to the state.
+// A process that dies while it publishes the outcome of a deferred step has not stored its end: the next attempt
+// publishes it once, and the patches of the log lead to the state.
 func TestEndOfADeferredStepIsPublished(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)

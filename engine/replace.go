@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// replace begins a turn in the place of the one that began with a message.
+// replace begins a turn that replaces the one that began with message o.from.
 func (e *Engine) replace(ctx context.Context, in lifecycle.Turn, input *cairn.Input, o *runOptions) (*Run, error) {
 	if err := o.placeable(); err != nil {
 		return nil, err
@@ -43,10 +43,11 @@ func (e *Engine) replace(ctx context.Context, in lifecycle.Turn, input *cairn.In
 	}
 }
 
-// errBusy says that a session has been asked to make room.
+// errBusy says that a session was in use and has been asked to make room; the caller looks again.
 var errBusy = errors.New("busy")
 
-// vacant returns the row of a session that neither runs nor waits, which it is made for.
+// vacant returns the row of a session that neither runs nor waits. If it has to end a run or a wait first, the error is
+// errBusy.
 func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.Session, error) {
 	row, err := store.Load(ctx, e.store, id)
 	if err != nil {
@@ -66,7 +67,7 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 	case row.Status == cairn.SessionActive && o.busy == BusyInterrupt:
 		err = e.Interrupt(ctx, id, why)
 	default:
-		return row, nil // a run that holds it is refused by the begin
+		return row, nil // begin refuses a session that a run holds
 	}
 	if err == nil || isConflict(err) {
 		err = errBusy
@@ -74,7 +75,8 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 	return nil, err
 }
 
-// begunWith returns the run that began with a message of a session: the first that its user said in it.
+// begunWith returns the id of the run that began with message n of a session: the first message of its user in that
+// run.
 func (e *Engine) begunWith(ctx context.Context, row *cairn.Session, n int) (runID string, err error) {
 	no := cairn.Invalid("options", "FromMessage: no turn of session %q began with message %d", row.ID, n)
 	list, err := store.Messages(ctx, e.store, row.ID, n, 1)
@@ -85,7 +87,7 @@ func (e *Engine) begunWith(ctx context.Context, row *cairn.Session, n int) (runI
 		return "", no
 	}
 	run, err := store.FindRun(ctx, e.store, row.ID, list[0].RunID)
-	if errors.Is(err, cairn.ErrNotFound) { // of the session that this one is a branch of
+	if errors.Is(err, cairn.ErrNotFound) { // it belongs to the session that this one was branched from
 		return "", no
 	}
 	if err != nil {
@@ -102,5 +104,5 @@ func (e *Engine) begunWith(ctx context.Context, row *cairn.Session, n int) (runI
 	return run.ID, nil
 }
 
-// said reports whether a message is what a user said.
+// said reports whether a message was said by the user.
 func said(m *cairn.Message) bool { return m.Role == cairn.RoleUser && !m.Hidden }

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// A turn under way is refused or stopped by one that takes the place of an earlier one; what it cannot honour is refused,
-// and what was pruned cannot be gone back to. Nothing of that changes the session.
+// A turn that replaces an earlier one refuses or stops a turn under way. Options that it does not support are refused,
+// and pruned checkpoints cannot be reached. None of these refusals changes the session.
 func TestFromMessage(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
@@ -89,7 +89,7 @@ func TestFromMessage(t *testing.T) {
 	}
 }
 
-// A turn that takes the place of an earlier one asks the model that its options name.
+// A turn that replaces an earlier one asks the model that its options name.
 func TestFromMessageAsksTheNamedModel(t *testing.T) {
 	t.Parallel()
 	says := func(text string) cairn.Model {

@@ -4,20 +4,20 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// SweepReport says what a sweep did. A session counts once together with those of its sub-agents and companions.
+// SweepReport is the result of a sweep. A session counts as one together with its sub-agents' and companions' sessions.
 type SweepReport struct {
-	// Detected counts the sessions whose time had come, Expired those of them that were removed.
+	// Detected counts the sessions whose time was over. Expired counts those of them that were removed.
 	Detected int `json:"detected"`
 	Expired  int `json:"expired"`
-	// Purged counts the removed sessions whose retention was over and of which nothing is left, SnapshotsDeleted the
-	// checkpoints they had.
+	// Purged counts the removed sessions that were purged completely after their retention. SnapshotsDeleted counts
+	// their checkpoints.
 	Purged           int `json:"purged"`
 	SnapshotsDeleted int `json:"snapshots_deleted"`
-	// Trimmed counts the event logs of which something was trimmed, EventsTrimmed the events that went.
+	// Trimmed counts the event logs that were trimmed. EventsTrimmed counts the events removed from them.
 	Trimmed       int   `json:"trimmed"`
 	EventsTrimmed int64 `json:"events_trimmed"`
-	// Failed counts the sessions that could not be removed, purged or trimmed. They are tried again by the next sweep. Errors
-	// says why, for the first hundred.
+	// Failed counts the sessions that could not be removed, purged or trimmed. The next sweep retries them. Errors
+	// holds the reasons of the first hundred.
 	Failed int          `json:"failed"`
 	Errors []SweepError `json:"errors,omitempty"`
 }
@@ -26,7 +26,7 @@ type SweepReport struct {
 type SweepError struct {
 	// SessionID is the session that could not be swept.
 	SessionID string `json:"session_id"`
-	// Error is why.
+	// Error is the reason.
 	Error *cairn.Error `json:"error"`
 }
 

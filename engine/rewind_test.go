@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// A run that is resumed where a rewind left calls open closes them as it begins. If it is stopped while it waits, and its process dies
-// before it publishes that, the log has the end of each call once.
+// A run that is resumed where a rewind left calls open closes them as it begins. If it is stopped while it waits, and
+// its process dies before it publishes that, the log has the end of each call once.
 func TestStopOfARunThatBeganAtARewind(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string][]scripted.Step{
@@ -52,7 +52,7 @@ func TestStopOfARunThatBeganAtARewind(t *testing.T) {
 	}
 }
 
-// A session that is suspended while a rewind is on its way is taken back with its pending calls cancelled.
+// A session that is suspended while a rewind is under way is taken back with its pending calls cancelled.
 func TestRewindOfASessionThatIsSuspendedMeanwhile(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)

@@ -23,7 +23,7 @@ func givenUp(t *testing.T, eng *engine.Engine, name string, b host.Run, callID s
 	return func() error { return <-ended }
 }
 
-// A model call that was given up too early writes nothing beside the one in its place.
+// A model call that was abandoned too early writes nothing next to the call that replaced it.
 func TestModelCallGivenUpTooEarly(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -43,7 +43,7 @@ func TestModelCallGivenUpTooEarly(t *testing.T) {
 		"step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
 }
 
-// Of two replies the one that was staged first is the step's, whichever attempt it came from.
+// Of two replies, the one that was staged first is the step's, whichever attempt produced it.
 func TestReplyStagedFirstStands(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -105,7 +105,7 @@ func TestToolGivenUpTooEarly(t *testing.T) {
 				want = `"old"`
 				dying.stepIn(nil, func(_ context.Context, op string) error {
 					if op == "Stage" {
-						dying.cut() // it does not live to publish
+						dying.cut() // dies before it publishes
 					}
 					return nil
 				})
@@ -135,7 +135,7 @@ func TestToolGivenUpTooEarly(t *testing.T) {
 	}
 }
 
-// A tool that was abandoned before it has published anything is published whole by the attempt that finds its result.
+// A tool that was abandoned before it published anything is published whole by the attempt that finds its result.
 func TestToolGivenUpBeforeItHasPublished(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -207,8 +207,8 @@ func TestCommitGivenUpTooEarly(t *testing.T) {
 	}
 }
 
-// An attempt finds that the run has ended, and dies before it has published that. The attempt that ended the run, which may write no
-// more, does so.
+// An attempt finds that the run has ended, and dies before it has published that. The attempt that ended the run, which
+// may not write any more, does so.
 func TestEndIsPublishedBesideAnAttemptThatDies(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// stopper stops a run of a session, and no other one, wherever it is driven.
+// stopper stops one particular run of a session, wherever it is driven.
 type stopper interface {
 	stopRun(ctx context.Context, sessionID, runID string, kind cairn.StopKind, reason string) error
 }
@@ -21,29 +21,29 @@ type Run struct {
 	session string
 	root    string
 	// incarnation is that of the tree, whose log the run writes to.
-	incarnation string // the session whose log it writes to
+	incarnation string
 	turn        int
 	start       int64
 
-	// queued says that the run may still have others before it. message is that of its messages, if they may join another
-	// run, which comes first; from is how many the session had before.
+	// queued reports that the turn was queued, so that other runs may come first. If its messages may join another run,
+	// message is the id of the first of them, and from is the number of messages that the session had before.
 	queued  bool
 	message string
 	from    int
 
 	token int64 // of the lease under which this process drives it
-	// hosted waits until the host has stopped driving the run; nil if it is not known to.
+	// hosted waits until the host has stopped driving the run; nil if this is unknown.
 	hosted func(context.Context) error
 
 	done   chan struct{}   // closed when this process has stopped driving the run; nil if it never did
-	lost   context.Context // ends then, if the run has not come to its end; nil like done
+	lost   context.Context // ends with done if the run has not ended; nil like done
 	lose   context.CancelFunc
-	record *cairn.Run // set before done is closed if the run came to its end here
+	record *cairn.Run // set before done is closed if the run ended here
 	err    error      // why it did not
 }
 
-// ID returns the run's id. That of a turn which was queued is its name in the queue as well; messages that joined another
-// run keep theirs, and [cairn.Result.RunID] is that of the run which they joined.
+// ID returns the run's id. A queued turn has that id in the queue as well. If its messages joined another run, the id
+// stays the same, and [cairn.Result.RunID] is that of the run that they joined.
 func (r *Run) ID() string { return r.id }
 
 // SessionID returns the session's id.
@@ -52,14 +52,14 @@ func (r *Run) SessionID() string { return r.session }
 // Turn returns the run's number in its session, from 1; 0 for a run that was queued.
 func (r *Run) Turn() int { return r.turn }
 
-// Wait returns the run's outcome once it has ended or suspended. For a failed run it returns both the outcome and its
-// error. Any other error says that the outcome is not known: ctx is done, or this process could not drive the run to
-// its end, in which case it can be resumed. The result is never nil: one that is not known has the ids of the run and the
-// status [cairn.RunRunning]. Of messages that joined another run, see [BusySteer], it is the outcome of that run. A turn
-// that was taken out of the queue has none: the error is ErrAborted.
+// Wait returns the run's outcome once it has ended or is suspended. For a failed run it returns both the outcome and
+// its error. Any other error means that the outcome is unknown: ctx is done, or this process could not drive the run to
+// its end, in which case it can be resumed. The result is never nil: if the outcome is unknown, it has the run's ids
+// and the status [cairn.RunRunning]. If the messages joined another run, see [BusySteer], it is the outcome of that
+// run. A turn that was removed from the queue has no outcome: the error is ErrAborted.
 //
-// Wait neither needs nor ends the loops over [Run.Text] and [Run.Events]; a program that shows the run as it happens has
-// the loop first, which ends with the run, and then Wait.
+// Wait neither needs nor ends the loops over [Run.Text] and [Run.Events]. A program that shows the run as it happens
+// loops first, until the run ends, and then calls Wait.
 func (r *Run) Wait(ctx context.Context) (*cairn.Result, error) {
 	res, err := r.wait(ctx)
 	if res == nil {
@@ -68,7 +68,7 @@ func (r *Run) Wait(ctx context.Context) (*cairn.Result, error) {
 	return res, err
 }
 
-// wait is Wait without a result where the outcome is not known.
+// wait is Wait, except that the result is nil if the outcome is unknown.
 func (r *Run) wait(ctx context.Context) (*cairn.Result, error) {
 	switch {
 	case r.queued:
@@ -100,7 +100,7 @@ func outcome(record *cairn.Run) (*cairn.Result, error) {
 	return res, nil
 }
 
-// waitHosted waits for a run that a host drives.
+// waitHosted waits for a run that the host drives.
 func (r *Run) waitHosted(ctx context.Context) (*cairn.Result, error) {
 	stopped := r.hosted(ctx)
 	if err := ctx.Err(); err != nil {
@@ -137,12 +137,12 @@ func ended(record *cairn.Run, err error) (*cairn.Result, error) {
 	return outcome(record)
 }
 
-// Events yields the run's events from its first one to its EventRunEnd, those there are and those to come; it may be
-// called any number of times. It ends early only with an error: that of ctx if it is done, ErrDeleted or ErrExpired if the
-// session is gone, ErrClosed if the engine was closed, and others if the log cannot be read or this process could not drive
-// the run to its end. Of messages that may join another run, see [BusySteer], they are those of the session from when the
-// messages were queued to the end of the run that carries them; a turn that is taken out of the queue ends them with
-// ErrAborted. [Run.Text] is for programs that want the reply alone.
+// Events yields the run's events, past and future, from its first one to its EventRunEnd. It may be called any number
+// of times. It ends early only with an error: ctx's if it is done, ErrDeleted or ErrExpired if the session is gone,
+// ErrClosed if the engine was closed, and others if the log cannot be read or this process could not drive the run to
+// its end. If the messages may join another run, see [BusySteer], it yields the session's events from the moment the
+// messages were queued to the end of the run that carries them. If the turn is removed from the queue, it ends with
+// ErrAborted. [Run.Text] is for programs that want only the reply.
 func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	if r.queued {
 		return r.queuedEvents(ctx)
@@ -151,10 +151,10 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 		outer := ctx
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		if r.lost != nil { // nothing more comes from a run that this process gives up
+		if r.lost != nil { // a run that this process stops driving publishes nothing more
 			defer context.AfterFunc(r.lost, cancel)()
 		}
-		begun := false // else the events of a run before it, and of that one's sub-agents, are not ours
+		begun := false // skips events of the previous run and its sub-agents
 		for ev, err := range r.in.follow(ctx, r, r.root, r.incarnation, r.start) {
 			if err != nil {
 				if outer.Err() == nil {
@@ -174,7 +174,7 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	}
 }
 
-// givenUp returns why this process has stopped driving the run before its end, or otherwise err.
+// givenUp returns why this process stopped driving the run before its end, or else err.
 func (r *Run) givenUp(err error) error {
 	if r.lost != nil && r.lost.Err() != nil {
 		<-r.done

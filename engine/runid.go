@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// once does what begins a run, unless the session has the run that the options name.
+// once calls begin, unless the session already has the run that the options name.
 func (e *Engine) once(ctx context.Context, sessionID string, o *runOptions, begin func() (*Run, error)) (*Run, error) {
 	if o.runID == "" {
 		return begin()

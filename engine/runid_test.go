@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// An Execute with the id of a run is made once, however often and from wherever it is asked for.
+// An Execute with a run id happens once, however often and from wherever it is called.
 func TestExecuteWithRunIDIsIdempotent(t *testing.T) {
 	st := memstore.New(nil)
 	agent := &cairn.Agent{Name: "bot", Model: scripted.New(scripted.Text("one"), scripted.Text("two"), scripted.Text("three"))}
@@ -28,7 +28,7 @@ func TestExecuteWithRunIDIsIdempotent(t *testing.T) {
 	for range 20 {
 		all.Go(func() {
 			run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("hi"), engine.WithRunID("mine"))
-			if errors.Is(err, cairn.ErrAlreadyRunning) { // it is being begun
+			if errors.Is(err, cairn.ErrAlreadyRunning) { // its begin is under way
 				return
 			}
 			if err != nil || run.ID() != "mine" {
@@ -99,7 +99,7 @@ func TestRunIDIsRefused(t *testing.T) {
 	}
 }
 
-// However often, from however many processes and in whatever way a turn with a name is begun, it is begun once.
+// However often, from however many processes and in whatever way a turn with a run id is begun, it begins once.
 func TestNamedRunBeginsOnce(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]engine.RunOption{
@@ -167,7 +167,7 @@ func TestNamedRunBeginsOnce(t *testing.T) {
 	}
 }
 
-// A Resume and a Retry with a name are done once, too.
+// A Resume and a Retry with a run id happen once, too.
 func TestNamedRunResumesOnce(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
@@ -204,7 +204,7 @@ func (s *slowBegin) Commit(ctx context.Context, id string, c *store.Commit) (*ca
 	return s.Store.Commit(ctx, id, c)
 }
 
-// A caller that comes while another one is about to begin the run of that name waits for it, and has the run.
+// A caller that comes while another one is about to begin the run of that id waits for it, and gets the run.
 func TestNamedRunIsBeingBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

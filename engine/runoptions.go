@@ -6,11 +6,12 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// RunOption adds to an Execute, Resume or Retry. One that the verb cannot honour is refused with ErrInvalid, which names it.
+// RunOption is an option of Execute, Resume or Retry. An option that the verb does not support is refused with
+// ErrInvalid, which names it.
 type RunOption func(*runOptions)
 
 type runOptions struct {
-	// created are the names of the options that say what a session is like that Execute creates.
+	// created holds the names of the options that describe a session that Execute creates.
 	created    []string
 	create     cairn.Session
 	hooks      *cairn.Hooks
@@ -23,7 +24,7 @@ type runOptions struct {
 	runID      string
 }
 
-// ofCreation is an option that says what a session is like that Execute creates.
+// ofCreation returns an option that describes a session that Execute creates.
 func ofCreation(name string, set func(*cairn.Session)) RunOption {
 	return func(o *runOptions) {
 		o.created = append(o.created, name)
@@ -31,55 +32,56 @@ func ofCreation(name string, set func(*cairn.Session)) RunOption {
 	}
 }
 
-// WithUser says whose a session is that Execute creates. One that is there stays whose it is.
+// WithUser sets the user of a session that Execute creates. An existing session keeps its user.
 func WithUser(id string) RunOption {
 	return ofCreation("WithUser", func(s *cairn.Session) { s.UserID = id })
 }
 
-// WithTags gives tags to a session that Execute creates. One that is there keeps its own.
+// WithTags sets the tags of a session that Execute creates. An existing session keeps its tags.
 func WithTags(tags ...string) RunOption {
 	return ofCreation("WithTags", func(s *cairn.Session) { s.Tags = tags })
 }
 
-// WithMetadata gives metadata to a session that Execute creates.
+// WithMetadata sets the metadata of a session that Execute creates.
 func WithMetadata(metadata map[string]string) RunOption {
 	return ofCreation("WithMetadata", func(s *cairn.Session) { s.Metadata = metadata })
 }
 
-// WithTraceParent puts a session that Execute creates into a W3C trace.
+// WithTraceParent makes a session that Execute creates part of a W3C trace.
 func WithTraceParent(traceParent string) RunOption {
 	return ofCreation("WithTraceParent", func(s *cairn.Session) { s.TraceParent = traceParent })
 }
 
-// WithExpiry makes a session that Execute creates expire at a time, if it is not idle for too long before: see
+// WithExpiry sets when a session that Execute creates expires, unless it has been idle for too long before: see
 // [cairn.Session.Expiry].
 func WithExpiry(at time.Time) RunOption {
 	return ofCreation("WithExpiry", func(s *cairn.Session) { s.ExpiresAt = at })
 }
 
 // WithHooks adds hooks for this run, called after the engine's and the agent's. They are not stored: a process that
-// takes the run over does not have them. So a turn that has to be queued, see [BusyEnqueue] and [WithOnWaiting], cannot
-// have any: the error is ErrInvalid.
+// takes the run over does not have them. Therefore a turn that has to be queued, see [BusyEnqueue] and [WithOnWaiting],
+// cannot have any: the error is ErrInvalid.
 func WithHooks(h *cairn.Hooks) RunOption { return func(o *runOptions) { o.hooks = h } }
 
-// WithInput gives a Resume or Retry something new to say to the model first.
+// WithInput gives a Resume or Retry new messages, which the model reads first.
 func WithInput(in cairn.Input) RunOption { return func(o *runOptions) { o.input = &in } }
 
-// WithModel has the run ask the one of [cairn.Agent].Models that has the name, or Agent.Model for an empty one. It is stored
-// with the run, and with a queued turn; messages that may join the turn under way, see [BusySteer], cannot have one. A
-// Resume or Retry without it asks the model of the run that it continues; any other turn asks Agent.Model, as do the runs
-// of sub-agents. A Resume with it of a session whose process died ends the dead run and begins another. The error is
-// ErrInvalid for a name that the agent does not have. Should the agent have lost the name since, its own model is asked.
+// WithModel selects the model of the run: the entry of [cairn.Agent].Models with that name, or Agent.Model if the name
+// is empty. It is stored with the run, and with a queued turn; messages that may join the turn under way, see
+// [BusySteer], cannot have one. A Resume or Retry without it uses the model of the run that it continues; any other
+// turn uses Agent.Model, as do the runs of sub-agents. A Resume with it of a session whose process died ends the dead
+// run and begins another. The error is ErrInvalid for a name that the agent does not have. If the agent has lost the
+// name since, Agent.Model is used.
 func WithModel(name string) RunOption { return func(o *runOptions) { o.model = &name } }
 
-// FromCheckpoint makes Resume go back to one of the session's checkpoints first, as [Engine.Rewind] does.
+// FromCheckpoint makes Resume first rewind to one of the session's checkpoints, as [Engine.Rewind] does.
 func FromCheckpoint(id string) RunOption { return func(o *runOptions) { o.checkpoint = id } }
 
-// FromMessage makes Execute go back first to before one of the session's messages, with which a turn began, and start the
-// turn there in the same write: a page lets its user say something else, or have the answer made again. n is the message's
-// index. What came after it is gone from the session; the records of its runs and their events stay, and checkpoints before
-// it do. What the session waits for is closed as not executed. The error of Execute is ErrInvalid if no turn began with
-// message n, or if the checkpoint before it was pruned. Such a turn cannot be queued.
+// FromMessage makes Execute first go back to before message n of the session, with which a turn began, and begin the
+// new turn there in the same write. It lets a user rephrase a message, or have the answer made again. n is the
+// message's index. Everything from there on is gone from the session; the records and events of its runs stay, and so
+// do earlier checkpoints. Calls that the session waits for are closed as not executed. The error of Execute is
+// ErrInvalid if no turn began with message n, or if the checkpoint before it was pruned. Such a turn cannot be queued.
 func FromMessage(n int) RunOption { return func(o *runOptions) { o.from = &n } }
 
 func options(list []RunOption) *runOptions {
@@ -90,7 +92,7 @@ func options(list []RunOption) *runOptions {
 	return o
 }
 
-// storable refuses what cannot be kept with a turn that is queued.
+// storable refuses options that cannot be stored with a queued turn.
 func (o *runOptions) storable() error {
 	if o.hooks != nil {
 		return cairn.Invalid("options", "WithHooks: hooks are not stored, so a turn that is queued cannot have them")
@@ -101,57 +103,58 @@ func (o *runOptions) storable() error {
 	return nil
 }
 
-// WithRunID names the run and makes an Execute, Resume or Retry idempotent: if the session has had a run of that id, has it
-// queued, or had its messages join another run, see [BusySteer], that is returned and nothing else is done. It holds in any
-// process, and for calls at the same time. No other run of any session may have the id. A Resume that takes over a run whose
-// process died keeps that run's id. The error is ErrInvalid for an id that breaks the rules of [cairn.CheckSessionID].
+// WithRunID names the run and makes an Execute, Resume or Retry idempotent: if the session has had a run of that id,
+// has it queued, or had its messages join another run, see [BusySteer], the call returns that run and does nothing
+// else. This holds across processes and for concurrent calls. No other run of any session may have the id. A Resume
+// that takes over a run whose process died keeps that run's id. The error is ErrInvalid for an id that breaks the rules
+// of [cairn.CheckSessionID].
 func WithRunID(id string) RunOption { return func(o *runOptions) { o.runID = id } }
 
-// OnBusy says what Execute does while another run holds the session.
+// OnBusy decides what Execute does while another run holds the session.
 type OnBusy int
 
 const (
 	// BusyReject refuses with ErrAlreadyRunning. The default.
 	BusyReject OnBusy = iota
-	// BusyEnqueue keeps the turn in the store and begins it when the turns before it have come to their end. A session that
-	// waits for people is not busy, see [WithOnWaiting], and while it waits the queue does. The process that drives the
-	// turn before begins it; if that dies a worker does.
+	// BusyEnqueue keeps the turn in the store and begins it when the turns before it have ended. A session that waits
+	// for people is not busy, see [WithOnWaiting]; while it waits, the queue waits too. The process that drives the
+	// previous turn begins it; if that process dies, a worker does.
 	BusyEnqueue
 	// BusyInterrupt stops the run as [Engine.Interrupt] does, keeping what was committed, and begins the turn.
 	BusyInterrupt
-	// BusyRollback stops the run, undoes what it did to the session's messages and state, and begins the turn. What its
-	// tools did to the world stays, and so does the record of the run. A run that came to its end in time is kept.
+	// BusyRollback stops the run, undoes its changes of the session's messages and state, and begins the turn. Effects
+	// of its tools on the outside world stay, and so does the run's record. A run that ended in time is kept.
 	BusyRollback
-	// BusySteer has the messages join the turn under way: they are kept in the store, and the model reads them at the next
-	// step that begins after its results are committed. If the turn ends first they become the next turn, before others
-	// that are queued. A wait for people does not end the turn. The Run that is returned is the one under way until that
+	// BusySteer makes the messages join the turn under way: they are kept in the store, and the model reads them at the
+	// next step that begins after its results are committed. If the turn ends first, they become the next turn, ahead
+	// of other queued turns. A wait for people does not end the turn. The returned Run is the one under way until that
 	// has ended without the messages, and the next turn's from then on, see [Run.Wait].
 	BusySteer
 )
 
-// WithOnBusy says what Execute does while another run holds the session.
+// WithOnBusy sets what Execute does while another run holds the session.
 func WithOnBusy(b OnBusy) RunOption { return func(o *runOptions) { o.busy = b } }
 
-// OnWaiting says what Execute does while the session waits for calls that nobody has answered yet.
+// OnWaiting decides what Execute does while the session waits for calls that are still open.
 type OnWaiting int
 
 const (
 	// WaitingRefuse refuses with ErrWaiting, which names the open calls. The default.
 	WaitingRefuse OnWaiting = iota
-	// WaitingWithdraw closes the open calls as not executed. If none was answered the run that waited is over, and the
-	// turn begins at once. Otherwise the answers count: the run that waited is resumed with them, its approved tools run,
-	// and the turn follows it from the queue. Open calls of sub-agents that the session waits for are closed as well.
+	// WaitingWithdraw closes the open calls as not executed. If none was answered, the suspended run ends, and the turn
+	// begins at once. Otherwise the answers count: the suspended run is resumed with them, its approved tools run, and
+	// the turn follows from the queue. Open calls of sub-agents that the session waits for are closed as well.
 	WaitingWithdraw
-	// WaitingEnqueue keeps the turn in the store, as [BusyEnqueue] does, and begins it when the wait is over and the run
-	// that waited has come to its end.
+	// WaitingEnqueue keeps the turn in the store, as [BusyEnqueue] does, and begins it when the wait is over and the
+	// run that was suspended has ended.
 	WaitingEnqueue
 )
 
-// WithOnWaiting says what Execute does while the session waits for calls that nobody has answered yet. On a session whose
-// calls are all answered it says nothing: the run that waited is resumed first, see [Engine.Execute].
+// WithOnWaiting sets what Execute does while the session waits for calls that are still open. It does not matter once
+// all calls are answered: the suspended run is then resumed first, see [Engine.Execute].
 func WithOnWaiting(w OnWaiting) RunOption { return func(o *runOptions) { o.waiting = w } }
 
-// placeable refuses what a turn in the place of another one cannot honour.
+// placeable refuses options that a turn which replaces another one does not support.
 func (o *runOptions) placeable() error {
 	switch {
 	case *o.from < 0:

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// TestErrorsOfToolsStayPrivate fails tools in several ways: the model reads all errors, the event log has those that were
-// composed for others.
+// TestErrorsOfToolsStayPrivate fails tools in several ways: the model reads all errors, the event log only those
+// composed for readers.
 func TestErrorsOfToolsStayPrivate(t *testing.T) {
 	raw := errors.New("dial db: password=hunter2")
 	fail := func(err error) func(context.Context, *cairn.Call, in) (string, error) {
@@ -96,7 +96,7 @@ func TestErrorsAgainstCallsStayPrivate(t *testing.T) {
 	}
 }
 
-// TestSnapshotAsJSON encodes what a reader is given: it has no lease and nothing that only the model reads.
+// TestSnapshotAsJSON encodes what a reader gets: it has no lease and nothing that only the model reads.
 func TestSnapshotAsJSON(t *testing.T) {
 	st := tapOn(nil)
 	gate := make(chan struct{})

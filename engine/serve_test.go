@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// Serve lets runs end that end in time, from any caller, and releases the others for the next process at once.
+// Serve lets runs of any caller end if they end in time, and releases the others for the next process at once.
 func TestServeEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -26,7 +26,7 @@ func (e *Engine) State(ctx context.Context, id, checkpointID string) (json.RawMe
 	return store.State(ctx, e.store, id, checkpointID)
 }
 
-// Runs pages through a session's runs by turn. Of a run that is under way, steps and usage are as of its last commit.
+// Runs pages through a session's runs by turn. For a run under way, steps and usage are as of its last commit.
 func (e *Engine) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
 	return e.reader.runs(ctx, id, q)
 }
@@ -36,18 +36,18 @@ func (e *Engine) Checkpoints(ctx context.Context, id string, q store.PageQuery) 
 	return e.store.Checkpoints(ctx, id, q)
 }
 
-// Snapshot is a transcript that is coupled to a place in the event log: everything up to Sequence is in Messages, and of
-// what comes after it only messages whose events have an Index below Session.MessageCount. A reader that shows Messages,
-// then follows the events after Sequence and leaves those out, shows each word once. docs/EVENTS.md has the rules. As JSON
-// it is the public view, see [Snapshot.Public].
+// Snapshot is a transcript coupled to a place in the event log. Messages holds everything up to Sequence, and of later
+// events only messages whose events have an Index below Session.MessageCount. A reader that shows Messages, and then
+// follows the events after Sequence without those, shows each word once. docs/EVENTS.md has the rules. As JSON it is
+// the public view, see [Snapshot.Public].
 type Snapshot struct {
 	// Session is the session's row, as of the last commit.
 	Session *cairn.Session `json:"session"`
-	// Messages is the whole transcript, hidden messages too.
+	// Messages is the whole transcript, including hidden messages.
 	Messages []cairn.Message `json:"messages"`
 	// State is the session's custom state as JSON, of the type of Agent.State.
 	State json.RawMessage `json:"state"`
-	// Queue are the turns that are queued, in the order in which they will begin.
+	// Queue holds the queued turns in the order in which they will begin.
 	Queue []store.QueuedTurn `json:"queue,omitempty"`
 	// Sequence is the place in the event log that belongs to the snapshot: see [Snapshot.Cursor].
 	Sequence int64 `json:"sequence"`
@@ -65,8 +65,8 @@ func (s *Snapshot) MarshalJSON() ([]byte, error) {
 }
 
 // Public returns the snapshot as the user of the conversation may see it: the public views of its session and messages,
-// without hidden messages. Session.MessageCount counts those too: an event of a message whose Index is lower repeats
-// what the snapshot has.
+// without hidden messages. Session.MessageCount includes hidden messages: an event of a message with a lower Index
+// repeats what the snapshot has.
 func (s *Snapshot) Public() Snapshot {
 	out := *s
 	if s.Session != nil {
@@ -92,8 +92,8 @@ func visible(messages []cairn.Message) []cairn.Message {
 	return list
 }
 
-// Snapshot returns a session's transcript and state together with the place in its log that belongs to them. The events after
-// it are there, whatever was trimmed: a reader that got ErrTrimmed begins here.
+// Snapshot returns a session's transcript and state together with their place in its log. The events after that place
+// exist, whatever was trimmed: a reader that got ErrTrimmed starts again here.
 func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
@@ -108,15 +108,15 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Of what was trimmed a snapshot need not say more than its transcript and status do.
+	// For trimmed events, the transcript and the status of the snapshot are enough.
 	sequence := max(snap.Session.LogSequence, first-1)
 	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Queue: inOrder(snap.Queue), Sequence: sequence}, nil
 }
 
-// Events yields the events of a session's tree after a cursor, those there are and those to come, across runs. It ends only
-// with an error: that of ctx when it is done, ErrTrimmed if the log no longer holds them, see [Engine.Snapshot], ErrDeleted or
-// ErrExpired when the session is gone, ErrDeleted at once if the cursor is of an earlier session of that id, and ErrClosed when
-// the engine was closed.
+// Events yields the events of a session's tree after a cursor, past and future, across runs. It ends only with an
+// error: ctx's when it is done, ErrTrimmed if the log no longer holds the events, see [Engine.Snapshot], ErrDeleted or
+// ErrExpired when the session is gone, ErrDeleted at once if the cursor is of an earlier session of that id, and
+// ErrClosed when the engine was closed.
 func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		row, err := e.at(ctx, id, after)
@@ -128,7 +128,7 @@ func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter
 	}
 }
 
-// at returns the row of the session that a cursor belongs to.
+// at returns a session's row, or an error if a cursor belongs to an earlier session of that id.
 func (e *Engine) at(ctx context.Context, id string, after cairn.Cursor) (*cairn.Session, error) {
 	row, err := e.Session(ctx, id)
 	if err == nil && after.Incarnation != "" && after.Incarnation != row.Incarnation {
@@ -137,8 +137,8 @@ func (e *Engine) at(ctx context.Context, id string, after cairn.Cursor) (*cairn.
 	return row, err
 }
 
-// History returns at most limit events of a session's tree after a cursor, without waiting for more; limit 0 means 1000.
-// The errors are those of Events.
+// History returns at most limit events of a session's tree after a cursor, without waiting for more; limit 0 means
+// 1000. The errors are those of Events.
 func (e *Engine) History(ctx context.Context, id string, after cairn.Cursor, limit int) ([]cairn.Event, error) {
 	row, err := e.at(ctx, id, after)
 	if err != nil {
@@ -152,8 +152,8 @@ func (e *Engine) History(ctx context.Context, id string, after cairn.Cursor, lim
 	return list, err
 }
 
-// AddContext adds hidden messages to a session, whether or not it is running: the model reads each text from its next
-// call on, a chat does not show it.
+// AddContext adds hidden messages to a session, whether or not it is running. The model reads them from its next call
+// on; a chat does not show them.
 func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) error {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) err
 	return err
 }
 
-// BranchOption says where a branch leaves its session.
+// BranchOption selects the point at which a branch leaves its session.
 type BranchOption func(*store.BranchPoint)
 
 // AtCheckpoint branches from one of the session's checkpoints.
@@ -181,14 +181,14 @@ func AtCheckpoint(id string) BranchOption {
 	return func(p *store.BranchPoint) { p.CheckpointID = id }
 }
 
-// AtMessage branches after the first n messages, with the state of the latest checkpoint that had no more. The error is
-// ErrInvalid if that checkpoint was pruned.
+// AtMessage branches after the first n messages, with the state of the latest checkpoint that had no more messages. The
+// error is ErrInvalid if that checkpoint was pruned.
 func AtMessage(n int) BranchOption { return func(p *store.BranchPoint) { p.Messages = &n } }
 
-// Branch creates the session to from the messages and state of another, as they are or as an option says. The new
-// session belongs to the same agent and user, and goes its own way: it has a time to live of its own, and stays when the
-// other one is deleted or expires. The error is ErrExists if to exists, ErrNotFound
-// if from does not or has no such checkpoint.
+// Branch creates the session to from the messages and state of another session, at their current point or at one that
+// an option selects. The new session belongs to the same agent and user and is independent: it has its own time to
+// live, and stays when the other one is deleted or expires. The error is ErrExists if to exists, ErrNotFound if from
+// does not or has no such checkpoint.
 func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOption) (*cairn.Session, error) {
 	row, err := e.Session(ctx, from)
 	if err != nil {
@@ -218,8 +218,9 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 }
 
 // Rewind takes a session that is not running back to one of its checkpoints: later messages, state and checkpoints are
-// gone, its runs and events stay. Its pending calls are cancelled first. Resume continues from there, Execute starts a new turn there. The error is ErrNotFound
-// for a checkpoint that is not the session's, ErrAlreadyRunning while a run holds the session.
+// gone, its runs and events stay. It cancels the session's pending calls first. Resume continues from there, Execute
+// begins a new turn there. The error is ErrNotFound for a checkpoint that is not the session's, ErrAlreadyRunning while
+// a run holds the session.
 func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
@@ -245,16 +246,16 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 	}
 }
 
-// errSuspended says that a session has pending calls, which are to be cancelled first.
+// errSuspended says that a session has pending calls that must be cancelled first.
 var errSuspended = errors.New("the session is suspended")
 
-// rewind takes a session back that is at rest; with errSuspended it was suspended in the meantime.
+// rewind takes a session that is at rest back. The error is errSuspended if it was suspended in the meantime.
 func (e *Engine) rewind(ctx context.Context, id, checkpointID string) (*cairn.Session, error) {
 	return e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
 		if row.Status == cairn.SessionPaused {
 			return nil, errSuspended
 		}
-		// Afterwards nobody knows how many messages there were, should the log lack that.
+		// Reconcile first: if the log lacks the run's number of messages, it is unknown after the rewind.
 		if row.Status != cairn.SessionActive && row.RunID != "" {
 			if err := e.runs.Reconcile(ctx, row, row.RunID); err != nil {
 				return nil, err
@@ -266,7 +267,7 @@ func (e *Engine) rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 	})
 }
 
-// Prune removes all but the newest keep checkpoints of a session and returns how many there were.
+// Prune removes all but the newest keep checkpoints of a session and returns how many it removed.
 func (e *Engine) Prune(ctx context.Context, id string, keep int) (int, error) {
 	return e.store.Prune(ctx, id, keep)
 }

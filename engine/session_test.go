@@ -107,7 +107,7 @@ func TestBranchGoesItsOwnWay(t *testing.T) {
 				t.Errorf("%d messages and state %s, want %d and %s", n, state(t, st, id), c.messages, c.state)
 			}
 			wantStatus(t, turn(t, eng, id, "go on"), cairn.RunCompleted, cairn.ReasonReply)
-			if name != "amid a step" { // whose first messages have no events here
+			if name != "amid a step" { // its first messages have no events here
 				for _, problem := range unanswered(messages(t, st, id)) {
 					t.Error(problem)
 				}
@@ -343,7 +343,7 @@ func TestResumeWithoutWordsAsksTheModelToGoOn(t *testing.T) {
 	})
 }
 
-// Sessions that came to have calls without results, from elsewhere, are healed when they are reopened.
+// Sessions with calls without results, from other sources, are healed when they are reopened.
 func TestCallsWithoutResultsAreHealed(t *testing.T) {
 	t.Parallel()
 	use := func(id string) cairn.Part {
@@ -528,7 +528,7 @@ type tiny struct{ store.Log }
 
 func (tiny) MaxEvent() int { return 1000 }
 
-// A turn creates its session anew if that is erased between the turn's read and its write.
+// A turn creates its session again if that is erased between the turn's read and its write.
 func TestTurnOfASessionThatIsBeingErased(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)

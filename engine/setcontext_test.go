@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// A change of context is on the row and the log, and what is not named stays.
+// A change of context is on the row and the log, and unnamed fields keep their values.
 func TestSetContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestSetContextRefuses(t *testing.T) {
 	}
 }
 
-// Tools and hooks read the whole context, and a change while they work is seen from the next commit on.
+// Tools and hooks read the whole context, and see a concurrent change from the next commit on.
 func TestContextIsReadByToolsAndHooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestContextIsReadByToolsAndHooks(t *testing.T) {
 	})
 }
 
-// A new user is the user of everything in the tree, also of what waits for people.
+// A new user is set on everything in the tree, including calls that wait for people.
 func TestNewUserOfATree(t *testing.T) {
 	t.Parallel()
 	pay := cairn.Func("pay", "Pays.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "paid", nil }, cairn.RequireApproval())

@@ -17,7 +17,7 @@ type durable interface {
 	store.LogProvider
 }
 
-// wantSound checks what must hold of any session tree that nobody drives, whatever happened to it.
+// wantSound checks what must hold of any session tree at rest, whatever happened to it.
 func wantSound(t *testing.T, st durable, id string) {
 	t.Helper()
 	problems, err := hosttest.Unsound(context.Background(), st, st.EventLog(), id)
@@ -76,7 +76,7 @@ func unanswered(list []cairn.Message) (problems []string) {
 	return problems
 }
 
-// textsOf returns the text a reader has of each step, if it drops what was discarded.
+// textsOf returns the text of each step as seen by a reader that drops discarded steps.
 func textsOf(events []cairn.Event) map[string]string {
 	heard := map[string]string{}
 	for i := range events {

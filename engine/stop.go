@@ -10,13 +10,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Interrupt stops a session's run, in whichever process it is, with the sub-agents it consults, and returns when it has
-// ended: what the user saw of the reply is kept, calls that are at work are closed with CodeStopped, since they may have had
-// effects, those that had not begun or wait for an answer with CodeNotExecuted, and the session can be resumed or given its
-// next turn at once. If ctx is done first the request stands. It is the run that the session has when the call is made; to
-// stop none but a certain one use [Run.Interrupt]. The
-// error is ErrNotRunning if the session is neither running nor paused, ErrInvalid or ErrTooLarge for a reason that cannot
-// be kept or has more than 16 KiB.
+// Interrupt stops a session's run, in whichever process it is, with the sub-agents that it consults, and returns when
+// the run has ended. It keeps what the user saw of the reply. Calls under way are closed with CodeStopped, since they
+// may have had effects; calls that had not begun or wait for an answer are closed with CodeNotExecuted. The session can
+// be resumed or given its next turn at once. If ctx is done first, the request stands. Interrupt stops the run that the
+// session has when it is called; to stop only a particular run, use [Run.Interrupt].
+//
+// The error is ErrNotRunning if the session is neither running nor paused, ErrInvalid or ErrTooLarge for a reason that
+// cannot be stored or exceeds 16 KiB.
 func (e *Engine) Interrupt(ctx context.Context, sessionID, reason string) error {
 	return e.stop(ctx, sessionID, cairn.StopInterrupt, reason)
 }
@@ -26,9 +27,9 @@ func (e *Engine) Abort(ctx context.Context, sessionID, reason string) error {
 	return e.stop(ctx, sessionID, cairn.StopAbort, reason)
 }
 
-// Interrupt stops the run as [Engine.Interrupt] does, in whichever process it is, also while it waits for people. It is
-// durable, and aimed at this run: whatever the session does next is not touched. The error is ErrNotRunning if the run has
-// ended, was resumed as another run, or is still queued.
+// Interrupt stops the run as [Engine.Interrupt] does, in whichever process it is, also while it waits for people. The
+// request is durable and applies to this run only: later runs of the session are not affected. The error is
+// ErrNotRunning if the run has ended, was resumed as another run, or is still queued.
 func (r *Run) Interrupt(ctx context.Context, reason string) error {
 	return r.stop(ctx, cairn.StopInterrupt, reason)
 }
@@ -46,7 +47,7 @@ func (r *Run) stop(ctx context.Context, kind cairn.StopKind, reason string) erro
 	return r.stopper.stopRun(ctx, r.session, id, kind, reason)
 }
 
-// stopRun stops a run of a session, and no other one.
+// stopRun stops one particular run of a session.
 func (e *Engine) stopRun(ctx context.Context, sessionID, runID string, kind cairn.StopKind, reason string) error {
 	if err := (&cairn.Stop{Reason: reason}).Validate(); err != nil {
 		return err
@@ -66,7 +67,7 @@ func (e *Engine) stopRun(ctx context.Context, sessionID, runID string, kind cair
 			err = e.stopOne(ctx, row, stop, true)
 		}
 		switch {
-		case isConflict(err): // it has ended meanwhile, or waits, or was resumed
+		case isConflict(err): // it has ended, was suspended or was resumed in the meantime
 			continue
 		case err != nil:
 			return err
@@ -75,7 +76,7 @@ func (e *Engine) stopRun(ctx context.Context, sessionID, runID string, kind cair
 	}
 }
 
-// notRunning says why a run of a session cannot be stopped.
+// notRunning returns the error that says why a run of a session cannot be stopped.
 func (e *Engine) notRunning(ctx context.Context, sessionID, runID string) error {
 	run, err := store.FindRun(ctx, e.store, sessionID, runID)
 	switch {
@@ -89,7 +90,7 @@ func (e *Engine) notRunning(ctx context.Context, sessionID, runID string) error 
 	return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q has ended, it is %s", runID, sessionID, run.Status)
 }
 
-// endWait ends the wait of a session, and resumes its parent.
+// endWait ends the wait of a session, and lets its parent resume.
 func (e *Engine) endWait(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	err := e.runs.Withdraw(ctx, row.ID, stop)
 	if err == nil && row.Kind == cairn.ChildSubAgent {
@@ -113,8 +114,8 @@ func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind
 	return e.stopRest(ctx, row, stop)
 }
 
-// stopOne stops a session's run or its wait, and returns when it has ended. The runs below are asked to stop as well if that
-// is to be: where no goroutine waits for them, nobody else asks them.
+// stopOne stops a session's run or its wait, and returns when it has ended. If below is true, it also asks the runs
+// below the session to stop: where no goroutine waits for them, no other process asks them.
 func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
 	switch row.Status {
 	case cairn.SessionPaused:
@@ -135,8 +136,8 @@ func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop cairn.Sto
 	return e.awaitStop(ctx, row.ID, stop)
 }
 
-// stopRest stops what is left below a session whose run has been stopped: companions, which nobody waits for, and what they
-// and others left behind. What a later run has begun is not touched.
+// stopRest stops what is left below a session whose run has been stopped: companions that no run waits for, and what
+// they and others left behind. It does not touch what a later run has begun.
 func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	run, err := store.FindRun(ctx, e.store, row.ID, stop.RunID)
 	if err != nil {
@@ -162,7 +163,7 @@ func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.St
 	return nil
 }
 
-// withdraw stops a session that waits. Where another process is about to resume it, that run is stopped.
+// withdraw ends the wait of a paused session. If another process is about to resume it, it stops that run.
 func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
 	for {
 		err := e.endWait(ctx, row, stop)
@@ -178,7 +179,7 @@ func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.St
 	}
 }
 
-// resumeParent resumes a session that waits for a sub-agent, because that was stopped.
+// resumeParent makes a session that waits for a sub-agent resume, because the sub-agent was stopped.
 func (e *Engine) resumeParent(ctx context.Context, parent string) error {
 	_, err := store.Update(ctx, e.store, parent, func(row *cairn.Session) (*store.Commit, error) {
 		if row.Status != cairn.SessionPaused || row.OpenCalls == 0 {
@@ -189,7 +190,7 @@ func (e *Engine) resumeParent(ctx context.Context, parent string) error {
 	return err
 }
 
-// awaitStop returns when a run that was asked to stop has ended. If its process is gone it is ended here.
+// awaitStop returns when a run that was asked to stop has ended. If the run's process is gone, it ends the run itself.
 func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Stop) error {
 	e.mu.Lock()
 	local := e.driving[stop.RunID]
@@ -225,8 +226,8 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 	}
 }
 
-// endCrashed ends the run of a process that died, and reports whether it has ended. If there are facts of the step under way
-// that last, the run is taken over, so that its step is committed with them as the stop, which is recorded, has it.
+// endCrashed ends the run of a dead process, and reports whether it has ended. If the step under way has facts that
+// last, the run is taken over instead, so that its step is committed with them and the recorded stop is applied.
 func (e *Engine) endCrashed(ctx context.Context, row *cairn.Session, stop cairn.Stop) (ended bool, err error) {
 	staged, err := store.StagedOf(ctx, e.store, row.ID, "")
 	if err != nil {
@@ -234,7 +235,7 @@ func (e *Engine) endCrashed(ctx context.Context, row *cairn.Session, stop cairn.
 	}
 	if step.Lasting(staged) && e.agent(row.Agent) != nil {
 		_, err := e.recover(ctx, row.ID, nil)
-		if !errors.Is(err, cairn.ErrAlreadyRunning) { // else its host may be away for long
+		if !errors.Is(err, cairn.ErrAlreadyRunning) { // otherwise its host may be away for long
 			return false, err
 		}
 	}

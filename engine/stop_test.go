@@ -202,7 +202,7 @@ func TestInterruptBeforeTheModelSaysAnything(t *testing.T) {
 	}
 }
 
-// A process that looks whether the log is complete leaves a run alone that has published its end.
+// A process that checks whether the log is complete leaves a run alone that has published its end.
 func TestStepThatWasStoppedEndsWithItsRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestStopRequestStandsWhenItsClientGoesAway(t *testing.T) {
 	})
 }
 
-// A stop that was asked for before the process died holds for the process that takes the run over.
+// A stop requested before the process died applies to the process that takes the run over.
 func TestStopRequestOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

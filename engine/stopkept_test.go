@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// What a stop breaks off on a host is never taken for the end of a turn: a sub-agent that is stopped with its caller has its stop in the
-// store before it learns of it, so that its step's commit finds that.
+// Work that a stop breaks off on a host is never taken for the end of a turn: a sub-agent stopped with its caller has
+// its stop in the store before it learns of it, so that its step's commit finds the stop.
 func TestStopIsKeptBeforeItEndsWork(t *testing.T) {
 	t.Parallel()
 	for at, helper := range map[string]*cairn.Agent{
@@ -55,7 +55,7 @@ func TestStopIsKeptBeforeItEndsWork(t *testing.T) {
 				}, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				go func() { _ = eng.Interrupt(ctx, "s", "enough") }() // nobody drives the caller on
+				go func() { _ = eng.Interrupt(ctx, "s", "enough") }() // no process continues to drive the caller
 				synctest.Wait()
 				close(slow)
 				if end := <-ended; asked < 2 || end.Status != cairn.RunInterrupted {

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// watched is a store whose watches of stop requests are not as good as they could be.
+// watched is a store whose watches of stop requests are imperfect.
 type watched struct {
 	*tap
 	watches atomic.Int64
@@ -30,7 +30,7 @@ func (w *watched) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, er
 	}
 }
 
-// Stops are found by a watch, long before a heartbeat would find them, whatever the moment at which they are asked for.
+// A watch finds stops long before a heartbeat would, at whatever moment they are requested.
 func TestStopIsHeardOfWithinASecond(t *testing.T) {
 	t.Parallel()
 	for name, watch := range map[string]watch{
@@ -71,7 +71,7 @@ func TestStopIsHeardOfWithinASecond(t *testing.T) {
 	}
 }
 
-// A stop may be asked for as soon as the store knows of a run.
+// A stop may be requested as soon as the store knows of a run.
 func TestStopThatComesWhileARunBegins(t *testing.T) {
 	t.Parallel()
 	for name, passedOn := range map[string]bool{"and is told": true, "and may have been missed": false} {

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// ttl returns how long a new session of an agent may be idle; 0 for ever.
+// ttl returns how long a new session of an agent may be idle; 0 means forever.
 func (e *Engine) ttl(agent string) time.Duration {
 	ttl := e.opts.TTL
 	if a := e.agent(agent); a != nil && a.TTL != 0 {
@@ -18,20 +18,20 @@ func (e *Engine) ttl(agent string) time.Duration {
 	return max(ttl, 0)
 }
 
-// Delete removes a session with everything it owns: its pending calls, the sessions of its sub-agents and companions, and
-// its event log. It is hidden at once: whatever is asked of it from then on is ErrDeleted, which is ErrNotFound as well, and
-// nothing begins anew under its id. What is stored of it is kept until a Sweep after Options.Retention, and until then
-// Restore brings it back. The error is ErrAlreadyRunning while a run holds one of the sessions, ErrInvalid for a sub-agent's
-// session, which goes with its root.
+// Delete removes a session with everything that it owns: its pending calls, the sessions of its sub-agents and
+// companions, and its event log. It hides the session at once: from then on every access returns ErrDeleted, which is
+// also ErrNotFound, and no session begins under its id. The stored data is kept until a Sweep after Options.Retention,
+// and until then Restore brings the session back. The error is ErrAlreadyRunning while a run holds one of the sessions,
+// ErrInvalid for a sub-agent's session, which is deleted with its root.
 func (e *Engine) Delete(ctx context.Context, id string) error {
 	_, err := e.upkeep.remove(ctx, id, store.Deleted)
 	return err
 }
 
-// Restore brings a session back that was deleted or has expired and is not purged yet, with everything it owned. It counts as
-// activity: the session lives for another TTL, and a time that was set for its end, if that is over, is forgotten. The
-// error is ErrExists if the session is there, ErrNotFound if nothing is left of it, ErrInvalid for a sub-agent's session,
-// which comes back with its root.
+// Restore brings back a session that was deleted or has expired and is not purged yet, with everything that it owned.
+// It counts as activity: the session lives for another TTL, and an expiry time that has passed is cleared. The error is
+// ErrExists if the session exists, ErrNotFound if nothing is left of it, ErrInvalid for a sub-agent's session, which is
+// restored with its root.
 func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
@@ -44,7 +44,8 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 	}
 	var gone *store.GoneError
 	if _, err := store.Load(ctx, e.store, id); errors.As(err, &gone) {
-		if _, _, err := e.log.Bounds(ctx, gone.Removed.Log()); errors.Is(err, cairn.ErrDeleted) { // another purges it
+		// A deleted log means that another process purges the session.
+		if _, _, err := e.log.Bounds(ctx, gone.Removed.Log()); errors.Is(err, cairn.ErrDeleted) {
 			return nil, store.NotFound(id)
 		}
 	}
@@ -56,9 +57,9 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 	return row, nil
 }
 
-// Erase removes a session as Delete does, and then, without keeping it for any time, what is stored of it; also of one that
-// was deleted or has expired. Its id is free then. If it fails after the session was hidden, a Sweep does the rest when the
-// time has come.
+// Erase removes a session as Delete does and then purges it at once, without retention. It also purges a session that
+// was deleted or has expired. The id is free afterwards. If Erase fails after it has hidden the session, a Sweep does
+// the rest after the retention.
 func (e *Engine) Erase(ctx context.Context, id string) error {
 	removed, err := e.upkeep.remove(ctx, id, store.Deleted)
 	var gone *store.GoneError
@@ -76,18 +77,18 @@ func (e *Engine) Erase(ctx context.Context, id string) error {
 	return err
 }
 
-// Sweep removes the sessions that have expired, purges those that were removed Options.Retention ago, and trims the event
-// logs by Options.EventRetention. Any session of the store is seen to, whatever its agent; in a store that is no
-// [store.Sweeper] none expires or is purged. A session that cannot be removed, purged or trimmed is an entry of the report
-// and stops nothing. Any number of processes may sweep at once. The error says that ctx is done or that the store or the log
-// could not say what there is to sweep; the report is good up to there.
+// Sweep removes expired sessions, purges those that were removed Options.Retention ago, and trims the event logs by
+// Options.EventRetention. It covers every session of the store, whatever its agent. In a store that is no
+// [store.Sweeper], none expires or is purged. A session that cannot be removed, purged or trimmed is an entry of the
+// report and stops nothing. Any number of processes may sweep at once. The error says that ctx is done, or that the
+// store or the log could not list what is due; the report is valid up to there.
 //
-// Nobody need sweep for a session to expire: what finds one whose time is over removes it as well.
+// Expiry does not depend on sweeps: an access that finds an expired session removes it as well.
 func (e *Engine) Sweep(ctx context.Context) (SweepReport, error) {
 	return e.upkeep.sweep(ctx)
 }
 
-// sweepOften sweeps now and every Options.SweepInterval until ctx is done.
+// sweepOften sweeps at once and then every Options.SweepInterval until ctx is done.
 func (e *Engine) sweepOften(ctx context.Context) {
 	ticker := time.NewTicker(e.opts.SweepInterval)
 	defer ticker.Stop()
@@ -112,9 +113,9 @@ func (e *Engine) sweepOften(ctx context.Context) {
 	}
 }
 
-// TrimEvents removes from the log of a session's tree what a retention does not keep, and returns how many events that were.
-// Workers do so by themselves with Options.EventRetention. The error is ErrInvalid for the session of a sub-agent or companion,
-// whose events are on the log of its root.
+// TrimEvents removes the events that a retention does not keep from the log of a session's tree, and returns their
+// number. Workers do so by themselves with Options.EventRetention. The error is ErrInvalid for the session of a
+// sub-agent or companion, whose events are on the log of its root.
 func (e *Engine) TrimEvents(ctx context.Context, id string, keep EventRetention) (int64, error) {
 	if err := keep.complete(); err != nil {
 		return 0, err

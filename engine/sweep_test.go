@@ -18,7 +18,7 @@ import (
 
 const day = 24 * time.Hour
 
-// broken is a store on which some calls fail: by their name, or by name and the session's id or the removal's key.
+// broken is a store on which some calls fail: by name, or by name and the session's id or the removal's key.
 type broken struct {
 	*memstore.Store
 	mu     sync.Mutex
@@ -100,7 +100,7 @@ func exists(t *testing.T, st store.Store, id string) bool {
 	return there
 }
 
-// keeps checks, with the fake clock, that a session is there for as long from now, and then expires.
+// keeps checks, with the fake clock, that a session exists for a given time from now, and then expires.
 func keeps(t *testing.T, eng *engine.Engine, st store.Store, id string, as time.Duration) {
 	t.Helper()
 	time.Sleep(as - time.Second)
@@ -160,7 +160,7 @@ func TestSessionExpires(t *testing.T) {
 	}
 }
 
-// A session is looked at about once per TTL, though it is active all the time.
+// A session is checked about once per TTL, though it is active all the time.
 func TestActivityResetsTheExpiry(t *testing.T) {
 	t.Parallel()
 	asker := cairn.ClientTool[in, string]("ask", "Asks.")
@@ -230,12 +230,12 @@ func TestSessionThatWaitsForAPersonKeepsUntilItsDeadline(t *testing.T) {
 			wantSweep(t, eng, "0 0 0 0 0")
 		}
 		submit(t, eng, "answered", cairn.Answer(call, "yes"), cairn.OutcomeAccepted)
-		keeps(t, eng, st, "waits", day) // nobody was there to end the wait
+		keeps(t, eng, st, "waits", day) // no process ended the wait
 		keeps(t, eng, st, "answered", 6*day)
 	})
 }
 
-// A run that takes longer than its session may live keeps it.
+// A run that takes longer than its session's TTL keeps the session.
 func TestSessionOfARunDoesNotExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestRemovedSessionsArePurgedAfterTheirRetention(t *testing.T) {
 	}
 }
 
-// Sessions that cannot be removed or purged, more of them than a batch has, are reported and left for the next sweep.
+// Sessions that cannot be removed or purged, more than a batch of them, are reported and left for the next sweep.
 func TestBadSessionsDoNotStopASweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestBadSessionsDoNotStopASweep(t *testing.T) {
 	})
 }
 
-// Where the store cannot say what has expired, what was removed is purged all the same, and the other way round.
+// If the store cannot list expired sessions, removed ones are purged all the same, and the other way round.
 func TestSweepSaysThatItCouldNotLook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -414,7 +414,7 @@ func TestWorkSweeps(t *testing.T) {
 				t.Errorf("interval %s: %d sweeps in an hour, want %d", interval, st.sweeps, want)
 			}
 			_, err := eng.Session(t.Context(), "s")
-			wantError(t, err, cairn.ErrExpired) // whether or not anybody swept
+			wantError(t, err, cairn.ErrExpired) // whether or not any process swept
 		})
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// SwitchTools switches tools of a session's agent on (true) and off (false), by name, whether or not the session is
-// running, from its next model call on. It adds a hidden message, as [Engine.AddContext] does, which informs the model.
-// The list of tools that the model is sent stays what it is, so that the provider's cached prefix stays good; a call of
-// a tool that is off is answered with a CodeToolOff error. Calls that the model has made before still run, those that
-// wait for approval too. What was switched is part of the transcript: a branch has it, a rewind takes it back.
+// SwitchTools switches tools of a session's agent on (true) and off (false), by name, from its next model call on,
+// whether or not the session is running. It adds a hidden message, as [Engine.AddContext] does, which informs the
+// model. The list of tools sent to the model does not change, which keeps the provider's cached prefix valid; a call of
+// a tool that is off is answered with a CodeToolOff error. Calls that the model has already made still run, including
+// those that wait for approval. Switches are part of the transcript: a branch inherits them, a rewind undoes them.
 //
-// The error is ErrNotFound if there is no such session, and ErrInvalid, with nothing switched, if no tool is named, for
-// cairn.FinishTool, and, if the session's agent is one of this engine's, for a name that is not that of one of its
-// tools; an agent with toolsets may have a tool of any name.
+// The error is ErrNotFound if there is no such session. It is ErrInvalid, with nothing switched, if no tool is named,
+// for cairn.FinishTool, and, if this engine has the session's agent, for a name that none of its tools has; an agent
+// with toolsets may have a tool of any name.
 func (e *Engine) SwitchTools(ctx context.Context, id string, tools map[string]bool) error {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// outcomes returns in order how a session's calls came out: the tool and its text or the code of its error.
+// outcomes returns the outcomes of a session's calls in order: the tool and its text or the code of its error.
 func outcomes(t *testing.T, st store.Store, id string) string {
 	t.Helper()
 	var words []string
@@ -91,7 +91,7 @@ func TestToolIsSwitchedOffAndOnAgain(t *testing.T) {
 	if !slices.Equal(told, want) {
 		t.Errorf("the model reads %q, want %q", told, want)
 	}
-	// What it was sent before is still the beginning, word for word, and so are the tools.
+	// The previous request is still the beginning, word for word, and so are the tools.
 	requests := model.Requests()
 	for i := range requests[1:] {
 		before, after := requests[i], requests[i+1]
@@ -114,7 +114,7 @@ func callOf(t *testing.T, st store.Store, id string, n int) string {
 	return ids[n]
 }
 
-// By any caller, and however often steps are committed: it holds from the next step on.
+// By any caller, and however often steps are committed: it applies from the next step on.
 func TestSwitchHoldsFromTheNextStepOn(t *testing.T) {
 	t.Parallel()
 	for _, d := range durabilities {
@@ -137,7 +137,7 @@ func TestRunningSessionIsSwitched(t *testing.T) {
 	st := tapOn(nil)
 	var eng *engine.Engine
 	agent := bot(obey(), echo("a"), tool("ask", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) {
-		return "", eng.SwitchTools(ctx, "s", off("a")) // as anybody else would
+		return "", eng.SwitchTools(ctx, "s", off("a")) // as any other caller would
 	}))
 	eng = open(t, st, agent)
 	says(t, eng, "ask:+a:1 a:2")
@@ -158,7 +158,7 @@ func TestHookSwitchesTools(t *testing.T) {
 	wantOutcomes(t, st, "s", "a=1 a!tool_off")
 }
 
-// Whatever kind of tool it is, nothing of it happens.
+// Whatever kind of tool it is, none of it runs.
 func TestEveryKindOfToolCanBeOff(t *testing.T) {
 	t.Parallel()
 	child := &cairn.Agent{Name: "child", Model: scripted.New()}
@@ -210,7 +210,7 @@ func TestCompanionToolCanBeOff(t *testing.T) {
 	wantOutcomes(t, st, "s", cairn.CompanionSpawn+"!tool_off")
 }
 
-// A call that waits was made while its tool was on: it runs once it is approved.
+// A suspended call was made while its tool was on: it runs once it is approved.
 func TestSwitchLeavesCallsThatWaitAlone(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)
@@ -250,7 +250,7 @@ func TestRewindAndBranchSwitchAsTheirTranscriptDoes(t *testing.T) {
 	wantOutcomes(t, st, "s", "a=1 a=4")
 }
 
-// What counts is what the model knew when it made the call, also for a process that continues it.
+// What the model knew when it made the call decides, also for a process that continues it.
 func TestTakeoverGoesByWhatTheModelHadBeenTold(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -378,7 +378,7 @@ func TestSwitchNeedsASessionButNotItsAgent(t *testing.T) {
 	wantOutcomes(t, st, "s", "a=1 a!tool_off")
 }
 
-// The transcript may come from elsewhere: only hidden messages switch tools, and nothing switches the finish tool.
+// The transcript may come from other sources: only hidden messages switch tools, and nothing switches the finish tool.
 func TestForeignMessagesSwitchNoMoreThanTheyMay(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// A process that takes a dead run over, but loses it again before it has looked at it, does not take the lease of the
-// one that has it by then for its own.
+// A process that takes a dead run over, but loses it again before it has read it, does not take the new holder's lease
+// for its own.
 func TestTakingOverDoesNotAdoptTheLeaseOfTheNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestTakingOverDoesNotAdoptTheLeaseOfTheNext(t *testing.T) {
 	})
 }
 
-// A process that takes a run over from itself, before the call that began it has returned, knows how the run came out.
+// A process that takes a run over from itself, before the call that began it has returned, knows the run's outcome.
 func TestTakingOverARunThatIsStillBeingBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// tap stands between an engine and a memory store: it remembers the calls and lets a test step in. Two taps on one
-// store are two processes.
+// tap stands between an engine and a memory store: it records the calls and lets a test step in. Two taps on one store
+// are two processes.
 type tap struct {
 	*memstore.Store
 	log *logTap
@@ -43,11 +43,11 @@ func (s *tap) stepIn(before, after func(ctx context.Context, op string) error) {
 func (s *tap) cut() {
 	down := func(context.Context, string) error { return cairn.Errorf(cairn.CodeUnavailable, "cut off") }
 	s.stepIn(down, nil)
-	// A log that will not come back: an engine would wait for one that may, with a mutex held that stops a fake clock.
+	// A log that will not return: an engine would wait for one that may, holding a mutex that stops a fake clock.
 	s.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "cut off") })
 }
 
-// seen returns the calls so far and forgets them.
+// seen returns the calls so far and clears them.
 func (s *tap) seen() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *tap) Read(ctx context.Context, id string, want store.Want) (*store.Cont
 	return through(s, ctx, nameOf(want), func() (*store.Contents, error) { return s.Store.Read(ctx, id, want) })
 }
 
-// nameOf returns what a reading is called in the list of operations.
+// nameOf returns the name of a read in the list of operations.
 func nameOf(want store.Want) string {
 	switch {
 	case want == store.Want{}:
@@ -146,7 +146,7 @@ func (s *tap) Delete(ctx context.Context, id string) error {
 	return err
 }
 
-// Records is the store's records. Of their calls those count that are about stops which are owed.
+// Records returns the store's records. Only their calls about owed stops are counted.
 func (s *tap) Records() store.Records { return recordsTap{s.Store.Records(), s} }
 
 type recordsTap struct {

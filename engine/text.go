@@ -7,19 +7,19 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Text is a piece of what a run says to the user: more of a reply, or the notice that a reply which was begun does not count.
+// Text is a piece of what a run says to the user: the next part of a reply, or the notice that a partial reply is void.
 type Text struct {
 	// Delta is the next piece of the reply. It is empty if Discarded is set.
 	Delta string
-	// Step is the number of the step that says it, from 1. The pieces of one step are one message.
+	// Step is the number of the step that produced it, from 1. The pieces of one step are one message.
 	Step int
-	// Discarded takes back everything that was yielded of this step before: the model call failed in mid-reply, or the process
-	// that made it died. What it says instead follows, under the same number, so a reader that removes the step's text shows
-	// each word once.
+	// Discarded voids everything yielded of this step so far: the model call failed in mid-reply, or its process died.
+	// The text that replaces it follows under the same number, so a reader that removes the step's text shows each word
+	// once.
 	Discarded bool
 }
 
-// String returns the piece as a terminal may show it: Delta, or a line that says that the reply begins anew.
+// String returns the piece as a terminal may show it: Delta, or a line that says that the reply is discarded.
 func (t Text) String() string {
 	if t.Discarded {
 		return "\n[discarded]\n"
@@ -27,9 +27,9 @@ func (t Text) String() string {
 	return t.Delta
 }
 
-// Text yields what the run says to the user, as the model says it, from the run's beginning to its end: the text of its own
-// session, without reasoning, tools and sub-agents, for which there is [Run.Events]. It may be called any number of times,
-// in any process, also of a run that has ended.
+// Text yields what the run says to the user, as the model produces it, from the beginning of the run to its end: the
+// text of its own session, without reasoning, tools and sub-agents, for which there is [Run.Events]. It may be called
+// any number of times, in any process, also for a run that has ended.
 //
 //	for text, err := range run.Text(ctx) {
 //		if err != nil {
@@ -39,15 +39,16 @@ func (t Text) String() string {
 //	}
 //	res, err := run.Wait(ctx)
 //
-// Live text may have to be taken back, see [Text].Discarded. What is yielded and not taken back is what the transcript has. The
-// loop ends without an error when the run does, whatever its outcome, and early only with one of the errors of Events.
+// Live text may be discarded later, see [Text].Discarded. What was yielded and not discarded is what the transcript
+// has. The loop ends without an error when the run ends, whatever its outcome, and early only with one of the errors of
+// Events.
 func (r *Run) Text(ctx context.Context) iter.Seq2[Text, error] {
 	return func(yield func(Text, error) bool) {
 		type step struct {
 			run    string
 			number int
 		}
-		shown := map[step]bool{} // the steps with text that counts
+		shown := map[step]bool{} // steps with text that was not discarded
 		for ev, err := range r.Events(ctx) {
 			text, of := Text{Step: ev.Step}, step{ev.RunID, ev.Step}
 			switch {

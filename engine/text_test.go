@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// said reads what a run says to its end, both piece by piece and as a reader has it that takes back what was discarded.
+// said reads what a run says to its end, both piece by piece and as a reader that removes discarded text.
 func said(t *testing.T, run *engine.Run) (pieces, counts string) {
 	t.Helper()
 	steps := map[int]string{}
@@ -99,7 +99,7 @@ func taken(t *testing.T, eng *engine.Engine, id string) *engine.Run {
 	return run
 }
 
-// Whatever ends a reader before the run does is an error that it is given.
+// Whatever ends a reader before the run ends is an error that the reader gets.
 func TestReadersAreGivenWhatEndsThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -159,7 +159,7 @@ func TestResultAfterTheTimeoutDoesNotCount(t *testing.T) {
 	})
 }
 
-// A tool that is stopped and says what it came to before the grace time is over has its result kept.
+// A tool that is stopped and returns within the grace time has its result kept.
 func TestToolThatEndsInTheGraceTimeOfAStopCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestEventOverTheLimitIsRefusedAndLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// What a tool may do must never keep its step from being committed.
+// Nothing that a tool does may keep its step from being committed.
 func TestNoToolCanWedgeItsRun(t *testing.T) {
 	t.Parallel()
 	angry := strings.Repeat("<", 200) // six bytes each in JSON

@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// ToolCache lists the results that a session keeps of its tools (see [cairn.Cache]) and that are good now, the most recently
-// used first. Key names the tool and the arguments of a call. Of a run under way it has what was committed.
+// ToolCache lists the cached tool results of a session (see [cairn.Cache]) that are valid now, most recently used
+// first. Key names the tool and the arguments of a call. For a run under way it has what was committed.
 func (e *Engine) ToolCache(ctx context.Context, id string) ([]store.CacheEntry, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
@@ -23,8 +23,9 @@ func (e *Engine) ToolCache(ctx context.Context, id string) ([]store.CacheEntry, 
 	return list, nil
 }
 
-// DropToolCache removes results from a session's cache, by key, or all of them if no key is given, so that the next call with
-// the same arguments runs the tool. It returns how many there were. A run under way forgets them with its next commit.
+// DropToolCache removes results from a session's cache, by key, or all of them if no key is given, so that the next
+// call with the same arguments runs the tool. It returns how many it removed. A run under way drops them with its next
+// commit.
 func (e *Engine) DropToolCache(ctx context.Context, id string, keys ...string) (int, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return 0, err

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// delegating is a model that hands its task to others, n times in one reply, and repeats what came of it.
+// delegating is a model that delegates its task n times in one reply, and repeats the results.
 func delegating(to string, n int) cairn.Model {
 	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if last := req.Messages[len(req.Messages)-1]; last.Role == cairn.RoleTool {
@@ -56,7 +56,7 @@ func inTree(t *testing.T, st store.Store, root string, statuses ...cairn.Session
 	}
 }
 
-// An agent that delegates to itself comes to an end: the model on the last level gets an error that it cannot.
+// An agent that delegates to itself ends: the model on the last level gets an error that says it cannot.
 func TestDepthOfDelegationIsLimited(t *testing.T) {
 	t.Parallel()
 	for limit, levels := range map[int]int{0: 8, 3: 3} {
@@ -77,7 +77,7 @@ func TestDepthOfDelegationIsLimited(t *testing.T) {
 	}
 }
 
-// A tree has no more sessions than the limit, however many calls would begin one at the same moment. Those that have ended
+// A tree has no more sessions than the limit, however many calls would begin one concurrently. Sessions that have ended
 // and companions count.
 func TestSessionsOfATreeAreLimited(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,8 @@ func TestSessionsOfATreeAreLimited(t *testing.T) {
 	wantSound(t, st, "s")
 }
 
-// An interrupt of the root reaches every session of a large tree at once. It has the processors to itself, and three tries.
+// An interrupt of the root reaches every session of a large tree at once. It has the processors to itself, and three
+// attempts.
 func TestInterruptReachesALargeTreeAtOnce(t *testing.T) {
 	for try := 0; ; try++ {
 		took := interruptLargeTree(t)

@@ -29,7 +29,7 @@ func household(d cairn.Durability, payment ...cairn.ToolOption) *cairn.Agent {
 	return agent
 }
 
-// endOfChild reports whether events bring the end of a run below the root to its log.
+// endOfChild reports whether events contain the end of a run below the root.
 func endOfChild(log string, events []cairn.Event) bool {
 	for i := range events {
 		if events[i].Type == cairn.EventRunEnd && events[i].SessionID != log {
@@ -39,8 +39,8 @@ func endOfChild(log string, events []cairn.Event) bool {
 	return false
 }
 
-// The end of a sub-agent's run is on the log of its tree, ahead of that of the call which consulted it, although the log was
-// away when it came.
+// The end of a sub-agent's run is on the log of its tree, ahead of the end of the call that consulted it, although the
+// log was unreachable when the run ended.
 func TestEndOfASubAgentIsToldThoughTheLogWasAway(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -73,8 +73,8 @@ func TestEndOfASubAgentIsToldThoughTheLogWasAway(t *testing.T) {
 	}
 }
 
-// Where a process dies while sub-agents work, the next process completes the log for all sessions of the tree: one that takes
-// the run over, stops it or begins the next turn, and a reader who waits.
+// If a process dies while sub-agents run, the next process completes the log for all sessions of the tree: one that
+// takes the run over, stops it or begins the next turn, or a reader that waits.
 func TestLogOfATreeIsCompletedWhereverItsWriterDied(t *testing.T) {
 	t.Parallel()
 	read := func(t *testing.T, eng *engine.Engine) {
@@ -129,7 +129,7 @@ func TestLogOfATreeIsCompletedWhereverItsWriterDied(t *testing.T) {
 	}
 }
 
-// Readers of a tree see the end of a companion that works by itself, though the process died that drove it.
+// Readers of a tree see the end of a companion that works by itself, though the process that drove it died.
 func TestReadersAreToldOfTheEndOfACompanion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestReadersAreToldOfTheEndOfACompanion(t *testing.T) {
 	})
 }
 
-// So they are when a process that has the root in memory has driven another turn since, for which it read nothing.
+// They also see it when a process with the root in memory has driven another turn since, for which it read nothing.
 func TestReadersAreToldOfTheEndOfACompanionOfAnEarlierTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestReadersAreToldOfTheEndOfACompanionOfAnEarlierTurn(t *testing.T) {
 	})
 }
 
-// What a sub-agent does after a resume comes after the mark of the resume, in every reader.
+// The events of a sub-agent after a resume come after the mark of the resume, for every reader.
 func TestEventsOfAResumedRunHaveThoseOfItsSubAgents(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"the same process", "another process"} {

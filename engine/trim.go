@@ -11,21 +11,21 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// restSweep is how long a log may rest until it is looked at again although nothing was appended to it, and nothing of it
-// will be too old: the bounds may be others by then.
+// restSweep is the longest time between two looks at a log that does not grow and none of whose events become too old,
+// because the retention may change.
 const restSweep = 30 * 24 * time.Hour
 
-// trimming is what is to become of a log.
+// trimming is the plan for trimming one log.
 type trimming struct {
 	log         string
 	first, last int64
-	// cut is the first event that is kept.
+	// cut is the first event to keep.
 	cut int64
-	// next is when there may be more to trim, although nothing is appended.
+	// next is the time until there may be more to trim, even if nothing is appended.
 	next time.Duration
 }
 
-// trim removes what is before the cut.
+// trim removes the events before the cut.
 func (t *trimming) trim(ctx context.Context, log store.Log) (int64, error) {
 	if t.cut <= t.first {
 		return 0, nil
@@ -33,14 +33,15 @@ func (t *trimming) trim(ctx context.Context, log store.Log) (int64, error) {
 	return t.cut - t.first, log.Trim(ctx, t.log, t.cut)
 }
 
-// trimming works out how far the log of a root can be trimmed. What is not too much is answered without a look at the tree.
+// trimming computes how far the log of a root can be trimmed. It does not read the tree if the log is within its
+// limits.
 func (u *upkeep) trimming(ctx context.Context, root *cairn.Session, keep EventRetention) (*trimming, error) {
 	t := &trimming{log: root.Log(), next: restSweep}
 	var err error
 	if t.first, t.last, err = u.log.Bounds(ctx, t.log); err != nil {
 		return nil, err
 	}
-	newest := int64(math.MinInt64) // the newest event that is to go by number
+	newest := int64(math.MinInt64) // newest event to trim because of the number of events
 	if keep.Events > 0 {
 		newest = t.last - int64(keep.Events)
 	}
@@ -66,31 +67,33 @@ func (u *upkeep) trimming(ctx context.Context, root *cairn.Session, keep EventRe
 	if err != nil {
 		return nil, err
 	}
-	if cut > young.from { // because of runs that are too young, or have not ended and will append that
+	// The cut is limited by runs that are too young, or that have not ended and will append to the log.
+	if cut > young.from {
 		t.soonest(young.next)
 	}
 	t.cut = max(t.cut, min(cut, young.from))
 	return t, nil
 }
 
-// soonest makes a time at which there may be more to trim count, if it is earlier.
+// soonest lowers t.next to next, unless next is 0.
 func (t *trimming) soonest(next time.Duration) {
 	if next > 0 {
 		t.next = min(t.next, next)
 	}
 }
 
-// keeping says which events are kept, because of the runs that they belong to.
+// keeping describes the events that are kept because of the runs that they belong to.
 type keeping struct {
 	// from is the first of them.
 	from int64
-	// next is in how long the first of those runs that have ended will be too old; 0 if there is none.
+	// next is the time until the first of those runs that have ended is too old; 0 if there is none.
 	next time.Duration
 }
 
-// keeping returns where the events begin of those runs of a tree that have not ended, or did so within an age.
+// keeping returns which events of a tree are kept because of runs that have not ended, or ended within an age.
 func (u *upkeep) keeping(ctx context.Context, root *cairn.Session, age time.Duration) (keeping, error) {
-	k := keeping{from: root.LogSequence + 1} // from where a snapshot is followed, and the next run begins
+	// A snapshot is followed from there, and the next run begins there.
+	k := keeping{from: root.LogSequence + 1}
 	since := root.AsOf.Add(-age)
 	for _, q := range []store.SessionQuery{
 		{RootID: root.ID, UpdatedAfter: since},
@@ -108,11 +111,11 @@ func (u *upkeep) keeping(ctx context.Context, root *cairn.Session, age time.Dura
 	return k, nil
 }
 
-// keepRuns adds the runs of a session that have not ended, or did so after since.
+// keepRuns adds the runs of a session that have not ended, or ended after since.
 func (u *upkeep) keepRuns(ctx context.Context, row *cairn.Session, since time.Time, k *keeping) error {
 	for run, err := range store.All(func(cursor string) (store.Page[cairn.Run], error) {
 		limit := 100
-		if cursor == "" { // of most sessions only the last runs are young
+		if cursor == "" { // most sessions have few young runs
 			limit = 10
 		}
 		return u.store.Runs(ctx, row.ID, store.PageQuery{Newest: true, Limit: limit, Cursor: cursor})
@@ -132,7 +135,8 @@ func (u *upkeep) keepRuns(ctx context.Context, row *cairn.Session, since time.Ti
 	return nil
 }
 
-// runBefore returns the first event of the latest run of a root that began no later than behind an event; 0 if there is none.
+// runBefore returns the first event of the root's latest run that began right behind an event or earlier; 0 if there is
+// none.
 func (u *upkeep) runBefore(ctx context.Context, root *cairn.Session, event int64) (int64, error) {
 	for run, err := range store.All(func(cursor string) (store.Page[cairn.Run], error) {
 		return u.store.Runs(ctx, root.ID, store.PageQuery{Newest: true, Cursor: cursor})
@@ -147,14 +151,15 @@ func (u *upkeep) runBefore(ctx context.Context, root *cairn.Session, event int64
 	return 0, nil
 }
 
-// sweepLogs trims the logs that have grown, or some of whose events have become too old, since they were last swept. Those
-// that rest are not looked at.
+// sweepLogs trims the logs that have grown since they were last swept, or that hold events that have become too old. It
+// does not look at logs at rest.
 func (u *upkeep) sweepLogs(ctx context.Context, r *SweepReport) error {
 	sweeper, ok := u.log.(store.LogSweeper)
 	if !ok || u.events == (EventRetention{}) {
 		return nil
 	}
-	for log, err := range store.All(func(cursor string) (store.Page[string], error) { // before that nothing that made it due can go
+	// A log is looked at MinEventAge after it became due: until then, nothing of what made it due can be trimmed.
+	for log, err := range store.All(func(cursor string) (store.Page[string], error) {
 		return sweeper.Unswept(ctx, MinEventAge, store.PageQuery{Limit: sweepBatch, Cursor: cursor})
 	}) {
 		if err != nil {
@@ -168,7 +173,7 @@ func (u *upkeep) sweepLogs(ctx context.Context, r *SweepReport) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, cairn.ErrDeleted): // with its log, meanwhile
+		case errors.Is(err, cairn.ErrDeleted): // deleted with its log in the meantime
 		case err != nil:
 			r.failed(root, err)
 		case n > 0:
@@ -179,7 +184,8 @@ func (u *upkeep) sweepLogs(ctx context.Context, r *SweepReport) error {
 	return nil
 }
 
-// sweepLog trims one log and says when it is to be looked at again. The log of a session that is gone is left to its purge.
+// sweepLog trims one log and records when to look at it again. It leaves the log of a session that is gone to the
+// session's purge.
 func (u *upkeep) sweepLog(ctx context.Context, sweeper store.LogSweeper, root, log string) (int64, error) {
 	row, err := store.Load(ctx, u.store, root)
 	if errors.Is(err, cairn.ErrNotFound) || err == nil && row.Log() != log {

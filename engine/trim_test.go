@@ -81,7 +81,8 @@ func startsWith(t *testing.T, st durable, id string, n int) {
 	}
 }
 
-// wantWayOn checks what readers see of a trimmed log: a cursor before its first event is ErrTrimmed, that of a snapshot is good.
+// wantWayOn checks what readers see of a trimmed log: a cursor before its first event is ErrTrimmed, that of a snapshot
+// is valid.
 func wantWayOn(t *testing.T, eng *engine.Engine, st durable, id string) {
 	t.Helper()
 	first, last := boundsOf(t, st, id)
@@ -144,7 +145,8 @@ func TestSweepTrimsByAge(t *testing.T) {
 	})
 }
 
-// A sweep keeps as many of a log's events as it is given, and the run that the oldest of them belongs to, but all of the last hour.
+// A sweep keeps as many of a log's events as configured, with the run that the oldest of them belongs to, and all of
+// the last hour.
 func TestSweepTrimsByNumber(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,8 +194,8 @@ func TestSweepTrimsByNumber(t *testing.T) {
 	})
 }
 
-// However old or many they are, the events of runs that have not ended, or wait, anywhere in a tree, are not trimmed; nor are
-// those that come after them.
+// However old or many they are, the events of runs that have not ended or are suspended, anywhere in a tree, are not
+// trimmed; nor are the events after them.
 func TestSweepKeepsWhatRunsNeed(t *testing.T) {
 	t.Parallel()
 	approve := func(t *testing.T, eng *engine.Engine) {
@@ -337,7 +339,7 @@ func TestSweepKeepsACompanionsRun(t *testing.T) {
 		if _, err := eng.History(t.Context(), page.Items[0].ID, snap.Cursor(), 0); err != nil {
 			t.Fatalf("after the snapshot of a companion: %v", err)
 		}
-		turn(t, eng, "s", "on") // in which the companion continues, which knows the log as it was
+		turn(t, eng, "s", "on") // the companion continues in it and knows the log as it was
 		time.Sleep(time.Minute)
 		runs = runsOf(t, st, page.Items[0].ID)
 		if first, _ := boundsOf(t, st, "s"); len(runs) != 2 || runs[1].StartSequence+1 < first {
@@ -348,7 +350,7 @@ func TestSweepKeepsACompanionsRun(t *testing.T) {
 	})
 }
 
-// A sweep reads nothing of sessions that rest, and a log that lies elsewhere is trimmed as well.
+// A sweep reads nothing of sessions at rest, and trims a log in another system as well.
 func TestSweepLooksOnlyAtLogsThatGrew(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"the store's own log": true, "a log beside the store": false} {
@@ -394,7 +396,7 @@ func TestSweepLooksOnlyAtLogsThatGrew(t *testing.T) {
 	}
 }
 
-// The log of a session that is gone is left alone, so that it can be restored as it was.
+// The log of a session that is gone is left alone, so that it can be restored unchanged.
 func TestSweepLeavesTheLogOfARemovedSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -431,7 +433,7 @@ func (l *deafLog) Trim(ctx context.Context, log string, before int64) error {
 	return l.Log.Trim(ctx, log, before)
 }
 
-// What fails is reported, stops nothing, and is retried.
+// A failure is reported, stops nothing, and is retried.
 func TestSweepTellsOfLogsThatAreNotTrimmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -450,7 +452,7 @@ func TestSweepTellsOfLogsThatAreNotTrimmed(t *testing.T) {
 	})
 }
 
-// plainLog is a log that does not know what is to be swept.
+// plainLog is a log that does not know which logs are due for a sweep.
 type plainLog struct{ store.Log }
 
 func TestRetentionIsChecked(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// trimmed is a memory store that remembers what is trimmed from its logs.
+// trimmed is a memory store that records what is trimmed from its logs.
 type trimmed struct {
 	*memstore.Store
 	log *trimmedLog
@@ -76,8 +76,8 @@ func (s *trimmed) keepLast(t *testing.T, id string, keep int64) {
 	}
 }
 
-// However much of a log is trimmed while its session is crashed or suspended, what the next process does leaves a log on which
-// everything was published once, as a reader has it who read all along.
+// However much of a log is trimmed while its session is crashed or suspended, the next process leaves a log on which
+// everything was published once, as seen by a reader that read all along.
 func TestWhatWasTrimmedIsNotPublishedAgain(t *testing.T) {
 	t.Parallel()
 	ask := cairn.ClientTool[in, string]("ask", "Asks.")

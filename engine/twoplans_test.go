@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// Of two attempts at a model call the second begins before the first has staged its reply. However far the second comes, the log says of the
-// step what the reply that stands says, and in order.
+// Of two attempts at a model call, the second begins before the first has staged its reply. However far the second
+// gets, the log has the standing reply for the step, in order.
 func TestSecondAttemptBesideAReply(t *testing.T) {
 	t.Parallel()
 	for _, at := range []secondAttempt{
@@ -36,7 +36,7 @@ func TestSecondAttemptBesideAReply(t *testing.T) {
 	}
 }
 
-// secondAttempt says how far the second attempt at a model call comes.
+// secondAttempt says how far the second attempt at a model call gets.
 type secondAttempt struct {
 	name     string
 	dies     cairn.EventType // before it publishes that: of its own reply or, if it adopts, of the other one
@@ -168,7 +168,7 @@ func (at secondAttempt) run(t *testing.T) {
 	}
 }
 
-// wantDead fails the test if an effect whose process died came to something.
+// wantDead fails the test if an effect of a dead process had a result.
 func wantDead(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -176,7 +176,7 @@ func wantDead(t *testing.T, err error) {
 	}
 }
 
-// insist carries out an effect as a host does that tries again.
+// insist carries out an effect as a host that retries does.
 func insist(t *testing.T, eng *engine.Engine, name string, b host.Run, callID string) {
 	t.Helper()
 	_, err := eng.Effect(t.Context(), name, next(b, callID))

@@ -85,7 +85,7 @@ func TestTreeUsageCountsEverythingBelow(t *testing.T) {
 	wantError(t, err, cairn.ErrNotFound)
 }
 
-// The sub-agent is given the arguments; those that violate the schema go back to the model that made them.
+// The sub-agent gets the arguments; arguments that violate the schema go back to the model that made them.
 func TestSubAgentOfATypedTask(t *testing.T) {
 	t.Parallel()
 	type search struct {

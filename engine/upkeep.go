@@ -12,23 +12,24 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// upkeep removes and purges session trees and trims event logs: what is done to sessions that no run holds. It knows
+// upkeep removes and purges session trees and trims event logs: the maintenance of sessions that no run holds. It knows
 // neither agents nor runs.
 type upkeep struct {
 	reader *reader
 	store  store.Store
-	// sweeper is the store, if that can hide what it removes; else nil.
+	// sweeper is the store, if it can hide what it removes; else nil.
 	sweeper store.Sweeper
 	log     store.Log
 	logger  *slog.Logger
 	now     func() time.Time
-	evict   func(session string) // from memory
+	evict   func(session string) // removes a session from memory
 
-	retention time.Duration  // how long what was removed is kept; negative for ever
+	retention time.Duration  // of what was removed; negative means forever
 	events    EventRetention // what sweep trims logs to
 }
 
-// publish adds an event to the log of a tree that no run holds. The log may lack it: readers look at the store as well.
+// publish appends an event to the log of a tree that no run holds. A failure is only logged: readers check the store as
+// well.
 func (u *upkeep) publish(ctx context.Context, log string, ev cairn.Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -38,7 +39,7 @@ func (u *upkeep) publish(ctx context.Context, log string, ev cairn.Event) {
 	}
 }
 
-// remove hides a session tree and forgets it.
+// remove hides a session tree and evicts it from memory.
 func (u *upkeep) remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
 	if err := cairn.CheckSessionID(root); err != nil {
 		return nil, err
@@ -64,7 +65,8 @@ func (u *upkeep) deleteTree(ctx context.Context, root string) error {
 	if row.RootID != root {
 		return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", root, row.RootID)
 	}
-	for { // the root goes last, so that what is left of a tree can be deleted again
+	// The root goes last, so that what is left of a tree can be deleted again.
+	for {
 		page, err := u.store.List(ctx, store.SessionQuery{RootID: root, Limit: 100})
 		if err != nil {
 			return err
@@ -87,7 +89,7 @@ func (u *upkeep) deleteTree(ctx context.Context, root string) error {
 	return u.log.Drop(ctx, row.Log())
 }
 
-// sweep does what is due: it removes what has expired, purges what was removed long enough ago, and trims logs.
+// sweep removes what has expired, purges what was removed long enough ago, and trims logs.
 func (u *upkeep) sweep(ctx context.Context) (SweepReport, error) {
 	var r SweepReport
 	var errs error
@@ -153,11 +155,11 @@ func (u *upkeep) sweepRemoved(ctx context.Context, r *SweepReport) error {
 	return nil
 }
 
-// purge removes what is left of a session. The log goes first: what was begun and not ended is found by the session, and what
-// has no log is not restored.
+// purge removes what is left of a session. The log goes first: an unfinished purge is found again by the session, and a
+// session without a log is not restored.
 func (u *upkeep) purge(ctx context.Context, removed store.Removed) (checkpoints int, err error) {
 	log := removed.Log()
-	if err := u.log.Trim(ctx, log, math.MaxInt64); err != nil { // a part at a time, if it is long
+	if err := u.log.Trim(ctx, log, math.MaxInt64); err != nil { // in parts, if it is long
 		return 0, err
 	}
 	if err := u.log.Drop(ctx, log); err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// TreeUsage returns what a session has used together with every session below it: those of its sub-agents and companions, and
-// theirs. [cairn.Session].Usage is the session's own alone. It reads the rows of the session's tree. The error is ErrNotFound
-// if there is no such session.
+// TreeUsage returns what a session has used together with every session below it: those of its sub-agents and
+// companions, and theirs. [cairn.Session].Usage is the session's own alone. TreeUsage reads the rows of the session's
+// tree. The error is ErrNotFound if there is no such session.
 func (e *Engine) TreeUsage(ctx context.Context, id string) (cairn.Usage, error) {
 	row, err := e.Session(ctx, id)
 	if err != nil {
@@ -26,14 +26,14 @@ func (e *Engine) TreeUsage(ctx context.Context, id string) (cairn.Usage, error) 
 	return sum, nil
 }
 
-// TreeUsage returns what a run has used together with what it had sub-agents and companions do, at any depth: with every run of a
-// session below its own that began after it and before the session's next run. So the runs of a session add up to
-// [Engine.TreeUsage], whichever processes drove them: where a turn waits, what was used up to then belongs to the run that was
-// suspended, and the rest to the one that resumes it. A companion in the background that is still at work counts for the run
-// that is the last one when it begins. Of runs under way the usage is as of their last commit.
+// TreeUsage returns what a run has used together with the work of its sub-agents and companions, at any depth: every
+// run of a session below its own that began after it and before its session's next run. The runs of a session therefore
+// add up to [Engine.TreeUsage], whichever processes drove them. If a turn is suspended, usage up to then belongs to the
+// suspended run, and the rest to the run that resumes it. A background companion that is still running counts for the
+// run that was the latest when it began. For runs under way, usage is as of their last commit.
 //
-// [cairn.Result].Usage and [cairn.Run].Usage are the run's own alone. It reads the rows of the session's tree. The error is
-// ErrNotFound for a queued turn that has not begun.
+// [cairn.Result].Usage and [cairn.Run].Usage are the run's own alone. TreeUsage reads the rows of the session's tree.
+// The error is ErrNotFound for a queued turn that has not begun.
 func (r *Run) TreeUsage(ctx context.Context) (cairn.Usage, error) {
 	record, err := r.Record(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *Run) TreeUsage(ctx context.Context) (cairn.Usage, error) {
 	return sum, nil
 }
 
-// began compares when runs of a tree began: by the store's clock and, in one moment of that, by their place in the log.
+// began compares when runs of a tree began: by the store's clock and, for equal times, by their place in the log.
 func began(a, b *cairn.Run) int {
 	return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.StartSequence, b.StartSequence))
 }

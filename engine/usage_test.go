@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// What a run used with the runs below it does not depend on the process, and is neither that of the run that it resumes nor of the
-// one that follows it.
+// The usage of a run with the runs below it does not depend on the process, and includes neither that of the run that
+// it resumes nor that of the one that follows it.
 func TestTreeUsageOfARun(t *testing.T) {
 	t.Parallel()
 	costs := func(text string, n int64) scripted.Step { return scripted.Text(text).Usage(n, 0) }

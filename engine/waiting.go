@@ -8,15 +8,15 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// wait does what the options say of a session that was found to wait, or to have answers that its run has not used yet.
-// Without a run and an error the turn may be able to begin.
+// wait applies the options to a session that waits for calls, or that has answers its run has not used yet. If it
+// returns neither a run nor an error, the turn may be able to begin.
 func (e *Engine) wait(ctx context.Context, in *lifecycle.Turn, input *cairn.Input, o *runOptions) (*Run, error) {
 	row, err := store.Load(ctx, e.store, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
 	if row.Status == cairn.SessionActive {
-		if row.Crashed(row.AsOf) { // while it used the answers
+		if row.Crashed(row.AsOf) { // its process died while it used the answers
 			return e.behindAnswers(ctx, in.SessionID, input, o, nil)
 		}
 		return nil, nil
@@ -41,8 +41,8 @@ func (e *Engine) wait(ctx context.Context, in *lifecycle.Turn, input *cairn.Inpu
 	return nil, nil
 }
 
-// behindAnswers queues a turn behind the run that uses the answers which were accepted, and resumes that. What is still open
-// is closed as not executed. Should this process die in between, a worker resumes it.
+// behindAnswers queues a turn behind the run that uses the accepted answers, and resumes that run. It closes open calls
+// as not executed. If this process dies in between, a worker resumes the run.
 func (e *Engine) behindAnswers(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions, w *lifecycle.Wait) (*Run, error) {
 	if err := o.storable(); err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func payer(paid *atomic.Int64) *cairn.Agent {
 	}), pay)
 }
 
-// spoken returns how often users said each text in a session.
+// spoken counts how often users said each text in a session.
 func spoken(t *testing.T, st store.Store, id string) map[string]int {
 	t.Helper()
 	said := map[string]int{}
@@ -42,7 +42,7 @@ func spoken(t *testing.T, st store.Store, id string) map[string]int {
 	return said
 }
 
-// atRest waits until nothing drives a session any more and nothing is queued on it.
+// atRest waits until no process drives a session and nothing is queued on it.
 func atRest(t *testing.T, st store.Store, id string) *cairn.Session {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -56,8 +56,8 @@ func atRest(t *testing.T, st store.Store, id string) *cairn.Session {
 	}
 }
 
-// wantSoundAtRest checks a session that is at rest once its log is complete: the process that drove its last run writes the
-// end there after it has committed it.
+// wantSoundAtRest checks a session that is at rest once its log is complete: the process that drove its last run
+// publishes the end after it has committed it.
 func wantSoundAtRest(t *testing.T, eng *engine.Engine, st durable, id string) {
 	t.Helper()
 	run, err := eng.Attach(t.Context(), id)
@@ -89,7 +89,7 @@ func crowded(t *testing.T, st store.Store, agent *cairn.Agent) [2]*engine.Engine
 	return crowd
 }
 
-// An answer and a turn that withdraws the call come at the same moment: the answer is used, or refused.
+// An answer and a turn that withdraws the call come concurrently: the answer is used, or refused.
 func TestAnswerAtTheMomentOfATurn(t *testing.T) {
 	t.Parallel()
 	var paid atomic.Int64
@@ -129,7 +129,7 @@ func TestAnswerAtTheMomentOfATurn(t *testing.T) {
 	}
 }
 
-// Two turns come at the same moment to a session that is ready, while a worker resumes it.
+// Two turns come concurrently to a session that is ready, while a worker resumes it.
 func TestTurnsAtOnceOnAReadySession(t *testing.T) {
 	t.Parallel()
 	var paid atomic.Int64
@@ -173,7 +173,7 @@ func TestTurnsAtOnceOnAReadySession(t *testing.T) {
 	}
 }
 
-// Messages that are sent to a turn while it comes to its end are there once, and answered, whichever is faster.
+// Messages sent to a turn while it ends are there once, and answered, whichever is faster.
 func TestSteerAtTheEndOfATurn(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
@@ -220,7 +220,7 @@ func TestSteerAtTheEndOfATurn(t *testing.T) {
 	t.Logf("%d of 100 messages joined the turn under way", joined)
 }
 
-// What an option asks for that the verb cannot do is refused.
+// An option that the verb does not support is refused.
 func TestOptionsOfWaits(t *testing.T) {
 	t.Parallel()
 	var paid atomic.Int64
@@ -254,7 +254,7 @@ func TestOptionsOfWaits(t *testing.T) {
 	if turns, err := eng.Queue(t.Context(), "s"); err != nil || len(turns) != 0 {
 		t.Errorf("the queue: %+v, %v", turns, err)
 	}
-	// A handle on messages that were taken out of the queue ends, also where nothing was published.
+	// A handle on messages that were removed from the queue ends, also if nothing was published.
 	run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("later"), engine.WithOnWaiting(engine.WaitingEnqueue))
 	if err != nil {
 		t.Fatal(err)

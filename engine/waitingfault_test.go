@@ -29,8 +29,8 @@ func bossOf() *cairn.Agent {
 	return bot(answered(scripted.Call("helper", map[string]string{"input": "act"}), scripted.Text("fine")), cairn.SubAgent(helper))
 }
 
-// Whichever store call fails while a verb is at a tree that waits for an approval, the verb made again, by another process,
-// leaves behind what it does undisturbed.
+// Whichever store call fails while a verb works on a tree that waits for an approval: if another process repeats the
+// verb, it leaves behind what it does undisturbed.
 func TestVerbsOnAWaitingTreeMayFailAtAnyCall(t *testing.T) {
 	t.Parallel()
 	type verb func(ctx context.Context, eng *engine.Engine, call cairn.CallRef) (*engine.Run, error)
@@ -90,7 +90,8 @@ func TestVerbsOnAWaitingTreeMayFailAtAnyCall(t *testing.T) {
 					fired := f.arm(st, k, cancel)
 					run, err := do(ctx, eng, call)
 					if err == nil && run != nil {
-						driven, enough := context.WithTimeout(t.Context(), ttl) // it may have been begun and be left to a worker
+						// The run may have begun and be left to a worker.
+						driven, enough := context.WithTimeout(t.Context(), ttl)
 						_, _ = run.Wait(driven)
 						enough()
 					}
@@ -120,7 +121,8 @@ func TestVerbsOnAWaitingTreeMayFailAtAnyCall(t *testing.T) {
 	}
 }
 
-// settled has a process do something to the session "s" and then work until its tree rests, and returns what is left of that.
+// settled lets a process act on the session "s" and then work until its tree rests, and returns what is left of the
+// session.
 func settled(t *testing.T, st *tap, child string, do func(eng *engine.Engine) (*engine.Run, error)) (left string) {
 	t.Helper()
 	eng := open(t, st, bossOf(), shortLease, named("b"))

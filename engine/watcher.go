@@ -14,13 +14,13 @@ import (
 )
 
 // reconcileAfter is how often a log with readers is compared with the store. A process that has ended a run has at
-// least as long to publish that before readers do so themselves.
+// least that long to publish the end before readers publish it themselves.
 const reconcileAfter = 2 * time.Second
 
-// watchers complete the logs that are read here, where their writers no longer can: one for each tree, however many
-// readers it has.
+// watchers complete the logs that this process reads, where their writers no longer can. There is one watcher per tree,
+// however many readers it has.
 type watchers struct {
-	ctx    context.Context // the engine's: it ends them all
+	ctx    context.Context // the engine's; ends all watchers
 	runs   *lifecycle.Runs
 	logger *slog.Logger
 
@@ -34,7 +34,7 @@ type watchers struct {
 type watcher struct {
 	readers int
 	runs    map[string]*awaited // by id
-	over    context.Context     // ends, with the reason as its cause, when the tree is gone
+	over    context.Context     // ends when the tree is gone, with the reason as its cause
 	cancel  context.CancelCauseFunc
 	done    chan struct{}
 }
@@ -45,8 +45,8 @@ type awaited struct {
 	readers int
 }
 
-// join has the log of a tree completed until leave is called. run is what the reader waits for, if that is one run. over ends
-// when the tree is gone.
+// join has the log of a tree completed until leave is called. run is the run that the reader waits for, or nil. over
+// ends when the tree is gone.
 func (ws *watchers) join(root, incarnation string, run *Run) (over context.Context, leave func()) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -79,7 +79,7 @@ func (ws *watchers) join(root, incarnation string, run *Run) (over context.Conte
 	return w.over, func() { ws.leave(log, w, run) }
 }
 
-// leave undoes a join. With the last reader it waits for the watcher to end.
+// leave undoes a join. The last reader waits for the watcher to end.
 func (ws *watchers) leave(log string, w *watcher, run *Run) {
 	ws.mu.Lock()
 	if run != nil {
@@ -100,7 +100,7 @@ func (ws *watchers) leave(log string, w *watcher, run *Run) {
 	}
 }
 
-// close ends every watcher, for good, and waits for them.
+// close ends all watchers for good, and waits for them.
 func (ws *watchers) close() {
 	ws.mu.Lock()
 	ws.closed = true
@@ -122,7 +122,7 @@ func (ws *watchers) awaitedRuns(w *watcher) map[string]string {
 	return runs
 }
 
-// keepComplete holds the log of a tree against the store from time to time.
+// keepComplete compares the log of a tree with the store periodically, and completes it.
 func (ws *watchers) keepComplete(ctx context.Context, root string, w *watcher) {
 	ticker := time.NewTicker(reconcileAfter)
 	defer ticker.Stop()

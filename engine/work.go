@@ -11,17 +11,16 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// skipFor is how long a worker leaves a session alone that it could not take on.
+// skipFor is how long a worker leaves a session alone that it could not claim.
 const skipFor = 30 * time.Second
 
-// Work serves the store until ctx is done or the engine is closed, and then returns nil: it looks for runs whose
-// process died and drives them on from their last commit, in this process; it resumes sessions that have every answer
-// they waited for, and closes calls whose deadline has passed. It calls Sweep when it begins and every
-// Options.SweepInterval. Any number of workers share a store. Meanwhile the engine is registered there, see
-// [Engine.Workers]. A store that fails does not end it: that is logged, and tried again.
+// Work serves the store until ctx is done or the engine is closed, and then returns nil. It takes over runs whose
+// process died and drives them from their last commit, in this process. It resumes sessions that have every answer they
+// waited for, and closes calls whose deadline has passed. It calls Sweep when it begins and every
+// Options.SweepInterval. Any number of workers share a store. While it works, the engine is registered there, see
+// [Engine.Workers]. A failure of the store does not end it: it logs the failure and retries.
 //
-// Runs that it claimed continue after ctx is done, until the engine is closed. [Engine.Serve] closes it as
-// well.
+// Runs that it claimed continue after ctx is done, until the engine is closed. [Engine.Serve] closes it as well.
 func (e *Engine) Work(ctx context.Context) error {
 	if e.isClosed() {
 		return nil
@@ -45,7 +44,7 @@ func (e *Engine) Work(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil, e.isClosed():
 			return nil
-		case errors.Is(err, cairn.ErrClosed): // the store is
+		case errors.Is(err, cairn.ErrClosed): // the store's
 			return err
 		case err != nil:
 			e.opts.Logger.Warn("worker could not look for sessions", "error", err)
@@ -65,7 +64,8 @@ func (e *Engine) Work(ctx context.Context) error {
 	}
 }
 
-// deliverStops delivers the stops that are still owed to what works elsewhere, every Options.WorkInterval until ctx is done.
+// deliverStops delivers stops that are still owed to models that work elsewhere, every Options.WorkInterval until ctx
+// is done.
 func (e *Engine) deliverStops(ctx context.Context) {
 	var stops lifecycle.Stops
 	tick := time.NewTicker(e.opts.WorkInterval)
@@ -87,7 +87,7 @@ func (e *Engine) deliverStops(ctx context.Context) {
 	}
 }
 
-// stopsElsewhere reports whether an agent of this engine has others work for it.
+// stopsElsewhere reports whether an agent of this engine has a model that works elsewhere.
 func (e *Engine) stopsElsewhere() bool {
 	for _, a := range e.agents.Load().versions {
 		if lifecycle.StopsElsewhere(a) {
@@ -97,19 +97,20 @@ func (e *Engine) stopsElsewhere() bool {
 	return false
 }
 
-// worker is what one call of Work remembers. Its times are the process's: they only measure how long something is left alone.
+// worker is the state of one call of Work. Its times are the process's: they only measure how long a session is left
+// alone.
 type worker struct {
 	slots chan struct{}
-	left  map[string]time.Time // the sessions that are left alone, and until when
+	left  map[string]time.Time // sessions left alone, and until when
 	// from is a cursor: everything due before it is left alone.
 	from string
-	// reported are the agents that are not served here and of which this has been said; next is when to look for more.
+	// reported holds the agents that are not served here and were logged; next is when to look for more.
 	reported map[string]bool
 	next     time.Time
 }
 
-// work takes on what is due of the agents that this engine has, as far as there are slots, and reports whether it took
-// anything. It looks past what is left alone, however much that is.
+// work claims due sessions of the engine's agents, as slots permit, and reports whether it claimed any. It looks past
+// all sessions that are left alone.
 func (e *Engine) work(ctx context.Context, w *worker, waiting *sync.WaitGroup) (found bool, err error) {
 	now := time.Now()
 	for id, until := range w.left {
@@ -141,7 +142,7 @@ func (e *Engine) work(ctx context.Context, w *worker, waiting *sync.WaitGroup) (
 	}
 }
 
-// passed notes that a page that another one follows has nothing to be taken on for the time being.
+// passed records that a page with a successor holds nothing to claim for the time being.
 func (w *worker) passed(page store.Page[store.Due]) {
 	for _, d := range page.Items {
 		if _, ok := w.left[d.SessionID]; !ok {
@@ -154,15 +155,16 @@ func (w *worker) passed(page store.Page[store.Due]) {
 // dueBatch is how many due sessions a worker asks for at once.
 const dueBatch = 100
 
-// take takes a session on, as soon as there is a slot, and reports whether it did. The error says that there is no point in
-// taking on others.
+// take claims a session once there is a free slot, and reports whether it did. An error means that claiming others is
+// pointless.
 func (e *Engine) take(ctx context.Context, d store.Due, w *worker, waiting *sync.WaitGroup) (bool, error) {
 	select {
 	case w.slots <- struct{}{}:
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	r, err := e.takeOver(context.WithoutCancel(ctx), d) // else a lease could be left that nobody keeps or gives back
+	// The end of ctx must not leave a lease that no process renews or releases.
+	r, err := e.takeOver(context.WithoutCancel(ctx), d)
 	if errors.Is(err, cairn.ErrCorrupt) && e.runs.FailCorrupt(ctx, d.SessionID, err) == nil {
 		err = nil
 	}
@@ -176,7 +178,7 @@ func (e *Engine) take(ctx context.Context, d store.Due, w *worker, waiting *sync
 		}
 		return false, nil
 	}
-	if r == nil || r.done == nil { // nothing for this process to drive
+	if r == nil || r.done == nil { // nothing to drive in this process
 		<-w.slots
 		return true, nil
 	}
@@ -190,7 +192,7 @@ func (e *Engine) take(ctx context.Context, d store.Due, w *worker, waiting *sync
 	return true, nil
 }
 
-// restAfter returns how long a session is left alone that was not taken on for a reason.
+// restAfter returns how long a session is left alone that could not be claimed because of err.
 func restAfter(err error) time.Duration {
 	var held *heldError
 	switch {
@@ -198,16 +200,16 @@ func restAfter(err error) time.Duration {
 		return min(held.rest, skipFor)
 	case isConflict(err): // another worker has it
 		return 0
-	case errors.Is(err, cairn.ErrCorrupt): // what cannot be read today cannot be read in half a minute
+	case errors.Is(err, cairn.ErrCorrupt): // still unreadable in half a minute
 		return 20 * skipFor
 	}
 	return skipFor
 }
 
-// unservedEvery is how often a worker looks whether sessions of agents that it does not know are due.
+// unservedEvery is how often a worker looks for due sessions of agents that it does not know.
 const unservedEvery = 10 * time.Minute
 
-// reportUnserved logs, once for each agent, that sessions are due which this worker does not serve.
+// reportUnserved logs due sessions that this worker does not serve, once per agent.
 func (e *Engine) reportUnserved(ctx context.Context, w *worker, now time.Time) {
 	if now.Before(w.next) {
 		return
@@ -215,7 +217,7 @@ func (e *Engine) reportUnserved(ctx context.Context, w *worker, now time.Time) {
 	w.next = now.Add(unservedEvery)
 	page, err := e.store.Due(ctx, store.DueQuery{Limit: 1000})
 	if err != nil {
-		return // the next look for sessions says so
+		return // the next look for sessions reports the error
 	}
 	for _, d := range page.Items {
 		if e.agent(d.Agent) == nil && !w.reported[d.Agent] {
@@ -226,7 +228,7 @@ func (e *Engine) reportUnserved(ctx context.Context, w *worker, now time.Time) {
 	}
 }
 
-// takeOver does what a session needs. The run is nil if that needed none.
+// takeOver does what a due session needs. The run is nil if none has to be driven.
 func (e *Engine) takeOver(ctx context.Context, d store.Due) (*Run, error) {
 	r, err := e.settleDue(ctx, d)
 	switch {
@@ -262,7 +264,7 @@ func (e *Engine) settleDue(ctx context.Context, d store.Due) (*Run, error) {
 	return e.goOn(ctx, d.SessionID, false)
 }
 
-// settleChild sees to a sub-agent's session. Its root resumes it; if nobody waits for it any more, it is ended.
+// settleChild handles a due child session. Its root resumes it; if no session waits for it any more, it is ended.
 func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 	child, err := store.Load(ctx, e.store, d.SessionID)
 	if err != nil {
@@ -284,7 +286,7 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 	case d.Kind == store.DueCrashed:
 		return nil, e.runs.Settle(ctx, child, stop)
 	}
-	for above := child; ; { // up to the one that nobody waits for
+	for above := child; ; { // up to the one that no session waits for
 		awaited, err := e.awaited(ctx, above)
 		switch {
 		case err != nil:
@@ -301,8 +303,8 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 	}
 }
 
-// awaited reports whether a suspended parent waits for a child. The error is ErrAlreadyRunning if the parent is at work
-// and may have seen a companion wait: then it resumes it, or waits for it once its step is committed.
+// awaited reports whether a suspended parent waits for a child. The error is ErrAlreadyRunning if the parent is running
+// and may have seen a companion wait: then it resumes the companion, or waits for it once its step is committed.
 func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error) {
 	parent, err := store.Load(ctx, e.store, child.ParentID)
 	if errors.Is(err, cairn.ErrNotFound) {
@@ -321,8 +323,8 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 	return run.Suspended.Awaits(child.ID), nil
 }
 
-// worksAlone reports whether a child is a companion that works by itself. One that is waited for is its parent's to go
-// on with, also while the parent is just about to.
+// worksAlone reports whether a child is a companion that works by itself. An awaited companion is continued by its
+// parent, even if the parent is only about to do so.
 func (e *Engine) worksAlone(ctx context.Context, child *cairn.Session) (bool, error) {
 	if child.Kind != cairn.ChildCompanion {
 		return false, nil

@@ -16,21 +16,21 @@ import (
 type Worker struct {
 	// Owner names the engine in the leases that it holds: its machine, its process, and an id of its own.
 	Owner string `json:"owner"`
-	// Agents are the names of those that it serves, sorted.
+	// Agents are the names of the agents that it serves, sorted.
 	Agents []string `json:"agents"`
 	// Host is the name of the Keeper that drives its runs; empty for goroutines of the process and for another Host.
 	Host string `json:"host,omitempty"`
 	// Version is Options.Version.
 	Version string `json:"version,omitempty"`
-	// Since is when it registered, HeartbeatAt its last heartbeat, and Until when its registration lapses without another
-	// one. AsOf is what time it was when this was read. All are the store's times.
+	// Since is when it registered, HeartbeatAt its last heartbeat, and Until when its registration lapses without
+	// another one. AsOf is when this was read. All are times of the store.
 	Since       time.Time `json:"since"`
 	HeartbeatAt time.Time `json:"heartbeat_at"`
 	Until       time.Time `json:"until"`
 	AsOf        time.Time `json:"as_of"`
 }
 
-// registration is the value of a worker's record. What else is known of a worker are the times of that record.
+// registration is the value of a worker's record. A worker's times are those of the record.
 type registration struct {
 	Owner   string   `json:"owner"`
 	Agents  []string `json:"agents"`
@@ -38,10 +38,9 @@ type registration struct {
 	Version string   `json:"version,omitempty"`
 }
 
-// keepRegistered registers this engine as a worker and repeats that three times in a lease's time, which is the
-// record's time to live, until ctx is done. Then it removes the record, unless the engine works in another call of
-// Work. A store that fails does not keep a worker from its work: it is said once, and tried again with the next
-// heartbeat.
+// keepRegistered registers this engine as a worker, and again three times per Options.LeaseTTL, which is the record's
+// time to live, until ctx is done. Then it removes the record, unless another call of Work still runs. If the store
+// fails, the worker keeps working: the failure is logged once, and the next heartbeat retries.
 func (e *Engine) keepRegistered(ctx context.Context) {
 	e.working.Add(1)
 	tick := time.NewTicker(max(e.opts.LeaseTTL/3, 1))
@@ -63,7 +62,8 @@ func (e *Engine) keepRegistered(ctx context.Context) {
 	}
 }
 
-// workerKey returns the key of the engine's record: its owner's name, or where that is no identifier one made of it.
+// workerKey returns the key of the engine's record: its owner's name, or an identifier derived from it if that is not
+// one.
 func (e *Engine) workerKey() string {
 	if ids.Check(e.fx.Owner) != "" {
 		return ids.Derive("worker", e.fx.Owner)
@@ -85,7 +85,7 @@ func (e *Engine) register(ctx context.Context) error {
 	return err
 }
 
-// deregister removes the engine's record, which would lapse by itself.
+// deregister removes the engine's record, which would lapse otherwise.
 func (e *Engine) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
@@ -95,9 +95,9 @@ func (e *Engine) deregister(ctx context.Context) {
 	}
 }
 
-// Workers yields the registered workers of the store, of all processes, by the names of their owners. A worker that
-// died is among them until its registration lapses, at most Options.LeaseTTL of that worker after its last heartbeat.
-// A store that is no store.RecordProvider has none.
+// Workers yields the workers registered in the store, of all processes, by the names of their owners. A dead worker is
+// among them until its registration lapses, at most that worker's Options.LeaseTTL after its last heartbeat. A store
+// that is no store.RecordProvider has none.
 func (e *Engine) Workers(ctx context.Context) iter.Seq2[Worker, error] {
 	return func(yield func(Worker, error) bool) {
 		if e.records == nil {
@@ -126,8 +126,8 @@ func readWorker(r *store.Record) (Worker, error) {
 		Since: r.CreatedAt, HeartbeatAt: r.UpdatedAt, Until: r.ExpiresAt, AsOf: r.AsOf}, nil
 }
 
-// Unserved yields what is due of agents that no registered worker serves, the longest due first. It reads all that is
-// due. Of a store that is no store.RecordProvider that is all of it.
+// Unserved yields due sessions of agents that no registered worker serves, the longest due first. It reads everything
+// that is due. If the store is no store.RecordProvider, it yields everything.
 func (e *Engine) Unserved(ctx context.Context) iter.Seq2[store.Due, error] {
 	return func(yield func(store.Due, error) bool) {
 		served := map[string]bool{}

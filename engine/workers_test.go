@@ -19,7 +19,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// workers returns the registered workers, by what follows the process in their owners' names.
+// workers returns the registered workers, by the part of their owners' names after the process.
 func workers(t *testing.T, eng *engine.Engine) map[string]engine.Worker {
 	t.Helper()
 	synctest.Wait()
@@ -33,7 +33,7 @@ func workers(t *testing.T, eng *engine.Engine) map[string]engine.Worker {
 	return all
 }
 
-// An engine is registered while it works, with the store's times, and no longer.
+// An engine is registered while it works and no longer, with the store's times.
 func TestWorkerRegisters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(nil)
@@ -65,7 +65,7 @@ func TestWorkerRegisters(t *testing.T) {
 	})
 }
 
-// muted is a store of which one process cannot write records any more, as one that died could not.
+// muted is a store of which one process cannot write records any more, as if it had died.
 type muted struct {
 	*memstore.Store
 	dead *atomic.Bool
@@ -92,8 +92,7 @@ func (m mutedRecords) Delete(ctx context.Context, namespace, key string, seen in
 	return m.Records.Delete(ctx, namespace, key, seen)
 }
 
-// Of two workers the one that dies is gone after its time, and the other one stays. Where it comes back it registers
-// anew.
+// Of two workers, the one that dies lapses and the other one stays. When it returns, it registers again.
 func TestDeadWorkerIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memstore.New(nil)
@@ -149,7 +148,7 @@ func TestWorkerThatWorksTwice(t *testing.T) {
 	})
 }
 
-// What is due of an agent that no registered worker serves is found behind anything else that is due.
+// Due sessions of an agent that no registered worker serves are found behind anything else that is due.
 func TestUnserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(nil)
@@ -170,7 +169,7 @@ func TestUnserved(t *testing.T) {
 		if list := unserved(); len(list) != 1202 {
 			t.Errorf("without a worker %d sessions are not served", len(list))
 		}
-		// A worker that serves the agent, but is not at it yet: it has no slot.
+		// A worker that serves the agent but cannot claim the session yet: it has no slot.
 		idle := open(t, blockedDue{st}, bot(scripted.New()), quiet, named("b"))
 		stop := work(t, idle)
 		if list, want := unserved(), []string{"orphan orphan0 crashed", "orphan orphan1 crashed"}; !slices.Equal(list, want) {
@@ -183,7 +182,7 @@ func TestUnserved(t *testing.T) {
 	})
 }
 
-// blockedDue is a store whose list of what is due never comes.
+// blockedDue is a store whose list of due sessions never arrives.
 type blockedDue struct{ *memstore.Store }
 
 func (blockedDue) Due(ctx context.Context, _ store.DueQuery) (store.Page[store.Due], error) {
@@ -191,7 +190,7 @@ func (blockedDue) Due(ctx context.Context, _ store.DueQuery) (store.Page[store.D
 	return store.Page[store.Due]{}, ctx.Err()
 }
 
-// A store without records has no workers, and everything that is due is not served. Work works all the same.
+// A store without records has no workers, and everything that is due is unserved. Work works all the same.
 func TestWorkersOfAStoreWithoutRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := struct {
@@ -213,7 +212,7 @@ func TestWorkersOfAStoreWithoutRecords(t *testing.T) {
 	})
 }
 
-// An owner's name that is no identifier is registered under one made of it.
+// An owner's name that is no identifier is registered under one derived from it.
 func TestWorkerOfALongName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("long", 60)

@@ -47,14 +47,14 @@ func TestColdProcessReadsOnce(t *testing.T) {
 
 	second := tapOn(first.Store)
 	turn(t, open(t, second, bot(counter(2), note()), named("b")), "s", "go on")
-	// It tries to create the session first, which a new one costs nothing.
+	// It tries to create the session first, which costs nothing for a new one.
 	if calls, want := second.seen(), []string{"Commit", "Snapshot", "Commit", "Commit", "Commit"}; !slices.Equal(calls, want) {
 		t.Errorf("store calls %v, want %v", calls, want)
 	}
 	wantSound(t, second, "s")
 }
 
-// A process that takes up the run of a dead one reads it once, when it has the lease.
+// A process that takes a dead run over reads it once, when it has the lease.
 func TestTakingOverReadsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,8 +66,8 @@ func TestTakingOverReadsOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Resume looks at the session, the takeover at what it is to take over, and at the sub-agents that were left behind:
-		// those whose end the log may lack, and those to be ended.
+		// Resume reads the session, the takeover what it takes over and the sub-agents that were left behind: those
+		// whose end the log may lack, and those to be ended.
 		if calls, want := second.seen(), []string{"Load", "Load", "Commit", "Snapshot", "List", "List"}; !slices.Equal(calls, want) {
 			t.Errorf("store calls %v, want %v", calls, want)
 		}
@@ -76,8 +76,8 @@ func TestTakingOverReadsOnce(t *testing.T) {
 	})
 }
 
-// A process that carries out an effect finds in one read what there is to know of the session, and renews no lease that was
-// renewed a moment ago.
+// A process that carries out an effect reads all it needs of the session in one read, and does not renew a lease that
+// was renewed a moment ago.
 func TestEffectReadsOnce(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -106,8 +106,8 @@ func TestEffectReadsOnce(t *testing.T) {
 	step("", warm, []string{"Read", "Stage", "Read"}, []string{"Read", "Commit"})
 }
 
-// TestIdleSessionsAreBoundedByBytes has sessions of a mebibyte each, of which two fit: a turn of one that was kept reads
-// nothing.
+// TestIdleSessionsAreBoundedByBytes has sessions of a mebibyte each, of which two fit: a turn of one that was kept
+// reads nothing.
 func TestIdleSessionsAreBoundedByBytes(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)
@@ -158,7 +158,7 @@ func TestManualCommitsWhereItIsAskedTo(t *testing.T) {
 	agent := bot(scripted.New(step("note", 1), step("note", 2), step("save", 3), step("note", 4), scripted.Text("done")), note(), save)
 	agent.Durability = cairn.Manual
 	res := turn(t, open(t, st, agent), "s", "go")
-	// A step that is not committed looks whether a message is to join the run.
+	// A step that is not committed checks whether a message is to join the run.
 	if calls, want := st.seen(), []string{"Commit", "Read", "Read", "Commit", "Read", "Commit"}; !slices.Equal(calls, want) {
 		t.Errorf("store calls %v: want the beginning, step 3 and the end, and a look for messages after steps 1, 2 and 4", calls)
 	}
@@ -205,7 +205,7 @@ func TestIntervalCommitsWhenItHasPassed(t *testing.T) {
 	})
 }
 
-// With Manual and Interval a crash repeats what came after the last commit, and nothing before it.
+// With Manual and Interval a crash repeats what followed the last commit, and nothing before it.
 func TestManualRepeatsOnlyWhatCameAfterTheLastCommit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -240,8 +240,8 @@ func TestManualRepeatsOnlyWhatCameAfterTheLastCommit(t *testing.T) {
 	})
 }
 
-// A state that grows step by step is stored anew only now and then, so that neither writing nor loading it gets out of
-// hand.
+// A state that grows step by step is stored anew only now and then, so that the cost of writing and loading it stays
+// bounded.
 func TestGrowingStateGetsAKeyframeWhenItsChangesOutgrowIt(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)

@@ -1,13 +1,13 @@
 // Package host is the contract between the agent loop and what drives it: goroutines of a process, or an engine for
 // durable workflows. Package engine has the loop ([github.com/cairn-agents/cairn/engine.Drive]), carries out its
-// effects, and is given a host in its options; the packages below this one are hosts. All that a host keeps is small,
-// holds ids and numbers only, and encodes as JSON.
+// effects, and takes a host as an option; the packages below this one are hosts. Everything that a host keeps is small,
+// holds only ids and numbers, and encodes as JSON.
 package host
 
 import "github.com/cairn-agents/cairn"
 
-// Position is a step of a run with the lease under which the run is driven. It is the input of EffectPlan, EffectJudge,
-// EffectCommit and EffectNotify.
+// Position is a step of a run, with the lease under which the run is driven. It is the input of EffectPlan,
+// EffectJudge, EffectCommit and EffectNotify.
 type Position struct {
 	SessionID string `json:"session_id"`
 	Agent     string `json:"agent"`
@@ -20,7 +20,7 @@ type Position struct {
 	Step int `json:"step"`
 }
 
-// Run refers to a run that was begun, or taken over, and is to be driven.
+// Run identifies a run that was begun or taken over and is to be driven.
 type Run struct {
 	Position
 	// RootID is the root of the session's tree, and Incarnation that of the tree, whose log the run writes to.
@@ -38,42 +38,42 @@ type Call struct {
 
 // Committed is the output of EffectCommit.
 type Committed struct {
-	// Ended says that the run is over, or suspended.
+	// Ended reports that the run has ended or is suspended.
 	Ended  bool            `json:"ended,omitempty"`
 	Status cairn.RunStatus `json:"status,omitempty"`
-	// Notify says that there are hooks for the run's end, so EffectNotify follows.
+	// Notify reports that there are hooks for the run's end, so EffectNotify follows.
 	Notify bool `json:"notify,omitempty"`
 }
 
-// The names of effects. Only EffectCommit calls no user code: it lasts as long as a write. The others last as long as
+// The names of effects. Only EffectCommit calls no user code and takes as long as a write. The others take as long as
 // models, tools and hooks do.
 const (
 	// EffectPlan calls the model.
 	EffectPlan = "plan"
 	// EffectTool runs a tool.
 	EffectTool = "tool"
-	// EffectChild begins a run of another agent that a call asks for, or takes its outcome.
+	// EffectChild begins a run of another agent that a call asks for, or collects its outcome.
 	EffectChild = "child"
 	// EffectJudge calls the hooks, the stop condition and the guard that decide how a step ends. The loop asks for it
-	// only where there are any.
+	// only if there are any.
 	EffectJudge = "judge"
 	// EffectCommit is the one write of a step.
 	EffectCommit = "commit"
-	// EffectNotify calls the hooks for a run's end. The loop asks for it only where there are any.
+	// EffectNotify calls the hooks for a run's end. The loop asks for it only if there are any.
 	EffectNotify = "notify"
 )
 
-// Effect is one thing that the loop asks a host to carry out.
+// Effect is one operation that the loop asks a host to carry out.
 type Effect struct {
 	Name string
-	// In is its input, which encodes as JSON: a Position, a Call, or what EffectChild adds to a Call.
+	// In is its input, which encodes as JSON: a Position, a Call, or a Call with the additions of EffectChild.
 	In any
-	// Out points to what its output, as JSON, decodes into.
+	// Out points to the value that its JSON output decodes into.
 	Out any
 }
 
-// Scheduler is what the loop needs of a host. One goroutine at a time uses it, except for the branches of All. The loop
-// can be replayed: it asks for the same things in the same order if it gets the same answers.
+// Scheduler is what the loop needs of a host. Only one goroutine uses it at a time, except for the branches of All. The
+// loop can be replayed: given the same answers, it asks for the same things in the same order.
 type Scheduler interface {
 	// Do carries out one effect.
 	Do(Effect) error

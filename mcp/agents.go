@@ -18,37 +18,38 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// AgentTool is an agent that MCP clients are given as a tool.
+// AgentTool is an agent that MCP clients can call as a tool.
 type AgentTool struct {
 	// Agent is the agent's name in the engine.
 	Agent string
-	// Name is the tool's name. Default: the agent's.
+	// Name is the tool's name. Default: the agent's name.
 	Name string
-	// Description says what the agent is for. Required, since it is all that a client's model knows of it.
+	// Description says what the agent is for. Required, since it is all that a client's model knows about the
+	// agent.
 	Description string
 }
 
 // AgentOptions say how agents are served.
 type AgentOptions struct {
-	// Name is that of the MCP server. Default: "cairn".
+	// Name is the name of the MCP server. Default: "cairn".
 	Name string
-	// Logger gets what goes wrong. Default: nothing is logged.
+	// Logger gets failures. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Agents serves agents of an engine as MCP tools. A call of a tool is a turn: of a new session, or of the one that the call
-// names, which must be the caller's. A call that is cancelled interrupts its run.
+// Agents serves agents of an engine as MCP tools. Each call of a tool is a turn: of a new session, or of the
+// session that the call names, which must be the caller's. Cancelling a call interrupts its run.
 //
-// What the run waits for is asked of the client by elicitation if it can do that. Otherwise, and if the client's user does
-// not decide, the call's result is an error that names the session and the pending calls, which are in the inbox; the turn
-// continues there, and its outcome is in the session.
+// If the run is suspended, the pending calls are put to the client's user by elicitation, if the client supports
+// it. If it does not, or if the user does not decide, the call's result is an error that names the session and the
+// pending calls in the inbox. The turn continues once these are answered, and its outcome is in the session.
 type Agents struct {
 	eng    *engine.Engine
 	server *sdk.Server
 	logger *slog.Logger
 }
 
-// NewAgents serves agents of an engine. The error is ErrInvalid and names the field.
+// NewAgents returns a server of agents of an engine. The error is ErrInvalid and names the field.
 func NewAgents(eng *engine.Engine, tools []AgentTool, opts *AgentOptions) (*Agents, error) {
 	var o AgentOptions
 	if opts != nil {
@@ -83,26 +84,28 @@ func NewAgents(eng *engine.Engine, tools []AgentTool, opts *AgentOptions) (*Agen
 	return a, nil
 }
 
-// turnIn is what the tool of an agent is called with.
+// turnIn is the input of an agent's tool.
 type turnIn struct {
 	Message string `json:"message" jsonschema:"What to say to the agent, with everything it needs to know."`
 	Session string `json:"session,omitempty" jsonschema:"The session of an earlier call, to continue the conversation. A new one by default."`
 }
 
-// turnOut is what a call came to.
+// turnOut is the result of a call.
 type turnOut struct {
 	Session string          `json:"session" jsonschema:"Names the conversation, for further calls."`
 	Text    string          `json:"text,omitempty" jsonschema:"The agent's answer."`
 	Output  json.RawMessage `json:"output,omitempty" jsonschema:"The agent's typed output, if it has one."`
 }
 
-// Stdio serves one client over this process's standard input and output, until ctx ends or the client goes. Nothing else may
-// write to standard output. The client's user is the one who runs the process; sessions belong to no user.
+// Stdio serves one client over this process's standard input and output, until ctx ends or the client disconnects.
+// Nothing else may write to standard output. The client's user is the one who runs the process; sessions belong to
+// no user.
 func (a *Agents) Stdio(ctx context.Context) error { return a.server.Run(ctx, &sdk.StdioTransport{}) }
 
-// Handler serves clients over streamable HTTP. Each request is authenticated: authenticate returns who makes it, and "" for
-// credentials that are missing or wrong, which is answered with 401; an error with 503. A session belongs to the user who
-// began it, and to other callers it is as if it were not there. Any process with the same store may serve any request.
+// Handler serves clients over streamable HTTP. It authenticates each request: authenticate returns the user, or ""
+// for credentials that are missing or wrong, which is answered with 401. An error is answered with 503. A session
+// belongs to the user who began it, and appears not to exist to other callers. Any process with the same store may
+// serve any request.
 func (a *Agents) Handler(authenticate func(*http.Request) (user string, err error)) (http.Handler, error) {
 	if authenticate == nil {
 		return nil, cairn.Invalid("authenticate", "is nil: requests would be served to anyone")
@@ -119,16 +122,16 @@ func (a *Agents) Handler(authenticate func(*http.Request) (user string, err erro
 			http.Error(w, "not authenticated", http.StatusUnauthorized)
 		default:
 			r = r.Clone(r.Context())
-			r.Header.Set(userHeader, user) // in place of what the client may have sent
+			r.Header.Set(userHeader, user) // replaces a header that the client may have sent
 			web.ServeHTTP(w, r)
 		}
 	}), nil
 }
 
-// userHeader carries who was authenticated through the SDK to the tool.
+// userHeader carries the authenticated user through the SDK to the tool.
 const userHeader = "X-Cairn-Authenticated-User"
 
-// caller returns who makes a request; "" over standard input.
+// caller returns the user who makes a request; "" over standard input.
 func caller(req *sdk.CallToolRequest) string {
 	if req.Extra == nil {
 		return ""
@@ -136,8 +139,8 @@ func caller(req *sdk.CallToolRequest) string {
 	return req.Extra.Header.Get(userHeader)
 }
 
-// call has a turn. A request with answers continues the one that it names; that it may is a matter of who makes it, as for any
-// other, so the state needs no seal.
+// call runs a turn. A request with answers continues the turn of the session in its state. The state needs no seal:
+// the session is checked against the caller as in any other request.
 func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent string, in turnIn) (*sdk.CallToolResult, *turnOut, error) {
 	user, session := caller(req), in.Session
 	var run *engine.Run
@@ -188,10 +191,10 @@ func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent strin
 	}
 }
 
-// durable is the revision from which on a client repeats a request with its answers.
+// durable is the first revision in which a client repeats a request with its answers.
 const durable = "2026-07-28"
 
-// own reports that a session is the caller's and the agent's. Another one is as if it were not there.
+// own returns an error unless a session is the caller's and the agent's. Any other session is reported as missing.
 func (a *Agents) own(ctx context.Context, session, agent, user string) error {
 	row, err := a.eng.Session(ctx, session)
 	if errors.Is(err, cairn.ErrNotFound) || errors.Is(err, cairn.ErrInvalid) || err == nil && (row.UserID != user || row.Agent != agent || row.ParentID != "") {
@@ -200,7 +203,7 @@ func (a *Agents) own(ctx context.Context, session, agent, user string) error {
 	return a.shown(err)
 }
 
-// shown is what a client may read of an error.
+// shown returns what a client may read of an error.
 func (a *Agents) shown(err error) error {
 	if err == nil {
 		return nil
@@ -219,7 +222,7 @@ func (a *Agents) interrupt(ctx context.Context, session string) {
 	}
 }
 
-// finished is the result of a turn that is over.
+// finished returns the result of a turn that has ended.
 func finished(session string, res *cairn.Result) (*sdk.CallToolResult, *turnOut, error) {
 	res = new(res.Public())
 	out := &turnOut{Session: session, Text: res.Text, Output: res.Output}
@@ -232,13 +235,13 @@ func finished(session string, res *cairn.Result) (*sdk.CallToolResult, *turnOut,
 	return nil, out, nil
 }
 
-// inInbox says that a turn waits for what the client cannot give.
+// inInbox returns the error for a turn that is suspended on calls that the client cannot answer.
 func inInbox(session string, waits []string) error {
 	return fmt.Errorf("the turn of session %q waits for people, who find it in the inbox: %s. Its outcome will be in the session", session, strings.Join(waits, "; "))
 }
 
-// requests makes elicitations of what a run waits for, by the ids of the calls, and says in words what those are. Without
-// elicitations there is something among it that a client's user cannot decide.
+// requests returns elicitations for the pending calls of a run, by the ids of the calls, and a description of each
+// call. It returns no elicitations if a client's user cannot decide all of the calls.
 func (a *Agents) requests(ctx context.Context, s *cairn.Suspension) (requests sdk.InputRequestMap, waits []string) {
 	requests = sdk.InputRequestMap{}
 	all := true
@@ -246,7 +249,7 @@ func (a *Agents) requests(ctx context.Context, s *cairn.Suspension) (requests sd
 		ref := &s.Calls[i]
 		waits = append(waits, fmt.Sprintf("call %s of %s (%s)", ref.ID, ref.Tool, ref.Kind))
 		call, err := a.eng.Call(ctx, ref.RootID, ref.ID)
-		if err != nil || len(ref.Reviewers) > 0 { // who is named to decide is not the client's user
+		if err != nil || len(ref.Reviewers) > 0 { // the named reviewers are not the client's user
 			all = false
 			continue
 		}
@@ -262,7 +265,7 @@ func (a *Agents) requests(ctx context.Context, s *cairn.Suspension) (requests sd
 	return requests, waits
 }
 
-// elicitationOf makes an elicitation of a pending call; nil for one that is not for people.
+// elicitationOf returns the elicitation of a pending call; nil for one that is not for people.
 func elicitationOf(c *cairn.PendingCall) *sdk.ElicitParams {
 	switch c.Kind {
 	case cairn.CallApproval:
@@ -311,7 +314,7 @@ func (a *Agents) answered(ctx context.Context, req *sdk.CallToolRequest, session
 	return a.resume(ctx, session)
 }
 
-// resume continues a turn, unless that was done before: by a worker, or since the request is repeated.
+// resume resumes a turn, unless a worker or an earlier attempt of the request has done so.
 func (a *Agents) resume(ctx context.Context, session string) (*engine.Run, error) {
 	run, err := a.eng.Resume(ctx, session)
 	if errors.Is(err, cairn.ErrNotResumable) || errors.Is(err, cairn.ErrAlreadyRunning) {
@@ -320,10 +323,10 @@ func (a *Agents) resume(ctx context.Context, session string) (*engine.Run, error
 	return run, err
 }
 
-// elicit asks a client of an older revision, in the middle of the call.
+// elicit asks a client of an older revision during the call.
 func (a *Agents) elicit(ctx context.Context, req *sdk.CallToolRequest, session string, requests sdk.InputRequestMap) (*engine.Run, error) {
 	for id, r := range requests {
-		p := r.(*sdk.ElicitParams) // of requests
+		p := r.(*sdk.ElicitParams) // made by Agents.requests
 		answer, err := req.Session.Elicit(ctx, p)
 		if err != nil {
 			return nil, fmt.Errorf("the client could not ask: %w", err)
@@ -335,7 +338,7 @@ func (a *Agents) elicit(ctx context.Context, req *sdk.CallToolRequest, session s
 	return a.resume(ctx, session)
 }
 
-// submit gives an answer of the client's user to a pending call. That it was answered already is no error.
+// submit answers a pending call for the client's user. A call that has an answer already is not an error.
 func (a *Agents) submit(ctx context.Context, session, id string, answer *sdk.ElicitResult) error {
 	call, err := a.eng.Call(ctx, session, id)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// clerk is an engine with an agent that refunds with approval, and asks how much.
+// clerk is an engine with an agent that refunds with approval and asks for the amount.
 func clerk(t *testing.T) (*engine.Engine, *atomic.Int32) {
 	t.Helper()
 	var refunds atomic.Int32
@@ -53,7 +53,7 @@ func newClerk(refunded func()) (*engine.Engine, error) {
 	return engine.New(memstore.New(nil), []*cairn.Agent{{Name: "clerk", Model: model, Tools: []cairn.Tool{refund}}}, nil)
 }
 
-// clerkOverPipes serves the clerk over standard input and output, until the client goes.
+// clerkOverPipes serves the clerk over standard input and output, until the client disconnects.
 func clerkOverPipes(ctx context.Context, dir string) error {
 	eng, err := newClerk(func() { note(dir, "refunds", "one") })
 	if err != nil {
@@ -67,7 +67,7 @@ func clerkOverPipes(ctx context.Context, dir string) error {
 	return agents.Stdio(ctx)
 }
 
-// office serves the clerk to users who are authenticated by a token that is their name.
+// office serves the clerk to users who authenticate with a token that is their name.
 func office(t *testing.T, eng *engine.Engine) string {
 	t.Helper()
 	agents, err := mcp.NewAgents(eng, []mcp.AgentTool{{Agent: "clerk", Description: "Helps with orders."}}, nil)
@@ -112,7 +112,7 @@ type bearer string
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+string(b))
-	r.Header.Set("X-Cairn-Authenticated-User", "mallory") // which the handler does not believe
+	r.Header.Set("X-Cairn-Authenticated-User", "mallory") // the handler must not believe it
 	return http.DefaultTransport.RoundTrip(r)
 }
 
@@ -157,7 +157,7 @@ func TestAgentAsTool(t *testing.T) {
 	}
 }
 
-// What the turn waits for is asked of a client that can ask.
+// A client that supports elicitation is asked for the answers to pending calls.
 func TestAgentElicits(t *testing.T) {
 	t.Parallel()
 	eng, refunds := clerk(t)
@@ -175,7 +175,7 @@ func TestAgentElicits(t *testing.T) {
 	}
 }
 
-// A client that cannot ask is directed to the inbox, where the turn continues.
+// A client without elicitation is directed to the inbox, where the turn continues.
 func TestAgentPointsToTheInbox(t *testing.T) {
 	t.Parallel()
 	eng, refunds := clerk(t)

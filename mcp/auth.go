@@ -16,28 +16,28 @@ import (
 
 // Auth authorises requests to a server over HTTP: [ClientCredentials], or a [Connection] of a [Connector].
 type Auth interface {
-	// bind says which server the authorisation is for.
+	// bind sets the server that the authorisation is for.
 	bind(server, address string) error
 	// perUser reports whether each user is authorised separately.
 	perUser() bool
-	// handler returns what authorises the requests for a user.
+	// handler returns the handler that authorises the requests of a user.
 	handler(user string) (auth.OAuthHandler, error)
 	// connect asks the user of a call to authorise it.
 	connect(ctx context.Context, call *cairn.Call) error
 }
 
-// errConnect says that the user has to connect an account first.
+// errConnect reports that the user has to connect an account first.
 var errConnect = errors.New("the user has not connected an account")
 
 func needsConnect(err error) bool { return errors.Is(err, errConnect) }
 
-// ClientCredentials authorise this program itself, by the grant of that name: one token for all users, which is asked for
-// when the server demands it, and again when it has expired.
+// ClientCredentials authorise this program itself, by the OAuth grant of that name. All users share one token. It
+// is requested when the server demands it, and again when it has expired.
 type ClientCredentials struct {
 	ID     string
 	Secret string
-	// Issuer is the authorisation server that the credentials are for. If it is set they go to no other one, whichever the MCP
-	// server names. Default: the one that the MCP server names.
+	// Issuer is the authorisation server that the credentials are for. If it is set, they are sent to no other one,
+	// whichever the MCP server names. Default: the one that the MCP server names.
 	Issuer string
 	// HTTPClient makes the requests for tokens. Default: http.DefaultClient.
 	HTTPClient *http.Client
@@ -74,7 +74,7 @@ func (c *ClientCredentials) handler(string) (auth.OAuthHandler, error) {
 	return c.current, nil
 }
 
-// serial lets one goroutine at a time use a handler.
+// serial serializes the use of a handler.
 type serial struct {
 	auth.OAuthHandler
 	mu sync.Mutex

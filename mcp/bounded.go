@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// maxMessage is how large a message of a server may be, in bytes. A larger one ends the connection.
+// maxMessage is the maximum size of a server's message in bytes. A larger one ends the connection.
 const maxMessage = 16 << 20
 
-// bounded adds the header of a server's requests, bounds answers that come in one piece, and marks tasks.
+// bounded adds the header of a server's requests, bounds responses that are not streams, and marks tasks.
 type bounded struct {
 	http.RoundTripper
 	header http.Header

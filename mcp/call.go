@@ -17,18 +17,20 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 )
 
-// MetaIdempotencyKey is the member of a request's _meta that has the call's idempotency key: a server that sees it again is
-// asked the same again, because it is not known whether its answer was kept.
+// MetaIdempotencyKey is the member of a request's _meta that holds the call's idempotency key. A server that sees a
+// key again is receiving a repeated request: this client does not know whether the earlier response was kept.
 const MetaIdempotencyKey = "io.github.cairn-agents/idempotencyKey"
 
-// maxRounds is how often a server may ask for something in one call, maxBusy how often it may ask to be called later.
+// maxRounds bounds how often a server may ask for something in one call, maxBusy how often it may ask to be called
+// later.
 const (
 	maxRounds = 32
 	maxBusy   = 3
 )
 
-// call calls a server's tool. What the server wants to know of the user suspends the call: each request is made once, what the
-// server says is kept with the question, and the next request has the answers and the server's state.
+// call calls a server's tool. What the server wants to know from the user suspends the call. Each request is made
+// once, the server's response is kept with the question, and the next request carries the answers and the server's
+// state.
 func (s *Server) call(ctx context.Context, call *cairn.Call, remote string, arguments json.RawMessage) (json.RawMessage, error) {
 	params := &sdk.CallToolParams{Name: remote, Arguments: arguments}
 	for round := range maxRounds {
@@ -59,7 +61,7 @@ func (s *Server) call(ctx context.Context, call *cairn.Call, remote string, argu
 	return nil, fmt.Errorf("MCP server %q asks without end", s.name)
 }
 
-// finish returns what a call came to. Files of the result are in a message after it.
+// finish returns the output of a call. Files of the result are put into a message after it.
 func (s *Server) finish(call *cairn.Call, r *result) (json.RawMessage, error) {
 	out, files, err := r.output(s.opts.MaxResult)
 	if err != nil || len(files) == 0 {
@@ -72,7 +74,7 @@ func (s *Server) finish(call *cairn.Call, r *result) (json.RawMessage, error) {
 	return out, define.AddContext(call, m)
 }
 
-// patient makes a request, and makes it again a little later as long as the server says only that it is busy.
+// patient makes a request, and repeats it with a backoff while the server reports only that it is busy.
 func (s *Server) patient(ctx context.Context, user string, params *sdk.CallToolParams) (*result, error) {
 	for busy := 0; ; busy++ {
 		r, err := s.send(ctx, user, params)
@@ -116,7 +118,7 @@ func (s *Server) send(ctx context.Context, user string, params *sdk.CallToolPara
 	return decodeResult(raw)
 }
 
-// elicitation is what a server asks of the user.
+// elicitation is what a server asks the user.
 type elicitation struct {
 	Mode    string          `json:"mode"`
 	Message string          `json:"message"`
@@ -127,13 +129,13 @@ type elicitation struct {
 // asked is the payload of the question that an elicitation becomes.
 type asked struct {
 	Server string `json:"server"`
-	// URL is where the user does what the server asks for; the answer says only that they have.
+	// URL is where the user does what the server asks for; the answer says only that it is done.
 	URL string `json:"url,omitempty"`
 }
 
 const methodElicit = "elicitation/create"
 
-// ask asks the user what a server wants to know.
+// ask puts a server's question to the user.
 func (s *Server) ask(call *cairn.Call, method string, raw json.RawMessage) (*sdk.ElicitResult, error) {
 	if method != methodElicit {
 		return nil, fmt.Errorf("MCP server %q asks for %q, which is not offered", s.name, clean(method, 64))
@@ -161,7 +163,7 @@ func (s *Server) ask(call *cairn.Call, method string, raw json.RawMessage) (*sdk
 	return answer, nil
 }
 
-// question makes the question of an elicitation.
+// question converts an elicitation into a question.
 func (s *Server) question(raw json.RawMessage) (*define.Question, error) {
 	var e elicitation
 	if err := json.Unmarshal(raw, &e); err != nil {
@@ -193,7 +195,8 @@ func (s *Server) question(raw json.RawMessage) (*define.Question, error) {
 	return q, err
 }
 
-// connecting is the tool that stands for a server whose tools are not known before the user has connected an account.
+// connecting returns the tool that stands in for a server whose tools are unknown until the user has connected an
+// account.
 func (s *Server) connecting() cairn.Tool {
 	return cairn.RawFunc(s.opts.Prefix+connectTool, "Asks the user to connect an account with "+s.name+", so that its tools can be used.",
 		json.RawMessage(`{"type":"object","additionalProperties":false}`),

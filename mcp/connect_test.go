@@ -26,7 +26,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// bank is an MCP server that demands tokens, and the authorisation server that gives them out.
+// bank is an MCP server that demands tokens, and the authorisation server that issues them.
 type bank struct {
 	t      *testing.T
 	url    string
@@ -35,7 +35,7 @@ type bank struct {
 	good   map[string]bool   // access tokens
 	given  int
 	life   time.Duration // of an access token
-	grants []string      // the grants that were asked for
+	grants []string      // the grants that were requested
 }
 
 func newBank(t *testing.T, s *sdk.Server) *bank {
@@ -99,7 +99,7 @@ func (b *bank) token(w http.ResponseWriter, r *http.Request) {
 		"refresh_token": fmt.Sprint("secret-refresh-", b.given)})
 }
 
-// revoke makes every token bad.
+// revoke invalidates every token.
 func (b *bank) revoke() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +112,7 @@ func (b *bank) asked() string {
 	return strings.Join(b.grants, " ")
 }
 
-// browser opens addresses as a user, whose name is their cookie.
+// browser opens addresses as a user. The user's name is the cookie.
 func browser(t *testing.T, app, user string) *http.Client {
 	t.Helper()
 	jar, _ := cookiejar.New(nil)
@@ -196,13 +196,13 @@ func TestUserConnects(t *testing.T) {
 		t.Errorf("the call came to %s", k.last())
 	}
 
-	// An access token that is over is refreshed.
+	// An expired access token is refreshed.
 	b.mu.Lock()
 	b.life = time.Second
 	b.mu.Unlock()
 	b.revoke()
 	k.script(asks("bench_echo", text{"again"}))
-	res = k.turn("go on") // the server does not take the token any more
+	res = k.turn("go on") // the server no longer accepts the token
 	if res.Suspended == nil || res.Suspended.Calls[0].Kind != cairn.CallConnect {
 		t.Fatalf("the call came to %s", k.last())
 	}
@@ -228,7 +228,7 @@ func TestUserConnects(t *testing.T) {
 	}
 }
 
-// records returns all that a store has beside sessions.
+// records returns everything that a store has in addition to sessions.
 func records(t *testing.T, st *memstore.Store) string {
 	t.Helper()
 	var all strings.Builder

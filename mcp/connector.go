@@ -21,33 +21,35 @@ import (
 
 // ConnectorOptions say how users connect their accounts.
 type ConnectorOptions struct {
-	// Key encrypts what is stored: 32 bytes, see [KeyFromEnv]. Required.
+	// Key encrypts the stored data: 32 bytes, see [KeyFromEnv]. Required.
 	Key []byte
-	// Address is where [Connector.Handler] is found by a user's browser, such as "https://app.example.com/connect/". Required.
+	// Address is where a user's browser reaches [Connector.Handler], such as "https://app.example.com/connect/".
+	// Required.
 	Address string
-	// Authenticate says which user a browser's request is from, "" for none. Required: an account is connected by the user of
-	// the session that asks for it and by no one else.
+	// Authenticate returns the user that a browser's request is from, "" for none. Required: only the user of the
+	// session that asks for an account may connect it.
 	Authenticate func(*http.Request) (user string, err error)
-	// HTTPClient asks authorisation servers. Default: http.DefaultClient.
+	// HTTPClient makes requests to authorisation servers. Default: http.DefaultClient.
 	HTTPClient *http.Client
-	// Logger gets what goes wrong, never a token. Default: nothing is logged.
+	// Logger gets failures, never a token. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Connector has users connect accounts of their own with MCP servers, by OAuth. A tool whose server demands it suspends the
-// run with a call of [cairn.CallConnect], which has the address that the user opens; when they have been there the call is
-// answered and the run resumed. Tokens are kept in the store's records, per user and server, encrypted; they are refreshed, and
-// are neither in a transcript nor on a log. It is safe for concurrent use, and any process with the same store and key
-// may serve any part of it.
+// Connector lets users connect accounts of their own with MCP servers, by OAuth. A tool whose server demands it
+// suspends the run with a call of [cairn.CallConnect], which has the address that the user opens. Once the user has
+// connected the account, the call is answered and the run resumed. Tokens are stored encrypted in the store's
+// records, per user and server. They are refreshed, and appear neither in a transcript nor in a log. A Connector is
+// safe for concurrent use, and any process with the same store and key may serve any part of the exchange.
 type Connector struct {
 	opts    ConnectorOptions
 	records vault
 
 	mu          sync.Mutex
-	connections map[string]*connection // by their servers
+	connections map[string]*connection // by server
 }
 
-// NewConnector returns one over a store, which must keep records. The error is ErrInvalid and names the field.
+// NewConnector returns a connector over a store, which must keep records. The error is ErrInvalid and names the
+// field.
 func NewConnector(st store.Store, opts ConnectorOptions) (*Connector, error) {
 	provider, ok := st.(store.RecordProvider)
 	if !ok {
@@ -78,7 +80,8 @@ func NewConnector(st store.Store, opts ConnectorOptions) (*Connector, error) {
 	return &Connector{opts: opts, records: sealed, connections: map[string]*connection{}}, nil
 }
 
-// KeyFromEnv returns the key that an environment variable has: 32 bytes in base64. The error is ErrInvalid and does not show it.
+// KeyFromEnv returns the key in an environment variable: 32 bytes in base64. The error is ErrInvalid and does not
+// show the key.
 func KeyFromEnv(name string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(os.Getenv(name)))
 	if err != nil || len(key) != keyBytes {
@@ -87,22 +90,22 @@ func KeyFromEnv(name string) ([]byte, error) {
 	return key, nil
 }
 
-// Client is this program as an authorisation server knows it. The zero value is for servers that take a document's address as
-// the id (Client ID Metadata Documents): the document is what the Connector's handler serves.
+// Client is this program as registered with an authorisation server. The zero value is for servers that accept the
+// address of a document as the id (Client ID Metadata Documents): the Connector's handler serves the document.
 type Client struct {
 	ID     string
 	Secret string
-	// Scopes are asked for. Default: those that the MCP server names.
+	// Scopes are the requested scopes. Default: those that the MCP server names.
 	Scopes []string
-	// Issuer is the authorisation server that the client is known to. If it is set, users are sent to no other one, whichever
-	// the MCP server names. Default: the one that the MCP server names.
+	// Issuer is the authorisation server that the client is registered with. If it is set, users are sent to no
+	// other one, whichever the MCP server names. Default: the one that the MCP server names.
 	Issuer string
 }
 
-// Server returns the authorisation of one server, for [Options.Auth].
+// Server returns the authorisation for one server, for [Options.Auth].
 func (c *Connector) Server(client Client) Auth { return &connection{c: c, client: client} }
 
-// connection is the authorisation of a server by each user.
+// connection is the authorisation for a server by each user.
 type connection struct {
 	c       *Connector
 	client  Client
@@ -133,7 +136,7 @@ func (o *connection) handler(user string) (auth.OAuthHandler, error) {
 	return &userHandler{o: o, user: user}, nil
 }
 
-// ticket is what the address that a user opens stands for.
+// ticket is the record behind the address that a user opens.
 type ticket struct {
 	Server  string `json:"server"`
 	User    string `json:"user"`

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// FuzzResult reads results of servers: what comes of one is what a session can keep.
+// FuzzResult decodes results of servers. A session must be able to keep what comes of them.
 func FuzzResult(f *testing.F) {
 	f.Add([]byte(`{"content":[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}],"structuredContent":{"a":1}}`))
 	f.Add([]byte(`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"form","message":"m","requestedSchema":{"type":"object"}}}},"requestState":"s"}`))
@@ -43,14 +43,14 @@ func FuzzResult(f *testing.F) {
 	})
 }
 
-// FuzzSchema measures schemas of servers.
+// FuzzSchema checks schemas of servers.
 func FuzzSchema(f *testing.F) {
 	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"type":"string"}}}`))
 	f.Add([]byte(`{"type":"object","allOf":[{"$ref":"#"}]}`))
 	f.Fuzz(func(_ *testing.T, raw []byte) { _ = checkSchema(raw) })
 }
 
-// FuzzToolName gives names to servers' tools.
+// FuzzToolName derives the model's names for servers' tools.
 func FuzzToolName(f *testing.F) {
 	f.Add("bench_", "a.b")
 	f.Add("", "9 lives\n")

@@ -23,9 +23,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Handler is where users connect their accounts, to be mounted at Address: "start", which a pending call leads to, "callback",
-// where authorisation servers send users back to, and "client", the document about this program. An account that is connected
-// answers the call, and the engine resumes the run if nothing else is waited for.
+// Handler serves the pages where users connect their accounts. Mount it at Address. It has "start", which a pending
+// call leads to, "callback", where authorisation servers send users back to, and "client", the document about this
+// program. Connecting an account answers the call, and the engine resumes the run if no other call is pending.
 func (c *Connector) Handler(eng *engine.Engine) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -55,7 +55,7 @@ func (c *Connector) Handler(eng *engine.Engine) http.Handler {
 	})
 }
 
-// page answers with a sentence for the user.
+// page responds with a sentence for the user.
 func page(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'")
@@ -74,7 +74,7 @@ func (c *Connector) describe(w http.ResponseWriter) {
 
 func (c *Connector) redirect() string { return c.opts.Address + "callback" }
 
-// ticketOf returns what an address stands for, if it is the user's.
+// ticketOf returns the ticket of an address, if it is the user's.
 func (c *Connector) ticketOf(ctx context.Context, id, user string) (*ticket, *connection, error) {
 	t := new(ticket)
 	if cairn.CheckSessionID(id) != nil {
@@ -89,13 +89,13 @@ func (c *Connector) ticketOf(ctx context.Context, id, user string) (*ticket, *co
 	return t, c.connections[t.Server], nil
 }
 
-// flow is a user who is at an authorisation server.
+// flow is the sign-in of a user at an authorisation server.
 type flow struct {
 	Ticket   string `json:"ticket"`
 	User     string `json:"user"`
 	Verifier string `json:"verifier"`
 	Issuer   string `json:"issuer"`
-	// HasIssuer says that the server names itself when it sends the user back.
+	// HasIssuer reports that the server identifies itself when it sends the user back.
 	HasIssuer bool   `json:"has_issuer,omitempty"`
 	TokenURL  string `json:"token_url"`
 	Client    string `json:"client"`
@@ -131,7 +131,7 @@ func (c *Connector) start(w http.ResponseWriter, r *http.Request, eng *engine.En
 	http.Redirect(w, r, address, http.StatusFound)
 }
 
-// refuse answers a request that came to nothing.
+// refuse responds to a request that failed.
 func (c *Connector) refuse(w http.ResponseWriter, err error, text string) {
 	if err == nil {
 		page(w, http.StatusNotFound, text)
@@ -144,7 +144,7 @@ func (c *Connector) refuse(w http.ResponseWriter, err error, text string) {
 	page(w, http.StatusBadGateway, text)
 }
 
-// begin finds out where a user is to be sent.
+// begin determines where a user is to be sent.
 func (o *connection) begin(ctx context.Context) (*flow, *oauth2.Config, error) {
 	prm, err := o.discover(ctx)
 	if err != nil {
@@ -178,7 +178,7 @@ func (o *connection) begin(ctx context.Context) (*flow, *oauth2.Config, error) {
 	return f, &oauth2.Config{ClientID: client, RedirectURL: o.c.redirect(), Scopes: scopes, Endpoint: oauth2.Endpoint{AuthURL: meta.AuthorizationEndpoint}}, nil
 }
 
-// discover asks the server who authorises its users.
+// discover asks the server which authorisation server authorises its users.
 func (o *connection) discover(ctx context.Context) (*oauthex.ProtectedResourceMetadata, error) {
 	u, err := url.Parse(o.address)
 	if err != nil {
@@ -203,7 +203,7 @@ func (o *connection) discover(ctx context.Context) (*oauthex.ProtectedResourceMe
 	return nil, errors.Join(errs...)
 }
 
-// challenge returns where the server says that it is described; "" for nowhere.
+// challenge returns the address at which the server says that its metadata is; "" if it names none.
 func (o *connection) challenge(ctx context.Context) string {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.address, strings.NewReader("{}"))
 	if err != nil {
@@ -228,7 +228,7 @@ func (o *connection) challenge(ctx context.Context) string {
 	return ""
 }
 
-// callback takes a user back. The state is good for once, and for the user who was sent away with it.
+// callback receives a user who comes back. The state is valid once, and for the user who was sent away with it.
 func (c *Connector) callback(w http.ResponseWriter, r *http.Request, eng *engine.Engine, user string) {
 	ctx, q := r.Context(), r.URL.Query()
 	f := new(flow)
@@ -262,7 +262,7 @@ func (c *Connector) callback(w http.ResponseWriter, r *http.Request, eng *engine
 	cfg := &oauth2.Config{ClientID: f.Client, ClientSecret: o.client.Secret, RedirectURL: c.redirect(), Endpoint: oauth2.Endpoint{TokenURL: f.TokenURL}}
 	token, err := cfg.Exchange(context.WithValue(ctx, oauth2.HTTPClient, c.opts.HTTPClient), q.Get("code"),
 		oauth2.VerifierOption(f.Verifier), oauth2.SetAuthURLParam("resource", f.Resource))
-	if err != nil { // whose text may have tokens in it
+	if err != nil { // its text may contain tokens
 		c.refuse(w, fmt.Errorf("the authorisation server of %s refuses the code", t.Server), "The server's sign-in did not complete.")
 		return
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// The test's program is a server too, so that there is one to start and to kill.
+// The test's program also acts as a server, so that tests have one to start and to kill.
 func TestMain(m *testing.M) {
 	switch os.Getenv("MCP_TEST") {
 	case "server":
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(0)
-	case "silent": // reads and never answers
+	case "silent": // reads and never responds
 		_, _ = os.Stdin.WriteTo(devNull{})
 		os.Exit(0)
 	}
@@ -61,7 +61,7 @@ type text struct {
 // drawing is the beginning of an image.
 const drawing = "\x89PNG\r\n\x1a\n"
 
-// note appends a line to a file in a directory, so that a test can count what a server did, in whichever process.
+// note appends a line to a file in a directory, so that a test can count a server's actions in any process.
 func note(dir, file, line string) {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -79,7 +79,7 @@ func notes(dir, file string) []string {
 	return strings.Fields(string(raw))
 }
 
-// bench is a server with a tool for each thing that a test wants of one.
+// bench is a server with one tool for each behavior that the tests need.
 func bench(dir string) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "bench", Version: "1"}, nil)
 	sdk.AddTool(s, &sdk.Tool{Name: "echo", Description: "Says it again."}, func(_ context.Context, _ *sdk.CallToolRequest, in text) (*sdk.CallToolResult, any, error) {
@@ -140,7 +140,7 @@ func bench(dir string) *sdk.Server {
 	return s
 }
 
-// command returns the server that this program is.
+// command returns the server that this program runs.
 func command(t *testing.T, what, dir string, opts mcp.Options) *mcp.Server {
 	t.Helper()
 	self, err := os.Executable()
@@ -168,13 +168,13 @@ type talk struct {
 	eng  *engine.Engine
 	st   store.Store
 	sent [][]cairn.ToolSpec // the tools of each request
-	had  [][]cairn.Message  // its messages
+	had  [][]cairn.Message  // messages of each request
 	mu   sync.Mutex
 	plan []scripted.Step
 	user string // of the session
 }
 
-// newTalk begins one whose model plays a script.
+// newTalk begins a session whose model plays a script.
 func newTalk(t *testing.T, toolsets []cairn.Toolset, steps ...scripted.Step) *talk {
 	return newTalkIn(t, memstore.New(nil), toolsets, steps...)
 }
@@ -202,7 +202,7 @@ func newTalkIn(t *testing.T, st store.Store, toolsets []cairn.Toolset, steps ...
 	return k
 }
 
-// turn has a turn, and returns what it came to.
+// turn runs a turn and returns its result.
 func (k *talk) turn(text string) *cairn.Result {
 	k.Helper()
 	var opts []engine.RunOption
@@ -213,7 +213,7 @@ func (k *talk) turn(text string) *cairn.Result {
 	return k.outcome(run, err)
 }
 
-// script says what the model replies from now on.
+// script sets the model's next replies.
 func (k *talk) script(steps ...scripted.Step) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -272,7 +272,7 @@ func (k *talk) answer(call cairn.CallRef, value any) *cairn.Result {
 	return k.outcome(k.eng.Resume(k.Context(), "s"))
 }
 
-// results returns what the calls of tools came to, in order.
+// results returns the results of tool calls, in order.
 func (k *talk) results() (list []cairn.ToolResult) {
 	k.Helper()
 	all, err := store.Messages(k.Context(), k.st, "s", 0, 1000)
@@ -287,7 +287,7 @@ func (k *talk) results() (list []cairn.ToolResult) {
 	return list
 }
 
-// last returns the last of them as text.
+// last returns the last result as text.
 func (k *talk) last() string {
 	k.Helper()
 	list := k.results()
@@ -309,5 +309,5 @@ func (k *talk) offered(n int) string {
 
 func asError(err error, e **cairn.Error) bool { return errors.As(err, e) }
 
-// testWait is how long a turn waits for a server whose program takes its time to start, on a busy machine.
+// testWait is how long a turn waits for a server whose program starts slowly on a busy machine.
 const testWait = time.Minute

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/mcp"
 )
 
-// hostile is a server that answers what it likes: with the texts of a list of tools and of a call's result.
+// hostile is a server that responds with arbitrary texts as its list of tools and as a call's result.
 func hostile(t *testing.T, opts mcp.Options, tools string, call func(w io.Writer)) *mcp.Server {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func says(text string) func(io.Writer) {
 	return func(w io.Writer) { io.WriteString(w, text) }
 }
 
-// A result that is not understood fails the call, and is not taken for an empty success.
+// An unintelligible result fails the call, and is not taken for an empty success.
 func TestUnknownResults(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ result, want string }{
@@ -82,7 +82,7 @@ func TestUnknownResults(t *testing.T) {
 	}
 }
 
-// olderTask answers as a server of revision 2025-11-25 that makes a task of each call.
+// olderTask responds as a server of revision 2025-11-25 that makes a task of each call.
 func olderTask(method string) string {
 	switch method {
 	case "initialize":
@@ -120,7 +120,7 @@ func tasksOver(in io.Reader, out io.Writer) error {
 	}
 }
 
-// A server that makes a task of a call without being asked for one has not done it: the call fails, however it was sent.
+// A server that makes an unrequested task of a call has not completed the call: it fails, over any transport.
 func TestOlderTasks(t *testing.T) {
 	t.Parallel()
 	web := func(media, format string) func(t *testing.T) *mcp.Server {
@@ -165,7 +165,7 @@ func TestOlderTasks(t *testing.T) {
 	}
 }
 
-// 100 MB are neither kept nor read to the end.
+// A result of 100 MB is neither kept nor read to its end.
 func TestHugeResult(t *testing.T) {
 	t.Parallel()
 	piece := strings.Repeat("x", 1<<20)
@@ -187,7 +187,7 @@ func TestHugeResult(t *testing.T) {
 	}
 }
 
-// What cannot be a tool is left out. The others have names that models can use, each its own.
+// Entries that cannot be tools are left out. The others have distinct names that models can use.
 func TestHostileLists(t *testing.T) {
 	t.Parallel()
 	bomb := `{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`
@@ -238,7 +238,7 @@ func TestHostileLists(t *testing.T) {
 	}
 }
 
-// A list without end is cut.
+// An endless list is cut off.
 func TestEndlessList(t *testing.T) {
 	t.Parallel()
 	var list []string

@@ -14,28 +14,28 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// link speaks to a server for one user, or for all. It connects when it is needed and once more when the connection is lost.
+// link connects to a server for one user, or for all. It connects on demand, and again when the connection is lost.
 type link struct {
 	e    *endpoint
 	user string
-	used time.Time // the endpoint's mutex guards it
+	used time.Time // guarded by the endpoint's mutex
 
 	mu      sync.Mutex
 	session *sdk.ClientSession
-	dialing chan struct{} // closed when a connection is made or has failed; nil if none is being made
-	failed  error         // why the last one failed
+	dialing chan struct{} // closed when a connection attempt ends; nil if none is under way
+	failed  error         // error of the last attempt
 	known   *toolList
-	stale   bool          // the server has said that its list has changed
-	listing chan struct{} // closed when a list is there or has failed
-	unlist  error         // why it has failed
-	retry   time.Time     // before which no list is waited for
+	stale   bool          // whether the server has announced that its list has changed
+	listing chan struct{} // closed when a listing ends; nil if none is under way
+	unlist  error         // error of the last listing
+	retry   time.Time     // until then turns wait for a list no longer than fresh
 }
 
-// implementation is how this client introduces itself.
+// implementation is how this client identifies itself.
 var implementation = &sdk.Implementation{Name: "cairn", Version: "1"}
 
-// connect returns the session with the server, which it makes if there is none. It waits for it as long as ctx lasts; what is
-// begun is not given up with it.
+// connect returns the session with the server, and opens one if there is none. It waits for the session until ctx
+// ends. A connection attempt continues beyond that.
 func (l *link) connect(ctx context.Context) (*sdk.ClientSession, error) {
 	for try := 0; ; try++ {
 		l.mu.Lock()
@@ -63,10 +63,11 @@ func (l *link) connect(ctx context.Context) (*sdk.ClientSession, error) {
 	}
 }
 
-// connectTimeout bounds a connection that is made, and a list of tools that is asked for.
+// connectTimeout bounds a connection attempt, and a listing of tools.
 const connectTimeout = 30 * time.Second
 
-// begin does something in a goroutine that the server's Close waits for, and closes a channel after it. The mutex is held.
+// begin runs do in a goroutine that the server's Close waits for, and closes a channel after it. The caller holds
+// the mutex.
 func (l *link) begin(done *chan struct{}, do func(ctx context.Context)) error {
 	l.e.mu.Lock()
 	defer l.e.mu.Unlock()
@@ -87,7 +88,7 @@ func (l *link) begin(done *chan struct{}, do func(ctx context.Context)) error {
 	return nil
 }
 
-// dialNow makes a connection.
+// dialNow opens a connection.
 func (l *link) dialNow(ctx context.Context) {
 	session, err := l.dial(ctx)
 	l.mu.Lock()
@@ -105,7 +106,7 @@ func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
 		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
 		Capabilities: &sdk.ClientCapabilities{Elicitation: &sdk.ElicitationCapabilities{
 			Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{}}},
-		// A server of an older revision asks in the middle of the call, which cannot be continued by another process.
+		// A server of an older revision asks during the call, which no other process could continue.
 		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			return nil, errors.New("the user is asked through an inbox, not while a call is open: ask by a result, as revision 2026-07-28 has it")
 		},
@@ -119,11 +120,11 @@ func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
 	defer l.e.mu.Unlock()
 	if l.e.closed {
 		l.e.mu.Unlock()
-		_ = session.Close() // it is given up whatever that says
+		_ = session.Close() // the session is dropped whatever Close returns
 		l.e.mu.Lock()
 		return nil, cairn.Errorf(cairn.CodeClosed, "MCP server %q is closed", l.e.name)
 	}
-	l.e.start(func() { // until the connection is lost
+	l.e.start(func() { // runs until the connection is lost
 		err := session.Wait()
 		if l.lost(session) && l.e.ctx.Err() == nil {
 			l.e.opts.Logger.Warn("the connection to an MCP server is lost", "server", l.e.name, "error", err)
@@ -132,7 +133,7 @@ func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
 	return session, nil
 }
 
-// lost gives up a session, and reports whether it was the current one.
+// lost drops a session, and reports whether it was the current one.
 func (l *link) lost(session *sdk.ClientSession) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +144,7 @@ func (l *link) lost(session *sdk.ClientSession) bool {
 	return true
 }
 
-// drop closes a session that is of no use any more.
+// drop closes a session that is of no further use.
 func (l *link) drop(session *sdk.ClientSession) {
 	if !l.lost(session) {
 		return
@@ -165,11 +166,11 @@ func (l *link) close() {
 	l.session = nil
 	l.mu.Unlock()
 	if session != nil {
-		_ = session.Close() // it is given up whatever that says
+		_ = session.Close() // the session is dropped whatever Close returns
 	}
 }
 
-// changed notes that the server's list is another one by now.
+// changed marks the known list as out of date.
 func (l *link) changed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,8 +183,8 @@ func sent(err error) bool {
 	return !(errors.As(err, &op) && op.Op == "dial")
 }
 
-// callTool calls a tool, on a new connection if the one there was is lost. A request that may have reached the server is not
-// repeated.
+// callTool calls a tool. It opens a new connection if the present one is lost. A request that may have reached the
+// server is not repeated.
 func (l *link) callTool(ctx context.Context, params *sdk.CallToolParams) (*sdk.CallToolResult, error) {
 	for try := 0; ; try++ {
 		session, err := l.connect(ctx)
@@ -204,7 +205,7 @@ func (l *link) callTool(ctx context.Context, params *sdk.CallToolParams) (*sdk.C
 		if needsConnect(err) || errors.Is(err, cairn.ErrClosed) || try == 3 {
 			return nil, err
 		}
-		select { // it may be starting again
+		select { // the server may be restarting
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-time.After(time.Duration(100<<try) * time.Millisecond):
@@ -212,13 +213,14 @@ func (l *link) callTool(ctx context.Context, params *sdk.CallToolParams) (*sdk.C
 	}
 }
 
-// fresh is how long a turn waits for a list that is known but may have changed.
+// fresh is how long a turn waits for a listing if a list is known that may have changed.
 const fresh = 100 * time.Millisecond
 
-// pause is how long no turn waits for a server whose list could not be had.
+// pause is how long turns wait no longer than fresh, after a listing failed or took too long.
 const pause = 10 * time.Second
 
-// list returns the server's tools; nil if they are not known in time. known says that the session has a list already.
+// list returns the server's tools; nil if they are not known in time. known reports that the session has a list
+// already.
 func (l *link) list(ctx context.Context, known bool) (*toolList, error) {
 	l.mu.Lock()
 	if l.known != nil && !l.stale && time.Now().Before(l.known.until) {

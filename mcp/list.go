@@ -11,38 +11,38 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Bounds of a list of tools. What exceeds them is left out and logged.
+// Bounds of a list of tools. Tools beyond them are left out and logged.
 const (
 	maxTools      = 512
 	maxPages      = 64
 	maxRemoteName = 256
 )
 
-// toolSpec is a tool as a model is given it.
+// toolSpec is a tool as it is described to a model.
 type toolSpec struct {
-	// Name is the model's name for it, Remote the server's.
+	// Name is the tool's name for the model, Remote its name on the server.
 	Name        string          `json:"name"`
 	Remote      string          `json:"remote"`
 	Description string          `json:"description,omitempty"`
 	Schema      json.RawMessage `json:"schema"`
-	// Reads says that the tool only reads, by the server's word.
+	// Reads reports that the tool only reads, according to the server.
 	Reads bool `json:"reads,omitempty"`
 }
 
-// same reports whether a model would see no difference.
+// same reports whether the two look the same to a model.
 func (t *toolSpec) same(other *toolSpec) bool {
 	return t.Name == other.Name && t.Remote == other.Remote && t.Description == other.Description && string(t.Schema) == string(other.Schema)
 }
 
-// toolList is what a server has said of its tools.
+// toolList is the list of a server's tools.
 type toolList struct {
 	tools []toolSpec
-	// changes says that the server announces changes of the list.
+	// changes reports that the server announces changes of the list.
 	changes bool
-	until   time.Time // from when it is to be asked again
+	until   time.Time // when the list must be fetched again
 }
 
-// fetch lists the tools of a server, in its order.
+// fetch lists the tools of a server, in the server's order.
 func (e *endpoint) fetch(ctx context.Context, session *sdk.ClientSession) (*toolList, error) {
 	list := &toolList{}
 	if init := session.InitializeResult(); init != nil && init.Capabilities != nil && init.Capabilities.Tools != nil {
@@ -79,7 +79,7 @@ func (e *endpoint) fetch(ctx context.Context, session *sdk.ClientSession) (*tool
 	return list, nil
 }
 
-// specOf makes of a server's tool what a model is given; nil for one that is not allowed. seen are the names that are taken.
+// specOf converts a server's tool; nil for one that is not allowed. seen are the names that are taken.
 func (e *endpoint) specOf(t *sdk.Tool, seen map[string]bool) (*toolSpec, error) {
 	if t == nil || t.Name == "" || len(t.Name) > maxRemoteName || cairn.CheckText("name", t.Name) != nil {
 		return nil, fmt.Errorf("its name cannot be used")

@@ -8,17 +8,18 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// maxName is how long the name of a tool may be.
+// maxName is the maximum length of a tool's name.
 const maxName = 64
 
-// The names of the tools that are not the server's, after its prefix.
+// Names, after the server's prefix, of the tools that are not the server's own.
 const (
 	callTool    = "call_new_tool"
 	connectTool = "connect"
 )
 
-// toolName returns the model's name for a server's tool. One that had to be changed, is too long or is taken ends with a hash
-// of the server's name, so that it is the same whatever else the server has.
+// toolName returns the model's name for a server's tool. A name that had to be changed, is too long or is taken
+// ends with a hash of the server's name for the tool, so that it does not depend on which other tools the server
+// has.
 func toolName(prefix, remote string, seen map[string]bool) string {
 	name := prefix + plainName(remote)
 	if strings.ContainsAny(name[:1], "0123456789-") {

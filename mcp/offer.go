@@ -11,23 +11,23 @@ import (
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
-// offer is what a session has of a server, as it is pinned. The list that a model is sent stays what it was when the session
-// saw the server first, since the provider's cached prefix begins with it; what has come since is called through a tool that
-// was in the list from the start.
+// offer is what a session has pinned of a server. The list that is sent to the model never changes after the
+// session first saw the server, since the provider's cached prefix begins with it. Tools added later are called
+// through a tool that was in the list from the start.
 type offer struct {
 	// Base are the tools of the list.
 	Base []toolSpec `json:"base,omitempty"`
-	// Gone are the names of those in it that are not there any more, or not as they were.
+	// Gone are the names of tools in Base that are gone or have changed.
 	Gone []string `json:"gone,omitempty"`
-	// Added are tools that have come since, and those in Gone that have changed.
+	// Added are tools that were added later, and those in Gone that have changed.
 	Added []toolSpec `json:"added,omitempty"`
-	// Through says that the list has the tool that calls the others.
+	// Through reports that the list has the tool that calls the added ones.
 	Through bool `json:"through,omitempty"`
-	// Connect says that the list is the tool that asks the user to connect an account.
+	// Connect reports that the list is the tool that asks the user to connect an account.
 	Connect bool `json:"connect,omitempty"`
 }
 
-// next returns what is to be pinned now that a list is known, and what the model is to know of it; no note if nothing has
+// next returns what to pin for a new list, and a note about the changes for the model; an empty note if nothing has
 // changed.
 func (before *offer) next(s *Server, list *toolList) (now *offer, note string) {
 	tools := fit(s, list.tools)
@@ -61,7 +61,7 @@ func (before *offer) next(s *Server, list *toolList) (now *offer, note string) {
 	return now, s.changes(before, now)
 }
 
-// changes says in words what is different for the model.
+// changes describes to the model what has changed.
 func (s *Server) changes(before, now *offer) string {
 	lines := []string{fmt.Sprintf("The tools of %s have changed.", s.name)}
 	for _, t := range now.Base {
@@ -90,7 +90,7 @@ func (s *Server) changes(before, now *offer) string {
 	return strings.Join(lines, "\n")
 }
 
-// fit keeps as many tools of a list as can be pinned.
+// fit returns as many tools of a list as can be pinned.
 func fit(s *Server, tools []toolSpec) []toolSpec {
 	total := 0
 	for i := range tools {
@@ -133,7 +133,7 @@ func (s *Server) Tools(pinned json.RawMessage) ([]cairn.Tool, error) {
 	return list, nil
 }
 
-// tool makes a server's tool one of an agent.
+// tool converts a server's tool into an agent's.
 func (s *Server) tool(t *toolSpec) cairn.Tool {
 	spec := *t
 	opts := []cairn.ToolOption{cairn.Timeout(s.opts.Timeout)}
@@ -151,14 +151,14 @@ func (s *Server) tool(t *toolSpec) cairn.Tool {
 	}, opts...)
 }
 
-// gone is what stands in the list for a tool that is not there any more, or not as it was.
+// gone returns the tool that replaces in the list one that is gone or has changed.
 func (s *Server) gone(t *toolSpec) cairn.Tool {
 	return cairn.RawFunc(t.Name, t.Description, t.Schema, func(context.Context, *cairn.Call, json.RawMessage) (json.RawMessage, error) {
 		return nil, cairn.Errorf(cairn.CodeUnknownTool, "the tool has changed or is not there any more, as was said before")
 	})
 }
 
-// newCall is what the tool is given through which tools are called that came later.
+// newCall is the input of the tool that calls tools added later.
 type newCall struct {
 	Tool      string          `json:"tool" jsonschema:"The tool's name."`
 	Arguments json.RawMessage `json:"arguments" jsonschema:"Its arguments, an object as its schema says."`
@@ -167,7 +167,7 @@ type newCall struct {
 var newCallSchema = json.RawMessage(`{"type":"object","properties":{"tool":{"type":"string","description":"The tool's name."},` +
 	`"arguments":{"type":"object","description":"Its arguments, as its schema says."}},"required":["tool","arguments"],"additionalProperties":false}`)
 
-// through is the tool that calls those that came later.
+// through returns the tool that calls the ones added later.
 func (s *Server) through(added []toolSpec) cairn.Tool {
 	find := func(name string) *toolSpec {
 		if i := slices.IndexFunc(added, func(t toolSpec) bool { return t.Name == name }); i >= 0 {
@@ -206,7 +206,7 @@ func (s *Server) through(added []toolSpec) cairn.Tool {
 	}, opts...)
 }
 
-// Offer implements [cairn.Toolset]: it offers the server's tools, as far as they are known within Options.ListTimeout.
+// Offer implements [cairn.Toolset]. It offers the server's tools if they are known within Options.ListTimeout.
 func (s *Server) Offer(ctx context.Context, step *cairn.Step, pinned json.RawMessage) (*cairn.Offer, error) {
 	var before *offer
 	if pinned != nil {

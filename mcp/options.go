@@ -10,56 +10,61 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Options say how a server is reached and which of its tools agents are given. The zero value gives all of them, without
-// approval.
+// Options say how a server is reached and which of its tools agents can use. The zero value means all of them,
+// without approval.
 type Options struct {
-	// Prefix begins the names that the model has for the server's tools. Default: the server's name and an underscore.
+	// Prefix begins the model's names for the server's tools. Default: the server's name and an underscore.
 	Prefix string
-	// NoPrefix leaves the prefix out.
+	// NoPrefix omits the prefix.
 	NoPrefix bool
-	// Allow are the tools that agents are given, by the server's names for them, as patterns of [path.Match]. Default: all.
+	// Allow lists the tools that agents can use, by the server's names for them, as patterns of [path.Match].
+	// Default: all.
 	Allow []string
-	// Approve are the tools whose calls a person must approve, by the server's names for them, as patterns of [path.Match];
-	// "*" is every tool. What the server says of a tool, as that it only reads, is of no account. Default: none.
+	// Approve lists the tools whose calls a person must approve, by the server's names for them, as patterns of
+	// [path.Match]; "*" is every tool. What the server says about a tool, such as that it only reads, is ignored.
+	// Default: none.
 	Approve []string
-	// Deferred has the model find the server's tools where the agent's list of tools would be too large, see [cairn.Deferred].
-	// Tools that the server changes later are then found like the others. Default: all are listed.
+	// Deferred makes the server's tools deferred where the agent's list of tools would be too large: the model then
+	// finds them by a search, see [cairn.Deferred]. Tools that the server changes later are found like the others.
+	// Default: all are listed.
 	Deferred bool
-	// Cache keeps results within a session, as [cairn.Cache] says, of tools that only read by the server's word (readOnlyHint)
-	// and need no approval. Default: none are kept.
+	// Cache keeps results within a session, see [cairn.Cache], of tools that only read according to the server
+	// (readOnlyHint) and need no approval. Default: none are kept.
 	Cache *cairn.CachePolicy
 	// Timeout bounds a call. Default: 1 minute.
 	Timeout time.Duration
-	// ListTimeout is how long a turn waits for the list of tools where none is known. Default: 2 seconds.
+	// ListTimeout is how long a turn waits for the list of tools if none is known. Default: 2 seconds.
 	ListTimeout time.Duration
-	// MaxResult is how many bytes of text a result may have; a larger one is an error of the call. Default: 1 MiB.
+	// MaxResult is the maximum size of a result's text in bytes; a larger one is an error of the call. Default: 1
+	// MiB.
 	MaxResult int
 
-	// Env is the environment of a command, as "NAME=value", beside the variables that programs need to run (PATH, HOME,
-	// USER, LANG, TMPDIR and the like). Default: nothing else, so that a server does not get the keys of this process.
+	// Env is the environment of a command, as "NAME=value", in addition to the variables that programs need to run
+	// (PATH, HOME, USER, LANG, TMPDIR and the like). Default: nothing else, so that a server does not get the keys
+	// of this process.
 	Env []string
-	// Dir is the directory that a command runs in. Default: that of this process.
+	// Dir is the working directory of a command. Default: that of this process.
 	Dir string
 
 	// Header is sent with each HTTP request.
 	Header http.Header
 	// HTTPClient makes the HTTP requests. It should have no timeout. Default: http.DefaultClient.
 	HTTPClient *http.Client
-	// Auth authorises HTTP requests: [ClientCredentials], or a [Connector] for what each user may do. Default: none, beside
-	// what Header has.
+	// Auth authorises HTTP requests: [ClientCredentials], or a [Connector] for what each user may do. Default: only
+	// what Header contains.
 	Auth Auth
 
-	// Logger gets what goes wrong with the server. Default: nothing is logged.
+	// Logger gets failures of the server. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// maxPrefix leaves room for a tool's own name among the 64 characters of one.
+// maxPrefix leaves room for a tool's own name within the 64 characters of a name.
 const maxPrefix = 32
 
-// matches reports whether a tool is one of a list of patterns.
+// matches reports whether a tool matches one of the patterns.
 func matches(patterns []string, tool string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		if p == "*" { // of path.Match it stops at a slash
+		if p == "*" { // in path.Match it stops at a slash
 			return true
 		}
 		ok, _ := path.Match(p, tool)

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// result is what a server has answered to a call, in the protocol's form.
+// result is a server's response to a call, in the protocol's form.
 type result struct {
 	Type     string          `json:"resultType,omitempty"`
 	Content  []content       `json:"content,omitempty"`
@@ -25,11 +25,11 @@ type result struct {
 	State string `json:"requestState,omitempty"`
 }
 
-// The types of results. Others are those of extensions, which are not offered to servers.
+// The types of results. Others belong to extensions, which are not offered to servers.
 const (
 	complete      = "complete"
 	inputRequired = "input_required"
-	// mustConnect is none of the protocol's: the server demands an authorisation that the user has not given.
+	// mustConnect is not part of the protocol: the server demands an authorisation that the user has not given.
 	mustConnect = "cairn/connect"
 )
 
@@ -51,7 +51,7 @@ type content struct {
 	} `json:"resource,omitempty"`
 }
 
-// withoutNUL returns JSON with U+FFFD in place of each NUL in its strings, which no session can keep.
+// withoutNUL returns JSON with U+FFFD in place of each NUL in its strings, since sessions cannot keep NUL.
 func withoutNUL(raw []byte) []byte {
 	clean := bytes.Clone(raw)
 	for i := 0; i < len(clean)-1; i++ {
@@ -61,12 +61,12 @@ func withoutNUL(raw []byte) []byte {
 		if bytes.HasPrefix(clean[i:], []byte(`\u0000`)) {
 			copy(clean[i:], `\ufffd`)
 		}
-		i++ // what a backslash escapes begins no escape
+		i++ // an escaped character begins no escape
 	}
 	return clean
 }
 
-// decodeResult reads a result. The error is for the model.
+// decodeResult decodes a result. Its error is meant for the model.
 func decodeResult(raw []byte) (*result, error) {
 	r := new(result)
 	if err := json.Unmarshal(withoutNUL(raw), r); err != nil {
@@ -84,15 +84,15 @@ func decodeResult(raw []byte) (*result, error) {
 	return r, nil
 }
 
-// maxFiles is how many files of a result a model is shown, maxFile and maxImage how large one may be. A model's provider refuses
-// a larger image, and with it the conversation: 5 MiB of base64.
+// maxFiles is how many files of a result a model is shown, maxFile and maxImage how large one may be in bytes. A
+// model's provider refuses an image larger than 5 MiB of base64, and with it the conversation.
 const (
 	maxFiles = 8
 	maxFile  = 8 << 20
 	maxImage = 5 << 20 / 4 * 3
 )
 
-// shown is what a model reads in place of a block that is not text.
+// shown is what a model reads instead of a block that is not text.
 type shown struct {
 	Type     string `json:"type"`
 	URI      string `json:"uri,omitempty"`
@@ -103,7 +103,8 @@ type shown struct {
 	Note string `json:"note,omitempty"`
 }
 
-// output returns a result as the model reads it, with the files that it is shown beside it. The error is the tool's.
+// output returns a result as the model reads it, and the files that it is shown in addition. The error is the
+// tool's.
 func (r *result) output(most int) (out json.RawMessage, files []cairn.File, err error) {
 	var blocks []shown
 	var texts []string
@@ -133,7 +134,7 @@ func (r *result) output(most int) (out json.RawMessage, files []cairn.File, err 
 		return nil, nil, fmt.Errorf("%s", text)
 	}
 	switch {
-	case len(r.Data) > 0 && string(r.Data) != "null" && len(texts) == len(blocks): // of which the texts are a copy
+	case len(r.Data) > 0 && string(r.Data) != "null" && len(texts) == len(blocks): // the texts are a copy of the data
 		out = r.Data
 	case len(r.Data) > 0 && string(r.Data) != "null":
 		out, err = json.Marshal(map[string]any{"structured": r.Data, "content": blocks})
@@ -145,7 +146,8 @@ func (r *result) output(most int) (out json.RawMessage, files []cairn.File, err 
 	return out, files, err
 }
 
-// show returns a block as the model reads it, and its file if it has one that can be shown. n is how many there are before.
+// show returns a block as the model reads it, and its file if it has one that can be shown. n is the number of
+// files before it.
 func (c *content) show(n int) (shown, *cairn.File) {
 	b := shown{Type: clean(c.Type, 64), URI: clean(c.URI, 2048), Name: clean(c.Name, 256)}
 	media, data := c.MIMEType, c.Data
@@ -176,7 +178,7 @@ func (c *content) show(n int) (shown, *cairn.File) {
 	return b, file
 }
 
-// fileOf returns a file that models can be shown, or why there is none.
+// fileOf returns a file that models can read, or why there is none.
 func fileOf(media, data string, n int) (*cairn.File, string) {
 	kind, _, err := mime.ParseMediaType(media)
 	most := maxFile
@@ -195,7 +197,8 @@ func fileOf(media, data string, n int) (*cairn.File, string) {
 	if err != nil || len(raw) == 0 {
 		return nil, "left out: not base64"
 	}
-	// What is in the file counts, not what the server says: one that is not of its type is refused with each request from then on.
+	// The file's content decides, not the server's type: a provider refuses a file of the wrong type with every
+	// later request.
 	switch kind = http.DetectContentType(raw); kind {
 	case "image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf":
 		return &cairn.File{MediaType: kind, Data: raw}, ""

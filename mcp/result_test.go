@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// TestFilesOfResults has servers that are wrong about their files: with a file that a provider refuses, the conversation is refused
-// from then on.
+// TestFilesOfResults has servers that describe their files wrongly. A file that a provider refuses would make it
+// refuse the conversation from then on.
 func TestFilesOfResults(t *testing.T) {
 	t.Parallel()
 	const png, jpeg, pdf = "\x89PNG\r\n\x1a\n", "\xff\xd8\xff", "%PDF-1.7"
@@ -36,7 +36,7 @@ func TestFilesOfResults(t *testing.T) {
 	}
 }
 
-// TestNULInResults has text of a server that a session cannot keep, in a result that was had by an effect.
+// TestNULInResults has text of a server that a session cannot keep, in a result that an effect received.
 func TestNULInResults(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

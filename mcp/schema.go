@@ -9,16 +9,17 @@ import (
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
-// Bounds of a server's schemas: how many bytes and, with its references followed, how many parts one may have, and how deep
-// they may be nested.
+// Bounds of a server's schema: its size in bytes, the number of its parts with references followed, and the depth
+// of its nesting.
 const (
 	maxSchema = 64 << 10
 	maxParts  = 20_000
 	maxNest   = 64
 )
 
-// checkSchema returns why a server's schema of arguments cannot be used. One is not used that takes forever to check values
-// against: references that lead to themselves without going into the value, and few that stand for very many parts.
+// checkSchema returns why a server's schema of arguments cannot be used. It rejects schemas against which a
+// validation would take forever: references that lead to themselves without descending into the value, and a few
+// that expand to very many parts.
 func checkSchema(raw json.RawMessage) error {
 	if len(raw) > maxSchema {
 		return fmt.Errorf("its schema has more than %d KiB", maxSchema>>10)
@@ -44,10 +45,10 @@ func checkSchema(raw json.RawMessage) error {
 	return nil
 }
 
-// measure finds out how many parts a schema has with its references followed.
+// measure counts the parts of a schema with its references followed.
 type measure struct {
 	root  any
-	sizes map[string]int // of what references lead to; -1 for one that is being measured
+	sizes map[string]int // by reference; -1 while it is being measured
 }
 
 func (m *measure) size(v any, depth int) (int, error) {
@@ -90,7 +91,7 @@ func (m *measure) size(v any, depth int) (int, error) {
 	return total, nil
 }
 
-// refer measures what a reference leads to.
+// refer measures the target of a reference.
 func (m *measure) refer(ref string, depth int) (int, error) {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok {

@@ -13,17 +13,17 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Server is an MCP server whose tools agents are given: put it into [cairn.Agent.Toolsets]. It connects when it is needed, and
-// again when the connection is lost. It is safe for concurrent use, by any number of agents.
+// Server is an MCP server whose tools agents can use: put it into [cairn.Agent.Toolsets]. It connects on demand,
+// and again when the connection is lost. It is safe for concurrent use, by any number of agents.
 type Server struct {
 	endpoint
-	links map[string]*link // by the user that they are for; "" is for all. The mutex guards it.
+	links map[string]*link // by user; "" is for all users. Guarded by the mutex.
 }
 
 var _ cairn.Toolset = (*Server)(nil)
 
-// Command returns the server that a command is, spoken to over its standard input and output. The command is started when it
-// is needed, and ended by Close. Lines of its standard error are logged.
+// Command returns the server that a command runs, reached over its standard input and output. The command is
+// started on demand and ended by Close. Lines of its standard error are logged.
 func Command(name string, command []string, opts *Options) (*Server, error) {
 	if len(command) == 0 || command[0] == "" {
 		return nil, cairn.Invalid("command", "MCP server %q: is empty", name)
@@ -39,7 +39,7 @@ func Command(name string, command []string, opts *Options) (*Server, error) {
 	return s, nil
 }
 
-// URL returns the server at an http or https address, spoken to over streamable HTTP.
+// URL returns the server at an http or https address, reached over streamable HTTP.
 func URL(name, address string, opts *Options) (*Server, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -111,7 +111,8 @@ func newServer(name string, opts *Options) (*Server, error) {
 // Name implements [cairn.Toolset].
 func (s *Server) Name() string { return s.name }
 
-// Close ends the connections, and the command if the server is one, and waits for that. Calls under way fail.
+// Close ends the connections, and the command if the server has one, and waits until they have ended. Calls under
+// way fail.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -126,7 +127,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// link returns what speaks to the server for a user.
+// link returns the link to the server for a user.
 func (s *Server) link(user string) (*link, error) {
 	if s.opts.Auth == nil || !s.opts.Auth.perUser() {
 		user = ""
@@ -148,10 +149,10 @@ func (s *Server) link(user string) (*link, error) {
 	return l, nil
 }
 
-// maxLinks is for how many users a process is connected at once.
+// maxLinks is the number of users for which a process holds connections at once.
 const maxLinks = 256
 
-// evict gives up the connection that was not used for the longest time.
+// evict closes the connection that was unused for the longest time.
 func (s *Server) evict() {
 	var oldest string
 	for user, l := range s.links {

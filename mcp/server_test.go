@@ -90,8 +90,8 @@ func TestAllowedAndApproved(t *testing.T) {
 	}
 }
 
-// Results are kept of tools that only read by the server's word, in the step that first has the tools and in later turns, as
-// many as the policy says.
+// Results are cached of tools that only read according to the server, in the step that first has the tools and in
+// later turns, within the policy.
 func TestCachedResults(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -116,7 +116,7 @@ func TestCachedResults(t *testing.T) {
 	}
 }
 
-// A tool that asks of the user suspends the run. Each of its requests is made once.
+// A tool that asks the user something suspends the run. Each of its requests is made once.
 func TestElicitation(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -158,8 +158,8 @@ func TestDeclinedElicitation(t *testing.T) {
 	}
 }
 
-// A server of an older revision asks while the call is open, which is not answered: its tool gets an error that says why, and
-// no question is in the inbox. The server's other tools work.
+// A server of an older revision asks while the call is open, and gets no answer. Its tool gets an error that says
+// why, and the inbox has no question. The server's other tools work.
 func TestElicitationInsideACall(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{"2025-11-25", "2025-06-18"} {
@@ -197,7 +197,7 @@ func TestElicitationInsideACall(t *testing.T) {
 	}
 }
 
-// A server that dies takes a call with it, and is there again for the next one.
+// A server that dies fails the call under way, and is available again for the next one.
 func TestServerDies(t *testing.T) {
 	t.Parallel()
 	k := newTalk(t, []cairn.Toolset{command(t, "server", t.TempDir(), mcp.Options{})}, asks("bench_pid", none{}), asks("bench_die", none{}), asks("bench_pid", none{}))
@@ -239,7 +239,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// A server that does not answer costs a turn the time that the options say, once, and those that do not call it nothing.
+// A server that does not respond delays a turn once, by the time in the options. Turns that do not call it are not
+// delayed.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	s := command(t, "silent", t.TempDir(), mcp.Options{ListTimeout: 300 * time.Millisecond})
@@ -255,7 +256,7 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// What a server changes is for the next turn. The list of tools that the model is sent stays what it was.
+// Changes of a server apply from the next turn. The list of tools that is sent to the model stays the same.
 func TestChangedList(t *testing.T) {
 	t.Parallel()
 	s := sdk.NewServer(&sdk.Implementation{Name: "bench", Version: "1"}, nil)
@@ -277,7 +278,7 @@ func TestChangedList(t *testing.T) {
 	add("change", "Has changed.")
 	add("added", "Is new.")
 	s.RemoveTools("remove")
-	until(t, "the list is the new one", func() bool { // for which a turn that has one waits but 100 ms
+	until(t, "the list is the new one", func() bool { // turns that have a list wait only 100 ms for it
 		offer, err := tools.Offer(t.Context(), define.NewStep(cairn.Step{}, nil), nil)
 		return err == nil && offer != nil && strings.Contains(string(offer.Pinned), "Is new.") && !strings.Contains(string(offer.Pinned), "Removes.")
 	})
@@ -311,7 +312,7 @@ func TestChangedList(t *testing.T) {
 	}
 }
 
-// Deferred tools are found and called under approval as listed ones are. A change of the list changes no definition.
+// Deferred tools are found and called under approval like listed ones. A change of the list changes no definition.
 func TestDeferred(t *testing.T) {
 	t.Parallel()
 	s := sdk.NewServer(&sdk.Implementation{Name: "bench", Version: "1"}, nil)
@@ -357,7 +358,7 @@ func TestDeferred(t *testing.T) {
 	}
 }
 
-// until waits for something that another process does.
+// until waits for a condition that another process brings about.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {

@@ -13,17 +13,18 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Servers of revision 2025-11-25 can answer a call with {"task": {…}}, which stands for work that is under way. It has no
-// type of result, and the SDK would decode it as a result that is complete and empty. So answers are looked at before the SDK
-// decodes them, and such a result is given the type that tasks have since, which fails the call.
+// Servers of revision 2025-11-25 can respond to a call with {"task": {…}}, which stands for work that is under way.
+// It has no type of result, and the SDK would decode it as a complete, empty result. Responses are therefore
+// inspected before the SDK decodes them, and such a result gets the type that tasks have in later revisions, which
+// fails the call.
 
-// markTask returns a result with the type "task" if it is a task of revision 2025-11-25, else the result as it is.
+// markTask returns a result with the type "task" if it is a task of revision 2025-11-25, else the result unchanged.
 func markTask(result json.RawMessage) json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(result, &members) != nil || !bytes.HasPrefix(bytes.TrimSpace(members["task"]), []byte("{")) {
 		return result
 	}
-	if _, has := members["content"]; has { // a result, whatever else it has
+	if _, has := members["content"]; has { // a result, whatever else it contains
 		return result
 	}
 	members["resultType"] = json.RawMessage(`"task"`)
@@ -34,7 +35,7 @@ func markTask(result json.RawMessage) json.RawMessage {
 	return marked
 }
 
-// markMessage does the same with the result of a message.
+// markMessage marks the task in the result of a message, if there is one.
 func markMessage(message []byte) []byte {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(message, &members) != nil || members["result"] == nil {
@@ -52,7 +53,7 @@ func markMessage(message []byte) []byte {
 	return raw
 }
 
-// marking marks the tasks among the answers of a command.
+// marking marks the tasks in the responses of a command.
 type marking struct{ sdk.Transport }
 
 func (t marking) Connect(ctx context.Context) (sdk.Connection, error) {
@@ -73,7 +74,7 @@ func (c markingConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return m, err
 }
 
-// markAnswer marks the tasks in an HTTP response, as it is read.
+// markAnswer marks the tasks in an HTTP response while it is read.
 func markAnswer(resp *http.Response) {
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	switch strings.TrimSpace(media) {
@@ -88,10 +89,10 @@ func markAnswer(resp *http.Response) {
 	resp.Header.Del("Content-Length")
 }
 
-// markedBody is a body of which one piece after the other is read, and marked.
+// markedBody is a body that is read, and marked, piece by piece.
 type markedBody struct {
 	io.ReadCloser
-	next func() ([]byte, error) // may return a piece with the error that ends the body
+	next func() ([]byte, error) // may return a piece together with the error that ends the body
 	rest []byte
 	err  error
 }
@@ -118,7 +119,7 @@ func wholeBody(body io.Reader) func() ([]byte, error) {
 	}
 }
 
-// events reads a body that is a stream of events, each of which has a message.
+// events reads a body that is a stream of events, each with a message.
 func events(body io.Reader) func() ([]byte, error) {
 	lines := bufio.NewReader(body)
 	return func() ([]byte, error) {

@@ -2,10 +2,10 @@ package mcp
 
 import "strings"
 
-// maxDescription bounds texts of a server that a model or the user reads.
+// maxDescription bounds a server's texts for a model or the user, in bytes.
 const maxDescription = 8 << 10
 
-// plainName replaces what the name of a tool cannot have.
+// plainName replaces the characters that the name of a tool cannot have.
 func plainName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -15,7 +15,7 @@ func plainName(name string) string {
 	}, name)
 }
 
-// clean makes text one that a session can keep, of at most so many bytes.
+// clean returns a text that a session can keep, cut to a number of bytes.
 func clean(text string, most int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) > most {

@@ -20,7 +20,7 @@ type commandDialer struct {
 	opts    *Options
 }
 
-// inherited are the variables of this process that a command is given.
+// inherited are the variables of this process that a command gets.
 var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
 	"SYSTEMROOT", "SYSTEMDRIVE", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PATHEXT", "COMSPEC"}
 
@@ -56,7 +56,7 @@ func (w *logWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// httpDialer speaks streamable HTTP.
+// httpDialer connects over streamable HTTP.
 type httpDialer struct {
 	address string
 	opts    *Options
@@ -72,7 +72,7 @@ func (d *httpDialer) transport(_ context.Context, user string) (sdk.Transport, e
 		inner = http.DefaultTransport
 	}
 	client.Transport = &bounded{inner, d.opts.Header}
-	// What is sent to the server, with the user's token, is not for where it sends us.
+	// Requests, and the user's token with them, are not for other hosts that the server redirects to.
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		if req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme || len(via) > 5 {
 			return fmt.Errorf("the server redirects to %s", req.URL.Host)

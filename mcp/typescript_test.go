@@ -15,7 +15,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// A server with the official SDK for TypeScript is killed in the middle of a conversation, and asks in the middle of a call.
+// A server with the official TypeScript SDK is killed in the middle of a conversation, and asks in the middle of a
+// call.
 func TestTypeScriptServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -76,7 +77,8 @@ func kill(t *testing.T, pid string) {
 	}
 }
 
-// A client with the official SDK for TypeScript starts a program that serves an agent over its standard input and output.
+// A client with the official TypeScript SDK starts a program that serves an agent over its standard input and
+// output.
 func TestTypeScriptClientOverPipes(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -103,8 +105,8 @@ func TestTypeScriptClientOverPipes(t *testing.T) {
 	}
 }
 
-// A client with the official SDK for TypeScript drives an agent: of the current revision it is asked, of the one before it is
-// directed to the inbox.
+// A client with the official TypeScript SDK drives an agent. In the current revision it is asked; in the previous
+// one it is directed to the inbox.
 func TestTypeScriptClient(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]string{"auto": `it came to "refunded"`, "legacy": "in the inbox"} {

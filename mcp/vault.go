@@ -16,11 +16,11 @@ import (
 
 const keyBytes = 32
 
-// What a Connector keeps of users, as the beginnings of records' keys.
+// Prefixes of the keys of records that a Connector keeps of users.
 const (
 	aToken  = "mcp-token/"  // for a server
-	aTicket = "mcp-ticket/" // of an address that the user opens
-	aFlow   = "mcp-flow/"   // of a user who is at an authorisation server, by the state that they bring back
+	aTicket = "mcp-ticket/" // for an address that the user opens
+	aFlow   = "mcp-flow/"   // for a user at an authorisation server, by the state that they bring back
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 	flowTTL   = 15 * time.Minute
 )
 
-// vault keeps encrypted records of users. Each is bound to its place, so none can be put in the place of another.
+// vault keeps encrypted records of users. Each is bound to its key, so none can be moved to another's key.
 type vault struct {
 	records store.Records
 	seal    cipher.AEAD
@@ -43,7 +43,7 @@ func newVault(records store.Records, key []byte) (vault, error) {
 	return vault{records: records, seal: seal}, err
 }
 
-// put writes a record, whatever was there.
+// put writes a record, whatever it replaces.
 func (v *vault) put(ctx context.Context, what, name, user string, value any, ttl time.Duration) error {
 	plain, err := json.Marshal(value)
 	if err != nil {
@@ -81,7 +81,7 @@ func (v *vault) get(ctx context.Context, what, name string, value any) (version 
 	return r.Version, json.Unmarshal(plain, value)
 }
 
-// take deletes a record of a version, and reports whether it was this call that did.
+// take deletes a record if it has the given version, and reports whether this call deleted it.
 func (v *vault) take(ctx context.Context, what, name string, version int64) (bool, error) {
 	err := v.records.Delete(ctx, store.UserRecords, what+name, version)
 	if errors.Is(err, cairn.ErrNotFound) || errors.Is(err, cairn.ErrStale) {

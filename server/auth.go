@@ -10,21 +10,21 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Role is what a principal may do beyond its own sessions.
+// Role is a set of permissions of a principal.
 type Role string
 
 const (
-	// RoleUser starts sessions and does anything with its own.
+	// RoleUser creates sessions and may do anything with its own.
 	RoleUser Role = "user"
-	// RoleReviewer sees and decides pending calls of every session that name no other reviewers.
+	// RoleReviewer sees and decides pending calls of every session, except those that name other reviewers.
 	RoleReviewer Role = "reviewer"
-	// RoleAdmin does anything.
+	// RoleAdmin may do anything.
 	RoleAdmin Role = "admin"
 )
 
-// Principal is who makes a request.
+// Principal is the authenticated caller of a request.
 type Principal struct {
-	// User names the principal: whose sessions are its own, and which reviewer it is.
+	// User is the principal's name, as an owner of sessions and as a reviewer.
 	User  string
 	Roles []Role
 }
@@ -32,12 +32,12 @@ type Principal struct {
 // Is reports whether the principal has a role.
 func (p *Principal) Is(r Role) bool { return slices.Contains(p.Roles, r) }
 
-// Authenticator says who makes a request. It returns nil without an error for credentials that are missing or wrong; the
-// answer is 401 then. An error means that it could not find out, and the answer is 503.
+// Authenticator identifies the caller of a request. It returns nil without an error if credentials are missing or
+// wrong; the response is then 401. An error means that it could not decide, and the response is 503.
 type Authenticator func(*http.Request) (*Principal, error)
 
-// Tokens authenticates by a bearer token in the Authorization header. Tokens are compared by their SHA-256 alone, so the
-// time that takes says nothing about them.
+// Tokens authenticates by a bearer token in the Authorization header. Only the SHA-256 of tokens is compared, so
+// the time of a comparison reveals nothing about them.
 func Tokens(principals map[string]*Principal) Authenticator {
 	hashed := make(map[[sha256.Size]byte]*Principal, len(principals))
 	for token, p := range principals {
@@ -64,7 +64,7 @@ const (
 	ActionReview Action = "review" // see, claim and decide a pending call
 )
 
-// Access is what a policy decides about.
+// Access is what a policy decides on.
 type Access struct {
 	Principal *Principal
 	Action    Action
@@ -74,13 +74,13 @@ type Access struct {
 	Call *cairn.PendingCall
 }
 
-// Policy reports whether an access is permitted. It is asked once for every request about a session, before anything else
-// is done. What it does not permit is answered as if it did not exist.
+// Policy reports whether an access is permitted. It is asked once for every request about a session, before
+// anything else is done. A session or call that it does not permit appears not to exist.
 type Policy func(context.Context, Access) (bool, error)
 
-// OwnSessions is the default policy: a user may do anything with the sessions that carry its name, and decide their calls;
-// a call with named reviewers is decided by these alone; a reviewer may decide what names none; an administrator may do
-// anything.
+// OwnSessions is the default policy. A user may do anything with the sessions that carry its name, and decide their
+// calls. A call with named reviewers is decided by these alone. A reviewer may decide calls that name none. An
+// administrator may do anything.
 func OwnSessions(_ context.Context, a Access) (bool, error) {
 	p := a.Principal
 	if p.Is(RoleAdmin) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// request returns a request of a route about a session and a call, from what the route reads.
+// request builds a request for a route about a session and a call, from the type that the route reads.
 func (w *world) request(rt route, session, call string) (path string, body any) {
 	w.t.Helper()
 	path = strings.NewReplacer("{run}", "x", "{message}", "0", "{file}", "0", "{id}", session, "{root}", session, "{call}", call).Replace(rt.Path)
@@ -50,8 +50,8 @@ func fields(t reflect.Type) func(func(reflect.StructField) bool) {
 	}
 }
 
-// No route answers without credentials, none shows or does anything with another user's session, and what it answers is the
-// same as for one that never was.
+// No route answers without credentials, and none shows or changes another user's session. The response is the same
+// as for a session that never existed.
 func TestEveryRouteIsAuthorised(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
@@ -79,7 +79,7 @@ func TestEveryRouteIsAuthorised(t *testing.T) {
 			}
 		}
 		if rt.Out == nil {
-			// It may not even begin.
+			// The stream must not even begin.
 			if res, _ := w.do("e", rt.Method, path, body); res.StatusCode != 404 {
 				t.Errorf("%s for another user: status %d", name, res.StatusCode)
 			}

@@ -16,10 +16,11 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// A request is read into a struct. A field with a "path" tag comes from the path, one with a "query" tag from the query,
-// any other from the JSON body, under the name of its "json" tag. One with both a query and a json tag may come from either.
+// A request is decoded into a struct. A field with a "path" tag is read from the path, one with a "query" tag from
+// the query, and any other from the JSON body, under the name of its "json" tag. A field with both a query and a
+// json tag may come from either.
 
-// bind reads a request into a struct.
+// bind decodes a request into a struct.
 func bind[In any](c *request) (*In, error) {
 	in := new(In)
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodDelete {
@@ -58,7 +59,7 @@ func bind[In any](c *request) (*In, error) {
 	return in, nil
 }
 
-// set gives a field the values of a parameter.
+// set assigns the values of a parameter to a field.
 func set(f reflect.Value, name string, values []string) error {
 	if list, ok := f.Addr().Interface().(*[]string); ok {
 		*list = values
@@ -97,7 +98,7 @@ func set(f reflect.Value, name string, values []string) error {
 	return nil
 }
 
-// lenient marks the struct of a body that may have more fields than are read, since clients add their own.
+// lenient marks the struct of a body that may have unknown fields, because clients add their own.
 type lenient interface{ lenient() }
 
 // readBody reads the body of a request.
@@ -112,20 +113,21 @@ func (c *request) readBody() ([]byte, error) {
 	case err != nil:
 		return nil, cairn.Invalid("body", "%v", err)
 	}
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // the answer may be a stream
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // the response may be a stream
 	return raw, nil
 }
 
-// boundRead bounds how long the body of a request may take.
+// boundRead sets the deadline for reading the body of a request.
 func (h *Handler) boundRead(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
-		// A writer that has no deadlines is not that of a connection.
+		// A writer without deadlines is not that of a connection.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.opts.ReadTimeout))
 	}
 }
 
-// repeated returns a name that an object of some valid JSON has twice, of which readers may choose another one than we do; empty if
-// there is none. The names of the outermost object are those of a request, which are the same in upper case.
+// repeated returns a name that occurs twice in one object of valid JSON, or the empty string. Other readers may
+// choose the other of the two values. The names of the outermost object are those of a request, which are
+// case-insensitive.
 func repeated(raw []byte) string {
 	type object map[string]bool
 	var open []object // nil for a list
@@ -162,7 +164,7 @@ func repeated(raw []byte) string {
 	}
 }
 
-// body reads the JSON body of a request. None at all is an empty object.
+// body decodes the JSON body of a request. An empty body counts as an empty object.
 func (c *request) body(into any) error {
 	raw, err := c.readBody()
 	if err != nil {
@@ -171,7 +173,7 @@ func (c *request) body(into any) error {
 	if len(raw) == 0 {
 		return nil
 	}
-	// A page of another origin can send anything else without asking.
+	// A page of another origin can send any other media type without a preflight.
 	if mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || mediaType != "application/json" {
 		return &httpError{http.StatusUnsupportedMediaType, "media_type", "the body must be application/json"}
 	}
@@ -191,7 +193,7 @@ func (c *request) body(into any) error {
 	return nil
 }
 
-// badBody names the field that does not fit.
+// badBody returns the error of a body that does not decode. It names the field at fault.
 func badBody(err error) error {
 	var known *cairn.Error
 	var mismatch *json.UnmarshalTypeError
@@ -211,7 +213,7 @@ func badBody(err error) error {
 	return cairn.Invalid("body", "%v", err)
 }
 
-// kindName returns JSON's word for what a Go type is read from.
+// kindName returns the JSON name of the kind of value that a Go type is read from.
 func kindName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:

@@ -13,18 +13,18 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// chatIn is what a chat client posts: the whole conversation as it sees it, of which only the last message counts. Pages
-// add fields of their own.
+// chatIn is what a chat client posts: the whole conversation from its point of view, of which only the last message
+// counts. Pages add fields of their own.
 type chatIn struct {
-	// ID is the session's.
+	// ID is the id of the session.
 	ID string `json:"id"`
-	// Messages ends with what the user said, or with the answers to what the last turn asked.
+	// Messages ends with what the user said, or with the answers to the calls of the last turn.
 	Messages []aisdk.Message `json:"messages"`
 	// Trigger is "submit-message", or "regenerate-message" for another answer; empty means the first.
 	Trigger string `json:"trigger,omitempty"`
-	// MessageID is that of the message that is regenerated, edited or continued.
+	// MessageID is the id of the message to regenerate, edit or continue.
 	MessageID string `json:"messageId,omitempty"`
-	// Assistant is the agent of a new session. It may be left out if the engine has only one.
+	// Assistant is the agent of a new session. It is optional if the engine has only one.
 	Assistant string `json:"assistant,omitempty"`
 	// Version is the major version of the client; 0 means 6.
 	Version int `json:"version,omitempty"`
@@ -33,13 +33,13 @@ type chatIn struct {
 
 func (*chatIn) lenient() {}
 
-// What a client's post is for. Without an answer to be made again it is for what its last message says.
+// Triggers of a client's post. Unless it regenerates an answer, its last message determines what is done.
 const (
 	submitMessage     = "submit-message"
 	regenerateMessage = "regenerate-message"
 )
 
-// chat answers what a chat client posts with the stream of the turn that follows from it.
+// chat responds to a chat client's post with the stream of the resulting turn.
 func chat(c *request, in *chatIn) error {
 	v, err := version(in.Version)
 	if err != nil {
@@ -71,7 +71,7 @@ func version(major int) (aisdk.Version, error) {
 	return 0, cairn.Invalid("version", "%d is none of 5, 6, 7", major)
 }
 
-// say starts a turn with what the user said. A message that is posted twice is said once.
+// say starts a turn with the user's message. A message that is posted twice starts one turn.
 func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	opts, err := in.Unready.options()
 	if err != nil {
@@ -111,8 +111,8 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	return c.execute(row, agent, cairn.Messages(m), v, opts)
 }
 
-// sayAgain starts a turn in the place of the one that began with an earlier message of the user's: with another message, or
-// with the same one if its answer is to be made again.
+// sayAgain starts a turn that replaces the one begun by an earlier message of the user's: with another message, or
+// with the same one to regenerate its answer.
 func (c *request) sayAgain(in *chatIn, m *cairn.Message, v aisdk.Version, opts []engine.RunOption) error {
 	row, err := c.open(in.ID, ActionRun)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *request) sayAgain(in *chatIn, m *cairn.Message, v aisdk.Version, opts [
 	if stored == nil {
 		return &cairn.Error{Code: cairn.CodeNotFound, Field: "messages", Message: "the session has no such message"}
 	}
-	if in.Trigger == regenerateMessage { // with what was said then, whatever the client makes of it
+	if in.Trigger == regenerateMessage { // the stored message counts, not the client's copy
 		*m = cairn.User(stored.Parts...)
 		m.ID = stored.ID
 	}
@@ -152,8 +152,8 @@ func (c *request) execute(row *cairn.Session, agent string, input cairn.Input, v
 	return c.turn(row, runs, v, nil)
 }
 
-// posted returns the runs of the turn that a message of the user's is part of, if that is the last turn or is queued: a
-// client posts again what it had no answer to.
+// posted returns the runs of the turn that a user's message belongs to, if that is the last turn or is queued. A
+// client posts a message again if it received no answer.
 func (c *request) posted(row *cairn.Session, id string) ([]cairn.Run, error) {
 	if id == "" || row.RunID == "" {
 		return nil, nil
@@ -187,12 +187,12 @@ func (c *request) posted(row *cairn.Session, id string) ([]cairn.Run, error) {
 	return nil, nil
 }
 
-// said reports whether a message is what the user said in one of an id.
+// said reports whether a message is a visible message of the user with the given id.
 func said(m *cairn.Message, id string) bool {
 	return m.ID == id && m.Role == cairn.RoleUser && !m.Hidden
 }
 
-// messages yields the messages of a session from an index up to another.
+// messages yields the messages of a session from one index up to another.
 func (c *request) messages(row *cairn.Session, from, to int) iter.Seq2[*cairn.Message, error] {
 	return func(yield func(*cairn.Message, error) bool) {
 		for from < to {
@@ -213,8 +213,8 @@ func (c *request) messages(row *cairn.Session, from, to int) iter.Seq2[*cairn.Me
 	}
 }
 
-// find returns a message of the user's with its index, and nil if the session has none of that id. It looks from the end,
-// where it mostly is.
+// find returns a message of the user's with its index, or nil if the session has none of that id. It searches from
+// the end, where the message usually is.
 func (c *request) find(row *cairn.Session, id string) (int, *cairn.Message, error) {
 	if id == "" {
 		return 0, nil, nil
@@ -235,8 +235,8 @@ func (c *request) find(row *cairn.Session, id string) (int, *cairn.Message, erro
 	return 0, nil, nil
 }
 
-// answers submits the decisions and results that a message of the client has, and streams what the turn does with them. A
-// call that was answered before keeps its first answer.
+// answers submits the decisions and results in a client's message, and streams how the turn continues. A call that
+// was answered before keeps its first answer.
 func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	row, err := c.open(in.ID, ActionRun)
 	if err != nil {
@@ -262,7 +262,7 @@ func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) erro
 	}
 	_, err = c.h.eng.Resume(c.ctx, row.ID, c.named()...)
 	idle := errors.Is(err, cairn.ErrNotResumable)
-	if err != nil && !idle && !errors.Is(err, cairn.ErrAlreadyRunning) { // else a worker, or another tab, was faster
+	if err != nil && !idle && !errors.Is(err, cairn.ErrAlreadyRunning) { // ErrAlreadyRunning: a worker, or another tab, was faster
 		return err
 	}
 	if row, err = c.h.eng.Session(c.ctx, row.ID); err != nil {
@@ -282,7 +282,7 @@ func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) erro
 	return c.turn(row, runs, v, &seen)
 }
 
-// nothing answers with a stream in which nothing happens: more answers are needed, or all were given before.
+// nothing responds with a stream in which nothing happens: more answers are needed, or all were given before.
 func (c *request) nothing(root string) error {
 	page, err := c.h.eng.Inbox(c.ctx, store.CallQuery{RootID: root, Limit: 1})
 	if err != nil {
@@ -293,14 +293,14 @@ func (c *request) nothing(root string) error {
 	})
 }
 
-// showIn names a conversation, and who shows it.
+// showIn names a conversation and its client's version.
 type showIn struct {
 	ID string `path:"id"`
 	// Version is the major version of the client; 0 means 6.
 	Version int `query:"version"`
 }
 
-// resumeChat streams the turn that is under way, from its beginning; without one there is nothing to resume.
+// resumeChat streams the turn under way from its beginning. Without one it responds with 204.
 func resumeChat(c *request, in *showIn) error {
 	v, err := version(in.Version)
 	if err != nil {
@@ -325,9 +325,9 @@ func resumeChat(c *request, in *showIn) error {
 type Chat struct {
 	// Messages are what the page shows, oldest first.
 	Messages []aisdk.Message `json:"messages"`
-	// Streaming says that a turn is under way, which is not among the messages: the client resumes its stream.
+	// Streaming reports that a turn is under way. It is not among the messages: the client resumes its stream.
 	Streaming bool `json:"streaming"`
-	// Cursor is the place in the log that the messages belong to: what happens then is behind it, see GET /sse.
+	// Cursor is the log position that the messages belong to: later events are behind it, see GET /sse.
 	Cursor string `json:"cursor"`
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// page is what a page with the real client shows in the end.
+// page is the final content of a page with the real client.
 type page struct {
 	Status   string         `json:"status"`
 	Messages []shownMessage `json:"messages"`
@@ -28,13 +28,13 @@ type page struct {
 	ToolRuns int            `json:"toolRuns"`
 }
 
-// shownMessage is a message with all of its metadata, of which only a part is read back.
+// shownMessage is a message with its complete metadata. Clients send only a part of it back.
 type shownMessage struct {
 	aisdk.Message
 	All map[string]any `json:"metadata"`
 }
 
-// metadata lists that of the page's messages.
+// metadata lists the metadata of the page's messages.
 func (p *page) metadata() (list []map[string]any) {
 	for i := range p.Messages {
 		list = append(list, p.Messages[i].All)
@@ -42,13 +42,13 @@ func (p *page) metadata() (list []map[string]any) {
 	return list
 }
 
-// ended reports whether the last of some metadata says how a turn has ended, and what it used.
+// ended reports whether the last metadata says how a turn ended, and what it used.
 func ended(list []map[string]any) bool {
 	last := list[len(list)-1]
 	return last["run_id"] != nil && last["status"] != nil && last["usage"] != nil
 }
 
-// String lists what the page shows, a line for each message.
+// String formats the page, with a line for each message.
 func (p *page) String() string {
 	var b strings.Builder
 	for _, m := range p.Messages {
@@ -114,13 +114,13 @@ func (p *page) files() (list []string) {
 	return list
 }
 
-// visit is what is done with a page.
+// visit is a sequence of actions on a page.
 type visit struct {
 	Chat string   `json:"chat"`
 	Todo []string `json:"todo"`
 }
 
-// browse makes visits, one after the other, with pages of a major version of the client.
+// browse performs visits, one after the other, with pages of a major version of the client.
 func (w *world) browse(major int, visits []visit) []page {
 	w.t.Helper()
 	list, err := json.Marshal(visits)
@@ -135,8 +135,8 @@ func (w *world) browse(major int, visits []visit) []page {
 	return pages
 }
 
-// chatWorld is a server whose agent has a tool of the browser's, one that needs an approval, and one of its own, and when it
-// is to speak slowly pauses until its client gets /release.
+// chatWorld is a server whose agent has a tool of the browser's, one that needs an approval, and one of its own. If
+// the agent is to speak slowly, it pauses until its client gets /release.
 func chatWorld(t *testing.T) *world {
 	t.Helper()
 	type none struct{}
@@ -215,12 +215,12 @@ func (w *world) trim(session, runs string) {
 	}
 }
 
-// Pages of each major version of the real client show what turns say and do, and send no more than they should; a page that
-// is loaded later shows the same.
+// Pages of each major version of the real client show what turns say and do, and send no more than they should. A
+// page that is loaded later shows the same.
 func TestRealClients(t *testing.T) {
 	tests := []struct {
 		name  string
-		since int // the first version that can
+		since int // first version that supports it
 		todo  []string
 		want  string
 	}{
@@ -370,7 +370,7 @@ ready, 3 posts`},
 				if runs := first.ToolRuns + again.ToolRuns; runs > 1 {
 					t.Errorf("%s: the page's tool ran %d times", test.name, runs)
 				}
-				for _, file := range append(first.files(), again.files()...) { // an image of the page's has no credentials
+				for _, file := range append(first.files(), again.files()...) { // an image of the page has no credentials
 					if res, data := w.do("", "GET", file, nil); res.StatusCode != 200 || string(data) != "a tree" {
 						t.Errorf("%s: %s: status %d: %s", test.name, file, res.StatusCode, data)
 					}

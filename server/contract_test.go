@@ -20,7 +20,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// contract checks what a handler answers, and what it accepts, against its OpenAPI document.
+// contract checks the requests and responses of a handler against its OpenAPI document.
 type contract struct {
 	t     testing.TB
 	paths map[string]map[string]struct {
@@ -32,10 +32,10 @@ type contract struct {
 
 type content map[string]struct{ Schema json.RawMessage }
 
-// strictly is the document in which objects have no properties that it does not name.
+// strictly is the document in which objects have no properties except those that it names.
 var strictly = sync.OnceValues(func() ([]byte, error) { return openAPI(routes(), true, true) })
 
-// schemas are the parsed schemas of the document, by their text.
+// schemas caches the parsed schemas of the document by their text.
 var schemas sync.Map
 
 func newContract(t testing.TB) *contract {
@@ -58,12 +58,12 @@ func newContract(t testing.TB) *contract {
 	return c
 }
 
-// local makes references to the document's components ones within a schema.
+// local rewrites references to the document's components as references within a schema.
 func local(raw json.RawMessage) json.RawMessage {
 	return bytes.ReplaceAll(raw, []byte("#/components/schemas/"), []byte("#/$defs/"))
 }
 
-// fits reports where a JSON text violates a schema of the document.
+// fits returns the ways in which a JSON text violates a schema of the document.
 func (c *contract) fits(what string, raw json.RawMessage, text []byte) {
 	c.t.Helper()
 	s, ok := schemas.Load(string(raw))
@@ -87,7 +87,7 @@ func (c *contract) fits(what string, raw json.RawMessage, text []byte) {
 	}
 }
 
-// around returns a handler that checks each request and its answer.
+// around returns a handler that checks each request and its response.
 func (c *contract) around(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var asked bytes.Buffer
@@ -103,7 +103,7 @@ func (c *contract) around(h http.Handler) http.Handler {
 	})
 }
 
-// check checks one request. Of one that was cut the last event may be missing.
+// check checks one request. If it was cut, its last event may be missing.
 func (c *contract) check(r *http.Request, asked []byte, out *witness, cut bool) {
 	status := out.status()
 	if r.Method == http.MethodOptions || cut && out.code == 0 || r.Context().Err() != nil && out.code == 0 {
@@ -135,7 +135,7 @@ func (c *contract) check(r *http.Request, asked []byte, out *witness, cut bool) 
 	switch in, has := documented.Content[mediaType]; {
 	case !ok:
 		c.t.Errorf("%s is not documented", what)
-	case file || status == http.StatusNotModified: // of any type
+	case file || status == http.StatusNotModified: // any type
 	case mediaType == "" && len(documented.Content) == 0:
 		if out.body.Len() > 0 {
 			c.t.Errorf("%s has a body: %s", what, &out.body)
@@ -161,7 +161,7 @@ func (c *contract) problem(what, mediaType string, body []byte) {
 	c.fits(what, json.RawMessage(`{"$ref":"#/components/schemas/Problem"}`), body)
 }
 
-// witness keeps a copy of an answer.
+// witness keeps a copy of a response.
 type witness struct {
 	http.ResponseWriter
 	code int
@@ -230,7 +230,7 @@ func TestEnumsAreWhole(t *testing.T) {
 	}
 }
 
-// The document that is served names every route, and each operation once.
+// The served document names every route, and each operation once.
 func TestOpenAPI(t *testing.T) {
 	w := newWorld(t, nil)
 	doc := want[struct {

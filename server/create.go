@@ -9,13 +9,13 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// Context is what a session that is created is like.
+// Context describes a session to be created.
 type Context struct {
-	// Tags are words that sessions are found by.
+	// Tags are words by which sessions are found.
 	Tags []string `json:"tags,omitempty"`
-	// Metadata is the client's own, by name.
+	// Metadata is data of the client's, by name.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// ExpiresAt is when the session expires; without it the time that the agent gives it counts.
+	// ExpiresAt is when the session expires; without it the lifetime set by the agent applies.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// TraceParent is the W3C trace context that the session's spans belong to.
 	TraceParent string `json:"trace_parent,omitempty"`
@@ -32,18 +32,18 @@ func (x *Context) options(user string) []engine.RunOption {
 	return opts
 }
 
-// openOrCreate opens a session for a turn, which it makes if there is none.
+// openOrCreate opens a session for a turn, or creates it if it does not exist.
 func (c *request) openOrCreate(id, agent string, x *Context) (*cairn.Session, error) {
 	if id == "" {
 		id = c.newID()
 	}
 	for {
 		row, err := c.open(id, ActionRun)
-		if !errors.Is(err, cairn.ErrNotFound) || row != nil { // row: it is there, but not for this principal
+		if !errors.Is(err, cairn.ErrNotFound) || row != nil { // a row means that the session exists, but not for this principal
 			return row, err
 		}
 		row, err = c.create(id, agent, x)
-		if !errors.Is(err, cairn.ErrExists) { // else another request has made it meanwhile
+		if !errors.Is(err, cairn.ErrExists) { // ErrExists: a concurrent request has created it
 			return row, err
 		}
 	}
@@ -64,7 +64,7 @@ func (c *request) create(id, agent string, x *Context) (*cairn.Session, error) {
 	return row, err
 }
 
-// only returns the name of the engine's agent, if there is but one.
+// only returns the name of the engine's agent if it has exactly one, else the empty string.
 func (c *request) only() string {
 	if names := c.h.eng.Agents(); len(names) == 1 {
 		return names[0]
@@ -74,7 +74,7 @@ func (c *request) only() string {
 
 type createIn struct {
 	SessionID string `json:"session_id,omitempty"`
-	// Agent is the agent's name. It may be left out if the engine has only one.
+	// Agent is the agent's name. It is optional if the engine has only one.
 	Agent string `json:"agent,omitempty"`
 	Context
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// Of a process that is stopped while a turn is under way, the clients reconnect to another one, and get each event once. The
-// turn's step comes to its end in the time that the engine is given; without time it is cut. The other process takes the turn over
-// at once, long before the lease has run out.
+// When a process is stopped during a turn, its clients reconnect to another process and receive each event once.
+// The turn's step completes within the engine's time to close; without such time it is cut off. The other process
+// takes over the turn at once, long before the lease lapses.
 func TestDrainHandsOver(t *testing.T) {
 	t.Run("with time", func(t *testing.T) { drained(t, false) })
 	t.Run("at once", func(t *testing.T) { drained(t, true) })
@@ -64,7 +64,7 @@ func drained(t *testing.T, atOnce bool) {
 
 	begun := want[Started](one, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}})
 	var ids, types []string
-	// follow reads the run's events behind those that are known, and reports whether the stream was cut.
+	// follow reads the run's events after the known ones, and reports whether the stream was cut.
 	follow := func(url string, opened func()) (cut bool) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), "GET", url+"/sse?session_id=s&run_id="+begun.RunID, nil)

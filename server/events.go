@@ -15,17 +15,18 @@ import (
 
 type eventsIn struct {
 	SessionID string `query:"session_id"`
-	// RunID restricts the stream to one run of the session with the sub-agents it consults, at whose end it ends. Without it
-	// the stream has every turn, by any process, and ends when the session is deleted.
+	// RunID restricts the stream to one run of the session with the sub-agents it consults. The stream then ends
+	// with that run. Without it the stream has every turn, by any process, and ends when the session is deleted.
 	RunID string `query:"run_id"`
-	// After is the cursor behind which the stream begins; empty for the beginning. A Last-Event-ID header comes before it.
+	// After is the cursor behind which the stream begins; empty means the beginning. A Last-Event-ID header
+	// overrides it.
 	After string `query:"after"`
 	// Types restricts the stream to events of these types.
 	Types []string `query:"type"`
 }
 
-// events streams events. What a client gets is a function of the log: from whichever process, live or replayed, all of it
-// is the same as its first part and what follows the cursor of that.
+// events streams events. The stream is a function of the log: whichever process serves it, live or replayed, the
+// whole equals any first part of it followed by what comes after that part's cursor.
 func events(c *request, in *eventsIn) error {
 	row, err := c.open(in.SessionID, ActionRead)
 	if err != nil {
@@ -38,7 +39,7 @@ func events(c *request, in *eventsIn) error {
 	if err != nil {
 		return err
 	}
-	// What the log no longer has is said before the stream begins.
+	// Report trimmed events before the stream begins.
 	if _, err := c.h.eng.History(c.ctx, row.ID, after, 1); err != nil {
 		return err
 	}
@@ -71,7 +72,8 @@ func events(c *request, in *eventsIn) error {
 	})
 }
 
-// over answers with 204, at which an EventSource stops asking, if a run has ended and its client has all of its events.
+// over responds with 204, at which an EventSource stops reconnecting, if a run has ended and the client has all of
+// its events.
 func (c *request) over(run *engine.Run, rest func(context.Context) iter.Seq2[cairn.Event, error]) (bool, error) {
 	record, err := run.Record(c.ctx)
 	if err != nil || record.Status == cairn.RunRunning {
@@ -84,7 +86,7 @@ func (c *request) over(run *engine.Run, rest func(context.Context) iter.Seq2[cai
 	return true, nil
 }
 
-// behind leaves out the events that are not behind a cursor.
+// behind drops the events up to and including a cursor.
 func behind(list iter.Seq2[cairn.Event, error], after cairn.Cursor) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		for ev, err := range list {
@@ -105,9 +107,10 @@ func frame(ev *cairn.Event) ([]byte, error) {
 	return sse.Append(nil, ev.Cursor().String(), string(ev.Type), data), nil
 }
 
-// stream answers with a stream of frames, which ends with them, with the client, or when the server is drained.
+// stream responds with a stream of frames. It ends after the last one, with the client, or when the server is
+// drained.
 func (c *request) stream(frames func(context.Context) iter.Seq2[[]byte, error]) (err error) {
-	if c.r.Method == http.MethodHead { // which would wait for frames that it does not get
+	if c.r.Method == http.MethodHead { // HEAD would wait for frames that it does not get
 		frames = func(context.Context) iter.Seq2[[]byte, error] { return func(func([]byte, error) bool) {} }
 	}
 	ctx, cancel := context.WithCancel(c.ctx)

@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/server/aisdk"
 )
 
-// stream opens a stream and returns its lines as they come.
+// stream opens a stream and returns its lines as they arrive.
 func (w *world) stream(token, path, last string) (*http.Response, *bufio.Scanner) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
@@ -48,7 +48,7 @@ func (w *world) all(token, path, last string) (string, int) {
 	return string(data), res.StatusCode
 }
 
-// The stream of a run is, for every event in it, what comes up to that and what follows it, byte for byte.
+// The stream of a run is the same when it is interrupted after any of its events and resumed there, byte for byte.
 func TestStreamResumesAnywhere(t *testing.T) {
 	w := newWorld(t, nil)
 	for i := range 3 {
@@ -78,7 +78,7 @@ func TestStreamResumesAnywhere(t *testing.T) {
 	}
 }
 
-// The stream of a session shows every turn, by any process, carries comments while nothing happens, and is cut when the
+// The stream of a session shows every turn, by any process, sends comments while it is silent, and is cut when the
 // server is drained.
 func TestSessionStream(t *testing.T) {
 	w := newWorld(t, &Options{KeepAlive: 20 * time.Millisecond})
@@ -121,7 +121,7 @@ func TestSessionStream(t *testing.T) {
 	}
 }
 
-// A session that is deleted under an open stream ends it; after that there is nothing to resume.
+// A session that is deleted ends its open streams. Afterwards there is nothing to resume.
 func TestStreamOfDeleted(t *testing.T) {
 	w := newWorld(t, nil)
 	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}})
@@ -153,14 +153,14 @@ func TestStreamsPerUser(t *testing.T) {
 	if p := want[Problem](w, 429, "a", "GET", "/sse?session_id=s", nil); p.Code != "too_many_streams" {
 		t.Errorf("got %+v", p)
 	}
-	// Nothing is done for a post whose stream is refused.
+	// A post whose stream is refused has no effect.
 	said := chatIn{ID: "s", Messages: []aisdk.Message{{Role: "user", Parts: []aisdk.Part{{Type: "text", Text: "hi"}}}}}
 	want[Problem](w, 429, "a", "POST", "/chat", said)
 	if row, err := w.eng.Session(t.Context(), "s"); err != nil || row.Turn != 0 {
 		t.Errorf("the session is %+v, %v", row, err)
 	}
 	open[0].Body.Close()
-	for range 200 { // the server learns of it soon
+	for range 200 { // the server notices it soon
 		if res, _ := w.stream("a", "/sse?session_id=s", ""); res.StatusCode == 200 {
 			return
 		}
@@ -181,7 +181,8 @@ func TestNoTurnWhileDraining(t *testing.T) {
 	}
 }
 
-// What a provider said of a failed call, and what a sub-agent failed of, is on the log and not in what a client is given.
+// A provider's text about a failed call, and the failure of a sub-agent, are on the log but are not sent to
+// clients.
 func TestErrorsOfRunsStayPrivate(t *testing.T) {
 	const secret = "hunter2"
 	failed := func() *cairn.Error {

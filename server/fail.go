@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// problem is what a client learns of an error. The words of a failure within go to the log alone.
+// problem returns what a client learns of an error. The text of an internal failure goes to the log only.
 func (h *Handler) problem(r *http.Request, err error) Problem {
 	var known *httpError
 	var p Problem
@@ -29,10 +29,10 @@ func (h *Handler) problem(r *http.Request, err error) Problem {
 	return p
 }
 
-// fail answers with an error.
+// fail responds with an error.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	// The end of the time for a body ends the context too.
-	if r.Context().Err() != nil && httpStatus(err) != http.StatusRequestTimeout { // nobody reads it
+	// The deadline for reading a body ends the context too.
+	if r.Context().Err() != nil && httpStatus(err) != http.StatusRequestTimeout { // the client is gone
 		return
 	}
 	p := h.problem(r, err)

@@ -14,9 +14,9 @@ import (
 	"github.com/cairn-agents/cairn/server/aisdk"
 )
 
-// A file of a message is read at an address of its own, so that neither a stream nor a history carries its bytes. A page shows it
-// with an element that sends no credentials of the page's, such as an image. So the addresses that chats get are signed: each
-// opens one file, without other credentials, until the end of the next day.
+// A file of a message is read at an address of its own, so that neither streams nor histories carry its bytes. A
+// page shows it with an element that does not send the page's credentials, such as an image. The addresses that
+// chats get are therefore signed: each opens one file, without other credentials, until the end of the next day.
 
 // fileIn names a file of a message.
 type fileIn struct {
@@ -25,20 +25,21 @@ type fileIn struct {
 	Message int `path:"message"`
 	// File is which of the message's files it is, counted from 0.
 	File int `path:"file"`
-	// MessageID is the id of the message: if another one has its place since the session was taken back, the file is not found.
+	// MessageID is the id of the message. If a rewind has put another message at the index, the file is not found.
 	MessageID string `query:"message_id"`
-	// Expires, in seconds since 1970, and Signature are of an address that the server made. It needs no other credentials.
+	// Expires, in seconds since 1970, and Signature belong to a signed address. It needs no other credentials.
 	Expires   string `query:"expires"`
 	Signature string `query:"signature"`
 }
 
-// filePath finds what the path of a file names.
+// filePath matches the path of a file.
 var filePath = regexp.MustCompile(`/sessions/([^/]+)/messages/(\d{1,9})/files/(\d{1,9})$`)
 
-// shownInPlace are the types of files that a browser may show as a page of the server: they hold no code.
+// shownInPlace are the types of files that a browser may display as a page of the server, since they contain no
+// code.
 var shownInPlace = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true, "image/avif": true}
 
-// getFile answers with the bytes of a file.
+// getFile responds with the bytes of a file.
 func getFile(c *request, in *fileIn) error {
 	if _, err := c.openOne(in.ID); err != nil {
 		return err
@@ -103,7 +104,8 @@ func (c *request) file(session string, index, n int) (*cairn.Message, *cairn.Fil
 	return nil, nil, noFile()
 }
 
-// fileWriter writes a file, but leaves it to be said as a problem that a range is beyond the file.
+// fileWriter writes a file. It withholds the response to a range beyond the file, so that the caller can send a
+// problem.
 type fileWriter struct {
 	*boundedWriter
 	beyond bool
@@ -122,8 +124,8 @@ func (w *fileWriter) Write(b []byte) (int, error) {
 	return w.boundedWriter.Write(b)
 }
 
-// addresses returns what gives the files of messages an address for the client of the request. Without the key, which is no reason to
-// show nothing of the rest, they need credentials.
+// addresses returns a function that makes addresses of files for the client of the request. If the key cannot be
+// read, the addresses are unsigned and need credentials; the rest of the response is still shown.
 func (c *request) addresses() aisdk.Address {
 	var key []byte
 	if !c.h.opts.AllowUnauthenticated {
@@ -133,7 +135,7 @@ func (c *request) addresses() aisdk.Address {
 		}
 	}
 	base := c.base()
-	const day = 24 * time.Hour // the same address all day, which the browser has kept
+	const day = 24 * time.Hour // the address stays the same for a day, so browsers can cache the file
 	expires := strconv.FormatInt(time.Now().UTC().Truncate(day).Add(2*day).Unix(), 10)
 	return func(session string, index int, id string, n int) string {
 		message, file := strconv.Itoa(index), strconv.Itoa(n)
@@ -146,8 +148,8 @@ func (c *request) addresses() aisdk.Address {
 	}
 }
 
-// base returns the address of the server for the client of the request: [Options].URL, or what stands before the path of its
-// route. A page of another origin gets it whole.
+// base returns the address of the server as the client of the request sees it: [Options].URL, or what precedes the
+// path of the route. A page of another origin gets an absolute address.
 func (c *request) base() string {
 	if u := c.h.opts.URL; u != "" {
 		return strings.TrimSuffix(u, "/")
@@ -168,8 +170,8 @@ func (c *request) base() string {
 	return scheme + "://" + c.r.Host + base
 }
 
-// ownFiles puts the files of a session in the place of their addresses that a client has posted back, as it does when it edits what
-// its user said before.
+// ownFiles replaces the addresses of the session's files in a client's message by the files. Clients post such
+// addresses back when they edit an earlier message of their user.
 func (c *request) ownFiles(session string, m *cairn.Message) error {
 	for i := range m.Parts {
 		f := m.Parts[i].File

@@ -19,7 +19,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// files are what the painter of fileWorld draws, one after the other in its reply.
+// files are the files that fileWorld's painter returns in its reply, in order.
 var files = []cairn.File{
 	{Name: "a \"tree\".png", MediaType: "image/png", Data: []byte("tree")},
 	{Name: "page.html", MediaType: "text/html; charset=utf-8", Data: []byte("<script>alert(1)</script>")},
@@ -67,7 +67,8 @@ func (w *world) addressed(token string) (list []string) {
 	return list
 }
 
-// A file is read by who may read its session. Only pictures are shown as they are; whatever a file is, its browser runs none of it.
+// A file can be read by readers of its session. Only pictures are displayed in place; a browser runs no code of any
+// file.
 func TestFile(t *testing.T) {
 	w := fileWorld(t, nil)
 	for n, test := range []struct{ kind, disposition string }{
@@ -112,7 +113,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// A client that has a file does not get it again, and one that wants a part of it gets that.
+// A client that has a file does not receive it again, and a client can request a part of it.
 func TestPartOfAFile(t *testing.T) {
 	w := fileWorld(t, nil)
 	ask := func(name, value string) (*http.Response, string) {
@@ -145,7 +146,7 @@ func TestPartOfAFile(t *testing.T) {
 	}
 }
 
-// An address that the server signed opens its file without credentials, at any process with the store, and nothing else.
+// A signed address opens its file without credentials, at any process with the store, and nothing else.
 func TestSignedAddress(t *testing.T) {
 	w := fileWorld(t, nil)
 	list := w.addressed("a")
@@ -214,8 +215,8 @@ func TestSignedAddress(t *testing.T) {
 	}
 }
 
-// An address is good for the client that gets it: below the path where the server is mounted, from a page of another origin, and where
-// a proxy says another place.
+// An address works for the client that receives it: below the path where the server is mounted, from a page of
+// another origin, and behind a proxy that names another address.
 func TestAddressOfTheServer(t *testing.T) {
 	w := fileWorld(t, &Options{AllowUnauthenticated: true, Origins: []string{"https://app.example.com"}})
 	proxied, err := New(w.eng, &Options{AllowUnauthenticated: true, URL: "https://example.com/agents/"})
@@ -257,7 +258,7 @@ func TestAddressOfTheServer(t *testing.T) {
 	}
 }
 
-// A page that edits a message posts the addresses of its files back: the model gets the files.
+// A page that edits a message posts the addresses of its files back. The model receives the files.
 func TestFilesArePostedBack(t *testing.T) {
 	w := fileWorld(t, nil)
 	address := w.addressed("a")[0]
@@ -310,8 +311,8 @@ func TestFilesArePostedBack(t *testing.T) {
 	}
 }
 
-// Of processes that make the key at the same moment one wins, and a record that is no key is an error: no address can then be opened
-// that was signed with less.
+// If several processes create the key at the same moment, one wins. A record that is not a key is an error, so that
+// no address signed with less can be opened.
 func TestKeyOfFiles(t *testing.T) {
 	w := fileWorld(t, nil)
 	key := func() ([]byte, error) {

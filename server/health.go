@@ -4,7 +4,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Health is what a probe is answered.
+// Health is the response to a probe.
 type Health struct {
 	// Status is "ok".
 	Status string `json:"status"`
@@ -12,7 +12,7 @@ type Health struct {
 
 func healthz(*request, *struct{}) (*Health, error) { return &Health{"ok"}, nil }
 
-// readyz refuses once the handler is drained, so that a proxy sends requests elsewhere.
+// readyz fails once the handler is drained, so that a proxy sends requests elsewhere.
 func readyz(c *request, _ *struct{}) (*Health, error) {
 	if c.h.ctx.Err() != nil {
 		return nil, &cairn.Error{Code: cairn.CodeClosed, Message: "the server is being stopped"}

@@ -18,7 +18,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// lockedBuffer is a log that many goroutines write.
+// lockedBuffer is a log with concurrent writers.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -36,7 +36,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// Nothing can be done with a session that was deleted or has expired, by its own user neither, but to restore it.
+// A session that was deleted or has expired accepts no operation, even from its own user, except to be restored.
 func TestNoRouteServesARemovedSession(t *testing.T) {
 	for name, remove := range map[string]func(w *world){
 		"deleted": func(w *world) { want[none](w, 204, "a", "DELETE", "/sessions/s", nil) },
@@ -68,7 +68,8 @@ func TestNoRouteServesARemovedSession(t *testing.T) {
 	}
 }
 
-// No call is decided but under the session of its tree, by a user of that, in the user's own name, and once.
+// A call is decided only under the session of its tree, by a user of that session, in the user's own name, and
+// once.
 func TestForgedApprovals(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	calls, approvals := map[string]string{}, map[string]string{} // by session, by call
@@ -105,7 +106,7 @@ func TestForgedApprovals(t *testing.T) {
 			}
 		}
 	}
-	// What a chat client posts of another user's call decides nothing, in its own session or in the other one.
+	// A chat client's post with another user's call decides nothing, in its own session or in the other one.
 	for session, status := range map[string]int{"of-eve": 0, "s": 404} {
 		part := map[string]any{"type": "tool-pay", "toolCallId": calls["s"], "state": "approval-responded", "input": payment{100},
 			"approval": map[string]any{"id": approvals[calls["s"]], "approved": true}}
@@ -135,17 +136,17 @@ func TestForgedApprovals(t *testing.T) {
 	}
 }
 
-// A client that sends its body slowly is cut off, and costs no more than that.
+// A client that sends its body slowly is cut off, whether it has a valid token or not.
 func TestSlowBodies(t *testing.T) {
 	w := newWorld(t, &Options{ReadTimeout: 50 * time.Millisecond})
-	for _, token := range []string{"a", "wrong"} { // known or not
+	for _, token := range []string{"a", "wrong"} { // valid or not
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 		fmt.Fprintf(conn, "POST /start HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", token)
-		answer, err := io.ReadAll(conn) // which ends because the server closes the connection
+		answer, err := io.ReadAll(conn) // ends because the server closes the connection
 		status := map[string]string{"a": "HTTP/1.1 408 ", "wrong": "HTTP/1.1 401 "}[token]
 		if err != nil || !strings.HasPrefix(string(answer), status) {
 			t.Errorf("with the token %q: %v, %s", token, err, answer)
@@ -160,7 +161,7 @@ func TestSlowBodies(t *testing.T) {
 func TestSlowReaders(t *testing.T) {
 	seen := &watchEnds{routes: make(chan string, 10)}
 	w := newWorld(t, &Options{WriteTimeout: time.Second, Observer: seen})
-	srv := httptest.NewServer(w.h) // nobody checks what is cut off
+	srv := httptest.NewServer(w.h) // the responses are cut off and cannot be checked
 	t.Cleanup(srv.Close)
 	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
 	message := cairn.User(cairn.TextPart(strings.Repeat("x", 1<<20)))
@@ -185,7 +186,7 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// watchEnds is an observer that says which requests have ended.
+// watchEnds is an observer that reports which requests have ended.
 type watchEnds struct {
 	unobserved
 	routes chan string
@@ -193,7 +194,7 @@ type watchEnds struct {
 
 func (e *watchEnds) Request(route string, _ int, _ time.Duration) { e.routes <- route }
 
-// A user who asks for ten thousand streams gets as many as there may be.
+// A user who requests ten thousand streams gets only the permitted number.
 func TestTenThousandStreams(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
@@ -213,7 +214,7 @@ func TestTenThousandStreams(t *testing.T) {
 	want[cairn.Session](w, 200, "a", "GET", "/sessions/s", nil)
 }
 
-// Headers get into no answer but as they may.
+// Request headers reach no response except in a valid form.
 func TestHostileHeaders(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
@@ -248,7 +249,7 @@ func TestHostileHeaders(t *testing.T) {
 	}
 }
 
-// Ids with tricks, and bodies without end, get clear refusals, and tokens get into no log and no answer.
+// Malicious ids and endless bodies are refused clearly, and tokens appear in no log and no response.
 func TestHostileRequests(t *testing.T) {
 	var log lockedBuffer
 	const token = "a-very-secret-token"
@@ -272,7 +273,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
-	if res, err := http.DefaultClient.Do(req); err == nil { // else the server has closed the connection in mid-body
+	if res, err := http.DefaultClient.Do(req); err == nil { // otherwise the server has closed the connection while reading the body
 		res.Body.Close()
 		if res.StatusCode != 413 {
 			t.Errorf("100 MiB: %s", res.Status)

@@ -16,11 +16,11 @@ type inboxIn struct {
 	Cursor string `query:"cursor"`
 }
 
-// inboxPages is how many pages of calls that the principal may not decide one request looks through.
+// inboxPages is how many pages without a call that the principal may decide one request reads.
 const inboxPages = 10
 
-// inbox lists open calls that the principal may decide: those of its own sessions, or with the roles for it those that it
-// reviews. A page may be empty though others follow.
+// inbox lists open calls that the principal may decide: those of its own sessions and, with the roles for it, those
+// that it reviews. A page may be empty although others follow.
 func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 	p := paging{limit: in.Limit, cursor: in.Cursor}
 	if err := p.check(); err != nil {
@@ -42,7 +42,7 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 			return nil, err
 		}
 		for _, call := range page.Items {
-			// The rest of the row is not known, nor does the default policy ask for it.
+			// The rest of the row is not known here. The default policy does not need it.
 			root := &cairn.Session{ID: call.RootID, RootID: call.RootID, UserID: call.UserID}
 			ok, err := c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionReview, Session: root, Call: &call})
 			if err != nil {
@@ -89,7 +89,7 @@ type claimIn struct {
 	Call string `path:"call" json:"-"`
 	// Seconds is how long the call is reserved; 0 means 15 minutes.
 	Seconds int `json:"seconds,omitempty"`
-	// Reviewer is for a server without authentication.
+	// Reviewer is who claims the call, on a server without authentication.
 	Reviewer string `json:"reviewer,omitempty"`
 }
 
@@ -153,7 +153,8 @@ func submit(c *request, in *submitIn) (*cairn.Receipt, error) {
 	return &receipt, nil
 }
 
-// reviewAs makes the principal the reviewer of a decision. Nobody decides in another's name, unless nobody is known.
+// reviewAs makes the principal the reviewer of a decision. Only without authentication may a request name another
+// reviewer.
 func (c *request) reviewAs(reviewer *string) error {
 	if c.h.opts.AllowUnauthenticated {
 		return nil

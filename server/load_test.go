@@ -26,7 +26,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// loadServer, when it is set, makes this program a server alone, so that what it costs is not mixed with its clients.
+// loadServer, if set, makes this program only a server, so that its cost is measured without that of its clients.
 const loadServer = "CAIRN_LOAD_SERVER"
 
 func TestMain(m *testing.M) {
@@ -36,16 +36,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// spent is what a server has used so far.
+// spent is the cost of a server so far.
 type spent struct {
-	// Memory is what its heap and its stacks take after a collection, in bytes.
+	// Memory is the size of its heap and stacks after a collection, in bytes.
 	Memory uint64
 	CPU    time.Duration
 }
 
 const deltas = 100
 
-// serveLoad serves an agent that says a hundred words, for five seconds or at once, until its input ends.
+// serveLoad serves an agent that says a hundred words, over five seconds or at once, until its input ends.
 func serveLoad() {
 	model := scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
 		text := scripted.Text(strings.Repeat("word ", deltas))
@@ -130,7 +130,7 @@ func (l *load) spent() (s spent) {
 	return s
 }
 
-// turns runs a turn on each session and returns what that cost the server until wait has returned.
+// turns runs a turn on each session. It returns their cost to the server until wait has returned.
 func (l *load) turns(sessions int, wait func()) time.Duration {
 	before := l.spent()
 	for i := range sessions {
@@ -161,7 +161,8 @@ func (l *load) settled(sessions int) {
 	}
 }
 
-// firstWords returns the median time from a chat's post to the first words of the answer, of a model that takes none.
+// firstWords returns the median time from a chat's post to the first words of the reply, for a model without
+// latency.
 func (l *load) firstWords(rounds int) time.Duration {
 	var times []time.Duration
 	for i := range rounds {
@@ -179,7 +180,8 @@ func (l *load) firstWords(rounds int) time.Duration {
 	return times[len(times)/2]
 }
 
-// BenchmarkReaders measures what 1,000 readers of 100 sessions cost, all of whose turns are under way at once.
+// BenchmarkReaders measures the cost of 1,000 readers of 100 sessions, while the turns of all sessions are under
+// way.
 func BenchmarkReaders(b *testing.B) {
 	const sessions, readers = 100, 1000
 	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 100
@@ -203,7 +205,7 @@ func BenchmarkReaders(b *testing.B) {
 			defer res.Body.Close()
 			ended.Go(func() {
 				lines := bufio.NewScanner(res.Body)
-				for turns := 0; turns < 2 && lines.Scan(); { // the first is there already
+				for turns := 0; turns < 2 && lines.Scan(); { // the first turn already exists
 					if !strings.HasPrefix(lines.Text(), "event: ") {
 						continue
 					}
@@ -213,7 +215,7 @@ func BenchmarkReaders(b *testing.B) {
 				}
 			})
 		}
-		for events.Load() < readers*deltas { // of the first turn
+		for events.Load() < readers*deltas { // for the first turn
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Second)

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// meaningsFile has what the comments in the source say of each type and field that the OpenAPI document shows, by
-// "package.Type" and "package.Type.Field". A test writes it.
+// meaningsFile holds the comments of the types and fields that the OpenAPI document shows, by "package.Type" and
+// "package.Type.Field". A test generates it from the source.
 //
 //go:embed meanings.json
 var meaningsFile []byte
@@ -24,12 +24,12 @@ var meanings = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// meaning returns what a type is, or what a field of it means; empty if it has no comment and is nothing that many requests have.
+// meaning returns the description of a type or field; empty if it has no comment and is not a common request field.
 func meaning(t reflect.Type, field string) string {
 	return cmp.Or(meanings()[meaningKey(t, field)], usual(t, field))
 }
 
-// usual returns what a field means in every request that has it.
+// usual returns the description of a field that means the same in every request.
 func usual(t reflect.Type, field string) string {
 	if name := t.Name(); t.PkgPath() != reflect.TypeFor[route]().PkgPath() || !strings.HasSuffix(name, "In") {
 		return ""
@@ -37,7 +37,7 @@ func usual(t reflect.Type, field string) string {
 	return inRequests[field]
 }
 
-// inRequests has what fields mean wherever a request has them, unless a comment says more.
+// inRequests describes the fields that mean the same in every request, unless a comment says more.
 var inRequests = map[string]string{
 	"Agent":         "The name of the agent.",
 	"Call":          "The id of the call.",

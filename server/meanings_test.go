@@ -19,14 +19,14 @@ import (
 
 var writeMeanings = flag.Bool("meanings", false, "write meanings.json from the comments in the source")
 
-// TestMeaningsAreTheSources holds meanings.json to the comments in the source, and the OpenAPI document to having a description of
-// everything it shows. go test -run TestMeanings -meanings ./server writes the file.
+// TestMeaningsAreTheSources checks that meanings.json matches the comments in the source, and that the OpenAPI
+// document describes everything it shows. go test -run TestMeanings -meanings ./server writes the file.
 func TestMeaningsAreTheSources(t *testing.T) {
 	source := map[string]string{}
 	for pkg, dir := range map[string]string{"cairn": "..", "store": "../store", "server": ".", "aisdk": "aisdk", "engine": "../engine"} {
 		readMeanings(t, source, pkg, dir)
 	}
-	// The document asks for each meaning that it shows.
+	// The document asks for the meaning of each type and field that it shows.
 	asked := map[string]string{}
 	var missing []string
 	d := &document{closed: map[string]bool{}}
@@ -102,7 +102,7 @@ func TestMeaningsAreTheSources(t *testing.T) {
 	}
 }
 
-// readMeanings adds what the comments of a package say of its structs and their fields.
+// readMeanings adds the comments of a package's structs and their fields.
 func readMeanings(t *testing.T, into map[string]string, pkg, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -144,7 +144,7 @@ func readMeanings(t *testing.T, into map[string]string, pkg, dir string) {
 					if text == "" {
 						text = f.Comment.Text()
 					}
-					if begins := set.Position(f.Pos()).Line; text == "" && begins == line+1 { // one comment is for several fields
+					if begins := set.Position(f.Pos()).Line; text == "" && begins == line+1 { // one comment for several fields
 						text = before
 					}
 					before, line = text, set.Position(f.End()).Line

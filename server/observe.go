@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// Observer is notified of what a handler does, for metrics. Its methods are called by many goroutines at once and should
-// return quickly. A route is its method and path as in the list of routes, such as "GET /sessions/{id}", or "other" for
-// requests that no route is for: there are no more of them than routes, and none names a session or a user.
+// Observer is notified of what a handler does, for metrics. Its methods are called concurrently and should return
+// quickly. A route is a method and path of the list of routes, such as "GET /sessions/{id}", or "other" for
+// requests that match none. The set of routes is therefore bounded, and none names a session or a user.
 type Observer interface {
-	// Request is called at the end of each request with the status of its answer, 499 if its client did not wait for one, and
-	// the time that it took until the answer began: so that of a stream does not depend on how long its client stays.
+	// Request is called at the end of each request with the status of its response, or 499 if the client did not
+	// wait for one, and the time until the response began. For a stream this does not depend on how long its client
+	// stays.
 	Request(route string, status int, took time.Duration)
-	// StreamOpened and StreamClosed are called for each stream; cut says that it ended before it was whole.
+	// StreamOpened and StreamClosed are called for each stream; cut reports that it ended before it was complete.
 	StreamOpened(route string)
 	StreamClosed(route string, cut bool)
-	// StreamEvent is called for each event that goes to a stream; what a chat has missed counts as one.
+	// StreamEvent is called for each event sent to a stream; the replay of what a chat has missed counts as one.
 	StreamEvent(route string)
 	// Drained is called when the handler is drained.
 	Drained()
 }
 
-// otherRoute is the route of requests that no route is for.
+// otherRoute is the route of requests that match none.
 const otherRoute = "other"
 
 // unobserved is the Observer of a handler without one.
@@ -33,7 +34,8 @@ func (unobserved) StreamClosed(string, bool)          {}
 func (unobserved) StreamEvent(string)                 {}
 func (unobserved) Drained()                           {}
 
-// observe calls an observer at the end of a request.
+// observe returns a writer that records the response, and a function that notifies the observer at the end of the
+// request.
 func observe(by Observer, w http.ResponseWriter, route string) (http.ResponseWriter, func()) {
 	if route == "" {
 		route = otherRoute
@@ -47,7 +49,7 @@ func observe(by Observer, w http.ResponseWriter, route string) (http.ResponseWri
 	}
 }
 
-// observed keeps the status of an answer, and when it began.
+// observed keeps the status of a response, and the time until it began.
 type observed struct {
 	http.ResponseWriter
 	asked  time.Time

@@ -17,19 +17,20 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// A POST with an Idempotency-Key is done once, whichever process gets it how often. Two things see to that. The ids of the
-// run and of the session that it makes derive from the user, the route, the key and the request, so that a request which is
-// repeated after a crash meets what it has made. A record keeps what was asked under the key, and its answer.
+// A POST with an Idempotency-Key is done once, however often it arrives and at whichever process. Two things ensure
+// that. The ids of the run and the session that it creates derive from the user, the route, the key and the
+// request, so a request that is repeated after a crash finds what it has created. A record keeps what was asked
+// under the key, and the response.
 const (
 	keyHeader = "Idempotency-Key"
 	keyPrefix = "idempotency/" // of records
-	// keysKept is how long a key is known.
+	// keysKept is how long a key is remembered.
 	keysKept = 24 * time.Hour
-	// replayedHeader marks an answer that was given before.
+	// replayedHeader marks a response that was given before.
 	replayedHeader = "Idempotency-Replayed"
 )
 
-// once is a request that is to be done once.
+// once is a request with an Idempotency-Key.
 type once struct {
 	records store.Records
 	user    string
@@ -37,21 +38,22 @@ type once struct {
 	seed    string // of ids
 	version int64  // of the record
 	kept    keptAnswer
-	// again says that the request came before and that its answer is not known: it is under way elsewhere, or was cut short.
+	// again reports that the request came before and has no known response: it is under way in another process, or
+	// was cut short.
 	again bool
 }
 
 // keptAnswer is the record of a key.
 type keptAnswer struct {
-	// Request is a digest of what was asked.
+	// Request is a digest of what was requested.
 	Request string `json:"request"`
-	// Before is what the first of the requests found, for those that must not act on anything newer.
+	// Before is what the first request with the key found, for requests that must not act on anything newer.
 	Before string          `json:"before,omitempty"`
 	Status int             `json:"status,omitempty"`
 	Body   json.RawMessage `json:"body,omitempty"`
 }
 
-// serveOnce serves a route at most once for the key that the request has.
+// serveOnce serves a route at most once for the request's Idempotency-Key.
 func (c *request) serveOnce(rt *route) error {
 	key := c.r.Header.Get(keyHeader)
 	if rt.Method != http.MethodPost || len(c.r.Header.Values(keyHeader)) == 0 {
@@ -87,7 +89,7 @@ func (c *request) serveOnce(rt *route) error {
 	return err
 }
 
-// begin finds the record of the key, or makes it.
+// begin finds the record of the key, or creates it.
 func (o *once) begin(ctx context.Context) error {
 	asked := o.kept.Request
 	err := o.put(ctx)
@@ -105,7 +107,7 @@ func (o *once) begin(ctx context.Context) error {
 	return nil
 }
 
-// put writes the record if it is as it was seen.
+// put writes the record, if it still has the version that was seen.
 func (o *once) put(ctx context.Context) error {
 	value, err := json.Marshal(o.kept)
 	if err != nil {
@@ -119,8 +121,8 @@ func (o *once) put(ctx context.Context) error {
 	return err
 }
 
-// answered keeps the answer of a request. That it cannot be kept is no failure: the request would be done again, to no
-// further effect.
+// answered keeps the response to a request. A response that cannot be kept is not a failure: the request would be
+// done again, without further effect.
 func (c *request) answered(status int, body []byte) {
 	o := c.once
 	o.kept.Status, o.kept.Body, o.version = status, body, store.AnyVersion
@@ -133,7 +135,7 @@ func (c *request) answered(status int, body []byte) {
 
 const answerTimeout = 5 * time.Second
 
-// forget removes the record of a request that was refused, so that a better one may have the key.
+// forget removes the record of a request that was refused, so that a corrected one may use the key.
 func (o *once) forget(c *request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), answerTimeout)
 	defer cancel()
@@ -142,7 +144,7 @@ func (o *once) forget(c *request) {
 	}
 }
 
-// first returns what the first of the requests with the key has found, which is now if this is the first.
+// first returns what the first request with the key found. If this is the first one, that is now.
 func (c *request) first(now string) (string, error) {
 	o := c.once
 	if o == nil || o.kept.Before == now {
@@ -163,18 +165,18 @@ func (c *request) first(now string) (string, error) {
 	return o.kept.Before, nil
 }
 
-// changed reports whether what a request is to change has another version than the first of its repetitions found, and so
-// was changed by that, or since.
+// changed reports whether the object to be changed has another version than the first request with the key found.
+// It was then changed by that request, or later.
 func (c *request) changed(version int64) (bool, error) {
 	now := strconv.FormatInt(version, 10)
 	before, err := c.first(now)
 	return before != now, err
 }
 
-// repeated reports whether the request came before, so that what it was to make may be there.
+// repeated reports whether the request came before, so that what it creates may exist.
 func (c *request) repeated() bool { return c.once != nil && c.once.again }
 
-// newID makes the id of a session for a client that gave none.
+// newID returns an id for a session of a client that gave none.
 func (c *request) newID() string {
 	if c.once != nil {
 		return "s_" + c.once.seed
@@ -182,7 +184,7 @@ func (c *request) newID() string {
 	return newID()
 }
 
-// named are the options of a run that a repeated request must not begin again.
+// named adds the run id that keeps a repeated request from beginning a second run.
 func (c *request) named(opts ...engine.RunOption) []engine.RunOption {
 	if c.once != nil {
 		opts = append(opts, engine.WithRunID("run_"+c.once.seed))
@@ -190,5 +192,5 @@ func (c *request) named(opts ...engine.RunOption) []engine.RunOption {
 	return opts
 }
 
-// newID makes the id of a session for a client that gave none.
+// newID returns a random id for a session.
 func newID() string { return "s_" + strings.ToLower(rand.Text()) }

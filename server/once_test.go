@@ -15,7 +15,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// keyed posts with an Idempotency-Key and returns the answer's status and body, and whether it was given before.
+// keyed posts with an Idempotency-Key. It returns the status and body of the response, and whether it was given
+// before.
 func (w *world) keyed(token, key, path string, body any) (int, string, bool) {
 	w.t.Helper()
 	data, err := json.Marshal(body)
@@ -59,7 +60,7 @@ func (w *world) beside(agent *cairn.Agent) *world {
 	return &world{t: w.t, st: w.st, eng: eng, h: h, url: srv.URL}
 }
 
-// cutShort makes the records of keys those of processes that died before they answered.
+// cutShort changes the records of keys to those of processes that died before they answered.
 func (w *world) cutShort() {
 	w.t.Helper()
 	page, err := w.st.Records().List(w.t.Context(), store.RecordQuery{Namespace: store.UserRecords, Prefix: keyPrefix})
@@ -79,7 +80,7 @@ func (w *world) cutShort() {
 	}
 }
 
-// Of a request that is sent many times at once, to two processes, one turn is begun and all get the same answer.
+// A request that is sent many times at once to two processes begins one turn, and all get the same response.
 func TestKeyedStartsAtOnce(t *testing.T) {
 	one := newWorld(t, nil)
 	two := one.beside(newBot())
@@ -106,7 +107,7 @@ func TestKeyedStartsAtOnce(t *testing.T) {
 	if row.Turn != 1 || row.MessageCount != 2 {
 		t.Errorf("it has %d turns with %d messages", row.Turn, row.MessageCount)
 	}
-	// The key is the user's, and of this route.
+	// The key belongs to the user, and to this route.
 	if _, text, again := one.keyed("e", "k1", "/start", startIn{Agent: "bot", Input: Input{Text: "hi"}}); again || answers[fmt.Sprint(202, text)] > 0 {
 		t.Errorf("another user gets %s", text)
 	}
@@ -115,7 +116,8 @@ func TestKeyedStartsAtOnce(t *testing.T) {
 	}
 }
 
-// What was done under a key is not done again, though the process died before it answered; nor is it with the answer known.
+// What was done under a key is not done again: neither if the process died before it answered, nor if the response
+// is known.
 func TestKeyedPostsAreDoneOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	two := w.beside(newBot())
@@ -125,7 +127,7 @@ func TestKeyedPostsAreDoneOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run.Wait(t.Context()) // whatever became of it
+		run.Wait(t.Context()) // however it ended
 	}
 	post := func(key, path string, body any) (string, string) {
 		t.Helper()
@@ -185,7 +187,8 @@ func TestKeyedPostsAreDoneOnce(t *testing.T) {
 	}
 }
 
-// A key that is used for something else is refused, and so is one that cannot be kept. One whose request was refused is free.
+// A key that was used for another request is refused, and so is an invalid one. The key of a refused request is
+// free.
 func TestKeys(t *testing.T) {
 	w := newWorld(t, nil)
 	begin := startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}}
@@ -211,7 +214,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// What is kept of a user's requests is erased with the user.
+// The records of a user's requests are erased with the user.
 func TestAnswersAreErasedWithTheUser(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, user := range []string{"a", "e"} {

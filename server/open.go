@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// principal returns who makes a request.
+// principal returns the caller of a request.
 func (h *Handler) principal(r *http.Request) (*Principal, error) {
 	if h.opts.AllowUnauthenticated {
 		return &Principal{Roles: []Role{RoleUser, RoleReviewer, RoleAdmin}}, nil
@@ -25,7 +25,7 @@ func (h *Handler) principal(r *http.Request) (*Principal, error) {
 	return p, nil
 }
 
-// grant takes the signature of a request for a principal that may read one file.
+// grant accepts the signature of a request in place of credentials. It permits reading one file.
 func (c *request) grant() error {
 	key, err := c.h.signingKey(c.ctx)
 	if err != nil {
@@ -42,11 +42,12 @@ func (c *request) grant() error {
 		return noFile()
 	}
 	c.principal, c.granted = &Principal{}, session
-	return c.h.users.request("file of " + session) // in place of a user
+	return c.h.users.request("file of " + session) // limited by session: there is no user
 }
 
-// open returns the root of the tree that a session belongs to, if the request may do with it what it is about to. It is
-// the one place where that is decided. What is not permitted, deleted or expired is not found.
+// open returns the root of the tree that a session belongs to, if the principal may perform the action on it.
+// Access to sessions is decided here alone. A session that is deleted, expired or not permitted is reported as not
+// found.
 func (c *request) open(id string, a Action) (*cairn.Session, error) {
 	row, err := c.h.eng.Session(c.ctx, id)
 	if err == nil && row.RootID != row.ID {
@@ -55,20 +56,20 @@ func (c *request) open(id string, a Action) (*cairn.Session, error) {
 	if err != nil {
 		return nil, hidden(err, id)
 	}
-	if c.granted != "" && c.granted == id && a == ActionRead { // it was permitted to who got the address
+	if c.granted != "" && c.granted == id && a == ActionRead { // access was checked before the address was signed
 		return row, nil
 	}
 	return row, c.allow(Access{Principal: c.principal, Action: a, Session: row}, id)
 }
 
-// openCall returns a pending call of a tree, if the request may review it.
+// openCall returns a pending call of a tree, if the principal may review it.
 func (c *request) openCall(root, callID string) (*cairn.Session, *cairn.PendingCall, error) {
 	row, err := c.h.eng.Session(c.ctx, root)
 	if err != nil {
 		return nil, nil, hidden(err, root)
 	}
 	call, err := c.h.eng.Call(c.ctx, root, callID)
-	if err != nil { // who may see the session learns what is wrong with the call
+	if err != nil { // only a principal that may read the session learns what is wrong with the call
 		if hidden := c.allow(Access{Principal: c.principal, Action: ActionRead, Session: row}, root); hidden != nil {
 			err = hidden
 		}
@@ -88,7 +89,7 @@ func (c *request) allow(a Access, id string) error {
 	return nil
 }
 
-// hidden says of a session that is gone no more than of one that never was: whose it was is not known any more.
+// hidden makes a session that is gone indistinguishable from one that never existed: its owner is no longer known.
 func hidden(err error, id string) error {
 	if errors.Is(err, cairn.ErrNotFound) {
 		return notFound(id)

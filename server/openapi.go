@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
-// enums are the values of types that get no further ones: clients may rely on them.
+// enums are the values of types that get no further ones, so that clients may rely on them.
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[cairn.Role]():           values(cairn.RoleUser, cairn.RoleAssistant, cairn.RoleTool),
 	reflect.TypeFor[cairn.CallStatus]():     values(cairn.CallOpen, cairn.CallAnswered, cairn.CallSettled, cairn.CallDropped),
@@ -39,9 +39,9 @@ func values[T ~string](list ...T) []string {
 	return out
 }
 
-// chatChunk is what each event of a chat's stream carries: a chunk of the AI SDK's UI message stream.
+// chatChunk is the data of each event of a chat's stream: a chunk of the AI SDK's UI message stream.
 type chatChunk struct {
-	// Type says what the chunk is, as "text-delta".
+	// Type is the kind of chunk, such as "text-delta".
 	Type string `json:"type"`
 }
 
@@ -50,14 +50,15 @@ func getOpenAPI(c *request, _ *struct{}) (json.RawMessage, error) { return c.h.o
 // object is a part of the document.
 type object = map[string]any
 
-// document is under construction: an OpenAPI 3.1 document of what the routes read and answer.
+// document is an OpenAPI 3.1 document of what the routes read and return, under construction.
 type document struct {
 	defs schema.Definitions
-	// closed are the names of the definitions that requests are made of, in which nothing else is permitted.
+	// closed names the definitions that requests consist of. They permit no additional properties.
 	closed map[string]bool
 }
 
-// openAPI returns the document of the routes. Objects of answers may get further properties, unless strict is set.
+// openAPI returns the document of the routes. Objects in responses permit additional properties, unless strict is
+// set.
 func openAPI(list []route, secured, strict bool) ([]byte, error) {
 	d := &document{closed: map[string]bool{}, defs: schema.Definitions{Prefix: "#/components/schemas/", Name: typeName, Enums: enums, Doc: meaning}}
 	if _, err := d.defs.Add(reflect.TypeFor[Problem]()); err != nil {
@@ -96,7 +97,7 @@ func openAPI(list []route, secured, strict bool) ([]byte, error) {
 	})
 }
 
-// lenientChat reports whether a definition is of what chat clients add fields of their own to.
+// lenientChat reports whether a definition is one that chat clients add fields of their own to.
 func lenientChat(name string) bool { return strings.HasPrefix(name, "Chat") }
 
 func (d *document) operation(rt route) (object, error) {
@@ -147,7 +148,7 @@ func (d *document) operation(rt route) (object, error) {
 	return op, nil
 }
 
-// parameters returns those of the path and the query, and the headers that a route knows.
+// parameters returns the path and query parameters and the headers that a route reads.
 func (d *document) parameters(rt route) ([]object, error) {
 	var list []object
 	for _, f := range reflect.VisibleFields(rt.In) {
@@ -183,7 +184,7 @@ func header(name, description string) object {
 	return object{"name": name, "in": "header", "description": description, "schema": object{"type": "string"}}
 }
 
-// body returns the JSON that a route reads; nil if that is none.
+// body returns the request body of a route; nil if it reads none.
 func (d *document) body(rt route) (object, error) {
 	before := len(d.defs.Schemas)
 	s, err := d.defs.Object(rt.In, func(f reflect.StructField) bool { return f.Tag.Get("path") != "" })
@@ -197,7 +198,7 @@ func (d *document) body(rt route) (object, error) {
 	return object{"required": len(s.Required) > 0, "content": object{"application/json": object{"schema": s}}}, nil
 }
 
-// close closes the definitions that a schema refers to.
+// close marks the definitions that a schema refers to as closed.
 func (d *document) close(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -227,7 +228,8 @@ func operationID(rt route) string {
 // typeArgument finds the type argument in the name of a generic type.
 var typeArgument = regexp.MustCompile(`^(\w+)\[.*?(\w+)\]$`)
 
-// typeName names a struct in the document: a page of runs is a RunPage, what chat clients know begins with Chat.
+// typeName names a struct in the document: a page of runs is a RunPage, and the types of chat clients begin with
+// Chat.
 func typeName(t reflect.Type) string {
 	name := t.Name()
 	if m := typeArgument.FindStringSubmatch(name); m != nil {

@@ -9,15 +9,15 @@ import (
 
 // Page is one page of a list.
 type Page[T any] struct {
-	// Items are what this page has.
+	// Items are the items of this page.
 	Items []T `json:"items"`
 	// Next is the cursor of the next page; empty after the last.
 	Next string `json:"next,omitempty"`
-	// Total is how many there are on all pages, where that is known without counting: of runs and queued turns.
+	// Total is the number of items on all pages, where it is known without counting: for runs and queued turns.
 	Total *int `json:"total,omitempty"`
 }
 
-// paging is how a list is read: by cursor, or by the number of items before the page.
+// paging is how a list is read: from a cursor, or after a number of items.
 type paging struct {
 	limit, offset int
 	cursor        string
@@ -92,8 +92,8 @@ func shown(list []cairn.Message) []cairn.Message {
 	return out
 }
 
-// maxPage is the most that one page of a list holds.
+// maxPage is the maximum number of items on one page of a list.
 const maxPage = 100
 
-// maxOffset bounds what a list reads for a page that it does not show.
+// maxOffset bounds how many items are read only to be skipped.
 const maxOffset = 10_000

@@ -6,30 +6,31 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Problem is the body of an answer that is an error, by RFC 9457.
+// Problem is the body of an error response (RFC 9457).
 type Problem struct {
-	// Title is the status in words.
+	// Title is the text of the status.
 	Title string `json:"title"`
-	// Status is the answer's.
+	// Status is the HTTP status of the response.
 	Status int `json:"status"`
-	// Detail is what is wrong with this request.
+	// Detail describes what is wrong with this request.
 	Detail string `json:"detail"`
-	// Code is one of [cairn.Code], or a word for what only HTTP knows: "unauthorized", "cross_origin",
-	// "method_not_allowed", "media_type", "too_many_requests", "too_many_streams", "idempotency_key_reused".
+	// Code is one of [cairn.Code], or a code that only HTTP has: "unauthorized", "cross_origin",
+	// "method_not_allowed", "media_type", "range_not_satisfiable", "too_many_requests", "too_many_streams",
+	// "idempotency_key_reused".
 	Code string `json:"code"`
-	// Field names what is wrong in the request, if one thing is.
+	// Field names the part of the request that is wrong, if it is a single one.
 	Field string `json:"field,omitempty"`
-	// Details are what is wrong one by one, if there is more than one thing.
+	// Details lists what is wrong, if it is more than one thing.
 	Details []string `json:"details,omitempty"`
-	// Calls are the open calls that the session waits for, if the code is "waiting".
+	// Calls are the open calls that the session is paused for, if the code is "waiting".
 	Calls []cairn.CallRef `json:"calls,omitempty"`
-	// Retryable says that the same request may succeed later.
+	// Retryable reports that the same request may succeed later.
 	Retryable bool `json:"retryable"`
-	// RequestID is that of the answer's X-Request-Id.
+	// RequestID is the value of the response's X-Request-Id header.
 	RequestID string `json:"request_id"`
 }
 
-// httpError is an error that only HTTP knows.
+// httpError is an error that only HTTP has.
 type httpError struct {
 	status int
 	code   string
@@ -38,7 +39,7 @@ type httpError struct {
 
 func (e *httpError) Error() string { return e.text }
 
-// httpStatus returns the status of the answer to a request that failed.
+// httpStatus returns the status of the response to a failed request.
 func httpStatus(err error) int {
 	if known := (*httpError)(nil); errors.As(err, &known) {
 		return known.status
@@ -46,5 +47,5 @@ func httpStatus(err error) int {
 	return cairn.AsError(err).Code.HTTPStatus()
 }
 
-// requestIDHeader carries an id of the request, which the answer has as well. A client may send one of its own.
+// requestIDHeader carries the id of a request, in the request and in its response. A client may choose the id.
 const requestIDHeader = "X-Request-Id"

@@ -15,8 +15,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// A client that goes away does not stop its turn, and any number of others join it: each gets all of it, from its beginning, in
-// the same frames.
+// A client that disconnects does not stop its turn, and any number of others can join it. Each receives all of it,
+// from its beginning, in the same frames.
 func TestReadersAreIndependent(t *testing.T) {
 	w := chatWorld(t)
 	get := func(ctx context.Context, method, path, body string) *http.Response {
@@ -34,8 +34,8 @@ func TestReadersAreIndependent(t *testing.T) {
 		t.Cleanup(func() { res.Body.Close() })
 		return res
 	}
-	const lastWord = `time."` // of what comes before the model waits; it may come in several deltas
-	// until reads until a text has come.
+	const lastWord = `time."` // last word before the model waits; it may come in several deltas
+	// until reads until a text has arrived.
 	until := func(r io.Reader, text string) []byte {
 		var got []byte
 		for b := make([]byte, 1); !bytes.Contains(got, []byte(text)); got = append(got, b...) {
@@ -93,7 +93,7 @@ func TestReadersAreIndependent(t *testing.T) {
 	}
 }
 
-// Every test that the document names is there.
+// Every test that the document names exists.
 func TestPromisesAreHeld(t *testing.T) {
 	doc, err := os.ReadFile("../docs/SERVER.md")
 	if err != nil {

@@ -23,16 +23,16 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// callee is a server with agents that others consult. It can be replaced, as by a restart, while its address stays.
+// callee is a server with agents that others consult. It can be replaced, as by a restart, at the same address.
 type callee struct {
 	t       *testing.T
 	st      *memstore.Store
 	eng     *engine.Engine
 	handler atomic.Pointer[http.Handler]
 	srv     *httptest.Server
-	now     atomic.Int64 // what its clock is ahead, in nanoseconds
+	now     atomic.Int64 // offset of its clock in nanoseconds
 	url     string
-	user    string // whose sessions the caller's are
+	user    string // owner of the caller's sessions
 	client  *client.Client
 
 	mu     sync.Mutex
@@ -62,12 +62,12 @@ func newCallee(t *testing.T, agents ...*cairn.Agent) *callee {
 
 func (c *callee) clock() time.Time { return time.Now().Add(time.Duration(c.now.Load())) }
 
-// serve makes a process of the server.
+// serve replaces the process of the server.
 func (c *callee) serve(agents ...*cairn.Agent) {
 	c.accept(calleeToken, agents...)
 }
 
-// accept makes a process of the server that lets in who has a token.
+// accept starts a process of the server that admits callers with a token.
 func (c *callee) accept(token string, agents ...*cairn.Agent) {
 	eng, err := engine.New(c.st, agents, nil)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *callee) requests(path string) int {
 	return c.counts[path]
 }
 
-// only returns the one session that the server has, of an agent.
+// only returns the server's only session of an agent.
 func (c *callee) only(agent string) *cairn.Session {
 	c.t.Helper()
 	page, err := c.eng.Sessions(c.t.Context(), store.SessionQuery{Agent: agent, RootsOnly: true})
@@ -100,12 +100,12 @@ func (c *callee) only(agent string) *cairn.Session {
 	return &page.Items[0]
 }
 
-// remote is the agent here.
+// remote returns the local agent that stands for it.
 func (c *callee) remote(name string) *cairn.Agent {
 	return client.RemoteAgent(c.client, client.RemoteOptions{Name: name, Description: "Knows."})
 }
 
-// asks is an agent that consults another one, and says what that answered.
+// asks is an agent that consults another one and repeats its answer.
 func asks(other *cairn.Agent) *cairn.Agent {
 	return &cairn.Agent{Name: "boss", Tools: []cairn.Tool{cairn.SubAgent(other)}, Model: scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if r := req.Messages[len(req.Messages)-1].ToolResults(); len(r) > 0 {
@@ -145,7 +145,7 @@ func came(t *testing.T, run *engine.Run, status cairn.RunStatus) *cairn.Result {
 	return res
 }
 
-// shown returns what a reader of the caller's log is shown of an agent, each word that stands.
+// shown returns what a reader of the caller's log sees of an agent, without discarded words.
 func shownOf(t *testing.T, eng *engine.Engine, agent string) string {
 	t.Helper()
 	list, err := eng.History(t.Context(), "s", cairn.Cursor{}, 1000)
@@ -169,7 +169,7 @@ func shownOf(t *testing.T, eng *engine.Engine, agent string) string {
 	return text + attempt
 }
 
-// A remote agent is consulted like any other: its steps are streamed through, with its thoughts and its tokens.
+// A remote agent is consulted like any other: its steps are streamed, with its reasoning and its token usage.
 func TestRemoteAgentStreamsThrough(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -217,7 +217,7 @@ func TestRemoteAgentStreamsThrough(t *testing.T) {
 	}
 }
 
-// asking is an agent that waits for an approval, a client and the answer to a question, all at once.
+// asking is an agent that is suspended on an approval, a client tool and a question, all at once.
 func asking() *cairn.Agent {
 	type pay struct {
 		Amount int `json:"amount"`
@@ -250,7 +250,7 @@ func asking() *cairn.Agent {
 	})}
 }
 
-// What a remote agent waits for is answered at the caller's root, by processes that come and go, and each answer is
+// The pending calls of a remote agent are answered at the caller's root, by changing processes, and each answer is
 // passed on once.
 func TestRemoteAgentIsAnsweredAtTheRoot(t *testing.T) {
 	t.Parallel()
@@ -313,14 +313,14 @@ func TestRemoteAgentIsAnsweredAtTheRoot(t *testing.T) {
 	}
 }
 
-// A stream that is silent before it shows how a run there has ended is no end of it.
+// A stream that is silent until the run there has ended does not count as ended.
 func TestRemoteAgentIsHeardToItsEnd(t *testing.T) {
 	t.Parallel()
 	c := newCallee(t, &cairn.Agent{Name: "sage", Model: scripted.New(scripted.Text("All."))})
 	real := *c.handler.Load()
 	var slow http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.URL.Path == "/status" && c.requests("/start") > 0: // the run has ended by the time that it is looked at
+		case r.URL.Path == "/status" && c.requests("/start") > 0: // the run has ended by the time of the request
 			for c.only("sage").Status != cairn.SessionCompleted && r.Context().Err() == nil {
 				time.Sleep(time.Millisecond)
 			}
@@ -339,7 +339,7 @@ func TestRemoteAgentIsHeardToItsEnd(t *testing.T) {
 	}
 }
 
-// What a remote agent cites is cited here, but for an attempt that was discarded there.
+// Sources that a remote agent cites are cited locally, except those of a discarded attempt.
 func TestRemoteAgentCites(t *testing.T) {
 	t.Parallel()
 	cites := func(text, url string) scripted.Step {
@@ -371,8 +371,8 @@ func TestRemoteAgentCites(t *testing.T) {
 	}
 }
 
-// A server that goes away in the middle of an answer and comes back on the same store continues it, and each word is
-// shown once.
+// A server that goes down in the middle of a reply and restarts on the same store resumes the reply, and each word
+// is shown once.
 func TestRemoteServerIsRestarted(t *testing.T) {
 	t.Parallel()
 	agent := func(gate chan struct{}) *cairn.Agent {
@@ -394,7 +394,7 @@ func TestRemoteServerIsRestarted(t *testing.T) {
 	c.handler.Store(&gone)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	old.Close(ctx) // gives up its run in the middle
+	old.Close(ctx) // abandons its run in the middle
 	time.Sleep(20 * time.Millisecond)
 	open := make(chan struct{})
 	close(open)
@@ -408,7 +408,7 @@ func TestRemoteServerIsRestarted(t *testing.T) {
 	}
 }
 
-// A companion on another server remembers, and its typed output is one here.
+// A companion on another server remembers, and its typed output is available locally.
 func TestRemoteAgentRemembers(t *testing.T) {
 	t.Parallel()
 	type answer struct {
@@ -451,8 +451,8 @@ func TestRemoteAgentRemembers(t *testing.T) {
 	}
 }
 
-// What a remote agent draws is a file here: of every step, once, though the other server was away when it was asked
-// for.
+// A picture of a remote agent is a local file: of every step, once, although the other server was down when the
+// file was requested.
 func TestRemoteAgentDraws(t *testing.T) {
 	t.Parallel()
 	draws := func(name string) scripted.Step {

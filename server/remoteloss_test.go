@@ -18,7 +18,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// A session that is gone on the other server, and a failure there, fail the call with the cause.
+// A lost session or a failure on the other server fails the call with the cause.
 func TestRemoteAgentIsLost(t *testing.T) {
 	t.Parallel()
 	t.Run("deleted", func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestRemoteAgentIsLost(t *testing.T) {
 	})
 }
 
-// A server that refuses the caller fails the call; one that is busy is asked again when it says.
+// A server that rejects the caller fails the call. A busy server is retried when it says.
 func TestRemoteServerRefuses(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{401, 403, 429} {
@@ -89,13 +89,13 @@ func TestRemoteServerRefuses(t *testing.T) {
 	}
 }
 
-// hangsUp has the server answer nothing.
+// hangsUp makes the server break off without a response.
 func (c *callee) hangsUp() {
 	var gone http.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	c.handler.Store(&gone)
 }
 
-// away has the server answer nothing, or a proxy in its place with a status.
+// away makes the server break off without a response, or a proxy respond with a status in its place.
 func (c *callee) away(status int) {
 	if status == 0 {
 		c.hangsUp()
@@ -104,7 +104,7 @@ func (c *callee) away(status int) {
 	c.refuses(status, "")
 }
 
-// leaves ends the process of the server in the middle of what it does; its address answers nothing then.
+// leaves ends the process of the server in the middle of its work. Its address then sends no responses.
 func (c *callee) leaves() {
 	c.hangsUp()
 	c.srv.CloseClientConnections()
@@ -113,7 +113,7 @@ func (c *callee) leaves() {
 	c.eng.Close(ctx)
 }
 
-// refuses has the server answer each request with a status and a body, which a proxy leaves empty.
+// refuses makes the server respond to each request with a status and a body. A proxy leaves the body empty.
 func (c *callee) refuses(status int, body string) {
 	var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -122,19 +122,19 @@ func (c *callee) refuses(status int, body string) {
 	c.handler.Store(&handler)
 }
 
-// asksThenSpeaks is an agent that waits for an approval, and speaks without end once it has it.
+// asksThenSpeaks is an agent that asks for an approval, and speaks without end once it has it.
 func asksThenSpeaks() *cairn.Agent {
 	pay := cairn.Func("pay", "Pays.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "paid", nil }, cairn.RequireApproval())
 	return &cairn.Agent{Name: "sage", Tools: []cairn.Tool{pay}, Model: scripted.New(scripted.Call("pay", nil),
 		scripted.Reply(scripted.Text("Half "), scripted.Gate(make(chan struct{}))))}
 }
 
-// lossStates are where the call of a remote agent may be when that is lost. They return how the caller gets on.
+// lossStates are the states in which the call of a remote agent can be when the agent is lost.
 var lossStates = []struct {
 	name  string
 	agent func() *cairn.Agent
-	// until brings the caller to the state, and answers then has what waits answered, when the agent is lost, by a
-	// process that has come since; nil if nothing waits.
+	// until brings the caller to the state and returns its run. answers means that a pending call is then answered,
+	// after the loss, by a new process.
 	until   func(t *testing.T, eng *engine.Engine) *engine.Run
 	answers bool
 }{
@@ -155,7 +155,8 @@ var lossStates = []struct {
 	}, false},
 }
 
-// lossKinds are the ways in which a remote agent is lost, with what the calling model and the user read of it.
+// lossKinds are the ways in which a remote agent is lost, with the resulting texts for the calling model and for
+// the user.
 var lossKinds = []struct {
 	name  string
 	lose  func(c *callee, agent *cairn.Agent)
@@ -168,7 +169,7 @@ var lossKinds = []struct {
 	{"its session was deleted", func(c *callee, agent *cairn.Agent) {
 		id := c.only("sage").ID
 		c.serve(agent)
-		c.eng.Interrupt(context.Background(), id, "it is to be deleted") // it may wait
+		c.eng.Interrupt(context.Background(), id, "it is to be deleted") // it may be suspended
 		if err := c.eng.Delete(context.Background(), id); err != nil {
 			c.t.Error(err)
 		}
@@ -209,8 +210,8 @@ var lossKinds = []struct {
 	{"the server is not there", func(c *callee, _ *cairn.Agent) { c.refuses(http.StatusNotFound, "") }, "no server of sessions"},
 }
 
-// An agent that is lost on the other server fails the call that consults it, in whatever state that is, with the cause.
-// Nothing stays in the inbox, and what the server said of addresses and ids nobody reads.
+// An agent that is lost on the other server fails the call that consults it, in whatever state it is, with the
+// cause. Nothing stays in the inbox, and the server's addresses and ids are shown to no reader.
 func TestRemoteAgentIsLostInEachState(t *testing.T) {
 	t.Parallel()
 	for _, state := range lossStates {
@@ -245,7 +246,7 @@ func TestRemoteAgentIsLostInEachState(t *testing.T) {
 	}
 }
 
-// wantLost reports what a user is not shown of a loss, and what waits.
+// wantLost checks that the user is not shown details of a loss, and that no call is pending.
 func wantLost(t *testing.T, eng *engine.Engine, cause string) {
 	t.Helper()
 	list, err := eng.Inbox(t.Context(), store.CallQuery{RootID: "s"})
@@ -270,8 +271,8 @@ func wantLost(t *testing.T, eng *engine.Engine, cause string) {
 	}
 }
 
-// A companion whose conversation is lost on the other server does not begin another one there as if nothing had been
-// said.
+// A companion whose conversation is lost on the other server does not begin another one there as if nothing had
+// been said.
 func TestRemoteConversationIsLost(t *testing.T) {
 	t.Parallel()
 	sage := func() *cairn.Agent {
@@ -298,7 +299,7 @@ func TestRemoteConversationIsLost(t *testing.T) {
 	}
 }
 
-// A server that is only away for a while loses nothing, in no state.
+// A temporary outage of the server loses nothing, in any state.
 func TestRemoteServerIsAway(t *testing.T) {
 	t.Parallel()
 	for _, state := range lossStates {
@@ -318,7 +319,7 @@ func TestRemoteServerIsAway(t *testing.T) {
 					}
 					run = approved(t, eng, &cairn.Result{Suspended: &cairn.Suspension{Calls: []cairn.CallRef{list.Items[0].CallRef}}})
 				}
-				for c.requests("/status")+c.requests("/sse") < before+3 { // it is tried
+				for c.requests("/status")+c.requests("/sse") < before+3 { // until it has retried
 					if t.Context().Err() != nil {
 						t.Fatal("it is not tried again")
 					}
@@ -335,7 +336,8 @@ func TestRemoteServerIsAway(t *testing.T) {
 	}
 }
 
-// A server that cannot be reached within the agent's patience, and one whose session comes to nothing, fail the call.
+// A server that cannot be reached within the agent's patience, and one whose session makes no progress, fail the
+// call.
 func TestRemoteAgentIsGivenUp(t *testing.T) {
 	t.Parallel()
 	const idle = `{"session":{"id":"a","agent":"sage","status":"idle"},"resumable":{"resume":false},"calls":[],"session_id":"a","run_id":"b"}`

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// A stop of the caller stops the agent on the other server, at work or waiting, and a new turn does the same.
+// A stop of the caller stops the agent on the other server, whether it works or is suspended. So does a new turn.
 func TestRemoteAgentIsStopped(t *testing.T) {
 	t.Parallel()
 	stopped := func(c *callee) {
@@ -62,7 +62,7 @@ func TestRemoteAgentIsStopped(t *testing.T) {
 		if _, err := eng.Execute(t.Context(), "s", "boss", cairn.Text("again"), engine.WithOnWaiting(engine.WaitingWithdraw)); err != nil {
 			t.Fatal(err)
 		}
-		for { // there are two sessions there by then
+		for { // until both sessions exist
 			page, err := c.eng.Sessions(t.Context(), store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionInterrupted}})
 			if err != nil {
 				t.Fatal(err)
@@ -108,7 +108,7 @@ func speaking() *cairn.Agent {
 	return &cairn.Agent{Name: "sage", Model: scripted.New(scripted.Reply(scripted.Text("Half "), scripted.Gate(make(chan struct{}))))}
 }
 
-// owedStops returns how many stops a caller's store has that are still owed.
+// owedStops returns the number of stops in a caller's store that are still owed.
 func owedStops(t *testing.T, st *memstore.Store) int {
 	t.Helper()
 	page, err := st.Records().List(t.Context(), store.RecordQuery{Namespace: store.StopRecords})
@@ -123,9 +123,9 @@ func owedStops(t *testing.T, st *memstore.Store) int {
 	return len(page.Items)
 }
 
-// A stop that the other server does not take in, since it is away, is delivered by whichever process of the caller
-// works when it is there again; with refused credentials it stays owed as well. The run there is stopped, and nothing
-// of it is stored.
+// A stop that the other server does not receive, because it is down, is delivered later by whichever process of the
+// caller is working then. After rejected credentials it stays owed as well. The run there is stopped, and none of
+// it is stored.
 func TestRemoteAgentIsStoppedLater(t *testing.T) {
 	t.Parallel()
 	states := []struct {
@@ -137,7 +137,7 @@ func TestRemoteAgentIsStoppedLater(t *testing.T) {
 		{"waiting", asking, func(t *testing.T, run *engine.Run) { came(t, run, cairn.SuspendedChildren) }},
 	}
 	for _, state := range states {
-		for _, away := range []int{0, 401, 404, 502} { // 404 of a proxy
+		for _, away := range []int{0, 401, 404, 502} { // 404 from a proxy
 			t.Run(fmt.Sprint(state.name, "/", away), func(t *testing.T) {
 				t.Parallel()
 				c, st := newCallee(t, state.agent()), memstore.New(nil)

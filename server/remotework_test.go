@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// standing returns the events of a session's log that stand: without those of steps that were discarded.
+// standing returns the events of a session's log without those of discarded steps.
 func standing(t *testing.T, eng *engine.Engine) (list []cairn.Event) {
 	t.Helper()
 	all, err := eng.History(t.Context(), "s", cairn.Cursor{}, 10_000)
@@ -33,8 +33,7 @@ func standing(t *testing.T, eng *engine.Engine) (list []cairn.Event) {
 	return list
 }
 
-// innerOf says in a line each what the events of other servers say that stand on a log, with the words of the agent
-// here.
+// innerOf lists the events of other servers on a log, one per line, with the words of the local agent.
 func innerOf(t *testing.T, eng *engine.Engine) (lines []string) {
 	t.Helper()
 	run, step := "", 0
@@ -53,8 +52,8 @@ func innerOf(t *testing.T, eng *engine.Engine) (lines []string) {
 	return lines
 }
 
-// busy is an agent that works: with a tool that shows how far it is, one that fails, and an agent of its own. Both may
-// be made to wait.
+// busy is a working agent. It has a tool that reports its progress, one that fails, and an agent of its own. Both
+// the tool and that agent can be made to wait.
 func busy(wait func(agent string)) *cairn.Agent {
 	look := cairn.Func("look", "Looks.", func(_ context.Context, call *cairn.Call, _ struct{}) (string, error) {
 		if err := call.Emit("progress", "half"); err != nil {
@@ -101,17 +100,17 @@ var busyLines = []string{
 	"sage tool_start rest {}", `sage tool_end rest "rested"`, "says Done.",
 }
 
-// scene is a caller and the agent on another server that works for it.
+// scene is a caller, and the agent on another server that works for it.
 type scene struct {
 	t       *testing.T
 	c       *callee
 	st      *memstore.Store
 	eng     *engine.Engine
 	run     *engine.Run
-	release func() // what waits
+	release func() // resumes what was made to wait
 }
 
-// begun returns once an agent is seen at work that is made to wait.
+// begun returns once an agent is seen at the work that was made to wait.
 func (s *scene) begun(agent string) {
 	for ev, err := range s.run.Events(s.t.Context()) {
 		if err != nil {
@@ -124,13 +123,13 @@ func (s *scene) begun(agent string) {
 	s.t.Fatal("the agent's tool is not seen to begin")
 }
 
-// breaks has the connection break.
+// breaks interrupts the connection.
 func (s *scene) breaks() { s.c.srv.CloseClientConnections(); s.release() }
 
-// dies has the other server die, and another process take its work over.
+// dies stops the other server. Another process takes over its work.
 func (s *scene) dies() { s.c.leaves(); s.release(); s.c.serve(busy(func(string) {})) }
 
-// isFollowed has the caller's process die, and another one take its run over.
+// isFollowed stops the caller's process. Another one takes over its run.
 func (s *scene) isFollowed() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	cancel()
@@ -143,13 +142,13 @@ func (s *scene) isFollowed() {
 	s.release()
 }
 
-// What the tools and agents of a remote agent do is on the caller's log, each once, whatever becomes of the processes
-// that do it and of the one that follows it.
+// The work of a remote agent's tools and agents is on the caller's log, each event once, whatever happens to the
+// processes that do the work and to the one that follows it.
 func TestRemoteAgentShowsItsWork(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		waits   string // who is at work when it happens
+		waits   string // agent at work when it happens
 		disturb func(*scene)
 	}{
 		{"undisturbed", "", func(*scene) {}},

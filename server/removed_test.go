@@ -8,7 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// A session that was deleted is in the list of those alone, and its user brings it back. Nobody else sees or restores it.
+// A session that was deleted is only in the list of removed sessions, and its user can restore it. Other users can
+// neither see nor restore it.
 func TestRestore(t *testing.T) {
 	w := newWorld(t, nil)
 	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}})
@@ -38,7 +39,7 @@ func TestRestore(t *testing.T) {
 	want[Problem](w, 400, "a", "GET", "/sessions?removed=purged", nil)
 }
 
-// What a session keeps of its tools is shown on demand; so is what it has used; and it gets checkpoints between turns.
+// The tool cache of a session is shown on demand, and so is its usage. A session gets checkpoints between turns.
 func TestSessionDetails(t *testing.T) {
 	look := cairn.Func("look", "Looks.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "seen", nil }, cairn.Cache(cairn.CachePolicy{}))
 	w := newWorldOf(t, nil, &cairn.Agent{Name: "bot", Tools: []cairn.Tool{look}, Model: scripted.New(scripted.Call("look", struct{}{}), scripted.Text("so"))})

@@ -6,18 +6,18 @@ import (
 	"net/http"
 )
 
-// request is one request of a known principal.
+// request is one HTTP request and its principal.
 type request struct {
 	h         *Handler
 	w         http.ResponseWriter
 	r         *http.Request
 	ctx       context.Context
 	principal *Principal
-	granted   string // the session whose file a signed address is of
+	granted   string // session whose file the signed address is for; empty without one
 	once      *once  // nil for a request without an Idempotency-Key
 }
 
-// none is the answer of a route that has nothing to say.
+// none is the response of a route that has no body to return.
 type none struct{}
 
 func (c *request) json(status int, out any) error {
@@ -41,7 +41,7 @@ func (c *request) json(status int, out any) error {
 	return nil
 }
 
-// validID reports whether an id that a client made can be kept, and go into logs and headers, as it is.
+// validID reports whether an id made by a client can be stored, and written to logs and headers, unchanged.
 func validID(id string) bool {
 	for _, c := range []byte(id) {
 		if c <= ' ' || c > '~' {

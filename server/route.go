@@ -9,24 +9,25 @@ import (
 	"github.com/cairn-agents/cairn/server/internal/sse"
 )
 
-// route is one route of the server. What it reads and answers is known from its types.
+// route is one route of the server. Its types describe what it reads and returns.
 type route struct {
 	Method, Path string
 	Summary      string
-	// In and Out are what the request is read into and what its answer is; Out is nil for a stream and for none.
+	// In is the type that a request is decoded into, Out that of the response; Out is nil for a stream and for a
+	// file.
 	In, Out reflect.Type
-	Frames  reflect.Type // what the events of a stream carry
-	Status  int          // of a success
+	Frames  reflect.Type // type of the events of a stream
+	Status  int          // status of a success
 	serve   func(*request) error
 	// anonymous routes need no principal.
 	anonymous bool
-	// signed routes take the signature of an address for credentials.
+	// signed routes accept the signature of an address as credentials.
 	signed bool
-	// Bytes says that the answer is a file as it is.
+	// Bytes reports whether the response is a file, unencoded.
 	Bytes bool
 }
 
-// answer is a route that answers a request with JSON.
+// answer returns a route that responds with JSON.
 func answer[In, Out any](method, path, summary string, status int, do func(*request, *In) (Out, error)) route {
 	return route{Method: method, Path: path, Summary: summary, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out](), Status: status,
 		serve: func(c *request) error {
@@ -42,8 +43,8 @@ func answer[In, Out any](method, path, summary string, status int, do func(*requ
 		}}
 }
 
-// stream is a route that answers with a stream of events. A user who may not have another one is refused before anything is
-// done.
+// stream returns a route that responds with a stream of events. A user who may not open another one is refused
+// before do is called.
 func stream[Frame, In any](method, path, summary string, do func(*request, *In) error) route {
 	return route{Method: method, Path: path, Summary: summary, In: reflect.TypeFor[In](), Frames: reflect.TypeFor[Frame](), Status: http.StatusOK,
 		serve: func(c *request) error {
@@ -63,7 +64,8 @@ func stream[Frame, In any](method, path, summary string, do func(*request, *In) 
 		}}
 }
 
-// file is a route that answers with a file of a message, to a principal or at an address that the server has signed.
+// file returns a route that responds with a file of a message, to a principal or at an address that the server has
+// signed.
 func file[In any](path, summary string, do func(*request, *In) error) route {
 	return route{Method: http.MethodGet, Path: path, Summary: summary, In: reflect.TypeFor[In](), Bytes: true, Status: http.StatusOK, signed: true,
 		serve: func(c *request) error {

@@ -6,7 +6,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// routes lists what the server has. A route about a session says so by calling [request.open] first.
+// routes returns the routes of the server. A route about a session calls [request.open] first.
 func routes() []route {
 	return []route{
 		answer("POST", "/start", "Start a turn, of a new session or an existing one", http.StatusAccepted, start),

@@ -15,17 +15,17 @@ import (
 type Input struct {
 	// Text is what the user says.
 	Text string `json:"text,omitempty"`
-	// Files are what the user shows.
+	// Files are attached to the message.
 	Files []InputFile `json:"files,omitempty"`
 }
 
 // InputFile is a file of a user's message.
 type InputFile struct {
-	// Name is the file's.
+	// Name is the name of the file.
 	Name string `json:"name,omitempty"`
-	// MediaType is what the file is, as "image/png".
+	// MediaType is the type of the file, such as "image/png".
 	MediaType string `json:"media_type,omitempty"`
-	// URL is a "data:" URL, or the address that the model's provider fetches the file from.
+	// URL is a "data:" URL, or the address from which the model's provider fetches the file.
 	URL string `json:"url"`
 }
 
@@ -77,24 +77,25 @@ func started(run *engine.Run, err error) (*Started, error) {
 }
 
 type startIn struct {
-	// SessionID is the session's; empty makes a new one.
+	// SessionID is the id of the session; empty creates a new one.
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
-	// Agent is the agent's name. The default is the session's own or, for a new session, the engine's, if it has only one.
+	// Agent is the agent's name. It defaults to the session's agent or, for a new session, to the engine's only
+	// agent.
 	Agent string `json:"agent,omitempty"`
 	// Input is what the user says.
 	Input Input `json:"input"`
-	// RunID makes the request idempotent: a start that names a run which the session has had starts nothing and answers with
-	// that run. Any text that is an id serves: it becomes the run's id together with the session's.
+	// RunID makes the request idempotent: if the session already has this run, no run begins and the response names
+	// the existing one. Any valid id serves: the run's id is derived from it and the session's id.
 	RunID string `json:"run_id,omitempty"`
 	Context
 	Unready
 	Choice
 }
 
-// Choice says which model a run asks.
+// Choice selects the model of a run.
 type Choice struct {
-	// Model is the name of one of the agent's models, or empty for its first one: see [engine.WithModel]. Without it a run that
-	// resumes or retries another asks the model of that, and any other the first one.
+	// Model is the name of one of the agent's models, or empty for its first one: see [engine.WithModel]. Without
+	// it, a run that resumes or retries another uses the model of that run, and any other run uses the first one.
 	Model *string `json:"model,omitempty"`
 }
 
@@ -117,7 +118,7 @@ func start(c *request, in *startIn) (*Started, error) {
 		opts, err := c.unready(agent, in.Unready)
 		return in.Choice.options(opts...), err
 	}
-	if agent := cmp.Or(in.Agent, c.only()); agent != "" { // what is refused makes no session
+	if agent := cmp.Or(in.Agent, c.only()); agent != "" { // a refused request creates no session
 		opts, err := options(agent)
 		if err == nil {
 			err = c.h.eng.Validate(agent, input, opts...)
@@ -145,9 +146,9 @@ func start(c *request, in *startIn) (*Started, error) {
 
 type resumeIn struct {
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
-	// Input is said to the model first, if there is any.
+	// Input is an optional message to the model, which precedes the run.
 	Input *Input `json:"input,omitempty"`
-	// CheckpointID is where the session goes back to first; empty for where it is.
+	// CheckpointID is the checkpoint that the session is first taken back to; empty means none.
 	CheckpointID string `json:"checkpoint_id,omitempty"`
 	Choice
 }
@@ -186,13 +187,13 @@ func retry(c *request, in *retryIn) (*Started, error) {
 	return started(c.h.eng.Retry(c.ctx, in.SessionID, c.named(in.Choice.options()...)...))
 }
 
-// Status is how a session stands.
+// Status describes a session, whether it can be resumed, and its open calls.
 type Status struct {
-	// Session is the session as it is now.
+	// Session is the session in its current form.
 	Session *cairn.Session `json:"session"`
-	// Resumable says whether and how it can be continued.
+	// Resumable says whether and how it can be resumed.
 	Resumable engine.Resumability `json:"resumable"`
-	// Calls are the pending calls of its tree that are open.
+	// Calls are the open pending calls of its tree.
 	Calls []cairn.PendingCall `json:"calls"`
 }
 
@@ -211,8 +212,8 @@ func status(c *request, in *sessionIn) (*Status, error) {
 
 type stopIn struct {
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
-	// RunID is the run to stop; empty for the one that the session has now. A client that names the run it saw never stops
-	// the one after it.
+	// RunID is the run to stop; empty means the session's current one. A client that names the run it saw never
+	// stops a later one.
 	RunID string `json:"run_id,omitempty"`
 	// Reason is kept with the run.
 	Reason string `json:"reason,omitempty"`
@@ -224,7 +225,7 @@ func interrupt(c *request, in *stopIn) (*cairn.Session, error) {
 
 func abort(c *request, in *stopIn) (*cairn.Session, error) { return stop(c, in, (*engine.Run).Abort) }
 
-// stop stops a run, and answers with how its session stands then.
+// stop stops a run and returns its session.
 func stop(c *request, in *stopIn, how func(r *engine.Run, ctx context.Context, reason string) error) (*cairn.Session, error) {
 	if _, err := c.open(in.SessionID, ActionRun); err != nil {
 		return nil, err
@@ -244,14 +245,14 @@ func stop(c *request, in *stopIn, how func(r *engine.Run, ctx context.Context, r
 		}
 	}
 	err = how(run, c.ctx, in.Reason)
-	if err != nil && !(c.repeated() && errors.Is(err, cairn.ErrNotRunning)) { // else it has stopped the run already
+	if err != nil && !(c.repeated() && errors.Is(err, cairn.ErrNotRunning)) { // a request that is repeated has stopped the run already
 		return nil, err
 	}
 	row, err := c.h.eng.Session(c.ctx, in.SessionID)
 	return public(row), err
 }
 
-// unready returns the options of a turn of an agent: what the request says, else what the server's options do.
+// unready returns the options for a session that is not ready: those of the request, else those of the server.
 func (c *request) unready(agent string, u Unready) ([]engine.RunOption, error) {
 	if usual := c.h.opts.Unready; usual != nil {
 		d := usual(agent)

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// New returns a handler. The error is ErrInvalid and names the option that is missing or wrong.
+// New returns a handler for an engine. The error is ErrInvalid and names the option that is missing or wrong.
 func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 	h := &Handler{eng: eng, mux: http.NewServeMux(), protect: http.NewCrossOriginProtection(), origins: map[string]bool{}}
 	if opts != nil {
@@ -73,14 +73,14 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 	return h, nil
 }
 
-// isAddress reports whether a text is the address of a server, or empty.
+// isAddress reports whether a text is empty or the address of a server.
 func isAddress(text string) bool {
 	u, err := url.Parse(text)
 	return text == "" || err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.RawQuery == "" && u.Fragment == "" && u.User == nil
 }
 
-// Drain ends every stream in a way that makes its client reconnect, to another process or to this one after its restart.
-// New streams are refused with 503. Call it before http.Server.Shutdown, which waits for requests to end.
+// Drain ends every stream so that its client reconnects, to another process or to this one after its restart. New
+// streams are refused with 503. Call Drain before http.Server.Shutdown, which waits for requests to end.
 func (h *Handler) Drain() {
 	if h.ctx.Err() == nil {
 		h.opts.Observer.Drained()
@@ -114,10 +114,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// unrouted answers a request that no route is for.
+// unrouted answers a request that matches no route.
 func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 	rec := &discard{header: http.Header{}}
-	h.mux.ServeHTTP(rec, r) // knows which methods the path has
+	h.mux.ServeHTTP(rec, r) // the mux knows the methods of the path
 	if rec.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", rec.header.Get("Allow"))
 		h.fail(w, r, &httpError{rec.status, "method_not_allowed", "the path does not have the method " + r.Method})
@@ -126,7 +126,7 @@ func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 	h.fail(w, r, &httpError{http.StatusNotFound, string(cairn.CodeNotFound), "there is no such path"})
 }
 
-// discard keeps the status and header of an answer.
+// discard keeps the status and header of a response and drops its body.
 type discard struct {
 	header http.Header
 	status int
@@ -138,7 +138,8 @@ func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 
 func (d *discard) WriteHeader(status int) { d.status = status }
 
-// cors lets pages of the permitted origins read answers. It reports whether the request was only the question for that.
+// cors lets pages of the permitted origins read responses. It reports whether the request was only a preflight, and
+// is done.
 func (h *Handler) cors(w http.ResponseWriter, r *http.Request) (done bool) {
 	origin := r.Header.Get("Origin")
 	w.Header().Add("Vary", "Origin")

@@ -36,9 +36,9 @@ type world struct {
 	eng *engine.Engine
 	h   *Handler
 	url string
-	// aside are paths that the tests' clients call beside the server's own.
+	// aside are paths that the tests' clients call in addition to the server's own.
 	aside *http.ServeMux
-	ahead atomic.Int64 // of the time, by the store's clock
+	ahead atomic.Int64 // offset of the store's clock
 }
 
 func newWorld(t *testing.T, opts *Options) *world {
@@ -89,12 +89,12 @@ func newWorldOf(t *testing.T, opts *Options, agent *cairn.Agent) *world {
 	aside.Handle("/", newContract(t).around(h))
 	srv := httptest.NewServer(aside)
 	t.Cleanup(srv.Close)
-	t.Cleanup(h.Drain) // else Close waits for streams
+	t.Cleanup(h.Drain) // otherwise Close waits for streams
 	w.st, w.eng, w.h, w.url, w.aside = st, eng, h, srv.URL, aside
 	return w
 }
 
-// do makes a request and returns its answer with the body read.
+// do makes a request. It returns the response and its body.
 func (w *world) do(token, method, path string, body any) (*http.Response, []byte) {
 	w.t.Helper()
 	var in io.Reader
@@ -131,7 +131,7 @@ func (w *world) do(token, method, path string, body any) (*http.Response, []byte
 	return res, data
 }
 
-// want makes a request and decodes its answer, which must have a status.
+// want makes a request and decodes its response, which must have the given status.
 func want[Out any](w *world, status int, token, method, path string, body any) Out {
 	w.t.Helper()
 	res, data := w.do(token, method, path, body)
@@ -177,7 +177,7 @@ func TestNewFailsClosed(t *testing.T) {
 	}
 }
 
-// A turn that needs a person, from its start over the approval to its end.
+// A turn that needs a person, from its start through the approval to its end.
 func TestTurn(t *testing.T) {
 	w := newWorld(t, nil)
 	begun := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay 1"}})
@@ -249,7 +249,7 @@ func TestTurn(t *testing.T) {
 	want[Problem](w, 404, "a", "GET", "/sessions/s2", nil)
 }
 
-// A stop that names a run hits no other one.
+// A stop that names a run affects no other run.
 func TestStop(t *testing.T) {
 	w := newWorld(t, nil)
 	first := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}})
@@ -267,7 +267,7 @@ func TestStop(t *testing.T) {
 	want[Problem](w, 404, "a", "POST", "/abort", map[string]string{"session_id": "s", "run_id": "another"})
 }
 
-// A session that waits names the calls that it waits for; a turn that is queued behind them can be taken out.
+// A paused session names its pending calls. A turn that is queued behind them can be removed.
 func TestQueue(t *testing.T) {
 	w := newWorld(t, nil)
 	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
@@ -290,7 +290,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// However many calls wait, each is shown, and can be answered.
+// However many calls are pending, each is shown and can be answered.
 func TestManyOpenCalls(t *testing.T) {
 	w := newWorld(t, nil)
 	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay often"}})
@@ -312,7 +312,8 @@ func TestManyOpenCalls(t *testing.T) {
 	}
 }
 
-// However many calls of others there are, a request for one's own looks through so many, and the next one through more.
+// However many calls of others there are, a request for one's own reads a bounded number of pages, and the next
+// request continues.
 func TestInboxBehindOthers(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	for n := range 1 + inboxPages*maxPage/120 {
@@ -332,7 +333,8 @@ func TestInboxBehindOthers(t *testing.T) {
 	}
 }
 
-// The answer to a HEAD is that of the GET without its body: of a stream too, which does not keep the client.
+// The response to a HEAD is that of the GET without its body. This includes streams, which do not keep the client
+// waiting.
 func TestHead(t *testing.T) {
 	w := newWorld(t, &Options{StreamsPerUser: 1})
 	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
@@ -428,7 +430,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// A new session is of the engine's agent; where there are several the request names one.
+// A new session gets the engine's agent. If there are several, the request must name one.
 func TestAgentOfANewSession(t *testing.T) {
 	w := newWorld(t, nil)
 	begin := func(session string) (status int, field string) {
@@ -503,7 +505,7 @@ func TestRequestRate(t *testing.T) {
 	}
 }
 
-// The reason of a failure within the server is in its log, not in its answer.
+// The reason of an internal failure is in the server's log, not in its response.
 func TestFailuresWithin(t *testing.T) {
 	var log bytes.Buffer
 	w := newWorld(t, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Authenticate: func(*http.Request) (*Principal, error) {
@@ -533,7 +535,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 }
 
-// A client chooses among the models that its agent has, run by run.
+// A client can choose another model of its agent for each run.
 func TestModelOfARun(t *testing.T) {
 	says := func(text string) cairn.Model {
 		return scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text(text) })
@@ -572,6 +574,6 @@ func TestModelOfARun(t *testing.T) {
 	for _, body := range []string{`{"session_id":"new","agent":"bot","model":"secret","input":{"text":"hi"}}`,
 		`{"session_id":"new","agent":"bot","model":"deep","on_busy":"steer","input":{"text":"hi"}}`} {
 		want[Problem](w, 400, "a", "POST", "/start", body)
-		want[Problem](w, 404, "a", "GET", "/sessions/new", "") // nothing was made
+		want[Problem](w, 404, "a", "GET", "/sessions/new", "") // nothing was created
 	}
 }

@@ -17,7 +17,8 @@ type listIn struct {
 	Tags   []string `query:"tag"`
 	UserID string   `query:"user_id"`
 	Search string   `query:"search"`
-	// Removed lists, instead of the sessions that are there, those that were "deleted" or have "expired" and can be restored.
+	// Removed lists sessions that were "deleted" or have "expired" and can be restored, instead of the existing
+	// ones.
 	Removed       []string  `query:"removed"`
 	CreatedAfter  time.Time `query:"created_after"`
 	CreatedBefore time.Time `query:"created_before"`
@@ -26,7 +27,8 @@ type listIn struct {
 	Cursor        string    `query:"cursor"`
 }
 
-// listSessions lists the sessions of the principal, or those of any user if the policy lets it read all of them.
+// listSessions lists the principal's sessions, or those of any user for an administrator. The policy filters each
+// page.
 func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 	q := store.SessionQuery{UserID: in.UserID, Agent: in.Agent, Tags: in.Tags, Search: in.Search, RootsOnly: true,
 		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore}
@@ -73,14 +75,14 @@ type idIn struct {
 
 type getIn struct {
 	ID string `path:"id"`
-	// Include is what is shown beside the session: "cache".
+	// Include names what is returned in addition to the session: "cache".
 	Include []string `query:"include"`
 }
 
-// SessionView is a session with what was asked for beside it.
+// SessionView is a session with the additions that were requested.
 type SessionView struct {
 	*cairn.Session
-	// ToolCache is what the session keeps of its tools' results, the most recently used first.
+	// ToolCache is the session's cache of tool results, most recently used first.
 	ToolCache []store.CacheEntry `json:"tool_cache,omitempty"`
 }
 
@@ -101,7 +103,7 @@ func getSession(c *request, in *getIn) (*SessionView, error) {
 	return out, err
 }
 
-// restoreSession brings back a session that was deleted or has expired. Whose it was is in the list of those.
+// restoreSession restores a session that was deleted or has expired. The list of removed sessions knows its owner.
 func restoreSession(c *request, in *markIn) (*cairn.Session, error) {
 	page, err := c.h.eng.Sessions(c.ctx, store.SessionQuery{RootID: in.ID, RootsOnly: true, Limit: 1,
 		Removed: []store.Removal{store.Deleted, store.Expired}})
@@ -126,9 +128,9 @@ func restoreSession(c *request, in *markIn) (*cairn.Session, error) {
 	return public(row), err
 }
 
-// SessionUsage is what a session has used.
+// SessionUsage is the usage of a session.
 type SessionUsage struct {
-	// Session is what its own runs used, Tree that with the sessions below it.
+	// Session is the usage of its own runs, Tree that of its runs and the sessions below it.
 	Session cairn.Usage `json:"session"`
 	Tree    cairn.Usage `json:"tree"`
 }
@@ -167,13 +169,13 @@ type markIn struct {
 
 type patchIn struct {
 	ID string `path:"id" json:"-"`
-	// What is left out stays as it is.
+	// Title replaces the title. Fields that are absent stay unchanged.
 	Title *string   `json:"title,omitempty"`
 	Tags  *[]string `json:"tags,omitempty"`
-	// Metadata sets entries one by one; an empty value removes one.
+	// Metadata sets single entries; an empty value removes an entry.
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	ExpiresAt *time.Time        `json:"expires_at,omitempty"`
-	// UserID is for administrators.
+	// UserID may be set by administrators only.
 	UserID *string `json:"user_id,omitempty"`
 }
 
@@ -197,7 +199,7 @@ func deleteSession(c *request, in *idIn) (none, error) {
 	return none{}, c.h.eng.Delete(c.ctx, row.ID)
 }
 
-// Snapshot is a transcript with the place in the log from where events follow it.
+// Snapshot is a transcript with the log position from which events follow it.
 type Snapshot struct {
 	// Session is the session as of the cursor.
 	Session *cairn.Session `json:"session"`
@@ -205,7 +207,7 @@ type Snapshot struct {
 	Messages []cairn.Message `json:"messages"`
 	// State is its state.
 	State json.RawMessage `json:"state"`
-	// Cursor is the place in the log that all of it belongs to: what happens then is behind it.
+	// Cursor is the log position that all of this belongs to: later events are behind it.
 	Cursor string `json:"cursor"`
 }
 
@@ -220,7 +222,8 @@ func snapshot(c *request, in *idIn) (*Snapshot, error) {
 	return &Snapshot{Session: public(snap.Session), Messages: shown(snap.Messages), State: snap.State, Cursor: snap.Cursor().String()}, nil
 }
 
-// openOne opens a session to be read and returns its own row, which is not that of its tree's root if it is a sub-agent's.
+// openOne opens a session for reading and returns its own row. For a sub-agent this is not the row of the tree's
+// root.
 func (c *request) openOne(id string) (*cairn.Session, error) {
 	row, err := c.open(id, ActionRead)
 	if err == nil && row.ID != id {
@@ -240,7 +243,7 @@ type messagesIn struct {
 type Messages struct {
 	// Items are the messages of this part, oldest first.
 	Items []cairn.Message `json:"items"`
-	// Next is the index from which the next part is read; 0 after the last.
+	// Next is the index at which the next part begins; 0 after the last part.
 	Next int `json:"next,omitempty"`
 	// Total is how many messages the session has, hidden ones included.
 	Total int `json:"total"`
@@ -297,7 +300,7 @@ func listCheckpoints(c *request, in *pageIn) (*Page[cairn.Checkpoint], error) {
 	return of(c, in, c.h.eng.Checkpoints)
 }
 
-// of reads a page of what belongs to a session.
+// of returns a page of a list that belongs to a session.
 func of[T any](c *request, in *pageIn, list func(context.Context, string, store.PageQuery) (store.Page[T], error)) (*Page[T], error) {
 	if _, err := c.open(in.ID, ActionRead); err != nil {
 		return nil, err
@@ -309,9 +312,9 @@ func of[T any](c *request, in *pageIn, list func(context.Context, string, store.
 
 type branchIn struct {
 	ID string `path:"id" json:"-"`
-	// SessionID is the new session's; empty makes one.
+	// SessionID is the id of the new session; if it is empty, one is generated.
 	SessionID string `json:"session_id,omitempty"`
-	// CheckpointID or Messages says where the branch leaves; neither for the end.
+	// CheckpointID or Messages is the point to branch from; without either, that is the end.
 	CheckpointID string `json:"checkpoint_id,omitempty"`
 	Messages     *int   `json:"messages,omitempty"`
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// fileKeyRecord is where the key is kept that addresses are signed with: every process with the store has the same.
+// fileKeyRecord holds the key that addresses are signed with, so that all processes with the store share it.
 const (
 	serverRecords = "cairn.server"
 	fileKeyRecord = "file-key"
 )
 
-// signingKey returns the key that the addresses of files are signed with, and makes it if there is none. It is nil for a store
-// without records.
+// signingKey returns the key that the addresses of files are signed with, and creates it if there is none. It is
+// nil for a store without records.
 func (h *Handler) signingKey(ctx context.Context) ([]byte, error) {
 	if key := h.fileKey.Load(); key != nil {
 		return *key, nil
@@ -51,14 +51,14 @@ func (h *Handler) signingKey(ctx context.Context) ([]byte, error) {
 	return key, nil
 }
 
-// signature signs the address of a file. Expires is the last second that it is good for.
+// signature signs the address of a file. expires is the last second at which it is valid.
 func signature(key []byte, session, message, file, messageID, expires string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(digest("file", session, message, file, messageID, expires)))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// digest makes one word of several, none of which can be taken for a part of another.
+// digest hashes several words into one. The boundaries between words count.
 func digest(words ...string) string {
 	h := sha256.New()
 	for _, w := range words {

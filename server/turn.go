@@ -13,7 +13,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// turnOf returns the runs of the turn of a run, in their order up to that run. It is near the end of the list.
+// turnOf returns the runs of a run's turn, in order, up to that run. It searches from the end of the list, where
+// the run usually is.
 func (c *request) turnOf(session, runID string) (turn []cairn.Run, err error) {
 	for r, err := range store.All(func(cursor string) (store.Page[cairn.Run], error) {
 		return c.h.eng.Runs(c.ctx, session, store.PageQuery{Newest: true, Limit: 20, Cursor: cursor})
@@ -33,13 +34,13 @@ func (c *request) turnOf(session, runID string) (turn []cairn.Run, err error) {
 	return turn, nil
 }
 
-// queued returns the turn of a run that is to begin behind what a session has.
+// queued returns the turn of a queued run. It begins after everything that the session's log has.
 func queued(row *cairn.Session, runID string) []cairn.Run {
 	return []cairn.Run{{ID: runID, StartSequence: row.LogSequence}}
 }
 
-// turn streams a turn, of which runs are those that have begun: whole, or what follows the run that the client has seen last.
-// If that is not known it is the one before the last.
+// turn streams a turn, given the runs of it that have begun. Without seen it streams the whole turn, otherwise what
+// follows the run that the client saw last. If that run is unknown, the last but one is assumed.
 func (c *request) turn(row *cairn.Session, runs []cairn.Run, v aisdk.Version, seen *string) error {
 	if len(runs) == 0 {
 		return &cairn.Error{Code: cairn.CodeNotFound, Field: "id", Message: "the session has no turn"}
@@ -60,7 +61,7 @@ func (c *request) turn(row *cairn.Session, runs []cairn.Run, v aisdk.Version, se
 	})
 }
 
-// past reads what there is of a turn. What the log no longer has of it is made from the transcript.
+// past reads the existing events of a turn. Events that were trimmed from the log are rebuilt from the transcript.
 func (c *request) past(t *turnReader, row *cairn.Session, runs []cairn.Run) error {
 	for n := range runs {
 		t.after = cairn.Cursor{Incarnation: row.Incarnation, Sequence: runs[n].StartSequence}
@@ -78,7 +79,8 @@ func (c *request) past(t *turnReader, row *cairn.Session, runs []cairn.Run) erro
 	return err
 }
 
-// trimmed returns the events of runs as the transcript has them, up to the message before an index, with those that follow.
+// trimmed returns the events of runs as rebuilt from the transcript, up to the message before an index, followed by
+// rest.
 func (c *request) trimmed(row *cairn.Session, runs []cairn.Run, to int, rest []cairn.Event) ([]cairn.Event, error) {
 	var list []cairn.Message
 	for m, err := range c.messages(row, runs[0].FirstMessage, to) {
@@ -95,18 +97,18 @@ type turnReader struct {
 	eng     *engine.Engine
 	session string
 	enc     *aisdk.Encoder
-	first   string // the turn's first run
-	from    string // the run that the stream begins with; empty for the first
+	first   string // first run of the turn
+	from    string // run that the stream begins with; empty for the first
 
-	began bool          // the turn's first event was read, or trimmed
-	past  []cairn.Event // what there was when the client joined
-	after cairn.Cursor  // behind what was read
+	began bool          // whether the turn's first event was read, or trimmed
+	past  []cairn.Event // events that existed when the client joined
+	after cairn.Cursor  // cursor of the last event that was read
 }
 
-// replayed is how many events are read at once of what a client has missed.
+// replayed is how many past events are read at a time.
 const replayed = 1000
 
-// history reads the events that there are.
+// history reads the existing events.
 func (t *turnReader) history(ctx context.Context) error {
 	for {
 		list, err := t.eng.History(ctx, t.session, t.after, replayed)
@@ -127,13 +129,13 @@ func (t *turnReader) history(ctx context.Context) error {
 	}
 }
 
-// mine reports whether an event is of the turn, or of what goes with it.
+// mine reports whether an event belongs to the turn, or accompanies it.
 func (t *turnReader) mine(ev *cairn.Event) bool {
 	t.began = t.began || ev.RunID == t.first
 	return t.began
 }
 
-// read yields the frames of a turn: what there was of it as a replay, then each event as it comes.
+// read yields the frames of a turn: its past as a replay, then each event as it is published.
 func (t *turnReader) read(ctx context.Context, yield func([]byte, error) bool) {
 	past := t.past
 	t.past = nil
@@ -161,7 +163,8 @@ func (t *turnReader) read(ctx context.Context, yield func([]byte, error) bool) {
 	}
 }
 
-// skip takes out the events before the run that the stream is about.
+// skip returns the events from the run on that the stream begins with. It passes earlier ones to the encoder as
+// already shown.
 func (t *turnReader) skip(past []cairn.Event) []cairn.Event {
 	n := len(past)
 	for i := range past {
@@ -174,7 +177,7 @@ func (t *turnReader) skip(past []cairn.Event) []cairn.Event {
 	return past[n:]
 }
 
-// chatStream answers with a stream for a chat client.
+// chatStream responds with a stream for a chat client.
 func (c *request) chatStream(frames func(context.Context) iter.Seq2[[]byte, error]) error {
 	c.w.Header().Set(aisdk.Header, "v1")
 	return c.stream(frames)

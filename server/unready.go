@@ -5,13 +5,13 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// Unready says what is done on a session that cannot take a turn at once.
+// Unready says what to do with a turn on a session that cannot take it at once.
 type Unready struct {
-	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means what the server's
-	// Options.Unready says, else reject.
+	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means what the
+	// server's Options.Unready returns, else reject.
 	OnBusy string `json:"on_busy,omitempty" schema:"enum=reject|enqueue|interrupt|rollback|steer"`
 	// OnWaiting is one of refuse, withdraw, enqueue: see [engine.OnWaiting]. Empty means what the server's
-	// Options.Unready says, else refuse.
+	// Options.Unready returns, else refuse.
 	OnWaiting string `json:"on_waiting,omitempty" schema:"enum=refuse|withdraw|enqueue"`
 }
 

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// users holds what each user has in use of the server. A user without anything in use takes no memory.
+// users tracks the open streams and the request rate of each user. Idle users are forgotten when there are many.
 type users struct {
-	streams int // at most; negative for any number
+	streams int // limit per user; negative for none
 	limit   rate.Limit
 	burst   int
 
 	mu     sync.Mutex
 	list   map[string]*usage
-	forget int // how many users there may be before those who have nothing in use are forgotten
+	forget int // number of users at which idle ones are forgotten
 }
 
 type usage struct {
@@ -31,7 +31,7 @@ func newUsers(streams, perMinute int) *users {
 	return u
 }
 
-// idleUsers is how many users may be known at least before those who have nothing in use are forgotten.
+// idleUsers is the smallest number of users at which idle ones are forgotten.
 const idleUsers = 10_000
 
 func (u *users) of(name string) *usage {
@@ -46,8 +46,8 @@ func (u *users) of(name string) *usage {
 	return x
 }
 
-// forgetIdle removes the users whose share is whole again, so that a new one of theirs is no different. It looks at all of them,
-// so the next time is when there are twice as many as are left.
+// forgetIdle removes the users whose allowance is whole again, so that a new entry would be no different. It looks
+// at all users, so it runs again only once there are twice as many as remain.
 func (u *users) forgetIdle() {
 	for name, x := range u.list {
 		if x.streams == 0 && x.requests.Tokens() >= float64(u.burst) {
@@ -57,7 +57,7 @@ func (u *users) forgetIdle() {
 	u.forget = max(idleUsers, 2*len(u.list))
 }
 
-// request takes a request from a user's share.
+// request takes a request from a user's allowance.
 func (u *users) request(name string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -67,7 +67,7 @@ func (u *users) request(name string) error {
 	return nil
 }
 
-// stream takes a stream from a user's share until leave is called.
+// stream takes a stream from a user's allowance until leave is called.
 func (u *users) stream(name string) (leave func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Users who have nothing in use are forgotten, and those who have are not.
+// Users with nothing in use are forgotten. Others are not.
 func TestIdleUsersAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestIdleUsersAreForgotten(t *testing.T) {
 			if n > 2*3*idleUsers {
 				t.Fatalf("%d users are known after an hour", len(u.list))
 			}
-			u.request("another " + strconv.Itoa(n)) // each once
+			u.request("another " + strconv.Itoa(n)) // one request each
 		}
 		if _, err := u.stream("reader"); err == nil {
 			t.Error("a user's stream was forgotten")

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// A client that does not read its answer holds a connection, a goroutine and the answer. So each piece of an answer has a time
-// in which it is to be written; a stream has its own, see package sse.
+// A client that does not read its response holds a connection, a goroutine and the response. Each piece of a
+// response therefore has a write deadline; streams have their own, see package sse.
 const (
-	// writeTimeout is how long one write of an answer may take.
+	// writeTimeout is how long one write of a response may take.
 	writeTimeout = 30 * time.Second
-	// writeSize is how much of an answer is written at a time: a slow client that reads has time for each.
+	// writeSize is how much of a response is written at a time, so that a slow client that reads has time for each
+	// piece.
 	writeSize = 64 << 10
 )
 
-// boundedWriter writes an answer in pieces, each with a deadline.
+// boundedWriter writes a response in pieces, each with a deadline.
 type boundedWriter struct {
 	http.ResponseWriter
 	rc      *http.ResponseController
@@ -29,7 +30,7 @@ func (c *request) bounded() *boundedWriter {
 
 func (w *boundedWriter) Write(b []byte) (n int, err error) {
 	for piece := range slices.Chunk(b, writeSize) {
-		_ = w.rc.SetWriteDeadline(time.Now().Add(w.timeout)) // which a test that records what is written does not have
+		_ = w.rc.SetWriteDeadline(time.Now().Add(w.timeout)) // a test's recorder does not support it
 		m, err := w.ResponseWriter.Write(piece)
 		n += m
 		if err != nil {

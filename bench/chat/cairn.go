@@ -16,10 +16,10 @@ import (
 	"github.com/cairn-agents/cairn/store/redisstore"
 )
 
-// serverVariable makes this command Cairn's server.
+// serverVariable, if set, makes this command Cairn's server.
 const serverVariable = "CAIRN_BENCH_CHAT_SERVER"
 
-// words is how many an answer has.
+// words is the number of words in an answer.
 const words = 100
 
 // serve serves a chat on the port PORT, with sessions on Redis at REDIS_URL, until the process is killed.

@@ -18,13 +18,13 @@ import (
 	"time"
 )
 
-// load is what clients do with a stack.
+// load is the load that clients put on a stack.
 type load struct {
 	chats, readers, killed int
 	patience               time.Duration
 }
 
-// stack is a server to be measured, in a process of its own.
+// stack is a server to measure, in its own process.
 type stack struct {
 	name       string
 	command    []string
@@ -34,7 +34,7 @@ type stack struct {
 	process    *exec.Cmd
 }
 
-// start starts the server and waits until it listens, on the port that it had before if it had one.
+// start starts the server and waits until it listens. A server that is started again gets its previous port.
 func (s *stack) start(ctx context.Context) error {
 	if s.port == "" {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func (s *stack) kill() {
 	_ = s.process.Wait()
 }
 
-// spent returns the resident memory and the processor time of the server.
+// spent returns the server's resident memory and its processor time so far.
 func (s *stack) spent() (memory int64, cpu time.Duration, err error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.Process.Pid))
 	if err != nil {
@@ -72,14 +72,14 @@ func (s *stack) spent() (memory int64, cpu time.Duration, err error) {
 	}
 	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 	number := func(i int) int64 { n, _ := strconv.ParseInt(fields[i], 10, 64); return n }
-	const ticks = 100 // a second, on Linux
+	const ticks = 100 // per second, on Linux
 	return number(21) * int64(os.Getpagesize()), time.Duration(number(11)+number(12)) * time.Second / ticks, nil
 }
 
-// client has a connection for each stream.
+// client opens a connection for each stream.
 var client = &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}}
 
-// ask begins an answer.
+// ask requests an answer.
 func (s *stack) ask(ctx context.Context, chat, text string) (*http.Response, error) {
 	body := fmt.Sprintf(`{"id":%q,"messages":[{"id":"m","role":"user","parts":[{"type":"text","text":%q}]}]}`, chat, text)
 	req, err := http.NewRequestWithContext(ctx, "POST", s.url+"/chat", strings.NewReader(body))
@@ -90,7 +90,7 @@ func (s *stack) ask(ctx context.Context, chat, text string) (*http.Response, err
 	return client.Do(req)
 }
 
-// join follows the answer that is under way, from its beginning.
+// join follows the answer under way from its beginning.
 func (s *stack) join(ctx context.Context, chat string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, "GET", s.url+"/chat/"+chat+"/stream", nil)
 	if err != nil {
@@ -99,7 +99,8 @@ func (s *stack) join(ctx context.Context, chat string) (*http.Response, error) {
 	return client.Do(req)
 }
 
-// read reads a stream to its end, and reports whether it had the whole answer. first is called with the first word.
+// read reads a stream to its end, and reports whether it contained the whole answer. It calls first at the first
+// word.
 func read(res *http.Response, deltas *atomic.Int64, first func()) (whole bool) {
 	defer res.Body.Close()
 	said, finished := 0, false
@@ -121,7 +122,8 @@ func read(res *http.Response, deltas *atomic.Int64, first func()) (whole bool) {
 	return false
 }
 
-// firstWords returns the median time from a question to the first word of its answer, of a model that takes no time.
+// firstWords returns the median time from a question to the first word of the answer, with a model that takes no
+// time.
 func (s *stack) firstWords(ctx context.Context, name string, n int) (time.Duration, error) {
 	var times []time.Duration
 	for i := range n {
@@ -158,7 +160,7 @@ func (l *load) measure(ctx context.Context, s *stack) (*result, error) {
 	return r, l.survive(ctx, s, r)
 }
 
-// follow has all readers read at once.
+// follow makes all readers read concurrently.
 func (l *load) follow(ctx context.Context, s *stack, r *result) error {
 	before, spent, err := s.spent()
 	if err != nil {
@@ -181,7 +183,7 @@ func (l *load) follow(ctx context.Context, s *stack, r *result) error {
 		}
 		answers := make(chan struct{})
 		reading(res, func() { close(answers) })
-		<-answers // before, there may be nothing to join
+		<-answers // before that, there may be nothing to join
 		for range l.readers - 1 {
 			if res, err = s.join(ctx, chat); err != nil {
 				return err
@@ -203,7 +205,8 @@ func (l *load) follow(ctx context.Context, s *stack, r *result) error {
 	return err
 }
 
-// survive kills the server while it answers, starts it again, and has each client ask for the rest until it has it all.
+// survive kills the server while it answers and starts it again. Each client then requests the rest until it has
+// all of it.
 func (l *load) survive(ctx context.Context, s *stack, r *result) error {
 	var answers []io.Closer
 	for i := range l.killed {

@@ -1,6 +1,6 @@
-// Command chat measures the chat of Cairn's server beside the one that teams build on Node: streamText of the AI SDK, with
-// resumable-stream. Both keep what they keep on the same Redis, answer with the same hundred words, and speak the UI message
-// stream to the same clients. It prints a table; see docs/BENCHMARKS.md.
+// Command chat compares the chat of Cairn's server with the one that teams build on Node: streamText of the AI SDK,
+// with resumable-stream. Both store their data on the same kind of Redis, answer with the same hundred words, and
+// speak the UI message stream to the same clients. The command prints a table; see docs/BENCHMARKS.md.
 package main
 
 import (
@@ -83,15 +83,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return l.report(out, results)
 }
 
-// result is what was measured of a stack.
+// result is the measurement of a stack.
 type result struct {
 	name                 string
 	firstIdle, firstBusy time.Duration // medians
-	memory               int64         // bytes of a reader
-	perDelta             time.Duration // processor time of the server for a word to one reader
+	memory               int64         // bytes per reader
+	perDelta             time.Duration // server's processor time to send a word to a reader
 	complete, readers    int
 	whole                int
-	continued            time.Duration // until the last whole answer
+	continued            time.Duration // time until the last whole answer
 }
 
 func (l *load) report(out io.Writer, list []*result) error {

@@ -1,5 +1,5 @@
-// Command approval pays a customer back once a person has approved it. Each verb is a process of its own, with days between them if
-// need be: approval ask, approval approve, approval resume.
+// Command approval refunds a customer once a person has approved it. Each verb runs in its own process, possibly
+// days after the last: approval ask, approval approve, approval resume.
 package main
 
 import (

@@ -7,8 +7,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// model stands in for one that costs money: it asks for the payment, and reports what became of it. It decides from the
-// transcript alone, so that each process may continue it.
+// model stands in for a model that costs money. It requests the payment and reports the outcome. It decides from
+// the transcript alone, so any process can resume it.
 var model = scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 	last := req.Messages[len(req.Messages)-1]
 	for _, result := range last.ToolResults() {

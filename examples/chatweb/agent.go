@@ -43,7 +43,7 @@ var (
 	})
 )
 
-// hill is a picture, as a model makes it.
+// hill is a picture like one that a model generates.
 var hill = cairn.File{Name: "hill.png", MediaType: "image/png", Data: draw()}
 
 func draw() []byte {
@@ -55,11 +55,11 @@ func draw() []byte {
 		}
 	}
 	var b bytes.Buffer
-	png.Encode(&b, picture) // into memory
+	png.Encode(&b, picture) // cannot fail in memory
 	return b.Bytes()
 }
 
-// model stands in for a model with a key. It answers by words of what it is said.
+// model stands in for a model that needs a key. It answers by words in the user's message.
 var model = scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
 	last := r.Messages[len(r.Messages)-1]
 	if last.Role == cairn.RoleTool {

@@ -1,5 +1,6 @@
-// Command chatweb serves a page whose chat is the AI SDK's useChat, from one process on SQLite: tools, one of them the
-// browser's, approvals with an edit of the arguments, questions, stop, steering, and answers that outlive the process.
+// Command chatweb serves a page whose chat is the AI SDK's useChat, from one process on SQLite. It has tools, one
+// of them executed by the browser, approvals with edited arguments, questions, stop, steering, and answers that
+// outlive the process.
 package main
 
 import (
@@ -38,11 +39,12 @@ func serve(ctx context.Context, stop func(), addr, db, page string) error {
 		return err
 	}
 	defer st.Close()
-	eng, err := engine.New(st, []*cairn.Agent{agent}, &engine.Options{LeaseTTL: 5 * time.Second}) // how long a process that died holds a turn
+	// LeaseTTL is how long a dead process holds a turn.
+	eng, err := engine.New(st, []*cairn.Agent{agent}, &engine.Options{LeaseTTL: 5 * time.Second})
 	if err != nil {
 		return err
 	}
-	chat, err := server.New(eng, &server.Options{AllowUnauthenticated: true}) // for a listener on loopback
+	chat, err := server.New(eng, &server.Options{AllowUnauthenticated: true}) // only for a listener on loopback
 	if err != nil {
 		return err
 	}
@@ -60,7 +62,7 @@ func serve(ctx context.Context, stop func(), addr, db, page string) error {
 	httpServer := &http.Server{Handler: mux}
 	served := make(chan error, 1)
 	go func() { served <- httpServer.Serve(listener); stop() }()
-	context.AfterFunc(ctx, chat.Drain) // streams end so that their pages connect again
+	context.AfterFunc(ctx, chat.Drain) // streams end, so that their pages reconnect
 	ended := eng.Serve(ctx)
 	shut := httpServer.Shutdown(context.WithoutCancel(ctx))
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {

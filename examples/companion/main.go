@@ -1,5 +1,5 @@
-// Command companion has an agent work in the background: the user's turn ends at once, and what the companion found is
-// part of the conversation at the next step.
+// Command companion has an agent work in the background. The user's turn ends at once, and what the companion found
+// becomes part of the conversation at the next step.
 package main
 
 import (
@@ -26,7 +26,7 @@ var clerk = &cairn.Agent{
 	Companions: []cairn.Companion{{Agent: scout, Mode: cairn.NonBlocking}},
 }
 
-// model stands in for one that would choose these calls by itself: the tools and their arguments are described to it.
+// model stands in for one that would choose these calls itself: the tools and their arguments are described to it.
 var model = scripted.New(
 	scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "scout", "name": "sam", "message": "Where is the parcel?"}),
 	scripted.Text("Sam is looking for it."),

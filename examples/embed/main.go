@@ -1,5 +1,5 @@
-// Command embed adds the chat of an agent to a site that has pages and a login of its own. Of the server's routes it mounts
-// those that its page needs, below a path of the site; the others cannot be reached.
+// Command embed adds an agent's chat to a site that has its own pages and login. It mounts only those of the
+// server's routes that its page needs, below a path of the site. The others cannot be reached.
 package main
 
 import (
@@ -27,10 +27,10 @@ var support = &cairn.Agent{Name: "support", Model: scripted.Func(func(context.Co
 	return scripted.Text("Welcome!")
 })}
 
-// logins are the site's own: who has which cookie.
+// logins maps the site's cookies to its users.
 var logins sync.Map
 
-// user says who makes a request, as the rest of the site does.
+// user returns who makes a request, as the rest of the site does.
 func user(r *http.Request) (*server.Principal, error) {
 	cookie, err := r.Cookie("login")
 	if err != nil {
@@ -45,7 +45,7 @@ func user(r *http.Request) (*server.Principal, error) {
 
 func login(w http.ResponseWriter, r *http.Request) {
 	cookie := rand.Text()
-	logins.Store(cookie, r.FormValue("name")) // a site asks for more than a name
+	logins.Store(cookie, r.FormValue("name")) // a real site asks for more than a name
 	http.SetCookie(w, &http.Cookie{Name: "login", Value: cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
 }
 
@@ -69,14 +69,14 @@ func main() {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	fmt.Println("http://" + listener.Addr().String())
 
-	// There is no WriteTimeout, since streams last.
+	// There is no WriteTimeout, since streams are long.
 	web := &http.Server{Handler: routes(agents), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	go func() {
 		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Fatal(err)
 		}
 	}()
-	defer context.AfterFunc(ctx, agents.Drain)() // streams end first: their clients look for another process
+	defer context.AfterFunc(ctx, agents.Drain)() // streams end first: clients reconnect to another process
 	err := errors.Join(eng.Serve(ctx), web.Shutdown(context.Background()))
 	if err != nil {
 		log.Print(err)

@@ -1,4 +1,4 @@
-// Command first runs an agent with one tool and a typed state, and shows its reply as it is written.
+// Command first runs an agent with one tool and a typed state, and prints its reply as it is written.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command guard holds an agent's replies to a rule, and watches what it does.
+// Command guard holds an agent's replies to a rule, and watches the agent with hooks.
 package main
 
 import (
@@ -42,7 +42,7 @@ var support = &cairn.Agent{
 	},
 }
 
-// noPromises is asked about whatever would end a turn.
+// noPromises judges each completion that would end a turn.
 func noPromises(_ context.Context, _ *cairn.Step, c cairn.Completion) (cairn.Verdict, error) {
 	if strings.Contains(c.Text, "promise") {
 		return cairn.SendBack("Make no promises. Say it again without."), nil

@@ -1,6 +1,6 @@
-// Command mcp gives an agent the tools of an MCP server, which is this program once more, as the command "mcp server". One
-// tool needs approval, and asks for an address in the middle of its call. Each verb is a process of its own, with days
-// between them if need be: mcp ask, then mcp answer for each of the two calls.
+// Command mcp gives an agent the tools of an MCP server, which is this program again, as "mcp server". One tool
+// needs approval, and asks for an address during its call. Each verb runs in its own process, possibly days after
+// the last: mcp ask, then mcp answer for each of the two calls.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-// clerk is an agent with the tools of a server. Its model would be one of a provider.
+// clerk returns an agent with the tools of a server. In practice its model would be a provider's.
 func clerk(server *mcp.Server) *cairn.Agent {
 	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		last := req.Messages[len(req.Messages)-1]
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// answer answers what is in the inbox.
+// answer answers all calls in the inbox.
 func answer(ctx context.Context, eng *engine.Engine) {
 	for _, call := range must(eng.Inbox(ctx, store.CallQuery{})).Items {
 		reply := cairn.Approve(call.CallRef)

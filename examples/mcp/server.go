@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-agents/cairn/mcp"
 )
 
-// serve is the shop: an MCP server with the official SDK, whose tool asks where to ship to before it ships. It notes what it
-// does in a file.
+// serve runs the shop: an MCP server with the official SDK. Its tool asks for an address before it ships. It logs
+// what it does in a file.
 func serve(ctx context.Context) error {
 	s := sdk.NewServer(&sdk.Implementation{Name: "shop", Version: "1"}, nil)
 	type order struct {
@@ -38,7 +38,7 @@ func serve(ctx context.Context) error {
 	return s.Run(ctx, &sdk.StdioTransport{})
 }
 
-// note appends to the file shop.log.
+// note appends a line to the file shop.log.
 func note(what string, key any) {
 	f := must(os.OpenFile("shop.log", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600))
 	defer f.Close()

@@ -1,6 +1,6 @@
-// Command nested has a planner consult a researcher, who consults an archive, and keep a critic as a companion that
-// remembers what it was shown. The archive asks the user of the planner: the whole tree is suspended, and continues with
-// it.
+// Command nested has a planner consult a researcher, who consults an archive. The planner also keeps a critic as a
+// companion that remembers what it was shown. The archive asks the planner's user: the whole tree is suspended, and
+// then resumes.
 package main
 
 import (
@@ -33,7 +33,7 @@ var planner = &cairn.Agent{Name: "planner", Tools: []cairn.Tool{cairn.SubAgent(r
 		scripted.Call(cairn.CompanionSend, map[string]string{"name": "carl", "message": "Draft: 12 lamps, in 1999."}),
 		scripted.Text("In 1999 the shop sold 12 lamps."))}
 
-// ask are the arguments of a sub-agent's tool.
+// ask returns the arguments of a sub-agent's tool.
 func ask(task string) map[string]string { return map[string]string{"input": task} }
 
 func main() {

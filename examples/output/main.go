@@ -1,4 +1,4 @@
-// Command output has an agent fill in a form, whose schema comes from a Go type, and reads it back as one.
+// Command output has an agent fill in a form whose schema comes from a Go type, and reads it back as that type.
 package main
 
 import (
@@ -25,7 +25,7 @@ var triage = &cairn.Agent{
 	Output:       cairn.OutputOf[Ticket](),
 }
 
-// model first forgets the problems. It reads what is wrong with its output, and corrects it.
+// model first omits the problems. It reads what is wrong with its output, and corrects it.
 var model = scripted.New(
 	scripted.Call(cairn.FinishTool, Ticket{Order: 42, Severity: "high", Problems: []string{}}),
 	scripted.Call(cairn.FinishTool, Ticket{Order: 42, Severity: "high", Problems: []string{"the shade is broken"}}),

@@ -1,9 +1,9 @@
-// Command proxy is two servers of the same sessions behind a proxy that gives each request to the next one:
+// Command proxy runs two servers of the same sessions behind a round-robin proxy:
 //
 //	proxy server                      (twice: each writes its address)
 //	proxy http://ADDRESS http://ADDRESS
 //
-// A server that is asked to end, or is killed, costs its clients no more than a reconnect.
+// If a server is asked to end, or is killed, its clients only have to reconnect.
 package main
 
 import (
@@ -51,19 +51,19 @@ func serve(ctx context.Context, listener net.Listener) {
 		}
 	}()
 	defer context.AfterFunc(ctx, h.Drain)() // readyz is 503, and streams end so that their clients reconnect
-	// Works until the signal; then its turns finish their step, and the other server takes them over.
+	// Serve works until the signal. Then its turns finish their step, and the other server takes them over.
 	if err := errors.Join(eng.Serve(ctx), web.Shutdown(context.Background())); err != nil {
 		log.Print(err)
 	}
 }
 
-// roundRobin gives each request to the next server that is ready. It needs to know nothing of sessions.
+// roundRobin passes each request to the next server that is ready. It needs to know nothing about sessions.
 func roundRobin(servers []string) http.Handler {
 	var next atomic.Uint64
 	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		for range servers {
 			to := must(url.Parse(servers[next.Add(1)%uint64(len(servers))]))
-			res, err := http.Get(to.JoinPath("readyz").String()) // others ask every few seconds
+			res, err := http.Get(to.JoinPath("readyz").String()) // real proxies check every few seconds
 			if err != nil {
 				continue
 			}

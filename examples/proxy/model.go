@@ -13,7 +13,7 @@ type chapter struct {
 	Number int `json:"number"`
 }
 
-// author writes four chapters, each in a step.
+// author writes four chapters, one per step.
 var author = &cairn.Agent{Name: "author",
 	Tools: []cairn.Tool{cairn.Func("write", "Writes a chapter.", func(_ context.Context, _ *cairn.Call, in chapter) (string, error) {
 		fmt.Println("chapter", in.Number)

@@ -1,5 +1,5 @@
-// Command remote has an agent consult one of another server. That asks for an approval, which the user of this program gives:
-// what the other server waits for is pending here.
+// Command remote has an agent consult an agent of another server. The other agent asks for an approval, which the
+// user of this program gives: the other server's pending calls are pending here as well.
 package main
 
 import (
@@ -26,7 +26,7 @@ var bank = &cairn.Agent{Name: "bank",
 	Tools: []cairn.Tool{cairn.Func("refund", "Refunds an order.",
 		func(context.Context, *cairn.Call, refund) (string, error) { return "done", nil }, cairn.RequireApproval())}}
 
-// other is the other server, with a store of its own.
+// other returns the other server, with its own store.
 func other() *httptest.Server {
 	eng := must(engine.New(memstore.New(nil), []*cairn.Agent{bank}, nil))
 	return httptest.NewServer(must(server.New(eng, &server.Options{AllowUnauthenticated: true})))

@@ -1,5 +1,5 @@
-// Command shutdown serves HTTP and works on its store in one process, and ends both well when it is asked to. It answers
-// POST / with what the agent says.
+// Command shutdown serves HTTP and works on its store in one process, and ends both gracefully when it is asked to.
+// It answers POST / with the agent's reply.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// model stands in for one that writes slowly. What begins with "Once" has no end.
+// model stands in for one that writes slowly. It never ends a reply to a message that begins with "Once".
 var model = scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 	last := req.Messages[len(req.Messages)-1]
 	if text := last.Text(); strings.HasPrefix(text, "Once") {

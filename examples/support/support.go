@@ -1,4 +1,4 @@
-// Package support is an agent as a program has it, with a test that needs neither a key nor a network.
+// Package support is an agent as in a real program, with a test that needs neither a key nor a network.
 package support
 
 import (
@@ -16,7 +16,7 @@ type Refund struct {
 	Order int `json:"order" schema:"min=1"`
 }
 
-// Agent returns the agent on a model: the real one, or a script.
+// Agent returns the agent with a model: a real one, or a script.
 func Agent(model cairn.Model) *cairn.Agent {
 	return &cairn.Agent{
 		Name:         "support",

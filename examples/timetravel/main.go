@@ -1,5 +1,5 @@
-// Command timetravel writes a story twice: a branch continues from an earlier checkpoint beside the first session,
-// a rewind takes the session itself back.
+// Command timetravel writes a story twice: a branch continues from an earlier checkpoint alongside the first
+// session, and a rewind takes the session itself back.
 package main
 
 import (

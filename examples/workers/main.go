@@ -1,5 +1,5 @@
-// Command workers is one of any number of equal processes on one PostgreSQL database. Each begins the sessions that it
-// is given, and takes over those that a process left behind which died.
+// Command workers is one of any number of equal processes on one PostgreSQL database. Each begins the sessions that
+// it is given, and takes over sessions of dead processes.
 package main
 
 import (

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// model stands in for one that thinks before the last of three boxes, for as long as THINK says. It decides from the
-// transcript alone, so that each process may continue it.
+// model stands in for one that thinks, for as long as THINK says, before the last of three boxes. It decides from
+// the transcript alone, so any process can resume it.
 var model = scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 	packed := 0
 	for i := range req.Messages {

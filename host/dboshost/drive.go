@@ -195,8 +195,8 @@ func (h *Host) wait(id string, d *drive) func(context.Context) error {
 	}
 }
 
-// await waits for the workflow of a sub-agent, and renews the lease of the run at at meanwhile. Its output is recorded
-// unless ctx is done.
+// await waits for the workflow of a sub-agent and renews the lease of the waiting run at position at. Its output is
+// recorded unless ctx is done.
 func (h *Host) await(ctx context.Context, parent *drive, at host.Position, id string, d *drive) (out outcome, err error) {
 	eng := h.served()
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {

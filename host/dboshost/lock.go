@@ -65,7 +65,7 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 }
 
 // lockPostgres takes an advisory lock in the server's database "postgres", which DBOS itself connects to in order to
-// check that its own exists. It polls, since a statement that waits would block the indexes created meanwhile.
+// check that its own exists. It polls, since a statement that waits would block indexes created at that time.
 func lockPostgres(ctx context.Context, database, schema string) (unlock func(), err error) {
 	pool, err := pgxpool.ParseConfig(database)
 	if err != nil { // DBOS will report what is wrong

@@ -78,7 +78,7 @@ func (s scheduler) step(name string, do dbos.Step[outcome]) (<-chan dbos.StepOut
 	return ended, nil
 }
 
-// lost says why DBOS did not do what it was asked for.
+// lost returns the error for an operation that DBOS did not carry out.
 func (s scheduler) lost(err error) error {
 	switch {
 	case s.ctx.Err() != nil:

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// aimed are scenarios of stops that name their run, and of what becomes of tools that are at work then.
+// aimed are scenarios of stops that name their run, and of tools that are running when the stop arrives.
 var aimed = []scenario{
 	{"stop-run", (*scene).stopRun},
 	{"stop-run-waiting", (*scene).stopRunWaiting},
@@ -17,7 +17,7 @@ var aimed = []scenario{
 	{"stop-run-taken-over", (*scene).stopRunTakenOver},
 }
 
-// busyBot sets a bot that calls a tool that returns, one that does not, and one whose turn has not come yet.
+// busyBot sets a bot that calls three tools: one that returns, one that does not, and one that has not started yet.
 func (s *scene) busyBot(d cairn.Durability) {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(scripted.Text("I begin. "), asks("c1", "note", "n"), asks("c2", "slow", ""), asks("c3", "close", "it")),
@@ -25,7 +25,7 @@ func (s *scene) busyBot(d cairn.Durability) {
 	s.agents[0].Durability = d
 }
 
-// The handle of the run stops it; what had begun is distinguished from what had not.
+// The run's handle stops it. The transcript distinguishes calls that had started from those that had not.
 func (s *scene) stopRun() {
 	s.busyBot(cairn.PerStep)
 	one, two := s.process(), s.process()
@@ -39,7 +39,7 @@ func (s *scene) stopRun() {
 	two.resume("s")
 }
 
-// A run that waits is stopped by its handle until it is resumed as another run.
+// The handle of a suspended run stops it, until the turn is resumed as another run.
 func (s *scene) stopRunWaiting() {
 	s.agents = []*cairn.Agent{bot(plays(asks("c1", "refund", "42"), scripted.Text("Then not."), asks("c2", "refund", "43"), scripted.Text("Done.")), s.refund())}
 	one, two := s.process(), s.process()
@@ -55,7 +55,7 @@ func (s *scene) stopRunWaiting() {
 	s.want("a stop of the run that was resumed", second.Abort(s.Context(), "late"), cairn.ErrNotRunning)
 }
 
-// A stop of a run that has ended does not hit the next one, whose tool is at work.
+// A stop of a run that has ended does not affect the next run, whose tool is running.
 func (s *scene) stopRunLate() {
 	s.agents = []*cairn.Agent{bot(plays(scripted.Text("Hello."), asks("c1", "slow", ""), scripted.Text("Bye.")), s.slow())}
 	one, two := s.process(), s.process()
@@ -71,7 +71,7 @@ func (s *scene) stopRunLate() {
 	s.outcome(second)
 }
 
-// crashAtWork leaves the run of a process that died while a tool was at work. Its reply was staged.
+// crashAtWork leaves the run of a process that died while a tool was running. The step's reply was staged.
 func (s *scene) crashAtWork() *engine.Run {
 	s.Helper()
 	s.busyBot(cairn.PerTool)
@@ -85,7 +85,7 @@ func (s *scene) crashAtWork() *engine.Run {
 	return run
 }
 
-// A stop of a run whose process died keeps what was staged: nobody knows what the tool that was at work has done.
+// A stop of a dead process's run keeps what was staged: what the running tool has done is unknown.
 func (s *scene) stopRunCrashed() {
 	s.crashAtWork()
 	two := s.process()
@@ -93,7 +93,7 @@ func (s *scene) stopRunCrashed() {
 	two.resume("s")
 }
 
-// So does a worker that takes over a run that is to stop.
+// A worker that takes over a run with a stop request keeps it as well.
 func (s *scene) stopRunTakenOver() {
 	run := s.crashAtWork()
 	s.must(s.st.RequestStop(s.Context(), "s", cairn.Stop{RunID: run.ID(), Kind: cairn.StopInterrupt, Reason: "enough"}))

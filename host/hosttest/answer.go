@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// answers are scenarios of client tools: answers that come, and answers that come too late.
+// answers are scenarios of client tools whose answers arrive in time or too late.
 var answers = []scenario{
 	{"client-tool", (*scene).clientTool},
 	{"client-tool-error", (*scene).clientToolError},
@@ -39,7 +39,7 @@ func (s *scene) clientToolError() {
 	p.resume("s")
 }
 
-// No answer comes and no verb is called: a worker enforces the deadline.
+// No answer arrives and no verb is called: a worker enforces the deadline.
 func (s *scene) deadline() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "locate", "here"), asks("c2", "refund", "42")), scripted.Text("Nobody there?")),
@@ -50,7 +50,7 @@ func (s *scene) deadline() {
 	s.awaitEnd("s", 2)
 }
 
-// Without a worker the next resume enforces it.
+// Without a worker, the next resume enforces the deadline.
 func (s *scene) deadlineResumed() {
 	s.oneRefund(cairn.WaitAtMost(s.soon))
 	p := s.process()
@@ -59,7 +59,7 @@ func (s *scene) deadlineResumed() {
 	p.resume("s")
 }
 
-// pass lets a call's deadline pass.
+// pass waits until a call's deadline has passed.
 func (s *scene) pass(call cairn.CallRef) {
 	s.Helper()
 	s.later()
@@ -75,7 +75,7 @@ func (s *scene) pass(call cairn.CallRef) {
 	})
 }
 
-// await polls until done returns true. A store's clock is not the test's, so there is no event to wait for.
+// await polls until done returns true. The store's clock is not the test's, so there is no event to wait for.
 func (s *scene) await(what string, done func() bool) {
 	s.Helper()
 	pause := time.Second
@@ -126,7 +126,7 @@ func (s *scene) lateAnswer() {
 	one.turn("s", "and now?")
 }
 
-// The same if the late answer is the first to notice that the deadline has passed.
+// A late answer may be the first to notice that the deadline has passed.
 func (s *scene) lateAnswerFirst() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "locate", "here"), asks("c2", "note", "n")), scripted.Text("I see.")),

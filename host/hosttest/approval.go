@@ -31,7 +31,7 @@ var approvals = []scenario{
 	{"branch-paused", (*scene).branchPaused},
 }
 
-// oneRefund is the agent of most scenes: it asks for one refund, then says something.
+// oneRefund sets the agent of most scenes: it asks for one refund, then replies with a text.
 func (s *scene) oneRefund(opts ...cairn.ToolOption) {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(scripted.Text("Let me see. "), asks("c1", "refund", "42")),
@@ -63,7 +63,7 @@ func (s *scene) approvalEdited() {
 	p.resume("s")
 }
 
-// A step is completed when all of its calls are answered, in whatever order, and not before.
+// A step completes when all of its calls are answered, in any order, and not before.
 func (s *scene) severalApprovals() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "refund", "1"), asks("c2", "refund", "2"), asks("c3", "refund", "3")),
@@ -80,7 +80,7 @@ func (s *scene) severalApprovals() {
 	p.resume("s")
 }
 
-// Approval is needed where the condition says so, fails or panics.
+// Approval is needed if the condition says so, fails or panics.
 func (s *scene) approvalCondition() {
 	needed := func(_ context.Context, _ *cairn.Call, in words) (bool, error) {
 		switch in.Text {
@@ -123,7 +123,7 @@ func (s *scene) approvalFinish() {
 	p.resume("s")
 }
 
-// The same with a typed output.
+// FinishTool waits for its siblings in the same way.
 func (s *scene) approvalOutput() {
 	a := bot(plays(
 		scripted.Reply(asks("c1", "refund", "42"), scripted.Call(cairn.FinishTool, verdict{"yes"}).ID("c2"))), s.refund())
@@ -148,7 +148,7 @@ func (s *scene) mixed() {
 	p.turn("s", "one more")
 }
 
-// Each verb may come from another process, and a process with the session in its cache notices the others' writes.
+// Each verb may come from another process. A process with the session in its cache notices the others' writes.
 func (s *scene) otherProcess() {
 	s.oneRefund()
 	one, two, three := s.process(), s.process(), s.process()
@@ -171,7 +171,7 @@ func (s *scene) doubleAnswer() {
 	s.say("the first decision: %s by %s", third.Call.Answer.Kind, third.Call.Answer.Reviewer)
 }
 
-// Of many answers at the same moment, from several processes, exactly one is accepted.
+// If several processes answer a call concurrently, exactly one answer is accepted.
 func (s *scene) answerRace() {
 	s.oneRefund()
 	crowd := []*process{s.process(), s.process(), s.process()}
@@ -200,7 +200,8 @@ func (s *scene) answerRace() {
 // hooks.
 func (s *scene) answerAtOnce() {
 	s.oneRefund()
-	one := s.process(func(o *engine.Options) { o.Hooks[0].RunSuspended = nil }) // it may run at any time from here on
+	// The hook may run at any time from here on.
+	one := s.process(func(o *engine.Options) { o.Hooks[0].RunSuspended = nil })
 	two := s.process()
 	run := one.start("s", "refund it")
 	asked := s.awaitTool("s", cairn.EventToolApproval, "refund")
@@ -211,7 +212,7 @@ func (s *scene) answerAtOnce() {
 	one.turn("s", "thanks")
 }
 
-// Of several processes that resume at the same moment, one succeeds.
+// If several processes resume a session concurrently, one succeeds.
 func (s *scene) resumeRace() {
 	s.oneRefund()
 	crowd := []*process{s.process(), s.process(), s.process()}
@@ -249,7 +250,7 @@ func (s *scene) resumeWithInput() {
 	one.turn("s", "thanks")
 }
 
-// A branch of a suspended session is a session of its own, without pending calls.
+// A branch of a suspended session is an independent session without pending calls.
 func (s *scene) branchPaused() {
 	s.oneRefund()
 	p := s.process()

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// wrapped are scenarios of hooks that wrap calls of models and tools.
+// wrapped are scenarios of hooks that wrap model and tool calls.
 var wrapped = []scenario{
 	{"around", (*scene).around},
 	{"around-instead", (*scene).aroundInstead},
@@ -21,10 +21,10 @@ var wrapped = []scenario{
 	{"hook-writes-stopped", (*scene).hookWritesStopped},
 }
 
-// layer is the key under which hooks leave their name in a context.
+// layer is the context key under which hooks record their names.
 type layer struct{}
 
-// wraps returns hooks that say when they are entered and left, and that those outside of them were entered before.
+// wraps returns hooks that record when they are entered and left, and which hooks were entered before them.
 func (s *scene) wraps(name string) *cairn.Hooks {
 	enter := func(ctx context.Context, what string) context.Context {
 		outer, _ := ctx.Value(layer{}).(string)
@@ -51,7 +51,7 @@ func (s *scene) wraps(name string) *cairn.Hooks {
 	}
 }
 
-// The hooks of the engine are around those of the agent, which are around those of the call; each attempt is wrapped.
+// The engine's hooks wrap those of the agent, which wrap those of the call. Each attempt is wrapped.
 func (s *scene) around() {
 	tries := 0
 	look := s.tool("look", func(ctx context.Context, _ *cairn.Call, in words) (string, error) {
@@ -68,7 +68,7 @@ func (s *scene) around() {
 	p.turn("s", "look", engine.WithHooks(s.wraps("call")))
 }
 
-// A hook may answer in place of the model or a tool; what it fails with, or panics, is the model's or the tool's.
+// A hook may answer instead of the model or a tool. Its error or panic counts as the model's or the tool's.
 func (s *scene) aroundInstead() {
 	note := s.tool("note", func(context.Context, *cairn.Call, words) (string, error) {
 		return "", errors.New("the tool was called")
@@ -112,8 +112,8 @@ func (s *scene) aroundInstead() {
 	p.turn("s", "a model call without a stream")
 }
 
-// beforeAll is an agent whose hook writes before each call, of which one waits for a client, one for the answer to its question,
-// one for approval and one for a sub-agent.
+// beforeAll sets an agent whose hook writes before each call. The calls wait for a client, for the answer to a
+// question, for an approval and for a sub-agent; the last one does not wait.
 func (s *scene) beforeAll() {
 	repay := s.tool("repay", func(context.Context, *cairn.Call, words) (string, error) { return "repaid", nil }, cairn.RequireApproval())
 	helper := agent("helper", plays(asks("h1", "repay", "7"), scripted.Text("I did it.")), repay)
@@ -130,8 +130,8 @@ func (s *scene) beforeAll() {
 	s.agents = []*cairn.Agent{a}
 }
 
-// What a hook writes before a call counts with the step that the call waits in, once, whatever it waits for. Before a call that
-// needs approval the hook is called once that is given.
+// What a hook writes before a call is committed with the step that the call is pending in, once, whatever the call
+// waits for. For a call that needs approval, the hook is called after the approval.
 func (s *scene) hookWritesWaiting() {
 	s.beforeAll()
 	one, two := s.process(), s.process()
@@ -146,7 +146,7 @@ func (s *scene) hookWritesWaiting() {
 	two.resume("s")
 }
 
-// The same if the wait is given up.
+// The writes are committed as well if the run is stopped while it waits.
 func (s *scene) hookWritesStopped() {
 	s.beforeAll()
 	one, two := s.process(), s.process()

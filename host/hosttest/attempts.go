@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// attempts are scenarios of tools that are called again after an error, and of what is said of their errors.
+// attempts are scenarios of tools that are called again after an error, and of the error texts they return.
 var attempts = []scenario{
 	{"tool-retries", (*scene).toolRetries},
 	{"tool-retries-stopped", (*scene).toolRetriesStopped},
@@ -18,10 +18,10 @@ var attempts = []scenario{
 	{"tool-error-texts", (*scene).toolErrorTexts},
 }
 
-// quick is a policy that does not let a scene wait.
+// quick is a retry policy with negligible delays.
 var quick = cairn.RetryPolicy{Max: 2, First: time.Millisecond}
 
-// flaky is a tool that writes state, and then fails with what fail returns for the n-th time that it runs.
+// flaky is a tool that writes state, and then fails with the error that fail returns for its n-th execution.
 func (s *scene) flaky(name string, fail func(ctx context.Context, n int) error, opts ...cairn.ToolOption) cairn.Tool {
 	var key string
 	return cairn.Func(name, "Does "+name+".", func(ctx context.Context, call *cairn.Call, in words) (string, error) {
@@ -44,10 +44,10 @@ func (s *scene) flaky(name string, fail func(ctx context.Context, n int) error, 
 	}, opts...)
 }
 
-// away is an error that is retryable.
+// away returns a retryable error.
 func away() error { return cairn.Errorf(cairn.CodeUnavailable, "the bank does not answer") }
 
-// Retryable errors are tried again with the same key; what a failed attempt wrote is dropped, but for its usage.
+// Retryable errors are retried with the same key. What a failed attempt wrote is dropped, except for its usage.
 func (s *scene) toolRetries() {
 	twice := s.flaky("twice", func(_ context.Context, n int) error {
 		if n < 3 {
@@ -84,7 +84,7 @@ func (s *scene) toolRetriesStopped() {
 	two.resume("s")
 }
 
-// A process that takes the call over begins with the attempt that was under way.
+// A process that takes over the call begins with the attempt that was under way.
 func (s *scene) toolRetriesCrashed() {
 	s.agents = []*cairn.Agent{bot(plays(asks("c1", "flaky", "b"), scripted.Text("Bye.")),
 		s.flaky("flaky", func(ctx context.Context, n int) error {
@@ -108,7 +108,7 @@ func (s *scene) toolRetriesCrashed() {
 	s.awaitEnd("s", 1)
 }
 
-// The model, the transcript and the log have the text that the tool or the agent makes of an error.
+// The model, the transcript and the log contain the error text that the tool or the agent chooses.
 func (s *scene) toolErrorTexts() {
 	fails := func(name string, opts ...cairn.ToolOption) cairn.Tool {
 		return s.tool(name, func(context.Context, *cairn.Call, words) (string, error) {

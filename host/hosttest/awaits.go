@@ -15,14 +15,14 @@ var awaited = []scenario{
 	{"awaits-restart", (*scene).awaitsRestart},
 }
 
-// await is a reply's call that waits for an answer.
+// await is a reply with a call that waits for an answer.
 func await(id, tool string, a cairn.Awaits) scripted.Step {
 	return scripted.Reply(
 		scripted.Chunk(cairn.Chunk{Type: cairn.ChunkToolStart, CallID: id, Tool: tool, Awaits: &a, Provider: json.RawMessage(`{"call":"` + id + `"}`), Model: "far:agent"}),
 		scripted.Chunk(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: id, Text: `{"text":"x"}`}))
 }
 
-// awaiting waits for an approval, a client and an answer, of tools that it does not have.
+// awaiting returns an agent that waits for an approval, a client and an answer, of tools that it does not have.
 func awaiting(name string) *cairn.Agent {
 	return agent(name, plays(
 		scripted.Reply(scripted.Text("One moment. "),
@@ -32,7 +32,7 @@ func awaiting(name string) *cairn.Agent {
 		scripted.Text("Done."), scripted.Text("Bye.")))
 }
 
-// answerAll answers what the tree waits for, in processes that come and go.
+// answerAll answers the pending calls of the tree, each in another process.
 func (s *scene) answerAll() {
 	p := s.process()
 	p.refused("a number", "s", cairn.Answer(s.open("s", "locate"), 7), cairn.OutcomeInvalid, cairn.ErrInvalid)
@@ -42,7 +42,7 @@ func (s *scene) answerAll() {
 	s.process().resume("s")
 }
 
-// What a model asks for is pending whatever tools its agent has.
+// A model's call that awaits an answer is pending whatever tools its agent has.
 func (s *scene) awaits() {
 	s.agents = []*cairn.Agent{awaiting("bot")}
 	s.process().turn("s", "go")
@@ -50,14 +50,14 @@ func (s *scene) awaits() {
 	s.process().turn("s", "thanks")
 }
 
-// It is pending at the root of the tree.
+// In a sub-agent, such a call is pending at the root of the tree.
 func (s *scene) awaitsChild() {
 	s.agents = []*cairn.Agent{bot(plays(scripted.Call("far", map[string]string{"input": "go"}).ID("k1"), scripted.Text("It has.")), cairn.SubAgent(awaiting("far")))}
 	s.process().turn("s", "go")
 	s.answerAll()
 }
 
-// The next turn, or a stop, closes it.
+// A stop closes such calls.
 func (s *scene) awaitsWithdrawn() {
 	s.agents = []*cairn.Agent{awaiting("bot")}
 	s.process().turn("s", "go")
@@ -66,7 +66,7 @@ func (s *scene) awaitsWithdrawn() {
 	s.must(p.Interrupt(s.Context(), "s", "enough"))
 }
 
-// A reply that begins again is kept and shown from there.
+// When a reply restarts, only what follows the restart is kept and shown.
 func (s *scene) awaitsRestart() {
 	s.agents = []*cairn.Agent{bot(plays(scripted.Reply(scripted.Text("No. "), await("c1", "pay", cairn.Awaits{Kind: cairn.CallApproval}),
 		scripted.Chunk(cairn.Chunk{Type: cairn.ChunkRestart}), scripted.Text("Yes."))))}

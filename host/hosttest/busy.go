@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// turnsInTheWay are scenarios of turns that arrive while another one is running.
+// turnsInTheWay are scenarios of turns that arrive while another turn is running.
 var turnsInTheWay = []scenario{
 	{"busy-reject", (*scene).busyReject},
 	{"busy-enqueue", (*scene).busyEnqueue},
@@ -22,7 +22,7 @@ var turnsInTheWay = []scenario{
 	{"busy-rollback-first", (*scene).busyRollbackFirst},
 }
 
-// occupied is an agent that stops halfway through its reply to "one" until free is called. To any other message it
+// occupied sets an agent whose second reply to "one" stops halfway until free is called. To any other message it
 // replies with what it received.
 func (s *scene) occupied(tools ...cairn.Tool) (free func()) {
 	gate := make(chan struct{})
@@ -39,7 +39,7 @@ func (s *scene) occupied(tools ...cairn.Tool) (free func()) {
 	return func() { close(gate) }
 }
 
-// occupy begins a turn of an occupied bot and returns in the middle of its second reply.
+// occupy begins a turn of an occupied bot and returns halfway through its second reply.
 func (s *scene) occupy(p *process) *engine.Run {
 	s.Helper()
 	run := p.start("s", "one")
@@ -47,7 +47,7 @@ func (s *scene) occupy(p *process) *engine.Run {
 	return run
 }
 
-// own checks that the events yielded by a run's handle begin and end with that run.
+// own checks that the events of a run's handle begin and end with that run.
 func (s *scene) own(run *engine.Run) {
 	s.Helper()
 	var first, last cairn.Event
@@ -63,7 +63,7 @@ func (s *scene) own(run *engine.Run) {
 	}
 }
 
-// Other verbs are refused meanwhile, and change nothing.
+// Other verbs are refused while a run is under way, and change nothing.
 func (s *scene) busyReject() {
 	free := s.occupied(s.note())
 	one, two := s.process(), s.process()
@@ -133,7 +133,7 @@ func (s *scene) busyEnqueueInterrupted() {
 	s.awaitHooks("s", 1)
 }
 
-// The process that should begin the next turn dies when the previous turn has ended: a worker begins it.
+// The process that should begin the next turn dies once the previous turn has ended: a worker begins it.
 func (s *scene) busyEnqueueCrash() {
 	free := s.occupied(s.note())
 	one, two := s.process(), s.process()
@@ -147,7 +147,7 @@ func (s *scene) busyEnqueueCrash() {
 	s.awaitHooks("s", 1)
 }
 
-// What was committed and seen is kept.
+// BusyInterrupt keeps what was committed and seen.
 func (s *scene) busyInterrupt() {
 	s.occupied(s.note())
 	one, two := s.process(), s.process()
@@ -156,7 +156,7 @@ func (s *scene) busyInterrupt() {
 	s.outcome(run)
 }
 
-// So is the sub-agent's session, which ends with its parent's run.
+// BusyInterrupt also keeps the sub-agent's session, which ends with its parent's run.
 func (s *scene) busyInterruptChild() { s.busyChild(engine.BusyInterrupt) }
 
 func (s *scene) busyRollbackChild() { s.busyChild(engine.BusyRollback) }
@@ -191,7 +191,7 @@ func (s *scene) busyRollback() {
 	one.turn("s", "three")
 }
 
-// A session with nothing left begins anew.
+// A session with nothing left after a rollback begins anew.
 func (s *scene) busyRollbackFirst() {
 	s.occupied(s.note())
 	p := s.process()

@@ -26,8 +26,8 @@ func (s *scene) rate(name string, p cairn.CachePolicy) cairn.Tool {
 	}, cairn.Cache(p))
 }
 
-// A call with the same arguments is answered from the cache, also in a later turn and in another process. Calls of one
-// reply run in parallel.
+// A call with the same arguments is answered from the cache, also in a later turn and in another process. Calls of
+// one reply run in parallel.
 func (s *scene) cache() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "rate", "x"), asks("c2", "rate", "x"), asks("c3", "rate", "y")),
@@ -41,7 +41,7 @@ func (s *scene) cache() {
 	one.turn("s", "go on")
 }
 
-// elapse lets time pass, by the clock of the processes, until cached results have expired.
+// elapse waits until cached results have expired by the clock of the processes.
 func (s *scene) elapse() {
 	s.Helper()
 	over := s.now().Add(s.soon)
@@ -106,7 +106,7 @@ func (s *scene) cacheBranch() {
 	s.roots = []string{"s", "b"}
 }
 
-// Results cached before the last commit survive a crash; of the current step, those that were staged.
+// Results cached before the last commit survive a crash. Of the current step, only staged results do.
 func (s *scene) cacheCrash(d cairn.Durability) {
 	s.agents = []*cairn.Agent{bot(plays(
 		asks("c1", "rate", "x"), scripted.Reply(asks("c2", "rate", "x"), asks("c3", "rate", "y")),

@@ -26,8 +26,8 @@ func agent(name string, model cairn.Model, tools ...cairn.Tool) *cairn.Agent {
 	return &cairn.Agent{Name: name, Description: "Does what " + name + "s do.", Model: model, Tools: tools}
 }
 
-// plays returns a model whose n-th reply in a session is the n-th step, in any process. It refuses a request that no
-// provider would accept.
+// plays returns a model whose n-th reply in a session is the n-th step, in any process. It rejects a request that
+// no provider would accept.
 func plays(steps ...scripted.Step) cairn.Model { return scripted.Func(script(steps)) }
 
 func script(steps []scripted.Step) func(context.Context, *cairn.Request) scripted.Step {
@@ -53,7 +53,7 @@ func replies(req *cairn.Request) (n int) {
 	return n
 }
 
-// wellFormed reports the first tool use whose result is not in the message right after it.
+// wellFormed returns an error for the first tool use whose result is not in the next message.
 func wellFormed(list []cairn.Message) error {
 	for i := range list {
 		uses := list[i].ToolUses()
@@ -76,7 +76,7 @@ func wellFormed(list []cairn.Message) error {
 	return nil
 }
 
-// asks is a reply that calls a tool under a provider's id.
+// asks is a reply that calls a tool. id is the provider's id of the call.
 func asks(id, tool, text string) scripted.Step { return scripted.Call(tool, words{text}).ID(id) }
 
 // delegates is a reply that consults a sub-agent.
@@ -84,7 +84,7 @@ func delegates(id, name string) scripted.Step {
 	return scripted.Call(name, map[string]string{"input": "do it"}).ID(id)
 }
 
-// tool returns a tool that runs fn, counted.
+// tool returns a tool that runs fn and counts its executions.
 func (s *scene) tool(name string, fn func(ctx context.Context, call *cairn.Call, in words) (string, error), opts ...cairn.ToolOption) cairn.Tool {
 	return cairn.Func(name, "Does "+name+".", func(ctx context.Context, call *cairn.Call, in words) (string, error) {
 		s.count(name)

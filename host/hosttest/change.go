@@ -30,7 +30,7 @@ func (s *scene) released(agents ...*cairn.Agent) *process {
 	return s.process()
 }
 
-// grant approves each approval that a suspended turn needs, and answers each client tool.
+// grant approves each pending approval of a suspended turn, and answers each client tool.
 func (p *process) grant(waits *cairn.Result) {
 	p.s.Helper()
 	for _, call := range waits.Suspended.Calls {
@@ -57,8 +57,8 @@ func (s *scene) changedToolsRemoved() {
 	old.turn("s", "thanks")
 }
 
-// The kind of the call counts: a client's answer is the result, whatever the tool is now. A tool that no longer needs
-// approval runs; one that is now a client tool or an agent must be called again.
+// The kind of the call decides. A client's answer is the result, whatever the tool is now. A tool that no longer
+// needs approval runs. A tool that is now a client tool or an agent must be called again.
 func (s *scene) changedToolKinds() {
 	says := plays(scripted.Reply(asks("c1", "locate", "here"), asks("c2", "refund", "42"), asks("c3", "pay", "43"), scripted.Call("ask", task{"why"}).ID("c4")),
 		asks("c5", "pay", "43"), scripted.Text("So be it."))
@@ -120,7 +120,7 @@ func (s *scene) changedSubAgentRenamed() {
 	next.resume("s")
 }
 
-// The same if its name is now a tool's.
+// A sub-agent is also ended if its name is now a tool's.
 func (s *scene) changedSubAgentTool() {
 	says := plays(scripted.Reply(delegates("c1", "helper"), asks("c2", "locate", "here")), scripted.Text("Done."))
 	old := s.released(bot(says, cairn.SubAgent(s.helping("helper")), locate()))
@@ -130,7 +130,7 @@ func (s *scene) changedSubAgentTool() {
 	next.resume("s")
 }
 
-// The sub-agent's calls may still be pending: another answer of the step resumes the session.
+// The removed sub-agent's calls may still be pending: another answer of the step resumes the session.
 func (s *scene) changedSubAgentUnanswered() {
 	says := plays(scripted.Reply(delegates("c1", "helper"), delegates("c2", "scout")), scripted.Text("Done."))
 	scout := agent("scout", plays(asks("c1", "locate", "here"), scripted.Text("Found.")), locate())
@@ -153,7 +153,7 @@ func (s *scene) changedSubAgentWorker() {
 	s.awaitEnd("s", 2)
 }
 
-// A tool that was removed two levels below fails that call alone.
+// The removal of a tool two levels below fails only the calls of that tool.
 func (s *scene) changedGrandchildTool() {
 	s.dynasty(s.refund())
 	old := s.process()
@@ -165,7 +165,7 @@ func (s *scene) changedGrandchildTool() {
 	next.resume("s")
 }
 
-// A companion that was waited for and is no longer one is ended like a sub-agent.
+// A suspended companion that was removed from the agent is ended like a sub-agent.
 func (s *scene) changedCompanionRemoved() {
 	says := plays(scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "helper", "name": "harry", "message": "do it"}).ID("c1"),
 		scripted.Text("Done."), scripted.Text("Bye."))

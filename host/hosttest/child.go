@@ -89,7 +89,7 @@ func (s *scene) grandchildApproval() {
 	two.resume("s")
 }
 
-// twins makes the bot consult two helpers at once, each of whom needs a person.
+// twins makes the bot consult two helpers at once. Each of them needs a person.
 func (s *scene) twins() {
 	payer := agent("payer", plays(asks("c1", "refund", "42"), scripted.Text("Paid.")), s.refund())
 	scout := agent("scout", plays(asks("c1", "locate", "here"), scripted.Text("Found.")), locate())
@@ -112,7 +112,7 @@ func (s *scene) twoChildren() {
 	p.turn("s", "thanks")
 }
 
-// The same if each verb comes from another process.
+// Two children are answered and resumed, with each verb in another process.
 func (s *scene) twoChildrenOtherProcess() {
 	s.twins()
 	one, two, three := s.process(), s.process(), s.process()
@@ -124,8 +124,8 @@ func (s *scene) twoChildrenOtherProcess() {
 	three.turn("s", "thanks")
 }
 
-// The session has a pending call of its own next to its child's. The child's answer comes first, and the process that
-// resumes is the one that suspended.
+// The session has its own pending call in addition to its child's. The child's answer comes first, and the process
+// that resumes is the one that suspended.
 func (s *scene) childAndOwn() {
 	helper := agent("helper", plays(asks("c1", "locate", "here"), scripted.Text("Found.")), locate())
 	s.agents = []*cairn.Agent{bot(plays(
@@ -152,7 +152,7 @@ func (s *scene) childWaitsTwice() {
 	p.resume("s")
 }
 
-// The deadline of a child's call lets the whole tree resume.
+// After the deadline of a child's call the whole tree resumes.
 func (s *scene) childDeadline() {
 	s.family(s.refund(cairn.WaitAtMost(s.soon)))
 	s.process().turn("s", "refund it")
@@ -207,7 +207,7 @@ func (s *scene) childDepthLimit() {
 	s.process(func(o *engine.Options) { o.MaxDepth = 3 }).turn("s", "go")
 }
 
-// A sub-agent or companion over the tree's size limit does not begin; one that has ended counts.
+// A sub-agent or companion over the tree's size limit does not begin. Ended children count towards the limit.
 func (s *scene) treeSizeLimit() {
 	helper := agent("helper", plays(scripted.Text("Here.")))
 	s.agents = []*cairn.Agent{bot(plays(

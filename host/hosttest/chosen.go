@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// Set is a choice of scenarios. Each name stands with what the scenario shows of a pair of host and store that it
-// cannot show in memory. What a scenario shows of the loop it shows in memory, so a set leaves that out.
+// Set selects scenarios by name. The value says what the scenario shows of a pair of host and store that it cannot
+// show in memory. What a scenario shows of the loop it shows in memory, so a set leaves that out.
 type Set map[string]string
 
-// Every is all scenarios. A scenario that is in none of the sets below is played in memory and under Every.
+// Every selects all scenarios. A scenario that none of the sets below selects is played in memory and under Every.
 var Every Set
 
-// OnStore is what a store may do differently from memory, with runs in goroutines.
+// OnStore covers what a store may do differently from memory, with runs in goroutines.
 var OnStore = Set{
 	"approval":                "a suspended step, its call and its answer are rows, written and read by two processes",
 	"double-answer":           "of two answers the row keeps one",
@@ -68,7 +68,8 @@ var OnStore = Set{
 	"race-of-verbs":           "all verbs at the same moment: what the store's transactions exclude",
 }
 
-// OnHost is what a host may do differently from goroutines: what it replays, hands over, cancels and takes over.
+// OnHost covers what a host may do differently from goroutines: what it replays, hands over, cancels and takes
+// over.
 var OnHost = Set{
 	"hooks":                     "each effect that calls hooks is carried out once, in its order",
 	"phases":                    "so are the parts of a step",
@@ -132,8 +133,8 @@ var OnHost = Set{
 	"unruly-tools":              "nor does that of tools, whose errors come through as they are",
 }
 
-// OnPair is for a host and a store that each have their own clock and server; [OnStore] and [OnHost] show the rest of
-// each.
+// OnPair is for a host and a store that each have their own clock and server. [OnStore] and [OnHost] cover the rest
+// of each.
 var OnPair = Set{
 	"approval":                "a suspended turn ends on the host, and its answer begins the next turn",
 	"deadline":                "the store's clock begins a turn on the host",
@@ -149,8 +150,8 @@ var OnPair = Set{
 	"race-of-verbs":           "turns of one session are begun on the host in the order of the store's leases",
 }
 
-// OnMix is for a process on one host that leaves work behind, dies or asks for something, and a process on another host
-// that takes over.
+// OnMix is for a process on one host that leaves work behind, dies or requests something, and a process on another
+// host that takes over.
 var OnMix = Set{
 	"other-process":            "a pending call is answered on another host",
 	"resume-race":              "two hosts start the same turn",
@@ -179,8 +180,8 @@ var OnMix = Set{
 	"race-of-verbs":            "verbs of processes on all hosts at the same moment",
 }
 
-// OnSplit is for sessions and events in different stores: a process may die after a write to one and before the write
-// to the other, and no write fences both.
+// OnSplit is for sessions and events in different stores. A process may die after a write to one and before the
+// write to the other, and no write fences both.
 var OnSplit = Set{
 	"approval":                "readers see a suspension that is committed elsewhere",
 	"branch-paused":           "a branch has a log of its own",
@@ -199,7 +200,7 @@ var OnSplit = Set{
 	"race-of-verbs":           "all verbs at the same moment",
 }
 
-// of returns the scenarios of the set in their order; a name that no scenario has fails the test.
+// of returns the scenarios of the set in their order. A name without a scenario fails the test.
 func (set Set) of(t *testing.T, all []scenario) []scenario {
 	t.Helper()
 	if set == nil {

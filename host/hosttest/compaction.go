@@ -26,12 +26,13 @@ var compactions = []scenario{
 	{"compact-by-hand-crash", (*scene).compactByHandCrash},
 }
 
-// window is how many tokens the window of the scene's model has.
+// window is the size of the model's window in tokens.
 const window = 1100
 
-// narrow sets a bot whose model has a small window: it refuses what is larger, and what no provider would accept. Asked to
-// "read 3" it reads three pages, one after the other; it answers all else with a word. A summary lists what the user has said.
-// The process that is stored in dies does so while the next one is made.
+// narrow sets a bot whose model has a small window. The model rejects requests that are larger, and requests that
+// no provider would accept. Asked to "read 3", it reads three pages, one after the other; to anything else it
+// answers with a word. Its summary lists what the user has said. The process stored in dies dies while the next
+// summary is made.
 func (s *scene) narrow(known bool) (dies *atomic.Pointer[process]) {
 	dies = new(atomic.Pointer[process])
 	a := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
@@ -68,7 +69,7 @@ func (s *scene) narrow(known bool) (dies *atomic.Pointer[process]) {
 	return dies
 }
 
-// summed is the summary of a conversation that is given as a text.
+// summed returns the summary of a conversation that is given as text.
 func summed(text string) string {
 	const before = "The user said "
 	var said []string
@@ -82,8 +83,8 @@ func summed(text string) string {
 	return before + strings.Join(said, ", ") + "."
 }
 
-// reading reads the next page that a conversation asks for. A page says what it is and how many there are, so that the latest
-// message suffices.
+// reading reads the next page that a conversation asks for. Each page states its number and how many there are, so
+// the latest message suffices.
 func reading(req *cairn.Request) scripted.Step {
 	last := len(req.Messages) - 1
 	for req.Messages[last].Hidden {
@@ -118,7 +119,7 @@ func summarises(o operation) bool {
 	return false
 }
 
-// within fails the scene if the model has refused a request, or the session has no summary.
+// within fails the scene if the model rejected a request, or if fewer than the given number of summaries was made.
 func (s *scene) within(summaries int) {
 	s.Helper()
 	s.mu.Lock()
@@ -129,8 +130,8 @@ func (s *scene) within(summaries int) {
 	}
 }
 
-// A conversation outgrows the window. Two processes take turns, each of which reads what the other has summarised; in a branch
-// from before the summary the model reads what was said then.
+// A conversation outgrows the window. Two processes alternate, and each reads what the other has summarized. In a
+// branch from before the summary, the model reads the original messages.
 func (s *scene) compact() {
 	s.narrow(true)
 	one, two := s.process(), s.process()
@@ -144,7 +145,7 @@ func (s *scene) compact() {
 	s.roots = []string{"s", "early"}
 }
 
-// A turn outgrows the window by itself. Its history is cut between its steps, and the turn continues.
+// A single turn outgrows the window. Its history is cut between its steps, and the turn continues.
 func (s *scene) compactTurn() {
 	s.narrow(true)
 	one, two := s.process(), s.process()
@@ -153,7 +154,7 @@ func (s *scene) compactTurn() {
 	two.turn("s", "hello")
 }
 
-// A process dies while a summary is made: the next one makes it again.
+// A process dies while it makes a summary: the next process makes it again.
 func (s *scene) compactCrash() {
 	dies := s.narrow(true)
 	s.agents[0].Durability = cairn.PerTool
@@ -170,7 +171,7 @@ func (s *scene) compactCrash() {
 	two.turn("s", "hello")
 }
 
-// A process dies before the commit of the step that it has made a summary for: where the step's reply is staged, so is the
+// A process dies before it commits the step that it made a summary for. As the step's reply is staged, so is the
 // summary.
 func (s *scene) compactCrashStaged() {
 	s.narrow(true)
@@ -180,7 +181,7 @@ func (s *scene) compactCrashStaged() {
 	s.resumeCompacted(one)
 }
 
-// A process dies after its summary is committed: the next one reads it.
+// A process dies after its summary is committed: the next process reads it.
 func (s *scene) compactCrashAfter() {
 	s.narrow(true)
 	one := s.process(s.mortal())
@@ -188,7 +189,7 @@ func (s *scene) compactCrashAfter() {
 	s.resumeCompacted(one)
 }
 
-// resumeCompacted has a process die in a turn that makes a summary, and another one resume it.
+// resumeCompacted makes a process die in a turn that makes a summary, and another process resume it.
 func (s *scene) resumeCompacted(dies *process) {
 	s.awaitDeath(dies.start("s", "read 10"))
 	two := s.process()
@@ -198,7 +199,7 @@ func (s *scene) resumeCompacted(dies *process) {
 	two.turn("s", "hello")
 }
 
-// The provider refuses a request as too long, whose window is not known: it is made again with a summary.
+// The window is unknown and the provider rejects a request as too long: the request is made again with a summary.
 func (s *scene) compactRefused() {
 	s.narrow(false)
 	one, two := s.process(), s.process()
@@ -209,7 +210,7 @@ func (s *scene) compactRefused() {
 	}
 }
 
-// What a summary does not make short enough fails the turn, and the session can be used after it.
+// If a summary does not shorten the request enough, the turn fails. The session stays usable.
 func (s *scene) compactRefusedTwice() {
 	s.narrow(false)
 	one, two := s.process(), s.process()
@@ -220,8 +221,8 @@ func (s *scene) compactRefusedTwice() {
 	one.turn("s", "hello")
 }
 
-// compacts is a model whose provider compacts conversations: into how many messages it was given, and what it gave for the ones
-// before.
+// compacts is a model whose provider compacts conversations. Its output states the number of messages it was given,
+// and contains its previous output.
 type compacts struct {
 	cairn.Model
 	s    *scene
@@ -242,8 +243,8 @@ func (c *compacts) Compact(_ context.Context, req *cairn.Request) (cairn.Compact
 	return cairn.Compacted{Provider: fmt.Appendf(nil, `{"messages":%d,"before":%s}`, len(req.Messages), before), Usage: cairn.Usage{InputTokens: 100, OutputTokens: 1}}, nil
 }
 
-// The provider compacts the history as well, into a form of its own that the next one contains. A process dies meanwhile, and the one
-// that takes the turn over asks for it again.
+// The provider compacts the history too, into its own form, which contains the previous one. A process dies during
+// that, and the process that takes over the turn requests it again.
 func (s *scene) compactProvider() {
 	dies := s.narrow(true)
 	a := s.agents[0]
@@ -258,7 +259,8 @@ func (s *scene) compactProvider() {
 	two.turn("s", "hello")
 }
 
-// A session is compacted by hand, in another process than the one that has it in memory, but not while it waits.
+// A session is compacted by hand, in another process than the one that has it in its cache, but not while a call is
+// pending.
 func (s *scene) compactByHand() {
 	s.narrow(true)
 	one, two := s.process(), s.process()
@@ -276,7 +278,7 @@ func (s *scene) compactByHand() {
 	s.want("a summary of no session", err, cairn.ErrNotFound)
 }
 
-// A process dies after it has compacted a session, before that is on the log. The next run publishes it.
+// A process dies after it has committed a compaction and before that is on the log. The next run publishes it.
 func (s *scene) compactByHandCrash() {
 	s.narrow(true)
 	s.process().turn("s", "read 2")

@@ -41,19 +41,19 @@ var companions = []scenario{
 	{"crash-background", (*scene).crashBackground},
 }
 
-// accompanied gives the bot scribes as companions of some mode, and a script to play.
+// accompanied gives the bot scribes as companions in the given mode, and a script.
 func (s *scene) accompanied(mode cairn.CompanionMode, scribe cairn.Model, tools []cairn.Tool, steps ...scripted.Step) {
 	a := bot(plays(steps...))
 	a.Companions = []cairn.Companion{{Agent: agent("scribe", scribe, tools...), Mode: mode, Max: 2}}
 	s.agents = []*cairn.Agent{a}
 }
 
-// listens returns a model that answers its first message with "One.", the second with "Two." and so on.
+// listens returns a model that answers its first message with "One.", the second with "Two.", and so on.
 func listens() cairn.Model {
 	return plays(scripted.Text("One."), scripted.Text("Two."), scripted.Text("Three."))
 }
 
-// spawns is a reply that gives a new companion a task.
+// spawns is a reply that spawns a companion with a task.
 func spawns(id, name, message string) scripted.Step {
 	return scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "scribe", "name": name, "message": message}).ID(id)
 }
@@ -63,12 +63,12 @@ func sends(id, name, message string) scripted.Step {
 	return scripted.Call(cairn.CompanionSend, map[string]string{"name": name, "message": message}).ID(id)
 }
 
-// about is a reply that calls another companion tool for a companion.
+// about is a reply that calls another companion tool with a companion's name.
 func about(id, tool, name string) scripted.Step {
 	return scripted.Call(tool, map[string]string{"name": name}).ID(id)
 }
 
-// A companion is consulted twice in one turn, and remembers.
+// A companion that is consulted twice in one turn remembers the first time.
 func (s *scene) companion() {
 	notes := plays(asks("c1", "note", "n"), scripted.Text("One."), scripted.Text("Two."))
 	s.accompanied(cairn.Blocking, notes, []cairn.Tool{s.note()},
@@ -77,7 +77,7 @@ func (s *scene) companion() {
 	s.process().turn("s", "go")
 }
 
-// A completed companion continues in a later turn, in another process, by either tool.
+// A completed companion continues in a later turn, in another process, with either tool.
 func (s *scene) companionAgain() {
 	s.accompanied(cairn.Blocking, listens(), nil, spawns("c1", "ann", "first"), scripted.Text("Done."),
 		sends("c2", "ann", "second"), scripted.Text("Done again."), spawns("c3", "ann", "third"), scripted.Text("Done for good."))
@@ -87,8 +87,8 @@ func (s *scene) companionAgain() {
 	one.turn("s", "and again")
 }
 
-// A rewind does not reach companions: messages sent to them stay. Asked again, under any call id, they get the message
-// again.
+// A rewind does not reach companions: messages sent to them stay. If the call is made again, under any call id,
+// they get the message again.
 func (s *scene) companionRewind() {
 	s.accompanied(cairn.Blocking, listens(), nil, scripted.Text("Hello."), spawns("c1", "ann", "go"), scripted.Text("Done."))
 	one, two := s.process(), s.process()
@@ -100,7 +100,7 @@ func (s *scene) companionRewind() {
 	two.turn("s", "go again")
 }
 
-// The other companion tools, and calls of them that make no sense.
+// The other companion tools work, and calls that make no sense get errors.
 func (s *scene) companionTools() {
 	s.accompanied(cairn.Blocking, listens(), nil,
 		about("c1", cairn.CompanionList, ""),
@@ -122,7 +122,7 @@ func (s *scene) companionLimit() {
 	s.process().turn("s", "go")
 }
 
-// The same for those spawned by one reply: the first of them win. One gets a generated name.
+// The limit also holds for companions spawned by one reply: the first of them win. One gets a generated name.
 func (s *scene) companionsSpawned() {
 	unnamed := scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "scribe", "message": "first"}).ID("c2")
 	s.accompanied(cairn.Blocking, listens(), nil,
@@ -142,7 +142,7 @@ func (s *scene) companionFresh() {
 	s.process().turn("s", "go")
 }
 
-// A failed companion is started fresh.
+// A failed companion is replaced by a fresh one of its name.
 func (s *scene) companionFails() {
 	scribe := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if req.Messages[0].Text() == "fail" {
@@ -175,8 +175,8 @@ func (s *scene) companionWaits() {
 	one.turn("s", "thanks")
 }
 
-// A companion may be suspended again at its next consultation, in the same run of its parent and in the next. A worker
-// resumes.
+// A companion may be suspended again at its next consultation, in the same run of its parent and in the next one. A
+// worker resumes.
 func (s *scene) companionWaitsAgain() {
 	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund()},
 		spawns("c1", "ann", "pay"), sends("c2", "ann", "pay again"), scripted.Text("Done."))
@@ -189,7 +189,7 @@ func (s *scene) companionWaitsAgain() {
 	s.awaitEnd("s", 3)
 }
 
-// Its call is not answered before the deadline.
+// A companion's pending call is not answered before its deadline.
 func (s *scene) companionDeadline() {
 	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund(cairn.WaitAtMost(s.soon))},
 		spawns("c1", "ann", "pay"), scripted.Text("She could not."))
@@ -199,7 +199,7 @@ func (s *scene) companionDeadline() {
 	s.awaitEnd("s", 2)
 }
 
-// One companion is suspended while another completes, together with a tool and a pending call of the bot's own.
+// One companion is suspended while another completes, along with a tool and a pending call of the bot's own.
 func (s *scene) companionsTogether() {
 	scribe := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if last := req.Messages[len(req.Messages)-1]; last.Role == cairn.RoleTool || last.Text() != "pay" {
@@ -249,8 +249,8 @@ func (s *scene) companionTerminatedWaiting() {
 	one.turn("s", "thanks")
 }
 
-// busyScribe gives the bot a non-blocking scribe called ann: each of her answers stops halfway until the next of the
-// returned functions is called.
+// busyScribe gives the bot a non-blocking scribe. Each of the scribe's two answers stops halfway until the
+// corresponding function is called.
 func (s *scene) busyScribe(steps ...scripted.Step) (first, second func()) {
 	one, two := make(chan struct{}), make(chan struct{})
 	s.accompanied(cairn.NonBlocking, plays(
@@ -259,7 +259,7 @@ func (s *scene) busyScribe(steps ...scripted.Step) (first, second func()) {
 	return func() { close(one) }, func() { close(two) }
 }
 
-// awaitAnn waits until the only companion of a session is in the middle of its n-th answer, and returns its session.
+// awaitAnn waits until the session's only companion is halfway through its n-th answer, and returns its session.
 func (s *scene) awaitAnn(n int) string {
 	s.Helper()
 	said := 0
@@ -271,7 +271,7 @@ func (s *scene) awaitAnn(n int) string {
 	}).SessionID
 }
 
-// A non-blocking companion works while its parent's turn ends. The parent gets its answer at its next step, once.
+// A non-blocking companion works while its parent's turn ends. The parent gets its answer at the next step, once.
 func (s *scene) background() {
 	done, _ := s.busyScribe(spawns("c1", "ann", "count"), about("c2", cairn.CompanionStatus, "ann"), scripted.Text("Ann is at it."),
 		scripted.Call(cairn.CompanionList, nil).ID("c3"), scripted.Text("Ann is done."), scripted.Text("Nothing new."))
@@ -298,7 +298,7 @@ func (s *scene) backgroundWaits() {
 	one.turn("s", "and now?")
 }
 
-// The parent gets a failure as well.
+// The parent also gets the failure of a non-blocking companion.
 func (s *scene) backgroundFails() {
 	gate := make(chan struct{})
 	refusal := scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "not in this house"))
@@ -311,7 +311,7 @@ func (s *scene) backgroundFails() {
 	p.turn("s", "and now?")
 }
 
-// A message interrupts its current turn. The rest of the interrupted answer is never published.
+// A message interrupts the companion's current turn. The rest of the interrupted answer is never published.
 func (s *scene) backgroundMessage() {
 	busy := make(chan struct{})
 	_, done := s.busyScribe(spawns("c1", "ann", "count"), scripted.Reply(scripted.Gate(busy), sends("c2", "ann", "count again")),
@@ -336,7 +336,7 @@ func (s *scene) backgroundTerminated() {
 	one.turn("s", "and now?")
 }
 
-// A stop reaches a companion that its parent waits for. It can be consulted again.
+// A stop reaches a companion that its parent waits for. The companion can be consulted again.
 func (s *scene) interruptCompanion() {
 	s.accompanied(cairn.Blocking, plays(asks("c1", "slow", ""), scripted.Text("That was slow.")), []cairn.Tool{s.slow()},
 		spawns("c1", "ann", "take your time"), sends("c2", "ann", "go on"), scripted.Text("Done."))
@@ -347,7 +347,7 @@ func (s *scene) interruptCompanion() {
 	two.resume("s")
 }
 
-// A stop reaches one that works in the background.
+// A stop reaches a companion that works in the background.
 func (s *scene) abortBackground() {
 	s.busyScribe(spawns("c1", "ann", "count"), asks("c2", "slow", ""), scripted.Text("Nobody is at work."))
 	s.agents[0].Tools = []cairn.Tool{s.slow()}
@@ -370,7 +370,7 @@ func (s *scene) interruptCompanionWaiting() {
 	one.resume("s")
 }
 
-// So does the next turn. The companion can be consulted again.
+// The next turn interrupts a suspended companion as well. The companion can be consulted again.
 func (s *scene) executeCompanionWaiting() {
 	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund()}, spawns("c1", "ann", "pay"), scripted.Text("As you like."),
 		sends("c2", "ann", "well?"), scripted.Text("Good."))
@@ -398,7 +398,7 @@ func (s *scene) interruptBackgroundWaiting() {
 	one.turn("s", "and now?")
 }
 
-// The process dies when its companion's session has begun.
+// The process dies once the companion's session has begun.
 func (s *scene) crashCompanionBegun() {
 	s.accompanied(cairn.Blocking, listens(), nil, spawns("c1", "ann", "first"), scripted.Text("Done."))
 	one := s.process(s.mortal())
@@ -420,7 +420,7 @@ func (s *scene) crashCompanionDone() {
 	s.awaitEnd("s", 1)
 }
 
-// A message reaches it once, although the call that sent it is repeated.
+// A message reaches the companion once, although the call that sent it is repeated.
 func (s *scene) crashCompanionAgain() {
 	s.accompanied(cairn.Blocking, listens(), nil, spawns("c1", "ann", "first"), sends("c2", "ann", "second"), scripted.Text("Done."))
 	one := s.process(s.mortal())
@@ -430,7 +430,7 @@ func (s *scene) crashCompanionAgain() {
 	s.awaitEnd("s", 1)
 }
 
-// It is suspended, but its parent does not know yet.
+// The companion is suspended when the process dies, but its parent has not recorded that yet.
 func (s *scene) crashCompanionWaits() {
 	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund()}, spawns("c1", "ann", "pay"), scripted.Text("She did it."))
 	one := s.process(s.mortal())
@@ -443,7 +443,7 @@ func (s *scene) crashCompanionWaits() {
 	s.awaitEnd("s", 2)
 }
 
-// The same with a companion that existed before: its new suspension is kept.
+// A companion that existed before is suspended when the process dies: its new suspension is kept.
 func (s *scene) crashCompanionWaitsAgain() {
 	pays := plays(scripted.Text("Hello."), asks("c1", "refund", "42"), scripted.Text("I paid."))
 	s.accompanied(cairn.Blocking, pays, []cairn.Tool{s.refund()},

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// conversations are scenarios with nobody but the user.
+// conversations are scenarios without people other than the user.
 var conversations = []scenario{
 	{"hooks", (*scene).hooks},
 	{"phases", (*scene).phases},

@@ -46,7 +46,7 @@ func (p *process) dieBefore(when func(operation) bool) {
 	}, nil)
 }
 
-// dieAfter kills it after such an operation, whose outcome it never gets.
+// dieAfter kills the process after the first operation that when selects. The process never gets the outcome.
 func (p *process) dieAfter(when func(operation) bool) {
 	p.tap.watch(nil, func(o operation) {
 		if when(o) {
@@ -60,7 +60,7 @@ func step(session string, n int) func(operation) bool {
 	return func(o operation) bool { return o.session == session && o.commit != nil && o.commit.Step == n }
 }
 
-// stepOf is the same for the one session of an agent.
+// stepOf reports whether the operation commits the n-th step of a run of the only session of an agent.
 func (s *scene) stepOf(agent string, n int) func(operation) bool {
 	return func(o operation) bool {
 		if o.commit == nil || o.commit.Step != n {
@@ -71,7 +71,7 @@ func (s *scene) stepOf(agent string, n int) func(operation) bool {
 	}
 }
 
-// The process that answers may die, like the one that suspended.
+// The process that answers may die, like the process that suspended.
 func (s *scene) crashAnswered() {
 	s.oneRefund()
 	one, two := s.process(s.mortal()), s.process(s.mortal())
@@ -83,7 +83,7 @@ func (s *scene) crashAnswered() {
 	s.awaitEnd("s", 2)
 }
 
-// suspendAndDie leaves a suspended session whose suspension is not published.
+// suspendAndDie leaves a suspended session whose suspension is committed but not published.
 func (s *scene) suspendAndDie() {
 	s.Helper()
 	one := s.process(s.mortal())
@@ -91,7 +91,7 @@ func (s *scene) suspendAndDie() {
 	s.awaitDeath(one.start("s", "refund it"))
 }
 
-// The first resume completes the log.
+// After such a crash the first resume completes the log.
 func (s *scene) crashSuspending() {
 	s.oneRefund()
 	s.suspendAndDie()
@@ -100,7 +100,7 @@ func (s *scene) crashSuspending() {
 	two.resume("s")
 }
 
-// So does a reader that waits for it, and can then answer.
+// A reader of the log completes it as well, and can then answer.
 func (s *scene) crashSuspendingRead() {
 	s.oneRefund()
 	s.suspendAndDie()
@@ -119,7 +119,7 @@ func (s *scene) crashSuspendingRead() {
 	two.resume("s")
 }
 
-// The process dies when its resume is stored, before anything else.
+// The process dies once its resume is stored, before it does anything else.
 func (s *scene) crashResuming() {
 	s.oneRefund()
 	s.process().turn("s", "refund it")
@@ -134,7 +134,7 @@ func (s *scene) crashResuming() {
 	s.awaitEnd("s", 2)
 }
 
-// keyed makes a refund tool report whether each of its runs had the same idempotency key.
+// keyed returns a refund tool that fails the scene if its executions have different idempotency keys.
 func (s *scene) keyed() cairn.Tool {
 	keys := map[string]bool{}
 	return s.tool("refund", func(_ context.Context, call *cairn.Call, in words) (string, error) {
@@ -191,7 +191,7 @@ func (s *scene) crashExpired() {
 	s.awaitEnd("s", 2)
 }
 
-// The child has completed when its parent's process dies: it is found again, and none of its work is repeated.
+// The child has completed when its parent's process dies: the next process finds it, and repeats none of its work.
 func (s *scene) crashChildDone() {
 	s.family(s.note())
 	one := s.process(s.mortal())
@@ -201,7 +201,7 @@ func (s *scene) crashChildDone() {
 	s.awaitEnd("s", 1)
 }
 
-// The child's last commit is done but unpublished: the process that finds the child publishes its end.
+// The child's last commit is done but not published: the process that finds the child publishes its end.
 func (s *scene) crashChildEnding() {
 	s.family(s.note())
 	one := s.process(s.mortal())
@@ -211,7 +211,7 @@ func (s *scene) crashChildEnding() {
 	s.awaitEnd("s", 1)
 }
 
-// The same with a suspended child: people must see its call.
+// The child's suspension is committed but not published: people must see its call.
 func (s *scene) crashChildSuspending() {
 	s.family(s.refund())
 	one := s.process(s.mortal())
@@ -225,7 +225,7 @@ func (s *scene) crashChildSuspending() {
 	s.awaitEnd("s", 2)
 }
 
-// With PerTool the parent keeps the child's result.
+// With PerTool, the parent has staged the child's result.
 func (s *scene) crashChildStaged() {
 	s.family(s.note())
 	s.agents[0].Durability = cairn.PerTool
@@ -236,7 +236,7 @@ func (s *scene) crashChildStaged() {
 	s.awaitEnd("s", 1)
 }
 
-// The child is halfway: it resumes from there.
+// The child is halfway: it resumes from its last commit.
 func (s *scene) crashChildHalfway() {
 	s.family(s.note())
 	one := s.process(s.mortal())
@@ -246,7 +246,7 @@ func (s *scene) crashChildHalfway() {
 	s.awaitEnd("s", 1)
 }
 
-// The child is suspended, but its parent does not know yet.
+// The child is suspended, but its parent has not recorded that yet.
 func (s *scene) crashChildWaits() {
 	s.childWaitsAndDie()
 	two := s.process()
@@ -256,7 +256,7 @@ func (s *scene) crashChildWaits() {
 	s.awaitEnd("s", 2)
 }
 
-// The process that carries an answer down the tree dies when the grandchild has used it.
+// The process that resumes the tree with an answer dies once the grandchild has used it.
 func (s *scene) crashGrandchildResumed() {
 	s.dynasty(s.refund())
 	s.process().turn("s", "refund it")
@@ -270,7 +270,7 @@ func (s *scene) crashGrandchildResumed() {
 	s.awaitEnd("s", 2)
 }
 
-// One child has completed, the other is suspended, and the process dies before the parent knows.
+// One child has completed, the other is suspended, and the process dies before the parent has recorded that.
 func (s *scene) crashTwoChildren() {
 	s.twins()
 	s.process().turn("s", "go")
@@ -287,7 +287,7 @@ func (s *scene) crashTwoChildren() {
 	s.awaitEnd("s", 3)
 }
 
-// The process that stops a suspended session dies before it publishes that.
+// The process that stops a suspended session dies before it publishes the stop.
 func (s *scene) crashInterrupting() {
 	s.oneRefund()
 	s.process().turn("s", "refund it")
@@ -299,7 +299,7 @@ func (s *scene) crashInterrupting() {
 	s.process().turn("s", "never mind")
 }
 
-// The same with a child: the next turn reaps the orphan.
+// The process that stops a suspended tree dies before it publishes the stop: the next turn reaps the orphan.
 func (s *scene) crashInterruptingTree() {
 	s.family(s.refund())
 	s.process().turn("s", "refund it")
@@ -314,7 +314,7 @@ func (s *scene) crashInterruptingTree() {
 	three.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }
 
-// So does a process whose next turn closes the pending calls.
+// A process dies once its next turn has closed the pending calls.
 func (s *scene) crashExecuting() {
 	s.oneRefund()
 	s.process().turn("s", "refund it")
@@ -336,7 +336,7 @@ func (s *scene) interruptCrashed() {
 	three.resume("s")
 }
 
-// The same with a running child: a worker reaps it as an orphan.
+// A stop ends the run of a dead process with a running child: a worker reaps the child as an orphan.
 func (s *scene) interruptCrashedTree() {
 	s.family(s.slow())
 	one := s.process(s.mortal())
@@ -356,14 +356,14 @@ func (s *scene) interruptCrashedTree() {
 	s.await("the hooks of the stop", func() bool { return s.diary.has("s", "RunInterrupt") && s.diary.has(child, "RunInterrupt") })
 }
 
-// The next turn takes over a run whose dead process was executing an approved call, and follows it.
+// The next turn takes over a run whose dead process was executing an approved call, and begins after it.
 func (s *scene) executeCrashed() {
 	s.approvedAndDie(cairn.PerStep)
 	s.process().overtake()
 	s.awaitHooks("s", 3)
 }
 
-// overtake begins the next turn as soon as a dead process's lease has lapsed.
+// overtake begins the next turn as soon as the dead process's lease has lapsed.
 func (p *process) overtake() {
 	s := p.s
 	s.Helper()
@@ -376,7 +376,7 @@ func (p *process) overtake() {
 	s.outcome(run)
 }
 
-// childWaitsAndDie leaves the run of a dead process, whose child is suspended. It returns the call.
+// childWaitsAndDie leaves the run of a dead process with a suspended child. It returns the child's call.
 func (s *scene) childWaitsAndDie() cairn.CallRef {
 	s.Helper()
 	s.family(s.refund())
@@ -386,7 +386,7 @@ func (s *scene) childWaitsAndDie() cairn.CallRef {
 	return s.open("s", "refund")
 }
 
-// A suspended child is ended with its parent's run, though the process that drove it is dead.
+// A suspended child is ended with its parent's run, although the process that drove it is dead.
 func (s *scene) interruptCrashedWaiting() {
 	call := s.childWaitsAndDie()
 	two := s.process()

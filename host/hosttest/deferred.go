@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// deferrals are scenarios of tools that are not listed but found.
+// deferrals are scenarios of deferred tools, which the model finds by a search.
 var deferrals = []scenario{
 	{"deferred", (*scene).deferred},
 	{"deferred-crash", (*scene).deferredCrash},
@@ -20,12 +20,12 @@ var deferrals = []scenario{
 	{"deferred-branch", (*scene).deferredBranch},
 }
 
-// finds is a reply that searches tools.
+// finds is a reply that searches for tools.
 func finds(id, text string) scripted.Step {
 	return scripted.Call(cairn.FindTools, map[string]string{"query": text}).ID(id)
 }
 
-// orders is a reply that calls a tool that was found.
+// orders is a reply that calls a deferred tool.
 func orders(id, tool, text string) scripted.Step {
 	return scripted.Call(cairn.CallTool, map[string]any{"name": tool, "input": words{text}}).ID(id)
 }
@@ -47,8 +47,8 @@ func (c *cupboard) Tools(pinned json.RawMessage) ([]cairn.Tool, error) {
 	return list, nil
 }
 
-// finder returns a bot with one tool that is listed and some that are not, and what its model was sent: the tools and the
-// messages of each request, as JSON.
+// finder returns a bot with one listed tool and several deferred ones. sent returns the tools and the messages of
+// each request to its model, as JSON.
 func (s *scene) finder(steps ...scripted.Step) (a *cairn.Agent, kit *cupboard, sent func() [][2]string) {
 	var mu sync.Mutex
 	var list [][2]string
@@ -57,7 +57,7 @@ func (s *scene) finder(steps ...scripted.Step) (a *cairn.Agent, kit *cupboard, s
 		tools, err := json.Marshal(req.Tools)
 		s.must(err)
 		said := make([]cairn.Message, len(req.Messages))
-		for i := range said { // what a provider is sent of them
+		for i := range said { // the parts that a provider is sent
 			said[i] = cairn.Message{Role: req.Messages[i].Role, Parts: req.Messages[i].Parts}
 		}
 		messages, err := json.Marshal(said)
@@ -85,12 +85,12 @@ func (s *scene) finder(steps ...scripted.Step) (a *cairn.Agent, kit *cupboard, s
 	}
 }
 
-// stable reports requests whose tools or first messages are not those of the request before.
+// stable reports requests whose tools or first messages differ from those of the previous request.
 func (s *scene) stable(sent [][2]string) {
 	s.Helper()
 	for i := 1; i < len(sent); i++ {
 		before, now := sent[i-1], sent[i]
-		head := before[1][:len(before[1])-1] // without the bracket
+		head := before[1][:len(before[1])-1] // without the closing bracket
 		if now[0] != before[0] {
 			s.Errorf("request %d has other tools than the one before:\n%s\n%s", i+1, before[0], now[0])
 		}
@@ -100,8 +100,8 @@ func (s *scene) stable(sent [][2]string) {
 	}
 }
 
-// Tools that were found are called as others are: with approvals, client tools and hooks, also by another process and in
-// later turns. No request changes what the one before began with.
+// Deferred tools are called like others: with approvals, client tools and hooks, also by another process and in
+// later turns. Each request extends the previous one without changing it.
 func (s *scene) deferred() {
 	a, kit, sent := s.finder(finds("c1", "give money back"),
 		scripted.Reply(orders("c2", "refund_order", "order 7"), orders("c3", "cup", "tea"), asks("c4", "note", "n"), orders("c5", "find_place", "here")),
@@ -122,7 +122,7 @@ func (s *scene) deferred() {
 	s.stable(sent())
 }
 
-// A process that takes a turn over finds and calls as the one before would have.
+// A process that takes over a turn finds and calls tools as the previous process would have.
 func (s *scene) deferredCrash() {
 	a, _, sent := s.finder(finds("c1", "mail"), orders("c2", "send_mail", "hello"), orders("c3", "plate", "cake"), scripted.Text("Sent."))
 	a.Durability = cairn.PerTool
@@ -135,7 +135,8 @@ func (s *scene) deferredCrash() {
 	s.stable(sent())
 }
 
-// What was found may not be there any more: with another agent, or another offer. The model learns that, and searches again.
+// A tool that was found may be missing later: the agent or the offer has changed. The model learns that, and
+// searches again.
 func (s *scene) deferredGone() {
 	old, kit, _ := s.finder(finds("c1", "plate"), orders("c2", "plate", "cake"), scripted.Text("Served."),
 		scripted.Reply(orders("c3", "plate", "more"), finds("c4", "plate fork")), orders("c5", "fork", "more"), scripted.Text("Served again."),
@@ -149,7 +150,7 @@ func (s *scene) deferredGone() {
 	s.released(&next).turn("s", "mail it")
 }
 
-// What the model gets wrong is an error of the call that it reads.
+// The model's mistakes are errors of the calls, and the model reads them.
 func (s *scene) deferredBad() {
 	call := func(id, input string) scripted.Step {
 		return scripted.Call(cairn.CallTool, json.RawMessage(input)).ID(id)
@@ -174,7 +175,7 @@ func (s *scene) deferredBad() {
 	s.stable(sent())
 }
 
-// A branch and a rewind to before the search have the tools as they were then.
+// A branch from before the search and a rewind to it have the tools of that point.
 func (s *scene) deferredBranch() {
 	_, _, sent := s.finder(scripted.Text("Hello."), finds("c1", "mail"), orders("c2", "send_mail", "hello"), scripted.Text("Sent."), scripted.Text("Bye."))
 	one, two := s.process(), s.process()

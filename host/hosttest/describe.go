@@ -15,10 +15,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Describe describes everything that a session's tree left behind: of each session its row, transcript, state, runs,
-// checkpoints, pending calls and events. What differs between two plays of a conversation is normalised: times are left
-// out; generated identifiers become names such as run1 and call2, numbered by first appearance; events of parallel
-// calls stand in the order of the calls.
+// Describe describes all that a session's tree left behind: each session's row, transcript, state, runs,
+// checkpoints, pending calls and events. It normalizes what differs between two plays of a conversation: times are
+// omitted, generated identifiers become names such as run1 and call2, numbered by first appearance, and events of
+// parallel calls are sorted by call.
 func Describe(ctx context.Context, st store.Store, log store.Log, session string) (string, error) {
 	t, err := treeOf(ctx, st, log, session)
 	if err != nil {
@@ -33,7 +33,7 @@ var madeID = regexp.MustCompile(`\b(run|cp|call|question|child|approval|msg|answ
 // moment matches a time in an error's message.
 var moment = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
-// named replaces identifiers by names, and leaves times out.
+// named replaces identifiers with names, and omits times.
 func named(text string) string {
 	text = moment.ReplaceAllString(text, "…")
 	names, counts := map[string]string{}, map[string]int{}
@@ -258,7 +258,7 @@ func eventLine(ev *cairn.Event) string {
 		fmt.Fprintf(&b, " edited to %s", ev.Edited)
 	}
 	if ev.Patch != nil {
-		raw, _ := json.Marshal(ev.Patch) // what was read encodes
+		raw, _ := json.Marshal(ev.Patch) // decoded data always encodes
 		fmt.Fprintf(&b, " %s", raw)
 	}
 	for _, flag := range []struct {
@@ -294,7 +294,7 @@ func describeSources(b *strings.Builder, list []cairn.Source) {
 	}
 }
 
-// brief leaves out the schema library's own messages, and most of what is long.
+// brief omits the schema library's own messages, and truncates long values.
 func brief(data json.RawMessage) string {
 	if len(data) > 400 {
 		return fmt.Sprintf("%s… of %d bytes", data[:20], len(data))
@@ -306,7 +306,7 @@ func brief(data json.RawMessage) string {
 	return string(data)
 }
 
-// settled joins neighbouring deltas, and orders the events of parallel calls by call.
+// settled joins adjacent deltas, and sorts the events of parallel calls by call.
 func (t *tree) settled(events []cairn.Event) []cairn.Event {
 	var list []cairn.Event
 	for _, ev := range events {
@@ -322,5 +322,5 @@ func (t *tree) settled(events []cairn.Event) []cairn.Event {
 	return list
 }
 
-// parallelEvents are events of calls of a step that run at the same time.
+// parallelEvents are events of calls of one step that run concurrently.
 var parallelEvents = []cairn.EventType{cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd}

@@ -10,22 +10,22 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// diary records the hook calls of all processes of a scene, for each until its death.
+// diary records the hook calls of all processes of a scene, each until the death of its process.
 type diary struct {
 	mu   sync.Mutex
 	list []entry
 }
 
-// entry is one call of a hook.
+// entry is a call of a hook.
 type entry struct {
 	session string
 	turn    int
 	hook    string
-	call    string // of a hook about a call
+	call    string // id of the call that the hook is about
 	text    string
 }
 
-// parallel reports whether the hook runs for several calls of a step at the same time.
+// parallel reports whether the hook may run concurrently for several calls of a step.
 func (e *entry) parallel() bool {
 	switch e.hook {
 	case "BeforeTool", "OnStateChange", "BeforeSubAgent", "AfterSubAgent":
@@ -34,8 +34,8 @@ func (e *entry) parallel() bool {
 	return false
 }
 
-// of returns the entries of a session as lines, by turn, since on a host the hooks of a run's end may run while the
-// next run begins, and those of parallel calls in the order of the calls.
+// of returns the entries of a session as lines. They are sorted by turn, because on a host the hooks of a run's end
+// may run while the next run begins, and within parallel calls by call.
 func (d *diary) of(session string, order map[string]int) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,7 +49,7 @@ func (d *diary) of(session string, order map[string]int) []string {
 	return lines
 }
 
-// ends counts the runs of a session for whose end, or suspension, hooks have run.
+// ends counts the runs of a session whose hooks have run at their end or suspension.
 func (d *diary) ends(session string) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +68,7 @@ func (d *diary) has(session, hook string) bool {
 	return slices.ContainsFunc(d.list, func(e entry) bool { return e.session == session && e.hook == hook })
 }
 
-// sortRuns sorts each unbroken run of elements that are parallel.
+// sortRuns sorts each unbroken sequence of parallel elements.
 func sortRuns[T any](list []T, parallel func(*T) bool, place func(*T) int) {
 	for i := 0; i < len(list); i++ {
 		j := i
@@ -80,7 +80,7 @@ func sortRuns[T any](list []T, parallel func(*T) bool, place func(*T) int) {
 	}
 }
 
-// writer returns a function that makes entries for as long as alive says so.
+// writer returns a function that adds entries while alive reports true.
 func (d *diary) writer(who string, alive func() bool) func(s *cairn.Step, hook, call, format string, args ...any) {
 	return func(s *cairn.Step, hook, call, format string, args ...any) {
 		if !alive() {
@@ -93,7 +93,7 @@ func (d *diary) writer(who string, alive func() bool) func(s *cairn.Step, hook, 
 	}
 }
 
-// hooks returns hooks that record every call in the diary under a name.
+// hooks returns hooks that record every call in the diary under the name who.
 func (d *diary) hooks(who string, alive func() bool) *cairn.Hooks {
 	add := d.writer(who, alive)
 	step := func(s *cairn.Step, hook, format string, args ...any) { add(s, hook, "", format, args...) }

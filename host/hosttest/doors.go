@@ -19,9 +19,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// FuzzDoors writes arbitrary values into a session through an engine: as input, reply, arguments, result, state, event,
-// usage, answer and metadata. Each is refused with an error that names it and changes nothing, or becomes the error of
-// a call or of the run, or reads back equal in another process. In every case the session can take another turn.
+// FuzzDoors writes arbitrary values into a session through an engine: as input, reply, arguments, result, state,
+// event, usage, answer and metadata. Each value is either refused with an error that names it, and changes nothing;
+// or it becomes the error of a call or of the run; or it reads back equal in another process. In every case the
+// session can take another turn.
 func FuzzDoors(f *testing.F, place Store) {
 	deep := strings.Repeat("[", 9_998) + strings.Repeat("]", 9_998)
 	for _, s := range []struct {
@@ -55,7 +56,7 @@ func FuzzDoors(f *testing.F, place Store) {
 	})
 }
 
-// doors is the fuzzer's input and where it is written.
+// doors holds the fuzzer's input and the session that it is written to.
 type doors struct {
 	*testing.T
 	st, cold store.Store
@@ -68,7 +69,7 @@ type doors struct {
 
 	calls  int             // model calls
 	heard  []cairn.Message // the model's last request
-	seen   json.RawMessage // the state when the last run began
+	seen   json.RawMessage // the state at the begin of the last run
 	guided bool
 }
 
@@ -107,8 +108,8 @@ func (d *doors) play() {
 	d.turn(d.open(d.cold), "and here?")
 }
 
-// content returns the parts of a transcript without results, in order, and the results by call: a model gets all
-// results of a reply at once, whenever they came.
+// content returns the parts of a transcript without results, in order, and the results by call. A model gets all
+// results of a reply at once, whenever they arrived, so their order does not count.
 func content(list []cairn.Message) (said []cairn.Part, results map[string]*cairn.ToolResult) {
 	results = map[string]*cairn.ToolResult{}
 	for i := range list {
@@ -129,7 +130,7 @@ func (d *doors) must(err error) {
 	}
 }
 
-// refused reports whether an error says that a value cannot be kept. No other error is expected.
+// refused reports whether err refuses a value. Any other error fails the test.
 func (d *doors) refused(what string, err error) bool {
 	d.Helper()
 	var e *cairn.Error
@@ -158,7 +159,7 @@ func (d *doors) options() []engine.RunOption {
 		engine.WithTraceParent(d.name)}
 }
 
-// agent says and does what the fuzzer gave in its first turn, and little in later ones.
+// agent returns an agent that uses the fuzzer's values in its first turn, and short fixed ones in later turns.
 func (d *doors) agent() *cairn.Agent {
 	object := json.RawMessage(`{"type":"object"}`)
 	tool := func(name string, opts ...cairn.ToolOption) cairn.Tool {
@@ -179,7 +180,7 @@ func (d *doors) agent() *cairn.Agent {
 	}
 }
 
-// work uses the handle as the fuzzer says. What is refused has no effect.
+// work uses the call's handle with the fuzzer's values. A refused value has no effect.
 func (d *doors) work(_ context.Context, call *cairn.Call, _ json.RawMessage) (json.RawMessage, error) {
 	call.RecordUsage(d.name, d.amount)
 	call.RecordUsage(d.name, d.amount)
@@ -239,7 +240,7 @@ func (d *doors) settled(run *engine.Run) {
 	}
 }
 
-// answer answers the session's pending calls as the fuzzer says and, where that is refused, validly.
+// answer answers the session's pending calls with the fuzzer's values and, if those are refused, with valid ones.
 func (d *doors) answer(eng *engine.Engine) {
 	page, err := eng.Inbox(d.Context(), store.CallQuery{RootID: d.id})
 	d.must(err)
@@ -275,7 +276,7 @@ func (d *doors) answer(eng *engine.Engine) {
 	d.settled(run)
 }
 
-// sound checks everything of the session that another process reads.
+// sound validates all that another process reads of the session.
 func (d *doors) sound(messages []cairn.Message) {
 	d.Helper()
 	for i := range messages {
@@ -319,7 +320,7 @@ func (d *doors) turn(eng *engine.Engine, text string) {
 	}
 }
 
-// same compares what one process has in memory with what another one reads.
+// same compares what one process has in memory with what another process reads.
 func (d *doors) same(what string, got, want any) {
 	d.Helper()
 	g, err := json.Marshal(got)

@@ -8,15 +8,15 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// expiries are scenarios of sessions that are no longer used.
+// expiries are scenarios of sessions that expire and are purged.
 var expiries = []scenario{
 	{"sweep", (*scene).sweep},
 	{"sweep-worker", (*scene).sweepWorker},
 	{"sweep-crash", (*scene).sweepCrash},
 }
 
-// idle leaves two sessions, each with a child: "gone" expires soon, "s" stays. With a real clock "gone" does not expire
-// before its turn has ended, however slow the machine.
+// idle leaves two sessions, each with a child: "gone" expires soon, "s" stays. With a real clock, "gone" does not
+// expire before its turn has ended, however slow the machine.
 func (s *scene) idle(p *process) {
 	s.Helper()
 	if _, ok := s.st.(store.Sweeper); !ok {
@@ -30,10 +30,10 @@ func (s *scene) idle(p *process) {
 	p.turn("gone", "do it", engine.WithExpiry(s.now().Add(soon)))
 }
 
-// retains makes processes purge soon after a session has expired.
+// retains makes a process purge soon after a session has expired.
 func (s *scene) retains() option { return func(o *engine.Options) { o.Retention = s.soon } }
 
-// sweepUntil sweeps until the reports add up to want: nothing is swept twice, and nothing else.
+// sweepUntil sweeps until the reports add up to want. The golden text shows the sum, so nothing may be swept twice.
 func (p *process) sweepUntil(what string, want engine.SweepReport) {
 	s := p.s
 	s.Helper()
@@ -58,7 +58,7 @@ func (p *process) isGone(id string) bool {
 	return errors.Is(err, cairn.ErrNotFound)
 }
 
-// One process leaves a session behind, another one finds it expired and later purges it with its tree.
+// One process leaves a session behind. Another process finds it expired and later purges it with its tree.
 func (s *scene) sweep() {
 	s.family(s.note())
 	one, two := s.process(), s.process(s.retains())
@@ -73,7 +73,7 @@ func (s *scene) sweep() {
 	one.turn("s", "thanks")
 }
 
-// A worker does so by itself.
+// A worker sweeps by itself.
 func (s *scene) sweepWorker() {
 	s.family(s.note())
 	one := s.process()
@@ -84,7 +84,7 @@ func (s *scene) sweepWorker() {
 	one.turn("s", "thanks")
 }
 
-// A process dies once it has hidden an expired session; another one does the rest.
+// A process dies once it has hidden an expired session: another process purges it.
 func (s *scene) sweepCrash() {
 	s.family(s.note())
 	one := s.process(s.retains())

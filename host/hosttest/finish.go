@@ -22,7 +22,7 @@ var endings = []scenario{
 	{"forced-finish-ignored", (*scene).forcedFinishIgnored},
 }
 
-// A turn that was suspended still needs its typed output.
+// A turn that was suspended must still end with its typed output.
 func (s *scene) outputWaiting() {
 	a := bot(plays(
 		asks("c1", "refund", "42"), scripted.Text("I think yes."), scripted.Call(cairn.FinishTool, verdict{"yes"}).ID("c2")),
@@ -38,7 +38,7 @@ func (s *scene) outputWaiting() {
 	s.say("the verdict: %s", out.Verdict)
 }
 
-// The guard sends the model back; it asks once more, and the guard accepts.
+// The guard sends the model back. The model asks once more, and the guard accepts.
 func (s *scene) guardWaiting() {
 	s.agents = []*cairn.Agent{bot(plays(
 		asks("c1", "refund", "1"), scripted.Text("Paid."), asks("c2", "refund", "2"), scripted.Text("Paid both.")), s.refund())}
@@ -56,7 +56,7 @@ func (s *scene) guardWaiting() {
 	one.resume("s")
 }
 
-// The guard fails the turn. A retry asks it again.
+// The guard fails the turn. A retry consults the guard again.
 func (s *scene) guardRejects() {
 	s.agents = []*cairn.Agent{bot(plays(
 		asks("c1", "refund", "42"), scripted.Text("So what."), scripted.Text("I am sorry.")), s.refund())}
@@ -111,7 +111,7 @@ func (s *scene) stopConditionWaiting() {
 	two.resume("s")
 }
 
-// pressed is an agent with a typed output and two steps, which does not finish until it must call the finish tool.
+// pressed sets an agent with a typed output and two steps. It does not finish until it must call FinishTool.
 func (s *scene) pressed(last scripted.Step, tools ...cairn.Tool) {
 	a := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if req.Choice.Tool == cairn.FinishTool {

@@ -9,9 +9,9 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Fold returns the transcript of a session as a reader has it that began with some of its messages, and was then sent events,
-// by the rules of docs/EVENTS.md: a line for each message. With [Lines] of the messages there are, it shows that a snapshot
-// and the events behind it are all that a reader needs.
+// Fold returns the transcript that a reader of events builds by the rules of docs/EVENTS.md, one line per message.
+// The reader begins with messages and then reads events. Compared with [Lines] of the stored messages, it shows
+// that a snapshot and the events after it are all that a reader needs.
 func Fold(session string, messages []cairn.Message, events []cairn.Event) []string {
 	r := &reader{session: session, lines: Lines(messages), steps: map[string]*readStep{}, files: map[int]int{}}
 	for i := range events {
@@ -20,7 +20,7 @@ func Fold(session string, messages []cairn.Message, events []cairn.Event) []stri
 	return r.lines
 }
 
-// Lines returns what a reader of the log can know of messages, a line for each.
+// Lines returns what a reader of the log can know of messages, one line per message.
 func Lines(messages []cairn.Message) []string {
 	list := make([]string, len(messages))
 	for i := range messages {
@@ -29,13 +29,13 @@ func Lines(messages []cairn.Message) []string {
 	return list
 }
 
-// reader holds the transcript that a reader makes.
+// reader holds the transcript that a reader builds.
 type reader struct {
 	session string
-	lines   []string // by index; empty for a place that nothing is known of yet
+	lines   []string // by index; empty if nothing is known of the message yet
 	steps   map[string]*readStep
 	loose   []string    // results of calls of earlier runs
-	files   map[int]int // how many a reply has, by its index
+	files   map[int]int // number of files of a reply, by the reply's index
 }
 
 type readStep struct {
@@ -95,12 +95,12 @@ func (r *reader) put(index int, line string) {
 	}
 }
 
-// next puts a line at the first free place.
+// next sets the first free line.
 func (r *reader) next(line string) {
 	r.put(r.free(), line)
 }
 
-// free returns the first free place.
+// free returns the index of the first free line.
 func (r *reader) free() int {
 	if i := slices.Index(r.lines, ""); i >= 0 {
 		return i

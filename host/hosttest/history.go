@@ -23,7 +23,7 @@ var returns = []scenario{
 	{"retry-approved", (*scene).retryApproved},
 }
 
-// taking makes the bot take a note in each turn.
+// taking sets a bot that takes a note in each turn.
 func (s *scene) taking() {
 	s.agents = []*cairn.Agent{bot(plays(
 		asks("c1", "note", "1"), scripted.Text("One."), asks("c2", "note", "2"), scripted.Text("Two."),
@@ -63,7 +63,7 @@ func (s *scene) branch() {
 	s.roots = []string{"s", "b1", "b2", "b3"}
 }
 
-// A branch of a suspended session has its transcript. Calls without a result there are closed.
+// A branch of a suspended session has its transcript. Calls without a result are closed in the branch.
 func (s *scene) branchWaiting() {
 	s.cast()
 	one, two := s.process(), s.process()
@@ -76,7 +76,7 @@ func (s *scene) branchWaiting() {
 	s.roots = []string{"s", "b"}
 }
 
-// Sub-agents stay where they are.
+// A branch does not copy sub-agents.
 func (s *scene) branchWaitingTree() {
 	s.family(s.refund())
 	one, two := s.process(), s.process()
@@ -109,7 +109,7 @@ func (s *scene) rewind() {
 	s.roots = []string{"s", "t"}
 }
 
-// A turn takes the place of an earlier one, whichever process drove that, and of those behind it.
+// A turn replaces an earlier one, and all turns after it, whichever process drove them.
 func (s *scene) replace() {
 	s.taking()
 	one, two := s.process(), s.process()
@@ -127,7 +127,7 @@ func (s *scene) replace() {
 	one.turn("s", "one again", engine.FromMessage(0))
 }
 
-// What a turn waits for is closed when another one takes its place, in the tree as well.
+// When a turn is replaced, its pending calls are closed, those of its tree as well.
 func (s *scene) replaceWaiting() {
 	helper := agent("helper", plays(asks("c1", "refund", "42"), scripted.Text("Paid.")), s.refund())
 	s.agents = []*cairn.Agent{bot(plays(scripted.Text("Hello."), delegates("c1", "helper"), scripted.Text("Done.")), cairn.SubAgent(helper))}
@@ -141,7 +141,7 @@ func (s *scene) replaceWaiting() {
 	p.resume("s")
 }
 
-// failing is a model that plays a script, but fails the first time it comes to the n-th reply.
+// failing is a model that plays a script, but fails at its first attempt at the n-th reply.
 func failing(n int, steps ...scripted.Step) cairn.Model {
 	next := script(steps)
 	var failed atomic.Bool

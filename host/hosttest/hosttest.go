@@ -1,6 +1,6 @@
-// Package hosttest is the suite that every host passes: scripted conversations. One golden file per conversation holds
-// everything that it must leave behind on every host and store: transcripts, state, runs, calls with their audit
-// trails, events, hooks. Run it from a test of your own:
+// Package hosttest is the suite that every host passes. It plays scripted conversations. One golden file per
+// conversation holds all that it must leave behind on every host and store: transcripts, state, runs, calls with
+// their audit trails, events, hooks. Run it from a test:
 //
 //	func TestHost(t *testing.T) {
 //		hosttest.Run(t, hosttest.Host{
@@ -18,12 +18,12 @@
 //		})
 //	}
 //
-// An engine that Start returns stands for a process. Scenarios start several on one store and kill some: a killed
-// process loses its store and its log at once and for good, but its goroutines may keep running for a while, as those
-// of a partitioned process would. Each process's clock is wrong by an hour, fast or slow: only the store's clock may
-// decide anything.
+// Each engine that Start returns represents a process. Scenarios start several on one store and kill some. A killed
+// process loses its store and its log at once and for good, but its goroutines may keep running for a while, like
+// those of a partitioned process. Each process's clock is wrong by an hour, fast or slow: only the store's clock
+// may decide anything.
 //
-// [Unsound] and [Describe] are the suite's checks, for other tests.
+// [Unsound] and [Describe] are the suite's checks, for use in other tests.
 package hosttest
 
 import (
@@ -37,43 +37,44 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Host is what the suite is run on.
+// Host is a host to run the suite on.
 type Host struct {
-	// Name is the name of the subtests.
+	// Name names the host's subtests.
 	Name string
-	// Start starts a process for some agents over a store. Pass opts, which is never nil, to the engine together with
-	// what the host adds; opts.Log is set if the store has no log of its own. The suite closes the engine.
+	// Start starts a process for the agents over a store. Pass opts, which is never nil, to the engine together
+	// with the host's own options. opts.Log is set if the store has no log of its own. The suite closes the engine.
 	Start func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine
 	// Crashes is the number of operations, spread evenly over a conversation, at which the crash-anywhere scenarios
-	// kill a process, before and after each; 0 means every operation. Set it for hosts with many operations per turn.
+	// kill a process, before and after each; 0 means every operation. Set it for hosts with many operations per
+	// turn.
 	Crashes int
-	// Golden is a directory to write the golden files to instead of comparing with those of the package; empty for
-	// none. Use it to change what every host must do.
+	// Golden is a directory to write the golden files to, instead of comparing with those of the package; empty
+	// means compare. Use it to change what every host must do.
 	Golden string
 }
 
-// Store is what sessions are kept in.
+// Store is a store to run the suite on.
 type Store struct {
-	// Name is the name of the subtests.
+	// Name names the store's subtests.
 	Name string
-	// Open opens a fresh, empty store that shares nothing with any other, and registers its clean-up with tb. now is
-	// the clock that the store must use, so that deadlines and leases need no real waiting.
+	// Open opens a fresh, empty store that shares nothing with any other, and registers its cleanup with tb. now is
+	// the clock that the store must use, so that deadlines and leases lapse without real waiting.
 	Open func(tb testing.TB, now func() time.Time) store.Store
 	// OwnClock declares that the store does not use Open's clock. The suite then waits in real time, with short
 	// deadlines.
 	OwnClock bool
-	// Another opens another handle on the data of a store, as another process would, and registers its clean-up with
-	// tb. nil means that processes share the one that Open returned.
+	// Another opens another handle on a store's data, as another process would, and registers its cleanup with tb.
+	// nil means that processes share the handle that Open returned.
 	Another func(tb testing.TB, st store.Store) store.Store
-	// Log opens a log for a store that has none, or whose own is not to be used. Processes share it.
+	// Log opens a log for a store that has none, or whose own log must not be used. Processes share it.
 	Log func(tb testing.TB) store.Log
-	// Bubble declares that host and store can run in a bubble of package synctest, where waiting takes no time.
+	// Bubble declares that host and store can run in a synctest bubble, where waiting takes no time.
 	Bubble bool
-	// Set is the set of scenarios for this store; nil means [Every].
+	// Set selects the scenarios for this store; nil means [Every].
 	Set Set
 }
 
-// Run runs the scenarios of each store's set on it, several at a time.
+// Run runs the scenarios of each store's set, in parallel.
 func Run(t *testing.T, h Host, stores ...Store) {
 	t.Run(h.Name, func(t *testing.T) {
 		for _, place := range stores {
@@ -89,8 +90,8 @@ func Run(t *testing.T, h Host, stores ...Store) {
 	})
 }
 
-// scenario is a conversation of people, agents and accidents. Everything that it leaves behind must match the golden
-// file of its name.
+// scenario is a conversation of people, agents and accidents. All that it leaves behind must match the golden file
+// with its name.
 type scenario struct {
 	name string
 	play func(*scene)

@@ -18,7 +18,7 @@ var limited = []scenario{
 	{"limits-provider", (*scene).limitsProvider},
 }
 
-// raw is a tool that takes anything and answers with JSON of its own.
+// raw is a tool that accepts any arguments and returns the JSON that fn returns.
 func (s *scene) raw(name string, fn func(call *cairn.Call) (string, error), opts ...cairn.ToolOption) cairn.Tool {
 	return cairn.RawFunc(name, "", json.RawMessage(`{"type":"object"}`), func(_ context.Context, call *cairn.Call, _ json.RawMessage) (json.RawMessage, error) {
 		s.count(name)
@@ -27,7 +27,7 @@ func (s *scene) raw(name string, fn func(call *cairn.Call) (string, error), opts
 	}, opts...)
 }
 
-// The model gets an error for each value of its own, or of a tool, that no store can keep; each tool runs once, and the
+// The model gets an error for each value, its own or a tool's, that no store can keep. Each tool runs once, and the
 // session continues in another process.
 func (s *scene) limits(d cairn.Durability) {
 	deep := strings.Repeat("[", 130) + strings.Repeat("]", 130)

@@ -21,7 +21,8 @@ var choices = []scenario{
 	{"reply-files", (*scene).replyFiles},
 }
 
-// speaker returns a model that says its name. Asked for a refund or a note it calls that tool first, asked to fail it fails.
+// speaker returns a model that says its name. Asked for a refund or a note, it calls that tool first. Asked to
+// fail, it fails.
 func speaker(name string) cairn.Model {
 	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		last := req.Messages[len(req.Messages)-1]
@@ -37,14 +38,14 @@ func speaker(name string) cairn.Model {
 	})
 }
 
-// severalModels is an agent with two models beside its own.
+// severalModels sets an agent with two models in addition to its own.
 func (s *scene) severalModels(tools ...cairn.Tool) {
 	a := bot(speaker("the usual one"), tools...)
 	a.Models = map[string]cairn.Model{"fast": speaker("fast"), "deep": speaker("deep")}
 	s.agents = []*cairn.Agent{a}
 }
 
-// A turn asks the model that was chosen for it, and so do the runs that continue it, in other processes.
+// A turn uses the model that was chosen for it, and so do the runs that resume or retry it in other processes.
 func (s *scene) models() {
 	s.severalModels(s.refund())
 	one, two := s.process(), s.process()
@@ -65,7 +66,7 @@ func (s *scene) models() {
 	s.want("a session with a model that is not there", err, cairn.ErrInvalid)
 }
 
-// A worker that takes a run over asks its model.
+// A worker that takes over a run uses the run's model.
 func (s *scene) modelsCrash() {
 	s.severalModels(s.note())
 	one := s.process(s.mortal())
@@ -89,7 +90,7 @@ func (s *scene) modelsQueued() {
 	two.turn("s", "three")
 }
 
-// A model that the agent does not have any more is its own.
+// If the agent no longer has a run's model, the agent's own model is used.
 func (s *scene) modelsLost() {
 	s.severalModels(s.refund())
 	one := s.process()
@@ -103,8 +104,8 @@ func (s *scene) modelsLost() {
 	two.turn("s", "hello", engine.WithModel("fast"))
 }
 
-// What a model cites and what its provider finds are on the log as often as in the transcript, though an attempt at the step failed
-// in the middle of them and the process died behind it.
+// The sources that a model cites and its provider finds are on the log as often as in the transcript, although an
+// attempt at the step failed halfway through them and the process died after the commit.
 func (s *scene) sources() {
 	found := func(url string) scripted.Step {
 		return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkProvider, Provider: json.RawMessage(`{"search":"grass"}`), Model: "searcher", Sources: []cairn.Source{{URL: url}}})
@@ -132,8 +133,8 @@ func (s *scene) sources() {
 	s.awaitEnd("s", 1)
 }
 
-// The files of a reply are on the log once the transcript has them, and of no attempt that failed. The process dies behind the commit,
-// before it can say so.
+// The files of a reply are on the log once the transcript has them; files of a failed attempt never are. The
+// process dies after the commit, before it can publish them.
 func (s *scene) replyFiles() {
 	draws := func(name string) scripted.Step {
 		return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{Name: name, MediaType: "image/png", Data: []byte(name)}})

@@ -12,21 +12,21 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// process is an engine with its own connection to the store, which can be cut.
+// process is an engine with its own connection to the store. The connection can be cut.
 type process struct {
 	*engine.Engine
 	s   *scene
 	tap *tap
 }
 
-// die cuts the process off from its store and log for good. The diary records nothing of it from then on.
+// die cuts off the process from its store and log for good. The diary records nothing of it from then on.
 func (p *process) die() { p.tap.cut() }
 
 // operation is a call of the store or the log.
 type operation struct {
 	name    string
-	session string        // the session or log that a write is for
-	commit  *store.Commit // of a Commit
+	session string        // session or log that a write is for
+	commit  *store.Commit // for a Commit
 }
 
 // ends reports whether the operation ends or suspends a run of the session.
@@ -34,7 +34,7 @@ func (o operation) ends(session string) bool {
 	return o.commit != nil && o.session == session && o.commit.EndRun != nil
 }
 
-// tap stands between a process and its store.
+// tap stands between a process and its store. It can intercept operations and cut the connection.
 type tap struct {
 	store.Store
 	log store.Log
@@ -45,7 +45,7 @@ type tap struct {
 	after  func(operation)
 }
 
-// errCut is what a process that was cut off gets. It is not retryable.
+// errCut is the error of all operations of a process that was cut off. It is not retryable.
 var errCut = cairn.Errorf(cairn.CodeClosed, "cut off")
 
 func (s *tap) cut() {
@@ -60,15 +60,15 @@ func (s *tap) isDead() bool {
 	return s.dead
 }
 
-// watch sets a function to call before each operation, which may refuse it, and one to call after each operation that
-// was carried out. Either may cut the process off: then the operation does not happen, or its outcome is lost.
+// watch sets a function to call before each operation, which may reject it, and one to call after each operation
+// that succeeded. Either may cut off the process: then the operation does not happen, or its outcome is lost.
 func (s *tap) watch(before func(operation) error, after func(operation)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before, s.after = before, after
 }
 
-// through carries out an operation unless the process is dead.
+// through executes an operation unless the process is dead.
 func through[T any](s *tap, op operation, call func() (T, error)) (T, error) {
 	var none T
 	s.mu.Lock()
@@ -97,7 +97,7 @@ func through[T any](s *tap, op operation, call func() (T, error)) (T, error) {
 
 func only(err error) (struct{}, error) { return struct{}{}, err }
 
-// line is the store as the process sees it: a StopWatcher if the store is one, and a Sweeper.
+// line returns the store as the process sees it: a StopWatcher and a Sweeper if the store is one.
 func (s *tap) line() store.Store {
 	w, watches := s.Store.(store.StopWatcher)
 	sw, sweeps := s.Store.(store.Sweeper)
@@ -122,7 +122,7 @@ func (s *tap) line() store.Store {
 	return s
 }
 
-// sweepLine is a Sweeper as a process sees it.
+// sweepLine is the Sweeper as a process sees it.
 type sweepLine struct {
 	store.Sweeper
 	s *tap
@@ -231,13 +231,13 @@ type logLine struct {
 	s *tap
 }
 
-// fencedLine is the same of a log that is a Fencer.
+// fencedLine is the event log as a process sees it, if the log is a Fencer.
 type fencedLine struct {
 	logLine
 	f store.Fencer
 }
 
-// rootOf returns the root whose log it is.
+// rootOf returns the root that a log belongs to.
 func rootOf(log string) string {
 	if i := strings.LastIndexByte(log, '@'); i > 0 {
 		return log[:i]

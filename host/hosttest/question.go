@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// questions are scenarios of tools that ask people, and of approvals that say why.
+// questions are scenarios of tools that ask people, and of approvals with a prompt.
 var questions = []scenario{
 	{"ask", (*scene).ask},
 	{"ask-twice", (*scene).askTwice},
@@ -43,8 +43,9 @@ type amount struct {
 	Cents int `json:"cents" schema:"min=1"`
 }
 
-// pay is a tool that asks for as many amounts as its text has characters. What it does before each question would count
-// twice if a pass that asked counted. For letters it emits events, which have no place among those of parallel calls.
+// pay is a tool that asks for one amount per character of its text. What it does before each question would count
+// twice if an execution that ended with a question counted. For letters it also emits events; for digits it does
+// not, because events have no fixed position among those of parallel calls.
 func (s *scene) pay(opts ...cairn.ToolOption) cairn.Tool {
 	return s.tool("pay", func(ctx context.Context, call *cairn.Call, in words) (string, error) {
 		sum := 0
@@ -70,7 +71,7 @@ func (s *scene) onePay(text string, opts ...cairn.ToolOption) {
 		scripted.Text("That is that."), scripted.Text("You are welcome.")), s.pay(opts...))}
 }
 
-// The function runs from its start with the answer. What the first pass did counts once.
+// The function runs from its start again with the answer. What the first execution did counts once.
 func (s *scene) ask() {
 	s.onePay("a")
 	p := s.process()
@@ -85,7 +86,7 @@ func (s *scene) ask() {
 	p.turn("s", "thanks")
 }
 
-// Each answer is kept while the next is waited for, in whichever process that is.
+// Each answer is kept while the next one is pending, in whichever process.
 func (s *scene) askTwice() {
 	s.onePay("abc")
 	s.process().turn("s", "pay it")
@@ -95,7 +96,7 @@ func (s *scene) askTwice() {
 	}
 }
 
-// Tools of one step ask at the same time. The step is resumed when all of its questions are answered.
+// Tools of one step ask concurrently. The step resumes when all of its questions are answered.
 func (s *scene) askParallel() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "pay", "1"), asks("c2", "note", "n"), asks("c3", "pay", "23")),
@@ -125,7 +126,7 @@ func (s *scene) askChild() {
 	one.resume("s")
 }
 
-// With PerTool the results of the other tools are kept, and the question is asked as ever.
+// With PerTool, the results of the other tools are staged, and the question is asked as usual.
 func (s *scene) askStaged() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "note", "n"), asks("c2", "pay", "1")), scripted.Text("Paid.")), s.pay(), s.note())}
@@ -136,7 +137,7 @@ func (s *scene) askStaged() {
 	two.resume("s")
 }
 
-// A tool that needs approval asks once it may run, with the arguments that were approved.
+// A tool that needs approval asks after the approval, with the approved arguments.
 func (s *scene) askApproved() {
 	approved := s.tool("pay", func(ctx context.Context, call *cairn.Call, in words) (string, error) {
 		var a amount
@@ -155,7 +156,7 @@ func (s *scene) askApproved() {
 	p.resume("s")
 }
 
-// The tool learns that nobody has answered in time, and may do without.
+// After the deadline Ask returns a timeout, which the tool may handle.
 func (s *scene) askDeadline() {
 	pay := s.tool("pay", func(ctx context.Context, call *cairn.Call, in words) (string, error) {
 		var a amount
@@ -173,7 +174,7 @@ func (s *scene) askDeadline() {
 	s.awaitEnd("s", 2)
 }
 
-// A question that gets no answer is an error of Ask.
+// A question that is answered with an error makes Ask return that error.
 func (s *scene) askDeclined() {
 	s.onePay("a")
 	p := s.process()
@@ -182,7 +183,7 @@ func (s *scene) askDeclined() {
 	p.resume("s")
 }
 
-// Several reviewers must give the same answer, or they do not agree.
+// Several reviewers must give the same answer. Otherwise the question ends without one.
 func (s *scene) askVotes() {
 	s.onePay("ab", cairn.AssignTo(cairn.MostReviewers, "ann", "bob", "cat"))
 	p := s.process()
@@ -212,7 +213,7 @@ func (s *scene) askLate() {
 	p.resume("s")
 }
 
-// A question takes an answer of its type, and nothing that answers another kind of call.
+// A question accepts an answer of its type only, and no submission for another kind of call.
 func (s *scene) askBad() {
 	s.onePay("ab")
 	p := s.process()
@@ -237,12 +238,14 @@ func (s *scene) askBad() {
 	}
 	p.submit("s", cairn.Answer(call, amount{7}), cairn.OutcomeAccepted)
 	p.resume("s")
-	p.submit("s", cairn.Answer(call, amount{8}), cairn.OutcomeAlreadyCompleted) // of the first question, not the second
+	// This answers the first question, not the second.
+	p.submit("s", cairn.Answer(call, amount{8}), cairn.OutcomeAlreadyCompleted)
 	p.submit("s", cairn.Answer(s.open("s", "pay"), amount{9}), cairn.OutcomeAccepted)
 	p.resume("s")
 }
 
-// A tool that keeps the error of Ask to itself fails, as do one that ends the turn and one that asks nonsense.
+// A tool that swallows or replaces the error of Ask fails, and so do a tool that ends the turn and one with invalid
+// questions.
 func (s *scene) askRefused() {
 	asking := func(name string, fn func(ctx context.Context, call *cairn.Call, err error) error, opts ...cairn.ToolOption) cairn.Tool {
 		return s.tool(name, func(ctx context.Context, call *cairn.Call, _ words) (string, error) {
@@ -280,7 +283,7 @@ func (s *scene) askRefused() {
 	s.process().turn("s", "ask me")
 }
 
-// A stop while the question is open closes it, and no answer is accepted any more.
+// A stop closes an open question, which then accepts no answer.
 func (s *scene) askStopped() {
 	s.onePay("ab")
 	one, two := s.process(), s.process()
@@ -293,7 +296,7 @@ func (s *scene) askStopped() {
 	one.turn("s", "and now?")
 }
 
-// A tool that asks something else by now does not get the answer to another question.
+// A tool that now asks something else does not get the answer to the old question.
 func (s *scene) askReplaced() {
 	s.onePay("a")
 	s.process().turn("s", "pay it")
@@ -306,7 +309,7 @@ func (s *scene) askReplaced() {
 	next.resume("s")
 }
 
-// The process dies before the suspension is stored: the pass is repeated, and the question asked once.
+// The process dies before the suspension is committed: the execution is repeated, and the question is asked once.
 func (s *scene) crashAsking() {
 	s.onePay("a")
 	one := s.process(s.mortal())
@@ -319,7 +322,7 @@ func (s *scene) crashAsking() {
 	s.awaitEnd("s", 2)
 }
 
-// The process dies after it is stored, before it is published.
+// The process dies after the suspension is committed, before it is published.
 func (s *scene) crashAsked() {
 	s.onePay("a")
 	one := s.process(s.mortal())
@@ -330,7 +333,7 @@ func (s *scene) crashAsked() {
 	two.resume("s")
 }
 
-// The process that took the answer dies.
+// The process that accepted the answer dies.
 func (s *scene) crashAskedAnswered() {
 	s.onePay("a")
 	one, two := s.process(s.mortal()), s.process(s.mortal())
@@ -342,7 +345,7 @@ func (s *scene) crashAskedAnswered() {
 	s.awaitEnd("s", 2)
 }
 
-// The process that resumes dies at once.
+// The process that resumes dies once its resume is committed.
 func (s *scene) crashAskedResuming() {
 	s.onePay("a")
 	s.process().turn("s", "pay it")
@@ -357,7 +360,7 @@ func (s *scene) crashAskedResuming() {
 	s.awaitEnd("s", 2)
 }
 
-// The process dies in the second pass, before the next question is stored.
+// The process dies in the second execution, before the next question is committed.
 func (s *scene) crashAskedAgain() {
 	s.onePay("ab")
 	s.process().turn("s", "pay it")
@@ -374,7 +377,7 @@ func (s *scene) crashAskedAgain() {
 	s.awaitEnd("s", 3)
 }
 
-// The process dies when the function has returned, before the step is stored.
+// The process dies once the function has returned, before the step is committed.
 func (s *scene) crashAskedDone() {
 	s.onePay("a")
 	s.process().turn("s", "pay it")
@@ -388,7 +391,7 @@ func (s *scene) crashAskedDone() {
 	s.awaitEnd("s", 2)
 }
 
-// The process dies when a sub-agent's question is stored, before its parent waits.
+// The process dies once a sub-agent's question is committed, before its parent is suspended.
 func (s *scene) crashAskedChild() {
 	s.family(s.pay())
 	one := s.process(s.mortal())
@@ -403,7 +406,7 @@ func (s *scene) crashAskedChild() {
 	s.awaitEnd("s", 3)
 }
 
-// The rule of an approval says why it asks.
+// The condition of an approval returns a prompt.
 func (s *scene) approvalPrompt() {
 	pay := s.tool("pay", func(_ context.Context, _ *cairn.Call, in words) (string, error) { return "paid " + in.Text, nil },
 		cairn.RequireApprovalIf(func(_ context.Context, _ *cairn.Call, in words) (*cairn.Prompt, error) {
@@ -429,7 +432,7 @@ func (s *scene) approvalPrompt() {
 	p.resume("s")
 }
 
-// Where edits are refused, the call is approved as it is.
+// With NoEdits, a call can only be approved unchanged.
 func (s *scene) approvalAsItIs() {
 	pay := s.tool("pay", func(_ context.Context, _ *cairn.Call, in words) (string, error) { return "paid " + in.Text, nil },
 		cairn.RequireApproval(cairn.NoEdits()))

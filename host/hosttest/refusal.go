@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// refusals are scenarios of input that is refused. Each error says why, and nothing changes.
+// refusals are scenarios of input that is refused. Each error explains why, and nothing changes.
 var refusals = []scenario{
 	{"bad-submissions", (*scene).badSubmissions},
 	{"answer-settled", (*scene).answerSettled},
@@ -21,7 +21,7 @@ var refusals = []scenario{
 	{"guesses", (*scene).guesses},
 }
 
-// refused checks that a submission is refused and that the tree is as it was.
+// refused checks that a submission is refused and that the trees are unchanged.
 func (p *process) refused(what, root string, answer cairn.Submission, outcome cairn.Outcome, want *cairn.Error) {
 	s := p.s
 	s.Helper()
@@ -172,7 +172,7 @@ func (s *scene) childVerbs() {
 	p.resume("s")
 }
 
-// The ids of one session cannot be derived from those of another, however alike they are.
+// The ids of one session cannot be derived from those of another, however similar the sessions are.
 func (s *scene) guesses() {
 	s.family(s.refund())
 	p := s.process()

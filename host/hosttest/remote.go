@@ -14,19 +14,18 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Cold is a host that carries out each effect in a new engine, so that nothing stays in memory from one effect to the
-// next.
+// Cold is a host that executes each effect in a new engine, so that nothing stays in memory between effects.
 var Cold = Host{Name: "cold", Start: remote(1, 0), Crashes: 8}
 
-// Repeating is like Cold, but carries out each effect twice and uses the second answer only, as if the first had been
+// Repeating is like Cold, but executes each effect twice and uses the second result only, as if the first had been
 // lost.
 var Repeating = Host{Name: "repeating", Start: remote(2, 0), Crashes: 8}
 
-// Alternating is a host that carries out effects in two engines by turns, each with the cache of its last effect.
+// Alternating is a host that executes effects alternately in two engines, each with the cache of its last effect.
 var Alternating = Host{Name: "alternating", Start: remote(1, 2), Crashes: 8}
 
-// remote returns the start of a process whose effects are each carried out so many times, by turns in warm engines that
-// stay, or in a new engine each time if there are none.
+// remote returns a Start function. Its processes execute each effect the given number of times, alternately in a
+// number of warm engines, or each time in a new engine if warm is 0.
 func remote(times, warm int) func(testing.TB, store.Store, []*cairn.Agent, *engine.Options) *engine.Engine {
 	return func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		h := &dispersed{tb: tb, times: times}
@@ -54,8 +53,8 @@ func remote(times, warm int) func(testing.TB, store.Store, []*cairn.Agent, *engi
 	}
 }
 
-// dispersed drives runs in goroutines, but carries out their effects in engines that share nothing. Everything between
-// the loop and them is JSON.
+// dispersed drives runs in goroutines, but executes their effects in engines that share nothing. All that passes
+// between the loop and the engines is JSON.
 type dispersed struct {
 	tb     testing.TB
 	times  int
@@ -88,7 +87,7 @@ func (h *dispersed) Start(ctx context.Context, b host.Run) (func(context.Context
 	}, nil
 }
 
-// in returns a scheduler for effects with the values of a context.
+// in returns a scheduler whose effects have the values of a context.
 func (h *dispersed) in(values context.Context) dispersion {
 	return dispersion{h, values}
 }
@@ -152,7 +151,7 @@ func (d dispersion) Child(_ host.Call, b host.Run) error {
 	return err
 }
 
-// recoded returns a value as it comes back from JSON.
+// recoded returns a value encoded as JSON and decoded again.
 func recoded[T any](v T) (back T, err error) {
 	raw, err := json.Marshal(v)
 	if err == nil {

@@ -68,7 +68,7 @@ func (s *scene) quorumMajority() {
 	p.resume("s")
 }
 
-// The call is settled as soon as no majority is possible.
+// The call is settled as soon as a majority is no longer possible.
 func (s *scene) quorumMajorityDenied() {
 	s.oneRefund(cairn.AssignTo(cairn.MostReviewers, "ann", "bob", "cleo", "dan"))
 	p := s.process()

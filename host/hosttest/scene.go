@@ -15,19 +15,19 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// scene is where a scenario is played: a store, its processes, and what was recorded of them.
+// scene is the stage of a scenario: a store, its processes, and what was recorded of them.
 type scene struct {
 	*testing.T
-	ctx    context.Context // a scene that hangs ends with it
+	ctx    context.Context // bounds a scene that hangs
 	host   Host
 	place  Store
 	st     store.Store
 	log    store.Log
 	diary  *diary
 	agents []*cairn.Agent
-	// roots are the sessions whose trees are judged; "s" unless a scenario says otherwise.
+	// roots are the sessions whose trees are compared with the golden file; default "s".
 	roots []string
-	// soon is the length of deadlines and leases that are to pass; ahead is how much time was skipped.
+	// soon is the length of short deadlines and leases; ahead is the time skipped so far.
 	soon  time.Duration
 	ahead atomic.Int64
 
@@ -41,7 +41,7 @@ type scene struct {
 
 func newScene(t *testing.T, h Host, place Store) *scene {
 	s := &scene{T: t, host: h, place: place, diary: &diary{}, roots: []string{"s"}, soon: time.Minute, ran: map[string]int{}}
-	limit := 24 * time.Hour // of a fake clock
+	limit := 24 * time.Hour // on a fake clock
 	switch {
 	case place.Bubble:
 	case h.Crashes == 0: // a process dies at each of some hundred operations, and a lease lapses after each
@@ -66,16 +66,16 @@ func newScene(t *testing.T, h Host, place Store) *scene {
 	return s
 }
 
-// Context returns the context of calls that people make in the scene.
+// Context returns the context for calls that people make in the scene.
 func (s *scene) Context() context.Context { return s.ctx }
 
-// now is the clock of the store.
+// now is the store's clock.
 func (s *scene) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
 // wrongBy is the error of a process's clock. No scenario's outcome may depend on it.
 const wrongBy = time.Hour
 
-// wrongClock returns a process's clock: fast and slow by turns.
+// wrongClock returns a process's clock: alternately fast and slow.
 func (s *scene) wrongClock() func() time.Time {
 	by := wrongBy
 	if len(s.processes)%2 == 1 {
@@ -84,18 +84,18 @@ func (s *scene) wrongClock() func() time.Time {
 	return func() time.Time { return s.now().Add(by) }
 }
 
-// later lets time pass until what is to happen soon is due. No process may be running. With a store that has its own
-// clock the next wait does so.
+// later skips s.soon, after which short deadlines and leases have passed. No process may be running. With OwnClock
+// it returns at once: the next await takes the real time.
 func (s *scene) later() {
 	switch {
 	case s.place.Bubble:
-		time.Sleep(s.soon) // in a bubble this takes no time
+		time.Sleep(s.soon) // takes no time in a bubble
 	case !s.place.OwnClock:
 		s.ahead.Add(int64(s.soon))
 	}
 }
 
-// patience is how long a scene waits for what must happen, however slow the machine.
+// patience bounds the wait for an expected event, however slow the machine.
 func (s *scene) patience() time.Duration {
 	if s.place.Bubble {
 		return 10 * s.soon
@@ -106,7 +106,7 @@ func (s *scene) patience() time.Duration {
 // option changes the options of a process.
 type option func(*engine.Options)
 
-// mortal is for processes that will die: their lease lapses soon after.
+// mortal is for processes that will die: it gives them a short lease.
 func (s *scene) mortal() option { return func(o *engine.Options) { o.LeaseTTL = s.soon } }
 
 // process starts a process for the scene's agents.
@@ -294,7 +294,7 @@ func (s *scene) openCalls(root string) []cairn.PendingCall {
 	return page.Items
 }
 
-// awaitEvent follows a tree's log until accept reports true of an event, and returns the event.
+// awaitEvent follows a tree's log until accept reports true for an event, and returns that event.
 func (s *scene) awaitEvent(root, what string, accept func(*cairn.Event) bool) cairn.Event {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
@@ -309,7 +309,7 @@ func (s *scene) awaitEvent(root, what string, accept func(*cairn.Event) bool) ca
 	return cairn.Event{}
 }
 
-// tail returns the last events of a tree, for a failure's message.
+// tail returns the events of a tree for a failure message.
 func (s *scene) tail(root string) string {
 	events, err := allEvents(context.Background(), s.log, s.row(root).Log())
 	var b strings.Builder
@@ -341,7 +341,7 @@ func (s *scene) awaitHooks(session string, n int) {
 	s.await("the hooks", func() bool { return s.diary.ends(session) >= n })
 }
 
-// awaitDeath waits until a dead process's run can no longer be driven, and lets its lease lapse.
+// awaitDeath waits until a dead process's run can no longer be driven, and makes its lease lapse.
 func (s *scene) awaitDeath(run *engine.Run) {
 	s.Helper()
 	res, err := run.Wait(context.Background())
@@ -362,7 +362,7 @@ func (s *scene) row(id string) *cairn.Session {
 	return row
 }
 
-// child returns the one session that another one has as a child.
+// child returns the only child of a session.
 func (s *scene) child(parent string) string {
 	s.Helper()
 	page, err := s.st.List(s.Context(), store.SessionQuery{ParentID: parent})

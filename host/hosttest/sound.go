@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Unsound lists what is wrong with a session's tree that no process drives, whatever happened to it: its transcripts,
-// runs, pending calls and log must be consistent.
+// Unsound lists the inconsistencies of a session's tree that no process drives. Whatever happened to the tree, its
+// transcripts, runs, pending calls and log must be consistent.
 func Unsound(ctx context.Context, st store.Store, log store.Log, session string) ([]string, error) {
 	t, err := treeOf(ctx, st, log, session)
 	if err != nil {
@@ -32,7 +32,7 @@ func (t *tree) unsound() []string {
 	return problems
 }
 
-// gaps finds events whose sequence does not follow that of the event before.
+// gaps finds events whose sequence does not follow that of the previous event.
 func gaps(events []cairn.Event) (problems []string) {
 	for i := range events {
 		if events[i].Sequence != int64(i)+1 {
@@ -43,7 +43,7 @@ func gaps(events []cairn.Event) (problems []string) {
 }
 
 // unanswered finds repeated messages and calls, and tool uses that do not have exactly one result before the next
-// reply. In a suspended session those of the last reply may have none.
+// reply. In a suspended session, tool uses of the last reply may have none.
 func (r *record) unanswered() (problems []string) {
 	ids, calls := map[string]bool{}, map[string]bool{}
 	for i := range r.messages {
@@ -79,7 +79,7 @@ func (r *record) unanswered() (problems []string) {
 	return problems
 }
 
-// inherited returns how many messages the session had before its first run: those of the session it branched from.
+// inherited returns the number of messages before the session's first run: those of the session it branched from.
 func (r *record) inherited() int {
 	if len(r.runs) == 0 {
 		return len(r.messages)
@@ -101,7 +101,7 @@ func (r *record) open() []string {
 	return slices.Sorted(maps.Keys(list))
 }
 
-// unpublished finds runs whose beginning, steps and end are not on the log exactly once each.
+// unpublished finds runs whose begin, steps and end are not on the log exactly once each.
 func (r *record) unpublished() (problems []string) {
 	marks := map[string]int{}
 	for i := range r.events {
@@ -145,8 +145,7 @@ func (r *record) unpublished() (problems []string) {
 	return problems
 }
 
-// unheard finds replies that a reader of the log, without discarded steps, did not see exactly as they are in the
-// transcript.
+// unheard finds replies whose text on the log, without discarded steps, differs from the transcript.
 func (r *record) unheard() (problems []string) {
 	said := map[string]string{}
 	for _, ev := range kept(r.events) {
@@ -173,7 +172,7 @@ func (r *record) unheard() (problems []string) {
 	return problems
 }
 
-// miscounted finds what is wrong in the session's row.
+// miscounted finds inconsistencies in the session's row.
 func (r *record) miscounted() (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	row := r.row
@@ -182,7 +181,7 @@ func (r *record) miscounted() (problems []string) {
 	}
 	if row.Status == cairn.SessionActive {
 		say("it is still active")
-	} else if row.Lease.Owner != "" && row.Lease.Until.After(row.UpdatedAt) { // a late heartbeat leaves a time without an owner
+	} else if row.Lease.Owner != "" && row.Lease.Until.After(row.UpdatedAt) { // a late heartbeat sets Until alone
 		say("no process drives it, but %s holds its lease", row.Lease.Owner)
 	}
 	if len(r.staged) > 0 {
@@ -198,7 +197,7 @@ func (r *record) miscounted() (problems []string) {
 	return problems
 }
 
-// unread finds messages that a reader of the whole log does not have.
+// unread finds messages that a reader of the whole log lacks.
 func (r *record) unread() (problems []string) {
 	had, want := Fold(r.row.ID, r.messages[:r.inherited()], r.events), Lines(r.messages)
 	for i := range max(len(had), len(want)) {
@@ -215,7 +214,7 @@ func (r *record) unread() (problems []string) {
 	return problems
 }
 
-// misplaced finds summaries that stand for messages behind them, and a row that does not say which one is the latest.
+// misplaced finds summaries that stand for later messages, and a row that does not name the latest summary.
 func (r *record) misplaced() (problems []string) {
 	var last cairn.SummaryPlace
 	for i := range r.messages {
@@ -231,7 +230,7 @@ func (r *record) misplaced() (problems []string) {
 	return problems
 }
 
-// unaccounted finds pending calls that do not fit the transcript, the row or the log.
+// unaccounted finds pending calls that do not match the transcript, the row or the log.
 func (t *tree) unaccounted(r *record) (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	without := r.open()
@@ -292,8 +291,8 @@ func (t *tree) asked(c *cairn.PendingCall) (n int) {
 	return n
 }
 
-// strayed finds results that a reader of the log did not see exactly once, and events of a sub-agent outside of the
-// call that consulted it.
+// strayed finds results that are not on the log exactly once, and events of a sub-agent outside of the call that
+// consulted it.
 func (t *tree) strayed(r *record) (problems []string) {
 	ends, begun, waiting := map[string]int{}, map[string]int{}, r.open()
 	for _, ev := range kept(r.events) {
@@ -327,7 +326,7 @@ func (t *tree) strayed(r *record) (problems []string) {
 	return problems
 }
 
-// kept returns the events that are left for a reader that drops discarded steps.
+// kept returns the events that a reader keeps after dropping discarded steps.
 func kept(events []cairn.Event) (left []cairn.Event) {
 	for _, ev := range events {
 		if ev.Type == cairn.EventStepDiscarded {
@@ -339,12 +338,13 @@ func kept(events []cairn.Event) (left []cairn.Event) {
 	return left
 }
 
-// outside finds events of a child that come before the call that consulted it began, or after it ended, and what the
-// child begins while, according to the log, its parent is still suspended. A child of a step that was discarded is held back by
-// nothing: its process died, and the lease with which it began has to lapse before the end of its run is published.
+// outside finds events of a child before the call that consulted it began, or after that call ended. It also finds
+// what the child begins while, according to the log, its parent is still suspended. A child of a discarded step is
+// exempt from that: its process died, and the lease with which it began must lapse before the end of its run is
+// published.
 func (t *tree) outside(parent, child string) (problems []string) {
 	began, ended, waits := false, false, false
-	var by *cairn.Event // the event with which the call began, unless it is void
+	var by *cairn.Event // the event with which the call began; nil if it was discarded
 	for i := range t.events {
 		ev := &t.events[i]
 		switch {
@@ -367,7 +367,7 @@ func (t *tree) outside(parent, child string) (problems []string) {
 	return problems
 }
 
-// begins reports whether an event marks the beginning of something.
+// begins reports whether an event marks a beginning.
 func begins(ev *cairn.Event) bool {
 	switch ev.Type {
 	case cairn.EventRunStart, cairn.EventRunResumed, cairn.EventStepStart, cairn.EventToolStart, cairn.EventSubagentStart:

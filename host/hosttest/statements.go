@@ -16,16 +16,16 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Table is a table of its users in the database of a store that executes statements, see [store.Execer]. No two of its
-// rows have the same key.
+// Table is a table of the users of a store that executes statements, see [store.Execer]. It is in the store's
+// database. Its keys are unique.
 type Table struct {
-	// Insert records with a call a statement that adds a row.
+	// Insert records, with a call, a statement that adds a row.
 	Insert func(call *cairn.Call, key string, n int) error
 	// Rows returns the rows.
 	Rows func() (map[string]int, error)
 }
 
-// InProcess is the host that an engine has without one.
+// InProcess is the default host of an engine.
 var InProcess = Host{Name: "inprocess", Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 	eng, err := engine.New(st, agents, opts)
 	if err != nil {
@@ -34,8 +34,8 @@ var InProcess = Host{Name: "inprocess", Start: func(tb testing.TB, st store.Stor
 	return eng
 }}
 
-// RunStatements checks that what tools record with a store's Exec is executed once for each committed step, on hosts
-// whose effects share a process and on others. newTable makes a table in the database of a store.
+// RunStatements checks that statements that tools record with a store's Exec are executed once per committed step,
+// on hosts whose effects share a process and on others. newTable creates a table in the database of a store.
 func RunStatements(t *testing.T, place Store, newTable func(testing.TB, store.Store) Table) {
 	for _, h := range []Host{InProcess, Cold, Repeating, Alternating} {
 		t.Run(h.Name, func(t *testing.T) {
@@ -53,17 +53,17 @@ func RunStatements(t *testing.T, place Store, newTable func(testing.TB, store.St
 	}
 }
 
-// clerk has tools that add rows to a table.
+// clerk is a test whose agents have tools that add rows to a table.
 type clerk struct {
 	*testing.T
 	host  Host
 	st    store.Store
 	table Table
-	again atomic.Bool // rows get other keys
+	again atomic.Bool // tools insert rows under other keys
 }
 
-// agent returns an agent that says some replies. Each of its tools adds a row with its argument as the key; the one
-// called "oops" then fails, the one called "close" ends the turn.
+// agent returns an agent that gives the replies. Each of its tools adds a row with its argument as the key. Then
+// the tool "oops" fails, and the tool "close" ends the turn.
 func (c *clerk) agent(d cairn.Durability, replies ...scripted.Step) *cairn.Agent {
 	tool := func(name string, opts ...cairn.ToolOption) cairn.Tool {
 		return cairn.Func(name, "Adds a row.", func(_ context.Context, call *cairn.Call, in words) (string, error) {
@@ -103,7 +103,7 @@ func (c *clerk) ends(run *engine.Run, err error) *cairn.Result {
 	return res
 }
 
-// want compares the rows with keys.
+// want compares the keys of the table's rows.
 func (c *clerk) want(keys ...string) {
 	c.Helper()
 	rows, err := c.table.Rows()
@@ -119,7 +119,7 @@ func (c *clerk) want(keys ...string) {
 	}
 }
 
-// Statements of several calls and steps are executed; those of a call that fails are not.
+// Statements of several calls and steps are executed. Those of a failed call are not.
 func (c *clerk) committed() {
 	a := c.agent(cairn.PerStep, scripted.Reply(asks("c1", "pay", "a"), asks("c2", "pay", "b"), asks("c3", "oops", "c")), asks("c4", "close", "d"))
 	if res := c.ends(c.start(c.st, a).Execute(c.Context(), "s", "bot", cairn.Text("go"))); res.Status != cairn.RunCompleted {
@@ -128,7 +128,7 @@ func (c *clerk) committed() {
 	c.want("a", "b", "d")
 }
 
-// A step with a statement is committed at its end by agents that else commit later.
+// With a durability that defers commits, a step with a statement is committed at its end.
 func (c *clerk) deferred() {
 	a := c.agent(cairn.Manual, asks("c1", "pay", "a"), scripted.Reply(asks("c2", "pay", "b"), scripted.Text("And now?")))
 	rows := -1
@@ -146,7 +146,7 @@ func (c *clerk) deferred() {
 	c.want("a", "b")
 }
 
-// A statement that fails costs its step, and the run, which can be retried.
+// A statement that fails discards its step and fails the run, which can be retried.
 func (c *clerk) failed() {
 	eng := c.start(c.st, c.agent(cairn.PerTool, asks("c1", "pay", "a"), scripted.Reply(asks("c2", "pay", "b"), asks("c3", "pay", "a"))))
 	res := c.ends(eng.Execute(c.Context(), "s", "bot", cairn.Text("go")))
@@ -165,7 +165,8 @@ func (c *clerk) failed() {
 	c.want("a", "b again", "a again")
 }
 
-// A process that dies before it commits has executed nothing; the one that takes over executes what was staged, once.
+// A process that dies before it commits has executed nothing. The process that takes over executes what was staged,
+// once.
 func (c *clerk) dead() {
 	a := c.agent(cairn.PerTool, scripted.Reply(asks("c1", "pay", "a"), asks("c2", "pay", "b")))
 	var calls atomic.Int64
@@ -194,7 +195,7 @@ func (c *clerk) dead() {
 	c.want("a", "b")
 }
 
-// A commit whose answer is lost is not repeated.
+// A commit whose response is lost is not repeated.
 func (c *clerk) unanswered() {
 	var lost atomic.Int64
 	deaf := &commits{Store: c.st, around: func(commit func() (*cairn.Session, error)) (*cairn.Session, error) {
@@ -214,7 +215,7 @@ func (c *clerk) unanswered() {
 	c.want("a", "b", "d")
 }
 
-// What an attempt at a tool that failed has recorded is not executed.
+// Statements of a failed attempt at a tool are not executed.
 func (c *clerk) retried() {
 	a := c.agent(cairn.PerTool, asks("c1", "try", "a"))
 	var tries atomic.Int64
@@ -234,7 +235,7 @@ func (c *clerk) retried() {
 	c.want("a")
 }
 
-// A statement for another database is an error of the call, as it is where no code may write.
+// A statement for another database is an error of the call. So is a statement of code that may not write.
 func (c *clerk) refused() {
 	var other, late error
 	a := c.agent(cairn.PerStep, asks("c1", "try", "a"))
@@ -255,7 +256,7 @@ func (c *clerk) refused() {
 	c.want()
 }
 
-// commits is a store whose commits with statements are in another's hands.
+// commits is a store that passes commits with statements to around.
 type commits struct {
 	store.Store
 	around func(commit func() (*cairn.Session, error)) (*cairn.Session, error)

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// stops are scenarios of suspended or running turns that end on request or because another turn takes their place.
+// stops are scenarios of suspended or running turns that end on request or because another turn replaces them.
 var stops = []scenario{
 	{"interrupt-waiting", (*scene).interruptWaiting},
 	{"abort-waiting", (*scene).abortWaiting},
@@ -27,7 +27,7 @@ var stops = []scenario{
 	{"resume-from-checkpoint", (*scene).resumeFromCheckpoint},
 }
 
-// half suspends the bot for three calls, of which two are answered. It returns the third.
+// half suspends the bot for three calls, answers two of them, and returns the third.
 func (s *scene) half(p *process) cairn.CallRef {
 	s.Helper()
 	s.agents[0].Model = plays(
@@ -44,7 +44,7 @@ func (s *scene) cast() {
 	s.agents = []*cairn.Agent{bot(plays(), s.refund(), locate(), s.note())}
 }
 
-// The answers reach the model, the other calls are closed as not executed, and the session can be resumed.
+// A stop passes the answers to the model and closes the other calls as not executed. The session can be resumed.
 func (s *scene) interruptWaiting() {
 	s.cast()
 	one, two := s.process(), s.process()
@@ -85,7 +85,7 @@ func (s *scene) abortWaitingTree() {
 	two.turn("s", "and now?")
 }
 
-// toil makes the bot consult a helper whose tool does not return by itself, and returns the run once the tool is
+// toil begins a turn whose tool or sub-agent's tool does not return by itself, and returns the run once the tool is
 // running.
 func (s *scene) toil(p *process) *engine.Run {
 	s.Helper()
@@ -187,7 +187,7 @@ func (s *scene) interruptResumedTree() {
 	two.turn("s", "and now?")
 }
 
-// The next turn closes the open calls of the one before, whose answers are used first.
+// The next turn closes the open calls of the previous one, whose answers are used first.
 func (s *scene) executePaused() {
 	s.cast()
 	one, two := s.process(), s.process()
@@ -206,7 +206,7 @@ func (s *scene) executePausedTree() {
 	p.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }
 
-// Rewinding to a checkpoint drops the session's pending calls. The same question, asked again, is another call.
+// A rewind drops the session's pending calls. The same call, made again, is another pending call.
 func (s *scene) rewindPaused() {
 	s.agents = []*cairn.Agent{bot(plays(scripted.Text("Hello."), asks("c1", "refund", "42"), scripted.Text("Done.")), s.refund())}
 	one, two := s.process(), s.process()
@@ -245,7 +245,7 @@ func (s *scene) rewindPausedTree() {
 	p.resume("s")
 }
 
-// The checkpoint of a suspended step can be restored as well: the step is closed there.
+// The checkpoint of a suspended step can be resumed from as well: its open calls are closed.
 func (s *scene) resumeFromCheckpoint() {
 	s.oneRefund()
 	p := s.process()

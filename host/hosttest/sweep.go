@@ -13,14 +13,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// sweeps are scenarios with accidents at every place. Only what does not depend on the place is expected.
+// sweeps are scenarios with accidents at every operation. They expect only what does not depend on the operation.
 var sweeps = []scenario{
 	{"crash-anywhere", func(s *scene) { s.crashAnywhere(cairn.PerStep) }},
 	{"crash-anywhere-per-tool", func(s *scene) { s.crashAnywhere(cairn.PerTool) }},
 	{"race-of-verbs", (*scene).raceOfVerbs},
 }
 
-// household makes the bot ask for an approval, and consult a helper who asks for one too.
+// household sets a bot that asks for an approval and consults a helper who asks a client.
 func (s *scene) household(d cairn.Durability) {
 	helper := agent("helper", plays(
 		scripted.Reply(scripted.Text("Where? "), asks("c1", "locate", "here"), asks("c2", "note", "n")), scripted.Text("Found.")),
@@ -32,7 +32,7 @@ func (s *scene) household(d cairn.Durability) {
 	s.agents[0].Durability = d
 }
 
-// crashAnywhere kills a process at each of its operations in turn, or at as many as the host says, before and after the
+// crashAnywhere kills a process at each of its operations in turn, or at Host.Crashes of them, before and after the
 // operation. Another process completes the conversation.
 func (s *scene) crashAnywhere(d cairn.Durability) {
 	s.household(d)
@@ -44,7 +44,7 @@ func (s *scene) crashAnywhere(d cairn.Durability) {
 	for _, before := range []bool{true, false} {
 		crash := func(i, n int) (fired bool) { return s.crashAt(fmt.Sprintf("s-%t-%d-%d", before, i, n), n, before) }
 		for i := range s.host.Crashes {
-			// The number of operations depends on the machine's speed, too; the first one always exists.
+			// The number of operations depends on the machine's speed, too. The first operation always exists.
 			for n := 1 + (2*i+1)*all/(2*s.host.Crashes); !crash(i, n); n /= 2 {
 			}
 		}
@@ -54,7 +54,7 @@ func (s *scene) crashAnywhere(d cairn.Durability) {
 	s.sum("The conversation came to its end wherever a process died.")
 }
 
-// operations returns how many operations a process needs for a conversation.
+// operations returns the number of operations of a process in an undisturbed conversation.
 func (s *scene) operations(root string) int {
 	s.Helper()
 	p := s.process(coalesced)
@@ -65,14 +65,14 @@ func (s *scene) operations(root string) int {
 	return int(count.Load())
 }
 
-// sum replaces the conversation and the tool counts, which depend on where accidents happened.
+// sum replaces the golden text and the tool counts, which depend on where the accidents happened.
 func (s *scene) sum(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ran, s.said = map[string]int{}, []string{text}
 }
 
-// crashAt kills a process at its n-th operation, and reports whether there was one.
+// crashAt kills a process at its n-th operation, and reports whether it reached that operation.
 func (s *scene) crashAt(root string, n int, before bool) (fired bool) {
 	s.Helper()
 	one := s.process(s.mortal(), coalesced)
@@ -110,7 +110,7 @@ func (s *scene) crashAt(root string, n int, before bool) (fired bool) {
 
 func coalesced(o *engine.Options) { o.Coalesce = 0 }
 
-// came checks what a household's conversation left behind.
+// came checks what a household's conversation has left behind.
 func (s *scene) came(root string) {
 	s.Helper()
 	t, err := readTree(context.Background(), s.st, s.log, root)
@@ -136,7 +136,7 @@ func (s *scene) came(root string) {
 	}
 }
 
-// converse completes a household's conversation, from wherever it is, and answers its calls.
+// converse completes a household's conversation from its current state, and answers its calls.
 func (p *process) converse(root string) error {
 	ctx := p.s.Context()
 	for {
@@ -184,7 +184,7 @@ func (p *process) answerAll(ctx context.Context, root string) error {
 	return nil
 }
 
-// raceOfVerbs lets several processes answer, resume, stop and execute on the same sessions at the same moment.
+// raceOfVerbs makes several processes answer, resume, stop and execute on the same sessions concurrently.
 func (s *scene) raceOfVerbs() {
 	s.household(cairn.PerStep)
 	s.roots = nil
@@ -214,7 +214,7 @@ func (s *scene) raceFor(root string, crowd []*process, n int) {
 			return p.Execute(ctx, root, "bot", cairn.Text("never mind"), withdraw)
 		},
 	}
-	if n%3 == 0 { // otherwise another verb comes before the answer
+	if n%3 == 0 { // otherwise another verb may come before the answer
 		s.must(crowd[1].answerAll(ctx, root))
 	}
 	var all sync.WaitGroup
@@ -248,7 +248,7 @@ func (s *scene) raceFor(root string, crowd []*process, n int) {
 	}
 }
 
-// expected reports whether an error says that another process was faster.
+// expected reports whether err means that another process was faster.
 func expected(err error) bool {
 	for _, target := range []error{cairn.ErrAlreadyRunning, cairn.ErrNotResumable, cairn.ErrNotRunning, cairn.ErrInvalid} {
 		if errors.Is(err, target) {

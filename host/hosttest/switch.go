@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// asides are scenarios of context that is no part of the chat: facts for the model, and the tools that it may use.
+// asides are scenarios of context outside the conversation: facts for the model, and the tools that it may use.
 var asides = []scenario{
 	{"context", (*scene).context},
 	{"context-running", (*scene).contextRunning},
@@ -21,7 +21,7 @@ var asides = []scenario{
 	{"switch-crash", (*scene).switchCrash},
 }
 
-// remark is a tool that adds context for the model to its result.
+// remark is a tool that adds context for the model along with its result.
 func (s *scene) remark() cairn.Tool {
 	return s.tool("remark", func(_ context.Context, call *cairn.Call, in words) (string, error) {
 		return "done", call.AddContext("The tool says " + in.Text + ".")
@@ -42,7 +42,7 @@ func (s *scene) context() {
 	one.turn("s", "and now?")
 }
 
-// Context added during a step is there from the next one on, and the step is committed on top of it.
+// Context added during a step is visible from the next step on, and the step is committed on top of it.
 func (s *scene) contextRunning() {
 	gate := make(chan struct{})
 	s.agents = []*cairn.Agent{bot(plays(
@@ -54,7 +54,7 @@ func (s *scene) contextRunning() {
 	s.outcome(run)
 }
 
-// For the model, context added to a suspended session comes after the results of the pending calls.
+// The model reads context that was added to a suspended session after the results of the pending calls.
 func (s *scene) contextWaiting() {
 	s.family(s.refund())
 	one, two := s.process(), s.process()
@@ -65,7 +65,7 @@ func (s *scene) contextWaiting() {
 	one.resume("s")
 }
 
-// Tools and hooks give the session its title, with the step's commit, and read what callers set.
+// Tools and hooks set the session's title, with the step's commit, and read what callers have set.
 func (s *scene) title() {
 	s.agents = []*cairn.Agent{bot(plays(asks("c1", "name", "Lamps"), scripted.Text("Lamps, then."), scripted.Text("Yes.")),
 		s.tool("name", func(_ context.Context, call *cairn.Call, in words) (string, error) {
@@ -90,14 +90,14 @@ func (s *scene) title() {
 	}
 }
 
-// switcher is a tool that switches another one off.
+// switcher is a tool that switches another tool on or off.
 func (s *scene) switcher(name string, on bool) cairn.Tool {
 	return s.tool(name, func(_ context.Context, call *cairn.Call, in words) (string, error) {
 		return "done", call.SwitchTools(map[string]bool{in.Text: on})
 	})
 }
 
-// A tool that is off does not run, from the next step on. It can be switched on again from anywhere.
+// From the next step on, a tool that is off does not run. It can be switched on again from anywhere.
 func (s *scene) switches() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "forbid", "note"), asks("c2", "note", "1")),
@@ -126,7 +126,7 @@ func (s *scene) switchHook() {
 	s.process().turn("s", "go")
 }
 
-// What the model knew when it made the call decides.
+// A tool that is switched off during a step still runs in that step: the model did not know when it made the call.
 func (s *scene) switchRunning() {
 	gate := make(chan struct{})
 	s.agents = []*cairn.Agent{bot(plays(
@@ -154,7 +154,7 @@ func (s *scene) switchWaiting() {
 	one.turn("s", "once more")
 }
 
-// That holds for a process that takes over a call as well, though the tool was switched off since.
+// A process that takes over a call executes it, although its tool was switched off in the meantime.
 func (s *scene) switchCrash() {
 	s.agents = []*cairn.Agent{bot(plays(asks("c1", "note", "1"), asks("c2", "note", "2"), scripted.Text("I see.")), s.note())}
 	s.agents[0].Durability = cairn.PerTool

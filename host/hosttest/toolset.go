@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// toolsets are scenarios of tools that are known when a turn begins, and of what a tool does once.
+// toolsets are scenarios of toolsets, and of work that a tool does once.
 var toolsets = []scenario{
 	{"toolset", (*scene).toolset},
 	{"toolset-waiting", (*scene).toolsetWaiting},
@@ -23,15 +23,15 @@ var toolsets = []scenario{
 	{"connect", (*scene).connect},
 }
 
-// shelf is a toolset whose tools have names that can change. They return the shelf's version, and need approval if their name
-// says so.
+// shelf is a toolset whose tools have changing names. Each tool returns its name and its argument, and needs
+// approval if the name begins with "paid".
 type shelf struct {
 	s     *scene
 	name  string
 	offer func() (*cairn.Offer, error)
 }
 
-// holding offers tools with the given names from now on.
+// holding returns a function that offers tools with the given names.
 func holding(names ...string) func() (*cairn.Offer, error) {
 	return func() (*cairn.Offer, error) {
 		raw, err := json.Marshal(names)
@@ -73,7 +73,7 @@ func (f *shelf) Tools(pinned json.RawMessage) ([]cairn.Tool, error) {
 	return list, nil
 }
 
-// shelved gives the scene's agent a toolset, and keeps what tools each request has.
+// shelved gives the scene's agent a toolset, and records the tools of each request in sent.
 func (s *scene) shelved(f *shelf, sent *[]string, steps ...scripted.Step) {
 	play := script(steps)
 	s.agents = []*cairn.Agent{bot(scripted.Func(func(ctx context.Context, req *cairn.Request) scripted.Step {
@@ -87,7 +87,7 @@ func (s *scene) shelved(f *shelf, sent *[]string, steps ...scripted.Step) {
 	s.agents[0].Toolsets = []cairn.Toolset{f}
 }
 
-// What a toolset offers is pinned when a turn begins; a change counts from the next turn on.
+// A toolset's offer is pinned when a turn begins. A change takes effect with the next turn.
 func (s *scene) toolset() {
 	f := &shelf{s: s, name: "shelf", offer: holding("cup", "plate")}
 	var sent []string
@@ -104,7 +104,7 @@ func (s *scene) toolset() {
 	}
 }
 
-// A resumed run has the tools of the turn that waited, in another process and whatever is offered by then.
+// A resumed run has the tools of the suspended turn, in another process and whatever is offered now.
 func (s *scene) toolsetWaiting() {
 	f := &shelf{s: s, name: "shelf", offer: holding("paid_cup", "plate")}
 	var sent []string
@@ -116,7 +116,7 @@ func (s *scene) toolsetWaiting() {
 	two.resume("s")
 }
 
-// A process that takes a turn over has the tools that it began with.
+// A process that takes over a turn has the tools that the turn began with.
 func (s *scene) toolsetCrash() {
 	var asked atomic.Int32
 	f := &shelf{s: s, name: "shelf", offer: func() (*cairn.Offer, error) {
@@ -139,7 +139,7 @@ func (s *scene) toolsetCrash() {
 	}
 }
 
-// What cannot be a tool is left out, and one toolset that fails does not keep another from offering.
+// Invalid tools are omitted, and a toolset that fails does not keep another one from offering.
 func (s *scene) toolsetBad() {
 	f := &shelf{s: s, name: "shelf", offer: holding("cup", "note", "no name", "cup")}
 	var sent []string
@@ -161,7 +161,8 @@ func (s *scene) toolsetBad() {
 	}
 }
 
-// What a tool does once it does once, however often it asks, and once more if the process dies before the question is stored.
+// The function of Once runs once, however often the tool asks, and once more if the process dies before the
+// question is committed.
 func (s *scene) once() {
 	var orders atomic.Int32
 	s.agents = []*cairn.Agent{bot(plays(asks("c1", "order", "lamp"), scripted.Text("Ordered.")),

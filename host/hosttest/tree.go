@@ -11,16 +11,16 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// tree is everything that a session and its sub-agents left behind.
+// tree is all that a session and its sub-agents left behind.
 type tree struct {
-	sessions []*record // the root first, each before its children
+	sessions []*record // the root first, each session before its children
 	calls    []cairn.PendingCall
 	events   []cairn.Event
-	// order says where in the transcripts a call comes, by its id.
+	// order gives the position of a call in the transcripts, by its id.
 	order map[string]int
 }
 
-// record is everything that one session left behind.
+// record is all that one session left behind.
 type record struct {
 	row         *cairn.Session
 	messages    []cairn.Message
@@ -41,7 +41,7 @@ func treeOf(ctx context.Context, st store.Store, log store.Log, session string) 
 	return readTree(ctx, st, log, row.RootID)
 }
 
-// readTree reads a root session with all below it.
+// readTree reads a root session with all sessions below it.
 func readTree(ctx context.Context, st store.Store, log store.Log, root string) (*tree, error) {
 	t := &tree{order: map[string]int{}}
 	row, err := store.Load(ctx, st, root)
@@ -69,7 +69,7 @@ func readTree(ctx context.Context, st store.Store, log store.Log, root string) (
 	return t, nil
 }
 
-// add reads a session and those below it.
+// add reads a session and the sessions below it.
 func (t *tree) add(ctx context.Context, st store.Store, id string) error {
 	r := &record{}
 	var err error
@@ -135,7 +135,7 @@ func (t *tree) addChildren(ctx context.Context, st store.Store, id string) error
 	return nil
 }
 
-// pages reads all of a list.
+// pages reads a list to its end.
 func pages[T any](read func(cursor string) (store.Page[T], error)) ([]T, error) {
 	var all []T
 	cursor := ""

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// unruly are scenarios of agents whose own code misbehaves, and of guards that decide about everything that ends a
+// unruly are scenarios of agents whose user code misbehaves, and of guards that decide about all ways to end a
 // turn.
 var unruly = []scenario{
 	{"unruly-tools", (*scene).unrulyTools},
@@ -26,12 +26,12 @@ var unruly = []scenario{
 	{"stop-condition-output", (*scene).stopConditionOutput},
 }
 
-// apiError is an error type whose nil pointer cannot be used.
+// apiError is an error type whose nil pointer panics when it is used.
 type apiError struct{ status int }
 
 func (e *apiError) Error() string { return fmt.Sprint("status ", e.status) }
 
-// hostile is a value that does harm however it is inspected.
+// hostile is a value that panics however it is inspected.
 type hostile struct{}
 
 func (hostile) Error() string          { panic(hostile{}) }
@@ -49,7 +49,7 @@ var misdeeds = []func() error{
 	func() error { runtime.Goexit(); return nil },
 }
 
-// neighbour has another agent of the same processes take a turn, and fails the scene if the turn does not complete.
+// neighbour makes another agent of the same process take a turn, and fails the scene if the turn does not complete.
 func (s *scene) neighbour(p *process) {
 	s.Helper()
 	run, err := p.Execute(s.Context(), "neighbour", "helper", cairn.Text("go"))
@@ -59,13 +59,13 @@ func (s *scene) neighbour(p *process) {
 	}
 }
 
-// unrulyAgents are the bot and one that shares its processes.
+// unrulyAgents sets the bot and a second agent, and starts a process for both.
 func (s *scene) unrulyAgents(a *cairn.Agent) *process {
 	s.agents = []*cairn.Agent{a, agent("helper", scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("Fine.") }))}
 	return s.process()
 }
 
-// Whatever a tool returns, panics with or exits by becomes an error for the model.
+// Any error, panic or exit of a tool becomes an error for the model.
 func (s *scene) unrulyTools() {
 	var steps []scripted.Step
 	for i := range misdeeds {
@@ -84,7 +84,7 @@ func (s *scene) unrulyTools() {
 	s.neighbour(p)
 }
 
-// Hooks without a veto change nothing. BeforeTool has one.
+// Hooks without a veto change nothing. BeforeTool has a veto.
 func (s *scene) unrulyHooks() {
 	a := bot(plays(asks("c1", "note", "1"), asks("c2", "note", "2"), asks("c3", "note", "3"), asks("c4", "note", "4"), scripted.Text("Enough.")), s.note())
 	var n [3]atomic.Int64
@@ -113,7 +113,7 @@ func (s *scene) unrulyHooks() {
 	s.neighbour(p)
 }
 
-// A guard that cannot decide fails the run. A retry asks it again.
+// A guard that cannot decide fails the run. A retry consults it again.
 func (s *scene) unrulyGuard() {
 	a := bot(plays(scripted.Text("one"), scripted.Text("two"), scripted.Text("three"), scripted.Text("four"), scripted.Text("five"), scripted.Text("six")))
 	a.Guard = func(_ context.Context, _ *cairn.Step, c cairn.Completion) (cairn.Verdict, error) {
@@ -130,7 +130,7 @@ func (s *scene) unrulyGuard() {
 	s.neighbour(p)
 }
 
-// A model that ends its goroutine fails the run; the session does not stay active.
+// A model that ends its goroutine fails the run. The session does not stay active.
 func (s *scene) unrulyModel() {
 	a := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		switch said := req.Messages[len(req.Messages)-1].Text(); said {
@@ -150,7 +150,7 @@ func (s *scene) unrulyModel() {
 	s.neighbour(p)
 }
 
-// A stop condition that fails does not hold.
+// A stop condition that fails counts as false.
 func (s *scene) unrulyCondition() {
 	a := bot(plays(asks("c1", "note", "1"), asks("c2", "note", "2"), asks("c3", "note", "3"), scripted.Text("Enough.")), s.note())
 	a.StopWhen = func(_ context.Context, step *cairn.Step) bool {
@@ -164,8 +164,8 @@ func (s *scene) unrulyCondition() {
 	s.neighbour(p)
 }
 
-// User code at a step's end runs once, whatever happens to the write that follows: here the store is unavailable for a
-// moment.
+// User code at a step's end runs once, whatever happens to the write that follows. Here the store is unavailable
+// for a moment.
 func (s *scene) judgedOnce() {
 	a := bot(plays(asks("c1", "note", "1"), scripted.Text("no"), scripted.Text("yes")), s.note())
 	a.Guard = func(_ context.Context, _ *cairn.Step, c cairn.Completion) (cairn.Verdict, error) {
@@ -193,7 +193,7 @@ func (s *scene) judgedOnce() {
 	p.turn("s", "go")
 }
 
-// The guard decides about a stop condition as about anything else that ends a turn.
+// The guard decides about a stop condition as about any other end of a turn.
 func (s *scene) guardStopCondition() {
 	a := bot(plays(scripted.Reply(scripted.Text("One."), asks("c1", "note", "1")), scripted.Reply(scripted.Text("Two."), asks("c2", "note", "2"))), s.note())
 	a.StopWhen = func(context.Context, *cairn.Step) bool { return true }

@@ -31,10 +31,11 @@ var turnsWhileWaiting = []scenario{
 	{"queue", (*scene).queue},
 }
 
-// withdraw has a turn end the session's wait.
+// withdraw makes a turn cancel the session's pending calls.
 var withdraw = engine.WithOnWaiting(engine.WaitingWithdraw)
 
-// next executes a turn on a session that waits for the calls of a tree. It is nil if the turn is refused, which names them.
+// next executes a turn on a session with pending calls in its tree. If the turn is refused, next checks that the
+// error names the calls, and returns nil.
 func (p *process) next(way engine.OnWaiting) *engine.Run {
 	s := p.s
 	s.Helper()
@@ -57,7 +58,7 @@ func (p *process) next(way engine.OnWaiting) *engine.Run {
 	return nil
 }
 
-// Nobody has answered.
+// The turn arrives while no call is answered.
 func (s *scene) waitingOpen(way engine.OnWaiting) {
 	s.agents = []*cairn.Agent{bot(plays(asks("c1", "refund", "42"), scripted.Text("Paid."), scripted.Text("Now this.")), s.refund())}
 	one, two := s.process(), s.process()
@@ -79,7 +80,8 @@ func (s *scene) waitingOpen(way engine.OnWaiting) {
 	}
 }
 
-// Everything is answered, and nobody has resumed the session: the next turn does, and follows, whatever it says of waits.
+// All calls are answered, but no process has resumed the session. The next turn resumes it and follows, whatever
+// its OnWaiting.
 func (s *scene) waitingAnswered(way engine.OnWaiting) {
 	s.agents = []*cairn.Agent{bot(plays(asks("c1", "refund", "42"), scripted.Text("Paid."), scripted.Text("Now this.")), s.refund())}
 	one, two := s.process(), s.process()
@@ -91,7 +93,7 @@ func (s *scene) waitingAnswered(way engine.OnWaiting) {
 	s.awaitHooks("s", 3)
 }
 
-// Some calls are answered. A turn that withdraws the others leaves those their answers.
+// Some calls are answered. A turn that cancels the others keeps these answers.
 func (s *scene) waitingPartly(way engine.OnWaiting) {
 	s.cast()
 	one, two := s.process(), s.process()
@@ -111,7 +113,8 @@ func (s *scene) waitingPartly(way engine.OnWaiting) {
 	}
 }
 
-// A call whose tool has asked a question that is withdrawn is closed as stopped: what it did before it asked is not undone.
+// A call whose tool has asked a question that is then cancelled is closed as stopped: what it did before is not
+// undone.
 func (s *scene) waitingQuestion() {
 	ask := s.tool("ask", func(ctx context.Context, call *cairn.Call, _ words) (string, error) {
 		var size string
@@ -130,7 +133,7 @@ func (s *scene) waitingQuestion() {
 	s.awaitHooks("s", 3)
 }
 
-// The calls are a sub-agent's.
+// The pending calls are a sub-agent's.
 func (s *scene) waitingChild(way engine.OnWaiting) {
 	s.family(s.refund(), locate())
 	s.agents[0].Model = plays(delegates("c1", "helper"), scripted.Text("She did."), scripted.Text("Now this."))
@@ -146,7 +149,7 @@ func (s *scene) waitingChild(way engine.OnWaiting) {
 	one.resume("s")
 }
 
-// A sub-agent's answer counts as well.
+// A sub-agent's call is answered: the next turn resumes the session and follows.
 func (s *scene) waitingChildAnswered() {
 	s.family(s.refund())
 	s.agents[0].Model = plays(delegates("c1", "helper"), scripted.Text("She did."), scripted.Text("Now this."))
@@ -157,7 +160,7 @@ func (s *scene) waitingChildAnswered() {
 	s.awaitHooks("s", 3)
 }
 
-// A call whose deadline has passed is not waited for any more.
+// A call whose deadline has passed no longer holds up the next turn.
 func (s *scene) waitingOverdue() {
 	s.agents = []*cairn.Agent{bot(plays(asks("c1", "refund", "42"), scripted.Text("Nobody answers."), scripted.Text("Now this.")), s.refund(cairn.WaitAtMost(s.soon)))}
 	one, two := s.process(), s.process()
@@ -173,7 +176,7 @@ func (s *scene) waitingOverdue() {
 	s.awaitHooks("s", 3)
 }
 
-// The process dies when it has queued the turn: a worker resumes the session, and the turn follows.
+// The process dies once it has queued the turn: a worker resumes the session, and the turn follows.
 func (s *scene) waitingAnsweredCrash() {
 	s.agents = []*cairn.Agent{bot(plays(asks("c1", "refund", "42"), scripted.Text("Paid."), scripted.Text("Now this.")), s.refund())}
 	one, two := s.process(), s.process(s.mortal())
@@ -199,7 +202,7 @@ func (s *scene) waitingHooks() {
 	p.resume("s")
 }
 
-// Queued turns can be listed, and taken out of the queue.
+// Queued turns can be listed, and removed from the queue.
 func (s *scene) queue() {
 	free := s.occupied(s.note())
 	one, two := s.process(), s.process()
@@ -249,7 +252,8 @@ func (p *process) steer(text string) *engine.Run {
 	return p.start("s", text, engine.WithOnBusy(engine.BusySteer))
 }
 
-// busied is an agent whose tool "hold" runs until free is called. Its last reply says which messages it has received.
+// busied sets an agent whose tool "hold" runs until free is called. Its last reply lists the messages it has
+// received.
 func (s *scene) busied(tools ...cairn.Tool) (free func()) {
 	gate := make(chan struct{})
 	hold := s.tool("hold", func(ctx context.Context, _ *cairn.Call, in words) (string, error) {
@@ -282,7 +286,7 @@ func (s *scene) busied(tools ...cairn.Tool) (free func()) {
 	return sync.OnceFunc(func() { close(gate) })
 }
 
-// joins checks that messages that were sent to a run have joined it.
+// joins checks that messages sent to a run have joined it.
 func (s *scene) joins(run *engine.Run, sent ...*engine.Run) {
 	s.Helper()
 	for _, r := range sent {
@@ -300,7 +304,7 @@ func (s *scene) joins(run *engine.Run, sent ...*engine.Run) {
 	}
 }
 
-// The model reads the messages at its next step, whichever process has sent them.
+// The model reads the messages at its next step, whichever process sent them.
 func (s *scene) steerMidStep() {
 	free := s.busied()
 	one, two := s.process(), s.process()
@@ -315,7 +319,7 @@ func (s *scene) steerMidStep() {
 	s.awaitHooks("s", 1)
 }
 
-// A step that would have been committed later is committed with the message.
+// A step whose commit would be deferred is committed with the message.
 func (s *scene) steerDeferred() {
 	free := s.busied()
 	s.agents[0].Durability = cairn.Manual
@@ -329,7 +333,7 @@ func (s *scene) steerDeferred() {
 	s.awaitHooks("s", 1)
 }
 
-// If the turn ends first the message becomes the next one, ahead of what was queued before.
+// If the turn ends first, the message becomes the next turn, ahead of turns that were queued before.
 func (s *scene) steerEnd() {
 	free := s.occupied(s.note())
 	one, two := s.process(), s.process()
@@ -343,7 +347,7 @@ func (s *scene) steerEnd() {
 	s.awaitHooks("s", 3)
 }
 
-// A run that waits for people is not over: the message joins the one that resumes it.
+// A suspended run is not over: the message joins the run that resumes it.
 func (s *scene) steerWaiting() {
 	free := s.busied(s.refund())
 	one, two := s.process(), s.process()
@@ -361,7 +365,8 @@ func (s *scene) steerWaiting() {
 	s.awaitHooks("s", 2)
 }
 
-// The process dies before or after the commit with which the message joins: it is neither lost nor there twice.
+// The process dies before or after the commit with which the message joins: the message is neither lost nor
+// duplicated.
 func (s *scene) steerCrash(die func(*process, func(operation) bool)) {
 	free := s.busied()
 	one, two := s.process(s.mortal()), s.process()

@@ -27,7 +27,7 @@ func (s *scene) worker() {
 	s.awaitEnd("s", 2)
 }
 
-// The answer to a grandchild's call lets the root resume.
+// After the answer to a grandchild's call, a worker resumes the root.
 func (s *scene) workerTree() {
 	s.dynasty(s.refund())
 	one := s.process()
@@ -37,7 +37,7 @@ func (s *scene) workerTree() {
 	s.awaitEnd("s", 2)
 }
 
-// Several workers take each session once.
+// Several workers claim each session once.
 func (s *scene) severalWorkers() {
 	s.oneRefund()
 	one := s.process()
@@ -79,7 +79,7 @@ func (s *scene) autoResumeTree() {
 	s.awaitEnd("s", 3)
 }
 
-// durabilities are scenarios of when steps are committed; a suspended one always is.
+// durabilities are scenarios of when steps are committed. A suspended step is always committed.
 var durabilities = []scenario{
 	{"per-tool", func(s *scene) { s.endure(cairn.PerTool) }},
 	{"manual", func(s *scene) { s.endure(cairn.Manual) }},

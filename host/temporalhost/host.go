@@ -276,7 +276,7 @@ func (h *Host) attributes(b host.Run) temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(SessionAttribute.ValueSet(b.SessionID), AgentAttribute.ValueSet(b.Agent))
 }
 
-// maxValues bounds the number of runs begun by this process for which values are kept, should they end in another
+// maxValues bounds the number of runs begun by this process for which values are kept, since runs may end in another
 // process.
 const maxValues = 1024
 

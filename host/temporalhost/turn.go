@@ -279,7 +279,7 @@ func inward(err error) error {
 	return err
 }
 
-// errLate says of an activity that it had no more time.
+// errLate returns the error of an activity that did not end in time.
 func errLate(err error) *cairn.Error {
 	return cairn.Errorf(cairn.CodeTimeout, "it did not end in time: %w", err)
 }

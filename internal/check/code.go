@@ -23,7 +23,7 @@ func checkTidy(t *tree) ([]string, error) {
 	return each(t, t.inWorkspace(t.modules), "go", "mod", "tidy", "-diff")
 }
 
-// tidy does what checkTidy asks for. A module comes after those it requires, so that once is enough.
+// tidy does what checkTidy asks for. Modules follow those that they require, so one pass is enough.
 func tidy(t *tree) error {
 	problems, err := each(t, t.inWorkspace(t.modules), "go", "mod", "tidy")
 	if len(problems) > 0 {
@@ -40,9 +40,9 @@ func checkVet(t *tree) ([]string, error) {
 	return each(t, t.inWorkspace(t.codeModules()), "go", "vet", "./...")
 }
 
-// checkStatic runs the staticcheck that the tools module pins, with the rules that staticcheck.conf chooses.
+// checkStatic runs the staticcheck that the tools module pins, with the rules of staticcheck.conf.
 func checkStatic(t *tree) ([]string, error) {
-	binary, err := t.command("tools", "go", "tool", "-n", "staticcheck") // builds it and names the file
+	binary, err := t.command("tools", "go", "tool", "-n", "staticcheck") // builds it and prints its path
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ var (
 	codeMarker = regexp.MustCompile(`^<!--\s*code:\s*(.*?)\s*-->\s*$`)
 )
 
-// outside calls visit for each line of a Markdown text that is not in a fenced block, with its index.
+// outside calls visit for each line of a Markdown text, with its index, except for fenced blocks.
 func outside(lines []string, visit func(i int, line string)) {
 	fence := ""
 	for i, line := range lines {
@@ -40,7 +40,7 @@ func outside(lines []string, visit func(i int, line string)) {
 	}
 }
 
-// checkLinks reports relative links in Markdown files whose file or heading is not in the tree.
+// checkLinks reports relative links in Markdown files whose file or heading does not exist in the tree.
 func checkLinks(t *tree) ([]string, error) {
 	var problems []string
 	for _, name := range t.withSuffix(".md") {
@@ -63,7 +63,7 @@ func checkLinks(t *tree) ([]string, error) {
 	return problems, nil
 }
 
-// followLink says what is wrong with a relative link of a file; nothing if it leads somewhere.
+// followLink explains what is wrong with a file's relative link; empty if the link is good.
 func (t *tree) followLink(from, link string) string {
 	target, fragment, _ := strings.Cut(link, "#")
 	target, err := url.PathUnescape(target)
@@ -93,7 +93,7 @@ func (t *tree) followLink(from, link string) string {
 	return ""
 }
 
-// anchors returns the names under which the headings of a Markdown text can be linked to.
+// anchors returns the link names of a Markdown text's headings.
 func anchors(text string) []string {
 	var out []string
 	times := map[string]int{}
@@ -121,8 +121,8 @@ func anchors(text string) []string {
 	return out
 }
 
-// checkCode reports Go blocks in Markdown files that differ from the source they are marked to come from. A mark stands
-// on the line before its block:
+// checkCode reports Go blocks in Markdown files that differ from their marked source. The mark is on the line
+// before the block:
 //
 //	<!-- code: engine/example_test.go#ExampleNew -->  the body of an example
 //	<!-- code: store/store.go#Store -->               any other declaration
@@ -136,8 +136,8 @@ func checkCode(t *tree) ([]string, error) {
 	return problems, err
 }
 
-// updateCode copies the source of each marked block into the Markdown files. A mark that is wrong is an error, and its
-// file stays as it is.
+// updateCode copies the source of each marked block into the Markdown files. A wrong mark is an error, and its file
+// is not changed.
 func updateCode(t *tree) error {
 	var failed []error
 	err := t.eachDoc(func(p page) error {
@@ -152,8 +152,8 @@ func updateCode(t *tree) error {
 	return errors.Join(append(failed, err)...)
 }
 
-// page is a Markdown file with what is wrong with its marks, which marked blocks are not as their source, and the text
-// in which they are.
+// page is a Markdown file. wrong lists its wrong marks, stale its blocks that differ from their source. want is the
+// text with these blocks updated.
 type page struct {
 	name, want   string
 	wrong, stale []string
@@ -197,7 +197,7 @@ func (t *tree) eachDoc(visit func(page) error) error {
 	return nil
 }
 
-// block returns the inner lines of the Go block whose fence stands at line i; begin is negative if there is none.
+// block returns the inner lines of the Go block whose fence is line i; begin is negative if there is none.
 func block(lines []string, i int) (begin, end int) {
 	if i >= len(lines) || strings.TrimSpace(lines[i]) != "```go" {
 		return -1, -1

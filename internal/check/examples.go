@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// constructorName matches functions that make something: by the habit of New and Open, or listed here.
+// constructorName matches the names of constructors: New and Open with any suffix, and those listed here.
 var constructorName = regexp.MustCompile(`^(?:(?:New|Open)(?:\P{Ll}.*)?|Func|RawFunc|ClientTool|RawClientTool|SubAgent|` +
 	`RequireApproval(?:If)?|AssignTo|WaitAtMost|Cache|Approve|Deny|Answer(?:Error)?|OutputOf|RawOutput|StateOf|Model)$`)
 
-// checkExamples reports exported constructors without an example that runs, that is, one with an Output comment.
-// Commands and internal packages are not shown to users and need none. Nor do functions that take a test, which an example
+// checkExamples reports exported constructors without an example that runs, that is, one with an Output comment. It
+// exempts commands and internal packages, which users do not see, and functions that take a test, which an example
 // does not have.
 func checkExamples(t *tree) ([]string, error) {
 	packages, err := t.packages(parser.ParseComments)
@@ -46,7 +46,8 @@ func checkExamples(t *tree) ([]string, error) {
 	return problems, nil
 }
 
-// runningExamples returns the functions that the package's tests show: ExampleOpen and ExampleOpen_twice show Open.
+// runningExamples returns the functions that the package's examples show: ExampleOpen and ExampleOpen_twice show
+// Open.
 func runningExamples(files []*goFile) map[string]bool {
 	shown := map[string]bool{}
 	for _, f := range files {

@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// floor is a group of packages and the floors that these may import. Tests are free: an example of a low package may
-// well use a high one.
+// floor is a group of packages and the floors that they may import. Tests are exempt: an example of a low package
+// may well use a high one.
 type floor struct {
 	name  string
-	dirs  []string // a directory with all below it; * stands for one name
+	dirs  []string // each with all directories below it; * stands for one name
 	above []string // names of the floors that may be imported
 }
 
-// everything, as the one floor above, permits any import.
+// everything, as the only floor above, permits any import.
 const everything = "*"
 
-// floors lists the house. The first match wins. Packages below one directory of the same floor (a store and its
-// internals) may import each other.
+// floors lists the floors. The first match wins. Packages below one directory of a floor, such as a store and its
+// internals, may import each other.
 var floors = []floor{
 	{"loop", []string{"internal/turn"}, []string{"nouns", "leaves", "store", "contract"}},
-	// Tests in packages of their own.
+	// Packages of tests.
 	{"proof", []string{"internal/torture", "internal/hop", "internal/scale", "internal/provider/providertest", "host/hosttest"}, []string{everything}},
 	{"leaves", []string{"internal/*"}, []string{"nouns", "leaves", "store"}},
 	{"plans", []string{"store/plan"}, []string{"nouns", "leaves", "store"}},
@@ -61,13 +61,13 @@ func floorOf(dir string) (f floor, unit string, ok bool) {
 	return floor{}, "", false
 }
 
-// checkFloors reports imports that go upwards, and packages that have no floor.
+// checkFloors reports imports that go upwards, and packages without a floor.
 func checkFloors(t *tree) ([]string, error) {
 	packages, err := t.packages(parser.ImportsOnly)
 	if err != nil {
 		return nil, err
 	}
-	var base string // the path of the root module, which all other modules share
+	var base string // path of the root module, which prefixes all other modules
 	for _, m := range t.modules {
 		if m.dir == "." {
 			base = m.Module.Path

@@ -1,12 +1,12 @@
-// Command check holds the house rules that a machine can hold: formatting, vet, staticcheck, tidy modules, listed
-// requirements, imports that only go downwards, links and code in the docs, words that do not belong, and an example
-// for each constructor.
+// Command check enforces the house rules that a machine can enforce: formatting, vet, staticcheck, tidy modules,
+// listed requirements, imports that only go downwards, links and code in the docs, banned words, and an example for
+// each constructor.
 //
 //	go run ./internal/check              run every check
 //	go run ./internal/check floors docs  run the named ones
 //	go run ./internal/check -fix         tidy the modules and copy marked code into the docs
 //	go run ./internal/check -packages    print the patterns that match every package of every module of the workspace
-//	go run ./internal/check -outside     hold, or fix, the modules outside the workspace as well
+//	go run ./internal/check -outside     check, or fix, the modules outside the workspace as well
 package main
 
 import (
@@ -27,10 +27,10 @@ type check struct {
 	run  func(*tree) ([]string, error)
 }
 
-// Format, tidy, build, vet and staticcheck are the tools' own. The others are by hand, since no linter holds them as
-// cheaply or at all: words and links are about every text file, docs copies declarations and bodies of examples, floors
-// parses imports only, in a tenth of a second, where import linters load and check all types in each module, and
-// examples, workspace and requirements are rules of this repository.
+// Format, tidy, build, vet and staticcheck run the tools of that name. The others are written here, since no linter
+// does them as cheaply or at all. words and links read every text file. docs copies declarations and bodies of
+// examples. floors parses imports only, in a tenth of a second, while import linters load and check all types in
+// each module. examples, workspace and requirements are rules of this repository.
 var checks = []check{
 	{"format", checkFormat},
 	{"words", checkWords},
@@ -73,8 +73,8 @@ func main() {
 	}
 }
 
-// run performs the named checks, or all if no name is given, and reports each to w. All are performed even if one
-// fails.
+// run performs the named checks, or all if no name is given, and reports each to w. It performs all of them even if
+// one fails.
 func run(w io.Writer, t *tree, list []check, names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(list, func(c check) bool { return c.name == name }) {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// module is one go.mod file: what `go mod edit -json` says of it.
+// module is a go.mod file, decoded from `go mod edit -json`.
 type module struct {
 	dir string
 
@@ -29,10 +29,10 @@ type requirement struct {
 // requirementsFile lists every requirement with its reason.
 const requirementsFile = "docs/DEPENDENCIES.md"
 
-// comparing are the modules that go.work does not list, because they require the systems that Cairn is compared with: a
-// clone that builds and tests Cairn need not download those. What would download them (tidy, build, vet,
-// staticcheck) leaves these modules alone unless it is given -outside, as `make soak` does. Each other check always
-// holds them.
+// comparing lists the modules that go.work omits because they require the systems that Cairn is compared with: a
+// clone that builds and tests Cairn need not download those. Checks that would download them (tidy, build, vet,
+// staticcheck) skip these modules unless -outside is given, as `make soak` does. All other checks always include
+// them.
 var comparing = []string{"bench"}
 
 func findModules(t *tree) ([]module, error) {
@@ -78,8 +78,8 @@ func findModules(t *tree) ([]module, error) {
 	return order, nil
 }
 
-// command runs a command in a directory of the tree, outside the workspace so that each module stands on its own
-// go.mod. It answers standard output; on failure the error holds both outputs.
+// command runs a command in a directory of the tree, outside the workspace, so that each module stands on its own
+// go.mod. It returns the standard output; on failure the error contains both outputs.
 func (t *tree) command(dir, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = t.path(dir)
@@ -114,7 +114,7 @@ func (t *tree) codeModules() []module {
 	return slices.DeleteFunc(slices.Clone(t.modules), func(m module) bool { return !holds[m.dir] })
 }
 
-// inWorkspace leaves out the modules that are outside the workspace, unless the tree is held with them.
+// inWorkspace removes the modules outside the workspace from a list, unless the tree includes them.
 func (t *tree) inWorkspace(list []module) []module {
 	if t.outside {
 		return list
@@ -122,7 +122,7 @@ func (t *tree) inWorkspace(list []module) []module {
 	return slices.DeleteFunc(slices.Clone(list), func(m module) bool { return slices.Contains(comparing, m.dir) })
 }
 
-// checkWorkspace reports modules that go.work does not list although it should, and the other way round.
+// checkWorkspace reports modules that go.work should list but does not, and modules that it lists but should not.
 func checkWorkspace(t *tree) ([]string, error) {
 	out, err := t.command(".", "go", "work", "edit", "-json", "go.work")
 	if err != nil {
@@ -150,8 +150,9 @@ func checkWorkspace(t *tree) ([]string, error) {
 	return problems, nil
 }
 
-// named returns the requirements of m that need a reason. The root module must stay light, so there each one counts; in
-// others the direct ones do, and those that provide a tool, which go.mod marks as indirect.
+// named returns the requirements of m that need a reason. The root module must stay light, so all of its
+// requirements do. In other modules the direct ones do, and those that provide a tool, which go.mod marks as
+// indirect.
 func (m module) named() []requirement {
 	var out []requirement
 	for _, r := range m.Require {
@@ -165,9 +166,9 @@ func (m module) named() []requirement {
 	return out
 }
 
-// checkRequirements compares the modules' requirements with the checked-in list, both ways, and reports a requirement
-// that two modules pin at different versions, because the workspace would then build one of them with another version
-// than its go.mod says.
+// checkRequirements compares the modules' requirements with the checked-in list, both ways. It also reports a
+// requirement that two modules pin at different versions, because the workspace would then build one of them with
+// another version than its go.mod specifies.
 func checkRequirements(t *tree) ([]string, error) {
 	text, err := t.read(requirementsFile)
 	if err != nil {

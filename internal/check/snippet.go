@@ -58,7 +58,7 @@ func declares(d ast.Decl, name string) bool {
 	return false
 }
 
-// receiver returns the name of a method's type with a period; empty for a function.
+// receiver returns the name of a method's type followed by a period; empty for a function.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""
@@ -71,7 +71,7 @@ func receiver(d *ast.FuncDecl) string {
 	}
 }
 
-// exampleBody returns the statements of an example as they read outside a function, without the Output comment.
+// exampleBody returns an example's statements, unindented and without the Output comment.
 func exampleBody(f *goFile, fn *ast.FuncDecl) string {
 	end := fn.Body.Rbrace
 	for _, group := range f.ast.Comments {

@@ -19,8 +19,8 @@ import (
 type tree struct {
 	root    string
 	files   []string // sorted
-	modules []module // each after those it requires
-	outside bool     // the modules outside the workspace are held as well
+	modules []module // each after those that it requires
+	outside bool     // include the modules outside the workspace
 }
 
 // openTree reads the checkout at root: every file that git tracks or would track.
@@ -37,7 +37,8 @@ func openTree(root string) (*tree, error) {
 	return newTree(root, strings.Split(strings.TrimRight(string(out), "\x00"), "\x00"))
 }
 
-// newTree forms the tree of the listed files. Files that are listed but gone (deleted, not committed yet) are left out.
+// newTree returns the tree of the listed files. It omits listed files that do not exist, such as deleted ones that
+// are not committed yet.
 func newTree(root string, files []string) (*tree, error) {
 	t := &tree{root: root}
 	for _, name := range files {
@@ -75,11 +76,11 @@ func (t *tree) exists(name string) bool {
 	if found {
 		return true
 	}
-	// Names such as "a-b" sort between "a" and "a/b", so that the next file alone does not decide.
+	// Names such as "a-b" sort between "a" and "a/b", so the next file alone does not decide.
 	return slices.ContainsFunc(t.files[i:], func(f string) bool { return strings.HasPrefix(f, name+"/") })
 }
 
-// withSuffix returns the files whose names end so, without test data.
+// withSuffix returns the files with a suffix, without test data.
 func (t *tree) withSuffix(suffix string) []string {
 	var out []string
 	for _, f := range t.files {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// ban is a pattern that no file may contain, and why. Patterns are spelt so that this file does not contain them.
+// ban is a pattern that no file may contain, and why. Patterns are spelled so that this file does not contain them.
 type ban struct {
 	pattern *regexp.Regexp
 	why     string
-	except  []string // names of files that are free of it
+	except  []string // base names of exempt files
 }
 
 var bans = []ban{
@@ -24,13 +24,14 @@ var bans = []ban{
 	}, "|") + `)\.(?:org|com|io)\b`), "is the host of a package registry", []string{"go.sum", "go.work.sum"}},
 }
 
-// foreign are words of prose for which the glossary has the field's terms, spelt so that this file does not contain them.
+// foreign matches words of prose that the glossary replaces. They are spelled so that this file does not contain
+// them.
 var foreign = regexp.MustCompile(`(?i)\b(?:` + strings.Join([]string{
 	`t` + `ells?`, `t` + `elling`, `(?:un)?t` + `old`, `who` + `ever`, `some` + `body`, `some` + `one`, `(?:go|goes|going|went) ` + `on`, `h` + `ears?`, `h` + `eard`,
 	`lets? ` + `go`, `forsa` + `ken?`, `forsa` + `kes`, `a` + `part`, `puts? ` + `off`,
 }, "|") + `)\b`)
 
-// comment finds a comment that ends a line of Go.
+// comment matches a comment at the end of a line of Go.
 var comment = regexp.MustCompile(`(?:^|\s)//(.*)$`)
 
 // prose returns the lines of a file that are prose: comments of Go, and Markdown outside of blocks of code.
@@ -49,7 +50,7 @@ func prose(name, text string) (lines map[int]string) {
 	return lines
 }
 
-// checkWords reports banned text in any file that is text, and words that the glossary replaces in prose.
+// checkWords reports banned text in any text file, and words in prose that the glossary replaces.
 func checkWords(t *tree) ([]string, error) {
 	var problems []string
 	for _, name := range t.files {

@@ -1,5 +1,5 @@
-// Package compose encodes what stores write with every step as JSON, several times as fast as encoding/json. The result
-// decodes to the same values; it differs only in that <, > and & are not escaped, and JSON inside a message is not
+// Package compose encodes as JSON what stores write with every step, several times as fast as encoding/json. The result
+// decodes to the same values. It differs only in that <, > and & are not escaped, and that JSON inside a message is not
 // reformatted.
 package compose
 
@@ -19,13 +19,13 @@ func MessageText(m *cairn.Message) (string, error) {
 	return string(raw), err
 }
 
-// Message appends a message. The error is an ErrInvalid for a part whose JSON is not valid, or a time that JSON cannot
+// Message appends a message. It returns ErrInvalid for a part whose JSON is not valid, or a time that JSON cannot
 // express.
 func Message(to []byte, m *cairn.Message) ([]byte, error) {
 	return message(to, m, m.ID, m.RunID, false)
 }
 
-// message appends a message with an id and a run in the place of its own.
+// message appends a message with id and run instead of its own.
 func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, error) {
 	w := writer{data: append(to, '{')}
 	if id != "" {
@@ -131,7 +131,7 @@ func (w *writer) parts(list []cairn.Part) {
 	w.data = append(w.data, ']')
 }
 
-// content appends the fields of a part but its type.
+// content appends the fields of a part except its type.
 func (w *writer) content(p *cairn.Part) {
 	if p.Text != "" {
 		w.text("text", p.Text)

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// Whatever is in a message, its encoding decodes to the same value as encoding/json's, and fails where that fails.
+// The encoding of any message decodes to the same value as encoding/json's, and fails if that fails.
 func TestMessageDecodesLikeThatOfEncodingJSON(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -64,7 +64,7 @@ func wantShort(t *testing.T, m *cairn.Message, text string) {
 	}
 }
 
-// A message of one part is its fields.
+// The fields of a message's only part become fields of the message.
 func TestShortForm(t *testing.T) {
 	t.Parallel()
 	for want, part := range map[string]cairn.Part{

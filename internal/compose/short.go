@@ -6,17 +6,16 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// The short form of a message is its JSON, but where it has a single part that is a text, a use or a result of a tool:
-// the fields of that part are then fields of the message, and its type is known by them.
+// The short form of a message is its JSON, with one exception: if the message has a single part that is a text, a tool
+// use or a tool result, the fields of that part are fields of the message, and they determine the part's type.
 
-// ShortText returns a message in its short form, with an id and a run in the place of its own. The error is that of
-// [Message].
+// ShortText returns a message in its short form, with id and run instead of its own. Its errors are those of [Message].
 func ShortText(m *cairn.Message, id, run string) (string, error) {
 	raw, err := message(make([]byte, 0, 512), m, id, run, true)
 	return string(raw), err
 }
 
-// alone reports whether a message has one part whose type is known by its fields.
+// alone reports whether a message has a single part whose fields determine its type.
 func alone(m *cairn.Message) bool {
 	if len(m.Parts) != 1 || m.Parts[0].File != nil || m.Model != "" {
 		return false
@@ -25,7 +24,7 @@ func alone(m *cairn.Message) bool {
 	return p.Type != "" && p.Type == kind(p.Text, p.ToolUse, p.Result)
 }
 
-// kind returns the type of a part by what it has, or nothing if that leaves it open.
+// kind returns the type that a part's fields determine; "" if they do not.
 func kind(text string, use *cairn.ToolUse, result *cairn.ToolResult) cairn.PartType {
 	switch {
 	case text != "" && use == nil && result == nil:
@@ -38,7 +37,7 @@ func kind(text string, use *cairn.ToolUse, result *cairn.ToolResult) cairn.PartT
 	return ""
 }
 
-// Short is where a message is decoded to by encoding/json, from its short form or another one.
+// Short is the target for decoding a message with encoding/json, from its short or its long form.
 type Short struct {
 	*cairn.Message
 
@@ -50,7 +49,8 @@ type Short struct {
 	Result   *cairn.ToolResult `json:"tool_result"`
 }
 
-// Finish gives the message the part that was decoded with its fields, if there is one; the model is then that of the part.
+// Finish gives the message the part that its fields were decoded to, if there is one. The decoded model is then the
+// part's.
 func (s *Short) Finish() {
 	t := kind(s.Text, s.ToolUse, s.Result)
 	if t == "" {

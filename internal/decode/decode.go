@@ -1,5 +1,5 @@
-// Package decode decodes JSON into plain Go types several times as fast as encoding/json, with the same result: input
-// that it is not sure about goes to encoding/json.
+// Package decode decodes JSON into plain Go types several times as fast as encoding/json, with the same result. It
+// leaves input that it does not certainly handle alike to encoding/json.
 package decode
 
 import (
@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Into decodes a JSON value into what into points to, which must be zero. The error is encoding/json's.
+// Into decodes a JSON value into what into points to, which must be zero. Errors are those of encoding/json.
 func Into(raw []byte, into any) error {
 	v := reflect.ValueOf(into)
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
@@ -27,7 +27,7 @@ func Into(raw []byte, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// Twice decodes a JSON value into two zero values of one type that share no mutable memory.
+// Twice decodes a JSON value into two zero values of the same type that share no mutable memory.
 func Twice[T any](raw []byte, a, b *T) error {
 	if err := Into(raw, a); err != nil {
 		return err
@@ -39,7 +39,7 @@ func Twice[T any](raw []byte, a, b *T) error {
 	return Into(raw, b)
 }
 
-// copy makes to, which is zero, a copy of a decoded value.
+// copy makes to, which must be zero, a copy of a decoded value.
 func (p *plan) copy(to, from reflect.Value) {
 	switch {
 	case p.flat:
@@ -75,7 +75,7 @@ func (p *plan) copy(to, from reflect.Value) {
 	}
 }
 
-// plan is how values of a type are decoded.
+// plan describes how values of a type are decoded.
 type plan struct {
 	kind   reflect.Kind
 	flat   bool // values hold no pointers to mutable memory
@@ -91,12 +91,12 @@ type field struct {
 	plan  *plan
 }
 
-// maxFields is the maximum number of fields of a struct, for which there is a bit set.
+// maxFields is the maximum number of fields of a struct: the size of a bit set.
 const maxFields = 64
 
 var plans sync.Map // of reflect.Type to *plan, nil for a type that is not plain
 
-// planOf returns how a type is decoded; nil if encoding/json must do it.
+// planOf returns how a type is decoded; nil if encoding/json must decode it.
 func planOf(t reflect.Type) *plan {
 	if p, ok := plans.Load(t); ok {
 		return p.(*plan)
@@ -111,7 +111,7 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// maxLevels bounds the nesting of types, since a recursive type has no end.
+// maxLevels bounds the nesting of types, because recursive types nest without end.
 const maxLevels = 16
 
 func makePlan(t reflect.Type, level int) *plan {
@@ -189,7 +189,7 @@ func (p *plan) addFields(level int) bool {
 	return len(p.fields) <= maxFields
 }
 
-// reader reads a value once. Its methods report whether the result is certainly encoding/json's.
+// reader reads a value once. Its methods report whether the result is certainly that of encoding/json.
 type reader struct {
 	raw   []byte
 	at    int
@@ -229,7 +229,7 @@ func (r *reader) word(word string) bool {
 // value reads a value into v, which is zero.
 func (r *reader) value(p *plan, v reflect.Value) bool {
 	c := r.next()
-	if c == 'n' { // null changes nothing
+	if c == 'n' { // null leaves v unchanged
 		return r.word("null")
 	}
 	switch p.kind {
@@ -268,7 +268,8 @@ func (r *reader) value(p *plan, v reflect.Value) bool {
 	return r.number(p, v)
 }
 
-// members reads an object; member reads a member and may not keep its name. A struct's names must be unique.
+// members reads an object. member reads a member's value, and must not retain the name. A struct's names must be
+// unique.
 func (r *reader) members(member func(name []byte) bool, p *plan) bool {
 	if !r.take('{') {
 		return false
@@ -305,7 +306,7 @@ func (r *reader) members(member func(name []byte) bool, p *plan) bool {
 	}
 }
 
-// known reads a field of a struct, or skips an unknown member.
+// known decodes a field of a struct, or skips an unknown member.
 func (r *reader) known(p *plan, v reflect.Value, name []byte) bool {
 	if i, ok := p.byName[string(name)]; ok {
 		f := &p.fields[i]
@@ -383,7 +384,7 @@ func (r *reader) skip() bool {
 	return ok
 }
 
-// text reads a string. Without escapes it is a part of the input.
+// text reads a string. If it has no escapes, the result aliases the input.
 func (r *reader) text() ([]byte, bool) {
 	if r.next() != '"' {
 		return nil, false
@@ -454,7 +455,7 @@ func (r *reader) literal() (text []byte, whole, ok bool) {
 	return r.raw[from:at], whole, true
 }
 
-// number reads a number. Whether one that does not fit is an error is for encoding/json to decide.
+// number reads a number. If it does not fit, encoding/json decides whether that is an error.
 func (r *reader) number(p *plan, v reflect.Value) bool {
 	text, whole, ok := r.literal()
 	if !ok {

@@ -70,7 +70,7 @@ var texts = []string{
 	`{"K":1}`, `{"at":"2026-01-02T03:04:05Z","raw":{"a":1},"any":[1,{"b":2}],"data":"AAEC","quoted":"5","N":1,"next":{"next":{"N":2}},"id":"e"}`,
 }
 
-// agree decodes a text in both ways.
+// agree decodes a text with both decoders, and compares.
 func agree[T any](t *testing.T, raw []byte) {
 	t.Helper()
 	var got, want T
@@ -84,7 +84,7 @@ func agree[T any](t *testing.T, raw []byte) {
 	}
 }
 
-// TestTwiceSharesNothing changes everything that one of two values holds.
+// TestTwiceSharesNothing modifies everything that one of the two values holds.
 func TestTwiceSharesNothing(t *testing.T) {
 	t.Parallel()
 	raw := []byte(texts[4])

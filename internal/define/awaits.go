@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
-// anything is the schema of arguments and answers that are checked elsewhere.
+// anything is the schema of arguments and answers that another server checks.
 var anything = func() *schema.Schema {
 	s, err := schema.Parse(json.RawMessage(`{}`))
 	if err != nil {
@@ -17,8 +17,8 @@ var anything = func() *schema.Schema {
 	return s
 }()
 
-// schemaOf returns a schema that came from another server; nil for none, and for one that cannot be used here: the other
-// server checks the answer in any case.
+// schemaOf returns a schema that came from another server; nil if there is none, or if it cannot be used here. The
+// other server checks the answer in any case.
 func schemaOf(raw json.RawMessage) *schema.Schema {
 	if len(raw) == 0 {
 		return nil
@@ -30,8 +30,8 @@ func schemaOf(raw json.RawMessage) *schema.Schema {
 	return s
 }
 
-// Awaiting returns the tool of a call whose model asks for an answer from outside. Its function, which runs once an
-// approval was given or asks the question, does nothing here: the model passes the answer on.
+// Awaiting returns the tool of a call whose model asks for an answer from outside. Its function runs once an approval
+// was given, or asks the question. It does nothing else, because the model passes the answer on.
 func Awaiting(use *cairn.ToolUse) *Tool {
 	a := use.Awaits
 	t := &Tool{Name: use.Tool, Input: anything}

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
-// Companion returns the companion of an agent whose agent has the given name.
+// Companion returns the agent's companion whose own agent has the given name.
 func Companion(a *cairn.Agent, name string) (*cairn.Companion, bool) {
 	i := slices.IndexFunc(a.Companions, func(c cairn.Companion) bool { return c.Agent.Name == name })
 	if i < 0 {
@@ -19,7 +19,7 @@ func Companion(a *cairn.Agent, name string) (*cairn.Companion, bool) {
 	return &a.Companions[i], true
 }
 
-// MaxCompanions returns how many companions of one kind a session may have at once.
+// MaxCompanions returns how many companions of one kind a session may have at the same time.
 func MaxCompanions(c *cairn.Companion) int {
 	if c.Max == 0 {
 		return 8

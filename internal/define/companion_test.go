@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 )
 
-// The guide's table has a row for each tool of companions, which names the tool's arguments and nothing else in code.
+// The guide's table has a row for each companion tool, which names the tool's arguments and nothing else in code.
 func TestGuideNamesTheArgumentsOfCompanionTools(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/GUIDE.md")

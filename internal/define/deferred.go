@@ -15,11 +15,11 @@ import (
 // Defers reports whether an agent has deferred tools of its own.
 func Defers(a *cairn.Agent) bool { return slices.ContainsFunc(a.Tools, IsDeferred) }
 
-// IsDeferred reports whether a tool is one that is found where the list of tools would be too large.
+// IsDeferred reports whether a tool is searched for, instead of listed, if the list of tools would be too large.
 func IsDeferred(t cairn.Tool) bool { return Of(&t).Deferred }
 
-// DeferAbove returns how many tokens the definitions of an agent's tools may have before deferred ones are not listed; ok is
-// false if they always are.
+// DeferAbove returns how many tokens the definitions of an agent's tools may have before deferred tools are not listed.
+// ok is false if they are always listed.
 func DeferAbove(a *cairn.Agent) (tokens int64, ok bool) {
 	if a.DeferAbove == 0 {
 		return cairn.DefaultDeferAbove, true
@@ -27,7 +27,7 @@ func DeferAbove(a *cairn.Agent) (tokens int64, ok bool) {
 	return int64(a.DeferAbove), a.DeferAbove > 0
 }
 
-// The arguments of the tools that stand for deferred ones.
+// The arguments of the tools that find and call deferred ones.
 var (
 	findSchema = json.RawMessage(`{"type":"object","properties":{` +
 		`"query":{"type":"string","minLength":1,"maxLength":1000,"description":"What the tools are to do, in a few words, or the name of a tool."},` +
@@ -39,7 +39,7 @@ var (
 		`"required":["name"],"additionalProperties":false}`)
 )
 
-// Finder returns the tool by which a model finds deferred ones of a list. off says which are switched off.
+// Finder returns the tool that finds the deferred tools of a list. off reports which tools are switched off.
 func Finder(list []cairn.Tool, off func(name string) bool) cairn.Tool {
 	description := fmt.Sprintf("Finds tools that are not listed here; there are %s. Search before you say that something cannot be done. "+
 		"The answer has names, descriptions and schemas. Call the tools with %s.", about(len(list)), cairn.CallTool)
@@ -52,7 +52,8 @@ func Finder(list []cairn.Tool, off func(name string) bool) cairn.Tool {
 	})
 }
 
-// about is a number of tools in words that seldom change with it: a definition that changes costs the provider's cache.
+// about returns a number of tools in rounded words, which seldom change: a changed definition invalidates the
+// provider's cache.
 func about(n int) string {
 	if n < 10 {
 		return "some"
@@ -64,7 +65,7 @@ func about(n int) string {
 	return fmt.Sprintf("at least %d", n/unit*unit)
 }
 
-// Caller is the tool by which a model calls deferred ones. Its definition is the same for every agent.
+// Caller is the tool that calls deferred tools. Its definition is the same for every agent.
 var Caller = builtIn(cairn.CallTool, "Calls a tool that was found with "+cairn.FindTools+", or that this conversation has found before. Call listed tools directly.", callSchema,
 	func(_ context.Context, _ *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 		var in deferred
@@ -80,14 +81,14 @@ func builtIn(name, description string, input json.RawMessage, fn func(context.Co
 	return inside.New(def)
 }
 
-// deferred is what a call of [cairn.CallTool] says.
+// deferred is the input of a call of [cairn.CallTool].
 type deferred struct {
 	Name  string          `json:"name"`
 	Input json.RawMessage `json:"input"`
 }
 
-// Unwrap makes a use of [cairn.CallTool] one of the tool that it names. It leaves one that names none, or one that is never
-// deferred, as it is.
+// Unwrap turns a use of [cairn.CallTool] into one of the tool that it names. It does not change a use that names no
+// tool, or a tool that is never deferred.
 func Unwrap(use *cairn.ToolUse) {
 	var in deferred
 	if Of(&Caller).Check(use.Input) != nil || json.Unmarshal(use.Input, &in) != nil {
@@ -102,7 +103,7 @@ func Unwrap(use *cairn.ToolUse) {
 	use.Tool, use.Input, use.Deferred = in.Name, in.Input, true
 }
 
-// Wrap returns the reverse of [Unwrap], as a model is sent its call again: the same bytes each time.
+// Wrap undoes [Unwrap], for sending the call to a model again. It returns the same bytes each time.
 func Wrap(use *cairn.ToolUse) *cairn.ToolUse {
 	out := *use
 	out.Tool, out.Deferred = cairn.CallTool, false
@@ -111,7 +112,7 @@ func Wrap(use *cairn.ToolUse) *cairn.ToolUse {
 	return &out
 }
 
-// Found returns the names in an answer of [cairn.FindTools].
+// Found returns the names of the tools in a result of [cairn.FindTools].
 func Found(output json.RawMessage) []string {
 	var a answer
 	if json.Unmarshal(output, &a) != nil {

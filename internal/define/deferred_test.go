@@ -18,7 +18,7 @@ func tool(name, description, argument string, keywords ...string) cairn.Tool {
 		func(context.Context, *cairn.Call, json.RawMessage) (json.RawMessage, error) { return nil, nil }, cairn.Deferred(keywords...))
 }
 
-// find asks the search tool, and returns the names that it answers.
+// find calls the search tool, and returns the names that it finds.
 func find(t *testing.T, list []cairn.Tool, input string, off ...string) (names []string, output string) {
 	t.Helper()
 	finder := define.Finder(list, func(name string) bool { return strings.Contains(strings.Join(off, " "), name) })
@@ -43,7 +43,8 @@ func TestRanking(t *testing.T) {
 		tool("town", "Who lives where.", "person"),
 	}
 	for query, want := range map[string]string{
-		"invoice":              "create_invoice listInvoices refund", // a whole word, the beginning of one, in the description
+		// A whole word, the beginning of one, and one in the description.
+		"invoice":              "create_invoice listInvoices refund",
 		"INVOICES":             "listInvoices create_invoice refund",
 		"list invoices":        "listInvoices create_invoice refund",
 		"give the money back":  "refund listInvoices weather",
@@ -77,7 +78,7 @@ func TestRanking(t *testing.T) {
 	}
 }
 
-// An answer is bounded, however many tools match and however large they are.
+// The size of an answer is bounded, however many tools match and however large they are.
 func TestAnswerIsBounded(t *testing.T) {
 	t.Parallel()
 	var list []cairn.Tool
@@ -102,7 +103,7 @@ func TestAnswerIsBounded(t *testing.T) {
 	}
 }
 
-// The definition that a model is sent changes as seldom as can be.
+// The definition that a model is sent changes as rarely as possible.
 func TestFinderSaysHowManyToolsThereAre(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]string{1: "there are some.", 9: "there are some.", 10: "at least 10.", 19: "at least 10.", 20: "at least 20.", 399: "at least 300.", 1000: "at least 1000."} {
@@ -113,7 +114,7 @@ func TestFinderSaysHowManyToolsThereAre(t *testing.T) {
 	}
 }
 
-// What a model is sent of its call is what it said, in a form that does not change.
+// A model is sent its call again as it made it, in a form that does not change.
 func TestUnwrap(t *testing.T) {
 	t.Parallel()
 	for input, want := range map[string]string{

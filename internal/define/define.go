@@ -1,5 +1,5 @@
-// Package define reads the definitions of agents and tools, and makes the handles that user code is given: what the loop,
-// hosts and tests need of package cairn and its users do not. It decides nothing about a run.
+// Package define reads the definitions of agents and tools, and makes the handles that user code is given. It is what
+// the loop, hosts and tests need of package cairn in addition to its public API. It decides nothing about a run.
 package define
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/define/bridge"
 )
 
-// access is what package cairn gives to this one.
+// access is what package cairn provides to this one.
 type access interface {
 	Tool(t *cairn.Tool) *definition
 	New(def definition) cairn.Tool
@@ -21,17 +21,16 @@ type access interface {
 
 var inside = bridge.Cairn.(access)
 
-// Env stands behind a handle: the side of the loop.
+// Env is the loop's side of a handle.
 type Env = bridge.Env[cairn.Op, cairn.Message]
 
-// Question is what a person is asked, by a tool or by the rule of an approval.
+// Question is what a tool, or the rule of an approval, asks a person.
 type Question = bridge.Question
 
-// NewStep returns a handle over env on the step that s describes. The handle of a call is a [cairn.Call] with it.
+// NewStep returns a handle of env for the step that s describes. A [cairn.Call] with that step is the handle of a call.
 func NewStep(s cairn.Step, env Env) *cairn.Step { return inside.NewStep(s, env) }
 
-// Exec records a statement for the commit of a call's step. The error is ErrInvalid for a handle that nothing stands
-// behind.
+// Exec records a statement for the commit of a call's step. It returns ErrInvalid for a handle without an Env.
 func Exec(call *cairn.Call, dialect, sql string, args []any) error {
 	env := inside.Env(call.Step)
 	if env == nil {
@@ -40,14 +39,14 @@ func Exec(call *cairn.Call, dialect, sql string, args []any) error {
 	return env.Exec(dialect, call.Tool, sql, args)
 }
 
-// PrivateError is what a reader of a conversation is shown for the error of a tool that is private, as JSON.
+// PrivateError is what readers of a conversation are shown instead of a tool's private error, as JSON.
 const PrivateError = bridge.PrivateError
 
-// Durability says when an agent's steps are committed.
+// Durability returns when an agent's steps are committed.
 func Durability(a *cairn.Agent) bridge.Durability { return inside.Durability(a.Durability) }
 
-// Model returns the one of an agent's models that a run asks, by its name; the agent's own for no name. If the agent has
-// none of that name, as after a change of its definition, known is false and the model is its own.
+// Model returns the agent's model with the given name, which a run asks; the agent's default model for "". If the agent
+// has no model of that name, for example because its definition changed, known is false and m is the default.
 func Model(a *cairn.Agent, name string) (m cairn.Model, known bool) {
 	if name == "" {
 		return a.Model, true
@@ -66,7 +65,7 @@ func Steps(a *cairn.Agent) int {
 	return a.MaxSteps
 }
 
-// Lifetime returns how long a cached result is good.
+// Lifetime returns how long a cached result stays valid.
 func Lifetime(p *cairn.CachePolicy) time.Duration {
 	if p.TTL == 0 {
 		return time.Hour
@@ -74,8 +73,8 @@ func Lifetime(p *cairn.CachePolicy) time.Duration {
 	return p.TTL
 }
 
-// CachedResults returns how many results a session keeps of some tools, of all together: the largest
-// [cairn.CachePolicy].Max of them; 0 if none of them is cached.
+// CachedResults returns how many results of the given tools together a session keeps: the largest
+// [cairn.CachePolicy].Max among them; 0 if none of them is cached.
 func CachedResults(tools []cairn.Tool) int {
 	most := 0
 	for i := range tools {

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// query is what a call of [cairn.FindTools] asks for, which says how tools are ranked.
+// query is the input of a call of [cairn.FindTools]. Its methods rank tools.
 type query struct {
 	Query string `json:"query"`
 	Limit int    `json:"limit"`
@@ -35,19 +35,19 @@ type found struct {
 
 const (
 	maxAnswer  = 64 << 10 // bytes of definitions in an answer
-	maxWords   = 32       // of a query that count
-	namedTools = 40       // how many names an answer has that found nothing
+	maxWords   = 32       // of a query that are considered
+	namedTools = 40       // how many names an answer has if nothing was found
 )
 
-// The weights of a word by where it stands.
+// The weights of a word by its position.
 const (
 	inName        = 4.0
 	inDescription = 2.0
 	inArguments   = 1.0
-	begins        = 0.5 // of what a whole word would count
+	begins        = 0.5 // fraction of a whole word's weight
 )
 
-// answer finds tools of a list.
+// answer returns the tools of a list that match the query.
 func (q *query) answer(list []cairn.Tool) answer {
 	a := answer{Tools: []found{}}
 	size := 0
@@ -74,7 +74,7 @@ func (q *query) answer(list []cairn.Tool) answer {
 	return a
 }
 
-// rank returns the places of the tools that match, the best first.
+// rank returns the indexes of the tools that match, best first.
 func rank(text string, list []cairn.Tool) []int {
 	asked := words(text)
 	slices.Sort(asked)
@@ -111,7 +111,7 @@ func rank(text string, list []cairn.Tool) []int {
 	return order
 }
 
-// hit returns what a word counts for a tool with such words.
+// hit returns the score of a word for a tool with the known words.
 func hit(word string, known map[string]float64) float64 {
 	best := known[word]
 	if utf8.RuneCountInString(word) < 3 {
@@ -125,7 +125,7 @@ func hit(word string, known map[string]float64) float64 {
 	return best
 }
 
-// weights returns the words of a tool, each with the most that it counts.
+// weights returns the words of a tool, each with its highest weight.
 func weights(t *Tool) map[string]float64 {
 	m := map[string]float64{}
 	add := func(text string, weight float64) {
@@ -149,7 +149,8 @@ func weights(t *Tool) map[string]float64 {
 	return m
 }
 
-// words returns the words of a text in lower case: letters and digits, also within names such as createInvoice.
+// words returns the words of a text in lower case: runs of letters and digits, split within names such as createInvoice
+// too.
 func words(text string) []string {
 	var list []string
 	var word []rune

@@ -10,9 +10,9 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// ToolSwitch returns a hidden message that switches tools on (true) and off (false), by name, from there on, and says so
-// to the model. The error is ErrInvalid if no tool is named,
-// for what cannot be a tool's name, and for tools that are always there.
+// ToolSwitch returns a hidden message that switches tools on (true) and off (false), by name, from there on, with a
+// note to the model. It returns ErrInvalid if no tool is named, for invalid tool names, and for tools that cannot be
+// switched.
 func ToolSwitch(tools map[string]bool) (cairn.Message, error) {
 	if len(tools) == 0 {
 		return cairn.Message{}, cairn.Invalid("tools", "no tool is named")

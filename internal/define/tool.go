@@ -13,13 +13,13 @@ import (
 
 type definition = bridge.Tool[cairn.Call, cairn.CachePolicy, cairn.RetryPolicy, cairn.Agent, cairn.CallKind, cairn.Quorum]
 
-// Tool is what a [cairn.Tool] consists of. It must not be changed.
+// Tool is the definition inside a [cairn.Tool]. It must not be modified.
 type Tool definition
 
-// Of returns what a tool consists of.
+// Of returns a tool's definition.
 func Of(t *cairn.Tool) *Tool { return (*Tool)(inside.Tool(t)) }
 
-// ToolOf returns the tool of the given name of a list; nil if there is none.
+// ToolOf returns the tool with the given name in a list; nil if there is none.
 func ToolOf(list []cairn.Tool, name string) *Tool {
 	for i := range list {
 		if t := Of(&list[i]); t.Name == name {
@@ -29,12 +29,12 @@ func ToolOf(list []cairn.Tool, name string) *Tool {
 	return nil
 }
 
-// Spec returns what a model knows about the tool.
+// Spec returns the tool's description for a model.
 func (t *Tool) Spec() cairn.ToolSpec {
 	return cairn.ToolSpec{Name: t.Name, Description: t.Description, Schema: t.Input.JSON()}
 }
 
-// Specs adds what a model knows about tools to a list.
+// Specs appends the descriptions of tools to a list.
 func Specs(list []cairn.ToolSpec, tools []cairn.Tool) []cairn.ToolSpec {
 	for i := range tools {
 		list = append(list, Of(&tools[i]).Spec())
@@ -42,7 +42,7 @@ func Specs(list []cairn.ToolSpec, tools []cairn.Tool) []cairn.ToolSpec {
 	return list
 }
 
-// Check returns a CodeArguments error with every violation if input does not satisfy the tool's schema.
+// Check returns a CodeArguments error listing every violation if input does not satisfy the tool's schema.
 func (t *Tool) Check(input json.RawMessage) error {
 	list := t.Input.Validate(input)
 	if len(list) == 0 {
@@ -51,8 +51,8 @@ func (t *Tool) Check(input json.RawMessage) error {
 	return &cairn.Error{Code: cairn.CodeArguments, Message: "arguments violate the schema: " + strings.Join(list, "; "), Details: list}
 }
 
-// Run executes the tool. The input must have passed Check; a panic of the function is not recovered. A result that cannot
-// be kept is a CodeTool error, see [cairn.CheckJSON].
+// Run executes the tool. The input must have passed Check. A panic of the function is not recovered. A result that
+// cannot be stored is a CodeTool error, see [cairn.CheckJSON].
 func (t *Tool) Run(ctx context.Context, call *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 	out, err := t.Func(ctx, call, input)
 	if err != nil {
@@ -64,7 +64,7 @@ func (t *Tool) Run(ctx context.Context, call *cairn.Call, input json.RawMessage)
 	return out, nil
 }
 
-// CheckResult returns a CodeTool error if a tool's result cannot be kept.
+// CheckResult returns a CodeTool error if a tool's result cannot be stored.
 func CheckResult(out json.RawMessage) error {
 	if problem := limits.JSON(out); problem != "" {
 		return cairn.Errorf(cairn.CodeTool, "the result %s", problem)
@@ -72,10 +72,10 @@ func CheckResult(out json.RawMessage) error {
 	return nil
 }
 
-// Delegates reports whether a call of the tool has another agent run.
+// Delegates reports whether a call of the tool makes another agent run.
 func (t *Tool) Delegates() bool { return t.Agent != nil || t.Companion }
 
-// Delegates reports whether an agent may have other agents run.
+// Delegates reports whether an agent may make other agents run.
 func Delegates(a *cairn.Agent) bool {
 	for i := range a.Tools {
 		if Of(&a.Tools[i]).Agent != nil {
@@ -85,8 +85,8 @@ func Delegates(a *cairn.Agent) bool {
 	return len(a.Companions) > 0
 }
 
-// AsksApproval returns what a reviewer is asked before the tool may run; nil if the call needs no approval. With an
-// error it does. A panic of the tool's function is not recovered.
+// AsksApproval returns what a reviewer is asked before the tool may run; nil if the call needs no approval. On an error
+// the call needs approval. A panic of the tool's function is not recovered.
 func (t *Tool) AsksApproval(ctx context.Context, call *cairn.Call, input json.RawMessage) (*Question, error) {
 	if t.Wait.Asks == nil {
 		return nil, nil
@@ -98,7 +98,7 @@ func (t *Tool) AsksApproval(ctx context.Context, call *cairn.Call, input json.Ra
 	return asks, err
 }
 
-// Pending returns the row of a pending call of the tool, but for its place and its input. q is what is asked; nil for the
+// Pending returns the row of a pending call of the tool, without its ids and its input. q is what is asked; nil for a
 // call of a client tool.
 func (t *Tool) Pending(kind cairn.CallKind, q *Question) cairn.PendingCall {
 	w := &t.Wait
@@ -124,7 +124,7 @@ func (t *Tool) Pending(kind cairn.CallKind, q *Question) cairn.PendingCall {
 	return c
 }
 
-// Task returns the input that a call of a sub-agent's tool gives its session. The arguments have passed Check.
+// Task returns the input that a sub-agent's session gets from a call. The arguments must have passed Check.
 func (t *Tool) Task(arguments json.RawMessage) (cairn.Input, error) {
 	if t.TaskJSON {
 		return cairn.Text(string(arguments)), nil

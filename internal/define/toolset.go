@@ -7,8 +7,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Offered returns the tools of an agent's toolsets, by what is pinned of each, and why some are left out. taken are the names
-// that the agent has beside its own tools.
+// Offered returns the tools of an agent's toolsets, by what is pinned of each, and why some are left out. given are the
+// agent's other tools in addition to its own.
 func Offered(a *cairn.Agent, given []cairn.Tool, pinned map[string]json.RawMessage) (tools []cairn.Tool, problems []error) {
 	taken := map[string]bool{}
 	for _, list := range [][]cairn.Tool{a.Tools, given} {
@@ -45,7 +45,7 @@ func Offered(a *cairn.Agent, given []cairn.Tool, pinned map[string]json.RawMessa
 	return tools, problems
 }
 
-// toolsOf has a toolset make its tools. A panic is its error.
+// toolsOf returns the tools of a toolset. A panic of the toolset becomes an error.
 func toolsOf(ts cairn.Toolset, pinned json.RawMessage) (list []cairn.Tool, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -55,7 +55,8 @@ func toolsOf(ts cairn.Toolset, pinned json.RawMessage) (list []cairn.Tool, err e
 	return ts.Tools(pinned)
 }
 
-// AddContext records a message for the commit of a call's step: [cairn.Step.AddContext] for messages that are not text alone.
+// AddContext records a message for the commit of a call's step. Unlike [cairn.Step.AddContext], it takes messages that
+// are more than text.
 func AddContext(call *cairn.Call, m cairn.Message) error {
 	env := inside.Env(call.Step)
 	if env == nil {
@@ -65,8 +66,8 @@ func AddContext(call *cairn.Call, m cairn.Message) error {
 	return nil
 }
 
-// Ask asks a person what q says and returns the answer: [cairn.Call.Ask] for schemas that are not known when the program is
-// written. The error is ErrSuspended while there is no answer.
+// Ask asks a person q and returns the answer. Unlike [cairn.Call.Ask], it takes schemas that are not known at compile
+// time. It returns ErrSuspended while there is no answer.
 func Ask(call *cairn.Call, q Question) (json.RawMessage, error) {
 	env := inside.Env(call.Step)
 	if env == nil {

@@ -28,7 +28,7 @@ func look(name string, opts ...cairn.ToolOption) cairn.Tool {
 	return cairn.Func(name, "Looks.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "", nil }, opts...)
 }
 
-// Tools that cannot be had are left out, and each says why.
+// Invalid tools are left out, with a reason for each.
 func TestOffered(t *testing.T) {
 	t.Parallel()
 	pinned := map[string]json.RawMessage{"set": json.RawMessage("1")}

@@ -29,7 +29,7 @@ func New(prefix string) string {
 	return prefix + "_" + string(text[:])
 }
 
-// Short returns 60 bits of randomness: enough to distinguish a few things of one name.
+// Short returns 60 bits of randomness, enough to distinguish a few things with the same name.
 func Short() string {
 	var text [12]byte
 	rand.Read(text[:]) // never fails
@@ -39,8 +39,8 @@ func Short() string {
 	return string(text[:])
 }
 
-// Derive returns an identifier that depends only on its arguments: the same parts always give the same one. 130 bits of
-// SHA-256 make it impossible to guess if one part is a secret.
+// Derive returns an identifier that depends only on its arguments: equal parts always give the same one. It has 130
+// bits of SHA-256, so it cannot be guessed if one part is a secret.
 func Derive(prefix string, parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -49,7 +49,7 @@ func Derive(prefix string, parts ...string) string {
 	return prefix + "_" + encoding.EncodeToString(h.Sum(nil))[:26]
 }
 
-// Check returns what is wrong with an identifier from outside, or "".
+// Check returns what is wrong with an identifier from outside; "" if nothing is.
 func Check(id string) string {
 	switch {
 	case id == "":
@@ -66,10 +66,10 @@ func Check(id string) string {
 	return ""
 }
 
-// tool is what every provider accepts.
+// tool matches the names that every provider accepts.
 var tool = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// Tool reports whether a text can be the name of a tool: 1 to 64 letters, digits, _ or -, beginning with a letter or _.
+// Tool reports whether a text can be the name of a tool: 1 to 64 letters, digits, _ or -, starting with a letter or _.
 func Tool(name string) bool { return tool.MatchString(name) }
 
 // Log returns the name of the event log of one incarnation of a root.

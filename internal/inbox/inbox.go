@@ -1,6 +1,6 @@
-// Package inbox implements the life of a pending call: answers, votes, claims, releases, timeouts, dropping and
-// settling. Its functions take a call's row and return the next one. The caller writes it over the version that it
-// read, so that of any number of concurrent answers one is the first.
+// Package inbox implements the transitions of a pending call: answers, votes, claims, releases, timeouts, dropping and
+// settling. Its functions take a call's row and return the next one. The caller writes that with a guard on the version
+// that it read, so that exactly one of several concurrent answers is first.
 package inbox
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
-// Decide applies a submission, which is valid by itself, to a call. id is the submission's own, if it has one. The call
-// must be written for OutcomeAccepted and OutcomeLate, and is unchanged for the others; OutcomeInvalid comes with an
-// error that says why. A submission that is already in the trail gets its first outcome again: the call is unchanged,
-// and there is nothing to write or publish.
+// Decide applies a submission, which must be valid by itself, to a call. id is the submission's id, if it has one. For
+// OutcomeAccepted and OutcomeLate the caller must write the returned call; for the other outcomes the call is
+// unchanged. OutcomeInvalid comes with an error that says why. A submission whose id is already in the trail gets its
+// first outcome again: the call is unchanged, and there is nothing to write or publish.
 func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) (cairn.PendingCall, cairn.Outcome, error) {
 	switch {
 	case s.Type != answers[c.Kind]:
@@ -53,13 +53,13 @@ func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) 
 	return c, cairn.OutcomeAccepted, nil
 }
 
-// answers is the type of the submissions that answer calls of a kind.
+// answers maps the kind of a call to the type of the submissions that answer it.
 var answers = map[cairn.CallKind]cairn.SubmissionType{
 	cairn.CallClientTool: cairn.SubmitResult, cairn.CallApproval: cairn.SubmitApproval, cairn.CallQuestion: cairn.SubmitAnswer,
 	cairn.CallConnect: cairn.SubmitAnswer,
 }
 
-// mayAnswer reports why a reviewer may not answer a call.
+// mayAnswer returns why a reviewer may not answer a call; nil if the reviewer may.
 func mayAnswer(c *cairn.PendingCall, reviewer string, now time.Time) error {
 	switch {
 	case len(c.Reviewers) > 0 && reviewer == "":
@@ -83,7 +83,7 @@ func hasVoted(c *cairn.PendingCall, reviewer string) bool {
 	})
 }
 
-// isVote reports whether an entry of the trail is what a reviewer decided in time.
+// isVote reports whether an entry of the trail is a reviewer's decision made in time.
 func isVote(d *cairn.Decision) bool {
 	switch d.Kind {
 	case cairn.DecisionApproved, cairn.DecisionDenied, cairn.DecisionResult, cairn.DecisionError:
@@ -132,7 +132,7 @@ func note(c *cairn.PendingCall, d cairn.Decision) {
 	c.Trail = append(slices.Clip(c.Trail), d)
 }
 
-// vote counts a vote, and closes the call if it decides.
+// vote records a vote, and closes the call if that decides it.
 func vote(c *cairn.PendingCall, s *cairn.Submission, id string, now time.Time) {
 	a := answerOf(s, now)
 	d := cairn.Decision{ID: id, Kind: a.Kind, Reviewer: s.Reviewer, At: now, Notes: a.Text}
@@ -147,8 +147,9 @@ func vote(c *cairn.PendingCall, s *cairn.Submission, id string, now time.Time) {
 	}
 }
 
-// agreed reports whether the votes in the trail of an open question decide it, and has the last one, the answer, say so if
-// the reviewers can no longer agree. Answers are the same if they are the same JSON; those that give none agree with none.
+// agreed reports whether the votes in the trail of an open question decide it. If the reviewers can no longer agree, it
+// turns last, the answer, into an error. Answers are equal if they are the same JSON. A vote without an answer agrees
+// with none.
 func agreed(c *cairn.PendingCall, last *cairn.CallAnswer) bool {
 	n, votes, most, same := len(c.Reviewers), 0, 0, map[string]int{}
 	for i := range c.Trail {
@@ -174,8 +175,9 @@ func agreed(c *cairn.PendingCall, last *cairn.CallAnswer) bool {
 	return true
 }
 
-// decided reports whether the votes in an open approval's trail decide it; a call of another kind is decided by its first
-// answer. The verdict is that of the last one, since an approval never decides against the call nor a denial for it.
+// decided reports whether the votes in an open approval's trail decide it. A call of another kind is decided by its
+// first answer. The outcome is that of the last vote, since an approval never decides against the call, nor a denial
+// for it.
 func decided(c *cairn.PendingCall) bool {
 	n, yes, no := len(c.Reviewers), 0, 0
 	for _, d := range c.Trail {
@@ -197,7 +199,7 @@ func decided(c *cairn.PendingCall) bool {
 
 func unclaim(c *cairn.PendingCall) { c.ClaimedBy, c.ClaimedUntil = "", time.Time{} }
 
-// decideLate keeps the first answer that came after the deadline.
+// decideLate records the first answer that arrives after the deadline.
 func decideLate(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) (cairn.PendingCall, cairn.Outcome, error) {
 	if slices.ContainsFunc(c.Trail, func(d cairn.Decision) bool { return d.Kind == cairn.DecisionLate }) {
 		return c, cairn.OutcomeAlreadyCompleted, nil
@@ -210,7 +212,7 @@ func decideLate(c cairn.PendingCall, s *cairn.Submission, id string, now time.Ti
 	return c, cairn.OutcomeLate, nil
 }
 
-// LateText is the context that the model gets for an answer after the deadline.
+// LateText returns the context that the model gets for an answer after the deadline.
 func LateText(c *cairn.PendingCall, s *cairn.Submission) string {
 	a := answerOf(s, time.Time{})
 	head := fmt.Sprintf("After its deadline the call %s of %s was ", c.ID, c.Tool)
@@ -243,7 +245,7 @@ func Expire(c cairn.PendingCall, now time.Time) cairn.PendingCall {
 	return c
 }
 
-// Drop closes a call that its session no longer waits for. An answer that it has is kept.
+// Drop closes a call that its session no longer waits for. If the call has an answer, Drop keeps it.
 func Drop(c cairn.PendingCall, why string, now time.Time) cairn.PendingCall {
 	unclaim(&c)
 	c.Status = cairn.CallDropped
@@ -251,7 +253,7 @@ func Drop(c cairn.PendingCall, why string, now time.Time) cairn.PendingCall {
 	return c
 }
 
-// WhyDropped says why a call was dropped.
+// WhyDropped returns why a call was dropped.
 func WhyDropped(c *cairn.PendingCall) string {
 	for _, d := range slices.Backward(c.Trail) {
 		if d.Kind == cairn.DecisionDropped {
@@ -267,8 +269,8 @@ func Settle(c cairn.PendingCall) cairn.PendingCall {
 	return c
 }
 
-// Claim reserves an open call for one reviewer for a time from now; for the reviewer who holds it, the time begins
-// anew. The error is ErrClaimed while another reviewer holds it, otherwise ErrInvalid.
+// Claim reserves an open call for one reviewer until d after now. A reviewer who holds the claim extends it. Claim
+// returns ErrClaimed while another reviewer holds the call, and ErrInvalid otherwise.
 func Claim(c cairn.PendingCall, reviewer string, d time.Duration, now time.Time) (cairn.PendingCall, error) {
 	if problem := ids.Check(reviewer); problem != "" {
 		return c, cairn.Invalid("reviewer", "the name %s", problem)
@@ -289,8 +291,8 @@ func Claim(c cairn.PendingCall, reviewer string, d time.Duration, now time.Time)
 	return c, nil
 }
 
-// Release ends a claim. Only its holder can do that; the error is ErrClaimed if another reviewer holds it, otherwise
-// ErrInvalid.
+// Release ends a claim. Only its holder can release it. Release returns ErrClaimed if another reviewer holds the call,
+// and ErrInvalid otherwise.
 func Release(c cairn.PendingCall, reviewer string, now time.Time) (cairn.PendingCall, error) {
 	switch {
 	case c.Status != cairn.CallOpen || c.Overdue(now):
@@ -313,7 +315,7 @@ func closed(c *cairn.PendingCall) error {
 	return cairn.Invalid("call_id", "call %q is no longer open, it is %s", c.ID, status)
 }
 
-// Value returns the answer to an answered question, or why there is none: the error is ErrDenied, or has CodeTimeout.
+// Value returns the answer to an answered question. Without one it returns ErrDenied, or an error with CodeTimeout.
 func Value(c *cairn.PendingCall) (json.RawMessage, error) {
 	switch a := c.Answer; a.Kind {
 	case cairn.DecisionResult:
@@ -325,14 +327,15 @@ func Value(c *cairn.PendingCall) (json.RawMessage, error) {
 	}
 }
 
-// inTime says what became of a call whose deadline passed.
+// inTime is the error text of a call whose deadline passed.
 const inTime = "nobody answered in time"
 
-// ToolCall returns the id of the tool call that a pending call belongs to: the one that asks a question, or its own.
+// ToolCall returns the id of the tool call that a pending call belongs to: the call that asks the question, or the
+// pending call itself.
 func ToolCall(c *cairn.PendingCall) string { return cmp.Or(c.ToolCallID, c.ID) }
 
-// Result is the result that the model gets for an answered call. It is nil for an approved one and for a question, whose
-// tool must still run.
+// Result returns the result that the model gets for an answered call. It is nil for an approved call and for a
+// question, because their tool must still run.
 func Result(c *cairn.PendingCall) *cairn.ToolResult {
 	fail := func(code cairn.Code, text string) *cairn.ToolResult {
 		raw, _ := json.Marshal(text) // a string always encodes

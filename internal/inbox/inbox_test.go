@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, time.March, 4, 12, 0, 0, 0, time.UTC)
 
-// change makes a call with something different about it.
+// change returns a call with a modification.
 type change func(*cairn.PendingCall)
 
 func clientCall(changes ...change) cairn.PendingCall {
@@ -72,7 +72,7 @@ type point struct {
 	Lon float64 `json:"lon"`
 }
 
-// TestDecide shows the outcome of a submission at noon. One that is not stored leaves the call unchanged.
+// TestDecide shows the outcome of a submission at noon. A submission that is not stored leaves the call unchanged.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	var (
@@ -186,7 +186,7 @@ func TestErrorsTellWhatToDo(t *testing.T) {
 	}
 }
 
-// TestAnswers shows what is kept of an answer, and what the model gets, in time and too late.
+// TestAnswers shows what is kept of an answer, and what the model gets, both in time and late.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	client, approval := clientCall().CallRef, approvalCall().CallRef
@@ -239,7 +239,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestTimeout follows a call past its deadline: an answer finds the same, whether the call was expired before or not.
+// TestTimeout follows a call past its deadline. An answer has the same outcome whether or not the call was expired
+// before.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	given := cairn.Deny(approvalCall().CallRef, "too much").By("ann")
@@ -267,8 +268,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestRepeatedSubmission sends a submission again whose acknowledgement was lost: it gets the same one, and is stored
-// once.
+// TestRepeatedSubmission repeats a submission whose acknowledgement was lost: it gets the same acknowledgement, and is
+// stored once.
 func TestRepeatedSubmission(t *testing.T) {
 	t.Parallel()
 	ref := approvalCall().CallRef
@@ -300,7 +301,7 @@ func TestRepeatedSubmission(t *testing.T) {
 	}
 }
 
-// TestNamelessSubmissions counts each submission without an id of its own.
+// TestNamelessSubmissions counts each submission without an id separately.
 func TestNamelessSubmissions(t *testing.T) {
 	t.Parallel()
 	c, err := inbox.Claim(approvalCall(), "ann", time.Minute, noon)

@@ -28,7 +28,7 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// checkVotes has reviewers vote in an order, for the call where their bit of votes is set.
+// checkVotes makes reviewers vote in the given order. A reviewer whose bit in votes is set approves.
 func checkVotes(t *testing.T, quorum cairn.Quorum, reviewers, order []string, votes int) {
 	t.Helper()
 	name := fmt.Sprintf("quorum %q of %d, votes %0*b by %s", quorum, len(reviewers), len(order), votes, strings.Join(order, ","))
@@ -77,8 +77,8 @@ func vote(reviewer string, approved bool) cairn.Submission {
 	return cairn.Deny(approvalCall().CallRef, "").By(reviewer)
 }
 
-// oracle returns what n reviewers have decided with the votes cast so far, by trying out all remaining votes: the call
-// is decided when they cannot change it. A denial ends it at once where all must approve.
+// oracle returns what n reviewers have decided with the votes cast so far, by trying all remaining votes. The call is
+// decided once they cannot change the outcome. A denial decides immediately if all must approve.
 func oracle(quorum cairn.Quorum, n int, cast []bool) cairn.DecisionKind {
 	if quorum == cairn.AnyReviewer {
 		cast, n = cast[:1], 1

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/inbox"
 )
 
-// story is a call and what was done to it, a minute between.
+// story is a call and the actions on it, one minute after another.
 type story struct {
 	t    *testing.T
 	call cairn.PendingCall
@@ -63,7 +63,7 @@ func (s *story) check(want ...cairn.Decision) {
 
 func minute(n time.Duration) time.Time { return noon.Add(n * time.Minute) }
 
-// TestTrail plays stories of calls; the trail has every decision, and nothing else.
+// TestTrail plays stories of calls. The trail has every decision, and nothing else.
 func TestTrail(t *testing.T) {
 	t.Parallel()
 	ref := approvalCall().CallRef
@@ -100,8 +100,8 @@ func TestTrail(t *testing.T) {
 	)
 }
 
-// TestTrailsShareNothing changes one row in two ways, as two writers do that read the same version. Neither may show in
-// the other, nor in the row they began with.
+// TestTrailsShareNothing changes one row in two ways, like two writers that read the same version. Neither change may
+// show in the other, or in the original row.
 func TestTrailsShareNothing(t *testing.T) {
 	t.Parallel()
 	trail := append(make([]cairn.Decision, 0, 8), cairn.Decision{Kind: cairn.DecisionReleased, Reviewer: "ann"})

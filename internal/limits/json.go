@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// JSON returns what is wrong with a JSON value, or "". It must be valid as encoding/json has it, of at most Bytes, and
-// nested no deeper than Depth; its strings must be valid text without NUL and without halves of surrogate pairs, and
-// its numbers finite as 64-bit floating-point numbers.
+// JSON returns what is wrong with a JSON value; "" if nothing is. It must be valid for encoding/json, of at most Bytes,
+// and nested no deeper than Depth. Its strings must be valid text without NUL and without unpaired surrogates, and its
+// numbers finite as 64-bit floating-point numbers.
 func JSON(raw []byte) string {
 	_, problem := Nested(raw)
 	return problem
 }
 
-// Nested does what JSON does and returns how deep the value nests: 0 for a scalar.
+// Nested is JSON, and also returns how deeply the value nests: 0 for a scalar.
 func Nested(raw []byte) (depth int, problem string) {
 	if len(raw) > Bytes {
 		return 0, Size(len(raw))
@@ -37,7 +37,7 @@ type scan struct {
 // space holds the bytes that JSON allows between tokens.
 var space = [256]bool{' ': true, '\t': true, '\r': true, '\n': true}
 
-// plain holds the bytes of a string that are characters of their own.
+// plain holds the bytes that stand for themselves in a string.
 var plain = func() (table [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		table[c] = c != '"' && c != '\\'
@@ -52,7 +52,7 @@ func (s *scan) fail(problem string) bool {
 	return false
 }
 
-// next returns the next byte that is no white space; 0 at the end, which no token begins with.
+// next returns the next byte that is not white space; 0 at the end, which no token begins with.
 func (s *scan) next() byte {
 	for s.at < len(s.raw) {
 		if c := s.raw[s.at]; !space[c] {
@@ -63,8 +63,8 @@ func (s *scan) next() byte {
 	return 0
 }
 
-// value reads the whole text. A bit per level says whether the level is an object, so that nothing is allocated and the
-// stack does not grow.
+// value reads the whole text. One bit per level records whether the level is an object, so that nothing is allocated
+// and the stack does not grow.
 func (s *scan) value() bool {
 	var objects [Depth/64 + 1]uint64
 	depth := 0
@@ -84,7 +84,7 @@ func (s *scan) value() bool {
 			} else {
 				objects[depth/64] &^= bit
 			}
-			if end := s.next(); end == c+2 { // } and ] come two after their beginning
+			if end := s.next(); end == c+2 { // in ASCII, } and ] are two after { and [
 				s.at++
 				depth--
 				break
@@ -124,7 +124,7 @@ func (s *scan) value() bool {
 	}
 }
 
-// scalar reads a value that is neither an object nor an array and begins with c.
+// scalar reads a value that begins with c and is neither an object nor an array.
 func (s *scan) scalar(c byte) bool {
 	switch c {
 	case '"':
@@ -162,7 +162,7 @@ func (s *scan) word(word string) bool {
 	return true
 }
 
-// text reads a string, from its first quote to its last.
+// text reads a string, including its quotes.
 func (s *scan) text() bool {
 	raw, at := s.raw, s.at+1
 	for at < len(raw) {
@@ -192,7 +192,7 @@ func (s *scan) text() bool {
 	return s.fail(notValid)
 }
 
-// escape reads what begins with a backslash.
+// escape reads an escape sequence.
 func (s *scan) escape() bool {
 	if s.at+1 >= len(s.raw) {
 		return s.fail(notValid)
@@ -244,7 +244,7 @@ func unit(raw []byte) (r rune, ok bool) {
 	return r, true
 }
 
-// number reads a number. Only one that is long or has an exponent can be too large.
+// number reads a number. Only a number that is long or has an exponent can be too large.
 func (s *scan) number() bool {
 	raw, at := s.raw, s.at
 	if at < len(raw) && raw[at] == '-' {

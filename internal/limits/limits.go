@@ -1,6 +1,6 @@
-// Package limits defines what a session can keep: how deep JSON nests, how large it is, which text and which numbers.
-// It is the only place for that; every entry to a session and every store checks here. What passes can be written by
-// every store and read back by every process.
+// Package limits defines what a session can store: how deeply JSON may nest, how large values may be, and which texts
+// and numbers are valid. It is the only place for that: every entry to a session and every store checks here. Every
+// store can write, and every process can read back, what passes.
 package limits
 
 import (
@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// Depth is how many arrays and objects may be nested in each other.
+	// Depth is how many levels of arrays and objects may be nested.
 	Depth = 128
 	// Bytes is the maximum size of one text, value, message or input, and of a session's state.
 	Bytes = 32 << 20
@@ -19,11 +19,11 @@ const (
 	ErrorBytes = 64 << 10
 	// RecordBytes is the maximum size of a record's value.
 	RecordBytes = 256 << 10
-	// Count is the largest count, and the largest sum of counts, that every store keeps exactly.
+	// Count is the largest count, and the largest sum of counts, that every store represents exactly.
 	Count = 1<<53 - 1
 )
 
-// Size returns what is wrong with a number of bytes, or "".
+// Size returns what is wrong with a number of bytes; "" if nothing is.
 func Size(n int) string {
 	if n <= Bytes {
 		return ""
@@ -31,7 +31,7 @@ func Size(n int) string {
 	return fmt.Sprintf("has %d bytes, at most %d are allowed", n, Bytes)
 }
 
-// Text returns what is wrong with a text, or "": it must be UTF-8 without NUL, of at most Bytes.
+// Text returns what is wrong with a text; "" if nothing is. It must be UTF-8 without NUL, of at most Bytes.
 func Text(s string) string {
 	switch {
 	case len(s) > Bytes:
@@ -44,7 +44,7 @@ func Text(s string) string {
 	return ""
 }
 
-// Clean returns a text with U+FFFD in place of NUL and of each run of bytes that is not UTF-8.
+// Clean replaces NUL, and each run of bytes that is not UTF-8, with U+FFFD.
 func Clean(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
@@ -52,7 +52,7 @@ func Clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Cut returns at most n bytes of a text, cut at a character's boundary.
+// Cut returns at most n bytes of a text, cut at a character boundary.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -63,10 +63,10 @@ func Cut(s string, n int) string {
 	return s[:n]
 }
 
-// Words returns an error message as it is stored: clean, and at most ErrorBytes long.
+// Words returns an error message in the form that is stored: clean, and at most ErrorBytes long.
 func Words(s string) string { return Clean(Cut(s, ErrorBytes)) }
 
-// Number returns what is wrong with an amount, or "": it must be finite.
+// Number returns what is wrong with an amount; "" if nothing is. It must be finite.
 func Number(f float64) string {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return "is not a finite number"

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Canonical returns raw with sorted members, no white space and one way of escaping strings. Numbers keep their
-// spelling, and members of the same name their order, which decoders depend on.
+// Canonical returns raw with sorted members, no white space and one form of escaping. Numbers keep their spelling.
+// Members with the same name keep their order, which decoders depend on.
 func Canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if !json.Valid(raw) {
 		return nil, fmt.Errorf("not valid JSON")

@@ -37,7 +37,7 @@ func TestCanonicalTellsValuesApart(t *testing.T) {
 	}
 }
 
-// FuzzCanonical holds that a canonical text means what the original does and is its own canonical form.
+// FuzzCanonical checks that a canonical text means the same as the original, and is its own canonical form.
 func FuzzCanonical(f *testing.F) {
 	for _, seed := range []string{`{"b":[1.0,{}],"a":"\u00e9"}`, `[[],[null,true]]`, `{"a":1,"a":2}`, `-0`, `"\ud800"`, `{"a":`} {
 		f.Add([]byte(seed))

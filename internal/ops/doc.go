@@ -12,9 +12,9 @@ import (
 	"github.com/cairn-agents/cairn/internal/pointer"
 )
 
-// Doc is a JSON object that takes operations. Parts that no operation has touched stay unparsed bytes, and an append
-// does not copy the array it grows, so a small change of a large document is cheap. Rendering costs the size of the
-// document and is cached until the next change. A Doc is not safe for concurrent use.
+// Doc is a JSON object that operations are applied to. Parts that no operation has touched stay unparsed, and an append
+// does not copy the array that it grows, so a small change of a large document is cheap. Rendering costs the size of
+// the document and is cached until the next change. A Doc is not safe for concurrent use.
 type Doc struct {
 	root  *node
 	raw   json.RawMessage // rendered form; nil after a change
@@ -29,8 +29,8 @@ type node struct {
 	array  bool
 }
 
-// NewDoc returns the document of a JSON object. Empty input and null are the empty object. The bytes are kept, not
-// copied.
+// NewDoc returns the document of a JSON object. Empty input and null are the empty object. It keeps raw without
+// copying.
 func NewDoc(raw json.RawMessage) (*Doc, error) {
 	switch kindOf(raw) {
 	case absentKind, nullKind:
@@ -47,7 +47,7 @@ func NewDoc(raw json.RawMessage) (*Doc, error) {
 	return d, nil
 }
 
-// Raw returns the document as JSON with sorted members where it was changed. The result must not be modified.
+// Raw returns the document as JSON. Members of changed objects are sorted. The result must not be modified.
 func (d *Doc) Raw() json.RawMessage {
 	if d.raw == nil {
 		var b bytes.Buffer
@@ -57,8 +57,9 @@ func (d *Doc) Raw() json.RawMessage {
 	return d.raw
 }
 
-// Apply performs the operations in order, all or none, and returns them as a JSON Patch against the document as it
-// was. An operation that does not fit (a member of a scalar, an append to something that is not an array) is an error.
+// Apply performs all operations in order, or none, and returns them as a JSON Patch of the document before the call. It
+// returns an error for an operation that does not fit, such as a member of a scalar or an append to something that is
+// not an array.
 func (d *Doc) Apply(list []cairn.Op) ([]cairn.PatchOp, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -138,7 +139,7 @@ func (d *Doc) apply(op cairn.Op, undo *[]func()) ([]cairn.PatchOp, error) {
 	return old.extend(op, patch, undo)
 }
 
-// extend appends the items of an operation to an array and each of them to the patch.
+// extend appends the items of an operation to an array, and an addition for each to the patch.
 func (n *node) extend(op cairn.Op, patch []cairn.PatchOp, undo *[]func()) ([]cairn.PatchOp, error) {
 	if err := n.expandArray(); err != nil {
 		return nil, fmt.Errorf("append %s: %w", op.Path, err)
@@ -152,8 +153,8 @@ func (n *node) extend(op cairn.Op, patch []cairn.PatchOp, undo *[]func()) ([]cai
 	return patch, nil
 }
 
-// parent walks to the object that holds the last token of path. If create is set it adds missing objects, and the patch
-// names each.
+// parent walks to the object that holds the last token of path. If create is set, it adds missing objects, and lists
+// each in the patch.
 func (d *Doc) parent(path []string, create bool, undo *[]func()) (*node, []cairn.PatchOp, error) {
 	var patch []cairn.PatchOp
 	at := d.root

@@ -76,7 +76,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestApplyIsAllOrNothing fails at each operation of a list, on a document in various states.
+// TestApplyIsAllOrNothing makes each operation of a list fail in turn, on documents in various states.
 func TestApplyIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	const before = `{"text":"x","list":[1],"null":null,"m":{"inner":[{"x":1}]},"gone":1}`
@@ -136,7 +136,7 @@ func TestApplyErrorsNameTheOperation(t *testing.T) {
 	}
 }
 
-// TestOperationsAreNotKept applies one list to two documents and changes it afterwards.
+// TestOperationsAreNotKept applies one list to two documents and modifies it afterwards.
 func TestOperationsAreNotKept(t *testing.T) {
 	t.Parallel()
 	list := []cairn.Op{appendTo("/list", "1", "2")}
@@ -206,7 +206,7 @@ func randomOps(random *rand.Rand) []cairn.Op {
 	return list
 }
 
-// TestPatchGivesTheSameDocument applies random lists of operations and, independently, the JSON Patch that comes of it.
+// TestPatchGivesTheSameDocument applies random lists of operations and, independently, the resulting JSON Patch.
 func TestPatchGivesTheSameDocument(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

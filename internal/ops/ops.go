@@ -1,5 +1,5 @@
-// Package ops defines the write language of session state: a short list of operations on a JSON object, the difference
-// of two objects as such a list, and a document that applies it at a cost that follows the change.
+// Package ops defines the operations that change session state: a short list of operations on a JSON object, the
+// difference of two objects as such a list, and a document that applies operations at a cost that follows the change.
 package ops
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/pointer"
 )
 
-// Validate reports the first fault of op by itself: its form, and what a session cannot keep, see package limits. It
-// does not look at any document.
+// Validate returns the first fault of op by itself: in its form, or a value that a session cannot store, see package
+// limits. It does not look at any document.
 func Validate(op *cairn.Op) error {
 	if op.Path != "" && op.Path[0] != '/' {
 		return fmt.Errorf("path %q: a JSON Pointer starts with /", op.Path)
@@ -54,7 +54,8 @@ func Validate(op *cairn.Op) error {
 	return nil
 }
 
-// fits returns what is wrong with a value some levels below the top of a document, or "".
+// fits returns what is wrong with a value that is the given number of levels below the top of a document; "" if nothing
+// is.
 func fits(raw json.RawMessage, levels int) string {
 	depth, problem := limits.Nested(raw)
 	if problem == "" && levels+depth > limits.Depth {
@@ -63,7 +64,7 @@ func fits(raw json.RawMessage, levels int) string {
 	return problem
 }
 
-// Size returns an upper bound of the bytes by which op can grow a document.
+// Size returns an upper bound on the bytes by which op can grow a document.
 func Size(op *cairn.Op) int {
 	n := 64 + 6*len(op.Path) + len(op.Value)
 	for _, item := range op.Items {
@@ -73,8 +74,8 @@ func Size(op *cairn.Op) int {
 }
 
 // Diff returns the operations that turn the object before into the object after. Members that are equal as JSON values
-// yield nothing, an array that only grew yields an append, objects are compared member by member. An array or object
-// that was null or missing counts as empty, so that concurrent writers that both start from nothing can be merged.
+// yield nothing, an array that only grew yields an append, and objects are compared member by member. A null or missing
+// array or object counts as empty, so that concurrent writers that both start from nothing can be merged.
 func Diff(before, after json.RawMessage) ([]cairn.Op, error) {
 	a, err := members(before)
 	if err != nil {
@@ -211,7 +212,7 @@ func elements(raw json.RawMessage) ([]json.RawMessage, error) {
 	return nil, fmt.Errorf("not a JSON array")
 }
 
-// equal reports whether two texts are the same JSON value, whatever their white space and member order.
+// equal reports whether two texts are the same JSON value, regardless of white space and member order.
 func equal(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true

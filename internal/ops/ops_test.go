@@ -125,7 +125,8 @@ func TestDiffErrors(t *testing.T) {
 	}
 }
 
-// TestDiffsOfOneBaseMerge has two writers start from the same document: what each appended or set survives.
+// TestDiffsOfOneBaseMerge has two writers start from the same document, and checks that what each appended or set
+// survives.
 func TestDiffsOfOneBaseMerge(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ base, one, two, want string }{
@@ -150,7 +151,7 @@ func TestDiffsOfOneBaseMerge(t *testing.T) {
 	}
 }
 
-// TestDiffThenApply checks on random pairs of documents that the difference leads from one to the other.
+// TestDiffThenApply checks on random pairs of documents that applying the difference turns one into the other.
 func TestDiffThenApply(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -188,7 +189,7 @@ func randomValue(random *rand.Rand, depth int) json.RawMessage {
 	case n < 4 && depth > 0:
 		list := []json.RawMessage{}
 		for i := range random.IntN(4) {
-			list = append(list, json.RawMessage(fmt.Sprint(i))) // equal beginnings, so that some only grow
+			list = append(list, json.RawMessage(fmt.Sprint(i))) // equal prefixes, so that some arrays only grow
 		}
 		if random.IntN(3) == 0 {
 			list = append(list, randomValue(random, depth-1))
@@ -281,5 +282,5 @@ func isObject(raw []byte) bool {
 	return err == nil && ok && json.Valid(raw) && isText(raw)
 }
 
-// isText reports whether a text is complete by itself: valid UTF-8 without escapes that decoding replaces.
+// isText reports whether a text is valid UTF-8 without escapes that decoding replaces.
 func isText(raw []byte) bool { return utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\u`)) }

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// applyPatch applies a JSON Patch to a document as RFC 6902 says, as far as ops makes use of it: add, replace and
-// remove. It shares nothing with the package.
+// applyPatch applies a JSON Patch to a document by RFC 6902, as far as ops uses it: add, replace and remove. It shares
+// no code with the package.
 func applyPatch(doc json.RawMessage, patch []cairn.PatchOp) (json.RawMessage, error) {
 	tree, err := decode(doc)
 	if err != nil {
@@ -50,7 +50,7 @@ func applyOne(tree any, p cairn.PatchOp) (any, error) {
 	return applyAt(tree, path, p.Op, value)
 }
 
-// applyAt returns at with the operation done at the end of path.
+// applyAt returns at with the operation applied at the end of path.
 func applyAt(at any, path []string, op string, value any) (any, error) {
 	key := path[0]
 	if len(path) > 1 {

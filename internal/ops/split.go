@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// splitObject returns the members of an object, which is valid JSON. The values are parts of raw.
+// splitObject returns the members of an object, which must be valid JSON. The values alias raw.
 func splitObject(raw json.RawMessage) map[string]json.RawMessage {
 	m := map[string]json.RawMessage{}
 	s := splitter{raw: raw}
@@ -25,7 +25,7 @@ func splitObject(raw json.RawMessage) map[string]json.RawMessage {
 	return m
 }
 
-// splitArray returns the items of an array, which is valid JSON. They are parts of raw.
+// splitArray returns the items of an array, which must be valid JSON. They alias raw.
 func splitArray(raw json.RawMessage) []json.RawMessage {
 	list := []json.RawMessage{}
 	s := splitter{raw: raw}
@@ -46,11 +46,11 @@ func nameOf(quoted []byte) string {
 		return string(quoted[1 : len(quoted)-1])
 	}
 	var name string
-	_ = json.Unmarshal(quoted, &name) // it is valid
+	_ = json.Unmarshal(quoted, &name) // it is valid JSON
 	return name
 }
 
-// splitter reads valid JSON.
+// splitter reads JSON that is known to be valid.
 type splitter struct {
 	raw json.RawMessage
 	at  int
@@ -67,7 +67,7 @@ func (s *splitter) space() {
 	}
 }
 
-// value returns the next value and skips it.
+// value returns the next value and advances past it.
 func (s *splitter) value() json.RawMessage {
 	from, depth := s.at, 0
 	for {
@@ -93,7 +93,7 @@ func (s *splitter) value() json.RawMessage {
 	}
 }
 
-// ends holds the bytes that end a number or a word.
+// ends holds the bytes that end a number, true, false or null.
 var ends = [256]bool{',': true, ':': true, '}': true, ']': true, ' ': true, '\t': true, '\r': true, '\n': true}
 
 // text skips a string.

@@ -8,10 +8,11 @@ var (
 	unescaper = strings.NewReplacer("~1", "/", "~0", "~")
 )
 
-// Escape returns a member's name as it stands in a pointer.
+// Escape returns a member's name as a token of a pointer.
 func Escape(name string) string { return escaper.Replace(name) }
 
-// Join returns the pointer to a member, by the names on the way to it. No names make the pointer to the whole document.
+// Join returns the pointer to a member, given the names on the path to it. Without names it points to the whole
+// document.
 func Join(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
@@ -21,7 +22,7 @@ func Join(names ...string) string {
 	return b.String()
 }
 
-// Split returns the names that a pointer consists of; none for the whole document.
+// Split returns the names in a pointer; none for the whole document.
 func Split(p string) []string {
 	if p == "" {
 		return nil

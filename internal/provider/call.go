@@ -14,11 +14,11 @@ import (
 // ErrStopped reports that the reader wants no more chunks.
 var ErrStopped = errors.New("stopped")
 
-// Emit passes a chunk on. Its error is ErrStopped.
+// Emit passes on a chunk. Its error is ErrStopped.
 type Emit func(cairn.Chunk) error
 
-// Stream returns the chunks that a function emits until it returns, and its error. The function is not called if ctx is
-// done, or the endpoint is not ready.
+// Stream returns the chunks that ask emits, and its error. ask is not called if ctx is done or the endpoint is not
+// ready.
 func (e *Endpoint) Stream(ctx context.Context, ask func(emit Emit) error) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
 		emit := func(c cairn.Chunk) error {
@@ -42,8 +42,8 @@ func (e *Endpoint) Stream(ctx context.Context, ask func(emit Emit) error) iter.S
 	}
 }
 
-// Call makes one request under the watch of the idle timeout, and finds the error that counts if it was cancelled. Once
-// the reply is complete, silence after it is none.
+// Call makes one request under the idle timeout. If the request was cancelled, it returns the error that describes
+// the cause. Silence after a complete reply is not an error.
 func (e *Endpoint) Call(ctx context.Context, complete func() bool, read func(context.Context, *Idle) error) error {
 	call, watch, stop := WatchIdle(ctx, e.Idle)
 	defer stop()
@@ -63,8 +63,8 @@ func (e *Endpoint) Call(ctx context.Context, complete func() bool, read func(con
 	return err
 }
 
-// NoStream is the error of an answer that is no stream of events, nil for one that may be. It reads the body of one that is
-// none.
+// NoStream returns the error for a response that is not a stream of events, or nil for one that may be. It reads
+// the body of a response that is not a stream.
 func (f Failures) NoStream(res *http.Response, body io.Reader) error {
 	if res.StatusCode != http.StatusOK {
 		return f.Answer(res)
@@ -73,7 +73,7 @@ func (f Failures) NoStream(res *http.Response, body io.Reader) error {
 	case "text/html":
 		return f.Errorf(cairn.CodeModelRequest, "the server answered with a web page: is the base URL right?")
 	case "application/json":
-		answer, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // what was read is enough
+		answer, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // a partial body is enough
 		if said, ok := reported(answer); ok {
 			return f.Fault(said)
 		}

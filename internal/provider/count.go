@@ -10,8 +10,9 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Count returns how many tokens a request has, which ask finds out. Once the server has refused to count, as one does that only
-// speaks the rest of the provider's API, it is not asked again: the error is errors.ErrUnsupported from then on.
+// Count returns the number of tokens of a request, as determined by ask. Compatible servers may lack that part of
+// the provider's API: once a server has refused to count, it is not asked again and the error is
+// errors.ErrUnsupported.
 func (e *Endpoint) Count(ctx context.Context, ask func(context.Context) (int64, error)) (int64, error) {
 	switch {
 	case e.Problem != nil:
@@ -34,7 +35,8 @@ func (e *Endpoint) Count(ctx context.Context, ask func(context.Context) (int64, 
 	return n, err
 }
 
-// Counted reads the number of tokens of an answer, as Anthropic and OpenAI write it. res may be nil if there is an error.
+// Counted decodes the number of tokens in a response, in the form of Anthropic and OpenAI. res may be nil if err is
+// set.
 func (f Failures) Counted(res *http.Response, err error) (int64, error) {
 	if err != nil {
 		return 0, f.Refused(res, err)
@@ -49,7 +51,7 @@ func (f Failures) Counted(res *http.Response, err error) (int64, error) {
 	return counted.InputTokens, nil
 }
 
-// Only returns what a request has of some fields, where an API takes no others.
+// Only returns a request reduced to some fields, for APIs that accept no others.
 func (f Failures) Only(body []byte, names ...string) ([]byte, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(body, &all); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Options are what the options of every adapter have. Variable begins the names of the environment variables of key and base
-// URL, and Public is the address of the provider's own API, which demands a key.
+// Options are the options that all adapters have. Variable is the prefix of the environment variables of key and
+// base URL. Public is the address of the provider's own API, which requires a key.
 type Options struct {
 	Adapter, Model   string
 	BaseURL, APIKey  string
@@ -24,10 +24,10 @@ type Options struct {
 	IdleTimeout      time.Duration
 }
 
-// Endpoint is an API that is ready to be asked, or the reason why it is not.
+// Endpoint is an API that is ready for calls, or the reason why it is not.
 type Endpoint struct {
 	Failures
-	// ID names the model in what goes back to it only.
+	// ID identifies the model in data that must only be sent back to it.
 	ID      string
 	Base    *url.URL
 	Client  *http.Client
@@ -37,7 +37,7 @@ type Endpoint struct {
 	uncounted atomic.Bool // the server does not count tokens
 }
 
-// NewEndpoint reads options and environment.
+// NewEndpoint returns an endpoint from options and environment.
 func NewEndpoint(o Options) *Endpoint {
 	e := &Endpoint{
 		Failures: Failures{Adapter: o.Adapter, Model: o.Model,
@@ -64,12 +64,13 @@ func NewEndpoint(o Options) *Endpoint {
 	return e
 }
 
-// maxRedirects is how often a server may send a request to another of its addresses.
+// maxRedirects is how often a server may redirect a request to another of its addresses.
 const maxRedirects = 5
 
-// guarded returns a client that follows redirects of a server to itself only, and only with the request as it was. Elsewhere
-// would go the conversation, and the key too: an HTTP client takes only some of the headers off that hold one. A redirect
-// that is not followed is the answer. Of an error's answer, which SDKs read whole, the client gives the beginning.
+// guarded returns a client that follows redirects only within a server, and only with an unchanged method. A
+// redirect elsewhere would send the conversation there, and the key too: an HTTP client removes only some of the
+// headers that hold one. A redirect that is not followed is returned as the response. Of error responses, which
+// SDKs read whole, the client returns only the beginning.
 func guarded(client *http.Client) *http.Client {
 	c, policy := *client, client.CheckRedirect
 	c.Transport = brief{client.Transport}
@@ -86,7 +87,7 @@ func guarded(client *http.Client) *http.Client {
 	return &c
 }
 
-// brief ends the body of an error where nothing more of it is used.
+// brief truncates the body of an error response to the part that is used.
 type brief struct{ transport http.RoundTripper }
 
 func (b brief) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -104,7 +105,7 @@ func (b brief) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// Refuse makes every call fail: an option is at fault, and retrying does not help. The first reason counts.
+// Refuse makes every call fail because of an option. Retrying does not help. The first reason is kept.
 func (e *Endpoint) Refuse(code cairn.Code, field, why string) {
 	if e.Problem == nil {
 		e.Problem = &cairn.Error{Code: code, Field: field, Message: e.Adapter + ": " + field + " " + why}
@@ -114,7 +115,7 @@ func (e *Endpoint) Refuse(code cairn.Code, field, why string) {
 // Info names the model.
 func (e *Endpoint) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: e.Adapter, Name: e.Model} }
 
-// Validate reports why the endpoint cannot be asked.
+// Validate reports why the endpoint cannot be called.
 func (e *Endpoint) Validate() error {
 	if e.Problem != nil {
 		return e.Problem

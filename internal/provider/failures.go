@@ -1,5 +1,4 @@
-// Package provider is what the adapters of models share: the watch over a provider that is silent, and the errors of its
-// calls.
+// Package provider is the common part of the model adapters: the idle timeout, and the errors of calls.
 package provider
 
 import (
@@ -23,25 +22,25 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// Failures makes the errors of one model's calls. Each names the model, and none holds the key.
+// Failures makes the errors of one model's calls. Each error names the model, and none contains the key.
 type Failures struct {
 	Adapter string
 	Model   string
 	Key     string
 }
 
-// Errorf returns an error of a code that names the model.
+// Errorf returns an error that has a code and names the model.
 func (f Failures) Errorf(code cairn.Code, format string, args ...any) *cairn.Error {
 	e := cairn.Errorf(code, "%s: model %q: %w", f.Adapter, f.Model, fmt.Errorf(format, args...))
 	e.Cause = errors.Unwrap(e.Cause)
 	if f.Key != "" && strings.Contains(e.Message, f.Key) {
 		e.Message = strings.ReplaceAll(e.Message, f.Key, "[key]")
-		e.Cause = nil // its text holds the key as well
+		e.Cause = nil // its text contains the key too
 	}
 	return e
 }
 
-// Ended is the error of a call whose context is done.
+// Ended returns the error of a call whose context is done.
 func (f Failures) Ended(ctx context.Context) *cairn.Error {
 	err := ctx.Err()
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -50,14 +49,14 @@ func (f Failures) Ended(ctx context.Context) *cairn.Error {
 	return f.Errorf(cairn.CodeAborted, "%w", err)
 }
 
-// Silent is the error of a call that ended with ErrIdle.
+// Silent returns the error of a call that ended with ErrIdle.
 func (f Failures) Silent(idle time.Duration) *cairn.Error {
 	return f.Errorf(cairn.CodeOverloaded, "no byte was received for %v", idle)
 }
 
-// Transport is the error of a call that got no answer.
+// Transport returns the error of a call that got no response.
 func (f Failures) Transport(err error) *cairn.Error {
-	var wrapped *url.Error // repeats the address, which is of no use to the reader
+	var wrapped *url.Error // repeats the address, which does not help the reader
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}
@@ -68,15 +67,15 @@ func (f Failures) Transport(err error) *cairn.Error {
 	return f.Errorf(cairn.CodeOverloaded, "cannot reach the server: %w", err)
 }
 
-// tooLong matches how servers say that a conversation does not fit when they have no code for it.
+// tooLong matches the messages of servers that have no code for a conversation that does not fit.
 var tooLong = regexp.MustCompile(`(?i)maximum context length|context length (?:exceeded|of only)|` +
 	`exceeds? (?:the |this )?(?:model'?s? )?(?:available |maximum )?context|context window|prompt is too long|input is too long|` +
 	`longer than the maximum model length|input token count .* exceeds`)
 
-// TooLong reports whether a provider's message says that the conversation exceeds the model's window.
+// TooLong reports whether a provider's message means that the conversation exceeds the model's window.
 func TooLong(message string) bool { return tooLong.MatchString(message) }
 
-// Clip returns a provider's text as an error may hold it: valid, and of some 1,000 bytes at most.
+// Clip returns a provider's text in a form that an error can hold: valid UTF-8 of at most about 1,000 bytes.
 func Clip(s string) string {
 	if len(s) > maxMessage {
 		s = s[:maxMessage] + "…"
@@ -84,8 +83,8 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// RetryAfter reads how long to wait: milliseconds as OpenAI sends them, seconds, or a date, which is compared with the
-// server's own clock if the reply has its time.
+// RetryAfter returns how long to wait. It reads OpenAI's milliseconds, seconds, or a date. A date is compared with
+// the server's own clock if the response has its time.
 func RetryAfter(h http.Header, now func() time.Time) time.Duration {
 	if n, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return duration(n, time.Millisecond)

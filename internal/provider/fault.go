@@ -14,25 +14,25 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-const maxErrorBody = 64 << 10 // bytes of an error answer that are read
+const maxErrorBody = 64 << 10 // bytes of an error response that are read
 
-// Fault is what a provider reports about a failure, in any of its forms.
+// Fault is a provider's report of a failure, in any of its forms.
 type Fault struct {
-	Status  int // 0 in a stream, where there is none
+	Status  int // 0 in a stream, which has none
 	Message string
 	Type    string
 	Code    string
 }
 
-// Refused is the error of a request that was not answered as it should be. res may be nil.
+// Refused returns the error of a request that failed. res may be nil.
 func (f Failures) Refused(res *http.Response, err error) *cairn.Error {
-	if res != nil && res.StatusCode >= http.StatusBadRequest { // its body can be read, whatever an SDK made of it
+	if res != nil && res.StatusCode >= http.StatusBadRequest { // the body can be read, whatever the SDK did with it
 		return f.Answer(res)
 	}
 	return f.Transport(err)
 }
 
-// Broken is the error of a stream that cannot be read on.
+// Broken returns the error of a stream that cannot be read further.
 func (f Failures) Broken(err error) *cairn.Error {
 	_, malformed := errors.AsType[*json.SyntaxError](err)
 	_, wrong := errors.AsType[*json.UnmarshalTypeError](err)
@@ -42,9 +42,9 @@ func (f Failures) Broken(err error) *cairn.Error {
 	return f.Errorf(cairn.CodeModel, "the stream broke off: %w", err)
 }
 
-// Answer is the error that an HTTP answer other than 200 stands for. It reads the body.
+// Answer returns the error for an HTTP response other than 200. It reads the body.
 func (f Failures) Answer(res *http.Response) *cairn.Error {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read is enough
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // a partial body is enough
 	said := ParseFault(body)
 	said.Status = res.StatusCode
 	if to, err := res.Location(); err == nil && res.StatusCode < http.StatusBadRequest {
@@ -58,7 +58,7 @@ func (f Failures) Answer(res *http.Response) *cairn.Error {
 	return e
 }
 
-// Fault is the error that a provider's report stands for.
+// Fault returns the error for a provider's report.
 func (f Failures) Fault(said Fault) *cairn.Error {
 	var notes []string
 	if said.Status != 0 {
@@ -74,8 +74,8 @@ func (f Failures) Fault(said Fault) *cairn.Error {
 	return f.Errorf(said.classify(), "%s", message)
 }
 
-// classify finds the code. An account without credit is CodeAuth: like a refused key, it is not retryable and needs a
-// person.
+// classify returns the error's code. An account without credit is CodeAuth: like a rejected key, it is not
+// retryable and needs a person.
 func (s Fault) classify() cairn.Code {
 	words := strings.ToLower(s.Type + " " + s.Code)
 	has := func(list ...string) bool {
@@ -88,9 +88,9 @@ func (s Fault) classify() cairn.Code {
 	}
 	status := s.Status
 	if status == 0 {
-		status, _ = strconv.Atoi(s.Code) // some relay the status of the failure as its code
+		status, _ = strconv.Atoi(s.Code) // some servers use the status of the failure as its code
 	}
-	message := strings.ToLower(s.Message) // for what has no code of its own
+	message := strings.ToLower(s.Message) // for failures without a code of their own
 	limited := status == http.StatusTooManyRequests || has("rate_limit")
 	switch {
 	case has("insufficient_quota", "billing_", "insufficient_balance") || status == http.StatusPaymentRequired || strings.Contains(message, "credit balance"):
@@ -117,7 +117,7 @@ func (s Fault) classify() cairn.Code {
 	return cairn.CodeModel
 }
 
-// reported reads an answer that reports an error although its status says that there is none.
+// reported decodes a response that reports an error although its status does not.
 func reported(body []byte) (said Fault, ok bool) {
 	var list []json.RawMessage
 	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
@@ -132,8 +132,8 @@ func reported(body []byte) (said Fault, ok bool) {
 	return ParseFault(body), true
 }
 
-// ParseFault reads {"error": {…}}, {"error": "…"}, a bare {"message": …} or {"detail": …}, any of them alone in an
-// array, and plain text.
+// ParseFault decodes {"error": {…}}, {"error": "…"}, a bare {"message": …} or {"detail": …}, each also as the first
+// element of an array, and plain text.
 func ParseFault(body []byte) Fault {
 	body = bytes.TrimSpace(body)
 	var list []json.RawMessage
@@ -158,7 +158,7 @@ func ParseFault(body []byte) Fault {
 	}
 }
 
-// Scalar returns a JSON string's value, and anything else as it is written; null is empty.
+// Scalar returns the value of a JSON string, and anything else as written; null is empty.
 func Scalar(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrIdle is the cause with which a call ends that received nothing for too long.
+// ErrIdle is the cancellation cause of a call that received nothing for too long.
 var ErrIdle = errors.New("idle")
 
 // Idle cancels a call when nothing was received for a time. It runs only during reads: time that the caller spends
@@ -17,8 +17,8 @@ type Idle struct {
 	timer   *time.Timer
 }
 
-// WatchIdle returns a context that ends with the cause ErrIdle when the watch, which runs already, fires. The function
-// ends both.
+// WatchIdle returns a context that is cancelled with the cause ErrIdle when the watch fires. The watch runs from
+// the beginning. The function ends both.
 func WatchIdle(ctx context.Context, timeout time.Duration) (context.Context, *Idle, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(timeout, func() { cancel(ErrIdle) })
@@ -28,7 +28,7 @@ func WatchIdle(ctx context.Context, timeout time.Duration) (context.Context, *Id
 	}
 }
 
-// Body returns a response body whose reads are watched. The first of them takes over from the wait for the answer.
+// Body returns a response body whose reads are watched. The first read takes over from the wait for the response.
 func (w *Idle) Body(rc io.ReadCloser) io.ReadCloser {
 	return &watchedBody{rc, w}
 }

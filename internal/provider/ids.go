@@ -12,15 +12,15 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// CallIDs are the ids of calls as they are sent, by those of the session.
+// CallIDs maps the session's call ids to the ids that are sent.
 type CallIDs map[string]string
 
-// refused matches what providers accept neither in the id of a call nor in the name of a tool.
+// refused matches characters that providers accept neither in the id of a call nor in the name of a tool.
 var refused = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 const maxName = 64 // characters of a tool's name, or of an id
 
-// Of returns an id that providers accept: the session's if they do, else one that follows from it.
+// Of returns an id that providers accept: the session's own if possible, else one derived from it.
 func (ids CallIDs) Of(id string) string {
 	if sent, ok := ids[id]; ok {
 		return sent
@@ -34,18 +34,19 @@ func (ids CallIDs) Of(id string) string {
 	return sent
 }
 
-// ToolName returns the name of a tool as providers accept it; a model may have made it up.
+// ToolName returns the name of a tool in a form that providers accept. A model may have made it up.
 func ToolName(name string) string {
 	name = cmp.Or(refused.ReplaceAllString(name, "_"), "_")
 	return name[:min(len(name), maxName)]
 }
 
-// Readable reports whether a file is text that every model reads as such: SVG too, which providers refuse as an image.
+// Readable reports whether a file is text that every model can read. This includes SVG, which providers reject as
+// an image.
 func Readable(media string, f *cairn.File) bool {
 	return (strings.HasPrefix(media, "text/") || media == "application/json" || media == "image/svg+xml") && len(f.Data) > 0 && utf8.Valid(f.Data)
 }
 
-// Described is what stands for a file that cannot be sent.
+// Described returns the text that replaces a file that cannot be sent.
 func Described(f *cairn.File) string {
 	return fmt.Sprintf("[file %s of type %s, %d bytes: its content is not available]", cmp.Or(f.Name, f.URL, "without a name"), f.MediaType, len(f.Data))
 }
@@ -53,7 +54,7 @@ func Described(f *cairn.File) string {
 // Unique makes the ids of a reply's calls unique. The zero value is ready.
 type Unique struct{ used map[string]bool }
 
-// Of returns id, changed if another call of the reply has it.
+// Of returns id, changed if another call of the reply already has it.
 func (u *Unique) Of(id string) string {
 	if u.used == nil {
 		u.used = map[string]bool{}

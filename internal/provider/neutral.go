@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Encode writes JSON with <, > and & as they are, which costs fewer tokens in what models read.
+// Encode encodes JSON without escaping <, > and &, which costs models fewer tokens to read.
 func Encode(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -16,7 +16,7 @@ func Encode(v any) (json.RawMessage, error) {
 	return b.Bytes(), err
 }
 
-// Text returns what a model reads of a tool's output: a string's value, anything else as JSON.
+// Text returns a tool's output as a model reads it: the value of a string, anything else as JSON.
 func Text(output json.RawMessage) string {
 	text := string(output)
 	var s string
@@ -26,7 +26,8 @@ func Text(output json.RawMessage) string {
 	return text
 }
 
-// Arguments returns a call's arguments as an object. Some servers fail permanently if those of the history are none.
+// Arguments returns a call's arguments as an object. Some servers fail permanently if arguments in the history are
+// not objects.
 func Arguments(input json.RawMessage) json.RawMessage {
 	if strings.HasPrefix(strings.TrimSpace(string(input)), "{") {
 		return input
@@ -38,7 +39,7 @@ func Arguments(input json.RawMessage) json.RawMessage {
 	return wrapped
 }
 
-// Address reads the base URL of a server. The problem is what is wrong with it, or "".
+// Address parses the base URL of a server. problem says what is wrong with it, or is empty.
 func Address(base string) (address *url.URL, problem string) {
 	address, err := url.Parse(base)
 	switch {

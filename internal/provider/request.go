@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Body encodes a request, in which options of the settings take the place of fields by their names.
+// Body encodes a request. Options of the settings override fields by name.
 func (f Failures) Body(body map[string]any, s *cairn.Settings) ([]byte, error) {
 	if err := f.Merge(body, s); err != nil {
 		return nil, err
@@ -20,7 +20,7 @@ func (f Failures) Body(body map[string]any, s *cairn.Settings) ([]byte, error) {
 	return data, nil
 }
 
-// Merge puts the options of the settings in the place of fields of a request by their names.
+// Merge overrides fields of a request by the options of the settings with the same names.
 func (f Failures) Merge(body map[string]any, s *cairn.Settings) error {
 	for name, value := range s.Options {
 		raw, err := Encode(value)
@@ -34,7 +34,7 @@ func (f Failures) Merge(body map[string]any, s *cairn.Settings) error {
 	return nil
 }
 
-// Schema returns a tool's schema in its own order: models read the properties in it.
+// Schema returns a tool's schema in its original order, in which models read the properties.
 func (f Failures) Schema(t *cairn.ToolSpec) (json.RawMessage, error) {
 	if len(t.Schema) == 0 {
 		return json.RawMessage(`{"type":"object","properties":{}}`), nil
@@ -47,8 +47,8 @@ func (f Failures) Schema(t *cairn.ToolSpec) (json.RawMessage, error) {
 	return t.Schema, nil
 }
 
-// Objects encodes values that each must be a JSON object, such as the tools that a provider carries out itself. The index
-// is that of the first which is none, -1 without one.
+// Objects encodes values that must each be a JSON object, such as tools that the provider executes itself. wrong is
+// the index of the first value that is not an object, or -1.
 func Objects(list []any) (encoded []json.RawMessage, wrong int) {
 	for i, value := range list {
 		raw, err := Encode(value)
@@ -60,7 +60,7 @@ func Objects(list []any) (encoded []json.RawMessage, wrong int) {
 	return encoded, -1
 }
 
-// Keepable returns what a session can keep, and nil for anything else.
+// Keepable returns JSON that a session can keep, and nil for anything else.
 func Keepable(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || cairn.CheckJSON("provider", raw) != nil {
 		return nil
@@ -68,7 +68,7 @@ func Keepable(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// Closed reports whether each object of a schema says that it has no other properties.
+// Closed reports whether each object of a schema forbids additional properties.
 func Closed(schema json.RawMessage) bool {
 	var v any
 	return json.Unmarshal(schema, &v) == nil && closedValue(v)

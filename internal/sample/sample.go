@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Time is what Fill gives to fields that are times.
+// Time is the value of fields that are times.
 var Time = time.Date(2031, 2, 3, 4, 5, 6, 7000, time.UTC)
 
-// Fill sets what v points to, and everything in it that can be set, to values that are not zero. Lists and maps get one
-// element; fields that are interfaces are left alone. It panics at a kind of field that it does not know.
+// Fill sets what v points to, and everything settable in it, to values that are not zero. Lists and maps get one
+// element. Fields that are interfaces are not set. It panics for a kind of field that it does not know.
 func Fill(v any) { fill(reflect.ValueOf(v).Elem()) }
 
 func fill(v reflect.Value) {

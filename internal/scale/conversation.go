@@ -12,15 +12,15 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Average lengths of the texts of a turn, in bytes: a question, the result of a tool, and an answer.
+// The average lengths of the texts of a turn, in bytes: a question, the result of a tool, and an answer.
 const (
 	question = 150
 	result   = 1000
 	answer   = 200
 )
 
-// Conversation is one session with turns of two steps and a tool between them. It is for measuring what a store takes for
-// each byte in them.
+// Conversation is one session whose turns have two steps with a tool call in between. It measures what a store needs
+// for each byte of text.
 type Conversation struct {
 	tb        testing.TB
 	eng       *engine.Engine
@@ -37,7 +37,7 @@ func NewConversation(tb testing.TB, st store.Store) *Conversation {
 	return newConversation(tb, st, "session", 0)
 }
 
-// newConversation returns a conversation whose model has a window of so many tokens, 0 for one that nothing fills.
+// newConversation returns a conversation whose model has a window of so many tokens; 0 means that nothing fills it.
 func newConversation(tb testing.TB, st store.Store, session string, window int) *Conversation {
 	tb.Helper()
 	c := &Conversation{tb: tb, session: session}
@@ -55,7 +55,8 @@ func newConversation(tb testing.TB, st store.Store, session string, window int) 
 		return scripted.Text("What was said before.")
 	})}
 	var err error
-	opts := &engine.Options{Coalesce: time.Second} // the deltas of a step come at once, but not where the machine is busy
+	// The deltas of a step arrive at once, except on a busy machine.
+	opts := &engine.Options{Coalesce: time.Second}
 	if c.eng, err = engine.New(st, []*cairn.Agent{agent}, opts); err != nil {
 		tb.Fatal(err)
 	}
@@ -63,8 +64,8 @@ func newConversation(tb testing.TB, st store.Store, session string, window int) 
 	return c
 }
 
-// text returns the next text: lengths vary from half of the average to one and a half, since rows of one length fill pages
-// better, or worse, than those of users.
+// text returns the next text. Lengths vary from half of the average to one and a half times it, since rows of equal
+// length fill pages better or worse than those of users.
 func (c *Conversation) text(average int) string {
 	c.texts++
 	length := average/2 + average*(c.texts*61%101)/100

@@ -19,12 +19,14 @@ type Handle interface {
 	Close() error
 }
 
-// window is how many tokens the model of a summarised conversation takes: some thirteen turns until one is summarised.
+// window is the number of tokens that the model of a summarized conversation accepts: some thirteen turns until one is
+// summarized.
 const window = 8000
 
-// BenchResume measures what a process takes that has never seen a session to ask its model in the session's next turn: from
-// Execute to the call of the model, on a store that has just been opened. open opens the same data each time. The sessions have
-// 100 and 10,000 messages, both summarised a turn ago, and 10,000 without a summary. They take turns; the times are medians.
+// BenchResume measures what a process that has never seen a session needs to call the model in the session's next turn,
+// from Execute to the model's call, on a store that has just been opened. open opens the same data each time. The
+// sessions have 100 and 10,000 messages, both summarized one turn ago, and 10,000 without a summary. They are measured
+// alternately; the times are medians.
 func BenchResume(b *testing.B, open func(testing.TB) Handle) {
 	st := open(b)
 	b.Cleanup(func() { _ = st.Close() }) // after the engines
@@ -39,7 +41,7 @@ func BenchResume(b *testing.B, open func(testing.TB) Handle) {
 			list[(n+i)%len(list)].resume(b, open)
 		}
 	}
-	b.ReportMetric(0, "ns/op") // of all three, and of what is around
+	b.ReportMetric(0, "ns/op") // includes all three sessions and the setup
 	for _, r := range list {
 		b.ReportMetric(float64(r.median().Microseconds())/1000, r.name+"-ms")
 		b.ReportMetric(float64(r.bytes)/float64(len(r.times))/1000, r.name+"-KB")
@@ -47,8 +49,8 @@ func BenchResume(b *testing.B, open func(testing.TB) Handle) {
 	b.ReportMetric(float64(list[1].median())/float64(list[0].median()), "ratio")
 }
 
-// talk makes a session of at least so many messages, whose last turn had the older ones summarised if they ever are, and
-// returns its latest checkpoint.
+// talk makes a session of at least so many messages and returns its latest checkpoint. The last turn had the older
+// messages summarized, if they ever are.
 func talk(b *testing.B, st store.Store, session string, messages, window int) string {
 	c := newConversation(b, st, session, window)
 	for {
@@ -64,7 +66,7 @@ func talk(b *testing.B, st store.Store, session string, messages, window int) st
 	}
 }
 
-// resumed is a session that is taken up at a checkpoint, again and again.
+// resumed is a session that is resumed at a checkpoint repeatedly.
 type resumed struct {
 	name, id, at string
 	times        []time.Duration
@@ -76,7 +78,7 @@ func (r *resumed) median() time.Duration {
 	return r.times[len(r.times)/2]
 }
 
-// resume makes a turn in a new engine on a store that is opened for it, and takes it back.
+// resume makes a turn in a new engine on a newly opened store, and rewinds it.
 func (r *resumed) resume(b *testing.B, open func(testing.TB) Handle) {
 	ctx := context.Background()
 	must := func(err error) {
@@ -95,7 +97,7 @@ func (r *resumed) resume(b *testing.B, open func(testing.TB) Handle) {
 	})
 	eng, err := engine.New(st, []*cairn.Agent{{Name: "bot", Model: model}}, nil)
 	must(err)
-	_, err = st.List(ctx, store.SessionQuery{Limit: 1}) // the connection is there
+	_, err = st.List(ctx, store.SessionQuery{Limit: 1}) // opens the connection
 	must(err)
 	runtime.ReadMemStats(&before)
 	began := time.Now()

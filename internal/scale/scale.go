@@ -1,5 +1,5 @@
-// Package scale fills stores with sessions, few or a million, and compares what calls cost on them. It is for the tests of
-// stores.
+// Package scale fills stores with a few sessions or a million, and compares what calls cost on them. It is for the
+// tests of stores.
 package scale
 
 import (
@@ -14,15 +14,15 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// How sessions are spread. A store has as many that a process died with, or that are to be removed, however many others
-// it has: those follow from what happens, not from what is kept.
+// How sessions are distributed. A store has a fixed number of crashed and expired sessions, however many others it has:
+// their number follows from what happens, not from what is kept.
 const (
 	tree     = 20  // sessions of a tree
-	agents   = 50  // whose names are agent-0, agent-1, …
+	agents   = 50  // named agent-0, agent-1, …
 	tags     = 10  // one for each session
 	crashed  = 100 // sessions of the agent "crashed"
 	expired  = 100 // roots of the agent "expired"
-	calling  = 5   // one session in so many has an open call
+	calling  = 5   // one session in this many has an open call
 	owned    = 10  // trees of a user
 	pageSize = 20
 )
@@ -33,7 +33,8 @@ func id(n int) string { return fmt.Sprintf("session-%08d", n) }
 // user returns the user of a session.
 func user(n int) string { return fmt.Sprint("user-", n/tree/owned) }
 
-// Fill makes sessions in a store, n of them, each with a run of two messages and a checkpoint. Writers write at once.
+// Fill makes n sessions in a store, each with a run of two messages and a checkpoint. It uses that many concurrent
+// writers.
 func Fill(ctx context.Context, st store.Store, n, writers int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -62,7 +63,7 @@ func Fill(ctx context.Context, st store.Store, n, writers int) error {
 	return context.Cause(ctx)
 }
 
-// fresh returns the commit that makes session i, whose root is session first.
+// fresh returns the commit that creates session i, whose root is session first.
 func fresh(i, first int) *store.Commit {
 	s := &cairn.Session{Agent: fmt.Sprint("agent-", i%agents), UserID: user(first), RootID: id(first),
 		Tags: []string{fmt.Sprint("tag-", i%tags)}, Metadata: map[string]string{"team": fmt.Sprint("team-", i%tags)}}
@@ -94,8 +95,8 @@ func fresh(i, first int) *store.Commit {
 	return c
 }
 
-// Compare measures calls on two stores that have been filled, by turns, and reports what each costs on the second as a
-// multiple of what it costs on the first. It is an error if that is more than most; 0 is no limit.
+// Compare measures calls on two filled stores alternately, and reports what each costs on the second as a multiple of
+// its cost on the first. A multiple above most fails the test; 0 means no limit.
 func Compare(t *testing.T, few, many store.Store, fewSessions, manySessions, rounds int, most float64) {
 	t.Helper()
 	sides := [2]*side{{t: t, st: few, n: fewSessions}, {t: t, st: many, n: manySessions}}
@@ -120,17 +121,17 @@ func median(list []time.Duration) time.Duration {
 	return list[len(list)/2]
 }
 
-// side is one of the stores that are compared.
+// side is one of the compared stores.
 type side struct {
 	t     *testing.T
 	st    store.Store
-	n     int // sessions that it was filled with
-	made  int // sessions that were made since
+	n     int // sessions in the filled store
+	made  int // sessions created since then
 	names []string
 	times map[string][]time.Duration
 }
 
-// time calls something and notes how long it took.
+// time runs call and records how long it took.
 func (s *side) time(name string, call func() error) {
 	s.t.Helper()
 	began := time.Now()
@@ -218,7 +219,7 @@ func (s *side) sweeps() {
 	s.time("removed", func() error { _, err := sweeper.Removed(ctx, 0, store.PageQuery{Limit: pageSize}); return err })
 }
 
-// turn makes a turn of one step, of a session that no process has in memory, and reads it.
+// turn reads a session that no process has in memory, and makes a turn of two steps on it.
 func (s *side) turn(at int) {
 	s.t.Helper()
 	ctx := s.t.Context()

@@ -12,26 +12,27 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Definitions are the schemas of structs that refer to each other by name, as a document with many of them has them.
-// Structs may be recursive. A type's JSON form is that of encoding/json; tags are those of [For].
+// Definitions are the schemas of structs that refer to each other by name, for a document that has many of them.
+// Structs may be recursive. A type's JSON form is that of encoding/json; its tags are those of [For].
 type Definitions struct {
-	// Prefix is what a reference has before a name, as "#/components/schemas/".
+	// Prefix is the prefix of a name in a reference, such as "#/components/schemas/".
 	Prefix string
 	// Name returns the name of a struct type.
 	Name func(reflect.Type) string
-	// Enums are the values of types that have no others.
+	// Enums lists the values of types that admit no others.
 	Enums map[reflect.Type][]string
-	// Doc returns what a field of a struct type means, or what the type itself is, for no field; empty if it is not known. Nil
-	// means that nothing is.
+	// Doc returns the description of a struct type's field, or of the type itself for an empty field name; "" if it has
+	// none. A nil Doc means that nothing is described.
 	Doc func(t reflect.Type, field string) string
 
 	Schemas map[string]*jsonschema.Schema
-	known   map[reflect.Type]*jsonschema.Schema // what stands for a type wherever it is used
+	known   map[reflect.Type]*jsonschema.Schema // the schema used for a type wherever it occurs
 	types   map[string]reflect.Type
 }
 
-// Add returns the schema that stands for a type: a reference for a struct with a name, whose definition is added with those
-// of all that it refers to. The error says which type or field cannot be expressed, or which two types have one name.
+// Add returns the schema to use for a type. For a struct with a name it is a reference, and Add adds the struct's
+// definition and those of all that it refers to. The error says which type or field cannot be expressed, or which two
+// types have the same name.
 func (d *Definitions) Add(t reflect.Type) (*jsonschema.Schema, error) {
 	if d.known == nil {
 		d.Schemas, d.types = map[string]*jsonschema.Schema{}, map[string]reflect.Type{}
@@ -58,7 +59,7 @@ func (d *Definitions) Add(t reflect.Type) (*jsonschema.Schema, error) {
 	return notNull(s), nil
 }
 
-// collect defines the structs with names that values of a type may hold.
+// collect defines the named structs that values of a type may contain.
 func (d *Definitions) collect(t reflect.Type) error {
 	if d.known[t] != nil {
 		return nil
@@ -82,7 +83,7 @@ func (d *Definitions) collect(t reflect.Type) error {
 	return nil
 }
 
-// Object returns the schema of a struct as it stands, without the fields that leave out selects.
+// Object returns the schema of a struct itself, without the fields that leaveOut selects.
 func (d *Definitions) Object(t reflect.Type, leaveOut func(reflect.StructField) bool) (*jsonschema.Schema, error) {
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
 	for _, f := range reflect.VisibleFields(t) {
@@ -115,7 +116,7 @@ func (d *Definitions) Object(t reflect.Type, leaveOut func(reflect.StructField) 
 	return s, nil
 }
 
-// Field returns what a visible field of a struct means. It may be one of a struct that is embedded there.
+// Field returns the description of a visible field of a struct. The field may be promoted from an embedded struct.
 func (d *Definitions) Field(t reflect.Type, f reflect.StructField) string {
 	for _, i := range f.Index[:len(f.Index)-1] {
 		if t = t.Field(i).Type; t.Kind() == reflect.Pointer {
@@ -132,7 +133,7 @@ func (d *Definitions) doc(t reflect.Type, field string) string {
 	return d.Doc(t, field)
 }
 
-// notNull takes the null out of a schema: what has no value is left out, and lists that must be there are never nil.
+// notNull removes null from a schema: absent values are omitted, and required lists are never nil.
 func notNull(s *jsonschema.Schema) *jsonschema.Schema {
 	if s == nil {
 		return nil

@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// plain is the schema of an object whose members have types and no other constraints, as most tools' arguments do. It
-// only accepts, at a fraction of the cost: what it does not accept is validated in full.
+// plain is the schema of an object whose members have types and no other constraints, like the arguments of most tools.
+// It can only accept values, at a fraction of the cost of validation. Values that it does not accept are validated in
+// full.
 type plain struct {
 	types    map[string][]string
 	required []string
@@ -20,7 +21,7 @@ type plain struct {
 // maxRequired is the maximum number of required members that accepts can track.
 const maxRequired = 64
 
-// plainOf returns the plain form of a schema, or nil if there is none.
+// plainOf returns the plain form of a schema; nil if it has none.
 func plainOf(raw json.RawMessage) *plain {
 	var s struct {
 		Type       any                                   `json:"type"`
@@ -49,7 +50,7 @@ func plainOf(raw json.RawMessage) *plain {
 	return p
 }
 
-// only reports whether an object has no members but the named ones.
+// only reports whether an object has no members other than the given names.
 func only(object map[string]json.RawMessage, names ...string) bool {
 	for name := range maps.Keys(object) {
 		if !slices.Contains(names, name) {
@@ -112,7 +113,7 @@ func (p *plain) accepts(raw json.RawMessage) bool {
 
 func skipSpace(raw []byte) []byte { return bytes.TrimLeft(raw, " \t\r\n") }
 
-// scalar splits the leading scalar off valid JSON; nil if that begins with an object or an array.
+// scalar splits the leading scalar off valid JSON; nil if the JSON begins with an object or an array.
 func scalar(raw []byte) (value, rest []byte) {
 	end := 1
 	switch raw[0] {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// checkRefs refuses schemas with references on which a validator would loop: those that lead back to themselves without
-// descending into the value. It accepts only references whose target it can see, so $id below the top and dynamic
-// references are refused too.
+// checkRefs rejects schemas whose references would make a validator loop: those that lead back to themselves without
+// descending into the value. It accepts only references whose target it can resolve, so it also rejects $id below the
+// top, and dynamic references.
 func checkRefs(raw json.RawMessage) error {
 	var root any
 	if err := json.Unmarshal(raw, &root); err != nil {
@@ -21,7 +21,7 @@ func checkRefs(raw json.RawMessage) error {
 	return g.walk("", root)
 }
 
-// visit is the state of a place in the search for a circle.
+// visit is the state of a place in the search for a cycle.
 type visit int
 
 const (
@@ -59,7 +59,7 @@ func (g *refGraph) walk(at string, node any) error {
 	return nil
 }
 
-// follow walks from a schema to all that apply to the same value, and reports a circle.
+// follow walks from a schema to all schemas that apply to the same value, and reports a cycle.
 func (g *refGraph) follow(at string, node any) error {
 	s, ok := node.(map[string]any)
 	if !ok || g.state[at] == done {

@@ -17,8 +17,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Provider is implemented by types that state their own schema: recursive types, and types whose JSON form is not
-// that of their fields.
+// Provider is implemented by types that provide their own schema: recursive types, and types whose JSON form does not
+// follow from their fields.
 type Provider interface {
 	JSONSchema() json.RawMessage
 }
@@ -31,7 +31,7 @@ type Schema struct {
 	plain    *plain // nil unless the schema has a plain form
 }
 
-// JSON returns the schema's text. It must not be modified.
+// JSON returns the schema's text. The caller must not modify it.
 func (s *Schema) JSON() json.RawMessage { return s.raw }
 
 // Parse parses a schema.
@@ -90,8 +90,8 @@ func resolve(s *jsonschema.Schema) (*Schema, error) {
 
 var providerType = reflect.TypeFor[Provider]()
 
-// collectOverrides finds the types in t that state their own schema, and refuses fields whose JSON form a schema cannot
-// express.
+// collectOverrides finds the types in t that provide their own schema. It rejects fields whose JSON form a schema
+// cannot express.
 func collectOverrides(t reflect.Type, found map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) error {
 	if seen[t] || found[t] != nil {
 		return nil
@@ -129,10 +129,10 @@ func collectOverrides(t reflect.Type, found map[reflect.Type]*jsonschema.Schema,
 	return nil
 }
 
-// provided returns the schema that the zero value of t states.
+// provided returns the schema that the zero value of t provides.
 func provided(t reflect.Type) (s *jsonschema.Schema, err error) {
 	defer func() {
-		if p := recover(); p != nil { // a method promoted from a nil embedded pointer, most likely
+		if p := recover(); p != nil { // most likely a method promoted from a nil embedded pointer
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
@@ -181,7 +181,7 @@ func constrain(t reflect.Type, s *jsonschema.Schema, overrides map[reflect.Type]
 func applyTag(s *jsonschema.Schema, t reflect.Type, tag string) error {
 	for tag != "" {
 		var item string
-		if strings.HasPrefix(tag, "pattern=") { // a pattern may hold commas, so it takes the rest
+		if strings.HasPrefix(tag, "pattern=") { // a pattern may contain commas, so it takes the rest
 			item, tag = tag, ""
 		} else {
 			item, tag, _ = strings.Cut(tag, ",")
@@ -257,7 +257,7 @@ func count(text string) (*int, error) {
 	return &n, nil
 }
 
-// Validate returns everything in which the JSON text violates the schema; nil means it is valid.
+// Validate returns everything in the JSON text that violates the schema; nil means that it is valid.
 func (s *Schema) Validate(raw json.RawMessage) []string {
 	if s.plain != nil && s.plain.accepts(raw) {
 		return nil
@@ -276,11 +276,11 @@ func (s *Schema) Validate(raw json.RawMessage) []string {
 	return []string{reason(err)}
 }
 
-// maxRefs bounds how many references are followed, since they may go round in a circle.
+// maxRefs bounds how many references are followed, since they may form a cycle.
 const maxRefs = 100
 
-// violations walks the plain parts of a schema, objects and arrays, so that each fault is reported in words with its place.
-// For parts that it cannot split, such as combinations, the caller reports the validator's message.
+// violations walks the plain parts of a schema, objects and arrays, to report each fault in words with its place. For
+// parts that it cannot split, such as combinations, the caller reports the validator's message.
 func violations(whole *Schema, list []string, at string, s *jsonschema.Schema, value any, refs int) []string {
 	if s == nil {
 		return list
@@ -325,7 +325,7 @@ func violations(whole *Schema, list []string, at string, s *jsonschema.Schema, v
 	return leafViolations(list, at, *s, value)
 }
 
-// leafViolations checks what a schema says of a value itself, and nothing of what is inside it.
+// leafViolations checks what a schema requires of a value itself, without the values inside it.
 func leafViolations(list []string, at string, leaf jsonschema.Schema, value any) []string {
 	leaf.Items, leaf.Properties, leaf.AdditionalProperties, leaf.Required = nil, nil, nil, nil
 	leaf.PropertyOrder = nil
@@ -360,10 +360,10 @@ func place(at string) string {
 	return at + ": "
 }
 
-// maxReason bounds a violation's text, which may quote the value at fault.
+// maxReason bounds a violation's text, in bytes; the text may quote the value at fault.
 const maxReason = 300
 
-// reason is the innermost message of a validator's error, without its trail of schema addresses.
+// reason returns the innermost message of a validator's error, without the chain of schema addresses.
 func reason(err error) string {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner

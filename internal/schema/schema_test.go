@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
-// colour states its own schema by value, place by pointer.
+// colour provides its own schema by value, place by pointer.
 type colour string
 
 func (colour) JSONSchema() json.RawMessage {
@@ -25,7 +25,7 @@ func (*place) JSONSchema() json.RawMessage {
 	return json.RawMessage(`{"type":"array","items":{"type":"number"},"minItems":2,"maxItems":2}`)
 }
 
-// tree is recursive; so is forest, but it states its own schema.
+// tree is recursive; so is forest, but it provides its own schema.
 type tree struct {
 	Children []tree `json:"children"`
 }
@@ -162,7 +162,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestTagsOfOneFieldOnly tags one of two fields of a type with its own schema.
+// TestTagsOfOneFieldOnly tags one of two fields that have a type with its own schema.
 func TestTagsOfOneFieldOnly(t *testing.T) {
 	t.Parallel()
 	s, err := schema.For(of[struct {
@@ -261,7 +261,7 @@ type line struct {
 	Count int    `json:"count" schema:"min=1"`
 }
 
-// TestEveryViolationIsListed checks how many faults are found and that each names its place.
+// TestEveryViolationIsListed checks how many faults are found, and that each names its place.
 func TestEveryViolationIsListed(t *testing.T) {
 	t.Parallel()
 	s, err := schema.For(of[order]())
@@ -270,7 +270,7 @@ func TestEveryViolationIsListed(t *testing.T) {
 	}
 	for _, test := range []struct {
 		input string
-		want  []string // the beginning of each, and after "…" a word it must have
+		want  []string // the beginning of each, and after "…" a word that it must contain
 	}{
 		{`{"id":"x","lines":[{"sku":"abc","count":1}],"notes":{"a":"b"}}`, nil},
 		{`{}`, []string{`id: is required`, `lines: is required`}},
@@ -296,7 +296,7 @@ func TestEveryViolationIsListed(t *testing.T) {
 	}
 }
 
-// TestViolationsAreInWords goes through the keywords that have words.
+// TestViolationsAreInWords tries each keyword that can be put in words.
 func TestViolationsAreInWords(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ schema, value, want string }{
@@ -398,7 +398,7 @@ func FuzzValidate(f *testing.F) {
 	})
 }
 
-// FuzzParse checks that no schema makes Parse panic, and that no value makes one that Parse accepts do so.
+// FuzzParse checks that no schema makes Parse panic, and that no value makes a parsed schema panic.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{`{}`, `true`, `{"type":"object","required":["a"]}`, `{"$ref":"#"}`, `{"items":{"$ref":"#"}}`, `{"type":["string",1]}`, `{"enum":[]}`,
 		`{"properties":{"a":{"anyOf":[{"$ref":"#"}]}}}`, `{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"not":{"$ref":"#/$defs/b"}},"b":{}}}`} {

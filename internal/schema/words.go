@@ -11,15 +11,15 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// rule is a keyword of a schema that bounds a single value.
+// rule is a schema keyword that bounds a single value.
 type rule struct {
-	// alone returns a schema with nothing but the keyword; nil if s does not have it.
+	// alone returns a schema with only that keyword; nil if s does not have it.
 	alone func(s *jsonschema.Schema) *jsonschema.Schema
-	// says puts in words what the keyword asks for.
+	// says returns in words what the keyword requires.
 	says func(s *jsonschema.Schema) string
 }
 
-// rules are the keywords that have words. A value of the wrong type breaks no other rule.
+// rules are the keywords that can be put in words. A value of the wrong type violates no other rule.
 var rules = []rule{
 	{func(s *jsonschema.Schema) *jsonschema.Schema {
 		if s.Type == "" && len(s.Types) == 0 {
@@ -64,7 +64,7 @@ var rules = []rule{
 	}, func(*jsonschema.Schema) string { return "must not have the same item twice" }},
 }
 
-// bound is the rule of a keyword that compares numbers.
+// bound returns the rule of a keyword that compares numbers.
 func bound(words string, field func(*jsonschema.Schema) **float64) rule {
 	return rule{func(s *jsonschema.Schema) *jsonschema.Schema {
 		if *field(s) == nil {
@@ -76,7 +76,7 @@ func bound(words string, field func(*jsonschema.Schema) **float64) rule {
 	}, func(s *jsonschema.Schema) string { return "must be " + words + " " + literal(**field(s)) }}
 }
 
-// size is the rule of a keyword that counts.
+// size returns the rule of a keyword that counts.
 func size(words, unit string, field func(*jsonschema.Schema) **int) rule {
 	return rule{func(s *jsonschema.Schema) *jsonschema.Schema {
 		if *field(s) == nil {
@@ -94,7 +94,8 @@ func size(words, unit string, field func(*jsonschema.Schema) **int) rule {
 	}}
 }
 
-// broken lists in words the rules of a schema that a value breaks; nil if it breaks none that has words.
+// broken returns in words the rules of a schema that a value violates; nil if it violates none that can be put in
+// words.
 func broken(s *jsonschema.Schema, value any) (list []string) {
 	for i, r := range rules {
 		alone := r.alone(s)
@@ -113,7 +114,7 @@ func broken(s *jsonschema.Schema, value any) (list []string) {
 	return list
 }
 
-// kinds names the types that a schema allows.
+// kinds returns the names of the types that a schema allows.
 func kinds(s *jsonschema.Schema) string {
 	types := s.Types
 	if s.Type != "" {
@@ -142,7 +143,7 @@ func kinds(s *jsonschema.Schema) string {
 // maxChoices is how many values of an enumeration are listed.
 const maxChoices = 20
 
-// either lists values of which one is asked for.
+// either lists values as alternatives.
 func either(values []any) string {
 	var list []string
 	for i, v := range values {
@@ -158,7 +159,7 @@ func either(values []any) string {
 	return "one of " + strings.Join(list, ", ")
 }
 
-// literal writes a value as JSON.
+// literal returns a value as JSON.
 func literal(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -169,7 +170,7 @@ func literal(v any) string {
 
 var simpleName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// member returns the place of an object's member, below another place.
+// member returns the place of an object's member below another place.
 func member(at, name string) string {
 	name = cut(name)
 	switch {
@@ -181,5 +182,5 @@ func member(at, name string) string {
 	return at + "." + name
 }
 
-// element returns the place of an array's item, below another place.
+// element returns the place of an array's item below another place.
 func element(at string, i int) string { return at + "[" + strconv.Itoa(i) + "]" }

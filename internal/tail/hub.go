@@ -1,5 +1,5 @@
-// Package tail fans out the newest events of logs to the followers in one process: one copy of the recent events per
-// log, however many readers. A writer never waits for a reader.
+// Package tail fans out the newest events of logs to the followers in one process. It keeps one copy of the recent
+// events per log, however many readers there are. A writer never waits for a reader.
 package tail
 
 import (
@@ -13,39 +13,38 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// window is the number of recent events kept of a followed log. A reader that falls further behind reads from the
-// store.
+// window is the number of recent events kept of a followed log. A reader that is further behind reads from the store.
 const window = 1024
 
-// maxLooks is the number of store reads kept for followers that have not woken yet.
+// maxLooks is the number of shared store reads kept for followers that have not yet woken.
 const maxLooks = 8
 
-// readBatch is the number of events that a follower reads from the store at once.
+// readBatch is the number of events that a follower reads from the store per call.
 const readBatch = 512
 
-// maxReads is the number of followers of one process that read from the store at once. The others queue, so that many
-// new readers leave connections to writers.
+// maxReads is the number of followers of one process that read from the store concurrently. The others queue, so that
+// many new readers leave connections for writers.
 var maxReads = max(4, 2*runtime.GOMAXPROCS(0))
 
-// Read fetches events after a sequence, at most limit, as store.Log.Read does.
+// Read fetches at most limit events after a sequence, like store.Log.Read.
 type Read func(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error)
 
-// Hub connects a process's writers, and whatever notices other processes' writes, with its followers. The zero value is
-// ready to use. A Hub is safe for concurrent use.
+// Hub connects its followers with a process's writers, and with whatever detects other processes' writes. The zero
+// value is ready to use. A Hub is safe for concurrent use.
 type Hub struct {
 	mu        sync.Mutex
 	tails     map[string]*tail
 	followers atomic.Int64
-	reads     chan struct{} // has an entry for each current read
+	reads     chan struct{} // holds one entry per read under way
 }
 
 // tail is one followed log.
 type tail struct {
 	followers int
 	events    []cairn.Event   // contiguous; only ever appended to or replaced, so that readers may hold slices of it
-	wakes     int64           // counts Wake calls: the store may hold more than events
-	version   int64           // counts changes of all kinds
-	looks     map[int64]*look // store reads since the last change, by the sequence they begin after
+	wakes     int64           // counts Wake calls: the store may have more than events
+	version   int64           // counts all changes
+	looks     map[int64]*look // store reads since the last change, by the sequence they start after
 	changed   chan struct{}   // closed at the next change
 	signal    chan struct{}   // asks the waker to close changed
 	done      chan struct{}   // closed when the last follower leaves
@@ -53,21 +52,21 @@ type tail struct {
 
 // look is a read of the store, shared by all followers that need the same events.
 type look struct {
-	done  chan struct{} // closed when there is an outcome
+	done  chan struct{} // closed once there is a result
 	batch []cairn.Event
 	err   error
 }
 
-// Following reports whether there is any follower.
+// Following reports whether there are any followers.
 func (h *Hub) Following() bool { return h.followers.Load() > 0 }
 
-// Append publishes events that were just appended to a log, the last of them with the sequence last. It reports whether it
-// did, which it does not without followers.
+// Append publishes events that were just appended to a log; last is the sequence of the last of them. It reports false,
+// and does nothing, if the process follows no log.
 func (h *Hub) Append(log string, last int64, events []cairn.Event) (published bool) {
 	if len(events) == 0 || !h.Following() {
 		return false
 	}
-	list := slices.Clone(events) // those of the caller keep their sequences
+	list := slices.Clone(events) // the caller's events keep their sequences
 	for i := range list {
 		list[i].Sequence = last - int64(len(list)) + 1 + int64(i)
 	}
@@ -75,7 +74,7 @@ func (h *Hub) Append(log string, last int64, events []cairn.Event) (published bo
 	return true
 }
 
-// Publish gives events that were just appended to a log, with their sequences, to its followers. It never blocks.
+// Publish hands events that were just appended to a log, with their sequences, to the log's followers. It never blocks.
 func (h *Hub) Publish(log string, events []cairn.Event) {
 	if len(events) == 0 || !h.Following() {
 		return
@@ -98,12 +97,12 @@ func (h *Hub) Publish(log string, events []cairn.Event) {
 	case first > last:
 		t.events = append([]cairn.Event(nil), events...)
 	default:
-		t.wakes++ // late: followers that lack it read it from the store
+		t.wakes++ // late: followers without it read it from the store
 	}
 	t.poke()
 }
 
-// Wake notifies the followers of a log that it may hold more than was published here.
+// Wake notifies the followers of a log that it may have more events than were published here.
 func (h *Hub) Wake(log string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,8 +112,8 @@ func (h *Hub) Wake(log string) {
 	}
 }
 
-// Drop notifies the followers of a log that it was dropped. Its published events are forgotten, so that followers of a
-// new log of that name do not get them.
+// Drop notifies the followers of a log that it was dropped. It forgets the log's published events, so that followers of
+// a new log with that name do not get them.
 func (h *Hub) Drop(log string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,7 +183,7 @@ func (h *Hub) leave(log string, t *tail) {
 	}
 }
 
-// waker wakes the followers of one log, so that a writer does not pay for their number. It ends with the last follower.
+// waker wakes the followers of one log, so that writers do not pay for their number. It ends with the last follower.
 func (h *Hub) waker(t *tail) {
 	for {
 		select {
@@ -200,13 +199,13 @@ func (h *Hub) waker(t *tail) {
 	}
 }
 
-// Follow yields every event of a log after a sequence: history from read, then published events, with read filling any
-// gap. It ends when ctx is done, without an error, or with the first error of read.
+// Follow yields every event of a log after a sequence: first history from read, then published events, with read
+// filling any gap. It ends without an error when ctx is done, or with the first error of read.
 func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		t := h.join(log)
 		defer h.leave(log, t)
-		seen := int64(-1) // the number of wakes when read last returned nothing
+		seen := int64(-1) // the number of wakes at the last read that returned nothing
 		for first := true; ctx.Err() == nil; first = false {
 			h.mu.Lock()
 			changed, wakes, version, recent := t.changed, t.wakes, t.version, t.events
@@ -215,7 +214,7 @@ func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) it
 			batch, covered := cut(recent, after)
 			if len(batch) == 0 && (!covered || seen != wakes) {
 				var err error
-				if first { // another follower's read may be older than this follower
+				if first { // another follower's read may predate this follower
 					batch, err = h.read(ctx, log, after, read)
 				} else {
 					batch, err = h.share(ctx, t, version, log, after, read)
@@ -247,7 +246,7 @@ func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) it
 	}
 }
 
-// read reads from the store once a slot is free.
+// read reads from the store, once a slot is free.
 func (h *Hub) read(ctx context.Context, log string, after int64, read Read) ([]cairn.Event, error) {
 	select {
 	case h.reads <- struct{}{}:
@@ -281,13 +280,13 @@ func (h *Hub) share(ctx context.Context, t *tail, version int64, log string, aft
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if l.err != nil { // perhaps only because that follower's context ended
+	if l.err != nil { // possibly just because the other follower's context ended
 		return h.read(ctx, log, after, read)
 	}
 	return l.batch, nil
 }
 
-// cut returns the events after a sequence. covered reports whether there is no gap in between.
+// cut returns the events after a sequence. covered reports whether they follow it without a gap.
 func cut(events []cairn.Event, after int64) (rest []cairn.Event, covered bool) {
 	if len(events) == 0 || events[0].Sequence > after+1 {
 		return nil, false

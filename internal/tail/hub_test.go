@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// shelf is a store's events of one log.
+// shelf is a store with the events of one log.
 type shelf struct {
 	mu    sync.Mutex
 	list  []cairn.Event
@@ -42,7 +42,7 @@ func (s *shelf) read(_ context.Context, _ string, after int64, limit int) ([]cai
 	return slices.Clone(rest[:min(limit, len(rest))]), nil
 }
 
-// follow reads a log in the background; seen returns what it has read.
+// follow reads a log in the background; seen returns what it has read so far.
 func follow(t *testing.T, h *Hub, s *shelf, after int64) (seen func() string) {
 	var mu sync.Mutex
 	var got []int64
@@ -95,7 +95,7 @@ func TestFollowerSeesHistoryAndWhatIsPublished(t *testing.T) {
 	})
 }
 
-// TestAppendedEventsHaveTheirSequences leaves those of the caller as they are.
+// TestAppendedEventsHaveTheirSequences checks that Append does not modify the caller's events.
 func TestAppendedEventsHaveTheirSequences(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestSlowFollowerCatchesUpFromTheStore(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		for range 10 * window { // none blocks
+		for range 10 * window { // none of these blocks
 			h.Publish("log", s.put(1))
 		}
 		close(release)
@@ -178,7 +178,7 @@ func TestSlowFollowerCatchesUpFromTheStore(t *testing.T) {
 
 func TestLastFollowerLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // which fails if a goroutine is left
+	synctest.Test(t, func(t *testing.T) { // it fails if a goroutine is left
 		h, s := &Hub{}, &shelf{}
 		s.put(3)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -225,7 +225,7 @@ func TestErrorOfTheStoreEndsTheFollower(t *testing.T) {
 	}
 }
 
-// Many readers that come and go, and writers that publish in any order, never make a gap.
+// Many readers that come and go, and writers that publish in any order, never cause a gap.
 func TestManyReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	const total = 3000
@@ -288,7 +288,7 @@ func TestDroppedLogIsNotGivenToReadersOfTheNext(t *testing.T) {
 	})
 }
 
-// However many followers wake, the store is read once for the events that they lack.
+// However many followers wake, the store is read only once for the events that they lack.
 func TestFollowersShareWhatTheyRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -320,7 +320,7 @@ func TestFollowersShareWhatTheyRead(t *testing.T) {
 	})
 }
 
-// A follower does not depend on another one that leaves while reading for both.
+// A follower does not depend on another follower that leaves while reading for both.
 func TestFollowersOutliveTheOneThatReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -341,7 +341,7 @@ func TestFollowersOutliveTheOneThatReads(t *testing.T) {
 		synctest.Wait()
 		s.put(1)
 		h.Wake("log")
-		synctest.Wait() // the first one reads, and hangs
+		synctest.Wait() // the first follower reads, and hangs
 		seen := follow(t, h, s, 1)
 		want(t, seen(), "1 up to 2")
 		h.Wake("log")
@@ -390,7 +390,7 @@ func TestFollowersReadByTurns(t *testing.T) {
 		if most != maxReads {
 			t.Errorf("%d followers read at once, want %d", most, maxReads)
 		}
-		group.Go(func() { // one that leaves does not wait for its turn
+		group.Go(func() { // a follower that leaves does not wait for its turn
 			for range h.Follow(ctx, "another log", 0, func(ctx context.Context, _ string, _ int64, _ int) ([]cairn.Event, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()

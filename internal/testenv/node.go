@@ -16,13 +16,14 @@ import (
 //go:embed clients/package-lock.json
 var locked []byte
 
-// clientsDir is where ensure.sh installs the clients of directory clients, in the user's cache directory.
+// clientsDir returns the directory, below the user's cache directory, where ensure.sh installs the packages of
+// directory clients.
 func clientsDir() string {
 	sum := sha256.Sum256(locked)
 	return filepath.Join("cairn", "clients-"+hex.EncodeToString(sum[:6]))
 }
 
-// Chromium returns the path of a Chromium, for a script that drives it.
+// Chromium returns the path of a Chromium executable for a script that drives it.
 func Chromium(tb testing.TB) string {
 	tb.Helper()
 	for _, name := range []string{"chromium", "google-chrome"} {
@@ -34,8 +35,8 @@ func Chromium(tb testing.TB) string {
 	return ""
 }
 
-// Node runs a script with Node.js, beside the clients, and returns what it prints. The script is an ES module. It is
-// stopped when the test ends.
+// Node runs a script with Node.js, next to the clients' packages, and returns its output. The script is an ES
+// module. It is stopped when the test ends.
 func Node(tb testing.TB, script string, args ...string) []byte {
 	tb.Helper()
 	line := NodeCommand(tb, script, args...)
@@ -53,7 +54,8 @@ func Node(tb testing.TB, script string, args ...string) []byte {
 	return out.Bytes()
 }
 
-// NodeCommand returns the command line by which Node.js runs a script beside the clients, for what starts it by itself.
+// NodeCommand returns the command line by which Node.js runs a script next to the clients' packages, for callers
+// that start it themselves.
 func NodeCommand(tb testing.TB, script string, args ...string) []string {
 	tb.Helper()
 	cache, err := os.UserCacheDir()

@@ -2,5 +2,5 @@ package testenv
 
 import "syscall"
 
-// dieWithParent has the kernel send a process a signal when the thread that started it ends.
+// dieWithParent makes the kernel send the process a signal when the thread that started it ends.
 func dieWithParent(attr *syscall.SysProcAttr, how syscall.Signal) { attr.Pdeathsig = how }

@@ -4,5 +4,5 @@ package testenv
 
 import "syscall"
 
-// dieWithParent does nothing where the system has no such thing: a server outlives a test process that is killed.
+// dieWithParent does nothing on systems without such a signal: a server outlives a test process that is killed.
 func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}

@@ -12,25 +12,26 @@ import (
 	"testing"
 )
 
-// postgresReady begins the log line of a server that serves: for writing or, if it is a replica, for reading.
+// postgresReady begins the log line of a server that is ready: for writing or, if it is a replica, for reading.
 const postgresReady = "database system is ready to accept"
 
-// postgresSettings hold for every server. It listens on a socket in its directory only. The settings leave durability
-// as it is by default, so fsync is on.
+// postgresSettings apply to every server. It listens only on a socket in its directory. The settings leave
+// durability at its default, so fsync is on.
 var postgresSettings = []string{
 	"listen_addresses=",
-	"max_connections=" + strconv.Itoa(Choose(200, 2000)), // in a soak a test has hundreds of processes at its end
+	"max_connections=" + strconv.Itoa(Choose(200, 2000)), // at the end of a soak a test has hundreds of processes
 	"shared_buffers=128MB",
 	"max_wal_size=2GB",
 	"log_checkpoints=off",
 }
 
-// PostgresPassword is the password of the one role that needs one, which has the same name. It does not exist until a
-// test creates it. All others are trusted, since only the test can reach a server.
+// PostgresPassword is the password of the only role that needs one. The role has the same name, and does not exist
+// until a test creates it. All other roles are trusted, since only the test can reach a server.
 const PostgresPassword = "with_password"
 
 // Postgres returns the URL of a database on a PostgreSQL server that is started for this test binary. The server is
-// durable: each transaction waits for the disk. The tests of a package share it, so each makes a schema of its own.
+// durable: each transaction waits for the disk. The tests of a package share it, so each must create its own
+// schema.
 func Postgres(tb testing.TB) (url string) {
 	tb.Helper()
 	return must(tb)(durablePostgres()).URL()
@@ -43,7 +44,7 @@ func FastPostgres(tb testing.TB) (url string) {
 	return must(tb)(fastPostgres()).URL()
 }
 
-// PostgresIn has [Main] put the URL of [FastPostgres] into an environment variable.
+// PostgresIn makes [Main] set an environment variable to the URL of [FastPostgres].
 func PostgresIn(variable string) func() error {
 	return func() error {
 		s, err := fastPostgres()
@@ -54,8 +55,8 @@ func PostgresIn(variable string) func() error {
 	}
 }
 
-// NewPostgres starts a server for one test, durable like that of [Postgres], which may stop it. It is removed when the
-// test ends.
+// NewPostgres starts a server for one test, durable like that of [Postgres]. The test may stop it. It is removed
+// when the test ends.
 func NewPostgres(tb testing.TB) *PostgresServer {
 	tb.Helper()
 	s := must(tb)(StartPostgres())
@@ -63,10 +64,10 @@ func NewPostgres(tb testing.TB) *PostgresServer {
 	return s
 }
 
-// StartPostgres starts a durable server for a program, which may stop it; it is removed when [Run] returns.
+// StartPostgres starts a durable server for a program, which may stop it. It is removed when [Run] returns.
 func StartPostgres() (*PostgresServer, error) { return startPostgres("postgres-own", initPostgres) }
 
-// Replica starts a server that follows this one and only reads. It is removed when the test ends.
+// Replica starts a read-only server that follows this one. It is removed when the test ends.
 func (p *PostgresServer) Replica(tb testing.TB) *PostgresServer {
 	tb.Helper()
 	s := must(tb)(startPostgres("postgres-replica", func(s *Server, bin, data string) error {
@@ -97,7 +98,7 @@ func must(tb testing.TB) func(*PostgresServer, error) *PostgresServer {
 	}
 }
 
-// startPostgres starts a server on what fill puts into its data directory.
+// startPostgres starts a server on the data directory that fill creates.
 func startPostgres(name string, fill func(s *Server, bin, data string) error, settings ...string) (*PostgresServer, error) {
 	s, err := launch(program{name: name, ready: postgresReady, abort: syscall.SIGQUIT, prepare: func(s *Server) ([]string, error) {
 		bin, err := postgresBin()
@@ -120,7 +121,7 @@ func startPostgres(name string, fill func(s *Server, bin, data string) error, se
 	return &PostgresServer{s}, nil
 }
 
-// initPostgres makes an empty cluster.
+// initPostgres creates an empty cluster.
 func initPostgres(s *Server, bin, data string) error {
 	err := s.run(filepath.Join(bin, "initdb"), "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8",
 		"--locale=C", "--no-sync", "--no-instructions")

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// redisReady is what a server logs for each address it listens at.
+// redisReady is part of the line that a server logs for each address that it listens on.
 const redisReady = "eady to accept connections"
 
-// redisSettings hold for every server. It listens on a socket in its directory only.
+// redisSettings apply to every server. It listens only on a socket in its directory.
 var redisSettings = []string{
 	"--port", "0",
 	"--unixsocketperm", "700",
@@ -22,8 +22,8 @@ var redisSettings = []string{
 	"--daemonize", "no",
 }
 
-// Redis returns the URL of a Redis server that is started for this test binary and keeps everything in memory. The
-// tests of a package share it, so each uses a prefix of its own.
+// Redis returns the URL of a Redis server that is started for this test binary and keeps its data in memory. The
+// tests of a package share it, so each must use its own prefix.
 func Redis(tb testing.TB) (url string) {
 	tb.Helper()
 	s, err := sharedRedis()
@@ -35,9 +35,9 @@ func Redis(tb testing.TB) (url string) {
 
 var sharedRedis = sync.OnceValues(func() (*RedisProcess, error) { return startRedis("redis", "--appendonly", "no") })
 
-// RedisServer starts a Redis server for one test, which may stop it and start it again, and stops it when the test
-// ends. The server is durable, each write waits for the disk, unless settings, which are options of its command line,
-// say otherwise.
+// RedisServer starts a Redis server for one test, which may stop and restart it, and stops it when the test ends.
+// The server is durable: each write waits for the disk, unless settings, which are command-line options, override
+// that.
 func RedisServer(tb testing.TB, settings ...string) *RedisProcess {
 	tb.Helper()
 	s, err := StartRedis(settings...)
@@ -48,7 +48,8 @@ func RedisServer(tb testing.TB, settings ...string) *RedisProcess {
 	return s
 }
 
-// StartRedis starts a server as [RedisServer] does for a program, which may stop it; it is removed when [Run] returns.
+// StartRedis starts a server like that of [RedisServer] for a program, which may stop it. It is removed when [Run]
+// returns.
 func StartRedis(settings ...string) (*RedisProcess, error) {
 	return startRedis("redis-own", append([]string{"--appendonly", "yes", "--appendfsync", "always"}, settings...)...)
 }

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// clusterNodes is the least number of primaries that a cluster has.
+// clusterNodes is the minimum number of primaries in a cluster.
 const clusterNodes = 3
 
-// RedisCluster returns the URL of a node of a Redis Cluster of three primaries that is started for this test binary and
-// keeps everything in memory. The tests of a package share it, so each uses a prefix of its own.
+// RedisCluster returns the URL of a node of a Redis Cluster of three primaries that is started for this test binary
+// and keeps its data in memory. The tests of a package share it, so each must use its own prefix.
 func RedisCluster(tb testing.TB) (url string) {
 	tb.Helper()
 	url, err := sharedCluster()
@@ -41,8 +41,8 @@ var sharedCluster = sync.OnceValues(func() (string, error) {
 	return "redis://" + addresses[0], awaitCluster(addresses)
 })
 
-// startNode starts a server that is to be a cluster's node. Nodes talk to each other over ports; should one of a node's
-// two be in use, others are tried.
+// startNode starts a server to be a cluster's node. Nodes communicate over ports. If one of a node's two ports is
+// in use, startNode tries others.
 func startNode() (address string, err error) {
 	for range 10 {
 		var port int

@@ -1,5 +1,5 @@
-// Package testenv starts the servers that tests need: throw-away ones, at most one of each kind for a test binary,
-// which end with it.
+// Package testenv starts the servers that tests need. They are throw-away servers, at most one of each kind per
+// test binary unless a test asks for its own, and end with the test binary.
 //
 // A package that uses one calls [Main] from its TestMain:
 //
@@ -27,13 +27,13 @@ import (
 )
 
 const (
-	// startWithin is how long a server may take until it serves.
+	// startWithin bounds the time for a server to become ready.
 	startWithin = time.Minute
-	// stopWithin is how long a server may take to end before it is killed.
+	// stopWithin bounds the time for a server to end before it is killed.
 	stopWithin = 10 * time.Second
-	// staleAfter is how old a directory must be to count as left by a dead process.
+	// staleAfter is the minimum age at which a directory counts as left by a dead process.
 	staleAfter = time.Minute
-	// tailLines is how many lines of a server's log are kept for error messages.
+	// tailLines is the number of lines of a server's log that are kept for error messages.
 	tailLines = 20
 
 	dirPrefix = "cairn-testenv-"
@@ -42,12 +42,12 @@ const (
 // servers are the servers of this process.
 var servers struct {
 	sync.Mutex
-	managed bool // Run does
+	managed bool // within Run
 	list    []*Server
 }
 
-// Main runs the tests of a package, stops the servers they used, and exits. It calls before first, which starts what
-// examples need: they have no [testing.T] to ask with.
+// Main runs the tests of a package, stops the servers they used, and exits. It first calls before, which starts the
+// servers of examples: these have no [testing.T] to request one with.
 func Main(m *testing.M, before ...func() error) {
 	code := 1
 	err := Run(func() error {
@@ -63,7 +63,7 @@ func Main(m *testing.M, before ...func() error) {
 	os.Exit(code)
 }
 
-// Run calls do, which may start servers, and stops them when it has returned.
+// Run calls do, which may start servers, and stops the servers when do returns.
 func Run(do func() error) error {
 	servers.Lock()
 	servers.managed = true
@@ -87,22 +87,22 @@ func prepare(list []func() error) error {
 	return nil
 }
 
-// program is a server that tests can have.
+// program is a kind of server.
 type program struct {
 	name string
-	// ready is what a line of its output contains once it serves.
+	// ready is a part of the output line that shows that the server is ready.
 	ready string
-	// abort is the signal that ends it at once, as a crash would, with its child processes.
+	// abort is the signal that ends the server at once, as a crash would, with its child processes.
 	abort syscall.Signal
-	// trusted has it run under the account of this process.
+	// trusted makes the server run under this process's account.
 	trusted bool
-	// prepare fills the directory of a server and returns its command line.
+	// prepare fills the server's directory and returns its command line.
 	prepare func(s *Server) (command []string, err error)
 }
 
-// Server is a server of this test binary. Its process dies with the test's, even if that is killed.
+// Server is a server of this test binary. Its process dies with the test process, even if that is killed.
 type Server struct {
-	// Dir is a directory of its own for its data and its sockets, which the account it runs under owns.
+	// Dir is the server's directory for its data and its sockets, owned by the account that it runs under.
 	Dir string
 
 	program program
@@ -110,10 +110,10 @@ type Server struct {
 	lock    *os.File
 
 	mu      sync.Mutex
-	process *process // nil while it is stopped
+	process *process // nil while stopped
 }
 
-// launch starts a program in a directory of its own.
+// launch starts a program in its own directory.
 func launch(what program) (*Server, error) {
 	servers.Lock()
 	defer servers.Unlock()
@@ -136,7 +136,7 @@ func launch(what program) (*Server, error) {
 	return s, nil
 }
 
-// makeDir makes the server's directory, locked for as long as this process lives.
+// makeDir creates the server's directory, and locks it for as long as this process lives.
 func (s *Server) makeDir() (err error) {
 	if s.Dir, err = os.MkdirTemp("", dirPrefix+s.program.name+"-"); err != nil {
 		return err
@@ -164,7 +164,7 @@ func sweep() {
 		}
 		f, err := os.Open(dir)
 		if err != nil {
-			continue // of a live process
+			continue // belongs to a live process
 		}
 		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			os.RemoveAll(dir)
@@ -173,7 +173,7 @@ func sweep() {
 	}
 }
 
-// account returns the account that the server runs under, or nil for that of this process.
+// account returns the account that the server runs under; nil for this process's account.
 func (s *Server) account() (*syscall.Credential, error) {
 	if s.program.trusted {
 		return nil, nil
@@ -181,8 +181,8 @@ func (s *Server) account() (*syscall.Credential, error) {
 	return unprivileged()
 }
 
-// unprivileged returns the account that servers run under, or nil for that of this process. Servers refuse to run as
-// root, or should not.
+// unprivileged returns the account for servers that must not run as root; nil for this process's account. Servers
+// refuse to run as root, or should not.
 var unprivileged = sync.OnceValues(func() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -196,7 +196,7 @@ var unprivileged = sync.OnceValues(func() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 })
 
-// cmd returns a command that runs as the server does.
+// cmd returns a command that runs in the server's directory and under its account.
 func (s *Server) cmd(line ...string) (*exec.Cmd, error) {
 	account, err := s.account()
 	if err != nil {
@@ -225,7 +225,7 @@ func (s *Server) run(line ...string) error {
 	return nil
 }
 
-// Start starts a server that was stopped or killed, and returns when it serves.
+// Start starts a server that was stopped or killed, and returns once it is ready.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +253,7 @@ func (s *Server) Start() error {
 	}
 }
 
-// Stop shuts a server down.
+// Stop shuts down a server.
 func (s *Server) Stop() { s.end(syscall.SIGINT) }
 
 // Kill ends a server as a crash would.
@@ -277,7 +277,7 @@ func (s *Server) end(how syscall.Signal) {
 	s.process = nil
 }
 
-// remove ends a server and removes its directory. It may be called again.
+// remove stops a server and removes its directory. It may be called repeatedly.
 func (s *Server) remove() {
 	s.Stop()
 	os.RemoveAll(s.Dir)
@@ -288,16 +288,16 @@ func (s *Server) remove() {
 type process struct {
 	cmd     *exec.Cmd
 	ready   string
-	serving chan struct{} // closed when it serves
-	ended   chan struct{} // closed when it has ended; err is set then
+	serving chan struct{} // closed when ready
+	ended   chan struct{} // closed when it has ended; err is set before
 	err     error
 
 	mu   sync.Mutex
 	said []string
 }
 
-// attend starts the process and waits for it on one locked thread: the kernel signals the process when the thread that
-// started it ends.
+// attend starts the process and waits for it on one locked thread, because the kernel signals the process when the
+// thread that started it ends.
 func (p *process) attend() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -333,7 +333,7 @@ func (p *process) attend() {
 	}
 }
 
-// listen reads the server's log.
+// listen reads the server's output.
 func (p *process) listen(r io.Reader) {
 	lines := bufio.NewScanner(r)
 	serving := false
@@ -347,7 +347,7 @@ func (p *process) listen(r io.Reader) {
 			close(p.serving)
 		}
 	}
-	io.Copy(io.Discard, r) // a line that is too long must not stop the server
+	io.Copy(io.Discard, r) // an overlong line must not block the server
 }
 
 func (p *process) tail() string {

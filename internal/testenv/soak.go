@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Soak reports whether the tests are to give the whole proof, as `make soak` asks: every scenario on every pair of host
-// and store, a crash at every operation, and long torture. Without it they give feedback within minutes.
+// Soak reports whether the tests are to give the whole proof, as `make soak` requests: every scenario on every pair
+// of host and store, a crash at every operation, and long torture. Otherwise they give feedback within minutes.
 func Soak() bool { return os.Getenv("CAIRN_SOAK") == "1" }
 
-// Choose returns the second value if [Soak] says so, else the first.
+// Choose returns soak if [Soak] reports true, else test.
 func Choose[T any](test, soak T) T {
 	if Soak() {
 		return soak
@@ -19,7 +19,8 @@ func Choose[T any](test, soak T) T {
 	return test
 }
 
-// Kills returns how many processes a test of torture stops: KILLS if that is set, else test, or soak if [Soak] says so.
+// Kills returns the number of processes that a torture test stops: KILLS if it is set, else [Choose] of test and
+// soak.
 func Kills(tb testing.TB, test, soak int) int {
 	tb.Helper()
 	kills := Choose(test, soak)
@@ -33,8 +34,8 @@ func Kills(tb testing.TB, test, soak int) int {
 	return kills
 }
 
-// Hours returns how long a test of torture lasts at least, whatever [Kills] says: HOURS, which may have a fraction,
-// or 0.
+// Hours returns the minimum duration of a torture test, whatever [Kills] returns: HOURS, which may be a fraction;
+// default 0.
 func Hours(tb testing.TB) time.Duration {
 	tb.Helper()
 	raw := os.Getenv("HOURS")

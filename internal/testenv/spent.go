@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Spent is the processor time that operations took of this process and of a server with its children. It is steadier
-// than their rate where other work shares the machine. The server's is 0 where the system has no /proc.
+// Spent is the processor time that operations took in this process and in a server with its children. It is
+// steadier than their rate if other work shares the machine. The server's time is 0 on systems without /proc.
 type Spent struct {
 	process, server time.Duration
 	operations      int
 }
 
-// Add counts what some operations spend; do returns how many there were.
+// Add adds the processor time that do takes. do returns its number of operations.
 func (t *Spent) Add(tb testing.TB, s *Server, do func() (operations int)) {
 	tb.Helper()
 	process, server := s.spent(tb)
@@ -29,7 +29,7 @@ func (t *Spent) Add(tb testing.TB, s *Server, do func() (operations int)) {
 	t.operations += operations
 }
 
-// Report reports the microseconds of an operation.
+// Report reports the microseconds per operation.
 func (t *Spent) Report(b *testing.B, name string) {
 	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(t.operations) }
 	b.ReportMetric(each(t.process), name+"-client-µs")
@@ -62,8 +62,8 @@ func (s *Server) spent(tb testing.TB) (process, server time.Duration) {
 // tick is the unit of times in /proc.
 const tick = time.Second / 100
 
-// ticksOf reads the time that a process has used, with those children of it that have ended, and its parent. Both are
-// zero for a process that has ended itself.
+// ticksOf returns the time that a process and its ended children have used, and the process's parent. Both are zero
+// if the process has ended.
 func ticksOf(path string) (ticks int, parent string) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

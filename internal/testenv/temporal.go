@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// temporalDir is where ensure.sh builds the server, in the user's cache directory.
+// temporalDir is where ensure.sh builds the server, below the user's cache directory.
 const temporalDir = "cairn/temporal-1.5.1"
 
-// Temporal returns the address of a Temporal server that is started for this test binary and keeps everything in
-// memory. The tests of a package share it, so each uses task queues and workflow ids of its own.
+// Temporal returns the address of a Temporal server that is started for this test binary and keeps its data in
+// memory. The tests of a package share it, so each must use its own task queues and workflow ids.
 func Temporal(tb testing.TB) (address string) {
 	tb.Helper()
 	address, err := TemporalAddress()
@@ -25,7 +25,7 @@ func Temporal(tb testing.TB) (address string) {
 	return address
 }
 
-// TemporalAddress is [Temporal] for examples, which have no test: a function that is given to [Main] calls it.
+// TemporalAddress is [Temporal] for examples, which have no test. A function that is passed to [Main] calls it.
 func TemporalAddress() (string, error) {
 	s, err := sharedTemporal()
 	if err != nil {
@@ -36,8 +36,8 @@ func TemporalAddress() (string, error) {
 
 var sharedTemporal = sync.OnceValues(func() (*TemporalProcess, error) { return startTemporal("temporal", "") })
 
-// TemporalServer starts a Temporal server for one test, which may stop it and start it again, and stops it when the
-// test ends. It keeps its data in a file.
+// TemporalServer starts a Temporal server for one test, which may stop and restart it, and stops it when the test
+// ends. It keeps its data in a file.
 func TemporalServer(tb testing.TB) *TemporalProcess {
 	tb.Helper()
 	s, err := startTemporal("temporal-own", "server.db")
@@ -51,7 +51,7 @@ func TemporalServer(tb testing.TB) *TemporalProcess {
 // TemporalProcess is a Temporal server.
 type TemporalProcess struct {
 	*Server
-	// Address is where it listens.
+	// Address is the address that it listens on.
 	Address string
 }
 
@@ -73,9 +73,9 @@ func startTemporal(name, file string) (*TemporalProcess, error) {
 		p.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		line := []string{bin, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port), "--log-level", "error",
 			"--search-attribute", "CairnSession=Keyword", "--search-attribute", "CairnAgent=Keyword",
-			// Without it each activity takes a tenth of a second more.
+			// Otherwise each activity takes a tenth of a second more.
 			"--dynamic-config-value", "history.transferProcessorMaxPollRPS=2000",
-			// There are many task queues, of few tasks each.
+			// There are many task queues with few tasks each.
 			"--dynamic-config-value", "matching.numTaskqueueReadPartitions=1",
 			"--dynamic-config-value", "matching.numTaskqueueWritePartitions=1"}
 		if file != "" {

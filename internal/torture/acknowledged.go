@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// nothingLost finds what the store acknowledged and no longer has.
+// nothingLost finds what the store acknowledged but no longer has.
 func nothingLost(h *History) error {
 	counts := map[string]int{} // messages at a step's checkpoint
 	for i := range h.Checkpoints {
@@ -25,7 +25,7 @@ func nothingLost(h *History) error {
 	for i := range h.Messages {
 		replies[digestOf(&h.Messages[i])] = true
 	}
-	latest := map[string]record{} // by run: one that was suspended may end once more
+	latest := map[string]record{} // by run: a suspended run may end once more
 	for _, r := range h.Journal {
 		if r.Kind == committed && r.Ended != "" && r.Version > latest[r.Ended].Version {
 			latest[r.Ended] = r
@@ -57,15 +57,15 @@ func nothingLost(h *History) error {
 	return nil
 }
 
-// endedAgain reports whether a run that was seen suspended may have been stopped by a process that died before it could
-// record that.
+// endedAgain reports whether a run that the journal has as suspended may have been stopped by a process that died
+// before it could record the stop.
 func endedAgain(seen string, is cairn.RunStatus) bool {
 	return cairn.RunStatus(seen).Suspends() && is == cairn.RunInterrupted
 }
 
-// oneWriter finds commits that should not both have succeeded: two that made the same version, or one under an old
-// lease after the next had been taken. Two attempts of a host at one step both succeed, since a commit is idempotent: one of them
-// was answered with what the other had written.
+// oneWriter finds commits that must not both have succeeded: two that wrote the same version, or one under an old
+// lease after the next lease was taken. If a host makes two attempts at one step, both succeed, since a commit is
+// idempotent: the store answered one of them with what the other had written.
 func oneWriter(h *History) error {
 	var commits []record
 	for _, r := range h.Journal {
@@ -94,7 +94,7 @@ func oneWriter(h *History) error {
 	return nil
 }
 
-// nothingCommittedAgain finds model calls for replies, and tools started for calls, that were committed before.
+// nothingCommittedAgain finds model calls for replies, and tools started for calls, that were already committed.
 func nothingCommittedAgain(h *History) error {
 	done := map[string]record{} // by digest or call
 	leases := leases{}
@@ -118,13 +118,13 @@ func nothingCommittedAgain(h *History) error {
 	return nil
 }
 
-// stagedFirst finds replies and results of sessions with the durability PerTool that the process which got them
-// committed without staging them. Nothing of a stopped run is staged.
+// stagedFirst finds replies and results, in PerTool sessions, that the process that produced them committed without
+// staging them. Nothing of a stopped run is staged.
 func stagedFirst(h *History) error {
 	if !strings.HasPrefix(h.Session.Agent, "per-tool") {
 		return nil
 	}
-	got := map[string]map[string]bool{} // by process: what it got under its lease
+	got := map[string]map[string]bool{} // by process: what it produced under its lease
 	kept := map[string]bool{}
 	for _, r := range h.Journal {
 		if r.Took || got[r.Process] == nil {
@@ -153,13 +153,14 @@ func stagedFirst(h *History) error {
 	return nil
 }
 
-// nothingStagedAgain finds model calls for replies that were staged before, and tools started for calls whose result
-// was, unless the staged pieces have been dropped. An effect that a host has begun twice may have looked before.
+// nothingStagedAgain finds model calls for replies that were already staged, and tools started for calls whose
+// result was, unless the staged pieces have been dropped. An effect that a host began twice may have read the stage
+// before that.
 func nothingStagedAgain(h *History) error {
 	replies, results := map[string]record{}, map[string]record{}
 	keys := map[string]string{} // by call
 	leases, readings := leases{}, readings{}
-	floor := int64(0) // pieces staged under earlier leases have been dropped
+	floor := int64(0) // pieces with lower tokens have been dropped
 	dropped := func(_ string, r record) bool { return r.Token < floor }
 	for _, r := range h.Journal {
 		leases.note(r)
@@ -200,9 +201,9 @@ func nothingStagedAgain(h *History) error {
 	return nil
 }
 
-// leases holds the lease under which each process began the last run that it may still drive. A process that takes over
-// or stops a dead run may have driven that run itself without noticing yet that it lost it. A process that a host lets
-// resume has taken no lease.
+// leases holds, by process, the token of the lease under which it began the last run that it may still drive. A
+// process that takes over or stops a dead run may have driven that run itself without noticing yet that it lost the
+// lease. A process that resumes a run on behalf of a host takes no lease.
 type leases map[string]int64
 
 func (l leases) note(r record) {
@@ -212,11 +213,11 @@ func (l leases) note(r record) {
 	}
 }
 
-// late reports whether an act of a process is no fault although something was acknowledged before: it drives the
-// session under an older lease and has not noticed yet that it lost it. Its act has no effect.
+// late reports whether an act of a process is no fault although another was acknowledged before it: the process
+// drives the session under an older lease and has not noticed yet that it lost that lease. Its act has no effect.
 func (l leases) late(r, before record) bool { return l[r.Process] < before.Token }
 
-// readings holds when each process has read what was staged.
+// readings holds the times at which each process began to read what was staged.
 type readings map[string][]time.Time
 
 func (l readings) note(r record) {
@@ -225,10 +226,10 @@ func (l readings) note(r record) {
 	}
 }
 
-// beginning is how long after its reading an effect calls the model or a tool, at most, on a machine that has much to do.
+// beginning bounds the time from an effect's reading to its call of a model or tool, on a busy machine.
 const beginning = 2 * time.Second
 
-// before reports whether an act may be that of an effect which had looked before something was acknowledged.
+// before reports whether an act may be that of an effect that read the stage before something was acknowledged.
 func (l readings) before(r, acknowledged record) bool {
 	return slices.ContainsFunc(l[r.Process], func(at time.Time) bool { return at.Before(acknowledged.At) && r.At.Sub(at) < beginning })
 }

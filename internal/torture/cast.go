@@ -12,7 +12,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// ledger is the sessions' state. A write that is lost or done twice shows in Entries, one out of order in the others.
+// ledger is the state of every session. A write that is lost or repeated shows in Entries, one out of order in
+// Total and Last.
 type ledger struct {
 	Entries []entry `json:"entries"`
 	Total   int     `json:"total"`
@@ -32,7 +33,7 @@ type amount struct {
 type receipt struct {
 	N     int `json:"n"`
 	Total int `json:"total"`
-	// Answers are what toolInquire was answered, in the order of its questions.
+	// Answers are the answers that toolInquire got, in the order of its questions.
 	Answers []int `json:"answers,omitempty"`
 }
 
@@ -47,29 +48,29 @@ type message struct {
 	Message string `json:"message,omitempty"`
 }
 
-// The tools. Each adds to the ledger but toolFail and client tools.
+// The tools. All except toolFail and client tools add to the ledger.
 const (
 	toolAdd   = "add"
 	toolNote  = "note"  // also adds a context row
-	toolMark  = "mark"  // also asks for a checkpoint
-	toolFail  = "fail"  // is an error
+	toolMark  = "mark"  // also requests a checkpoint
+	toolFail  = "fail"  // returns an error
 	toolClose = "close" // ends the turn
 
-	toolPay     = "pay"      // once approved
-	toolPaySoon = "pay_soon" // if approved soon
-	toolPayIf   = "pay_if"   // odd amounts once approved
-	toolVote    = "vote"     // once most of the voters have approved it
+	toolPay     = "pay"      // needs approval
+	toolPaySoon = "pay_soon" // needs approval soon
+	toolPayIf   = "pay_if"   // needs approval for odd amounts
+	toolVote    = "vote"     // needs the approval of most voters
 
-	toolAsk     = "ask" // a client runs it
+	toolAsk     = "ask" // client tool
 	toolAskSoon = "ask_soon"
 
-	toolInquire = "inquire" // asks questions while it is at work
+	toolInquire = "inquire" // asks questions while it runs
 )
 
-// voters decide together about the calls of toolVote.
+// voters decide together about calls of toolVote.
 var voters = []string{"ann", "bob", "cy"}
 
-// soon is the deadline of the tools that have one.
+// soon is the deadline of tools that have one.
 const soon = 100 * time.Millisecond
 
 // kind is a kind of agent.
@@ -77,14 +78,14 @@ type kind struct {
 	name       string
 	durability cairn.Durability
 	typed      bool // has a typed output
-	longest    int  // steps of a turn
-	// waits is set for agents with tools that need people.
+	longest    int  // maximum number of steps of a turn
+	// waits reports whether the agent has tools that need people.
 	waits bool
-	// consults names its sub-agent; mate names its blocking companion, scout its non-blocking one.
+	// consults names the kind's sub-agent, mate its blocking companion, scout its non-blocking one.
 	consults, mate, scout string
 }
 
-// kinds are those of roots: some without children, some with people and a family.
+// kinds are the agents of roots: some without children, some with people and a family.
 var kinds = []*kind{
 	{name: "per-step", durability: cairn.PerStep, longest: 5},
 	{name: "per-step-typed", durability: cairn.PerStep, longest: 5, typed: true},
@@ -97,7 +98,7 @@ var kinds = []*kind{
 	{name: "manual-family", durability: cairn.Manual, longest: 5, waits: true, consults: child, mate: mate, scout: scout},
 }
 
-// The agents of families below their roots.
+// The agents below the roots of families.
 const (
 	child      = "per-tool-child"
 	grandchild = "per-step-grandchild-typed"
@@ -148,19 +149,19 @@ func (k *kind) draw(rng *rand.Rand) use {
 	return plain
 }
 
-// Books is a store with a table of the test's own in its database, to which tools add rows.
+// Books is a store whose database has an additional table of the test. Tools add rows to it.
 type Books interface {
-	// Enter records with a call a statement that adds a row of the call's session, its id and a number.
+	// Enter records, with a call, a statement that adds a row with the call's session, its id and a number.
 	Enter(call *cairn.Call, n int) error
-	// Entered returns the ids and numbers of a session's rows, in the order of the rows.
+	// Entered returns the ids and numbers of a session's rows, in order.
 	Entered(ctx context.Context, session string) (calls []string, numbers []int, err error)
 }
 
-// entersBooks reports whether a tool that adds a number to the ledger adds a row as well. Those that do not leave steps
-// to be committed later by agents that put that off.
+// entersBooks reports whether a tool that adds a number to the ledger adds a row as well. Tools that do not leave
+// steps that agents with deferred commits commit later.
 func entersBooks(n int) bool { return n%2 == 0 }
 
-// actors returns the agents, whose model and tools write to the journal, and to the books if there are any.
+// actors returns the agents. Their models and tools write to the journal, and to the books if there are any.
 func actors(j *journal, books Books) []*cairn.Agent {
 	made := map[string]*cairn.Agent{}
 	var list []*cairn.Agent
@@ -235,18 +236,18 @@ func newTool(j *journal, books Books, name string, opts ...cairn.ToolOption) cai
 			call.Append([]string{"entries"}, entry{call.ID, in.N}),
 			call.Set([]string{"total"}, out.Total),
 			call.Set([]string{"last"}, call.ID))
-		if err == nil && name == toolInquire { // what a pass that asks has written so far is discarded
+		if err == nil && name == toolInquire { // the writes of an execution that asks are discarded
 			out.Answers, err = inquire(ctx, j, call, in.N)
 		}
 		return out, err
 	}, opts...)
 }
 
-// inquiries is how many questions toolInquire asks, one after the other.
+// inquiries is the number of questions that toolInquire asks, one after the other.
 const inquiries = 2
 
-// inquire asks the questions of a call and returns the answers, [unanswered] for what nobody answers. Some people are given
-// little time for the last one.
+// inquire asks the questions of a call and returns the answers, [unanswered] for those without one. For some calls
+// the last question has a short deadline.
 func inquire(ctx context.Context, j *journal, call *cairn.Call, n int) (answers []int, err error) {
 	for i := range inquiries {
 		var opts []cairn.ToolOption
@@ -266,7 +267,7 @@ func inquire(ctx context.Context, j *journal, call *cairn.Call, n int) (answers 
 	return answers, nil
 }
 
-// unanswered is what toolInquire makes of a question that gets no answer.
+// unanswered is the answer that toolInquire records for a question without one.
 const unanswered = -1
 
 // question is the text of a call's question.

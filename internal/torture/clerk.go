@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// clerk answers pending calls, correctly and incorrectly. Only one goroutine uses it.
+// clerk answers pending calls, correctly and incorrectly. It is used by one goroutine.
 type clerk struct {
 	name    string
 	eng     *engine.Engine
@@ -23,7 +23,7 @@ type clerk struct {
 	answers int // so far
 }
 
-// serve pages through the inbox repeatedly, and now and then through the closed calls of some sessions.
+// serve pages through the inbox repeatedly, and sometimes through the closed calls of a session.
 func (c *clerk) serve(ctx context.Context, sessions []string) error {
 	for {
 		q := store.CallQuery{Limit: 50}
@@ -62,11 +62,11 @@ func (c *clerk) clear(ctx context.Context) error {
 	return err
 }
 
-// handle acts on a call: mostly it answers it.
+// handle acts on a call: mostly, it answers the call.
 func (c *clerk) handle(ctx context.Context, call *cairn.PendingCall) error {
 	s := c.draw(call)
 	switch c.rng.IntN(8) {
-	case 0: // another clerk acts at the same time
+	case 0: // another clerk acts concurrently
 		other := c.draw(call)
 		var second error
 		var both sync.WaitGroup
@@ -89,7 +89,7 @@ func (c *clerk) handle(ctx context.Context, call *cairn.PendingCall) error {
 	return err
 }
 
-// draw draws an answer that fits the call. Its reviewer is unique, except where several decide together.
+// draw draws an answer that fits the call. Its reviewer is unique, unless several reviewers decide together.
 func (c *clerk) draw(call *cairn.PendingCall) cairn.Submission {
 	c.answers++
 	by := fmt.Sprintf("%s-%d", c.name, c.answers)
@@ -156,7 +156,7 @@ func (c *clerk) mistake(ctx context.Context, call *cairn.PendingCall) error {
 	return expected(err)
 }
 
-// expected returns the error unless it says that the call cannot, or no longer, be answered like this.
+// expected returns err, or nil if err means that the call cannot, or can no longer, be answered in this way.
 func expected(err error) error {
 	if errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrClaimed) || contended(err) {
 		return nil

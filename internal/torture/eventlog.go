@@ -26,7 +26,7 @@ func eventsContiguous(t *Tree) error {
 		if ev.Sequence != int64(i+1) {
 			return fmt.Errorf("event %d is in place %d", ev.Sequence, i+1)
 		}
-		if ev.Version > 0 { // of what a verb did beside the runs
+		if ev.Version > 0 { // written by a verb outside of runs
 			if !slices.ContainsFunc(t.Sessions, func(h *History) bool { return h.Session.ID == ev.SessionID }) {
 				return fmt.Errorf("event %d (%s) is of session %q", ev.Sequence, ev.Type, ev.SessionID)
 			}
@@ -42,7 +42,7 @@ func eventsContiguous(t *Tree) error {
 	return nil
 }
 
-// reader shows a log as a user interface does: it drops discarded steps and keeps committed ones.
+// reader reads a log as a user interface does: it drops discarded steps and keeps committed ones.
 type reader struct {
 	open map[string]*shown // by step id
 	kept map[string]*shown
@@ -52,7 +52,7 @@ type reader struct {
 
 type shown struct {
 	text    string
-	results map[string]string // the last one per call
+	results map[string]string // the last result per call
 }
 
 func (r *reader) read(ev *cairn.Event) error {
@@ -155,11 +155,11 @@ func replayEqualsLive(h *History) error {
 	return nil
 }
 
-// compare holds what a reader saw of a step, if anything, against the transcript.
+// compare compares what a reader saw of a step, if anything, with the transcript.
 func (r *reader) compare(saw *shown, s *step, settled bool) error {
 	if saw == nil {
 		if !settled {
-			return nil // the last commit's marks are still to come
+			return nil // the last commit's marks may be missing
 		}
 		return fmt.Errorf("%s is committed, the log does not say so", s)
 	}
@@ -177,8 +177,8 @@ func (r *reader) compare(saw *shown, s *step, settled bool) error {
 	return nil
 }
 
-// marksOnce finds runs that begin or end twice in the log, or end before they begin; ends that are not published; and
-// commits that are published twice. A suspended run that was stopped ends once more.
+// marksOnce finds runs that begin or end twice in the log, or end before they begin, ends that are not published,
+// and commits that are published twice. A suspended run that is stopped ends once more.
 func marksOnce(h *History) error {
 	starts, waits, ends, commits := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
 	for i := range h.Events {
@@ -226,7 +226,7 @@ func marksOnce(h *History) error {
 // patchesFolded finds a log whose state patches, without discarded ones, do not lead to the state.
 func patchesFolded(h *History) error {
 	if !h.Settled {
-		return nil // the marks of what was committed are not complete
+		return nil // the marks of the last commits may be missing
 	}
 	fold := ledger{Entries: []entry{}}
 	pending := map[string][]cairn.PatchOp{}

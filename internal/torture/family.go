@@ -12,7 +12,7 @@ import (
 // talks reports whether a tool is one of the companion tools.
 func (k *kind) talks(tool string) bool { return k.mate != "" && strings.HasPrefix(tool, "companion__") }
 
-// callsOf returns, by child, the calls of parents that consulted it, according to the log.
+// callsOf returns, by child, the calls that consulted it according to the log.
 func (t *Tree) callsOf() map[string][]*cairn.Event {
 	list := map[string][]*cairn.Event{}
 	for i := range t.Events {
@@ -31,8 +31,8 @@ func (h *History) awaits(child string) bool {
 	return h.Runs[len(h.Runs)-1].Suspended.Awaits(child)
 }
 
-// childrenBelong finds sessions that no call consulted, sub-agents begun by more than one call, and children in another
-// tree than their parent.
+// childrenBelong finds sessions that no call consulted, sub-agents that several calls began, and children in
+// another tree than their parent.
 func childrenBelong(t *Tree) error {
 	calls := t.callsOf()
 	root := t.Sessions[0].Session.ID
@@ -73,12 +73,13 @@ func nobodyWaitsInVain(t *Tree) error {
 	return nil
 }
 
-// consultationsEnd finds consultations of other agents whose end the log lacks or has twice, or has behind that of their call;
-// what was discarded does not count. A call that was resumed has ended its consultation in the step that resumed it.
+// consultationsEnd finds consultations of other agents whose end is missing on the log, is on it twice, or follows
+// the end of their call. Discarded steps do not count. The consultation of a resumed call ends in the step that
+// resumed it.
 func consultationsEnd(h *History) error {
 	type consultation struct{ began, ended, over bool }
 	calls := map[string]*consultation{}
-	fresh := map[string]map[string]consultation{} // by step, of the calls that the step touched: as they were before it
+	fresh := map[string]map[string]consultation{} // by step: what its calls' consultations were before
 	for i := range h.Events {
 		ev := &h.Events[i]
 		id := stepID(ev.RunID, ev.Step)
@@ -120,7 +121,7 @@ func consultationsEnd(h *History) error {
 	return nil
 }
 
-// childrenHeard finds results of sub-agents that are not the outcomes of their sessions.
+// childrenHeard finds results of sub-agents that differ from the outcomes of their sessions.
 func childrenHeard(t *Tree) error {
 	children := map[string]*History{} // by call
 	for id, list := range t.callsOf() {

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// drivers and clerks are how many processes of either sort live at once.
+	// drivers and clerks are the numbers of processes of each sort that live at once.
 	drivers, clerks = 3, 1
 	// roundOf is the number of processes in a round. Each round has its own sessions, so that checks read bounded
-	// histories. Workers of later processes complete what a round left.
+	// histories. Workers of later processes complete what a round has left.
 	roundOf = 24
-	// longLease is the lease of some processes that get SIGTERM: no process should have to wait for it to lapse.
+	// longLease is the lease of some processes that get SIGTERM: no process should have to wait until it lapses.
 	longLease = 3 * time.Second
-	// settleWithin bounds the time to bring everything to its end.
+	// settleWithin bounds the time for all sessions to settle.
 	settleWithin = 5 * time.Minute
 )
 
@@ -40,19 +40,19 @@ type harness struct {
 	seed uint64
 	rng  *rand.Rand
 
-	lives    int           // processes started
-	checking time.Duration // time of the checks between the rounds
+	lives    int           // number of processes started
+	checking time.Duration // total time of the checks between rounds
 	groups   [][]string    // sessions, by round
 	watch    *watch
 
 	mu      sync.Mutex
-	started []time.Duration // start times of processes
+	started []time.Duration // durations of process starts
 	stops   map[string]stop // by process
-	moments map[string]int  // stops by moment
+	moments map[string]int  // numbers of stops, by moment
 
 	journal map[string][]record        // by session
-	written map[string]map[string]bool // sessions that were committed to, by root
-	read    int64                      // bytes of the file
+	written map[string]map[string]bool // ids of committed sessions, by root
+	read    int64                      // offset in the journal's file, in bytes
 	tally   tally
 }
 
@@ -61,7 +61,8 @@ func newHarness(t *testing.T, host Host, open Open, dir string, seed uint64) *ha
 		moments: map[string]int{}, journal: map[string][]record{}, written: map[string]map[string]bool{}}
 }
 
-// torture stops at least so many processes, and in a soak the server so many times, until a time, and logs the outcome.
+// torture stops at least the given number of processes, in a soak also the server at least serverLeast times, until
+// the given time, and logs the outcome.
 func (h *harness) torture(least, serverLeast int, until time.Time) {
 	st, err := h.open(h.dir)
 	if err != nil {
@@ -95,7 +96,7 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 	h.report(stopped, int(server.n.Load()))
 }
 
-// stopped is the number of stopped processes.
+// stopped returns the number of stopped processes.
 func (h *harness) stopped() int {
 	n := 0
 	for _, s := range h.stops {
@@ -106,8 +107,8 @@ func (h *harness) stopped() int {
 	return n
 }
 
-// idle bounds the time for which a session may be active without a lease: the lease's time, a worker's poll interval,
-// and the cost of a busy machine and of the death of workers that claimed it.
+// idle bounds the time for which a session may be active without a lease: the length of a lease, a worker's poll
+// interval, and allowances for a busy machine and for the death of workers that claimed the session.
 func (h *harness) idle() time.Duration {
 	if h.host.Defaults {
 		return 3 * time.Minute
@@ -115,12 +116,15 @@ func (h *harness) idle() time.Duration {
 	return time.Minute
 }
 
-// tally counts what a run of the test has seen.
+// tally counts what a run of the test has checked.
 type tally struct {
 	sessions, below, runs, crashed, stopped, steps, events, discarded, staged, takenOver int
-	queued, dequeued, joined                                                             int            // turns, and messages to those under way
-	byHand                                                                               int            // checkpoints
-	calls                                                                                map[string]int // by outcome
+	// Turns, and messages that joined a turn.
+	queued, dequeued, joined int
+	// Checkpoints between turns.
+	byHand int
+	// Pending calls by outcome.
+	calls map[string]int
 }
 
 func (n tally) String() string {
@@ -130,10 +134,10 @@ func (n tally) String() string {
 		n.steps, n.staged, n.byHand, n.events, n.discarded, counts)
 }
 
-// median returns the median of some times.
+// median returns the median of durations.
 func median(list []time.Duration) time.Duration { return quantile(list, 0.5) }
 
-// quantile returns the time that a share of some times do not exceed.
+// quantile returns the smallest duration that the given share of the durations does not exceed.
 func quantile(list []time.Duration, share float64) time.Duration {
 	if len(list) == 0 {
 		return 0
@@ -146,7 +150,7 @@ func counts(by map[string]int) string {
 	return join(slices.Sorted(maps.Keys(by)), func(k string) string { return fmt.Sprintf("%s %d", k, by[k]) })
 }
 
-// round stops some processes, some at the same time and some in sequence, most of which drive new sessions.
+// round stops a number of processes, some concurrently and some in sequence. Most of them drive new sessions.
 func (h *harness) round(stops int) {
 	h.t.Helper()
 	var group []string
@@ -191,8 +195,8 @@ func (h *harness) round(stops int) {
 	}
 }
 
-// calm lets a process that is not stopped take over the runs of a round. Otherwise a machine that is too slow for the
-// stops would accumulate ever more of them.
+// calm lets a process that is not stopped take over the runs of a round. Otherwise a machine too slow for the stops
+// would accumulate ever more of them.
 func (h *harness) calm() {
 	h.t.Helper()
 	o := h.undisturbed(strconv.Itoa(h.lives) + "z")
@@ -213,7 +217,7 @@ func (h *harness) calm() {
 	within, cancel := context.WithTimeout(h.t.Context(), time.Second)
 	defer cancel()
 	err = leave(within)
-	if within.Err() != nil { // it has released runs, as it should
+	if within.Err() != nil { // it has released runs, as intended
 		err = nil
 	}
 	h.stops[o.Name] = stop{at: at, how: byClose}
@@ -222,7 +226,7 @@ func (h *harness) calm() {
 	}
 }
 
-// undisturbed is the order of a process of the test's own, which loses no lease.
+// undisturbed returns the order of a process of the test itself, which loses no lease.
 func (h *harness) undisturbed(name string) order {
 	o := order{Dir: h.dir, Name: name, LeaseTTL: time.Minute, Ahead: -*flagAhead}
 	if h.host.Defaults {
@@ -273,7 +277,7 @@ func (h *harness) live(l life, since time.Time) {
 	for _, err := range h.watch.ask(h.t.Context(), since) {
 		h.t.Errorf("after process %s had ended (%s): %v", v.name, l.plan.end, err)
 	}
-	// A process with a short lease may believe it lost while it is being renewed.
+	// With a short lease, a process may consider the lease lost while it is being renewed.
 	if pid := v.cmd.Process.Pid; l.plan.end == byTerm && !l.plan.fromStart && h.host.Server == nil && h.host.alone && l.order.LeaseTTL >= longLease {
 		if err := h.watch.left(h.t.Context(), pid); err != nil {
 			h.t.Errorf("process %s was asked to end: %v", v.name, err)
@@ -281,7 +285,7 @@ func (h *harness) live(l life, since time.Time) {
 	}
 }
 
-// inspect checks the sessions of the last two groups as dead processes left them.
+// inspect checks the sessions of the last two groups as dead processes have left them.
 func (h *harness) inspect() {
 	h.t.Helper()
 	began := time.Now()
@@ -289,7 +293,8 @@ func (h *harness) inspect() {
 	h.check(h.watch.st, h.groups[max(0, len(h.groups)-2):], false, false)
 }
 
-// finish has every run ended or suspended, then answers until no call is pending, and checks everything each time.
+// finish waits until every run has ended or is suspended, then answers until no call is pending, and checks all
+// trees each time.
 func (h *harness) finish() {
 	h.t.Helper()
 	o := h.undisturbed("last")
@@ -317,14 +322,15 @@ func (h *harness) finish() {
 	}
 }
 
-// settle works until nothing is due, and every log has the end of its session's last run. With a clerk it works until
-// every pending call has been answered.
+// settle works until nothing is due and every log has the end of its session's last run. With a clerk, it works
+// until every pending call has been answered.
 func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
 	atWork := func(row cairn.Session) bool { return atWork(row) || answer != nil && row.Status == cairn.SessionPaused }
 	rows, err := quiet(ctx, st, eng, answer)
-	for err == nil && slices.ContainsFunc(rows, atWork) { // a deadline passed, or a queued turn began, while the worker stopped
+	// A deadline may pass, or a queued turn may begin, while the worker stops.
+	for err == nil && slices.ContainsFunc(rows, atWork) {
 		rows, err = quiet(ctx, st, eng, answer)
 	}
 	if err != nil {
@@ -344,13 +350,13 @@ func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *cle
 	return errors.Join(errs...)
 }
 
-// atWork reports whether a session is driven, or will be once a worker polls.
+// atWork reports whether a session is being driven, or will be once a worker polls.
 func atWork(row cairn.Session) bool {
 	return row.Status == cairn.SessionActive || row.Queued > 0 && row.Status != cairn.SessionPaused
 }
 
-// quiet works until no session is active, nothing is due and, with a clerk, no call is pending. It returns all sessions
-// as they are once the worker has stopped.
+// quiet works until no session is active, nothing is due and, with a clerk, no call is pending. It returns all
+// sessions as of after the worker has stopped.
 func quiet(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) ([]cairn.Session, error) {
 	work, stop := context.WithCancel(ctx)
 	worked := make(chan error, 1)
@@ -394,7 +400,7 @@ func awaitQuiet(ctx context.Context, st store.Store, answer *clerk) error {
 	}
 }
 
-// followToEnd follows a session's log from the beginning of its last run to that run's end.
+// followToEnd follows a session's log from the begin of its last run to the end of that run.
 func followToEnd(ctx context.Context, st store.Store, eng *engine.Engine, row *cairn.Session) error {
 	run, err := store.FindRun(ctx, st, row.ID, row.RunID)
 	if err != nil {
@@ -508,8 +514,8 @@ func (n *tally) add(t *Tree) {
 	}
 }
 
-// tail shows the last events of a tree, those that an error names, and the last records of the sessions that it names,
-// for debugging.
+// tail returns, for debugging, the last events of a tree, the events of the runs and calls that the error names,
+// and the last records of the sessions that it names.
 func (t *Tree) tail(about error) string {
 	const most = 100
 	var b strings.Builder

@@ -11,20 +11,20 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Tree is what remains of a session and the sub-agents and companions below it.
+// Tree is what remains of a session and of the sub-agents and companions below it.
 type Tree struct {
-	// Sessions are the root and then those below it, parents before their children.
+	// Sessions are the root and the sessions below it, parents before their children.
 	Sessions []*History
-	// Events are the log that all of them write to.
+	// Events is the log that all of them write to.
 	Events []cairn.Event
-	// Settled is set if no process drives the tree and its log was completed. Dead processes leave a tree that is not
-	// settled: a run may be open, and the last events may be missing.
+	// Settled reports whether no process drives the tree and its log is complete. A tree that dead processes left
+	// is not settled: a run may be open, and the last events may be missing.
 	Settled bool
-	// Answered is set if, moreover, everything was answered until no session was suspended.
+	// Answered reports whether, moreover, calls were answered until no session was suspended.
 	Answered bool
 }
 
-// History is what remains of one session: its rows in the store, and what the journal says was acknowledged.
+// History is what remains of one session: its rows in the store, and what the journal recorded as acknowledged.
 type History struct {
 	Session     *cairn.Session
 	Messages    []cairn.Message
@@ -33,22 +33,22 @@ type History struct {
 	Checkpoints []cairn.Checkpoint
 	Calls       []cairn.PendingCall
 	Queue       []store.QueuedTurn
-	// Events are those of the log that the session wrote.
+	// Events are the session's events on the log.
 	Events  []cairn.Event
 	Journal []record
-	// Books are the rows that the session's calls have added to a table of the test's own; nil without one.
+	// Books are the rows that the session's calls have added to the test's table; nil without a table.
 	Books []entry
-	// Sample is the state as of the checkpoint in the middle, if there is one.
+	// Sample is the state at the checkpoint in the middle; nil if there are no checkpoints.
 	Sample json.RawMessage
-	// Due is why the store lists the session as due, or nothing. It was listed after the time Asked, and the session
-	// was read after Answered.
+	// Due is the reason for which the store lists the session as due; empty if it does not. The list was read
+	// between Asked and Answered, the session after Answered.
 	Due             store.DueKind
 	Asked, Answered time.Time
-	// Settled is the tree's.
+	// Settled is the tree's Settled.
 	Settled bool
 }
 
-// load reads the tree of a root that no process drives. It is nil if the session does not exist.
+// load reads the tree of a root that no process drives. It returns nil if the session does not exist.
 func load(ctx context.Context, st store.Store, root string, journal map[string][]record, settled bool) (*Tree, error) {
 	if there, err := store.Exists(ctx, st, root); err != nil || !there {
 		return nil, err
@@ -88,7 +88,7 @@ func load(ctx context.Context, st store.Store, root string, journal map[string][
 	return t, err
 }
 
-// add reads a session and those below it.
+// add reads a session and the sessions below it.
 func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn.PendingCall, journal map[string][]record) error {
 	snap, err := st.Read(ctx, id, store.Want{Messages: true, State: true, Staged: true, Calls: true, Cache: true})
 	if err != nil {
@@ -157,7 +157,7 @@ func pages[T any](read func(cursor string) (store.Page[T], error)) (all []T, err
 	return all, nil
 }
 
-// Invariant is a property of every tree. Check returns what is wrong, or nil.
+// Invariant is a property of every tree. Check returns an error if it does not hold.
 type Invariant struct {
 	Name  string
 	Check func(*Tree) error
@@ -198,7 +198,7 @@ var Invariants = []Invariant{
 	{"no session stuck", nobodyStuck},
 }
 
-// each checks an invariant of sessions on every session of a tree.
+// each turns a check of a session into a check of every session of a tree.
 func each(check func(*History) error) func(*Tree) error {
 	return func(t *Tree) error {
 		for _, h := range t.Sessions {
@@ -210,7 +210,7 @@ func each(check func(*History) error) func(*Tree) error {
 	}
 }
 
-// check returns everything that is wrong with a tree.
+// check returns an error for each invariant that does not hold.
 func (t *Tree) check() []error {
 	var list []error
 	for _, inv := range Invariants {
@@ -221,7 +221,7 @@ func (t *Tree) check() []error {
 	return list
 }
 
-// session returns one of the tree's sessions, or nil.
+// session returns one of the tree's sessions; nil if it is not in the tree.
 func (t *Tree) session(id string) *History {
 	for _, h := range t.Sessions {
 		if h.Session.ID == id {
@@ -231,33 +231,34 @@ func (t *Tree) session(id string) *History {
 	return nil
 }
 
-// step is one committed step as the transcript has it.
+// step is a committed step in the transcript.
 type step struct {
 	run    *cairn.Run
 	number int // in the run
-	from   int // index of the first message: a row ahead of the reply, if there is one
+	from   int // index of the first message: a row before the reply, if there is one
 	to     int // index after the last message
-	// reply is nil if the step resumes one that an earlier run suspended, and at is its index.
+	// reply is nil if the step resumes one that an earlier run suspended. at is its index.
 	reply   *cairn.Message
 	at      int
 	results *cairn.Message   // nil if there are none
 	after   []*cairn.Message // hidden rows
 }
 
-// turn is what one run added to the transcript.
+// turn is what a run added to the transcript.
 type turn struct {
 	run *cairn.Run
-	// resumes is set if the run resumes the step that the previous run suspended; it may have no messages.
+	// resumes reports whether the run resumes the step that the previous run suspended. Such a step may have no
+	// messages.
 	resumes bool
-	// withdrawn are the results of cancelled calls: those of the previous run's suspension, or of its own.
+	// withdrawn are the results of cancelled calls: those of the previous run's suspension, or of the run's own.
 	withdrawn []*cairn.Message
 	input     []*cairn.Message
 	steps     []step
-	// loose are rows of a step that was stopped before its reply, strangers messages that belong nowhere.
+	// loose are rows of a step that was stopped before its reply. strangers are messages that belong to no step.
 	loose, strangers []*cairn.Message
 }
 
-// turns splits the transcript, by the ids of its messages and without judging it.
+// turns splits the transcript by the ids of its messages, without checking it.
 func (h *History) turns() []turn {
 	list := make([]turn, len(h.Runs))
 	byRun := map[string]*turn{}
@@ -288,7 +289,7 @@ func (t *turn) add(m *cairn.Message, at int) {
 	case own && strings.HasPrefix(rest, "in"):
 		t.input = append(t.input, m)
 	case !own && len(t.steps) > 0 && joined(m):
-		t.steps[len(t.steps)-1].to = at + 1 // with whose commit it came
+		t.steps[len(t.steps)-1].to = at + 1 // with whose commit it was written
 	case what != "":
 		s := t.step(number, at)
 		s.to = at + 1
@@ -307,7 +308,7 @@ func (t *turn) add(m *cairn.Message, at int) {
 	}
 }
 
-// step returns the last step of the turn, or begins the next one. Messages before it belong to it.
+// step returns the turn's last step, or begins the next one, to which the preceding loose messages belong.
 func (t *turn) step(number, at int) *step {
 	if n := len(t.steps); n > 0 && t.steps[n-1].number == number {
 		return &t.steps[n-1]
@@ -317,7 +318,7 @@ func (t *turn) step(number, at int) *step {
 	return &t.steps[len(t.steps)-1]
 }
 
-// count returns how many steps the turn has. The first step of a resumed run may have added nothing.
+// count returns the number of the turn's steps. The first step of a resumed run may have added nothing.
 func (t *turn) count(committed int) int {
 	if n := len(t.steps); n > 0 {
 		return t.steps[n-1].number
@@ -328,7 +329,7 @@ func (t *turn) count(committed int) int {
 	return 0
 }
 
-// committedSteps is how many steps of a run are committed, according to the store.
+// committedSteps returns how many steps of a run are committed, according to the store.
 func (h *History) committedSteps(run *cairn.Run) int {
 	if run.Status == cairn.RunRunning {
 		return h.Session.Step
@@ -341,7 +342,7 @@ func stopped(run *cairn.Run) bool {
 	return run.Status == cairn.RunInterrupted && run.Reason == cairn.ReasonInterrupted
 }
 
-// results lists the results of the transcript by call.
+// results returns the results in the transcript by call.
 func (h *History) results() map[string][]*cairn.ToolResult {
 	list := map[string][]*cairn.ToolResult{}
 	for i := range h.Messages {
@@ -354,10 +355,10 @@ func (h *History) results() map[string][]*cairn.ToolResult {
 
 func (s *step) String() string { return fmt.Sprintf("run %s step %d", s.run.ID, s.number) }
 
-// stepID is the id of a run's step.
+// stepID returns the id of a run's step.
 func stepID(run string, number int) string { return fmt.Sprintf("%s/%d", run, number) }
 
-// compact returns JSON in one spelling, since stores may reformat it.
+// compact returns JSON in canonical form, since stores may reformat it.
 func compact(raw json.RawMessage) string {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {

@@ -20,18 +20,20 @@ const (
 	toolStarted recordKind = "tool_started"
 	toolEnded   recordKind = "tool_ended"
 	modelCalled recordKind = "model_called"
-	// The process works under a lease that another process may have taken: a host lets it carry out effects.
+	// working: the process works under a lease that another process may have taken, because a host lets it execute
+	// effects.
 	working recordKind = "working"
-	// The process has read what was staged of a session, as it does when an effect of a host begins.
+	// looked: the process has read a session's staged pieces, as it does at the begin of a host's effect.
 	looked recordKind = "looked"
-	// The store has acknowledged it.
+	// staged and committed: the store has acknowledged it.
 	staged    recordKind = "staged"
 	committed recordKind = "committed"
-	// An answer was submitted, and acknowledged.
+	// answered: an answer was submitted and acknowledged.
 	answered recordKind = "answered"
-	// A pass of a tool's function was given an answer to its question.
+	// learned: an execution of a tool got the answer to its question.
 	learned recordKind = "learned"
-	// A turn is to be taken out of the queue; it was; or it was not there any more.
+	// dequeuing: the process is about to remove a turn from the queue; dequeued: it did; notQueued: the turn was
+	// gone.
 	dequeuing recordKind = "dequeuing"
 	dequeued  recordKind = "dequeued"
 	notQueued recordKind = "not_queued"
@@ -43,44 +45,44 @@ type record struct {
 	Process string     `json:"process"`
 	At      time.Time  `json:"at"` // by the machine's clock
 	Session string     `json:"session"`
-	Root    string     `json:"root,omitempty"` // of the session that was committed
+	Root    string     `json:"root,omitempty"` // root of the committed session
 
-	Call string `json:"call,omitempty"` // of a tool, whose result was staged, or that was answered
-	Key  string `json:"key,omitempty"`  // the call's idempotency key, or the key of what was staged
+	Call string `json:"call,omitempty"` // call of a tool, with a staged result, or that was answered
+	Key  string `json:"key,omitempty"`  // idempotency key of the call, or key of the staged piece
 
-	// Reviewer, Decision and Value are of an answer, Outcome is its outcome.
+	// Reviewer, Decision and Value describe an answer, Outcome its outcome.
 	Reviewer string             `json:"reviewer,omitempty"`
 	Decision cairn.DecisionKind `json:"decision,omitempty"`
 	Value    json.RawMessage    `json:"value,omitempty"`
 	Outcome  cairn.Outcome      `json:"outcome,omitempty"`
 
-	// Digests are those of the replies that the model was asked for, or that were staged or committed.
+	// Digests are the digests of the replies that were requested, staged or committed.
 	Digests []string `json:"digests,omitempty"`
 	// Results are the calls whose results were committed.
 	Results []string `json:"results,omitempty"`
 
-	// Since is when the reading began.
+	// Since is the time at which the reading began.
 	Since time.Time `json:"since,omitzero"`
 
-	// Token is the lease's: the one for staging or working, or the one after the commit. Took is set if the commit took
-	// the lease.
+	// Token is the lease's fencing token: that of staging or working, or that after the commit. Took reports
+	// whether the commit took the lease.
 	Token int64 `json:"token,omitempty"`
 	Took  bool  `json:"took,omitempty"`
-	// Dropped is set if the commit removed the staged pieces.
+	// Dropped reports whether the commit removed the staged pieces.
 	Dropped bool `json:"dropped,omitempty"`
-	// Version and Messages are the session's after the commit.
+	// Version and Messages are the session's version and number of messages after the commit.
 	Version  int64  `json:"version,omitempty"`
 	Messages int    `json:"messages,omitempty"`
-	Step     string `json:"step,omitempty"`  // the id of the step that was committed
+	Step     string `json:"step,omitempty"`  // id of the committed step
 	Began    string `json:"began,omitempty"` // the run that the commit began
 	Ended    string `json:"ended,omitempty"` // the run that the commit ended
 	Status   string `json:"status,omitempty"`
-	// Queued is the turn that the commit enqueued, or that was taken out. Text is what it says, and Steer is set if it is to
-	// join the turn under way.
+	// Queued is the turn that the commit enqueued, or that was removed from the queue. Text is its text. Steer
+	// reports whether it is to join the turn under way.
 	Queued string `json:"queued,omitempty"`
 	Text   string `json:"text,omitempty"`
 	Steer  bool   `json:"steer,omitempty"`
-	// Number is the question's, Learned what its answer says.
+	// Number is the question's number, Learned the answer's value.
 	Number  int `json:"number,omitempty"`
 	Learned int `json:"learned,omitempty"`
 }
@@ -98,8 +100,8 @@ func openJournal(dir, process string) (*journal, error) {
 
 func journalPath(dir string) string { return filepath.Join(dir, "journal") }
 
-// write adds a record in one write. A process can be killed in the middle of it, so a record begins with a newline as
-// well: a torn record stays on a line of its own.
+// write appends a record with a single write. The process can be killed during it, so a record also begins with a
+// newline: a torn record stays on its own line.
 func (j *journal) write(r record) {
 	r.Process, r.At = j.process, time.Now()
 	raw, err := json.Marshal(r)
@@ -111,7 +113,7 @@ func (j *journal) write(r record) {
 	}
 }
 
-// readJournal returns the records from an offset on, and the offset after them. It skips torn ones.
+// readJournal returns the records from an offset on, and the offset after them. It skips torn records.
 func readJournal(dir string, from int64) (list []record, to int64, err error) {
 	f, err := os.Open(journalPath(dir))
 	if errors.Is(err, os.ErrNotExist) {

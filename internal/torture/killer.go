@@ -14,42 +14,42 @@ import (
 	"time"
 )
 
-// ending is how a process is stopped.
+// ending is the way in which a process is stopped.
 type ending string
 
 const (
 	byKill ending = "SIGKILL"
 	byTerm ending = "SIGTERM"
-	// byBoth: killed while it shuts down.
+	// byBoth kills the process while it shuts down.
 	byBoth ending = "SIGTERM, then SIGKILL"
-	// byClose: the test's own process, which has released its runs.
+	// byClose is for the test's own process, which has released its runs.
 	byClose ending = "no signal"
 )
 
-// plan says when and how a process is stopped.
+// plan is when and how a process is stopped.
 type plan struct {
 	moment string
 	end    ending
-	// signal, if it has a point, is awaited for at most impatience; otherwise the delay counts from the start, or from
-	// when the victim is ready.
+	// signal, if it has a point, is awaited for at most impatience. Otherwise delay counts from the start, or from
+	// the time the victim is ready.
 	signal     signal
 	impatience time.Duration
 	fromStart  bool
 	delay      time.Duration
-	// frozen is how long the victim is stopped before the delay begins: it wakes up without its leases.
+	// frozen is how long the victim sleeps before the delay begins. When it wakes up, its leases have lapsed.
 	frozen time.Duration
-	// grace is what a victim that gets SIGTERM gives its runs, closing the time it has for that before it is killed.
+	// grace is the time that a victim gives its runs after SIGTERM, closing the time until it is then killed.
 	grace, closing time.Duration
 }
 
 const (
-	patience   = 2 * time.Minute        // how long a process may take to start, or to end
-	impatience = 250 * time.Millisecond // how long to wait for a signal
+	patience   = 2 * time.Minute        // time for a process to start or to end
+	impatience = 250 * time.Millisecond // time to wait for a signal
 )
 
-// newPlan draws a plan: half of the stops come at a critical point or within a millisecond of it, most others at any
-// time of the first moments, few during the start, or after the process had time to take over runs. Some processes
-// sleep before that, long enough for others to take their sessions and proceed.
+// newPlan draws a plan. Half of the stops come at a critical point or within a millisecond of it. Most others come
+// at a random time soon after the start, few during the start, or after the process had time to take over runs.
+// Some processes sleep before that, long enough for others to take over their sessions.
 func newPlan(rng *rand.Rand) plan {
 	p := newMoment(rng)
 	switch rng.IntN(8) {
@@ -84,13 +84,13 @@ func newMoment(rng *rand.Rand) plan {
 	return plan{moment: "settled", delay: between(rng, 300, 600)}
 }
 
-// between draws a time between two numbers of milliseconds.
+// between draws a duration between two numbers of milliseconds.
 func between(rng *rand.Rand, from, to int) time.Duration {
 	return time.Duration(from)*time.Millisecond + time.Duration(rng.Int64N(int64(to-from)*int64(time.Millisecond)))
 }
 
-// slowed returns the plan for a process on which everything takes so many times as long. One that sleeps sleeps for
-// longer than its leases.
+// slowed returns the plan for a process on which everything takes pace times as long. A process that sleeps then
+// sleeps for longer than its leases.
 func (p plan) slowed(pace int, lease time.Duration) plan {
 	for _, d := range []*time.Duration{&p.impatience, &p.delay, &p.frozen, &p.grace, &p.closing} {
 		*d *= time.Duration(pace)
@@ -101,7 +101,7 @@ func (p plan) slowed(pace int, lease time.Duration) plan {
 	return p
 }
 
-// victim is a process to be stopped.
+// victim is a process that is to be stopped.
 type victim struct {
 	name  string
 	cmd   *exec.Cmd
@@ -109,7 +109,7 @@ type victim struct {
 	said  chan byte     // its signals
 	ended chan error    // its end
 	err   bytes.Buffer
-	// last is when it was stopped.
+	// last is the time at which it was stopped.
 	last time.Time
 }
 
@@ -128,7 +128,7 @@ func startVictim(t *testing.T, o *order) *victim {
 	v.cmd.Env = append(os.Environ(), orderVariable+"="+string(raw), "GORACE=halt_on_error=1 atexit_sleep_ms=0")
 	v.cmd.ExtraFiles = []*os.File{w}
 	v.cmd.Stderr = &v.err
-	if _, err := v.cmd.StdinPipe(); err != nil { // its end shows a victim that the killer is gone
+	if _, err := v.cmd.StdinPipe(); err != nil { // its end shows the victim that the killer is gone
 		t.Fatal(err)
 	}
 	if err := v.cmd.Start(); err != nil {
@@ -149,8 +149,8 @@ func startVictim(t *testing.T, o *order) *victim {
 	return v
 }
 
-// stop waits as planned and stops the victim. The error says that it did not live that long, complained, or did not end
-// as planned.
+// stop waits as planned and stops the victim. The error reports that the victim died before, wrote to standard
+// error, or did not end as planned.
 func (v *victim) stop(p plan) error {
 	if err := v.wait(p); err != nil {
 		v.cmd.Process.Kill()
@@ -177,9 +177,9 @@ func (v *victim) stop(p plan) error {
 		case err := <-v.ended:
 			return v.died(p, err)
 		case <-time.After(100 * time.Millisecond):
-			v.cmd.Process.Signal(syscall.SIGCONT) // it may have reached the point where it stops itself only now
+			v.cmd.Process.Signal(syscall.SIGCONT) // it may only now have reached the point where it stops itself
 		case <-late:
-			v.cmd.Process.Signal(syscall.SIGQUIT) // for its goroutines
+			v.cmd.Process.Signal(syscall.SIGQUIT) // to print its goroutines
 			<-v.ended
 			return fmt.Errorf("process %s was asked to end within %s and did not\n%s", v.name, p.grace, v.err.Bytes())
 		}
@@ -228,7 +228,7 @@ func (v *victim) wait(p plan) error {
 
 var errSilent = errors.New("a process said nothing in time")
 
-// outlive waits for a time until which the victim must live.
+// outlive waits until the given time. The error reports that the victim died before.
 func (v *victim) outlive(until time.Time) error {
 	wait := time.Until(until)
 	if wait <= 0 {
@@ -249,7 +249,7 @@ func (v *victim) diedEarly(err error) error {
 	return fmt.Errorf("process %s ended by itself: %v\n%s", v.name, err, v.err.Bytes())
 }
 
-// await waits until the victim says a word.
+// await waits until the victim reports a word.
 func (v *victim) await(deadline <-chan time.Time, word byte) error {
 	for {
 		select {

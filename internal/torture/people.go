@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/inbox"
 )
 
-// answersUsedOnce finds accepted answers that were lost, calls that took more than one, and answers that did not reach
-// the model exactly once.
+// answersUsedOnce finds accepted answers that were lost, calls that took several answers, and answers that did not
+// reach the model exactly once.
 func answersUsedOnce(h *History) error {
 	rows := map[string]*cairn.PendingCall{}
 	results := h.results()
@@ -44,13 +44,14 @@ func answersUsedOnce(h *History) error {
 	return nil
 }
 
-// closes reports whether a call was dropped by a turn that follows the answers of other calls of its step: the run that uses
-// those closes it.
+// closes reports whether a call was dropped by a turn that follows the answers of other calls of its step. The run
+// that uses those answers closes it.
 func (h *History) closes(c *cairn.PendingCall) bool {
 	return c.Status == cairn.CallDropped && h.Session.SuspendedStep == c.StepID
 }
 
-// accepted checks that an accepted answer is the call's or, where several decide, one of them.
+// accepted checks that an accepted answer is the call's answer or, if several reviewers decide, one of their
+// answers.
 func accepted(c *cairn.PendingCall, r *record) error {
 	n := 0
 	for _, d := range c.Trail {
@@ -99,7 +100,8 @@ func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
 	switch {
 	case waits:
 		return nil
-	case c.Status == cairn.CallDropped && c.Kind == cairn.CallQuestion && results[0].Code != cairn.CodeStopped: // its tool was at work
+	// The tool of a dropped question was running.
+	case c.Status == cairn.CallDropped && c.Kind == cairn.CallQuestion && results[0].Code != cairn.CodeStopped:
 		return fmt.Errorf("question %s was dropped, but the result of its call is %s", c.ID, results[0].Output)
 	case c.Status == cairn.CallDropped && c.Kind == cairn.CallQuestion:
 		return nil
@@ -113,7 +115,7 @@ func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
 	return nil
 }
 
-// conveys reports whether a result is that of an answered call.
+// conveys reports whether a result matches the answer of its call.
 func conveys(r *cairn.ToolResult, c *cairn.PendingCall) bool {
 	if c.Kind == cairn.CallQuestion {
 		out := receipt{}
@@ -156,8 +158,8 @@ func nothingUnapproved(h *History) error {
 	return nil
 }
 
-// lateToldOnce finds late answers that did not reach the model exactly once, and context rows of late answers that do
-// not exist.
+// lateToldOnce finds late answers that did not reach the model exactly once, and context rows for late answers that
+// do not exist.
 func lateToldOnce(h *History) error {
 	rows := map[string]int{}
 	for i := range h.Messages {
@@ -189,8 +191,8 @@ func lateToldOnce(h *History) error {
 	return nil
 }
 
-// waitsAgree finds sessions' rows that disagree about their suspension with their runs, the rows of their calls or the
-// transcript.
+// waitsAgree finds sessions whose row disagrees, about their suspension, with their runs, the rows of their calls
+// or the transcript.
 func waitsAgree(t *Tree) error { return each(func(h *History) error { return h.waitAgrees(t) })(t) }
 
 func (h *History) waitAgrees(t *Tree) error {
@@ -232,7 +234,7 @@ func (h *History) waitAgrees(t *Tree) error {
 	if !paused {
 		return nil
 	}
-	// A child that was stopped by itself is counted off before the session is resumed.
+	// A child that was stopped on its own is no longer counted before the session is resumed.
 	n := open + len(last.Suspended.Children)
 	least := n
 	for _, c := range last.Suspended.Children {
@@ -249,8 +251,8 @@ func (h *History) waitAgrees(t *Tree) error {
 	return h.restWaits(waiting, closing)
 }
 
-// restWaits checks that the tool uses without a result are the pending calls, those of children, and those that would
-// end the turn or are to be closed; and that all pending calls are among them.
+// restWaits checks that the tool uses without a result are the pending calls, those of children, and those that
+// would end the turn or are to be closed, and that all pending calls are among them.
 func (h *History) restWaits(waiting, closing map[string]bool) error {
 	k, results := kindOf(h.Session.Agent), h.results()
 	for i := range h.Messages {

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// answerTo returns what toolInquire makes of an answered question.
+// answerTo returns the value that toolInquire records for a question.
 func answerTo(c *cairn.PendingCall) int {
 	var a amount
 	if c.Answer == nil || c.Answer.Kind != cairn.DecisionResult || json.Unmarshal(c.Answer.Value, &a) != nil {
@@ -16,8 +16,8 @@ func answerTo(c *cairn.PendingCall) int {
 	return a.N
 }
 
-// questionsInOrder finds questions of a call that are not numbered from 1, or were asked before the one ahead of them had an
-// answer, and passes of a tool's function that were given another answer than that of the question's number.
+// questionsInOrder finds questions of a call that are not numbered from 1, or were asked before the previous
+// question had an answer, and executions of a tool that got another answer than that of the question's number.
 func questionsInOrder(h *History) error {
 	asked := map[string]map[int]*cairn.PendingCall{} // by call and number
 	for i := range h.Calls {

@@ -8,7 +8,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// joins reports whether a message of the user was sent to a turn under way, and returns the turn that it would have begun.
+// joins reports whether a user's message was sent to a turn under way, and returns the turn that it would have
+// begun.
 func joins(m *cairn.Message) (queued string, ok bool) {
 	queued, ok = strings.CutSuffix(m.ID, "/in0")
 	return queued, ok && m.Role == cairn.RoleUser && !m.Hidden && queued != m.RunID
@@ -17,8 +18,8 @@ func joins(m *cairn.Message) (queued string, ok bool) {
 // joined reports whether a message was sent to a turn under way.
 func joined(m *cairn.Message) bool { _, ok := joins(m); return ok }
 
-// queueInOrder finds queued turns that were lost, ran twice or out of order, or ran although they had been taken out; messages
-// that did not join a turn in their order; and rows that miscount the queue.
+// queueInOrder finds queued turns that were lost, ran twice or out of order, or ran although they had been
+// dequeued. It also finds messages that joined a turn out of order, and rows that miscount the queue.
 func queueInOrder(h *History) error {
 	if len(h.Queue) != h.Session.Queued {
 		return fmt.Errorf("the session says that %d turns are queued, there are %d", h.Session.Queued, len(h.Queue))
@@ -27,7 +28,7 @@ func queueInOrder(h *History) error {
 		return fmt.Errorf("the session is %s, %d turns are queued", h.Session.Status, len(h.Queue))
 	}
 	said := map[string]string{}
-	var order []string // turns that have begun, and then those of the queue
+	var order []string // turns that have begun, then those in the queue
 	for _, t := range h.turns() {
 		order = append(order, t.run.ID)
 		if len(t.input) == 1 {
@@ -50,7 +51,7 @@ func queueInOrder(h *History) error {
 	queued := slices.DeleteFunc(slices.Clone(h.Journal), func(r record) bool { return r.Kind != committed || r.Queued == "" })
 	slices.SortFunc(queued, func(a, b record) int { return int(a.Version - b.Version) })
 	out := h.takenOut()
-	turn, message := -1, -1 // of the last one
+	turn, message := -1, -1 // positions of the previous turn and message
 	for _, r := range queued {
 		at := slices.Index(order, r.Queued)
 		place, joins := steered[r.Queued]
@@ -80,8 +81,8 @@ func queueInOrder(h *History) error {
 	return nil
 }
 
-// takenOut returns the turns that were taken out of the queue, or may have been: those that a process had begun to take out when
-// it died.
+// takenOut returns the turns that were removed from the queue, or may have been: those that a process was removing
+// when it died.
 func (h *History) takenOut() map[string]recordKind {
 	tries := map[string]int{}
 	out := map[string]recordKind{}
@@ -103,7 +104,8 @@ func (h *History) takenOut() map[string]recordKind {
 	return out
 }
 
-// saidOnce finds messages of the user that the log lacks, has twice or at another index, or that only the log has.
+// saidOnce finds user messages that are missing on the log, are on it twice or at another index, or are only on the
+// log.
 func saidOnce(h *History) error {
 	logged := map[string]int{}
 	for i := range h.Events {

@@ -6,13 +6,13 @@ import "time"
 type stop struct {
 	at  time.Time
 	how ending
-	// slept is set if before that it slept for longer than its leases.
+	// slept reports whether it slept past its leases before that.
 	slept bool
 }
 
-// outlived returns how long each run that a stopped process was driving took to end after the stop, by the way in which
-// the process was stopped, and how many runs have no known end. A run is hit by the stop of the process that the
-// journal last saw driving it, possibly more than once.
+// outlived returns how long the runs that stopped processes were driving took to end after the stop, by the way in
+// which the process was stopped, and the number of runs whose end is unknown. A stop hits the run that the process,
+// according to the journal, was the last to drive. A run may be hit more than once.
 func (h *harness) outlived() (took map[ending][]time.Duration, lost int) {
 	took = map[ending][]time.Duration{}
 	for _, list := range h.journal {
@@ -37,7 +37,7 @@ func outlived(list []record, stops map[string]stop) (took map[ending][]time.Dura
 		last = ""
 	}
 	for _, r := range list {
-		if r.Kind == answered || r.Kind == committed && r.Queued != "" { // by others
+		if r.Kind == answered || r.Kind == committed && r.Queued != "" { // by other processes
 			continue
 		}
 		if run != "" && r.Process != last {

@@ -11,10 +11,10 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// resultsVariable names the file to which a soak adds its result.
+// resultsVariable names the file to which a soak appends its result.
 const resultsVariable = "CAIRN_SOAK_RESULTS"
 
-// report writes one line, of a table of docs/RELIABILITY.md, with the result of a soak.
+// report logs the result of a soak as a row of a table in docs/RELIABILITY.md, and appends it to the results.
 func (h *harness) report(lasted time.Duration, serverStops int) {
 	h.t.Helper()
 	line := h.line(lasted, serverStops)
@@ -31,8 +31,8 @@ func (h *harness) report(lasted time.Duration, serverStops int) {
 	}
 }
 
-// line is a row of the table: date, commit, command, test, stops, runs, invariants, and the times from a stop to the
-// end of the runs that it hit.
+// line returns the row: date, commit, command, test, stops, runs, invariants, and the times from a stop to the end
+// of the runs that it hit.
 func (h *harness) line(lasted time.Duration, serverStops int) string {
 	by, slept := map[ending]int{}, 0
 	for _, s := range h.stops {
@@ -78,7 +78,7 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// commit names the tested commit, if it is known.
+// commit returns the tested commit, or "unknown".
 func commit() string {
 	out, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {
@@ -87,7 +87,7 @@ func commit() string {
 	return strings.TrimSpace(string(out))
 }
 
-// command is the command that started the test.
+// command returns the command that started the test.
 func command() string {
 	if !testenv.Soak() {
 		return "make test"

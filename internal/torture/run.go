@@ -37,10 +37,12 @@ func runsContiguous(h *History) error {
 	return nil
 }
 
-// mayStop reports whether runs of the session may be stopped: those of families, and of children whose parents proceed.
+// mayStop reports whether runs of the session may be stopped: those of families, and those of children whose
+// parents proceed.
 func (h *History) mayStop() bool { return kindOf(h.Session.Agent).waits }
 
-// usageAddsUp finds runs whose usage is not that of their committed steps and of the calls that they cancelled.
+// usageAddsUp finds runs whose usage differs from that of their committed steps and of the calls that they
+// cancelled.
 func usageAddsUp(h *History) error {
 	var sum cairn.Usage
 	for _, t := range h.turns() {
@@ -84,10 +86,10 @@ func sameCounts(a, b cairn.Usage) bool {
 	return a.ModelCalls == b.ModelCalls && a.ToolCalls == b.ToolCalls && a.ToolErrors == b.ToolErrors
 }
 
-// checkpointsOrdered finds checkpoints that are missing, repeated, out of order, or whose place is wrong.
+// checkpointsOrdered finds checkpoints that are missing, repeated, out of order, or at a wrong position.
 func checkpointsOrdered(h *History) error {
-	ends := map[string]int{} // messages after a step; negative if it added none
-	last := map[string]int{} // a run's last committed step
+	ends := map[string]int{} // number of messages after a step; negative if the step added none
+	last := map[string]int{} // last committed step of a run
 	for _, t := range h.turns() {
 		if n := t.count(h.committedSteps(t.run)); n > 0 {
 			last[t.run.ID] = n
@@ -127,7 +129,7 @@ func checkpointsOrdered(h *History) error {
 	if parent != h.Session.CheckpointID {
 		return fmt.Errorf("the session is at checkpoint %q, the last one is %q", h.Session.CheckpointID, parent)
 	}
-	if every := strings.HasPrefix(h.Session.Agent, "per-"); every && len(ends) > 0 { // per step, per tool
+	if every := strings.HasPrefix(h.Session.Agent, "per-"); every && len(ends) > 0 { // per step or per tool
 		return fmt.Errorf("%d steps have no checkpoint", len(ends))
 	}
 	for run, n := range last {
@@ -142,7 +144,8 @@ func nobodyLeftRunning(h *History) error {
 	switch {
 	case s.Status == cairn.SessionActive && (s.Lease.Until.IsZero() || s.Lease.Owner == "" && s.Lease.Until.After(s.UpdatedAt)):
 		return fmt.Errorf("the session is active without a lease: %+v", s.Lease)
-	case s.Status != cairn.SessionActive && s.Lease.Owner != "" && s.Lease.Until.After(s.UpdatedAt): // a stop of a dead run holds the lease for no time
+	// A stop of a dead run holds the lease for no time.
+	case s.Status != cairn.SessionActive && s.Lease.Owner != "" && s.Lease.Until.After(s.UpdatedAt):
 		return fmt.Errorf("the session is %s, %s has its lease", s.Status, s.Lease.Owner)
 	case h.Settled && s.Status == cairn.SessionActive:
 		return fmt.Errorf("the session is still active in turn %d step %d after %d recoveries", s.Turn, s.Step, s.Recoveries)
@@ -150,8 +153,8 @@ func nobodyLeftRunning(h *History) error {
 	return nil
 }
 
-// needsAreDue finds sessions that need a worker and that the store does not list as due, or for another reason; and due
-// ones that need none.
+// needsAreDue finds sessions that need a worker but are not listed as due, or are due for another reason, and due
+// sessions that need no worker.
 func needsAreDue(h *History) error {
 	before, after := need(h.Session, h.Asked), need(h.Session, h.Answered)
 	if h.Due != before && h.Due != after {

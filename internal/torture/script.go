@@ -17,10 +17,10 @@ import (
 
 // line is the scripted model's next reply. It depends on the conversation alone.
 type line struct {
-	digest string // of the whole conversation
+	digest string // digest of the whole conversation
 	text   string // begins with the digest
 	uses   []use
-	ends   bool // the turn
+	ends   bool // the reply ends the turn
 	seed   uint64
 }
 
@@ -54,7 +54,7 @@ func next(session string, messages []cairn.Message, k *kind) line {
 		}
 	}
 	for i := range messages[from:] {
-		if m := &messages[from+i]; m.Role != cairn.RoleTool && !isLate(m) { // which may come during the reply
+		if m := &messages[from+i]; m.Role != cairn.RoleTool && !isLate(m) { // a late answer may arrive during the reply
 			fmt.Fprintf(h, "%s %t %q\n", m.Role, m.Hidden, m.Text())
 		}
 	}
@@ -68,10 +68,10 @@ func next(session string, messages []cairn.Message, k *kind) line {
 	return l
 }
 
-// isLate reports whether a message is the context row of a late answer. Only those belong to no run.
+// isLate reports whether a message is the context row of a late answer. Only such messages belong to no run.
 func isLate(m *cairn.Message) bool { return m.Hidden && strings.HasPrefix(m.ID, "answer_") }
 
-// digestOf returns the digest a reply begins with, or "".
+// digestOf returns the digest that a reply begins with; empty if there is none.
 func digestOf(m *cairn.Message) string {
 	word, _, _ := strings.Cut(m.Text(), " ")
 	if m.Role != cairn.RoleAssistant || !strings.HasPrefix(word, "#") {
@@ -80,7 +80,7 @@ func digestOf(m *cairn.Message) string {
 	return word
 }
 
-// stepsSince counts the replies since the last user message, and returns its text.
+// stepsSince counts the replies since the last user message, and returns that message's text.
 func stepsSince(messages []cairn.Message) (n int, said string) {
 	for i := len(messages) - 1; i >= 0; i-- {
 		switch m := &messages[i]; {
@@ -93,8 +93,8 @@ func stepsSince(messages []cairn.Message) (n int, said string) {
 	return n, ""
 }
 
-// please begins a message that asks for certain tools, whose names follow, and then for the end of the turn. What
-// follows a colon is for the consulted agent.
+// please begins a message that requests tools by name, and then the end of the turn. What follows a colon is for
+// the consulted agent.
 const please = "please "
 
 func (l *line) obey(wish string, step int, k *kind) {
@@ -142,7 +142,7 @@ func (l *line) write(rng *rand.Rand, step int, k *kind) {
 	}
 }
 
-// step streams the line as the model does. Now and then the model fails halfway, at its first attempt in a process.
+// step streams the line as the model does. With fail, the model fails halfway.
 func (l *line) step(fail bool) scripted.Step {
 	parts := []scripted.Step{scripted.Text(l.text)}
 	if l.seed%3 == 0 {

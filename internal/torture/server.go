@@ -9,26 +9,27 @@ import (
 
 // Server is the server of a store or a host.
 type Server interface {
-	// Kill ends it like a crash.
+	// Kill ends the server as a crash would.
 	Kill()
-	// Start restarts it, and returns when it serves.
+	// Start restarts the server, and returns once it serves requests.
 	Start() error
 }
 
-// RunOn is [Run] with fewer processes, since everything takes longer, and with kills of the store's server: it is down
-// for as long as a start takes, and up for a random time of about a second. Processes may get ErrUnavailable.
+// RunOn is [Run] with fewer processes, since everything takes longer, and with kills of the store's server. The
+// server is down for as long as a start takes, and up for a random time of about a second. Processes may get
+// ErrUnavailable.
 func RunOn(t *testing.T, server Server, open Open) {
 	RunHost(t, Host{Start: inProcess, alone: true, Server: server}, open, Numbers{Test: 12, Soak: 500, Server: 100})
 }
 
 // outages kills a server repeatedly.
 type outages struct {
-	n    atomic.Int64 // so far
+	n    atomic.Int64 // number of kills so far
 	stop chan struct{}
 	over chan error
 }
 
-// outage starts to kill a server, if there is one, which is up for some time after each start.
+// outage starts to kill a server repeatedly, if there is one. The server is up for a while after each start.
 func outage(server Server, up func() time.Duration) *outages {
 	o := &outages{stop: make(chan struct{}), over: make(chan error, 1)}
 	if server == nil {
@@ -54,7 +55,7 @@ func outage(server Server, up func() time.Duration) *outages {
 	return o
 }
 
-// end leaves the server running.
+// end stops the kills and leaves the server running.
 func (o *outages) end(t *testing.T) {
 	t.Helper()
 	close(o.stop)

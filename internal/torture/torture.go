@@ -1,13 +1,15 @@
-// Package torture stops processes that drive sessions, at the worst moments and in every way in which processes end,
-// and checks that nothing committed is lost or doubled.
+// Package torture stops processes that drive sessions, at the worst moments and in every way in which processes
+// end, and checks that nothing committed is lost or duplicated.
 //
-// A test gives it a function that opens its store. Its own binary, started again, is the victim: it drives turns with
-// tools on many sessions at once until it is stopped, or answers their pending calls. It is killed; or it gets SIGTERM,
-// as a service does, and closes its engine within a short time that is sometimes too short; or it sleeps past its
-// leases before that. Its clock is wrong by up to an hour. What it sees the store acknowledge goes to a journal outside
-// the store; the store and the journal together are the [History] of each session of a [Tree], which every one of
-// [Invariants] must accept. After each stop the store must list what needs a worker.
+// A test passes a function that opens its store. The test's own binary, started again, is the victim. It drives
+// turns with tools on many sessions at once until it is stopped, or it answers their pending calls. It is killed;
+// or it gets SIGTERM, like a service, and closes its engine within a short time that is sometimes too short; or it
+// sleeps past its leases before that. Its clock is wrong by up to an hour. What the store acknowledges to it goes
+// to a journal outside of the store. Store and journal together are the [History] of each session of a [Tree], and
+// each tree must satisfy all [Invariants]. After each stop the store must list what needs a worker.
 //
+// `make test` stops a few processes, `make soak` thousands. KILLS and HOURS override the numbers, see
+// [testenv.Kills].
 // `make test` stops a few processes, `make soak` thousands; KILLS and HOURS say otherwise, see [testenv.Kills].
 package torture
 
@@ -29,20 +31,20 @@ import (
 
 var (
 	flagSeed = flag.Uint64("torture.seed", 0, "seed of the torture test's random numbers; 0 chooses one")
-	// Without wrong clocks a fault is easier to explain.
+	// Faults are easier to explain without wrong clocks.
 	flagAhead = flag.Duration("torture.ahead", time.Hour, "bounds how wrong the clocks of processes are")
 	flagKeep  = flag.String("torture.keep", "", "an empty directory that is used and kept, for a look at what was left")
 )
 
-// Open opens the store of a directory. The store must have an event log.
+// Open opens the store in a directory. The store must have an event log.
 type Open func(dir string) (store.Store, error)
 
-// Start makes the engine of a process over its store, and returns how the process leaves: it closes the engine and the
-// host within the time of its context. dir is the store's directory. name is the process's: a number, and a letter that
-// is unique among live processes.
+// Start creates the engine of a process over its store. It also returns the function with which the process leaves:
+// it closes the engine and the host within the time of its context. dir is the store's directory. name is the
+// process's name: a number, and a letter that is unique among live processes.
 type Start func(dir, name string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error)
 
-// inProcess is the Start of processes that drive runs in goroutines.
+// inProcess is the Start for processes that drive runs in goroutines.
 func inProcess(_, _ string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
 	eng, err := engine.New(st, agents, opts)
 	if err != nil {
@@ -53,22 +55,22 @@ func inProcess(_, _ string, st store.Store, agents []*cairn.Agent, opts *engine.
 
 const orderVariable = "CAIRN_TORTURE_ORDER"
 
-// order is a victim's instructions.
+// order is the instructions for a victim.
 type order struct {
 	Dir      string        `json:"dir"`
 	Name     string        `json:"name"` // of the process, in the journal
 	Sessions []string      `json:"sessions"`
 	Clerk    bool          `json:"clerk"`     // answers calls instead of driving sessions
-	LeaseTTL time.Duration `json:"lease_ttl"` // 0: the engine has default settings
+	LeaseTTL time.Duration `json:"lease_ttl"` // 0 for the engine's default settings
 	Pace     int           `json:"pace"`      // see [Host]
-	Ahead    time.Duration `json:"ahead"`     // how far the process's clock is ahead of the true time
-	Grace    time.Duration `json:"grace"`     // what the process gives its runs after SIGTERM
+	Ahead    time.Duration `json:"ahead"`     // how far the process's clock is ahead
+	Grace    time.Duration `json:"grace"`     // time for its runs after SIGTERM
 	Seed     uint64        `json:"seed"`
 	Signal   signal        `json:"signal"`
 }
 
-// Victim turns the process into a victim, and never returns, if [Run] started it; otherwise it does nothing. A package
-// that calls Run calls Victim when it is initialised.
+// Victim turns the process into a victim if [Run] started it, and then never returns. Otherwise it does nothing. A
+// package that calls Run must call Victim during its initialization.
 func Victim(open Open) { VictimOn(inProcess, open) }
 
 // VictimOn is Victim for a test that calls [RunHost].
@@ -89,43 +91,44 @@ func VictimOn(start Start, open Open) {
 	os.Exit(1)
 }
 
-// Host is what the processes drive their runs on.
+// Host is the host that drives the runs of the processes.
 type Host struct {
 	Start Start
-	// Pace is the factor by which a step takes longer than in process. Lives and leases of processes are longer by it;
-	// 0 means 1.
+	// Pace is the factor by which a step takes longer than in process. Lives and leases of processes are longer by
+	// it; 0 means 1.
 	Pace int
-	// Defaults leaves every option of the engine at its default, except its clock: leases are long, so the run of a
-	// killed process may resume after half a minute, while others are driven and their processes stopped.
+	// Defaults leaves all options of the engine except the clock at their defaults. Leases are then long: the run
+	// of a killed process may resume only after half a minute, while other runs are driven and their processes
+	// stopped.
 	Defaults bool
-	// Server, if it is not nil, is killed repeatedly as well: see [RunOn].
+	// Server is killed repeatedly as well, if it is not nil: see [RunOn].
 	Server Server
-	// alone is set if each process drives its runs itself.
+	// alone reports whether each process drives its runs itself.
 	alone bool
 }
 
-// Numbers are how many processes are stopped in `make test` and in `make soak`, and the minimum number of kills of the
-// server in `make soak`, if there is one.
+// Numbers are the numbers of processes to stop in `make test` and in `make soak`, and the minimum number of kills
+// of the server in `make soak`, if there is a server.
 type Numbers struct{ Test, Soak, Server int }
 
-// Run tortures a store. -torture.seed repeats the order of the stops, though hardly their moments.
+// Run tortures a store. -torture.seed repeats the order of the stops, but hardly their moments.
 func Run(t *testing.T, open Open) {
 	RunHost(t, Host{Start: inProcess, alone: true}, open, Numbers{Test: 24, Soak: 2000})
 }
 
-// RunDefaults is [Run] with default settings of the engine. Leases are long then, so only `make soak` has the time.
+// RunDefaults is [Run] with default settings of the engine. Leases are then long, so only `make soak` has the time.
 func RunDefaults(t *testing.T, open Open) {
 	RunHost(t, Host{Start: inProcess, alone: true, Defaults: true}, open, Numbers{Soak: 300})
 }
 
-// NeedsSoak ends a test for which only `make soak` has the time.
+// NeedsSoak skips a test for which only `make soak` has the time.
 func NeedsSoak(t *testing.T) {
 	if !testenv.Soak() {
 		t.Skip("it takes minutes: make soak runs it")
 	}
 }
 
-// RunHost tortures a host by stopping so many processes.
+// RunHost tortures a host by stopping the given numbers of processes.
 func RunHost(t *testing.T, host Host, open Open, n Numbers) {
 	seed := *flagSeed
 	if seed == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// messagesOnce finds messages without an id or with a repeated one, and a wrong count.
+// messagesOnce finds messages without an id or with a repeated one, and a wrong message count.
 func messagesOnce(h *History) error {
 	if len(h.Messages) != h.Session.MessageCount {
 		return fmt.Errorf("the session says %d messages and has %d", h.Session.MessageCount, len(h.Messages))
@@ -31,8 +31,9 @@ func messagesOnce(h *History) error {
 	return nil
 }
 
-// usesAnswered finds tool uses that do not have exactly one result before the next reply, results without a use, and
-// messages in between. Only uses of the last reply may have none, while the session is suspended or a run resumes it.
+// usesAnswered finds tool uses that do not have exactly one result before the next reply, results without a use,
+// and messages in between. Only uses of the last reply may have none, while the session is suspended or a run
+// resumes it.
 func usesAnswered(h *History) error {
 	ids := map[string]bool{}
 	open := map[string]*cairn.ToolUse{}
@@ -76,14 +77,14 @@ func (h *History) ofRuns() error {
 	return nil
 }
 
-// transcriptScripted finds what is not exactly the model's reply to what comes before it, and turns with too much or
-// too little.
+// transcriptScripted finds messages that are not exactly the model's reply to the messages before them, and turns
+// with too many or too few messages.
 func transcriptScripted(h *History) error {
 	if err := h.ofRuns(); err != nil {
 		return err
 	}
 	k := kindOf(h.Session.Agent)
-	at := 0 // how far the turns so far go
+	at := 0 // end of the previous turns
 	ended := false
 	for _, t := range h.turns() {
 		if err := t.begins(); err != nil {
@@ -93,14 +94,14 @@ func transcriptScripted(h *History) error {
 			return fmt.Errorf("run %s begins at message %d, those before it go to %d", t.run.ID, t.run.FirstMessage, at)
 		}
 		first := t.run.FirstMessage
-		if len(t.withdrawn) > 0 && h.follows(first, t.withdrawn[:1]) { // of the run before
+		if len(t.withdrawn) > 0 && h.follows(first, t.withdrawn[:1]) { // of the previous run
 			first++
 		}
 		if len(t.input) > 0 && !h.follows(first, t.input) {
 			return fmt.Errorf("run %s begins at message %d, its input is not there", t.run.ID, t.run.FirstMessage)
 		}
 		for _, m := range t.input {
-			ended = ended && m.Hidden // otherwise it continues the turn before
+			ended = ended && m.Hidden // otherwise it continues the previous turn
 		}
 		for i := range t.steps {
 			s := &t.steps[i]
@@ -138,7 +139,7 @@ func transcriptScripted(h *History) error {
 	return nil
 }
 
-// follows reports whether messages are in the transcript one after the other from an index on.
+// follows reports whether the transcript has the messages in sequence from an index on.
 func (h *History) follows(at int, list []*cairn.Message) bool {
 	for i, m := range list {
 		if at+i >= len(h.Messages) || h.Messages[at+i].ID != m.ID {
@@ -148,8 +149,8 @@ func (h *History) follows(at int, list []*cairn.Message) bool {
 	return true
 }
 
-// begins checks the beginning of a turn: a user's message or, if it resumes the previous one, at most a context row;
-// and that everything in it belongs somewhere.
+// begins checks the beginning of a turn: a user's message or, if the run resumes the previous one, at most a
+// context row. It also checks that each message belongs to a step.
 func (t *turn) begins() error {
 	if len(t.strangers) > 0 {
 		return fmt.Errorf("message %s of run %s belongs to none of its steps", t.strangers[0].ID, t.run.ID)
@@ -166,7 +167,7 @@ func (t *turn) begins() error {
 	return nil
 }
 
-// ends checks that a turn ended where its run says; ended is set if the model's last reply ends the turn.
+// ends checks that a turn ended where its run says. ended reports whether the model's last reply ends the turn.
 func (h *History) ends(t *turn, ended bool) error {
 	committed := h.committedSteps(t.run)
 	if n := t.count(committed); n != committed {
@@ -181,7 +182,8 @@ func (h *History) ends(t *turn, ended bool) error {
 	return nil
 }
 
-// matches compares a step with the model's line for it. One that was cut short has the beginning of it.
+// matches compares a step with the model's line for it. If the step was cut short, its reply is a prefix of the
+// line.
 func (s *step) matches(l *line, cut bool) error {
 	text := s.reply.Text()
 	if text != l.text && !(cut && strings.HasPrefix(l.text, text)) {
@@ -203,7 +205,7 @@ func (s *step) matches(l *line, cut bool) error {
 	return s.rows(len(uses) == 0 && !l.ends && (!cut || len(s.after) > 0))
 }
 
-// rows checks the rows after a step's results. If the model owes its output the engine asks for it.
+// rows checks the rows after a step's results. If the model still owes its output, the engine asks for it in a row.
 func (s *step) rows(owes bool) error {
 	var rows []string
 	if s.results != nil {
@@ -227,8 +229,8 @@ func (s *step) rows(owes bool) error {
 	return nil
 }
 
-// stateFolded finds a state that is not the sum of the results in the transcript, and results that were not computed
-// from the state before their step.
+// stateFolded finds a state that is not the sum of the results in the transcript, and results that were not
+// computed from the state before their step.
 func stateFolded(h *History) error {
 	var sum ledger
 	sum.Entries = []entry{}
@@ -254,7 +256,7 @@ func stateFolded(h *History) error {
 			if err := json.Unmarshal(r.Output, &out); err != nil {
 				return fmt.Errorf("call %s: %w", r.CallID, err)
 			}
-			if r.Tool == toolClose { // sees its siblings' writes
+			if r.Tool == toolClose { // it sees its siblings' writes
 				before = sum.Total
 			}
 			if out.Total != before+out.N {
@@ -267,7 +269,8 @@ func stateFolded(h *History) error {
 	return sum.equals(h.State)
 }
 
-// booksBalanced finds rows of calls that are not in the state, and calls in the state without their row or with several.
+// booksBalanced finds rows of calls that are not in the state, and calls in the state without their row or with
+// several.
 func booksBalanced(h *History) error {
 	if h.Books == nil {
 		return nil
@@ -279,15 +282,15 @@ func booksBalanced(h *History) error {
 	return fmt.Errorf("the rows are %.2000v, not %.2000v", h.Books, due)
 }
 
-// due returns the rows that the calls in the state have added.
+// due returns the rows that the calls in the state must have added.
 func (h *History) due() ([]entry, error) {
 	var sum ledger
 	err := json.Unmarshal(h.State, &sum)
 	return slices.DeleteFunc(sum.Entries, func(e entry) bool { return !entersBooks(e.N) }), err
 }
 
-// mayFail reports whether a call that its tool did not refuse may be an error: it was stopped, cancelled, denied or
-// late, or the consulted agent was stopped.
+// mayFail reports whether the call of a tool that does not fail by itself may be an error: it was stopped,
+// cancelled, denied or late, or the consulted agent was stopped.
 func mayFail(r *cairn.ToolResult) bool {
 	switch r.Tool {
 	case toolAsk, toolAskSoon, toolPay, toolPaySoon, toolPayIf, toolVote:

@@ -21,27 +21,27 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// signal makes a victim report that it passes a point for the nth time, and stop there if Stop is set.
+// signal makes a victim report that it passes a point for the Nth time, and stop itself there if Stop is set.
 type signal struct {
 	Point point `json:"point,omitempty"`
 	Nth   int64 `json:"nth,omitempty"`
 	Stop  bool  `json:"stop,omitempty"`
 }
 
-// The victim's reports to its killer, in bytes on the pipe that is its file 3.
+// The victim's reports to its killer: bytes on the pipe that is its file 3.
 const (
-	sayReady = 'r' // it is about to drive sessions
-	sayPoint = 'p' // it is at the point of its order
+	sayReady = 'r' // about to drive sessions
+	sayPoint = 'p' // at the point of its order
 	pipeFile = 3
 )
 
-// follow carries out an order until the process is killed or gets SIGTERM. Then it shuts down like a service, and
-// returns nil.
+// follow executes an order until the process is killed or gets SIGTERM. After SIGTERM it shuts down like a service,
+// and returns nil.
 func (o *order) follow(start Start, open Open) error {
 	term := make(chan os.Signal, 1)
 	notify.Notify(term, syscall.SIGTERM)
 	pipe := os.NewFile(pipeFile, "killer")
-	go func() { // the killer is gone
+	go func() { // exit if the killer is gone
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
@@ -57,14 +57,14 @@ func (o *order) follow(start Start, open Open) error {
 	if err != nil {
 		return err
 	}
-	// Before it drives anything, since it may stop at a point.
+	// Report first: the process may stop itself at a point as soon as it drives anything.
 	if _, err := pipe.Write([]byte{sayReady}); err != nil {
 		return err
 	}
 	ctx := context.Background()
 	ended := make(chan error, 2*len(o.Sessions)+1)
 	if o.Clerk {
-		for n := range 2 { // in each other's way
+		for n := range 2 { // two clerks that get in each other's way
 			c := &clerk{name: fmt.Sprintf("%s%d", o.Name, n), eng: eng, journal: j, rng: rand.New(rand.NewPCG(o.Seed, uint64(n)))}
 			go func() { ended <- c.serve(ctx, o.Sessions) }()
 		}
@@ -85,7 +85,7 @@ func (o *order) follow(start Start, open Open) error {
 	}
 	within, cancel := context.WithTimeout(ctx, o.Grace)
 	defer cancel()
-	if o.Seed%2 == 0 { // the others give their runs this time to come to their end
+	if o.Seed%2 == 0 { // without a drain, leave gives the runs this time to end
 		if err := eng.Drain(within); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("drain within %s: %w", o.Grace, err)
 		}
@@ -96,7 +96,7 @@ func (o *order) follow(start Start, open Open) error {
 	return st.Close()
 }
 
-// assemble opens the store and makes an engine that keeps a journal. leave closes the engine, and is called once.
+// assemble opens the store and creates an engine that keeps a journal. leave closes the engine, and is called once.
 func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal, st store.Store, eng *engine.Engine,
 	leave func(context.Context) error, err error) {
 	if j, err = openJournal(o.Dir, o.Name); err != nil {
@@ -122,7 +122,7 @@ func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal,
 // openWithin bounds the time to open a store that another, sleeping process may have locked.
 const openWithin = time.Minute
 
-// options are the options of the process's engine.
+// options returns the options of the process's engine.
 func (o *order) options(log io.Writer) *engine.Options {
 	opts := &engine.Options{
 		Logger: slog.New(slog.NewTextHandler(log, nil)).With("process", o.Name),
@@ -134,7 +134,7 @@ func (o *order) options(log io.Writer) *engine.Options {
 	return opts
 }
 
-// workInterval is how often the workers of processes with short leases poll.
+// workInterval is the poll interval of workers with short leases.
 const workInterval = 20 * time.Millisecond
 
 // agentOf returns the agent's name from a session's id.
@@ -143,16 +143,16 @@ func agentOf(session string) string {
 	return name
 }
 
-// drive executes one turn after the other in a session. Where a dead process left a run behind it waits for a worker,
-// takes the run over, or begins the next turn in its place; where the session is suspended it mostly waits for an
-// answer.
+// drive executes one turn after the other in a session. If a dead process left a run behind, it waits for a worker,
+// takes the run over, or begins the next turn instead. If the session is suspended, it mostly waits for an answer.
 func (o *order) drive(ctx context.Context, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
 	for n := 0; ; n++ {
 		run, err := o.begin(ctx, st, eng, id, fmt.Sprintf("%s.%d", o.Name, n), rng)
 		if err == nil && run != nil {
 			_, err = run.Wait(ctx)
 		}
-		if err != nil && !contended(err) && !errors.Is(err, cairn.ErrAborted) { // another process takes turns out of the queue
+		// Another process removes turns from the queue.
+		if err != nil && !contended(err) && !errors.Is(err, cairn.ErrAborted) {
 			return fmt.Errorf("session %s: %w", id, err)
 		}
 		if run == nil {
@@ -200,7 +200,7 @@ func (o *order) begin(ctx context.Context, st store.Store, eng *engine.Engine, i
 	return eng.Execute(ctx, id, agentOf(id), cairn.Text(text), engine.WithOnWaiting(way))
 }
 
-// interfere adds turns while others are running: queued, in their place, or to join them; and takes queued ones out.
+// interfere begins turns while others are running: queued, in their place, or joining them. It also dequeues turns.
 func (o *order) interfere(ctx context.Context, j *journal, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
 	for n := 0; ; n++ {
 		if err := pause(ctx, time.Duration(o.Pace*(10+rng.IntN(90)))*time.Millisecond); err != nil {
@@ -226,7 +226,7 @@ func (o *order) interfere(ctx context.Context, j *journal, st store.Store, eng *
 	}
 }
 
-// dequeue takes one of the queued turns of a session out, if there is one.
+// dequeue removes a random queued turn of a session, if there is one.
 func (o *order) dequeue(ctx context.Context, j *journal, eng *engine.Engine, id string, rng *rand.Rand) error {
 	turns, err := eng.Queue(ctx, id)
 	if err != nil || len(turns) == 0 {
@@ -248,7 +248,7 @@ func (o *order) dequeue(ctx context.Context, j *journal, eng *engine.Engine, id 
 	return nil
 }
 
-// pause lets some time pass.
+// pause waits for a duration.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -260,8 +260,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// contended reports whether another process was faster, or the machine too slow, or the server unavailable, which is no
-// fault.
+// contended reports whether err is no fault: another process was faster, the machine too slow, or the server
+// unavailable.
 func contended(err error) bool {
 	return errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrWaiting) || errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced) ||
 		errors.Is(err, cairn.ErrExists) || errors.Is(err, cairn.ErrNotRunning) || errors.Is(err, cairn.ErrNotResumable) ||

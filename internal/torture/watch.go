@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// need returns why a session needs a worker at a time, or nothing.
+// need returns why a session needs a worker at a time; empty if it does not.
 func need(row *cairn.Session, at time.Time) store.DueKind {
 	switch row.Status {
 	case cairn.SessionActive:
@@ -35,7 +35,7 @@ func need(row *cairn.Session, at time.Time) store.DueKind {
 	return ""
 }
 
-// allDue lists every session that a store lists as due.
+// allDue returns every session that a store lists as due.
 func allDue(ctx context.Context, st store.Store) (map[string]store.DueKind, error) {
 	due := map[string]store.DueKind{}
 	for d, err := range store.All(func(cursor string) (store.Page[store.Due], error) {
@@ -59,13 +59,13 @@ type watch struct {
 	seen map[string]seen // sessions that were active without a lease
 }
 
-// seen is a session as it was when it was first seen so.
+// seen is a session's version and lease when it was first seen active without a lease.
 type seen struct {
 	version, token int64
 	until, since   time.Time
 }
 
-// is reports whether nothing has happened to the session since.
+// is reports whether the session has not changed since.
 func (s seen) is(row *cairn.Session) bool {
 	return s.version == row.Version && s.token == row.Lease.Token && s.until.Equal(row.Lease.Until)
 }
@@ -74,8 +74,8 @@ func look(row *cairn.Session, at time.Time) seen {
 	return seen{row.Version, row.Lease.Token, row.Lease.Until, at}
 }
 
-// ask finds sessions, among the active ones and those created since a time, that need a worker and that Due does not
-// list, and sessions that have been active without a lease for too long. A server that is down is no error.
+// ask finds active sessions, and sessions created since a time, that need a worker but that Due does not list, and
+// sessions that have been active without a lease for too long. It ignores a server that is down.
 func (w *watch) ask(ctx context.Context, since time.Time) []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +109,7 @@ func (w *watch) ask(ctx context.Context, since time.Time) []error {
 	return append(list, w.abandoned(active, at)...)
 }
 
-// abandoned finds sessions that are active without a lease for too long.
+// abandoned finds sessions that have been active without a lease for too long.
 func (w *watch) abandoned(active []cairn.Session, at time.Time) (list []error) {
 	still := map[string]seen{}
 	for i := range active {
@@ -143,7 +143,7 @@ func (w *watch) taken(ctx context.Context) error {
 	}
 }
 
-// left finds sessions whose lease belongs to a process that closed its engine.
+// left finds a session whose lease belongs to a process that closed its engine.
 func (w *watch) left(ctx context.Context, pid int) error {
 	active, err := w.list(ctx, store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
 	for i := range active {
@@ -162,7 +162,7 @@ func (w *watch) list(ctx context.Context, q store.SessionQuery) ([]cairn.Session
 	})
 }
 
-// unless returns the error, unless it is an expected one.
+// unless returns err, unless it is nil or the expected one.
 func unless(err, expected error) []error {
 	if err == nil || errors.Is(err, expected) {
 		return nil

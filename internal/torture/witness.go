@@ -10,15 +10,15 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// witness is a store that records what it acknowledged, and signals the killer when an operation begins or has ended.
+// witness is a store that records what it acknowledged, and reports to the killer before and after each write.
 type witness struct {
 	store.Store
 	journal *journal
 	reach   func(point)
-	leases  sync.Map // renewed by the process, by session and token
+	leases  sync.Map // leases that the process renewed, by session and token
 }
 
-// lease names one that a session had.
+// lease identifies a lease of a session.
 type lease struct {
 	session string
 	token   int64
@@ -36,10 +36,10 @@ const (
 	afterAppend  point = "after_append"
 )
 
-// points are all of them; those around a commit come first and more than once, so that they are hit more often.
+// points are all points. Those around a commit come first and repeatedly, so that they are hit more often.
 var points = []point{beforeCommit, beforeCommit, beforeCommit, afterCommit, afterCommit, beforeStage, afterStage, beforeAppend, afterAppend}
 
-// Dialect implements store.Execer, as far as the store does.
+// Dialect implements store.Execer. It is empty if the store does not.
 func (w *witness) Dialect() string {
 	if x, ok := w.Store.(store.Execer); ok {
 		return x.Dialect()
@@ -96,7 +96,7 @@ func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...s
 		return err
 	}
 	for _, p := range pieces {
-		kept, err := facts.Decode([]store.Staged{p}, p.StepID, 0) // without pieces that do not outlast the lease
+		kept, err := facts.Decode([]store.Staged{p}, p.StepID, 0) // omits pieces that do not outlast the lease
 		if err != nil {
 			return err
 		}

@@ -11,14 +11,15 @@ import (
 	"github.com/cairn-agents/cairn/host"
 )
 
-// recorder is a scheduler that plays a script and writes down what it was asked to do.
+// recorder is a scheduler that plays a script and records what it was asked to do.
 type recorder struct {
 	plans    []Planned
-	finishes map[string]bool  // calls that end the turn
-	runs     []string         // of another agent's session that are to be driven, one after the other
-	children map[string]error // how driving them came out
+	finishes map[string]bool // calls that end the turn
+	// Runs of another agent's session that must be driven, one after the other.
+	runs     []string
+	children map[string]error // the errors of driving them
 	fail     string           // the effect that fails
-	steps    int              // after which the run ends
+	steps    int              // the step that ends the run
 	asked    []string
 }
 

@@ -3,7 +3,7 @@ package valued
 
 import "context"
 
-// Join returns a context that ends with ctx and has the values of both; those of ctx come first.
+// Join returns a context that is cancelled with ctx and has the values of both. Values of ctx take precedence.
 func Join(ctx, from context.Context) context.Context { return joined{ctx, from} }
 
 type joined struct {

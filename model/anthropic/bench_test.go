@@ -28,7 +28,7 @@ func BenchmarkDelta(b *testing.B) {
 
 func BenchmarkStop(b *testing.B) { adapter.BenchmarkStop(b) }
 
-// BenchmarkRequest makes the request of a conversation of 400 messages.
+// BenchmarkRequest encodes the request of a conversation of 400 messages.
 func BenchmarkRequest(b *testing.B) {
 	req := hello()
 	for range 200 {

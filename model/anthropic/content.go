@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// content is a content block of a reply: what it began with, and what came since.
+// content is a content block of a reply: its beginning, and what was received since.
 type content struct {
 	Type      string            `json:"type"`
 	ID        string            `json:"id"`
@@ -21,9 +21,9 @@ type content struct {
 	Input     json.RawMessage   `json:"input"`
 	Citations []json.RawMessage `json:"citations"`
 
-	fields   map[string]json.RawMessage // all of it
-	said     strings.Builder            // its text, thinking or arguments
-	provider json.RawMessage            // what goes back of a call that has begun
+	fields   map[string]json.RawMessage // all fields
+	said     strings.Builder            // its text, thinking or arguments so far
+	provider json.RawMessage            // provider data of a call that has begun
 }
 
 func newContent(raw json.RawMessage) (*content, error) {
@@ -40,12 +40,13 @@ func newContent(raw json.RawMessage) (*content, error) {
 	return c, nil
 }
 
-// known reports whether the block becomes a part of its own type; any other is an item of the provider's.
+// known reports whether the block becomes a part of its own type. Any other block is kept as an item of the
+// provider's.
 func (c *content) known() bool {
 	return c.Type == "text" || c.Type == "thinking" || c.Type == "tool_use"
 }
 
-// merge adds a delta of a type that is not known: text to text, anything else in place of what was there.
+// merge adds a delta of an unknown type: text is appended to text, anything else replaces the previous value.
 func (c *content) merge(ev []byte) {
 	var d struct{ Delta map[string]json.RawMessage }
 	if json.Unmarshal(ev, &d) != nil {
@@ -63,7 +64,7 @@ func (c *content) merge(ev []byte) {
 	}
 }
 
-// more returns what the block has beside what a part has, as an object; nil for nothing.
+// more returns the block's fields that a part does not have, as an object; nil if there are none.
 func (c *content) more() json.RawMessage {
 	more := map[string]json.RawMessage{}
 	for name, value := range c.fields {
@@ -80,7 +81,7 @@ func (c *content) more() json.RawMessage {
 		}
 	}
 	if len(c.Citations) > 0 {
-		more["citations"], _ = json.Marshal(c.Citations) // they are parts of valid JSON
+		more["citations"], _ = json.Marshal(c.Citations) // parts of valid JSON
 	}
 	if c.Signature != "" {
 		more["signature"], _ = json.Marshal(c.Signature)
@@ -92,8 +93,8 @@ func (c *content) more() json.RawMessage {
 	return raw
 }
 
-// signed returns what goes back with thinking; nil if it cannot go back, without a signature, or with text that a session
-// would not keep as it is.
+// signed returns the provider data of thinking. It is nil if the thinking cannot be sent back: it has no signature,
+// or text that a session would not keep unchanged.
 func (c *content) signed() json.RawMessage {
 	if c.Signature == "" || cairn.CheckText("thinking", c.said.String()) != nil {
 		return nil
@@ -101,7 +102,7 @@ func (c *content) signed() json.RawMessage {
 	return provider.Keepable(c.more())
 }
 
-// whole returns an item of the provider's own.
+// whole returns the block as an item of the provider's own.
 func (c *content) whole() json.RawMessage {
 	if c.said.Len() > 0 {
 		c.fields["input"] = json.RawMessage(c.said.String())
@@ -113,7 +114,7 @@ func (c *content) whole() json.RawMessage {
 	return raw
 }
 
-// sources returns what a text cites, or what a search or fetch of the provider found.
+// sources returns the sources that a text cites, or that a search or fetch of the provider found.
 func (c *content) sources() []cairn.Source {
 	if c.Type == "text" {
 		return cited(c.Citations)

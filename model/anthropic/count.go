@@ -9,7 +9,7 @@ import (
 
 var _ cairn.TokenCounter = (*MessagesModel)(nil)
 
-// CountTokens implements [cairn.TokenCounter] by the API's endpoint for it, which costs nothing.
+// CountTokens implements [cairn.TokenCounter] by the API's endpoint for counting, which is free of charge.
 func (m *MessagesModel) CountTokens(ctx context.Context, req *cairn.Request) (int64, error) {
 	e := m.endpoint
 	return e.Count(ctx, func(ctx context.Context) (int64, error) {

@@ -72,7 +72,7 @@ func TestMistakesInOptions(t *testing.T) {
 	}
 }
 
-// TestEnvironmentOfTheSDK sets what the SDK would read by itself.
+// TestEnvironmentOfTheSDK sets the variables that the SDK would read by itself.
 func TestEnvironmentOfTheSDK(t *testing.T) {
 	m, server := serve(t, anthropictest.Text("one"))
 	t.Setenv("ANTHROPIC_AUTH_TOKEN", "token")

@@ -18,7 +18,7 @@ var (
 	parts  = providertest.Parts
 )
 
-// serve starts a server with a script and returns a model that asks it.
+// serve starts a server with a script and returns a model that calls it.
 func serve(t testing.TB, replies ...anthropictest.Reply) (*anthropic.MessagesModel, *anthropictest.Server) {
 	t.Helper()
 	server := anthropictest.NewServer(replies...)

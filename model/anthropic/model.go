@@ -13,34 +13,35 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// MessagesModel is a model that speaks the Messages API. It is safe for concurrent use.
+// MessagesModel is a model behind the Messages API. It is safe for concurrent use.
 type MessagesModel struct{ endpoint *endpoint }
 
 var _ cairn.Model = (*MessagesModel)(nil)
 
 const providerName = "anthropic"
 
-// Model returns the model of a name. The environment is read here, once. A mistake in name or options is reported by
-// [MessagesModel.Validate], and by each call.
+// Model returns the model with a name. It reads the environment once. Mistakes in the name or the options are
+// reported by [MessagesModel.Validate] and by each call.
 func Model(name string, o *Options) *MessagesModel { return &MessagesModel{newEndpoint(name, o)} }
 
-// Info names the model; the provider is "anthropic" for servers of one's own too.
+// Info names the model. The provider is "anthropic", for compatible servers too.
 func (m *MessagesModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
 
-// Validate reports what is wrong with the model's name or options, a missing key among it: an error that is not
-// retryable and names the field. It makes no request.
+// Validate reports what is wrong with the model's name or options, such as a missing key. The error is not
+// retryable and names the field. Validate makes no request.
 func (m *MessagesModel) Validate() error { return m.endpoint.Validate() }
 
-// maxPauses bounds how often a reply is continued that the provider paused.
+// maxPauses bounds how often a reply is continued after the provider paused it.
 const maxPauses = 16
 
-// Stream asks for one reply. It makes one request, and never tries again by itself, but a reply that the provider
-// pauses in its own tools is continued by further requests. Errors are of CategoryModel, but for a ctx that has ended:
-// then the error wraps ctx.Err().
+// Stream asks for one reply. It makes one request and never retries. A reply that the provider pauses in its own
+// tools is continued by further requests. Errors are of CategoryModel, unless ctx has ended: then the error wraps
+// ctx.Err().
 //
-// A refusal is an error of CodeFiltered with the provider's explanation. A stop reason that is not known here is the
-// finish reason as it is. Files that are neither images, PDF nor text are named to the model, which cannot read them.
-// A call that a request forces is made without thinking, which the API does not combine.
+// A refusal is an error of CodeFiltered with the provider's explanation. An unknown stop reason becomes the finish
+// reason unchanged. Of files that are neither images, PDF nor text the model is given a description, since it
+// cannot read them. A call that a request forces is made without thinking, because the API does not combine the
+// two.
 func (m *MessagesModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
 		r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit}
@@ -64,7 +65,7 @@ func (m *MessagesModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq
 	})
 }
 
-// read makes a request and feeds its answer to r.
+// read makes a request and feeds its response to r.
 func (m *MessagesModel) read(ctx context.Context, watch *provider.Idle, body []byte, r *reply) error {
 	e := m.endpoint
 	var res *http.Response
@@ -91,7 +92,7 @@ func (m *MessagesModel) read(ctx context.Context, watch *provider.Idle, body []b
 	return e.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
 }
 
-// broken is the error that one of the SDK stands for, in a stream.
+// broken returns the error for an error of the SDK within a stream.
 func (e *endpoint) broken(err error) error {
 	if said, ok := errors.AsType[*anthropic.Error](err); ok {
 		return e.Fault(provider.ParseFault([]byte(said.RawJSON())))

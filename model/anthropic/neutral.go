@@ -9,9 +9,9 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// What the API makes of the parts that every model has.
+// How the API represents the parts that every model has.
 
-// blank reports whether the API refuses a text as empty.
+// blank reports whether the API rejects a text as empty.
 func blank(text string) bool { return strings.TrimSpace(text) == "" }
 
 func appendText(list []any, text string) []any {
@@ -31,13 +31,13 @@ func use(u *cairn.ToolUse, ids provider.CallIDs) *block {
 
 func result(r *cairn.ToolResult, ids provider.CallIDs) *block {
 	b := &block{Type: "tool_result", ToolUseID: ids.Of(r.CallID), Content: provider.Text(r.Output), IsError: r.IsError}
-	if r.IsError && blank(b.Content) { // an error without words is refused
+	if r.IsError && blank(b.Content) { // the API rejects an error without text
 		b.Content = "The tool failed."
 	}
 	return b
 }
 
-// file returns what of a file a model can read.
+// file returns a file in a form that the model can read.
 func file(f *cairn.File) *block {
 	media, _, err := mime.ParseMediaType(f.MediaType)
 	if err != nil {
@@ -58,7 +58,8 @@ func file(f *cairn.File) *block {
 	return described(f)
 }
 
-// described stands for a file that cannot be sent: one of a type that the API does not read, or one of a reply.
+// described returns a block that describes a file that cannot be sent: one of a type that the API does not read, or
+// one of a reply.
 func described(f *cairn.File) *block {
 	return &block{Type: "text", Text: provider.Described(f)}
 }

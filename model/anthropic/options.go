@@ -1,8 +1,8 @@
-// Package anthropic asks Claude over Anthropic's Messages API, by Anthropic's own SDK.
+// Package anthropic connects to Claude over Anthropic's Messages API, by Anthropic's own SDK.
 //
-// The history goes out so that each request begins with what the one before had, and with breakpoints of the provider's
-// cache. What the API wants back as it gave it, such as signatures of thinking and the searches that it made, is kept with
-// the message and sent to the same model only.
+// Each request begins with what the previous one contained, with breakpoints of the provider's cache, so that the
+// cache is hit. Data that the API wants back unchanged, such as signatures of thinking and the searches that it
+// made, is kept with the message and sent only to the same model.
 package anthropic
 
 import (
@@ -20,34 +20,35 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// Options say where a model is and how it is asked. The zero value is Anthropic's public API with the key of the
+// Options say where a model is and how it is called. The zero value is Anthropic's public API with the key of the
 // environment.
 type Options struct {
 	// BaseURL is the http or https address of the API, without /v1. Default: the environment variable
 	// ANTHROPIC_BASE_URL, else Anthropic's public API.
 	BaseURL string
-	// APIKey is the key of the API. Default: the environment variable ANTHROPIC_API_KEY. A server of one's own may do
-	// without; the public API does not. The key never appears in an error.
+	// APIKey is the key of the API. Default: the environment variable ANTHROPIC_API_KEY. Other servers may not need
+	// one; the public API does. The key never appears in an error.
 	APIKey string
-	// HTTPClient makes the requests; it should have no timeout, which would cut long replies short. Default:
-	// http.DefaultClient. Redirects are followed within the server only.
+	// HTTPClient makes the requests. It should have no timeout, which would cut off long replies. Default:
+	// http.DefaultClient. Redirects are followed only within the same server.
 	HTTPClient *http.Client
-	// IdleTimeout is how long a call waits without receiving a byte before it fails, with an error that is retryable.
-	// It holds for the first byte too. Default: 2 minutes.
+	// IdleTimeout is how long a call waits without receiving a byte before it fails with a retryable error. It
+	// applies to the first byte too. Default: 2 minutes.
 	IdleTimeout time.Duration
-	// MaxOutputTokens bounds a reply whose settings do not: the API demands a bound. Default: 32,000, which every model
-	// since Claude 4 accepts.
+	// MaxOutputTokens bounds replies for which the settings have no bound, since the API requires one. Default:
+	// 32,000, which every model since Claude 4 accepts.
 	MaxOutputTokens int
-	// Cache is how long the provider keeps the beginning of a conversation: "5m", "1h", which costs more to write, or
-	// "off". Default: "5m".
+	// Cache is how long the provider caches the beginning of a conversation: "5m", "1h", which costs more to write,
+	// or "off". Default: "5m".
 	Cache string
-	// StrictTools has the provider hold tool arguments to their schemas, for each tool whose schema allows that: every
-	// object in it has "additionalProperties": false. The API bounds how many tools of a request may be strict.
+	// StrictTools makes the provider enforce the schemas of tool arguments, for each tool whose schema permits it:
+	// every object in it must have "additionalProperties": false. The API limits how many tools of a request may be
+	// strict.
 	StrictTools bool
-	// ServerTools are tools that the provider carries out itself, in its own form, for example
+	// ServerTools are tools that the provider executes itself, in the provider's own form, for example
 	// map[string]any{"type": "web_search_20250305", "name": "web_search"}. Default: none.
 	ServerTools []any
-	// Betas are features of the API that are not on for all, by the names of its header anthropic-beta. Default: none.
+	// Betas are optional features of the API, by their names in its header anthropic-beta. Default: none.
 	Betas []string
 }
 
@@ -58,7 +59,7 @@ const (
 	cacheOff     = "off"
 )
 
-// endpoint is the API with what only it has.
+// endpoint is the API, with the options that only this adapter has.
 type endpoint struct {
 	*provider.Endpoint
 	client      anthropic.Client
@@ -97,7 +98,7 @@ func newEndpoint(name string, o *Options) *endpoint {
 	return e
 }
 
-// connect makes the SDK's client, of which only what is written here has a say: no environment, retries or spans.
+// connect creates the SDK's client. Only the options given here apply: no environment, retries or spans.
 func (e *endpoint) connect(o *Options) {
 	opts := []option.RequestOption{option.WithoutEnvironmentDefaults(), option.WithBaseURL(e.Base.String()), option.WithHTTPClient(e.Client),
 		option.WithMaxRetries(0), option.WithoutOpenTelemetry(), option.WithHeader("Accept", "text/event-stream")}

@@ -13,23 +13,23 @@ type reply struct {
 	model    string
 	say      provider.Emit
 
-	parts     []cairn.Part // what is complete, as the session keeps it: what a paused reply is continued with
-	container string       // where the provider's code ran
+	parts     []cairn.Part // complete parts, as the session keeps them; a paused reply is continued with them
+	container string       // container that the provider's code ran in
 
-	open       *content // one block ends before the next begins
+	open       *content // the open block; it ends before the next begins
 	index      int      // of open
 	calls      int
-	before     cairn.Usage // of the requests before this one
+	before     cairn.Usage // usage of earlier requests of this reply
 	usage      usage
 	stopReason string
-	refused    string // why, if the model refused
+	refused    string // reason for the model's refusal; empty if it did not refuse
 	done       bool
 }
 
-// paused reports whether the provider wants to be asked to continue.
+// paused reports whether the provider expects a request that continues the reply.
 func (r *reply) paused() bool { return r.stopReason == "pause_turn" || r.stopReason == "compaction" }
 
-// resume makes the reply ready for the stream that continues it.
+// resume prepares the reply for the stream that continues it.
 func (r *reply) resume() error {
 	if err := r.stop(); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (r *reply) resume() error {
 	return nil
 }
 
-// event takes one event. One of a type that is not known says nothing that is.
+// event processes one event. Events of unknown types are ignored.
 func (r *reply) event(ev event) error {
 	switch ev.Type {
 	case "message_start":
@@ -75,7 +75,7 @@ func (r *reply) contained(c *container) {
 	}
 }
 
-// count says what is known of the usage.
+// count reports the usage so far.
 func (r *reply) count(u *usage) error {
 	if u == nil {
 		return nil
@@ -86,7 +86,7 @@ func (r *reply) count(u *usage) error {
 
 // start begins a content block.
 func (r *reply) start(index int, raw json.RawMessage) error {
-	if err := r.stop(); err != nil { // the one before, if it was not stopped
+	if err := r.stop(); err != nil { // the previous block, if it was not stopped
 		return err
 	}
 	c, err := newContent(raw)
@@ -111,7 +111,7 @@ func (r *reply) start(index int, raw json.RawMessage) error {
 	return nil
 }
 
-// delta adds to a content block.
+// delta extends a content block.
 func (r *reply) delta(c *content, ev *event) error {
 	switch d := &ev.Delta; d.Type {
 	case "text_delta":
@@ -152,7 +152,7 @@ func (r *reply) thinking(c *content, text string) error {
 	return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: text})
 }
 
-// stop closes the content block under way, if there is one.
+// stop closes the open content block, if there is one.
 func (r *reply) stop() error {
 	c := r.open
 	if c == nil {
@@ -195,7 +195,7 @@ func (r *reply) stop() error {
 	return r.say(chunk)
 }
 
-// called closes a call. One without arguments has those that it began with, or {}.
+// called closes a call. A call that received no arguments gets those of its first event, or {}.
 func (r *reply) called(c *content) error {
 	part := cairn.Part{Type: cairn.PartToolUse, Provider: c.provider, ToolUse: &cairn.ToolUse{CallID: c.ID, Tool: c.Name}}
 	if part.Provider != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// body makes the body of a request; of one that continues a paused reply if there is one. It is a map because options take
-// the place of fields by their names.
+// body encodes the body of a request. If r has parts, the request continues that paused reply. The body is built as
+// a map because options override fields by name.
 func (m *MessagesModel) body(req *cairn.Request, r *reply) ([]byte, error) {
 	s := &req.Settings
 	e := m.endpoint
@@ -53,18 +53,18 @@ func (m *MessagesModel) body(req *cairn.Request, r *reply) ([]byte, error) {
 	return e.Body(body, &cairn.Settings{})
 }
 
-// thinkNot switches thinking off if it was asked for.
+// thinkNot disables thinking if it was requested.
 func thinkNot(body map[string]any) {
 	if _, asked := body["thinking"]; asked {
 		body["thinking"] = map[string]any{"type": "disabled"}
 	}
 }
 
-// tools adds the tools and the choice among them; a choice without tools is refused.
+// tools adds the tools and the tool choice. The API rejects a choice without tools.
 func (m *MessagesModel) tools(req *cairn.Request, body map[string]any) error {
 	e := m.endpoint
 	list := make([]any, 0, len(req.Tools)+len(e.serverTools))
-	for _, raw := range e.serverTools { // first, since the last is where the breakpoint is
+	for _, raw := range e.serverTools { // first, because the breakpoint is on the last tool
 		list = append(list, raw)
 	}
 	for i := range req.Tools {
@@ -92,18 +92,18 @@ func (m *MessagesModel) tools(req *cairn.Request, body map[string]any) error {
 	return nil
 }
 
-// filler stands between what would be two replies in a row, which the API would take for one, and where there is nothing
-// to reply to.
+// filler separates two consecutive replies, which the API would take for one. It also stands in where there is
+// nothing to reply to.
 const filler = "Continue."
 
-// conversation gathers the messages of a request: turns of user and assistant, one after the other.
+// conversation collects the messages of a request, as alternating turns of user and assistant.
 type conversation struct {
 	list    []message
-	results []any // of the user's turn under way; they come before anything else
+	results []any // of the open user turn; they precede its other content
 	rest    []any
 }
 
-// messages returns the history. A reply that is to be continued comes last.
+// messages converts the history. A paused reply comes last.
 func (m *MessagesModel) messages(history []cairn.Message, paused []cairn.Part) []message {
 	var c conversation
 	ids := provider.CallIDs{}
@@ -136,7 +136,7 @@ func (m *MessagesModel) messages(history []cairn.Message, paused []cairn.Part) [
 	return c.list
 }
 
-// flush ends the user's turn under way.
+// flush closes the open user turn.
 func (c *conversation) flush() {
 	if len(c.results)+len(c.rest) > 0 {
 		c.list = append(c.list, message{Role: "user", Content: append(c.results, c.rest...)})
@@ -144,7 +144,7 @@ func (c *conversation) flush() {
 	}
 }
 
-// assistant adds a reply, if anything of it can be sent.
+// assistant adds a reply, if it has any content that can be sent.
 func (c *conversation) assistant(content []any) {
 	if len(content) == 0 {
 		return
@@ -157,8 +157,8 @@ func (c *conversation) assistant(content []any) {
 	c.list = append(c.list, message{Role: "assistant", Content: content})
 }
 
-// mark sets breakpoints at the end of the last two turns of the user: what is new is written to the cache, and what the
-// request before this one wrote is found, however much is new.
+// mark sets breakpoints at the end of the last two user turns. The new content is written to the cache, and what
+// the previous request wrote is found, however much is new.
 func (m *MessagesModel) mark(list []message) {
 	marks := 2
 	for _, msg := range slices.Backward(list) {
@@ -172,8 +172,8 @@ func (m *MessagesModel) mark(list []message) {
 	}
 }
 
-// reply returns the content of an assistant's message. Reasoning and items of a provider go back to the model that gave
-// them only.
+// reply returns the content of an assistant's message. Reasoning and items of a provider are sent only to the model
+// that gave them.
 func (m *MessagesModel) reply(parts []cairn.Part, ids provider.CallIDs, paused bool) []any {
 	var list []any
 	answered := answered(parts)
@@ -202,14 +202,14 @@ func (m *MessagesModel) reply(parts []cairn.Part, ids provider.CallIDs, paused b
 	return list
 }
 
-// thought is a block of thinking; its text may be empty.
+// thought is a block of thinking. Its text may be empty.
 type thought struct {
 	Type     string `json:"type"`
 	Thinking string `json:"thinking"`
 }
 
-// answered returns a function that reports of an item whether it can be sent: a tool of the provider's with its result and
-// a result with its tool. A reply that broke off may have one without the other.
+// answered returns a function that reports whether an item can be sent. A tool of the provider's needs its result,
+// and a result its tool; a reply that broke off may have one without the other.
 func answered(parts []cairn.Part) func(json.RawMessage) bool {
 	type item struct {
 		ID        string `json:"id"`
@@ -217,7 +217,7 @@ func answered(parts []cairn.Part) func(json.RawMessage) bool {
 	}
 	uses, results := map[string]bool{}, map[string]bool{}
 	parse := func(raw json.RawMessage) (it item) {
-		_ = json.Unmarshal(raw, &it) // what has other fields is neither
+		_ = json.Unmarshal(raw, &it) // an item with other fields is neither
 		return it
 	}
 	for i := range parts {
@@ -237,7 +237,7 @@ func answered(parts []cairn.Part) func(json.RawMessage) bool {
 	}
 }
 
-// joined returns a block together with what the provider wants back with it.
+// joined returns a block merged with the provider data that belongs to it.
 func joined(b any, p *cairn.Part, own bool) any {
 	if !own {
 		return b

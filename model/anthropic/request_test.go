@@ -18,13 +18,13 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// own returns a part with what this model's provider wants back.
+// own returns a part with provider data of this model.
 func own(p cairn.Part, provider string) cairn.Part {
 	p.Provider, p.Model = json.RawMessage(provider), "anthropic:claude-test"
 	return p
 }
 
-// requests are in testdata/requests as they are sent. The server does not check them.
+// requests are compared with testdata/requests. The server does not check them.
 var requests = map[string]struct {
 	req cairn.Request
 	o   anthropic.Options
@@ -120,7 +120,7 @@ func TestRequests(t *testing.T) {
 			t.Parallel()
 			sent := [2][]byte{}
 			for i := range sent {
-				_, _ = ask(t.Context(), through(recorder(&sent[i]), test.o), &test.req) // the answer is empty
+				_, _ = ask(t.Context(), through(recorder(&sent[i]), test.o), &test.req) // the response is empty
 			}
 			if !bytes.Equal(sent[0], sent[1]) {
 				t.Errorf("the same request is\n%s\nand\n%s", sent[0], sent[1])
@@ -172,8 +172,9 @@ func TestRequestThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// TestPrefix has a conversation of many steps with a strict server: each request begins with what the one before had, byte
-// for byte, has a breakpoint where that one ended, and not more of them than the API allows.
+// TestPrefix runs a conversation of many steps with a strict server. Each request must begin with the whole
+// previous request, byte for byte, and have a breakpoint where that one ended. It must not have more breakpoints
+// than the API allows.
 func TestPrefix(t *testing.T) {
 	t.Parallel()
 	for _, ttl := range []string{"5m", "1h"} {
@@ -225,7 +226,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestPause has the provider pause a reply twice: it comes as one, and its requests are added up.
+// TestPause has the provider pause a reply twice. It must arrive as one reply with the usage of all its requests.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	search := func(id string) anthropictest.Part {
@@ -265,7 +266,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestEndlessPause ends with the provider's own reason after a while.
+// TestEndlessPause expects the provider's own reason after a number of pauses.
 func TestEndlessPause(t *testing.T) {
 	t.Parallel()
 	server := anthropictest.NewFunc(func(r *anthropictest.Request) anthropictest.Reply {
@@ -287,7 +288,7 @@ func TestEndlessPause(t *testing.T) {
 	}
 }
 
-// TestReplyThatBrokeOff is sent back as far as the API accepts it.
+// TestReplyThatBrokeOff expects the part of the reply that the API accepts to be sent back.
 func TestReplyThatBrokeOff(t *testing.T) {
 	t.Parallel()
 	whole := anthropictest.Content(anthropictest.Part{Thinking: "Let me think."}, anthropictest.Part{Text: "Well, then."},

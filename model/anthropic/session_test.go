@@ -18,9 +18,9 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// TestSession moves a conversation with thinking, a search, parallel tools and a file from Anthropic to Chat Completions and
-// back, each turn by an engine of its own. Both servers refuse what the providers would refuse, signatures that do not
-// match among it.
+// TestSession moves a conversation with thinking, a search, parallel tools and a file from Anthropic to Chat
+// Completions and back, with a separate engine for each turn. Both servers reject what the providers would reject,
+// such as signatures that do not match.
 func TestSession(t *testing.T) {
 	t.Parallel()
 	type order struct {

@@ -39,7 +39,7 @@ func through(f providertest.Transport, o anthropic.Options) *anthropic.MessagesM
 	return anthropic.Model("claude-test", &o)
 }
 
-// recorder keeps the body of a request, and answers with nothing.
+// recorder keeps the body of a request, and returns an empty response.
 func recorder(body *[]byte) providertest.Transport {
 	return func(r *http.Request) (*http.Response, error) {
 		*body, _ = io.ReadAll(r.Body)

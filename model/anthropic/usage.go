@@ -2,7 +2,7 @@ package anthropic
 
 import "github.com/cairn-agents/cairn"
 
-// add takes what a later report says in place of what an earlier one did.
+// add overwrites the figures of earlier reports with those of a later one.
 func (u *usage) add(later *usage) {
 	for _, f := range [...]struct{ to, from **int64 }{
 		{&u.Input, &later.Input}, {&u.CacheWrite, &later.CacheWrite}, {&u.CacheRead, &later.CacheRead}, {&u.Output, &later.Output},
@@ -19,7 +19,7 @@ func (u *usage) add(later *usage) {
 	}
 }
 
-// total returns the provider's figures with input that includes what the cache had and got.
+// total returns the provider's figures. The input includes tokens read from and written to the cache.
 func (u *usage) total() cairn.Usage {
 	if len(u.Iterations) > 0 {
 		var sum cairn.Usage

@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// What is written of a request. The SDK's own parameters are not used, since what the provider gave goes back as it is,
-// and since an update of the SDK must not change what a request begins with.
+// The wire form of requests. The SDK's own parameters are not used: data from the provider must be sent back
+// unchanged, and an update of the SDK must not change how a request begins.
 
 type message struct {
 	Role    string `json:"role"`
-	Content []any  `json:"content"` // *block, or json.RawMessage for what the provider gave
+	Content []any  `json:"content"` // *block, or json.RawMessage for data from the provider
 }
 
 type block struct {
@@ -86,8 +86,7 @@ type container struct {
 	ID string `json:"id"`
 }
 
-// UnmarshalJSON keeps the text too, for deltas of types that are not known here. The fields of an event that is not known may be
-// of any type.
+// UnmarshalJSON also keeps the text, for deltas of unknown types. In an unknown event fields may be of any type.
 func (e *event) UnmarshalJSON(data []byte) error {
 	type plain event
 	e.raw = data
@@ -98,7 +97,7 @@ func (e *event) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// known reports whether what the event says is read, rather than kept as it is or passed over.
+// known reports whether the content of the event is interpreted, rather than kept unchanged or ignored.
 func (e *event) known() bool {
 	switch e.Type {
 	case "message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop":
@@ -112,13 +111,13 @@ func (e *event) known() bool {
 	return false
 }
 
-// mistyped reports whether JSON was read with no other mistake than fields of unexpected types.
+// mistyped reports whether the only mistakes in some JSON were fields of unexpected types.
 func mistyped(err error) bool {
 	_, wrong := errors.AsType[*json.UnmarshalTypeError](err)
 	return wrong
 }
 
-// usage has pointers, since a later event only has what changed.
+// usage has pointers because a later event contains only what changed.
 type usage struct {
 	Input      *int64 `json:"input_tokens"`
 	CacheWrite *int64 `json:"cache_creation_input_tokens"`
@@ -127,6 +126,7 @@ type usage struct {
 	Details    *struct {
 		Thinking int64 `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
-	// Iterations are the model's calls behind a reply that the provider compacted before; the totals leave those out.
+	// Iterations are the model calls behind a reply before which the provider compacted. The totals do not include
+	// them.
 	Iterations []usage `json:"iterations"`
 }

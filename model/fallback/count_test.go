@@ -20,14 +20,14 @@ func (counter) CountTokens(_ context.Context, req *cairn.Request) (int64, error)
 	return int64(len(req.Messages)), nil
 }
 
-// A model that wraps another one counts tokens as that does.
+// A model that wraps another one counts tokens as the other does.
 func TestWrappersCountTokens(t *testing.T) {
 	t.Parallel()
 	wrapped := func(m cairn.Model) cairn.Model {
 		return fallback.New(nil, limit.New(record.New(m, io.Discard), limit.Options{RequestsPerMinute: 1}), scripted.New())
 	}
 	req := &cairn.Request{Messages: []cairn.Message{cairn.User(cairn.TextPart("Hello"))}}
-	for range 3 { // which takes nothing of the rate
+	for range 3 { // counting does not use up the rate
 		if n, err := cairn.CountTokens(t.Context(), wrapped(counter{scripted.New()}), req); n != 1 || err != nil {
 			t.Errorf("%d tokens, %v", n, err)
 		}
@@ -39,14 +39,14 @@ func TestWrappersCountTokens(t *testing.T) {
 	}
 }
 
-// compactor has a provider that compacts.
+// compactor is a model whose provider compacts.
 type compactor struct{ cairn.Model }
 
 func (compactor) Compact(_ context.Context, req *cairn.Request) (cairn.Compacted, error) {
 	return cairn.Compacted{Provider: []byte(`["` + req.SessionID + `"]`)}, nil
 }
 
-// A model that wraps another one compacts as that does, but for one that records.
+// A model that wraps another one compacts as the other does, unless it records.
 func TestWrappersCompact(t *testing.T) {
 	t.Parallel()
 	req := &cairn.Request{SessionID: "s", Messages: []cairn.Message{cairn.User(cairn.TextPart("Hello"))}}

@@ -1,4 +1,4 @@
-// Package fallback makes one model of several: when one cannot answer, the next is asked.
+// Package fallback combines several models into one: when one cannot answer, the next is called.
 package fallback
 
 import (
@@ -16,14 +16,14 @@ import (
 
 // Options tune a chain. The zero value means the defaults.
 type Options struct {
-	// When reports whether the next model is asked after an error; nil means after what is worth another attempt
-	// ([cairn.Error.Retryable]), after refused credentials, and when a model is not answered for in time. It is not asked
-	// about a call that was stopped.
+	// When reports whether to call the next model after an error. nil means after errors that are worth a retry
+	// ([cairn.Error.Retryable]), rejected credentials, and calls that timed out. It is not asked about a call that
+	// was stopped.
 	When func(error) bool
-	// Cooldown is how long a model that failed is asked only if the others fail as well; 0 means 30 seconds, negative not
-	// at all. Each process counts for itself.
+	// Cooldown is how long a model that failed is called only if the others fail too; 0 means 30 seconds, negative
+	// disables it. Each process tracks its own failures.
 	Cooldown time.Duration
-	// Logger gets a warning with the error of each model that was passed over; nil is silent.
+	// Logger gets a warning with the error of each model that was skipped; nil is silent.
 	Logger *slog.Logger
 }
 
@@ -35,14 +35,16 @@ type Model struct {
 	opts   Options
 
 	mu    sync.Mutex
-	until []time.Time // each model is passed over until then
+	until []time.Time // by model; it is called last until then
 }
 
-// New returns a model that asks the first of models, and the next one whenever one fails before it has said anything. What
-// breaks off later is attempted anew by the agent's [cairn.RetryPolicy], again from the first on that is not cooling down.
-// The reply of another than the first has its name: [cairn.Message.Model], [cairn.EventModelFallback].
+// New returns a model that calls the first of models, and the next one whenever one fails before its reply has
+// begun. A reply that breaks off later is retried by the agent's [cairn.RetryPolicy], starting again with the first
+// model that is not cooling down. The reply of any model but the first carries that model's name:
+// [cairn.Message.Model], [cairn.EventModelFallback].
 //
-// Each model gets the same request. Settings.Options, which are one provider's own, only those of the first one's provider get.
+// Each model gets the same request. Settings.Options are specific to a provider, so only models of the first one's
+// provider get them.
 func New(opts *Options, models ...cairn.Model) *Model {
 	m := &Model{models: models, until: make([]time.Time, len(models))}
 	if opts != nil {
@@ -63,7 +65,7 @@ func New(opts *Options, models ...cairn.Model) *Model {
 // Unwrap returns the models of the chain.
 func (m *Model) Unwrap() []cairn.Model { return slices.Clone(m.models) }
 
-// passing reports whether another model may do better.
+// passing reports whether another model may succeed.
 func passing(err error) bool {
 	known := cairn.AsError(err)
 	return known.Retryable() || known.Code == cairn.CodeAuth || known.Code == cairn.CodeTimeout
@@ -77,7 +79,7 @@ func (m *Model) Info() cairn.ModelInfo {
 	return m.models[0].Info()
 }
 
-// Validate implements [cairn.Validator]: it reports a chain of no models, and what is wrong with any of them.
+// Validate implements [cairn.Validator]. It reports a chain without models, and what is wrong with any of them.
 func (m *Model) Validate() error {
 	if len(m.models) == 0 {
 		return cairn.Invalid("model", "the fallback has no models")
@@ -103,7 +105,8 @@ func (m *Model) CountTokens(ctx context.Context, req *cairn.Request) (int64, err
 	return cairn.CountTokens(ctx, m.models[0], req)
 }
 
-// Compact implements [cairn.Compactor] by the first model. Where another one answers it reads the summary in its place.
+// Compact implements [cairn.Compactor] by the first model. If another model answers later, it reads the summary
+// instead.
 func (m *Model) Compact(ctx context.Context, req *cairn.Request) (cairn.Compacted, error) {
 	if len(m.models) == 0 {
 		return cairn.Compacted{}, errors.ErrUnsupported
@@ -111,7 +114,7 @@ func (m *Model) Compact(ctx context.Context, req *cairn.Request) (cairn.Compacte
 	return cairn.Compact(ctx, m.models[0], req)
 }
 
-// Stream implements [cairn.Model]. Its error is that of the model that was asked last.
+// Stream implements [cairn.Model]. Its error is that of the model that was called last.
 func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
 		err := error(cairn.Errorf(cairn.CodeModelRequest, "the fallback has no models"))
@@ -129,10 +132,10 @@ func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.
 	}
 }
 
-// errStopped says that the reader of a stream wants no more of it.
+// errStopped reports that the reader of a stream wants no more of it.
 var errStopped = errors.New("stopped")
 
-// ask streams the reply of a model, and reports whether it has said anything.
+// ask streams the reply of a model, and reports whether the reply has begun.
 func (m *Model) ask(ctx context.Context, req *cairn.Request, i int, yield func(cairn.Chunk, error) bool) (said bool, err error) {
 	one := m.models[i]
 	if req.Settings.Options != nil && one.Info().Provider != m.models[0].Info().Provider {
@@ -140,7 +143,7 @@ func (m *Model) ask(ctx context.Context, req *cairn.Request, i int, yield func(c
 		plain.Settings.Options = nil
 		req = &plain
 	}
-	var held []cairn.Chunk // the name of a model and usage, which come before the reply itself
+	var held []cairn.Chunk // model name and usage that precede the reply
 	if i > 0 {
 		held = append(held, cairn.Chunk{Type: cairn.ChunkModel, Model: one.Info().ID()})
 	}
@@ -148,7 +151,7 @@ func (m *Model) ask(ctx context.Context, req *cairn.Request, i int, yield func(c
 		switch {
 		case err != nil:
 			return said, err
-		case !said && c.Type == cairn.ChunkModel: // of a fallback in this one
+		case !said && c.Type == cairn.ChunkModel: // from a fallback within this one
 			held = append([]cairn.Chunk{c}, held[min(i, 1):]...)
 			continue
 		case !said && c.Type == cairn.ChunkUsage:
@@ -165,13 +168,14 @@ func (m *Model) ask(ctx context.Context, req *cairn.Request, i int, yield func(c
 			return true, errStopped
 		}
 	}
-	if !said { // it broke off before its reply
+	if !said { // the stream ended before its reply
 		return false, cairn.Errorf(cairn.CodeModel, "%s: the reply is empty", one.Info().ID())
 	}
 	return true, nil
 }
 
-// order returns the models in the order in which they are asked: those that are cooling down come last.
+// order returns the indexes of the models in the order in which they are called. Models that are cooling down come
+// last.
 func (m *Model) order(now time.Time) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,7 +190,7 @@ func (m *Model) order(now time.Time) []int {
 	return append(ready, cooling...)
 }
 
-// rest has a model that failed cool down.
+// rest starts the cooldown of a model that failed.
 func (m *Model) rest(i int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -36,7 +36,7 @@ func fail(code cairn.Code) scripted.Step {
 	return scripted.Fail(cairn.Errorf(code, "it fails"))
 }
 
-// ask returns what a model replies: the name of the one that answers, its text, and the error.
+// ask returns a model's reply: the name of the model that answered, its text, and the error.
 func ask(ctx context.Context, m cairn.Model, req *cairn.Request) (by, text string, err error) {
 	for c, err := range m.Stream(ctx, req) {
 		switch {
@@ -85,7 +85,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// A model that failed is passed over for a time, unless there is no other.
+// A model that failed is skipped for a time, unless there is no other.
 func TestCooldown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := model("a", fail(cairn.CodeOverloaded), scripted.Text("one"))
@@ -101,7 +101,7 @@ func TestCooldown(t *testing.T) {
 	})
 }
 
-// A call that was stopped asks no other model.
+// A stopped call is not passed to another model.
 func TestStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	second := model("b", scripted.Text("two"))
@@ -112,12 +112,12 @@ func TestStopped(t *testing.T) {
 	if n := second.Model.(*scripted.Model).Calls(); n != 0 {
 		t.Errorf("the other was asked %d times", n)
 	}
-	for range m.Stream(t.Context(), &cairn.Request{}) { // a reader that wants no more
+	for range m.Stream(t.Context(), &cairn.Request{}) { // the reader wants no more
 		break
 	}
 }
 
-// What is one provider's own goes to no other.
+// Options of one provider are sent to no other.
 func TestOptions(t *testing.T) {
 	second := model("b", scripted.Text("two"))
 	m := fallback.New(nil, model("a", fail(cairn.CodeOverloaded)), second)
@@ -150,7 +150,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Which model answered is in the transcript and on the log, and a session survives that the chain changes.
+// The transcript and the log name the model that answered, and a session survives a change of the chain.
 func TestSession(t *testing.T) {
 	st := memstore.New(nil)
 	defer st.Close()

@@ -56,7 +56,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	})
 }
 
-// TestRetryDelay has the wait in the body, where this API has it.
+// TestRetryDelay has the wait in the body, as this API sends it.
 func TestRetryDelay(t *testing.T) {
 	t.Parallel()
 	server := geminitest.NewServer(geminitest.Reply{Wire: geminitest.Wire{Status: 429,

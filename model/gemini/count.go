@@ -13,11 +13,11 @@ import (
 
 var _ cairn.TokenCounter = (*ContentModel)(nil)
 
-// CountTokens implements [cairn.TokenCounter] by the API's method for it, which costs nothing.
+// CountTokens implements [cairn.TokenCounter] by the API's method for counting, which is free of charge.
 func (m *ContentModel) CountTokens(ctx context.Context, req *cairn.Request) (int64, error) {
 	e := m.endpoint
 	return e.Count(ctx, func(ctx context.Context) (n int64, err error) {
-		defer func() { // the SDK panics on an answer that is no object
+		defer func() { // the SDK panics on a response that is no object
 			if p := recover(); p != nil {
 				n, err = 0, e.Errorf(cairn.CodeModelRequest, "the answer is no number of tokens: %v", p)
 			}

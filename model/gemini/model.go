@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// ContentModel is a model that speaks the Gemini API. It is safe for concurrent use.
+// ContentModel is a model behind the Gemini API. It is safe for concurrent use.
 type ContentModel struct{ endpoint *endpoint }
 
 var (
@@ -25,22 +25,22 @@ var (
 	_ cairn.Validator = (*ContentModel)(nil)
 )
 
-// Model returns the model of a name. The environment is read here, once. A mistake in name or options is reported by
-// [ContentModel.Validate], and by each call.
+// Model returns the model with a name. It reads the environment once. Mistakes in the name or the options are
+// reported by [ContentModel.Validate] and by each call.
 func Model(name string, o *Options) *ContentModel { return &ContentModel{newEndpoint(name, o)} }
 
-// Info names the model; the provider is "gemini".
+// Info names the model. The provider is "gemini".
 func (m *ContentModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
 
-// Validate reports what is wrong with the model's name or options, a missing key among it: an error that is not
-// retryable and names the field. It makes no request.
+// Validate reports what is wrong with the model's name or options, such as a missing key. The error is not
+// retryable and names the field. Validate makes no request.
 func (m *ContentModel) Validate() error { return m.endpoint.Validate() }
 
-// Stream asks for one reply. It makes one request, and never tries again by itself. Errors are of CategoryModel, but for a
-// ctx that has ended: then the error wraps ctx.Err().
+// Stream asks for one reply. It makes one request and never retries. Errors are of CategoryModel, unless ctx has
+// ended: then the error wraps ctx.Err().
 //
-// A prompt or a reply that the provider blocks is an error of CodeFiltered. A finish reason that is not known here is passed
-// on as it is. A stop sequence that was met is reported as FinishReasonEnd.
+// A prompt or a reply that the provider blocks is an error of CodeFiltered. An unknown finish reason is passed on
+// unchanged. A stop sequence that was met is reported as FinishReasonEnd.
 func (m *ContentModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
 		body, err := m.body(req)
@@ -58,11 +58,11 @@ func (m *ContentModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2
 	})
 }
 
-// read makes the request and feeds its answer to r.
+// read makes the request and feeds its response to r.
 func (m *ContentModel) read(ctx context.Context, t *tap, body map[string]any, r *reply) error {
 	e := m.endpoint
 	config := &genai.GenerateContentConfig{HTTPOptions: &genai.HTTPOptions{
-		ExtrasRequestProvider: func(map[string]any) map[string]any { return body }, // in place of what the SDK would write
+		ExtrasRequestProvider: func(map[string]any) map[string]any { return body }, // replaces what the SDK would write
 	}}
 	for seen, err := range e.client.Models.GenerateContentStream(withTap(ctx, t), e.Model, genai.Text("-"), config) {
 		if t.res != nil && t.res.StatusCode == http.StatusOK {
@@ -92,7 +92,7 @@ func (m *ContentModel) read(ctx context.Context, t *tap, body map[string]any, r 
 	return e.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
 }
 
-// failed is the error that one of the SDK stands for.
+// failed returns the error for an error of the SDK.
 func (e *endpoint) failed(t *tap, err error, r *reply) error {
 	var said genai.APIError
 	switch {
@@ -113,7 +113,7 @@ func (e *endpoint) failed(t *tap, err error, r *reply) error {
 	return e.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(t.next())))
 }
 
-// classified returns an error with what only this provider reports: a key that is not valid, and how long to wait.
+// classified adds to an error what only this provider reports: an invalid key, and how long to wait.
 func classified(e *cairn.Error, body []byte) *cairn.Error {
 	if e.Code == cairn.CodeModelRequest && strings.Contains(e.Message, "API key") {
 		e.Code = cairn.CodeAuth

@@ -1,7 +1,7 @@
-// Package gemini asks Google's Gemini models over the Gemini API, by Google's own SDK.
+// Package gemini connects to Google's Gemini models over the Gemini API, by Google's own SDK.
 //
-// What the API wants back as it gave it, such as thought signatures and the code that it ran, is kept with the message and
-// sent to the same model only.
+// Data that the API wants back unchanged, such as thought signatures and the code that it ran, is kept with the
+// message and sent only to the same model.
 package gemini
 
 import (
@@ -19,23 +19,24 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// Options say where a model is and how it is asked. The zero value is Google's public API with the key of the environment.
+// Options say where a model is and how it is called. The zero value is Google's public API with the key of the
+// environment.
 type Options struct {
 	// BaseURL is the http or https address of the API, without the version. Default: the environment variable
 	// GEMINI_BASE_URL or GOOGLE_GEMINI_BASE_URL, else Google's public API.
 	BaseURL string
-	// APIKey is the key of the API. Default: the environment variable GEMINI_API_KEY or GOOGLE_API_KEY. A server of one's
-	// own may do without; the public API does not. The key never appears in an error.
+	// APIKey is the key of the API. Default: the environment variable GEMINI_API_KEY or GOOGLE_API_KEY. Other
+	// servers may not need one; the public API does. The key never appears in an error.
 	APIKey string
-	// HTTPClient makes the requests; it should have no timeout, which would cut long replies short. Default:
-	// http.DefaultClient. Redirects are followed within the server only.
+	// HTTPClient makes the requests. It should have no timeout, which would cut off long replies. Default:
+	// http.DefaultClient. Redirects are followed only within the same server.
 	HTTPClient *http.Client
-	// IdleTimeout is how long a call waits without receiving a byte before it fails, with an error that is retryable.
-	// It holds for the first byte too. Default: 2 minutes.
+	// IdleTimeout is how long a call waits without receiving a byte before it fails with a retryable error. It
+	// applies to the first byte too. Default: 2 minutes.
 	IdleTimeout time.Duration
-	// Thoughts has the model show summaries of what it thinks. Models that do not think refuse it.
+	// Thoughts makes the model show summaries of its thinking. Models that do not think reject it.
 	Thoughts bool
-	// ServerTools are tools that the provider carries out itself, in its own form, for example
+	// ServerTools are tools that the provider executes itself, in the provider's own form, for example
 	// map[string]any{"googleSearch": map[string]any{}}. Default: none.
 	ServerTools []any
 }
@@ -45,7 +46,7 @@ const (
 	publicAPI    = "https://generativelanguage.googleapis.com"
 )
 
-// endpoint is the API with what only it has.
+// endpoint is the API, with the options that only this adapter has.
 type endpoint struct {
 	*provider.Endpoint
 	client      *genai.Client
@@ -72,7 +73,7 @@ func newEndpoint(name string, o *Options) *endpoint {
 	return e
 }
 
-// connect makes the SDK's client.
+// connect creates the SDK's client.
 func (e *endpoint) connect() {
 	client := *e.Client
 	transport := client.Transport
@@ -83,7 +84,7 @@ func (e *endpoint) connect() {
 	var err error
 	e.client, err = genai.NewClient(context.Background(), &genai.ClientConfig{
 		Backend:     genai.BackendGeminiAPI,
-		APIKey:      cmp.Or(e.Key, "none"), // the SDK demands one
+		APIKey:      cmp.Or(e.Key, "none"), // the SDK requires one
 		HTTPClient:  &client,
 		HTTPOptions: genai.HTTPOptions{BaseURL: e.Base.String(), APIVersion: "v1beta"},
 	})

@@ -19,21 +19,21 @@ type reply struct {
 	failures provider.Failures
 	model    string
 	say      provider.Emit
-	turn     int // makes the ids of calls that come without
+	turn     int // from which ids are made for calls without one
 
-	open    cairn.ChunkType // the text or reasoning under way, "" for none
-	ending  json.RawMessage // what goes back with it, once nothing more comes
-	sources []cairn.Source  // what was cited and has no text yet
+	open    cairn.ChunkType // kind of the open text or reasoning; empty for none
+	ending  json.RawMessage // provider data of the open part, sent when it ends
+	sources []cairn.Source  // sources that were cited and have no text yet
 	calls   int
 	ids     provider.Unique
 	reason  string
 	message string // about the reason
-	blocked string // why the prompt was
+	blocked string // why the prompt was blocked
 }
 
 func (r *reply) complete() bool { return r.reason != "" || r.blocked != "" }
 
-// plain reports whether an event has text and nothing else, so that what the SDK decoded is all of it. Most have.
+// plain reports whether an event has text and nothing else, so that the SDK decoded it completely. Most events do.
 func plain(seen *genai.GenerateContentResponse) bool {
 	if len(seen.Candidates) != 1 || seen.UsageMetadata != nil || seen.PromptFeedback != nil {
 		return false
@@ -47,7 +47,7 @@ func plain(seen *genai.GenerateContentResponse) bool {
 	})
 }
 
-// plain takes the parts of an event that is plain.
+// plain processes the parts of a plain event.
 func (r *reply) plain(parts []*genai.Part) error {
 	for _, p := range parts {
 		if err := r.text(nil, &given{Text: &p.Text, Thought: p.Thought}); err != nil {
@@ -57,7 +57,7 @@ func (r *reply) plain(parts []*genai.Part) error {
 	return nil
 }
 
-// event takes one event.
+// event processes one event.
 func (r *reply) event(data []byte) error {
 	var ev event
 	if err := json.Unmarshal(data, &ev); err != nil {
@@ -68,7 +68,7 @@ func (r *reply) event(data []byte) error {
 	}
 	for i := range ev.Candidates {
 		c := &ev.Candidates[i]
-		if c.Index != 0 { // a reply that was not asked for
+		if c.Index != 0 { // a reply that was not requested
 			continue
 		}
 		for _, raw := range c.Content.Parts {
@@ -93,7 +93,7 @@ func (r *reply) event(data []byte) error {
 	return nil
 }
 
-// part takes a part of the reply.
+// part processes a part of the reply.
 func (r *reply) part(raw json.RawMessage) error {
 	var p given
 	if err := json.Unmarshal(raw, &p); err != nil {
@@ -120,7 +120,7 @@ func (r *reply) part(raw json.RawMessage) error {
 	return r.say(cairn.Chunk{Type: cairn.ChunkProvider, Provider: whole, Model: r.model})
 }
 
-// text adds to the text or reasoning under way. What is signed is a part of its own, as it goes back.
+// text extends the open text or reasoning. A signed part stays a part of its own, because it is sent back that way.
 func (r *reply) text(raw json.RawMessage, p *given) error {
 	kind := cairn.ChunkText
 	if p.Thought {
@@ -144,7 +144,7 @@ func (r *reply) text(raw json.RawMessage, p *given) error {
 	return nil
 }
 
-// stop ends the text or reasoning under way, if there is any.
+// stop ends the open text or reasoning, if there is any.
 func (r *reply) stop() error {
 	if r.open == "" {
 		return nil
@@ -160,7 +160,7 @@ func (r *reply) stop() error {
 	return r.say(chunk)
 }
 
-// rest returns what a part has beside some fields; nil for nothing.
+// rest returns a part without some fields; nil if nothing remains.
 func rest(raw json.RawMessage, names ...string) json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal(raw, &fields) != nil {
@@ -176,7 +176,7 @@ func rest(raw json.RawMessage, names ...string) json.RawMessage {
 	return provider.Keepable(more)
 }
 
-// call takes a call, which comes whole.
+// call processes a call, which arrives complete.
 func (r *reply) call(raw json.RawMessage, c *functionCall) error {
 	if err := r.stop(); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (r *reply) call(raw json.RawMessage, c *functionCall) error {
 	return r.say(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: id, Text: args})
 }
 
-// around returns what a call's part has beside name and arguments.
+// around returns the fields of a call's part other than name and arguments.
 func (r *reply) around(raw json.RawMessage, c *functionCall) json.RawMessage {
 	more := rest(raw, "functionCall")
 	if c.ID == "" {

@@ -10,13 +10,14 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// unsigned stands for the signature of a call that another model made. The API demands one of each step's first call.
+// unsigned replaces the signature of a call that another model made. The API requires one on the first call of each
+// step.
 const unsigned = "skip_thought_signature_validator"
 
-// filler stands where the API wants a turn of the user.
+// filler stands in where the API requires a user turn.
 const filler = "Continue."
 
-// body makes the body of a request. Options take the place of fields by their names.
+// body builds the body of a request. Options override fields by name.
 func (m *ContentModel) body(req *cairn.Request) (map[string]any, error) {
 	s, e := &req.Settings, m.endpoint
 	body := map[string]any{"contents": m.contents(req.Messages)}
@@ -54,7 +55,7 @@ func (m *ContentModel) body(req *cairn.Request) (map[string]any, error) {
 	if err := e.Merge(body, s); err != nil {
 		return nil, err
 	}
-	for name, value := range body { // each is encoded here, so that a mistake is found before the SDK is called
+	for name, value := range body { // encoded here so that mistakes are found before the SDK is called
 		raw, err := provider.Encode(value)
 		if err != nil {
 			return nil, e.Errorf(cairn.CodeModelRequest, "the request cannot be encoded: %w", err)
@@ -64,7 +65,7 @@ func (m *ContentModel) body(req *cairn.Request) (map[string]any, error) {
 	return body, nil
 }
 
-// tools adds the tools and the choice among them.
+// tools adds the tools and the tool choice.
 func (m *ContentModel) tools(req *cairn.Request, body map[string]any) error {
 	list := make([]any, 0, 1+len(m.endpoint.serverTools))
 	for _, raw := range m.endpoint.serverTools {
@@ -99,14 +100,14 @@ func (m *ContentModel) tools(req *cairn.Request, body map[string]any) error {
 	return nil
 }
 
-// conversation gathers the contents of a request.
+// conversation collects the contents of a request.
 type conversation struct {
 	list    []content
-	results []answer // of the reply before; they come in one content
+	results []answer // of the previous reply; they go into one content
 	rest    []any
-	ids     map[string]string // of the provider's calls, by the session's
+	ids     map[string]string // of the provider's calls, by the session's ids
 	names   map[string]string // of the tools that were called
-	order   map[string]int    // of the calls: what has no id is matched by it
+	order   map[string]int    // of the calls; results without an id are matched by it
 }
 
 type answer struct {
@@ -114,7 +115,7 @@ type answer struct {
 	part part
 }
 
-// contents returns the history.
+// contents converts the history.
 func (m *ContentModel) contents(history []cairn.Message) []content {
 	c := conversation{ids: map[string]string{}, names: map[string]string{}, order: map[string]int{}}
 	for i := range history {
@@ -143,7 +144,7 @@ func (m *ContentModel) contents(history []cairn.Message) []content {
 	return c.list
 }
 
-// flush ends the user's turn under way.
+// flush closes the open user turn.
 func (c *conversation) flush() {
 	if len(c.results) > 0 {
 		slices.SortStableFunc(c.results, func(a, b answer) int { return a.at - b.at })
@@ -159,7 +160,7 @@ func (c *conversation) flush() {
 	c.results, c.rest = nil, nil
 }
 
-// model adds a reply, if anything of it can be sent, after a turn of the user.
+// model adds a reply after a user turn, if it has any content that can be sent.
 func (c *conversation) model(parts []any) {
 	if len(parts) == 0 {
 		return
@@ -171,7 +172,7 @@ func (c *conversation) model(parts []any) {
 	c.list = append(c.list, content{"model", parts})
 }
 
-// result returns the answer to a call. What is no object becomes the member of one.
+// result returns the response to a call. Output that is no object becomes a member of one.
 func (c *conversation) result(r *cairn.ToolResult) *functionResponse {
 	out := json.RawMessage(strings.TrimSpace(string(r.Output)))
 	switch {
@@ -189,8 +190,8 @@ func (c *conversation) result(r *cairn.ToolResult) *functionResponse {
 	return &functionResponse{ID: c.ids[r.CallID], Name: name, Response: out}
 }
 
-// reply returns the parts of an assistant's message. Thoughts and parts of the provider's own go back to the model that
-// gave them only.
+// reply returns the parts of an assistant's message. Thoughts and the provider's own parts are sent only to the
+// model that gave them.
 func (m *ContentModel) reply(parts []cairn.Part, c *conversation) []any {
 	var list []any
 	signed := false // a call of this reply has a signature
@@ -224,21 +225,21 @@ func (m *ContentModel) reply(parts []cairn.Part, c *conversation) []any {
 	return list
 }
 
-// call returns a call with the id that the provider gave it, if it gave one.
+// call returns a call with the id that the provider gave it, if any.
 func (m *ContentModel) call(p *cairn.Part, own bool, c *conversation) part {
 	call := &functionCall{Name: provider.ToolName(p.ToolUse.Tool), Args: provider.Arguments(p.ToolUse.Input)}
 	if own {
 		var had struct {
 			ID string `json:"id"`
 		}
-		_ = json.Unmarshal(p.Provider, &had) // without one it has no id
+		_ = json.Unmarshal(p.Provider, &had) // provider data without an id leaves it empty
 		call.ID = had.ID
 	}
 	c.ids[p.ToolUse.CallID], c.names[p.ToolUse.CallID], c.order[p.ToolUse.CallID] = call.ID, call.Name, len(c.order)
 	return part{FunctionCall: call}
 }
 
-// joined returns a part together with the fields that the provider wants back with it.
+// joined returns a part merged with the provider data that belongs to it.
 func joined(p part, more json.RawMessage, own bool) any {
 	if !own {
 		return p
@@ -248,14 +249,14 @@ func joined(p part, more json.RawMessage, own bool) any {
 	if err != nil || json.Unmarshal(more, &fields) != nil {
 		return p
 	}
-	delete(fields, "id") // is within the call
+	delete(fields, "id") // it is part of the call
 	if json.Unmarshal(raw, &fields) != nil {
 		return p
 	}
 	return fields
 }
 
-// file returns what of a file a model can read.
+// file returns a file in a form that the model can read.
 func file(f *cairn.File) part {
 	media, _, err := mime.ParseMediaType(f.MediaType)
 	if err != nil {

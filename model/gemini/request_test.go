@@ -66,7 +66,7 @@ func TestRequests(t *testing.T) {
 				return providertest.Plays("")(r)
 			})
 			m := gemini.Model("gemini-test", &gemini.Options{APIKey: "k", HTTPClient: record.Client(), ServerTools: []any{map[string]any{"googleSearch": map[string]any{}}}})
-			_, _ = providertest.Ask(t.Context(), m, &req) // the answer is empty
+			_, _ = providertest.Ask(t.Context(), m, &req) // the response is empty
 			var pretty bytes.Buffer
 			if err := json.Indent(&pretty, bytes.TrimSpace(body.Bytes()), "", "  "); err != nil {
 				t.Fatal(err)
@@ -76,7 +76,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestPrefix makes consecutive requests of one conversation: each begins with all that the one before had, byte for byte.
+// TestPrefix makes consecutive requests of one conversation. Each must begin with the whole previous request, byte
+// for byte.
 func TestPrefix(t *testing.T) {
 	t.Parallel()
 	call := func(order string) geminitest.Part {

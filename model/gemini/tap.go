@@ -9,21 +9,21 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// The SDK decodes what it receives into types of its own, in which large numbers and fields that are new are lost, and it
-// drops the headers of an error. A tap keeps both: it sees the bytes of an answer as the SDK reads them.
+// The SDK decodes what it receives into types of its own, which lose large numbers and unknown fields, and it drops
+// the headers of an error. A tap keeps both: it records the bytes of a response while the SDK reads them.
 
-// tap is what was received for one call.
+// tap records what was received for one call.
 type tap struct {
 	io.ReadCloser
 	watch *provider.Idle
 	res   *http.Response // without its body
-	rest  []byte         // what was received and not taken
-	err   error          // with which the connection ended, if it did not end in order
+	rest  []byte         // received and not yet taken by next
+	err   error          // error that ended the connection; nil after an orderly end
 }
 
 type tapKey struct{}
 
-// tapped passes the tap in the context to the answer of its request.
+// tapped attaches the tap in the context to the response of its request.
 type tapped struct{ http.RoundTripper }
 
 func (t tapped) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -38,7 +38,7 @@ func (t tapped) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func withTap(ctx context.Context, t *tap) context.Context { return context.WithValue(ctx, tapKey{}, t) }
 
-// Read shows the SDK an orderly end in place of an error, which it would write to the log of the process.
+// Read reports errors as an orderly end to the SDK, which would write them to the log of the process.
 func (t *tap) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
 	t.rest = append(t.rest, p[:n]...)
@@ -48,13 +48,13 @@ func (t *tap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close has no error, for the same reason.
+// Close returns no error, for the same reason.
 func (t *tap) Close() error {
 	_ = t.ReadCloser.Close() // what was read is known
 	return nil
 }
 
-// next takes the next event as the SDK does: the text before an empty line, without its name.
+// next returns the next event as the SDK delimits it: the text before an empty line, without its field name.
 func (t *tap) next() []byte {
 	for len(t.rest) > 0 {
 		line := t.rest

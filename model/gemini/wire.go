@@ -2,12 +2,12 @@ package gemini
 
 import "encoding/json"
 
-// What is written of a request, and read of an answer. The SDK's own parameters are not used, since what the provider gave
-// goes back as it is, and since an update of the SDK must not change what a request begins with.
+// The wire form of requests and responses. The SDK's own parameters are not used: data from the provider must be
+// sent back unchanged, and an update of the SDK must not change how a request begins.
 
 type content struct {
 	Role  string `json:"role,omitempty"`
-	Parts []any  `json:"parts"` // part, or fields that the provider gave
+	Parts []any  `json:"parts"` // part, or fields from the provider
 }
 
 type part struct {

@@ -11,11 +11,11 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// burst is how much may be taken at once.
+// burst is how much of the rates may be used at once.
 const burst = 10 * time.Second
 
-// account says until when what was taken lasts, in nanoseconds of the clock that counts. A call may be made when neither of
-// the two is further ahead than a burst.
+// account holds the times until which used requests and tokens count, in nanoseconds of the governing clock. A call
+// may be made while neither is further ahead than a burst.
 type account struct {
 	Requests int64 `json:"requests"`
 	Tokens   int64 `json:"tokens"`
@@ -26,19 +26,19 @@ func (a *account) wait(now int64) time.Duration {
 	return time.Duration(max(a.Requests, a.Tokens)-now) - burst
 }
 
-// add takes a number of requests and tokens, which may be negative to give back some.
+// add charges requests and tokens. Negative numbers refund them.
 func (a *account) add(now int64, o *Options, requests, tokens int64) {
 	if o.RequestsPerMinute > 0 {
 		a.Requests = max(a.Requests, now) + requests*int64(time.Minute)/int64(o.RequestsPerMinute)
 	}
 	if o.TokensPerMinute > 0 {
-		const most = int64(time.Hour) // of one call, so that no usage that is wrong stops all others for ever
+		const most = int64(time.Hour) // bound for one call, so that a wrong usage does not block all others forever
 		cost := float64(tokens) * float64(time.Minute) / float64(o.TokensPerMinute)
 		a.Tokens = max(a.Tokens, now) + int64(max(min(cost, float64(most)), -float64(most)))
 	}
 }
 
-// change works on an account, at a time of the clock that counts, and reports whether it is to be kept.
+// change modifies an account at a time of the governing clock, and reports whether to keep the result.
 type change func(a *account, now int64) (keep bool)
 
 // memory keeps an account in this process.
@@ -57,13 +57,13 @@ func (m *memory) update(_ context.Context, do change) error {
 	return nil
 }
 
-// namespace is where the records of shared accounts are. They are gone when nothing was taken for an hour.
+// namespace holds the records of shared accounts. They expire after an hour without use.
 const (
 	namespace = "model-limit"
 	kept      = time.Hour
 )
 
-// shared keeps an account in a store, whose clock counts.
+// shared keeps an account in a store. The store's clock governs.
 type shared struct {
 	records store.Records
 	key     string
@@ -99,7 +99,7 @@ func (s shared) update(ctx context.Context, do change) error {
 	}
 }
 
-// counter counts what is taken, with other processes where it can.
+// counter charges the shared account where possible, else that of this process.
 type counter struct {
 	opts  *Options
 	local *memory
@@ -116,7 +116,7 @@ func (c *counter) update(ctx context.Context, do change) error {
 	return c.local.update(ctx, do)
 }
 
-// take takes what a call needs, and returns how long to wait before another attempt if that cannot be had now.
+// take charges a call. If that is not possible now, it returns how long to wait before another attempt.
 func (c *counter) take(ctx context.Context, tokens int64) (wait time.Duration, err error) {
 	err = c.update(ctx, func(a *account, now int64) bool {
 		if wait = a.wait(now); wait > 0 {
@@ -128,14 +128,14 @@ func (c *counter) take(ctx context.Context, tokens int64) (wait time.Duration, e
 	return wait, err
 }
 
-// spend adds tokens to what was taken, or gives some back. A failure is of no consequence for the call.
+// spend charges further tokens, or refunds some. A failure has no effect on the call.
 func (c *counter) spend(ctx context.Context, tokens int64) {
 	if c.opts.TokensPerMinute > 0 && tokens != 0 {
 		c.after(ctx, func(a *account, now int64) bool { a.add(now, c.opts, 0, tokens); return true })
 	}
 }
 
-// pause has every call wait for a time.
+// pause makes every call wait for a time.
 func (c *counter) pause(ctx context.Context, d time.Duration) {
 	c.after(ctx, func(a *account, now int64) bool {
 		until := now + int64(min(d, kept)+burst)

@@ -1,5 +1,4 @@
-// Package limit bounds how often a model is asked and how many tokens that takes, in one process or in all that share a
-// store.
+// Package limit bounds the rates of a model's requests and tokens, in one process or in all that share a store.
 package limit
 
 import (
@@ -13,29 +12,29 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Options say what a model may be asked. At least one of the rates is required.
+// Options are the limits of a model. At least one of the rates is required.
 type Options struct {
-	// RequestsPerMinute and TokensPerMinute are the rates; 0 means any. Tokens are those of the input and the output. Before
-	// a call they are estimated, a token for four bytes of the request and Settings.MaxOutputTokens for the reply; its usage
-	// corrects that. Ten seconds' worth may be taken at once.
+	// RequestsPerMinute and TokensPerMinute are the rates; 0 means unlimited. Tokens are those of input and output.
+	// Before a call they are estimated: one token per four bytes of the request, and Settings.MaxOutputTokens for
+	// the reply. The call's usage corrects the estimate. Ten seconds' worth may be used at once.
 	RequestsPerMinute int
 	TokensPerMinute   int64
-	// MaxWait is the longest that a call waits for its turn; 0 means as long as its context lasts. What would wait longer
-	// fails with CodeRateLimited: at once, with a RetryAfter that says how long that is, or when MaxWait is over, if other calls
-	// are still before it.
+	// MaxWait is the longest that a call waits for its turn; 0 means until its context ends. A call that would wait
+	// longer fails with CodeRateLimited: at once, with the wait in RetryAfter, or after MaxWait if other calls are
+	// still ahead of it.
 	MaxWait time.Duration
-	// Records are those of the store whose processes share the rates; nil counts in this process alone. While the store
-	// cannot be asked each process counts for itself.
+	// Records are those of the store whose processes share the rates; nil counts in this process only. While the
+	// store is unavailable each process counts for itself.
 	Records store.Records
-	// Key names the rates in the store; empty means the id of the model. Models with one key share their rates, which must be
-	// the same for all.
+	// Key names the rates in the store; empty means the id of the model. Models with the same key share their
+	// rates, and must have the same ones.
 	Key string
-	// Logger gets a warning when the store cannot be asked; nil is silent.
+	// Logger gets a warning when the store is unavailable; nil is silent.
 	Logger *slog.Logger
 }
 
-// Model is a model whose calls wait for their turn. Of those that wait in a process, each session has one call in turn,
-// however many it makes. It is safe for concurrent use.
+// Model is a model whose calls wait for their turn. Among the calls that wait in a process, sessions take turns,
+// however many calls each makes. It is safe for concurrent use.
 type Model struct {
 	model cairn.Model
 	opts  Options
@@ -43,7 +42,7 @@ type Model struct {
 	count counter
 }
 
-// New returns a model that asks another one within limits. A mistake in the options is Validate's error.
+// New returns a model that calls another one within limits. Mistakes in the options are reported by Validate.
 func New(model cairn.Model, opts Options) *Model {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -56,10 +55,10 @@ func New(model cairn.Model, opts Options) *Model {
 	return m
 }
 
-// Info names the model that is asked.
+// Info names the wrapped model.
 func (m *Model) Info() cairn.ModelInfo { return m.model.Info() }
 
-// Unwrap returns the model that is asked.
+// Unwrap returns the wrapped model.
 func (m *Model) Unwrap() cairn.Model { return m.model }
 
 // Validate implements [cairn.Validator].
@@ -82,13 +81,13 @@ func (m *Model) Validate() error {
 	return nil
 }
 
-// CountTokens implements [cairn.TokenCounter] by the model that is asked. It takes nothing of the rates, which providers hold
-// for counting by itself.
+// CountTokens implements [cairn.TokenCounter] by the wrapped model. It does not use up the rates, since providers
+// have a separate rate for counting.
 func (m *Model) CountTokens(ctx context.Context, req *cairn.Request) (int64, error) {
 	return cairn.CountTokens(ctx, m.model, req)
 }
 
-// Compact implements [cairn.Compactor] by the model that is asked, as one of its calls.
+// Compact implements [cairn.Compactor] by the wrapped model. It counts as a call.
 func (m *Model) Compact(ctx context.Context, req *cairn.Request) (cairn.Compacted, error) {
 	if _, can := m.model.(cairn.Compactor); !can {
 		return cairn.Compacted{}, errors.ErrUnsupported
@@ -136,7 +135,7 @@ func (m *Model) spend(ctx context.Context, usage cairn.Usage, estimate int64) {
 	}
 }
 
-// tokens estimates what a call takes.
+// tokens estimates the tokens of a call.
 func tokens(req *cairn.Request) int64 {
 	n := len(req.System)
 	for i := range req.Messages {
@@ -148,7 +147,7 @@ func tokens(req *cairn.Request) int64 {
 	return int64(n/4 + req.Settings.MaxOutputTokens)
 }
 
-// wait returns when it is the call's turn.
+// wait blocks until it is the call's turn.
 func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 	began := time.Now()
 	queued, cancel := m.patience(ctx)
@@ -185,7 +184,7 @@ func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 	}
 }
 
-// patience returns a context that ends with MaxWait, if there is one.
+// patience returns a context that ends after MaxWait, if that is set.
 func (m *Model) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	if m.opts.MaxWait == 0 {
 		return ctx, func() {}
@@ -200,7 +199,7 @@ func stopped(err error) error {
 	return cairn.Errorf(cairn.CodeAborted, "the call waited for its turn: %w", err)
 }
 
-// pause stops the calls of all for as long as the provider asked to wait.
+// pause stops all calls for as long as the provider asks to wait.
 func (m *Model) pause(ctx context.Context, err error) {
 	if e := cairn.AsError(err); e.Code == cairn.CodeRateLimited && e.RetryAfter > 0 {
 		m.count.pause(context.WithoutCancel(ctx), e.RetryAfter)

@@ -19,7 +19,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// backend is a model that notes when it is asked, and for which session.
+// backend is a model that records when it is called, and for which session.
 type backend struct {
 	mu       sync.Mutex
 	began    time.Time
@@ -50,7 +50,7 @@ func ask(ctx context.Context, m cairn.Model, session, text string) error {
 	return nil
 }
 
-// many makes calls of a session at the same time.
+// many makes concurrent calls of a session.
 func many(t *testing.T, wg *sync.WaitGroup, m cairn.Model, session string, n int) {
 	for range n {
 		wg.Go(func() {
@@ -67,7 +67,7 @@ func TestRequests(t *testing.T) {
 		var wg sync.WaitGroup
 		many(t, &wg, limit.New(b.model(), limit.Options{RequestsPerMinute: 60}), "s", 30)
 		wg.Wait()
-		for i, at := range b.at { // eleven at once, one in a second then
+		for i, at := range b.at { // eleven at once, then one per second
 			if want := time.Duration(max(0, i-10)) * time.Second; at != want {
 				t.Errorf("call %d is at %s, want %s", i, at, want)
 			}
@@ -75,7 +75,7 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// A session with many calls makes no other wait for all of them.
+// A session with many calls does not make another one wait for all of them.
 func TestSessionsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend(scripted.Text("ok"))
@@ -95,7 +95,7 @@ func TestTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend(scripted.Text("ok").Usage(900, 100))
 		m := limit.New(b.model(), limit.Options{TokensPerMinute: 6000})
-		for range 5 { // a thousand in ten seconds, and as many ahead
+		for range 5 { // a thousand tokens in ten seconds, and as many in advance
 			if err := ask(t.Context(), m, "s", "hi"); err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestTokens(t *testing.T) {
 				t.Errorf("call %d is at %s, want %s", i, b.at[i], want)
 			}
 		}
-		// What is asked for counts before its usage is known.
+		// The estimate counts before the usage is known.
 		c := newBackend(scripted.Reply(scripted.Pause(time.Minute), scripted.Text("ok")))
 		m = limit.New(c.model(), limit.Options{TokensPerMinute: 6000})
 		var wg sync.WaitGroup
@@ -122,7 +122,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// A usage that is wrong does not stop all other calls for ever.
+// A wrong usage does not block all other calls forever.
 func TestHostileUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend(scripted.Text("ok").Usage(math.MaxInt64, 0))
@@ -159,7 +159,7 @@ func (unavailable) Get(context.Context, string, string) (*store.Record, error) {
 	return nil, cairn.ErrUnavailable
 }
 
-// Without its store each process counts for itself.
+// While its store is unavailable each process counts for itself.
 func TestStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend(scripted.Text("ok"))
@@ -172,7 +172,7 @@ func TestStoreFails(t *testing.T) {
 	})
 }
 
-// What a provider asks to wait holds for all calls.
+// A wait that the provider asks for applies to all calls.
 func TestProviderAsksToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := cairn.Errorf(cairn.CodeRateLimited, "slow down")
@@ -210,13 +210,13 @@ func TestWaitEnds(t *testing.T) {
 		}
 		wg.Wait()
 		time.Sleep(time.Minute)
-		if err := ask(t.Context(), m, "s", "hi"); err != nil { // nothing is held by calls that are gone
+		if err := ask(t.Context(), m, "s", "hi"); err != nil { // ended calls hold nothing
 			t.Error(err)
 		}
 	})
 }
 
-// TestWaitBehindOthers has more calls at once than MaxWait has room for.
+// TestWaitBehindOthers makes more calls at once than fit into MaxWait.
 func TestWaitBehindOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend(scripted.Text("ok"))

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// queue lets one call at a time ask for its turn. Sessions come in turn, and the calls of one session in their order.
+// queue admits one call at a time. Sessions take turns, and the calls of one session come in their order.
 type queue struct {
 	mu       sync.Mutex
 	held     bool
-	sessions []string // those with calls that wait, the next one first
+	sessions []string // those with waiting calls, the next one first
 	waiting  map[string][]chan struct{}
 }
 
-// enter waits until it is the call's turn to ask, and holds that until leave is called.
+// enter blocks until the call is admitted. It holds the queue until leave is called.
 func (q *queue) enter(ctx context.Context, session string) (leave func(), err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -46,13 +46,13 @@ func (q *queue) enter(ctx context.Context, session string) (leave func(), err er
 		q.keep(session, slices.Delete(list, i, i+1))
 	}
 	q.mu.Unlock()
-	if i < 0 { // it was handed over just then
+	if i < 0 { // the queue was handed to this call just then
 		q.next()
 	}
 	return nil, ctx.Err()
 }
 
-// keep sets which calls of a session wait.
+// keep sets the waiting calls of a session.
 func (q *queue) keep(session string, list []chan struct{}) {
 	if len(list) > 0 {
 		q.waiting[session] = list
@@ -62,7 +62,7 @@ func (q *queue) keep(session string, list []chan struct{}) {
 	q.sessions = slices.DeleteFunc(q.sessions, func(s string) bool { return s == session })
 }
 
-// next hands over to the first call of the session whose turn it is.
+// next hands the queue to the first call of the session whose turn it is.
 func (q *queue) next() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

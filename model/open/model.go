@@ -1,5 +1,5 @@
-// Package open makes the model that a name says, "anthropic:claude-sonnet-5" for example, for programs whose configuration
-// names their models. It requires the adapters of all providers; a program that knows its model takes one adapter.
+// Package open returns models by name, "anthropic:claude-sonnet-5" for example, for programs that configure their
+// models. It requires the adapters of all providers. A program with a fixed model needs only one adapter.
 package open
 
 import (
@@ -15,19 +15,18 @@ import (
 	"github.com/cairn-agents/cairn/model/openaichat"
 )
 
-// Options are what every model may be opened with. The zero value asks the providers' public APIs with the keys of the
-// environment.
+// Options apply to every model. The zero value means the providers' public APIs with the keys of the environment.
 type Options struct {
-	// Getenv reads the environment: each provider's usual variables, ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL for example.
-	// Default: os.Getenv.
+	// Getenv reads the environment: each provider's usual variables, ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL for
+	// example. Default: os.Getenv.
 	Getenv func(string) string
-	// BaseURL and APIKey take the place of the environment's. Default: none.
+	// BaseURL and APIKey override the environment. Default: none.
 	BaseURL, APIKey string
-	// HTTPClient makes the requests; it should have no timeout. Default: http.DefaultClient.
+	// HTTPClient makes the requests. It should have no timeout. Default: http.DefaultClient.
 	HTTPClient *http.Client
 }
 
-// provider makes models of one provider. variable begins the names of its environment variables.
+// provider creates models of one provider. variable is the prefix of its environment variables.
 type provider struct {
 	name, variable string
 	model          func(name string, o *Options) cairn.Model
@@ -57,8 +56,9 @@ func Providers() []string {
 	return list
 }
 
-// Model returns the model of a name, "provider:name" as [cairn.ModelInfo.ID] writes it. A provider that is not known is an
-// error of CodeInvalid; what else is wrong, a missing key for example, the model's Validate reports, and so does engine.New.
+// Model returns the model with a name, "provider:name" as in [cairn.ModelInfo.ID]. An unknown provider is an error
+// of CodeInvalid. Other mistakes, a missing key for example, are reported by the model's Validate, and so by
+// engine.New.
 func Model(id string, o *Options) (cairn.Model, error) {
 	if o == nil {
 		o = &Options{}

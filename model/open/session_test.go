@@ -18,9 +18,10 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// TestConversationOfAllProviders moves a conversation with reasoning, parallel tools and a file from Anthropic to OpenAI,
-// Gemini, Chat Completions and back to each, every turn by an engine of its own. The servers refuse what the providers
-// would refuse: calls without results, roles out of turn, signatures that they did not give out or that another stands for.
+// TestConversationOfAllProviders moves a conversation with reasoning, parallel tools and a file from Anthropic to
+// OpenAI, Gemini, Chat Completions and back to each, with a separate engine for every turn. The servers reject what
+// the providers would reject: calls without results, roles out of turn, and signatures that they did not give out
+// or that belong to something else.
 func TestConversationOfAllProviders(t *testing.T) {
 	t.Parallel()
 	claude := anthropictest.NewServer()
@@ -31,7 +32,7 @@ func TestConversationOfAllProviders(t *testing.T) {
 	for _, end := range []func(){claude.Close, gpt.Close, gemini.Close, chat.Close} {
 		t.Cleanup(end)
 	}
-	for range 2 { // for each turn, a reply with two calls and one after their results
+	for range 2 { // one pair per turn: a reply with two calls, and one after their results
 		claude.Add(anthropictest.Content(anthropictest.Part{Thinking: "Claude thinks."}, anthropictest.Part{Text: "Let me look."},
 			anthropictest.Part{Call: &anthropictest.Call{Tool: "lookup", Arguments: `{"order":1}`}}, anthropictest.Part{Call: &anthropictest.Call{Tool: "lookup", Arguments: `{"order":2}`}}),
 			anthropictest.Content(anthropictest.Part{Thinking: "Claude is done."}, anthropictest.Part{Text: "Both are there."}))

@@ -74,7 +74,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	})
 }
 
-// TestEnvironmentOfTheSDK sets what the SDK would read by itself.
+// TestEnvironmentOfTheSDK sets the variables that the SDK would read by itself.
 func TestEnvironmentOfTheSDK(t *testing.T) {
 	t.Setenv("OPENAI_ORG_ID", "org-leaked")
 	t.Setenv("OPENAI_PROJECT_ID", "project-leaked")

@@ -15,11 +15,11 @@ import (
 
 var _ cairn.Compactor = (*ResponsesModel)(nil)
 
-// maxCompacted bounds what is read of a compacted conversation.
+// maxCompacted is the maximum size in bytes of a compacted conversation that is read.
 const maxCompacted = 64 << 20
 
-// Compact implements [cairn.Compactor] by the API's endpoint for it, which answers with the messages of the user and an
-// encrypted item that stands for the rest.
+// Compact implements [cairn.Compactor] by the API's endpoint for compaction. It returns the user's messages and an
+// encrypted item that represents the rest.
 func (m *ResponsesModel) Compact(ctx context.Context, req *cairn.Request) (cairn.Compacted, error) {
 	e := m.endpoint
 	var c cairn.Compacted
@@ -54,7 +54,7 @@ func (m *ResponsesModel) Compact(ctx context.Context, req *cairn.Request) (cairn
 	return c, err
 }
 
-// compaction reads the answer of the endpoint.
+// compaction decodes the response of the endpoint.
 func (e *endpoint) compaction(answer []byte) (c cairn.Compacted, err error) {
 	var said struct {
 		Output json.RawMessage `json:"output"`
@@ -89,7 +89,7 @@ func itemsOf(raw json.RawMessage) []any {
 	return list
 }
 
-// compacted returns the items that stand for a summary, nil if this model's provider has not made it.
+// compacted returns the items that represent a summary; nil if this model's provider did not make it.
 func (m *ResponsesModel) compacted(msg *cairn.Message, p *cairn.Part) []any {
 	if msg.Summary == nil || p.Model != m.endpoint.ID {
 		return nil

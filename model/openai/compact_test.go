@@ -18,7 +18,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// remembering answers each request with a call and then with words, behind reasoning.
+// remembering replies to each request with a call and then with text, preceded by reasoning.
 func remembering(r *openaitest.Request) openaitest.Reply {
 	if r.Last().Type == "function_call_output" {
 		return openaitest.Output(openaitest.Item{Reasoning: "It is there."}, openaitest.Item{Text: "Noted. " + strings.Repeat("word ", 60)})
@@ -27,8 +27,8 @@ func remembering(r *openaitest.Request) openaitest.Reply {
 		openaitest.Item{Call: &openaitest.Call{ID: fmt.Sprintf("call_%d", len(r.Body)), Tool: "lookup", Arguments: `{"order":1}`}})
 }
 
-// TestCompactedByOpenAI has conversations compacted by the provider, more than once, and moves them to a model of another
-// protocol and to another one of the same, which read the summary, and back.
+// TestCompactedByOpenAI has conversations compacted by the provider, more than once. It moves them to a model of
+// another protocol and to another model of the same, which read the summary, and back.
 func TestCompactedByOpenAI(t *testing.T) {
 	t.Parallel()
 	server := openaitest.NewFunc(remembering)
@@ -51,7 +51,7 @@ func TestCompactedByOpenAI(t *testing.T) {
 	st := memstore.New(nil)
 	turn := func(n int, opts ...engine.RunOption) {
 		t.Helper()
-		eng, err := engine.New(st, []*cairn.Agent{agent}, nil) // a cold one for each turn
+		eng, err := engine.New(st, []*cairn.Agent{agent}, nil) // without a cache, for each turn
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestCompactedByOpenAI(t *testing.T) {
 	}
 }
 
-// TestCompact reads answers of the endpoint, good and bad.
+// TestCompact decodes responses of the endpoint, valid and invalid.
 func TestCompact(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -9,7 +9,7 @@ import (
 
 var _ cairn.TokenCounter = (*ResponsesModel)(nil)
 
-// CountTokens implements [cairn.TokenCounter] by the API's endpoint for it.
+// CountTokens implements [cairn.TokenCounter] by the API's endpoint for counting.
 func (m *ResponsesModel) CountTokens(ctx context.Context, req *cairn.Request) (int64, error) {
 	e := m.endpoint
 	return e.Count(ctx, func(ctx context.Context) (int64, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// ResponsesModel is a model that speaks the Responses API. It is safe for concurrent use.
+// ResponsesModel is a model behind the Responses API. It is safe for concurrent use.
 type ResponsesModel struct{ endpoint *endpoint }
 
 var (
@@ -20,23 +20,23 @@ var (
 	_ cairn.Validator = (*ResponsesModel)(nil)
 )
 
-// Model returns the model of a name. The environment is read here, once. A mistake in name or options is reported by
-// [ResponsesModel.Validate], and by each call.
+// Model returns the model with a name. It reads the environment once. Mistakes in the name or the options are
+// reported by [ResponsesModel.Validate] and by each call.
 func Model(name string, o *Options) *ResponsesModel { return &ResponsesModel{newEndpoint(name, o)} }
 
-// Info names the model; the provider is "openai".
+// Info names the model. The provider is "openai".
 func (m *ResponsesModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
 
-// Validate reports what is wrong with the model's name or options, a missing key among it: an error that is not
-// retryable and names the field. It makes no request.
+// Validate reports what is wrong with the model's name or options, such as a missing key. The error is not
+// retryable and names the field. Validate makes no request.
 func (m *ResponsesModel) Validate() error { return m.endpoint.Validate() }
 
-// Stream asks for one reply. It makes one request, and never tries again by itself. Errors are of CategoryModel, but for a
-// ctx that has ended: then the error wraps ctx.Err().
+// Stream asks for one reply. It makes one request and never retries. Errors are of CategoryModel, unless ctx has
+// ended: then the error wraps ctx.Err().
 //
-// A refusal is an error of CodeFiltered with the model's words. A reason for an incomplete reply that is not known here
-// is the finish reason as it is. Stop sequences, which the API does not have, are refused. Images that are neither PNG, JPEG,
-// GIF nor WebP are named to the model, which cannot read them.
+// A refusal is an error of CodeFiltered with the model's words. An unknown reason for an incomplete reply becomes
+// the finish reason unchanged. Stop sequences are rejected, because the API has none. Of images that are neither
+// PNG, JPEG, GIF nor WebP the model is given a description, since it cannot read them.
 func (m *ResponsesModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
 		body, err := m.body(req)
@@ -52,7 +52,7 @@ func (m *ResponsesModel) Stream(ctx context.Context, req *cairn.Request) iter.Se
 	})
 }
 
-// read makes the request and feeds its answer to r.
+// read makes the request and feeds its response to r.
 func (m *ResponsesModel) read(ctx context.Context, watch *provider.Idle, body []byte, r *reply) error {
 	e := m.endpoint
 	var res *http.Response
@@ -79,7 +79,7 @@ func (m *ResponsesModel) read(ctx context.Context, watch *provider.Idle, body []
 	return e.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
 }
 
-// broken is the error that one of the SDK stands for, in a stream.
+// broken returns the error for an error of the SDK within a stream.
 func (e *endpoint) broken(err error) error {
 	if said, ok := errors.AsType[*ssestream.StreamError](err); ok {
 		return e.Fault(provider.ParseFault(said.Event.Data))

@@ -1,10 +1,10 @@
-// Package openai asks OpenAI's models over the Responses API, by OpenAI's own SDK.
+// Package openai connects to OpenAI's models over the Responses API, by OpenAI's own SDK.
 //
-// Nothing is stored at the provider: the whole history goes out with each request, and each begins with what the one before
-// had, under a key of the provider's cache. What the API wants back as it gave it, such as encrypted reasoning and the
-// searches that it made, is kept with the message and sent to the same model only.
+// Nothing is stored at the provider. Each request contains the whole history and begins with what the previous one
+// contained, under a key of the provider's cache. Data that the API wants back unchanged, such as encrypted
+// reasoning and the searches that it made, is kept with the message and sent only to the same model.
 //
-// Other servers that call themselves compatible with OpenAI speak Chat Completions, see package openaichat.
+// Other servers that are compatible with OpenAI speak Chat Completions, see package openaichat.
 package openai
 
 import (
@@ -20,30 +20,31 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// Options say where a model is and how it is asked. The zero value is OpenAI's public API with the key of the environment.
+// Options say where a model is and how it is called. The zero value is OpenAI's public API with the key of the
+// environment.
 type Options struct {
-	// BaseURL is the http or https address of the API, with /v1. Default: the environment variable OPENAI_BASE_URL, else
-	// OpenAI's public API.
+	// BaseURL is the http or https address of the API, with /v1. Default: the environment variable OPENAI_BASE_URL,
+	// else OpenAI's public API.
 	BaseURL string
-	// APIKey is sent as a bearer token. Default: the environment variable OPENAI_API_KEY. A server of one's own may do
-	// without; the public API does not. The key never appears in an error.
+	// APIKey is sent as a bearer token. Default: the environment variable OPENAI_API_KEY. Other servers may not
+	// need one; the public API does. The key never appears in an error.
 	APIKey string
 	// Organization is the organization that is billed. Default: none is named.
 	Organization string
-	// HTTPClient makes the requests; it should have no timeout, which would cut long replies short. Default:
-	// http.DefaultClient. Redirects are followed within the server only.
+	// HTTPClient makes the requests. It should have no timeout, which would cut off long replies. Default:
+	// http.DefaultClient. Redirects are followed only within the same server.
 	HTTPClient *http.Client
-	// IdleTimeout is how long a call waits without receiving a byte before it fails, with an error that is retryable.
-	// It holds for the first byte too. Default: 2 minutes.
+	// IdleTimeout is how long a call waits without receiving a byte before it fails with a retryable error. It
+	// applies to the first byte too. Default: 2 minutes.
 	IdleTimeout time.Duration
-	// StrictTools has the provider hold tool arguments to their schemas, for each tool whose schema allows that: every
-	// object in it has "additionalProperties": false and requires all of its properties.
+	// StrictTools makes the provider enforce the schemas of tool arguments, for each tool whose schema permits it:
+	// every object in it must have "additionalProperties": false and require all of its properties.
 	StrictTools bool
-	// ServerTools are tools that the provider carries out itself, in its own form, for example
+	// ServerTools are tools that the provider executes itself, in the provider's own form, for example
 	// map[string]any{"type": "web_search"}. Default: none.
 	ServerTools []any
-	// Summary is how much of its reasoning a model shows: "auto", "concise" or "detailed". Models that do not reason refuse
-	// it. Default: it shows none.
+	// Summary is how much of its reasoning a model shows: "auto", "concise" or "detailed". Models that do not
+	// reason reject it. Default: none is shown.
 	Summary string
 }
 
@@ -52,7 +53,7 @@ const (
 	publicAPI    = "https://api.openai.com/v1"
 )
 
-// endpoint is the API with what only it has.
+// endpoint is the API, with the options that only this adapter has.
 type endpoint struct {
 	*provider.Endpoint
 	client      openai.Client
@@ -78,8 +79,7 @@ func newEndpoint(name string, o *Options) *endpoint {
 	return e
 }
 
-// connect makes the SDK's client, of which only what is written here has a say: openai.NewClient would read the
-// environment.
+// connect creates the SDK's client. Only the options given here apply: openai.NewClient would read the environment.
 func (e *endpoint) connect(o *Options) {
 	opts := []option.RequestOption{option.WithBaseURL(e.Base.String()), option.WithHTTPClient(e.Client),
 		option.WithMaxRetries(0), option.WithHeader("Accept", "text/event-stream")}

@@ -18,9 +18,9 @@ type reply struct {
 	model    string
 	say      provider.Emit
 
-	end     *response // once the reply is complete
-	spoke   bool      // the message under way had text
-	thought bool      // the reasoning under way had text
+	end     *response // set once the reply is complete
+	spoke   bool      // whether the current message had text
+	thought bool      // whether the current reasoning had text
 	refused strings.Builder
 	calls   map[int]*call // by the index of the output
 	ids     provider.Unique
@@ -29,13 +29,13 @@ type reply struct {
 // call is a call that has begun.
 type call struct {
 	given  string // the server's id
-	id     string // the same, but unique in the reply
+	id     string // the same id, made unique in the reply
 	filled bool
 }
 
 func (r *reply) complete() bool { return r.end != nil }
 
-// event takes one event. One of a type that is not known says nothing that is.
+// event processes one event. Events of unknown types are ignored.
 func (r *reply) event(ev event) error {
 	switch ev.Type {
 	case "response.output_text.delta":
@@ -106,7 +106,7 @@ func (u *usage) total() cairn.Usage {
 		CachedTokens: u.InputDetails.Cached, CacheWriteTokens: u.InputDetails.CacheWrite}
 }
 
-// item takes an item of the output as it begins, or whole.
+// item processes an item of the output when it begins, or when it is complete.
 func (r *reply) item(ev *event, done bool) error {
 	var it item
 	if err := json.Unmarshal(ev.Item, &it); it.Type == "" {
@@ -139,7 +139,7 @@ func (r *reply) item(ev *event, done bool) error {
 
 var errNoType = errors.New("it has no type")
 
-// call begins a call, or ends it. Some servers give the same index to all calls.
+// call begins a call, or ends it. Some servers give all calls the same index.
 func (r *reply) call(ev *event, it *item, done bool) error {
 	c := r.calls[ev.OutputIndex]
 	if c == nil || it.CallID != "" && it.CallID != c.given {
@@ -170,7 +170,7 @@ func (r *reply) call(ev *event, it *item, done bool) error {
 	return r.arguments(c, cmp.Or(it.Arguments, "{}"))
 }
 
-// close gives {} to a call that never got arguments.
+// close gives {} to a call that never received arguments.
 func (r *reply) close(c *call) error {
 	if c.filled {
 		return nil
@@ -192,7 +192,7 @@ func (r *reply) message(raw json.RawMessage, it *item) error {
 				return err
 			}
 		}
-		if len(it.Content) == 1 { // else places in the text would shift
+		if len(it.Content) == 1 { // otherwise positions in the text would shift
 			k.Annotations = c.Annotations
 		}
 		chunk.Sources = append(chunk.Sources, cited(c.Annotations)...)
@@ -209,7 +209,7 @@ func (r *reply) message(raw json.RawMessage, it *item) error {
 	return r.say(chunk)
 }
 
-// reasoning ends reasoning, which goes back whole if it is encrypted: nothing is stored at the provider.
+// reasoning ends reasoning. Encrypted reasoning is sent back whole, since nothing is stored at the provider.
 func (r *reply) reasoning(raw json.RawMessage, it *item) error {
 	if !r.thought {
 		var all []string
@@ -230,7 +230,7 @@ func (r *reply) reasoning(raw json.RawMessage, it *item) error {
 		if chunk.Provider == nil {
 			return nil
 		}
-		if err := r.say(cairn.Chunk{Type: cairn.ChunkReasoning}); err != nil { // the part begins with a chunk
+		if err := r.say(cairn.Chunk{Type: cairn.ChunkReasoning}); err != nil { // a part needs a chunk that begins it
 			return err
 		}
 	}
@@ -269,7 +269,7 @@ func (r *reply) finish() error {
 	if r.refused.Len() > 0 {
 		return r.failures.Errorf(cairn.CodeFiltered, "the model refused to answer: %s", provider.Clip(r.refused.String()))
 	}
-	for _, c := range r.calls { // whose item the reply's end cut off
+	for _, c := range r.calls { // calls whose item was cut off by the end of the reply
 		if err := r.close(c); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// body makes the body of a request. It is a map because options take the place of fields by their names.
+// body encodes the body of a request. It is built as a map because options override fields by name.
 func (m *ResponsesModel) body(req *cairn.Request) ([]byte, error) {
 	s, e := &req.Settings, m.endpoint
 	if len(s.StopSequences) > 0 {
@@ -53,7 +53,7 @@ func (m *ResponsesModel) body(req *cairn.Request) ([]byte, error) {
 	return e.Body(body, s)
 }
 
-// cacheKey names the conversation to the provider's cache. The API bounds its length.
+// cacheKey identifies the conversation to the provider's cache. The API limits its length.
 func cacheKey(session string) string {
 	if len(session) <= 64 {
 		return session
@@ -62,7 +62,7 @@ func cacheKey(session string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// tools adds the tools and the choice among them; a choice without tools is refused.
+// tools adds the tools and the tool choice. The API rejects a choice without tools.
 func (m *ResponsesModel) tools(req *cairn.Request, body map[string]any) error {
 	e := m.endpoint
 	list := make([]any, 0, len(req.Tools)+len(e.serverTools))
@@ -93,7 +93,7 @@ func (m *ResponsesModel) tools(req *cairn.Request, body map[string]any) error {
 	return nil
 }
 
-// strict reports whether a schema is one that the API can hold arguments to: closed, with all properties required.
+// strict reports whether the API can enforce a schema: it must be closed and require all properties.
 func strict(schema json.RawMessage) bool {
 	var v any
 	return provider.Closed(schema) && json.Unmarshal(schema, &v) == nil && required(v)
@@ -122,11 +122,11 @@ func required(v any) bool {
 	return true
 }
 
-// input returns the history as items.
+// input converts the history to items.
 func (m *ResponsesModel) input(history []cairn.Message) []any {
 	list := make([]any, 0, len(history)+1)
 	ids := provider.CallIDs{}
-	var said []content // of the user, or beside results, which stand together
+	var said []content // user content, or content next to results; results stay together
 	flush := func() {
 		if len(said) > 0 {
 			list, said = append(list, message{Type: "message", Role: "user", Content: said}), nil
@@ -165,8 +165,8 @@ func (m *ResponsesModel) input(history []cairn.Message) []any {
 	return list
 }
 
-// reply returns the items of an assistant's message. Reasoning and items of the provider go back to the model that gave
-// them only, and reasoning only with what it led to.
+// reply returns the items of an assistant's message. Reasoning and items of the provider are sent only to the model
+// that gave them, and reasoning only with what it led to.
 func (m *ResponsesModel) reply(parts []cairn.Part, ids provider.CallIDs) []any {
 	var list, thought []any
 	add := func(item any) {
@@ -199,13 +199,13 @@ func (m *ResponsesModel) reply(parts []cairn.Part, ids provider.CallIDs) []any {
 	return list
 }
 
-// kept is what goes back with a text: the item around it without its content, and what it cites.
+// kept is the provider data of a text: the item around it without its content, and what it cites.
 type kept struct {
 	Item        map[string]json.RawMessage `json:"item"`
 	Annotations []json.RawMessage          `json:"annotations,omitempty"`
 }
 
-// said returns a text as a message, as the provider gave it if it is its own.
+// said returns a text as a message. The model's own text gets back its provider data.
 func said(p *cairn.Part, own bool) any {
 	text := content{Type: "output_text", Text: p.Text, Annotations: []json.RawMessage{}}
 	var k kept
@@ -219,7 +219,7 @@ func said(p *cairn.Part, own bool) any {
 	return k.Item
 }
 
-// joined returns an item together with the fields that the provider wants back with it.
+// joined returns an item merged with the provider data that belongs to it.
 func joined(item any, more json.RawMessage, own bool) any {
 	if !own {
 		return item
@@ -232,10 +232,11 @@ func joined(item any, more json.RawMessage, own bool) any {
 	return fields
 }
 
-// images are the types of images that the API takes; the last is what a program says of an address whose type it does not know.
+// images are the types of images that the API accepts. The last one is what programs give for an address whose type
+// they do not know.
 var images = []string{"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "image/*"}
 
-// file returns what of a file a model can read.
+// file returns a file in a form that the model can read.
 func file(f *cairn.File) content {
 	media, _, err := mime.ParseMediaType(f.MediaType)
 	if err != nil {
@@ -245,7 +246,7 @@ func file(f *cairn.File) content {
 	case provider.Readable(media, f):
 		return content{Type: "input_text", Text: cmp.Or(f.Name, "file") + ":\n\n" + string(f.Data)}
 	case strings.HasPrefix(media, "image/") && !slices.Contains(images, media):
-		return content{Type: "input_text", Text: provider.Described(f)} // it would be refused, and all later requests with it
+		return content{Type: "input_text", Text: provider.Described(f)} // the API would reject it, and all later requests with it
 	case strings.HasPrefix(media, "image/"):
 		address := f.URL
 		if address == "" {
@@ -260,7 +261,7 @@ func file(f *cairn.File) content {
 	return content{Type: "input_file", Filename: cmp.Or(f.Name, "file"), FileData: f.DataURL()}
 }
 
-// without returns an item without some of its fields; nil for nothing left.
+// without returns an item without some of its fields; nil if it is no object.
 func without(raw json.RawMessage, names ...string) map[string]json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal(raw, &fields) != nil {

@@ -36,7 +36,7 @@ func of(model string, p cairn.Part, provider string) cairn.Part {
 	return p
 }
 
-// TestRequests compares what is sent with testdata/requests.
+// TestRequests compares the requests sent with testdata/requests.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	one, other := "openai:gpt-test", "anthropic:claude"
@@ -90,7 +90,7 @@ func TestRequests(t *testing.T) {
 				_, _ = body.ReadFrom(r.Body)
 				return providertest.Plays("")(r)
 			}).Client()
-			_, _ = providertest.Ask(t.Context(), openai.Model("gpt-test", &c.o), &c.req) // the answer is empty
+			_, _ = providertest.Ask(t.Context(), openai.Model("gpt-test", &c.o), &c.req) // the response is empty
 			var pretty bytes.Buffer
 			if err := json.Indent(&pretty, body.Bytes(), "", "  "); err != nil {
 				t.Fatal(err)
@@ -112,7 +112,8 @@ func TestStopSequencesAreRefused(t *testing.T) {
 	}
 }
 
-// TestPrefix makes consecutive requests of one conversation: each begins with all that the one before had, byte for byte.
+// TestPrefix makes consecutive requests of one conversation. Each must begin with the whole previous request, byte
+// for byte.
 func TestPrefix(t *testing.T) {
 	t.Parallel()
 	server := openaitest.NewServer(

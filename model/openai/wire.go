@@ -2,10 +2,10 @@ package openai
 
 import "encoding/json"
 
-// What is written of a request, and read of an answer. The SDK's own parameters are not used, since what the provider gave
-// goes back as it is, and since an update of the SDK must not change what a request begins with.
+// The wire form of requests and responses. The SDK's own parameters are not used: data from the provider must be
+// sent back unchanged, and an update of the SDK must not change how a request begins.
 
-// message is a message of the user, or one of the assistant that another model gave.
+// message is a message of the user, or an assistant's message of another model.
 type message struct {
 	Type    string    `json:"type"`
 	Role    string    `json:"role"`
@@ -20,7 +20,7 @@ type content struct {
 	Filename string `json:"filename,omitempty"`
 	FileData string `json:"file_data,omitempty"`
 	FileURL  string `json:"file_url,omitempty"`
-	// Annotations are given for text of the assistant.
+	// Annotations are set for text of the assistant.
 	Annotations []json.RawMessage `json:"annotations,omitzero"`
 }
 
@@ -62,7 +62,7 @@ type event struct {
 	raw []byte
 }
 
-// UnmarshalJSON keeps the text too, for reports of errors. A field of an unexpected type counts as absent.
+// UnmarshalJSON also keeps the text, for error reports. A field of an unexpected type counts as absent.
 func (e *event) UnmarshalJSON(data []byte) error {
 	type plain event
 	e.raw = data
@@ -73,7 +73,7 @@ func (e *event) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// response is what the events of a reply's end have.
+// response is the response object in the events that end a reply.
 type response struct {
 	Status            string          `json:"status"`
 	Error             json.RawMessage `json:"error"`

@@ -8,15 +8,15 @@ import (
 	"io"
 )
 
-// maxEvent bounds a line and an event of a stream, and a reply that a server sends whole although it was asked for a
-// stream.
+// maxEvent is the maximum size in bytes of a line and of an event of a stream, and of a complete reply that a
+// server sends instead of a stream.
 const maxEvent = 32 << 20
 
 var errEventTooLarge = fmt.Errorf("an event is larger than %d MiB", maxEvent>>20)
 
 // events reads server-sent events. Comments and fields other than event and data are skipped.
 type events struct {
-	lines *bufio.Scanner // which takes CRLF for a line's end too
+	lines *bufio.Scanner // accepts CRLF as the end of a line too
 	data  []byte
 }
 
@@ -26,8 +26,8 @@ func newEvents(r io.Reader) *events {
 	return &events{lines: lines}
 }
 
-// next returns the next event that has data, which is valid until the call after. The error is io.EOF once the stream
-// has ended; an event that no blank line completes is dropped.
+// next returns the next event that has data. The data is valid until the following call. The error is io.EOF once
+// the stream has ended; an event without a terminating blank line is dropped.
 func (e *events) next() (kind string, data []byte, err error) {
 	e.data = e.data[:0]
 	for e.lines.Scan() {

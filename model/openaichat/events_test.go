@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/openaichat"
 )
 
-// streaming returns a model that gets body as the answer, with the content type of an event stream.
+// streaming returns a model that receives body as the response, with the content type of an event stream.
 func streaming(body io.Reader) *openaichat.ChatModel {
 	return through(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
@@ -38,7 +38,7 @@ func TestFramesOfTheStream(t *testing.T) {
 	}
 }
 
-// endless repeats a text for ever, and counts what was read of it.
+// endless repeats a text forever, and counts how much of it was read.
 type endless struct {
 	text string
 	read int

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// ChatModel is a model that speaks Chat Completions. It is safe for concurrent use.
+// ChatModel is a model behind Chat Completions. It is safe for concurrent use.
 type ChatModel struct {
 	endpoint *endpoint
 	origin   json.RawMessage // marks reasoning as this server's
@@ -23,9 +23,9 @@ var (
 	_ cairn.Validator = (*ChatModel)(nil)
 )
 
-// Model returns the model of a name, asked over Chat Completions. The environment is read here, once. A mistake in
-// name or options, such as a missing key, is reported by [ChatModel.Validate], which engine.New calls, and by each call, as
-// an error that is not retryable and names the field.
+// Model returns the model with a name, called over Chat Completions. It reads the environment once. Mistakes in the
+// name or the options, such as a missing key, are reported by [ChatModel.Validate], which engine.New calls, and by
+// each call. The error is not retryable and names the field.
 func Model(name string, o *Options) *ChatModel {
 	e := newEndpoint(name, o)
 	origin, _ := json.Marshal(provenance{Field: reasoningContent, Host: e.host}) // strings always encode
@@ -34,18 +34,18 @@ func Model(name string, o *Options) *ChatModel {
 
 const providerName = "openai-chat"
 
-// Info names the model; the provider is "openai-chat" for compatible servers too.
+// Info names the model. The provider is "openai-chat", for compatible servers too.
 func (m *ChatModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
 
-// Validate implements cairn.Validator: it reports a mistake in the model's name or options. A missing key is one only for
-// OpenAI's own API.
+// Validate implements cairn.Validator. It reports a mistake in the model's name or options. A missing key is a
+// mistake for OpenAI's own API only.
 func (m *ChatModel) Validate() error { return m.endpoint.Validate() }
 
-// Stream asks for one reply. It makes one request and never retries by itself. Errors are of CategoryModel, but for
-// a ctx that has ended: then the error wraps ctx.Err().
+// Stream asks for one reply. It makes one request and never retries. Errors are of CategoryModel, unless ctx has
+// ended: then the error wraps ctx.Err().
 //
-// Two limits of the protocol are visible: a stop sequence that was met is reported as FinishReasonEnd, and a file that
-// is no image can be sent by its bytes only.
+// Two limits of the protocol are visible. A stop sequence that was met is reported as FinishReasonEnd. A file that
+// is not an image can only be sent by its bytes.
 func (m *ChatModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
 		body, err := m.body(req)
@@ -69,7 +69,7 @@ func (m *ChatModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[ca
 	})
 }
 
-// send makes the request and returns an answer of status 200.
+// send makes the request and returns a response of status 200.
 func (m *ChatModel) send(ctx context.Context, body []byte) (*http.Response, error) {
 	req, err := m.endpoint.post(ctx, "chat/completions", body)
 	if err != nil {
@@ -90,13 +90,13 @@ func (m *ChatModel) send(ctx context.Context, body []byte) (*http.Response, erro
 	return nil, m.endpoint.Answer(res)
 }
 
-// mediaType returns an answer's content type without its parameters.
+// mediaType returns a response's content type without its parameters.
 func mediaType(res *http.Response) string {
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // a malformed one counts as none
 	return media
 }
 
-// read feeds the answer to r until it says that it is complete.
+// read feeds the response to r until the reply is complete.
 func (m *ChatModel) read(res *http.Response, r *reply) error {
 	if mediaType(res) == "application/json" {
 		body, err := io.ReadAll(io.LimitReader(res.Body, maxEvent))
@@ -112,7 +112,7 @@ func (m *ChatModel) read(res *http.Response, r *reply) error {
 		case err == io.EOF:
 			return nil
 		case err != nil && r.complete():
-			return nil // what follows a reply's end may be missing: usage, [DONE], an orderly close
+			return nil // usage, [DONE] or an orderly close may be missing after a reply's end
 		case err != nil:
 			return m.endpoint.Broken(err)
 		}

@@ -1,6 +1,6 @@
-// Package openaichat asks models over Chat Completions, the protocol that OpenAI and most servers of open models speak:
-// any of them by its base URL. It has no requirements. Package openai asks OpenAI's own models over the Responses API,
-// which keeps more of what they give.
+// Package openaichat connects to models over Chat Completions, the protocol that OpenAI and most servers of open
+// models speak. Any such server can be used by its base URL. The package has no requirements. Package openai
+// connects to OpenAI's own models over the Responses API, which preserves more of what they return.
 package openaichat
 
 import (
@@ -15,28 +15,28 @@ import (
 // Options say where a model is and how it is reached. The zero value is OpenAI's public API with the key of the
 // environment.
 type Options struct {
-	// BaseURL is the http or https address that a protocol's path is appended to, "http://localhost:8000/v1" for
+	// BaseURL is the http or https address that the protocol's path is appended to, "http://localhost:8000/v1" for
 	// example. Default: the environment variable OPENAI_BASE_URL, else OpenAI's public API.
 	BaseURL string
-	// APIKey is sent as a bearer token. Default: the environment variable OPENAI_API_KEY. A server of one's own may do
-	// without; the public API does not. The key never appears in an error.
+	// APIKey is sent as a bearer token. Default: the environment variable OPENAI_API_KEY. Other servers may not
+	// need one; the public API does. The key never appears in an error.
 	APIKey string
 	// Organization is the organization that is billed. Default: none is named.
 	Organization string
-	// HTTPClient makes the requests; it should have no timeout, which would cut long replies short. Default:
-	// http.DefaultClient. Redirects are followed within the server only.
+	// HTTPClient makes the requests. It should have no timeout, which would cut off long replies. Default:
+	// http.DefaultClient. Redirects are followed only within the same server.
 	HTTPClient *http.Client
-	// IdleTimeout is how long a call waits without receiving a byte before it fails, with an error that is retryable.
-	// It holds for the first byte too. Default: 2 minutes.
+	// IdleTimeout is how long a call waits without receiving a byte before it fails with a retryable error. It
+	// applies to the first byte too. Default: 2 minutes.
 	IdleTimeout time.Duration
 }
 
 const publicAPI = "https://api.openai.com/v1"
 
-// endpoint is a server that is ready to be asked, or the reason why it is not.
+// endpoint is a server that is ready for calls, or the reason why it is not.
 type endpoint struct {
 	*provider.Endpoint
-	host string // names the server in what must only go back to it
+	host string // identifies the server in data that must only be sent back to it
 	org  string
 }
 
@@ -53,7 +53,7 @@ func newEndpoint(name string, o *Options) *endpoint {
 	return e
 }
 
-// post makes a request to a path below the base URL that sends JSON and asks for a stream.
+// post returns a request to a path below the base URL. It sends JSON and asks for a stream.
 func (e *endpoint) post(ctx context.Context, path string, body []byte) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.Base.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {

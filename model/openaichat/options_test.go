@@ -41,7 +41,7 @@ func TestAdapter(t *testing.T) { adapter.Run(t) }
 
 func FuzzStream(f *testing.F) { adapter.Fuzz(f) }
 
-// BenchmarkDelta has no SDK beside it, since there is none below this adapter.
+// BenchmarkDelta has no SDK to compare with, since this adapter uses none.
 func BenchmarkDelta(b *testing.B) { adapter.BenchmarkDelta(b, nil) }
 
 func BenchmarkStop(b *testing.B) { adapter.BenchmarkStop(b) }

@@ -13,10 +13,10 @@ import (
 // reply turns the events of one streamed chat completion into chunks.
 type reply struct {
 	failures provider.Failures
-	origin   json.RawMessage // the provider data of reasoning_content
-	model    string          // that wants it back
+	origin   json.RawMessage // provider data of reasoning_content
+	model    string          // model that wants it back
 	say      provider.Emit
-	turn     int // makes the ids of calls that come without
+	turn     int // from which ids are made for calls without one
 
 	reason string // the finish reason, once it is known
 	done   bool   // the server said [DONE]
@@ -27,19 +27,19 @@ type reply struct {
 	ids     provider.Unique
 }
 
-// toolCall is a call whose pieces arrive. Nothing of it is emitted before its name and id are known.
+// toolCall is a call that arrives in pieces. None of it is emitted before its name and id are known.
 type toolCall struct {
 	given   string // the server's id
-	id      string // the same, but unique in the reply
+	id      string // the same id, made unique in the reply
 	name    string
-	held    []byte // arguments that came before the call could begin
+	held    []byte // arguments received before the call could begin
 	started bool
-	filled  bool // there were arguments
+	filled  bool // whether arguments were received
 }
 
 func (r *reply) complete() bool { return r.done || r.reason != "" }
 
-// event takes one event of the stream, or a whole completion.
+// event processes one event of the stream, or a whole completion.
 func (r *reply) event(kind string, data []byte) error {
 	data = bytes.TrimSpace(data)
 	switch {
@@ -57,7 +57,7 @@ func (r *reply) event(kind string, data []byte) error {
 		return r.failures.Fault(provider.ParseFault(data))
 	}
 	for i := range chunk.Choices {
-		if chunk.Choices[i].Index == 0 { // others are replies that were not asked for
+		if chunk.Choices[i].Index == 0 { // others are replies that were not requested
 			if err := r.choice(&chunk.Choices[i]); err != nil {
 				return err
 			}
@@ -69,20 +69,20 @@ func (r *reply) event(kind string, data []byte) error {
 	return nil
 }
 
-// decode reads a JSON object. A field of an unexpected type counts as absent: servers differ, and a reply is worth more
-// than its details.
+// decode decodes a JSON object. A field of an unexpected type counts as absent: servers differ, and a reply matters
+// more than its details.
 func decode(object []byte, v any) error {
 	if object[0] != '{' {
 		return errors.New("not an object")
 	}
 	err := json.Unmarshal(object, v)
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return nil // all other fields are read nevertheless
+		return nil // all other fields are decoded nevertheless
 	}
 	return err
 }
 
-// given reports whether a field is there and not null.
+// given reports whether a field is present and not null.
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 func (u *completionUsage) usage() cairn.Usage {
@@ -135,11 +135,11 @@ type provenance struct {
 	Host  string `json:"host"`
 }
 
-// reasoningContent is the field in which reasoning is sent back; a field of another name is for reading only.
+// reasoningContent is the field in which reasoning is sent back. Fields of other names are only read.
 const reasoningContent = "reasoning_content"
 
 func (r *reply) reasoning(d *delta) error {
-	switch { // servers that fill both fields say the same in both
+	switch { // servers that fill both fields give both the same text
 	case d.ReasoningContent != "":
 		return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: d.ReasoningContent, Provider: r.origin, Model: r.model})
 	case d.Reasoning != "":
@@ -148,7 +148,7 @@ func (r *reply) reasoning(d *delta) error {
 	return nil
 }
 
-// toolCall takes one piece of a call.
+// toolCall processes one piece of a call.
 func (r *reply) toolCall(d *toolCallDelta) error {
 	c := r.find(d)
 	if c.name == "" {
@@ -157,7 +157,7 @@ func (r *reply) toolCall(d *toolCallDelta) error {
 	if c.id == "" && d.ID != "" {
 		c.given, c.id = d.ID, r.ids.Of(d.ID)
 	}
-	args := provider.Scalar(d.Function.Arguments) // some send an object where a string belongs
+	args := provider.Scalar(d.Function.Arguments) // some servers send an object instead of a string
 	if !c.started {
 		c.held = append(c.held, args...)
 		if c.name == "" || c.id == "" {
@@ -168,9 +168,9 @@ func (r *reply) toolCall(d *toolCallDelta) error {
 	return r.arguments(c, args)
 }
 
-// find returns the call that a piece belongs to. Pieces of a call share an index. Servers that leave it out, or give
-// the same to all calls, begin each call with a name and an id of its own. If there are no ids either, each call comes in one
-// piece.
+// find returns the call that a piece belongs to. The pieces of a call share an index. Servers that omit it, or use
+// the same one for all calls, begin each call with a name and an id of its own. Without ids, each call arrives in
+// one piece.
 func (r *reply) find(d *toolCallDelta) *toolCall {
 	var c *toolCall
 	if d.Index != nil {
@@ -195,7 +195,8 @@ func (r *reply) find(d *toolCallDelta) *toolCall {
 	return c
 }
 
-// whole reports whether a call without an id was complete before a piece with a name and arguments, which thus begins another.
+// whole reports whether a call without an id was complete before a piece with a name and arguments. The piece then
+// begins another call.
 func (c *toolCall) whole(d *toolCallDelta) bool {
 	return c.given == "" && d.ID == "" && c.name != "" && d.Function.Name != "" && provider.Scalar(d.Function.Arguments) != "" && json.Valid(c.held)
 }
@@ -239,13 +240,13 @@ func (r *reply) finish() error {
 	switch {
 	case r.reason == "length":
 		stop = cairn.FinishReasonLength
-	case len(r.calls) > 0: // independently of the server's finish reason
+	case len(r.calls) > 0: // whatever the server's finish reason is
 		stop = cairn.FinishReasonTools
 	}
 	return r.say(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: stop})
 }
 
-// close begins a call that never got an id, and gives {} to one that never got arguments.
+// close begins a call that never received an id, and gives {} to one that never received arguments.
 func (r *reply) close(c *toolCall, n int) error {
 	if c.name == "" {
 		return r.failures.Errorf(cairn.CodeModel, "the reply has a tool call without a name")

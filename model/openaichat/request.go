@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-// body makes the body of a request. It is a map because options take the place of fields by their names.
+// body encodes the body of a request. It is built as a map because options override fields by name.
 func (m *ChatModel) body(req *cairn.Request) ([]byte, error) {
 	messages, err := m.messages(req)
 	if err != nil {
@@ -47,7 +47,7 @@ func (m *ChatModel) body(req *cairn.Request) ([]byte, error) {
 	return m.endpoint.Body(body, s)
 }
 
-// tools adds the tools and the choice among them; a choice without tools is refused by servers.
+// tools adds the tools and the tool choice. Servers reject a choice without tools.
 func (m *ChatModel) tools(req *cairn.Request, body map[string]any) error {
 	list := make([]chatTool, len(req.Tools))
 	for i := range req.Tools {
@@ -75,11 +75,11 @@ func (m *ChatModel) messages(req *cairn.Request) ([]chatMessage, error) {
 		list = append(list, chatMessage{Role: "system", Content: req.System})
 	}
 	turn := lastUser(req.Messages)
-	var parts []contentPart // of a user, or of tools, whose messages hold results only
+	var parts []contentPart // content of a user, or of tools, whose messages hold results only
 	flush := func() {
 		switch {
 		case len(parts) == 1 && parts[0].Text != nil:
-			list = append(list, chatMessage{Role: "user", Content: *parts[0].Text}) // the form every server knows
+			list = append(list, chatMessage{Role: "user", Content: *parts[0].Text}) // the form that every server accepts
 		case len(parts) > 0:
 			list = append(list, chatMessage{Role: "user", Content: parts})
 		}
@@ -88,7 +88,7 @@ func (m *ChatModel) messages(req *cairn.Request) ([]chatMessage, error) {
 	for i := range req.Messages {
 		msg := &req.Messages[i]
 		if msg.Role != cairn.RoleTool {
-			flush() // all results of a reply stand together
+			flush() // the results of a reply must stay together
 		}
 		if msg.Role == cairn.RoleAssistant {
 			if a := m.assistant(msg, i > turn); a != nil {
@@ -119,7 +119,7 @@ func lastUser(list []cairn.Message) int {
 	return -1
 }
 
-// content returns a message's text and files.
+// content returns the text and files of a message.
 func (m *ChatModel) content(msg *cairn.Message) ([]contentPart, error) {
 	var parts []contentPart
 	for i := range msg.Parts {
@@ -167,7 +167,7 @@ func (m *ChatModel) file(f *cairn.File) (contentPart, error) {
 			InputAudio: &inputAudio{Data: base64.StdEncoding.EncodeToString(f.Data), Format: format}}, nil
 	}
 	name := f.Name
-	if name == "" { // is required
+	if name == "" { // the name is required
 		name = "file"
 		if media == "application/pdf" {
 			name = "file.pdf"
@@ -176,8 +176,8 @@ func (m *ChatModel) file(f *cairn.File) (contentPart, error) {
 	return contentPart{Type: "file", File: &fileData{Filename: name, FileData: f.DataURL()}}, nil
 }
 
-// assistant returns an assistant's message, nil if nothing of it can be sent. Reasoning goes back during its turn, to
-// the model and the server that gave it.
+// assistant returns an assistant's message; nil if it has no content that can be sent. Reasoning is sent back
+// during its turn only, to the model and the server that gave it.
 func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *chatMessage {
 	a := &chatMessage{Role: "assistant"}
 	var text, reasoning strings.Builder
@@ -203,7 +203,7 @@ func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *chatMessage {
 	return a
 }
 
-// gave reports whether reasoning is this model's, of this server, in a form that it accepts back.
+// gave reports whether reasoning came from this model and this server, in a form that the server accepts back.
 func (m *ChatModel) gave(p *cairn.Part) bool {
 	var from provenance
 	return p.Model == m.endpoint.ID && json.Unmarshal(p.Provider, &from) == nil && from.Field == reasoningContent && from.Host == m.endpoint.host
@@ -214,7 +214,7 @@ func toolUse(u *cairn.ToolUse) messageToolCall {
 		Function: functionCall{Name: provider.ToolName(u.Tool), Arguments: string(provider.Arguments(u.Input))}}
 }
 
-// resultText returns what the model reads.
+// resultText returns the text of a result for the model.
 func resultText(r *cairn.ToolResult) string {
 	text := provider.Text(r.Output)
 	if r.IsError {

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/model/openaichat/openaichattest"
 )
 
-// serve starts a fake server and returns a model that asks it.
+// serve starts a fake server and returns a model that calls it.
 func serve(t *testing.T, replies ...openaichattest.Reply) (*openaichat.ChatModel, *openaichattest.Server) {
 	t.Helper()
 	server := openaichattest.NewServer(replies...)

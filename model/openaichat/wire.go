@@ -2,7 +2,7 @@ package openaichat
 
 import "encoding/json"
 
-// The structs of this file are named after what they are on the wire. Of an answer they hold the fields that are read.
+// The structs of this file are named after their wire form. Those of responses have only the fields that are read.
 
 type chatMessage struct {
 	Role             string            `json:"role"`
@@ -50,7 +50,7 @@ type chatTool struct {
 	Function chatFunction `json:"function"`
 }
 
-// chatFunction is a function's definition, and as a tool choice its name alone.
+// chatFunction is the definition of a function, or in a tool choice only its name.
 type chatFunction struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
@@ -72,7 +72,7 @@ type chatChunk struct {
 type choice struct {
 	Index        int             `json:"index"`
 	Delta        delta           `json:"delta"`
-	Message      json.RawMessage `json:"message"` // in a whole completion what Delta is in a stream
+	Message      json.RawMessage `json:"message"` // in a whole completion, corresponds to Delta in a stream
 	FinishReason string          `json:"finish_reason"`
 }
 
@@ -93,7 +93,7 @@ type toolCallDelta struct {
 	} `json:"function"`
 }
 
-// completionUsage counts in float64 since some servers write 12.0.
+// completionUsage uses float64 because some servers write 12.0.
 type completionUsage struct {
 	PromptTokens        float64 `json:"prompt_tokens"`
 	CompletionTokens    float64 `json:"completion_tokens"`

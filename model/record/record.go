@@ -1,5 +1,5 @@
-// Package record keeps the replies of a model in a file and plays them back, so that a test runs with what a real model
-// said, without a key and without a network.
+// Package record keeps the replies of a model in a file and plays them back, so that a test runs with a real
+// model's replies, without a key and without a network.
 package record
 
 import (
@@ -18,19 +18,19 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// entry is a line of a file: a request with its reply.
+// entry is a line of a file: a request and its reply.
 type entry struct {
-	// Model is the one that was asked.
+	// Model is the model that was called.
 	Model   cairn.ModelInfo `json:"model"`
 	Key     string          `json:"key"` // of the request
 	Request request         `json:"request"`
 	Chunks  []cairn.Chunk   `json:"chunks"`
-	// Error is how the reply ended, if it did not come to its end.
+	// Error is how the reply ended, if it did not complete.
 	Error *cairn.Error `json:"error,omitempty"`
 }
 
-// request is what a reply belongs to. It has neither the session, whose id differs from run to run, nor the provider's own
-// options, among which may be keys.
+// request is the part of a request that identifies its reply. It excludes the session, whose id differs between
+// runs, and the provider's own options, which may contain keys.
 type request struct {
 	System   string           `json:"system,omitempty"`
 	Messages []message        `json:"messages"`
@@ -39,7 +39,7 @@ type request struct {
 	Settings settings         `json:"settings,omitzero"`
 }
 
-// message is a message without what differs from run to run.
+// message is a message without what differs between runs.
 type message struct {
 	Role  cairn.Role   `json:"role"`
 	Parts []cairn.Part `json:"parts"`
@@ -53,7 +53,8 @@ type settings struct {
 	StopSequences   []string `json:"stop_sequences,omitempty"`
 }
 
-// of returns what of a request is kept, and its key. Ids of calls, which the engine makes anew in each run, are numbered.
+// of returns the part of a request that is kept, and its key. It numbers the ids of calls, because the engine makes
+// new ones in each run.
 func of(req *cairn.Request) (request, string, error) {
 	s := req.Settings
 	r := request{System: req.System, Tools: req.Tools, Choice: req.Choice, Messages: []message{},
@@ -90,7 +91,8 @@ func of(req *cairn.Request) (request, string, error) {
 	return r, hex.EncodeToString(sum[:12]), nil
 }
 
-// Recorder is a model that asks another one, and writes each request with its reply to a file. It is safe for concurrent use.
+// Recorder is a model that calls another one and writes each request with its reply to a file. It is safe for
+// concurrent use.
 type Recorder struct {
 	model cairn.Model
 
@@ -98,15 +100,14 @@ type Recorder struct {
 	file io.Writer
 }
 
-// New returns a model that asks another one and writes what it replies to w, a JSON object in a line for each reply. A reply
-// that is broken off by its reader is not written. What is written has the conversation, but neither session ids nor
-// Settings.Options.
+// New returns a model that calls another one and writes its replies to w, one line of JSON for each. A reply that
+// its reader stops is not written. A line contains the conversation, but neither session ids nor Settings.Options.
 func New(model cairn.Model, w io.Writer) *Recorder { return &Recorder{model: model, file: w} }
 
-// Info names the model that is asked.
+// Info names the recorded model.
 func (r *Recorder) Info() cairn.ModelInfo { return r.model.Info() }
 
-// Unwrap returns the model that is asked.
+// Unwrap returns the recorded model.
 func (r *Recorder) Unwrap() cairn.Model { return r.model }
 
 // Validate implements [cairn.Validator].
@@ -117,7 +118,7 @@ func (r *Recorder) Validate() error {
 	return nil
 }
 
-// CountTokens implements [cairn.TokenCounter] by the model that is asked. It is not recorded.
+// CountTokens implements [cairn.TokenCounter] by the recorded model. The count is not recorded.
 func (r *Recorder) CountTokens(ctx context.Context, req *cairn.Request) (int64, error) {
 	return cairn.CountTokens(ctx, r.model, req)
 }
@@ -169,16 +170,16 @@ func (r *Recorder) write(e *entry) error {
 	return nil
 }
 
-// Player is a model that gives the replies of a file. It is safe for concurrent use.
+// Player is a model that plays the replies of a file. It is safe for concurrent use.
 type Player struct {
 	info cairn.ModelInfo
 
 	mu      sync.Mutex
-	replies map[string][]entry // by the key of their request, those that are still to come
+	replies map[string][]entry // remaining ones by the key of their request
 	last    map[string]entry
 }
 
-// Open returns a model that plays what a [Recorder] has written to a file.
+// Open returns a model that plays what a [Recorder] wrote to a file.
 func Open(path string) (*Player, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -192,10 +193,10 @@ func Open(path string) (*Player, error) {
 	return p, nil
 }
 
-// maxLine is the most bytes that one reply with its request takes.
+// maxLine is the maximum size of a line in bytes.
 const maxLine = 256 << 20
 
-// Read is [Open] for what is not in a file. The error names the line that is wrong.
+// Read is like [Open] for any reader. The error names the line at fault.
 func Read(r io.Reader) (*Player, error) {
 	p := &Player{replies: map[string][]entry{}, last: map[string]entry{}}
 	lines := bufio.NewScanner(r)
@@ -225,8 +226,9 @@ func Read(r io.Reader) (*Player, error) {
 // Info names the model that was recorded.
 func (p *Player) Info() cairn.ModelInfo { return p.info }
 
-// Stream implements [cairn.Model]: it gives the reply to the same request. One that was recorded several times is answered in
-// that order, and from then on with the last. The error has CodeModelRequest if there is none.
+// Stream implements [cairn.Model]. It plays the reply to the same request. If the request was recorded several
+// times, the replies are played in that order, and then the last one again. Without a reply the error has
+// CodeModelRequest.
 func (p *Player) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
 		e, err := p.find(req)

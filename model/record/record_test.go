@@ -22,7 +22,7 @@ type order struct {
 	ID string `json:"id"`
 }
 
-// talk has two turns with a model, in a session of its own, and returns the texts and the usage.
+// talk runs two turns with a model in a new session, and returns the texts and the usage.
 func talk(t *testing.T, session string, model cairn.Model) (texts []string, usage cairn.Usage) {
 	t.Helper()
 	look := cairn.Func("look", "Looks an order up.", func(_ context.Context, _ *cairn.Call, in order) (string, error) {
@@ -50,7 +50,7 @@ func talk(t *testing.T, session string, model cairn.Model) (texts []string, usag
 	return texts, usage
 }
 
-// A conversation that was recorded is played in another session, whose ids are others, as it was.
+// A recorded conversation is played in another session, with other ids, exactly as recorded.
 func TestRecordAndPlay(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "talk.jsonl")
 	out, err := os.Create(file)
@@ -104,7 +104,7 @@ func TestReplies(t *testing.T) {
 	if text, err := reply(p, "hi"); text != "one" || err != nil {
 		t.Errorf("first %q, %v", text, err)
 	}
-	for range 2 { // the last stays
+	for range 2 { // the last reply is repeated
 		if text, err := reply(p, "hi"); text != "tw" || !errors.Is(err, &cairn.Error{Code: cairn.CodeOverloaded}) {
 			t.Errorf("then %q, %v", text, err)
 		}
@@ -124,7 +124,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-// What cannot be recorded fails, so that no recording lacks a reply.
+// A reply that cannot be recorded fails, so that no recording lacks one.
 func TestUnwritten(t *testing.T) {
 	if _, err := reply(record.New(scripted.New(scripted.Text("one")), full{}), "hi"); err == nil || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("got %v", err)

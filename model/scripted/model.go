@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// maxRequests bounds what a model remembers, so that a long benchmark does not keep every transcript alive.
+// maxRequests bounds how many requests are kept, so that a long benchmark does not keep every transcript alive.
 const maxRequests = 128
 
 // Model is a scripted model. It is safe for concurrent use; concurrent calls take their steps in the order in which
@@ -33,8 +33,8 @@ var _ cairn.Model = (*Model)(nil)
 // retried. A failed call uses up its step, so that the retry gets the next one.
 func New(steps ...Step) *Model { return &Model{steps: slices.Clone(steps)} }
 
-// Func returns a model that asks decide for each reply. decide may be called concurrently, and should depend on the
-// request alone, so that another process that takes a turn over gets the same replies.
+// Func returns a model that asks decide for each reply. decide may be called concurrently. It should depend on the
+// request only, so that another process that takes over a turn gets the same replies.
 func Func(decide func(ctx context.Context, req *cairn.Request) Step) *Model {
 	return &Model{decide: decide}
 }
@@ -44,8 +44,8 @@ func (m *Model) Info() cairn.ModelInfo {
 	return cairn.ModelInfo{Provider: "scripted", Name: "scripted"}
 }
 
-// Stream plays the next step. Reading the sequence begins the call, and each reading is a call of its own. When ctx
-// ends, so does the stream, with an error that wraps ctx.Err().
+// Stream plays the next step. Each iteration of the sequence is a call of its own. When ctx ends, so does the
+// stream, with an error that wraps ctx.Err().
 func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
 		if err := ended(ctx); err != nil {
@@ -68,22 +68,22 @@ func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.
 	}
 }
 
-// Calls returns how many calls there were.
+// Calls returns the number of calls so far.
 func (m *Model) Calls() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.calls
 }
 
-// Requests returns the requests the model saw, oldest first: at least the last 128. They share messages and tools
-// with the caller's requests and must not be modified.
+// Requests returns the requests that the model received, oldest first: at least the last 128. They share messages
+// and tools with the caller's requests and must not be modified.
 func (m *Model) Requests() []cairn.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.requests)
 }
 
-// record remembers a request and returns its number, from 1.
+// record keeps a request and returns its number, from 1.
 func (m *Model) record(req *cairn.Request) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

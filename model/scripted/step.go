@@ -20,7 +20,7 @@ type Step struct {
 	pace  time.Duration
 }
 
-// part is one thing that happens in a reply. Exactly one field is set, but for ownID, which belongs to a chunk.
+// part is one thing that happens in a reply. Exactly one field is set, except that ownID goes with a chunk.
 type part struct {
 	chunk cairn.Chunk
 	ownID bool // the chunk's call id was given; others are made when the reply is streamed
@@ -36,15 +36,15 @@ func Text(text string) Step {
 	return words(cairn.ChunkText, text)
 }
 
-// Thinking is reasoning, streamed in word-sized deltas. It usually stands in a [Reply] before a [Text] or a [Call].
+// Thinking is reasoning, streamed in word-sized deltas. It usually precedes a [Text] or a [Call] in a [Reply].
 func Thinking(text string) Step {
 	return words(cairn.ChunkReasoning, text)
 }
 
-// Call is a reply that calls a tool. A string, []byte or json.RawMessage is taken as the text of the arguments as it
-// is, valid or not; nil means {}; anything else is marshalled to JSON, and the step fails with CodeModelRequest if that
-// does not work. The call id follows from the session, the length of its history and the call's place in the reply;
-// [Step.ID] gives another.
+// Call is a reply that calls a tool. A string, []byte or json.RawMessage is used unchanged as the text of the
+// arguments, valid or not; nil means {}. Anything else is marshalled to JSON, and the step fails with
+// CodeModelRequest if that fails. The call id derives from the session, the length of its history and the call's
+// position in the reply; [Step.ID] sets another.
 func Call(tool string, args any) Step {
 	text, err := arguments(args)
 	if err != nil {
@@ -56,8 +56,8 @@ func Call(tool string, args any) Step {
 	}}
 }
 
-// Reply joins steps to one reply: their parts in order, the last usage and stop reason that any of them has. A [Fail]
-// or [Break] inside it comes after the output that precedes it.
+// Reply joins steps into one reply: their parts in order, and the last usage and stop reason that any of them has.
+// A [Fail] or [Break] takes effect after the output that precedes it.
 func Reply(steps ...Step) Step {
 	var all Step
 	for _, s := range steps {
@@ -73,7 +73,7 @@ func Reply(steps ...Step) Step {
 	return all
 }
 
-// Fail ends the reply with an error. One that is no *cairn.Error becomes CodeModel, which is retryable.
+// Fail ends the reply with an error. An error that is no *cairn.Error becomes CodeModel, which is retryable.
 func Fail(err error) Step {
 	var known *cairn.Error
 	switch {
@@ -88,18 +88,19 @@ func Fail(err error) Step {
 // Break ends the stream without an error and without ChunkFinish, as a lost connection does.
 func Break() Step { return Step{parts: []part{{cut: true}}} }
 
-// Pause holds the stream for a time, or until the call's context ends.
+// Pause holds the stream for a duration, or until the call's context ends.
 func Pause(d time.Duration) Step { return Step{parts: []part{{pause: d}}} }
 
 // Gate holds the stream until the channel is closed or a value can be received from it, or until the call's context
 // ends.
 func Gate(open <-chan struct{}) Step { return Step{parts: []part{{gate: open}}} }
 
-// Do calls f when the stream gets there, so that a test knows how far the reply is. Everything before it was consumed.
+// Do calls f when the stream reaches it, so that a test can follow the progress of the reply. Everything before it
+// was consumed.
 func Do(f func()) Step { return Step{parts: []part{{do: f}}} }
 
-// Chunk emits one chunk as it is: a file, reasoning with provider data, half a tool call, or a stream no provider
-// would send. A ChunkFinish takes the place of the one that ends a reply by itself.
+// Chunk emits one chunk unchanged: a file, reasoning with provider data, half a tool call, or a stream that no
+// provider would send. A ChunkFinish replaces the one that otherwise ends a reply.
 func Chunk(c cairn.Chunk) Step { return Step{parts: []part{{chunk: c, ownID: true}}} }
 
 // Usage returns the step with token counts, reported just before the reply's end.
@@ -108,20 +109,20 @@ func (s Step) Usage(input, output int64) Step {
 	return s
 }
 
-// FinishReason returns the step with the reason why its reply ends; the default is FinishReasonTools if the reply calls
-// a tool, else FinishReasonEnd.
+// FinishReason returns the step with the reason why its reply ends. The default is FinishReasonTools if the reply
+// calls a tool, else FinishReasonEnd.
 func (s Step) FinishReason(reason cairn.FinishReason) Step {
 	s.stop = reason
 	return s
 }
 
-// Pace returns the step with a delay after each chunk. Joined by [Reply], the slowest pace holds for the whole.
+// Pace returns the step with a delay after each chunk. In a [Reply] the slowest pace applies to the whole.
 func (s Step) Pace(d time.Duration) Step {
 	s.pace = d
 	return s
 }
 
-// ID returns the step with an id for its last [Call]. A step without one is returned as it is.
+// ID returns the step with an id for its last [Call]. A step without a call is returned unchanged.
 func (s Step) ID(callID string) Step {
 	for i := len(s.parts) - 1; i >= 0; i-- {
 		if s.parts[i].chunk.Type == cairn.ChunkToolStart {
@@ -201,7 +202,7 @@ func (s *Step) finish(ctx context.Context, stop cairn.FinishReason, finished boo
 	yield(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: stop}, nil)
 }
 
-// wait does what must happen before the part's output, and reports the end of the context.
+// wait performs what precedes the part's output, and reports the end of the context.
 func (p *part) wait(ctx context.Context) error {
 	if err := ended(ctx); err != nil {
 		return err
@@ -282,8 +283,8 @@ func arguments(args any) (string, error) {
 	return string(data), err
 }
 
-// makeCallID derives an id from the request alone, so that the same request gets the same id in any process. Sessions
-// of one tree share a table of calls, hence the session in it.
+// makeCallID derives an id from the request only, so that the same request gets the same id in any process. The
+// session is part of it because the sessions of a tree share a table of calls.
 func makeCallID(req *cairn.Request, n int) string {
 	const offset, prime = 2166136261, 16777619
 	hash := uint32(offset)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The chunks of a stream. An optional string that is empty must be absent, since clients refuse null; an input, an output
-// and data must be present, whatever they are.
+// The chunks of a stream. An optional string that is empty must be absent, since clients reject null. An input, an
+// output and data must be present, whatever they are.
 
 type plain struct {
 	Type string `json:"type"`
@@ -60,7 +60,7 @@ type toolError struct {
 	Text   string `json:"errorText"`
 }
 
-// approvalRequest asks for a decision. Clients before version 7 leave out why.
+// approvalRequest asks for a decision. Clients before version 7 do not show the reason.
 type approvalRequest struct {
 	Type       string          `json:"type"`
 	ApprovalID string          `json:"approvalId"`
@@ -69,21 +69,21 @@ type approvalRequest struct {
 	Descriptor json.RawMessage `json:"approvalDescriptor,omitempty"`
 }
 
-// asked is the data of a part that asks its user something which the client has no part for: a question of a tool, and an
-// approval for clients of version 5. It is answered with POST /chat/{id}/submit-tool-result.
+// asked is the data of a part that asks the user something for which the client has no part: a question of a tool,
+// or an approval on clients of version 5. It is answered with POST /chat/{id}/submit-tool-result.
 type asked struct {
-	// CallID is what the answer names, ToolCallID the call that asks.
+	// CallID is the id that the answer names, ToolCallID the id of the call that asks.
 	CallID     string          `json:"callId"`
 	ToolCallID string          `json:"toolCallId"`
 	Tool       string          `json:"toolName"`
 	ApprovalID string          `json:"approvalId,omitempty"`
 	Prompt     string          `json:"prompt,omitempty"`
 	Payload    json.RawMessage `json:"payload,omitempty"`
-	// Settled says that there is nothing to answer any more.
+	// Settled reports that there is nothing left to answer.
 	Settled bool `json:"settled,omitempty"`
 }
 
-// question and approval are the names of such parts.
+// question and approval are the types of such parts.
 const (
 	question = "data-question"
 	approval = "data-approval"
@@ -95,7 +95,7 @@ type data struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// file is a file of the reply. No version takes its name.
+// file is a file of the reply. No version of the client accepts its name.
 type file struct {
 	Type      string `json:"type"`
 	URL       string `json:"url"`
@@ -125,7 +125,7 @@ type aborted struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// dataName is a name as the type of a data part may have it.
+// dataName returns a name with the characters that the type of a data part may have.
 func dataName(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
@@ -146,7 +146,7 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// words returns the text that a result is, or its JSON.
+// words returns the text of a result that is a string, or the JSON of any other.
 func words(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

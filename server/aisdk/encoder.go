@@ -1,7 +1,8 @@
-// Package aisdk speaks the UI message stream of the Vercel AI SDK: it encodes the events of a turn as the chunks that its
-// clients read, and the messages of a session as those that they show. It is for the majors 5, 6 and 7 of the client.
+// Package aisdk speaks the UI message stream of the Vercel AI SDK. It encodes the events of a turn as the chunks
+// that its clients read, and the messages of a session as those that they show. It supports the major versions 5, 6
+// and 7 of the client.
 //
-// What is encoded is a function of the log and of the place where a client joined it. The encoder reads no session and
+// The encoding is a function of the log and of the place where a client joined it. The encoder reads no session and
 // keeps nothing beyond the turn.
 package aisdk
 
@@ -19,40 +20,40 @@ type Version int
 const (
 	V5 Version = 5 // no approvals: they are data parts
 	V6 Version = 6
-	V7 Version = 7 // takes a step back instead of reading it again
+	V7 Version = 7 // discards a step in place instead of reading the turn again
 )
 
-// Header is what shows a client that a response is such a stream.
+// Header marks a response as a UI message stream.
 const Header = "X-Vercel-Ai-Ui-Message-Stream"
 
-// Encoder encodes the events of one turn of one session, in their order: those of its first run and of the runs that
+// Encoder encodes the events of one turn of one session, in order: those of its first run and of the runs that
 // resume it. It is not safe for concurrent use.
 type Encoder struct {
-	// Address gives the files of messages that have no address of their own one; nil leaves them out.
+	// Address makes addresses for files of messages that have none of their own; nil leaves such files out.
 	Address Address
 
 	version Version
 	session string
-	// answered are calls whose results a replay has: they are shown as settled from the beginning, since a client runs a
-	// tool of its own whenever it sees that it may.
+	// answered are the calls whose results are in a replay. They are shown as settled from the beginning, since a
+	// client runs a tool of its own as soon as it may.
 	answered map[string]bool
 
 	turn  string // id of the UI message
 	began bool   // the message was started
-	open  part   // the part of text or reasoning that is open
-	parts int    // of text and reasoning so far
-	step  int    // attempts at steps so far
-	// sources are those so far, settled those before the attempt.
+	open  part   // the open part of text or reasoning
+	parts int    // number of parts of text and reasoning so far
+	step  int    // number of attempts at steps so far
+	// sources is the number of sources so far, settled the number before the current attempt.
 	sources, settled int
 	inStep           bool
 	shown            bool // the attempt has shown something
-	tools            int  // calls that the last step has shown
+	tools            int  // number of calls that the last step has shown
 	calls            map[string]*call
 	done             bool
 	out              []byte
 }
 
-// part is a kind of part that is opened, added to and closed.
+// part is a kind of part that is opened, extended and closed.
 type part string
 
 const (
@@ -64,29 +65,29 @@ const (
 // call is what a client has seen of a tool call.
 type call struct {
 	tool      string
-	hidden    bool // how the agent ends its turn, not a tool
+	hidden    bool // the agent's way to end its turn, not a tool
 	input     json.RawMessage
 	available bool   // the client has the whole input
-	asked     *asked // what its user is asked in a data part, until that is settled
+	asked     *asked // what the user is asked in a data part; nil once it is settled
 	askedAs   string
 	begun     int // the attempt that showed it
 	settled   int // the attempt that showed its result; 0 for none
 }
 
-// New returns an encoder of a turn of a session, for a client of a version. turn is the id of the UI message that the turn
-// is; it must be the same whenever the turn is encoded, see [TurnID].
+// New returns an encoder of one turn of a session, for a client of a version. turn is the id of the turn's UI
+// message. It must be the same whenever the turn is encoded, see [TurnID].
 func New(v Version, session, turn string) *Encoder {
 	return &Encoder{version: v, session: session, turn: turn, calls: map[string]*call{}}
 }
 
-// TurnID returns the id of the UI message that a turn is. firstRun is the id of the turn's first run.
+// TurnID returns the id of a turn's UI message. firstRun is the id of the turn's first run.
 func TurnID(firstRun string) string { return "turn_" + firstRun }
 
 // Done reports whether the turn is over or suspended: no more chunks follow.
 func (e *Encoder) Done() bool { return e.done }
 
-// Replay encodes the events that there are when a client joins, from the turn's beginning. Steps that were taken back are
-// left out, and calls that were answered are shown as settled. Events that come later go to Event.
+// Replay encodes the events that exist when a client joins, from the turn's beginning. Discarded steps are left
+// out, and answered calls are shown as settled. Later events go to Event.
 func (e *Encoder) Replay(events []cairn.Event) []byte {
 	e.answered = map[string]bool{}
 	for i := range events {
@@ -102,8 +103,8 @@ func (e *Encoder) Replay(events []cairn.Event) []byte {
 	return out
 }
 
-// Skip takes in the events that a client has been shown already, from the turn's beginning. What follows continues its
-// message.
+// Skip processes the events that a client has been shown already, from the turn's beginning. Later events continue
+// the same message.
 func (e *Encoder) Skip(events []cairn.Event) {
 	for _, ev := range e.standing(events) {
 		e.Event(ev)
@@ -111,15 +112,15 @@ func (e *Encoder) Skip(events []cairn.Event) {
 	e.began, e.done, e.tools = false, false, 0
 }
 
-// standing returns the events without those of attempts that were discarded, and without the ends of runs that were resumed.
+// standing returns the events without those of discarded attempts, and without the ends of runs that were resumed.
 func (e *Encoder) standing(events []cairn.Event) []*cairn.Event {
 	type attempt struct {
 		run  string
 		step int
 	}
 	void := make([]bool, len(events))
-	began := map[attempt]int{} // the index of its start
-	var ends []int             // those of runs' ends
+	began := map[attempt]int{} // index of the attempt's start
+	var ends []int             // indexes of the ends of runs
 	for i := range events {
 		ev := &events[i]
 		at := attempt{ev.RunID, ev.Step}
@@ -129,7 +130,7 @@ func (e *Encoder) standing(events []cairn.Event) []*cairn.Event {
 			began[at] = i
 		case ev.Type == cairn.EventStepDiscarded:
 			if start, ok := began[at]; ok {
-				for n := start; n <= i; n++ { // others may have published meanwhile
+				for n := start; n <= i; n++ { // events of other runs may be in between
 					void[n] = void[n] || events[n].RunID == ev.RunID && events[n].Step == ev.Step
 				}
 			}
@@ -151,13 +152,13 @@ func (e *Encoder) standing(events []cairn.Event) []*cairn.Event {
 	return list
 }
 
-// Taken reports whether an event takes back what the client was shown and cannot forget. Its connection must be cut then:
-// what it is shown when it resumes has each word once.
+// Taken reports whether an event discards what the client was shown and cannot forget. Its connection must then be
+// cut: when the client resumes it is shown each word once.
 func (e *Encoder) Taken(ev *cairn.Event) bool {
 	return ev.Type == cairn.EventStepDiscarded && ev.SessionID == e.session && e.version < V7 && e.shown
 }
 
-// Event encodes one event as the frames of server-sent events that it is to the client; most are none or one.
+// Event encodes one event as frames of server-sent events. Most events give none or one.
 func (e *Encoder) Event(ev *cairn.Event) []byte {
 	e.out = nil
 	own := ev.SessionID == e.session
@@ -165,7 +166,7 @@ func (e *Encoder) Event(ev *cairn.Event) []byte {
 		e.done = false
 	}
 	switch {
-	case e.done, ev.Origin != "": // what an agent on another server did is in no message
+	case e.done, ev.Origin != "": // what an agent on another server did is part of no message
 	case own:
 		e.own(ev)
 	default:
@@ -223,7 +224,7 @@ func (e *Encoder) own(ev *cairn.Event) {
 	}
 }
 
-// start begins the message, once: the runs that resume a turn belong to the message that it began with.
+// start begins the message, once: the runs that resume a turn continue the message of the first.
 func (e *Encoder) start(ev *cairn.Event) {
 	if e.began {
 		return
@@ -232,7 +233,7 @@ func (e *Encoder) start(ev *cairn.Event) {
 	e.emit(start{"start", e.turn, Metadata{RunID: ev.RunID}})
 }
 
-// said shows a message of the user's that joined the turn. Those that it began with are messages of their own.
+// said shows a user's message that joined the turn. The messages that it began with are shown on their own.
 func (e *Encoder) said(ev *cairn.Event) {
 	if e.step == 0 {
 		return
@@ -299,7 +300,7 @@ func (e *Encoder) endStep() {
 	}
 }
 
-// takeBack makes the client forget the attempt under way.
+// takeBack makes the client discard the current attempt.
 func (e *Encoder) takeBack() {
 	if e.version < V7 || !e.inStep {
 		return
@@ -315,8 +316,8 @@ func (e *Encoder) takeBack() {
 	}
 }
 
-// end ends the message as its run did. A turn that waits for its client ends the stream as well; the one that resumes it
-// continues the same message.
+// end ends the message with the outcome of its run. A suspended turn ends the stream as well; the run that resumes
+// it continues the same message.
 func (e *Encoder) end(ev *cairn.Event) {
 	e.endStep()
 	meta := Metadata{Status: ev.Status, Usage: ev.Usage}
@@ -345,8 +346,8 @@ func (e *Encoder) end(ev *cairn.Event) {
 	e.out = append(e.out, "data: [DONE]\n\n"...)
 }
 
-// rest puts an empty step behind one whose calls have all been answered by the server. A client that sends on its own when
-// the last step's calls are settled would send for ever.
+// rest adds an empty step after one whose calls have all been answered by the server. Otherwise a client that posts
+// automatically once the last step's calls are settled would post forever.
 func (e *Encoder) rest() {
 	if e.tools > 0 {
 		e.emit(plain{"start-step"})
@@ -354,7 +355,8 @@ func (e *Encoder) rest() {
 	}
 }
 
-// failed is what a client learns of a failure: no more than its code, since the words may be of a provider or a database.
+// failed returns what a client learns of a failure: only its code's message, since other text may come from a
+// provider or a database.
 func (e *Encoder) failed(ev *cairn.Event) string {
 	if ev.Error == nil {
 		return "the turn failed"
@@ -369,16 +371,16 @@ func (e *Encoder) partID() string {
 // emit appends a chunk as a frame.
 func (e *Encoder) emit(chunk any) {
 	body, err := json.Marshal(chunk)
-	if err != nil { // of JSON from the log
+	if err != nil { // impossible: the JSON is from the log
 		panic("aisdk: " + err.Error())
 	}
 	e.out = sse.Append(e.out, "", "", body)
 	e.shown = true
 }
 
-// Nothing is a stream in which nothing happens, for a client that posts where there is nothing to do: it takes an answer
-// without a body for a failure. waits says that more answers are needed; without that an empty step keeps the client from
-// posting again on its own.
+// Nothing returns a stream in which nothing happens, for a client that posts where there is nothing to do: the
+// client takes a response without a body for a failure. waits means that more answers are needed. Otherwise an
+// empty step keeps the client from posting again automatically.
 func Nothing(waits bool) []byte {
 	e := Encoder{tools: 1}
 	e.emit(plain{"start"})

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// log is a log as a test writes it: one event per line, with the words that its kind needs.
+// logOf parses a log in the form of the tests: one event per line, with the words that its type needs.
 func logOf(t *testing.T, lines string) []cairn.Event {
 	t.Helper()
 	var list []cairn.Event
@@ -86,15 +86,15 @@ func logOf(t *testing.T, lines string) []cairn.Event {
 	return list
 }
 
-// client reduces frames as the client does, and refuses what that refuses.
+// client reduces frames as the client does, and rejects what the client rejects.
 type client struct {
 	t     *testing.T
-	lines []string       // the parts
+	lines []string       // the parts of the message
 	open  map[string]int // text and reasoning, by id
 	calls map[string]int
-	step  int // where the parts of the step under way begin
+	step  int // index of the first part of the current step
 	end   string
-	run   string // that it has seen last
+	run   string // last run that it has seen
 }
 
 func (c *client) take(frames []byte) {
@@ -266,7 +266,7 @@ text:Right.
 pay#c3 error no_money
 data-output null`
 
-// Wherever a client joins, it shows the same in the end; where it is shown what is taken back, it is cut.
+// Wherever a client joins, it shows the same in the end. A client that cannot forget a discarded step is cut.
 func TestJoinAnywhere(t *testing.T) {
 	events := logOf(t, turn)
 	for n := range len(events) + 1 {
@@ -300,7 +300,7 @@ func TestJoinAnywhere(t *testing.T) {
 	}
 }
 
-// A page that has the beginning of a turn is shown what follows as the same message.
+// A page that has the beginning of a turn shows what follows in the same message.
 func TestContinue(t *testing.T) {
 	events := logOf(t, turn)
 	for n := range events {
@@ -317,7 +317,7 @@ func TestContinue(t *testing.T) {
 		if strings.Contains(string(frames), "One moment") {
 			t.Errorf("it repeats what the page has: %s", frames)
 		}
-		// What it settles was shown before.
+		// The call that it settles was shown before.
 		if !strings.Contains(string(frames), `"toolCallId":"c3"`) || strings.Contains(string(frames), `"input":null`) {
 			t.Errorf("got %s", frames)
 		}
@@ -352,8 +352,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// A turn whose last calls were answered by the server ends with an empty step, without which a client posts for ever; one
-// that waits for the client does not.
+// A turn whose last calls were answered by the server ends with an empty step, without which a client posts
+// forever. A turn that is suspended on its client does not.
 func TestEmptyStepAtTheEnd(t *testing.T) {
 	const calls = "run_start r1\nstep_start 1\ntool_arg_start c1 look\ntool_start c1 look {}\ntool_end c1 look 1\nstep_committed\n"
 	e := New(V6, "s", "turn_r1")
@@ -366,7 +366,7 @@ func TestEmptyStepAtTheEnd(t *testing.T) {
 	}
 }
 
-// A call of a sub-agent that waits for its user is shown; what else the sub-agent does is not.
+// A sub-agent's pending call for the user is shown. Its other activity is not.
 func TestCallOfSubAgent(t *testing.T) {
 	e := New(V6, "s", "turn_r1")
 	c := &client{t: t}
@@ -399,8 +399,8 @@ tool_end c1 book "booked"
 step_committed
 run_end completed`
 
-// A question of a tool is a data part, which is settled when the tool asks the next one or ends.
-// What an agent on another server did is in no message, even where a call of its has the id of one here.
+// A tool's question is a data part. It is settled when the tool asks the next one or ends. Activity of an agent on
+// another server is in no message, even if one of its calls has the id of a local one.
 func TestWorkOnAnotherServer(t *testing.T) {
 	t.Parallel()
 	far := func(kind cairn.EventType) cairn.Event {
@@ -442,8 +442,8 @@ data-question {"callId":"q2","prompt":"Which room?","settled":true,"toolCallId":
 	}
 }
 
-// Sources are shown behind the text that cites them, which they do not interrupt, and have the same ids in the stream, in that of
-// a trimmed turn, and in the history.
+// Sources are shown behind the text that cites them, without interrupting it. They have the same ids in the stream,
+// in that of a trimmed turn, and in the history.
 func TestSources(t *testing.T) {
 	const cited = `text:Grass is green and high.
 source-url source-1 https://a.example/1 A page
@@ -503,8 +503,8 @@ run_end completed`)
 	}
 }
 
-// The files of a reply are shown once they can be read, at the same addresses in the stream, in that of a trimmed turn, and in the
-// history. An address that a model made up is a link only if it is one of the web.
+// The files of a reply are shown once they can be read, at the same addresses in the stream, in that of a trimmed
+// turn, and in the history. An address that a model made up is a link only if it is a web address.
 func TestFiles(t *testing.T) {
 	const wanted = `text:Here they are.
 file /s/1/m/0 image/png
@@ -590,7 +590,7 @@ func hostile(text []byte) []cairn.Event {
 	return events
 }
 
-// What a hostile log holds becomes well-formed chunks, or none.
+// A hostile log is encoded as well-formed chunks, or none.
 func FuzzEncoder(f *testing.F) {
 	f.Add([]byte(turn), 3)
 	f.Fuzz(func(t *testing.T, text []byte, v int) {
@@ -610,7 +610,7 @@ func FuzzEncoder(f *testing.F) {
 	})
 }
 
-// Each chunk is one that the client of its version knows, by that client's own schema.
+// Each chunk is valid for the client of its version, by that client's own schema.
 func TestChunksAreValid(t *testing.T) {
 	logs := [][]cairn.Event{logOf(t, turn), logOf(t, questions)}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -653,7 +653,7 @@ func TestChunksAreValid(t *testing.T) {
 	}
 }
 
-// However a turn ends, its message says so, and what it used.
+// However a turn ends, its message has its status and its usage.
 func TestEndsSayWhatWasUsed(t *testing.T) {
 	for _, v := range []Version{V5, V6, V7} {
 		for _, status := range []cairn.RunStatus{cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted, cairn.SuspendedClientTool} {

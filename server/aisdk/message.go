@@ -9,28 +9,28 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Message is a message as clients hold it: what a user said, or all that a turn showed.
+// Message is a message as clients hold it: what a user said, or everything that a turn showed.
 type Message struct {
-	// ID names the message: that of a turn is the same over all its runs.
+	// ID is the id of the message. That of a turn stays the same across its runs.
 	ID string `json:"id"`
 	// Role is "user" or "assistant".
 	Role string `json:"role"`
-	// Parts are what the message is made of, in order.
+	// Parts are the parts of the message, in order.
 	Parts []Part `json:"parts"`
-	// Metadata is that of a turn.
+	// Metadata describes the run of a turn; absent for a user's message.
 	Metadata *Metadata `json:"metadata,omitempty"`
 }
 
-// Metadata is what the message of a turn carries beside its parts.
+// Metadata is what the message of a turn carries in addition to its parts.
 type Metadata struct {
-	// RunID is the run that the client has seen last. It alone is read back.
+	// RunID is the last run that the client has seen. It is all that is read when a client sends metadata back.
 	RunID string `json:"run_id,omitempty"`
-	// Status is how that run has ended, and Usage what it used and cost. While it is under way both are absent.
+	// Status is how that run has ended, and Usage what it used and cost. Both are absent while it is under way.
 	Status cairn.RunStatus `json:"status,omitempty"`
 	Usage  *cairn.Usage    `json:"usage,omitempty"`
 }
 
-// UnmarshalJSON reads what a client has sent back.
+// UnmarshalJSON reads the metadata that a client sends back.
 func (m *Metadata) UnmarshalJSON(raw []byte) error {
 	var back struct {
 		RunID string `json:"run_id"`
@@ -40,52 +40,53 @@ func (m *Metadata) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// Part is a part of a message. A tool's has the type "tool-" with the tool's name.
+// Part is a part of a message. The part of a tool call has the type "tool-" with the tool's name.
 type Part struct {
-	// Type says what the part is, as "text", "reasoning", "file" or "tool-NAME".
+	// Type is the kind of part, such as "text", "reasoning", "file" or "tool-NAME".
 	Type string `json:"type"`
-	// Text is that of a text or of reasoning.
+	// Text is the content of a text or of reasoning.
 	Text string `json:"text,omitempty"`
-	// State is how far a call has come, or whether a text is whole.
+	// State is the progress of a call, or whether a text is complete.
 	State string `json:"state,omitempty"`
-	// MediaType, Filename and URL are a file's.
+	// MediaType, Filename and URL describe a file.
 	MediaType string `json:"mediaType,omitempty"`
 	Filename  string `json:"filename,omitempty"`
 	URL       string `json:"url,omitempty"`
-	// SourceID and Title are a source's, which has a URL or, if it is a document, a MediaType. ProviderMetadata has more of it.
+	// SourceID and Title describe a source, which has a URL or, if it is a document, a MediaType. ProviderMetadata
+	// has its details.
 	SourceID         string          `json:"sourceId,omitempty"`
 	Title            string          `json:"title,omitempty"`
 	ProviderMetadata json.RawMessage `json:"providerMetadata,omitempty"`
-	// CallID names the call that the part shows.
+	// CallID is the id of the call that the part shows.
 	CallID string `json:"toolCallId,omitempty"`
-	Tool   string `json:"toolName,omitempty"` // of a dynamic tool
-	// Input is what the call is made with, Output its result, ErrorText why there is none.
+	Tool   string `json:"toolName,omitempty"` // name of a dynamic tool
+	// Input is the input of the call, Output its result, ErrorText the reason why there is none.
 	Input     json.RawMessage `json:"input,omitempty"`
 	Output    json.RawMessage `json:"output,omitempty"`
 	ErrorText string          `json:"errorText,omitempty"`
-	// Approval is the decision that the call needs, if it does.
+	// Approval is the decision that the call needs, if any.
 	Approval *Approval `json:"approval,omitempty"`
-	// ID and Data are of a part that clients have no form for, ID and Parts of a message that joined the turn.
+	// ID and Data belong to a data part, ID and Parts to a message that joined the turn.
 	ID    string          `json:"id,omitempty"`
 	Data  json.RawMessage `json:"data,omitempty"`
 	Parts []Part          `json:"parts,omitempty"`
 }
 
-// Approval is what a part says of the decision that its call needs.
+// Approval is the decision that a call needs, as its part shows it.
 type Approval struct {
-	// ID names the request; the decision has the same.
+	// ID is the id of the request. The decision has the same.
 	ID string `json:"id"`
 	// Approved is the decision; absent until there is one.
 	Approved *bool `json:"approved,omitempty"`
-	// Reason is why it was decided so.
+	// Reason is the reason for the decision.
 	Reason string `json:"reason,omitempty"`
-	// RequestReason and Descriptor say why it is asked for.
+	// RequestReason and Descriptor explain why a decision is needed.
 	RequestReason string          `json:"requestReason,omitempty"`
 	Descriptor    json.RawMessage `json:"descriptor,omitempty"`
 }
 
-// User returns a message of a user's as the engine takes it. It has the client's id, so that one that is posted twice is
-// known.
+// User returns a user's message in the engine's form. It keeps the client's id, so that a message posted twice is
+// recognized.
 func (m *Message) User() (cairn.Message, error) {
 	var parts []cairn.Part
 	for i := range m.Parts {
@@ -113,7 +114,7 @@ func (m *Message) User() (cairn.Message, error) {
 	return out, nil
 }
 
-// Answer returns what a client's message answers a pending call with, and false if it has no answer to it.
+// Answer returns a client's answer to a pending call, or false if the message has none.
 func (m *Message) Answer(call cairn.CallRef) (cairn.Submission, bool) {
 	for i := range m.Parts {
 		p := &m.Parts[i]
@@ -135,20 +136,21 @@ func (m *Message) Answer(call cairn.CallRef) (cairn.Submission, bool) {
 	return cairn.Submission{}, false
 }
 
-// Address returns the address at which a client reads the bytes of a file: the n-th of those of a message, counted from 0, which
-// has the given index and id in a session.
+// Address returns the address at which a client reads the bytes of a file: the n-th file of a message, counted from
+// 0. The message has the given index and id in a session.
 type Address func(session string, index int, id string, n int) string
 
-// Messages returns the transcript of a session as clients show it: list are all messages of it. pending are the calls that wait
-// for an answer, runs those of the session, in their order. If a turn is under way it is left out but for what its user said: its
-// stream shows it from its beginning. address is that of a file with bytes; without it they are in a "data:" URL.
+// Messages returns the transcript of a session as clients show it. list has all messages of the session, pending
+// its open calls, and runs its runs in order. If a turn is under way, only what its user said is included: its
+// stream shows the rest from the beginning. address makes the addresses of files with bytes; nil means "data:"
+// URLs.
 func Messages(v Version, row *cairn.Session, list []cairn.Message, pending []cairn.PendingCall, runs []cairn.Run, address Address) []Message {
 	h := history{version: v, session: row.ID, address: address, runs: make(map[string]ran, len(runs)), calls: map[string]place{}}
 	for i := range runs {
 		h.add(&runs[i])
 	}
 	underWay := row.Status == cairn.SessionActive
-	shown := false // what is left out has begun to reply
+	shown := false // the turn that is left out has begun to reply
 	for i := range list {
 		if list[i].Hidden {
 			continue
@@ -176,7 +178,7 @@ func Messages(v Version, row *cairn.Session, list []cairn.Message, pending []cai
 	return h.list
 }
 
-// history is a transcript on its way to what clients show.
+// history converts a transcript into what clients show.
 type history struct {
 	version Version
 	session string
@@ -186,7 +188,7 @@ type history struct {
 	calls   map[string]place
 }
 
-// ran is what a history has of a run: the first run of its turn, and what the message of the turn says once it has ended.
+// ran describes a run: the first run of its turn, and the metadata that the message of the turn gets from it.
 type ran struct {
 	turn string
 	meta *Metadata
@@ -210,7 +212,7 @@ func (h *history) metadata(runID string) *Metadata {
 	return &Metadata{RunID: runID}
 }
 
-// place is where the part of a call is.
+// place is the position of the part of a call.
 type place struct{ message, part int }
 
 // turn returns the first run of the turn of a run.
@@ -233,14 +235,15 @@ func (h *history) user(index int, m *cairn.Message) {
 			files = files[1:]
 		}
 	}
-	if n := len(h.list); n > 0 && h.list[n-1].ID == TurnID(h.turn(m.RunID)) { // it joined the turn
+	if n := len(h.list); n > 0 && h.list[n-1].ID == TurnID(h.turn(m.RunID)) { // the message joined the turn
 		h.list[n-1].Parts = append(h.list[n-1].Parts, steering(h.version, m.ID, out.Parts))
 		return
 	}
 	h.list = append(h.list, out)
 }
 
-// steering returns the part that shows a user's message which joined a turn. Clients before version 7 get a data part.
+// steering returns the part that shows a user's message that joined a turn. Clients before version 7 get a data
+// part.
 func steering(v Version, id string, parts []Part) Part {
 	if v >= V7 {
 		return Part{Type: "steering-message", ID: id, Parts: parts}
@@ -252,7 +255,7 @@ func steering(v Version, id string, parts []Part) Part {
 	return Part{Type: "data-steering", ID: id, Data: body}
 }
 
-// unsafeAddress stands for an address of a model's that is not of the web, since pages show addresses as links.
+// unsafeAddress replaces an address from a model that is not a web address, since pages show addresses as links.
 const unsafeAddress = "about:blank"
 
 // files returns the parts that show the files of a message, in their order.
@@ -276,7 +279,7 @@ func (h *history) files(index int, m *cairn.Message) (list []Part) {
 	return list
 }
 
-// message returns the message of a turn, which is made with the first reply of the turn.
+// message returns the message of a turn. The first reply of the turn creates it.
 func (h *history) message(runID string) *Message {
 	id := TurnID(h.turn(runID))
 	if n := len(h.list); n > 0 && h.list[n-1].ID == id {
@@ -291,7 +294,7 @@ func (h *history) assistant(index int, m *cairn.Message) {
 	files := h.files(index, m)
 	out.Metadata = h.metadata(m.RunID)
 	out.Parts = append(out.Parts, Part{Type: "step-start"})
-	text := -1 // the part of the text under way, which citations do not interrupt
+	text := -1 // index of the text under way, which citations do not interrupt
 	for i := range m.Parts {
 		if t := m.Parts[i].Type; t != cairn.PartText && t != cairn.PartProvider {
 			text = -1
@@ -321,7 +324,7 @@ func (h *history) assistant(index int, m *cairn.Message) {
 	}
 }
 
-// sources returns a message's parts with sources behind them.
+// sources returns the parts of a message, followed by parts for sources.
 func (h *history) sources(m *Message, list []cairn.Source) []Part {
 	n := 0
 	for i := range m.Parts {
@@ -336,8 +339,8 @@ func (h *history) sources(m *Message, list []cairn.Source) []Part {
 	return parts
 }
 
-// source returns the part, and the chunk, of the n-th source of a turn. Pages show addresses as links, so one that is not of the
-// web is no address.
+// source returns the part, and the chunk, of the n-th source of a turn. Pages show addresses as links, so a source
+// that has no web address becomes a document without one.
 func source(n int, s *cairn.Source) Part {
 	p := Part{Type: "source-url", SourceID: "source-" + strconv.Itoa(n), URL: s.URL, Title: s.Title}
 	if !ofWeb(s.URL) {
@@ -349,7 +352,7 @@ func source(n int, s *cairn.Source) Part {
 	return p
 }
 
-// ofWeb reports whether an address is one of the web.
+// ofWeb reports whether an address is a web address.
 func ofWeb(address string) bool {
 	scheme, _, _ := strings.Cut(strings.ToLower(address), "://")
 	return scheme == "https" || scheme == "http"
@@ -369,7 +372,7 @@ func (h *history) result(runID string, r *cairn.ToolResult) {
 	p.State, p.Output = "output-available", orNull(r.Output)
 }
 
-// pending shows a call that waits. One of a sub-agent is shown with the last message.
+// pending shows a pending call. A call of a sub-agent is shown with the last message.
 func (h *history) pending(c *cairn.PendingCall) {
 	id := c.ID
 	if c.Kind.Asked() {
@@ -391,7 +394,7 @@ func (h *history) pending(c *cairn.PendingCall) {
 		p.State = "approval-requested"
 		p.Approval = &Approval{ID: c.ApprovalID, RequestReason: c.Prompt, Descriptor: c.Payload}
 	case cairn.CallQuestion, cairn.CallConnect:
-		body, _ := json.Marshal(asked{CallID: c.ID, ToolCallID: id, Tool: c.Tool, Prompt: c.Prompt, Payload: c.Payload}) // of JSON from the store
+		body, _ := json.Marshal(asked{CallID: c.ID, ToolCallID: id, Tool: c.Tool, Prompt: c.Prompt, Payload: c.Payload}) // JSON from the store
 		m := &h.list[at.message]
 		m.Parts = append(m.Parts, Part{Type: question, ID: c.ID, Data: body})
 	}

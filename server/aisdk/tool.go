@@ -6,7 +6,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// tool encodes what an event says of a tool call.
+// tool encodes an event of a tool call.
 func (e *Encoder) tool(ev *cairn.Event) {
 	id := ev.CallID
 	if ev.ToolCallID != "" {
@@ -50,8 +50,9 @@ func (e *Encoder) tool(ev *cairn.Event) {
 	}
 }
 
-// input gives the client the whole input of a call, once. For a tool of the client's that makes it run the tool, so it is
-// given when the call can be answered, and not at all where the answer is there.
+// input gives the client the whole input of a call, once. A client runs its own tool when it gets the input. The
+// input of such a call is therefore given when the call can be answered, and only as a delta if it has been
+// answered.
 func (e *Encoder) input(id string, c *call) {
 	if c.available {
 		return
@@ -64,7 +65,7 @@ func (e *Encoder) input(id string, c *call) {
 	e.emit(toolInput{"tool-input-available", id, c.tool, orNull(c.input)})
 }
 
-// approval asks for a decision. Clients of version 5 know no approvals; they get a data part.
+// approval asks for a decision. Clients of version 5 do not know approvals and get a data part.
 func (e *Encoder) approval(ev *cairn.Event, c *call) {
 	switch {
 	case e.version < V6:
@@ -74,7 +75,7 @@ func (e *Encoder) approval(ev *cairn.Event, c *call) {
 	}
 }
 
-// ask shows a part that asks the user something. The one that the call asked before is settled by that.
+// ask shows a part that asks the user something. It settles what the call asked before.
 func (e *Encoder) ask(kind string, c *call, a *asked) {
 	e.closePart()
 	e.settle(c)
@@ -82,7 +83,7 @@ func (e *Encoder) ask(kind string, c *call, a *asked) {
 	e.data(kind, a)
 }
 
-// settle says that what a call asked its user is settled: a data part of the same id replaces the one before.
+// settle marks what a call asked its user as settled. A data part replaces an earlier one of the same id.
 func (e *Encoder) settle(c *call) {
 	if c.asked != nil {
 		c.asked.Settled = true
@@ -93,13 +94,13 @@ func (e *Encoder) settle(c *call) {
 
 func (e *Encoder) data(kind string, a *asked) {
 	body, err := json.Marshal(a)
-	if err != nil { // of JSON from the log
+	if err != nil { // impossible: the JSON is from the log
 		panic("aisdk: " + err.Error())
 	}
 	e.emit(data{kind, a.CallID, body})
 }
 
-// result settles a call. One that never began, because its arguments were wrong, is given its input first.
+// result settles a call. A call that never began, because its arguments were wrong, is given its input first.
 func (e *Encoder) result(ev *cairn.Event, c *call) {
 	e.closePart()
 	e.input(ev.CallID, c)
@@ -112,7 +113,7 @@ func (e *Encoder) result(ev *cairn.Event, c *call) {
 	e.emit(toolOutput{"tool-output-available", ev.CallID, orNull(ev.Data)})
 }
 
-// child encodes what a sub-agent does that its user must see: the calls that wait for an answer, and their results.
+// child encodes what the user must see of a sub-agent: pending calls and their results.
 func (e *Encoder) child(ev *cairn.Event) {
 	waits := ev.Type == cairn.EventToolPending || ev.Type == cairn.EventToolApproval
 	if waits || ev.Type == cairn.EventToolEnd && e.calls[ev.CallID] != nil {

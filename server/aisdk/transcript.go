@@ -2,9 +2,9 @@ package aisdk
 
 import "github.com/cairn-agents/cairn"
 
-// Events returns the events of runs of a turn as its messages stand for them, for a log that no longer has them. messages are the
-// transcript from the index first on. What only the log had is missing: data that tools emitted, and what calls were asked before
-// they had their results.
+// Events rebuilds the events of a turn's runs from its messages, for a log that was trimmed. messages are the
+// transcript from index first on. What only the log had is missing: data that tools emitted, and what calls asked
+// before they had results.
 func Events(session string, runs []cairn.Run, first int, messages []cairn.Message) []cairn.Event {
 	var list []cairn.Event
 	for n := range runs {
@@ -61,7 +61,7 @@ func filesOf(m *cairn.Message) (list []cairn.FileRef) {
 	return list
 }
 
-// parts adds the events that a message's parts stand for.
+// parts adds the events that the parts of a message stand for.
 func parts(m *cairn.Message, add func(cairn.Event)) {
 	for i := range m.Parts {
 		switch p := &m.Parts[i]; p.Type {

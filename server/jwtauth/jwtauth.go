@@ -1,5 +1,5 @@
-// Package jwtauth authenticates the requests of a server by bearer tokens that an identity provider has signed: JSON Web
-// Tokens (RFC 7519), checked with the keys that the provider publishes (JWKS, RFC 7517).
+// Package jwtauth authenticates the requests of a server by bearer tokens that an identity provider has signed.
+// They are JSON Web Tokens (RFC 7519), checked with the keys that the provider publishes (JWKS, RFC 7517).
 package jwtauth
 
 import (
@@ -17,30 +17,32 @@ import (
 	"github.com/cairn-agents/cairn/server"
 )
 
-// Options say which tokens count. Issuer, Audience and JWKS are required.
+// Options say which tokens are accepted. Issuer, Audience and JWKS are required.
 type Options struct {
-	// Issuer is the "iss" that a token must have, exactly.
+	// Issuer is the exact "iss" that a token must have.
 	Issuer string
 	// Audience must be among a token's "aud".
 	Audience string
 	// JWKS is the address of the issuer's keys: https, or http on this machine.
 	JWKS string
-	// Algorithms are those that a token may be signed with; nil means RS256, ES256 and EdDSA. Only signatures with a public
-	// key are possible: a token without a signature, or with that of a shared secret, is never accepted.
+	// Algorithms are the signature algorithms that are accepted; nil means RS256, ES256 and EdDSA. Only algorithms
+	// with a public key are possible: a token without a signature, or signed with a shared secret, is never
+	// accepted.
 	Algorithms []string
 	// UserClaim is the claim that names the user; empty means "sub". A token without it is refused.
 	UserClaim string
-	// RolesClaim is the claim that lists roles, as strings or as one string with spaces in between; empty means "roles". Dots
-	// lead into objects: "realm_access.roles".
+	// RolesClaim is the claim that lists roles, as strings or as one space-separated string; empty means "roles".
+	// Dots lead into objects: "realm_access.roles".
 	RolesClaim string
-	// Roles maps what the claim says to roles; nil means the names of the roles themselves. What it lacks counts for nothing.
+	// Roles maps values of the claim to roles; nil means that the values are names of roles. Values that it lacks
+	// are ignored.
 	Roles map[string]server.Role
-	// Everyone are the roles of every valid token, beside those that it names; nil means none.
+	// Everyone lists roles of every valid token, in addition to those that it names; nil means none.
 	Everyone []server.Role
-	// Leeway is by how much the clocks of issuer and server may differ; 0 means one minute, a negative value nothing.
+	// Leeway is how far the clocks of issuer and server may differ; 0 means one minute, a negative value nothing.
 	Leeway time.Duration
-	// KeepKeys is how long fetched keys are used without asking the issuer again; 0 means an hour. A token with a key that is
-	// not known has them fetched at once, but not twice within ten seconds.
+	// KeepKeys is how long fetched keys are used before they are fetched again; 0 means an hour. A token with an
+	// unknown key has them fetched at once, but not twice within ten seconds.
 	KeepKeys time.Duration
 	// Client fetches the keys; nil means one with a timeout of ten seconds.
 	Client *http.Client
@@ -62,9 +64,10 @@ type authenticator struct {
 	keys       *keys
 }
 
-// New returns an authenticator of requests with a bearer token. Missing and wrong tokens are answered with 401. While the
-// keys cannot be fetched, and none that are young enough are known, no token is accepted: the answer is 503. Neither tokens
-// nor claims get into errors. The error of New is ErrInvalid and names the option that is missing or wrong.
+// New returns an authenticator of requests with a bearer token. Missing and invalid tokens are answered with 401.
+// While the keys cannot be fetched, and none that are recent enough are known, no token is accepted: the response
+// is 503. Errors contain neither tokens nor claims. The error of New is ErrInvalid and names the option that is
+// missing or wrong.
 func New(opts *Options) (server.Authenticator, error) {
 	a := &authenticator{algorithms: []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}}
 	if opts != nil {
@@ -143,7 +146,8 @@ func (a *authenticator) authenticate(r *http.Request) (*server.Principal, error)
 	return nil, nil
 }
 
-// principal returns whom the claims of a token with a valid signature name; nil if they do not count.
+// principal returns the principal that the claims of a token with a valid signature name; nil if they are not
+// accepted.
 func (a *authenticator) principal(known *jwt.Claims, all map[string]any) *server.Principal {
 	want := jwt.Expected{Issuer: a.opts.Issuer, AnyAudience: jwt.Audience{a.opts.Audience}, Time: a.opts.Now()}
 	if known.Expiry == nil || known.ValidateWithLeeway(want, a.opts.Leeway) != nil {
@@ -166,7 +170,7 @@ func (a *authenticator) principal(known *jwt.Claims, all map[string]any) *server
 	return p
 }
 
-// claim returns a claim: that of the name, or what dots lead to.
+// claim returns the claim of a name, or the nested one that its dots lead to.
 func claim(all map[string]any, name string) any {
 	if v, ok := all[name]; ok {
 		return v

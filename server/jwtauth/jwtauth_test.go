@@ -74,7 +74,7 @@ func (p *issuer) auth(change func(*Options)) server.Authenticator {
 	return a
 }
 
-// claims are those of a good token, with some changed; nil removes one.
+// claims returns those of a valid token, with some changed; nil removes one.
 func (p *issuer) claims(change map[string]any) map[string]any {
 	all := map[string]any{"iss": "https://id.example.com", "aud": "cairn", "sub": "ann", "roles": []string{"user", "wizard"},
 		"exp": p.now.Add(time.Hour).Unix(), "iat": p.now.Unix()}
@@ -199,8 +199,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// A new key is found at once, an old one that was withdrawn counts no more when the keys are read again, and tokens with
-// keys that nobody has do not make the server ask without end.
+// A new key is found at once. A withdrawn key no longer counts once the keys are fetched again. Tokens with unknown
+// keys do not make the server fetch without limit.
 func TestKeysRotate(t *testing.T) {
 	first, second := rsaKey(t, "k1"), rsaKey(t, "k2")
 	p := newIssuer(t, first)
@@ -237,7 +237,8 @@ func rsaOf(key jose.JSONWebKey, id string) jose.JSONWebKey {
 	return key
 }
 
-// Without keys nobody gets in, and it is said that this is the server's trouble. Keys that are known serve for their time.
+// Without keys no request is accepted, and the response says that the server is at fault. Known keys remain valid
+// for their time.
 func TestIssuerIsDown(t *testing.T) {
 	key := rsaKey(t, "k1")
 	p := newIssuer(t, key)

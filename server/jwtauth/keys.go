@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// refetch is the shortest time between two tries to fetch the keys, whatever tokens name.
+	// refetch is the shortest time between two fetches of the keys, whatever tokens name.
 	refetch = 10 * time.Second
-	// maxKeys is the most bytes that a document of keys may have.
+	// maxKeys is the maximum size of a document of keys in bytes.
 	maxKeys = 1 << 20
 )
 
-// keys are an issuer's, fetched when they are needed.
+// keys are an issuer's keys, fetched on demand.
 type keys struct {
 	url    string
 	client *http.Client
@@ -30,12 +30,12 @@ type keys struct {
 
 	mu      sync.Mutex
 	list    []jose.JSONWebKey
-	fetched time.Time // when list was
+	fetched time.Time // when list was fetched
 	tried   time.Time // when the last fetch began
 	err     error     // of the last fetch
 }
 
-// find returns the keys that may have signed a token. The error says that they are not known.
+// find returns the keys that may have signed a token. An error means that the keys are not known.
 func (k *keys) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKey, error) {
 	found, fresh, _ := k.look(id, algorithm)
 	if fresh && len(found) > 0 {
@@ -56,7 +56,7 @@ func (k *keys) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKe
 	return found, nil
 }
 
-// look returns what is known of some keys, whether that is young enough, and whether they may be fetched.
+// look returns the known keys that match, whether they are recent enough, and whether a fetch is permitted.
 func (k *keys) look(id, algorithm string) (found []jose.JSONWebKey, fresh, due bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -69,10 +69,10 @@ func (k *keys) look(id, algorithm string) (found []jose.JSONWebKey, fresh, due b
 	return found, !k.fetched.IsZero() && now.Sub(k.fetched) < k.keep, k.tried.IsZero() || now.Sub(k.tried) >= refetch
 }
 
-// fetch reads the keys from their address. Those that are known stay if it fails.
+// fetch reads the keys from their address. If it fails the known ones remain.
 func (k *keys) fetch(ctx context.Context) {
 	at := k.now()
-	list, err := k.read(context.WithoutCancel(ctx)) // others wait for it too
+	list, err := k.read(context.WithoutCancel(ctx)) // other requests wait for it too
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.tried, k.err = at, err; err == nil {
@@ -103,7 +103,7 @@ func (k *keys) read(ctx context.Context) ([]jose.JSONWebKey, error) {
 	}
 	var list []jose.JSONWebKey
 	for _, text := range doc.Keys {
-		var key jose.JSONWebKey // of a kind that is not known: left out, as are secrets and keys of another use
+		var key jose.JSONWebKey // unknown kinds, secrets and keys for another use are left out
 		if key.UnmarshalJSON(text) == nil && key.Valid() && key.IsPublic() && (key.Use == "" || key.Use == "sig") {
 			list = append(list, key)
 		}

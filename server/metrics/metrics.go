@@ -10,14 +10,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics is a server.Observer that counts, and a handler that shows the counts in Prometheus' text format. Its registry is
-// its own. Labels are routes and statuses: no session, run or user is in them. Mount it where only the scraper reaches it:
+// Metrics is a server.Observer that counts, and an http.Handler that returns the counts in Prometheus' text format.
+// It has a registry of its own. Labels are routes and statuses: they contain no session, run or user. Mount it
+// where only the scraper reaches it:
 //
 //	m := metrics.New()
 //	handler, err := server.New(eng, &server.Options{Observer: m, …})
 //	mux.Handle("GET /metrics", m)
 //
-// It is safe for concurrent use. One may observe several handlers.
+// It is safe for concurrent use. One Metrics may observe several handlers.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -29,7 +30,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 }
 
-// New returns metrics that have counted nothing.
+// New returns metrics whose counts are zero.
 func New() *Metrics {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_server_requests_total",

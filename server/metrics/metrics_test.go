@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// What a server has done is counted by route and status, and says nothing of sessions and users.
+// The server's work is counted by route and status. Counts contain no sessions or users.
 func TestMetrics(t *testing.T) {
 	agent := &cairn.Agent{Name: "bot", Model: scripted.New(scripted.Text("hi"))}
 	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{agent}, nil)

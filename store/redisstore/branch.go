@@ -13,7 +13,8 @@ import (
 
 var scriptBranch = aboutReading("branch", "branch")
 
-// Branch implements store.Store. The new session has what the other one had at one moment, and is made a moment later.
+// Branch implements store.Store. The new session gets what the other one had at one moment, and is created a moment
+// later.
 func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(to.ID); err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ var (
 	scriptCalls = writer("calls", "list pending calls")
 )
 
-// callIndexes returns the indexes that a pending call is in: that of all, that of its claim, and while it is open those
-// of its assignment.
+// callIndexes returns the indexes that a pending call is in: those of all calls, its tree and its session, that of its
+// claim, and while it is open those of its assignment.
 func callIndexes(call *cairn.PendingCall) []string {
 	names := []string{"calls", "tree:" + call.RootID, "session:" + call.SessionID}
 	if call.ClaimedBy != "" {
@@ -37,7 +37,7 @@ func callIndexes(call *cairn.PendingCall) []string {
 	return names
 }
 
-// indexesOf returns the indexes that together have every call that a query selects.
+// indexesOf returns the indexes that together contain every call that a query selects.
 func indexesOf(q *store.CallQuery) []string {
 	open := len(q.Statuses) == 1 && q.Statuses[0] == cairn.CallOpen
 	switch {
@@ -55,8 +55,8 @@ func indexesOf(q *store.CallQuery) []string {
 	return []string{"calls"}
 }
 
-// callHeader is what the store knows of a pending call, before its data: version, creation, update, session, user,
-// agent, indexes and deadline.
+// callHeader is what precedes a pending call's data in its record: version, creation, update, session, user, agent,
+// indexes and deadline.
 type callHeader struct {
 	version, created, updated int64
 	session, user, agent      string
@@ -191,7 +191,7 @@ func (s *Store) now(ctx context.Context, q *store.CallQuery) (time.Time, error) 
 	return now.UTC(), s.fault(ctx, "read the time", err)
 }
 
-// readNamedCalls reads calls whose names are their root and id.
+// readNamedCalls decodes a list of names and records of calls. A name is the call's root and id.
 func readNamedCalls(list []any) ([]*cairn.PendingCall, error) {
 	var calls []*cairn.PendingCall
 	for i := 0; i+1 < len(list); i += 2 {

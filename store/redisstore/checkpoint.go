@@ -16,7 +16,7 @@ var (
 	scriptPrune       = about("prune", "prune")
 )
 
-// appendRecord appends a checkpoint's record, but for the time before it. r is the row after its commit.
+// appendRecord appends a checkpoint's record, without the time that precedes it. r is the row after its commit.
 func appendRecord(to []byte, cp *cairn.Checkpoint, r *record) []byte {
 	to = append(to, '[')
 	for _, n := range [...]int64{cp.Number, int64(cp.Turn), int64(cp.MessageCount), cp.StatePosition, r.frame,
@@ -34,7 +34,7 @@ func appendRecord(to []byte, cp *cairn.Checkpoint, r *record) []byte {
 	return append(strconv.AppendInt(to, cp.LogSequence, 10), ']')
 }
 
-// named reports whether an id begins with that of its run and a slash, so that the run's is not stored again.
+// named reports whether an id begins with that of its run and a slash, so that the run's id is not stored again.
 func named(id, run string) bool {
 	return len(id) > len(run) && run != "" && id[len(run)] == '/' && id[:len(run)] == run && strings.IndexByte(id, '/') == len(run)
 }

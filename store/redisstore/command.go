@@ -7,15 +7,15 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// command is the command of a script under way. It is reused, because most of a commit's cost for this process would be
-// to allocate and collect texts.
+// command builds the command of a script. It is reused, because allocating and collecting texts would be most of a
+// commit's cost in this process.
 type command struct {
 	list  []any
 	texts []argument
 	data  []byte // of all texts
 }
 
-// argument is a text that the client takes as it is.
+// argument is a text that the client sends unchanged.
 type argument []byte
 
 // MarshalBinary implements encoding.BinaryMarshaler.
@@ -24,7 +24,7 @@ func (t *argument) MarshalBinary() ([]byte, error) { return *t, nil }
 var commands = sync.Pool{New: func() any { return &command{} }}
 
 const (
-	// mostReused and mostTexts bound what a command keeps for the next one.
+	// mostReused and mostTexts bound what a command keeps for its next use.
 	mostReused = 64 << 10
 	mostTexts  = 1000
 )
@@ -35,7 +35,7 @@ func newCommand() *command {
 	return c
 }
 
-// free is called when the command's texts are no longer in use.
+// free makes the command available for reuse. Its texts must no longer be in use.
 func (c *command) free() {
 	if cap(c.data) <= mostReused && cap(c.texts) <= mostTexts {
 		clear(c.list[:cap(c.list)])
@@ -53,7 +53,7 @@ func (c *command) text(s string) { c.add(append(c.data, s...)) }
 
 func (c *command) number(n int64) { c.add(strconv.AppendInt(c.data, n, 10)) }
 
-// two adds an argument that is a text after another one, which is most often a kind of key or field and a name.
+// two adds one argument made of two texts, most often a kind of key or field and a name.
 func (c *command) two(s, name string) { c.add(append(append(c.data, s...), name...)) }
 
 // words adds arguments that are texts.
@@ -73,7 +73,7 @@ func (c *command) time(t plan.Time) {
 	}
 }
 
-// finish returns the command of a script with some keys, or with one that is filled in later.
+// finish returns the command that runs a script with some keys. A nil key is filled in later.
 func (c *command) finish(sc *script, keys ...any) []any {
 	c.list = append(append(c.list, "evalsha", sc.hash, len(keys)), keys...)
 	for i := range c.texts {

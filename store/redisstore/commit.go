@@ -43,8 +43,8 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	return w.work(ctx, true)
 }
 
-// work does the commit on the row as a script has just answered it, which at is, or on one that is read for it. doubt
-// says that conditions of a write did not hold before.
+// work plans and writes the commit on w.at, a row that a script has just returned, or on a row that it reads if w.at is
+// nil. doubt says that the conditions of an earlier write did not hold.
 func (w *write) work(ctx context.Context, doubt bool) (*cairn.Session, error) {
 	for ; ; doubt = true {
 		if w.at == nil {
@@ -73,8 +73,8 @@ func (w *write) work(ctx context.Context, doubt bool) (*cairn.Session, error) {
 	}
 }
 
-// apply writes the delta. Without a result its conditions did not hold, and at is the row that the server saw instead,
-// or nil.
+// apply writes the delta. A nil row without an error means that its conditions did not hold; w.at is then the row that
+// the server has, or nil.
 func (w *write) apply(ctx context.Context) (*cairn.Session, error) {
 	w.fillAfter()
 	if w.simple() {

@@ -14,21 +14,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// database is what everything here stands on: the server with the buckets under a prefix, and how scripts are run
-// there. Verbs hang on the Store that embeds it.
+// database is the base of the package: the server, the buckets under a prefix, and the execution of scripts. The verbs
+// are methods of the Store that embeds it.
 type database struct {
 	opts    Options
 	client  redis.UniversalClient
-	buckets []string // what the names of each bucket's keys begin with
+	buckets []string // prefix of each bucket's keys
 	keys    []any    // the same, as arguments
 	routes  routes
-	known   backend.Known[record] // as commits of this process left the rows
+	known   backend.Known[record] // rows that commits of this process wrote or read
 	closed  chan struct{}
 
 	// expire removes the tree of a root that has expired; it is Store.Remove.
 	expire func(ctx context.Context, root string) error
 
-	// intercept, if tests set it, is asked before each call of a script.
+	// intercept, if a test sets it, is called before each script that may write. Its error fails the call.
 	intercept func(name string) error
 }
 
@@ -37,7 +37,7 @@ func (d *database) run(ctx context.Context, sc *script, bucket int, args ...any)
 	return d.reply(ctx, sc, sc.command(d.buckets[bucket], args...))
 }
 
-// reply runs the command of a script that answers a list, or one text.
+// reply runs the command of a script that returns a list or a single text.
 func (d *database) reply(ctx context.Context, sc *script, command []any) (reply, error) {
 	answer, err := d.answer(ctx, sc, command)
 	if err != nil {
@@ -53,7 +53,7 @@ func (d *database) reply(ctx context.Context, sc *script, command []any) (reply,
 	return list, nil
 }
 
-// answer runs the command of a script and returns what it answers, which for most is a list.
+// answer runs the command of a script and returns its raw answer, which is a list for most scripts.
 func (d *database) answer(ctx context.Context, sc *script, command []any) (any, error) {
 	if err := d.check(ctx); err != nil {
 		return nil, err
@@ -67,8 +67,9 @@ func (d *database) answer(ctx context.Context, sc *script, command []any) (any, 
 	return answer, d.fault(ctx, sc.doing, err)
 }
 
-// eval has the server run the command of a script, as soon as it is ready to, and sends a script that it does not have.
-// A script that only reads is not run as EVALSHA_RO, which a client may send to a replica.
+// eval runs the command of a script. It waits up to startWait for a server that is not ready, and sends the text of a
+// script that the server does not have. A script that only reads is not run as EVALSHA_RO, which a client may send to a
+// replica.
 func (d *database) eval(ctx context.Context, sc *script, command []any) *redis.Cmd {
 	var deadline time.Time
 	for {
@@ -92,7 +93,7 @@ func (d *database) eval(ctx context.Context, sc *script, command []any) *redis.C
 	}
 }
 
-// runAll runs a reading script on every bucket.
+// runAll runs a listing script on every bucket.
 func (d *database) runAll(ctx context.Context, sc *script, args ...any) ([]reply, error) {
 	if len(d.buckets) == 1 {
 		r, err := d.run(ctx, sc, 0, args...)
@@ -126,18 +127,18 @@ func (d *database) runAll(ctx context.Context, sc *script, args ...any) ([]reply
 }
 
 const (
-	// startWait is how long a call waits for a server that has just started, or for another one to take its place.
+	// startWait is how long a call waits for a server that is starting, or for its replacement.
 	startWait = 10 * time.Second
-	// startPause is how long it waits each time.
+	// startPause is the pause between attempts.
 	startPause = 50 * time.Millisecond
 )
 
-// notYet reports whether a server refuses every command for the time being.
+// notYet reports whether an error means that the server refuses every command for now.
 func notYet(err error) bool {
 	return redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "MASTERDOWN") || redis.HasErrorPrefix(err, "CLUSTERDOWN")
 }
 
-// pause waits a little. It reports whether the call is to continue.
+// pause waits for startPause. It reports whether the call may continue.
 func (d *database) pause(ctx context.Context) bool {
 	timer := time.NewTimer(startPause)
 	defer timer.Stop()
@@ -150,7 +151,7 @@ func (d *database) pause(ctx context.Context) bool {
 	return false
 }
 
-// check reports why a call is not to happen.
+// check returns the error of a call that must not be made: the store is closed or ctx is done.
 func (d *database) check(ctx context.Context) error {
 	select {
 	case <-d.closed:
@@ -160,7 +161,7 @@ func (d *database) check(ctx context.Context) error {
 	}
 }
 
-// fault is the function of that name, for a call that may have failed because the store was closed or ctx is done.
+// fault wraps err as the function of that name does. If the store was closed or ctx is done, it returns that instead.
 func (d *database) fault(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
@@ -176,7 +177,7 @@ func (d *database) fault(ctx context.Context, doing string, err error) error {
 	return fault(doing, err)
 }
 
-// bucketOf returns the bucket of what is named after a root or a log.
+// bucketOf returns the bucket of a name, such as a root's id or a namespace.
 func (d *database) bucketOf(name string) int {
 	if len(d.buckets) == 1 {
 		return 0
@@ -199,7 +200,7 @@ func (d *database) ask(ctx context.Context, sc *script, id string, args ...any) 
 	return d.askCommand(ctx, sc, id, command)
 }
 
-// askCommand is ask for a command that lacks only its key.
+// askCommand is ask for a command that is complete but for its key.
 func (d *database) askCommand(ctx context.Context, sc *script, id string, command []any) (reply, error) {
 	own := d.bucketOf(id)
 	bucket, remembered := d.route(id)
@@ -214,7 +215,7 @@ func (d *database) askCommand(ctx context.Context, sc *script, id string, comman
 			if !remembered {
 				return nil, store.NotFound(id)
 			}
-			d.routes.forget(id) // it was deleted, and may be somewhere else now
+			d.routes.forget(id) // it was deleted, and may be in another bucket now
 			bucket, remembered = own, false
 		case "removed":
 			return nil, gone(id, r)
@@ -237,7 +238,7 @@ func (d *database) askCommand(ctx context.Context, sc *script, id string, comman
 	return nil, store.NotFound(id)
 }
 
-// look removes a tree that may have expired, if it has.
+// look removes the tree of a root if it has expired.
 func (d *database) look(ctx context.Context, root string) error {
 	err := d.expire(ctx, root)
 	if errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrNotFound) {
@@ -246,15 +247,15 @@ func (d *database) look(ctx context.Context, root string) error {
 	return err
 }
 
-// remember keeps the row that a commit has left, or that was read for one. With it the next commit is planned here, and
-// the server, which runs one script at a time, has little more to do than to compare versions and to write.
+// remember caches the row that a commit wrote, or that was read for one. The next commit is planned from it in this
+// process, so the server, which runs one script at a time, does little more than compare versions and write.
 func (d *database) remember(r *record) {
 	own := *r
-	own.session = backend.CopyRow(r.session) // the other one is the caller's
+	own.session = backend.CopyRow(r.session) // r.session is the caller's
 	d.known.Put(own.session, own)
 }
 
-// The channels that the scripts publish to. A prefix has no brace, so no two of stores with different prefixes are the
-// same.
+// eventChannel and stopChannel return the names of the channels that the scripts publish to. A prefix contains no
+// brace, so stores with different prefixes never share a channel.
 func (d *database) eventChannel(log string) string { return d.opts.Prefix + ":{events}:" + log }
 func (d *database) stopChannel() string            { return d.opts.Prefix + ":{stops}" }

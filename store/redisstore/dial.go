@@ -28,18 +28,18 @@ func dialer(o *redis.Options) func(ctx context.Context, network, address string)
 	}
 }
 
-// rawConn is a connection that the client can look at without reading.
+// rawConn is a connection that the client can check without reading.
 type rawConn interface {
 	net.Conn
 	syscall.Conn
 }
 
 // attentiveConn reports why a server has closed a connection. A server that has no connection left says so at once and
-// closes; a later write then fails with nothing but a broken pipe.
+// closes; a later write then fails with only a broken pipe.
 type attentiveConn struct {
 	rawConn
 	answered atomic.Bool
-	refusal  atomic.Pointer[string] // what the server said first, if that was a refusal
+	refusal  atomic.Pointer[string] // the server's first answer, if it was a refusal
 }
 
 // Read implements net.Conn.

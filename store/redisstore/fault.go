@@ -13,7 +13,7 @@ import (
 var errClosed = cairn.Errorf(cairn.CodeClosed, "the store is closed")
 
 // fault gives an error of the client a code and says what was being done. Errors that have a code already, and those of
-// contexts, pass.
+// contexts, pass unchanged.
 func fault(doing string, err error) error {
 	if err == nil {
 		return nil

@@ -25,9 +25,9 @@ var (
 )
 
 const (
-	// importKept is for how long the parts of an import stay that nothing is added to.
+	// importKept is how long the server keeps a part of an import to which nothing is added.
 	importKept = time.Hour
-	// discardWithin bounds how long an import that failed takes to clean up.
+	// discardWithin bounds the cleanup after a failed import.
 	discardWithin = 5 * time.Second
 )
 
@@ -68,7 +68,7 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 	return in, nil
 }
 
-// readChange reads an element of a chain of states. A state is an object; a change is a list.
+// readChange decodes an element of a chain of states. A keyframe is an object; a change is a list.
 func readChange(text string) (change store.StateChange, err error) {
 	if !strings.HasPrefix(text, "[") {
 		change.Keyframe = json.RawMessage(text)
@@ -77,10 +77,10 @@ func readChange(text string) (change store.StateChange, err error) {
 	return change, backend.DecodeJSON("state change", text, &change.Ops)
 }
 
-// Import implements store.Importer. The parts lie under names that no reader looks at until one script renames them
-// all, in a time that grows with the number of sessions and calls, but not with their history. On a cluster, a session
-// that another process creates meanwhile under the id of one of the tree's children, but in another tree, is not
-// noticed.
+// Import implements store.Importer. The parts have names that no reader uses, until one script renames them all. Its
+// duration grows with the number of sessions and calls, but not with their history. On a cluster, Import does not
+// notice a session that another process creates concurrently in another tree, under the id of one of this tree's
+// children.
 func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) (err error) {
 	m := &importing{s: s, ctx: ctx, root: root, bucket: s.bucketOf(root), token: rand.Text(), sizes: map[string]int{}}
 	defer func() {
@@ -107,12 +107,12 @@ type importing struct {
 	bucket   int
 	token    string
 	sessions []string
-	keys     []string       // in the order in which they were begun
-	sizes    map[string]int // of the keys
+	keys     []string       // in order of creation
+	sizes    map[string]int // number of elements by key
 	name     string         // of the log
 	log      []any          // the fields of the log's hash
 
-	// Of the session under way.
+	// The session that is being imported.
 	part   *store.SessionPart
 	chain  []statePlace // by position, from the first state on
 	queued int
@@ -146,7 +146,7 @@ func (m *importing) lost() error {
 		m.root, importKept)
 }
 
-// own adds elements to a key of the session under way.
+// own adds elements to a key of the current session.
 func (m *importing) own(kind, letter string, elements ...any) error {
 	return m.put(kind, letter+":"+m.part.Row.ID, elements...)
 }
@@ -168,7 +168,7 @@ func (m *importing) add(p *store.Part) error {
 	return nil
 }
 
-// begin looks whether the id of a session is free, everywhere.
+// begin begins a session. It fails if a session in any bucket has the id.
 func (m *importing) begin(p *store.SessionPart) error {
 	id := p.Row.ID
 	there, err := store.Load(m.ctx, m.s, id)
@@ -219,8 +219,8 @@ func (m *importing) history(p *store.Part) error {
 	return m.own("list", "m", messages...)
 }
 
-// at returns what belongs to a position of the state. Of one that is gone it is a keyframe before the first that is
-// kept.
+// at returns the place of a position of the state. For a position that is gone, it is a keyframe before the first one
+// that is kept.
 func (m *importing) at(position int64) statePlace {
 	i := position - m.part.Inside.FirstState
 	if i < 0 || i >= int64(len(m.chain)) {
@@ -337,7 +337,7 @@ func (m *importing) events(p *store.Part) error {
 	return m.put("stream", "e:"+m.name, id, batch)
 }
 
-// endSession adds the row of the session under way, whose states are known by now.
+// endSession adds the row of the current session, all of whose states are known now.
 func (m *importing) endSession() error {
 	if m.part == nil {
 		return nil
@@ -409,8 +409,8 @@ func (m *importing) finish() error {
 	return nil
 }
 
-// claim notes, on a cluster, the bucket of the children, so that they are found by their ids, which have just been seen
-// to be free.
+// claim stores, on a cluster, notes of the children's bucket, so that they are found by their ids. The ids have just
+// been seen to be free.
 func (m *importing) claim() error {
 	for _, id := range m.sessions {
 		if m.s.bucketOf(id) == m.bucket {
@@ -423,7 +423,7 @@ func (m *importing) claim() error {
 	return nil
 }
 
-// discard removes what an import that failed has left. What it does not reach expires.
+// discard removes the keys of a failed import. Keys that it does not reach expire.
 func (m *importing) discard() {
 	if len(m.keys) == 0 {
 		return

@@ -17,7 +17,7 @@ var (
 	scriptStage = about("stage", "stage")
 )
 
-// fenced returns the conflict of a token with the row that a script saw.
+// fenced returns the conflict of a token with the row that a script returned.
 func fenced(id string, token int64, list []any) error {
 	row, err := readRow(id, list)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 	return err
 }
 
-// stopsKept is how far a watcher of stop requests may fall behind before it misses some.
+// stopsKept is how many notices a watcher of stop requests may fall behind before it misses some.
 const stopsKept = 256
 
 // WatchStops implements store.StopWatcher.
@@ -94,7 +94,7 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 		if n.watchers == nil {
 			n.watchers = map[chan store.StopNotice]struct{}{}
 		}
-		if len(n.watchers) > 0 { // else it gets this notice once the subscription is there
+		if len(n.watchers) > 0 { // the first watcher gets this notice once it is subscribed
 			notices <- store.StopNotice{}
 		}
 		n.watchers[notices] = struct{}{}

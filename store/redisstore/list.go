@@ -21,7 +21,7 @@ var (
 	scriptCountTree = reader("counttree", "count a tree")
 )
 
-// List implements store.Store. It reads the narrowest index that there is for the query and selects by the rows.
+// List implements store.Store. It reads the narrowest index for the query and filters the rows.
 func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
 	cursor, err := store.ParseSessionCursor(q.Cursor)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	return page, nil
 }
 
-// listRemoved is List of removed sessions. It reads all that there are.
+// listRemoved is List of removed sessions. It reads all of them.
 func (s *Store) listRemoved(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
 	var rows []*cairn.Session
 	for tree, err := range store.All(func(cursor string) (store.Page[store.Removed], error) {
@@ -105,7 +105,7 @@ func (s *Store) listRemoved(ctx context.Context, q store.SessionQuery) (store.Pa
 	return backend.SessionPage(rows, q)
 }
 
-// readRows reads the rows that list.lua answers.
+// readRows decodes the rows that list.lua returns.
 func readRows(r reply) ([]*cairn.Session, error) {
 	var rows []*cairn.Session
 	for _, item := range r.list(1) {
@@ -119,7 +119,7 @@ func readRows(r reply) ([]*cairn.Session, error) {
 	return rows, nil
 }
 
-// sessionIndex returns the index for a query, and whether the query asks for more than that.
+// sessionIndex returns the index for a query, and whether the query has further conditions.
 func sessionIndex(q *store.SessionQuery) (name string, rest bool) {
 	var names []string
 	for _, index := range [][2]string{{"parent:", q.ParentID}, {"root:", q.RootID}, {"user:", q.UserID}, {"agent:", q.Agent}} {
@@ -131,8 +131,8 @@ func sessionIndex(q *store.SessionQuery) (name string, rest bool) {
 	return append(names, "all")[0], rest
 }
 
-// selector returns a function that reports whether a query but for its cursor selects a session, and whether it selects
-// none that comes later.
+// selector returns a function that reports whether a query, without its cursor, selects a session, and whether it
+// selects no later session.
 func selector(q *store.SessionQuery) func(*cairn.Session) (yes, over bool) {
 	return func(row *cairn.Session) (yes, over bool) {
 		if row.CreatedAt.Before(q.CreatedAfter) {

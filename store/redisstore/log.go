@@ -26,7 +26,7 @@ var (
 type Log struct {
 	db   *database
 	news *news
-	// Appends without a number are given one, and run one at a time, because the client may send them twice.
+	// Appends without a batch number get one, and run one at a time, because the client may send them twice.
 	turns    turns
 	attempts atomic.Int64
 }
@@ -37,7 +37,7 @@ func (l *Log) MaxEvent() int { return l.db.opts.MaxEvent }
 // Append implements store.Log.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
 	if len(events) > 0 {
-		return l.append(ctx, log, expect, store.Writer{Session: "\n" + l.news.origin}, events) // that no session is named
+		return l.append(ctx, log, expect, store.Writer{Session: "\n" + l.news.origin}, events) // names no session
 	}
 	return backend.CheckLast(ctx, l, log, expect)
 }
@@ -72,7 +72,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 	r, err := l.db.run(ctx, scriptAppend, l.db.bucketOfLog(log), log, expect, w.Session, w.Token, w.ID, w.Batch,
 		l.db.opts.EventRetention.Milliseconds(), l.db.eventChannel(log), l.news.origin, len(events), batch)
 	if err != nil {
-		l.news.hub.Wake(log) // it is unknown whether they are there
+		l.news.hub.Wake(log) // it is unknown whether the events were appended
 		return 0, err
 	}
 	if r.word() == "dropped" {
@@ -94,7 +94,8 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 	return last, nil
 }
 
-// events reads the batches with up to limit events of a log from a sequence on, and the extent of the log.
+// events reads the batches that have up to limit events of a log from a sequence on, and the log's first and last
+// sequence.
 func (l *Log) events(ctx context.Context, log string, from int64, limit int) (first, last int64, entries []any, err error) {
 	r, err := l.db.run(ctx, scriptEvents, l.db.bucketOfLog(log), log, from, limit)
 	if err != nil {
@@ -135,7 +136,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) ([]c
 	return list, nil
 }
 
-// readBatch appends those events after a sequence that an entry of a stream has, until the list has limit.
+// readBatch appends the events of a stream's entry that follow a sequence, until the list has limit events.
 func readBatch(list []cairn.Event, log string, entry any, after int64, limit int) ([]cairn.Event, error) {
 	pair, _ := entry.([]any)
 	id := reply(pair).text(0)

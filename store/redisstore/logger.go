@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// silence takes the client's own logger away, which writes to standard error.
+// silence replaces the client's own logger, which writes to standard error.
 var silence sync.Once
 
 // logTo has the client log to l, or nowhere if no Store has a logger.
@@ -20,10 +20,10 @@ func logTo(l *slog.Logger) {
 	}
 }
 
-// clientLogger is a logger as the client wants it.
+// clientLogger adapts a logger to the client's interface.
 type clientLogger struct{ *slog.Logger }
 
-// Printf logs what the client has to say.
+// Printf logs a message of the client.
 func (l clientLogger) Printf(ctx context.Context, format string, v ...any) {
 	l.WarnContext(ctx, "redis client", "message", fmt.Sprintf(format, v...))
 }

@@ -11,8 +11,8 @@ import (
 
 var scriptLook = aboutReading("look", "commit")
 
-// look reads the session's row and what else a plan needs to know. A row that is not the one that was seen becomes at,
-// and is errMoved.
+// look reads the session's row and what else a plan needs. If the row is not the one that was seen, it becomes w.at,
+// and the error is errMoved.
 func (w *write) look(ctx context.Context, n plan.Needs, seen *plan.Seen) error {
 	if seen != nil && n.Happened && w.happened != nil {
 		seen.Happened, n.Happened = *w.happened, false
@@ -52,7 +52,7 @@ func (w *write) look(ctx context.Context, n plan.Needs, seen *plan.Seen) error {
 func (w *write) questions(n *plan.Needs) (asked []any) {
 	get := func(key, field string) { asked = append(asked, "HGET", key, field) }
 	if n.Happened {
-		var run, step string // no key has a field of no name
+		var run, step string // no hash has a field without a name
 		if n.RunID != "" {
 			run = "o" + n.RunID
 		}
@@ -78,7 +78,7 @@ func (w *write) questions(n *plan.Needs) (asked []any) {
 	return asked
 }
 
-// answer reads what look.lua found, in the order in which it was asked for.
+// answer decodes what look.lua found, in the order of the questions.
 func (w *write) answer(n *plan.Needs, seen *plan.Seen, found []any) error {
 	next := func() any {
 		v := found[0]
@@ -149,7 +149,7 @@ func (w *write) checkpoint(id string, record any, seen *plan.Seen) (err error) {
 	return err
 }
 
-// position answers what belongs to the position of a state, which the run or the checkpoint that it is of has said.
+// position fills in seen.State, from the place that the run or the checkpoint has recorded.
 func (w *write) position(n *plan.Needs, seen *plan.Seen) {
 	if n.State && w.origin.Frame >= w.at.first && n.Position <= w.at.session.State.Position {
 		seen.State = &cairn.StatePosition{Position: n.Position, KeyframeBytes: w.origin.Keyframe, ChangeBytes: w.origin.Changes}

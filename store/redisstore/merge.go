@@ -6,11 +6,11 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// merged is a list that is spread over the buckets, each of which has its part in the list's order.
+// merged is a list that is spread over the buckets. Each bucket has a part, in the list's order.
 type merged[T any] struct {
 	compare func(a, b *T) int
-	// first reads the beginning of every part, more what comes after an item of one. A part that answers less than n
-	// has no more.
+	// first reads the beginning of every part, more the items of one part after an item. A part that returns fewer than
+	// n items is at its end.
 	first func(n int) ([][]*T, error)
 	more  func(part int, after *T, n int) ([]*T, error)
 
@@ -19,7 +19,7 @@ type merged[T any] struct {
 	begun bool
 }
 
-// next returns the next item, or nil at the end. n is how many are read at once, of all parts together.
+// next returns the next item, or nil at the end. n is how many items of a part are read at once.
 func (m *merged[T]) next(n int) (*T, error) {
 	if !m.begun {
 		var err error
@@ -51,11 +51,11 @@ func (m *merged[T]) next(n int) (*T, error) {
 	return item, nil
 }
 
-// scanBatch is how many rows are read at least at once where not every one will be selected.
+// scanBatch is the minimum number of rows to read at once where some may not be selected.
 const scanBatch = 64
 
-// readParts runs a listing script on every bucket, or only on that of a root if it is not empty: then other parts are
-// empty.
+// readParts runs a listing script on every bucket, or only on that of root if it is not empty. The other parts are
+// empty then.
 func readParts[T any](ctx context.Context, d *database, root string, sc *script, read func(reply) ([]*T, error), args ...any) ([][]*T, error) {
 	parts := make([][]*T, len(d.buckets))
 	if root != "" {
@@ -78,8 +78,8 @@ func readParts[T any](ctx context.Context, d *database, root string, sc *script,
 	return parts, nil
 }
 
-// readMerged takes one page out of a list. What selects gives is whether an item belongs to it, and whether nothing
-// after it does.
+// readMerged reads one page of a list. selects reports whether an item belongs to the page, and whether no later item
+// does.
 func readMerged[T any](list *merged[T], size, batch int, selects func(*T) (yes, over bool), cursor func(*T) string) (page store.Page[T], err error) {
 	for {
 		item, err := list.next(batch)

@@ -13,16 +13,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// newsBatch is how many events another process wrote are published at once; followers fetch what is older
-// themselves.
+// newsBatch is how many events of other processes are published at once. Followers read older ones themselves.
 const newsBatch = 512
 
-// news listens, on one connection, for what other processes write: to the logs that are followed here, and stop
-// requests. A message only says how far a log is; the events are read from the stream.
+// news receives, on one connection, notices of what other processes write: events of the logs that are followed here,
+// and stop requests. A message about a log has only its last sequence; the events are read from the stream.
 type news struct {
 	db     *database
 	log    *Log
-	origin string // this Store in messages
+	origin string // name of this Store in messages
 	hub    tail.Hub
 
 	mu       sync.Mutex
@@ -30,20 +29,20 @@ type news struct {
 	channels map[string]*channel
 	watchers map[chan store.StopNotice]struct{}
 
-	// subscribing is held while subscriptions are changed, and guards these.
+	// subscribing is held while subscriptions change. It guards the fields below.
 	subscribing sync.Mutex
 	pubsub      *redis.PubSub
 	unlisten    context.CancelFunc // ends deliveries
 	listening   sync.WaitGroup     // the listener and its deliveries
 }
 
-// channel is one that this process needs.
+// channel is a channel that this process uses.
 type channel struct {
 	users      int
-	log        string // empty for that of stop requests
+	log        string // empty for the channel of stop requests
 	subscribed bool   // guarded by news.subscribing
 
-	published, last int64 // the last sequence that followers have, and that of the log; published is -1 if unknown
+	published, last int64 // last sequences of the followers and of the log; published is -1 if unknown
 	reading         bool
 }
 
@@ -72,8 +71,8 @@ func (n *news) use(name, log string, change int) {
 	}
 }
 
-// subscribe subscribes to a channel while it has users, else unsubscribes. If the server cannot be reached the client
-// does it later.
+// subscribe subscribes to a channel that has users and unsubscribes from one that has none. If the server cannot be
+// reached, the client does so later.
 func (n *news) subscribe(name string, c *channel) {
 	n.subscribing.Lock()
 	defer n.subscribing.Unlock()
@@ -118,7 +117,7 @@ func (n *news) listen(ctx context.Context, messages <-chan any) {
 	for m := range messages {
 		switch m := m.(type) {
 		case *redis.Subscription:
-			if m.Kind == "subscribe" { // also after a connection was lost: something may have been missed
+			if m.Kind == "subscribe" { // also on reconnecting: messages may have been missed
 				n.receive(ctx, m.Channel, -1)
 				if m.Channel == n.db.stopChannel() {
 					n.notify(store.StopNotice{})
@@ -137,7 +136,7 @@ func (n *news) listen(ctx context.Context, messages <-chan any) {
 	}
 }
 
-// receive notes the last sequence of a log; -1 means that it is unknown.
+// receive records the last sequence of a log; -1 means that it is unknown.
 func (n *news) receive(ctx context.Context, name string, last int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -157,7 +156,7 @@ func (n *news) receive(ctx context.Context, name string, last int64) {
 	}
 }
 
-// deliver publishes to a log's followers the events that they do not have.
+// deliver publishes the events that a log's followers lack.
 func (n *news) deliver(ctx context.Context, c *channel) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -179,10 +178,10 @@ func (n *news) deliver(ctx context.Context, c *channel) {
 			last = max(last, events[len(events)-1].Sequence)
 			n.hub.Publish(c.log, events)
 		} else {
-			n.hub.Wake(c.log) // followers meet the error themselves
+			n.hub.Wake(c.log) // followers get the error from their own reads
 		}
 		n.mu.Lock()
-		if c.last >= 0 { // nothing was missed meanwhile
+		if c.last >= 0 { // no message was missed in between
 			c.published = last
 		}
 		n.mu.Unlock()
@@ -210,5 +209,5 @@ func (n *news) notify(notice store.StopNotice) {
 	}
 }
 
-// newOrigin returns a name for a Store in messages.
+// newOrigin returns a new name of a Store in messages.
 func newOrigin() string { return rand.Text()[:12] }

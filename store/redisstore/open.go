@@ -17,17 +17,17 @@ import (
 const (
 	// schemaVersion is the version of the keys' layout.
 	schemaVersion = 3
-	// clusterBuckets is how many buckets a prefix gets that is first used on a cluster.
+	// clusterBuckets is the number of buckets of a prefix that is first used on a cluster.
 	clusterBuckets = 64
-	// oldestServer is the oldest major version of the server that works.
+	// oldestServer is the oldest supported major version of the server.
 	oldestServer = 7
 )
 
 var scriptSchema = alone("schema", "open")
 
 // Open connects to the server at a URL, such as redis://user:password@host:6379/0, rediss:// with TLS, or
-// unix:///path/to/socket?db=0. For a cluster it is that of any of its nodes. The first Open with a prefix writes the
-// layout's version under it. Keys of a newer version are an ErrSchema error, and nothing is changed.
+// unix:///path/to/socket?db=0. For a cluster, the URL names any of its nodes. The first Open with a prefix writes the
+// layout's version under it. If the keys have another version, Open fails with ErrSchema and changes nothing.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s, at, err := connect(ctx, url, opts)
 	if err != nil {
@@ -40,8 +40,7 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// Migrations reports whether there is a layout of the keys under a prefix, and changes nothing. The errors are those of
-// Open.
+// Migrations reports whether the keys under a prefix have a layout. It changes nothing. Its errors are those of Open.
 func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migration, error) {
 	s, at, err := connect(ctx, url, opts)
 	if err != nil {
@@ -60,13 +59,13 @@ func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migrati
 	return list, s.checkLayout(at, version)
 }
 
-// place is what the server at a URL turned out to be.
+// place describes the server at a URL.
 type place struct {
 	doing   string // for errors
-	buckets int    // how many a prefix gets that is first used there
+	buckets int    // number of buckets of a prefix that is first used there
 }
 
-// connect returns a store for what is at a URL, and leaves the layout of the keys to the caller.
+// connect returns a store for the server or cluster at a URL. The caller sets up the layout of the keys.
 func connect(ctx context.Context, url string, opts *Options) (*Store, place, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -117,7 +116,7 @@ func parse(text string) (*redis.Options, error) {
 	return opts, nil
 }
 
-// greet looks at what kind of server there is.
+// greet checks the server's version, role and eviction policy. On a cluster it switches to a cluster client.
 func (s *Store) greet(ctx context.Context, opts *redis.Options) (at place, err error) {
 	at = place{doing: "open " + opts.Addr, buckets: 1}
 	text, err := s.client.Info(ctx, "everything").Result()
@@ -144,7 +143,7 @@ func (s *Store) greet(ctx context.Context, opts *redis.Options) (at place, err e
 	return at, nil
 }
 
-// facts reads what INFO answers.
+// facts parses the answer of INFO.
 func facts(text string) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -155,7 +154,7 @@ func facts(text string) map[string]string {
 	return all
 }
 
-// clusterOptions returns the options of a cluster of which one node is known.
+// clusterOptions returns the options of a cluster's client, from those of one node.
 func clusterOptions(o *redis.Options) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: []string{o.Addr}, ClientName: o.ClientName, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, Dialer: o.Dialer,
@@ -168,8 +167,8 @@ func clusterOptions(o *redis.Options) *redis.ClusterOptions {
 // schemaKey is the key of the layout's version.
 func (s *Store) schemaKey() string { return s.opts.Prefix + ":schema" }
 
-// layout reads the version of the keys' layout and how many buckets there are, which the first one to open the prefix
-// writes.
+// layout reads the version of the keys' layout and the number of buckets. The first process that opens the prefix
+// writes them.
 func (s *Store) layout(ctx context.Context, at place) error {
 	list, err := s.eval(ctx, scriptSchema, scriptSchema.command(s.schemaKey(), schemaVersion, at.buckets)).Int64Slice()
 	if err != nil {
@@ -185,8 +184,8 @@ func (s *Store) layout(ctx context.Context, at place) error {
 	return s.checkLayout(at, list[0])
 }
 
-// checkLayout refuses keys that a newer program wrote, or one from before the first release, whose records read
-// differently.
+// checkLayout refuses keys that a newer program wrote, and keys from before the first release, whose records have
+// another format.
 func (s *Store) checkLayout(at place, version int64) error {
 	switch {
 	case version < schemaVersion:

@@ -16,22 +16,22 @@ type Options struct {
 	Prefix string
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
-	// Retention is how long the server keeps what is left of a session tree that was removed, because it was deleted or
-	// had expired; then the server purges it by itself, with or without a sweeper. 0 means that it stays until it is
-	// purged by a sweep, which is when engine.Options.Retention is over; what goes earlier is in no sweep's report.
-	// Sessions that have expired, but that no sweep has removed, stay.
+	// Retention is how long the server keeps a session tree that was removed, because it was deleted or had expired.
+	// After that the server purges it by itself, with or without a sweeper; no sweep reports such a purge. 0 means that
+	// the tree stays until a sweep purges it, once engine.Options.Retention is over. Expired sessions that no sweep has
+	// removed are kept.
 	Retention time.Duration
-	// EventRetention is how long the server keeps a log's events after the last one was appended; readers get
-	// ErrTrimmed then. 0 means that events stay until they are trimmed or dropped.
+	// EventRetention is how long the server keeps a log's events after the last append. After that, readers get
+	// ErrTrimmed. 0 means that events stay until they are trimmed or dropped.
 	EventRetention time.Duration
-	// Connections bounds the connections to each server, but for one more that listens; 0 means 10 for each processor.
+	// Connections bounds the connections to each server, not counting one that listens; 0 means 10 per processor.
 	Connections int
-	// Logger receives what the Redis client logs, such as lost connections; nil means that nothing is logged. The
-	// client knows one logger for the whole process: that of the Store that was opened last with one.
+	// Logger receives what the Redis client logs, such as lost connections; nil means no logging. The client has one
+	// logger per process: that of the last Store that was opened with one.
 	Logger *slog.Logger
 }
 
-// withDefaults returns a copy of o with its zero fields filled in, or what is wrong with it.
+// withDefaults returns a copy of o with defaults for its zero fields. It fails if a field is invalid.
 func (o *Options) withDefaults() (Options, error) {
 	var out Options
 	if o != nil {

@@ -13,8 +13,8 @@ import (
 
 var scriptOver = reader("over", "look for what has expired")
 
-// lookAt removes the trees that a list belongs to and that may have expired, if they have, and reports whether there
-// were any: then the list is to be made again. An item whose root is empty cannot expire.
+// lookAt removes the expired trees among those that a list's items belong to. It reports whether any tree may have
+// expired: the caller must list again then. An item whose root is empty cannot expire.
 func lookAt[T any](ctx context.Context, d *database, list []T, root func(*T) string) (again bool, err error) {
 	roots := map[int][]any{}
 	seen := map[string]bool{}
@@ -43,15 +43,15 @@ func lookAt[T any](ctx context.Context, d *database, list []T, root func(*T) str
 
 var scriptOverdue = writer("overdue", "list what is to be swept")
 
-// overdue is an item of a list that overdue.lua makes: its name, its time and what else there is of it.
+// overdue is an item that overdue.lua lists: its name, its time and further fields.
 type overdue struct {
 	name   string
 	at     time.Time
 	fields reply
 }
 
-// overdues pages through an index, the longest overdue first: what became due at least age ago, and fields of the hash
-// that a letter and the name say.
+// overdues returns a page of the items of an index that became due at least age ago, longest overdue first. Each has
+// fields of the hash that letter and the item's name identify.
 func (d *database) overdues(ctx context.Context, index string, q store.PageQuery, age time.Duration, letter string, fields ...any) (store.Page[overdue], error) {
 	at, name, err := store.ParseSweepCursor(q.Cursor)
 	if err != nil {

@@ -54,7 +54,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Co
 	return snap, err
 }
 
-// letters says what is wanted in the script's terms.
+// letters encodes want for the script, a letter for each part.
 func letters(want *store.Want) string {
 	var text strings.Builder
 	for _, part := range []struct {
@@ -94,7 +94,7 @@ func readPast(snap *store.Contents, want *store.Want, r reply) (err error) {
 	return err
 }
 
-// appendMessage appends a message as it is stored, but for the time before it.
+// appendMessage appends a message in its stored form, without the time that precedes it.
 func appendMessage(to []byte, m *cairn.Message) ([]byte, error) {
 	if !named(m.ID, m.RunID) {
 		return compose.Message(to, m)
@@ -141,7 +141,7 @@ func readCache(list []any) ([]store.CacheEntry, error) {
 	return entries, nil
 }
 
-// readNumbered reads a hash whose values have a number before a colon, in the order of these numbers.
+// readNumbered reads a hash whose values begin with a number and a colon, in the order of the numbers.
 func readNumbered(what string, list []any, read func(field, data string) error) error {
 	type item struct {
 		number      int
@@ -165,7 +165,7 @@ func readNumbered(what string, list []any, read func(field, data string) error) 
 	return nil
 }
 
-// readQueue reads the turns that are to follow.
+// readQueue decodes the queued turns.
 func readQueue(list []any) (turns []store.QueuedTurn, err error) {
 	err = readNumbered("queued turn", list, func(field, data string) error {
 		turn := store.QueuedTurn{ID: field}
@@ -176,7 +176,7 @@ func readQueue(list []any) (turns []store.QueuedTurn, err error) {
 	return turns, err
 }
 
-// foldChain returns the state at the end of a chain: a keyframe and what changed since.
+// foldChain returns the state at the end of a chain: a keyframe and the changes since.
 func foldChain(list []any) (json.RawMessage, error) {
 	if len(list) == 0 {
 		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state has no keyframe")

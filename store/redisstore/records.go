@@ -27,11 +27,11 @@ var (
 
 var _ store.RecordProvider = (*Store)(nil)
 
-// Records returns the store's records. Each call is one script, but a page of which many places belong to records that
-// have expired takes several. On a cluster a namespace is in one slot, so that its lists are exact and a record and its
-// places in them change at once; its records share one node. The server removes a record that has expired by itself;
-// later writes and lists remove what is left of it in the indexes, each write that of up to ten records. A write whose
-// answer was lost is sent again and recognised.
+// Records returns the store's records. Each call runs one script; only a page with many entries of expired records
+// takes several. On a cluster a namespace is in one slot, so that its lists are exact and a record changes together
+// with its index entries; its records share one node. The server removes an expired record by itself. Later writes and
+// lists remove its index entries, each write those of up to ten records. A write whose answer was lost is sent again
+// and recognized.
 func (s *Store) Records() store.Records { return (*records)(s) }
 
 // records is the store as store.Records.
@@ -42,7 +42,7 @@ func (s *Store) runRecords(ctx context.Context, sc *script, namespace string, ar
 	return s.run(ctx, sc, s.bucketOf(namespace), append([]any{namespace}, args...)...)
 }
 
-// decodeRecord reads the fields that record.lua answers, which were read at a time.
+// decodeRecord decodes the fields that record.lua returns, which were read at the time asOf.
 func decodeRecord(namespace, key, asOf string, fields reply) (*store.Record, error) {
 	r := &store.Record{Namespace: namespace, Key: key, Index: fields.text(0), Value: json.RawMessage(fields.text(5))}
 	var err error
@@ -67,7 +67,7 @@ func decodeRecord(namespace, key, asOf string, fields reply) (*store.Record, err
 	return r, nil
 }
 
-// staleRecord returns the conflict of an answer.
+// staleRecord returns the conflict that an answer reports.
 func staleRecord(namespace, key string, seen int64, r reply) error {
 	fields := reply(r.list(2))
 	if len(fields) == 0 {

@@ -3,34 +3,34 @@
 //
 // # What is atomic
 //
-// A commit is planned here, from the row that this process knows or reads, and written by one script, which compares
-// what the commit depends on and answers the row that is there instead if that does not hold; then the commit is
-// planned again. With a row that is known, or for a new session, it is one round trip. Everything of a session tree is
-// under one hash tag, that of its root's bucket, and so are the indexes that List, Calls and Due read. On a server by
-// itself there is one bucket, so every list is exact at every moment. On a Redis Cluster there are 64, spread over its
-// nodes: each bucket is exact, and a list puts together what the buckets held one after the other. A child is found by
-// its id through a note in the id's own bucket, and by a process that has seen it without that: only the first commit
-// of a child, and the first look a process takes at one, cost a second round trip on a cluster.
+// This process plans a commit from the session's row, which it has cached or reads. One script compares what the commit
+// depends on and writes it. If a condition does not hold, the script returns the current row and the commit is planned
+// again. With a cached row, or for a new session, a commit takes one round trip. All keys of a session tree have one
+// hash tag, that of its root's bucket, and so have the indexes that List, Calls and Due read. A single server has one
+// bucket, so every list is exact at every moment. A Redis Cluster has 64, spread over its nodes: each bucket is exact,
+// and a list combines what the buckets held at different moments. A child is found by its id through a note in the id's
+// own bucket; a process that has seen the child does not need the note. On a cluster only the first commit of a child,
+// and a process's first look at it, take a second round trip.
 //
-// A removal hides a whole tree with its log in one script, which gives their keys other names. It takes two round
-// trips: what the first one saw must still be so. A purge removes some hundred keys at a time.
+// A removal hides a whole tree with its log in one script, which renames their keys. It takes two round trips: the
+// second holds only if the tree is still as the first found it. A purge deletes a few hundred keys at a time.
 //
-// A commit whose answer is lost is sent again and recognised, so it is not applied twice. That holds for removals and
-// for appends to the event log, too: those of a writer that does not number its batches are numbered here.
+// A commit whose answer is lost is sent again and recognized, so it is not applied twice. The same holds for removals
+// and for appends to the event log: the store numbers the batches of a writer that does not number its own.
 //
 // # What survives
 //
-// That depends on the server. What has been acknowledged survives the death of this process in any case. It survives
-// that of the server
+// That depends on the server. An acknowledged write survives the death of this process in any case. It survives the
+// death of the server
 //
 //   - with "appendonly yes" and "appendfsync always": always; each write waits for the disk
-//   - with "appendfsync everysec": if only the process of the server dies; the last two seconds may be lost with the
+//   - with "appendfsync everysec": if only the server's process dies; the last two seconds may be lost with the
 //     machine
-//   - with snapshots alone, or none: what the last snapshot has
+//   - with snapshots alone, or none: if it is in the last snapshot
 //
-// A replica that takes the place of a primary may lack the last writes, whatever the settings. Where that is not
-// acceptable, disable automatic failover. The server must not evict keys: Open refuses one whose maxmemory-policy lets
-// it evict keys that do not expire.
+// A replica that is promoted to primary may lack the last writes, whatever the settings. Where that is not acceptable,
+// disable automatic failover. The server must not evict keys: Open refuses one whose maxmemory-policy lets it evict
+// keys that do not expire.
 //
 // The store needs the commands of its data types, EVALSHA, EVAL, PUBLISH, SUBSCRIBE, TIME and INFO, for keys and
 // channels that begin with its prefix and a colon. Connections use database 0 on a cluster.
@@ -42,8 +42,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Store is a store.Store in Redis, with an event log of its own. It is safe for concurrent use, and so are the keys by
-// several Stores in any number of processes.
+// Store is a store.Store in Redis, with an event log of its own. It is safe for concurrent use, and any number of
+// Stores and processes may share its keys.
 type Store struct {
 	database
 	url  string

@@ -13,15 +13,15 @@ import (
 )
 
 var (
-	scriptRemove = writer("remove", "remove") // which looks itself
+	scriptRemove = writer("remove", "remove") // without id.lua: Remove itself handles expiry
 	scriptPurge  = writer("purge", "purge")
 )
 
-// purgeBatch is how many keys a purge removes at once, so that other writers do not wait for all of it.
+// purgeBatch is how many keys a purge removes at once, so that other writers do not wait for the whole purge.
 const purgeBatch = 500
 
-// Remove implements store.Sweeper. It looks at the tree first and then hides it, unless it has changed meanwhile; then
-// it looks again.
+// Remove implements store.Sweeper. It reads the tree and then hides it. If the tree has changed in between, it starts
+// over.
 func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
 	if err := store.CheckRemoval(why); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 		switch {
 		case refused == nil:
 			args = []any{mark, "hide", key, string(why), s.opts.Retention.Milliseconds()}
-		case why == store.Expired: // and yet there is something to write
+		case why == store.Expired: // it has not expired: record when to look again
 			later := ""
 			if at := store.SweepAt(now, rows[0], rows[1:]...); !at.IsZero() {
 				later = strconv.FormatInt(micros(at), 10)
@@ -80,7 +80,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 	}
 }
 
-// readTree reads the time and the rows of a tree as remove.lua answers them.
+// readTree decodes the time and the rows of a tree as remove.lua returns them.
 func readTree(r reply) (now time.Time, rows []*cairn.Session, err error) {
 	stamp, err := strconv.ParseInt(r.text(1), 10, 64)
 	if err != nil {
@@ -98,7 +98,7 @@ func readTree(r reply) (now time.Time, rows []*cairn.Session, err error) {
 	return fromMicros(stamp), rows, nil
 }
 
-// removalKey returns a new key of a removed tree, which says in what bucket it is.
+// removalKey returns a new key for a removed tree. The key names the tree's bucket.
 func removalKey(bucket int) string { return fmt.Sprint(bucket, "-", rand.Text()) }
 
 // bucketOfRemoval returns the bucket that a key names, if it is one that removalKey may have made.
@@ -148,7 +148,7 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 			return checkpoints, unknown(scriptPurge, r)
 		}
 		checkpoints += n
-		for _, id := range r.list(3) { // or the next creator of a session with that id does it
+		for _, id := range r.list(3) { // failing that, the next creator of a session with the id does it
 			if err := s.release(ctx, plain(id), bucket); err != nil {
 				return checkpoints, err
 			}

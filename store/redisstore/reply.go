@@ -6,7 +6,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// reply is what a script answers: a word that says what came of it, and what belongs to that.
+// reply is the answer of a script: a word for the outcome, and its details.
 type reply []any
 
 func (r reply) word() string { return r.text(0) }
@@ -39,7 +39,7 @@ func (r reply) list(i int) []any {
 	return list
 }
 
-// unknown is the error for an answer that its script does not give.
+// unknown returns the error for an answer that the script never gives.
 func unknown(sc *script, r reply) error { return unknownText(sc, r.word()) }
 
 func unknownText(sc *script, text string) error {

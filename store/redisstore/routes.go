@@ -13,13 +13,13 @@ var (
 	scriptRelease = writer("release", "delete")
 )
 
-// routes remembers the buckets of children, which do not follow from their ids.
+// routes caches the buckets of children, which do not follow from their ids.
 type routes struct {
 	mu    sync.Mutex
 	known map[string]int
 }
 
-// mostRoutes bounds the memory of routes; an evicted route is looked up again.
+// mostRoutes bounds the number of cached routes; an evicted route is looked up again.
 const mostRoutes = 100_000
 
 func (r *routes) get(id string) (bucket int, ok bool) {
@@ -54,8 +54,8 @@ func (d *database) route(id string) (bucket int, remembered bool) {
 	return d.bucketOf(id), false
 }
 
-// claim notes, on a cluster, the bucket of a session that is to be created, so that it is found by its id. If the note
-// names another bucket already, it is changed only if anew is set.
+// claim stores, on a cluster, a note of the bucket of a session that is to be created, so that it is found by its id. A
+// note that names another bucket is replaced only if anew is set.
 func (d *database) claim(ctx context.Context, id string, home int, anew bool) error {
 	own := d.bucketOf(id)
 	r, err := d.run(ctx, scriptClaim, own, id, home, own, anew)
@@ -70,8 +70,8 @@ func (d *database) claim(ctx context.Context, id string, home int, anew bool) er
 	return nil
 }
 
-// release deletes, on a cluster, the note of where a deleted session was. If this does not happen, the note names no
-// session, and the next creator of one with that id corrects it.
+// release deletes, on a cluster, the note of a deleted session's bucket. If it fails, the note names no session, and
+// the next creator of a session with that id corrects it.
 func (d *database) release(ctx context.Context, id string, home int) error {
 	own := d.bucketOf(id)
 	if own == home {

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/store/backend"
 )
 
-// record is a session's row with what the scripts keep in its head for themselves.
+// record is a session's row with what the store keeps in it for its own use.
 type record struct {
 	session            *cairn.Session
 	frame, checkpoints int64
@@ -20,16 +20,16 @@ type record struct {
 	turns              int64
 	first              int64 // the position of the oldest piece of state
 	stop               *cairn.Stop
-	since              string    // when the store got the session: distinguishes it from others that had its id
-	keys               *stepKeys // once there was a step
+	since              string    // creation time in the store; distinguishes the session from earlier ones with its id
+	keys               *stepKeys // nil before the first step
 }
 
-// version is what the row says of its version.
+// version appends the row's version as it is stored.
 func (r *record) version(to []byte) []byte {
 	return append(append(strconv.AppendInt(to, r.session.Version, 10), ' '), r.since...)
 }
 
-// readRow reads a session's row as the scripts answer it.
+// readRow decodes a session's row as the scripts return it.
 func readRow(id string, stored []any) (*cairn.Session, error) {
 	r, err := readRecord(id, stored)
 	if err != nil {
@@ -46,7 +46,7 @@ func readRecord(id string, stored []any) (*record, error) {
 			return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: the stored row does not decode: %w", id, err)
 		}
 	}
-	if list.text(0) == "" { // there is none
+	if list.text(0) == "" { // no such session
 		return r, nil
 	}
 	var version string
@@ -186,8 +186,8 @@ func (r *record) readHead(field string, u *unpacker) {
 	}
 }
 
-// Usage is in fields of its own: u:NAME is of all the session's runs, r:NAME of the latest one. What tools recorded is
-// custom:NAME.
+// readUsage reads a field of a usage: u:NAME is of all the session's runs, r:NAME of the latest one. For what tools
+// recorded, NAME is custom:KEY.
 func readUsage(s *cairn.Session, field string, u *unpacker) {
 	usage := &s.Usage
 	name, ok := strings.CutPrefix(field, "u:")
@@ -214,8 +214,8 @@ func readUsage(s *cairn.Session, field string, u *unpacker) {
 	u.skip()
 }
 
-// head appends what a row has as its head: what is zero is left out, but for the fields that come first. The map counts
-// so many fields more, which a script adds.
+// head appends the row's head. Zero values are left out, except for the fields that come first. The map's size includes
+// open more fields, which a script adds.
 func (r *record) head(to []byte, open int) []byte {
 	s := r.session
 	p := newPacker(to)
@@ -255,7 +255,7 @@ func (r *record) head(to []byte, open int) []byte {
 	return p.done()
 }
 
-// listed returns the indexes that a session is in from its creation on.
+// listed returns the indexes that a session is in from its creation.
 func listed(s *cairn.Session) []string {
 	names := []string{"all", "agent:" + s.Agent, "root:" + s.RootID}
 	if s.ParentID != "" {
@@ -267,7 +267,7 @@ func listed(s *cairn.Session) []string {
 	return names
 }
 
-// gone reads the answer for a session whose tree was removed.
+// gone returns the error for a session whose tree was removed, from a script's answer.
 func gone(id string, r reply) error {
 	at, err := strconv.ParseInt(r.text(4), 10, 64)
 	if err != nil {
@@ -291,13 +291,13 @@ func readStop(text string) (*cairn.Stop, error) {
 	return stop, nil
 }
 
-// stepKeys are the names of a session's keys in the order in which step.lua knows them, and that of no key.
+// stepKeys are the names of a session's keys, in the order that step.lua expects, and a name that no key has.
 type stepKeys struct {
 	names   [6]any
 	nothing any
 }
 
-// Those that not every step has.
+// The positions of the keys that not every step uses.
 const (
 	stepKeyStaged = 4
 	stepKeyState  = 5
@@ -311,16 +311,16 @@ func newStepKeys(bucket, id string) *stepKeys {
 	return k
 }
 
-// statePlace is what belongs to a position of a session's state: the position of the keyframe that it builds on, and
-// the sizes.
+// statePlace describes a position of a session's state: the position of the keyframe that it builds on, and the sizes
+// in bytes.
 type statePlace struct {
 	Frame    int64 `json:"frame"`
 	Keyframe int64 `json:"keyframe"`
 	Changes  int64 `json:"changes"`
 }
 
-// packBase appends what of a row only its creation and its context say. The map counts so many fields more, which a
-// script adds.
+// packBase appends the part of a row that only its creation and its context set. The map's size includes open more
+// fields, which a script adds.
 func packBase(to []byte, row *cairn.Session, secret string, open int) ([]byte, error) {
 	p := newPacker(to)
 	p.n = open

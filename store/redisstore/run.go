@@ -15,8 +15,8 @@ import (
 
 var scriptRuns = aboutReading("runs", "read runs")
 
-// runOrigin is where a run began: its turn, log sequence, the number of messages, the state's position and what
-// belongs to that, and the checkpoint.
+// runOrigin is where a run began: its turn, log sequence, number of messages, state position and the place of that, and
+// checkpoint.
 type runOrigin struct {
 	turn     int
 	sequence int64
@@ -30,7 +30,7 @@ func (o *runOrigin) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &fields)
 }
 
-// appendOrigin appends where a run begins, but for the time before it; at is the place of the state.
+// appendOrigin appends a run's origin, without the time that precedes it; at is the place of the state.
 func appendOrigin(to []byte, run *cairn.Run, at statePlace) []byte {
 	to = append(strconv.AppendInt(append(to, '['), int64(run.Turn), 10), ',')
 	to = append(strconv.AppendInt(to, run.StartSequence, 10), ',')
@@ -42,8 +42,8 @@ func appendOrigin(to []byte, run *cairn.Run, at statePlace) []byte {
 	return append(compose.Text(to, run.Before.CheckpointID), ']')
 }
 
-// runData is what is stored of a run: without what its key and its origin have, and the end of one that the server
-// ends.
+// runData is the stored form of a run. It omits what the key and the origin have, and the end time if the server sets
+// it.
 type runData struct {
 	*cairn.Run
 	ID            string          `json:"id,omitempty"`
@@ -64,7 +64,7 @@ func runDataOf(run *cairn.Run, over bool) runData {
 	return data
 }
 
-// readRun reads a run from where it began and its data.
+// readRun decodes a run from its origin and its data.
 func readRun(session, id, origin, data string) (run cairn.Run, err error) {
 	var o runOrigin
 	started, place, err := dated("run", origin)
@@ -97,8 +97,9 @@ func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.P
 	})
 }
 
-// readPage reads one page of a session's runs or checkpoints. The script takes the number of the last item given, how
-// many to read and the direction, and answers some texts for each item; the cursor is that number.
+// readPage reads one page of a session's runs or checkpoints. The script takes the number of the last item on the page
+// before, how many items to read, and the direction. It returns a fixed number of texts for each item. The cursor is
+// the number of the last item.
 func readPage[T any](ctx context.Context, d *database, sc *script, id string, q store.PageQuery, texts int,
 	read func(reply) (item T, number int64, err error)) (page store.Page[T], err error) {
 	last := int64(0)

@@ -9,7 +9,7 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// script is one of the programs that run in the server.
+// script is a Lua script that runs in the server.
 type script struct {
 	name   string
 	doing  string // for errors
@@ -19,7 +19,7 @@ type script struct {
 	script *redis.Script
 }
 
-// reader and writer return the script in the file of a name, which begins with the file common.lua.
+// reader and writer return the script in the file of a name, preceded by common.lua.
 func reader(name, doing string) *script {
 	return load(name, doing, true, source("common")+source(name))
 }
@@ -27,7 +27,7 @@ func writer(name, doing string) *script {
 	return load(name, doing, false, source("common")+source(name))
 }
 
-// about and aboutReading do so for a script whose first argument is the id of a session. They are for ask.
+// about and aboutReading add id.lua, for a script that ask runs: its first argument is the id of a session.
 func about(name, doing string) *script {
 	return load(name, doing, false, source("common")+source("id")+source(name))
 }
@@ -35,7 +35,7 @@ func aboutReading(name, doing string) *script {
 	return load(name, doing, true, source("common")+source("id")+source(name))
 }
 
-// alone returns the script in the file of a name, which is whole.
+// alone returns the script in the file of a name, with nothing before it.
 func alone(name, doing string) *script { return load(name, doing, false, source(name)) }
 
 func load(name, doing string, reads bool, text string) *script {
@@ -43,7 +43,7 @@ func load(name, doing string, reads bool, text string) *script {
 	return &script{name: name, doing: doing, reads: reads, text: text, hash: sc.Hash(), script: sc}
 }
 
-// keyOfCommand is where a command has the name of its key.
+// keyOfCommand is the index of the key in a command.
 const keyOfCommand = 3
 
 // command returns the command that runs a script with one key.
@@ -51,7 +51,7 @@ func (sc *script) command(key string, args ...any) []any {
 	return append(append(make([]any, 0, 4+len(args)), "evalsha", sc.hash, 1, key), args...)
 }
 
-// source returns a file, which is there: it was embedded.
+// source returns an embedded file, which must exist.
 func source(name string) string {
 	raw, err := sources.ReadFile("lua/" + name + ".lua")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 var scriptDelete = about("delete", "delete")
 
-// Delete implements store.Store. Its event log is left to Log.Drop.
+// Delete implements store.Store. It leaves the event log to Log.Drop.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	s.known.Drop(id)
 	r, err := s.ask(ctx, scriptDelete, id)

@@ -12,7 +12,7 @@ import (
 
 var scriptStep = alone("step", "commit")
 
-// simple reports whether the delta is a step, which step.lua writes: a checkpoint with what nearly every step has.
+// simple reports whether step.lua can write the delta: a checkpoint with only what nearly every step has.
 func (w *write) simple() bool {
 	after := &w.after
 	d, cp := w.d, w.d.Checkpoint
@@ -24,7 +24,7 @@ func (w *write) simple() bool {
 		!slices.ContainsFunc(w.c.Messages, func(m cairn.Message) bool { return !m.CreatedAt.IsZero() })
 }
 
-// step writes a delta that is a step. done is false, and nothing has happened, if the server has another row.
+// step writes a simple delta. If the server has another row, done is false and nothing was written.
 func (w *write) step(ctx context.Context) (row *cairn.Session, done bool, err error) {
 	d := w.d
 	if w.after.keys == nil {

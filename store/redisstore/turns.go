@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// turns makes callers that want the same thing take turns.
+// turns serializes callers that use the same name.
 type turns struct {
 	mu    sync.Mutex
 	taken map[string]*turn
 }
 
 type turn struct {
-	users int           // callers that have it or wait for it
+	users int           // callers that hold it or wait for it
 	free  chan struct{} // holds one token
 }
 
-// take waits for a turn.
+// take waits until no other caller holds the name. The caller holds it until it calls release.
 func (t *turns) take(ctx context.Context, name string) (release func(), err error) {
 	t.mu.Lock()
 	mine := t.taken[name]

@@ -35,7 +35,7 @@ func (u *unpacker) uint(n int) uint64 {
 	return binary.BigEndian.Uint64(number[:])
 }
 
-// tag takes the byte that says what follows; 0xc1, which is never used, at the end.
+// tag takes the byte that gives the type of the next value. At the end it returns 0xc1, which MessagePack never uses.
 func (u *unpacker) tag() byte {
 	b := u.next(1)
 	if b == "" {
@@ -44,7 +44,7 @@ func (u *unpacker) tag() byte {
 	return b[0]
 }
 
-// pairs begins a map and returns its size. Nothing at all is an empty map.
+// pairs begins a map and returns its size. No data at all is an empty map.
 func (u *unpacker) pairs() int {
 	if u.data == "" {
 		return 0
@@ -77,7 +77,7 @@ func (u *unpacker) text() string {
 	return ""
 }
 
-// number reads a number: whole says which of the two it is.
+// number reads a number: n if whole is true, else f.
 func (u *unpacker) number() (n int64, f float64, whole bool) {
 	switch tag := u.tag(); {
 	case tag < 0x80:
@@ -117,14 +117,14 @@ func (u *unpacker) float64() float64 {
 
 func (u *unpacker) time() time.Time { return fromMicros(u.int64()) }
 
-// json reads a text that is JSON; an empty one is nothing.
+// json decodes a text that is JSON; an empty one is ignored.
 func (u *unpacker) json(into any) {
 	if text := u.text(); u.err == nil && text != "" {
 		u.err = json.Unmarshal([]byte(text), into)
 	}
 }
 
-// skip passes over a text or a number.
+// skip skips a text or a number.
 func (u *unpacker) skip() {
 	if u.data == "" {
 		u.err = errUnpack

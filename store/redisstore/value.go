@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// micros is how a time is stored; the zero time is 0.
+// micros returns a time as it is stored, in microseconds; the zero time is 0.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -23,17 +23,17 @@ type write struct {
 	db *database
 	id string
 	c  *store.Commit
-	// attempt names a commit that has neither a step nor a run to be known by, should it be sent twice.
+	// attempt identifies a commit that has neither a step nor a run, in case it is sent twice.
 	attempt string
-	// copied are messages as they are stored, which a branch has from another session.
+	// copied are the messages, in stored form, that a branch takes from another session.
 	copied []any
 
-	at       *record    // what the session is known to be; nil if nothing is known or there is none
-	known    record     // room for at
-	after    record     // the session as the delta leaves it, but for its open times
-	view     plan.Seen  // room for what is seen
-	happened *bool      // whether the commit has happened, if that was read along with the row
-	origin   statePlace // of the state that a commit goes back to
+	at       *record    // the row as known; nil if unknown or if there is none
+	known    record     // memory for at
+	after    record     // the row as the delta leaves it, without its open times
+	view     plan.Seen  // memory for seen
+	happened *bool      // whether the commit was applied before, if that was read with the row
+	origin   statePlace // of the state that a rewind goes back to
 	d        *plan.Delta
 }
 
@@ -45,13 +45,13 @@ func (w *write) seen() *plan.Seen {
 	return &w.view
 }
 
-// absent reports whether an error says that there is no session of the id, nor a removed one.
+// absent reports whether an error means that no session has the id, not even a removed one.
 func absent(err error) bool {
 	var missing *cairn.Error
 	return errors.As(err, &missing) && missing.Code == cairn.CodeNotFound && missing.Field == "session"
 }
 
-// keys returns the run and the step that the commit is known by; both are empty if there is neither.
+// keys returns the run and the step that identify the commit. Each is empty if there is none.
 func (w *write) keys() (run, step string) {
 	if w.c.StartRun != nil {
 		run = w.c.StartRun.ID
@@ -62,13 +62,13 @@ func (w *write) keys() (run, step string) {
 	return run, step
 }
 
-// refused remembers the row that is there instead of the one that the delta expects.
+// refused drops the row that the delta expected and takes at, the one that the server has.
 func (w *write) refused(at *record) {
 	w.db.known.Drop(w.id)
 	w.at, w.happened = at, nil
 }
 
-// fillAfter works out what the delta leaves.
+// fillAfter computes the row that the delta leaves.
 func (w *write) fillAfter() {
 	r := &w.after
 	*r = record{}
@@ -91,7 +91,7 @@ func (w *write) fillAfter() {
 	}
 }
 
-// rows writes any delta. Without a result its conditions did not hold.
+// rows writes any delta. A nil row without an error means that its conditions did not hold.
 func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	cmd := newCommand()
 	defer cmd.free()
@@ -114,7 +114,7 @@ func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 		return nil, cairn.Invalid("checkpoint", "session %q has a checkpoint %q already", w.id, w.d.Checkpoint.ID)
 	}
 	list := r.list(1)
-	if len(list) == 0 || list[0] == nil { // a call of the tree has the id of one of a session that is to be created
+	if len(list) == 0 || list[0] == nil { // a call of the tree has the id of a call of the new session
 		return nil, store.CallConflict(w.d.Row, r.text(2))
 	}
 	at, err := readRecord(w.id, list)
@@ -129,7 +129,7 @@ func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	return nil, nil
 }
 
-// written makes the written row the result.
+// written caches and returns the row that was written.
 func (w *write) written(r reply) (*cairn.Session, error) {
 	stamp, end, _ := strings.Cut(r.word(), " ")
 	now, err := strconv.ParseInt(stamp, 10, 64)
@@ -149,7 +149,7 @@ func (w *write) written(r reply) (*cairn.Session, error) {
 	return row, nil
 }
 
-// send has the server write, in the bucket of the root if the session is new.
+// send runs the write. A new session is created in its root's bucket.
 func (w *write) send(ctx context.Context, command []any) (reply, error) {
 	d := w.db
 	if !w.d.New || len(d.buckets) == 1 {
@@ -163,7 +163,7 @@ func (w *write) send(ctx context.Context, command []any) (reply, error) {
 	}
 	r, err := d.askCommand(ctx, scriptWrite, w.id, command)
 	if absent(err) {
-		// The note of where it is names a session that was never made, or is no more.
+		// The note of its bucket is of a session that was never created, or that was deleted.
 		if err = d.claim(ctx, w.id, home, true); err == nil {
 			r, err = d.askCommand(ctx, scriptWrite, w.id, command)
 		}
@@ -171,7 +171,7 @@ func (w *write) send(ctx context.Context, command []any) (reply, error) {
 	return r, err
 }
 
-// encode makes what write.lua takes.
+// encode adds the arguments of write.lua.
 func (w *write) encode(cmd *command) error {
 	d, row := w.d, w.d.Row
 	if d.OnceRun == "" && d.OnceStep == "" && w.attempt == "" {
@@ -215,13 +215,13 @@ func (w *write) encode(cmd *command) error {
 			return err
 		}
 	}
-	// Last: a server that is out of memory refuses a script at its first write, unless that frees memory, as leaving an
-	// index does.
+	// The times come last: a server that is out of memory refuses a script at its first write, unless that write frees
+	// memory, as leaving an index does.
 	w.times(cmd)
 	return nil
 }
 
-// conditions adds those other than the version.
+// conditions adds the conditions other than the version.
 func (w *write) conditions(cmd *command) {
 	d := w.d
 	if d.Lapsed {
@@ -253,7 +253,7 @@ func (w *write) conditions(cmd *command) {
 	}
 }
 
-// times adds the row's times, and the indexes that it is in because of them.
+// times adds the row's times, and the indexes that depend on them.
 func (w *write) times(cmd *command) {
 	d, row := w.d, w.d.Row
 	now := plan.Time{Open: true}
@@ -300,7 +300,7 @@ func (w *write) times(cmd *command) {
 	}
 }
 
-// content adds what the session consists of, and the lists that it is in.
+// content adds the session's messages and state, and the indexes that list it.
 func (w *write) content(cmd *command) error {
 	d, row := w.d, w.d.Row
 	if d.New {
@@ -349,7 +349,7 @@ func (w *write) content(cmd *command) error {
 	return nil
 }
 
-// messages adds the new messages, as many at once as there are with or without a time of their own.
+// messages adds the new messages, in groups of consecutive ones with, or without, a time of their own.
 func (w *write) messages(cmd *command) error {
 	list := w.c.Messages
 	for len(list) > 0 {
@@ -377,7 +377,7 @@ func (w *write) messages(cmd *command) error {
 	return nil
 }
 
-// set begins to set a field of a hash; the value follows.
+// set adds a write of a hash's field. The caller adds the value.
 func (w *write) set(cmd *command, hash, kind, field string, dated bool) {
 	cmd.text("set")
 	cmd.two(hash, w.id)
@@ -443,7 +443,7 @@ func (w *write) before() statePlace {
 	return statePlace{w.at.frame, at.KeyframeBytes, at.ChangeBytes}
 }
 
-// waiting adds the calls, the queue and the cache.
+// waiting adds the pending calls, the queue and the cache.
 func (w *write) waiting(cmd *command) error {
 	d := w.d
 	for i := range d.Calls {
@@ -485,7 +485,7 @@ func (w *write) waiting(cmd *command) error {
 	return nil
 }
 
-// unset removes a field of a hash.
+// unset adds the removal of a hash's field.
 func (w *write) unset(cmd *command, hash, field string) {
 	cmd.text("unset")
 	cmd.two(hash, w.id)

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// answer reads what a plan has to know of a session, whose record is r; nil for one that does not exist.
+// answer reads what a plan needs to know of a session. r is the session's record; nil if there is none.
 func (w *write) answer(c *conn, r *record, n plan.Needs, seen *plan.Seen) (err error) {
 	if n.Happened {
 		if _, err := c.row(sqlHappened, func(cols *columns) { seen.Happened = cols.int64() != 0 }, r.key, n.RunID, n.StepID); err != nil {
@@ -48,7 +48,7 @@ func (w *write) answer(c *conn, r *record, n plan.Needs, seen *plan.Seen) (err e
 	return w.seeCalls(c, r, n, seen)
 }
 
-// seeCalls reads which of the calls that a commit writes are there.
+// seeCalls reads those of the calls that a commit writes that exist.
 func (w *write) seeCalls(c *conn, r *record, n plan.Needs, seen *plan.Seen) error {
 	if len(n.Calls) == 0 {
 		return nil

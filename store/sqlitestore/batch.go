@@ -13,17 +13,17 @@ const (
 )
 
 const (
-	// maxBatchSize is the size in bytes from which on what else an append brings is another batch: so a reader in the
+	// maxBatchSize is the size in bytes at which the rest of an append goes into another batch, so that a reader in the
 	// middle of a large append does not decode all of it.
 	maxBatchSize = 32 << 10
-	// smallBatch is the size in bytes up to which a batch grows by what the next append brings, so that text which is
-	// streamed does not cost a row for a few words. Four such rows fill a page.
+	// smallBatch is the size in bytes up to which later appends grow a batch, so that streamed text does not cost a row
+	// for a few words. Four such rows fill a page.
 	smallBatch = 980
-	// mostTails bounds the logs whose last batch is remembered.
+	// mostTails bounds the number of logs whose last batch is cached.
 	mostTails = 64
 )
 
-// encodeBatches returns events as the batches that they are stored in.
+// encodeBatches encodes events into the batches that they are stored in.
 func encodeBatches(events []cairn.Event) (list []*backend.Events, err error) {
 	var b *backend.Events
 	for i := range events {
@@ -38,8 +38,8 @@ func encodeBatches(events []cairn.Event) (list []*backend.Events, err error) {
 	return list, nil
 }
 
-// insertBatches stores batches, of which the first begins with the sequence first, and returns the sequence of the last
-// one's first event.
+// insertBatches stores batches, the first of which begins with the sequence first. It returns the sequence of the last
+// batch's first event.
 func insertBatches(c *conn, log, first int64, list []*backend.Events) (int64, error) {
 	at := first
 	for _, b := range list {
@@ -59,18 +59,18 @@ func insertBatches(c *conn, log, first int64, list []*backend.Events) (int64, er
 	return at, nil
 }
 
-// tailBatch is the last batch of a log as this process has written it, if it is small.
+// tailBatch is the last batch of a log as this process wrote it, if it is small.
 type tailBatch struct {
 	log   int64 // the log's key
 	first int64 // the sequence of its first event
 	batch *backend.Events
 }
 
-// grow returns the tail with events added to it; nil if it would not be small any more.
+// grow returns the tail with events added to it; nil if it would no longer be small.
 func (t *tailBatch) grow(events []cairn.Event) (*tailBatch, error) {
 	size := t.batch.Size()
 	for i := range events {
-		size += len(events[i].Text) + len(events[i].Data) // a reference to what is there already is rare
+		size += len(events[i].Text) + len(events[i].Data) // references to earlier events are rare
 	}
 	if size > smallBatch {
 		return nil, nil
@@ -87,13 +87,13 @@ func (t *tailBatch) grow(events []cairn.Event) (*tailBatch, error) {
 	return &tailBatch{t.log, t.first, b}, nil
 }
 
-// endsAt reports whether the tail is the last batch of a log that ends with a sequence.
+// endsAt reports whether the tail is the last batch of a log whose last sequence is last.
 func (t *tailBatch) endsAt(log, last int64) bool {
 	return t.log == log && t.first+int64(t.batch.Count())-1 == last
 }
 
-// tails are the last batches of the logs that this process has appended to. A tail that is out of date is found by the
-// log's last sequence.
+// tails are the last batches of the logs that this process has appended to. An outdated tail is detected by the log's
+// last sequence.
 type tails struct {
 	mu   sync.Mutex
 	list map[string]*tailBatch
@@ -105,7 +105,7 @@ func (ts *tails) get(log string) *tailBatch {
 	return ts.list[log]
 }
 
-// put remembers a tail if it is small; nil is none.
+// put caches a tail if it is small; nil removes it.
 func (ts *tails) put(log string, t *tailBatch) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -13,8 +13,8 @@ const (
 		INSERT INTO messages (place, created_at, run_length, data)
 		SELECT (?3 << 31) + ` + placeNumber + `, created_at, run_length, data FROM messages WHERE ` + lessNumber + ` ORDER BY place`
 
-	// The state of the latest checkpoint with no more messages than ?2, or else the oldest there is; and the messages
-	// of the oldest checkpoint if it was not the first.
+	// The state of the latest checkpoint with at most ?2 messages, or else the oldest state; and the messages of the
+	// oldest checkpoint if it was not the first.
 	sqlPositionBefore = `
 		SELECT coalesce(at, (SELECT min(place) & 0x7fffffff FROM state WHERE ` + ofOwner + `)), at IS NULL,
 			coalesce((SELECT CASE parent_id WHEN '' THEN 0 ELSE message_count END FROM checkpoints

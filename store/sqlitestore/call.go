@@ -40,11 +40,11 @@ const (
 // callRow is the row of a pending call that a commit writes.
 type callRow struct {
 	key  int64              // 0 for a new one
-	call *cairn.PendingCall // nil for a new one, until it is filled
+	call *cairn.PendingCall // nil for a new one until fill
 	data string
 }
 
-// fill makes the row that of a call.
+// fill sets the row to that of a call.
 func (r *callRow) fill(call *cairn.PendingCall) (err error) {
 	r.call = call
 	r.data, err = backend.EncodeJSON("call", call)
@@ -82,7 +82,7 @@ func (r *callRow) write(c *conn, session int64) error {
 	return nil
 }
 
-// readCalls reads the calls of a statement whose first column is their data.
+// readCalls runs a statement whose first column is the data of calls.
 func readCalls(ctx context.Context, c *conn, text string, args ...any) (list []cairn.PendingCall, err error) {
 	err = c.query(ctx, text, func(cols *columns) bool {
 		list = append(list, readCall(cols))
@@ -125,16 +125,16 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 	return page, nil
 }
 
-// Where the calls of a list come from.
+// The sources of a list of calls.
 const (
 	fromCalls = `SELECT c.data, c.created_at, c.root_id, c.id FROM calls c`
-	// The order of the join is fixed, so that the list follows that of the assignments.
+	// The join order is fixed, so that the list follows the order of the assignments.
 	fromAssignments = `SELECT c.data, a.created_at, a.root_id, a.id FROM assignments a CROSS JOIN calls c ON c.key = a.call`
 )
 
-// callStatement returns the statement for one page and one call more, which shows that there is another page. The open
-// calls that a reviewer may answer are two lists merged: those assigned to them and those without reviewers. An index
-// serves each.
+// callStatement returns the statement for one page and one more call, which shows that there is another page. The open
+// calls that a reviewer may answer are two merged lists: those assigned to the reviewer and those without reviewers. An
+// index serves each.
 func callStatement(q *store.CallQuery, now time.Time) (text string, args []any, err error) {
 	createdAt, root, id, err := store.ParseCallCursor(q.Cursor)
 	if err != nil {
@@ -171,8 +171,8 @@ func callStatement(q *store.CallQuery, now time.Time) (text string, args []any, 
 	return text + ` ORDER BY 2, 3, 4 LIMIT ?`, append(args, store.PageSize(q.Limit)+1), nil
 }
 
-// callFilter has the conditions of a query except for its reviewer and cursor. The conditions for open and claimed
-// calls are those of the partial indexes, so that the planner can use them.
+// callFilter returns the conditions of a query except for its reviewer and cursor. The conditions for open and claimed
+// calls are those of the partial indexes, so that the planner can use these.
 func callFilter(q *store.CallQuery, open bool, now time.Time) *filter {
 	f := &filter{}
 	switch {

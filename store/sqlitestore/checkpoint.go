@@ -40,7 +40,7 @@ const (
 
 	sqlDropCheckpointsBefore = `DELETE FROM checkpoints WHERE session = ?1 AND number < ?2`
 
-	// What comes before the keyframe that position ?2 builds on.
+	// The states before the keyframe that position ?2 builds on.
 	sqlDropStateBefore = `
 		DELETE FROM state
 		WHERE place >= ?1 << 31 AND place < (
@@ -71,7 +71,7 @@ func findCheckpoint(c *conn, r *record, id string) (cp *cairn.Checkpoint, err er
 	return cp, err
 }
 
-// cut removes what came after a place in the session's past.
+// cut removes the rows after a point in the session's past.
 func (r *record) cut(c *conn, at *plan.Cut) error {
 	for _, drop := range []struct {
 		text  string

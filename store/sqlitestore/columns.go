@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/store/backend"
 )
 
-// columns reads the values of one row from left to right. The first value that is not what it should be makes err a
-// CodeCorrupt error; values after it are zero.
+// columns reads the values of one row from left to right. The first value that is not as expected sets err to a
+// CodeCorrupt error; later values are zero.
 type columns struct {
 	values []driver.Value
 	at     int
@@ -59,7 +59,7 @@ func (c *columns) bytes() []byte {
 
 func (c *columns) time() time.Time { return fromMicros(c.int64()) }
 
-// fromMicros is a time from its stored form.
+// fromMicros returns a time from its stored form.
 func fromMicros(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}
@@ -76,7 +76,7 @@ func (c *columns) decode(what, text string, v any) {
 	}
 }
 
-// micros is a time as it is stored.
+// micros returns a time as it is stored.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -84,7 +84,7 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// ceilMicros is the first stored time that is not before t.
+// ceilMicros returns the first stored time that is not before t.
 func ceilMicros(t time.Time) int64 {
 	n := t.UnixMicro()
 	if time.UnixMicro(n).Before(t) {
@@ -93,5 +93,5 @@ func ceilMicros(t time.Time) int64 {
 	return n
 }
 
-// stored is a time as it is after it was stored and read again.
+// stored returns a time as it is after it was stored and read again.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -20,21 +20,21 @@ type write struct {
 	s  *Store
 	id string
 	c  *store.Commit
-	// guess is what the commit comes to if the session is still as known says; nil if nothing is known that helps.
+	// guess is the delta of the commit if the session is still as known says; nil if nothing useful is known.
 	guess *plan.Delta
 	known *record
-	// doubt says that the commit was refused by a unique index, so that everything is looked up.
+	// doubt says that a unique index refused the commit, so that everything is read.
 	doubt bool
-	// texts are the commit's messages as they are stored, encoded before other writers have to wait.
+	// texts are the commit's messages in stored form, encoded before other writers have to wait.
 	texts []string
 
-	calls  map[string]callRow // the rows that are there, by the call's id
+	calls  map[string]callRow // the existing rows, by the call's id
 	result *cairn.Session
 	after  *record // the session's record after the commit; nil if nothing is written
 }
 
-// Commit implements store.Store. A session that this process wrote to last is not read: the write is conditional on it
-// being as it was.
+// Commit implements store.Store. A session that this process wrote recently is not read: the write is conditional on
+// its cached row.
 func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -66,8 +66,8 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	return w.result, nil
 }
 
-// plan plans the commit from what is known of the session. What has to be looked up, or compared with the time, is left
-// to run.
+// plan plans the commit from the cached row. A commit that needs reads, or a comparison with the time, is planned by
+// run.
 func (w *write) plan() {
 	row, r := w.s.known.Get(w.id)
 	if row == nil || len(w.c.Calls) > 0 {
@@ -86,8 +86,8 @@ func (w *write) do(ctx context.Context) error {
 	})
 }
 
-// remember is called when the commit is on disk. Only sessions that a run holds are remembered, for those are committed
-// to soon.
+// remember is called when the commit is on disk. It caches only sessions that a run holds, for those are committed to
+// soon.
 func (w *write) remember() {
 	switch {
 	case w.after == nil:
@@ -95,13 +95,13 @@ func (w *write) remember() {
 		w.s.known.Drop(w.id)
 	default:
 		own := *w.after
-		own.session = backend.CopyRow(own.session) // the other one is the caller's
+		own.session = backend.CopyRow(own.session) // the caller owns the original
 		w.s.known.Put(own.session, &own)
 	}
 }
 
-// run does the commit within a transaction. All that can be refused is refused before the first write, but for what
-// unique indexes refuse.
+// run does the commit within a transaction. It checks everything before the first write, except for what unique indexes
+// check.
 func (w *write) run(c *conn) error {
 	w.result, w.after = nil, nil
 	now := w.s.clock()
@@ -129,11 +129,11 @@ func (w *write) run(c *conn) error {
 	if done, err := w.apply(c, d, before, now); done || err != nil {
 		return err
 	}
-	return &backend.Overdue{Roots: []string{seen.Row.RootID}} // nothing else can have changed
+	return &backend.Overdue{Roots: []string{seen.Row.RootID}} // only expiry is left: the row was read just now
 }
 
-// apply writes a delta to the session that before is the record of; nil for a new one. done is false, and nothing is
-// written, if the session is not as it was or may have expired.
+// apply writes a delta to the session whose record is before, nil for a new one. done is false, and nothing is written,
+// if the session has changed or may have expired.
 func (w *write) apply(c *conn, d *plan.Delta, before *record, now time.Time) (done bool, err error) {
 	row := d.At(now)
 	after := &record{session: row, checkpoints: d.Checkpoints}
@@ -165,7 +165,7 @@ func (w *write) apply(c *conn, d *plan.Delta, before *record, now time.Time) (do
 	return true, nil
 }
 
-// writeHistory writes the rows of a session's past. texts are those of the messages.
+// writeHistory writes the rows of a session's past. texts are the messages in stored form.
 func (r *record) writeHistory(c *conn, d *plan.Delta, texts []string) error {
 	if d.Cut != nil {
 		if err := r.cut(c, d.Cut); err != nil {
@@ -203,8 +203,7 @@ func (r *record) writeHistory(c *conn, d *plan.Delta, texts []string) error {
 	return nil
 }
 
-// writeWait writes the rows that waiting needs, and what belongs to steps under way: calls, queue, cache, staged
-// pieces.
+// writeWait writes the rows of pending work and of steps under way: calls, queue, cache, staged pieces.
 func (w *write) writeWait(c *conn, key int64, d *plan.Delta) error {
 	if d.DropStaged {
 		if _, err := c.exec(sqlDropStaged, key); err != nil {

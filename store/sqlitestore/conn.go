@@ -11,29 +11,29 @@ import (
 	"modernc.org/sqlite"
 )
 
-// conn is one connection with its prepared statements. It talks to the driver without database/sql, whose pool, locks
-// and conversions cost a commit more than its statements do. It is used by one goroutine at a time.
+// conn is one connection with its prepared statements. It uses the driver without database/sql, whose pool, locks and
+// conversions cost a commit more than its statements do. Only one goroutine uses it at a time.
 type conn struct {
 	raw   driverConn
 	stmts map[string]driverStmt
 	args  []driver.NamedValue
-	cols  *columns // room for one row, nil while a query uses it
-	// clock is the store's.
+	cols  *columns // memory for one row, nil while a query uses it
+	// clock is the store's clock.
 	clock func() time.Time
-	// wrote says that a statement has changed rows since it was last set to false.
+	// wrote says that a statement has changed rows since wrote was last set to false.
 	wrote bool
-	// intercept, set by tests, is asked before each prepared statement runs; its error is the statement's.
+	// intercept, if a test sets it, is called before each prepared statement. Its error becomes the statement's.
 	intercept func(text string) error
 }
 
-// driverConn is what the driver's connections offer.
+// driverConn is the interface of the driver's connections.
 type driverConn interface {
 	driver.Conn
 	driver.ExecerContext
 	driver.QueryerContext
 }
 
-// driverStmt is what the driver's prepared statements offer.
+// driverStmt is the interface of the driver's prepared statements.
 type driverStmt interface {
 	driver.Stmt
 	driver.StmtExecContext
@@ -101,7 +101,7 @@ func (c *conn) stmt(text string) (driverStmt, error) {
 	return ds, nil
 }
 
-// bind returns args in the driver's form, which is good until the next call.
+// bind returns args in the driver's form, which is valid until the next call.
 func (c *conn) bind(args []any) []driver.NamedValue {
 	for len(c.args) < len(args) {
 		c.args = append(c.args, driver.NamedValue{Ordinal: len(c.args) + 1})
@@ -115,8 +115,8 @@ func (c *conn) bind(args []any) []driver.NamedValue {
 	return c.args[:len(args)]
 }
 
-// exec runs a prepared statement and returns how many rows it changed. It is never interrupted: what is written within
-// a transaction is written or rolled back as a whole.
+// exec runs a prepared statement and returns how many rows it changed. It is never interrupted: a transaction is
+// written or rolled back as a whole.
 func (c *conn) exec(text string, args ...any) (int64, error) {
 	s, err := c.stmt(text)
 	if err != nil {
@@ -131,8 +131,7 @@ func (c *conn) exec(text string, args ...any) (int64, error) {
 	return n, err
 }
 
-// query runs a prepared statement and calls each for every row until it returns false. ctx is looked at before each
-// row.
+// query runs a prepared statement and calls each for every row until it returns false. It checks ctx before each row.
 func (c *conn) query(ctx context.Context, text string, each func(*columns) bool, args ...any) error {
 	s, err := c.stmt(text)
 	if err != nil {
@@ -145,8 +144,7 @@ func (c *conn) query(ctx context.Context, text string, each func(*columns) bool,
 	return c.scan(ctx, rows, each)
 }
 
-// search is query for a statement that is put together for one call and may look at many rows, so that ctx interrupts
-// it.
+// search is query for a statement that is built for one call and may read many rows, so ctx interrupts it.
 func (c *conn) search(ctx context.Context, text string, each func(*columns) bool, args ...any) error {
 	rows, err := c.raw.QueryContext(ctx, text, c.bind(args))
 	if err != nil {

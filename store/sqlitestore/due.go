@@ -23,7 +23,7 @@ const (
 		WHERE h.agent = ?2 AND h.due_at > 0 AND h.due_at BETWEEN ?4 AND ?1 AND (h.due_at, s.id) > (?4, ?5)
 		ORDER BY h.due_at, s.id LIMIT ?3`
 
-	// By both, one step for each agent however many sessions it has.
+	// By both, one index lookup per agent, however many sessions it has.
 	sqlDueAgents = `
 		WITH RECURSIVE active(agent) AS (
 			SELECT min(agent) FROM heads WHERE status = 'active'

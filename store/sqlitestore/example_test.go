@@ -56,7 +56,7 @@ type Refund struct {
 	Order int `json:"order"`
 }
 
-// A refund is a row of the application's own table in the store's file: it is there if and only if the conversation says
+// A refund is a row of the application's own table in the store's file: it exists if and only if the conversation says
 // so. The application reads and writes the table through a connection of its own.
 func ExampleExec() {
 	dir, err := os.MkdirTemp("", "cairn")

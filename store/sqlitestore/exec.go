@@ -25,10 +25,10 @@ const dialect = "SQLite"
 //
 // A file has one writer at a time: while a statement runs, every other session of the file waits for its commit.
 //
-// The statement is one INSERT, REPLACE, UPDATE, DELETE, SELECT or WITH, with ? or ?1, ?2, … for the arguments, of at most
-// [store.MaxStatement] bytes with them; a call may record [store.MaxStatements]. Arguments are nil, booleans, integers,
-// finite floats, strings, []byte, time.Time and what database/sql/driver converts to these. A time is stored as text
-// that SQLite's functions read, in UTC: 2030-05-01 08:30:00.25+00:00.
+// The statement is one INSERT, REPLACE, UPDATE, DELETE, SELECT or WITH, with ? or ?1, ?2, … for the arguments. With its
+// arguments it has at most [store.MaxStatement] bytes; a call may record [store.MaxStatements]. Arguments are nil,
+// booleans, integers, finite floats, strings, []byte, time.Time and what database/sql/driver converts to these. A time
+// is stored as text that SQLite's functions read, in UTC: 2030-05-01 08:30:00.25+00:00.
 func Exec(call *cairn.Call, sql string, args ...any) error {
 	if err := oneCommand(sql); err != nil {
 		return err
@@ -71,11 +71,11 @@ func (w *write) execute(c *conn, list []store.Statement) error {
 	return nil
 }
 
-// errSeveral is wrong with the text of more than one statement.
+// errSeveral is the error for a text of more than one statement.
 var errSeveral = cairn.Invalid("sql", "has more than one statement")
 
-// oneCommand reports that a text has more than one statement: anything but blanks and comments behind a semicolon. The
-// driver would execute all of them.
+// oneCommand returns an error if a text has more than one statement, which is anything but blanks and comments after a
+// semicolon. The driver would execute all of them.
 func oneCommand(sql string) error {
 	ended := false
 	for sql != "" {

@@ -15,11 +15,12 @@ const (
 	sqlRestoredRoot = `UPDATE sessions SET expires_at = ?2, sweep_at = ?3 WHERE key = ?1`
 )
 
-// callColumns are those of calls but for the key, which may have been given to another call.
+// callColumns are the columns of calls without the key, which may have been given to another call.
 const callColumns = `session, root_id, id, step_id, user_id, agent, tool, kind, status, assigned, claimed_by, claimed_until,
 	deadline, created_at, version, data`
 
-// sqlRestore puts the sessions of a removed tree, by the key of its root, where sessions and calls are found.
+// sqlRestore moves the sessions of a removed tree, given the key of its root, back to the tables in which sessions and
+// calls are found.
 var sqlRestore = []string{
 	`INSERT INTO sessions SELECT * FROM removed_sessions WHERE key IN (SELECT key FROM removed WHERE tree = ?1)`,
 	`INSERT INTO heads SELECT * FROM removed_heads WHERE session IN (SELECT key FROM removed WHERE tree = ?1)`,
@@ -67,7 +68,7 @@ func (s *Store) Restore(ctx context.Context, root string) (row *cairn.Session, e
 	return row, nil
 }
 
-// revive updates the row of a root that was put back to that of a restored root.
+// revive updates the row of a root that was moved back. A restored root has a new version and expiry.
 func revive(c *conn, root string, now time.Time) (*cairn.Session, error) {
 	tree, err := findTree(c, root)
 	if err != nil {

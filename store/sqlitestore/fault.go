@@ -29,7 +29,8 @@ func resultCode(err error) int {
 // busy reports whether another process holds the lock that a statement needed.
 func busy(err error) bool { return resultCode(err) == lib.SQLITE_BUSY }
 
-// constraint reports whether a row was refused because one with the same key is there, other than by a statement of a tool.
+// constraint reports whether a row was refused because of an existing row with the same key, except for a tool's
+// statement.
 func constraint(err error) bool {
 	return resultCode(err) == lib.SQLITE_CONSTRAINT && !store.IsStatementFailed(err)
 }
@@ -38,7 +39,7 @@ func constraint(err error) bool {
 func readOnly(err error) bool { return resultCode(err) == lib.SQLITE_READONLY }
 
 // fault gives an error from SQLite a code and says what was being done. Errors that have a code already, and those of
-// contexts, pass.
+// contexts, pass unchanged.
 func fault(doing string, err error) error {
 	if err == nil {
 		return nil

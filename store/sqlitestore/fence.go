@@ -26,15 +26,15 @@ var sqlDropFences = []string{
 	`DELETE FROM batches WHERE log = ?1`,
 }
 
-// place is where a writer appends to.
+// place is the position that a writer appends at.
 type place struct {
 	key, last    int64 // of the log; 0 if there is none
-	sweep        int64 // from when on it is due for a sweep
-	token        int64 // the highest that the log has seen of the writer's session
-	batch, ended int64 // the number of the writer's last batch under that token, and the sequence at which it ended
+	sweep        int64 // when it becomes due for a sweep
+	token        int64 // the highest that the log has seen from the writer's session
+	batch, ended int64 // number and last sequence of the writer's last batch under that token
 }
 
-// findPlace looks up a log and what it has seen of a writer. nil is one that is not fenced.
+// findPlace looks up a log and what it has seen of a writer; nil means that the append is not fenced.
 func findPlace(c *conn, log string, w *store.Writer) (at place, err error) {
 	if w == nil {
 		w = &store.Writer{}
@@ -50,7 +50,7 @@ func findPlace(c *conn, log string, w *store.Writer) (at place, err error) {
 	return at, err
 }
 
-// note stores what an append that ended at the sequence last changes of what the log has seen, if anything.
+// note records the writer's token and batch, for an append that ended at the sequence last, if they are new.
 func (at *place) note(c *conn, w *store.Writer, last int64) error {
 	if w.Token > at.token {
 		if _, err := c.exec(sqlRaiseFence, at.key, w.Session, w.Token); err != nil {

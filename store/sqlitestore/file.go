@@ -23,11 +23,11 @@ func absolute(path string) (string, error) {
 	return path, nil
 }
 
-// creating is held while a file is made: closing one ends all locks that this process has on it.
+// creating is held while a file is created: closing it releases all locks that this process has on it.
 var creating sync.Mutex
 
-// create makes the file for its owner alone, if there is none, and so the files that SQLite keeps next to it: they have
-// conversations and secrets. SQLite reports an error when it opens the file.
+// create creates the file, if it is missing, for its owner only. The files that SQLite keeps next to it get the same
+// permissions: they have conversations and secrets. If create fails, SQLite reports the error when it opens the file.
 func create(path string) {
 	creating.Lock()
 	defer creating.Unlock()

@@ -58,7 +58,8 @@ func readChange(c *columns) (change store.StateChange) {
 	return change
 }
 
-// Import implements store.Importer. It is one transaction, for as long as the parts take; other writers wait.
+// Import implements store.Importer. It is one transaction, which lasts until the last part has arrived. Other writers
+// wait.
 func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
 	err := s.looking(ctx, func() error {
 		m := &importing{}
@@ -94,7 +95,7 @@ type importing struct {
 	log  int64  // the key of its event log
 	name string // of the log
 
-	// Of the session under way.
+	// The session that is being imported.
 	key      int64
 	position int64 // of the next state
 	message  int   // the number of the next message
@@ -177,7 +178,7 @@ func (m *importing) begin(p *store.SessionPart) error {
 	return err
 }
 
-// beginLog adds the log, unless there is one of its name that has events.
+// beginLog adds the log, unless a log of that name has events.
 func (m *importing) beginLog(name string, extent *store.LogExtent) error {
 	log, _, last, err := findLog(m.c, name)
 	switch {
@@ -185,7 +186,7 @@ func (m *importing) beginLog(name string, extent *store.LogExtent) error {
 		return err
 	case last > 0:
 		return store.LogExists(name)
-	case log != 0: // there is nothing in it but fencing tokens, or it was dropped
+	case log != 0: // it has only fencing tokens, or was dropped
 		if err := dropFences(m.c, log); err != nil {
 			return err
 		}
@@ -198,7 +199,7 @@ func (m *importing) beginLog(name string, extent *store.LogExtent) error {
 	return err
 }
 
-// waits adds what waiting needs.
+// waits adds the pending calls, queue, staged pieces and cache.
 func (m *importing) waits(p *store.Part) error {
 	for i := range p.Calls {
 		var row callRow

@@ -25,7 +25,7 @@ const (
 		WHERE h.stop <> ''`
 )
 
-// Renew implements store.Store. A lease need not outlive a loss of power, so renewing one does not wait for the disk.
+// Renew implements store.Store. A lease need not survive a loss of power, so renewing one does not wait for the disk.
 func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
 	var stop *cairn.Stop
 	err := s.writer.write(ctx, false, func(c *conn) error {

@@ -70,7 +70,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	return page, nil
 }
 
-// listStatement returns the statement for one page and one session more, which shows that there is another page.
+// listStatement returns the statement for one page and one more session, which shows that there is another page.
 func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
 	cursor, err := store.ParseSessionCursor(q.Cursor)
 	if err != nil {
@@ -115,7 +115,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 			SELECT 1 FROM json_each(?) want WHERE NOT EXISTS (
 				SELECT 1 FROM json_each(s.metadata) have WHERE have.key = want.key AND have.value = want.value))`, q.Metadata)
 	}
-	// Words have neither spaces nor anything that has a meaning here.
+	// Words contain no spaces, and no character with a special meaning here.
 	for _, word := range store.Words(q.Search) {
 		f.add("instr(s.words, ?) > 0", " "+word)
 	}

@@ -20,7 +20,7 @@ const (
 
 	sqlLog = `SELECT key, first, last, dropped_at FROM logs WHERE name = ?1`
 
-	// The batches from the one on that has the first event after ?2, with the sequence of the log's first event.
+	// The batches from the one that has the first event after ?2, each with the sequence of the log's first event.
 	sqlEvents = `
 		SELECT l.first, (e.place & 0x7fffffff), e.data
 		FROM logs l JOIN events e ON e.place >= coalesce(
@@ -31,7 +31,7 @@ const (
 		WHERE l.name = ?1
 		ORDER BY e.place`
 
-	// The batches before the one that has the sequence ?2, which all are if that is over the last one, ?3.
+	// The batches before the one that has the sequence ?2; all of them if ?2 is after the last sequence, ?3.
 	sqlTrimEvents = `
 		DELETE FROM events
 		WHERE place >= ?1 << 31 AND place < CASE WHEN ?2 > ?3 THEN (?1 << 31) + ?2
@@ -48,7 +48,7 @@ const (
 		UPDATE logs SET sweep_at = CASE last WHEN ?2 THEN ?4 ELSE ?3 END
 		WHERE name = ?1 AND dropped_at = 0`
 
-	// What remains of a log that was dropped, and the remnants that are no longer needed.
+	// The remnant of a log that was dropped, and the removal of remnants that are no longer needed.
 	sqlDropLog = `
 		INSERT INTO logs (name, first, last, dropped_at) VALUES (?1, 1, 0, ?2)
 		ON CONFLICT (name) DO UPDATE SET first = 1, last = 0, dropped_at = excluded.dropped_at`
@@ -83,8 +83,8 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 	return l.append(ctx, log, expect, &w, events)
 }
 
-// append adds events as one transaction and publishes them to this process's followers. Without a writer it is not
-// fenced.
+// append adds events in one transaction and publishes them to this process's followers. Without a writer the append is
+// not fenced.
 func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (int64, error) {
 	for i := range events {
 		if err := store.CheckEvent(&events[i], l.s.opts.MaxEvent); err != nil {
@@ -122,8 +122,8 @@ type appending struct {
 	writer *store.Writer
 	events []cairn.Event
 
-	// grown is the log's last batch with the events added, if that is known and small. Else, and if it turns out not to
-	// be the last one, they are batches of their own.
+	// grown is the log's last batch with the events added, if that batch is known and small. Otherwise, or if it turns
+	// out not to be the last batch, the events are stored as batches of their own.
 	grown   *tailBatch
 	batches []*backend.Events
 
@@ -144,8 +144,8 @@ func (a *appending) encode(t *tailBatch) (err error) {
 	return err
 }
 
-// run adds the events to the log, which it makes if there is none, unless they are the batch of a writer that is there
-// already.
+// run adds the events to the log, which it creates if necessary. It adds nothing if the log already has the writer's
+// batch.
 func (a *appending) run(c *conn) error {
 	a.added, a.tail = false, nil
 	at, err := findPlace(c, a.log, a.writer)
@@ -184,7 +184,7 @@ func (a *appending) run(c *conn) error {
 	return err
 }
 
-// write stores the events.
+// write stores the events, in the log's last batch or in batches of their own.
 func (a *appending) write(c *conn, at *place) error {
 	if a.grown != nil && a.grown.endsAt(at.key, a.last) {
 		place, err := placeOf(at.key, a.grown.first)
@@ -223,7 +223,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 		if err != nil || len(list) > 0 {
 			return err
 		}
-		// There is nothing, which is right only at the end of the log.
+		// No events were found, which is right only at the end of the log.
 		_, first, last, err := findLog(c, log)
 		switch {
 		case err != nil || after >= last:
@@ -239,7 +239,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 	return list, nil
 }
 
-// readBatch appends the events after a sequence that a batch has to a list. more is false once the list has limit.
+// readBatch appends the events of a batch that follow a sequence. more is false once the list has limit events.
 func readBatch(c *columns, list *[]cairn.Event, after int64, limit int) (more bool) {
 	first, data := c.int64(), c.bytes()
 	if c.err != nil {

@@ -14,7 +14,8 @@ const (
 	sqlMessages = `SELECT created_at, run_length, data FROM messages WHERE ` + fromNumber + ` ORDER BY place LIMIT ?3`
 )
 
-// messageTime returns the time of a message as it is stored; 0 for one that has more to it than that, or none.
+// messageTime returns a message's time as it is stored; 0 if the message has no time, or one that this form cannot
+// hold.
 func messageTime(m *cairn.Message) int64 {
 	if _, offset := m.CreatedAt.Zone(); offset != 0 || !stored(m.CreatedAt).Equal(m.CreatedAt) {
 		return 0
@@ -22,7 +23,8 @@ func messageTime(m *cairn.Message) int64 {
 	return micros(m.CreatedAt)
 }
 
-// messageRun returns how many bytes of a message's id are the id of its run, before a slash; 0 if that is not so.
+// messageRun returns how many bytes at the start of a message's id are the id of its run, before a slash; 0 if it does
+// not begin with it.
 func messageRun(m *cairn.Message) int {
 	if n := len(m.RunID); n > 0 && len(m.ID) > n && m.ID[n] == '/' && m.ID[:n] == m.RunID {
 		return n
@@ -30,7 +32,7 @@ func messageRun(m *cairn.Message) int {
 	return 0
 }
 
-// messageText returns the JSON of a message without the time and the run if messageTime and messageRun return them.
+// messageText returns the JSON of a message. It omits the time and the run if messageTime and messageRun return them.
 func messageText(m *cairn.Message) (string, error) {
 	own := *m
 	if messageTime(m) != 0 {
@@ -55,7 +57,7 @@ func messageTexts(list []cairn.Message) (texts []string, err error) {
 	return texts, nil
 }
 
-// insertMessage writes a message, whose text is that of messageText.
+// insertMessage writes a message. text is the result of messageText.
 func insertMessage(c *conn, key int64, number int, m *cairn.Message, text string) error {
 	place, err := placeOf(key, int64(number))
 	if err != nil {

@@ -26,20 +26,20 @@ type Options struct {
 	Now func() time.Time
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
-	// PollInterval is how often the file is looked at for what other processes wrote, while a caller follows a log or
-	// watches stop requests; 0 means 20 ms. While a log is followed and another process writes it is ten times as
-	// often.
+	// PollInterval is how often the file is checked for what other processes wrote, while a caller follows a log or
+	// watches stop requests; 0 means 20 ms. While a log is followed and another process writes, it is checked ten times
+	// as often.
 	PollInterval time.Duration
 	// ReadConnections is how many reads may run concurrently; 0 means 4.
 	ReadConnections int
 	// BusyTimeout is how long a write waits for other processes before it fails with ErrUnavailable; 0 means 10 s.
 	BusyTimeout time.Duration
-	// ExecTimeout bounds the statements that the tools of one step have recorded with [Exec], together; 0 means 5 s.
-	// Meanwhile no other session of the file is committed to, in any process.
+	// ExecTimeout bounds the total time of the statements that the tools of one step recorded with [Exec]; 0 means 5 s.
+	// While they run, no other session of the file can commit, in any process.
 	ExecTimeout time.Duration
 }
 
-// withDefaults returns a copy of o with its zero fields filled in, or what is wrong with it.
+// withDefaults returns a copy of o with defaults for its zero fields. It fails if a field is invalid.
 func (o *Options) withDefaults() (Options, error) {
 	var out Options
 	if o != nil {

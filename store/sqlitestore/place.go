@@ -2,9 +2,9 @@ package sqlitestore
 
 import "github.com/cairn-agents/cairn"
 
-// A row that belongs to a session or log, and has a number in it, is at one integer key: its place. The owner's key is
-// in the upper bits, the number in the lower ones. These are the conditions of statements on the rows of the owner ?1;
-// those with a number ?2 take any, but only ever find rows of that owner.
+// A numbered row of a session or log has one integer key, its place: the owner's key in the upper bits, the number in
+// the lower 31. These are the conditions of statements on the rows of the owner ?1. Those with a number ?2 accept any
+// number, but find only rows of that owner.
 const (
 	ofOwner    = `place >= ?1 << 31 AND place < (?1 + 1) << 31`
 	fromNumber = `place >= (?1 << 31) + min(max(?2, 0), 0x80000000) AND place < (?1 + 1) << 31`
@@ -18,8 +18,7 @@ const (
 // maxNumber is the largest number that a row can have.
 const maxNumber = 1<<31 - 1
 
-// placeOf returns the place of a row that is to be written. The error is ErrTooLarge for a number that there is no
-// place for.
+// placeOf returns the place of a row to be written. The error is ErrTooLarge if the number does not fit.
 func placeOf(owner, number int64) (int64, error) {
 	if number < 0 || number > maxNumber {
 		return 0, cairn.Errorf(cairn.CodeTooLarge, "number %d: a session or log on SQLite has rows up to number %d", number, maxNumber)

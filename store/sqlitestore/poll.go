@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// On the write connection this changes with the commits of other connections only, which are other processes' (or other
-// Stores'): this process's own writers publish to its followers themselves.
+// On the write connection this value changes only with the commits of other connections: those of other processes or
+// other Stores. This process's own writers publish to its followers directly.
 const sqlDataVersion = `PRAGMA data_version`
 
-// pollBatch is how many events another process wrote are published at once; followers fetch what is older themselves.
+// pollBatch is how many events of other processes are published at once. Followers read older ones themselves.
 const pollBatch = 512
 
 const (
 	// haste is how many times more often the file is polled while another process writes a log that may be followed
 	// here.
 	haste = 10
-	// hastyLooks is how many such polls without news there are before the poller returns to the usual interval.
+	// hastyLooks is how many such polls find nothing before the poller returns to the usual interval.
 	hastyLooks = 50
 )
 
-// poller notices what other processes wrote and publishes it to the followers of this one. It runs while there are any.
+// poller detects what other processes wrote and publishes it to this process's followers. It runs while it has users.
 type poller struct {
 	s *Store
 
 	mu     sync.Mutex
 	users  int
 	closed bool
-	cancel context.CancelFunc // of the one that runs for the users
-	run    sync.WaitGroup     // that one, and those before it that are about to end
+	cancel context.CancelFunc // of the current poll goroutine
+	run    sync.WaitGroup     // that goroutine, and earlier ones that are about to end
 }
 
-// join starts the poller if it does not run.
+// join adds a user. It starts the poller unless it runs.
 func (p *poller) join() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,7 +45,7 @@ func (p *poller) join() {
 	p.run.Go(func() { p.poll(ctx) })
 }
 
-// leave stops the poller with its last user.
+// leave removes a user. It stops the poller after the last one.
 func (p *poller) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *poller) close() {
 func (p *poller) poll(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	seen := map[string]int64{} // the last sequence of each followed log that was published to its followers
+	seen := map[string]int64{} // the last sequence of each followed log that followers were given
 	version := int64(-1)
 	for hasty := 0; ; hasty-- {
 		select {
@@ -77,7 +77,7 @@ func (p *poller) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		// An error here is one of storage or the end; followers meet it themselves when they read.
+		// An error is a storage failure or the end of the poller. Followers get it from their own reads.
 		now, err := p.dataVersion(ctx)
 		if err == nil {
 			err = p.publish(ctx, seen, now != version)
@@ -104,8 +104,8 @@ func (p *poller) dataVersion(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
-// publish looks at the logs that are followed: at all of them if another process wrote, else at those that are new
-// here, whose followers may have missed what was written while they joined.
+// publish checks the followed logs: all of them if another process wrote, else those that are new to the poller, whose
+// followers may have missed what was written while they joined.
 func (p *poller) publish(ctx context.Context, seen map[string]int64, written bool) error {
 	if written {
 		p.s.stops.Raise()

@@ -7,11 +7,11 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// purgeBatch is how many rows a purge removes at once, so that other writers do not wait for all of it.
+// purgeBatch is how many rows a purge removes at once, so that other writers do not wait for the whole purge.
 const purgeBatch = 1000
 
 const (
-	// The next session of a removed tree to purge, the root last, so that what is left of the tree stays listed.
+	// The next session of a removed tree to purge. The root is last, so that the tree stays listed until it is purged.
 	sqlNextPurge = `SELECT key FROM removed WHERE tree = ?1 ORDER BY root LIMIT 1`
 
 	sqlPurgeCheckpoints = `
@@ -19,7 +19,7 @@ const (
 		WHERE session = ?1 AND number IN (SELECT number FROM checkpoints WHERE session = ?1 LIMIT ?2)`
 )
 
-// sqlPurge removes at most ?2 rows each of what a removed session owns.
+// sqlPurge removes at most ?2 rows of each kind that a removed session owns.
 var sqlPurge = []string{
 	`DELETE FROM messages WHERE place IN (SELECT place FROM messages WHERE ` + ofOwner + ` LIMIT ?2)`,
 	`DELETE FROM state WHERE place IN (SELECT place FROM state WHERE ` + ofOwner + ` LIMIT ?2)`,
@@ -30,7 +30,7 @@ var sqlPurge = []string{
 	`DELETE FROM cache WHERE number IN (SELECT number FROM cache WHERE session = ?1 LIMIT ?2)`,
 }
 
-// sqlPurged removes what is left then.
+// sqlPurged removes the remaining rows of a session after that.
 var sqlPurged = []string{
 	`DELETE FROM removed_assignments WHERE root_id = (SELECT id FROM removed WHERE key = ?1)`,
 	`DELETE FROM removed_heads WHERE session = ?1`,
@@ -42,7 +42,7 @@ var sqlPurged = []string{
 func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err error) {
 	tree, err := strconv.ParseInt(key, 10, 64)
 	if err != nil {
-		tree = 0 // which is no session's
+		tree = 0 // no session has this key
 	}
 	for done := false; !done; {
 		var p purge
@@ -64,7 +64,7 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 
 // purge is what one write of a purge did.
 type purge struct {
-	found, done bool // there was something to purge; there is nothing any more
+	found, done bool // something was left to purge; nothing is left
 	checkpoints int64
 }
 

@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// Statements around a read that has several parts, so that they see one point in time.
+// The statements around a read of several parts, which must see one point in time.
 const (
 	sqlBeginRead = `BEGIN`
 	sqlEndRead   = `COMMIT`
 )
 
-// readers is a pool of connections that only read. They see what was committed last and wait for no writer.
+// readers is a pool of read-only connections. They see the last commit and do not wait for writers.
 type readers struct {
 	open func() (*conn, error)
-	// idle holds every connection that is not in use; nil stands for one that was not opened yet.
+	// idle holds every connection that is not in use; nil stands for one that has not been opened.
 	idle   chan *conn
 	closed chan struct{}
 	once   sync.Once
-	// looking runs a read, and repeats it after that found sessions that may have expired.
+	// looking runs a read, and repeats it if it found sessions that may have expired.
 	looking func(ctx context.Context, do func() error) error
 }
 
@@ -30,12 +30,12 @@ func newReaders(n int, open func() (*conn, error)) *readers {
 	return r
 }
 
-// read gives fn a connection, maybe several times.
+// read calls fn with a connection, possibly several times.
 func (r *readers) read(ctx context.Context, fn func(*conn) error) error {
 	return r.looking(ctx, func() error { return r.lend(ctx, fn) })
 }
 
-// lend gives fn a connection.
+// lend calls fn with a connection.
 func (r *readers) lend(ctx context.Context, fn func(*conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (r *readers) lend(ctx context.Context, fn func(*conn) error) error {
 	return nil
 }
 
-// view is read with everything from one point in time.
+// view is read with a consistent view of one point in time.
 func (r *readers) view(ctx context.Context, fn func(*conn) error) error {
 	return r.read(ctx, func(c *conn) error {
 		if _, err := c.exec(sqlBeginRead); err != nil {

@@ -25,7 +25,7 @@ const (
 			AND (expires_at = 0 OR expires_at > ?5)
 		ORDER BY position, key LIMIT ?6`
 
-	// By records_key: one look for each namespace, however many records it has.
+	// By records_key: one lookup per namespace, however many records it has.
 	sqlNamespaces = `
 		WITH RECURSIVE namespaces (name) AS (
 			SELECT min(namespace) FROM records WHERE namespace > ?1
@@ -41,14 +41,14 @@ const (
 	// By records_key.
 	sqlDeleteRecord = `DELETE FROM records WHERE namespace = ?1 AND key = ?2`
 
-	// By records_expiry. That of the key that is written is replaced anyway.
+	// By records_expiry. An expired record of the key that is written is replaced anyway.
 	sqlSweepRecords = `
 		DELETE FROM records WHERE version IN
 			(SELECT version FROM records WHERE expires_at > 0 AND expires_at <= ?1 ORDER BY expires_at LIMIT 10)`
 )
 
-// Records returns the store's records. A record's write is one transaction, which removes up to ten that have expired
-// as well.
+// Records returns the store's records. A write of a record is one transaction, which also removes up to ten expired
+// records.
 func (s *Store) Records() store.Records { return (*records)(s) }
 
 var _ store.RecordProvider = (*Store)(nil)
@@ -65,7 +65,7 @@ func readRecord(c *columns) *store.Record {
 	return r
 }
 
-// record returns what is there of a key, nil for nothing.
+// record returns the live record of a key, or nil.
 func (s *Store) record(c *conn, namespace, key string) (r *store.Record, err error) {
 	now := s.clock()
 	found, err := c.row(sqlRecord, func(cols *columns) { r = readRecord(cols) }, namespace, key)

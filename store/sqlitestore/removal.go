@@ -32,7 +32,7 @@ const (
 		ORDER BY removed_at, key LIMIT ?4`
 )
 
-// sqlHide takes the sessions of a tree, by the root's id, out of the tables that sessions and calls are found by.
+// sqlHide moves the sessions of a tree, given the root's id, out of the tables in which sessions and calls are found.
 var sqlHide = []string{
 	`INSERT INTO removed_sessions SELECT * FROM sessions WHERE root_id = ?1`,
 	`INSERT INTO removed_heads SELECT * FROM heads WHERE session IN (SELECT key FROM sessions WHERE root_id = ?1)`,
@@ -44,8 +44,7 @@ var sqlHide = []string{
 	`DELETE FROM sessions WHERE root_id = ?1`,
 }
 
-// Remove implements store.Store. It writes a few rows for each session of the tree, independently of what else they
-// own.
+// Remove implements store.Store. It writes a few rows for each session of the tree, however much the session owns.
 func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (removed *store.Removed, err error) {
 	err = s.looking(ctx, func() error {
 		removed, err = s.remove(ctx, root, why)
@@ -54,7 +53,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 	return removed, err
 }
 
-// remove is Remove, but leaves it to the caller to look whether a tree that is to be deleted has expired.
+// remove is Remove, except that a tree to be deleted that may have expired is an error, which the caller handles.
 func (s *Store) remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
 	if err := store.CheckRemoval(why); err != nil {
 		return nil, err
@@ -81,7 +80,7 @@ func (s *Store) remove(ctx context.Context, root string, why store.Removal) (*st
 			if why != store.Expired {
 				return err
 			}
-			refused = err // and yet there is something to write
+			refused = err // it has not expired: record when to look again
 			_, err = c.exec(sqlPostpone, tree[0].key, micros(store.SweepAt(now, rows[0], rows[1:]...)))
 			return err
 		}
@@ -188,7 +187,7 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuer
 	return page, nil
 }
 
-// looking repeats an operation as long as that finds roots that may have expired. It removes those that have.
+// looking repeats an operation as long as it finds roots that may have expired. It removes those that have.
 func (s *Store) looking(ctx context.Context, do func() error) error {
 	return backend.Look(ctx, func(ctx context.Context, root string) error {
 		_, err := s.remove(ctx, root, store.Expired)

@@ -19,9 +19,9 @@ var sessionColumns = nameless(`
 	h.checkpoint_id, h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until,
 	h.state_position, h.keyframe_bytes, h.change_bytes, h.usage, h.run_usage, h.stop, h.updated_at, h.wait`)
 
-// nameless returns columns of a result without what a reader of their values has no use for. Each time a statement runs
-// the driver makes strings of the names and declared types of its columns; an expression has no declared type, and a
-// name of one letter is a string that is there already.
+// nameless rewrites the columns of a result so that the driver does no needless work. Each time a statement runs, the
+// driver makes strings of the names and declared types of its columns. An expression has no declared type, and a name
+// of one letter needs no new string.
 func nameless(columns string) string {
 	list := strings.Split(columns, ",")
 	for i, column := range list {
@@ -53,8 +53,8 @@ const (
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
 			coalesce((SELECT agent FROM sessions WHERE id = ?23), ?24))`
 
-	// If the session is as it was, and is held or has not expired. The columns that an index looks at are left out, so
-	// that most commits write no index of this table.
+	// Only if the session has not changed, and is held or has not expired. The columns that an index covers are left
+	// out, so that most commits write no index of this table.
 	sqlUpdateHead = `
 		UPDATE heads
 		SET version = ?2, epoch = ?3, message_count = ?4, run_id = ?5, turn = ?6, step = ?7, recoveries = ?8,
@@ -78,18 +78,18 @@ const (
 		WHERE key = ?1`
 )
 
-// record is a session's row with what else the store keeps of it.
+// record is a session's row with what else the store keeps with it.
 type record struct {
 	key         int64
 	session     *cairn.Session
-	sweep       int64 // from when on its root may have expired; 0 for never
-	checkpoints int64 // how many were ever written
+	sweep       int64 // when its root may expire; 0 for never
+	checkpoints int64 // number ever written
 	stop        string
 	wait        wait
 }
 
-// wait is what a session waits for, what its log may lack, and where its summary is, as they are stored: what few commits
-// change. The zero value is nothing.
+// wait is what few commits change, in stored form: what a session waits for, what its log may lack, and where its
+// summary is. The zero value means none of these.
 type wait struct {
 	Step     string `json:"step,omitempty"`
 	Open     int    `json:"open,omitempty"`
@@ -133,7 +133,7 @@ func readSession(c *columns) *record {
 	return r
 }
 
-// readWait reads what a session waits for and puts that on its row.
+// readWait reads the wait of a session and sets it on its row.
 func readWait(c *columns, s *cairn.Session) wait {
 	text := c.text()
 	if text == "" {
@@ -155,7 +155,8 @@ func readUsage(c *columns, u *cairn.Usage) {
 	}
 }
 
-// find returns a session's record; the error is ErrNotFound if there is none, and overdue if it may have expired.
+// find returns a session's record. The error is ErrNotFound if there is none, and backend.Overdue if it may have
+// expired.
 func find(c *conn, id string) (*record, error) {
 	r, err := findAny(c, id)
 	if err == nil {
@@ -177,7 +178,8 @@ func findAny(c *conn, id string) (r *record, err error) {
 	return r, nil
 }
 
-// findKey returns the key of a session; the error is ErrNotFound if there is none, and overdue if it may have expired.
+// findKey returns the key of a session. The error is ErrNotFound if there is none, and backend.Overdue if it may have
+// expired.
 func findKey(c *conn, id string) (key int64, err error) {
 	var sweep int64
 	var root string
@@ -191,7 +193,8 @@ func findKey(c *conn, id string) (key int64, err error) {
 	return key, c.overdueAt(nil, root, sweep)
 }
 
-// waits copies what the row has of the session's wait and what the log may lack, and the time from which the session is due for that.
+// waits copies the row's wait and what the log may lack to the record. due is the time from which the session is due
+// for that.
 func (r *record) waits(due int64) {
 	s := r.session
 	r.wait = wait{Step: s.SuspendedStep, Open: s.OpenCalls, Deadline: micros(s.NextDeadline), Queued: s.Queued, Summary: s.Summary, Due: due}
@@ -225,8 +228,8 @@ func (r *record) insert(c *conn) error {
 	return r.updateWait(c, wait{})
 }
 
-// update writes what a delta changes in a session's row as it was before. done is false, and nothing is written, if the
-// session is not as it was or may have expired.
+// update writes what a delta changes in a session's row. done is false, and nothing is written, if the session is no
+// longer as before says or may have expired.
 func (r *record) update(c *conn, d *plan.Delta, before *record, now time.Time) (done bool, err error) {
 	head, err := r.head(d.LeaseUntil.Kept)
 	if err != nil {
@@ -257,7 +260,7 @@ func (r *record) update(c *conn, d *plan.Delta, before *record, now time.Time) (
 	return err == nil, err
 }
 
-// updateWait writes what the session's head has of its wait if that has changed.
+// updateWait writes the wait of the session's head if it has changed.
 func (r *record) updateWait(c *conn, before wait) error {
 	if r.wait == before {
 		return nil
@@ -273,8 +276,8 @@ func (r *record) updateWait(c *conn, before wait) error {
 	return err
 }
 
-// head returns the first arguments of sqlInsertHead and sqlUpdateHead. kept leaves the end of the lease as it is
-// stored.
+// head returns the first arguments of sqlInsertHead and sqlUpdateHead. If kept is true, the stored end of the lease
+// does not change.
 func (r *record) head(kept bool) ([]any, error) {
 	s := r.session
 	usage, err := backend.EncodeJSON("usage", s.Usage)
@@ -289,13 +292,13 @@ func (r *record) head(kept bool) ([]any, error) {
 	if !kept {
 		until = micros(s.Lease.Until)
 	}
-	return append(make([]any, 0, 24), // room for the four more of both
+	return append(make([]any, 0, 24), // room for the four more that both add
 		r.key, s.Version, s.Epoch, s.MessageCount, s.RunID, s.Turn, s.Step, s.Recoveries, s.CheckpointID,
 		r.checkpoints, s.LogSequence, s.Lease.Owner, s.Lease.Token, until, s.State.Position,
 		s.State.KeyframeBytes, s.State.ChangeBytes, usage, runUsage, micros(s.UpdatedAt)), nil
 }
 
-// wordsOf returns the words by which a session is found, each after a space.
+// wordsOf returns the words by which a session is found, each preceded by a space.
 func wordsOf(s *cairn.Session) string {
 	words := store.SearchWords(s)
 	if len(words) == 0 {
@@ -317,7 +320,7 @@ func encodeContext(s *cairn.Session) (tags, metadata string, err error) {
 	return tags, metadata, err
 }
 
-// decodeStop reads a stop request as it is stored; empty is none.
+// decodeStop decodes a stored stop request; nil for an empty text.
 func decodeStop(text string) (*cairn.Stop, error) {
 	if text == "" {
 		return nil, nil

@@ -27,7 +27,7 @@ const (
 	sqlRunsNewest = `SELECT ` + placeNumber + `,` + runColumns + ` FROM runs WHERE ` + lessNumber + ` ORDER BY place DESC LIMIT ?3`
 )
 
-// runRest is a run without what has a column of its own.
+// runRest is a run without the fields that have columns of their own.
 type runRest struct {
 	*cairn.Run
 	ID            string    `json:"id,omitempty"`
@@ -58,7 +58,7 @@ func insertRun(c *conn, key int64, run *cairn.Run) error {
 	return err
 }
 
-// updateRun writes a run of a session that has ended, but for the columns that stay.
+// updateRun writes a run that has ended. Only its data changes.
 func updateRun(c *conn, key int64, run *cairn.Run) error {
 	data, err := encodeRun(run)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.P
 }
 
 // readPage reads one page of a session's runs or checkpoints. The statements take the session's key, the number of the
-// last item given and how many to read; the cursor is that number.
+// last item on the page before, and how many items to read. The cursor is the number of the last item.
 func readPage[T any](ctx context.Context, s *Store, id string, q store.PageQuery, oldest, newest string,
 	read func(*columns) (item T, number int64)) (store.Page[T], error) {
 	var page store.Page[T]

@@ -34,7 +34,7 @@ const (
 // migrations returns the scripts in order; the first one makes version 1.
 func migrations() ([]string, error) { return backend.Scripts(migrationFiles, "migrations") }
 
-// identity is what a database file says about itself.
+// identity is what a database file says about itself: its application, schema version and number of objects.
 type identity struct {
 	application, version, objects int64
 }
@@ -51,7 +51,7 @@ func identify(c *conn) (id identity, err error) {
 	return id, nil
 }
 
-// check reports why a file cannot be used. A database with nothing in it can.
+// check returns the error for a file that cannot be used. An empty database can be used.
 func (id identity) check(path string, newest int) error {
 	switch {
 	case id.objects == 0 && id.application == 0 && id.version == 0:
@@ -65,7 +65,7 @@ func (id identity) check(path string, newest int) error {
 	return nil
 }
 
-// inspect looks at a file without changing anything in it. A file that is not there is an empty database.
+// inspect checks a file without changing it. A missing file counts as an empty database.
 func inspect(path string, busyTimeout time.Duration, newest int) (id identity, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -91,8 +91,8 @@ func inspect(path string, busyTimeout time.Duration, newest int) (id identity, e
 	return id, id.check(path, newest)
 }
 
-// Migrations reports which changes of the schema are applied to the database file at path, and changes nothing. A file
-// that does not exist has none. The error is the one of Open for a file that is not ours or from a newer version.
+// Migrations reports which migrations are applied to the database file at path, and changes nothing. A missing file has
+// none. For a file of another application or of a newer version, the error is that of Open.
 func Migrations(path string, opts *Options) ([]store.Migration, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -116,8 +116,8 @@ func Migrations(path string, opts *Options) ([]store.Migration, error) {
 	return store.Migrations(dir, int(id.version))
 }
 
-// migrate brings the database up to date. Any number of processes may do it at once: each looks again when it holds the
-// write lock.
+// migrate brings the database up to date. Any number of processes may do so concurrently: each checks again when it
+// holds the write lock.
 func (w *writer) migrate(ctx context.Context, path string, scripts []string) error {
 	err := w.write(ctx, true, func(c *conn) error {
 		id, err := identify(c)
@@ -142,13 +142,13 @@ func (w *writer) migrate(ctx context.Context, path string, scripts []string) err
 	if err := w.useWAL(ctx, path); err != nil {
 		return err
 	}
-	// Until the file is in WAL mode a COMMIT has to wait for readers, and SQLite does the waiting. From now on only the
-	// begin of a transaction waits, and the writer does that itself, minding its callers' contexts.
+	// Until the file is in WAL mode, a COMMIT has to wait for readers, and SQLite does that waiting. From now on only
+	// the begin of a transaction waits, and the writer does that itself, so that its callers' contexts count.
 	return fault("open "+path, w.conn.run(busyPragma(0)))
 }
 
-// useWAL switches the file to write-ahead logging, which it remembers. That needs the file for itself, so it waits for
-// other processes as a write does.
+// useWAL switches the file to write-ahead logging, which the file remembers. This needs exclusive access, so it waits
+// for other processes as a write does.
 func (w *writer) useWAL(ctx context.Context, path string) error {
 	started := time.Now()
 	for {

@@ -26,7 +26,7 @@ var sqlDelete = []string{
 // Read implements store.Store.
 func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *store.Contents, err error) {
 	read := s.readers.view
-	if want == (store.Want{}) { // one statement is a view of its own
+	if want == (store.Want{}) { // one statement is a consistent view by itself
 		read = s.readers.read
 	}
 	err = read(ctx, func(c *conn) error {
@@ -99,7 +99,7 @@ func (r *record) others(ctx context.Context, c *conn, want *store.Want, snap *st
 	return err
 }
 
-// Delete implements store.Store. Its event log is left to Log.Drop.
+// Delete implements store.Store. It leaves the event log to Log.Drop.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	err := s.writer.write(ctx, true, func(c *conn) error {
 		r, err := find(c, id)

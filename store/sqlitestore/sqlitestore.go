@@ -2,7 +2,7 @@
 // file: it is in WAL mode, readers never wait, and writers take turns.
 //
 // A commit is on disk when it is acknowledged, unless Options.Synchronous says otherwise. Events are not flushed one by
-// one: they are on disk with the next commit, and survive the death of the process before that.
+// one: they reach the disk with the next commit, and until then survive the death of the process.
 package sqlitestore
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/cairn-agents/cairn/store/backend"
 )
 
-// Store is a store.Store in an SQLite file, with an event log of its own. It is safe for concurrent use, and so is the
-// file by several Stores in any number of processes.
+// Store is a store.Store in an SQLite file, with an event log of its own. It is safe for concurrent use, and any number
+// of Stores and processes may share the file.
 type Store struct {
 	path    string
 	opts    Options
@@ -42,10 +42,10 @@ var (
 	_ store.Log         = (*Log)(nil)
 )
 
-// Open opens the database file at path and brings its schema up to date. If there is none it is made, readable and
-// writable for its owner alone; the permissions of a file that is there stay as they are. A file that is not ours or
-// from a newer version is an ErrSchema error and nothing in it is changed. The file must be on a local disk, and so
-// must the two files that SQLite keeps next to it.
+// Open opens the database file at path and brings its schema up to date. It creates a missing file, readable and
+// writable for its owner only; the permissions of an existing file do not change. For a file of another application or
+// of a newer version, it fails with ErrSchema and changes nothing. The file must be on a local disk, and so must the
+// two files that SQLite keeps next to it.
 func Open(path string, opts *Options) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -58,8 +58,8 @@ func Open(path string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
 	}
-	// Where a process died in the middle of a write, that has to be rolled back before the file can be read; migrate
-	// looks again.
+	// If a process died in the middle of a write, the write must be rolled back before the file can be read. migrate
+	// checks the file again after that.
 	if _, err := inspect(path, o.BusyTimeout, len(scripts)); err != nil && !readOnly(err) {
 		return nil, err
 	}
@@ -97,8 +97,8 @@ func (s *Store) Close() error {
 		readErr := s.readers.close()
 		s.hub.WakeAll()
 		s.stops.Raise()
-		// SQLite moves the log to the file when the last connection to it closes, which is this one unless another
-		// process has the file.
+		// SQLite moves the log to the file when its last connection closes: this one, unless another process has the
+		// file open.
 		s.closeErr = fault("close "+s.path, s.writer.close())
 		if s.closeErr == nil {
 			s.closeErr = fault("close "+s.path, readErr)

@@ -43,7 +43,7 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 	return fault("stage", err)
 }
 
-// readStaged returns what is staged for one step, or for all if stepID is empty.
+// readStaged returns the staged pieces of one step, or of all steps if stepID is empty.
 func readStaged(ctx context.Context, c *conn, key int64, stepID string) (list []store.Staged, err error) {
 	text, args := sqlStaged, []any{key}
 	if stepID != "" {

@@ -8,13 +8,13 @@ import (
 	"github.com/cairn-agents/cairn/store/backend"
 )
 
-// sqlOverdue says from when on it is worth looking whether a root has expired.
+// sqlOverdue returns the time from which a root may have expired.
 const sqlOverdue = `SELECT sweep_at FROM sessions WHERE id = ?1`
 
 const sqlGone = `SELECT tree, root_id, incarnation, reason, removed_at FROM removed WHERE id = ?1`
 
-// overdueAt returns the error for a session of a root that may have expired from the time sweep on; nil if that has not
-// come. A session that is held has not expired.
+// overdueAt returns the error for a session whose root may have expired from the time sweep on, or nil before that. A
+// held session has not expired.
 func (c *conn) overdueAt(s *cairn.Session, root string, sweep int64) error {
 	if sweep == 0 {
 		return nil
@@ -26,7 +26,7 @@ func (c *conn) overdueAt(s *cairn.Session, root string, sweep int64) error {
 	return &backend.Overdue{Roots: []string{root}}
 }
 
-// overdueOf returns the error for those of a list that belong to roots that may have expired, or nil.
+// overdueOf returns the error for the items of a list whose roots may have expired, or nil.
 func overdueOf[T any](c *conn, list []T, root func(*T) string) error {
 	found, seen := &backend.Overdue{}, map[string]bool{}
 	for i := range list {
@@ -49,7 +49,7 @@ func overdueOf[T any](c *conn, list []T, root func(*T) string) error {
 	return nil
 }
 
-// gone returns the error for a session that is not there: it was removed, or there is none.
+// gone returns the error for a missing session: it was removed, or it never existed.
 func gone(c *conn, id string) error {
 	err := store.NotFound(id)
 	_, broken := c.row(sqlGone, func(cols *columns) {

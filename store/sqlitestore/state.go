@@ -34,7 +34,7 @@ func insertState(c *conn, key int64, piece *plan.StatePiece) error {
 	return err
 }
 
-// stateAt returns a session's state at a position: the last keyframe and what changed since.
+// stateAt returns a session's state at a position: the last keyframe and the changes since.
 func stateAt(ctx context.Context, c *conn, key, position int64) (json.RawMessage, error) {
 	var keyframe json.RawMessage
 	var changes [][]cairn.Op
@@ -64,7 +64,7 @@ func stateAt(ctx context.Context, c *conn, key, position int64) (json.RawMessage
 	return store.FoldState(keyframe, changes)
 }
 
-// sizesAt works out the sizes that belong to a state position; nil if that is not kept.
+// sizesAt returns the sizes that belong to a state position; nil if the position is not kept.
 func sizesAt(c *conn, key, position int64) (at *cairn.StatePosition, err error) {
 	err = c.query(context.Background(), sqlStateSizes, func(cols *columns) bool {
 		from, keyframe, size := cols.int64(), cols.int64() != 0, cols.int64()

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Statements of the writer. The level of synchronous takes effect when the statement is compiled, so it is never kept
-// prepared.
+// Statements of the writer. The synchronous level takes effect when the statement is compiled, so that statement is
+// never kept prepared.
 const (
 	sqlBegin    = `BEGIN IMMEDIATE`
 	sqlCommit   = `COMMIT`
@@ -20,25 +20,25 @@ const (
 	sqlNormal   = `PRAGMA synchronous = NORMAL`
 )
 
-// maxBatch bounds how many writes share one transaction, and with that how long another process waits.
+// maxBatch bounds how many writes share one transaction, and so how long another process waits.
 const maxBatch = 64
 
-// Waits between two attempts to get a lock that another process holds.
+// The bounds of the wait between two attempts to get a lock that another process holds.
 const (
 	minLockWait = 50 * time.Microsecond
 	maxLockWait = 2 * time.Millisecond
 )
 
-// writer gives the process's one write connection to one writer at a time, in the order they come. A writer that finds
-// it free leads: it runs its own write and those that queued up meanwhile in one transaction, so that they share one
-// flush to disk, and hands the lead to the first of those who came later. A lone writer has no cost from this.
+// writer gives the process's one write connection to one job at a time, in the order of arrival. A job that finds it
+// free becomes the leader: it runs its own write and those queued by then in one transaction, so that they share one
+// flush to disk. It then hands the lead to the first job still queued. A lone write pays nothing for this.
 //
-// Writes are checked before they change anything, so a refused one leaves the others of its batch alone. When one fails
-// after it changed something, or storage fails, the batch is rolled back and each of its writes gets a transaction of
-// its own.
+// A write is checked before it changes anything, so a refused one leaves the others of its batch alone. If a write
+// fails after it changed something, or if storage fails, the batch is rolled back and each of its writes is repeated in
+// a transaction of its own.
 type writer struct {
 	conn        *conn
-	durable     bool          // whether FULL is allowed at all
+	durable     bool          // whether FULL is allowed
 	busyTimeout time.Duration // how long to wait for other processes
 
 	mu     sync.Mutex
@@ -46,33 +46,34 @@ type writer struct {
 	closed bool
 	queue  []*job
 
-	full bool // the connection's level; the leader's
+	full bool // the connection's level; used by the leader only
 
-	// looking runs a write, and repeats it after that found sessions that may have expired.
+	// looking runs a write, and repeats it if it found sessions that may have expired.
 	looking func(ctx context.Context, do func() error) error
 }
 
-// job is one write waiting for its turn.
+// job is one write that waits for its turn.
 type job struct {
 	ctx context.Context
 	// run does the write within a transaction. It may be called again after a rollback.
 	run func(*conn) error
-	// after is called once the write is committed, in the order of the commits, before later writes begin.
+	// after is called once the write is committed, in commit order, before later writes begin.
 	after func()
 	// durable asks for the write to be on disk before it is acknowledged.
 	durable bool
-	// single asks for a transaction of its own: no other write waits for it longer than it has to, or is repeated.
+	// single asks for a transaction of its own, so that no other write waits for it unnecessarily or is repeated
+	// because of it.
 	single bool
 	// alone asks for the connection itself, outside a transaction.
 	alone bool
 
 	since time.Time
-	wake  chan struct{} // signals that the job is settled or is to lead
+	wake  chan struct{} // signals that the job is settled or leads now
 	lead  bool
 	err   error
 }
 
-// do runs one job. If the job's context ends while it waits it is not run.
+// do runs one job. If the job's context ends while the job waits, the job is not run.
 func (w *writer) do(j *job) error {
 	if err := j.ctx.Err(); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (w *writer) do(j *job) error {
 	return w.enter(j)
 }
 
-// enter leads or queues. It is called with mu locked and unlocks it.
+// enter runs a job as the leader or queues it. It is called with mu locked and unlocks it.
 func (w *writer) enter(j *job) error {
 	if !w.leads {
 		w.leads = true
@@ -103,7 +104,7 @@ func (w *writer) enter(j *job) error {
 		if w.dequeue(j) {
 			return j.ctx.Err()
 		}
-		<-j.wake // it is being written; its outcome is the answer
+		<-j.wake // it is being written, so its outcome counts
 	}
 	if j.lead {
 		w.leadWith(j)
@@ -111,7 +112,7 @@ func (w *writer) enter(j *job) error {
 	return j.err
 }
 
-// dequeue takes a job out of the queue, unless it has left it.
+// dequeue removes a job from the queue. It reports whether the job was still there.
 func (w *writer) dequeue(j *job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,7 +124,7 @@ func (w *writer) dequeue(j *job) bool {
 	return true
 }
 
-// leadWith settles j, and all jobs that can share its transaction, and hands over the lead.
+// leadWith settles j and all jobs that can share its transaction, and hands over the lead.
 func (w *writer) leadWith(j *job) {
 	batch := []*job{j}
 	switch {
@@ -156,7 +157,7 @@ func (w *writer) handOver() {
 	next.wake <- struct{}{}
 }
 
-// begin starts a transaction for j, waiting for other processes until j's context ends or the busy timeout is over.
+// begin starts a transaction for j. It waits for other processes until j's context ends or the busy timeout is over.
 func (w *writer) begin(j *job) error {
 	full := w.wantsFull(j)
 	for wait := minLockWait; ; wait = min(2*wait, maxLockWait) {
@@ -193,8 +194,8 @@ func (w *writer) wantsFull(j *job) bool {
 	return slices.ContainsFunc(w.queue[:min(len(w.queue), maxBatch)], func(o *job) bool { return o.durable })
 }
 
-// setLevel chooses whether a COMMIT waits for the disk. Within one connection, what a durable commit flushes includes
-// everything that was written before it.
+// setLevel chooses whether a COMMIT waits for the disk. A durable commit also flushes everything that its connection
+// wrote before.
 func (w *writer) setLevel(full bool) error {
 	if full == w.full {
 		return nil
@@ -227,7 +228,7 @@ func (w *writer) join(batch []*job) []*job {
 	return batch
 }
 
-// settle runs a batch in the transaction that was begun, or each of its jobs in one of its own.
+// settle runs a batch in the transaction that was begun. If that fails, it runs each job in a transaction of its own.
 func (w *writer) settle(batch []*job) {
 	if w.transact(batch) {
 		return
@@ -265,16 +266,16 @@ func (w *writer) transact(batch []*job) (settled bool) {
 	return true
 }
 
-// rollback ends the transaction. Its error does not matter: SQLite has rolled back already when storage failed.
+// rollback ends the transaction. Its error does not matter: if storage failed, SQLite has already rolled back.
 func (w *writer) rollback() { w.conn.exec(sqlRollback) }
 
-// write runs fn as one transaction, maybe several times. Unless a write is durable it may be lost with the machine's
-// power, but not with the process, and it is on disk with the next durable one.
+// write runs fn as one transaction, possibly several times. A write that is not durable survives the death of the
+// process, but may be lost if the machine loses power, until the next durable one is on disk.
 func (w *writer) write(ctx context.Context, durable bool, fn func(*conn) error) error {
 	return w.looking(ctx, func() error { return w.do(&job{ctx: ctx, run: fn, durable: durable}) })
 }
 
-// close refuses new jobs, waits for those under way, and closes the connection.
+// close refuses new jobs, waits for those before it, and closes the connection.
 func (w *writer) close() error {
 	w.mu.Lock()
 	if w.closed {

@@ -24,8 +24,9 @@ const elsewhereVariable = "CAIRN_STORETEST_ELSEWHERE"
 // pace is the mean time between two events of an answer as an engine streams it.
 const pace = 20 * time.Millisecond
 
-// Elsewhere makes a test binary the other process of BenchFollowAcrossProcesses, if that has started it; then it does
-// not return. Call it in an init function. open opens the event log at the place that the benchmark was given.
+// Elsewhere makes a test binary the other process of BenchFollowAcrossProcesses if the benchmark has started it; it
+// does not return then. Call it in an init function. open opens the event log at the place that the benchmark was
+// given.
 func Elsewhere(open func(place string) (store.Log, error)) {
 	place := os.Getenv(elsewhereVariable)
 	if place == "" {
@@ -38,7 +39,7 @@ func Elsewhere(open func(place string) (store.Log, error)) {
 	os.Exit(0)
 }
 
-// followElsewhere prints how many nanoseconds each event took to arrive, until its standard input ends.
+// followElsewhere prints the nanoseconds that each event took to arrive, until its standard input ends.
 func followElsewhere(open func(place string) (store.Log, error), place string) error {
 	log, err := open(place)
 	if err != nil {
@@ -60,8 +61,8 @@ func followElsewhere(open func(place string) (store.Log, error), place string) e
 }
 
 // BenchFollowAcrossProcesses measures the time from the append of an event to its arrival at a follower in another
-// process, in the pace of an answer. The other process is this test binary, which must call Elsewhere; place describes
-// how to open the log.
+// process, at the pace of an answer. The other process is this test binary, which must call Elsewhere; place says how
+// to open the log.
 func BenchFollowAcrossProcesses(b *testing.B, log store.Log, place string) {
 	cmd := exec.CommandContext(b.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), elsewhereVariable+"="+place)
@@ -86,10 +87,10 @@ func BenchFollowAcrossProcesses(b *testing.B, log store.Log, place string) {
 		}
 		return took
 	}
-	arrival() // when the other process has begun
+	arrival() // the other process has begun
 	var times []time.Duration
 	for b.Loop() {
-		time.Sleep(pace/2 + rand.N(pace)) // a poller is met at any moment of its interval
+		time.Sleep(pace/2 + rand.N(pace)) // at any moment of a poller's interval
 		times = append(times, arrival())
 	}
 	input.Close()

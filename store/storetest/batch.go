@@ -9,26 +9,26 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// sender is a writer that numbers what it appends to the log "log".
+// sender is a writer that numbers its batches in the log "log".
 type sender struct {
 	*logHarness
 	log store.Fencer
 	store.Writer
 }
 
-// sends returns a writer under a token of the session "session". ok is false if the log is not a Fencer.
+// sends returns a writer with a token of the session "session". ok is false if the log is not a Fencer.
 func (h *logHarness) sends(log store.Log, token int64, id string) (s sender, ok bool) {
 	f, ok := log.(store.Fencer)
 	return sender{h, f, store.Writer{Session: "session", Token: token, ID: id}}, ok
 }
 
-// try sends a batch of given number.
+// try sends a batch with a number.
 func (s sender) try(batch, expect int64, events ...cairn.Event) (last int64, err error) {
 	s.Batch = batch
 	return s.log.AppendFenced(s.Context(), "log", expect, s.Writer, events...)
 }
 
-// send sends a batch and checks the sequence that is answered.
+// send sends a batch and checks the last sequence.
 func (s sender) send(batch, last int64, events ...cairn.Event) {
 	s.Helper()
 	if got, err := s.try(batch, store.AnySequence, events...); err != nil || got != last {
@@ -36,7 +36,7 @@ func (s sender) send(batch, last int64, events ...cairn.Event) {
 	}
 }
 
-// numberedBatches sends batches again, whose answers might have been lost: they are added once.
+// numberedBatches sends batches again, as if their answers were lost: each is added once.
 func numberedBatches(h *logHarness, ls logs) {
 	first, ok := h.sends(ls.of(0), 1, "first")
 	if !ok {
@@ -47,10 +47,10 @@ func numberedBatches(h *logHarness, ls logs) {
 	first.send(1, 2, lines(1, 3)...)
 	first.send(2, 3, say("3"))
 	first.send(2, 3, say("3"))
-	first.send(1, 3, lines(1, 3)...) // has been on its way for long; its caller waits no longer
+	first.send(1, 3, lines(1, 3)...) // delivered late, after its caller gave up
 	h.wantTexts("batches sent again", h.all("log", 0), 1, "1", "2", "3")
 
-	// Others that write in between do not matter, be they of the same session, of another one, or of none.
+	// Writes of others in between do not matter, be they of the same session, of another one, or of none.
 	first.send(3, 5, say("4"), say("5"))
 	other.send(1, 6, say("6"))
 	h.append("log", say("7"))
@@ -64,7 +64,7 @@ func numberedBatches(h *logHarness, ls logs) {
 	child.send(1, 8, say("8"))
 	h.wantTexts("batches sent again after others", h.all("log", 3), 4, "4", "5", "6", "7", "8", "9")
 
-	// A number may be left out. One that was refused, or stands for nothing, is not used up.
+	// Numbers may be skipped. A batch that is refused or empty does not use its number up.
 	first.send(7, 10, say("10"))
 	if _, err := first.try(8, 3, say("lost")); !errors.Is(err, cairn.ErrStale) {
 		h.Fatalf("a batch at the wrong place: %v", err)
@@ -75,7 +75,7 @@ func numberedBatches(h *logHarness, ls logs) {
 	}
 	first.send(8, 10)
 	first.send(8, 11, say("11"))
-	// It is there, wherever it was expected to go.
+	// A batch that is in the log is found whatever sequence was expected.
 	if last, err := first.try(8, 10, say("11")); err != nil || last != 11 {
 		h.Fatalf("a conditional batch sent again: ends at %d, error %v", last, err)
 	}
@@ -84,9 +84,9 @@ func numberedBatches(h *logHarness, ls logs) {
 	newTokens(h, &first, &other)
 }
 
-// newTokens has the session of two writers taken over.
+// newTokens takes over the session of two writers.
 func newTokens(h *logHarness, first, other *sender) {
-	// Under a new token writers count from 1 again, and what is on its way under the old one comes too late.
+	// Under a new token writers count from 1 again, and batches under the old one are refused.
 	first.Token = 2
 	first.send(1, 12, say("12"))
 	first.send(1, 12, say("12"))
@@ -98,21 +98,20 @@ func newTokens(h *logHarness, first, other *sender) {
 	}
 	other.Token = 2
 	other.send(1, 13, say("13"))
-	// So they do if the token was made known before.
+	// The same holds if the log already knew the token.
 	_, err := other.log.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 3))
 	h.must(err)
 	first.Token = 3
 	first.send(1, 14, say("14"))
 	h.wantTexts("batches under new tokens", h.all("log", 11), 12, "12", "13", "14")
 
-	// A trimmed log still knows them.
+	// A trimmed log still knows its batches.
 	h.must(h.log.Trim(h.Context(), "log", 15))
 	first.send(1, 14, say("14"))
 	h.wantBounds("log", 15, 14)
 }
 
-// batchRace has every writer's batches sent from several places at once, each in order: they are added once and in
-// order.
+// batchRace sends every writer's batches from several goroutines, each in order: they are added once and in order.
 func batchRace(h *logHarness, ls logs) {
 	if _, ok := ls.of(0).(store.Fencer); !ok {
 		return
@@ -144,7 +143,7 @@ func batchRace(h *logHarness, ls logs) {
 	}
 }
 
-// reopenBatches sends a batch again to a log that was closed meanwhile.
+// reopenBatches sends a batch again after its log was closed and reopened.
 func reopenBatches(h *logHarness) {
 	before, ok := h.sends(h.log, 1, "writer")
 	if !ok {

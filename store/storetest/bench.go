@@ -93,7 +93,7 @@ func (b *bench) begin(id string, messages, stateBytes int) *cairn.Session {
 
 var typicalText = strings.Repeat("A sentence of a typical reply. ", 8)
 
-// typicalStep is a reply with a tool call, and its result.
+// typicalStep returns the commit of a reply with a tool call, and its result.
 func typicalStep(s *cairn.Session) *store.Commit {
 	n := s.Step + 1
 	id := fmt.Sprintf("%s-%d", s.RunID, n)
@@ -166,7 +166,7 @@ func benchParallelSteps(outer *testing.B, open OpenStore, writers int) {
 	}
 }
 
-// benchTurn is a whole turn of two steps on a session of many turns: three writes.
+// benchTurn measures a whole turn of two steps on a session of many turns: three writes.
 func benchTurn(outer *testing.B, open OpenStore) {
 	b := newBench(outer, open)
 	_, err := store.Create(b.ctx, b.st, &cairn.Session{ID: "session", Agent: agentName}, nil)
@@ -216,7 +216,7 @@ func benchSnapshot(outer *testing.B, open OpenStore, messages int) {
 	}
 }
 
-// benchResume reads what a process needs that takes up a session whose messages are summarised but for the last 20.
+// benchResume reads what a process needs to resume a session whose messages are summarized, except for the last 20.
 func benchResume(outer *testing.B, open OpenStore, messages int) {
 	b := newBench(outer, open)
 	s := b.begin("session", messages, 1<<10)
@@ -258,8 +258,8 @@ func benchList(outer *testing.B, open OpenStore) {
 	}
 }
 
-// benchAppend measures the writer alone; readers follow meanwhile and must not slow it. followAll has readers follow a
-// log; a tenth of them is stuck after the first event. It returns how to make them leave.
+// followAll has readers follow a log while a benchmark writes; they must not slow the writer. A tenth of them stalls
+// after the first event. leave stops the readers and waits for them.
 func followAll(b *testing.B, log store.Log, readers int) (leave func()) {
 	if _, err := log.Append(b.Context(), "log", store.AnySequence, say("first")); err != nil {
 		b.Fatal(err)
@@ -288,7 +288,7 @@ func followAll(b *testing.B, log store.Log, readers int) (leave func()) {
 	}
 }
 
-// benchStream measures what an append takes a writer that writes an event every millisecond, as a model streams.
+// benchStream measures how long an append takes for a writer of an event every millisecond, as a model streams.
 func benchStream(b *testing.B, open OpenLog, readers int) {
 	log := open(b)
 	defer followAll(b, log, readers)()
@@ -323,7 +323,7 @@ func benchAppend(b *testing.B, open OpenLog, size, readers int) {
 	}
 }
 
-// benchAppendNumbered measures what a run appends with. A log that is not a Fencer has nothing to measure.
+// benchAppendNumbered measures the appends of a run. It measures nothing of a log that is not a Fencer.
 func benchAppendNumbered(b *testing.B, open OpenLog) {
 	b.ReportAllocs()
 	log, ok := open(b).(store.Fencer)
@@ -353,7 +353,7 @@ func benchRead(b *testing.B, open OpenLog) {
 	}
 }
 
-// benchLatency measures how long it takes from an append to its arrival at a follower.
+// benchLatency measures the time from an append to its arrival at a follower.
 func benchLatency(b *testing.B, open OpenLog) {
 	log := open(b)
 	ctx, cancel := context.WithCancel(b.Context())

@@ -19,7 +19,7 @@ var branchTests = []storeTest{
 	{name: "Errors", run: branchErrors},
 }
 
-// threeSteps makes a session of one turn with three steps of state and a message from outside of a run.
+// threeSteps makes a session with one turn of three steps with state, and a message from outside a run.
 func (h *harness) threeSteps(id string) *cairn.Session {
 	h.Helper()
 	h.createWith(id, `{"n":0}`)
@@ -76,7 +76,8 @@ func branchAtCheckpoints(h *harness) {
 	}
 }
 
-// branchAtMessages takes each number of messages: the state is that of the latest checkpoint that had no more.
+// branchAtMessages branches after each number of messages: the state is that of the latest checkpoint with no more
+// messages.
 func branchAtMessages(h *harness) {
 	h.threeSteps("source")
 	source := h.content("source")
@@ -92,14 +93,14 @@ func branchAtMessages(h *harness) {
 		}
 		h.wantState(id, "", want)
 	}
-	// CheckpointID goes before Messages.
+	// CheckpointID takes precedence over Messages.
 	n := 1
 	h.branch("source", store.BranchPoint{CheckpointID: source.Checkpoints[2].ID, Messages: &n}, "both")
 	same(h.T, "messages", h.messages("both"), source.Messages[:source.Checkpoints[2].MessageCount])
 }
 
 // branchPruned branches after each number of messages when checkpoints were pruned: the state is the right one, or the
-// branch is refused. A session that was only rewound has all its states.
+// branch is refused. A session that was only rewound still has all its states.
 func branchPruned(h *harness) {
 	serial := 0
 	check := func(source string, content *content, pruned int) {
@@ -190,7 +191,7 @@ func branchOfBranch(h *harness) {
 	h.wantState("c", "", `{"n":4,"list":[1]}`)
 	two := 2
 	h.branch("b", store.BranchPoint{Messages: &two}, "d")
-	h.wantState("d", "", `{"n":4}`) // what the branch began with: it has no earlier checkpoint
+	h.wantState("d", "", `{"n":4}`) // the branch's initial state: it has no earlier checkpoint
 }
 
 func branchErrors(h *harness) {

@@ -23,17 +23,17 @@ var callTests = []storeTest{
 	{name: "OddTexts", run: oddCalls},
 }
 
-// at is a time that every store keeps as it is.
+// at returns a time that every store keeps exactly.
 func at(n int) time.Time { return time.Date(2030, 1, 2, 3, 4, n, 123456000, time.UTC) }
 
-// asks writes a new open call of a step.
+// asks returns the write of a new open call of a step.
 func asks(id, step string, reviewers ...string) store.CallWrite {
 	return store.CallWrite{Call: cairn.PendingCall{
 		CallRef: cairn.CallRef{ID: id, Kind: cairn.CallApproval, Tool: "refund", Input: json.RawMessage(`{"n":1}`), Reviewers: reviewers},
 		StepID:  step, Status: cairn.CallOpen}}
 }
 
-// answers writes the answer to a call over the version there is.
+// answers returns the write of an answer to a call, over its current version.
 func answers(c *cairn.PendingCall, reviewer string) store.CallWrite {
 	w := store.CallWrite{Call: *c, Seen: c.Version}
 	w.Call.Status = cairn.CallAnswered
@@ -42,7 +42,7 @@ func answers(c *cairn.PendingCall, reviewer string) store.CallWrite {
 	return w
 }
 
-// withWait adds to a commit what a suspended session has: a call, a queued turn, a cached result.
+// withWait adds a pending call, a queued turn and a cached result to a commit.
 func withWait(c *store.Commit, id string) *store.Commit {
 	c.Calls = append(c.Calls, asks("call-of-"+id, "step-of-"+id, "ann", "bob"))
 	c.Enqueue = &store.QueuedTurn{ID: "turn-of-" + id, Messages: says("to follow")}
@@ -95,7 +95,7 @@ func callIDs(list []cairn.PendingCall) string {
 	return strings.Join(ids, " ")
 }
 
-// callFields writes a call with everything set. The owner's part is the session's, not the caller's.
+// callFields writes a call with every field set. The store sets the owner's fields, not the caller.
 func callFields(h *harness) {
 	h.create("root")
 	h.tree("child", "root")
@@ -116,7 +116,7 @@ func callFields(h *harness) {
 	if given.Version != 99 || given.RootID != "wrong" {
 		h.Fatalf("the caller's call was changed: %+v", given)
 	}
-	// A call may come with the session that it belongs to.
+	// A call may be created in one commit with its session.
 	first := beginCommit("run", "worker", time.Hour)
 	first.Create, first.Calls = &cairn.Session{Agent: agentName, RootID: "root"}, []store.CallWrite{asks("early", "step")}
 	h.commit("new", first)
@@ -147,7 +147,8 @@ func callUpdate(h *harness) {
 	}
 }
 
-// staleCall writes two calls of which one is not at the version its writer saw, with everything else that a commit has.
+// staleCall writes two calls, one of which is not at the version that its writer saw, along with all else that a commit
+// can have.
 func staleCall(h *harness) {
 	s := h.running("session")
 	h.write("session", asks("call", "step", "ann"))
@@ -178,7 +179,7 @@ func staleCall(h *harness) {
 	}
 }
 
-// callKeys uses one id in two trees: those are two calls. Within a tree the id is one session's.
+// callKeys uses one id in two trees: those are two calls. Within a tree an id belongs to one session.
 func callKeys(h *harness) {
 	h.create("root")
 	h.tree("child", "root")
@@ -216,8 +217,8 @@ func unknownCall(h *harness) {
 	}
 }
 
-// callsAgain repeats commits that write calls: the calls are at later versions than their writer saw, but the commit
-// has happened.
+// callsAgain repeats commits that write calls: the calls have newer versions than their writer saw, but the commit was
+// applied before.
 func callsAgain(h *harness) {
 	s := h.running("session")
 	c := h.stepCommit(s, "asks")
@@ -281,7 +282,7 @@ func callsDeleted(h *harness) {
 	}
 }
 
-// oddCalls uses odd texts for everything that calls are found by.
+// oddCalls uses odd texts in all fields that calls are found by.
 func oddCalls(h *harness) {
 	for i, odd := range oddTexts {
 		_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: odd, Agent: odd, UserID: odd}, nil)

@@ -44,8 +44,8 @@ func checkpointFields(h *harness) {
 	}
 }
 
-// latestCheckpoint writes three steps in the first turn and one in the second: the latest is the last one, though its
-// step number is lower.
+// latestCheckpoint writes three steps in the first turn and one in the second: the latest is the one of the second
+// turn, although its step number is lower.
 func latestCheckpoint(h *harness) {
 	h.create("session")
 	var want []string
@@ -129,8 +129,8 @@ func pageSizes(h *harness) {
 	}
 }
 
-// rewind goes back two of four steps: messages, state and checkpoints are those of then, runs and the rest of the row
-// stay, and the session continues from there.
+// rewind goes back two of four steps: messages, state and checkpoints are those of that time, runs and the rest of the
+// row stay, and the session continues from there.
 func rewind(h *harness) {
 	h.createWith("session", `{"n":0}`)
 	s := h.begin("session", "run")

@@ -55,7 +55,7 @@ func rowsSayTheTime(h *harness) {
 	check("branch", branch)
 }
 
-// crashedByTheRow needs no clock to see that a lease has lapsed.
+// crashedByTheRow detects a lapsed lease by the row alone, without a clock.
 func crashedByTheRow(h *harness) {
 	h.create("session")
 	s := h.commit("session", beginCommit("run", "worker", brief))
@@ -71,7 +71,7 @@ func crashedByTheRow(h *harness) {
 	}
 }
 
-// ask is the commit that suspends the run that holds a session until one call is answered.
+// ask returns the commit that suspends the run that holds a session until one call is answered.
 func ask(call string, in time.Duration) *store.Commit {
 	return &store.Commit{
 		Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, DeadlineIn: in},
@@ -81,7 +81,7 @@ func ask(call string, in time.Duration) *store.Commit {
 	}
 }
 
-// wantDeadline checks what a session and its call say of the deadline.
+// wantDeadline checks the deadline of a session and of its call.
 func (h *harness) wantDeadline(s *cairn.Session, call string, want time.Time) {
 	h.Helper()
 	for what, got := range map[string]time.Time{
@@ -104,8 +104,8 @@ func (h *harness) wantDeadline(s *cairn.Session, call string, want time.Time) {
 	}
 }
 
-// deadlineFromTheCommit has the store fill in the time, no matter what it knows of the session, and keep it when the
-// call is written again.
+// deadlineFromTheCommit lets the store fill in the deadline, whatever it has cached of the session. The deadline stays
+// when the call is written again.
 func deadlineFromTheCommit(h *harness) {
 	for name, version := range map[string]int64{"unguarded": 0, "guarded": 1} {
 		h.create(name)
@@ -134,7 +134,7 @@ func deadlineOfANewSession(h *harness) {
 	h.wantDeadline(s, "call", s.UpdatedAt.Add(time.Minute))
 }
 
-// earlierDeadline has both: one that was there, and one from the commit on.
+// earlierDeadline has an existing deadline and one that counts from the commit.
 func earlierDeadline(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")

@@ -82,8 +82,8 @@ func createNothingElse(h *harness) {
 	}
 }
 
-// nameAndSecret checks that what a session is given stays, that each has a secret of its own otherwise, and that no
-// JSON of a row shows it.
+// nameAndSecret checks that given names and secrets are kept, that each session has its own secret otherwise, and that
+// no JSON of a row contains it.
 func nameAndSecret(h *harness) {
 	given, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "given", Agent: agentName, Kind: cairn.ChildCompanion, Name: "helper ✓", Secret: "hush hush"}, nil)
 	h.must(err)
@@ -156,7 +156,7 @@ func emptyCommit(h *harness) {
 	}
 }
 
-// returnsRow checks each commit of a turn: what it returns is what is loaded then.
+// returnsRow checks for each commit of a turn that it returns the row that is loaded afterwards.
 func returnsRow(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")
@@ -175,7 +175,7 @@ func returnsRow(h *harness) {
 	same(h.T, "row in the list", page.Items, []*cairn.Session{s})
 }
 
-// rowIsCallers changes what a store gave and was given: neither reaches what is stored.
+// rowIsCallers changes values that a store returned and was given: neither changes what is stored.
 func rowIsCallers(h *harness) {
 	s := h.running("session")
 	messages := says("as it was")
@@ -342,7 +342,7 @@ func everythingAtOnce(h *harness) {
 	}
 }
 
-// everythingBut is a commit that would change all that a commit can, for tests in which it must not.
+// everythingBut returns a commit that would change all that a commit can, for tests in which it must not.
 func (h *harness) everythingBut(s *cairn.Session) *store.Commit {
 	user := "another user"
 	c := h.stepCommit(s, "must not be written")
@@ -357,7 +357,7 @@ func (h *harness) everythingBut(s *cairn.Session) *store.Commit {
 	return c
 }
 
-// running makes a session in the middle of a run: a message, a step with state and all that waits, something staged.
+// running makes a session in the middle of a run: a message, a step with state and pending work, and something staged.
 func (h *harness) running(id string) *cairn.Session {
 	h.Helper()
 	h.createWith(id, `{"n":0}`)
@@ -406,7 +406,7 @@ func replaceOp(path, value string) cairn.Op {
 
 func deleteOp(path string) cairn.Op { return cairn.Op{Kind: cairn.OpDelete, Path: path} }
 
-// statementsForOthers commits statements of a dialect that no store executes.
+// statementsForOthers commits statements in a dialect that no store executes.
 func statementsForOthers(h *harness) {
 	h.create("s")
 	for _, dialect := range []string{"", "Fortran"} {

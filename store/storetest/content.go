@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// content is everything a store knows about a session.
+// content is everything that a store has of a session.
 type content struct {
 	Session     *cairn.Session
 	State       json.RawMessage
@@ -28,7 +28,7 @@ type content struct {
 	Cache  []store.CacheEntry
 }
 
-// content reads a session with every method that reads. It is nil if there is no such session.
+// content reads a session with every reading method. It returns nil if there is no such session.
 func (h *harness) content(id string) *content {
 	h.Helper()
 	s, err := store.Load(h.Context(), h.st, id)
@@ -46,10 +46,10 @@ func (h *harness) content(id string) *content {
 	return all
 }
 
-// unchanged checks that do leaves everything about a session as it was.
+// unchanged checks that do changes nothing of a session.
 func (h *harness) unchanged(id, what string, do func()) {
 	h.Helper()
-	before := plain(h.T, h.content(id)) // as text, since a store might hand out what it keeps
+	before := plain(h.T, h.content(id)) // as text, since a store might return its own memory
 	do()
 	if after := plain(h.T, h.content(id)); after != before {
 		h.Fatalf("%s must not change the session:\n%s", what, firstDifference(after, before))
@@ -79,7 +79,7 @@ func (h *harness) messages(id string) []cairn.Message {
 	return list
 }
 
-// texts is a session's transcript, a text for each message.
+// texts returns a session's transcript, one text per message.
 func (h *harness) texts(id string) []string {
 	h.Helper()
 	return textsOf(h.messages(id))
@@ -124,7 +124,7 @@ func (h *harness) checkpointIDs(id string) []string {
 	return list
 }
 
-// maxPages bounds what pages follows, so that a cursor that goes round in circles is a failure, not a hang.
+// maxPages bounds the pages of a list, so that cursors that form a circle cause a failure, not a hang.
 const maxPages = 10_000
 
 // pages reads a list to its end.
@@ -197,7 +197,7 @@ func normal(v any) any {
 	return v
 }
 
-// firstDifference shows where two texts part.
+// firstDifference shows where two texts first differ.
 func firstDifference(got, want string) string {
 	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
 	at := 0

@@ -22,12 +22,12 @@ var contextTests = []storeTest{
 // storeCall is one call of a method of a store, with arguments that would succeed on a session in the middle of a run.
 type storeCall struct {
 	name string
-	// creates says that the call does not need the session to exist.
+	// creates says that the session need not exist.
 	creates bool
 	do      func(context.Context, store.Store) error
 }
 
-// storeCalls calls every method with a context on the session made by harness.running.
+// storeCalls returns calls of every method that takes a context, on the session made by harness.running.
 func storeCalls(id string) []storeCall {
 	run := "run-of-" + id
 	failure := func(_ any, err error) error { return err }
@@ -73,7 +73,7 @@ func storeCalls(id string) []storeCall {
 	}
 }
 
-// tokenOf returns the fencing token of a session's holder, or any if the store finds no such session.
+// tokenOf returns the fencing token of a session's holder, or some token if there is no such session.
 func tokenOf(st store.Store, id string) int64 {
 	if s, err := store.Load(context.Background(), st, id); err == nil {
 		return s.Lease.Token
@@ -81,7 +81,7 @@ func tokenOf(st store.Store, id string) int64 {
 	return 1
 }
 
-// sweeperCalls calls those of a Sweeper.
+// sweeperCalls returns calls of the methods of a Sweeper.
 func sweeperCalls(id string) []storeCall {
 	failure := func(_ any, err error) error { return err }
 	return []storeCall{
@@ -97,24 +97,24 @@ func sweeperCalls(id string) []storeCall {
 		{"Restore", false, func(ctx context.Context, st store.Store) error {
 			_, err := st.(store.Sweeper).Restore(ctx, id)
 			if errors.Is(err, cairn.ErrExists) {
-				return nil // which is what it says of a session that is there
+				return nil // the answer for a session that exists
 			}
 			return err
 		}},
 	}
 }
 
-// storeCalls returns the calls of all methods that the store has.
+// storeCalls returns calls of all methods that the store has.
 func (h *harness) storeCalls(id string) []storeCall {
 	list := storeCalls(id)
 	if h.opts.sweeps {
-		list = slices.Insert(list, len(list)-1, sweeperCalls(id)...) // before the deletion, and the restoration after the removal
+		list = slices.Insert(list, len(list)-1, sweeperCalls(id)...) // before the deletion; restoration after removal
 	}
 	return list
 }
 
-// cancelledBefore calls every method with a context that is cancelled already: nothing changes. Then each of them,
-// but the deletion of a running session, succeeds.
+// cancelledBefore calls every method with a cancelled context: nothing changes. Afterwards each of them succeeds,
+// except for the deletion of a running session.
 func cancelledBefore(h *harness) {
 	s := h.running("session")
 	h.step(s, "reply") // so that there is something to prune
@@ -140,7 +140,7 @@ func cancelledBefore(h *harness) {
 	}
 }
 
-// cancelledDuring cancels commits at any moment: each has happened in full or not at all.
+// cancelledDuring cancels commits at any moment: each is applied in full or not at all.
 func cancelledDuring(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")

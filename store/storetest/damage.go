@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// parts returns those of a tree, which are the test's own.
+// parts returns the parts of a tree. The test owns them.
 func (h *harness) parts(root string) []*store.Part {
 	h.Helper()
 	var list []*store.Part
@@ -25,7 +25,7 @@ func (h *harness) parts(root string) []*store.Part {
 	return h.own(list)
 }
 
-// own returns a copy of parts that shares nothing with them.
+// own returns a deep copy of parts.
 func (h *harness) own(list []*store.Part) (own []*store.Part) {
 	h.Helper()
 	raw, err := json.Marshal(list)
@@ -44,7 +44,7 @@ func given(list []*store.Part) iter.Seq2[*store.Part, error] {
 	}
 }
 
-// partWith returns the first part that has something.
+// partWith returns the first part for which has is true.
 func partWith(list []*store.Part, has func(*store.Part) bool) *store.Part {
 	return list[slices.IndexFunc(list, has)]
 }
@@ -55,7 +55,7 @@ func childOf(list []*store.Part) *store.SessionPart {
 	return partWith(list, func(p *store.Part) bool { return p.Session != nil && p.Session.Row.ID == "child of root" }).Session
 }
 
-// damages are what makes the parts of a tree none that is whole, by name.
+// damages are changes, by name, after which the parts are not those of a whole tree.
 var damages = map[string]func(list []*store.Part) []*store.Part{
 	"nothing":      func([]*store.Part) []*store.Part { return nil },
 	"no beginning": func(list []*store.Part) []*store.Part { return list[1:] },
@@ -179,7 +179,8 @@ var damages = map[string]func(list []*store.Part) []*store.Part{
 	},
 }
 
-// importDamaged imports trees that are not whole: each is refused with the name of what is wrong, and leaves nothing.
+// importDamaged imports trees that are not whole: each is refused with the name of what is wrong, and nothing of it is
+// kept.
 func importDamaged(h *harness) {
 	ids := h.grown("root")
 	whole := h.parts("root")
@@ -198,11 +199,11 @@ func importDamaged(h *harness) {
 	huge.Events[1].Text = strings.Repeat("x", to.importer().EventLog().MaxEvent())
 	to.wantError(to.importer().Import(h.Context(), "root", given(list)), cairn.ErrTooLarge, "an event that is too large")
 	to.absent("root", ids, "an event that is too large")
-	to.must(to.importer().Import(h.Context(), "root", given(whole))) // none of that was in the way
+	to.must(to.importer().Import(h.Context(), "root", given(whole))) // the refused imports left nothing in the way
 	same(h.T, "the copy", to.whole("root", ids), h.whole("root", ids))
 }
 
-// importCut has the source fail after each of its parts.
+// importCut makes the source fail after each of its parts.
 func importCut(h *harness) {
 	ids := h.grown("root")
 	list := h.parts("root")

@@ -16,7 +16,7 @@ var deleteTests = []storeTest{
 	{name: "OneDeleterWins", run: deleteRace},
 }
 
-// deleteEverything deletes a session that has everything, and makes another of its id: nothing comes back.
+// deleteEverything deletes a session that has everything, and makes another one with its id: nothing comes back.
 func deleteEverything(h *harness) {
 	s := h.running("session")
 	h.requestStop("session", abort(s.RunID, ""))

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// documentStore is a store in a database that can do no more than read a key, write it if its version is the one that
-// was read, and list keys. Each session is one document, below session/; the ids of pending calls are keys below call/.
+// documentStore is a store in a database that can only read a key, write it if it still has the version that was read,
+// and list keys. Each session is one document, below session/; the ids of pending calls are keys below call/.
 type documentStore struct {
 	db     *keyValues
 	closed atomic.Bool
@@ -23,10 +23,10 @@ const (
 	callKeys    = "call/"
 )
 
-// clock returns the store's time, as it is kept.
+// clock returns the store's time, in the precision that it keeps.
 func (s *documentStore) clock() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// ready reports why a call is not to happen.
+// ready returns the error of a call that must not be made.
 func (s *documentStore) ready(ctx context.Context) error {
 	if s.closed.Load() {
 		return cairn.Errorf(cairn.CodeClosed, "the store is closed")
@@ -56,7 +56,7 @@ func (s *documentStore) open(ctx context.Context, id string) (*backend.Document,
 	return doc, version, err
 }
 
-// put writes a document in place of the one at a version; 0 is none. done is false if another writer was faster.
+// put replaces the document at a version, 0 for none. done is false if another writer was faster.
 func (s *documentStore) put(doc *backend.Document, version int64) (done bool, err error) {
 	raw, err := doc.Encode()
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *documentStore) put(doc *backend.Document, version int64) (done bool, er
 	return s.db.put(sessionKeys+doc.Row.ID, raw, version)
 }
 
-// change changes a session's document by a function that may run several times.
+// change changes a session's document by a function that may be called several times.
 func (s *documentStore) change(ctx context.Context, id string, do func(*backend.Document) error) error {
 	for {
 		doc, version, err := s.open(ctx, id)
@@ -100,7 +100,7 @@ func (s *documentStore) Commit(ctx context.Context, id string, c *store.Commit) 
 		switch {
 		case err != nil:
 			return nil, err
-		case d == nil: // it has happened before
+		case d == nil: // it was applied before
 			return seen.Row, nil
 		case d.New:
 			doc = &backend.Document{}
@@ -119,9 +119,8 @@ func (s *documentStore) Commit(ctx context.Context, id string, c *store.Commit) 
 	}
 }
 
-// answerCalls finds the calls that a commit writes, and the versions of the keys of those that are new. The id of a
-// call belongs to the session that was the first to ask for it, whatever the outcome, for as long as that session
-// exists.
+// answerCalls finds the calls that a commit writes, and the versions of the keys of new ones. The id of a call belongs
+// to the session that was the first to ask for it, whatever the outcome, as long as that session exists.
 func (s *documentStore) answerCalls(ctx context.Context, doc *backend.Document, n plan.Needs, seen *plan.Seen, keys map[string]int64) error {
 	seen.Calls = map[string]plan.CallSeen{}
 	for _, id := range n.Calls {

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// dueTests are about which sessions the workers of which agents find due.
+// dueTests are about which sessions are due for the workers of which agents.
 var dueTests = []storeTest{
 	{name: "ByAgent", run: dueByAgent},
 	{name: "ByTheRootsAgent", run: dueByTheRootsAgent},
@@ -19,7 +19,7 @@ var dueTests = []storeTest{
 	{name: "BadCursor", run: dueBadCursor},
 }
 
-// dueOf returns everything that is due of some agents, read in pages of n.
+// dueOf returns all that is due for some agents, read in pages of n.
 func (h *harness) dueOf(n int, agents ...string) []store.Due {
 	h.Helper()
 	return pages(h.T, "due", func(cursor string) (store.Page[store.Due], error) {
@@ -35,7 +35,7 @@ func dueIDs(list []store.Due) string {
 	return strings.Join(ids, " ")
 }
 
-// waiting makes a session of an agent that is due in one of the ways there are.
+// waiting makes a session of an agent that is due for the reason that kind says.
 func (h *harness) waiting(id, agent, root string, kind store.DueKind) {
 	h.Helper()
 	create := &cairn.Session{ID: id, Agent: agent}
@@ -94,7 +94,8 @@ func dueByAgent(h *harness) {
 	}
 }
 
-// dueByTheRootsAgent has children of another agent than their root, which the workers of the root must serve.
+// dueByTheRootsAgent has children with another agent than their root's, which the workers of the root's agent must
+// serve.
 func dueByTheRootsAgent(h *harness) {
 	for _, kind := range dueKindsThereAre {
 		h.waiting("root of "+string(kind), "boss", "", store.DueReady)
@@ -113,7 +114,7 @@ func dueByTheRootsAgent(h *harness) {
 			h.Fatalf("due: %+v", d)
 		}
 	}
-	// What is due changes with each commit, and whose it is does not.
+	// Each commit changes what is due, but not for which agent.
 	h.begin("child ready", "run of the child")
 	h.commit("child ready", &store.Commit{Status: cairn.SessionPaused, Lease: store.LeaseChange{Action: store.LeaseRelease}})
 	if list := h.dueOf(10, "boss"); len(list) != len(dueKindsThereAre) {
@@ -121,7 +122,8 @@ func dueByTheRootsAgent(h *harness) {
 	}
 }
 
-// dueBehindOthers has many sessions without a worker, due for longer than the one session that is asked for.
+// dueBehindOthers has many sessions of an agent without a worker, due for longer than the one session that is asked
+// for.
 func dueBehindOthers(h *harness) {
 	for i := range 40 {
 		h.waiting(fmt.Sprintf("theirs %02d", i), "theirs", "", dueKindsThereAre[i%len(dueKindsThereAre)])

@@ -50,7 +50,7 @@ func (h *harness) awaitStale(id string) {
 	h.await("the session "+id+" to be stale", func() bool { return slices.Contains(h.stale(), id) })
 }
 
-// awaitGone waits until a session has expired, by no more than reading it, and returns its removal.
+// awaitGone waits until a session has expired, only by reading it, and returns its removal.
 func (h *harness) awaitGone(id string) *store.Removed {
 	h.Helper()
 	var gone *store.GoneError
@@ -71,7 +71,7 @@ func (h *harness) expire(id string) (*store.Removed, error) {
 	return h.sweeper().Remove(h.Context(), id, store.Expired)
 }
 
-// wantNotExpired checks that a root does not expire and that a look at it does not make it stale.
+// wantNotExpired checks that a root does not expire, and that it is not listed as stale after it was checked.
 func (h *harness) wantNotExpired(root, why string) {
 	h.Helper()
 	h.unchanged(root, "an expiry before its time", func() {
@@ -110,7 +110,7 @@ func ttlKept(h *harness) {
 	}
 }
 
-// staleRoots has sessions with every kind of expiry. Only roots are listed, once they may have expired.
+// staleRoots has sessions with every kind of expiry. Only roots are listed, from when they may have expired.
 func staleRoots(h *harness) {
 	h.create("never")
 	h.lasting("later", time.Hour, time.Time{})
@@ -133,7 +133,7 @@ func staleRoots(h *harness) {
 
 func stalePages(h *harness) {
 	var want []string
-	for _, id := range []string{"c", "a", "é", "d", "B"} { // of one time, so by id
+	for _, id := range []string{"c", "a", "é", "d", "B"} { // same time, so ordered by id
 		h.lasting(id, 0, past)
 		want = append(want, id)
 	}
@@ -143,7 +143,7 @@ func stalePages(h *harness) {
 	if err != nil || len(page.Items) != 5 || page.Next != "" {
 		h.Fatalf("a page of all of them: %+v, %v", page, err)
 	}
-	// What a page's reader removes does not drop other sessions from the next pages.
+	// Trees that are removed between pages do not make the next pages skip others.
 	var got []string
 	for cursor, more := "", true; more; more = cursor != "" {
 		page, err := h.sweeper().Stale(h.Context(), store.PageQuery{Cursor: cursor, Limit: 2})
@@ -242,7 +242,7 @@ func notExpired(h *harness) {
 	h.wantError(err, cairn.ErrNotFound, "expiry of no session")
 }
 
-// heldByTree has a root whose time has come, and a session of its tree that holds it.
+// heldByTree has a root whose time has come, and a session of its tree that keeps it from expiring.
 func heldByTree(h *harness) {
 	for why, hold := range map[string]*store.Commit{
 		"one runs":  beginCommit("run", "worker", time.Hour),
@@ -257,10 +257,10 @@ func heldByTree(h *harness) {
 			h.must(err)
 			s = h.load(s.ID)
 			for _, each := range []string{id["root"], id["child"]} {
-				h.load(each) // which looks, and postpones the time
+				h.load(each) // checks for expiry, and postpones the next check
 			}
 			h.wantNotExpired(id["root"], why+": the "+holder)
-			// When the hold is over, the time that has come counts.
+			// After the hold, the expiry takes effect.
 			h.commit(id[holder], &store.Commit{Guard: store.Guard{Version: s.Version}, Status: cairn.SessionCompleted,
 				Suspend: &store.Suspend{}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
 			_, err = h.expire(id["root"])
@@ -269,7 +269,7 @@ func heldByTree(h *harness) {
 	}
 }
 
-// activityKeeps commits to a session of a tree shortly before its root is stale: the tree lives for another TTL.
+// activityKeeps commits to a session of a tree shortly before its root becomes stale: the tree lives for another TTL.
 func activityKeeps(h *harness) {
 	for _, who := range []string{"root", "child"} {
 		ttl := 200 * time.Millisecond
@@ -279,7 +279,7 @@ func activityKeeps(h *harness) {
 			s := h.lasting(root, ttl, time.Time{})
 			h.tree(id["child"], root)
 			h.await("half of its time to pass", func() bool { return time.Since(s.CreatedAt) > ttl/2 || len(h.stale()) > 0 })
-			// What the user says first would give the row its opening, and the time that Stale goes by would be written anew.
+			// A first message of the user would set the row's opening, and with it the time that Stale uses.
 			active, err := h.st.Commit(h.Context(), id[who], &store.Commit{Messages: []cairn.Message{cairn.Context("still here")}})
 			if err != nil {
 				h.wantError(err, cairn.ErrExpired, "activity that comes late")
@@ -298,8 +298,7 @@ func activityKeeps(h *harness) {
 	}
 }
 
-// goneAtItsTime lets time pass and nothing else: for each request about a session that has expired, the first answer
-// says so.
+// goneAtItsTime only lets time pass: each request about an expired session is the first to detect that, and fails.
 func goneAtItsTime(h *harness, hs handles) {
 	for i, call := range h.storeCalls("") {
 		if call.creates || slices.Contains([]string{"Remove", "Restore"}, call.name) {
@@ -328,7 +327,7 @@ func goneAtItsTime(h *harness, hs handles) {
 			h.wantRemoved(failureOf(store.Load(h.Context(), h.st, root)), &r, "load of the root")
 		}
 	}
-	// Nothing begins anew under it either.
+	// No session can be created under the id either.
 	h.lasting("session", time.Hour, past)
 	begin := beginCommit("run", "worker", time.Hour)
 	begin.Create = &cairn.Session{ID: "session", Agent: agentName}
@@ -340,7 +339,7 @@ func goneAtItsTime(h *harness, hs handles) {
 	h.wantError(err, cairn.ErrExpired, "a branch to a session whose time was over")
 }
 
-// expiredInLists has trees that expired, and others, in every list: no sweep has run.
+// expiredInLists has expired trees, and others, in every list, although no sweep has run.
 func expiredInLists(h *harness) {
 	over := func(root string) {
 		_, err := store.SetContext(h.Context(), h.st, root, store.ContextChange{ExpiresAt: &past})
@@ -383,7 +382,7 @@ func expiredInLists(h *harness) {
 	}
 }
 
-// holderContinues lets the time of a session pass while its lease is good: its holder does not notice.
+// holderContinues lets a session's expiry pass while its lease is valid: its holder does not notice.
 func holderContinues(h *harness) {
 	h.lasting("root", time.Hour, time.Time{})
 	h.tree("child", "root")
@@ -404,8 +403,8 @@ func holderContinues(h *harness) {
 	h.wantGone("child", r)
 }
 
-// looksAndCommits looks at a tree again and again, which has not expired, while its sessions are committed to and the
-// root is given another time: nothing is lost and no writer waits for ever.
+// looksAndCommits tries to expire a tree whose time has not come, while its sessions are committed to and the root's
+// expiry changes: nothing is lost and no writer waits forever.
 func looksAndCommits(h *harness, hs handles) {
 	h.lasting("root", time.Hour, time.Time{})
 	h.tree("child", "root")
@@ -445,7 +444,7 @@ func looksAndCommits(h *harness, hs handles) {
 	}
 }
 
-// beginOrExpire lets a run begin on a session that has expired while it is removed: it never does, and there is one
+// beginOrExpire lets a begin on an expired session race with its removal: the begin always fails, and there is one
 // removal.
 func beginOrExpire(h *harness, hs handles) {
 	for n := range h.rounds(200) {

@@ -74,8 +74,8 @@ func faultyCreation(h *harness) {
 	})
 }
 
-// faultyCalls suspends a session with everything that waits: calls that are new, changed and closed, a turn that is
-// queued and one that leaves the queue, results that are cached and dropped.
+// faultyCalls suspends a session with all kinds of pending work: calls that are new, changed and closed, a turn that
+// joins the queue and one that leaves it, results that are cached and dropped.
 func faultyCalls(h *harness) {
 	h.eachFault("commit with calls", func(id string) {
 		h.running(id)

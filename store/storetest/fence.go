@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// fenced checks a log that is a Fencer; other logs have nothing to check here.
+// fenced checks a log that is a Fencer. It checks nothing of other logs.
 func fenced(h *logHarness, ls logs) {
 	holder, ok := ls.of(0).(store.Fencer)
 	if !ok {
@@ -24,7 +24,7 @@ func fenced(h *logHarness, ls logs) {
 	if last, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), say("3")); err != nil || last != 3 {
 		h.Fatalf("the same token: last %d, error %v", last, err)
 	}
-	// The lease is taken over: from now on the first holder's events are refused, its empty appends too.
+	// The lease is taken over. From now on the first holder's appends are refused, even empty ones.
 	last, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 2))
 	if err != nil || last != 3 {
 		h.Fatalf("a higher token without events: last %d, error %v", last, err)
@@ -41,7 +41,7 @@ func fenced(h *logHarness, ls logs) {
 	h.append("log", say("5"))
 	h.wantTexts("the log", h.all("log", 0), 1, "1", "2", "3", "4", "5")
 
-	// The expected sequence is checked as well, but a fenced writer gets ErrFenced first.
+	// The expected sequence is checked as well, but ErrFenced takes precedence.
 	if _, err := holder.AppendFenced(h.Context(), "log", 4, holds("session", 2), say("lost")); !errors.Is(err, cairn.ErrStale) {
 		h.Fatalf("an append at the wrong place: %v", err)
 	}
@@ -53,7 +53,7 @@ func fenced(h *logHarness, ls logs) {
 	fenceLimits(h, holder, zombie)
 }
 
-// refused fails unless an append was fenced off.
+// refused fails unless an append was fenced.
 func (h *logHarness) refused(what string, err error) {
 	h.Helper()
 	if !errors.Is(err, cairn.ErrFenced) {
@@ -61,9 +61,9 @@ func (h *logHarness) refused(what string, err error) {
 	}
 }
 
-// fenceLimits checks a fenced log, where the token is 2, at the ends of what there may be.
+// fenceLimits checks edge cases of a fenced log whose token is 2.
 func fenceLimits(h *logHarness, holder, zombie store.Fencer) {
-	// An event that is too large changes nothing, the fence included.
+	// An event that is too large changes nothing, not even the fence.
 	huge := say(strings.Repeat("x", h.log.MaxEvent()))
 	if _, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 9), huge); !errors.Is(err, cairn.ErrTooLarge) {
 		h.Fatalf("an oversized event: %v", err)
@@ -71,7 +71,7 @@ func fenceLimits(h *logHarness, holder, zombie store.Fencer) {
 	_, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 2), say("7"))
 	h.must(err)
 
-	// A dropped log is not begun anew.
+	// A dropped log cannot be begun again.
 	h.must(h.log.Drop(h.Context(), "log"))
 	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), say("1"))
 	wantError(h.T, err, cairn.ErrDeleted, "an event of a dropped log")
@@ -87,13 +87,13 @@ func fenceLimits(h *logHarness, holder, zombie store.Fencer) {
 	}
 }
 
-// holds is a writer that does not number what it appends.
+// holds returns a writer that does not number its batches.
 func holds(session string, token int64) store.Writer {
 	return store.Writer{Session: session, Token: token}
 }
 
-// fencedRace has holders of growing tokens and their zombies write at once: of each token's events those that are in
-// the log come before all of a higher token's.
+// fencedRace has holders of growing tokens and their zombies write concurrently: in the log, the events of a token
+// precede all of a higher token's.
 func fencedRace(h *logHarness, ls logs) {
 	if _, ok := ls.of(0).(store.Fencer); !ok {
 		return

@@ -14,14 +14,14 @@ var fieldTests = []storeTest{
 	{name: "EveryFieldIsReadBack", run: testEveryFieldIsReadBack},
 }
 
-// rows are what a history of commits has left in the lists of a store, and the session's row after each of them.
+// rows are what a history of commits has left in a store's lists, and the session's row after each commit.
 type rows struct {
 	*harness
 	id       string
 	sessions []cairn.Session
 }
 
-// write commits, and checks that the row that is read is the one that the commit has answered with.
+// write commits, and checks that the row read afterwards is the one that the commit returned.
 func (r *rows) write(c *store.Commit) *cairn.Session {
 	r.Helper()
 	answer := r.commit(r.id, c)
@@ -35,7 +35,8 @@ func (r *rows) write(c *store.Commit) *cairn.Session {
 	return answer
 }
 
-// fullEnd suspends a run with everything that may come with that, every field of it set. message is in its queued turn.
+// fullEnd returns a commit that suspends a run, with all that may come with it and every field set. message is in its
+// queued turn.
 func fullEnd(s *cairn.Session, message cairn.Message) *store.Commit {
 	c := endCommit(s)
 	id := c.EndRun.ID
@@ -57,7 +58,8 @@ func fullEnd(s *cairn.Session, message cairn.Message) *store.Commit {
 	return c
 }
 
-// A field that is added to a row, a run, a checkpoint or anything else that is kept has to be written, and read back.
+// testEveryFieldIsReadBack: a field that is added to a row, a run, a checkpoint or anything else that is stored must be
+// written and read back.
 func testEveryFieldIsReadBack(h *harness) {
 	h.create("root")
 	r := &rows{harness: h, id: "child"}
@@ -96,7 +98,7 @@ func testEveryFieldIsReadBack(h *harness) {
 
 	all := h.content(r.id)
 	r.none("a session's row", sample.Empty(r.sessions), ".AsOf", ".Removal", ".RemovedAt")
-	h.begin(r.id, "next run") // which begins where the first one has left the session
+	h.begin(r.id, "next run") // begins where the first run left the session
 	r.none("a run", sample.Empty(h.runs(r.id)))
 	r.noneOf(all)
 
@@ -117,7 +119,7 @@ func testEveryFieldIsReadBack(h *harness) {
 	same(h.T, "the cache", all.Cache, last.Cache)
 }
 
-// noneOf fails for fields that nothing was read back of, of what a session has beside its row and runs.
+// noneOf fails for fields without a value in what a session has in addition to its row and runs.
 func (r *rows) noneOf(all *content) {
 	r.Helper()
 	r.none("a checkpoint", sample.Empty(all.Checkpoints))
@@ -128,7 +130,7 @@ func (r *rows) noneOf(all *content) {
 	r.none("a cached result", sample.Empty(all.Cache))
 }
 
-// none fails for fields that nothing was read back of.
+// none fails for fields that were read back without a value.
 func (r *rows) none(what string, empty []string, but ...string) {
 	r.Helper()
 	empty = slices.DeleteFunc(empty, func(name string) bool { return slices.Contains(but, name) })

@@ -18,8 +18,8 @@ func (h *logHarness) within() context.Context {
 	return ctx
 }
 
-// followFromEveryCut follows a log from each of its sequences while the second half is being written: what a reader
-// has before the cut and what it follows after it are together the original.
+// followFromEveryCut follows a log from each of its sequences while the second half is being written: the events before
+// the cut and those that are followed together equal the original.
 func followFromEveryCut(h *logHarness, ls logs) {
 	const half, total = 30, 60
 	h.append("log", lines(1, half+1)...)
@@ -76,7 +76,7 @@ func followUnknown(h *logHarness) {
 	h.wantTexts("events of a log followed before it was made", got, 1, "1", "2", "3")
 }
 
-// followEnds cancels followers that wait, that have never had an event, and that are in the midst of one.
+// followEnds cancels followers that wait, that have never had an event, and that are handling one.
 func followEnds(h *logHarness) {
 	h.append("log", lines(1, 11)...)
 	ctx, cancel := context.WithCancel(h.within())
@@ -143,8 +143,8 @@ func followTrimmed(h *logHarness) {
 	h.wantTexts("events that are left", got, 5, "5", "6", "7", "8", "9", "10")
 }
 
-// followTrimmedMeanwhile trims what a reader that stands still has not read yet: it may still get that, or an error,
-// but there is never a gap.
+// followTrimmedMeanwhile trims events that a stalled reader has not read yet: the reader may still get them, or an
+// error, but there is never a gap.
 func followTrimmedMeanwhile(h *logHarness) {
 	h.append("log", lines(1, 101)...)
 	ctx := h.within()
@@ -181,8 +181,8 @@ func followTrimmedMeanwhile(h *logHarness) {
 	}
 }
 
-// followSlowly has a reader keep up for a while, then stand still for longer than any buffer lasts: it gets the rest
-// from where it stood.
+// followSlowly has a reader keep up for a while, then stall for longer than any buffer lasts: it gets the rest from
+// where it stalled.
 func followSlowly(h *logHarness) {
 	const live, total = 20, 4020
 	ctx := h.within()
@@ -245,8 +245,8 @@ func followOneLog(h *logHarness) {
 	}
 }
 
-// followMany has readers of one log, every tenth of which stands still at its first event, and a writer that must not
-// wait for any of them. The others see everything meanwhile; those that stood still catch up in the end.
+// followMany has readers of one log, every tenth of which stalls at its first event, and a writer that must not wait
+// for any of them. The others get everything in the meantime; the stalled ones catch up in the end.
 func followMany(h *logHarness) {
 	const readers, total = 100, 500
 	h.append("log", say("1"))
@@ -299,7 +299,8 @@ func followTo(follow iter.Seq2[cairn.Event, error], last int64, onFirst func()) 
 	return fmt.Errorf("the follower ended before %d", next)
 }
 
-// followManyWriters follows while several write: every reader sees the same events in the same order, none is missing.
+// followManyWriters follows while several writers append: every reader gets the same events in the same order, without
+// a gap.
 func followManyWriters(h *logHarness, ls logs) {
 	const writers, each, readers = 4, 50, 6
 	ctx := h.within()

@@ -29,7 +29,7 @@ var againTests = []storeTest{
 	{name: "StepOfAnotherSession", run: stepOfAnother},
 }
 
-// conflicts are the guards that do not hold on an active session, in the order in which they are checked.
+// conflicts returns the guards that do not hold on an active session, in the order in which they are checked.
 func conflicts(s *cairn.Session) []struct {
 	name string
 	set  func(*store.Guard)
@@ -120,7 +120,7 @@ func guardWithoutSession(h *harness) {
 	}
 }
 
-// again applies a commit that has happened before: it must answer with the row as it is now and change nothing.
+// again repeats a commit that was applied before: it must return the current row and change nothing.
 func (h *harness) again(id string, c *store.Commit, what string) {
 	h.Helper()
 	h.unchanged(id, what, func() {
@@ -132,7 +132,7 @@ func (h *harness) again(id string, c *store.Commit, what string) {
 	})
 }
 
-// withSideEffects adds to a step all that would be doubled if it were applied twice.
+// withSideEffects adds to a step everything that would be doubled if the step were applied twice.
 func (h *harness) withSideEffects(c *store.Commit, s *cairn.Session) *store.Commit {
 	c.State = h.change(s, cairn.Op{Kind: cairn.OpAppend, Path: "/list", Items: items("1")})
 	c.Usage = cairn.Usage{ModelCalls: 1}
@@ -160,7 +160,7 @@ func sameStepAfterOthers(h *harness) {
 	h.end(s)
 	h.again("session", c, "a step again after the run")
 	h.begin("session", "next run")
-	// Now it could be a zombie's, whose step another holder has done.
+	// Now the commit could be a zombie's, and another holder could have done the step.
 	h.unchanged("session", "a step again with a fenced token", func() {
 		_, err := h.st.Commit(h.Context(), "session", c)
 		h.wantConflict(err, cairn.ErrFenced, "a step again with a fenced token")
@@ -210,7 +210,7 @@ func sameBegin(h *harness) {
 		h.Fatalf("%d runs, want 2", len(runs))
 	}
 
-	// Also if it names the token of the holder before, as long as the session has no other holder.
+	// The same holds if it names the token of the previous holder, as long as the session has no other holder.
 	s = h.end(h.load("session"))
 	c = beginCommit("run after that", "worker", time.Hour)
 	c.Guard.Token = s.Lease.Token
@@ -223,7 +223,7 @@ func sameBegin(h *harness) {
 		h.wantConflict(err, cairn.ErrFenced, "another's begin with a token that is not current")
 	})
 
-	// On a session that the commit created, too.
+	// The same holds for a session that the commit created.
 	first := beginCommit("first", "worker", time.Hour)
 	first.Create = &cairn.Session{Agent: agentName}
 	first.Guard = store.Guard{New: true}
@@ -251,7 +251,7 @@ func anotherStep(h *harness) {
 	})
 }
 
-// stepOfAnother uses a step id that another session has: it is not the same step.
+// stepOfAnother uses the id of another session's step: it is not the same step.
 func stepOfAnother(h *harness) {
 	one, two := h.running("one"), h.running("two")
 	c := h.stepCommit(one, "in one")

@@ -17,18 +17,18 @@ const (
 	agentName = "support"
 	// patience is how long a test waits for something that must happen, even on a slow machine.
 	patience = 30 * time.Second
-	// brief is the time of a lease that must lapse in a test.
+	// brief is the TTL of a lease that must lapse in a test.
 	brief = time.Millisecond
 )
 
-// harness is one test's store with the verbs the tests are written in.
+// harness is one test's store with the verbs that tests are written in.
 type harness struct {
 	*testing.T
 	st     store.Store
-	open   OpenStore // of further stores
+	open   OpenStore // opens further stores
 	opts   *Options
 	serial *atomic.Int64 // shared by all harnesses of a test
-	logs   *sync.Map     // the names of roots' logs, shared as well
+	logs   *sync.Map     // log names by root, shared by all harnesses of a test
 }
 
 // on returns a harness for another handle on the same data.
@@ -36,7 +36,7 @@ func (h *harness) on(st store.Store) *harness {
 	return &harness{T: h.T, st: st, open: h.open, opts: h.opts, serial: h.serial, logs: h.logs}
 }
 
-// log returns the name of a root's event log, which is the same in a store that has a copy of it.
+// log returns the name of a root's event log. A store that has a copy of the tree uses the same name.
 func (h *harness) log(root string) string {
 	h.Helper()
 	if s, err := store.Load(h.Context(), h.st, root); err == nil {
@@ -49,7 +49,7 @@ func (h *harness) log(root string) string {
 	return root
 }
 
-// sweeper returns the store as a Sweeper; only tests that need one call it.
+// sweeper returns the store as a Sweeper. Only tests that need one call it.
 func (h *harness) sweeper() store.Sweeper { return h.st.(store.Sweeper) }
 
 // must fails the test on an error.
@@ -83,8 +83,8 @@ func (h *harness) commit(id string, c *store.Commit) *cairn.Session {
 	return s
 }
 
-// tick waits until the clock shows another microsecond, which is what stores keep of it, so that what is written one
-// after the other is in that order by its times. A store in memory may be faster than that.
+// tick waits until the clock shows another microsecond, the precision that stores keep, so that consecutive writes have
+// times in their order. A store in memory may be faster than that.
 func tick() {
 	for now := time.Now().UnixMicro(); time.Now().UnixMicro() == now; {
 		runtime.Gosched()
@@ -100,10 +100,10 @@ func (h *harness) load(id string) *cairn.Session {
 	return s
 }
 
-// newID returns an identifier that no other call of this test gives.
+// newID returns an identifier that is unique in this test.
 func (h *harness) newID(prefix string) string { return fmt.Sprintf("%s-%d", prefix, h.serial.Add(1)) }
 
-// beginCommit is what begins a run on a session that is not active.
+// beginCommit returns the commit that begins a run on a session that is not active.
 func beginCommit(runID, owner string, ttl time.Duration) *store.Commit {
 	return &store.Commit{
 		Guard:    store.Guard{Idle: true},
@@ -114,13 +114,13 @@ func beginCommit(runID, owner string, ttl time.Duration) *store.Commit {
 	}
 }
 
-// begin starts a run that holds a good lease.
+// begin begins a run that holds a valid lease.
 func (h *harness) begin(id, runID string) *cairn.Session {
 	h.Helper()
 	return h.commit(id, beginCommit(runID, "worker", time.Hour))
 }
 
-// stepCommit is what ends a step of the run that holds s: one message, one checkpoint, both named by text.
+// stepCommit returns the commit of a step of the run that holds s: one message with a text, and one checkpoint.
 func (h *harness) stepCommit(s *cairn.Session, text string) *store.Commit {
 	id := h.newID("checkpoint-of-" + s.ID)
 	return &store.Commit{
@@ -136,7 +136,7 @@ func (h *harness) step(s *cairn.Session, text string) *cairn.Session {
 	return h.commit(s.ID, h.stepCommit(s, text))
 }
 
-// stepState is a step that also changes state.
+// stepState commits a step that also changes state.
 func (h *harness) stepState(s *cairn.Session, text string, list ...cairn.Op) *cairn.Session {
 	h.Helper()
 	c := h.stepCommit(s, text)
@@ -144,7 +144,7 @@ func (h *harness) stepState(s *cairn.Session, text string, list ...cairn.Op) *ca
 	return h.commit(s.ID, c)
 }
 
-// change is a state change with a keyframe where one is due.
+// change returns a state change, with a keyframe if one is due.
 func (h *harness) change(s *cairn.Session, list ...cairn.Op) *store.StateChange {
 	h.Helper()
 	change, err := store.NewStateChange(s.State, h.state(s.ID, ""), list)
@@ -168,7 +168,7 @@ func (h *harness) end(s *cairn.Session) *cairn.Session {
 	return h.commit(s.ID, endCommit(s))
 }
 
-// crash makes a session whose run is held by a process that died, and returns it once the store sees that.
+// crash makes a session whose run is held by a process that died. It returns once the session is due.
 func (h *harness) crash(id, runID string) *cairn.Session {
 	h.Helper()
 	h.create(id)
@@ -192,7 +192,7 @@ func (h *harness) awaitDue(id string) store.Due {
 	return found
 }
 
-// await asks until done says yes. Stores have clocks of their own, so there is no event to wait for.
+// await polls until done returns true. Stores have their own clocks, so there is no event to wait for.
 func (h *harness) await(what string, done func() bool) {
 	h.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -208,7 +208,7 @@ func (h *harness) await(what string, done func() bool) {
 	}
 }
 
-// wantError checks that err is a *cairn.Error of the sentinel's code.
+// wantError checks that err is a *cairn.Error with the sentinel's code.
 func (h *harness) wantError(err error, want *cairn.Error, what string) {
 	h.Helper()
 	wantError(h.T, err, want, what)
@@ -227,7 +227,7 @@ func wantError(t *testing.T, err error, want *cairn.Error, what string) {
 	}
 }
 
-// wantConflict checks that err is a ConflictError of the sentinel's code, and returns the row it saw.
+// wantConflict checks that err is a ConflictError with the sentinel's code, and returns the row that it saw.
 func (h *harness) wantConflict(err error, want *cairn.Error, what string) *cairn.Session {
 	h.Helper()
 	h.wantError(err, want, what)
@@ -242,7 +242,7 @@ func (h *harness) wantConflict(err error, want *cairn.Error, what string) *cairn
 	return seen
 }
 
-// race calls fn(0) … fn(n-1) at the same moment and returns their errors.
+// race calls fn(0) … fn(n-1) concurrently and returns their errors.
 func race(n int, fn func(i int) error) []error {
 	start := make(chan struct{})
 	errs := make([]error, n)
@@ -282,7 +282,7 @@ func (h *harness) oneWins(errs []error, lost *cairn.Error) (winner int, seen []*
 func (h *harness) rounds(n int) int    { return rounds(n, h.opts.Brief) }
 func (h *logHarness) rounds(n int) int { return rounds(n, h.opts.Brief) }
 
-// rounds is how often a race is run: n times, or a tenth of it if it is to be brief.
+// rounds is how often a race runs: n times, or a tenth of that if brief is set.
 func rounds(n int, brief bool) int {
 	if brief || testing.Short() {
 		return max(n/10, 1)

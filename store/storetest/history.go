@@ -26,18 +26,18 @@ type historian struct {
 	sessions []*modelSession
 	last     map[string]*store.Commit // the last step of each session
 	removed  []modelRemoval
-	purged   []string // the ids of those that were
+	purged   []string // ids of purged sessions
 }
 
-// modelRemoval is a session that was removed and is not purged.
+// modelRemoval is a session that was removed and not yet purged.
 type modelRemoval struct {
 	key, id     string
 	checkpoints int
 	session     *modelSession
 }
 
-// randomHistory drives a store through a random sequence of everything that changes sessions and compares it with the
-// model after each.
+// randomHistory drives a store through a random sequence of all operations that change sessions, and compares it with
+// the model after each.
 func randomHistory(h *harness, stream uint64) {
 	seed := h.opts.Seed
 	if seed == 0 {
@@ -87,7 +87,7 @@ func randomHistory(h *harness, stream uint64) {
 	g.atTheEnd(seed)
 }
 
-// atTheEnd compares everything with the model, and copies of it if the store can import them.
+// atTheEnd compares everything with the model, and so a copy if the store can import one.
 func (g *historian) atTheEnd(seed uint64) {
 	h := g.harness
 	for _, m := range g.sessions {
@@ -115,7 +115,7 @@ func (g *historian) atTheEnd(seed uint64) {
 	}
 }
 
-// write commits c to both.
+// write commits c to the store and the model.
 func (g *historian) write(m *modelSession, c *store.Commit) bool {
 	g.Helper()
 	g.commit(m.row.ID, c)
@@ -135,7 +135,7 @@ func (g *historian) someMessages(most int) []cairn.Message {
 	return says(texts...)
 }
 
-// someChange is nil at times, else a few random operations, with a keyframe where it is due or at random.
+// someChange returns nil or a few random operations, with a keyframe if one is due or at random.
 func (g *historian) someChange(m *modelSession) *store.StateChange {
 	g.Helper()
 	var list []cairn.Op
@@ -165,7 +165,7 @@ func (g *historian) someChange(m *modelSession) *store.StateChange {
 
 func (g *historian) creates(*modelSession) bool {
 	id := g.newID("session")
-	if n := len(g.purged); n > 0 && g.random.IntN(2) == 0 { // the id of one that was purged
+	if n := len(g.purged); n > 0 && g.random.IntN(2) == 0 { // the id of a purged session
 		id, g.purged = g.purged[n-1], g.purged[:n-1]
 		delete(g.last, id)
 	}
@@ -174,7 +174,7 @@ func (g *historian) creates(*modelSession) bool {
 	return false
 }
 
-// add takes a new session into the model.
+// add adds a new session to the model.
 func (g *historian) add(m *modelSession, row *cairn.Session) {
 	m.row.Lease.Token, m.row.Incarnation = row.CreatedAt.UnixMicro(), row.Incarnation
 	g.sessions = append(g.sessions, m)
@@ -243,7 +243,7 @@ func (g *historian) branches(m *modelSession) bool {
 		}
 		n := g.random.IntN(len(m.messages))
 		if m.pruned && (len(m.checkpoints) == 0 || n < m.checkpoints[0].MessageCount) {
-			return false // the state of then may be gone
+			return false // the state of that time may be gone
 		}
 		at.Messages = &n
 	}
@@ -265,7 +265,7 @@ func (g *historian) prunes(m *modelSession) bool {
 	return true
 }
 
-// repeats commits the last step again.
+// repeats commits a session's last step again.
 func (g *historian) repeats(m *modelSession) bool {
 	c := g.last[m.row.ID]
 	if c == nil || !slices.ContainsFunc(m.checkpoints, func(cp modelCheckpoint) bool { return cp.ID == c.Checkpoint.ID }) {
@@ -328,7 +328,7 @@ func (g *historian) removes(m *modelSession) bool {
 	return false
 }
 
-// restores brings one of the removed sessions back.
+// restores restores one of the removed sessions.
 func (g *historian) restores(*modelSession) bool {
 	if len(g.removed) == 0 {
 		return false
@@ -344,7 +344,7 @@ func (g *historian) restores(*modelSession) bool {
 	return false
 }
 
-// purges purges one of the removed sessions, and must leave the one that is chosen alone.
+// purges purges one of the removed sessions, and must not affect the chosen one.
 func (g *historian) purges(*modelSession) bool {
 	if len(g.removed) == 0 {
 		return false

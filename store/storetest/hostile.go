@@ -26,7 +26,7 @@ var oddTexts = []string{
 	strings.Repeat("x", 200), strings.Repeat("x", 199) + "y", strings.Repeat("🜁", 50),
 }
 
-// oddIdentifiers uses each text for everything that has a name. Each session must hold its own content only.
+// oddIdentifiers uses each text for everything that has a name. Each session must hold only its own content.
 func oddIdentifiers(h *harness) {
 	for i, odd := range oddTexts {
 		h.createWith(odd, fmt.Sprintf(`{"n":%d}`, i))

@@ -35,13 +35,13 @@ var importTests = []storeTest{
 	{name: "Faults", run: faultyImport, needs: needsFault},
 }
 
-// importer returns the store as an Importer; only tests that need one call it.
+// importer returns the store as an Importer. Only tests that need one call it.
 func (h *harness) importer() store.Importer { return h.st.(store.Importer) }
 
 // other returns a harness on another empty store of the same kind.
 func (h *harness) other() *harness { return h.on(h.open(h.T)) }
 
-// grown makes a tree of a root, two children and a grandchild with something of everything in it, and returns its ids.
+// grown makes a tree of a root, two children and a grandchild that have something of everything, and returns its ids.
 func (h *harness) grown(root string) []string {
 	h.Helper()
 	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: root, Agent: agentName, UserID: "ann", Tags: []string{"a", "ü"},
@@ -93,7 +93,7 @@ func (h *harness) grown(root string) []string {
 	return []string{root, child, companion, grandchild}
 }
 
-// whole is everything that can be asked about the sessions of a store and the log of one of its trees.
+// whole is everything that can be read of the sessions of a store and of the log of one tree.
 type whole struct {
 	Sessions []cairn.Session
 	Secrets  []string
@@ -137,7 +137,7 @@ func (h *harness) imports(from *harness, root string) {
 	}
 }
 
-// absent checks that nothing of a tree was left behind: its ids and its log are free.
+// absent checks that nothing is left of a tree: its ids and its log are free.
 func (h *harness) absent(root string, ids []string, what string) {
 	h.Helper()
 	for _, id := range ids {
@@ -227,7 +227,7 @@ func importContinues(h *harness) {
 	to.create("root")
 }
 
-// importTakenOver has a worker find the run of a copy whose process died, with the stop request for it.
+// importTakenOver has a worker find a copied run whose process died, with its stop request.
 func importTakenOver(h *harness) {
 	h.grown("root")
 	to := h.other()
@@ -250,8 +250,8 @@ func importTakenOver(h *harness) {
 	to.wantConflict(err, cairn.ErrFenced, "staging by the process that died")
 }
 
-// importRewinds rewinds a copy to each of its checkpoints, the newest first, continues there each time, and copies
-// that.
+// importRewinds rewinds a copy to each of its checkpoints, newest first, continues there each time, and copies the
+// result.
 func importRewinds(h *harness) {
 	h.grown("root")
 	to := h.other()
@@ -300,7 +300,7 @@ func importRewindsRun(h *harness) {
 	same(h.T, "checkpoints", to.checkpoints("root"), h.checkpoints("root"))
 }
 
-// importedEvents follows the log of a copy from each of its sequences, with what comes after the copy.
+// importedEvents follows the log of a copy from each of its sequences, including events appended after the copy.
 func importedEvents(h *harness) {
 	h.create("root")
 	const total = 8
@@ -324,7 +324,7 @@ func importedEvents(h *harness) {
 	}
 }
 
-// importTrimmed copies logs of which nothing or only the end is left; old fencing tokens are refused by the copy's log.
+// importTrimmed copies logs of which nothing or only the end is left. The copy's log refuses old fencing tokens.
 func importTrimmed(h *harness) {
 	for root, keep := range map[string]int64{"some": 7, "none": 11} {
 		h.create(root)
@@ -373,7 +373,7 @@ func importExpires(h *harness) {
 	to.wantError(to.importer().Import(h.Context(), "root", store.Export(h.Context(), h.importer(), "root")), cairn.ErrExpired, "import over what has expired")
 }
 
-// importOverOthers refuses a tree of which an id or the log's name is taken.
+// importOverOthers imports a tree when one of its ids or its log's name is taken: it is refused.
 func importOverOthers(h *harness) {
 	to := h.other()
 	for i := range 4 {
@@ -397,7 +397,7 @@ func importOverOthers(h *harness) {
 	}
 }
 
-// importsAgain copies a tree that is there already: nothing happens if it is the same.
+// importsAgain copies a tree that already exists: nothing happens if it is the same.
 func importsAgain(h *harness) {
 	h.grown("root")
 	to := h.other()
@@ -443,7 +443,7 @@ func importRunning(h *harness) {
 	}
 }
 
-// importChanging changes a tree while it is read.
+// importChanging changes a tree while it is being read.
 func importChanging(h *harness) {
 	for what, change := range map[string]func(root string){
 		"message": func(root string) { h.commit(root, &store.Commit{Messages: says("more")}) },
@@ -491,7 +491,7 @@ func importCancelled(h *harness) {
 	to.wantError(err, cairn.ErrNotFound, "a look at nobody")
 }
 
-// importRace imports a tree several times at once: one of them wins.
+// importRace imports a tree several times concurrently: one of the imports wins.
 func importRace(h *harness) {
 	to := h.other()
 	for i := range h.rounds(5) {
@@ -537,7 +537,7 @@ func faultyImport(h *harness) {
 	to := h.other()
 	for n := 1; n <= mostWrites; n++ {
 		root := h.newID("session")
-		h.create(root) // a small tree, but with something of the most
+		h.create(root) // a small tree that has something of nearly everything
 		h.commit(root, withWait(&store.Commit{Messages: says("hello")}, root))
 		h.end(h.step(h.begin(root, "run"), "reply"))
 		_, err := h.importer().EventLog().Append(h.Context(), h.log(root), 0, lines(1, 3)...)

@@ -19,7 +19,7 @@ var inboxTests = []storeTest{
 	{name: "BadCursor", run: inboxBadCursor},
 }
 
-// inbox makes calls that differ in everything a query can ask for. Their order is that of their names.
+// inbox makes calls that differ in everything that a query can ask for. Their order is that of their names.
 func (h *harness) inbox() {
 	h.Helper()
 	user := "ann's user"
@@ -95,8 +95,8 @@ func inboxFilters(h *harness) {
 	}
 }
 
-// inboxOrder makes calls with equal creation times in several trees: they come by creation, root and id, on pages of
-// every size.
+// inboxOrder makes calls with equal creation times in several trees: they are ordered by creation, root and id, on
+// pages of every size.
 func inboxOrder(h *harness) {
 	var want []string
 	for _, root := range []string{"b", "a", "aa"} {
@@ -140,8 +140,8 @@ func inboxPageSizes(h *harness) {
 	}
 }
 
-// inboxPagingWhileWriting answers, adds and deletes calls between pages: those that were open all the time come exactly
-// once.
+// inboxPagingWhileWriting answers, adds and deletes calls between pages: those that were open all the time are listed
+// exactly once.
 func inboxPagingWhileWriting(h *harness) {
 	h.create("gone")
 	h.create("session")
@@ -157,7 +157,7 @@ func inboxPagingWhileWriting(h *harness) {
 		page, err := h.st.Calls(h.Context(), store.CallQuery{Statuses: []cairn.CallStatus{cairn.CallOpen}, Cursor: cursor, Limit: 3})
 		switch n++; n {
 		case 1:
-			last := page.Items[2] // what the cursor points at
+			last := page.Items[2] // the cursor's item
 			h.write(last.SessionID, answers(&last, "ann"))
 		case 2:
 			h.must(h.st.Delete(h.Context(), "gone")) // that, too
@@ -172,7 +172,7 @@ func inboxPagingWhileWriting(h *harness) {
 	}
 }
 
-// inboxFollowsWrites changes what calls are found by.
+// inboxFollowsWrites changes the fields that calls are found by.
 func inboxFollowsWrites(h *harness) {
 	open := []cairn.CallStatus{cairn.CallOpen}
 	h.create("session")
@@ -211,8 +211,8 @@ func inboxFollowsWrites(h *harness) {
 	}
 }
 
-// inboxFineDeadlines asks for deadlines between two microseconds: whichever precision a store keeps, its lists fit
-// that.
+// inboxFineDeadlines asks for deadlines between two microseconds: a store's lists agree with the precision that it
+// keeps.
 func inboxFineDeadlines(h *harness) {
 	h.create("session")
 	w := asks("call", "step")

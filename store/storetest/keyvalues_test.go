@@ -12,11 +12,11 @@ import (
 	"github.com/cairn-agents/cairn/store/storetest"
 )
 
-// keyValues is the database of a documentStore: keys with values that have versions, from 1.
+// keyValues is the database of a documentStore: keys with values and their versions, from 1.
 type keyValues struct {
 	mu     sync.Mutex
 	values map[string]versioned
-	// failAt, if not 0, is how many writes from now on the one is that fails.
+	// failAt, if not 0, is the number of the write that fails, counted from now on.
 	failAt int
 	failed bool
 }
@@ -34,7 +34,7 @@ func (kv *keyValues) get(key string) ([]byte, int64) {
 	return v.raw, v.version
 }
 
-// put writes a value if the one that is there has a version; 0 is none.
+// put writes a value if the existing one has a version; 0 means that there is none.
 func (kv *keyValues) put(key string, raw []byte, version int64) (done bool, err error) {
 	return kv.write(key, version, func() { kv.values[key] = versioned{raw, version + 1} })
 }
@@ -73,8 +73,8 @@ func (kv *keyValues) list(prefix string) (keys []string) {
 	return keys
 }
 
-// A store of some three hundred lines over a database that can compare and set one key passes the suite: what a commit
-// means, and what a session is, it has from the packages plan and backend.
+// A store of some three hundred lines over a database that can compare and set one key passes the suite: the packages
+// plan and backend define what a commit means and what a session is.
 func TestDocumentStore(t *testing.T) {
 	t.Parallel()
 	open := func(testing.TB) store.Store {

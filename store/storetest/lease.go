@@ -21,7 +21,7 @@ var leaseTests = []storeTest{
 	{name: "DueInOrder", run: dueInOrder},
 }
 
-// wantTTL checks a lease's end against the store's own clock, which the row's UpdatedAt was read from.
+// wantTTL checks a lease's end by the store's own clock, from which the row's UpdatedAt was read.
 func (h *harness) wantTTL(s *cairn.Session, ttl time.Duration) {
 	h.Helper()
 	const clockStep = 10 * time.Millisecond
@@ -135,8 +135,8 @@ func dueWhenLapsed(h *harness) {
 	}
 }
 
-// dueInTurn lets leases end in both ways in turn: however many leases are released, sessions that were due before come
-// first.
+// dueInTurn lets leases end in both ways alternately: however many leases are released, sessions that became due
+// earlier come first.
 func dueInTurn(h *harness) {
 	var want []string
 	for i := range 6 {
@@ -165,11 +165,11 @@ func dueInTurn(h *harness) {
 type leaseEnd struct {
 	name    string
 	end     func(*cairn.Session)
-	crashed bool // the run is under way, and no process drives it
+	crashed bool // the run is active, but no process drives it
 	due     store.DueKind
 }
 
-// dueHoweverItEnds checks, after every way in which a lease can end, what is due and who may take the session over: an
+// dueHoweverItEnds checks, for every way in which a lease can end, what is due and who may take the session over. An
 // active run can be taken over at once, whether its lease lapsed or was released.
 func dueHoweverItEnds(h *harness) {
 	let := func(lease store.LeaseAction, ttl time.Duration, more func(*store.Commit)) func(*cairn.Session) {
@@ -232,7 +232,7 @@ func dueHoweverItEnds(h *harness) {
 	}
 }
 
-// endsDue ends the lease of a session in a way, and looks at what comes of that.
+// endsDue ends the lease of a session in a way, and checks the consequences.
 func (h *harness) endsDue(test *leaseEnd) {
 	h.create(test.name)
 	test.end(h.begin(test.name, "run"))

@@ -20,7 +20,7 @@ var limitTests = []storeTest{
 	{name: "JustWithin", run: justWithin},
 }
 
-// deep returns JSON that is nested n levels.
+// deep returns JSON that is nested to n levels.
 func deep(n int) json.RawMessage {
 	return json.RawMessage(strings.Repeat("[", n) + strings.Repeat("]", n))
 }
@@ -30,8 +30,8 @@ func useOf(input json.RawMessage) []cairn.Message {
 		{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: "c", Tool: "t", Input: input}}}}}
 }
 
-// unkeepable are commits of a session that no store may take: each would be read back as something else, or not at all.
-// It is one table, and therefore long.
+// unkeepable returns commits of a session that no store may accept: each would be read back as something else, or not
+// at all. It is one table, and therefore long.
 func unkeepable() map[string]*store.Commit {
 	run := func(change func(*cairn.Run)) *store.Commit {
 		r := &cairn.Run{ID: "run", Agent: agentName, Status: cairn.RunRunning}
@@ -99,7 +99,7 @@ func unkeepable() map[string]*store.Commit {
 	}
 }
 
-// wantRefused checks that an error is one about a value, and names it.
+// wantRefused checks that an error is about an invalid value, and names it.
 func (h *harness) wantRefused(err error, what string) {
 	h.Helper()
 	var e *cairn.Error
@@ -165,8 +165,8 @@ func stopRefuses(h *harness) {
 	h.must(h.st.RequestStop(h.Context(), "session", cairn.Stop{RunID: "run", Kind: cairn.StopInterrupt, Reason: strings.Repeat("x", cairn.MaxMetadataBytes)}))
 }
 
-// justWithin keeps what is at the limits. How much a message holds is largeMessages' subject; what grows when it is
-// escaped need not be that large.
+// justWithin stores values that are exactly at the limits. largeMessages tests the size of messages; values that grow
+// when they are escaped need not be as large.
 func justWithin(h *harness) {
 	h.create("session")
 	given := append(says("\x01\u007f\u2028", strings.Repeat("\x01", 1<<16)), useOf(deep(cairn.MaxJSONDepth))...)
@@ -183,7 +183,7 @@ func justWithin(h *harness) {
 	}
 }
 
-// logRefuses appends events that no log may take.
+// logRefuses appends events that no log may accept.
 func logRefuses(h *logHarness) {
 	h.append("log", say("first"))
 	for what, ev := range map[string]cairn.Event{

@@ -23,7 +23,7 @@ var listTests = []storeTest{
 	{name: "CountTree", run: listCountTree},
 }
 
-// population makes sessions that differ in everything a query can ask for, and returns their rows.
+// population makes sessions that differ in everything that a query can ask for, and returns their rows.
 func (h *harness) population() []*cairn.Session {
 	h.Helper()
 	var ids []string
@@ -115,7 +115,7 @@ func (h *harness) list(q store.SessionQuery) []cairn.Session {
 	})
 }
 
-// expected is what a query must give, in order.
+// expected returns the sessions that a query must give, in order.
 func expected(rows []*cairn.Session, q store.SessionQuery) []*cairn.Session {
 	var out []*cairn.Session
 	for _, s := range rows {
@@ -197,8 +197,8 @@ func listPageSizes(h *harness) {
 	}
 }
 
-// listPagingWhileWriting changes, creates and deletes sessions between pages: those that were there all the time come
-// exactly once.
+// listPagingWhileWriting changes, creates and deletes sessions between pages: those that existed all the time are
+// listed exactly once.
 func listPagingWhileWriting(h *harness) {
 	for i := range 12 {
 		h.create(fmt.Sprintf("session-%02d", i))
@@ -212,7 +212,7 @@ func listPagingWhileWriting(h *harness) {
 		n++
 		h.create(fmt.Sprint("new-", n))
 		if n == 1 {
-			h.must(h.st.Delete(h.Context(), page.Items[2].ID)) // what the cursor points at
+			h.must(h.st.Delete(h.Context(), page.Items[2].ID)) // the cursor's item
 		}
 		h.commit("session-00", &store.Commit{Messages: says("change")})
 		return page, err

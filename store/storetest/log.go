@@ -65,14 +65,14 @@ func needsReopenLog(o *LogOptions) bool  { return o.Reopen != nil }
 func needsSecondLog(o *LogOptions) bool  { return o.Second != nil }
 func needsLogSweeper(o *LogOptions) bool { return o.sweeps }
 
-// logHarness is one test's log with the verbs the tests are written in.
+// logHarness is one test's log with the verbs that tests are written in.
 type logHarness struct {
 	*testing.T
 	log  store.Log
 	opts *LogOptions
 }
 
-// logs are the handles that a test is spread over.
+// logs are the handles that a test uses in turn.
 type logs []store.Log
 
 func (ls logs) of(i int) store.Log { return ls[i%len(ls)] }
@@ -92,12 +92,12 @@ func (h *logHarness) must(err error) {
 	}
 }
 
-// say makes an event with a text.
+// say makes an event with text.
 func say(text string) cairn.Event {
 	return cairn.Event{Type: cairn.EventTextDelta, SessionID: "session", Time: time.Unix(1700000000, 0).UTC(), Text: text}
 }
 
-// lines makes events that say from … to-1.
+// lines makes events with the texts from … to-1.
 func lines(from, to int) []cairn.Event {
 	var list []cairn.Event
 	for i := from; i < to; i++ {
@@ -113,7 +113,7 @@ func (h *logHarness) append(log string, events ...cairn.Event) int64 {
 	return last
 }
 
-// all reads a log's events after a sequence to the end.
+// all reads a log's events after a sequence, to the end.
 func (h *logHarness) all(log string, after int64) []cairn.Event {
 	h.Helper()
 	var list []cairn.Event
@@ -217,7 +217,7 @@ func eventsRoundTrip(h *logHarness) {
 	}
 }
 
-// eventsNotKept uses one slice for one batch after another.
+// eventsNotKept reuses one slice for all batches: a log must not keep it.
 func eventsNotKept(h *logHarness) {
 	batch := make([]cairn.Event, 2)
 	for i := range 3 {
@@ -311,7 +311,7 @@ func expectRace(h *logHarness, ls logs) {
 	}
 }
 
-// oversized events are refused with their whole batch before a sequence is given out.
+// oversized: events that are too large are refused with their whole batch, before a sequence is assigned.
 func oversized(h *logHarness) {
 	limit := h.log.MaxEvent()
 	if limit < 1<<10 {
@@ -330,7 +330,7 @@ func oversized(h *logHarness) {
 		wantError(h.T, err, cairn.ErrTooLarge, "event with oversized "+name)
 		h.wantBounds("log", 1, 1)
 	}
-	const rest = 512 // what an event needs in addition to its text
+	const rest = 512 // bytes that an event needs in addition to its text
 	big := strings.Repeat("x", limit-rest)
 	if last := h.append("log", say(big)); last != 2 {
 		h.Fatalf("the next event has sequence %d, want 2", last)
@@ -393,7 +393,7 @@ func trim(h *logHarness) {
 			}
 		}
 	}
-	h.must(h.log.Trim(h.Context(), "log", 100)) // all that there are
+	h.must(h.log.Trim(h.Context(), "log", 100)) // all events
 	h.wantBounds("log", 11, 10)
 	if list, err := h.log.Read(h.Context(), "log", 10, 0); err != nil || len(list) > 0 {
 		h.Fatalf("read at the end of a log trimmed to nothing: %v, %v", list, err)
@@ -423,7 +423,7 @@ func drop(h *logHarness) {
 	h.wantTexts("events of another log", h.all("other", 0), 1, "other")
 }
 
-// wantDropped checks that a log is gone for all that knew it, and cannot be begun anew.
+// wantDropped checks that a log is gone for every handle and cannot be begun again.
 func (h *logHarness) wantDropped(log string) {
 	h.Helper()
 	for _, expect := range []int64{store.AnySequence, 0, 1, 5} {

@@ -59,7 +59,7 @@ func messageTime(h *harness) {
 	}
 }
 
-// numbered commits n messages that say their index, in one commit.
+// numbered commits n messages that contain their index, in one commit.
 func (h *harness) numbered(id string, n int) {
 	h.Helper()
 	var texts []string
@@ -110,7 +110,7 @@ func messageRangeWhileWriting(h *harness) {
 	same(h.T, "one message after each commit", got, []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"})
 }
 
-// messagesSinceSummary reads a session from its latest summary on, as long as that is there.
+// messagesSinceSummary reads a session from its latest summary on, as long as the summary exists.
 func messagesSinceSummary(h *harness) {
 	summary := func(from int) cairn.Message {
 		m := cairn.Context(fmt.Sprint("the first ", from))

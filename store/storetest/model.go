@@ -10,8 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// modelSession is what a session must be, kept in the plainest way: the whole state at every position, every list a
-// slice.
+// modelSession is what a session must be, in the plainest form: the whole state at every position, every list a slice.
 type modelSession struct {
 	row         cairn.Session     // without times, sizes and the lease's end
 	states      []json.RawMessage // by position
@@ -22,8 +21,8 @@ type modelSession struct {
 	staged      []store.Staged
 	calls       []modelCall
 	queue       []string
-	kept        int64 // the position from which on states are certain to be kept
-	pruned      bool  // there were checkpoints before the first
+	kept        int64 // the first position whose state is certain to be kept
+	pruned      bool  // checkpoints before the first were removed
 }
 
 type modelCheckpoint struct {
@@ -59,7 +58,8 @@ func (m *modelSession) checkpoint(id string) int {
 	return slices.IndexFunc(m.checkpoints, func(cp modelCheckpoint) bool { return cp.ID == id })
 }
 
-// back goes back to a checkpoint, by its index, or with fewer messages and states to before the first one, -1.
+// back rewinds to a checkpoint, given by its index; -1 is before the first one, with the messages and states that
+// remain.
 func (m *modelSession) back(checkpoint, messages int, position int64) {
 	m.checkpoints, m.row.CheckpointID = m.checkpoints[:checkpoint+1], ""
 	if checkpoint >= 0 {
@@ -73,7 +73,7 @@ func (m *modelSession) back(checkpoint, messages int, position int64) {
 	}
 }
 
-// add appends messages, of which the first that a user said is the session's opening.
+// add appends messages. The first one of a user becomes the session's opening.
 func (m *modelSession) add(list []cairn.Message) {
 	for i := range list {
 		if msg := &list[i]; m.row.Opening == "" && msg.Role == cairn.RoleUser {
@@ -84,7 +84,7 @@ func (m *modelSession) add(list []cairn.Message) {
 	m.row.MessageCount = len(m.messages)
 }
 
-// apply does to the model what a store does with c.
+// apply changes the model as a store does for c.
 func (m *modelSession) apply(c *store.Commit) error {
 	if c.Rewind != "" {
 		i := m.checkpoint(c.Rewind)
@@ -187,7 +187,7 @@ func (m *modelSession) prune(keep int) int {
 	return n
 }
 
-// compare checks a store's session against the model; deep does so for the state at each checkpoint too.
+// compare checks a store's session against the model. If deep is set, it also compares the state at each checkpoint.
 func (h *harness) compare(m *modelSession, what string, deep bool) {
 	h.Helper()
 	id := m.row.ID
@@ -226,7 +226,7 @@ func (h *harness) compareWaits(m *modelSession, what string) {
 	for _, c := range h.calls(store.CallQuery{SessionID: m.row.ID}) {
 		calls = append(calls, modelCall{ID: c.ID, StepID: c.StepID, Status: c.Status, Version: c.Version})
 	}
-	byID := func(a, b modelCall) int { return strings.Compare(a.ID, b.ID) } // those of one commit come in that order, too
+	byID := func(a, b modelCall) int { return strings.Compare(a.ID, b.ID) } // also the order of the calls of one commit
 	slices.SortFunc(calls, byID)
 	same(h.T, what+": calls", calls, slices.SortedFunc(slices.Values(m.calls), byID))
 	var queue []string

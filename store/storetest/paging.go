@@ -56,8 +56,8 @@ func numbers[T any](list []T, number func(T) int64) []int64 {
 	return all
 }
 
-// checkPagingWhileWriting adds two items before each page: oldest first all are seen, newest first those that were
-// there at the beginning, and none twice.
+// checkPagingWhileWriting adds two items before each page. Oldest first, all are listed; newest first, those that
+// existed at the beginning are. None is listed twice.
 func checkPagingWhileWriting[T any](t *testing.T, write func(), read func(store.PageQuery) (store.Page[T], error), number func(T) int64) {
 	t.Helper()
 	var got []int64

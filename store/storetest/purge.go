@@ -21,7 +21,7 @@ var purgeTests = []storeTest{
 	{name: "Fault", run: faultyPurge, needs: needsFault},
 }
 
-// removed lists the trees that are not purged yet.
+// removed lists the trees that are removed and not yet purged.
 func (h *harness) removed() []store.Removed {
 	h.Helper()
 	return pages(h.T, "removed trees", func(cursor string) (store.Page[store.Removed], error) {
@@ -65,7 +65,7 @@ func removedList(h *harness) {
 	}
 }
 
-// purgeOne purges a tree, makes and removes a new one of its ids, and purges the first one again.
+// purgeOne purges a tree, makes and removes a new one with its ids, and purges the first one again.
 func purgeOne(h *harness) {
 	ids := h.family("root")
 	checkpoints := 0
@@ -89,8 +89,8 @@ func purgeOne(h *harness) {
 	}
 }
 
-// purgeRace lets several purge a tree that is larger than what a store removes at once: each checkpoint is counted
-// once, and one of them ends it.
+// purgeRace runs concurrent purges of a tree that is larger than what a store removes at once: each checkpoint is
+// counted once, and one of the purges completes it.
 func purgeRace(h *harness, hs handles) {
 	ids := h.family("root")
 	checkpoints := 0

@@ -38,7 +38,7 @@ func (h *harness) enqueue(id, turn string) *cairn.Session {
 	return h.commit(id, &store.Commit{Enqueue: &store.QueuedTurn{ID: turn, Messages: says("of " + turn)}})
 }
 
-// wantQueue checks a session's queue and that its row counts it.
+// wantQueue checks a session's queue, and the count in its row.
 func (h *harness) wantQueue(id string, want ...string) {
 	h.Helper()
 	var turns []store.QueuedTurn
@@ -92,7 +92,7 @@ func enqueueTwice(h *harness) {
 		h.Fatalf("the row counts %d turns, want 2", row.Queued)
 	}
 	h.wantQueue("session", "one", "two")
-	// A turn that left may come again.
+	// A turn that has left the queue may be added again.
 	h.commit("session", &store.Commit{Dequeue: []string{"one"}})
 	h.enqueue("session", "one")
 	h.wantQueue("session", "two", "one")
@@ -188,7 +188,7 @@ func queueOfNobody(h *harness) {
 	h.wantError(err, cairn.ErrNotFound, "queue of no session")
 }
 
-// takeRace lets writers take the same turn: one of them gets it.
+// takeRace lets writers take the same turn concurrently: one of them gets it.
 func takeRace(h *harness, hs handles) {
 	h.create("session")
 	for n := range h.rounds(100) {

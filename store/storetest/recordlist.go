@@ -78,7 +78,7 @@ func recordsByPrefix(h *harness) {
 	}
 }
 
-// recordsByIndex has several records of one index and some of none.
+// recordsByIndex has several records with the same index and some without one.
 func recordsByIndex(h *harness) {
 	indexes := []string{"", "a", "a", "a", "a b", "b", "ba", "c", "é", "\U0010ffff", "a", ""}
 	type place struct{ index, key string }
@@ -127,7 +127,7 @@ func recordLargestPage(h *harness) {
 	}
 }
 
-// recordsWhileWriting changes a namespace between any two pages. What stays is listed exactly once.
+// recordsWhileWriting changes a namespace between pages. Records that stay are listed exactly once.
 func recordsWhileWriting(h *harness) {
 	for what, q := range map[string]store.RecordQuery{"by key": {Limit: 3}, "by index": {Limit: 3, Index: &store.IndexRange{}}} {
 		q.Namespace = what
@@ -151,7 +151,8 @@ func recordsWhileWriting(h *harness) {
 			if q.Cursor = page.Next; q.Cursor == "" {
 				break
 			}
-			// The last one given goes, one before and one after the cursor come, and all that stay are written anew.
+			// The last record of the page is deleted, one before and one after the cursor are added, and all that stay
+			// are rewritten.
 			last := page.Items[len(page.Items)-1]
 			if !slices.Contains(stay, last.Key) {
 				h.must(h.records().Delete(h.Context(), what, last.Key, store.AnyVersion))
@@ -167,7 +168,8 @@ func recordsWhileWriting(h *harness) {
 	}
 }
 
-// recordNamespaces has more namespaces than a page holds, of any name. One is listed as long as it has a record.
+// recordNamespaces has more namespaces than a page holds, with names of any kind. A namespace is listed as long as it
+// has a record.
 func recordNamespaces(h *harness) {
 	list := func() []string {
 		return pages(h.T, "namespaces", func(cursor string) (store.Page[string], error) {
@@ -262,7 +264,7 @@ func recordIdentifiers(h *harness) {
 			h.Fatalf("after the deletion of %q, number %d, %d records are left of %d", odd, i, left, len(oddTexts))
 		}
 	}
-	// Names that run into each other when they are put together.
+	// Names that would be ambiguous if they were concatenated.
 	for _, name := range [][2]string{{"a", "b:c"}, {"a:b", "c"}, {"1:a", "b"}, {"1", "a:b"}, {"a{1}", "b"}, {"a", "{1}b"}} {
 		h.putRecord(store.RecordWrite{Namespace: name[0], Key: name[1], Value: encode(name[0] + " and " + name[1])})
 	}
@@ -292,7 +294,7 @@ func recordValues(h *harness) {
 	}
 }
 
-// recordRefused are writes that no store may take.
+// recordRefused has writes that no store may accept.
 func recordRefused(h *harness) {
 	r := h.put("ns", "key", 0)
 	change := func(fn func(w *store.RecordWrite)) store.RecordWrite {

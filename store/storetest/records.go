@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// recordTests are for stores that are RecordProviders.
+// recordTests are the tests of stores that are RecordProviders.
 var recordTests = []storeTest{
 	{name: "RoundTrip", run: recordRoundTrip},
 	{name: "Versions", run: recordVersions},
@@ -46,10 +46,10 @@ var recordTests = []storeTest{
 	{name: "Fault", run: recordFault, needs: needsFault},
 }
 
-// records returns the store's records; only tests of stores that have some call it.
+// records returns the store's records. Only tests of stores that have records call it.
 func (h *harness) records() store.Records { return h.st.(store.RecordProvider).Records() }
 
-// put writes a record under the version seen, with its own key as the index and 1 as the value.
+// put writes a record over the version seen, with its own key as the index and 1 as the value.
 func (h *harness) put(namespace, key string, seen int64) *store.Record {
 	h.Helper()
 	return h.putRecord(store.RecordWrite{Namespace: namespace, Key: key, Index: key, Value: json.RawMessage(`1`), Seen: seen})
@@ -74,7 +74,7 @@ func (h *harness) get(namespace, key string) *store.Record {
 	return r
 }
 
-// wantRecord checks what is stored under a record's name: that record, or nothing if it is nil.
+// wantRecord checks which record is stored under a key; nil means none.
 func (h *harness) wantRecord(what, namespace, key string, want *store.Record) {
 	h.Helper()
 	got, err := h.records().Get(h.Context(), namespace, key)
@@ -86,7 +86,7 @@ func (h *harness) wantRecord(what, namespace, key string, want *store.Record) {
 	h.sameRecord(what, got, want)
 }
 
-// sameRecord compares two records but for the time at which each was read.
+// sameRecord compares two records, except for the time at which each was read.
 func (h *harness) sameRecord(what string, got, want *store.Record) {
 	h.Helper()
 	g, w := *got, *want
@@ -94,7 +94,7 @@ func (h *harness) sameRecord(what string, got, want *store.Record) {
 	same(h.T, what, g, w)
 }
 
-// wantStale checks that err is a conflict that saw a record, nil for none.
+// wantStale checks that err is a conflict with a record, or with none if saw is nil.
 func (h *harness) wantStale(err error, saw *store.Record, what string) {
 	h.Helper()
 	h.wantError(err, cairn.ErrStale, what)
@@ -133,7 +133,7 @@ func recordRoundTrip(h *harness) {
 	}
 }
 
-// recordVersions writes and deletes with every kind of version, where there is a record and where there is none.
+// recordVersions writes and deletes with every kind of version, where a record exists and where none does.
 func recordVersions(h *harness) {
 	old := h.put("ns", "there", 0)
 	there := h.put("ns", "there", old.Version)
@@ -156,8 +156,8 @@ func recordVersions(h *harness) {
 	h.wantRecord("the deleted record", "ns", "there", nil)
 }
 
-// recordVersionsAreUnique has a record come and go in every way: a writer with an old version never takes one for
-// another.
+// recordVersionsAreUnique creates and removes a record in every way: a writer with an old version never mistakes a new
+// record for the old one.
 func recordVersionsAreUnique(h *harness) {
 	versions := map[int64]string{}
 	add := func(what string, r *store.Record) *store.Record {
@@ -191,7 +191,7 @@ func (h *harness) awaitNoRecord(namespace, key string) {
 
 const recordWriters = 8
 
-// oneRecordWins checks that exactly one writer had no error.
+// oneRecordWins checks that exactly one writer succeeded.
 func (h *harness) oneRecordWins(errs []error, lost *cairn.Error) (winner int) {
 	h.Helper()
 	winner = -1
@@ -211,7 +211,7 @@ func (h *harness) oneRecordWins(errs []error, lost *cairn.Error) (winner int) {
 	return winner
 }
 
-// putBy writes a record with the number of its writer as the value.
+// putBy returns a function that writes a record with the number of its writer as the value.
 func (h *harness) putBy(key string, seen int64) func(i int) error {
 	return func(i int) error {
 		_, err := h.records().Put(h.Context(), store.RecordWrite{Namespace: "ns", Key: key, Value: json.RawMessage(strconv.Itoa(i)), Seen: seen})
@@ -267,7 +267,7 @@ func recordAnyVersion(h *harness) {
 	}
 }
 
-// recordCounter has several writers add to one number: none of what they add is lost.
+// recordCounter has several writers add to one number: no addition is lost.
 func recordCounter(h *harness) {
 	each := h.rounds(20)
 	errs := race(4, func(int) error {
@@ -299,7 +299,7 @@ func recordCounter(h *harness) {
 	}
 }
 
-// recordExpires does everything with a record that has expired: it is as if there were none.
+// recordExpires does everything with an expired record: the store behaves as if there were none.
 func recordExpires(h *harness) {
 	expired := func() *store.Record {
 		h.Helper()
@@ -326,7 +326,7 @@ func recordExpires(h *harness) {
 	}
 }
 
-// recordRenewed is a heartbeat: each write sets the time to live anew, and one without removes it.
+// recordRenewed is a heartbeat: each write sets a new time to live, and a write without one removes it.
 func recordRenewed(h *harness) {
 	r := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`), TTL: time.Minute})
 	next := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`), TTL: 2 * time.Minute, Seen: r.Version})
@@ -356,13 +356,13 @@ func recordExpiryInLists(h *harness) {
 		same(h.T, "keys", keys(h.listRecords(store.RecordQuery{Namespace: "ns", Limit: limit})), []string{"key-1", "key-3", "key-5"})
 		same(h.T, "keys by index", keys(h.listRecords(store.RecordQuery{Namespace: "ns", Index: &store.IndexRange{}, Limit: limit})), []string{"key-5", "key-3", "key-1"})
 	}
-	// Of one that comes back under another index nothing is left under the old one.
+	// A record that returns under another index leaves no entry under the old one.
 	h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key-4", Index: "j", Value: json.RawMessage(`1`)})
 	same(h.T, "keys by the old index", keys(h.listRecords(store.RecordQuery{Namespace: "ns", Index: &store.IndexRange{From: "i", Before: "j"}})), []string{"key-5", "key-3", "key-1"})
 	same(h.T, "keys by the new index", keys(h.listRecords(store.RecordQuery{Namespace: "ns", Index: &store.IndexRange{From: "j"}})), []string{"key-4"})
 }
 
-// recordTimes needs no clock to see that the times of records are those of sessions, which are the store's.
+// recordTimes checks, without a clock, that the times of records and sessions come from the same clock, the store's.
 func recordTimes(h *harness) {
 	last := h.create("session").AsOf
 	check := func(what string, at time.Time) {
@@ -394,7 +394,7 @@ func recordTimes(h *harness) {
 	h.wantRecord("the record with the longest time to live", "ns", "long", long)
 }
 
-// recordManyExpire has more records expire than a store removes at once, and writes among them.
+// recordManyExpire lets more records expire than a store removes at once, with writes in between.
 func recordManyExpire(h *harness) {
 	const n = 60
 	for i := range n {
@@ -475,7 +475,7 @@ func recordReopen(h *harness) {
 	h.put("ns", "key", first.Version)
 }
 
-// recordTwoHandles writes through one handle and reads through the other, at once.
+// recordTwoHandles writes through one handle and reads through the other, concurrently.
 func recordTwoHandles(h *harness) {
 	other := h.on(h.opts.Second(h.T, h.st))
 	handles := [2]*harness{h, other}
@@ -503,7 +503,7 @@ func recordTwoHandles(h *harness) {
 	h.wantRecord("the record that was deleted through the other handle", "ns", "key", nil)
 }
 
-// recordFault fails each internal write of a call in turn: a call that fails changes nothing, and can be made again.
+// recordFault fails each internal write of a call in turn: a call that fails changes nothing and can be repeated.
 func recordFault(h *harness) {
 	each := func(what string, prepare func(key string), call func(key string) error) {
 		h.Helper()

@@ -43,7 +43,7 @@ func (h *harness) remove(id string) *store.Removed {
 	return removed
 }
 
-// family makes a root with two children and a grandchild, each with everything a session has; none of them runs.
+// family makes a root with two children and a grandchild, each with everything that a session has. None of them runs.
 func (h *harness) family(root string) (ids []string) {
 	h.Helper()
 	h.end(h.running(root))
@@ -62,14 +62,14 @@ func (h *harness) family(root string) (ids []string) {
 	return ids
 }
 
-// purge removes what is left of a removed tree.
+// purge purges a removed tree.
 func (h *harness) purge(r *store.Removed) {
 	h.Helper()
 	_, err := h.sweeper().Purge(h.Context(), r.Key)
 	h.must(err)
 }
 
-// wantRemoved checks that an error says that a session is gone, and by which removal.
+// wantRemoved checks that an error reports a session as gone, with its removal.
 func (h *harness) wantRemoved(err error, r *store.Removed, what string) {
 	h.Helper()
 	h.wantError(err, map[store.Removal]*cairn.Error{store.Deleted: cairn.ErrDeleted, store.Expired: cairn.ErrExpired}[r.Reason], what)
@@ -81,8 +81,8 @@ func (h *harness) wantRemoved(err error, r *store.Removed, what string) {
 	same(h.T, what+": its removal", gone.Removed, *r)
 }
 
-// wantGone checks that every method says of a session that it is gone, that no list has it, and that nothing begins
-// anew under its id.
+// wantGone checks that every method reports a session as gone, that no list has it, and that no session can be created
+// under its id.
 func (h *harness) wantGone(id string, r *store.Removed) {
 	h.Helper()
 	for _, call := range h.storeCalls(id) {
@@ -123,7 +123,7 @@ func removeHides(h *harness) {
 	}
 }
 
-// removeReserves checks that what was refused under the ids of a removed tree has left nothing.
+// removeReserves checks that refused writes under the ids of a removed tree leave nothing.
 func removeReserves(h *harness) {
 	ids := h.family("root")
 	r := h.remove("root")
@@ -147,8 +147,8 @@ func removeReserves(h *harness) {
 	}
 }
 
-// purgeFrees makes new sessions of the ids of a purged tree: nothing comes back, not even with the same runs, steps and
-// calls.
+// purgeFrees makes new sessions with the ids of a purged tree: nothing comes back, not even with the same runs, steps
+// and calls.
 func purgeFrees(h *harness) {
 	ids := h.family("root")
 	old := h.load("root")
@@ -171,8 +171,8 @@ func purgeFrees(h *harness) {
 	}
 }
 
-// removeFences gives a new session the version, the run and as many holders as one of its id had that was removed: who
-// held that one can do nothing here.
+// removeFences gives a new session the version, the run and as many holders as an earlier one with its id had, which
+// was removed and purged: the holder of the earlier session can do nothing to the new one.
 func removeFences(h *harness, hs handles) {
 	old := h.on(hs.of(1))
 	live := func(h *harness) *cairn.Session {
@@ -198,7 +198,7 @@ func removeFences(h *harness, hs handles) {
 	h.wantConflict(err, cairn.ErrFenced, "begin on the session that was there before")
 }
 
-// fencedOff checks that the holder of an earlier session of an id can neither commit nor stage nor renew.
+// fencedOff checks that the holder of an earlier session with an id can neither commit nor stage nor renew.
 func (h *harness) fencedOff(dead *cairn.Session) {
 	h.Helper()
 	h.unchanged(dead.ID, "what the holder of an earlier session of its id did", func() {
@@ -296,7 +296,7 @@ func removeNobody(h *harness) {
 	}
 }
 
-// removeCalls looks for the calls of a removed tree in every list they were in.
+// removeCalls looks for the calls of a removed tree in every list that had them.
 func removeCalls(h *harness) {
 	for _, root := range []string{"gone", "there"} {
 		h.create(root)
@@ -337,7 +337,7 @@ func removeCalls(h *harness) {
 	}
 }
 
-// removeDue removes trees that are due for every reason, as root and as child.
+// removeDue removes trees that are due for every reason, in the root and in a child.
 func removeDue(h *harness) {
 	past := time.Now().Add(-time.Hour)
 	due := func(id string) {
@@ -367,7 +367,7 @@ func removeDue(h *harness) {
 	}
 }
 
-// removeLog removes, restores and removes a tree: its log and what that knows of fencing tokens stay throughout.
+// removeLog removes, restores and removes a tree: its log and the log's fencing tokens stay throughout.
 func removeLog(h *harness) {
 	h.create("session")
 	h.tree("child", "session")
@@ -432,7 +432,7 @@ func removeRace(h *harness, hs handles) {
 	}
 }
 
-// removeOrBegin lets a child begin a run while its root is removed: one of the two happens.
+// removeOrBegin lets a child begin a run while its root is removed: one of the two succeeds.
 func removeOrBegin(h *harness, hs handles) {
 	for n := range h.rounds(200) {
 		root, child := fmt.Sprint("root-", n), fmt.Sprint("child-", n)

@@ -54,7 +54,7 @@ func reopenGoesOn(h *harness) {
 	h.wantState("session", "", `{"n":1,"list":[0,1,2]}`)
 }
 
-// secondSeesAll writes through one handle and reads through the other, at once.
+// secondSeesAll writes through one handle and reads through the other, concurrently.
 func secondSeesAll(h *harness) {
 	other := h.on(h.opts.Second(h.T, h.st))
 	h.createWith("session", `{"n":0}`)

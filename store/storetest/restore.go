@@ -29,7 +29,7 @@ func (h *harness) restore(root string) *cairn.Session {
 	return s
 }
 
-// restore removes and restores a tree twice: everything is there as it was, in every list.
+// restore removes and restores a tree twice: everything is back unchanged, in every list.
 func restore(h *harness) {
 	ids := h.family("root")
 	for range 2 {
@@ -63,7 +63,8 @@ func restore(h *harness) {
 	}
 }
 
-// restoreContinues continues a restored session: it has its runs and steps, and tokens and numbers continue.
+// restoreContinues continues a restored session: it has its runs and steps, and its tokens and numbers go up from where
+// they were.
 func restoreContinues(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")
@@ -84,7 +85,7 @@ func restoreContinues(h *harness) {
 	same(h.T, "messages", h.texts("session"), []string{"question of run", "reply", "question of next run", "next reply"})
 }
 
-// restoreDue restores what was due for every reason, and a stop request.
+// restoreDue restores trees that are due for every reason, and a stop request.
 func restoreDue(h *harness) {
 	past := time.Now().Add(-time.Hour)
 	h.crash("crashed", "run")
@@ -115,7 +116,7 @@ func restoreDue(h *harness) {
 	h.commit("crashed", takeoverCommit(h.load("crashed"), "worker"))
 }
 
-// restoreExpired restores trees that expired: they live for another TTL, and not until a time that is over.
+// restoreExpired restores expired trees: they live for another TTL, and an expiry time in the past is cleared.
 func restoreExpired(h *harness) {
 	for _, id := range []string{"idle", "over"} {
 		if id == "idle" {

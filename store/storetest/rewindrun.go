@@ -19,7 +19,7 @@ var rewindRunTests = []storeTest{
 	{name: "OfANewSession", run: rewindRunOfNobody},
 }
 
-// tries makes a run of two steps with state, and ends it.
+// tries begins a run, commits two steps with state, and ends it.
 func (h *harness) tries(id, runID string) *cairn.Session {
 	h.Helper()
 	s := h.begin(id, runID)
@@ -29,8 +29,8 @@ func (h *harness) tries(id, runID string) *cairn.Session {
 	return h.end(s)
 }
 
-// rewindRun rewinds a second run that began after a change from outside: everything is as it was then, but for the
-// records of the runs and what is not part of a session's past.
+// rewindRun rewinds a second run that began after a change from outside: everything is restored to the beginning of the
+// run, except for the records of the runs and what is not part of a session's past.
 func rewindRun(h *harness) {
 	h.createWith("session", `{"n":0}`)
 	h.tries("session", "run-1")
@@ -67,7 +67,7 @@ func rewindRun(h *harness) {
 	}
 }
 
-// rewindFirstRun rewinds the first run: no checkpoint is left, but what the session had before is.
+// rewindFirstRun rewinds the first run: no checkpoint is left, but what the session had before the run is.
 func rewindFirstRun(h *harness) {
 	h.createWith("session", `{"n":0}`)
 	h.commit("session", &store.Commit{Messages: says("before")})
@@ -93,7 +93,7 @@ func rewindFirstRun(h *harness) {
 	h.wantState("empty", "", `{"list":["next run","next run"]}`)
 }
 
-// rewindAndStart rewinds a run and begins the next one in the same commit, as a retry does, and does that again.
+// rewindAndStart rewinds a run and begins the next one in the same commit, as a retry does, twice.
 func rewindAndStart(h *harness) {
 	h.create("session")
 	h.tries("session", "run-1")
@@ -118,7 +118,7 @@ func rewindAndStart(h *harness) {
 	h.again("session", retry, "a retry again when the session is idle again")
 }
 
-// rewindEarlierRun goes back to where a run before the latest began, and begins another one there in the same commit.
+// rewindEarlierRun rewinds to the beginning of an earlier run, and begins another one there in the same commit.
 func rewindEarlierRun(h *harness) {
 	h.create("session")
 	h.tries("session", "run-1")
@@ -140,7 +140,7 @@ func rewindEarlierRun(h *harness) {
 	if runs := h.runs("session"); len(runs) != 4 {
 		h.Fatalf("runs are %+v", runs)
 	}
-	// A run that was undone began where the one in its place did, the one behind it at a checkpoint that is gone.
+	// The undone run began where its replacement did; the run after it began at a checkpoint that is gone.
 	_, err := h.st.Commit(h.Context(), "session", &store.Commit{RewindRun: "run-3"})
 	h.wantError(err, cairn.ErrInvalid, "rewind of a run behind one that was undone")
 	if row := h.commit("session", &store.Commit{RewindRun: "run-2"}); row.MessageCount != base.Session.MessageCount {
@@ -148,7 +148,7 @@ func rewindEarlierRun(h *harness) {
 	}
 }
 
-// rewindRunRepeatedly rewinds a step that is then written again under its old id, and the same run twice.
+// rewindRunRepeatedly rewinds the same run twice, and writes its step again under its old id in between.
 func rewindRunRepeatedly(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run-1")
@@ -166,7 +166,7 @@ func rewindRunRepeatedly(h *harness) {
 	}
 }
 
-// runBefore checks that a run's record keeps where the run began, however it ends.
+// runBefore checks that a run's record keeps the run's starting point, however the run ends.
 func runBefore(h *harness) {
 	h.createWith("session", `{"n":0}`)
 	want := map[string]cairn.RunOrigin{}

@@ -19,7 +19,7 @@ func (h *harness) find(q store.SessionQuery) string {
 	return strings.Join(ids, " ")
 }
 
-// listSearch finds sessions by the words of their titles and openings, and by nothing else.
+// listSearch finds sessions by the words of their titles and openings only.
 func listSearch(h *harness) {
 	title := func(id, text string) {
 		h.commit(id, &store.Commit{Context: &store.ContextChange{Title: &text}})
@@ -63,7 +63,7 @@ func listSearch(h *harness) {
 	want("wag", "b")
 }
 
-// listOpening keeps the opening as long as the message is there, and not longer than it may be.
+// listOpening keeps the opening as long as the message exists, cut to its maximum length.
 func listOpening(h *harness) {
 	long := strings.Repeat("ä", cairn.MaxOpeningBytes)
 	begin := beginCommit("run", "worker", time.Hour)
@@ -95,7 +95,7 @@ func listOpening(h *harness) {
 	}
 }
 
-// listRemoved lists what was removed and is not purged yet, as it was.
+// listRemoved lists sessions that were removed and not yet purged, unchanged.
 func listRemoved(h *harness) {
 	rows := map[string]*cairn.Session{}
 	for i, root := range []string{"live", "deleted", "expired", "restored", "purged"} {

@@ -79,7 +79,7 @@ func stageFenced(h *harness) {
 	h.wantConflict(err, cairn.ErrFenced, "a piece for a session without a lease")
 }
 
-// stageEnded: an attempt at an effect may be so late that its run has ended, and nobody drops what it would leave.
+// stageEnded: an attempt at an effect may be so late that its run has ended, and no commit would drop what it stages.
 func stageEnded(h *harness) {
 	for name, c := range map[string]func(*cairn.Session) *store.Commit{
 		"completed": endCommit,
@@ -124,7 +124,7 @@ func dropStaged(h *harness) {
 	h.wantStaged("session", "", piece("step-1", "a", `3`))
 }
 
-// stageLeavesRow: a piece must not make the next step of the writer that staged it stale.
+// stageLeavesRow: staging a piece must not make its writer's next step stale.
 func stageLeavesRow(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")

@@ -115,7 +115,7 @@ func exactValues(h *harness) {
 	h.wantState("changed", "", strings.TrimSuffix(want, "}")+`,"copy":`+want+`,"list":[`+want+`]}`)
 }
 
-// smallChanges adds 100 bytes at a time to a state of 100 KB. What is stored stays near the sum of the changes and the
+// smallChanges adds 100 bytes at a time to a state of 100 KB. The stored size stays near the sum of the changes and the
 // keyframes, which the row's state position counts.
 func smallChanges(h *harness) {
 	body := strings.Repeat("x", 100<<10)
@@ -155,7 +155,8 @@ func smallChanges(h *harness) {
 	}
 }
 
-// stateAtCheckpoints makes changes of all sizes, some of which fold into keyframes, and reads the state at each.
+// stateAtCheckpoints makes changes of all sizes, some of which fold into keyframes, and reads the state at each
+// checkpoint.
 func stateAtCheckpoints(h *harness) {
 	h.createWith("session", `{"n":0}`)
 	s := h.begin("session", "run")
@@ -198,7 +199,7 @@ func concurrentMerges(h *harness) {
 			_, err := store.MergeState(h.Context(), handles.of(i), "session",
 				appendOp("/all", fmt.Sprintf(`[%d,%d]`, i, n)), replaceOp(fmt.Sprintf("/last/%d", i), fmt.Sprint(n)))
 			if errors.Is(err, cairn.ErrStale) {
-				continue // others were faster more often than Update tries
+				continue // others were faster in all of Update's attempts
 			}
 			if err != nil {
 				return err

@@ -128,7 +128,7 @@ func stopDropped(h *harness) {
 	h.wantStop(s, nil)
 }
 
-// stopNotInherited starts the next run in the commit that ends the last, and again without ending it.
+// stopNotInherited begins the next run in the commit that ends the previous one, and again without ending it.
 func stopNotInherited(h *harness) {
 	h.create("session")
 	h.begin("session", "run-1")
@@ -195,7 +195,7 @@ func watchStops(h *harness)       { watch(h, h.st) }
 func watchStopsSecond(h *harness) { watch(h, h.opts.Second(h.T, h.st)) }
 
 // watch watches one handle while stops are requested through the other. The contract does not say when a watch has
-// begun, so requests are made until one is noticed; from then on each must be.
+// begun, so requests are made until one is noticed; each later one must be noticed.
 func watch(h *harness, watched store.Store) {
 	ctx, cancel := context.WithCancel(h.Context())
 	defer cancel()
@@ -236,8 +236,8 @@ func watch(h *harness, watched store.Store) {
 	}
 }
 
-// watchFindsWhatStands watches after a stop was requested. The watch yields the request, or that requests may have been
-// missed.
+// watchFindsWhatStands starts a watch after a stop was requested. The watch yields the request, or a notice that
+// requests may have been missed.
 func watchFindsWhatStands(h *harness) {
 	h.create("session")
 	h.begin("session", "run")

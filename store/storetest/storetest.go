@@ -4,8 +4,8 @@
 //		storetest.Run(t, func(tb testing.TB) store.Store { return mystore.OpenTemp(tb) }, nil)
 //	}
 //
-// What a store can do beyond the contract is declared in Options; a capability that is not declared is not run. The
-// benchmarks of Bench and BenchLog measure what a session does most, for comparison between stores.
+// Options declares what a store can do beyond the contract; tests of undeclared capabilities do not run. The benchmarks
+// of Bench and BenchLog measure what a session does most, for comparison between stores.
 package storetest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// OpenStore opens a fresh, empty store that shares nothing with any other, and registers its clean-up with tb.
+// OpenStore opens a fresh, empty store that shares nothing with any other, and registers its cleanup with tb.
 type OpenStore func(tb testing.TB) store.Store
 
-// OpenLog opens a fresh, empty event log that shares nothing with any other, and registers its clean-up with tb.
+// OpenLog opens a fresh, empty event log that shares nothing with any other, and registers its cleanup with tb.
 type OpenLog func(tb testing.TB) store.Log
 
 // Options declares what a store can do beyond the contract. nil declares nothing.
@@ -29,12 +29,12 @@ type Options struct {
 	// Second opens another handle on the data of a store, as another process would. The first one stays open.
 	Second func(tb testing.TB, st store.Store) store.Store
 	// Fault makes the n-th internal write from now on fail, n from 1, as a full disk or a lost connection would. The
-	// function it returns ends that and reports whether a write has failed.
+	// function that it returns ends this and reports whether a write has failed.
 	Fault func(tb testing.TB, st store.Store, n int) (disarm func() (failed bool))
-	// Seed of the random histories; 0 means a new one each time. A failure reports its seed.
+	// Seed is the seed of the random histories; 0 means a new one each time. A failure reports its seed.
 	Seed uint64
-	// Brief makes races and random histories a tenth as long, as -short does, and leaves the largest page of
-	// checkpoints out. It is for another way to a store that passes in full.
+	// Brief makes races and random histories a tenth as long, as -short does, and leaves out the largest page of
+	// checkpoints. It is for another way to open a store that passes in full.
 	Brief bool
 
 	watchesStops bool // the store is a StopWatcher
@@ -50,7 +50,7 @@ type LogOptions struct {
 	Reopen func(tb testing.TB, log store.Log) store.Log
 	// Second opens another handle on the data of a log, as another process would. The first one stays open.
 	Second func(tb testing.TB, log store.Log) store.Log
-	// Brief makes races a tenth as long, as -short does. It is for another way to a log that passes in full.
+	// Brief makes races a tenth as long, as -short does. It is for another way to open a log that passes in full.
 	Brief bool
 
 	sweeps bool // the log is a LogSweeper
@@ -59,7 +59,7 @@ type LogOptions struct {
 // Run runs the suite on the stores that open returns, one for each test, several at a time.
 func Run(t *testing.T, open OpenStore, opts *Options) { run(t, open, opts, chapters) }
 
-// RunRecords runs only the chapter about records, on stores that are RecordProviders.
+// RunRecords runs only the chapter on records, on stores that are RecordProviders.
 func RunRecords(t *testing.T, open OpenStore, opts *Options) {
 	if _, ok := open(t).(store.RecordProvider); !ok {
 		t.Fatal("the store keeps no records")

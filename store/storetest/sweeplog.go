@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// wantUnswept checks which logs are due for a sweep, a page of each size.
+// wantUnswept checks which logs are due for a sweep, with pages of every size.
 func (h *logHarness) wantUnswept(log store.Log, age time.Duration, want ...string) {
 	h.Helper()
 	for _, size := range []int{0, 1, 2} {
@@ -32,7 +32,7 @@ func (h *logHarness) wantUnswept(log store.Log, age time.Duration, want ...strin
 	}
 }
 
-// sweptLogs are due from their first event on, and again when the next sweep has come or they have grown.
+// sweptLogs: a log is due from its first event, and again when its next sweep has come or it has grown.
 func sweptLogs(h *logHarness, ls logs) {
 	swept := func(i int, log string, last int64, next time.Duration) {
 		h.Helper()
@@ -47,7 +47,7 @@ func sweptLogs(h *logHarness, ls logs) {
 	}
 	h.wantUnswept(ls.of(1), 0, a, b, c)
 	h.wantUnswept(ls.of(0), time.Hour)
-	h.append(a, say("later")) // stays due since the same time
+	h.append(a, say("later")) // due since the same time as before
 	h.wantUnswept(ls.of(0), 0, a, b, c)
 
 	swept(0, a, 4, time.Hour)
@@ -60,7 +60,7 @@ func sweptLogs(h *logHarness, ls logs) {
 
 	h.append(a, say("again"))
 	h.wantUnswept(ls.of(1), 0, c, a)
-	swept(0, c, 2, time.Hour) // it has grown since
+	swept(0, c, 2, time.Hour) // it has grown in between
 	h.wantUnswept(ls.of(1), 0, a, c)
 	h.must(ls.of(0).Trim(h.Context(), c, 100))
 	h.wantUnswept(ls.of(1), 0, a, c)
@@ -76,7 +76,7 @@ func sweptLogs(h *logHarness, ls logs) {
 	wantError(h.T, err, cairn.ErrInvalid, "a cursor of another list")
 }
 
-// sweptWhileGrowing sweeps a log while others append to it: any event that no sweep has seen makes it due.
+// sweptWhileGrowing sweeps a log during concurrent appends: an event that no sweep has seen makes the log due.
 func sweptWhileGrowing(h *logHarness, ls logs) {
 	for round := range h.rounds(50) {
 		log := fmt.Sprint("log-", round)

@@ -38,7 +38,7 @@ var twoWriterTests = []storeTest{
 // racers is the number of writers in a race.
 const racers = 4
 
-// handles are the stores that a race is spread over.
+// handles are the stores that a race uses in turn.
 type handles []store.Store
 
 func (hs handles) of(writer int) store.Store { return hs[writer%len(hs)] }
@@ -68,8 +68,8 @@ func createRace(h *harness, hs handles) {
 	}
 }
 
-// staleRace has writers commit under the version they read until a thousand commits were made: each version belongs to
-// one commit, and the transcript holds exactly the winners' messages in the order of their versions.
+// staleRace has writers commit over the version that they read, until a thousand commits were made: each version
+// belongs to one commit, and the transcript holds exactly the winners' messages in the order of their versions.
 func staleRace(h *harness, hs handles) {
 	first := h.create("contested")
 	total := int64(h.rounds(1000))
@@ -136,7 +136,7 @@ func beginRace(h *harness, hs handles) {
 	}
 }
 
-// beginCreateRace is the first turn of a session as an engine writes it: creation and run in one commit.
+// beginCreateRace races for the first turn of a session as an engine writes it: creation and run in one commit.
 func beginCreateRace(h *harness, hs handles) {
 	for n := range h.rounds(100) {
 		id := fmt.Sprintf("session-%d", n)
@@ -169,7 +169,7 @@ func takeoverRace(h *harness, hs handles) {
 	}
 }
 
-// takeoverCommit is a worker's takeover of a crashed run.
+// takeoverCommit returns the commit with which a worker takes over a crashed run.
 func takeoverCommit(crashed *cairn.Session, owner string) *store.Commit {
 	return &store.Commit{
 		Guard:     store.Guard{Version: crashed.Version},
@@ -202,7 +202,7 @@ func branchRace(h *harness, hs handles) {
 	}
 }
 
-// answerRace has people answer a call over the version they all saw: one answer is taken, and nothing of the others is
+// answerRace has people answer a call over the same version: one answer is accepted, and nothing of the others is
 // written.
 func answerRace(h *harness, hs handles) {
 	h.create("session")
@@ -235,7 +235,7 @@ func answerRace(h *harness, hs handles) {
 	}
 }
 
-// zombie lets a worker's lease lapse and another take over: every later write of the first is refused.
+// zombie lets a worker's lease lapse and another worker take over: every later write of the first is refused.
 func zombie(h *harness, hs handles) {
 	dead := h.crash("session", "run")
 	late, other := hs.of(0), h.on(hs.of(1))
@@ -275,7 +275,7 @@ func zombie(h *harness, hs handles) {
 	other.end(s)
 }
 
-// tornReads takes snapshots while a writer appends a message and counts it in the state with the same commit.
+// tornReads takes snapshots while a writer commits messages together with their count in the state.
 func tornReads(h *harness, hs handles) {
 	s := h.createWith("counted", `{"count":0}`)
 	total := h.rounds(300)

@@ -39,7 +39,7 @@ func suspendRow(h *harness) {
 	same(h.T, "row with a deadline between two microseconds", h.load("session"), s)
 }
 
-// park makes a session that waits, or may wait.
+// park makes a session that may wait for calls, and may have queued turns.
 func (h *harness) park(id string, status cairn.SessionStatus, wait store.Suspend, turns ...string) *cairn.Session {
 	h.Helper()
 	h.create(id)
@@ -97,7 +97,7 @@ func dueKinds(h *harness) {
 	}
 }
 
-// dueOnce gives sessions several reasons to be due.
+// dueOnce makes sessions due for several reasons at once.
 func dueOnce(h *harness) {
 	past := time.Now().Add(-time.Hour)
 	h.park("ready", cairn.SessionPaused, store.Suspend{StepID: "step", NextDeadline: past}, "turn")
@@ -133,7 +133,7 @@ func dueKindsInOrder(h *harness) {
 	}
 }
 
-// dueSince writes to sessions that are due: the time since when they are due stays.
+// dueSince writes to due sessions: the time since when they are due does not change.
 func dueSince(h *harness) {
 	wantSince := func(id string, want time.Time) {
 		h.Helper()

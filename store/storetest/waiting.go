@@ -7,9 +7,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// The moves of a random history that concern pending calls and the queue, and the one that rewinds a run.
+// Moves of a random history: those of pending calls and of the queue, and the one that rewinds a run.
 
-// rewindsRun rewinds the latest run of a session, or is refused because the session was rewound or pruned since.
+// rewindsRun rewinds the latest run of a session, or is refused because the session was rewound or pruned afterwards.
 func (g *historian) rewindsRun(m *modelSession) bool {
 	if g.active(m) || len(m.runs) == 0 {
 		return false
@@ -27,7 +27,7 @@ func (g *historian) rewindsRun(m *modelSession) bool {
 		g.wantError(err, cairn.ErrInvalid, "rewind of a run that began in what is gone")
 		return true
 	case run.Before.StatePosition < m.kept:
-		return false // the state of then may be gone
+		return false // the state of that time may be gone
 	}
 	return g.write(m, c)
 }
@@ -50,7 +50,7 @@ func (g *historian) asks(m *modelSession) bool {
 	return g.write(m, c)
 }
 
-// answers writes a call over the version it has, or over another one.
+// answers writes a call over its current version, or over another one.
 func (g *historian) answers(m *modelSession) bool {
 	if len(m.calls) == 0 {
 		return false
@@ -70,7 +70,7 @@ func (g *historian) answers(m *modelSession) bool {
 	return true
 }
 
-// queues adds a turn, new or there already, or takes one, or both.
+// queues adds a turn, new or already queued, or takes one, or both.
 func (g *historian) queues(m *modelSession) bool {
 	c := &store.Commit{}
 	if turn := g.newID("turn"); g.random.IntN(3) > 0 {

@@ -1,4 +1,4 @@
-// Package npm installs what systems on Node need.
+// Package npm installs the packages of systems on Node.
 package npm
 
 import (
@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// Install copies the files of a directory, a package-lock.json among them, into a directory below dir, installs their packages
-// unless they are there, and returns it.
+// Install copies the files of a directory, including a package-lock.json, into a directory below dir. It installs
+// their packages unless they are installed already, and returns that directory.
 func Install(ctx context.Context, files embed.FS, name, dir string, progress io.Writer) (string, error) {
 	sum := sha256.New()
 	entries, err := files.ReadDir(name)
@@ -51,7 +51,7 @@ func Install(ctx context.Context, files embed.FS, name, dir string, progress io.
 	return dir, os.WriteFile(done, nil, 0o644)
 }
 
-// Cache returns the directory where packages are installed unless another is named.
+// Cache returns the default directory for packages.
 func Cache() (string, error) {
 	dir, err := os.UserCacheDir()
 	return filepath.Join(dir, "cairn-bench"), err

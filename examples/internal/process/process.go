@@ -1,5 +1,5 @@
-// Package process runs an example as a program of its own, for its test: several times, one after the other or side by
-// side, until it ends, is asked to stop or is killed.
+// Package process runs an example as a separate program for its test: several times, in sequence or concurrently,
+// until it ends, is asked to stop, or is killed.
 package process
 
 import (
@@ -18,7 +18,7 @@ import (
 // marker is set in the environment of a test binary that is to run the example.
 const marker = "CAIRN_EXAMPLE"
 
-// Main runs the example if the test binary was started as one, and else runs what is left of TestMain.
+// Main runs the example if the test binary was started by Start, else the rest of TestMain.
 func Main(example, tests func()) {
 	if os.Getenv(marker) != "" {
 		example()
@@ -27,7 +27,7 @@ func Main(example, tests func()) {
 	tests()
 }
 
-// Process is an example that runs.
+// Process is a running example.
 type Process struct {
 	cmd    *exec.Cmd
 	lines  chan string
@@ -59,7 +59,7 @@ func (p *Process) read(stdout io.Reader) {
 	}
 }
 
-// Write takes what the process writes to standard error.
+// Write collects what the process writes to standard error.
 func (p *Process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (p *Process) errors() string {
 	return p.stderr.String()
 }
 
-// Await reads lines until one contains a text, and returns it.
+// Await reads lines until one contains text, and returns that line.
 func (p *Process) Await(t *testing.T, text string) string {
 	t.Helper()
 	timer := time.NewTimer(time.Minute)
@@ -100,7 +100,7 @@ func (p *Process) Signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// Kill kills the process and waits until it is gone.
+// Kill kills the process and waits until it has ended.
 func (p *Process) Kill(t *testing.T) {
 	t.Helper()
 	p.Signal(t, syscall.SIGKILL)
@@ -122,7 +122,7 @@ func (p *Process) End(t *testing.T) string {
 	return out.String()
 }
 
-// Run runs the example in a directory to its end and returns what it wrote.
+// Run runs the example in a directory to its end and returns its output.
 func Run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	return Start(t, dir, args...).End(t)

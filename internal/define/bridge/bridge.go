@@ -1,6 +1,6 @@
-// Package bridge is what package cairn is made of where its users see nothing: the insides of tools and handles. It
-// stands below cairn, which it cannot name; so its types are generic in cairn's. Package define gives them their names
-// and is the one that is imported.
+// Package bridge defines the parts of package cairn that its users do not see: the insides of tools and handles. It is
+// below cairn in the import graph and cannot name cairn's types, so its own types are generic in them. Package define
+// instantiates them, and is the package to import.
 package bridge
 
 import (
@@ -11,111 +11,114 @@ import (
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
-// Cairn is set by package cairn when the program starts, to what gives access to the insides of its values. Package
-// define says which methods it has.
+// Cairn gives access to the insides of package cairn's values. Package cairn sets it when the program starts. Package
+// define declares its methods.
 var Cairn any
 
-// PrivateError is what a reader of a conversation is shown for the error of a tool that is private, as JSON.
+// PrivateError is what readers of a conversation are shown instead of a tool's private error, as JSON.
 const PrivateError = `"the tool failed"`
 
-// Tool is what a tool consists of.
+// Tool is the definition inside a tool.
 type Tool[Call, CachePolicy, RetryPolicy, Agent any, CallKind, Quorum ~string] struct {
 	Name        string
 	Description string
 	// Input is the schema of the arguments.
 	Input *schema.Schema
-	// Func executes the tool; nil for one that is executed elsewhere, or by an agent.
+	// Func executes the tool; nil if an agent or another system does.
 	Func func(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error)
-	// Finishes says that the tool's result ends the turn.
+	// Finishes reports whether the tool's result ends the turn.
 	Finishes bool
-	// Timeout bounds one execution; 0 is none.
+	// Timeout bounds one execution; 0 means no bound.
 	Timeout time.Duration
-	// Cache says how results are cached; nil for not at all.
+	// Cache is how results are cached; nil for not at all.
 	Cache *CachePolicy
-	// Retry says how failed calls are tried again; nil for not at all.
+	// Retry is how failed calls are retried; nil for not at all.
 	Retry *RetryPolicy
-	// ErrorText makes the text of an error of the function; nil means the agent's, or the error's own.
+	// ErrorText returns the text of the function's error for the model; nil means the agent's ErrorText, or the error's
+	// own text.
 	ErrorText func(error) string
-	// Wait says what a call waits for before it has a result.
+	// Wait is what a call waits for before it has a result.
 	Wait Wait[Call, CallKind, Quorum]
-	// Agent is the one that a sub-agent's tool delegates to.
+	// Agent is the agent that a sub-agent's tool delegates to.
 	Agent *Agent
-	// TaskJSON says that the agent is given the arguments as they are, and not the text in them.
+	// TaskJSON reports whether the agent gets the arguments unchanged, instead of the text in them.
 	TaskJSON bool
-	// Companion marks the tools through which an agent talks to its companions.
+	// Companion reports whether an agent talks to its companions with the tool.
 	Companion bool
-	// Deferred says that the tool is found rather than listed where the list would be too long, by Keywords too.
+	// Deferred reports whether the model searches for the tool, also by Keywords, if the list of tools would be too
+	// long.
 	Deferred bool
 	Keywords []string
 	// Err is a mistake in the definition.
 	Err error
 }
 
-// Wait is what a tool's calls wait for.
+// Wait is what the calls of a tool wait for.
 type Wait[Call any, CallKind, Quorum ~string] struct {
-	// Kind is that of the pending calls; empty for a tool whose calls wait for nothing.
+	// Kind is the kind of the pending calls; empty for a tool whose calls do not wait.
 	Kind CallKind
-	// Asks returns why a call needs approval, nil if it does not; the function is nil if no call does.
+	// Asks returns what a reviewer is asked; nil if the call needs no approval. The function is nil if no call needs
+	// one.
 	Asks func(ctx context.Context, call *Call, input json.RawMessage) (*Question, error)
-	// NoEdits says that a reviewer cannot change the arguments.
+	// NoEdits reports whether reviewers are not allowed to change the arguments.
 	NoEdits bool
 	// Result is the schema of a client tool's result; nil for any.
 	Result    *schema.Schema
 	Reviewers []string
 	Quorum    Quorum
-	// AtMost is how long a call is waited for; 0 means for ever.
+	// AtMost is how long a call may wait; 0 means forever.
 	AtMost time.Duration
-	// Assigned says that reviewers were named.
+	// Assigned reports whether reviewers were named.
 	Assigned bool
 	// Err is a mistake in the definition.
 	Err error
 }
 
-// Question is what a person is asked, by a tool or by the rule of an approval.
+// Question is what a tool, or the rule of an approval, asks a person.
 type Question struct {
-	// Kind is that of the pending call: empty for a question, else "connect".
+	// Kind is the kind of the pending call: empty for a question, or "connect".
 	Kind    string
 	Prompt  string
 	Payload json.RawMessage
-	// Schema is that of the answer; empty for any.
+	// Schema is the schema of the answer; empty for any.
 	Schema json.RawMessage
-	// Reviewers may answer, if they are Assigned, as many of them as Quorum says.
+	// Reviewers may answer if they are Assigned; Quorum says how many of them must.
 	Reviewers []string
 	Quorum    string
 	Assigned  bool
-	// AtMost is how long the answer is waited for; 0 means for ever.
+	// AtMost is how long the question may wait; 0 means forever.
 	AtMost time.Duration
-	// Kept is what the tool has done once since its question before.
+	// Kept is what the tool did once since its previous question.
 	Kept []json.RawMessage
 }
 
-// Env stands behind a handle: the side of the loop.
+// Env is the loop's side of a handle.
 type Env[Op, Message any] interface {
 	// State returns the state as the handle sees it.
 	State() (json.RawMessage, error)
-	// Update records a write. What a state cannot keep is a CodeState error.
+	// Update records a write. It returns a CodeState error for an operation that no state can keep.
 	Update(Op) error
 	// Change records the writes that turn one version of the state into another, as JSON.
 	Change(before, after json.RawMessage) error
-	// Emit puts a custom event on the log.
+	// Emit publishes a custom event.
 	Emit(name string, data json.RawMessage) error
 	// AddContext records a hidden message for the step's commit.
 	AddContext(Message)
-	// SetTitle records a title of the session for the step's commit.
+	// SetTitle records the session's title for the step's commit.
 	SetTitle(title string) error
-	// SwitchTools records a hidden message that switches tools of the agent on and off.
+	// SwitchTools records a hidden message that switches the agent's tools on and off.
 	SwitchTools(tools map[string]bool) error
 	// RecordUsage adds to the custom usage of the step.
 	RecordUsage(name string, amount float64)
-	// Exec records a statement for the step's commit, in the SQL of a dialect, as the call of a tool.
+	// Exec records a statement in an SQL dialect for the step's commit, as the named tool's.
 	Exec(dialect, tool, sql string, args []any) error
 	// Ask returns the answer to a tool's next question, or the error that suspends the call.
 	Ask(Question) (json.RawMessage, error)
-	// Kept returns what an earlier pass of the tool's function did once at this place; nil for nothing.
+	// Kept returns what an earlier pass of the tool's function did once at this point; nil for nothing.
 	Kept() (json.RawMessage, error)
-	// Keep adds what the function has done once to its next question.
+	// Keep attaches what the function did once to its next question.
 	Keep(json.RawMessage) error
-	// Checkpoint asks for a commit at the end of the step, whatever the agent's durability.
+	// Checkpoint requests a commit at the end of the step, whatever the agent's durability.
 	Checkpoint()
 }
 
@@ -130,18 +133,18 @@ const (
 	Manual
 )
 
-// Durability says when an agent's steps are committed.
+// Durability is when an agent's steps are committed.
 type Durability struct {
 	Mode Mode
-	// Interval is that of ByInterval.
+	// Interval is the interval of ByInterval.
 	Interval time.Duration
 }
 
 // Stages reports whether replies and tool results are stored as they happen.
 func (d Durability) Stages() bool { return d.Mode == PerTool }
 
-// Due reports whether a step that ends now is to be committed, when the last commit was the given time ago and
-// asked says that a checkpoint was asked for.
+// Due reports whether a step that ends now must be committed. since is the time since the last commit; asked reports
+// whether a checkpoint was requested.
 func (d Durability) Due(since time.Duration, asked bool) bool {
 	switch d.Mode {
 	case ByInterval:

@@ -1,4 +1,4 @@
-// Package providertest is the tests that every adapter of a provider passes.
+// Package providertest has the tests that every adapter of a provider must pass.
 package providertest
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
-// Wire says how a reply goes over the wire, and what goes wrong with it.
+// Wire says how a reply is sent, and which faults occur.
 type Wire = testserver.Wire
 
-// Endpoint is what the options of every adapter have.
+// Endpoint holds the options that all adapters have.
 type Endpoint struct {
 	BaseURL string
 	APIKey  string
@@ -29,26 +29,26 @@ type Endpoint struct {
 	Idle    time.Duration
 }
 
-// Adapter is an adapter under test. Q and R are those of its server.
+// Adapter is an adapter under test. Q and R are the request and reply types of its server.
 type Adapter[Q, R any] struct {
-	// Name is that of the provider, and Path a piece of the address that errors must not repeat.
+	// Name is the name of the provider, and Path a piece of the address that errors must not repeat.
 	Name string
 	Path string
-	// Variable begins the names of the environment variables of key and base URL.
+	// Variable is the prefix of the environment variables of key and base URL.
 	Variable string
 	Model    func(name string, e Endpoint) cairn.Model
 	Server   func(replies ...R) *testserver.Server[Q, R]
-	// Text is a reply of text that goes over a wire.
+	// Text returns a reply of text that is sent as w says.
 	Text func(text string, w Wire) R
-	// Piece, Last and Done are events: of some text, of the reply's end, and after it, which may be empty.
+	// Piece, Last and Done are events: for some text, for the reply's end, and after the end. Done may be empty.
 	Piece, Last, Done string
-	// Delta is the event of more text in what Piece began. Default: Piece.
+	// Delta is an event with more text for what Piece began. Default: Piece.
 	Delta string
-	// Comments returns a stream with comments in between; nil if the provider sends none.
+	// Comments returns a stream interspersed with comments; nil if the provider sends none.
 	Comments func(stream string) string
 }
 
-// Run runs every test that is the same for all adapters. The environment of the test is changed, so t must not be
+// Run runs the tests that are the same for all adapters. It changes the environment of the test, so t must not be
 // parallel.
 func (a Adapter[Q, R]) Run(t *testing.T) {
 	t.Run("options", a.options)
@@ -65,28 +65,28 @@ func (a Adapter[Q, R]) Run(t *testing.T) {
 	}
 }
 
-// Answer is an error answer, and the error that it stands for.
+// Answer is an error response, and the error that an adapter must return for it.
 type Answer struct {
 	Wire Wire
 	Code cairn.Code
 	Says string
 }
 
-// Failure is an error answer whose meaning is to be said by Is.
+// Failure is an error response. Is adds the expected error.
 type Failure Wire
 
-// Failing is an error answer in the provider's form.
+// Failing is an error response in the provider's form.
 func Failing(status int, code, message string) Failure {
 	return Failure{Status: status, Code: code, Message: message}
 }
 
-// Body is an error answer of any form.
+// Body is an error response of any form.
 func Body(status int, body string) Failure { return Failure{Status: status, Raw: body} }
 
-// Is returns the answer that f is, which is to be an error of a code with some words.
+// Is returns the answer for which f must be an error with a code and some text.
 func (f Failure) Is(code cairn.Code, says string) Answer { return Answer{Wire(f), code, says} }
 
-// Answers checks the errors of answers.
+// Answers checks the errors for error responses.
 func (a Adapter[Q, R]) Answers(t *testing.T, cases map[string]Answer) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func (a Adapter[Q, R]) Answers(t *testing.T, cases map[string]Answer) {
 	}
 }
 
-// Fuzz reads anything for a stream, and sends back what it gave.
+// Fuzz reads arbitrary input as a stream, and sends back what the adapter returned for it.
 func (a Adapter[Q, R]) Fuzz(f *testing.F) {
 	for _, stream := range Streams(f) {
 		f.Add(stream)
@@ -137,8 +137,8 @@ func (a Adapter[Q, R]) serve(t testing.TB, replies ...R) (cairn.Model, *testserv
 	return a.Model("test-model", Endpoint{BaseURL: server.BaseURL, APIKey: "sk-secret"}), server
 }
 
-// streams reads each recorded stream as a server may send it: in one piece, in bytes, with other line ends and with
-// comments in between. All must give the same chunks.
+// streams reads each recorded stream as a server may send it: in one piece, byte by byte, with other line ends, and
+// interspersed with comments. All must give the same chunks.
 func (a Adapter[Q, R]) streams(t *testing.T) {
 	for name, stream := range Streams(t) {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func (a Adapter[Q, R]) streams(t *testing.T) {
 	}
 }
 
-// unicode cuts characters in two.
+// unicode splits characters in two.
 func (a Adapter[Q, R]) unicode(t *testing.T) {
 	const text = "Grüße, 世界 👩‍🚀!"
 	for piece := 1; piece < 5; piece++ {
@@ -266,7 +266,7 @@ func (a Adapter[Q, R]) unreachable(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	tls := httptest.NewTLSServer(http.NotFoundHandler()) // its certificate is unknown here
+	tls := httptest.NewTLSServer(http.NotFoundHandler()) // its certificate is not trusted
 	t.Cleanup(tls.Close)
 	for _, c := range []struct {
 		base string
@@ -292,7 +292,7 @@ func (a Adapter[Q, R]) noStream(t *testing.T) {
 	}
 }
 
-// quietError has a server that reports an error with the status of a success, as gateways do.
+// quietError tests a server that reports an error with a success status, as gateways do.
 func (a Adapter[Q, R]) quietError(t *testing.T) {
 	for body, code := range map[string]cairn.Code{
 		`{"error":{"type":"overloaded_error","message":"Too busy."}}`:                       cairn.CodeOverloaded,
@@ -307,7 +307,7 @@ func (a Adapter[Q, R]) quietError(t *testing.T) {
 	}
 }
 
-// endlessError has a server whose error answer does not end: its beginning is enough.
+// endlessError tests a server whose error response does not end: its beginning must be enough.
 func (a Adapter[Q, R]) endlessError(t *testing.T) {
 	body := &zeros{left: 64 << 20}
 	m := a.through(func(*http.Request) (*http.Response, error) {
@@ -322,7 +322,7 @@ func (a Adapter[Q, R]) endlessError(t *testing.T) {
 	}
 }
 
-// zeros is a text that is very long.
+// zeros is a reader of a very long text.
 type zeros struct{ left int }
 
 func (z *zeros) Read(p []byte) (int, error) {
@@ -337,7 +337,7 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// redirect has a server that sends the request elsewhere, where neither the key nor the conversation may go.
+// redirect tests a server that redirects to another one. Neither the key nor the conversation may be sent there.
 func (a Adapter[Q, R]) redirect(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("another server was asked: %s %v", r.Method, r.Header)
@@ -351,7 +351,7 @@ func (a Adapter[Q, R]) redirect(t *testing.T) {
 			t.Errorf("%d: %+v", status, e)
 		}
 	}
-	var again *httptest.Server // within the server a redirect is followed
+	var again *httptest.Server // redirects within the server are followed
 	again = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/new") {
 			http.Redirect(w, r, again.URL+"/new"+r.URL.Path, http.StatusPermanentRedirect)
@@ -410,7 +410,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 
 func (b *slowBody) Close() error { return nil }
 
-// slow answers with a slowBody.
+// slow responds with a slowBody.
 func slow(pause time.Duration, pieces ...string) Transport {
 	return answers("text/event-stream", func(r *http.Request) io.ReadCloser { return &slowBody{r.Context(), pause, pieces} })
 }
@@ -430,7 +430,7 @@ func (a Adapter[Q, R]) idle(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			m := a.Model("m", Endpoint{BaseURL: "https://model.example", APIKey: "k", Client: slow(20*time.Second, c.pieces...).Client(), Idle: c.idle})
-			// A stream whose end is not marked ends with its body: the steady one has to be closed.
+			// A stream without an end marker ends with its body, so the steady one must be closed.
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var chunks []cairn.Chunk
@@ -451,7 +451,7 @@ func (a Adapter[Q, R]) idle(t *testing.T) {
 			}
 			most := c.took
 			if !c.fails {
-				most += 30 * time.Second // of silence after the end
+				most += 30 * time.Second // for the silence after the end
 			}
 			if took := time.Since(began); took < c.took || took > most {
 				t.Errorf("%s took %v, want %v to %v", name, took, c.took, most)

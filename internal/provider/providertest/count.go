@@ -27,7 +27,7 @@ func count(ctx context.Context, m cairn.Model, req *cairn.Request) (int64, error
 	return m.(cairn.TokenCounter).CountTokens(ctx, req)
 }
 
-// whole is a request with all that one can have.
+// whole returns a request in which everything optional is set.
 func whole() *cairn.Request {
 	req := Hello()
 	half := 0.5
@@ -42,7 +42,7 @@ func whole() *cairn.Request {
 	return req
 }
 
-// counted counts requests, small and whole, which ask for no reply.
+// counted counts small and large requests. None of them may ask for a reply.
 func (a Adapter[Q, R]) counted(t *testing.T) {
 	m, server := a.serve(t)
 	var before int64
@@ -55,7 +55,7 @@ func (a Adapter[Q, R]) counted(t *testing.T) {
 	}
 }
 
-// answering returns a model whose requests all get one answer, and how many there were.
+// answering returns a model whose requests all get the same response, and a counter of these requests.
 func (a Adapter[Q, R]) answering(status int, body string) (cairn.Model, *atomic.Int32) {
 	var asked atomic.Int32
 	return a.through(func(r *http.Request) (*http.Response, error) {
@@ -64,7 +64,7 @@ func (a Adapter[Q, R]) answering(status int, body string) (cairn.Model, *atomic.
 	}), &asked
 }
 
-// countRefused asks a server that cannot count once.
+// countRefused tests that a server that cannot count is asked only once.
 func (a Adapter[Q, R]) countRefused(t *testing.T) {
 	for status, body := range map[int]string{404: `{"error":{"message":"no such path"}}`, 405: ``, 200: `{}`} {
 		m, asked := a.answering(status, body)
@@ -77,7 +77,7 @@ func (a Adapter[Q, R]) countRefused(t *testing.T) {
 	}
 }
 
-// countBusy asks a server again that was busy.
+// countBusy tests that a server that was busy is asked again.
 func (a Adapter[Q, R]) countBusy(t *testing.T) {
 	m, asked := a.answering(429, `{"error":{"message":"slow down"}}`)
 	for i := range 2 {
@@ -87,7 +87,7 @@ func (a Adapter[Q, R]) countBusy(t *testing.T) {
 	}
 }
 
-// countHostile reads answers that no provider gives.
+// countHostile tests responses that no provider gives.
 func (a Adapter[Q, R]) countHostile(t *testing.T) {
 	for _, body := range []string{"", "null", "[]", `{"input_tokens":"x","totalTokens":"x"}`, `{"input_tokens":-5,"totalTokens":-5}`, "<html>", `{"input_tokens":1e99,"totalTokens":1e99}`} {
 		m, _ := a.answering(200, body)
@@ -97,7 +97,7 @@ func (a Adapter[Q, R]) countHostile(t *testing.T) {
 	}
 }
 
-// countGone is stopped before it asks and while it does.
+// countGone tests a context that ends before and during a request.
 func (a Adapter[Q, R]) countGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	m := a.through(func(r *http.Request) (*http.Response, error) {

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// Golden compares with a file of testdata, or writes it.
+// Golden compares a text with a file of testdata, or writes the file.
 func Golden(t testing.TB, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", filepath.FromSlash(name))
@@ -54,7 +54,7 @@ func Ask(ctx context.Context, m cairn.Model, req *cairn.Request) (chunks []cairn
 	return chunks, nil
 }
 
-// Lines writes a reply down, a line for each chunk and one for the error.
+// Lines formats a reply, with a line for each chunk and one for the error.
 func Lines(chunks []cairn.Chunk, err error) string {
 	var b strings.Builder
 	for _, c := range chunks {
@@ -90,7 +90,7 @@ func Lines(chunks []cairn.Chunk, err error) string {
 	return b.String()
 }
 
-// Parts gathers a reply as a session keeps it.
+// Parts collects a reply in the form in which a session keeps it.
 func Parts(chunks []cairn.Chunk) []cairn.Part {
 	var list []cairn.Part
 	open := false
@@ -131,7 +131,7 @@ func Parts(chunks []cairn.Chunk) []cairn.Part {
 	return list
 }
 
-// WellFormed says which rule of [cairn.Model] a reply breaks.
+// WellFormed returns the rule of [cairn.Model] that a reply breaks, or the empty string.
 func WellFormed(chunks []cairn.Chunk, err error) string {
 	started, filled := map[string]bool{}, map[string]bool{}
 	open := false // text or reasoning
@@ -179,7 +179,7 @@ func WellFormed(chunks []cairn.Chunk, err error) string {
 	return ""
 }
 
-// Transport answers requests without a network.
+// Transport responds to requests without a network.
 type Transport func(*http.Request) (*http.Response, error)
 
 func (f Transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -187,12 +187,12 @@ func (f Transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // Client returns a client of the transport.
 func (f Transport) Client() *http.Client { return &http.Client{Transport: f} }
 
-// Plays answers each request with a stream.
+// Plays responds to each request with a stream.
 func Plays(stream string) Transport {
 	return answers("text/event-stream", func(*http.Request) io.ReadCloser { return io.NopCloser(strings.NewReader(stream)) })
 }
 
-// Answering answers each request with a whole JSON text, and keeps its body.
+// Answering responds to each request with one JSON text, and keeps the request's body.
 func Answering(status int, answer string, body *[]byte) Transport {
 	return func(r *http.Request) (*http.Response, error) {
 		var err error
@@ -226,7 +226,7 @@ func Streams(t testing.TB) map[string]string {
 		}
 		stream := string(data)
 		if stream == "" {
-			stream = "\n" // Raw needs something
+			stream = "\n" // Raw must not be empty
 		}
 		list[strings.TrimSuffix(filepath.Base(file), ".sse")] = stream
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// patience is how long a test waits for what should take milliseconds.
+// patience is how long a test waits for something that should take milliseconds.
 const patience = 10 * time.Second
 
-// mute is a server whose answers do not end: there is none, or a piece of a stream.
+// mute is a server whose responses do not end: it sends nothing, or a piece of a stream.
 type mute struct {
 	url     string
-	arrived chan struct{}  // a request is there, and the piece is on its way
-	ended   chan time.Time // its context has ended
+	arrived chan struct{}  // a request has arrived, and the piece is being sent
+	ended   chan time.Time // the request's context has ended
 }
 
 func newMute(t testing.TB, piece string) *mute {
@@ -31,7 +31,7 @@ func newMute(t testing.TB, piece string) *mute {
 	m := &mute{arrived: make(chan struct{}, 1), ended: make(chan time.Time, 1)}
 	done := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.ReadAll(r.Body) // the end of a connection is noticed once the body has been read
+		_, _ = io.ReadAll(r.Body) // the server notices the end of a connection only after reading the body
 		if piece != "" {
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprint(w, piece)
@@ -49,7 +49,7 @@ func newMute(t testing.TB, piece string) *mute {
 	return m
 }
 
-// within returns what comes on a channel.
+// within returns the next value of a channel.
 func within[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	select {
@@ -61,7 +61,8 @@ func within[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// cancel ends the context of a call before its answer and in its stream: the provider's request ends with it.
+// cancel ends the context of a call before its response and during its stream. The provider's request must end with
+// it.
 func (a Adapter[Q, R]) cancel(t *testing.T) {
 	for _, piece := range []string{"", a.Piece} {
 		server := newMute(t, piece)
@@ -89,7 +90,7 @@ func (a Adapter[Q, R]) cancel(t *testing.T) {
 	}
 }
 
-// timeout ends a call while its stream is silent: it ends at that moment of the bubble's clock.
+// timeout tests a deadline while the stream is silent. The call must end at that moment of the bubble's clock.
 func (a Adapter[Q, R]) timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -102,14 +103,15 @@ func (a Adapter[Q, R]) timeout(t *testing.T) {
 	})
 }
 
-// stop stops a run that waits for the answer, and one that reads it: the provider's request ends with it.
+// stop stops a run before and during its response. The provider's request must end with it.
 func (a Adapter[Q, R]) stop(t *testing.T) {
 	for _, piece := range []string{"", a.Piece} {
 		a.stopped(t, newMute(t, piece))()
 	}
 }
 
-// stopped begins a run that asks a server, and returns what stops it and how long the provider's request lasted from then.
+// stopped begins a run that calls a server. It returns a function that stops the run and returns how much longer
+// the provider's request lasted.
 func (a Adapter[Q, R]) stopped(t testing.TB, server *mute) func() time.Duration {
 	t.Helper()
 	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{{Name: "bot", Model: a.Model("m", Endpoint{BaseURL: server.url})}}, nil)
@@ -140,8 +142,8 @@ func (a Adapter[Q, R]) stopped(t testing.TB, server *mute) func() time.Duration 
 	}
 }
 
-// BenchmarkStop stops runs that read an answer, in memory and over loopback. stop-ms is the time from the call of Interrupt
-// to the end of the request at the provider, in the mean, and worst-ms the longest; they should be less than 100.
+// BenchmarkStop stops runs during a response, in memory and over loopback. stop-ms is the mean time from the call
+// of Interrupt to the end of the request at the provider, and worst-ms the longest. They should be less than 100.
 func (a Adapter[Q, R]) BenchmarkStop(b *testing.B) {
 	server := newMute(b, a.Piece)
 	var sum, worst time.Duration
@@ -149,7 +151,7 @@ func (a Adapter[Q, R]) BenchmarkStop(b *testing.B) {
 		took := a.stopped(b, server)()
 		sum, worst = sum+took, max(worst, took)
 	}
-	b.ReportMetric(0, "ns/op") // which has the whole run in it
+	b.ReportMetric(0, "ns/op") // would include the whole run
 	b.ReportMetric(sum.Seconds()*1e3/float64(b.N), "stop-ms")
 	b.ReportMetric(worst.Seconds()*1e3, "worst-ms")
 }

@@ -1,4 +1,5 @@
-// Package testserver is what the scripted servers of models share: scripts, recorded requests, and what goes wrong on the way.
+// Package testserver is the common part of the scripted model servers: scripts, recorded requests, and faults of
+// the transport.
 package testserver
 
 import (
@@ -12,30 +13,30 @@ import (
 	"sync"
 )
 
-// Protocol is what a provider's server has of its own. Q is a request, R a reply of the script.
+// Protocol is the provider-specific part of a server. Q is a request, R a reply of the script.
 type Protocol[Q, R any] struct {
-	// Route is the pattern of [http.ServeMux] that is asked, and Base what a client's base URL ends in.
+	// Route is the pattern of [http.ServeMux] for requests, and Base the end of a client's base URL.
 	Route string
 	Base  string
-	// Key returns the key that a request has, and Denied is the answer to another one.
+	// Key returns the key of a request, and Denied is the response to a wrong one.
 	Key    func(http.Header) string
 	Denied Wire
-	// Read decodes a request, and reports what the provider would refuse of it.
+	// Read decodes a request, and reports what the provider would reject.
 	Read func(r *http.Request, body []byte) (Q, error)
-	// Count answers a request that only has tokens counted, with CountTokens as their number; ok is false for any other request.
-	// CountRoute is where they come in, if not by Route.
+	// Count responds to a request that only counts tokens, with CountTokens as their number; ok is false for any
+	// other request. CountRoute is the route of such requests, if it is not Route.
 	Count      func(r *http.Request, body []byte) (answer any, ok bool, err error)
 	CountRoute string
-	// Compact answers a request that has a conversation compacted, at CompactRoute, if the provider can do that.
+	// Compact responds to a request that compacts a conversation, at CompactRoute, if the provider supports that.
 	Compact      func(r *http.Request, body []byte) (answer any, err error)
 	CompactRoute string
-	// Wire returns how a reply goes over the wire.
+	// Wire returns how a reply is sent.
 	Wire func(*R) *Wire
-	// Events returns reply n as the pieces of a stream. Whole, if there is one, returns it in one piece if the request asks
+	// Events returns reply n as the pieces of a stream. Whole, if set, returns it in one piece if the request asks
 	// for that.
 	Events func(req Q, reply *R, n int) []string
 	Whole  func(req Q, reply *R, n int) (body string, ok bool)
-	// Failure is the body of an error answer.
+	// Failure returns the body of an error response.
 	Failure func(*Wire) any
 }
 
@@ -59,7 +60,7 @@ type Server[Q, R any] struct {
 }
 
 // New starts a server that gives one reply per request, or asks decide, which may be called concurrently. A request
-// beyond the script is refused with status 400. Close it when done.
+// beyond the script is rejected with status 400. Close it when done.
 func New[Q, R any](p Protocol[Q, R], decide func(Q) R, replies []R) *Server[Q, R] {
 	s := &Server[Q, R]{protocol: p, decide: decide, replies: slices.Clone(replies), closed: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -87,7 +88,7 @@ func (s *Server[Q, R]) Close() {
 	s.http.Close()
 }
 
-// RequireKey makes the server refuse requests without this key.
+// RequireKey makes the server reject requests without this key.
 func (s *Server[Q, R]) RequireKey(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,14 +102,14 @@ func (s *Server[Q, R]) Add(replies ...R) {
 	s.replies = append(s.replies, replies...)
 }
 
-// Requests returns the requests that got a reply of the script, oldest first. They must not be modified.
+// Requests returns the requests that received a reply of the script, oldest first. They must not be modified.
 func (s *Server[Q, R]) Requests() []Q {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// allowed reports whether a request has the key, and refuses it if not.
+// allowed reports whether a request has the required key, and rejects it if not.
 func (s *Server[Q, R]) allowed(w http.ResponseWriter, r *http.Request) bool {
 	s.mu.Lock()
 	key := s.key
@@ -120,7 +121,7 @@ func (s *Server[Q, R]) allowed(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// compact answers a request that has a conversation compacted.
+// compact responds to a request that compacts a conversation.
 func (s *Server[Q, R]) compact(w http.ResponseWriter, r *http.Request) {
 	if !s.allowed(w, r) {
 		return
@@ -173,7 +174,7 @@ func (s *Server[Q, R]) serve(w http.ResponseWriter, r *http.Request) {
 	wire.stream(w, r, s.protocol.Events(req, &reply, n), s.closed)
 }
 
-// answered answers a request that asks for no reply, and counts it.
+// answered responds to a request that asks for no reply, and counts it.
 func (s *Server[Q, R]) answered(w http.ResponseWriter, count *int, answer any, err error) {
 	if err != nil {
 		s.fail(w, &Wire{Status: http.StatusBadRequest, Message: err.Error()}, 0)
@@ -186,24 +187,24 @@ func (s *Server[Q, R]) answered(w http.ResponseWriter, count *int, answer any, e
 	_, _ = w.Write([]byte(Encode(answer))) // the client may be gone
 }
 
-// Counts returns how many requests had tokens counted.
+// Counts returns the number of requests that counted tokens.
 func (s *Server[Q, R]) Counts() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts
 }
 
-// Compactions returns how many requests had a conversation compacted.
+// Compactions returns the number of requests that compacted a conversation.
 func (s *Server[Q, R]) Compactions() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.compacts
 }
 
-// CountTokens is how many tokens a server finds in a request.
+// CountTokens returns the number of tokens that a server counts in a request.
 func CountTokens(body []byte) int { return (len(body) + 3) / 4 }
 
-// Extra reports the first field of a request that is none of those that an API takes.
+// Extra returns an error for the first field of a request that an API does not accept.
 func Extra(body []byte, known ...string) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
@@ -217,7 +218,7 @@ func Extra(body []byte, known ...string) error {
 	return nil
 }
 
-// next records the request and finds its reply and its number, from 1; ok is false beyond the script.
+// next records the request and returns its reply and its number, from 1; ok is false beyond the script.
 func (s *Server[Q, R]) next(req Q) (reply R, n int, ok bool) {
 	s.mu.Lock()
 	s.calls++
@@ -234,7 +235,7 @@ func (s *Server[Q, R]) next(req Q) (reply R, n int, ok bool) {
 	return reply, n, ok
 }
 
-// fail answers with an error.
+// fail responds with an error.
 func (s *Server[Q, R]) fail(w http.ResponseWriter, wire *Wire, n int) {
 	for name, values := range wire.Header {
 		w.Header()[name] = values

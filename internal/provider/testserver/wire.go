@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Wire says how a reply goes over the wire, and what goes wrong with it. The zero value is a stream, event by event.
+// Wire says how a reply is sent, and which faults occur. The zero value is a stream, sent event by event.
 type Wire struct {
-	// Status makes the answer an error, with Code and Message in the provider's form.
+	// Status makes the response an error, with Code and Message in the provider's form.
 	Status  int
 	Code    string
 	Message string
-	// Header is added to the answer.
+	// Header is added to the response.
 	Header http.Header
 
-	// Raw is sent as it is in place of everything else: as the event stream, or as the body of an error.
+	// Raw is sent unchanged instead of everything else: as the event stream, or as the body of an error.
 	Raw string
 	// Piece is how many bytes are sent at a time. Default: whole events; a Raw stream whole.
 	Piece int
@@ -24,7 +24,7 @@ type Wire struct {
 	BreakAfter int
 	// ErrorAfter sends an error event with Code and Message after that many events, and ends the stream.
 	ErrorAfter int
-	// Gate holds the stream after its first piece until the channel is closed or the server or client is gone.
+	// Gate holds the stream after its first piece until the channel is closed, or the server or client is gone.
 	Gate <-chan struct{}
 }
 
@@ -38,7 +38,7 @@ func (w *Wire) After(value string) http.Header {
 	return h
 }
 
-// Cut returns the events up to the error, which failed makes, if the wire has one.
+// Cut returns the events up to the error that the wire has, if any. failed returns the event of that error.
 func (w *Wire) Cut(events []string, failed func() string) []string {
 	if w.ErrorAfter > 0 {
 		return append(events[:min(w.ErrorAfter, len(events)):min(w.ErrorAfter, len(events))], failed())
@@ -88,7 +88,7 @@ func cut(text string, size int) []string {
 	return append(list, text)
 }
 
-// Encode returns JSON of a value that has it, and panics on any other.
+// Encode returns the JSON of a value, and panics if it has none.
 func Encode(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -97,8 +97,8 @@ func Encode(v any) string {
 	return string(data)
 }
 
-// Arguments returns the arguments of a scripted call: a string is taken as their text; anything else is marshalled, and
-// panics if it cannot be.
+// Arguments returns the arguments of a scripted call. A string is used as their text; anything else is marshalled,
+// and Arguments panics if that fails.
 func Arguments(tool string, args any) string {
 	if text, ok := args.(string); ok {
 		return text

@@ -13,18 +13,18 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 )
 
-// server is an agent elsewhere, which is reached over a connection that fails: it has at most one run, begun under an id that
-// the caller chooses, and reports its status.
+// server is an agent elsewhere, reached over an unreliable connection. It has at most one run, begun under an id that
+// the caller chooses, and reports the run's status.
 type server struct {
 	run      *cairn.Run
-	until    time.Time // the run is at work until then
+	until    time.Time // the run works until then
 	stopped  bool
-	replies  []error // what becomes of the next answers
+	replies  []error // the fates of the next answers
 	begins   int
 	requests int
 }
 
-// answer loses the answer to a request that the server has carried out, if that is to be.
+// answer drops the answer to a request that the server has executed, if replies says so.
 func (s *server) answer() error {
 	s.requests++
 	if len(s.replies) == 0 {
@@ -35,7 +35,7 @@ func (s *server) answer() error {
 	return err
 }
 
-// remote drives the agent on a server. Another attempt at the call has another one of it, with the same server.
+// remote drives the agent on a server. Each attempt at the call has its own, with the same server.
 type remote struct {
 	server  *server
 	stop    bool // the call's own run is to stop
@@ -59,13 +59,13 @@ func (r *remote) Resume(context.Context) (turn.Begun, *cairn.Run, error) {
 	}
 	switch {
 	case s.run == nil:
-		return turn.Begun{}, nil, cairn.ErrNotFound // the server has lost it
+		return turn.Begun{}, nil, cairn.ErrNotFound // the server has lost the run
 	case s.run.Status != cairn.RunRunning:
 		return turn.Begun{}, s.run, nil
 	case s.stopped:
 		s.run.Status, s.run.Reason = cairn.RunInterrupted, cairn.ReasonInterrupted
 		return turn.Begun{}, s.run, nil
-	case time.Now().Before(s.until): // a reader of its events is there already
+	case time.Now().Before(s.until): // another reader is attached to its events
 		return turn.Begun{}, nil, cairn.ErrAlreadyRunning
 	}
 	return turn.Begun{Position: turn.Position{SessionID: "child", RunID: s.run.ID}}, nil, nil
@@ -81,7 +81,8 @@ func (r *remote) Stop(context.Context) {
 
 func (r *remote) Settle(_ context.Context, cause error) error { r.settled = cause; return nil }
 
-// An agent on another server fits the mechanism: a lost answer is found out by the next attempt, and begins nothing twice.
+// An agent on another server fits the mechanism. If an answer is lost, the next attempt detects that, and begins
+// nothing twice.
 func TestRemoteChildIsBegunOnce(t *testing.T) {
 	s := &server{replies: []error{cairn.ErrUnavailable}}
 	first := &remote{server: s}
@@ -100,7 +101,7 @@ func TestRemoteChildIsBegunOnce(t *testing.T) {
 	}
 }
 
-// A suspended agent elsewhere makes the call wait, as a session here does.
+// If an agent elsewhere is suspended, the call waits, as for a session here.
 func TestRemoteChildIsSuspended(t *testing.T) {
 	s := &server{run: &cairn.Run{ID: "run", Status: cairn.SuspendedClientTool, Suspended: &cairn.Suspension{StepID: "step"}}}
 	out, err := delegate.Advance(t.Context(), &remote{server: s}, false)
@@ -109,7 +110,7 @@ func TestRemoteChildIsSuspended(t *testing.T) {
 	}
 }
 
-// While another process reads what the agent does, the call waits, and passes a stop on until the agent has it.
+// While another process reads the agent's events, the call waits, and repeats a stop until the agent has received it.
 func TestRemoteChildIsStoppedAtLeastOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{run: &cairn.Run{ID: "run", Status: cairn.RunRunning}, until: time.Now().Add(time.Hour)}
@@ -128,7 +129,8 @@ func TestRemoteChildIsStoppedAtLeastOnce(t *testing.T) {
 	})
 }
 
-// A lost agent is settled with the cause, which becomes the call's result. A lost connection is not a lost agent.
+// A lost agent is settled with the cause, which becomes the call's result. A lost connection does not mean that the
+// agent is lost.
 func TestLostChildIsSettled(t *testing.T) {
 	lost := &remote{server: &server{}}
 	out, err := delegate.Advance(t.Context(), lost, false)
@@ -141,7 +143,7 @@ func TestLostChildIsSettled(t *testing.T) {
 	}
 }
 
-// refused is a driver whose call is left because its own run is to stop.
+// refused is a driver whose call ends early because the call's own run is to stop.
 type refused struct{ remote }
 
 func (*refused) Begin(context.Context) (turn.Begun, error) {
@@ -168,7 +170,7 @@ func (r *restless) Resume(context.Context) (turn.Begun, *cairn.Run, error) {
 	return turn.Begun{}, nil, cairn.ErrNotResumable
 }
 
-// A child that keeps changing is asked again after growing pauses, until the call's context ends.
+// A child that keeps changing is polled with growing pauses until the call's context ends.
 func TestChildThatKeepsChanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

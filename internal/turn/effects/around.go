@@ -11,12 +11,12 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// wrapsModel reports whether hooks wrap model calls.
+// wrapsModel reports whether any hooks wrap model calls.
 func wrapsModel(hooks user.Hooks) bool {
 	return hooks.Any(func(h *cairn.Hooks) bool { return h.AroundModel != nil })
 }
 
-// chunks asks a model, within the hooks that wrap its calls.
+// chunks calls a model within the hooks that wrap its calls.
 func chunks(ctx context.Context, hooks user.Hooks, step *cairn.Step, model cairn.Model, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	next := func(ctx context.Context) iter.Seq2[cairn.Chunk, error] { return model.Stream(ctx, req) }
 	for _, h := range slices.Backward(hooks) {
@@ -36,7 +36,7 @@ func chunks(ctx context.Context, hooks user.Hooks, step *cairn.Step, model cairn
 	return next(ctx)
 }
 
-// run calls a tool's function, within the hooks that wrap its calls.
+// run calls a tool's function within the hooks that wrap its calls.
 func run(ctx context.Context, hooks user.Hooks, call *cairn.Call, tool *define.Tool, input json.RawMessage) (json.RawMessage, error) {
 	next := func(ctx context.Context) (json.RawMessage, error) { return tool.Run(ctx, call, input) }
 	wrapped := false

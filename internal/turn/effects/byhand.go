@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Summarise returns the message that is to stand for the older part of a session that no run holds, and what making it has
-// used. The error is ErrInvalid if there is nothing older than what the agent's compaction keeps.
+// Summarise returns the message that is to stand for the older part of a session that no run holds, and the usage of
+// making it. It returns ErrInvalid if nothing is older than what the agent's compaction keeps.
 func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *store.Contents) (m cairn.Message, usage cairn.Usage, err error) {
 	l, err := session.New(snap, fx.Now())
 	if err != nil {

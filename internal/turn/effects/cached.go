@@ -5,8 +5,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 )
 
-// cached returns the result that the tool's cache has of the call, or else that of the tool. What is to be kept of it goes into
-// the cache with the step's end: until then other processes could not know of it, and this one would have to forget it.
+// cached returns the result from the tool's cache, or else calls the tool. A result to be cached enters the cache when
+// the step ends. Before that, other processes could not see it, and this process would have to remove it again.
 func (t *trial) cached() *cairn.ToolResult {
 	if t.c.Tool.Cache == nil {
 		return t.invoke()

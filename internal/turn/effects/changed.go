@@ -13,11 +13,12 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// A call may be carried on by a process whose agent is not the one that it was made with: tools come, go and change. What is
-// there already counts (an answer, what a sub-agent came to); what cannot be resumed gets an error.
+// The process that continues a call may have another version of the agent than the one the call was made with: tools
+// come, go and change. What exists already counts, such as an answer or the outcome of a sub-agent. What cannot be
+// resumed gets an error.
 
-// gone answers a call that consulted another agent, which its tool does not do any more; nil if it did not. The session of
-// that agent does not wait any longer.
+// gone returns the result of a call that consulted another agent, if its tool no longer does so; nil if the call did
+// not. It reaps the agent's session, which would otherwise stay suspended.
 func (v *visit) gone() (*cairn.ToolResult, error) {
 	fx, c := v.fx, v.c
 	child, err := v.consulted()
@@ -54,14 +55,15 @@ func (v *visit) consulted() (*cairn.Session, error) {
 		return nil, nil
 	}
 	row, err = v.fx.companion(v.ctx, v.l.Row, args.Name)
-	if err != nil || row == nil || row.Status != cairn.SessionPaused { // at work, it is not this call that it works for
+	// If the companion is working, it does not work for this call.
+	if err != nil || row == nil || row.Status != cairn.SessionPaused {
 		return nil, err
 	}
 	return row, nil
 }
 
-// endDriven ends the run that was to be driven for the call and cannot be, if it is still under way: nobody else continues
-// with it.
+// endDriven ends the run that was to be driven for the call and could not be, if it is still under way. No other
+// process would continue it.
 func (v *visit) endDriven() error {
 	fx := v.fx
 	child, err := v.consulted()

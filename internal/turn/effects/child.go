@@ -16,9 +16,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Child consults a sub-agent: it begins a session of its own, or resumes the one that an earlier attempt at the effect
-// began or that waited. If a run of that is to be driven it says so, and is asked again when that is done; else it takes
-// the session's outcome as the call's result. If the session waits, the call does.
+// Child consults a sub-agent. It begins a session for it, or resumes the one that an earlier attempt at the effect
+// began or that was suspended. If a run of that session must be driven, Child returns it, and the loop asks again once
+// the run was driven. Otherwise the session's outcome becomes the call's result. If the session is suspended, the call
+// waits.
 func (fx *Effects) Child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, error) {
 	l, a, err := fx.hold(in.Position)
 	if err != nil {
@@ -44,7 +45,8 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 	work, key := l.Work(ctx)
 	defer l.Release(key)
 	began := c.Started()
-	if began == nil && in.Driven == "" && ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
+	// The run was stopped before the call began.
+	if began == nil && in.Driven == "" && ctx.Err() == nil && work.Err() != nil {
 		return turn.ChildOut{}, nil
 	}
 	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, s: fx.Scope(l, l.Step.Number, l.Step.Below(nil)...), driven: in.Driven}
@@ -80,8 +82,8 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 	return turn.ChildOut{ToolOut: toolOut(c)}, err
 }
 
-// take takes the call further and returns its result; nil while the other session is to be driven or waits, or when the run was
-// stopped.
+// take advances the call and returns its result; nil while the other session is to be driven or is suspended, or if the
+// run was stopped.
 func (v *visit) take(in turn.ChildIn) (result *cairn.ToolResult, err error) {
 	switch {
 	case len(v.c.Rows()) > 0: // it was no consultation when it was made
@@ -89,7 +91,7 @@ func (v *visit) take(in turn.ChildIn) (result *cairn.ToolResult, err error) {
 			result = changed(v.c.Use)
 		}
 		return result, nil
-	case !v.c.Delegates(): // nor is it one any more
+	case !v.c.Delegates(): // it is no consultation any more
 		if result, err = v.gone(); result == nil && err == nil {
 			result = changed(v.c.Use)
 		}
@@ -104,25 +106,25 @@ func (v *visit) take(in turn.ChildIn) (result *cairn.ToolResult, err error) {
 	return v.consult()
 }
 
-// visit is one attempt at a call that consults another agent: it lasts as long as the effect.
+// visit is one attempt at a call that consults another agent. It lasts as long as the effect.
 type visit struct {
 	fx        *Effects
-	ctx, work context.Context // of the effect; work ends when the run is stopped
+	ctx, work context.Context // of the effect; work is cancelled when the run is stopped
 	a         *cairn.Agent
 	l         *session.Live
 	c         *step.Call
 	s         *user.Scope
-	child     string // the session of the other agent
+	child     string // the id of the other agent's session
 	agent     string
-	driven    string            // the run that was driven for this call since it was last asked
-	drive     *turn.Begun       // the run that is to be driven next, if any
-	launch    *turn.Begun       // the run that was begun and is to be driven by itself, if any
-	waiting   *cairn.Suspension // what the other session waits for, if it does
-	run       *cairn.Run        // what the other session came to, if it did
+	driven    string            // the id of the run that was driven for this call since the effect last asked for it
+	drive     *turn.Begun       // the run to be driven next, if any
+	launch    *turn.Begun       // a run that was begun and is to be driven independently of the call, if any
+	waiting   *cairn.Suspension // what the other session is suspended for, if it is
+	run       *cairn.Run        // the run that the other session came to, if any
 }
 
-// open publishes that the call begins, and notifies the hooks, unless the run that suspended did. A result is why it
-// does not.
+// open publishes the call's start and calls the hooks, unless the suspended run did so. It returns a result if the call
+// must not begin.
 func (v *visit) open() (*cairn.ToolResult, error) {
 	if !v.l.Step.Carried {
 		v.l.Emit.Event(journal.CallBegan(v.l.Step, v.c))
@@ -148,13 +150,13 @@ func (v *visit) open() (*cairn.ToolResult, error) {
 	return nil, nil
 }
 
-// begin notifies the hooks and publishes that an agent is about to be consulted. A result is the hooks' veto.
+// begin calls the hooks before a consultation, and publishes its start. It returns a result if a hook vetoes it.
 func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 	v.agent = agent
-	if v.c.Announced() { // by an earlier attempt
+	if v.c.Announced() { // an earlier attempt did so
 		return nil, nil
 	}
-	if v.l.Step.Carried { // by the run that suspended
+	if v.l.Step.Carried { // the suspended run did so
 		v.start()
 		return nil, nil
 	}
@@ -169,15 +171,15 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 	}
 	v.start()
 	v.l.Emit.Event(journal.Consults(v.l.Step, v.c, v.agent, v.child))
-	return nil, v.l.Emit.Flush(v.ctx) // a companion that works by itself may say something at once
+	return nil, v.l.Emit.Flush(v.ctx) // a companion in the background may publish at once
 }
 
-// start notes that the call has begun to consult the other agent.
+// start records that the call has begun to consult the other agent.
 func (v *visit) start() {
 	v.l.Step.Add(&step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: true, Writes: v.s.Writes()})
 }
 
-// end makes a result of what the call came to, and notifies the hooks if another agent was consulted.
+// end makes the call's result a fact, and calls the hooks if another agent was consulted.
 func (v *visit) end(result *cairn.ToolResult) *step.Result {
 	f := &step.Result{Result: result, Began: !v.l.Step.Carried}
 	if !v.c.Announced() {
@@ -191,17 +193,17 @@ func (v *visit) end(result *cairn.ToolResult) *step.Result {
 	return f
 }
 
-// consulted says which agent a call has consulted.
+// consulted returns the agent that a call has consulted.
 func (fx *Effects) consulted(ctx context.Context, l *session.Live, c *step.Call) *step.Consulted {
 	if s := c.Started(); s != nil {
 		return &step.Consulted{Agent: s.Agent, ChildID: s.ChildID}
 	}
-	if c.Tool != nil && c.Tool.Agent != nil { // the run that suspended has begun it
+	if c.Tool != nil && c.Tool.Agent != nil { // the suspended run has begun it
 		return &step.Consulted{Agent: c.Tool.Agent.Name, ChildID: childID(l.Row, c.Use.CallID)}
 	}
 	var waits *cairn.Suspension
 	err := fx.persist(ctx, func() (err error) { waits, err = fx.Suspension(ctx, l.Row); return err })
-	if err != nil { // the log will not say that the consultation has ended
+	if err != nil { // the log will lack the end of the consultation
 		fx.Logger.Warn("it is not known what a call waited for", "session", l.Row.ID, "call", c.Use.CallID, "error", err)
 	}
 	if waits != nil {
@@ -214,8 +216,8 @@ func (fx *Effects) consulted(ctx context.Context, l *session.Live, c *step.Call)
 	return &step.Consulted{}
 }
 
-// consult runs a sub-agent's session and returns the call's result; nil while the session is to be driven or waits, or when
-// the run was stopped.
+// consult drives a sub-agent's session and returns the call's result; nil while the session is to be driven or is
+// suspended, or if the run was stopped.
 func (v *visit) consult() (*cairn.ToolResult, error) {
 	c := v.c
 	v.child = childID(v.l.Row, c.Use.CallID)
@@ -231,7 +233,7 @@ func (v *visit) consult() (*cairn.ToolResult, error) {
 	})
 }
 
-// create begins a child's session. The error is ErrExists if an earlier try did.
+// create begins a child's session. It returns ErrExists if an earlier attempt did.
 func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID string, in cairn.Input) (turn.Begun, error) {
 	row := v.l.Row
 	unlock, err := v.fx.growing.lock(v.ctx, row.RootID)
@@ -239,7 +241,9 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 		return turn.Begun{}, err
 	}
 	defer unlock()
-	if v.work.Err() != nil { // stopped while others had their turn, unless an earlier attempt began it, whose run is to be driven to its end
+	// The run was stopped while other calls had their turn. If an earlier attempt began the child, its run must still
+	// be driven to its end.
+	if v.work.Err() != nil {
 		row, err := store.Load(v.ctx, v.fx.Store, v.child)
 		switch {
 		case err == nil:
@@ -261,13 +265,13 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 	})
 }
 
-// advance takes the child's session as far as it goes and turns what it came to into the call's result; nil while it is to
-// be driven or waits.
+// advance takes the child's session as far as possible, and turns its outcome into the call's result; nil while the
+// session is to be driven or is suspended.
 func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, error) {
 	if v.l.Step.Carried {
-		begin = nil // the run that suspended did
+		begin = nil // the suspended run began it
 	}
-	if err := v.l.Emit.Flush(v.ctx); err != nil { // what the child says comes after what was said here
+	if err := v.l.Emit.Flush(v.ctx); err != nil { // the child's events follow those of this session
 		return nil, err
 	}
 	out, err := delegate.Advance(v.ctx, &localChild{v, begin}, begin != nil)
@@ -296,7 +300,7 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 	return delegate.Result(v.c.Use, v.agent, run), nil
 }
 
-// listen asks the store whether the run is to stop. Its child may have received it first.
+// listen asks the store whether the run is to stop. Its child may have received the stop first.
 func (v *visit) listen() error {
 	stop, err := v.fx.Store.Renew(v.ctx, v.l.Row.ID, v.l.Row.Lease.Token, v.fx.LeaseTTL)
 	if stop != nil {
@@ -305,8 +309,8 @@ func (v *visit) listen() error {
 	return err
 }
 
-// PassStops passes stop requests for the run of a call on to the child's run that the call asked for, while that is driven in
-// this process: until end is called.
+// PassStops passes stop requests for a call's run on to the child's run that the call asked for. It does so while this
+// process drives that run, until end is called.
 func (fx *Effects) PassStops(ctx context.Context, of turn.ToolIn, b turn.Begun) (end func(), err error) {
 	l, _, err := fx.hold(of.Position)
 	if err != nil {
@@ -317,7 +321,7 @@ func (fx *Effects) PassStops(ctx context.Context, of turn.ToolIn, b turn.Begun) 
 	return func() { stop(); l.Release(key) }, nil
 }
 
-// passStop hands a stop request on to a child's run.
+// passStop passes a stop request on to a child's run.
 func (fx *Effects) passStop(ctx, work context.Context, child, runID string) {
 	var s *session.Stopped
 	if !errors.As(context.Cause(work), &s) {
@@ -335,7 +339,7 @@ func (fx *Effects) passStop(ctx, work context.Context, child, runID string) {
 	if err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 		fx.Logger.Warn("a sub-agent was not asked to stop", "session", child, "error", err)
 	}
-	if err == nil || !fx.Remote { // an effect's commit knows only what the store has
+	if err == nil || !fx.Remote { // a remote effect's commit sees only what the store has
 		fx.RequestStop(child, stop)
 	}
 }

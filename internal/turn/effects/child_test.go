@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// A call that is left because the run is to stop has no result, though the lease is lost or the engine closed by then: the
-// stop request is not what ended the effect.
+// A call that ends early because the run is to stop has no result, even if the lease is lost or the engine is closed by
+// then: the effect does not fail with the stop request.
 func TestStopIsNoErrorOfAnEffect(t *testing.T) {
 	t.Parallel()
 	log := memstore.New(nil).EventLog()

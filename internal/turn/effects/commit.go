@@ -101,8 +101,8 @@ func (fx *Effects) endChildren(ctx context.Context, l *session.Live, out *sessio
 	return err
 }
 
-// owe records the stop that remote agents and hosts are owed for a run that is about to end. It does nothing if run is
-// nil: the run continues.
+// owe records the stop that a run that is about to end owes to work elsewhere, see [lifecycle.Runs.Owe]. It does
+// nothing if run is nil: the run then continues.
 func (fx *Effects) owe(ctx context.Context, l *session.Live, run *cairn.Run) (owed *lifecycle.Owed, err error) {
 	if run == nil {
 		return nil, nil

@@ -15,13 +15,13 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// sent returns the messages that a model is sent: those of the session, and after them the given ones.
+// sent returns the messages that a model is sent: those of the session, followed by context.
 func sent(l *session.Live, context []cairn.Message) []cairn.Message {
 	messages := append(l.Transcript(), context...)
 	return shaped(l, transcript.Recent(messages, l.First))
 }
 
-// shaped returns messages of a session as models are sent them.
+// shaped returns messages of a session in the form that models are sent.
 func shaped(l *session.Live, messages []cairn.Message) []cairn.Message {
 	if l.Damaged {
 		messages = transcript.Heal(messages)
@@ -32,19 +32,19 @@ func shaped(l *session.Live, messages []cairn.Message) []cairn.Message {
 	return messages
 }
 
-// roomOf is how many tokens a request may have: at all, before its older part is summarised, and of latest messages that a
-// summary leaves as they are; and how many a model that summarises is given at once. All are 0 if the model's window is not
-// known.
+// roomOf is the token budget of a request: in total (all), before its older part is summarized (trigger), for the
+// latest messages that a summary leaves unchanged (keep), and for what a summarizing model is given at once (piece).
+// All are 0 if the model's window is unknown.
 type roomOf struct {
 	cairn.Compaction
-	model                     cairn.Model // that the run asks
+	model                     cairn.Model // the run's model
 	all, trigger, keep, piece int64
 }
 
-// pieceShare is how much of its window a model that summarises is given at once, in percent.
+// pieceShare is the share of its window that a summarizing model is given at once, in percent.
 const pieceShare = 60
 
-// roomFor returns what an agent's compaction comes to with a model.
+// roomFor returns the token budget of an agent's compaction with a model.
 func (fx *Effects) roomFor(a *cairn.Agent, m cairn.Model, settings *cairn.Settings) roomOf {
 	r := roomOf{model: m}
 	if a.Compaction != nil {
@@ -67,7 +67,7 @@ func (fx *Effects) roomFor(a *cairn.Agent, m cairn.Model, settings *cairn.Settin
 	return r
 }
 
-// fit summarises the older part of the history if the request is about to fill the model's window.
+// fit summarizes the older part of the history if the request is about to fill the model's window.
 func (fx *Effects) fit(ctx context.Context, a *cairn.Agent, l *session.Live, to *step.Reply, req *cairn.Request) error {
 	model, _ := define.Model(a, l.Run.Model)
 	r := fx.roomFor(a, model, &req.Settings)
@@ -83,22 +83,22 @@ func (fx *Effects) fit(ctx context.Context, a *cairn.Agent, l *session.Live, to 
 	if errors.Is(err, errTooLittle) && !over || ctx.Err() != nil {
 		return nil
 	}
-	if err != nil && !over { // it fits as it is
+	if err != nil && !over { // the request fits unchanged
 		fx.Logger.Warn("the history was not summarised", "session", l.Row.ID, "agent", a.Name, "tokens", n, "window", r.all, "error", err)
 		return nil
 	}
 	return err
 }
 
-// refit summarises the older part of the history after the provider has refused a request as too long, and returns another
-// one. The error is why that is not possible.
+// refit summarizes the older part of the history after the provider has rejected a request as too long, and returns a
+// new request. The error is why that is not possible.
 func (fx *Effects) refit(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, req *cairn.Request, why error) (*cairn.Request, error) {
 	model, _ := define.Model(a, l.Run.Model)
 	r := fx.roomFor(a, model, &req.Settings)
 	if r.Off {
 		return nil, why
 	}
-	if r.all == 0 { // less than what was refused
+	if r.all == 0 { // assume less than what was rejected
 		counted, estimated := transcript.Measured(req.Messages, before(req))
 		n := counted + estimated
 		r.all, r.keep, r.piece = n, n*int64(r.Keep)/100, cmp.Or(r.piece, n*pieceShare/100)
@@ -109,7 +109,7 @@ func (fx *Effects) refit(ctx context.Context, a *cairn.Agent, l *session.Live, s
 	return fx.before(ctx, l, s, req)
 }
 
-// before estimates how many tokens a request has before its messages.
+// before estimates how many tokens a request has ahead of its messages.
 func before(req *cairn.Request) int64 {
 	n := len(req.System)
 	for i := range req.Tools {
@@ -118,11 +118,12 @@ func before(req *cairn.Request) int64 {
 	return transcript.TextTokens(n)
 }
 
-// countLimit is how long a provider may take to count tokens.
+// countLimit bounds how long a provider may take to count tokens.
 const countLimit = 5 * time.Second
 
-// count returns how many tokens a request has. A provider that counts them is asked if that can decide whether the history is
-// summarised: not where it is with half the estimate, or not with twice the estimate, of what the provider has not counted yet.
+// count returns how many tokens a request has. It asks a provider that counts tokens only if the answer can decide
+// whether to summarize: that is, if half and twice the estimate of the part that the provider has not counted yet are
+// on different sides of the trigger.
 func (fx *Effects) count(ctx context.Context, a *cairn.Agent, l *session.Live, r roomOf, req *cairn.Request) int64 {
 	counted, estimated := transcript.Measured(req.Messages, before(req))
 	n := counted + estimated
@@ -141,11 +142,11 @@ func (fx *Effects) count(ctx context.Context, a *cairn.Agent, l *session.Live, r
 	return exact
 }
 
-// errTooLittle says that a summary would not be worth the prefix that the provider has cached.
+// errTooLittle means that a summary would not be worth losing the prefix that the provider has cached.
 var errTooLittle = errors.New("what is older than the messages that are kept is too little to be summarised")
 
-// summarise adds a summary to what is put before the model, and gives the request the messages that remain with it. must
-// says that the request cannot be sent as it is.
+// summarise adds a summary to the step's context, and reduces the request to the messages that remain with it. must
+// reports whether the request cannot be sent without it.
 func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Live, r roomOf, to *step.Reply, req *cairn.Request, must bool) error {
 	all := append(l.Transcript(), to.Context...)
 	cut, err := r.cut(all, l.First, before(req), must)
@@ -171,8 +172,8 @@ func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Liv
 	return nil
 }
 
-// summaryOf makes the message that is to stand for the first messages of a session's transcript. system is the prompt of the
-// requests that they were part of.
+// summaryOf makes the message that is to stand for the first messages of a session's transcript. system is the system
+// prompt of the requests that they were part of.
 func (fx *Effects) summaryOf(ctx context.Context, a *cairn.Agent, l *session.Live, r roomOf, all []cairn.Message, system string) (cairn.Message, cairn.Usage, error) {
 	older := transcript.Recent(all, l.First)
 	text, usage, err := fx.summary(ctx, a, l.Row.ID, r, older)
@@ -188,8 +189,8 @@ func (fx *Effects) summaryOf(ctx context.Context, a *cairn.Agent, l *session.Liv
 	return m, usage, nil
 }
 
-// byProvider puts what a model's provider makes of a request's messages beside the summary of them, if the model can do that,
-// and returns what that has used.
+// byProvider adds the provider's own compaction of a request's messages to their summary, if the model supports that,
+// and returns the usage.
 func (fx *Effects) byProvider(ctx context.Context, a *cairn.Agent, r roomOf, req *cairn.Request, summary *cairn.Part) cairn.Usage {
 	if _, can := r.model.(cairn.Compactor); !can {
 		return cairn.Usage{}
@@ -219,8 +220,8 @@ func (fx *Effects) byProvider(ctx context.Context, a *cairn.Agent, r roomOf, req
 	return fx.priced(r.model.Info(), c.Usage)
 }
 
-// cut returns where messages are cut, of which the list begins at index first: the first of those that stay as they are.
-// fixed is how many tokens a request has before its messages.
+// cut returns the index in all of the first message that is kept; all[0] has index first in the transcript. fixed is
+// the number of tokens that a request has ahead of its messages.
 func (r *roomOf) cut(all []cairn.Message, first int, fixed int64, must bool) (int, error) {
 	rest := transcript.Tokens(all)
 	last, at := 0, 0

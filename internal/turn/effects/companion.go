@@ -28,22 +28,22 @@ type companionArgs struct {
 	Agent, Name, Message string
 }
 
-// companionStatus is what the model learns of a companion.
+// companionStatus is what the model is shown of a companion.
 type companionStatus struct {
 	Name    string `json:"name"`
-	Session string `json:"session,omitempty"` // of one that was left at work
+	Session string `json:"session,omitempty"` // of a companion that was left working
 	Agent   string `json:"agent,omitempty"`
 	Status  string `json:"status"`
 	Turn    int    `json:"turn,omitempty"`
-	// Answer is that of the last run, if it completed; Error says why it failed.
+	// Answer is the output of the last run, if it completed. Error is why it failed.
 	Answer json.RawMessage `json:"answer,omitempty"`
 	Error  string          `json:"error,omitempty"`
-	// Waits counts what it waits for.
+	// Waits is the number of its pending calls.
 	Waits int `json:"waits_for,omitempty"`
 }
 
-// talk runs one of the companion tools and returns the call's result; nil while a companion that is waited for waits, or
-// when the run was stopped.
+// talk runs one of the companion tools and returns the call's result. It returns nil while a companion that the call
+// waits for is to be driven or is suspended, or if the run was stopped.
 func (v *visit) talk() (*cairn.ToolResult, error) {
 	use := v.c.Use
 	var args companionArgs
@@ -89,7 +89,7 @@ func (v *visit) result(value any, err error) (*cairn.ToolResult, error) {
 	return &cairn.ToolResult{CallID: v.c.Use.CallID, Tool: v.c.Use.Tool, Output: raw}, nil
 }
 
-// companion returns the session of a companion by its name: the one that has not failed, of which there is at most one, or
+// companion returns a companion's session by name: the one that has not failed, of which there is at most one, or else
 // the latest; nil if there is none.
 func (fx *Effects) companion(ctx context.Context, parent *cairn.Session, name string) (found *cairn.Session, err error) {
 	err = fx.eachCompanion(ctx, parent, func(row *cairn.Session) bool {
@@ -101,7 +101,7 @@ func (fx *Effects) companion(ctx context.Context, parent *cairn.Session, name st
 	return found, err
 }
 
-// eachCompanion calls fn for the companions of a session, the newest first, until it returns false.
+// eachCompanion calls fn for the companions of a session, newest first, until fn returns false.
 func (fx *Effects) eachCompanion(ctx context.Context, parent *cairn.Session, fn func(*cairn.Session) bool) error {
 	for row, err := range store.All(func(cursor string) (store.Page[cairn.Session], error) {
 		return fx.Store.List(ctx, store.SessionQuery{ParentID: parent.ID, Cursor: cursor})
@@ -116,7 +116,7 @@ func (fx *Effects) eachCompanion(ctx context.Context, parent *cairn.Session, fn 
 	return nil
 }
 
-// status says what a companion is doing.
+// status returns the status of a companion.
 func (v *visit) status(row *cairn.Session) (companionStatus, error) {
 	s := companionStatus{Name: row.Name, Agent: row.Agent, Status: string(row.Status), Turn: row.Turn, Waits: row.OpenCalls}
 	if row.Status == cairn.SessionActive {
@@ -130,13 +130,13 @@ func (v *visit) status(row *cairn.Session) (companionStatus, error) {
 	case cairn.RunCompleted:
 		s.Answer = delegate.Result(v.c.Use, row.Agent, run).Output
 	case cairn.RunFailed:
-		s.Error = run.Error.Public().Message // the result is shown
+		s.Error = run.Error.Public().Message // the model and users see the result
 	}
 	return s, nil
 }
 
 func (v *visit) list() (*cairn.ToolResult, error) {
-	var rows []*cairn.Session // the latest of each name, and in its place one that has not failed
+	var rows []*cairn.Session // the latest of each name, replaced by one that has not failed
 	at := map[string]int{}
 	err := v.fx.eachCompanion(v.ctx, v.l.Row, func(row *cairn.Session) bool {
 		switch i, seen := at[row.Name]; {
@@ -156,7 +156,7 @@ func (v *visit) list() (*cairn.ToolResult, error) {
 	return v.result(list, err)
 }
 
-// company is the companions of a session, as far as spawning another one depends on them.
+// company summarizes the companions of a session for spawn.
 type company struct {
 	count, alive map[string]int            // by agent: how many there were, and how many have not failed
 	named        map[string]*cairn.Session // those that have not failed, by name
@@ -170,7 +170,7 @@ func (c *company) add(row *cairn.Session) {
 	}
 }
 
-// name returns the name that the model asks for, or one that is free.
+// name returns the name that the model asks for, or else a free one.
 func (c *company) name(args companionArgs) string {
 	if name := strings.TrimSpace(args.Name); name != "" {
 		return name
@@ -182,9 +182,9 @@ func (c *company) name(args companionArgs) string {
 	}
 }
 
-// company returns the companions there are for the call. Calls of one reply run side by side: each counts those before it
-// as if they had begun, and none counts those after it. The session that an earlier try of the call itself has begun is
-// returned separately.
+// company returns the companions that exist for the call. Calls of one reply run concurrently: each call counts those
+// before it as begun, and none of those after it. The session that an earlier attempt at the call began is returned
+// separately.
 func (v *visit) company() (all company, begun *cairn.Session, err error) {
 	all = company{map[string]int{}, map[string]int{}, map[string]*cairn.Session{}}
 	siblings := map[string]bool{}
@@ -217,10 +217,10 @@ func (v *visit) company() (all company, begun *cairn.Session, err error) {
 	return all, begun, err
 }
 
-// spawn begins a companion, or resumes the one of that name unless it failed.
+// spawn begins a companion, or resumes the one with that name unless it failed.
 func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	kind, ok := define.Companion(v.a, args.Agent)
-	if !ok { // the schema admits only those that there are
+	if !ok { // the schema admits existing ones only
 		return transcript.Failed(v.c.Use, cairn.CodeNotFound, fmt.Sprintf("there is no companion agent %q", args.Agent)), nil
 	}
 	all, begun, err := v.company()
@@ -254,11 +254,11 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	})
 }
 
-// runID is the id of the run that the call begins: the same when the call is tried again. The companion is in it because a
-// step that is done again may give another one's call the same id.
+// runID returns the id of the run that the call begins, which is the same for each attempt. It includes the companion,
+// because a repeated step may give another companion's call the same id.
 func (v *visit) runID() string { return ids.Derive("run", v.l.Row.Secret, v.child, v.c.Use.CallID) }
 
-// send gives a companion a message, interrupting what it does.
+// send gives a companion a message, and interrupts what it is doing.
 func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, error) {
 	kind, ok := define.Companion(v.a, row.Agent)
 	if !ok {
@@ -269,7 +269,7 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 	}
 	_, err := store.FindRun(v.ctx, v.fx.Store, row.ID, v.runID())
 	switch {
-	case err == nil: // begun by an earlier try of this call
+	case err == nil: // an earlier attempt at this call began it
 		return v.converse(kind, row.Name, nil)
 	case !errors.Is(err, cairn.ErrNotFound):
 		return nil, err
@@ -283,7 +283,7 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 	})
 }
 
-// converse begins a companion's run and waits for its answer, or leaves it to run by itself.
+// converse begins a companion's run, and waits for its answer or leaves it to run in the background.
 func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.Begun, error)) (*cairn.ToolResult, error) {
 	if veto, err := v.begin(kind.Agent.Name); veto != nil || err != nil {
 		return veto, err
@@ -294,7 +294,7 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 	if begin != nil {
 		b, err := begin()
 		switch {
-		case errors.Is(err, cairn.ErrExists): // an earlier attempt did; its lease holder does
+		case errors.Is(err, cairn.ErrExists): // an earlier attempt began it, and its lease holder drives it
 		case session.IsStopped(err):
 			return nil, nil
 		case err != nil && (context.Cause(v.ctx) != nil || turn.Lost(err)):
@@ -312,7 +312,7 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 	return result, err
 }
 
-// halt stops what a companion does and returns when it has stopped.
+// halt stops a companion, and returns once it has stopped.
 func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) error {
 	wait := 2 * time.Millisecond
 	for {
@@ -343,7 +343,7 @@ func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) error 
 	}
 }
 
-// terminate stops a companion for good: it counts as failed, and the next of its name is a fresh one.
+// terminate stops a companion for good. It counts as failed, and spawning its name again begins a new one.
 func (v *visit) terminate(row *cairn.Session) (*cairn.ToolResult, error) {
 	if err := v.halt(row, cairn.StopAbort, "terminated by its parent"); err != nil {
 		return nil, err
@@ -361,7 +361,7 @@ func (v *visit) terminate(row *cairn.Session) (*cairn.ToolResult, error) {
 	return v.result(companionStatus{Name: row.Name, Agent: row.Agent, Status: "terminated", Turn: row.Turn}, nil)
 }
 
-// companionAnswers returns what companions that work by themselves have come to, as context for the model.
+// companionAnswers returns the outcomes of companions in the background as context for the model.
 func (fx *Effects) companionAnswers(ctx context.Context, a *cairn.Agent, l *session.Live) ([]cairn.Message, error) {
 	if len(a.Companions) == 0 {
 		return nil, nil

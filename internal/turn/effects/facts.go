@@ -36,7 +36,8 @@ func (k local) Lasting(a *cairn.Agent) bool { return define.Durability(a).Stages
 type remote struct{ fx *Effects }
 
 func (k remote) Keep(ctx context.Context, l *session.Live, f step.Fact, lasts bool) ([]step.Staged, error) {
-	if o, ok := f.(*step.Opening); ok && o.Writes.Empty() && !l.Step.Carried { // the reply will imply that its hooks have run
+	// The reply will imply that its hooks have run.
+	if o, ok := f.(*step.Opening); ok && o.Writes.Empty() && !l.Step.Carried {
 		return nil, nil
 	}
 	if err := k.fx.stage(ctx, l, f, lasts); err != nil {
@@ -59,8 +60,8 @@ func (k remote) Keep(ctx context.Context, l *session.Live, f step.Fact, lasts bo
 
 func (k remote) Lasting(*cairn.Agent) bool { return true }
 
-// Lasting reports whether the results of a step's calls are stored before its commit, so that another process can
-// continue in mid-step.
+// Lasting reports whether what a step has done is stored before its commit, so that another process can continue in
+// mid-step.
 func (fx *Effects) Lasting(at turn.Position) bool {
 	l, a, err := fx.hold(at)
 	return err == nil && fx.sink(l).Lasting(a)

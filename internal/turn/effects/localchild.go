@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// localChild drives a child whose session is in the same store as its parent's, a sub-agent or a companion.
+// localChild drives a child whose session is in the same store as its parent's: a sub-agent or a companion.
 type localChild struct {
 	*visit
 	first func() (turn.Begun, error) // begins the run that the call asks for
@@ -20,8 +20,8 @@ type localChild struct {
 // Begin implements delegate.Driver.
 func (v *localChild) Begin(context.Context) (turn.Begun, error) { return v.first() }
 
-// Resume implements delegate.Driver. The process that drove the last run may have died before the run's end was published, or,
-// if it was driven for this call, the log may have been away.
+// Resume implements delegate.Driver. It publishes the end of the last run if it is missing: the process that drove the
+// run may have died first or, for a run driven for this call, the log may have been unavailable.
 func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error) {
 	fx, child := v.fx, v.child
 	row, err := store.Load(ctx, fx.Store, child)
@@ -30,7 +30,8 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 	}
 	switch {
 	case row.Running(row.AsOf):
-		if b := v.c.HandedOver(row.RunID); b != nil && b.Token == row.Lease.Token { // by an attempt whose answer was lost
+		// An attempt whose answer was lost began the run.
+		if b := v.c.HandedOver(row.RunID); b != nil && b.Token == row.Lease.Token {
 			return *b, nil, nil
 		}
 		return turn.Begun{}, nil, store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
@@ -55,7 +56,7 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 	return turn.Begun{}, run, v.publishEnd(ctx, row)
 }
 
-// publishEnd completes the log of a child whose run has ended, where another process drove it or the log was away.
+// publishEnd completes the log of a child whose run has ended, if another process drove it or the log was unavailable.
 func (v *localChild) publishEnd(ctx context.Context, row *cairn.Session) error {
 	fx := v.fx
 	if _, unpublished := fx.Unpublished.Load(row.ID); !unpublished && row.RunID == v.driven {
@@ -82,7 +83,7 @@ func (v *localChild) Drive(ctx context.Context, b turn.Begun) error {
 // Stop implements delegate.Driver.
 func (v *localChild) Stop(ctx context.Context) { v.fx.passStop(ctx, v.work, v.child, "") }
 
-// Settle implements delegate.Driver: what the session waits for is cancelled.
+// Settle implements delegate.Driver. It cancels what the session is suspended for.
 func (v *localChild) Settle(ctx context.Context, _ error) error {
 	row, err := store.Load(ctx, v.fx.Store, v.child)
 	switch {

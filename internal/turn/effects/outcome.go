@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
 
-// conclude works out what the step comes to, with what user code made of it.
+// conclude determines what the step results in, including what user code decided about it.
 func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step) (*session.Outcome, error) {
 	out := l.Judged
 	if out == nil {
@@ -23,7 +23,7 @@ func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live
 		if out, err = fx.gather(ctx, a, l, st); err != nil {
 			return nil, err
 		}
-		if st.Judged != nil { // elsewhere
+		if st.Judged != nil { // by another process
 			_ = l.Fold(out, &st.Judged.Writes) // logged
 		}
 	}
@@ -55,7 +55,7 @@ func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live
 	out.End = fx.ending(a, l, st, out)
 	for i := range out.Messages {
 		m := &out.Messages[i]
-		m.RunID, m.CreatedAt = l.Run.ID, time.Time{} // the commit's
+		m.RunID, m.CreatedAt = l.Run.ID, time.Time{} // the commit sets the time
 		if m.ID == "" {
 			m.ID = st.ID + "/c" + strconv.Itoa(i)
 		}
@@ -63,7 +63,7 @@ func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live
 	return out, nil
 }
 
-// gather brings together what the step produced.
+// gather collects what the step produced.
 func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step) (*session.Outcome, error) {
 	if err := fx.look(ctx, st); err != nil {
 		return nil, err
@@ -87,8 +87,8 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	return out, nil
 }
 
-// messages returns the reply and the message with every call's result. Calls without a result are closed, unless the step
-// waits and will be resumed.
+// messages returns the reply, and the message with every call's result. Calls without a result are closed, unless the
+// step waits and will be resumed.
 func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) (reply, results *cairn.Message) {
 	if st.Message() == nil || st.Failed() != nil {
 		return nil, nil
@@ -107,7 +107,8 @@ func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent
 				st.Add(&step.Result{Result: short, Began: c.Result.Began, Consulted: c.Result.Consulted})
 			}
 		default:
-			if w := c.Writes(); w != nil { // of the hooks before a call that waits, or does no more
+			// Writes of the hooks before a call that waits, or that did not get further.
+			if w := c.Writes(); w != nil {
 				_ = l.Fold(out, w) // logged
 			}
 			if out.Waits {
@@ -124,13 +125,14 @@ func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent
 	return reply, results
 }
 
-// close closes a call: as not executed, or as stopped if it was at work.
+// close closes a call: as not executed, or as stopped if it was running.
 func (fx *Effects) close(ctx context.Context, l *session.Live, st *step.Step, c *step.Call, out *session.Outcome) {
 	why := "not executed: the turn had ended"
 	if out.Stop != nil && out.Final == nil {
 		why = "not executed: the run was stopped"
 	}
-	if by, ok := l.Emit.Consulted(c.Use.CallID); ok && c.Consults() && !c.Announced() { // by an attempt that died before it kept that
+	// An attempt that died before it staged the start has published it.
+	if by, ok := l.Emit.Consulted(c.Use.CallID); ok && c.Consults() && !c.Announced() {
 		st.Add(&step.Started{CallID: c.Use.CallID, Agent: by.Agent, ChildID: by.SessionID, Announced: true})
 	}
 	f := &step.Result{Result: transcript.NotExecuted(c.Use, why), Closed: true}
@@ -146,8 +148,8 @@ func (fx *Effects) close(ctx context.Context, l *session.Live, st *step.Step, c 
 	st.Add(f)
 }
 
-// heed has a stop that came while the step was judged end the run, unless the turn has come to its end. Calls that were to wait
-// are closed.
+// heed makes a stop that arrived while the step was judged end the run, unless the turn has completed or the run
+// failed. Calls that were to wait are closed.
 func (fx *Effects) heed(ctx context.Context, l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) {
 	if j := st.Judged; out.Stop != nil || out.Final != nil || j == nil || j.Completion != nil || j.Failed != nil {
 		return
@@ -167,7 +169,7 @@ func (fx *Effects) heed(ctx context.Context, l *session.Live, a *cairn.Agent, st
 	out.Results = results
 }
 
-// ending returns the record of the run if it ends with this step, or nil.
+// ending returns the run's record if the run ends with this step, or nil.
 func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *session.Outcome) *cairn.Run {
 	run := *l.Run
 	run.Steps = st.Number
@@ -188,7 +190,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 	}
 	stop, final, j := out.Stop, out.Final, st.Judged
 	if j == nil {
-		j = &step.Judgement{} // user code has no say
+		j = &step.Judgement{} // user code had no say
 	}
 	switch {
 	case final != nil && final.Result.Failed != nil:
@@ -207,7 +209,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 		return new(run)
 	case st.Failed() != nil:
 		return fail(cairn.ReasonError, st.Failed())
-	case st.Message() == nil && !st.Carried: // only a stop leaves none
+	case st.Message() == nil && !st.Carried: // only a stop leaves neither
 		run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonInterrupted
 		return new(run)
 	case out.Waits:
@@ -230,7 +232,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 	return nil
 }
 
-// replyReason says how a reply without calls ends the turn.
+// replyReason returns the reason with which a reply without calls ends the turn.
 func replyReason(m *cairn.Message) cairn.Reason {
 	switch {
 	case m == nil || m.Cut == "":

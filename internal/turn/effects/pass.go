@@ -8,18 +8,19 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// passable are the events of another server that a model may pass on.
+// passable lists the events of another server that a model may pass on.
 var passable = []cairn.EventType{cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventCustom}
 
 const (
-	// maxPassedName bounds names and ids of another server, so that all of them leave room for what the event says.
+	// maxPassedName bounds names and ids of another server, in bytes, so that together they leave room for the event's
+	// content.
 	maxPassedName = 128
-	// maxPassed is how many bytes of such events are kept with a reply. What exceeds it is not published again if the
+	// maxPassed is how many bytes of such events are kept with a reply. Events beyond it are not published again if the
 	// process dies.
 	maxPassed = 1 << 20
 )
 
-// pass publishes what an agent on another server did. Nothing of it is trusted to be what a log can keep.
+// pass publishes what an agent on another server did. No field is trusted to be valid for a log.
 func (r *reply) pass(ev *cairn.Event) error {
 	if ev == nil || ev.Origin == "" || !slices.Contains(passable, ev.Type) {
 		return cairn.Errorf(cairn.CodeModel, "the model passed an event on that is none of an agent on another server")

@@ -14,14 +14,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Carry carries out one effect, in any process that has the agent, and returns its output. What other effects of the run
-// have left it finds in the store; what this process has in memory of the session it uses as long as the store has nothing
-// newer. An effect may be carried out again: what it had done is not done twice. The error is ErrFenced if another
-// process has taken the session over.
+// Carry executes one effect, in any process that has the agent, and returns its output. It finds what the run's other
+// effects left in the store, and uses its own copy of the session as long as the store has nothing newer. An effect may
+// be executed again; what it has done is not done twice. Carry returns ErrFenced if another process has taken over the
+// session.
 //
-// The output is there beside an error, too, for what it says of runs that have ended or are to be driven.
+// The output is valid along with an error, too, for what it says of runs that have ended or are to be driven.
 func (fx *Effects) Carry(ctx context.Context, name string, in json.RawMessage) (out any, err error) {
-	var asked turn.ChildIn // the one with the most to say
+	var asked turn.ChildIn // the input with the most fields
 	if err := json.Unmarshal(in, &asked); err != nil {
 		return nil, cairn.Invalid("effect", "%s: its input does not decode: %s", name, err)
 	}
@@ -84,7 +84,7 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 	if flushed := g.emit.Flush(ctx); err == nil {
 		err = flushed
 	}
-	if lost := g.emit.Lost(); lost != nil { // whatever else that led to
+	if lost := g.emit.Lost(); lost != nil { // it may have caused any other error
 		err = lost
 	}
 	if err == nil {
@@ -93,19 +93,19 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 	return out, err
 }
 
-// guest is a process that carries out one effect of a run.
+// guest is the state of a process that executes one effect of a run.
 type guest struct {
 	fx      *Effects
 	a       *cairn.Agent
-	l       *session.Live // of this effect alone
+	l       *session.Live // for this effect alone
 	emit    *journal.Emitter
 	session string
-	seen    int64 // the session's version at first
-	// over is what the step came to, if it is not under way any more; then there is nothing else.
+	seen    int64 // the session's version when the effect began
+	// over is the step's outcome, if the step is no longer under way; the other fields are then unset.
 	over *turn.Committed
 }
 
-// join returns what an effect works with: the session as the store has it, with what was staged under the lease.
+// join returns what an effect works with: the session as the store has it, and what was staged under the lease.
 func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.Attempt) (*guest, error) {
 	defer fx.Cache.Expect(at.SessionID, at.RunID)()
 	a, err := fx.Agent(at.Agent, at.AgentVersion)
@@ -140,7 +140,7 @@ func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.A
 	return g, nil
 }
 
-// rejoin makes the step that an effect is of the one under way, and reports whether that has ended already.
+// rejoin makes the effect's step the step under way, and reports whether that step has ended already.
 func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []store.Staged, step int) (over bool, err error) {
 	if err := l.RestoreDeferred(staged); err != nil {
 		return false, err
@@ -154,17 +154,19 @@ func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []store.Staged
 	return false, l.Restore(staged)
 }
 
-// behind is the error of an effect whose store lacks what the effects before it have left, such as a server that took the place
-// of another one may. It is no host's to cure: the run is driven again, under another lease, from what the store has.
+// behind is the error of an effect whose store lacks what earlier effects left, for example because a server was
+// replaced by another one. No host can cure that: the run is driven again, under another lease, from what the store
+// has.
 func behind(session string, step int) error {
 	return cairn.Errorf(cairn.CodeFenced, "session %q: the store lacks what comes before this effect of step %d", session, step)
 }
 
-// LeaseLeft is how much of its lease a run has at least when the work of an effect begins.
+// LeaseLeft is the minimum of its lease that a run has left when an effect begins to work.
 func (fx *Effects) LeaseLeft() time.Duration { return fx.LeaseTTL * 2 / 3 }
 
-// renewed has the run's lease renewed unless enough of it is left, as behind a commit: also one that ran out, if no other process
-// has taken it since. A lease that the host has released is a worker's to take: an attempt that the host has given up is late.
+// renewed renews the run's lease unless enough of it is left, as right after a commit. It also renews a lease that
+// lapsed, if no other process has taken it since. It returns ErrFenced if the host released the lease: a worker may
+// claim the session, and an attempt that the host abandoned comes too late.
 func (fx *Effects) renewed(ctx context.Context, snap *store.Contents, token int64) error {
 	row := snap.Session
 	if err := (store.Guard{Token: token}).CheckToken(row); err != nil {
@@ -183,8 +185,8 @@ func (fx *Effects) renewed(ctx context.Context, snap *store.Contents, token int6
 	return err
 }
 
-// after returns what a step came to that is not under way any more. The process that ended its run may have died before it completed the
-// log.
+// after returns the outcome of a step that is no longer under way. It completes the log, since the process that ended
+// the run may have died before it did.
 func (fx *Effects) after(ctx context.Context, a *cairn.Agent, snap *store.Contents, at turn.Position) (*guest, error) {
 	row := snap.Session
 	if row.RunID == at.RunID && row.Status == cairn.SessionActive {
@@ -199,13 +201,14 @@ func (fx *Effects) after(ctx context.Context, a *cairn.Agent, snap *store.Conten
 	return &guest{over: &turn.Committed{Committed: host.Committed{Ended: true, Status: snap.Run.Status, Notify: user.HooksOf(fx.Hooks, a, hooksOf(ctx)).WantEnd(snap.Run)}}}, nil
 }
 
-// drivenAt reports whether the run of a position drives the session, under the lease of that position.
+// drivenAt reports whether the run of a position drives the session under the position's lease.
 func drivenAt(row *cairn.Session, at turn.Position) bool {
 	return row.RunID == at.RunID && row.Status == cairn.SessionActive && row.Lease.Token == at.Token
 }
 
-// recall returns the session of an effect if its run drives it still, and what a read of it found: its row with everything staged,
-// and the run unless that is in memory. The session is from memory where the store has nothing newer.
+// recall returns the session of an effect if its run still drives it, and what a read of the store found: the row with
+// everything staged, and the run unless that is in memory. It uses the session in memory if the store has nothing
+// newer.
 func (fx *Effects) recall(ctx context.Context, at turn.Position) (*session.Live, *store.Contents, error) {
 	known := fx.Cache.Peek(at.SessionID)
 	if known != nil && known.Row.Lease.Token == at.Token && known.Run != nil && known.Run.ID == at.RunID {
@@ -231,7 +234,7 @@ func (fx *Effects) recall(ctx context.Context, at turn.Position) (*session.Live,
 	return l, snap, nil
 }
 
-// child takes a call further, and passes a stop on to the run that is to be driven if it was asked for before that began.
+// child advances a call. If the call's run was asked to stop before the child's run began, child passes the stop on.
 func (g *guest) child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, error) {
 	out, err := g.fx.child(ctx, g.l, g.a, in)
 	if err != nil || out.Drive == nil {
@@ -250,13 +253,13 @@ func (g *guest) child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, erro
 	return out, nil
 }
 
-// keep remembers the session as the effect has left it, if it committed a step and the run continues.
+// keep caches the session as the effect left it, if it committed a step and the run continues.
 func (g *guest) keep(out any) {
 	if end, ok := out.(turn.Committed); !ok || end.Ended || g.l.Row.Version == g.seen {
 		return
 	}
 	g.l.LogLast = g.emit.Position()
-	if base, err := g.l.Fork(); err == nil { // else the next effect loads it
+	if base, err := g.l.Fork(); err == nil { // on failure the next effect loads it
 		g.fx.Cache.Keep(base)
 	}
 }
@@ -266,5 +269,5 @@ func (g *guest) leave() {
 		return
 	}
 	g.emit.Leave(max(g.fx.CacheSessions, 1))
-	g.fx.Cache.Leave(g.session, g.l) // the session may be another run's by now
+	g.fx.Cache.Leave(g.session, g.l) // the session may be another run's now
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// retryWait says after which wait a call that failed for the n-th time, from 0, is tried again by a policy; the error is that
-// of the call if it is not. One that asks for a longer wait than the policy allows is not: then the error says so.
+// retryWait returns how long to wait before retrying a call that has failed n+1 times, by a policy. It returns the
+// call's error if the call is not retried. A call that asks for a longer wait than the policy allows is not retried,
+// and the error says so.
 func (fx *Effects) retryWait(ctx context.Context, p *cairn.RetryPolicy, err error, n int, whose string) (wait time.Duration, final error) {
 	policy := cairn.RetryPolicy{}
 	if p != nil {
@@ -40,7 +41,7 @@ func (fx *Effects) retryWait(ctx context.Context, p *cairn.RetryPolicy, err erro
 	return retry.Backoff(policy.First, policy.Limit, n), nil
 }
 
-// retryable reports whether a policy has a call that failed with an error tried again.
+// retryable reports whether a policy retries a call that failed with an error.
 func (fx *Effects) retryable(ctx context.Context, p *cairn.RetryPolicy, err error) bool {
 	if p.When == nil {
 		var e *cairn.Error

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// room checks that a session may get the given child. A child that is there already has its place.
+// room returns an error if a session may not have the given child. A child that exists already is within the limits.
 func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string) error {
 	err := fx.depth(ctx, parent)
 	if err == nil && fx.MaxTreeSessions > 0 {
@@ -27,12 +27,12 @@ func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string
 	return err
 }
 
-// depth checks that a session may have children at all.
+// depth returns an error if a session may not have children at all.
 func (fx *Effects) depth(ctx context.Context, row *cairn.Session) error {
 	if fx.MaxDepth < 0 {
 		return nil
 	}
-	for n := 0; ; n++ { // the levels above the parent
+	for n := 0; ; n++ { // n is the number of levels above the parent
 		if n >= fx.MaxDepth {
 			return cairn.Errorf(cairn.CodeTooLarge, "agents may delegate over %d levels, and this agent is on the last one", fx.MaxDepth)
 		}
@@ -46,7 +46,7 @@ func (fx *Effects) depth(ctx context.Context, row *cairn.Session) error {
 	}
 }
 
-// childID is the id of the session that a call which consults a sub-agent begins.
+// childID returns the id of the session that a call begins to consult a sub-agent.
 func childID(parent *cairn.Session, call string) string {
 	return ids.Derive("child", parent.Secret, parent.ID, call)
 }

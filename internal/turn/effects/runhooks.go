@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// open calls the hooks for the beginning of a run, as part of the first effect of its first step. What they write is part of
+// open calls the hooks of a run's beginning, as part of the first effect of its first step. Their writes are part of
 // that step.
 func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *session.Live) error {
 	l.Unopened = false
@@ -42,8 +42,7 @@ func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *session.Live) er
 	return fx.put(ctx, l, &step.Opening{Writes: opening.End()}, false)
 }
 
-// announcePast calls the hooks for what the beginning of a run put an end to: a run whose process had died, and pending
-// calls.
+// announcePast calls the hooks for what the begin of the run ended: a run whose process had died, and pending calls.
 func (fx *Effects) announcePast(ctx, work context.Context, l *session.Live) error {
 	if id := l.Run.Abandoned; id != "" && l.Hooks().Any(func(h *cairn.Hooks) bool { return h.RunInterrupt != nil }) {
 		run, err := store.FindRun(ctx, fx.Store, l.Row.ID, id)
@@ -58,8 +57,8 @@ func (fx *Effects) announcePast(ctx, work context.Context, l *session.Live) erro
 	return nil
 }
 
-// notify notifies the hooks of the end of a run whose effects are remote. If it is repeated they are notified again:
-// by then nobody holds the session's lease, under which it could be remembered.
+// notify calls the hooks of the end of a run whose effects are remote. A repeated effect calls them again: no process
+// holds the session's lease any more, under which the first call could be recorded.
 func (fx *Effects) notify(ctx context.Context, at turn.Position, givenUp *cairn.Error) (notified turn.Notified, err error) {
 	a, err := fx.Agent(at.Agent, at.AgentVersion)
 	if err != nil {
@@ -90,10 +89,10 @@ func (fx *Effects) notify(ctx context.Context, at turn.Position, givenUp *cairn.
 	return notified, l.Emit.Flush(ctx)
 }
 
-// hooksKey is that of the hooks of the call that began a run, in a context.
+// hooksKey is the context key of the hooks of the call that began a run.
 type hooksKey struct{}
 
-// WithHooks returns a context for the effects of a run that was begun with hooks, which may be nil.
+// WithHooks returns a context for the effects of a run that was begun with hooks h, which may be nil.
 func WithHooks(ctx context.Context, h *cairn.Hooks) context.Context {
 	return context.WithValue(ctx, hooksKey{}, h)
 }

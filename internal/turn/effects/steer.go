@@ -9,14 +9,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// joined are queued messages that join the run under way, with the turns that they would have begun.
+// joined are queued messages that join the run under way, and the queued turns that they would have begun.
 type joined struct {
 	turns    []string
 	messages []cairn.Message
 }
 
-// joining returns what joins the run with the step's commit, which takes it out of the queue: nothing if the run ends with
-// the step. A row in memory may not know of the queue; then the commit is stale, and it is asked again.
+// joining returns the messages that join the run with the step's commit, which removes them from the queue; none if the
+// run ends with the step. If the row in memory misses queued turns, the commit is stale, and joining is called again.
 func (fx *Effects) joining(ctx context.Context, l *session.Live, out *session.Outcome) (j joined, err error) {
 	if out.End != nil || l.Row.Queued == 0 {
 		return j, nil
@@ -36,8 +36,8 @@ func (fx *Effects) joining(ctx context.Context, l *session.Live, out *session.Ou
 	return j, err
 }
 
-// steers reports whether messages are queued that are to join the run. Another process may have put them there, of which a
-// run that defers its commits would miss.
+// steers reports whether queued messages are to join the run. It reads the queue, because a run that defers its commits
+// would not notice what another process queued.
 func (fx *Effects) steers(ctx context.Context, l *session.Live) bool {
 	if l.Row.ParentID != "" {
 		return false

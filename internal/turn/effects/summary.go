@@ -13,11 +13,11 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// minPiece is the least of a history, in bytes, that a model summarises at once.
+// minPiece is the smallest piece of a history, in bytes, that a model summarizes at once.
 const minPiece = 4 << 10
 
-// summary has a model summarise messages, piece by piece where they are too many for its window. usage is what that took,
-// also if it failed.
+// summary has a model summarize messages, piece by piece if they exceed its window. usage covers all calls, even if it
+// fails.
 func (fx *Effects) summary(ctx context.Context, a *cairn.Agent, sessionID string, r roomOf, older []cairn.Message) (text string, usage cairn.Usage, err error) {
 	model := r.model
 	if r.Model != nil {
@@ -50,7 +50,7 @@ func (fx *Effects) summary(ctx context.Context, a *cairn.Agent, sessionID string
 	return text, usage, nil
 }
 
-// text asks a model for a text, again as the agent's policy says.
+// text asks a model for a text, with retries by the agent's policy.
 func (fx *Effects) text(ctx context.Context, a *cairn.Agent, sessionID string, model cairn.Model, req *cairn.Request) (text string, usage cairn.Usage, err error) {
 	for n := 0; ; n++ {
 		u := user.Code{What: "the model that summarises", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: sessionID, Agent: a.Name}
@@ -73,13 +73,13 @@ func (fx *Effects) text(ctx context.Context, a *cairn.Agent, sessionID string, m
 	}
 }
 
-// written is a text that a model wrote.
+// written is a text that a model wrote, with its usage.
 type written struct {
 	text  string
 	usage cairn.Usage
 }
 
-// read takes the text out of a model's stream.
+// read collects the text of a model's stream.
 func read(ctx context.Context, pulse *user.Pulse, stream iter.Seq2[cairn.Chunk, error]) (w written, err error) {
 	var b strings.Builder
 	ended := false

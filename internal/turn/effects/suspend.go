@@ -18,8 +18,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// pend makes the row of a call that waits from now on: of a kind, for what is asked, which is nil for a client tool. The
-// step's commit writes it.
+// pend returns the row of a call that starts to wait, with its kind and with what is asked, which is nil for a client
+// tool. The step's commit writes it.
 func (fx *Effects) pend(l *session.Live, c *step.Call, kind cairn.CallKind, asked *define.Question) *cairn.PendingCall {
 	row := c.Tool.Pending(kind, asked)
 	row.ID, row.RootID, row.SessionID, row.Input = c.Use.CallID, l.Row.RootID, l.Row.ID, c.Use.Input
@@ -29,7 +29,7 @@ func (fx *Effects) pend(l *session.Live, c *step.Call, kind cairn.CallKind, aske
 		row.ApprovalID = ids.Derive("approval", l.Row.Secret, l.Row.ID, row.ID)
 	case cairn.CallQuestion, cairn.CallConnect:
 		row.Number, row.ToolCallID, row.Input = len(c.Asked)+1, c.Use.CallID, c.Input()
-		// The run is in it because what a dead run asked under a provider's id is not in the transcript.
+		// The id includes the run, because what a dead run asked under a provider's id is not in the transcript.
 		row.ID = ids.Derive("question", l.Row.Secret, l.Row.ID, row.StepID, c.Use.CallID, strconv.Itoa(row.Number))
 	}
 	return &row
@@ -40,7 +40,7 @@ func kindOf(q *define.Question) cairn.CallKind {
 	return cmp.Or(cairn.CallKind(q.Kind), cairn.CallQuestion)
 }
 
-// asksFirst returns what a reviewer is asked before the tool of a call may run; nil if it may.
+// asksFirst returns what a reviewer is asked before the call's tool may run; nil if no approval is needed.
 func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call) (asks *define.Question) {
 	if len(c.Rows()) > 0 || c.Tool == nil || c.Tool.Wait.Kind != cairn.CallApproval || c.Tool.Check(c.Use.Input) != nil {
 		return nil
@@ -59,7 +59,7 @@ func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call)
 	return asks
 }
 
-// look notes which of the companions that calls of the step wait for have been given something else to do by other calls.
+// look sets Moved on the step's calls whose companion is no longer suspended, because another call gave it work.
 func (fx *Effects) look(ctx context.Context, st *step.Step) error {
 	for _, c := range st.Calls {
 		id := c.AwaitsCompanion()
@@ -75,14 +75,14 @@ func (fx *Effects) look(ctx context.Context, st *step.Step) error {
 	return nil
 }
 
-// callWrites lists what the step's commit does to rows of calls: new ones are opened, used answers settled, and, unless
-// the step stays suspended, the others dropped.
+// callWrites returns the step's writes to rows of calls. New rows are opened, answers that were used are settled, and
+// all others are dropped unless the step stays suspended.
 func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []store.CallWrite {
 	var list []store.CallWrite
 	for _, c := range st.Calls {
 		for _, p := range c.Rows() {
 			switch {
-			case p.Version == 0: // if the run was stopped nobody could know of the call
+			case p.Version == 0: // in a stopped run the call was never visible
 				if waits {
 					list = append(list, store.CallWrite{Call: *p, DeadlineIn: p.WaitAtMost})
 				}
@@ -96,8 +96,8 @@ func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []stor
 	return list
 }
 
-// Orphan ends the wait of the sub-agents of a run that this process drove until another process took its session.
-// That process may have looked for them before they began to wait.
+// Orphan reaps the suspended sub-agents of a run that this process drove until another process took over its session.
+// The other process may have looked for them before they were suspended.
 func (fx *Effects) Orphan(ctx context.Context, at turn.Position) error {
 	l := fx.Cache.Get(at.SessionID)
 	if l == nil || l.Row.Lease.Token != at.Token || l.Step == nil {
@@ -114,8 +114,8 @@ func (fx *Effects) Orphan(ctx context.Context, at turn.Position) error {
 	return nil
 }
 
-// orphan ends the wait of the sub-agent that a call has begun, unless the call's run continues, or its session still
-// waits.
+// orphan reaps the suspended sub-agent that a call began, unless the call's run continues, or its session is still
+// suspended for it.
 func (fx *Effects) orphan(ctx context.Context, of turn.ToolIn) error {
 	parent, err := store.Load(ctx, fx.Store, of.SessionID)
 	if err != nil {
@@ -126,13 +126,14 @@ func (fx *Effects) orphan(ctx context.Context, of turn.ToolIn) error {
 	switch {
 	case err != nil:
 		return err
-	case parent.Status == cairn.SessionActive && (run.ID == of.RunID || run.Kind == cairn.RunResume): // that looks after it
+	// The run takes care of the child.
+	case parent.Status == cairn.SessionActive && (run.ID == of.RunID || run.Kind == cairn.RunResume):
 		return nil
 	case run.Suspended.Awaits(child):
 		return nil
 	}
 	row, err := store.Load(ctx, fx.Store, child)
-	if errors.Is(err, cairn.ErrNotFound) { // the call was to a companion that there was before
+	if errors.Is(err, cairn.ErrNotFound) { // the call was to a companion that existed before
 		return nil
 	}
 	if err != nil || row.Status != cairn.SessionPaused || !fx.Awaits(parent, row) {

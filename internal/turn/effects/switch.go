@@ -5,7 +5,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 )
 
-// unforce removes the demand that the model call a tool that is off.
+// unforce removes the demand to call a tool that is off from a request.
 func (fx *Effects) unforce(l *session.Live, req *cairn.Request) {
 	if l.Index.Off(req.Choice.Tool) {
 		fx.Logger.Warn("the tool that the model is to call is off; it may choose", "session", l.Row.ID, "tool", req.Choice.Tool)

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// checkOutput reports whether a text is of the agent's output type, which may decode itself.
+// checkOutput returns an error if a text is not of the agent's output type, whose own decoder may run.
 func (fx *Effects) checkOutput(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
 	u := user.Code{What: "the output type", Err: cairn.CodeOutput, Limit: fx.HookTimeout, Agent: a.Name}
 	_, err := user.Call(ctx, &fx.User, u, func(context.Context) (struct{}, error) { return struct{}{}, a.Output.Check(raw) })
@@ -31,7 +31,7 @@ func (v verdict) apply(c *cairn.Completion) {
 	}
 }
 
-// verdict asks the agent's guard about a completion. The error is what fails the run.
+// verdict asks the agent's guard about a completion. An error fails the run.
 func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *session.Live, number int, done cairn.Completion, below ...*step.Writes) (verdict, *cairn.Error) {
 	if a.Guard == nil {
 		return verdict{}, nil

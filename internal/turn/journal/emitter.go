@@ -245,7 +245,7 @@ func (e *Emitter) send(ctx context.Context, stale func(context.Context) error) e
 	}
 }
 
-// sift removes from a rejected batch, of which the log has nothing, the events that the log cannot store. It reports
+// sift removes from a rejected batch, none of which is on the log, the events that the log cannot store. It reports
 // whether there were any. A gap in the log is better than a run that cannot continue.
 func (e *Emitter) sift(batch []cairn.Event) bool {
 	left := slices.DeleteFunc(slices.Clone(batch), func(ev cairn.Event) bool {
@@ -261,7 +261,7 @@ func (e *Emitter) sift(batch []cairn.Event) bool {
 	return len(left) < len(batch)
 }
 
-// unsent returns the unsent batch, or why the effect has to give up.
+// unsent returns the unsent batch, or why the effect must be abandoned.
 func (e *Emitter) unsent() ([]cairn.Event, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

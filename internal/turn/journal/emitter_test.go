@@ -24,7 +24,7 @@ func newTestLog(log store.Log, coalesce time.Duration) *Log {
 	return g
 }
 
-// newTestEmitter returns an emitter on a new log that takes events of at most max bytes.
+// newTestEmitter returns an emitter for a new log that takes events of at most max bytes.
 func newTestEmitter(t *testing.T, max int, coalesce time.Duration) (*Emitter, func() []cairn.Event) {
 	log := memstore.New(&memstore.Options{MaxEvent: max}).EventLog()
 	g := newTestLog(log, coalesce)
@@ -122,7 +122,7 @@ func TestDeltasOfDifferentCallsAreNotJoined(t *testing.T) {
 	})
 }
 
-// forgetful is a log whose answers are lost, as often as a test wants.
+// forgetful is a log that drops the answers to as many appends as a test wants.
 type forgetful struct {
 	*memstore.Log
 	lose int
@@ -137,8 +137,8 @@ func (l *forgetful) AppendFenced(ctx context.Context, log string, expect int64, 
 	return last, err
 }
 
-// Each event is written once, be the answer of an append lost once, or so often that the flush gives up and later ones
-// have more to write.
+// Each event is written once, whether the answer of an append is lost once, or so often that the flush fails and later
+// flushes have more to write.
 func TestLostAnswersDoubleNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestLostAnswersDoubleNothing(t *testing.T) {
 		if err := flush(retry.Tries); !errors.Is(err, cairn.ErrUnavailable) {
 			t.Fatalf("a flush without any answer: %v", err)
 		}
-		say("and ") // must not be joined to what may be there
+		say("and ") // must not be merged with a delta that may be on the log already
 		if err := flush(retry.Tries); !errors.Is(err, cairn.ErrUnavailable) {
 			t.Fatalf("another one: %v", err)
 		}
@@ -199,7 +199,8 @@ func TestClosedEmitterWritesNothingMore(t *testing.T) {
 	})
 }
 
-// Whatever is emitted fits the log, at the smallest log an engine takes, with the longest ids, and every byte escaped.
+// Whatever is emitted fits the log: the smallest log that an engine accepts, with the longest ids, and every byte
+// escaped.
 func TestEverythingFitsTheLog(t *testing.T) {
 	t.Parallel()
 	const max = 8 << 10

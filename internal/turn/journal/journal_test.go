@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
-// staged is a step with a reply of every kind of part, a call that ended and one that is under way.
+// staged is a step with a reply of every kind of part, a call that has ended and a call under way.
 func staged() *step.Step {
 	st := step.New("run", 2, nil, nil)
 	use := func(id string) *cairn.ToolUse {
@@ -37,7 +37,8 @@ func types(events []cairn.Event) string {
 	return strings.Join(list, ", ")
 }
 
-// An event has of a part's sources what fits: up to 64, the beginnings of long quotes, and no address that is too long to be one.
+// An event has as much of a part's sources as fits: up to 64 sources, the beginnings of long quotes, and no address
+// that is too long.
 func TestSourcesOfAPart(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 1000)
@@ -56,7 +57,7 @@ func TestSourcesOfAPart(t *testing.T) {
 	}
 }
 
-// Of a reply the log says which files it has, as far as an event lists them, and nothing of one without files.
+// An event of a reply lists the reply's files, up to the limit of an event. A reply without files has no such event.
 func TestFilesOfAReply(t *testing.T) {
 	t.Parallel()
 	file := cairn.FilePart(cairn.File{Name: "a", MediaType: "image/png", Data: []byte("abc")})
@@ -100,7 +101,7 @@ func TestStepIsToldWhole(t *testing.T) {
 	}
 }
 
-// A step that is continued has been published up to its calls by the run that suspended.
+// The suspended run has published a continued step up to its calls.
 func TestCarriedStepIsToldFromItsCallsOn(t *testing.T) {
 	t.Parallel()
 	m := staged().Message()
@@ -114,7 +115,7 @@ func TestCarriedStepIsToldFromItsCallsOn(t *testing.T) {
 	}
 }
 
-// What was published as it happened and what is published of the whole step later are the same.
+// Publishing a step as it happens and publishing the whole step later yield the same events.
 func TestCallIsToldTheSameAtOnceAndInPieces(t *testing.T) {
 	t.Parallel()
 	st := staged()
@@ -131,7 +132,7 @@ func TestCallIsToldTheSameAtOnceAndInPieces(t *testing.T) {
 	}
 }
 
-// What may have been trimmed counts as published, and what may have been begun is taken back.
+// An event that may have been trimmed counts as published, and a step that may have started is discarded.
 func TestMissingInATrimmedLog(t *testing.T) {
 	t.Parallel()
 	past := journal.Past{Run: &cairn.Run{Status: cairn.RunInterrupted}, Steps: 2, Checkpoint: "cp2", Made: true}
@@ -193,7 +194,7 @@ func TestSeenKnowsWhatIsToldOnce(t *testing.T) {
 	}
 }
 
-// What the log of a run lacks, and what it has that must be taken back.
+// What the log of a run lacks, and which of its steps must be discarded.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	step := func(kind cairn.EventType, n int) cairn.Event { return cairn.Event{Type: kind, Step: n} }

@@ -12,7 +12,7 @@ import (
 // rivals tracks other writers of this step's events: sibling calls of the step, and other attempts at this effect,
 // including abandoned attempts that may still be running. They hold the same lease, so no fence separates them. Instead
 // each append names the sequence that it expects. A writer whose append is stale reads what the other has published,
-// leaves that out, and gives up if the step is no longer its own.
+// leaves that out, and abandons its effect if the step is no longer its own.
 type rivals struct {
 	ids  eventIDs
 	step int
@@ -26,7 +26,7 @@ type rivals struct {
 	shown   shown
 	// consulted holds the agents that calls of the step have begun to consult, by call id.
 	consulted map[string]cairn.ChildEnd
-	// lost is why the effect has to give up. giveUp is called with it.
+	// lost is why the effect must be abandoned. giveUp is called with it.
 	lost   error
 	giveUp context.CancelCauseFunc
 }
@@ -75,7 +75,7 @@ func (e *Emitter) expects() int64 {
 	return e.Position()
 }
 
-// Lost returns why the effect has to give up; nil if it need not.
+// Lost returns why the effect must be abandoned; nil if it need not be.
 func (e *Emitter) Lost() error {
 	_, err := e.unsent()
 	return err

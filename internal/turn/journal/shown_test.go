@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// What Redo publishes is recognised as what the reply says, however much it is cut: else each effect would publish it again. What another
-// attempt has published is not.
+// What Redo publishes is recognized as the reply's, however much of it is cut. Otherwise each effect would publish it
+// again. What another attempt has published is not.
 func TestRedoneStepIsRecognised(t *testing.T) {
 	t.Parallel()
 	const max = 8 << 10
@@ -58,7 +58,7 @@ func wantStale(t *testing.T, err error) {
 	}
 }
 
-// An attempt's name is its own, though its writer is that of an attempt before it.
+// An attempt's name is unique, although its writer may have been an earlier attempt's.
 func TestAttemptsHaveNamesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	g := newTestLog(memstore.New(nil).EventLog(), -1)
@@ -75,7 +75,7 @@ func TestAttemptsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// between is a log in which something happens before the next append.
+// between is a log that runs a function before the next append.
 type between struct {
 	*memstore.Log
 	happens func()
@@ -89,7 +89,7 @@ func (l *between) AppendFenced(ctx context.Context, log string, expect int64, w 
 	return l.Log.AppendFenced(ctx, log, expect, w, events...)
 }
 
-// While an attempt writes that a call begins, another one writes that it has ended, and the first has that to write next.
+// While one attempt publishes a call's start, another one publishes its end, which the first has to publish next.
 func TestWhatWaitsIsLeftOutOnceOthersHavePublishedIt(t *testing.T) {
 	t.Parallel()
 	log := &between{Log: memstore.New(nil).EventLog().(*memstore.Log)}

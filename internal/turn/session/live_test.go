@@ -97,7 +97,7 @@ func TestCacheIsBoundedByBytes(t *testing.T) {
 	}
 }
 
-// A session that was taken over from this process by itself is not dropped or parked by its former driver.
+// If this process takes a session over from itself, the former driver does not drop or park it.
 func TestFormerDriverLeavesItsSuccessorAlone(t *testing.T) {
 	t.Parallel()
 	c := NewCache(1, -1)

@@ -14,8 +14,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// kept does to a session's results what words say: "+a1" puts an entry of the tool a, "a1" uses it; there are no more
-// than two. It returns the keys, least recently used first.
+// kept changes a session's results by a script: "+a1" puts an entry of the tool a, and "a1" uses it. At most two
+// entries are kept. It returns the keys, least recently used first.
 func kept(r *Results, words ...string) string {
 	for _, w := range words {
 		key, put := strings.CutPrefix(w, "+")
@@ -33,7 +33,7 @@ func kept(r *Results, words ...string) string {
 	return strings.Join(keys, " ")
 }
 
-// written lists what the store has to do.
+// written returns the writes that the store has to make.
 func written(r *Results) string {
 	puts, drops := r.Writes()
 	var words []string
@@ -91,14 +91,14 @@ func TestResultsAreGoodForATime(t *testing.T) {
 			t.Errorf("after %s: %t, want %t", after, got, want)
 		}
 	}
-	// What is no longer good goes when there is something to write, whichever tool it is of.
+	// Expired entries are dropped at the next put, whichever tool they belong to.
 	r.put(store.CacheEntry{Key: "b2", Tool: "b", ExpiresAt: noon.Add(time.Hour)}, 2, noon.Add(time.Minute))
 	if got, want := written(&r), "+b2 -a1"; got != want {
 		t.Errorf("the store is told %q, want %q", got, want)
 	}
 }
 
-// Whatever happens between two commits, the store has after each what there is in memory, and so has another process.
+// After each commit, the store has what is in memory, and so does another process, whatever happened between commits.
 func TestResultsAndTheStoreAgree(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

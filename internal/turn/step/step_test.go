@@ -71,7 +71,8 @@ func TestPlanFollowsFromTheReply(t *testing.T) {
 	ends := result("b")
 	ends.Completion = &cairn.Completion{Reason: cairn.ReasonFinishTool}
 	s.Add(ends)
-	want = turn.Planned{Parallel: []string{"d", "e"}, Children: []string{"c"}, Finishing: []string{"b"}} // so that the loop learns of the end
+	// So that the loop sees that the turn has ended.
+	want = turn.Planned{Parallel: []string{"d", "e"}, Children: []string{"c"}, Finishing: []string{"b"}}
 	if got := s.Plan(); !reflect.DeepEqual(got, want) {
 		t.Errorf("plan with results %+v, want %+v", got, want)
 	}
@@ -204,7 +205,7 @@ func TestWhatMayHaveHadEffects(t *testing.T) {
 	}
 }
 
-// every is one fact of each kind, with every field set.
+// every returns one fact of each kind, with every field set.
 func every() []step.Fact {
 	w := step.Writes{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte(`1`)}}, Context: []cairn.Message{cairn.Context("c")},
 		Usage: map[string]float64{"u": 1}, Checkpoint: true, Title: new("t")}

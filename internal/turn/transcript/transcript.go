@@ -207,6 +207,7 @@ func withNote(r *cairn.ToolResult) json.RawMessage {
 	if r.IsError {
 		head = "It failed: "
 	}
-	raw, _ := json.Marshal("The reviewer edited the arguments; the tool ran with " + string(r.Edited) + ". " + head + text) // a string always encodes
+	// A string always encodes.
+	raw, _ := json.Marshal("The reviewer edited the arguments; the tool ran with " + string(r.Edited) + ". " + head + text)
 	return raw
 }

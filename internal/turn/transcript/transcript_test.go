@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
 
-// said makes a transcript from words: "u" is a user's message, "r" a reply, "r:a,b" one that calls a and b, "t:a,b" the
-// message of their results.
+// said makes a transcript from words: "u" is a user's message, "r" a reply, "r:a,b" a reply that calls a and b, and
+// "t:a,b" the message with their results.
 func said(words ...string) []cairn.Message {
 	var list []cairn.Message
 	for i, word := range words {
@@ -31,7 +31,7 @@ func said(words ...string) []cairn.Message {
 	return list
 }
 
-// spelt is the reverse of said; a result that says that its call was not executed has a minus before it.
+// spelt is the inverse of said. A minus precedes a result that says that its call was not executed.
 func spelt(messages []cairn.Message) string {
 	var words []string
 	for _, m := range messages {
@@ -153,7 +153,7 @@ func TestIndex(t *testing.T) {
 
 	var x transcript.Index
 	empty := x.Clone()
-	for range 2 { // once more changes nothing
+	for range 2 { // repeating it changes nothing
 		for i := range list {
 			x.Add(&list[i])
 		}

@@ -106,7 +106,7 @@ func TestCodeIsAbandoned(t *testing.T) {
 	}
 }
 
-// room is a session for scopes.
+// room is a session for tests of scopes.
 type room struct {
 	state string
 	hooks Hooks

@@ -9,40 +9,40 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
-// Reply is what the server answers to one request. Build it with [Text], [CallTool], [Content], [Fail] or [Raw], or by
-// its fields. The zero value is an empty reply.
+// Reply is the server's response to one request. Build it with [Text], [CallTool], [Content], [Fail] or [Raw], or
+// by its fields. The zero value is an empty reply.
 type Reply struct {
 	// Blocks are the content blocks, in order.
 	Blocks []Part
 	// Stop is the stop reason. Default: "tool_use" with calls, else "end_turn".
 	Stop string
-	// Explanation comes with the stop reason "refusal".
+	// Explanation accompanies the stop reason "refusal".
 	Explanation string
-	// Usage is what is reported. Default: a rough count.
+	// Usage is the reported usage. Default: a rough count.
 	Usage Usage
 
-	// Wire is how it is sent; with Status it is an error.
+	// Wire is how the reply is sent; with Status it is an error.
 	Wire
 }
 
 // Part is a content block of a reply. One field is set.
 type Part struct {
-	// Thinking is thought, signed by the server.
+	// Thinking is reasoning, signed by the server.
 	Thinking string
-	// Redacted is thought that is encrypted.
+	// Redacted is encrypted reasoning.
 	Redacted string
 	Text     string
 	// Citations belong to Text.
 	Citations []any
 	Call      *Call
-	// Item is any other block, whole.
+	// Item is any other block, complete.
 	Item map[string]any
 }
 
 // Call is a tool call of a reply.
 type Call = testserver.Call
 
-// Usage is the token counts of a reply. Input leaves out what the cache had and got, as the API does.
+// Usage is the token counts of a reply. As in the API, Input excludes tokens read from and written to the cache.
 type Usage struct {
 	Input, CacheRead, CacheWrite, Output, Thinking int
 }
@@ -53,18 +53,18 @@ func Text(text string) Reply { return Content(Part{Text: text}) }
 // Content is a reply of several blocks.
 func Content(blocks ...Part) Reply { return Reply{Blocks: blocks} }
 
-// CallTool is a reply that calls a tool. A string is taken as the text of the arguments; anything else is marshalled,
-// and panics if it cannot be.
+// CallTool is a reply that calls a tool. A string is used as the text of the arguments; anything else is
+// marshalled, and CallTool panics if that fails.
 func CallTool(tool string, args any) Reply {
 	return Content(Part{Call: &Call{Tool: tool, Arguments: testserver.Arguments(tool, args)}})
 }
 
-// Fail is an error answer of a status and an error type.
+// Fail is an error response with a status and an error type.
 func Fail(status int, code, message string) Reply {
 	return Reply{Wire: Wire{Status: status, Code: code, Message: message}}
 }
 
-// Raw is an event stream that is sent as it is.
+// Raw is an event stream that is sent unchanged.
 func Raw(stream string) Reply { return Reply{Wire: Wire{Raw: stream}} }
 
 // RetryAfter returns the reply with a Retry-After header.
@@ -82,7 +82,7 @@ func failure(w *Wire) any {
 		"error": map[string]any{"type": cmp.Or(w.Code, kind), "message": w.Message}}
 }
 
-// stream writes events down.
+// stream collects events.
 type stream struct{ list []string }
 
 func (s *stream) send(kind string, fields map[string]any) {
@@ -123,7 +123,7 @@ func (r *Reply) events(given *items, req *Request, n int) []string {
 	return out.list
 }
 
-// block streams a content block, and returns it whole as a client sends it back.
+// block streams a content block, and returns it in the form in which a client sends it back.
 func (r *Reply) block(given *items, req *Request, out *stream, i, n int, prefix []string) string {
 	p := &r.Blocks[i]
 	delta := func(kind, field string, value any) {

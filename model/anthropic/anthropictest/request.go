@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
-// Request is what a client sent.
+// Request is a request of a client.
 type Request struct {
 	Header http.Header     `json:"-"`
 	Body   json.RawMessage `json:"-"`
@@ -63,7 +63,7 @@ type Block struct {
 	} `json:"source"`
 }
 
-// Tool is a tool the model may call.
+// Tool is a tool that the model may call.
 type Tool struct {
 	Type         string          `json:"type"`
 	Name         string          `json:"name"`
@@ -86,11 +86,11 @@ func (m *Message) Text() string {
 // Last returns the last message.
 func (r *Request) Last() *Message { return &r.Messages[len(r.Messages)-1] }
 
-// Prefix returns what the provider's cache sees of a request, one line for each tool, the system prompt and each block of
-// content, without breakpoints. Its last lines are what is new.
+// Prefix returns a request as the provider's cache sees it, without breakpoints: one line for each tool, the system
+// prompt and each block of content. New content is in its last lines.
 func (r *Request) Prefix() []string {
 	var body struct{ Tools, System []json.RawMessage }
-	_ = json.Unmarshal(r.Body, &body) // was checked
+	_ = json.Unmarshal(r.Body, &body) // already checked
 	var list []string
 	for _, raw := range append(body.Tools, body.System...) {
 		list = append(list, plain(raw))
@@ -109,18 +109,18 @@ func plain(raw json.RawMessage) string {
 	for _, mark := range []string{`,"cache_control":{"type":"ephemeral"}`, `,"cache_control":{"type":"ephemeral","ttl":"1h"}`} {
 		raw = bytes.ReplaceAll(raw, []byte(mark), nil)
 	}
-	_ = json.Compact(&b, raw) // was checked
+	_ = json.Compact(&b, raw) // already checked
 	return b.String()
 }
 
-// canonical returns JSON without its breakpoint, in one spelling.
+// canonical returns JSON without its breakpoint, in a canonical form.
 func canonical(raw json.RawMessage) string {
 	var v any
-	_ = json.Unmarshal([]byte(plain(raw)), &v) // was checked
+	_ = json.Unmarshal([]byte(plain(raw)), &v) // already checked
 	return testserver.Encode(v)
 }
 
-// canonical returns what signatures of the reply to a request are bound to.
+// canonical returns the part of a request that signatures in its reply are bound to.
 func (r *Request) canonical() []string {
 	var list []string
 	for i := range r.Messages {
@@ -131,10 +131,10 @@ func (r *Request) canonical() []string {
 	return list
 }
 
-// signed is what a signature of thinking is bound to: the model, what stands before it, and the thinking.
+// signed is what a signature of thinking is bound to: the model, the preceding content, and the thinking.
 const signed = "anthropic %q %q %q"
 
-// check finds what Anthropic would refuse.
+// check reports what Anthropic would reject.
 func (r *Request) check(given *items) error {
 	switch {
 	case r.Model == "":
@@ -201,14 +201,14 @@ func (r *Request) checkTools() error {
 	return nil
 }
 
-// checker walks through the messages of a request.
+// checker validates the messages of a request.
 type checker struct {
 	r           *Request
 	given       *items
 	prefix      []string
 	open        map[string]bool // calls that need a result in the next message
 	calls       map[string]bool
-	running     map[string]bool // the provider's own that have no result yet
+	running     map[string]bool // the provider's own calls that have no result yet
 	breakpoints int
 }
 
@@ -312,7 +312,7 @@ func (c *checker) block(role string, b *Block) error {
 	return nil
 }
 
-// file finds what is wrong with an image or a document.
+// file reports what is wrong with an image or a document.
 func (b *Block) file() error {
 	s := b.Source
 	if s == nil {

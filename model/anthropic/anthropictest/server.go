@@ -1,8 +1,8 @@
-// Package anthropictest is a local server that speaks Anthropic's Messages API with scripted replies, for tests of what
-// asks such a server.
+// Package anthropictest is a local server for Anthropic's Messages API with scripted replies, for tests of its
+// clients.
 //
-// It is strict where the real one is: a request that Anthropic would refuse, a tool use without a result or thinking with
-// a signature that does not match what stands before it for example, is refused with the same kind of error.
+// It is as strict as the real one. A request that Anthropic would reject, for example a tool use without a result
+// or thinking whose signature does not match the preceding content, gets the same kind of error.
 package anthropictest
 
 import (
@@ -18,17 +18,17 @@ import (
 // Server is a running server. It is safe for concurrent use.
 type Server = testserver.Server[*Request, Reply]
 
-// Wire says how a reply goes over the wire, and what goes wrong with it.
+// Wire says how a reply is sent, and which faults occur.
 type Wire = testserver.Wire
 
-// NewServer starts a server that gives one reply per request. A request beyond the script is refused with status 400.
-// Close it when done.
+// NewServer starts a server that gives one reply per request. A request beyond the script is rejected with status
+// 400. Close it when done.
 func NewServer(replies ...Reply) *Server { return testserver.New(protocol(), nil, replies) }
 
-// NewFunc starts a server that asks decide for each reply; decide may be called concurrently. Close it when done.
+// NewFunc starts a server that asks decide for each reply. decide may be called concurrently. Close it when done.
 func NewFunc(decide func(*Request) Reply) *Server { return testserver.New(protocol(), decide, nil) }
 
-// items are what a server gave out and cannot check otherwise: redacted thinking.
+// items are values that a server gave out and cannot verify otherwise: redacted thinking.
 type items struct {
 	mu   sync.Mutex
 	list map[string]bool

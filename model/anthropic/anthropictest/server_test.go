@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/anthropic/anthropictest"
 )
 
-// post sends a body and returns the status and the answer.
+// post sends a body and returns the status and the response.
 func post(base, body string) (int, string, error) {
 	req, err := http.NewRequest(http.MethodPost, base+"/v1/messages", strings.NewReader(body))
 	if err != nil {
@@ -51,7 +51,7 @@ func ExampleNewFunc() {
 	// 200 true <nil>
 }
 
-// TestRefusals sends what Anthropic refuses.
+// TestRefusals sends what Anthropic rejects.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	const (

@@ -8,40 +8,40 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
-// Reply is what the server answers to one request. Build it with [Text], [CallTool], [Content], [Fail] or [Raw], or by its
-// fields. The zero value is an empty reply.
+// Reply is the server's response to one request. Build it with [Text], [CallTool], [Content], [Fail] or [Raw], or
+// by its fields. The zero value is an empty reply.
 type Reply struct {
 	// Parts are the parts of the reply, in order.
 	Parts []Part
 	// Finish is the finish reason. Default: "STOP".
 	Finish string
-	// Blocked is why the prompt is blocked. Default: it is not.
+	// Blocked is why the prompt is blocked. Default: it is not blocked.
 	Blocked string
 	// Sources are pages that the reply is grounded in, by address and title.
 	Sources [][2]string
-	// Usage is what is reported. Default: a rough count.
+	// Usage is the reported usage. Default: a rough count.
 	Usage Usage
 
-	// Wire is how it is sent; with Status it is an error.
+	// Wire is how the reply is sent; with Status it is an error.
 	Wire
 }
 
-// Part is a part of a reply. One of the fields that is not Signed is set.
+// Part is a part of a reply. Exactly one field other than Signed is set.
 type Part struct {
 	// Thought is a summary of thinking.
 	Thought string
 	Text    string
-	// Signed has the server sign a Text. The first Call of a reply is signed by itself.
+	// Signed makes the server sign a Text. The first Call of a reply is always signed.
 	Signed bool
 	Call   *Call
-	// Own is any other part, whole.
+	// Own is any other part, complete.
 	Own map[string]any
 }
 
 // Call is a tool call of a reply.
 type Call = testserver.Call
 
-// Usage is the token counts of a reply. Output leaves out Thoughts, as the API does.
+// Usage is the token counts of a reply. As in the API, Output excludes Thoughts.
 type Usage struct {
 	Input, Cached, Output, Thoughts int
 }
@@ -52,18 +52,18 @@ func Text(text string) Reply { return Content(Part{Text: text}) }
 // Content is a reply of several parts.
 func Content(parts ...Part) Reply { return Reply{Parts: parts} }
 
-// CallTool is a reply that calls a tool. A string is taken as the text of the arguments; anything else is marshalled,
-// and panics if it cannot be.
+// CallTool is a reply that calls a tool. A string is used as the text of the arguments; anything else is
+// marshalled, and CallTool panics if that fails.
 func CallTool(tool string, args any) Reply {
 	return Content(Part{Call: &Call{Tool: tool, Arguments: testserver.Arguments(tool, args)}})
 }
 
-// Fail is an error answer of a status and the API's own word for it.
+// Fail is an error response with a status and the API's name for it.
 func Fail(status int, code, message string) Reply {
 	return Reply{Wire: Wire{Status: status, Code: code, Message: message}}
 }
 
-// Raw is an event stream that is sent as it is.
+// Raw is an event stream that is sent unchanged.
 func Raw(stream string) Reply { return Reply{Wire: Wire{Raw: stream}} }
 
 // RetryAfter returns the reply with a Retry-After header.
@@ -112,7 +112,7 @@ func (r *Reply) events(req *Request, n int) []string {
 	return list
 }
 
-// pieces returns a part as it is streamed.
+// pieces returns a part in the pieces in which it is streamed.
 func (p *Part) pieces(model string, signed *bool) []fields {
 	var list []fields
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
-// Request is what a client sent.
+// Request is a request of a client.
 type Request struct {
 	Header http.Header     `json:"-"`
 	Body   json.RawMessage `json:"-"`
@@ -73,7 +73,7 @@ func (t *Turn) Text() string {
 // Last returns the last turn.
 func (r *Request) Last() *Turn { return &r.Contents[len(r.Contents)-1] }
 
-// Prefix returns what the provider's cache sees of a request, one line for each tool, the instructions and each part.
+// Prefix returns a request as the provider's cache sees it: one line for each tool, the instructions and each part.
 func (r *Request) Prefix() []string {
 	var list []string
 	for _, raw := range r.Tools {
@@ -96,14 +96,14 @@ const skip = "skip_thought_signature_validator"
 // sign returns the signature of a text or a call.
 func sign(model, text string, args json.RawMessage) string {
 	var v any
-	_ = json.Unmarshal(args, &v) // nil for none
+	_ = json.Unmarshal(args, &v) // nil without arguments
 	canonical, _ := json.Marshal(v)
 	return testserver.Sign("gemini %q %q %s", model, text, canonical)
 }
 
 var identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$`)
 
-// check finds what Google would refuse.
+// check reports what Google would reject.
 func (r *Request) check() error {
 	if len(r.Contents) == 0 {
 		return fmt.Errorf("* GenerateContentRequest.contents: contents is not specified")
@@ -158,7 +158,7 @@ func (r *Request) checkTools() error {
 	return nil
 }
 
-// check finds what is wrong with a turn, and returns the calls that it leaves open.
+// check reports what is wrong with a turn, and returns the calls that it leaves open.
 func (t *Turn) check(model string, i int, before []Turn, open []string) ([]string, error) {
 	switch {
 	case t.Role != "user" && t.Role != "model":
@@ -194,7 +194,7 @@ func (t *Turn) check(model string, i int, before []Turn, open []string) ([]strin
 	return calls, nil
 }
 
-// check finds what is wrong with a part. first says that no call of its turn came before.
+// check reports what is wrong with a part. first means that no call precedes it in its turn.
 func (p *Piece) check(model, role string, first bool) error {
 	switch {
 	case p.Call != nil && (role != "model" || !identifier.MatchString(p.Call.Name) || !strings.HasPrefix(string(p.Call.Args), "{")):

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/model/gemini/geminitest"
 )
 
-// post sends contents and returns the status and the answer.
+// post sends contents and returns the status and the response.
 func post(base, contents string) (int, string, error) {
 	res, err := http.Post(base+"/v1beta/models/m:streamGenerateContent?alt=sse", "application/json", strings.NewReader(`{"contents":[`+contents+`]}`))
 	if err != nil {
@@ -42,7 +42,7 @@ func ExampleNewFunc() {
 	// Output: 200 true <nil>
 }
 
-// TestRefusals sends what Google refuses.
+// TestRefusals sends what Google rejects.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	const call = `{"role":"model","parts":[{"functionCall":{"name":"f","args":{}},"thoughtSignature":"skip_thought_signature_validator"}]}`

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
-// compact answers with the messages of the user and an item that stands for all that was asked to be compacted. The item is
+// compact returns the user's messages and an item that represents everything that was to be compacted. The item is
 // bound to the model and to those messages.
 func compact(_ *http.Request, body []byte) (any, error) {
 	err := testserver.Extra(body, "input", "instructions", "model", "previous_response_id", "prompt_cache_key", "prompt_cache_options",
@@ -35,12 +35,13 @@ func compact(_ *http.Request, body []byte) (any, error) {
 		"usage": fields{"input_tokens": n, "output_tokens": 10, "total_tokens": n + 10}}, nil
 }
 
-// compacted is the content of an item that a model's conversation was compacted to, behind the messages that were kept of it.
+// compacted returns the content of the item that represents a compacted conversation. It depends on the model and
+// on the messages that were kept.
 func compacted(model string, kept []json.RawMessage) string {
 	var canonical []string
 	for _, raw := range kept {
 		var v any
-		_ = json.Unmarshal(raw, &v) // was checked
+		_ = json.Unmarshal(raw, &v) // already checked
 		canonical = append(canonical, testserver.Encode(v))
 	}
 	return testserver.Sign("openai compaction %q %q", model, canonical)

@@ -7,23 +7,23 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
-// Reply is what the server answers to one request. Build it with [Text], [CallTool], [Output], [Fail] or [Raw], or by its
-// fields. The zero value is an empty reply.
+// Reply is the server's response to one request. Build it with [Text], [CallTool], [Output], [Fail] or [Raw], or by
+// its fields. The zero value is an empty reply.
 type Reply struct {
 	// Items are the items of the output, in order.
 	Items []Item
 	// Incomplete is why the reply is incomplete. Default: it is complete.
 	Incomplete string
-	// Failed is the code of a response that failed. Default: it did not.
+	// Failed is the error code of a failed response. Default: it does not fail.
 	Failed string
-	// Usage is what is reported. Default: a rough count.
+	// Usage is the reported usage. Default: a rough count.
 	Usage Usage
 
-	// Wire is how it is sent; with Status it is an error.
+	// Wire is how the reply is sent; with Status it is an error.
 	Wire
 }
 
-// Item is an item of a reply's output. One of the fields that is not Phase or Annotations is set.
+// Item is an item of a reply's output. Exactly one field other than Phase and Annotations is set.
 type Item struct {
 	// Reasoning is the summary of reasoning, which the server encrypts. Hidden is reasoning without a summary.
 	Reasoning string
@@ -34,7 +34,7 @@ type Item struct {
 	Annotations []any
 	Refusal     string
 	Call        *Call
-	// Own is any other item, whole.
+	// Own is any other item, complete.
 	Own map[string]any
 }
 
@@ -52,18 +52,18 @@ func Text(text string) Reply { return Output(Item{Text: text}) }
 // Output is a reply of several items.
 func Output(items ...Item) Reply { return Reply{Items: items} }
 
-// CallTool is a reply that calls a tool. A string is taken as the text of the arguments; anything else is marshalled,
-// and panics if it cannot be.
+// CallTool is a reply that calls a tool. A string is used as the text of the arguments; anything else is
+// marshalled, and CallTool panics if that fails.
 func CallTool(tool string, args any) Reply {
 	return Output(Item{Call: &Call{Tool: tool, Arguments: testserver.Arguments(tool, args)}})
 }
 
-// Fail is an error answer of a status and a code.
+// Fail is an error response with a status and a code.
 func Fail(status int, code, message string) Reply {
 	return Reply{Wire: Wire{Status: status, Code: code, Message: message}}
 }
 
-// Raw is an event stream that is sent as it is.
+// Raw is an event stream that is sent unchanged.
 func Raw(stream string) Reply { return Reply{Wire: Wire{Raw: stream}} }
 
 // RetryAfter returns the reply with a Retry-After header.
@@ -74,7 +74,7 @@ func (r Reply) RetryAfter(value string) Reply {
 
 type fields = map[string]any
 
-// stream writes events down.
+// stream collects events.
 type stream struct{ list []string }
 
 func (s *stream) send(kind string, f fields) {

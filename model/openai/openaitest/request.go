@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
-// Request is what a client sent.
+// Request is a request of a client.
 type Request struct {
 	Header http.Header     `json:"-"`
 	Body   json.RawMessage `json:"-"`
@@ -28,7 +28,7 @@ type Request struct {
 	ToolChoice   json.RawMessage   `json:"tool_choice"`
 }
 
-// Tool is a tool the model may call.
+// Tool is a tool that the model may call.
 type Tool struct {
 	Type       string          `json:"type"`
 	Name       string          `json:"name"`
@@ -80,10 +80,10 @@ func (r *Request) Last() *Entry {
 	return &list[len(list)-1]
 }
 
-// Prefix returns what the provider's cache sees of a request, one line for each tool, the instructions and each item.
+// Prefix returns a request as the provider's cache sees it: one line for each tool, the instructions and each item.
 func (r *Request) Prefix() []string {
 	var body struct{ Tools []json.RawMessage }
-	_ = json.Unmarshal(r.Body, &body) // was checked
+	_ = json.Unmarshal(r.Body, &body) // already checked
 	var list []string
 	for _, raw := range body.Tools {
 		list = append(list, string(raw))
@@ -98,7 +98,7 @@ func (r *Request) Prefix() []string {
 // encrypted is what encrypted reasoning is bound to: the model, the item's id, and the summary.
 const encrypted = "openai %q %q %q"
 
-// check finds what OpenAI would refuse, and what would be stored or continued there.
+// check reports what OpenAI would reject, and what would be stored or continued there.
 func (r *Request) check() error {
 	switch {
 	case r.Model == "":
@@ -166,12 +166,12 @@ func (r *Request) checkTools() error {
 	return nil
 }
 
-// checker walks through the items of a request.
+// checker validates the items of a request.
 type checker struct {
 	model   string
 	open    map[string]bool // calls that need an output
 	seen    map[string]bool
-	thought string // reasoning that has not led to anything yet
+	thought string // reasoning that nothing has followed yet
 }
 
 func (c *checker) entry(e *Entry) error {
@@ -183,7 +183,7 @@ func (c *checker) entry(e *Entry) error {
 	switch e.Type {
 	case "message":
 		return e.message()
-	case "compaction": // was checked
+	case "compaction": // already checked
 	case "reasoning":
 		var summary string
 		for _, s := range e.Summary {
@@ -211,7 +211,7 @@ func (c *checker) entry(e *Entry) error {
 	return nil
 }
 
-// message finds what is wrong with a message.
+// message reports what is wrong with a message.
 func (e *Entry) message() error {
 	if e.Role != "user" && e.Role != "assistant" || len(e.Content) == 0 {
 		return fmt.Errorf("message of role %q with %d pieces", e.Role, len(e.Content))

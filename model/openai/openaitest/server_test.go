@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/model/openai/openaitest"
 )
 
-// post sends input and returns the status and the answer.
+// post sends input and returns the status and the response.
 func post(base, input, more string) (int, string, error) {
 	body := `{"model":"m","store":false,"stream":true,"input":[` + input + `]` + more + `}`
 	res, err := http.Post(base+"/responses", "application/json", strings.NewReader(body))
@@ -43,7 +43,7 @@ func ExampleNewFunc() {
 	// Output: 200 true <nil>
 }
 
-// TestRefusals sends what OpenAI refuses.
+// TestRefusals sends what OpenAI rejects.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	const call = `{"type":"function_call","call_id":"a","name":"t","arguments":"{}"}`

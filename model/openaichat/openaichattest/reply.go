@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
-// Reply is what the server answers to one request. Build it with [Text], [CallTool], [Fail] or [Raw], or by its
+// Reply is the server's response to one request. Build it with [Text], [CallTool], [Fail] or [Raw], or by its
 // fields. The zero value is an empty reply.
 type Reply struct {
 	Reasoning string // sent as reasoning_content
@@ -16,10 +16,10 @@ type Reply struct {
 	Calls     []Call
 	// Finish is the finish reason. Default: "tool_calls" with calls, else "stop".
 	Finish string
-	// Usage is sent if the client asks for it. Default: a rough count.
+	// Usage is sent if the client requests it. Default: a rough count.
 	Usage Usage
 
-	// Wire is how it is sent; with Status it is an error.
+	// Wire is how the reply is sent; with Status it is an error.
 	Wire
 }
 
@@ -34,18 +34,18 @@ type Usage struct {
 // Text is a reply of text, streamed word by word.
 func Text(text string) Reply { return Reply{Text: text} }
 
-// CallTool is a reply that calls a tool. A string is taken as the text of the arguments; anything else is marshalled,
-// and panics if it cannot be.
+// CallTool is a reply that calls a tool. A string is used as the text of the arguments; anything else is
+// marshalled, and CallTool panics if that fails.
 func CallTool(tool string, args any) Reply {
 	return Reply{Calls: []Call{{Tool: tool, Arguments: testserver.Arguments(tool, args)}}}
 }
 
-// Fail is an error answer. An empty code is sent as null, an empty message is the status's own words.
+// Fail is an error response. An empty code is sent as null. An empty message defaults to the text of the status.
 func Fail(status int, code, message string) Reply {
 	return Reply{Wire: Wire{Status: status, Code: code, Message: message}}
 }
 
-// Raw is an event stream that is sent as it is.
+// Raw is an event stream that is sent unchanged.
 func Raw(stream string) Reply { return Reply{Wire: Wire{Raw: stream}} }
 
 // RetryAfter returns the reply with a Retry-After header.

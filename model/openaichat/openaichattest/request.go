@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Request is what a client sent.
+// Request is a request of a client.
 type Request struct {
 	Header http.Header     `json:"-"`
 	Body   json.RawMessage `json:"-"`
@@ -38,7 +38,7 @@ type ToolCall struct {
 	} `json:"function"`
 }
 
-// Tool is a tool the model may call.
+// Tool is a tool that the model may call.
 type Tool struct {
 	Function struct {
 		Name       string          `json:"name"`
@@ -46,7 +46,7 @@ type Tool struct {
 	} `json:"function"`
 }
 
-// Text returns the message's text, whether it came as a string or in parts.
+// Text returns the message's text, from a string or from parts.
 func (m *Message) Text() string {
 	var s string
 	if json.Unmarshal(m.Content, &s) == nil {
@@ -68,7 +68,7 @@ func (m *Message) Text() string {
 // Last returns the last message.
 func (r *Request) Last() *Message { return &r.Messages[len(r.Messages)-1] }
 
-// check finds what OpenAI would refuse.
+// check reports what OpenAI would reject.
 func (r *Request) check() error {
 	if r.Model == "" {
 		return fmt.Errorf("you must provide a model parameter")

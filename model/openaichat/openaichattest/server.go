@@ -1,8 +1,8 @@
-// Package openaichattest is a local server that speaks OpenAI's Chat Completions protocol with scripted replies, for tests
-// of what asks such a server.
+// Package openaichattest is a local server for OpenAI's Chat Completions protocol with scripted replies, for tests
+// of its clients.
 //
-// It is strict where the real one is: a request that OpenAI would refuse, a tool call without a result for example, is
-// refused with the same kind of error.
+// It is as strict as the real one. A request that OpenAI would reject, for example a tool call without a result,
+// gets the same kind of error.
 package openaichattest
 
 import (
@@ -16,14 +16,14 @@ import (
 // Server is a running server. It is safe for concurrent use.
 type Server = testserver.Server[*Request, Reply]
 
-// Wire says how a reply goes over the wire, and what goes wrong with it.
+// Wire says how a reply is sent, and which faults occur.
 type Wire = testserver.Wire
 
-// NewServer starts a server that gives one reply per request. A request beyond the script is refused with status 400.
-// Close it when done.
+// NewServer starts a server that gives one reply per request. A request beyond the script is rejected with status
+// 400. Close it when done.
 func NewServer(replies ...Reply) *Server { return testserver.New(protocol, nil, replies) }
 
-// NewFunc starts a server that asks decide for each reply; decide may be called concurrently. Close it when done.
+// NewFunc starts a server that asks decide for each reply. decide may be called concurrently. Close it when done.
 func NewFunc(decide func(*Request) Reply) *Server { return testserver.New(protocol, decide, nil) }
 
 var protocol = testserver.Protocol[*Request, Reply]{

@@ -15,7 +15,7 @@ import (
 
 const hello = `{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"Hello"}]}`
 
-// post sends a body and returns the status and what came back.
+// post sends a body and returns the status and the response.
 func post(t testing.TB, s *openaichattest.Server, body string) (status int, answer string) {
 	t.Helper()
 	res, err := http.Post(s.BaseURL+"/chat/completions", "application/json", strings.NewReader(body))

@@ -1,4 +1,4 @@
-// Package sse writes streams of server-sent events. A frame is bytes already; what is in them is for others to say.
+// Package sse writes streams of server-sent events. Frames are encoded by the caller.
 package sse
 
 import (
@@ -11,26 +11,27 @@ import (
 
 // Options tune a stream. The zero value means the defaults.
 type Options struct {
-	// KeepAlive is how long nothing may be sent before a comment is, so that no proxy takes the connection for dead; 0 means
-	// 15 seconds.
+	// KeepAlive is how long a stream may be silent before a comment is sent, so that no proxy takes the connection
+	// for dead; 0 means 15 seconds.
 	KeepAlive time.Duration
-	// WriteTimeout is how long one write may take before the client counts as stalled and is disconnected; 0 means 30 seconds.
+	// WriteTimeout is how long one write may take before the client counts as stalled and is disconnected; 0 means
+	// 30 seconds.
 	WriteTimeout time.Duration
 	// Header is added to the stream's own.
 	Header http.Header
 }
 
-// ErrCut says that a stream ended before its last frame. A handler that gets it must not return normally, since that would
-// end the response as if it were whole: see Cut.
+// ErrCut reports that a stream ended before its last frame. A handler that gets it must not return normally, since
+// that would end the response as if it were complete: see Cut.
 var ErrCut = errors.New("the stream was cut")
 
-// Cut ends a response so that its client sees a broken connection, not the end of a stream.
+// Cut aborts a response so that its client sees a broken connection, not the end of a stream.
 func Cut() { panic(http.ErrAbortHandler) }
 
 const (
 	keepAlive    = 15 * time.Second
 	writeTimeout = 30 * time.Second
-	// ahead is how many frames may wait for the client: what is there is sent with one flush.
+	// ahead is how many frames may be pending for the client. Pending frames are sent with one flush.
 	ahead = 16
 )
 
@@ -40,13 +41,14 @@ type frame struct {
 	err  error
 }
 
-// Write sends frames to a client as they come, until the last one. Between them it sends comments. frames is read by one
-// goroutine, until it ends or its context does. Write returns nil when frames has ended without an error; otherwise an error for which errors.Is reports ErrCut, whose other cause is why: an
-// error of frames, of the client's connection, or of ctx.
+// Write sends frames to a client as they come, until the last one, and comments in between. One goroutine reads
+// frames, until it ends or its context does. Write returns nil if frames ended without an error. Otherwise
+// errors.Is reports ErrCut for its error, and the other cause is an error of frames, of the client's connection, or
+// of ctx.
 func Write(ctx context.Context, w http.ResponseWriter, frames func(context.Context) iter.Seq2[[]byte, error], o Options) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform") // nothing may hold frames back to compress or keep them
+	h.Set("Cache-Control", "no-cache, no-transform") // proxies must not hold frames back to compress or cache them
 	h.Set("X-Accel-Buffering", "no")
 	for name, values := range o.Header {
 		h[name] = values
@@ -80,7 +82,7 @@ func Write(ctx context.Context, w http.ResponseWriter, frames func(context.Conte
 	return c.send(ctx, list, o.KeepAlive)
 }
 
-// client is the other end of a stream.
+// client is the receiver of a stream.
 type client struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
@@ -148,7 +150,8 @@ func (c *client) flush() error {
 	return c.rc.Flush()
 }
 
-// deadline gives the client its time for one more write. It replaces the server's own, which is for whole responses.
+// deadline gives the client time for one more write. It replaces the server's own deadline, which is for whole
+// responses.
 func (c *client) deadline() error { return c.setDeadline(time.Now().Add(c.timeout)) }
 
 func (c *client) setDeadline(at time.Time) error {
@@ -159,7 +162,7 @@ func (c *client) setDeadline(at time.Time) error {
 	return err
 }
 
-// Append appends a frame of server-sent events. data is one line; an empty id or name is left out.
+// Append appends a frame of server-sent events. data must be one line; an empty id or name is left out.
 func Append(to []byte, id, name string, data []byte) []byte {
 	if id != "" {
 		to = append(append(append(to, "id: "...), id...), '\n')

@@ -27,7 +27,7 @@ func list(frames []string, end error) func(context.Context) iter.Seq2[[]byte, er
 	}
 }
 
-// serve writes a stream to a client and returns what the client got, and what Write returned.
+// serve writes a stream to a client. It returns what the client received, and what Write returned.
 func serve(t *testing.T, frames func(context.Context) iter.Seq2[[]byte, error], o Options, read func(io.Reader) ([]byte, error)) (string, error, error) {
 	t.Helper()
 	result := make(chan error, 1)
@@ -55,7 +55,7 @@ func TestWriteToTheEnd(t *testing.T) {
 	}
 }
 
-// A stream that fails is broken off: its client does not take it for whole.
+// A stream that fails is broken off, so that its client does not take it for complete.
 func TestFailureCuts(t *testing.T) {
 	why := errors.New("the log is away")
 	got, read, wrote := serve(t, list([]string{"data: a\n\n"}, why), Options{}, io.ReadAll)
@@ -64,7 +64,7 @@ func TestFailureCuts(t *testing.T) {
 	}
 }
 
-// A client that does not read is disconnected, and what it was sent no longer read.
+// A client that does not read is disconnected, and its frames are no longer read.
 func TestStalledClient(t *testing.T) {
 	ended := make(chan struct{})
 	endless := func(context.Context) iter.Seq2[[]byte, error] {

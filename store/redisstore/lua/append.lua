@@ -1,7 +1,7 @@
 -- Appends ARGV[10] events to the log ARGV[1], as the batch ARGV[11]. ARGV[2] is the sequence that the last event must
--- have, or -1; ARGV[4] is the fencing token of the session ARGV[3]; ARGV[6] is the number of the batch, which grows
--- with each that the writer ARGV[5] sends, or 0 without events; ARGV[7] is for how many milliseconds the events are
--- kept, or 0. It is announced on the channel ARGV[8], as from ARGV[9].
+-- have, or -1. ARGV[4] is the fencing token of the session ARGV[3]. ARGV[6] is the number of the batch, which grows
+-- with each batch that the writer ARGV[5] sends; it is 0 without events. ARGV[7] is how many milliseconds the events
+-- are kept, or 0. The append is announced on the channel ARGV[8], as from ARGV[9].
 --
 --   e:LOG  stream  batches of events, each with the id LAST-COUNT: the sequence of its last event and how many it has
 --   l:LOG  hash    dropped, if it was; last: the last sequence; first: the first one, if the log was trimmed;

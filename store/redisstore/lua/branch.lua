@@ -1,5 +1,5 @@
--- Answers what a branch of the session ARGV[1] takes from it: the chain of its state and its messages, at the
--- checkpoint ARGV[2], or else after ARGV[3] messages, or if both are empty as it is.
+-- Returns what a branch of the session ARGV[1] takes from it, the chain of its state and its messages: at the
+-- checkpoint ARGV[2], or else after ARGV[3] messages, or if both are empty, at its end.
 local id = ARGV[1]
 local row = load(id)
 if not row then
@@ -21,7 +21,7 @@ elseif ARGV[3] ~= '' and tonumber(ARGV[3]) ~= count then
 	if most < 0 or most > count then
 		return { 'messages', {}, tostring(count) }
 	end
-	-- The latest checkpoint with no more messages. Their number does not fall from one checkpoint to the next.
+	-- The latest checkpoint with no more messages. The number of messages never falls from one checkpoint to the next.
 	local low, high = 0, call('LLEN', P .. 'n:' .. id)
 	count, position, frame = most, first, first
 	while low < high do

@@ -1,4 +1,4 @@
--- Answers the record of the call ARGV[2] of the tree ARGV[1].
+-- Returns the record of the call ARGV[2] of the tree ARGV[1].
 if call('EXISTS', P .. 's:' .. ARGV[1]) == 0 then
 	local none = missing(ARGV[1])
 	if none[1] == 'removed' then

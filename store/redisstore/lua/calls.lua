@@ -1,5 +1,5 @@
--- Answers up to ARGV[4] pending calls of the index ARGV[1], the oldest first, that come after the one created at
--- ARGV[2] with the name ARGV[3], which is its root and its id: for each its name and record.
+-- Returns up to ARGV[4] pending calls of the index ARGV[1], the oldest first, after the one created at ARGV[2] with the
+-- name ARGV[3], which is its root and its id. Each is its name and its record.
 local key, created, last, n = P .. 'i:' .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local list, offset = {}, 0
 while #list < 2 * n do

@@ -1,11 +1,11 @@
--- Answers up to ARGV[3] checkpoints of the session ARGV[1], those after number ARGV[2], or if ARGV[4] is '1' those
+-- Returns up to ARGV[3] checkpoints of the session ARGV[1]: those after number ARGV[2], or if ARGV[4] is '1', those
 -- before it, the newest first. Each is its id and its record.
 local id, last, n, newest = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local key = P .. 'n:' .. id
 if call('EXISTS', P .. 's:' .. id) == 0 then
 	return missing(id)
 end
--- How many come before the page, or in the other direction up to its first one.
+-- How many precede the page, or in the other direction its first one.
 local low, high = 0, call('LLEN', key)
 if last == 0 then
 	high = 0

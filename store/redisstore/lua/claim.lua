@@ -1,5 +1,5 @@
--- Notes that the session ARGV[1] is to be kept in bucket ARGV[2] and not here, in ARGV[3], unless it is here already or
--- the note names another bucket. With ARGV[4] it is changed even then. Answers the bucket to look in.
+-- Notes that the session ARGV[1] is kept in bucket ARGV[2] and not in this one, ARGV[3], unless the session exists here
+-- or a note names another bucket. If ARGV[4] is set, the note is replaced even then. Returns the bucket to look in.
 local key = P .. 'to:' .. ARGV[1]
 if call('EXISTS', P .. 's:' .. ARGV[1]) == 1 then
 	return { 'ok', ARGV[3] }

@@ -1,51 +1,52 @@
--- What every script begins with. KEYS[1] is what the names of all keys of a bucket begin with; no key has that name
--- itself. A session is kept under these, by its id:
+-- Every script except step.lua and schema.lua begins with this file. KEYS[1] is the prefix of the names of a bucket's
+-- keys; no key has that name itself. A session has these keys, by its id:
 --
---   s:ID  hash    its row: base is what it was created with and its context, head what only commits change, both maps
---                 in MessagePack; version (and after a space since when there is this session, which distinguishes it
---                 from others that had its id), updated, until (of the lease), stop, first (see f:ID), due and serves
---                 (the agent of the tree's root) are fields; a step that renews the lease leaves in until a + and for
---                 how long after updated
+--   s:ID  hash    its row, in these fields. base: its context and what it was created with; head: what only commits
+--                 change; both are maps in MessagePack. version: its version, a space and its creation time, which
+--                 distinguishes it from earlier sessions with its id. updated, stop, first (see f:ID), due. until: the
+--                 end of the lease; a step that renews the lease writes a + and the microseconds after updated
+--                 instead. serves: the agent of the tree's root
 --   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON, and one
---                 with the id of its run and a slash before its own id has a slash there instead of the run's id
---   f:ID  list    the chain of states, from the position first on: keyframes, and changes on what is before them
---   c:ID  hash    c<checkpoint> -> record, after the microseconds of its commit; s<step> for each step
+--                 whose id begins with the id of its run and a slash has a slash there, and no run id
+--   f:ID  list    the chain of states, from the position first on: keyframes, and changes to the states before them
+--   c:ID  hash    c<checkpoint> -> the microseconds of its commit and its record; s<step> for each step
 --   n:ID  list    checkpoints by number
---   r:ID  hash    o<run> -> where it began, after the microseconds of that, d<run> -> its data, after the microseconds
---                 of its end if it has ended
+--   r:ID  hash    o<run> -> the microseconds of its begin and its origin; d<run> -> the microseconds of its end, if it
+--                 has ended, and its data
 --   o:ID  list    runs by turn
---   g:ID  hash    what is staged: step and key -> number:data
+--   g:ID  hash    staged pieces: step and key -> number:data
 --   k:ID  hash    pending call -> its step
 --   q:ID  hash    queued turn -> number:messages
 --   h:ID  hash    tool-result cache
 --
 --   w:ROOT  hash  pending calls of a tree: id -> record
---   x:NAME        an attempt to commit or import that was successful
---   y:NAME:KEY    a key of a tree that is being imported, until it gets its own name; it expires if that fails
+--   x:NAME        a successful attempt to write
+--   y:NAME:KEY    a key of a tree that is being imported, until it gets its own name; it expires if the import fails
 --   to:ID         the bucket of a session that is kept with its root in another one
 --   i:NAME  zset  an index: sessions or calls by creation; due:AGENT: sessions by the time they are due, of the trees
 --                 whose root has the agent; sweep: roots by the time from which they may have expired; removed:
 --                 removals by time; logs: logs by the time from which they are due for a sweep
 --   i:due   set   the indexes of sessions that are due or will be
 --
--- Records of a namespace, which has a bucket as a root has one:
+-- Records of a namespace, which has a bucket as a root does:
 --
 --   v:N:NAMESPACE:KEY hash  a record, which the server removes once it has expired; N is how many bytes the namespace
 --                           has
 --   vk:NAMESPACE      zset  the keys, in the order of their bytes
 --   vi:NAMESPACE      zset  an index, NUL and a key, in that order
---   vx:NAMESPACE      zset  the same by the time of expiry, of those that expire
+--   vx:NAMESPACE      zset  the same by time of expiry, for records that expire
 --   vs                zset  the namespaces of the bucket that have keys
 --   vn                      the last version that a record in the bucket got
 --
--- What was removed and is not purged yet has other names, where nothing else looks, but for its log:
+-- The keys of a removed tree that is not yet purged have other names, so that its sessions are not found. Only the log
+-- keeps its names:
 --
 --   z:REMOVAL       hash  id of the root, incarnation, reason, at: the time
---   t:REMOVAL       list  the names of what is left of the tree
+--   t:REMOVAL       list  the names of the tree's remaining keys
 --   d:ID                  the removal of a session, whose id is reserved
 --   z:REMOVAL:NAME        what was NAME before
 --
--- Times are microseconds. A script looks for everything that could make it fail before it writes: Redis rolls nothing
+-- Times are microseconds. A script checks everything that could make it fail before it writes: Redis rolls nothing
 -- back.
 local P = KEYS[1]
 local call = redis.call
@@ -61,13 +62,13 @@ local function text(n)
 	return string.format('%.0f', n)
 end
 
--- decoded returns the JSON of a record that has a time before it.
+-- decoded returns the JSON of a record that begins with a time.
 local function decoded(record)
 	return cjson.decode(string.match(record, '%[.*'))
 end
 
--- kept returns a session's row as it is answered: as it is stored under a name, but for the end of a lease that a step
--- renewed, and the time at last.
+-- kept returns the session's row that is stored under a name, with the end of the lease if a step renewed it, and with
+-- the time as the last element.
 local function kept(name)
 	local list = call('HMGET', P .. name, 'head', 'base', 'version', 'updated', 'until', 'stop', 'first', 'due')
 	if list[5] and string.sub(list[5], 1, 1) == '+' then
@@ -77,12 +78,12 @@ local function kept(name)
 	return list
 end
 
--- stored is kept for a session that is there.
+-- stored is kept for a session that is not removed.
 local function stored(id)
 	return kept('s:' .. id)
 end
 
--- load returns a session's row, and what stored returns; nothing if there is no such session.
+-- load returns a session's row and the result of stored; nil if there is no such session.
 local function load(id)
 	local list = stored(id)
 	if not list[1] then
@@ -97,7 +98,7 @@ local function load(id)
 	return row, list
 end
 
--- missing is the answer where there is no session.
+-- missing returns the answer for a session that does not exist.
 local function missing(id)
 	local key = call('GET', P .. 'd:' .. id)
 	local about = key and call('HMGET', P .. 'z:' .. key, 'id', 'reason', 'at', 'incarnation')
@@ -111,12 +112,12 @@ local function missing(id)
 	return { 'none' }
 end
 
--- running says whether a run holds a session and its lease is good.
+-- running reports whether a run holds a session under a valid lease.
 local function running(row, now)
 	return row.status == 'active' and now < row.till
 end
 
--- push appends to a list the values from an index on.
+-- push appends the values from an index on to a list.
 local function push(key, values, from)
 	for i = from, #values, 1000 do
 		call('RPUSH', key, unpack(values, i, math.min(i + 999, #values)))
@@ -139,19 +140,19 @@ local function less(a, b)
 	return #a < #b
 end
 
--- due_index names the index that a session is in while it is due or will be: that of the agent which its root has.
+-- due_index names the index that has a session while it is due or will be: that of its root's agent.
 local function due_index(id)
 	return 'i:due:' .. (call('HGET', P .. 's:' .. id, 'serves') or '')
 end
 
--- awaken lists a session as due from a time on.
+-- awaken adds a session to the index of due sessions, from a time on.
 local function awaken(id, due)
 	local name = due_index(id)
 	call('ZADD', P .. name, text(due), id)
 	call('SADD', P .. 'i:due', name)
 end
 
--- rest takes a session out of those that are due or will be.
+-- rest removes a session from the index of sessions that are due or will be.
 local function rest(id)
 	local name = due_index(id)
 	if call('ZREM', P .. name, id) == 1 and call('EXISTS', P .. name) == 0 then
@@ -159,13 +160,13 @@ local function rest(id)
 	end
 end
 
--- header decodes what stands before the data in the record of a pending call: version, creation, update, session, user,
--- agent, indexes, deadline.
+-- header decodes what precedes the data in a pending call's record: version, creation, update, session, user, agent,
+-- indexes, deadline.
 local function header(record)
 	return cjson.decode(string.match(record, '^[^\n]*'))
 end
 
--- listed names the indexes that a session is in from its creation on.
+-- listed names the indexes that have a session from its creation on.
 local function listed(row)
 	local names = { 'all', 'agent:' .. row.agent, 'root:' .. row.root }
 	if row.parent then
@@ -177,7 +178,8 @@ local function listed(row)
 	return names
 end
 
--- sweeping lists a root from when on it may have expired: what store.SweepAt says of one that no process holds.
+-- sweeping lists a root from the time when it may have expired: the result of store.SweepAt for a tree that no process
+-- holds.
 local function sweeping(id, row, updated)
 	local at = math.min((row.expires or 0) ~= 0 and row.expires or math.huge, updated + (row.ttl or math.huge))
 	if at < math.huge then
@@ -187,7 +189,7 @@ local function sweeping(id, row, updated)
 	end
 end
 
--- unlist takes a session and its pending calls out of the indexes.
+-- unlist removes a session and its pending calls from the indexes.
 local function unlist(id, row)
 	for _, name in ipairs(listed(row)) do
 		call('ZREM', P .. 'i:' .. name, id)
@@ -201,5 +203,5 @@ local function unlist(id, row)
 	end
 end
 
--- everything names the keys that a session has for itself.
+-- everything names the keys of a single session.
 local everything = { 's', 'm', 'f', 'c', 'n', 'r', 'o', 'g', 'k', 'q', 'h' }

@@ -1,2 +1,2 @@
--- Answers how many sessions the tree of the root ARGV[1] has.
+-- Returns how many sessions the tree of the root ARGV[1] has.
 return { 'ok', call('ZCARD', P .. 'i:root:' .. ARGV[1]) }

@@ -1,5 +1,5 @@
--- Removes the log ARGV[1], and wakes its followers on the channel ARGV[2]. That it was dropped is known for ARGV[3]
--- milliseconds.
+-- Removes the log ARGV[1], and wakes its followers on the channel ARGV[2]. The fact that it was dropped is kept for
+-- ARGV[3] milliseconds.
 local meta = P .. 'l:' .. ARGV[1]
 if not call('HGET', meta, 'dropped') then
 	call('UNLINK', P .. 'e:' .. ARGV[1], meta)

@@ -1,6 +1,7 @@
--- Answers up to ARGV[1] sessions of a bucket and each of the agents ARGV[4] and on, or of any agent if there are none,
--- that need a worker now and come after the one due since ARGV[2] with the id ARGV[3], the longest due first: id, root,
--- agent, kind, since. An index may be early for the lease of a session that runs; it is set right here.
+-- Returns up to ARGV[1] sessions of a bucket for each of the agents ARGV[4] and following, or for every agent if there
+-- are none. The sessions need a worker now and come after the one due since ARGV[2] with the id ARGV[3], the longest
+-- due first. Each is its id, root, agent, kind and since. The index entry of a running session may be earlier than the
+-- end of its lease; it is corrected here.
 local now, limit, from, last = clock(), tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local names = {}
 for i = 4, #ARGV do
@@ -17,7 +18,7 @@ for _, name in ipairs(names) do
 		local moved = false
 		for i = 1, #members, 2 do
 			local id, at = members[i], tonumber(members[i + 1])
-			-- A row that does not decode is an error for those that read the session.
+			-- A row that does not decode is an error for readers of the session.
 			local read, row = pcall(load, id)
 			row = read and row or { root = id, due_kind = 'crashed', due = at, till = at }
 			local since = row.due_kind == 'crashed' and row.till or row.due
@@ -33,7 +34,7 @@ for _, name in ipairs(names) do
 				end
 			end
 		end
-		if moved then -- among those that are due: once more, in their order
+		if moved then -- it moved among the due sessions: list again, in order
 			found, offset = 0, 0
 			for i = #list, before + 1, -1 do
 				list[i] = nil

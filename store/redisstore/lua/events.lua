@@ -1,4 +1,4 @@
--- Answers the first and the last sequence of the log ARGV[1], and the batches with up to ARGV[3] events from sequence
+-- Returns the first and the last sequence of the log ARGV[1], and the batches with up to ARGV[3] events from sequence
 -- ARGV[2] on.
 local stream, limit = P .. 'e:' .. ARGV[1], tonumber(ARGV[3])
 local found = call('HMGET', P .. 'l:' .. ARGV[1], 'last', 'dropped', 'first')

@@ -1,5 +1,5 @@
--- What every script begins with whose first argument is the id of a session: if that session may have expired, the
--- client has to look first, which can decide it.
+-- Every script whose first argument is the id of a session begins with this file. If that session may have expired, the
+-- client must decide that first.
 do
 	local base = call('HGET', P .. 's:' .. ARGV[1], 'base')
 	local root = base and cmsgpack.unpack(base).root

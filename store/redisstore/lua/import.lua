@@ -1,6 +1,6 @@
--- Gives a session tree, which put.lua has left under names that begin with ARGV[1], its visible names. ARGV[2] is the
--- root, ARGV[3] the channel of its log, ARGV[4] for how many milliseconds sessions stay after they expire and ARGV[5]
--- events after the last one, both 0 for ever; ARGV[6] is the log and ARGV[7] the number of sessions, whose ids follow,
+-- Gives a session tree its visible names. put.lua has stored it under names that begin with ARGV[1]. ARGV[2] is the
+-- root, ARGV[3] the channel of its log. ARGV[4] is how many milliseconds sessions stay after they expire, and ARGV[5]
+-- events after the last one; 0 means forever. ARGV[6] is the log. ARGV[7] is the number of sessions, whose ids follow,
 -- and then the names of the keys.
 local token, root, channel = ARGV[1], ARGV[2], ARGV[3]
 local keep, keep_events, log, n = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
@@ -28,7 +28,7 @@ for i = 8 + n, #ARGV do
 end
 
 -- Nothing fails from here on.
-call('UNLINK', P .. 'l:' .. log) -- it has fencing tokens at most, or was dropped
+call('UNLINK', P .. 'l:' .. log) -- it has only fencing tokens, or was dropped
 for i = 8 + n, #ARGV do
 	call('RENAME', P .. 'y:' .. token .. ':' .. ARGV[i], P .. ARGV[i])
 	call('PERSIST', P .. ARGV[i])

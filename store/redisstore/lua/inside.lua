@@ -1,4 +1,4 @@
--- Answers the row of the session ARGV[1] and at most ARGV[3] states of its chain, from the position ARGV[2] on.
+-- Returns the row of the session ARGV[1] and at most ARGV[3] states of its chain, from the position ARGV[2] on.
 local row, list = load(ARGV[1])
 if not row then
 	return missing(ARGV[1])

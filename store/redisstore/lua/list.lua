@@ -1,5 +1,5 @@
--- Answers up to ARGV[4] sessions of the index ARGV[1], the newest first, that come after the one created at ARGV[2]
--- with the id ARGV[3]: for each its id and row.
+-- Returns up to ARGV[4] sessions of the index ARGV[1], the newest first, after the one created at ARGV[2] with the id
+-- ARGV[3]: for each its id and row.
 local key, created, last, n = P .. 'i:' .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local list, offset = {}, 0
 while #list < n do

@@ -1,5 +1,5 @@
--- Answers the row of the session ARGV[1], and what the rest asks for, three texts each: HGET, a key and a field, or
--- HKEYS, a key and nothing.
+-- Returns the row of the session ARGV[1], and the values that the rest asks for, three texts each: HGET, a key and a
+-- field, or HKEYS, a key and an empty text.
 local row = stored(ARGV[1])
 if not row[1] then
 	return missing(ARGV[1])

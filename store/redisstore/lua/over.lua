@@ -1,4 +1,4 @@
--- Answers which of the roots ARGV[1] and on may have expired.
+-- Returns which of the roots ARGV[1] and following may have expired.
 local list, now = {}, clock()
 for i = 1, #ARGV do
 	local at = call('ZSCORE', P .. 'i:sweep', ARGV[i])

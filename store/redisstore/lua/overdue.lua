@@ -1,6 +1,6 @@
--- Answers up to ARGV[4] names of the index ARGV[1] whose time came at least ARGV[5] microseconds ago, the longest ago
--- first, that come after the one of time ARGV[2] and name ARGV[3]: for each its name, its time, and the fields ARGV[7]
--- and on of the hash ARGV[6]:NAME. One whose hash is gone leaves the index here.
+-- Returns up to ARGV[4] names of the index ARGV[1] whose time came at least ARGV[5] microseconds ago, the longest ago
+-- first, after the one with the time ARGV[2] and the name ARGV[3]. Each is its name, its time, and the fields ARGV[7]
+-- and following of the hash ARGV[6]:NAME. A name whose hash is gone is removed from the index.
 local key, from, last, n, hash = P .. 'i:' .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), P .. ARGV[6] .. ':'
 local till = text(clock() - ARGV[5])
 local list, found, offset = {}, 0, 0

@@ -1,5 +1,5 @@
--- Removes up to ARGV[2] of the keys that are left of the removed tree ARGV[1], and with the last of them what says that
--- there is such a tree. Answers how many checkpoints they had, whether that was all, and the ids that are free now.
+-- Removes up to ARGV[2] of the remaining keys of the removed tree ARGV[1], and with the last of them the record of the
+-- removal. Returns how many checkpoints they had, whether these were all, and the ids that are free now.
 local key, n = ARGV[1], tonumber(ARGV[2])
 if call('EXISTS', P .. 'z:' .. key) == 0 then
 	return { 'none' }

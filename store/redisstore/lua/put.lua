@@ -1,6 +1,6 @@
--- Adds to a part of a session tree that is being imported, under the name ARGV[1], where no reader looks. ARGV[2] is
--- the kind of the key, ARGV[3] how many elements it has already, ARGV[4] for how many milliseconds it stays; the rest
--- are the elements, in hashes and sorted sets with a name or a number before each, in streams with an id.
+-- Adds elements to a key of a session tree that is being imported, under the name ARGV[1], which no reader uses.
+-- ARGV[2] is the kind of the key, ARGV[3] how many elements it has already, ARGV[4] how many milliseconds it stays. The
+-- rest are the elements: in hashes and sorted sets each after its name or score, in streams each after its id.
 local key, kind, before = P .. 'y:' .. ARGV[1], ARGV[2], tonumber(ARGV[3])
 local size = ({ list = 'LLEN', hash = 'HLEN', zset = 'ZCARD', stream = 'XLEN' })[kind]
 local width = kind == 'list' and 1 or 2

@@ -1,7 +1,7 @@
--- Answers the row of the session ARGV[1] and what else ARGV[2] asks for, a letter each: its checkpoint ARGV[3] (p), its
--- run ARGV[4] (r), the chain of its state (s), as of that checkpoint if it is asked for, its messages from index
--- ARGV[5] on, ARGV[6] of them, and from the latest summary on if ARGV[7] is not empty (m), what is staged (g), the
--- calls that its step waits for (w), its cache (h) and its queue (q).
+-- Returns the row of the session ARGV[1] and what ARGV[2] asks for, a letter each: its checkpoint ARGV[3] (p), its run
+-- ARGV[4] (r), the chain of its state (s), as of that checkpoint if it is asked for, ARGV[6] of its messages from index
+-- ARGV[5] on, and from the latest summary on if ARGV[7] is not empty (m), its staged pieces (g), the calls that its
+-- step waits for (w), its cache (h) and its queue (q).
 local id, want = ARGV[1], ARGV[2] or ''
 local row, list = load(id)
 if not row then

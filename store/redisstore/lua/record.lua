@@ -1,4 +1,4 @@
--- What the scripts about records begin with, after common.lua. ARGV[1] is the namespace; all of it is in one bucket.
+-- The scripts for records begin with this file, after common.lua. ARGV[1] is the namespace; all of it is in one bucket.
 local SPACE, NOW = ARGV[1], clock()
 local KEYS_OF, PLACES, EXPIRY = P .. 'vk:' .. SPACE, P .. 'vi:' .. SPACE, P .. 'vx:' .. SPACE
 local NAMESPACES = P .. 'vs'
@@ -8,13 +8,13 @@ local function named(key)
 	return P .. 'v:' .. #SPACE .. ':' .. SPACE .. ':' .. key
 end
 
--- place is what a record is in vi and vx.
+-- place returns a record's entry in vi and vx.
 local function place(index, key)
 	return index .. '\0' .. key
 end
 
--- record returns the index, version, creation, update, expiry and value of a record; nothing if there is none, or it
--- has expired and the server has not removed it yet.
+-- record returns the index, version, creation, update, expiry and value of a record; nothing if there is none, or if it
+-- has expired and the server has not yet removed it.
 local function record(key)
 	local r = call('HMGET', named(key), 'index', 'version', 'created', 'updated', 'expires', 'value')
 	if r[1] and (r[5] == '0' or tonumber(r[5]) > NOW) then
@@ -22,7 +22,7 @@ local function record(key)
 	end
 end
 
--- remove removes a record with all its places.
+-- remove removes a record with its index entries.
 local function remove(index, key)
 	call('UNLINK', named(key))
 	call('ZREM', KEYS_OF, key)
@@ -33,8 +33,8 @@ local function remove(index, key)
 	end
 end
 
--- sweep removes what is left of up to n records that have expired. Their values may have expired already, and a record
--- of the same key may have come, under another index.
+-- sweep removes the index entries of up to n expired records. The server may have removed their values already, and a
+-- new record of the same key may exist under another index.
 local function sweep(n)
 	for _, at in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', text(NOW), 'LIMIT', 0, n)) do
 		local cut = string.find(at, '\0', 1, true)

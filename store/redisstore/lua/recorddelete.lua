@@ -1,5 +1,5 @@
--- Removes the record ARGV[2] if it has the version ARGV[3], -1 for any. ARGV[4] names the attempt. Answers the time
--- and the record where the version is another one.
+-- Removes the record ARGV[2] if it has the version ARGV[3], -1 for any. ARGV[4] names the attempt. Returns the time and
+-- the record if its version is another one.
 local key, seen, attempt = ARGV[2], ARGV[3], P .. 'x:' .. ARGV[4]
 if call('EXISTS', attempt) == 1 then
 	return { 'ok' } -- the answer was lost on its way back

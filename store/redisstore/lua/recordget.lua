@@ -1,4 +1,4 @@
--- Answers the time and the record ARGV[2].
+-- Returns the time and the record ARGV[2].
 local there = record(ARGV[2])
 if not there then
 	return { 'none' }

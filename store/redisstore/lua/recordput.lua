@@ -1,6 +1,6 @@
 -- Writes the record ARGV[2] with the index ARGV[3], the value ARGV[4], and a time to live of ARGV[6] microseconds, 0
--- for ever, if it has the version ARGV[5]: 0 if there must be none, -1 for any. ARGV[7] names the attempt. Answers the
--- time and the record without its value, or with it where the version is another one.
+-- for none, if it has the version ARGV[5]: 0 if there must be no record, -1 for any. ARGV[7] names the attempt. Returns
+-- the time and the record without its value, or with its value if its version is another one.
 local key, index, seen, ttl, attempt = ARGV[2], ARGV[3], ARGV[5], tonumber(ARGV[6]), P .. 'x:' .. ARGV[7]
 local done = call('GET', attempt)
 if done then
@@ -28,7 +28,7 @@ if ttl > 0 then
 	call('PEXPIREAT', named(key), text(math.ceil(expires / 1000)))
 	call('ZADD', EXPIRY, text(expires), place(index, key))
 else
-	call('ZREM', EXPIRY, place(index, key)) -- that of one whose value has expired
+	call('ZREM', EXPIRY, place(index, key)) -- the entry of an expired record
 end
 local answer = { 'ok', text(NOW), { index, version, created, text(NOW), text(expires) } }
 call('SET', attempt, cmsgpack.pack(answer), 'PX', 120000)

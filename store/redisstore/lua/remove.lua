@@ -1,13 +1,13 @@
--- Hides the tree of the root ARGV[1], or postpones the time from which it is listed as stale. Whether it may be removed
--- is for the client to say, which knows the tree as it was when this script answered ARGV[2]: if it is another one now,
--- nothing is done, and the answer is the time, what to say in ARGV[2], and the ids and rows of the tree, the root
--- first. ARGV[3] is 'hide', with the removal's key ARGV[4] and reason ARGV[5], the milliseconds for which what is left
--- is kept, or 0, in ARGV[6]; or it is 'later', with the time ARGV[4] or nothing.
+-- Hides the tree of the root ARGV[1], or postpones the time from which it is listed as stale. The client decides
+-- whether it may be removed, from the tree as this script returned it together with ARGV[2]. If the tree has changed
+-- since, nothing is done; the script returns the time, the next ARGV[2], and the ids and rows of the tree, the root
+-- first. ARGV[3] is 'hide', with the removal's key ARGV[4], its reason ARGV[5], and in ARGV[6] the milliseconds for
+-- which the removed keys are kept, or 0; or it is 'later', with the time ARGV[4] or nothing.
 local id, action, key = ARGV[1], ARGV[3], ARGV[4]
 if action == 'hide' then
 	local done = call('HGET', P .. 'z:' .. key, 'at')
 	if done then
-		return { 'ok', done } -- it was lost on its way back
+		return { 'ok', done } -- the answer was lost on its way back
 	end
 end
 local root, list = load(id)
@@ -69,7 +69,7 @@ if keep ~= '0' then
 	table.insert(names, 'l:' .. logname(id, root))
 	table.insert(names, 'e:' .. logname(id, root))
 	for _, name in ipairs(names) do
-		call('PEXPIRE', P .. name, keep, 'LT') -- events may go earlier
+		call('PEXPIRE', P .. name, keep, 'LT') -- events may expire earlier
 	end
 end
 return { 'ok', now }

@@ -1,4 +1,4 @@
--- Renews the lease of the session ARGV[1] for ARGV[3] microseconds if ARGV[2] is its fencing token. Answers the run
+-- Renews the lease of the session ARGV[1] for ARGV[3] microseconds if ARGV[2] is its fencing token. Returns the run
 -- that holds it and the stop request.
 local id = ARGV[1]
 local row, list = load(id)

@@ -1,6 +1,6 @@
--- Brings the removed tree of the root ARGV[1] back under its names. ARGV[2] is for how many milliseconds sessions stay
--- after they expire and ARGV[3] events after the last one, both 0 for ever; ARGV[4] names the attempt. Answers the
--- root's row.
+-- Gives the keys of the removed tree of the root ARGV[1] their original names again. ARGV[2] is how many milliseconds
+-- sessions stay after they expire, and ARGV[3] events after the last one; 0 means forever. ARGV[4] names the attempt.
+-- Returns the root's row.
 local root, keep, keep_events, attempt = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), P .. 'x:' .. ARGV[4]
 if call('EXISTS', attempt) == 1 then
 	return { 'ok', stored(root) }

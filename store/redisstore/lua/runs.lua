@@ -1,5 +1,5 @@
--- Answers up to ARGV[3] runs of the session ARGV[1], those after turn ARGV[2], or if ARGV[4] is '1' those before it,
--- the newest first. Each is its id, where it began and its data.
+-- Returns up to ARGV[3] runs of the session ARGV[1]: those after turn ARGV[2], or if ARGV[4] is '1', those before it,
+-- the newest first. Each is its id, its origin and its data.
 local id, last, n = ARGV[1], math.max(tonumber(ARGV[2]), 0), tonumber(ARGV[3])
 if call('EXISTS', P .. 's:' .. id) == 0 then
 	return missing(id)

@@ -1,5 +1,5 @@
--- Answers the version of the layout and the number of buckets that KEYS[1] has; it sets these to ARGV[1] and ARGV[2] if
--- there are none yet. It writes in any case, so that it fails on a server that does not take writes.
+-- Returns the version of the layout and the number of buckets in KEYS[1]. It sets these to ARGV[1] and ARGV[2] if there
+-- are none. It writes in any case, so that it fails on a server that refuses writes.
 if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('TYPE', KEYS[1]).ok ~= 'hash' then
 	return { 0, 0 }
 end

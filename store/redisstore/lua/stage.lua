@@ -1,5 +1,5 @@
--- Stages pieces for the session ARGV[1] if ARGV[2] is the fencing token of the run that holds it: the rest are their names and
--- their data.
+-- Stages pieces for the session ARGV[1] if ARGV[2] is the fencing token of the run that holds it. The rest are their
+-- names and their data.
 local id = ARGV[1]
 local row, list = load(id)
 if not row then

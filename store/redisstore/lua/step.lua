@@ -1,13 +1,13 @@
--- Writes a step of the session whose row is KEYS[1], which the client knows: it has computed the new head ARGV[4].
--- ARGV[1] is what version says now and ARGV[2] what it says next; ARGV[3] is a + and for how many microseconds the
--- lease is renewed, or empty; ARGV[5] is the checkpoint's id and ARGV[6] its record, without the time before it;
--- ARGV[7] is s<step>; the rest are messages, and after them the change of the state if there is a KEYS[6]. KEYS[2] to
--- KEYS[4] are the session's c, n and m; KEYS[5] is its g if what is staged is dropped, else what no key is named;
--- KEYS[6] is its f. Answers the time and, if the lease is not renewed, after a space its end; or an empty text if
--- nothing was done, because the row is not the one the client knows, or the step or the checkpoint is there already:
--- the client looks at the row then. The keys are those of common.lua, which this script does without, since it is run
--- for every step. For the same reason it answers a text, which costs the server less than a list, takes few arguments,
--- and makes few texts: Lua hashes all of each.
+-- Writes a step of the session whose row is KEYS[1]. The client knows the row and has computed the new head ARGV[4].
+-- ARGV[1] is the row's version now and ARGV[2] its next version. ARGV[3] is a + and the microseconds for which the
+-- lease is renewed, or empty. ARGV[5] is the checkpoint's id and ARGV[6] its record, without the time that precedes it.
+-- ARGV[7] is s<step>. The rest are messages, followed by the change of the state if there is a KEYS[6]. KEYS[2] to
+-- KEYS[4] are the session's c, n and m. KEYS[5] is its g if the staged pieces are dropped, else a name that no key has.
+-- KEYS[6] is its f. Returns the time and, if the lease is not renewed, a space and its end. Returns an empty text if
+-- nothing was written, because the row is not the one that the client knows, or the step or the checkpoint exists
+-- already: the client then reads the row. The keys are those of common.lua. This script does without that file, since
+-- it runs for every step. For the same reason it returns a text, which costs the server less than a list, takes few
+-- arguments, and makes few texts: Lua hashes all of each.
 local call, row, checkpoint, last = redis.call, KEYS[1], ARGV[5], #ARGV
 local found = call('HMGET', row, 'version', 'until')
 if found[1] ~= ARGV[1] then
@@ -22,7 +22,7 @@ if call('HSETNX', KEYS[2], 'c' .. checkpoint, stamp .. ARGV[6]) == 0 then
 	return ''
 end
 if call('HSETNX', KEYS[2], ARGV[7], '') == 0 then
-	call('HDEL', KEYS[2], 'c' .. checkpoint) -- the step is there already, and stays
+	call('HDEL', KEYS[2], 'c' .. checkpoint) -- the step exists already, and stays
 	return ''
 end
 call('RPUSH', KEYS[3], checkpoint)

@@ -1,12 +1,12 @@
--- Writes rows of the session ARGV[1] if it is at the version ARGV[2], or if that is empty and there is no such session.
--- ARGV[3] is the next version, ARGV[4] the tree's root, ARGV[5] the name of the attempt or nothing, ARGV[6] the bucket
--- where alone a new session may be created or nothing, ARGV[7] the next head and ARGV[8] the next base or nothing. Then
--- come the conditions, an empty argument, and the writes: each is a word and so many arguments as the word takes below.
--- A key is without its bucket. A time is two arguments: microseconds, and nothing or how long after now it is if that
--- is earlier than the microseconds and these are not 0.
+-- Writes rows of the session ARGV[1] if it has the version ARGV[2], or if that is empty and there is no such session.
+-- ARGV[3] is the next version and ARGV[4] the tree's root. ARGV[5] is the name of the attempt, or empty. ARGV[6] is the
+-- only bucket in which a new session may be created, or empty. ARGV[7] is the next head, and ARGV[8] the next base, or
+-- empty. Then come the conditions, an empty argument, and the writes. Each is a word with the arguments that are listed
+-- below. A key lacks its bucket's prefix. A time is two arguments: microseconds, and empty or a duration. A duration
+-- counts from now; the time is the earlier of the two, and microseconds of 0 do not count.
 --
--- Answers the time, a space and the end of the lease; or a list: no and the row as it is stored; or taken if there is a
--- checkpoint of that id, call and its id if a call is not as it was, and again and the row if the attempt was written
+-- Returns the time, a space and the end of the lease. Otherwise it returns a list: no and the stored row; taken if the
+-- checkpoint's id exists already; call and its id if a call has changed; again and the row if the attempt was written
 -- before.
 local id, root, attempt, argument = ARGV[1], ARGV[4], ARGV[5], 8
 local row_key, states_key, checkpoints_key, numbers_key = P .. 's:' .. id, P .. 'f:' .. id, P .. 'c:' .. id, P .. 'n:' .. id
@@ -15,7 +15,7 @@ local stamp, now, first = row[9], tonumber(row[9]), tonumber(row[7]) or 0
 local version = ARGV[3]
 
 if row[1] then
-	-- A write that nothing else identifies has the name of its attempt, in case it is sent again because its answer was
+	-- A write that nothing else identifies has the name of its attempt, in case it is sent again after its answer was
 	-- lost.
 	if attempt ~= '' and call('EXISTS', P .. 'x:' .. attempt) == 1 then
 		return { 'again', row }
@@ -50,7 +50,7 @@ local function time()
 end
 
 local cut
-local earlier = {} -- the headers of calls that are there
+local earlier = {} -- headers of existing calls
 local word = take()
 while word ~= '' do
 	if word == 'lapsed' then
@@ -155,7 +155,7 @@ while word do
 	elseif word == 'never due' then
 		due = '0'
 		rest(id)
-	elseif word == 'sweep' then -- when to look whether it has expired, or 0
+	elseif word == 'sweep' then -- when it may have expired, or 0
 		local at = time()
 		if at > 0 then
 			call('ZADD', P .. 'i:sweep', text(at), id)

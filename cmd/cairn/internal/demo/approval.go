@@ -12,14 +12,14 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 )
 
-// reviewer is the name under which answers are given here.
+// reviewer is the name under which the demo answers calls.
 const reviewer = "demo"
 
 func (c *chat) openCalls(ctx context.Context) ([]cairn.PendingCall, error) {
 	return calls.Open(ctx, c.eng, c.session, c.session)
 }
 
-// showWaiting shows what the session waits for, and counts what came before as shown.
+// showWaiting shows what the session waits for, and marks earlier events as shown.
 func (c *chat) showWaiting(ctx context.Context) error {
 	for ev, err := range c.unseen(ctx) {
 		if err != nil {
@@ -38,7 +38,7 @@ func (c *chat) showWaiting(ctx context.Context) error {
 	return err
 }
 
-// catchUp shows the events of another process, if one drove the session meanwhile.
+// catchUp shows the events of another process, if one drove the session in between.
 func (c *chat) catchUp(ctx context.Context) error {
 	if !c.behind {
 		return nil
@@ -57,10 +57,10 @@ func (c *chat) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// decide asks about the first call that the session waits for. If it stays open the error is dialog.ErrLeft.
+// decide asks about the first pending call of the session. The error is dialog.ErrLeft if the call stays open.
 func (c *chat) decide(ctx context.Context) error {
 	open, err := c.openCalls(ctx)
-	if err != nil || len(open) == 0 { // answered in this moment
+	if err != nil || len(open) == 0 { // answered a moment ago
 		c.behind = true
 		return err
 	}
@@ -80,7 +80,7 @@ func (c *chat) decide(ctx context.Context) error {
 	switch {
 	case err != nil && (c.yes || !c.Prompting):
 		return dialog.ErrLeft
-	case err != nil: // settle asks again, if the call is still pending
+	case err != nil: // settle asks again if the call is still pending
 	case receipt.Outcome != cairn.OutcomeAccepted:
 		c.behind = true
 		c.Note(calls.Sentence(receipt))
@@ -93,7 +93,7 @@ func (c *chat) decide(ctx context.Context) error {
 // question asks whether a call may happen. ok is false if the call stays pending.
 func (c *chat) question(ctx context.Context, call *cairn.PendingCall) (answer cairn.Submission, ok bool, err error) {
 	switch {
-	case call.Kind != cairn.CallApproval: // of another agent: its result cannot be given here
+	case call.Kind != cairn.CallApproval: // a call of another agent: its result cannot be given here
 		return answer, false, dialog.ErrLeft
 	case c.yes:
 		return cairn.Approve(call.CallRef).By(reviewer), true, nil
@@ -102,8 +102,8 @@ func (c *chat) question(ctx context.Context, call *cairn.PendingCall) (answer ca
 	return answer.By(reviewer), ok, err
 }
 
-// unanswered returns why no answer was given. If that is the end of the input, and the calls were answered elsewhere,
-// the conversation continues.
+// unanswered returns why no answer was given. If the input has ended but the calls were answered elsewhere, it
+// returns nil and the conversation continues.
 func (c *chat) unanswered(ctx context.Context, err error) error {
 	if err != nil {
 		return err
@@ -116,10 +116,10 @@ func (c *chat) unanswered(ctx context.Context, err error) error {
 	return err
 }
 
-// farewell prints how to answer the pending calls and resume the session without this process, if there are any.
+// farewell prints how to answer the pending calls, if there are any, and resume the session without this process.
 func (c *chat) farewell(ctx context.Context) {
 	open, err := c.openCalls(context.WithoutCancel(ctx))
-	if err != nil || len(open) == 0 { // an error has no better place than the one that ended the conversation
+	if err != nil || len(open) == 0 { // an error is dropped: the conversation ended with another one
 		return
 	}
 	at := c.desk.At.Option()

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// DefaultSession is the session that the demo begins or resumes if no other is named.
+// DefaultSession is the session that the demo begins or resumes if none is named.
 const DefaultSession = "demo"
 
 // grace is how long an answer may take once the process is terminated.
@@ -26,12 +26,12 @@ type chat struct {
 	eng     *engine.Engine
 	session string
 	user    string
-	yes     bool   // everything is approved without asking
+	yes     bool   // approves every call without asking
 	program string // how this program is called
 	*dialog.Dialog
-	failed error // of the last answer; nil if there was none or it went well
+	failed error // error of the last answer; nil if none failed
 	left   bool  // the user does not want to wait any longer
-	// behind is set when another process has driven the session, so that there may be more to show.
+	// behind reports whether another process drove the session, so that there may be more to show.
 	behind bool
 }
 
@@ -44,7 +44,7 @@ func newChat(a *cli.App, d *desk.Desk, session string, interrupts <-chan os.Sign
 	return c
 }
 
-// patience is how long to wait for an answer when the conversation ends.
+// patience returns how long to wait for an answer when the conversation ends.
 func (c *chat) patience() time.Duration {
 	if c.left {
 		return 0
@@ -52,8 +52,8 @@ func (c *chat) patience() time.Duration {
 	return grace
 }
 
-// talk resumes the session and answers lines until there are no more. Without a terminal, the error is that of the last
-// answer.
+// talk resumes the session and answers lines until there are no more. Without a terminal, it returns the error of
+// the last answer.
 func (c *chat) talk(ctx context.Context) error {
 	err := c.pickUp(ctx)
 	for err == nil {

@@ -53,7 +53,7 @@ func (c *chat) obey(ctx context.Context, line string) error {
 	if strings.HasPrefix(line, "/") {
 		return c.report(cairn.Errorf(cairn.CodeInvalid, "there is no command %s; /help lists them", strings.Fields(line)[0]))
 	}
-	if c.paused(ctx) { // by another process's turn: this one has to follow the answers to its pending calls
+	if c.paused(ctx) { // by another process's turn: this turn must follow the answers to its pending calls
 		err := c.showWaiting(ctx)
 		if err == nil {
 			err = c.settle(ctx)
@@ -93,7 +93,7 @@ func (c *chat) history(ctx context.Context) error {
 	return nil
 }
 
-// answer begins a run and shows it. If another process holds the session it is waited for.
+// answer begins a run and shows it. If another process holds the session, it waits until the session is free.
 func (c *chat) answer(ctx context.Context, begin func() (*engine.Run, error)) error {
 	for {
 		run, err := begin()

@@ -1,5 +1,5 @@
-// Package demo is the conversation with the support agent: what the user types, what the screen shows, and how a
-// session is resumed that another process left or holds. What it opens is in package desk.
+// Package demo is a conversation with the support agent: what the user types, what the screen shows, and how a
+// session is resumed that another process left or holds. Package desk opens what it needs.
 package demo
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
 )
 
-// Command is the demo's command.
+// Command is the command that talks to the demo's agent.
 type Command struct {
 	Desk    desk.Flags `embed:""`
 	Session string     `default:"${session}" help:"Session to begin or resume. Default: demo."`

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// pickUp shows where the session stands and completes an answer that was cut off.
+// pickUp shows the state of the session and completes an answer that was cut off.
 func (c *chat) pickUp(ctx context.Context) error {
 	snap, err := c.eng.Snapshot(ctx, c.session)
 	if errors.Is(err, cairn.ErrNotFound) {
@@ -43,8 +43,8 @@ func (c *chat) pickUp(ctx context.Context) error {
 	return nil
 }
 
-// settle returns when no run holds the session and no call is pending: an answer that another process gives is shown,
-// one that a dead process left is completed, and pending calls are asked about.
+// settle returns when no run holds the session and no call is pending. It shows an answer that another process
+// gives, completes one that a dead process left, and asks about pending calls.
 func (c *chat) settle(ctx context.Context) error {
 	for {
 		row, err := c.eng.Session(ctx, c.session)
@@ -81,7 +81,7 @@ func (c *chat) settle(ctx context.Context) error {
 	}
 }
 
-// resume shows a run that resumes a session as its row says.
+// resume shows a run that resumes a session. row is the session before it.
 func (c *chat) resume(ctx context.Context, row *cairn.Session, run *engine.Run) error {
 	switch {
 	case row.Status == cairn.SessionPaused:
@@ -97,14 +97,15 @@ func (c *chat) resume(ctx context.Context, row *cairn.Session, run *engine.Run) 
 	return c.stream(ctx, run, nil)
 }
 
-// watch shows the answer that another process gives, until it ends or that process turns out to be dead. What is in the
-// log already is held back until more comes: if the process is dead it will be said again.
+// watch shows the answer that another process gives, until it ends or that process turns out to be dead. Events
+// that are already on the log are held back until another one arrives: if the process is dead, they will be
+// repeated.
 func (c *chat) watch(ctx context.Context) error {
 	run, err := c.eng.Attach(ctx, c.session)
 	if err != nil {
 		return err
 	}
-	c.behind = true // it may be faster than this one looks
+	c.behind = true // the other process may finish before this one looks
 	c.Note("Another process is answering, or died a moment ago. Waiting for it.")
 	for ev, err := range c.unseen(ctx) {
 		if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// errInterrupted is the outcome of an answer that was stopped.
+// errInterrupted is the outcome of an interrupted answer.
 var errInterrupted = cairn.Errorf(cairn.CodeNotExecuted, "the answer was interrupted")
 
-// stream shows a run's events to its end. watching is set for a run that another process drives: when it is done there
-// is nothing more to see. The error ends the conversation; a failed answer does not.
+// stream shows a run's events to its end. watching is set for a run that another process drives: when it is done,
+// there is nothing more to show. The error ends the conversation; a failed answer returns none.
 func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Context) error {
-	reading := context.WithoutCancel(ctx) // an answer may end when the process is terminated
+	reading := context.WithoutCancel(ctx) // an answer may finish after the process received the signal to terminate
 	if watching != nil {
 		reading = watching
 	}
@@ -60,8 +60,8 @@ func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Con
 	return nil
 }
 
-// show prints events until the run ends and returns the error of the run, if it has one. It calls ended before it
-// prints how the run ended.
+// show prints events until the run ends and returns the run's error, if it has one. It calls ended before it prints
+// how the run ended.
 func (c *chat) show(ctx context.Context, run *engine.Run, ended func()) error {
 	for ev, err := range run.Events(ctx) {
 		if err != nil {
@@ -84,21 +84,21 @@ func (c *chat) show(ctx context.Context, run *engine.Run, ended func()) error {
 	return err
 }
 
-// heeding serves an answer's signals while its events are read.
+// heeding handles signals while the events of an answer are read.
 type heeding struct {
 	chat      *chat
 	elsewhere bool // another process drives the run
 	reading   context.Context
-	answering context.Context // of reading, until the run has ended
+	answering context.Context // derived from reading; ends with the run
 	stop      context.CancelCauseFunc
 
 	asked bool  // the answer was interrupted from here
-	late  bool  // Ctrl-C came when the answer had ended: it is as at the prompt
-	err   error // it could not be interrupted
+	late  bool  // Ctrl-C arrived after the answer had ended; it counts as one at the prompt
+	err   error // the interrupt failed
 }
 
-// signals returns when the run has ended: the first Ctrl-C interrupts the answer, the second leaves it behind. When
-// ctx ends, because the process is terminated, the answer gets a grace time to end.
+// signals returns when the run has ended. The first Ctrl-C interrupts the answer, the second leaves it behind. When
+// ctx ends because the process is terminated, the answer gets a grace time to end.
 func (h *heeding) signals(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -122,7 +122,7 @@ func (h *heeding) signals(ctx context.Context) {
 		case <-h.chat.Interrupts:
 		}
 		switch {
-		case h.answering.Err() != nil: // what the run waits for, if it does, is not to be withdrawn
+		case h.answering.Err() != nil: // the run has ended: its pending calls, if any, must not be cancelled
 			h.late = true
 			return
 		case h.asked:
@@ -139,7 +139,7 @@ func (h *heeding) signals(ctx context.Context) {
 	}
 }
 
-// leaveAfter leaves the answer behind if it has not come to its end after a while.
+// leaveAfter leaves the answer behind if it has not ended within wait.
 func (h *heeding) leaveAfter(wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -150,14 +150,14 @@ func (h *heeding) leaveAfter(wait time.Duration) {
 	}
 }
 
-// unseen yields the events that are in the log but not on the screen.
+// unseen yields the events that are on the log but not on the screen.
 func (c *chat) unseen(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	return pages.Events(ctx, c.eng, c.session, cairn.After(c.Seen))
 }
 
-// skipDiscarded has the screen pass over what a dead process said and what was taken back since.
+// skipDiscarded makes the screen skip what a dead process published and what was discarded since.
 func (c *chat) skipDiscarded(ctx context.Context) error {
-	var open []int64 // what the current step said
+	var open []int64 // events of the current step
 	for ev, err := range c.unseen(ctx) {
 		if err != nil {
 			return err

@@ -19,7 +19,7 @@ type approveCmd struct {
 	Notes    string  `placeholder:"TEXT" help:"Words for the record."`
 }
 
-// Run approves.
+// Run approves a call.
 func (cmd *approveCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Input != nil && *cmd.Input == "" {
 		return cli.Misuse("--input: is empty")
@@ -40,7 +40,7 @@ type denyCmd struct {
 	Reviewer string `placeholder:"NAME" help:"Who answers; needed for a call that is assigned or claimed."`
 }
 
-// Run denies.
+// Run denies a call.
 func (cmd *denyCmd) Run(a *cli.App, all *flags) error {
 	return all.submit(a, cmd.Call, cairn.CallApproval, func(c cairn.CallRef) cairn.Submission { return cairn.Deny(c, cmd.Reason).By(cmd.Reviewer) })
 }
@@ -52,7 +52,7 @@ type answerCmd struct {
 	Reviewer string  `placeholder:"NAME" help:"Who answers; needed for a call that is assigned or claimed."`
 }
 
-// Run answers.
+// Run answers a call.
 func (cmd *answerCmd) Run(a *cli.App, all *flags) error {
 	return all.submit(a, cmd.Call, cairn.CallClientTool, func(c cairn.CallRef) cairn.Submission {
 		if cmd.Error != nil {
@@ -68,7 +68,7 @@ func (cmd *answerCmd) Run(a *cli.App, all *flags) error {
 	})
 }
 
-// submit answers a call of some kind, a client tool's as well as a question, and prints what became of the answer.
+// submit answers a call of the given kind and prints what became of the answer. CallClientTool includes questions.
 func (all *flags) submit(a *cli.App, id string, kind cairn.CallKind, answer func(cairn.CallRef) cairn.Submission) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		var receipt cairn.Receipt

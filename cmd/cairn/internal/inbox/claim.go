@@ -18,7 +18,7 @@ type claimCmd struct {
 	For      time.Duration `placeholder:"DURATION" default:"10m" help:"For how long. Default: 10m."`
 }
 
-// Run claims.
+// Run claims a call.
 func (cmd *claimCmd) Run(a *cli.App, all *flags) error {
 	return all.change(a, cmd.Call, func(ctx context.Context, eng *engine.Engine, root, id string) (*cairn.PendingCall, error) {
 		return eng.Claim(ctx, root, id, cmd.Reviewer, cmd.For)
@@ -30,14 +30,14 @@ type releaseCmd struct {
 	Reviewer string `placeholder:"NAME" required:"" help:"Who has it."`
 }
 
-// Run releases.
+// Run releases a claim.
 func (cmd *releaseCmd) Run(a *cli.App, all *flags) error {
 	return all.change(a, cmd.Call, func(ctx context.Context, eng *engine.Engine, root, id string) (*cairn.PendingCall, error) {
 		return eng.Release(ctx, root, id, cmd.Reviewer)
 	})
 }
 
-// change changes who has a call and prints it: as JSON, or in words.
+// change claims or releases a call and prints the call: as JSON, or in words.
 func (all *flags) change(a *cli.App, id string, do func(ctx context.Context, eng *engine.Engine, root, id string) (*cairn.PendingCall, error)) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		call, err := calls.Find(ctx, eng, id)

@@ -2,7 +2,7 @@ package inbox
 
 import "github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 
-// flags are those that all commands have.
+// flags are the flags that all commands share.
 type flags struct {
 	At   stores.Flags `embed:""`
 	JSON bool         `name:"json" help:"Print JSON: a page of calls, a call, or the receipt of an answer."`

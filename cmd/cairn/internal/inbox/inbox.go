@@ -1,5 +1,5 @@
-// Package inbox holds the commands about pending calls: list, show, approve, deny, answer, claim, release. What they
-// say of a call is in package calls.
+// Package inbox holds the commands about pending calls: list, show, approve, deny, answer, claim, release. The
+// texts that describe a call are in package calls.
 package inbox
 
 import "github.com/alecthomas/kong"
@@ -17,7 +17,7 @@ type Commands struct {
 	Release releaseCmd   `cmd:"" help:"End a claim."`
 }
 
-// Help is what --help adds.
+// Help returns the details for --help.
 func (Commands) Help() string {
 	return `CALL is a call's id or the beginning of it, if no other call's id begins in the same way.
 
@@ -28,7 +28,7 @@ Exit codes: 0 done, 1 failed (also: another reviewer has claimed the call), 2 in
 4 does not count: another answer was faster, or the deadline had passed. The decision that counts is printed.`
 }
 
-// AfterApply hands each command the flags that all have.
+// AfterApply binds the shared flags for each command.
 func (c *Commands) AfterApply(k *kong.Context) error {
 	k.Bind(&c.Shared)
 	return nil

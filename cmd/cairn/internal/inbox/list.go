@@ -44,7 +44,7 @@ func (cmd *inboxListCmd) Run(a *cli.App, all *flags) error {
 			return err
 		}
 		if all.JSON {
-			page.Items = append([]cairn.PendingCall{}, page.Items...) // an empty list is []
+			page.Items = append([]cairn.PendingCall{}, page.Items...) // an empty list encodes as []
 			return output.JSON(a.Stdout, page)
 		}
 		header := []string{"CALL", "SESSION", "TOOL", "INPUT", "WAITING SINCE", "DEADLINE", "ASSIGNED", "CLAIMED"}
@@ -60,7 +60,7 @@ func (cmd *inboxListCmd) Run(a *cli.App, all *flags) error {
 	})
 }
 
-// shortInput is how much of a call's arguments fits a table, in characters.
+// shortInput is the number of characters of a call's arguments in a table.
 const shortInput = 40
 
 func callRow(c *cairn.PendingCall, now time.Time) []string {
@@ -68,7 +68,7 @@ func callRow(c *cairn.PendingCall, now time.Time) []string {
 		claimed(c, now), callStatus(c)}
 }
 
-// claimed returns who has a call to themselves.
+// claimed returns who has claimed a call and until when; empty if the call is not claimed.
 func claimed(c *cairn.PendingCall, now time.Time) string {
 	if !c.Claimed(now) {
 		return ""
@@ -76,7 +76,7 @@ func claimed(c *cairn.PendingCall, now time.Time) string {
 	return c.ClaimedBy + " until " + output.Stamp(c.ClaimedUntil)
 }
 
-// callStatus returns how far a call is and what was decided.
+// callStatus returns the status of a call and its decision, if there is one.
 func callStatus(c *cairn.PendingCall) string {
 	if c.Answer == nil {
 		return string(c.Status)

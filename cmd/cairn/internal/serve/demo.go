@@ -15,7 +15,7 @@ import (
 var demoFile []byte
 
 const (
-	// demoShop is where the orders of the demo are.
+	// demoShop is the file with the demo's orders.
 	demoShop = "cairn-demo-shop.db"
 	// demoLease is short, so that a turn continues a moment after its process was killed.
 	demoLease = 3 * time.Second

@@ -8,14 +8,15 @@ import (
 	"github.com/cairn-agents/cairn/server/jwtauth"
 )
 
-// known are those whom a file lets in: by its tokens, and by those that an issuer signs.
+// known authenticates the users of a file: by the file's tokens, and by tokens that an issuer signs.
 type known struct {
 	tokens server.Authenticator
 	jwt    config.JWT
 	signed server.Authenticator // nil if the file names no issuer
 }
 
-// admit returns whom a file lets in. The keys of an issuer that was known before are kept. before may be nil.
+// admit returns the authentication of a file. It keeps the keys of an issuer that before has as well. before may be
+// nil.
 func admit(a *config.Auth, before *known) (*known, error) {
 	principals := map[string]*server.Principal{}
 	for _, t := range a.Tokens {
@@ -39,7 +40,7 @@ func admit(a *config.Auth, before *known) (*known, error) {
 	return k, nil
 }
 
-// principal says who makes a request; nil for nobody who is known.
+// principal returns who makes a request; nil if that is unknown.
 func (k *known) principal(r *http.Request) (*server.Principal, error) {
 	if p, err := k.tokens(r); p != nil || err != nil || k.signed == nil {
 		return p, err

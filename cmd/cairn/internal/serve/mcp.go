@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/mcp"
 )
 
-// newToolset returns an MCP server's tools. It connects when they are needed.
+// newToolset returns the toolset of an MCP server. It connects when the tools are needed.
 func newToolset(name string, t *config.Tool, at *config.MCP, cache config.ToolCache, logger *slog.Logger) (cairn.Toolset, error) {
 	opts := &mcp.Options{Prefix: t.Prefix, NoPrefix: t.Prefix == "", Allow: t.Allow, Approve: t.Approve, Deferred: t.Deferred, Timeout: time.Duration(t.Timeout), Logger: logger}
 	if cache != (config.ToolCache{}) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
 )
 
-// newToolset returns the error that there are no MCP servers.
+// newToolset returns an error: this program was built without MCP servers.
 func newToolset(name string, _ *config.Tool, _ *config.MCP, _ config.ToolCache, _ *slog.Logger) (cairn.Toolset, error) {
 	return nil, cairn.Errorf(cairn.CodeUnavailable, "MCP server %q: "+cli.Lacks, name, "MCP servers")
 }

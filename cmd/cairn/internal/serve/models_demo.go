@@ -13,7 +13,7 @@ import (
 
 const openAIChat = "openai-chat"
 
-// providers returns the one provider that needs no SDK.
+// providers returns the only provider that needs no SDK.
 func providers() []string { return []string{openAIChat} }
 
 // ofProvider returns a model of a server that speaks Chat Completions.

@@ -11,11 +11,11 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// usualPace is how long the scripted model takes for a word.
+// usualPace is the default time that the scripted model takes for a word.
 const usualPace = 30 * time.Millisecond
 
-// scriptedModel returns the model "scripted:PACE", which needs no provider: it calls the tool that the user's message names,
-// and says what came of it. PACE is how long a word takes; empty is 30ms.
+// scriptedModel returns the model "scripted:PACE", which needs no provider. It calls the tool that the user's
+// message names and reports the result. PACE is the time per word; default 30ms.
 func scriptedModel(pace string) (cairn.Model, error) {
 	d := usualPace
 	if pace != "" {
@@ -27,7 +27,7 @@ func scriptedModel(pace string) (cairn.Model, error) {
 	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step { return playOne(req).Pace(d) }), nil
 }
 
-// playOne decides about one reply.
+// playOne returns the next reply.
 func playOne(req *cairn.Request) scripted.Step {
 	last := len(req.Messages) - 1
 	for last > 0 && req.Messages[last].Hidden {
@@ -69,7 +69,7 @@ func shortened(text string) string {
 	return text
 }
 
-// named returns the tool of which a text has the most words of the name, if it has one.
+// named returns the tool whose name shares the most words with a text; nil if none shares any.
 func named(tools []cairn.ToolSpec, text string) *cairn.ToolSpec {
 	var best *cairn.ToolSpec
 	most := 0
@@ -90,7 +90,7 @@ func named(tools []cairn.ToolSpec, text string) *cairn.ToolSpec {
 	return best
 }
 
-// arguments makes arguments of a tool: what its schema requires, with the user's words for texts.
+// arguments returns arguments for a tool: those that its schema requires, with the user's text for strings.
 func arguments(t *cairn.ToolSpec, text string) map[string]any {
 	var schema struct {
 		Properties map[string]struct {

@@ -1,5 +1,5 @@
-// Package serve is the command that serves assistants over HTTP: it reads the file, opens what the file names, keeps the
-// assistants as the file and the store have them, and ends in good order.
+// Package serve is the command that serves assistants over HTTP. It reads the file, opens what the file names,
+// keeps the assistants in line with the file and the store, and shuts down in order.
 package serve
 
 import (
@@ -37,7 +37,7 @@ type Command struct {
 const (
 	// drain is how long runs may take to finish their step when the process is terminated.
 	drain = 10 * time.Second
-	// rest is how long requests may take then.
+	// rest is how long requests may take after that.
 	rest = 5 * time.Second
 )
 
@@ -61,7 +61,7 @@ func (cmd *Command) Run(a *cli.App) (err error) {
 	return s.serve(ctx, cfg)
 }
 
-// read reads the file. Each of its mistakes is printed on a line of its own.
+// read reads the file. It prints each mistake on its own line.
 func (cmd *Command) read(a *cli.App) (*config.Config, error) {
 	var cfg *config.Config
 	var err error
@@ -125,7 +125,7 @@ func (s *service) serve(ctx context.Context, cfg *config.Config) error {
 		defer close(watched)
 		s.watch(working)
 	}()
-	go func() { // the streams end first, so that their clients look for another process
+	go func() { // streams end first, so that their clients reconnect to another process
 		select {
 		case err := <-failed:
 			end(err)
@@ -144,7 +144,7 @@ func (s *service) serve(ctx context.Context, cfg *config.Config) error {
 	<-watched
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), rest)
 	defer cancel()
-	if web.Shutdown(closing) != nil { // what reads its body for ever
+	if web.Shutdown(closing) != nil { // a handler that reads its request's body for ever
 		web.Close()
 	}
 	if cause := context.Cause(working); ctx.Err() == nil && cause != nil && !errors.Is(cause, context.Canceled) {
@@ -153,14 +153,14 @@ func (s *service) serve(ctx context.Context, cfg *config.Config) error {
 	return err
 }
 
-// leave drains the engine as its Serve does, for a process that is no worker.
+// leave drains the engine as its Serve does, for a process that is not a worker.
 func (s *service) leave(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	return s.eng.Drain(closing)
 }
 
-// announce prints where the server is.
+// announce prints the server's address.
 func (s *service) announce(cfg *config.Config, at net.Addr) {
 	names := strings.Join(s.eng.Agents(), ", ")
 	if s.cmd.JSON {
@@ -170,7 +170,7 @@ func (s *service) announce(cfg *config.Config, at net.Addr) {
 	fmt.Fprintf(s.app.Stderr, "Serving %s from %s. Ctrl-C ends.\nhttp://%s\n", cmp.Or(names, "no assistants"), s.place, at)
 }
 
-// front is what stands before the server's routes: the page, and the check of who a request is for.
+// front wraps the server's routes with the page, and with the check of a request's host.
 func (s *service) front(cfg *config.Config, h http.Handler) http.Handler {
 	if s.cmd.Page || s.cmd.Demo {
 		opts := page.Options{Assistants: s.offered}
@@ -198,8 +198,8 @@ func (s *service) offered() []page.Assistant {
 	return list
 }
 
-// local refuses requests that are not for this machine by name: a page whose host's name leads here, by a trick with DNS, may
-// not do what everybody on this machine may.
+// local rejects requests whose Host is not this machine. Otherwise a page of another host whose name resolves to
+// this machine (DNS rebinding) could do all that users of this machine may do.
 func local(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -214,7 +214,7 @@ func local(h http.Handler) http.Handler {
 	})
 }
 
-// options returns what the file says of the server's routes.
+// options returns the server's options from the file.
 func (s *service) options(cfg *config.Config) *server.Options {
 	opts := &server.Options{
 		AllowUnauthenticated: cfg.Auth.AllowUnauthenticated, Logger: s.log, Origins: slices.Clone(cfg.CORS.Origins), URL: cfg.URL, MaxBody: int64(cfg.Limits.Body),
@@ -226,12 +226,12 @@ func (s *service) options(cfg *config.Config) *server.Options {
 	return opts
 }
 
-// authenticate says who makes a request, as the file has it now.
+// authenticate returns who makes a request, by the current file.
 func (s *service) authenticate(r *http.Request) (*server.Principal, error) {
 	return s.known.Load().principal(r)
 }
 
-// unready says what an assistant does with a turn that cannot begin at once.
+// unready returns what an assistant does with a turn that cannot begin at once.
 func (s *service) unready(agent string) server.Unready {
 	if d := s.set.Load().Latest[agent]; d != nil {
 		return server.Unready{OnBusy: d.OnBusy, OnWaiting: d.OnWaiting}
@@ -239,7 +239,7 @@ func (s *service) unready(agent string) server.Unready {
 	return server.Unready{}
 }
 
-// engineOptions returns the options of the engine, but for its host.
+// engineOptions returns the options of the engine, except its host.
 func (s *service) engineOptions() engine.Options {
 	opts := s.app.Engine
 	opts.Logger, opts.CloseGrace = s.log, drain

@@ -24,28 +24,28 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// service is all that the command has open.
+// service holds all that the command has open.
 type service struct {
 	app   *cli.App
 	cmd   *Command
 	log   *slog.Logger
-	again <-chan os.Signal // to read the file again
+	again <-chan os.Signal // requests to read the file again
 
-	place    string // of the store, as it may be shown
+	place    string // of the store, without a password
 	closers  []func() error
 	eng      *engine.Engine
 	host     *hosts.Connection
 	catalog  *assistants.Catalog
 	toolsets *toolsets
-	own      []*cairn.Agent // that no file declares: the demo's
+	own      []*cairn.Agent // agents that no file declares: the demo's
 
-	cfg   *config.Config // as it was read last
-	seen  int64          // the catalog's number when it was read last
+	cfg   *config.Config // as last read
+	seen  int64          // the catalog's number when it was last read
 	known atomic.Pointer[known]
 	set   atomic.Pointer[assistants.Set]
 }
 
-// open opens what the file names and takes its assistants.
+// open opens what the file names and loads its assistants.
 func (s *service) open(ctx context.Context, cfg *config.Config) error {
 	st, err := s.store(ctx, "store", cfg.Store)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// store opens the store that a key names.
+// store opens the store that a key of the file names.
 func (s *service) store(ctx context.Context, key, text string) (store.Store, error) {
 	if text == "memory:" {
 		st := memstore.New(nil)
@@ -125,7 +125,8 @@ func (s *service) connect(ctx context.Context, text string, opts *engine.Options
 	return nil
 }
 
-// take serves the assistants of a file, to whom its tokens name, from now on. On an error everything stays as it was.
+// take publishes the assistants of a file and serves them from now on, to the users that the file admits. On an
+// error it leaves what is served unchanged.
 func (s *service) take(ctx context.Context, cfg *config.Config) error {
 	parts := s.parts(cfg)
 	if err := assistants.Check(cfg.Assistants, parts); err != nil {
@@ -146,7 +147,7 @@ func (s *service) take(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// load serves the assistants of a file as the store has them.
+// load serves the assistants of a file at their versions in the store.
 func (s *service) load(ctx context.Context, cfg *config.Config) error {
 	seen, err := s.catalog.Changed(ctx)
 	if err != nil {
@@ -168,7 +169,7 @@ func (s *service) load(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// parts makes models and toolsets by the settings of a file.
+// parts builds models and toolsets from the settings of a file.
 func (s *service) parts(cfg *config.Config) assistants.Parts {
 	return assistants.Parts{
 		Model: func(id string) (cairn.Model, error) {
@@ -182,10 +183,10 @@ func (s *service) parts(cfg *config.Config) assistants.Parts {
 	}
 }
 
-// look is how often the file and the store are looked at for changes.
+// look is the interval at which the file and the store are checked for changes.
 const look = time.Second
 
-// watch takes changes of the file, and what other processes have made of the assistants, until ctx is done.
+// watch applies changes of the file, and changes that other processes made to the assistants, until ctx is done.
 func (s *service) watch(ctx context.Context) {
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
@@ -214,12 +215,12 @@ func (s *service) stamp() string {
 	}
 	info, err := os.Stat(s.cmd.Config)
 	if err != nil {
-		return "" // it is being replaced
+		return "" // being replaced
 	}
 	return fmt.Sprint(info.ModTime().UnixNano(), " ", info.Size())
 }
 
-// reload reads the file again. A file with mistakes changes nothing.
+// reload reads the file again and applies it. A file with mistakes changes nothing.
 func (s *service) reload(ctx context.Context) {
 	if s.cmd.Demo {
 		return
@@ -245,7 +246,7 @@ func (s *service) reload(ctx context.Context) {
 	s.log.Info("the file was read again", "file", s.cmd.Config, "versions", s.set.Load().Numbers)
 }
 
-// lasting returns the keys that are read only at the start and have changed.
+// lasting returns the changed keys that are read only at the start.
 func lasting(before, after *config.Config) (keys []string) {
 	a, b := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
 	for i := range a.NumField() {
@@ -260,7 +261,7 @@ func lasting(before, after *config.Config) (keys []string) {
 	return keys
 }
 
-// follow takes what another process has made of the assistants.
+// follow applies changes that another process made to the assistants.
 func (s *service) follow(ctx context.Context) {
 	seen, err := s.catalog.Changed(ctx)
 	if err == nil && seen != s.seen {
@@ -274,7 +275,7 @@ func (s *service) follow(ctx context.Context) {
 	}
 }
 
-// close closes what is open, the engine before what it stands on.
+// close closes what is open, the engine before the resources that it uses.
 func (s *service) close(ctx context.Context) (err error) {
 	if s.host != nil && s.host.Rest != nil {
 		s.host.Rest()

@@ -9,13 +9,13 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 )
 
-// Token makes a token.
+// Token prints a new token.
 type Token struct {
 	User  string   `placeholder:"NAME" help:"Print the entry of the file for a user, rather than the token alone."`
 	Roles []string `placeholder:"ROLE" enum:"user,reviewer,admin" default:"user" help:"The user's roles, separated by commas: user, reviewer, admin."`
 }
 
-// Run prints a token that nobody can guess.
+// Run prints a random token that cannot be guessed.
 func (cmd *Token) Run(a *cli.App) error {
 	token := "cairn_" + rand.Text()
 	if cmd.User == "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
 )
 
-// toolsets are the MCP servers that this process speaks to: one for each way in which assistants name one, so that a reload
-// keeps the connections of what has not changed.
+// toolsets holds this process's connections to MCP servers, one for each distinct declaration of a server. A reload
+// therefore keeps the connections of unchanged declarations.
 type toolsets struct {
 	env    map[string]string
 	logger *slog.Logger
@@ -27,7 +27,8 @@ type toolsets struct {
 	closed []io.Closer
 }
 
-// of returns the toolset that a tool of an assistant is, of whose results the assistant's cache keeps some. taken are the names of the assistant's other toolsets.
+// of returns the toolset that a tool of an assistant declares. cache says which results are kept. taken are the
+// names of the assistant's other toolsets.
 func (s *toolsets) of(t *config.Tool, cache config.ToolCache, taken []string) (cairn.Toolset, error) {
 	name := serverName(t.MCP)
 	for n := 2; slices.Contains(taken, name); n++ {
@@ -61,7 +62,7 @@ func (s *toolsets) of(t *config.Tool, cache config.ToolCache, taken []string) (c
 	return ts, nil
 }
 
-// serverName names a server by its command or its host, alike for every version of an assistant.
+// serverName names a server by its command or host, the same for every version of an assistant.
 func serverName(m *config.MCP) string {
 	if len(m.Command) > 0 {
 		name := path.Base(m.Command[0])
@@ -72,7 +73,7 @@ func serverName(m *config.MCP) string {
 	return name
 }
 
-// expanded returns where a server is, with the environment variables of this process.
+// expanded returns a server's declaration with the environment variables of this process expanded.
 func (s *toolsets) expanded(m *config.MCP) (*config.MCP, error) {
 	out := &config.MCP{Env: map[string]string{}}
 	var errs error
@@ -91,7 +92,7 @@ func (s *toolsets) expanded(m *config.MCP) (*config.MCP, error) {
 	return out, errs
 }
 
-// close ends the connections.
+// close closes the connections.
 func (s *toolsets) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,7 +34,7 @@ type cacheCmd struct {
 	All  bool     `xor:"drop" help:"Remove all results."`
 }
 
-// droppedResults is what the command says as JSON when it removes results.
+// droppedResults is the JSON output for removed results.
 type droppedResults struct {
 	Session string `json:"session"`
 	Dropped int    `json:"dropped"`

@@ -17,7 +17,7 @@ type branchCmd struct {
 	Message    *int   `placeholder:"N" xor:"at" help:"Branch after the first N messages."`
 }
 
-// Run branches.
+// Run branches a session.
 func (cmd *branchCmd) Run(a *cli.App, all *flags) error {
 	var at []engine.BranchOption
 	switch {
@@ -42,7 +42,7 @@ type rewindCmd struct {
 	Checkpoint string `arg:"" help:"One of the session's checkpoints."`
 }
 
-// Run rewinds.
+// Run rewinds a session.
 func (cmd *rewindCmd) Run(a *cli.App, all *flags) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Rewind(ctx, cmd.Session, cmd.Checkpoint)
@@ -58,7 +58,7 @@ type deleteCmd struct {
 	Yes bool `short:"y" help:"Do not ask."`
 }
 
-// Run deletes.
+// Run deletes a session.
 func (cmd *deleteCmd) Run(a *cli.App, all *flags) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Session(ctx, cmd.Session)
@@ -79,7 +79,7 @@ func (cmd *deleteCmd) Run(a *cli.App, all *flags) error {
 
 type restoreCmd struct{ one }
 
-// Run restores.
+// Run restores a session.
 func (cmd *restoreCmd) Run(a *cli.App, all *flags) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Restore(ctx, cmd.Session)
@@ -95,7 +95,7 @@ type trimCmd struct {
 	Kept stores.EventFlags `embed:""`
 }
 
-// Run trims.
+// Run trims events.
 func (cmd *trimCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Kept == (stores.EventFlags{}) {
 		return cli.Misuse("trim: say what is kept, with --event-age, --events or both")
@@ -113,7 +113,7 @@ func (cmd *trimCmd) Run(a *cli.App, all *flags) error {
 	})
 }
 
-// trimmedEvents is what trim prints as JSON.
+// trimmedEvents is the JSON output of trim.
 type trimmedEvents struct {
 	Session string `json:"session"`
 	Events  int64  `json:"events_trimmed"`

@@ -17,14 +17,14 @@ type compactCmd struct {
 	Keep  int    `default:"20" placeholder:"PERCENT" help:"How much of the history the latest messages may be that stay as they are, in percent of its tokens. Default: 20."`
 }
 
-// Help is what --help adds.
+// Help returns the details for --help.
 func (compactCmd) Help() string {
 	return `From the next turn on the model is sent a summary in place of the older messages. All of them stay in the transcript, and a
 branch from before the summary has them. It is made by --model whatever the session's agent is; what that costs is added to
 the session's usage. A session that runs or waits for calls is refused.`
 }
 
-// Run summarises.
+// Run summarizes the older messages of a session.
 func (cmd *compactCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Keep < 1 || cmd.Keep > 99 {
 		return cli.Misuse("--keep: %d is not between 1 and 99", cmd.Keep)

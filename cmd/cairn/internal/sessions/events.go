@@ -48,7 +48,7 @@ func (cmd *eventsCmd) Run(a *cli.App, all *flags) error {
 			case all.JSON:
 				err = lines.Encode(eventLine{&ev, ev.Cursor()})
 			default:
-				// Events come one by one, so that columns have a fixed width.
+				// Events are printed as they arrive, so columns have a fixed width.
 				line := fmt.Sprintf("%6d  %s  %2d  %-21s  %s", ev.Sequence, ev.Time.UTC().Format("2006-01-02 15:04:05.000"), ev.Step, ev.Type, eventDetail(&ev))
 				_, err = fmt.Fprintln(a.Stdout, strings.TrimRight(line, " "))
 			}
@@ -60,7 +60,7 @@ func (cmd *eventsCmd) Run(a *cli.App, all *flags) error {
 	})
 }
 
-// kept reads events after the cursor that is asked for or, if none is, from the first one that was not trimmed.
+// kept reads events after the requested cursor or, if none is requested, from the first event that was not trimmed.
 func (cmd *eventsCmd) kept(read func(cairn.Cursor) iter.Seq2[cairn.Event, error]) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		for ev, err := range read(cmd.After) {
@@ -76,7 +76,7 @@ func (cmd *eventsCmd) kept(read func(cairn.Cursor) iter.Seq2[cairn.Event, error]
 	}
 }
 
-// eventLine is an event with its cursor, as JSON.
+// eventLine is the JSON output of an event with its cursor.
 type eventLine struct {
 	*cairn.Event
 	Cursor cairn.Cursor `json:"cursor"`
@@ -92,7 +92,7 @@ func eventLines(events iter.Seq2[cairn.Event, error]) iter.Seq2[eventLine, error
 	}
 }
 
-// eventDetail returns what an event says besides its type.
+// eventDetail describes an event beyond its type.
 func eventDetail(ev *cairn.Event) string {
 	var words []string
 	add := func(word string) {

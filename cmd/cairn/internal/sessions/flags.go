@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 )
 
-// flags are those that all commands have.
+// flags are the flags that all commands share.
 type flags struct {
 	At   stores.Flags `embed:""`
 	JSON bool         `name:"json" help:"Print JSON: one document, but for events --follow, which prints one event per line."`
@@ -20,7 +20,7 @@ type one struct {
 	Session string `arg:"" help:"The session's id."`
 }
 
-// printed returns a session as it is printed, without what is only for the publication of its events.
+// printed returns a copy of a session for output, without the fields that only serve to publish its events.
 func printed(s *cairn.Session) *cairn.Session {
 	own := *s
 	own.Unpublished = nil

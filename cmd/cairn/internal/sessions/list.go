@@ -53,12 +53,12 @@ func (cmd *listCmd) Run(a *cli.App, all *flags) error {
 	})
 }
 
-// titleOf returns what a session is called, or the beginning of what was said first in it.
+// titleOf returns the title of a session or, without one, the beginning of its first message.
 func titleOf(s *cairn.Session) string {
 	return output.OneLine(cmp.Or(s.Title, s.Opening), 40)
 }
 
-// statusOf names what a session is doing.
+// statusOf returns the displayed status of a session.
 func statusOf(s *cairn.Session) string {
 	switch {
 	case s.Removal != "":

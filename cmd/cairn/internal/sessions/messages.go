@@ -54,7 +54,7 @@ func waitingCalls(ctx context.Context, eng *engine.Engine, id string) (map[strin
 	return kinds, nil
 }
 
-// messageRows returns a row for each line of a message. waiting are open calls.
+// messageRows returns a row for each line of a message. waiting holds the open calls by id.
 func messageRows(m *pages.Numbered, waiting map[string]cairn.CallKind) [][]string {
 	role := string(m.Role)
 	switch {

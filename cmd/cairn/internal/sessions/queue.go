@@ -43,7 +43,7 @@ type dequeueCmd struct {
 	RunID string `arg:"" name:"run" help:"The queued turn, as sessions queue shows it."`
 }
 
-// Run takes a turn out of the queue.
+// Run removes a turn from the queue.
 func (cmd *dequeueCmd) Run(a *cli.App, all *flags) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		if err := eng.Dequeue(ctx, cmd.Session, cmd.RunID); err != nil {

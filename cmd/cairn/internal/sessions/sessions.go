@@ -1,4 +1,4 @@
-// Package sessions holds the commands that show stored sessions and change them. None of them runs an agent.
+// Package sessions holds the commands that show and change stored sessions. None of them runs an agent.
 package sessions
 
 import "github.com/alecthomas/kong"
@@ -29,7 +29,7 @@ type Commands struct {
 	Dequeue     dequeueCmd     `cmd:"" help:"Take a queued turn out of the queue."`
 }
 
-// AfterApply hands each command the flags that all have.
+// AfterApply binds the shared flags for each command.
 func (c *Commands) AfterApply(k *kong.Context) error {
 	k.Bind(&c.Shared)
 	return nil

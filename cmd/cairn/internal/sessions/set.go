@@ -20,7 +20,7 @@ type setCmd struct {
 	NoExpiry bool              `xor:"expiry" help:"Remove that time."`
 }
 
-// Run changes what a session is to its users.
+// Run changes a session's user, title, tags, metadata or expiry.
 func (cmd *setCmd) Run(a *cli.App, all *flags) error {
 	change := store.ContextChange{UserID: cmd.User, Title: cmd.Title, Metadata: cmd.Metadata, ExpiresAt: cmd.Expires}
 	if len(cmd.Tag) > 0 || cmd.NoTags {

@@ -16,12 +16,12 @@ import (
 
 type showCmd struct{ one }
 
-// shown is a session with what can be done about it.
+// shown is a session with its pending calls, its children and its next step.
 type shown struct {
 	*cairn.Session
 	Continue engine.Resumability `json:"continue"`
-	// Waiting are the first hundred open calls, of a root with those of all sub-agents; Children are a hundred of the
-	// session's sub-agents, the newest.
+	// Waiting are the first hundred open calls; for a root, those of all its sub-agents too. Children are the
+	// session's hundred newest sub-agents.
 	Waiting  []cairn.PendingCall `json:"waiting,omitempty"`
 	Children []string            `json:"children,omitempty"`
 }
@@ -51,7 +51,7 @@ func (cmd *showCmd) Run(a *cli.App, all *flags) error {
 	})
 }
 
-// look returns what there is to know about a session besides its row.
+// look reads what is shown about a session in addition to its row.
 func look(ctx context.Context, eng *engine.Engine, s *cairn.Session) (*shown, error) {
 	about := &shown{Session: s}
 	var err error
@@ -107,7 +107,7 @@ func sessionFields(a *cli.App, s *shown, last cairn.Run) [][2]string {
 	return append(fields, [2]string{"next", what})
 }
 
-// waitsFor names a call with what is missing of it.
+// waitsFor names a call and what it needs.
 func waitsFor(c *cairn.PendingCall, now time.Time) string {
 	text := calls.Missing(c.Kind) + " of " + c.Tool + " " + c.ID
 	if until := calls.Deadline(c, now); until != "" {

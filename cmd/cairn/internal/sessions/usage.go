@@ -14,14 +14,14 @@ import (
 
 type usageCmd struct{ one }
 
-// Help is what --help adds.
+// Help returns the details for --help.
 func (usageCmd) Help() string {
 	return `A line for each run, one for the session, with what summaries by hand have used, and one for its tree: the session with all
 sub-agents and companions below it. Costs are those at the time of each call, by the table of models that its engine had; of
 models that the table does not have they are unknown. "sessions events" has the cost of each step.`
 }
 
-// spent is what a run, a session or its tree has used.
+// spent is the usage of a run, a session or its tree.
 type spent struct {
 	Of    string      `json:"of"` // run, session or tree
 	ID    string      `json:"id"`
@@ -29,7 +29,7 @@ type spent struct {
 	Cost  string      `json:"cost"`
 }
 
-// Run prints what a session has used.
+// Run prints the usage of a session.
 func (cmd *usageCmd) Run(a *cli.App, all *flags) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Session(ctx, cmd.Session)

@@ -20,9 +20,9 @@ type Refund struct {
 	At     string `json:"at"`
 }
 
-// Refund pays an order back in full. An order that was not sent yet is cancelled by it. A key that was used before
-// answers with the refund it made then. The error is ErrNotFound if there is no such order, ErrInvalid if the key was
-// used for another order; an order that is cancelled or was refunded under another key is refused.
+// Refund refunds an order in full, and cancels an order that was not shipped yet. A key that was used before
+// returns the refund made then. The error is ErrNotFound if there is no such order, and ErrInvalid if the key was
+// used for another order. An order that is cancelled, or was refunded under another key, is refused with CodeTool.
 func (s *Shop) Refund(ctx context.Context, key string, number int, reason string) (Refund, error) {
 	var made Refund
 	if err := checkKey(key); err != nil {
@@ -62,9 +62,9 @@ func (s *Shop) Refund(ctx context.Context, key string, number int, reason string
 // maxAddress bounds an address, in bytes.
 const maxAddress = 500
 
-// ChangeAddress sends an order somewhere else and returns it as it is then. A key that was used before changes nothing.
-// The error is ErrNotFound if there is no such order, ErrInvalid for a bad address or a key that was used for another
-// order; an order that is on its way or cancelled is refused.
+// ChangeAddress changes the address of an order and returns the changed order. A key that was used before changes
+// nothing. The error is ErrNotFound if there is no such order, and ErrInvalid for a bad address or a key that was
+// used for another order. An order that has been shipped, delivered or cancelled is refused with CodeTool.
 func (s *Shop) ChangeAddress(ctx context.Context, key string, number int, address string) (Order, error) {
 	var changed Order
 	address = strings.Join(strings.Fields(address), " ")
@@ -111,7 +111,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// usedFor reports whether a key was used for the order before, as the query shows. A use for another order is an error.
+// usedFor reports whether query finds the key used for the order. A use for another order is an error.
 func usedFor(ctx context.Context, tx *sql.Tx, query, key string, number int) (bool, error) {
 	var before int
 	switch err := tx.QueryRowContext(ctx, query, key).Scan(&before); {

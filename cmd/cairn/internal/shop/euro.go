@@ -11,7 +11,7 @@ import (
 // Euro is an amount of money in cents. As text it reads "39.90 EUR".
 type Euro int64
 
-// String returns the amount as people write it.
+// String returns the amount as in "39.90 EUR".
 func (e Euro) String() string {
 	sign := ""
 	if e < 0 {
@@ -20,12 +20,12 @@ func (e Euro) String() string {
 	return fmt.Sprintf("%s%d.%02d EUR", sign, e/100, e%100)
 }
 
-// MarshalText returns the amount as String does.
+// MarshalText returns the same text as String.
 func (e Euro) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 var euroText = regexp.MustCompile(`^(-?\d{1,15})\.(\d\d) EUR$`)
 
-// UnmarshalText reads what MarshalText wrote; anything else is an ErrInvalid error.
+// UnmarshalText parses the output of MarshalText; anything else is an ErrInvalid error.
 func (e *Euro) UnmarshalText(text []byte) error {
 	m := euroText.FindSubmatch(text)
 	if m == nil {

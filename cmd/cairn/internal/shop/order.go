@@ -9,14 +9,14 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Status is how far an order is.
+// Status is the state of an order.
 type Status string
 
 const (
-	Processing Status = "processing" // not sent yet: it can go to another address
+	Processing Status = "processing" // not shipped yet: its address can change
 	Shipped    Status = "shipped"
 	Delivered  Status = "delivered"
-	Cancelled  Status = "cancelled" // never sent and never charged, or refunded before it was sent
+	Cancelled  Status = "cancelled" // never shipped and never charged, or refunded before it was shipped
 )
 
 // Order is one order, of one item. Dates are of the form 2006-01-02.
@@ -29,7 +29,7 @@ type Order struct {
 	Ordered   string `json:"ordered"`
 	Delivered string `json:"delivered,omitempty"`
 	Address   string `json:"address"`
-	// Refund is what was paid back; nil if nothing was.
+	// Refund is the refund of the order; nil if there is none.
 	Refund *Refund `json:"refund,omitempty"`
 }
 
@@ -43,7 +43,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Order returns an order; ErrNotFound if there is none of that number.
+// Order returns an order; ErrNotFound if it does not exist.
 func (s *Shop) Order(ctx context.Context, number int) (Order, error) {
 	o, err := order(ctx, s.db, number)
 	return o, storage("look up order", err)
@@ -57,8 +57,8 @@ func order(ctx context.Context, q querier, number int) (Order, error) {
 	return o, err
 }
 
-// Orders returns the orders of a customer, who is given by the full name or one word of it in any case, oldest first.
-// It is empty for a name that is no customer's.
+// Orders returns the orders of a customer, oldest first. customer is the full name or one word of it, in any case.
+// The list is empty for an unknown name.
 func (s *Shop) Orders(ctx context.Context, customer string) ([]Order, error) {
 	customer = strings.ToLower(strings.Join(strings.Fields(customer), " "))
 	if customer == "" {

@@ -1,6 +1,6 @@
 // Package shop is the small shop behind the demo: a dozen orders in an SQLite file that can be looked up, sent to
-// another address and refunded. Each change takes an idempotency key and happens once per key, so that a process that
-// dies between the change and the report of it can simply make it again.
+// another address and refunded. Each change takes an idempotency key and happens once per key. A process that dies
+// before it reports a change can therefore make the change again.
 package shop
 
 import (
@@ -17,12 +17,12 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// schema makes the tables and the dozen orders.
+// schema creates the tables and the dozen orders.
 //
 //go:embed shop.sql
 var schema string
 
-// applicationID marks the file as a shop; it reads "shop".
+// applicationID marks the file as a shop; in ASCII it reads "shop".
 const applicationID = 0x73686f70
 
 // Shop is an open shop. It is safe for concurrent use, and any number of processes may share its file.
@@ -31,8 +31,9 @@ type Shop struct {
 	now func() time.Time
 }
 
-// Open opens the shop in the file at path and fills it with its orders if there is none. now is the clock for the times
-// of changes; nil means time.Now. A file that holds something else is an ErrSchema error and stays as it is.
+// Open opens the shop in the file at path and creates its orders if the file is empty. now is the clock for the
+// times of changes; nil means time.Now. For a file with other content the error is ErrSchema, and the file is not
+// changed.
 func Open(ctx context.Context, path string, now func() time.Time) (*Shop, error) {
 	if path == "" {
 		return nil, cairn.Invalid("path", "is empty")
@@ -61,7 +62,7 @@ func Open(ctx context.Context, path string, now func() time.Time) (*Shop, error)
 	return s, nil
 }
 
-// furnish makes the tables and orders in an empty file.
+// furnish creates the tables and orders in an empty file.
 func (s *Shop) furnish(ctx context.Context, path string) error {
 	err := s.change(ctx, "open shop "+path, func(tx *sql.Tx) error {
 		var id, objects int
@@ -80,7 +81,7 @@ func (s *Shop) furnish(ctx context.Context, path string) error {
 	return err
 }
 
-// change runs do in one transaction. Errors of do that are no *cairn.Error are reported as trouble with storage.
+// change runs do in a transaction. An error that is no *cairn.Error is reported as CodeUnavailable.
 func (s *Shop) change(ctx context.Context, what string, do func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err == nil {

@@ -1,4 +1,4 @@
-// Package support is the agent of the demo: it helps the customers of a small shop. [Script] is a model for it that
+// Package support is the demo's agent: it helps the customers of a small shop. [Script] is a model for it that
 // needs no key.
 package support
 
@@ -24,20 +24,20 @@ orders up, send orders that were not shipped yet to another address, and refund.
   other cases say what you would refund and ask first.
 - Answer in the customer's language, in a few short sentences of plain text.`
 
-// State is what the agent has done in a session.
+// State is the record of what the agent has done in a session.
 type State struct {
 	Refunds   []shop.Refund `json:"refunds"`
 	Addresses []Move        `json:"addresses"`
 }
 
-// Move is an order that was sent to another address.
+// Move is an address change of an order.
 type Move struct {
 	Order   int    `json:"order"`
 	Address string `json:"address"`
 }
 
-// Agent returns the agent over a shop. A crash repeats neither an answer of the model nor a finished tool, and a tool
-// that was cut off by one is safe to run again: the shop knows its idempotency key.
+// Agent returns the agent over a shop. After a crash, neither a model's reply nor a finished tool call is repeated.
+// A tool call that the crash cut off is safe to run again: the shop knows its idempotency key.
 func Agent(s *shop.Shop, model cairn.Model) *cairn.Agent {
 	return &cairn.Agent{
 		Name:         Name,
@@ -114,16 +114,16 @@ func tools(s *shop.Shop) []cairn.Tool {
 	}
 }
 
-// freely is the most that the agent pays back without an approval, patience how long it waits for an approval.
+// freely is the largest refund without an approval, patience the time to wait for an approval.
 const (
 	freely   shop.Euro = 2000
 	patience           = 24 * time.Hour
 )
 
-// refundable reports whether there is something to be paid back for an order.
+// refundable reports whether an order can be refunded.
 func refundable(o shop.Order) bool { return o.Refund == nil && o.Status != shop.Cancelled }
 
-// Describe says in a few words what a call that waits for approval would do.
+// Describe describes in a few words what a call that waits for approval would do.
 func Describe(ctx context.Context, s *shop.Shop, call *cairn.PendingCall) string {
 	var in refundInput
 	if call.Agent == Name && call.Tool == "refund" && json.Unmarshal(call.Input, &in) == nil {

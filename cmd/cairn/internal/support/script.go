@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// Script returns a model that plays the agent by rules, in English. What it says follows from the conversation alone,
-// so that any process can resume it. Between words it waits for pace.
+// Script returns a model that plays the agent by rules, in English. Its replies depend on the conversation alone,
+// so any process can resume it. pace is the delay between words.
 func Script(pace time.Duration) cairn.Model {
 	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if req.System == cairn.SummaryInstructions {
@@ -27,7 +27,7 @@ func Script(pace time.Duration) cairn.Model {
 	})
 }
 
-// reply is what the agent says and calls next.
+// reply is the agent's next text and calls.
 type reply struct {
 	thought string
 	text    string
@@ -39,7 +39,7 @@ type call struct {
 	input any
 }
 
-// resume leaves out what the agent said before it was interrupted.
+// resume omits what the agent said before it was interrupted.
 func (r *reply) resume(now *turn) {
 	if now.said == "" {
 		return
@@ -54,7 +54,7 @@ func (r *reply) resume(now *turn) {
 	}
 }
 
-// step returns the reply as the model's, with a count of tokens that is about right.
+// step converts the reply to a scripted step, with approximate token counts.
 func (r *reply) step(req *cairn.Request) scripted.Step {
 	parts := []scripted.Step{scripted.Thinking(r.thought), scripted.Text(r.text)}
 	written := len(r.thought) + len(r.text)
@@ -142,10 +142,10 @@ func answerMove(w wish, now *turn) reply {
 	}
 }
 
-// maxOrders bounds how many orders are looked into at once.
+// maxOrders bounds how many orders are looked up at once.
 const maxOrders = 10
 
-// answerOrders looks orders up and then describes or refunds them.
+// answerOrders looks up orders and then describes or refunds them.
 func answerOrders(w wish, now *turn) reply {
 	if len(w.orders) == 0 {
 		return reply{text: "I will look into it. " + askOrder}
@@ -169,7 +169,7 @@ func answerOrders(w wish, now *turn) reply {
 	return settle(w, orders, now)
 }
 
-// settle answers for orders that were looked up: refunds first, then one sentence or two about each.
+// settle answers for orders that were looked up: refunds first, then a sentence or two about each.
 func settle(w wish, orders []int, now *turn) reply {
 	var refund reply
 	var sentences []string
@@ -205,7 +205,7 @@ var sorry = map[string]string{
 	"wrong":   "I am sorry that you got the wrong thing.",
 }
 
-// promise says what the agent is about to do for an order.
+// promise announces the refund of an order.
 func promise(o shop.Order) string {
 	if o.Total > freely {
 		return fmt.Sprintf("I am asking a colleague to approve the refund of %s for order %d (%s).", o.Total, o.Number, o.Item)
@@ -213,7 +213,7 @@ func promise(o shop.Order) string {
 	return fmt.Sprintf("I am refunding the %s for order %d (%s) right away.", o.Total, o.Number, o.Item)
 }
 
-// verdict says what became of an order in this turn.
+// verdict describes what became of an order in this turn.
 func verdict(n int, now *turn) string {
 	if f, ok := now.refunds[n]; ok {
 		return fmt.Sprintf("Done: %s for order %d are on their way back to you (refund %d). Nothing needs to be sent back.", f.Amount, f.Order, f.Number)
@@ -246,7 +246,7 @@ func about(o shop.Order) string {
 	return text
 }
 
-// join lists numbers as people do: 42, 43 and 44.
+// join lists numbers in prose: 42, 43 and 44.
 func join(list []int) string {
 	var b strings.Builder
 	for i, n := range list {

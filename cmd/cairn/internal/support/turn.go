@@ -8,27 +8,27 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/shop"
 )
 
-// turn is one thing a user said and what came of it.
+// turn is a user's message and what came of it.
 type turn struct {
 	text string
-	said string // the agent's words since the last result of a tool
-	// results are those of the tools that were executed.
+	said string // the agent's text since the last tool result
+	// orders, refunds, moved and list hold the results of executed tools.
 	orders  map[int]shop.Order
 	refunds map[int]shop.Refund
 	moved   *shop.Order
 	list    []shop.Order
 	listed  bool
-	// refusals are what tools said instead of a result, by tool and order.
+	// refusals hold the errors of tools, by tool and order.
 	refusals map[refusal]string
 }
 
-// refusal names what was refused.
+// refusal identifies a refused call.
 type refusal struct {
 	tool  string
 	order int
 }
 
-// turns reads a conversation. It has at least one turn, which is empty if there are no messages.
+// turns splits a conversation into turns. There is at least one, which is empty if there are no messages.
 func turns(messages []cairn.Message) []turn {
 	list := []turn{newTurn("")}
 	inputs := map[string]json.RawMessage{}
@@ -57,19 +57,19 @@ func newTurn(text string) turn {
 	return turn{text: text, orders: map[int]shop.Order{}, refunds: map[int]shop.Refund{}, refusals: map[refusal]string{}}
 }
 
-// note takes in the result of a tool. A call that was stopped counts for nothing, so that it is made again: the shop does
-// each thing once.
+// note records the result of a tool. It ignores a call that was stopped, so that the call is made again: the shop
+// performs each change once.
 func (t *turn) note(r *cairn.ToolResult, input json.RawMessage) {
 	if r.Code == cairn.CodeNotExecuted || r.Code == cairn.CodeStopped {
 		return
 	}
 	t.said = ""
 	var err error
-	var in lookupInput // every tool names the order in this way
+	var in lookupInput // every tool names the order this way
 	_ = json.Unmarshal(input, &in)
 	if r.IsError {
 		why := string(r.Output)
-		_ = json.Unmarshal(r.Output, &why) // else it stays as it is
+		_ = json.Unmarshal(r.Output, &why) // otherwise the raw output stays
 		if r.Code == cairn.CodeDenied {
 			why = "it was not approved" + strings.TrimPrefix(why, "not approved by the user")
 		}
@@ -93,7 +93,7 @@ func (t *turn) note(r *cairn.ToolResult, input json.RawMessage) {
 	case "refund":
 		var f shop.Refund
 		if err = json.Unmarshal(r.Output, &f); err == nil {
-			t.refunds[in.Order] = f // f.Order is another one if who approved it changed that
+			t.refunds[in.Order] = f // f.Order differs if the reviewer changed the arguments
 		}
 	}
 	if err != nil {
@@ -104,7 +104,7 @@ func (t *turn) note(r *cairn.ToolResult, input json.RawMessage) {
 // saidBefore begins a summary.
 const saidBefore = "The customer said: "
 
-// summary puts together what the customer has said in a conversation that is given as a text.
+// summary collects what the customer said in a conversation that is given as text.
 func summary(req *cairn.Request) string {
 	var list []string
 	for i := range req.Messages {

@@ -11,10 +11,10 @@ import (
 type wish struct {
 	kind    kind
 	orders  []int
-	reason  string // of a refund
-	sure    bool   // of a refund: it was offered and accepted
+	reason  string // reason for a refund
+	sure    bool   // the refund was offered and accepted
 	address string
-	name    string // of a customer; empty for the one who is signed in
+	name    string // customer; empty for the one who is signed in
 }
 
 type kind int
@@ -30,7 +30,7 @@ const (
 	listing
 )
 
-// The agent's questions. What a user says next is the answer to them.
+// The agent's questions. The user's next message is taken as the answer.
 const (
 	askOrder = "Which order is it about?"
 	askOffer = "Shall I refund order "
@@ -38,7 +38,7 @@ const (
 	askName  = "Under which name were they placed?"
 )
 
-// understand returns what the last turn's user wants, in the light of what was said before.
+// understand returns what the user wants in the last turn, given the earlier turns.
 func understand(list []turn) wish {
 	now, before := list[len(list)-1], list[:len(list)-1]
 	asked, said := "", ""
@@ -102,7 +102,7 @@ var (
 
 func words(list string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(?:` + list + `)\b`) }
 
-// read returns what one text asks for.
+// read returns what a single text asks for.
 func read(text string) wish {
 	text = strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "’", "'")
 	orders := numbers(text, false)
@@ -145,8 +145,8 @@ var (
 	loneNumber = regexp.MustCompile(`^\D{0,12}\b(\d{1,4})\b\D{0,3}$`)
 )
 
-// numbers returns the order numbers in a text. A number counts if it follows "order" or "#", or if it stands all but
-// alone; with any, every number counts.
+// numbers returns the order numbers in a text. A number counts if it follows "order" or "#", or if it stands almost
+// alone. With any, every number counts.
 func numbers(text string, any bool) []int {
 	var found []string
 	for _, m := range orderList.FindAllStringSubmatch(text, -1) {
@@ -167,7 +167,7 @@ func numbers(text string, any bool) []int {
 	return list
 }
 
-// mentioned returns the orders that users spoke of last.
+// mentioned returns the orders that the user mentioned last.
 func mentioned(before []turn) []int {
 	for _, t := range slices.Backward(before) {
 		if w := read(t.text); len(w.orders) > 0 {
@@ -177,7 +177,7 @@ func mentioned(before []turn) []int {
 	return nil
 }
 
-// reasonAround returns why the refund that is under discussion was asked for.
+// reasonAround returns the reason given for the refund under discussion.
 func reasonAround(before []turn) string {
 	for _, t := range slices.Backward(before) {
 		if w := read(t.text); w.kind == refunding {
@@ -187,7 +187,7 @@ func reasonAround(before []turn) string {
 	return "unwanted"
 }
 
-// placeLike reports whether a text may be an address: it has a number, a comma or several words.
+// placeLike reports whether a text may be an address: it has a number, a comma, or more than two words.
 func placeLike(text string) bool {
 	return strings.ContainsAny(text, "0123456789,") || len(strings.Fields(text)) > 2
 }

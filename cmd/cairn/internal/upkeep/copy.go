@@ -22,7 +22,7 @@ type copyCmd struct {
 	JSON    bool     `name:"json" help:"Print what became of each session and of each namespace of records as a JSON array."`
 }
 
-// Help is what --help adds.
+// Help returns the details for --help.
 func (copyCmd) Help() string {
 	return `A session is copied with its sub-agents, companions and event log, all at once or not at all, and then read back from both
 stores. One that is there already and the same is skipped, so a copy that was interrupted can simply be run again. One that
@@ -36,7 +36,7 @@ differs is left alone. Workers are left out; they register with the store that t
 Nothing is removed from the store that is copied from. Resume a session in one of the stores only.`
 }
 
-// copyOutcome says what became of a session.
+// copyOutcome is the outcome of a copy.
 type copyOutcome string
 
 const (
@@ -46,7 +46,7 @@ const (
 	outcomeFailed    copyOutcome = "failed"
 )
 
-// copyResult is how the copy of a session tree or of a namespace ended.
+// copyResult is the result of copying a session tree or a namespace.
 type copyResult struct {
 	Outcome copyOutcome  `json:"outcome"`
 	Error   *cairn.Error `json:"error,omitempty"`
@@ -60,7 +60,7 @@ func (r *copyResult) fail(err error) {
 	}
 }
 
-// text is the result in a table.
+// text returns the result for a table.
 func (r *copyResult) text() string {
 	if r.Error == nil {
 		return string(r.Outcome)
@@ -68,7 +68,7 @@ func (r *copyResult) text() string {
 	return fmt.Sprintf("%s: %s: %s", r.Outcome, r.Error.Code, output.OneLine(r.Error.Message, output.Width))
 }
 
-// Run copies.
+// Run copies sessions and records.
 func (cmd *copyCmd) Run(a *cli.App) error {
 	from, err := stores.Parse("FROM", cmd.From)
 	if err != nil {
@@ -102,7 +102,7 @@ func (cmd *copyCmd) Run(a *cli.App) error {
 	return c.failure()
 }
 
-// openTarget opens the store to copy to. Trying it out makes no file; then there is none.
+// openTarget opens the store to copy to. A dry run creates no file; it returns nil if there is none.
 func (cmd *copyCmd) openTarget(ctx context.Context, a *cli.App, to *stores.Address) (store.Importer, error) {
 	if to.File() == "" {
 		return to.OpenExisting(ctx, a)
@@ -116,14 +116,14 @@ func (cmd *copyCmd) openTarget(ctx context.Context, a *cli.App, to *stores.Addre
 	return to.Open(ctx, a.Engine.Now)
 }
 
-// copying is a copy under way. target is nil where trying it out found no store.
+// copying is a copy under way. target is nil if a dry run found no store.
 type copying struct {
 	*copyCmd
 	source, target                store.Importer
 	failedTrees, failedNamespaces int
 }
 
-// print copies, and prints what became of each session and of each namespace of records.
+// print copies, and prints the result for each session and each namespace of records.
 func (c *copying) print(ctx context.Context, a *cli.App) error {
 	if c.JSON {
 		return output.Array(a.Stdout, func(yield func(any, error) bool) {
@@ -156,7 +156,7 @@ func (c *copying) print(ctx context.Context, a *cli.App) error {
 	}, recordsHeader, (*recordsReport).row)
 }
 
-// failure is the error of a copy that left something behind; nil for none.
+// failure returns an error if anything could not be copied.
 func (c *copying) failure() error {
 	var failed []string
 	if c.failedTrees > 0 {

@@ -10,12 +10,12 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// recordsReport is what became of the records of a namespace.
+// recordsReport is the result of copying a namespace of records.
 type recordsReport struct {
 	Namespace string `json:"namespace"`
 	Records   int    `json:"records"`
-	Copied    int    `json:"copied"` // or to be copied
-	Differ    int    `json:"differ"` // from the ones that are there
+	Copied    int    `json:"copied"` // copied, or to be copied
+	Differ    int    `json:"differ"` // differ from those in the target
 	copyResult
 }
 
@@ -25,7 +25,7 @@ func (r *recordsReport) row() []string {
 	return []string{r.Namespace, fmt.Sprint(r.Records), fmt.Sprint(r.Copied), fmt.Sprint(r.Differ), r.text()}
 }
 
-// namespaces copies records and yields what became of those of each namespace that has some.
+// namespaces copies records and yields the result for each namespace that is not empty.
 func (c *copying) namespaces(ctx context.Context) iter.Seq2[recordsReport, error] {
 	return func(yield func(recordsReport, error) bool) {
 		from, to := recordsOf(c.source), recordsOf(c.target)
@@ -51,7 +51,7 @@ func (c *copying) namespaces(ctx context.Context) iter.Seq2[recordsReport, error
 	}
 }
 
-// recordsOf returns the records of a store; nil if there is no store, or if it keeps none.
+// recordsOf returns the records of a store; nil if there is no store or it keeps no records.
 func recordsOf(st store.Importer) store.Records {
 	if p, ok := st.(store.RecordProvider); ok {
 		return p.Records()
@@ -59,8 +59,8 @@ func recordsOf(st store.Importer) store.Records {
 	return nil
 }
 
-// namespace copies the records of a namespace, or tries it out. Those that differ from the ones that are there do not
-// keep it from the others.
+// namespace copies the records of a namespace, or simulates that. A record that differs from the target's does not
+// keep the others from being copied.
 func (c *copying) namespace(ctx context.Context, from, to store.Records, name string) recordsReport {
 	r := recordsReport{Namespace: name, copyResult: copyResult{Outcome: outcomeThere}}
 	for rec, err := range store.All(func(cursor string) (store.Page[store.Record], error) {
@@ -93,7 +93,7 @@ func (c *copying) namespace(ctx context.Context, from, to store.Records, name st
 	return r
 }
 
-// copyRecord reports whether a record was copied, or with --dry-run would be.
+// copyRecord reports whether it copied a record, or would have without --dry-run.
 func (c *copying) copyRecord(ctx context.Context, rec *store.Record, to store.Records) (bool, error) {
 	switch {
 	case !c.DryRun:

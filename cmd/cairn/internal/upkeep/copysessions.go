@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// treeReport is what became of a session tree.
+// treeReport is the result of copying a session tree.
 type treeReport struct {
 	Session  string `json:"session"`
 	Sessions int    `json:"sessions"` // in the tree
@@ -25,7 +25,7 @@ func (r *treeReport) row() []string {
 	return []string{r.Session, fmt.Sprint(r.Sessions), fmt.Sprint(r.Messages), fmt.Sprint(r.Events), r.text()}
 }
 
-// trees copies session trees and yields what became of each.
+// trees copies session trees and yields the result for each.
 func (c *copying) trees(ctx context.Context) iter.Seq2[treeReport, error] {
 	return func(yield func(treeReport, error) bool) {
 		for root, err := range c.roots(ctx) {
@@ -44,7 +44,7 @@ func (c *copying) trees(ctx context.Context) iter.Seq2[treeReport, error] {
 	}
 }
 
-// roots yields the ids of the sessions to copy, the newest first unless they were named.
+// roots yields the ids of the sessions to copy, newest first unless they were named.
 func (c *copying) roots(ctx context.Context) iter.Seq2[string, error] {
 	if len(c.Session) > 0 {
 		return pages.Of(c.Session...)
@@ -60,7 +60,7 @@ func (c *copying) roots(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// tree copies a session tree, or tries it out.
+// tree copies a session tree, or simulates that.
 func (c *copying) tree(ctx context.Context, root string) treeReport {
 	r := treeReport{Session: root}
 	err := r.measure(ctx, c.source)
@@ -73,7 +73,7 @@ func (c *copying) tree(ctx context.Context, root string) treeReport {
 	return r
 }
 
-// measure counts what there is of a session tree.
+// measure counts the sessions, messages and events of a session tree.
 func (r *treeReport) measure(ctx context.Context, source store.Importer) error {
 	rows, err := store.Tree(ctx, source, r.Session)
 	if err != nil {

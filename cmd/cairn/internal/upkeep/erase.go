@@ -19,7 +19,7 @@ type eraseCmd struct {
 	Yes     bool         `short:"y" help:"Do not ask."`
 }
 
-// Run erases.
+// Run erases a session, or all sessions of a user.
 func (cmd *eraseCmd) Run(a *cli.App) error {
 	if (cmd.Session == "") == (cmd.User == "") {
 		return cli.Misuse("erase: give either a session or --user")
@@ -48,7 +48,7 @@ func (cmd *eraseCmd) Run(a *cli.App) error {
 	})
 }
 
-// eraseUser erases everything of a user.
+// eraseUser erases all sessions of a user.
 func (cmd *eraseCmd) eraseUser(a *cli.App) error {
 	return cmd.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		if !cmd.Yes {

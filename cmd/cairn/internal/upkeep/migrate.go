@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Migrate holds what its commands have in common.
+// Migrate holds the flags that its commands share.
 type Migrate struct {
 	At   stores.Flags `embed:""`
 	JSON bool         `name:"json" help:"Print the migrations as a JSON array."`
@@ -19,7 +19,7 @@ type Migrate struct {
 	Status migrateStatusCmd `cmd:"" help:"Show which migrations are applied and which are pending."`
 }
 
-// Help is what --help adds.
+// Help returns the details for --help.
 func (Migrate) Help() string {
 	return `PostgreSQL and SQLite have numbered migrations, which only go forward; any number of processes may run them at once.
 Redis has one version of its keys' layout. The demo and the worker migrate by themselves; commands that look at a server's
@@ -28,7 +28,7 @@ sessions do not.`
 
 type migrateUpCmd struct{}
 
-// Run migrates.
+// Run applies pending migrations.
 func (migrateUpCmd) Run(a *cli.App, all *Migrate) error {
 	at, err := all.At.Address(a.Env)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package upkeep holds the commands that look after stores: migrate, copy, sweep, erase.
+// Package upkeep holds the commands that maintain stores: migrate, copy, sweep, erase.
 package upkeep
 
 // Store holds the commands about whole stores.

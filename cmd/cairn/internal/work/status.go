@@ -23,7 +23,7 @@ type workStatusCmd struct {
 	Limit int          `default:"50" help:"At most so many leases, and so many sessions that no worker serves; 0 lists all. Default: 50."`
 }
 
-// Help is what --help adds.
+// Help returns the details for --help.
 func (workStatusCmd) Help() string {
 	return `A worker is listed while it works; one that died, until its registration lapses, as long after its last heartbeat as a
 lease lasts. All times are those of the store's clock.
@@ -32,10 +32,10 @@ A lease whose owner is no registered worker belongs to a process that runs sessi
 server, to a worker that is about to end, or to one that died a moment ago.`
 }
 
-// lease is a session that an engine holds.
+// lease is a session whose lease is held.
 type lease struct {
 	Owner string `json:"owner"`
-	// Registered says that the owner is a registered worker.
+	// Registered reports whether the owner is a registered worker.
 	Registered bool      `json:"registered"`
 	SessionID  string    `json:"session_id"`
 	RootID     string    `json:"root_id"`
@@ -44,7 +44,7 @@ type lease struct {
 	Until      time.Time `json:"until"`
 }
 
-// unserved is a session that is due and whose agent no registered worker serves.
+// unserved is a due session whose agent no registered worker serves.
 type unserved struct {
 	SessionID string        `json:"session_id"`
 	Agent     string        `json:"agent"`
@@ -52,22 +52,22 @@ type unserved struct {
 	Since     time.Time     `json:"since"`
 }
 
-// WorkStatus is what the command prints.
+// WorkStatus is the command's output.
 type WorkStatus struct {
 	Workers  []workerStatus `json:"workers"`
 	Leases   []lease        `json:"leases"`
 	Unserved []unserved     `json:"unserved"`
-	// More says of what there is more than was asked for.
+	// More names the lists that were cut off at the limit.
 	More []string `json:"more,omitempty"`
 }
 
-// workerStatus is a worker with the number of its leases among those that were looked at.
+// workerStatus is a worker with the number of its leases.
 type workerStatus struct {
 	engine.Worker
 	Leases int `json:"leases"`
 }
 
-// Run prints who works on what.
+// Run prints the workers, the leases and the sessions that no worker serves.
 func (cmd *workStatusCmd) Run(a *cli.App) error {
 	if cmd.Limit < 0 {
 		return cli.Misuse("--limit: %d is negative", cmd.Limit)
@@ -105,7 +105,7 @@ func (cmd *workStatusCmd) look(ctx context.Context, eng *engine.Engine) (*WorkSt
 			if !slices.Contains(s.More, "leases") {
 				s.More = append(s.More, "leases")
 			}
-			continue // the rest are counted
+			continue // the rest are only counted
 		}
 		s.Leases = append(s.Leases, l)
 	}
@@ -126,7 +126,7 @@ func (cmd *workStatusCmd) look(ctx context.Context, eng *engine.Engine) (*WorkSt
 	return s, nil
 }
 
-// leases yields the sessions whose lease is good, the newest first.
+// leases yields the sessions whose lease has not lapsed, newest first.
 func leases(ctx context.Context, eng *engine.Engine) iter.Seq2[lease, error] {
 	active := pages.All(func(cursor string) (store.Page[cairn.Session], error) {
 		return eng.Sessions(ctx, store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}, Cursor: cursor, Limit: 1000})

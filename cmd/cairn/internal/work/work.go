@@ -1,7 +1,7 @@
-// Package work holds the commands of workers: being one, and looking at all of them.
+// Package work holds the commands about workers: run one, and list all of them.
 package work
 
-// Commands holds the worker and what looks at all of them.
+// Commands are the commands about workers.
 type Commands struct {
 	Run    workCmd       `cmd:"" default:"withargs" help:"Drive the demo's sessions that are ready or whose process died, until interrupted. \"run\" can be left out."`
 	Status workStatusCmd `cmd:"" help:"List the workers, the sessions that they and others hold, and what no worker serves."`

@@ -23,13 +23,14 @@ type workCmd struct {
 // drain is how long runs may take to finish their step when the worker is stopped.
 const drain = 10 * time.Second
 
-// Run drives runs until it is interrupted. Runs stay for the next worker, behind the step that they finish in time.
+// Run drives runs until it is interrupted. It leaves unfinished runs to the next worker, after the step that they
+// finish within drain.
 func (cmd *workCmd) Run(a *cli.App) (err error) {
 	ctx, stop := cli.UntilStopped()
 	defer stop()
 	log := cmd.logger(a, slog.LevelInfo)
 	var level slog.LevelVar
-	level.Set(slog.LevelError + 1) // the error says why a host cannot be had
+	level.Set(slog.LevelError + 1) // until Open returns, whose error says why a host is not available
 	own := *a
 	own.Engine.EventRetention = cmd.Kept.Retention()
 	d, err := desk.Open(ctx, &own, cmd.Desk, desk.Options{
@@ -52,7 +53,7 @@ func (cmd *workCmd) Run(a *cli.App) (err error) {
 	return d.Eng.Work(ctx)
 }
 
-// logger returns a logger of what is as grave as level or graver.
+// logger returns a logger for level and above.
 func (cmd *workCmd) logger(a *cli.App, level slog.Leveler) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: level}
 	if cmd.JSON {
@@ -61,7 +62,7 @@ func (cmd *workCmd) logger(a *cli.App, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.Stderr, opts))
 }
 
-// outcomes returns hooks that log how runs come out.
+// outcomes returns hooks that log the outcome of runs.
 func outcomes(log *slog.Logger) *cairn.Hooks {
 	ended := func(_ context.Context, step *cairn.Step, r *cairn.Result) {
 		log.Info("run ended", "session", step.SessionID, "run", r.RunID, "status", r.Status, "steps", r.Steps)

@@ -14,14 +14,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// The records: each version of an assistant under NAME/NUMBER, and one that changes with each of them, so that a process sees
-// by a single read whether anything is new.
+// Each version of an assistant is a record in namespace, under the key NAME/NUMBER. One record in changed gets a
+// new version whenever any of them changes, so that a process detects changes with a single read.
 const (
 	namespace = "cairn/assistants"
 	changed   = "cairn/assistants/changed"
 )
 
-// Catalog are the definitions of assistants in a store. It is safe for concurrent use by any number of processes.
+// Catalog holds the definitions of assistants in a store. It is safe for concurrent use by any number of processes.
 type Catalog struct {
 	Records store.Records
 	Logger  *slog.Logger
@@ -29,7 +29,8 @@ type Catalog struct {
 
 func key(v version) string { return fmt.Sprintf("%s/%010d", v.name, v.number) }
 
-// Publish makes definitions the latest of their assistants. One that is the latest already makes no new version.
+// Publish makes definitions the latest of their assistants. A definition that is the latest already gets no new
+// version.
 func (c *Catalog) Publish(ctx context.Context, list []config.Assistant) error {
 	latest := map[string]int{}
 	for _, a := range inOrder(list) {
@@ -52,8 +53,8 @@ func (c *Catalog) Publish(ctx context.Context, list []config.Assistant) error {
 	return err
 }
 
-// publish writes a definition unless it is the latest, and returns the number of its version. Of processes that write the
-// same one at once, one does.
+// publish writes a definition unless it is the latest, and returns the number of its version. If several processes
+// write the same definition concurrently, one of them does.
 func (c *Catalog) publish(ctx context.Context, d *Definition) (int, error) {
 	raw, err := json.Marshal(d)
 	if err != nil {
@@ -74,13 +75,13 @@ func (c *Catalog) publish(ctx context.Context, d *Definition) (int, error) {
 			return n, nil
 		}
 		_, err := c.Records.Put(ctx, store.RecordWrite{Namespace: namespace, Key: key(version{d.Name, n + 1}), Value: raw})
-		if !errors.Is(err, cairn.ErrStale) { // else another process was faster
+		if !errors.Is(err, cairn.ErrStale) { // otherwise another process was faster
 			return n + 1, err
 		}
 	}
 }
 
-// read adds the versions of an assistant, and of the sub-agents that they have.
+// read adds to into the versions of an assistant and of its sub-agents.
 func (c *Catalog) read(ctx context.Context, name string, into map[version]*Definition) error {
 	prefix := name + "/"
 	var below []string
@@ -113,17 +114,17 @@ func (c *Catalog) read(ctx context.Context, name string, into map[version]*Defin
 	return nil
 }
 
-// Set is what a process serves of a catalog.
+// Set is the part of a catalog that a process serves.
 type Set struct {
-	// Agents are all versions of the assistants, of each the latest last, for engine.Replace.
+	// Agents are all versions of the assistants, for engine.Replace. The latest version of each comes last.
 	Agents []*cairn.Agent
-	// Latest are the latest definitions, by name, with the number of the version.
+	// Latest holds the latest definitions by name, Numbers the numbers of their versions.
 	Latest  map[string]*Definition
 	Numbers map[string]int
 }
 
-// Load returns some assistants with all their versions. A version before the latest that cannot be made any more, since its
-// provider is not configured for example, is left out and logged: runs that have it continue with the latest.
+// Load returns the named assistants with all their versions. An earlier version that cannot be built any more, for
+// example because its provider is not configured, is logged and omitted: its runs continue with the latest version.
 func (c *Catalog) Load(ctx context.Context, names []string, parts Parts) (*Set, error) {
 	b := &builder{Parts: parts, known: map[version]*Definition{}, made: map[version]*cairn.Agent{}}
 	for _, name := range names {
@@ -150,7 +151,7 @@ func (c *Catalog) Load(ctx context.Context, names []string, parts Parts) (*Set, 
 	return set, nil
 }
 
-// Changed returns a number that changes with each call of Publish, in any process; 0 before the first.
+// Changed returns a number that changes with each call of Publish in any process; 0 before the first call.
 func (c *Catalog) Changed(ctx context.Context) (int64, error) {
 	r, err := c.Records.Get(ctx, changed, "changed")
 	switch {

@@ -1,6 +1,7 @@
-// Package assistants makes agents of what the file of cairn serve declares. Each definition of an assistant is a record of
-// the store, and each change of one a new version: runs name theirs, so any process can continue what another one began with
-// an earlier definition, and all processes see the latest.
+// Package assistants builds agents from the assistants that the file of cairn serve declares. Each definition of an
+// assistant is a record of the store, and each change to it is a new version. Runs name their version, so any
+// process can continue a run that another process began with an earlier definition, and all processes see the
+// latest.
 package assistants
 
 import (
@@ -15,10 +16,10 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
 )
 
-// Definition is a version of an assistant, as it is kept.
+// Definition is a stored version of an assistant.
 type Definition struct {
 	config.Assistant
-	// Agents are the versions of the assistants that it has as sub-agents, by name.
+	// Agents are the versions of the assistants that are its sub-agents, by name.
 	Agents map[string]int `json:"agents,omitempty"`
 }
 
@@ -36,23 +37,23 @@ type version struct {
 
 func (v version) String() string { return fmt.Sprintf("assistant %q, version %d", v.name, v.number) }
 
-// Parts make what definitions only name.
+// Parts builds the models and toolsets that definitions name.
 type Parts struct {
-	// Model returns the model of a name, as PROVIDER:NAME.
+	// Model returns the model named PROVIDER:NAME.
 	Model func(name string) (cairn.Model, error)
-	// Toolset returns the tools of an MCP server, with what is kept of their results. taken are the names of the toolsets that
-	// the assistant has already.
+	// Toolset returns the tools of an MCP server. cache says which of their results are kept. taken are the names
+	// of the assistant's toolsets so far.
 	Toolset func(t *config.Tool, cache config.ToolCache, taken []string) (cairn.Toolset, error)
 }
 
-// builder makes agents of definitions, each once.
+// builder builds the agents of definitions, each once.
 type builder struct {
 	Parts
 	known map[version]*Definition
 	made  map[version]*cairn.Agent
 }
 
-// agent makes the agent of a version, with its sub-agents. Definitions never lead back to themselves.
+// agent builds the agent of a version, with its sub-agents. Definitions have no cycles.
 func (b *builder) agent(v version) (*cairn.Agent, error) {
 	if a := b.made[v]; a != nil {
 		return a, nil
@@ -86,7 +87,7 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 	return a, nil
 }
 
-// add gives an agent one of the tools that its definition names.
+// add adds a tool of the definition to an agent.
 func (b *builder) add(a *cairn.Agent, d *Definition, t *config.Tool) error {
 	switch {
 	case t.Client != "":
@@ -111,7 +112,7 @@ func (b *builder) add(a *cairn.Agent, d *Definition, t *config.Tool) error {
 	return nil
 }
 
-// inOrder returns assistants so that each comes after its sub-agents, which never lead back to it.
+// inOrder sorts assistants so that each follows its sub-agents. There are no cycles.
 func inOrder(list []config.Assistant) []config.Assistant {
 	byName := map[string]config.Assistant{}
 	for _, a := range list {
@@ -138,7 +139,7 @@ func inOrder(list []config.Assistant) []config.Assistant {
 	return sorted
 }
 
-// Check reports what keeps assistants from being served, and changes nothing.
+// Check reports what keeps assistants from being served. It changes nothing.
 func Check(list []config.Assistant, parts Parts) error {
 	b := &builder{Parts: parts, known: map[version]*Definition{}, made: map[version]*cairn.Agent{}}
 	for _, a := range list {
@@ -156,7 +157,7 @@ func Check(list []config.Assistant, parts Parts) error {
 	return nil
 }
 
-// versions returns the versions that are known of an assistant, in their order.
+// versions returns the known versions of an assistant, in ascending order.
 func (b *builder) versions(name string) (list []version) {
 	for v := range b.known {
 		if v.name == name {

@@ -17,15 +17,15 @@ import (
 	"github.com/cairn-agents/cairn/server/jwtauth"
 )
 
-// minToken is how many characters a token has at least.
+// minToken is the minimum number of characters of a token.
 const minToken = 16
 
-// Scripted is the provider of the model that plays a script.
+// Scripted is the provider of the scripted model.
 const Scripted = "scripted"
 
 var assistantName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// check reports what is wrong although each value is of its type.
+// check reports values that have the right type but are wrong.
 func (d *decoder) check(c *Config) {
 	d.checkListen(c)
 	if u, err := url.Parse(c.URL); c.URL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil) {
@@ -66,7 +66,7 @@ func (d *decoder) checkListen(c *Config) {
 	}
 }
 
-// Loopback reports whether a host can be reached from its own machine alone.
+// Loopback reports whether only its own machine can reach a host.
 func Loopback(host string) bool {
 	if host == "localhost" {
 		return true
@@ -106,7 +106,7 @@ func (d *decoder) checkAuth(a *Auth) {
 	d.checkJWT(&a.JWT)
 }
 
-// checkJWT checks what is said of an issuer's tokens by making what would check them.
+// checkJWT checks the settings for an issuer's tokens by building their authenticator.
 func (d *decoder) checkJWT(j *JWT) {
 	if !j.Given() {
 		if j.UserClaim != usual.UserClaim || j.RolesClaim != usual.RolesClaim {
@@ -121,7 +121,7 @@ func (d *decoder) checkJWT(j *JWT) {
 			d.wrong("auth.jwt."+key.name, "is required: auth.jwt needs issuer, audience and jwks_url")
 		}
 	}
-	if _, err := jwtauth.New(j.Options()); whole && err != nil { // of the address: nothing else can be wrong
+	if _, err := jwtauth.New(j.Options()); whole && err != nil { // jwks_url is at fault: nothing else can be
 		d.wrong("auth.jwt.jwks_url", "%q must be an https address, or an http address of this machine", j.JWKSURL)
 	}
 }
@@ -198,7 +198,7 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	}
 }
 
-// CommitsWhen returns when steps are committed.
+// CommitsWhen returns the durability of the assistant's steps.
 func (a *Assistant) CommitsWhen() (cairn.Durability, error) {
 	switch a.Durability {
 	case "", "per_step":
@@ -270,7 +270,7 @@ func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistan
 	}
 }
 
-// checkClient checks a client tool by making it.
+// checkClient checks a client tool by building it.
 func (d *decoder) checkClient(t *Tool, path string) {
 	probe := cairn.Agent{Name: "probe", Model: unasked{}, Tools: []cairn.Tool{t.ClientTool()}}
 	if err := probe.Validate(); err != nil {
@@ -279,7 +279,7 @@ func (d *decoder) checkClient(t *Tool, path string) {
 	}
 }
 
-// ClientTool makes the tool of a client.
+// ClientTool builds the client tool.
 func (t *Tool) ClientTool() cairn.Tool {
 	parameters := json.RawMessage(t.Parameters)
 	if parameters == nil {
@@ -307,7 +307,7 @@ func (d *decoder) checkMCP(t *Tool, path string) {
 	}
 }
 
-// leads returns how an assistant consults itself, if it does.
+// leads returns the path on which an assistant is its own sub-agent; nil if there is none.
 func leads(all map[string]*Assistant, name string) []string {
 	var walk func(at string, path []string) []string
 	seen := map[string]bool{}

@@ -1,5 +1,5 @@
-// Package config reads the file that cairn serve is given: YAML, of which every mistake is reported at once, each with
-// its line. It opens nothing; what a key means is carried out by package serve.
+// Package config reads the YAML file of cairn serve. It reports all mistakes at once, each with its line. It opens
+// nothing: package serve implements the keys.
 package config
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/server/jwtauth"
 )
 
-// Config is the file. The "doc" tags are the table of keys in docs/SERVE.md.
+// Config is the file. The table of keys in docs/SERVE.md is made of the "doc" tags.
 type Config struct {
 	Listen     string              `yaml:"listen" doc:"The address to listen on. Without authentication it must be a loopback address." default:"127.0.0.1:8420"`
 	URL        string              `yaml:"url" doc:"The address under which clients reach the server, such as https://example.com/agents, where a proxy changes hosts or paths."`
@@ -31,14 +31,14 @@ type Auth struct {
 	JWT                  JWT     `yaml:"jwt" doc:"Signed tokens of an identity provider, beside auth.tokens or instead of them. issuer, audience and jwks_url are required."`
 }
 
-// Token is a bearer token with the user that it stands for.
+// Token is a bearer token of a user.
 type Token struct {
 	Token string   `yaml:"token" doc:"The token, of at least 16 characters." secret:"yes"`
 	User  string   `yaml:"user" doc:"The user's name."`
 	Roles []string `yaml:"roles" doc:"Any of user, reviewer, admin." default:"[user]" oneof:"user reviewer admin"`
 }
 
-// JWT says which signed tokens are accepted.
+// JWT selects the signed tokens that are accepted.
 type JWT struct {
 	Issuer     string `yaml:"issuer" doc:"The issuer of tokens, as their iss claim has it."`
 	Audience   string `yaml:"audience" doc:"What their aud claim must name."`
@@ -47,23 +47,23 @@ type JWT struct {
 	RolesClaim string `yaml:"roles_claim" doc:"The claim that lists the user's roles: user, reviewer, admin. Dots lead into objects, as in realm_access.roles." default:"roles"`
 }
 
-// Given reports whether tokens of an issuer are to be accepted.
+// Given reports whether an issuer's tokens are accepted.
 func (j *JWT) Given() bool { return j.Issuer != "" || j.Audience != "" || j.JWKSURL != "" }
 
-// Options returns what checks the tokens.
+// Options returns the options of the tokens' authenticator.
 func (j *JWT) Options() *jwtauth.Options {
 	return &jwtauth.Options{Issuer: j.Issuer, Audience: j.Audience, JWKS: j.JWKSURL, UserClaim: j.UserClaim, RolesClaim: j.RolesClaim}
 }
 
-// usual are the claims that count where the file names none.
+// usual holds the default claims.
 var usual = JWT{UserClaim: "sub", RolesClaim: "roles"}
 
-// CORS says which pages may call the server.
+// CORS selects the pages that may call the server.
 type CORS struct {
 	Origins []string `yaml:"origins" doc:"Origins of pages that may call the server, such as https://app.example.com."`
 }
 
-// Limits bound what one user may take of the server.
+// Limits bounds what one user may take of the server.
 type Limits struct {
 	Body              Bytes `yaml:"body" doc:"The most bytes of a request's body." default:"4MiB"`
 	StreamsPerUser    int   `yaml:"streams_per_user" doc:"How many streams a user may have open; -1 is any number." default:"20"`
@@ -76,7 +76,7 @@ type Provider struct {
 	APIKey  string `yaml:"api_key" doc:"The key. Without it the provider's own environment variable counts." secret:"yes"`
 }
 
-// Assistant is an agent that the file declares. Everything in it counts for its version, and is kept in the store as JSON.
+// Assistant is an agent that the file declares. Each of its fields is part of its version, and is stored as JSON.
 type Assistant struct {
 	Name         string    `yaml:"name" json:"name" doc:"Letters, digits, - and _; sessions belong to it."`
 	Description  string    `yaml:"description" json:"description,omitempty" doc:"What it is for; other assistants read it."`
@@ -93,13 +93,13 @@ type Assistant struct {
 	Tools        []Tool    `yaml:"tools" json:"tools,omitempty" doc:"What the model may call: each has one of client, mcp, agent."`
 }
 
-// ToolCache says which results of tools a session keeps.
+// ToolCache limits the tool results that a session keeps.
 type ToolCache struct {
 	MaxEntries int      `yaml:"max_entries" json:"max_entries,omitempty" doc:"How many results a session keeps, of all tools together." default:"64"`
 	TTL        Duration `yaml:"ttl" json:"ttl,omitempty" doc:"How long a result is good." default:"1h"`
 }
 
-// Tool is a tool of an assistant, of the kind that one of its keys says.
+// Tool is a tool of an assistant. Exactly one of Client, MCP and Agent is set.
 type Tool struct {
 	Client      string   `yaml:"client" json:"client,omitempty" doc:"The name of a tool that the client executes."`
 	Description string   `yaml:"description" json:"description,omitempty" doc:"What a client tool does, for the model."`
@@ -117,20 +117,20 @@ type Tool struct {
 	Agent string `yaml:"agent" json:"agent,omitempty" doc:"The name of another assistant, as a sub-agent."`
 }
 
-// MCP names a server: a command to start or an address.
+// MCP is an MCP server: a command to start, or an address.
 type MCP struct {
 	Command []string          `yaml:"command" json:"command,omitempty" doc:"The command that starts an MCP server."`
 	Env     map[string]string `yaml:"env" json:"env,omitempty" doc:"Its environment variables. ${NAME} in env, command and url is read by each process for itself."`
 	URL     string            `yaml:"url" json:"url,omitempty" doc:"The address of an MCP server."`
 }
 
-// Duration is a time span, written as in 90s, 24h.
+// Duration is a duration in the form 90s or 24h.
 type Duration time.Duration
 
-// Bytes is a size, written as in 512KiB, 4MiB.
+// Bytes is a size in the form 512KiB or 4MiB.
 type Bytes int64
 
-// JSON is any value, as JSON. It is YAML in the file.
+// JSON is any value, encoded as JSON. In the file it is YAML.
 type JSON json.RawMessage
 
 // MarshalJSON returns the value.
@@ -139,7 +139,7 @@ func (j JSON) MarshalJSON() ([]byte, error) { return json.RawMessage(j).MarshalJ
 // UnmarshalJSON sets the value.
 func (j *JSON) UnmarshalJSON(raw []byte) error { return (*json.RawMessage)(j).UnmarshalJSON(raw) }
 
-// defaults returns what a file without any key means.
+// defaults returns the configuration of an empty file.
 func defaults() *Config {
 	return &Config{
 		Listen: "127.0.0.1:8420", Store: "sqlite:cairn.db", Worker: true,

@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	// maxFile bounds the file, and maxNodes what it has once its aliases are followed.
+	// maxFile bounds the file in bytes, maxNodes the number of nodes once aliases are resolved.
 	maxFile  = 1 << 20
 	maxNodes = 100_000
 )
 
-// Read reads a file, with the values of environment variables. The error is an *Error unless the file cannot be read.
+// Read reads a file and expands environment variables in it. The error is an *Error unless the file cannot be
+// opened.
 func Read(file string, env map[string]string, providers []string) (*Config, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -41,7 +42,7 @@ func Read(file string, env map[string]string, providers []string) (*Config, erro
 	return Parse(file, raw[:n], env, providers)
 }
 
-// Parse reads what a file has. providers are those of models that there are. The error is an *Error.
+// Parse decodes the content of a file. providers are the known providers of models. The error is an *Error.
 func Parse(file string, raw []byte, env map[string]string, providers []string) (*Config, error) {
 	d := &decoder{env: env, providers: append(slices.Clone(providers), Scripted), at: map[string]place{}, failed: &Error{File: file}}
 	c := defaults()
@@ -69,16 +70,16 @@ func Parse(file string, raw []byte, env map[string]string, providers []string) (
 	return c, nil
 }
 
-// place is where something is in the file.
+// place is a position in the file.
 type place struct{ line, column int }
 
-// decoder reads nodes into Go values and gathers what is wrong.
+// decoder decodes nodes into Go values and collects the problems.
 type decoder struct {
 	env       map[string]string
 	providers []string
 	at        map[string]place // by path
 	nodes     int
-	raw       int // within how many fields whose text is taken as it is
+	raw       int // depth of nested fields whose text is not expanded
 	failed    *Error
 }
 
@@ -88,7 +89,7 @@ func (d *decoder) report(p place, path, format string, args ...any) {
 	}
 }
 
-// wrong reports something about a key by its path.
+// wrong reports a problem with a key by its path.
 func (d *decoder) wrong(path, format string, args ...any) {
 	p, ok := d.at[path]
 	for up := path; !ok && up != ""; {
@@ -109,7 +110,7 @@ func (d *decoder) syntax(err error) {
 
 func null(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// resolve follows an alias. It returns nil where there is too much of it.
+// resolve follows an alias. It returns nil if the file has too many nodes or the alias leads nowhere.
 func (d *decoder) resolve(n *yaml.Node, path string) *yaml.Node {
 	if d.nodes++; d.nodes > maxNodes {
 		if d.nodes == maxNodes+1 {
@@ -127,7 +128,7 @@ func (d *decoder) resolve(n *yaml.Node, path string) *yaml.Node {
 	return n
 }
 
-// value reads a node into a value. choices are the words that a text may be, or empty.
+// value decodes a node into a value. choices are the words that a text may be; empty means any.
 func (d *decoder) value(n *yaml.Node, v reflect.Value, path, choices string) {
 	here := place{n.Line, n.Column}
 	d.at[path] = here
@@ -135,7 +136,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path, choices string) {
 		return
 	}
 	expected := func(what string) { d.report(here, path, "is %s where %s is expected", kindOf(n), what) }
-	// A null is as if the key were not there.
+	// A null counts as a missing key.
 	if null(n) || d.ownForm(n, v, path, here, expected) {
 		return
 	}
@@ -176,7 +177,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path, choices string) {
 	}
 }
 
-// ownForm decodes a value whose type has a form of its own, and reports whether it has.
+// ownForm decodes a value whose type has its own form, and reports whether it has one.
 func (d *decoder) ownForm(n *yaml.Node, v reflect.Value, path string, here place, expected func(what string)) bool {
 	switch into := v.Addr().Interface().(type) {
 	case *JSON:
@@ -202,7 +203,7 @@ func (d *decoder) ownForm(n *yaml.Node, v reflect.Value, path string, here place
 	return true
 }
 
-// plain reads a text, a number, or yes and no.
+// plain decodes a text, a number or a boolean.
 func (d *decoder) plain(n *yaml.Node, v reflect.Value, path, choices string, expected func(string)) {
 	here := place{n.Line, n.Column}
 	if n.Kind != yaml.ScalarNode {
@@ -212,7 +213,7 @@ func (d *decoder) plain(n *yaml.Node, v reflect.Value, path, choices string, exp
 	text := d.scalar(n, path)
 	switch v.Kind() {
 	case reflect.String:
-		// A number or a word such as yes is a text here, as it is written.
+		// A number or a word such as yes is a text here, verbatim.
 		if problem := cairn.CheckText(path, text); problem != nil {
 			d.report(here, path, "%s", strings.TrimPrefix(problem.Error(), path+": "))
 		}
@@ -243,7 +244,7 @@ func meant(typed string, names []string) string {
 	return ""
 }
 
-// object reads a mapping into a struct.
+// object decodes a mapping into a struct.
 func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) {
 	fields, names := map[string]int{}, []string{}
 	for i := range v.NumField() {
@@ -297,7 +298,8 @@ var variable = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// In YAML a brace ends a word within braces, so references are hidden behind other characters, one for one, while it is read.
+// In YAML a brace ends a plain word within braces. References are therefore hidden behind other characters, one for
+// one, while the YAML is parsed.
 const opened, closed = "\uE000", "\uE001"
 
 var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^{}\n]*)?)\}`)
@@ -306,10 +308,10 @@ func hide(text string) string { return reference.ReplaceAllString(text, opened+o
 
 var shownAgain = strings.NewReplacer(opened+opened, "${", closed, "}")
 
-// shown returns a text of the document as it is in the file.
+// shown restores a text of the document to its form in the file.
 func shown(text string) string { return shownAgain.Replace(text) }
 
-// Expand returns a text with the values of environment variables in it. The error names one that is not set.
+// Expand expands environment variables in a text. The error names a variable that is not set.
 func Expand(text string, env map[string]string) (string, error) {
 	d := &decoder{env: env, failed: &Error{}}
 	text = d.expand(text, place{}, "")
@@ -319,7 +321,7 @@ func Expand(text string, env map[string]string) (string, error) {
 	return text, nil
 }
 
-// scalar returns the text of a node, with environment variables in it expanded.
+// scalar returns the text of a node with its environment variables expanded.
 func (d *decoder) scalar(n *yaml.Node, path string) string {
 	text := shown(n.Value)
 	if d.raw > 0 || n.Kind != yaml.ScalarNode {
@@ -347,7 +349,7 @@ func (d *decoder) expand(text string, at place, path string) string {
 	})
 }
 
-// json reads any value.
+// json decodes any value.
 func (d *decoder) json(n *yaml.Node, into *JSON, path string) {
 	value, ok := d.any(n, path, 0)
 	if !ok {
@@ -364,7 +366,7 @@ func (d *decoder) json(n *yaml.Node, into *JSON, path string) {
 	*into = raw
 }
 
-// any returns a node as encoding/json takes it.
+// any returns a node as a value for encoding/json.
 func (d *decoder) any(n *yaml.Node, path string, depth int) (value any, ok bool) {
 	if n = d.resolve(n, path); n == nil {
 		return nil, false
@@ -393,7 +395,7 @@ func (d *decoder) any(n *yaml.Node, path string, depth int) (value any, ok bool)
 	return d.word(n, path)
 }
 
-// word returns a scalar as what it is in YAML.
+// word returns a scalar as its YAML type.
 func (d *decoder) word(n *yaml.Node, path string) (any, bool) {
 	switch n.ShortTag() {
 	case "!!null":
@@ -414,7 +416,7 @@ func (d *decoder) word(n *yaml.Node, path string) (any, bool) {
 	return shown(n.Value), true
 }
 
-// kindOf names what a node is, without showing it: it may be a secret.
+// kindOf names the kind of a node without showing its value, which may be a secret.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -433,7 +435,7 @@ func kindOf(n *yaml.Node) string {
 
 var sizes = map[string]int64{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 
-// parseBytes reads a size.
+// parseBytes parses a size.
 func parseBytes(text string) (Bytes, bool) {
 	digits := strings.TrimRight(text, "BKMGib ")
 	n, err := strconv.ParseInt(digits, 10, 64)

@@ -7,7 +7,7 @@ import (
 
 // Key is a key of the file.
 type Key struct {
-	Path    string // with [] for each item of a list and NAME for a name of one's own choice
+	Path    string // with [] for the items of a list, and NAME for a name that the user chooses
 	Doc     string
 	Default string
 }

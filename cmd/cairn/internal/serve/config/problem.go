@@ -9,12 +9,12 @@ import (
 
 // Problem is a mistake in the file.
 type Problem struct {
-	Line, Column int    // from 1; 0 if the mistake has no place
-	Path         string // the key, as assistants[0].model
-	Text         string // what is wrong; it shows no token and no key of a provider
+	Line, Column int    // from 1; 0 if the mistake has no position
+	Path         string // key, such as assistants[0].model
+	Text         string // what is wrong; shows no token and no provider's key
 }
 
-// String returns the problem on one line, without the name of the file.
+// String returns the problem on one line, without the file's name.
 func (p Problem) String() string {
 	text := p.Text
 	if p.Path != "" {
@@ -32,7 +32,7 @@ type Error struct {
 	Problems []Problem
 }
 
-// Error returns the problems, each on a line of its own that begins with the name of the file.
+// Error returns the problems, one per line. Each line begins with the file's name.
 func (e *Error) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
@@ -44,14 +44,14 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sort orders the problems by their place.
+// sort orders the problems by position.
 func (e *Error) sort() {
 	slices.SortStableFunc(e.Problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 }
 
-// nearest returns the name that a mistyped one was probably meant to be; empty if none is near.
+// nearest returns the name that a mistyped one probably stands for; empty if none is near.
 func nearest(typed string, names []string) string {
 	best, least := "", max(1, len(typed)/3)+1
 	for _, name := range names {
@@ -62,7 +62,7 @@ func nearest(typed string, names []string) string {
 	return best
 }
 
-// distance counts the letters that are to be added, removed, changed or swapped with their neighbour to make b of a.
+// distance counts the letters to add, remove, change or swap with their neighbor to turn a into b.
 func distance(a, b string) int {
 	if len(a) > 64 {
 		return len(a)

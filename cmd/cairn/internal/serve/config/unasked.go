@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// unasked is a model that is never asked: that of an agent which only has its tools checked.
+// unasked is a model that is never called, for an agent that exists only to have its tools checked.
 type unasked struct{}
 
 func (unasked) Info() cairn.ModelInfo { return cairn.ModelInfo{} }

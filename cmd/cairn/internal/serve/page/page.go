@@ -1,5 +1,5 @@
-// Package page is a small page for a browser, which talks to assistants over the server's own routes: plain HTML, CSS and
-// ES modules, without a build and without anything from elsewhere.
+// Package page serves a small browser page that talks to assistants over the server's own routes. It is plain HTML,
+// CSS and ES modules, without a build step and without resources from other hosts.
 package page
 
 import (
@@ -14,7 +14,7 @@ import (
 //go:embed web
 var files embed.FS
 
-// policy lets the page run its own scripts, in no frame, and speak to nothing but its own server.
+// policy lets the page run its own scripts and connect to its own server only, and forbids framing.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Assistant is an assistant that the page offers.
@@ -23,15 +23,15 @@ type Assistant struct {
 	Description string `json:"description,omitempty"`
 }
 
-// Options say who may see what the page offers.
+// Options configure the page.
 type Options struct {
-	// Authenticate says who makes a request; nil serves everybody.
+	// Authenticate returns who makes a request; nil serves everyone.
 	Authenticate server.Authenticator
 	// Assistants returns the assistants that the page offers.
 	Assistants func() []Assistant
 }
 
-// Handler serves the page at / and its files below /page/. Any other path is for next.
+// Handler serves the page at / and its files below /page/, and passes any other path to next.
 func Handler(next http.Handler, opts Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", next)
@@ -62,7 +62,7 @@ func secure(h http.Header) {
 	h.Set("Cache-Control", "no-cache")
 }
 
-// assistants lists the assistants to whom may use the server; 401 asks for a token.
+// assistants lists the assistants to users of the server; 401 asks for a token.
 func assistants(w http.ResponseWriter, r *http.Request, opts Options) {
 	secure(w.Header())
 	if opts.Authenticate != nil {
@@ -77,5 +77,5 @@ func assistants(w http.ResponseWriter, r *http.Request, opts Options) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(opts.Assistants()) // the client is gone otherwise
+	_ = json.NewEncoder(w).Encode(opts.Assistants()) // fails only if the client is gone
 }
