@@ -38,7 +38,7 @@ func hooksPage(t *testing.T) (rows map[string][]string, names []string, orders [
 	return rows, names, orders
 }
 
-// everyHook returns hooks that each call heard with their name, and then do what they must.
+// everyHook returns hooks that each report their name, and then do what they must.
 func everyHook(heard func(name string, handle *cairn.Step)) *cairn.Hooks {
 	hooks := new(cairn.Hooks)
 	v := reflect.ValueOf(hooks).Elem()

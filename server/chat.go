@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// chatIn is what a chat client posts: the whole conversation from its point of view, of which only the last message
-// counts. Pages add fields of their own.
+// chatIn is what a chat client posts: the whole conversation from its point of view. Only the last message counts.
+// Pages add fields of their own.
 type chatIn struct {
 	// ID is the id of the session.
 	ID string `json:"id"`

@@ -148,7 +148,7 @@ type resumeIn struct {
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
 	// Input is an optional message to the model, which precedes the run.
 	Input *Input `json:"input,omitempty"`
-	// CheckpointID is the checkpoint that the session is first taken back to; empty means none.
+	// CheckpointID is the checkpoint to rewind to first; empty means none.
 	CheckpointID string `json:"checkpoint_id,omitempty"`
 	Choice
 }
@@ -189,7 +189,7 @@ func retry(c *request, in *retryIn) (*Started, error) {
 
 // Status describes a session, whether it can be resumed, and its open calls.
 type Status struct {
-	// Session is the session in its current form.
+	// Session is the session as it is now.
 	Session *cairn.Session `json:"session"`
 	// Resumable says whether and how it can be resumed.
 	Resumable engine.Resumability `json:"resumable"`

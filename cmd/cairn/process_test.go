@@ -294,7 +294,7 @@ func TestInterrupted(t *testing.T) {
 	wantRefunds(t, b, 1)
 }
 
-// TestTerminated terminates the demo in the middle of an answer that takes long. It leaves at once what it cannot end.
+// TestTerminated terminates the demo halfway through a long answer. The demo leaves at once what it cannot finish.
 func TestTerminated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -23,7 +23,7 @@ func inProcess(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engin
 	return eng
 }
 
-// answered returns the tree of a session with one answered call of its own, one of a child, and one pending call.
+// answered returns the tree of a session with an answered call of its own, one of a child, and a pending call.
 func answered(t *testing.T) *tree {
 	t.Helper()
 	s := newScene(t, Host{Start: inProcess}, Store{Open: func(_ testing.TB, now func() time.Time) store.Store {
@@ -56,7 +56,7 @@ func (t *tree) forget(i int) {
 	t.renumber()
 }
 
-// again writes an event twice.
+// again duplicates an event.
 func (t *tree) again(i int) {
 	t.events = slices.Insert(slices.Clone(t.events), i, t.events[i])
 	t.renumber()

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// sound is a small house in which every check passes.
+// sound is a small tree in which every check passes.
 func sound(t *testing.T) map[string]string {
 	return map[string]string{
 		"go.mod":  "module example.test/house\n\ngo 1.26\n",
@@ -124,7 +124,7 @@ func TestSoundHousePassesEveryCheck(t *testing.T) {
 	}
 }
 
-// change makes one fault in the sound house: it replaces old by new in a file, or gives a file as a whole.
+// change adds one fault to the sound tree: it replaces old with new in a file, or the file as a whole.
 type change struct{ file, old, new string }
 
 var faults = []struct {

@@ -17,7 +17,8 @@ type words struct {
 	Text string `json:"text"`
 }
 
-// note appends its text to the list "notes" of the state, and refund, which a person must approve, to "refunds".
+// note appends its text to the list "notes" of the state. refund, which a person must approve, appends to
+// "refunds".
 func note() cairn.Tool { return appends("note", "notes") }
 
 func refund() cairn.Tool { return appends("refund", "refunds", cairn.RequireApproval()) }
@@ -30,7 +31,7 @@ func appends(name, list string, opts ...cairn.ToolOption) cairn.Tool {
 
 func asks(id, tool, text string) scripted.Step { return scripted.Call(tool, words{text}).ID(id) }
 
-// agent returns one whose n-th reply in a session is the n-th step, whichever process asks.
+// agent returns an agent whose n-th reply in a session is the n-th step, in any process.
 func agent(name string, steps []scripted.Step, tools ...cairn.Tool) *cairn.Agent {
 	return &cairn.Agent{Name: name, Description: "Does what " + name + "s do.", Tools: tools,
 		Model: scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
@@ -75,15 +76,15 @@ func wanderer() *cairn.Agent {
 	}, cairn.SubAgent(helper), refund(), note())
 }
 
-// Whatever host suspended a session, a process without hosts and agents answers it, and any other host resumes it as if
-// it had stayed in one process.
+// Whatever host suspended a session, a process without hosts and agents answers it, and any other host resumes it
+// as if it had stayed in one process.
 func TestSessionsHopHosts(t *testing.T) {
 	t.Parallel()
 	all, place := hosts(t), files(t)
 	inprocess, temporal, dbos := all[0], all[1], all[2]
 	for name, scene := range map[string]struct {
 		agent func() *cairn.Agent
-		ways  [][]hosttest.Host // the host of each part of the conversation: between two parts the session is suspended
+		ways  [][]hosttest.Host // hosts of the parts of the conversation; the session is suspended between parts
 	}{
 		"approval": {asker, pairs(all)},
 		"child":    {delegator, pairs(all)},
@@ -113,7 +114,7 @@ func TestSessionsHopHosts(t *testing.T) {
 	}
 }
 
-// pairs lists the ways from each host to each other one.
+// pairs returns the ways from each host to each other one.
 func pairs(all []hosttest.Host) (ways [][]hosttest.Host) {
 	for i, from := range all {
 		for k, to := range all {
@@ -125,8 +126,8 @@ func pairs(all []hosttest.Host) (ways [][]hosttest.Host) {
 	return ways
 }
 
-// converse plays a conversation, each part of which ends suspended, in a process of its own on a host. It returns what
-// the session has in the end.
+// converse plays a conversation. Each part runs in a new process on a host and ends suspended, except the last.
+// converse returns the content of the session at the end.
 func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way []hosttest.Host) string {
 	t.Helper()
 	st := place.Open(t, nil)
@@ -165,7 +166,7 @@ func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way
 	return left
 }
 
-// answer approves the pending calls, in a process that has neither a host nor an agent.
+// answer approves the pending calls in a process that has neither a host nor agents.
 func answer(t *testing.T, st store.Store) {
 	t.Helper()
 	eng, err := engine.New(st, nil, nil)

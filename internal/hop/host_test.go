@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// patience is how long a test waits for what must happen, however slow the machine.
+// patience bounds the wait for an expected event, however slow the machine.
 const patience = 2 * time.Minute
 
 // processes numbers the processes of all tests.
@@ -54,7 +54,7 @@ var processes atomic.Int64
 
 func number() string { return strconv.FormatInt(processes.Add(1), 10) }
 
-// hosts returns all there are.
+// hosts returns all hosts.
 func hosts(t *testing.T) []hosttest.Host {
 	t.Helper()
 	return []hosttest.Host{{Name: "inprocess", Start: inProcess}, {Name: "temporal", Start: onTemporal(t)}, {Name: "dbos", Start: onDBOS(t)}}
@@ -84,7 +84,7 @@ func dial(t *testing.T) client.Client {
 	return c
 }
 
-// onTemporal starts processes with a task queue each.
+// onTemporal starts each process with its own task queue.
 func onTemporal(t *testing.T) start {
 	t.Helper()
 	c := dial(t)
@@ -101,7 +101,7 @@ func onTemporal(t *testing.T) start {
 			tb.Fatal(err)
 		}
 		hosted := *opts
-		// No other process has its queue, so the server cannot continue what it leaves.
+		// No other process has its queue, so the server cannot continue what it leaves behind.
 		hosted.Host = struct{ engine.Host }{h}
 		eng := inProcess(tb, st, agents, &hosted)
 		w := h.Worker(eng, worker.Options{})
@@ -113,7 +113,7 @@ func onTemporal(t *testing.T) start {
 	}
 }
 
-// onDBOS starts processes with a database each, which are copies of one, since making one takes a while.
+// onDBOS starts each process with its own database. The databases are copies, since creating one takes a while.
 func onDBOS(t *testing.T) start {
 	t.Helper()
 	empty := filepath.Join(t.TempDir(), "dbos.db")
@@ -145,7 +145,7 @@ func onDBOS(t *testing.T) start {
 	}
 }
 
-// files opens stores in files that are copies of one.
+// files opens stores in files, which are copies of one file.
 func files(t *testing.T) hosttest.Store {
 	t.Helper()
 	empty := filepath.Join(t.TempDir(), "cairn.db")
@@ -160,7 +160,7 @@ func files(t *testing.T) hosttest.Store {
 		path string
 		now  func() time.Time
 	}
-	var open sync.Map // of file, by store
+	var open sync.Map // files by store
 	return hosttest.Store{
 		Name: "sqlitestore",
 		Open: func(tb testing.TB, now func() time.Time) store.Store {
@@ -176,7 +176,7 @@ func files(t *testing.T) hosttest.Store {
 	}
 }
 
-// handle opens a file as one process does.
+// handle opens a file as a process does.
 func handle(tb testing.TB, path string, now func() time.Time) store.Store {
 	tb.Helper()
 	st, err := sqlitestore.Open(path, &sqlitestore.Options{Synchronous: sqlitestore.Normal, Now: now})

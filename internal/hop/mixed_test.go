@@ -11,14 +11,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Scenarios of the suite with their processes on all hosts by turns: what one leaves or does not
-// survive, another recovers.
+// The processes of the suite's scenarios are on all hosts by turns: what one leaves behind or does not survive,
+// another recovers.
 func TestMixedHosts(t *testing.T) {
 	t.Parallel()
 	all, place := hosts(t), files(t)
 	place.Set = testenv.Choose(hosttest.OnMix, hosttest.Every)
 	var mu sync.Mutex
-	started := map[string]int{} // processes, by test
+	started := map[string]int{} // number of processes, by test
 	hosttest.Run(t, hosttest.Host{
 		Name:    "mixed",
 		Crashes: testenv.Choose(2, 0),

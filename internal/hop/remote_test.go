@@ -26,8 +26,8 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-// callsVar makes the test binary a worker of the database that it names, whose agent consults the teller of the server that
-// calleeVar names.
+// callsVar, if set, makes the test binary a worker of the database that it names. The worker's agent consults the
+// teller of the server that calleeVar names.
 const (
 	callsVar  = "CAIRN_TEST_CALLS"
 	calleeVar = "CAIRN_TEST_CALLEE"
@@ -48,7 +48,7 @@ func listener(callee string) (*cairn.Agent, error) {
 	})}, nil
 }
 
-// calls is the process of a caller.
+// calls runs a caller process.
 func calls(database string) error {
 	st, err := sqlitestore.Open(database, nil)
 	if err != nil {
@@ -69,13 +69,13 @@ func calls(database string) error {
 	return eng.Work(context.Background())
 }
 
-// isTaken reports whether the process before this one has begun the run.
+// isTaken reports whether the previous process has begun the run.
 func isTaken(err error) bool {
 	code := cairn.AsError(err).Code
 	return code == cairn.CodeRunning || code == cairn.CodeStale
 }
 
-// startCaller starts the process of a caller and returns how to kill it.
+// startCaller starts a caller process and returns a function that kills it.
 func startCaller(t *testing.T, database, callee string) (kill func()) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -92,8 +92,8 @@ func startCaller(t *testing.T, database, callee string) (kill func()) {
 	return func() { cmd.Process.Kill() }
 }
 
-// What an agent on another server says arrives whole, each word once, though both processes are killed in the middle of it, and
-// it is asked once.
+// The text of an agent on another server arrives whole, each word once, although both processes are killed halfway
+// through it. The agent is consulted once.
 func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 	t.Parallel()
 	far, near, goesOn := testenv.Postgres(t), filepath.Join(t.TempDir(), "near.db"), filepath.Join(t.TempDir(), "goes-on")
@@ -108,7 +108,7 @@ func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 	address, callee := startServer(t, far, goesOn)
 	at(address)
 	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target.Load()) },
-		ErrorLog:     log.New(io.Discard, "", 0), // bodies break off: the processes are killed
+		ErrorLog:     log.New(io.Discard, "", 0), // bodies break off when the processes are killed
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }})
 	t.Cleanup(proxy.Close)
 
@@ -130,7 +130,7 @@ func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 	killCaller := startCaller(t, near, proxy.URL)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for { // the session is there
+	for { // until the session exists
 		if _, err := reader.Session(ctx, "s"); err == nil {
 			break
 		} else if ctx.Err() != nil {
@@ -168,7 +168,7 @@ func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 		case 1: // the caller dies, and another one takes over
 			killCaller()
 			killCaller = startCaller(t, near, proxy.URL)
-		case 2: // the other one is in the middle as well: the server dies, and another one takes over
+		case 2: // the second caller is halfway as well: the server dies, and another one takes over
 			callee.Process.Kill()
 			address, callee = startServer(t, far, goesOn)
 			at(address)

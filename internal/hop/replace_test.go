@@ -17,16 +17,16 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// service is one deployment: what one of its processes leaves under way, the next finds.
+// service is one deployment: each process finds what its predecessors left under way.
 type service struct {
-	// start starts a process. The function that comes with its engine ends it; it releases its leases.
+	// start starts a process. It returns the process's engine and a function that ends it and releases its leases.
 	start func(st store.Store, a *cairn.Agent) (*engine.Engine, func())
-	// recovers says that the host has a new process drive the runs that are under way. Else the test has to resume
-	// them.
+	// recovers reports whether the host makes a new process drive the runs that are under way. Otherwise the test
+	// has to resume them.
 	recovers bool
 }
 
-// services returns one for each host.
+// services returns one service for each host.
 func services(t *testing.T) map[string]service {
 	t.Helper()
 	done, cancel := context.WithCancel(context.Background())
@@ -36,7 +36,7 @@ func services(t *testing.T) map[string]service {
 	return map[string]service{
 		"inprocess": {start: func(st store.Store, a *cairn.Agent) (*engine.Engine, func()) {
 			eng := inProcess(t, st, []*cairn.Agent{a}, &engine.Options{})
-			return eng, func() { _ = eng.Close(done) } // its error says that it released a run
+			return eng, func() { _ = eng.Close(done) } // the error reports that it released a run
 		}},
 		"temporal": {recovers: true, start: func(st store.Store, a *cairn.Agent) (*engine.Engine, func()) {
 			h, err := temporalhost.New(c, &temporalhost.Options{TaskQueue: t.Name(), Prefix: t.Name()})
@@ -98,8 +98,8 @@ func outcome(t *testing.T, run *engine.Run, err error) *cairn.Result {
 	return res
 }
 
-// successor is another agent of the same name: other instructions, another model, a refund that does something else,
-// and a new tool. It reports every request that is not its own.
+// successor is another agent of the same name: with other instructions, another model, a refund that does something
+// else, and a new tool. It reports every request that is not its own.
 func successor(t *testing.T) *cairn.Agent {
 	settle := cairn.Func("refund", "Refunds twice.", func(_ context.Context, call *cairn.Call, in words) (string, error) {
 		return "refunded twice " + in.Text, call.Append([]string{"refunds"}, in.Text, in.Text)
@@ -121,7 +121,7 @@ func successor(t *testing.T) *cairn.Agent {
 		})}
 }
 
-// A suspended session is resumed with the agent that has its name by then, and so is its next turn.
+// A suspended session is resumed with the agent that has its name then, and so is its next turn.
 func TestAgentIsReplacedBetweenTurns(t *testing.T) {
 	onEach(t, func(t *testing.T, on service, place hosttest.Store) {
 		st := place.Open(t, nil)
@@ -150,8 +150,8 @@ func TestAgentIsReplacedBetweenTurns(t *testing.T) {
 	})
 }
 
-// A turn that was under way with the agent of before is brought to its end by the new one: what the host has recorded
-// of it does not depend on the agent.
+// A turn that is under way with the old agent is completed by the new one: the host's records of it do not depend
+// on the agent.
 func TestAgentIsReplacedUnderATurn(t *testing.T) {
 	onEach(t, func(t *testing.T, on service, place hosttest.Store) {
 		st := place.Open(t, nil)

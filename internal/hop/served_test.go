@@ -33,18 +33,18 @@ import (
 	"github.com/cairn-agents/cairn/store/pgstore"
 )
 
-// servesVar makes the test binary a server of the database that it names, in the schema of schemaVar. Its agents stop in the
-// middle of what they do until there is the file that goesOnVar names.
+// servesVar, if set, makes the test binary a server of the database that it names, in the schema of schemaVar. Its
+// agents stop halfway until the file that goesOnVar names exists.
 const (
 	servesVar = "CAIRN_TEST_SERVES"
 	schemaVar = "CAIRN_TEST_SCHEMA"
 	goesOnVar = "CAIRN_TEST_GOES_ON"
 )
 
-// The two halves of what the agent says.
+// The two halves of the storyteller's answer.
 const beginning, ending = "Once upon a time there was", " a server that was killed."
 
-// serves is the process of a server, which works for sessions of dead processes as well, until it gets a SIGTERM.
+// serves runs a server process, which is also a worker, until it gets SIGTERM.
 func serves(url string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -84,7 +84,7 @@ func serves(url string) error {
 	return nil
 }
 
-// until returns once there is a file.
+// until returns once a file exists.
 func until(path string) {
 	for {
 		if _, err := os.Stat(path); err == nil {
@@ -94,18 +94,18 @@ func until(path string) {
 	}
 }
 
-// storyteller is an agent that stops in the middle of its answer.
+// storyteller is an agent that stops halfway through its answer.
 func storyteller(goesOn string) *cairn.Agent {
 	return &cairn.Agent{Name: "teller", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
 		return scripted.Reply(scripted.Text(beginning), scripted.Do(func() { until(goesOn) }), scripted.Text(ending))
 	})}
 }
 
-// workSteps is in how many steps the worker calls its tool.
+// workSteps is the number of steps in which the worker calls its tool.
 const workSteps = 3
 
-// working is an agent that calls a tool in each of several steps, and then answers. The tool stops in its middle, and says in a
-// file beside goesOn what it did.
+// working is an agent that calls a tool in each of several steps, and then answers. The tool stops halfway, and
+// logs what it did in a file next to goesOn.
 func working(goesOn string) *cairn.Agent {
 	type in struct {
 		Step int `json:"step"`
@@ -130,11 +130,11 @@ func working(goesOn string) *cairn.Agent {
 	})}
 }
 
-// worked is the file that says what the tool of workers did.
+// worked returns the file in which the workers' tool logs what it did.
 func worked(goesOn string) string { return goesOn + "-worked" }
 
-// schemaOf is the schema of the servers that wait for a file: those of one run of a test must not take up the sessions of another
-// one. The directory of the file is the run's own.
+// schemaOf returns the schema of the servers that wait for a file. The file's directory belongs to one run of a
+// test, so the servers of one run do not take over the sessions of another.
 func schemaOf(goesOn string) string {
 	return strings.ToLower(filepath.Base(filepath.Dir(filepath.Dir(goesOn))))
 }
@@ -164,7 +164,8 @@ func startServer(t *testing.T, database, goesOn string) (address string, cmd *ex
 	return "http://" + strings.TrimSpace(line), cmd
 }
 
-// roundRobin starts a proxy that gives each request to the next of some servers, as one does that does not look how they are.
+// roundRobin starts a proxy that passes each request to the next server, without checking whether the server is
+// ready.
 func roundRobin(t *testing.T, servers ...string) string {
 	t.Helper()
 	var next atomic.Int64
@@ -172,7 +173,7 @@ func roundRobin(t *testing.T, servers ...string) string {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			to, err := url.Parse(servers[int(next.Add(1))%len(servers)])
 			if err != nil {
-				panic(err) // it was the address of a listener
+				panic(err) // it is a listener's address
 			}
 			r.SetURL(to)
 		},
@@ -183,22 +184,22 @@ func roundRobin(t *testing.T, servers ...string) string {
 	return srv.URL
 }
 
-// follower reads the stream of one run from either server, whichever takes it, until it is whole.
+// follower reads the stream of a run from alternating servers until it is complete.
 type follower struct {
 	servers   []string
 	next      int
 	run       server.Started
 	cuts      int
-	begun     func() // called with the first word, or with the first call of a tool
-	discarded int    // steps
-	text      string // of the attempts that stand
-	attempt   string // of the one under way
+	begun     func() // called at the first word or the first tool call
+	discarded int    // number of discarded steps
+	text      string // text of committed attempts
+	attempt   string // text of the attempt under way
 	last      int64
 }
 
-// follow reads to the run's end. Every reconnect asks the other server for what follows the last event.
+// follow reads to the run's end. Each reconnect asks the other server for what follows the last event.
 func (f *follower) follow(ctx context.Context) error {
-	defer f.begun() // else the others would wait for it
+	defer f.begun() // otherwise the others would wait for it
 	cursor := ""
 	for {
 		f.next++
@@ -213,7 +214,7 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-// read reads one stream. What breaks it is no error.
+// read reads one stream. A broken stream is no error.
 func (f *follower) read(ctx context.Context, server string, cursor *string) (done bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, "GET", server+"/sse?session_id="+f.run.SessionID+"&run_id="+f.run.RunID, nil)
 	if err != nil {
@@ -225,7 +226,8 @@ func (f *follower) read(ctx context.Context, server string, cursor *string) (don
 		return false, nil
 	}
 	defer res.Body.Close()
-	if res.StatusCode == http.StatusServiceUnavailable || res.StatusCode == http.StatusBadGateway { // it ends, or has ended
+	// The server is ending or has ended.
+	if res.StatusCode == http.StatusServiceUnavailable || res.StatusCode == http.StatusBadGateway {
 		return false, nil
 	}
 	if res.StatusCode != 200 {
@@ -275,8 +277,8 @@ func (f *follower) read(ctx context.Context, server string, cursor *string) (don
 
 const sessions = 50
 
-// followAll begins a turn of an agent on each of fifty sessions, and follows them, each request at the next of some servers. It
-// calls amid when all of them are in the middle of what they do, and returns when all have come to their end.
+// followAll begins a turn of an agent on each of fifty sessions, and follows them, each request at the next server.
+// It calls amid when all turns are halfway, and returns when all have ended.
 func followAll(t *testing.T, agent string, servers []string, amid func()) []follower {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -320,7 +322,7 @@ func followAll(t *testing.T, agent string, servers []string, amid func()) []foll
 	return followers
 }
 
-// cuts is how many streams were cut.
+// cuts returns the number of streams that were cut.
 func cuts(followers []follower) (n int) {
 	for i := range followers {
 		n += followers[i].cuts
@@ -328,7 +330,7 @@ func cuts(followers []follower) (n int) {
 	return n
 }
 
-// Of two servers one is killed while fifty streams are open, over any of the two: all of them reach their end, with
+// One of two servers is killed while fifty streams are open on both of them. All streams reach their end, with
 // unbroken sequences and each word once.
 func TestStreamsOutliveAServer(t *testing.T) {
 	t.Parallel()
@@ -346,8 +348,9 @@ func TestStreamsOutliveAServer(t *testing.T) {
 	}
 }
 
-// Of two servers behind a proxy one is asked to end while fifty streams are open. Its turns finish their step, the other server
-// continues them, and all streams reach their end with unbroken sequences. No step is discarded, and no step's tool runs twice.
+// One of two servers behind a proxy is asked to end while fifty streams are open. Its turns finish their step, the
+// other server continues them, and all streams reach their end with unbroken sequences. No step is discarded, and
+// no step's tool runs twice.
 func TestStreamsOutliveADrain(t *testing.T) {
 	t.Parallel()
 	database, goesOn := testenv.Postgres(t), filepath.Join(t.TempDir(), "goes-on")
@@ -357,7 +360,7 @@ func TestStreamsOutliveADrain(t *testing.T) {
 		if err := drained.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
-		for { // until it has cut its streams, and drains
+		for { // until it has cut its streams and drains
 			res, err := http.Get(one + "/readyz")
 			if err != nil {
 				t.Error(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/store/redisstore"
 )
 
-// Sessions are on PostgreSQL and their events on Redis: no write changes both.
+// Sessions are on PostgreSQL and their events on Redis, so no write changes both.
 func TestLogBesideTheStore(t *testing.T) {
 	t.Parallel()
 	postgres, redis := testenv.FastPostgres(t), testenv.Redis(t)
@@ -39,7 +39,7 @@ func TestLogBesideTheStore(t *testing.T) {
 	})
 }
 
-// The same in memory, which is fast enough for every scenario.
+// In memory the suite is fast enough for every scenario.
 func TestLogBesideTheStoreInMemory(t *testing.T) {
 	t.Parallel()
 	hosttest.Run(t, hosttest.Host{Name: "inprocess", Start: inProcess, Crashes: testenv.Choose(8, 0)}, hosttest.Store{

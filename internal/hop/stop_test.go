@@ -12,14 +12,14 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// A stop from a process without a host ends a model call that yields nothing more, and its run, within a second: three
-// times of five at least, since the machine may be busy for a second. The lease is so long that no heartbeat would find
-// the stop within the test: what does is the watch of the store.
+// A stop from a process without a host ends a model call that yields nothing more, and its run, within a second in
+// at least one of five attempts: the machine may be busy. The lease is so long that no heartbeat would find the
+// stop during the test. The store's watch of stops does.
 func TestStopFromAnotherProcess(t *testing.T) {
 	const stops = 5
 	place := files(t)
 	for _, h := range hosts(t) {
-		t.Run(h.Name, func(t *testing.T) { // one at a time: they are timed
+		t.Run(h.Name, func(t *testing.T) { // sequentially, since they are timed
 			st := place.Open(t, nil)
 			speaking := make(chan struct{})
 			model := scripted.Func(func(context.Context, *cairn.Request) scripted.Step {

@@ -11,7 +11,7 @@ import (
 // machine is a directory of commands that shadow the real ones.
 type machine struct {
 	bin  string
-	home string // where the Temporal server is kept; empty for where it is
+	home string // directory of the Temporal server; empty for the default
 }
 
 func newMachine(t *testing.T, commands map[string]string) machine {
@@ -80,7 +80,7 @@ func TestEnsureFailsOverWhatStaysMissing(t *testing.T) {
 	}
 }
 
-// What is missing is printed before anything is done, and nothing is begun that cannot be completed.
+// All that is missing is printed first, and nothing is begun that cannot be completed.
 func TestEnsureSaysAllThatIsMissingFirst(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

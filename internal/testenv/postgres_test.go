@@ -31,13 +31,13 @@ func socket(t *testing.T, text string) string {
 	return filepath.Join(u.Query().Get("host"), ".s.PGSQL.5432")
 }
 
-// connect opens a connection that a PostgreSQL server has answered on.
+// connect opens a connection on which a PostgreSQL server has responded.
 func connect(path string) (net.Conn, error) {
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		return nil, err
 	}
-	// The request for encryption, which every server answers with one byte.
+	// A request for encryption, which every server answers with one byte.
 	_, err = conn.Write([]byte{0, 0, 0, 8, 4, 210, 22, 47})
 	if err == nil {
 		_, err = io.ReadFull(conn, make([]byte, 1))
@@ -89,7 +89,7 @@ func TestPostgresComesBackAfterACrash(t *testing.T) {
 	}
 }
 
-// TestVictim is what the process of TestServerDiesWithItsTest runs.
+// TestVictim runs in the process that TestServerDiesWithItsTest starts.
 func TestVictim(t *testing.T) {
 	if os.Getenv(victimVariable) == "" {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// ask sends one command to the Redis server at a URL and returns the lines of its answer.
+// ask sends a command to the Redis server at a URL and returns the lines of its reply.
 func ask(t *testing.T, address, command string, lines int) string {
 	t.Helper()
 	u, err := url.Parse(address)

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// damages are ways to make each invariant fail, by its name and what is done to a sound history.
+// damages are ways to break each invariant, by its name and by what is done to a sound history.
 var damages = map[string]map[string]func(*History){
 	"no committed step lost": {
 		"a checkpoint":   func(h *History) { h.Checkpoints = h.Checkpoints[1:] },

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// tale plays a session in which everything goes well.
+// tale plays a session without accidents.
 type tale struct {
 	*testing.T
 	eng   *engine.Engine
@@ -22,7 +22,7 @@ type tale struct {
 	id    string
 }
 
-// say has a turn in which the model calls certain tools, see please.
+// say executes a turn in which the model calls the given tools, see please.
 func (s *tale) say(tools string, opts ...engine.RunOption) *engine.Run {
 	s.Helper()
 	run, err := s.eng.Execute(s.Context(), s.id, agentOf(s.id), cairn.Text(please+tools), opts...)
@@ -41,13 +41,13 @@ func (s *tale) ends(run *engine.Run, status cairn.RunStatus) {
 	}
 }
 
-// goesOn resumes the session, which completes.
+// goesOn resumes the session, whose run completes.
 func (s *tale) goesOn() {
 	s.Helper()
 	s.resumes(cairn.RunCompleted)
 }
 
-// resumes resumes the session.
+// resumes resumes the session, whose run ends with the given status.
 func (s *tale) resumes(status cairn.RunStatus) {
 	s.Helper()
 	run, err := s.eng.Resume(s.Context(), s.id)
@@ -57,7 +57,7 @@ func (s *tale) resumes(status cairn.RunStatus) {
 	s.ends(run, status)
 }
 
-// answer answers the one open call of a tool.
+// answer answers the only open call of a tool.
 func (s *tale) answer(tool string, outcome cairn.Outcome, with func(cairn.CallRef) cairn.Submission) {
 	s.Helper()
 	page, err := s.clerk.eng.Inbox(s.Context(), store.CallQuery{Tool: tool})
@@ -78,14 +78,15 @@ func result(by string, n int) func(cairn.CallRef) cairn.Submission {
 	return func(c cairn.CallRef) cairn.Submission { return cairn.Answer(c, amount{n}).By(by) }
 }
 
-// soundFamily returns the tree of a session in which everything happens that can happen to a call: calls are answered
-// in each way, in time and late, cancelled by a stop or by the next turn, or still pending; tools ask; sub-agents and companions
-// are consulted and suspended; turns are queued, taken out, and join the one under way; and a checkpoint is made by hand.
+// soundFamily returns the tree of a session in which all that can happen to a call happens. Calls are answered in
+// each way, in time and late, cancelled by a stop or by the next turn, or still pending. Tools ask. Sub-agents and
+// companions are consulted and suspended. Turns are queued, dequeued, and join the turn under way. A checkpoint is
+// made between turns.
 func soundFamily(t *testing.T) *Tree {
 	t.Helper()
 	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
-	var busy func()        // what happens at the next write to the log
-	var ahead atomic.Int64 // what the store's clock shows beyond the time of day
+	var busy func()        // called at the next write to the log
+	var ahead atomic.Int64 // difference between the store's clock and the real time
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	inMemory := func(string) (store.Store, error) { return memstore.New(&memstore.Options{Now: now}), nil }
 	j, st, eng, _, err := o.assemble(inProcess, inMemory, func(p point) {
@@ -154,7 +155,7 @@ func soundFamily(t *testing.T) *Tree {
 			queued = append(queued, s.say(tools, engine.WithOnBusy(engine.BusyEnqueue)))
 		}
 	}
-	s.ends(s.say("add", engine.WithOnWaiting(engine.WaitingWithdraw)), cairn.RunCompleted) // in place of the suspended run
+	s.ends(s.say("add", engine.WithOnWaiting(engine.WaitingWithdraw)), cairn.RunCompleted) // replaces the suspended run
 	s.ends(queued[0], cairn.SuspendedClientTool)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("j", 1006))
 	s.goesOn()
@@ -172,7 +173,7 @@ func TestSoundFamilyIsAccepted(t *testing.T) {
 	}
 }
 
-// TestStoppedChildIsCountedOff looks at a session between the stop of the child that it waits for and its own resume.
+// TestStoppedChildIsCountedOff examines a session after a stop of its child and before the session is resumed.
 func TestStoppedChildIsCountedOff(t *testing.T) {
 	t.Parallel()
 	tree := soundFamily(t)
@@ -192,8 +193,8 @@ func TestStoppedChildIsCountedOff(t *testing.T) {
 	}
 }
 
-// TestStepThatTwoAttemptsCommitted has a host ask for a step's commit twice: both processes are answered with the one write, the slower
-// of them with what the session has come to since.
+// TestStepThatTwoAttemptsCommitted has a host commit a step twice. The store answers both processes with the one
+// write, and the slower one with the session's later version.
 func TestStepThatTwoAttemptsCommitted(t *testing.T) {
 	t.Parallel()
 	root := soundFamily(t).Sessions[0]
@@ -210,7 +211,7 @@ func TestStepThatTwoAttemptsCommitted(t *testing.T) {
 	}
 }
 
-// onByHand is a damage to the checkpoint that was made by hand.
+// onByHand damages the checkpoint that was made between turns.
 func onByHand(damage func(*cairn.Checkpoint)) func(*Tree) {
 	return onRoot(func(h *History) {
 		i := slices.IndexFunc(h.Checkpoints, func(c cairn.Checkpoint) bool { return c.StepID == c.ID })
@@ -218,7 +219,7 @@ func onByHand(damage func(*cairn.Checkpoint)) func(*Tree) {
 	})
 }
 
-// call returns the first call of a tool with that status and decision, and its session.
+// call returns the first call of a tool with the given status and decision, and its session.
 func (t *Tree) call(tool string, status cairn.CallStatus, kind cairn.DecisionKind) (*History, *cairn.PendingCall) {
 	for _, h := range t.Sessions {
 		for i := range h.Calls {
@@ -231,7 +232,7 @@ func (t *Tree) call(tool string, status cairn.CallStatus, kind cairn.DecisionKin
 	panic("no such call of " + tool)
 }
 
-// resultOf returns the result of a call, and the message it is in.
+// resultOf returns the result of a call, and the message that contains it.
 func (h *History) resultOf(call string) (*cairn.Message, *cairn.ToolResult) {
 	for i := range h.Messages {
 		for _, r := range h.Messages[i].ToolResults() {
@@ -243,12 +244,12 @@ func (h *History) resultOf(call string) (*cairn.Message, *cairn.ToolResult) {
 	panic("no result of call " + call)
 }
 
-// onCall is a damage to the first call of a tool with that status and decision.
+// onCall damages the first call of a tool with the given status and decision.
 func onCall(tool string, status cairn.CallStatus, kind cairn.DecisionKind, damage func(*History, *cairn.PendingCall)) func(*Tree) {
 	return func(t *Tree) { damage(t.call(tool, status, kind)) }
 }
 
-// onResult is a damage to its result.
+// onResult damages the result of such a call.
 func onResult(tool string, status cairn.CallStatus, kind cairn.DecisionKind, damage func(*cairn.ToolResult)) func(*Tree) {
 	return onCall(tool, status, kind, func(h *History, c *cairn.PendingCall) {
 		_, r := h.resultOf(c.ID)
@@ -256,7 +257,7 @@ func onResult(tool string, status cairn.CallStatus, kind cairn.DecisionKind, dam
 	})
 }
 
-// onRoot is a damage to the root.
+// onRoot damages the root.
 func onRoot(damage func(*History)) func(*Tree) {
 	return func(t *Tree) { damage(t.Sessions[0]) }
 }
@@ -267,7 +268,7 @@ func (t *Tree) of(agent string) *History {
 	return t.Sessions[i]
 }
 
-// queued returns the indexes of the records of turns that were queued, and not taken out again.
+// queued returns the indexes of the records of turns that were queued and not dequeued.
 func (h *History) queued() (list []int) {
 	out := h.takenOut()
 	for i := range h.Journal {
@@ -288,13 +289,13 @@ func (h *History) steered() (list []int) {
 	return list
 }
 
-// question returns the first question of a number.
+// question returns the first question with a number.
 func (h *History) question(number int) *cairn.PendingCall {
 	i := slices.IndexFunc(h.Calls, func(c cairn.PendingCall) bool { return c.Kind == cairn.CallQuestion && c.Number == number })
 	return &h.Calls[i]
 }
 
-// onQuestion is a damage to the first question of a number.
+// onQuestion damages the first question with a number.
 func onQuestion(number int, damage func(*History, *cairn.PendingCall)) func(*Tree) {
 	return func(t *Tree) { damage(t.Sessions[0], t.Sessions[0].question(number)) }
 }
@@ -323,10 +324,10 @@ func (t *Tree) begun(child *History) *cairn.Event {
 	return &t.Events[i]
 }
 
-// suspended returns what the last run is suspended for.
+// suspended returns the suspension of the last run.
 func (h *History) suspended() *cairn.Suspension { return h.Runs[len(h.Runs)-1].Suspended }
 
-// familyDamages are ways to make each invariant fail that has to do with people and families.
+// familyDamages are ways to break each invariant about people and families.
 var familyDamages = map[string]map[string]func(*Tree){
 	"of any number of answers one is used, once": {
 		"two were accepted": onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(h *History, c *cairn.PendingCall) {

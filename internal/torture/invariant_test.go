@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// sound returns the tree of a session that had a few turns and no trouble.
+// sound returns the tree of a session with a few turns and no accidents.
 func sound(t *testing.T, kind string) *Tree {
 	t.Helper()
 	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
@@ -47,7 +47,7 @@ func sound(t *testing.T, kind string) *Tree {
 	return tree
 }
 
-// loadAll reads a tree that is settled, with the journal of its directory.
+// loadAll reads a settled tree, with the journal in its directory.
 func loadAll(t *testing.T, st store.Store, dir, root string) *Tree {
 	t.Helper()
 	list, _, err := readJournal(dir, 0)
@@ -81,7 +81,7 @@ func TestSoundHistoriesAreAccepted(t *testing.T) {
 	}
 }
 
-// copies returns a function that makes copies of a tree, which share nothing with it.
+// copies returns a function that makes deep copies of a tree.
 func copies(t *testing.T, tree *Tree) func() *Tree {
 	t.Helper()
 	raw, err := json.Marshal(tree)
@@ -158,7 +158,7 @@ func TestLateProcessesAreNoFault(t *testing.T) {
 	}
 }
 
-// Of two attempts at an effect the second may have looked before the first staged what it came to.
+// The second of two attempts at an effect may have read the stage before the first staged its result.
 func TestAnAttemptThatHadJoinedBeforeIsNoFault(t *testing.T) {
 	t.Parallel()
 	tree := sound(t, "per-tool")
@@ -178,7 +178,7 @@ func TestAnAttemptThatHadJoinedBeforeIsNoFault(t *testing.T) {
 	}
 }
 
-// In a history that is not settled the last marks may be missing, and a run may be open.
+// In a history that is not settled, the last marks may be missing, and a run may be open.
 func TestUnsettledHistoriesMayLackTheirEnd(t *testing.T) {
 	t.Parallel()
 	tree := sound(t, "per-step")
@@ -197,7 +197,7 @@ func TestUnsettledHistoriesMayLackTheirEnd(t *testing.T) {
 	}
 }
 
-// record returns the first record of a kind; a committed one is of a step, a staged one of a call.
+// record returns the first record of a kind; for committed, of a step; for staged, of a call.
 func (h *History) record(kind recordKind) *record {
 	i := slices.IndexFunc(h.Journal, func(r record) bool {
 		return r.Kind == kind && (kind != committed || r.Step != "") && (kind != staged || r.Call != "")
@@ -210,7 +210,7 @@ func (h *History) event(et cairn.EventType) int {
 	return slices.IndexFunc(h.Events, func(ev cairn.Event) bool { return ev.Type == et })
 }
 
-// insert puts an event in front of another and numbers all of them again.
+// insert inserts an event and renumbers all events.
 func (h *History) insert(at int, ev cairn.Event) {
 	h.Events = slices.Insert(h.Events, at, ev)
 	h.number()
@@ -237,7 +237,7 @@ func (h *History) drop(at, n int) {
 	h.Session.MessageCount = len(h.Messages)
 }
 
-// balance gives the session the rows that its calls would have added.
+// balance sets the rows that the session's calls would have added.
 func (h *History) balance() {
 	var err error
 	if h.Books, err = h.due(); err != nil {

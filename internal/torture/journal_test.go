@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A process that dies while it writes a record costs that record and no other.
+// A process that dies while it writes a record loses only that record.
 func TestTornRecordsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

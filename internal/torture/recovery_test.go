@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The time of a run's end counts from each stop of a process that was driving it.
+// The time to a run's end counts from each stop of a process that was driving it.
 func TestRunsThatOutliveTheirProcess(t *testing.T) {
 	t.Parallel()
 	began := time.Now().Add(-time.Hour)

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// forgetful is a store that does not list some session as due.
+// forgetful is a store that omits a session from Due.
 type forgetful struct {
 	store.Store
 	hidden string
@@ -39,14 +39,14 @@ func abandoned(t *testing.T, owner string, ttl time.Duration) (store.Store, int6
 	return st, row.Lease.Token
 }
 
-// questioned runs the checks on a store and returns what is wrong.
+// questioned runs the checks on a store and returns the problems.
 func questioned(t *testing.T, w *watch) string {
 	t.Helper()
 	list := w.ask(t.Context(), time.Time{})
 	return join(list, func(err error) string { return err.Error() })
 }
 
-// The checks find released sessions, and those whose lease lapsed.
+// The checks find released sessions, and sessions whose lease has lapsed.
 func TestWhatIsNotDueIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestWhatIsNotDueIsFound(t *testing.T) {
 	})
 }
 
-// A session that no process claims is found in the end; one that is claimed repeatedly is not.
+// A session that no process claims is found in the end. A session that is claimed repeatedly is not.
 func TestWhatStaysActiveIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestWhatStaysActiveIsFound(t *testing.T) {
 	})
 }
 
-// No worker runs, so a session without a lease stays so.
+// No worker runs, so a session without a lease stays without one.
 func TestWhatIsNotTakenOnIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

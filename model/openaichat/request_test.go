@@ -40,7 +40,7 @@ func user(text string) cairn.Message { return cairn.User(cairn.TextPart(text)) }
 var lookup = cairn.ToolSpec{Name: "lookup", Description: "Look up an order.",
 	Schema: json.RawMessage(`{"type":"object","properties":{"order":{"type":"integer"},"all":{"type":"boolean"}},"required":["order"]}`)}
 
-// requests are sent to a server of the given host. testdata/requests has what must arrive.
+// requests returns requests to a server of the given host. testdata/requests has what must arrive.
 func requests(host string) map[string]cairn.Request {
 	ours := `{"field":"reasoning_content","host":"` + host + `"}`
 	return map[string]cairn.Request{

@@ -76,8 +76,8 @@ var stepMessages = []cairn.Message{
 			Output: json.RawMessage(`{"order":42,"status":"refunded","amount":"19.90","currency":"EUR"}`)}}}},
 }
 
-// floorScript is the step of a stepper written by hand: one guard and the same bytes in the same keys. It works out
-// nothing and answers nothing; its texts are ready but for the messages, which the writer has to encode.
+// floorScript is the step of a stepper written by hand: one guard and the same bytes in the same keys. It computes and
+// returns nothing. Its texts are prepared, except for the messages, which the writer has to encode.
 var floorScript = redis.NewScript(`
 if redis.call('HGET', KEYS[1], 'version') ~= ARGV[1] then
 	return 0
@@ -135,9 +135,9 @@ func (f *floor) step() {
 	}
 }
 
-// compare has some writers do two things in turn, in slices, so that other load on the machine affects both, and
-// reports the rates and the share of the base's that the subject's is: the median of the slices. With the server it
-// also reports how many microseconds of processor time this process and the server spent on each.
+// compare has some writers do two things alternately, in slices, so that other load on the machine affects both. It
+// reports the rates and the subject's rate as a share of the base's, as the median of the slices. Given the server, it
+// also reports the microseconds of processor time that this process and the server spent on each.
 func compare(b *testing.B, server *testenv.RedisProcess, subject, base []func()) {
 	const slice = 200
 	var spent struct{ subject, base testenv.Spent }
@@ -232,7 +232,7 @@ func BenchmarkState(b *testing.B) {
 	compare(b, nil, with(1<<20), with(1<<10))
 }
 
-// BenchmarkEvents is small events appended in batches.
+// BenchmarkEvents measures small events appended in batches.
 func BenchmarkEvents(b *testing.B) {
 	for _, batch := range []int{1, 8, 32} {
 		for _, writers := range []int{1, 8} {

@@ -11,7 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// TestChannelsOfNestedPrefixes names channels of stores whose prefixes and logs look alike when they are put together.
+// TestChannelsOfNestedPrefixes names channels of stores whose prefixes and logs would be ambiguous if they were
+// concatenated.
 func TestChannelsOfNestedPrefixes(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
@@ -29,8 +30,7 @@ func TestChannelsOfNestedPrefixes(t *testing.T) {
 	}
 }
 
-// TestClientIsSilent has the server die, in a process of its own, and looks at what that writes to
-// standard error.
+// TestClientIsSilent runs a process whose server dies, and checks what the process writes to standard error.
 func TestClientIsSilent(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("CAIRN_TEST_CLIENT") != "" {

@@ -23,8 +23,8 @@ func openCluster(tb testing.TB) *Store {
 	return openAt(tb, testenv.RedisCluster(tb), &Options{Prefix: newPrefix()})
 }
 
-// The whole suite takes as long as on one server, which has it in `make test`: there the cluster has the scenarios of a
-// store, which use every operation on trees of sessions.
+// The whole suite takes as long as on one server, which `make test` covers. The cluster runs the scenarios of a store,
+// which use every operation on trees of sessions.
 func TestClusterConformance(t *testing.T) {
 	if !testenv.Soak() {
 		hosttest.Run(t, inProcess, hosttest.Store{Name: "rediscluster", OwnClock: true, Set: hosttest.OnStore,
@@ -72,7 +72,7 @@ func TestClusterSpreadsSessions(t *testing.T) {
 	}
 }
 
-// family returns the ids of a root and of a child that is in another bucket when it is taken for a root.
+// family returns the ids of a root and of a child whose own id belongs to another bucket.
 func family(s *Store, n int) (root, child string) {
 	root = fmt.Sprint("root-", n)
 	for i := 0; ; i++ {
@@ -109,7 +109,7 @@ func TestClusterFindsChildren(t *testing.T) {
 	if _, err := store.Load(t.Context(), s, child); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("after its deletion by another process: %v", err)
 	}
-	// Its id is free, for a root and for a child elsewhere.
+	// The id is free again, for a root and for a child of another tree.
 	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: child, Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +118,8 @@ func TestClusterFindsChildren(t *testing.T) {
 	}
 }
 
-// A process dies after it has noted where a child is to be kept: the note is corrected by the process that creates the
-// session.
+// A process dies after it has noted where a child is to be kept: the process that creates the session corrects the
+// note.
 func TestClusterForgivesANoteOfNothing(t *testing.T) {
 	t.Parallel()
 	s := openCluster(t)

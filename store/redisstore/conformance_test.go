@@ -56,7 +56,7 @@ func TestLogConformance(t *testing.T) {
 	})
 }
 
-// logs are the stores whose event logs the suite of logs is given, by these.
+// logs maps the event logs that the suite of logs uses to their stores.
 var logs sync.Map
 
 func logOf(s *Store) store.Log {

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/store/redisstore"
 )
 
-// A session is there for every process that opens the same server.
+// A session is available to every process that opens the same server.
 func ExampleOpen() {
 	ctx, url := context.Background(), serverURL()
 	st, err := redisstore.Open(ctx, url, &redisstore.Options{Prefix: "example"})
@@ -40,5 +40,5 @@ func ExampleOpen() {
 	// Output: Order 42 arrived broken.
 }
 
-// serverURL is that of the tests' server.
+// serverURL returns the URL of the tests' server.
 func serverURL() string { return testenv.Redis(&testing.T{}) }

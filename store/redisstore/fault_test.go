@@ -24,7 +24,7 @@ func throughProxy(t *testing.T) (*Store, *proxy) {
 	return openAt(t, p.url, &Options{Prefix: newPrefix()}), p
 }
 
-// everyOther cuts the connection at every other request that runs a script with an argument.
+// everyOther cuts the connection at every second request that runs a script with an argument.
 func everyOther(how cutting, argument string) func([]byte) cutting {
 	n := 0
 	return func(request []byte) cutting {
@@ -124,7 +124,7 @@ func TestLostAnswerOfAnAppend(t *testing.T) {
 	}
 }
 
-// A removal whose answer was lost is sent again and answers what it did.
+// A removal whose answer was lost is sent again and returns the original answer.
 func TestLostAnswerOfARemoval(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]cutting{"request": cutRequest, "answer": cutAnswer} {
@@ -152,8 +152,8 @@ func TestLostAnswerOfARemoval(t *testing.T) {
 	}
 }
 
-// Two writers add to one session while connections are cut all the time: every message is there once, or its writer got
-// the error that the outcome is unknown.
+// Two writers add to one session while connections are cut constantly: every message exists once, or its writer got the
+// error that the outcome is unknown.
 func TestTwoWritersOverBadConnections(t *testing.T) {
 	t.Parallel()
 	a, p := throughProxy(t)

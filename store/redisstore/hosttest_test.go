@@ -11,13 +11,13 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Processes have stores of their own under one prefix. The clock is the server's.
+// Each process has its own store under one prefix. The clock is the server's.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	hosttest.Run(t, inProcess, onServer)
 }
 
-// FuzzDoors writes anything through an engine into a database.
+// FuzzDoors writes arbitrary values through an engine into a database.
 func FuzzDoors(f *testing.F) { hosttest.FuzzDoors(f, onServer) }
 
 var onServer = hosttest.Store{

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Steps leave the end of the lease in a form of its own. What the writing process gets of it is what other processes
-// read, whichever way the lease was changed before, and a session is due when the shortest of its leases ends.
+// Steps store the end of the lease in a form of their own. The writing process gets the same end as other processes
+// read, however the lease was changed before, and a session is due when its shortest lease ends.
 func TestEndOfTheLeaseAfterSteps(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -69,8 +69,7 @@ func TestEndOfTheLeaseAfterSteps(t *testing.T) {
 	}
 }
 
-// Renewing a lease leaves the index of what is due as it is. A lease that has lapsed nevertheless is found at the first
-// look.
+// Renewing a lease does not change the index of due sessions. A lapsed lease is nevertheless found at the first look.
 func TestLeaseThatRanOutIsDueAtTheFirstLook(t *testing.T) {
 	t.Parallel()
 	s, ctx := openNew(t), t.Context()

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// wantError checks that an error has the sentinel's code and says all of some words in one line.
+// wantError checks that an error has the sentinel's code and contains some words, in one line.
 func wantError(t *testing.T, err error, want *cairn.Error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -64,7 +64,7 @@ func TestOpenRefusesBadInput(t *testing.T) {
 	}
 }
 
-// open opens and is not to succeed, in the time that a user at a command line would wait.
+// refused returns the error of an Open that must fail, within the time that a user at a command line would wait.
 func refused(t *testing.T, url string, opts *Options) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -124,7 +124,7 @@ func TestMigrations(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	none := &Options{Prefix: s.opts.Prefix + "-none"}
-	for range 2 { // looking at it makes nothing
+	for range 2 { // a look changes nothing
 		list, err := Migrations(t.Context(), s.url, none)
 		if err != nil || len(list) != 1 || list[0].Applied {
 			t.Errorf("%+v, %v", list, err)
@@ -179,7 +179,7 @@ func TestServerThatEvicts(t *testing.T) {
 	wantError(t, refused(t, server.URL(), nil), cairn.ErrInvalid, "maxmemory-policy", "noeviction")
 }
 
-// A server without memory refuses a commit in full.
+// A server that is out of memory refuses a whole commit.
 func TestServerOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t, "--appendonly", "no")

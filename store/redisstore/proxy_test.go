@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// proxy stands between a store and its server. It sees what goes over the wire and can cut connections.
+// proxy is between a store and its server. It sees the traffic and can cut connections.
 type proxy struct {
 	url      string
 	server   string
@@ -17,7 +17,8 @@ type proxy struct {
 
 	mu    sync.Mutex
 	trips int
-	// cut, if it is set, says for each request whether the connection is cut before it arrives, or when it is answered.
+	// cut, if set, says for each request whether the connection is cut before the request arrives, or when it is
+	// answered.
 	cut func(request []byte) cutting
 	// conns are the connections to the server.
 	conns map[net.Conn]struct{}
@@ -82,8 +83,8 @@ type link struct {
 	client, server net.Conn
 
 	mu       sync.Mutex
-	answered bool // the last that went through was an answer
-	severed  bool // the next answer is not to arrive
+	answered bool // the last message was an answer
+	severed  bool // the next answer must not arrive
 }
 
 func (l *link) close() {
@@ -147,7 +148,7 @@ func (l *link) answers() {
 	}
 }
 
-// count returns how many round trips something takes.
+// count returns how many round trips do takes.
 func (p *proxy) count(do func()) int {
 	p.mu.Lock()
 	before := p.trips
@@ -158,7 +159,7 @@ func (p *proxy) count(do func()) int {
 	return p.trips - before
 }
 
-// setCut says which connections are to be cut from now on; nil means none.
+// setCut sets which connections are cut from now on; nil means none.
 func (p *proxy) setCut(cut func(request []byte) cutting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

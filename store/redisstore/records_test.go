@@ -30,7 +30,7 @@ func put(t *testing.T, s *Store, w store.RecordWrite) *store.Record {
 	return r
 }
 
-// recordKeys returns the names of the keys that records have, without those of attempts.
+// recordKeys returns the names of the keys of records, without those of attempts.
 func recordKeys(t *testing.T, s *Store) []string {
 	t.Helper()
 	all, err := s.client.Keys(t.Context(), s.opts.Prefix+":{*}:v*").Result()
@@ -44,8 +44,8 @@ func recordKeys(t *testing.T, s *Store) []string {
 	return all
 }
 
-// The server removes what has expired by itself, and writes remove what is left of it, also where a record came back
-// under another index.
+// The server removes expired records by itself, and writes remove their index entries, even if a record came back under
+// another index.
 func TestExpiredRecordsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -73,8 +73,8 @@ func TestExpiredRecordsLeaveNothing(t *testing.T) {
 	}
 }
 
-// A list continues where all places that it looks at first are of records that have expired, and takes none of those
-// for the place of a record that came back.
+// A list continues if all index entries that it reads first belong to expired records, and takes none of them for the
+// entry of a record that came back.
 func TestListPastExpiredRecords(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -96,7 +96,7 @@ func TestListPastExpiredRecords(t *testing.T) {
 	}
 }
 
-// A write whose answer was lost is sent again and not done twice, also when another one has come between.
+// A write whose answer was lost is sent again and not applied twice, even if another write came in between.
 func TestLostAnswerOfARecordsWrite(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]cutting{"request": cutRequest, "answer": cutAnswer} {
@@ -122,7 +122,7 @@ func TestLostAnswerOfARecordsWrite(t *testing.T) {
 	}
 }
 
-// FuzzDecodeRecord reads records that are not what the store wrote: that is an error or a record, and no panic.
+// FuzzDecodeRecord decodes records that the store did not write: the result is an error or a record, and no panic.
 func FuzzDecodeRecord(f *testing.F) {
 	f.Add("i", "1", "2", "3", "0", "{}", "4")
 	f.Add("", "x", "", "-1", "99999999999999999999", "{", "")

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// await asks until done says yes: the server removes what expired by its own clock.
+// await polls until done returns true: the server removes expired keys by its own clock.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -30,7 +30,7 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// writeTree makes a tree of some sessions that have everything a session can have, and a log.
+// writeTree makes a tree of sessions that have everything that a session can have, and a log.
 func writeTree(t *testing.T, s *Store, root string, children int) {
 	t.Helper()
 	for i := range children + 1 {
@@ -63,7 +63,7 @@ func writeTree(t *testing.T, s *Store, root string, children int) {
 	}
 }
 
-// keys returns the names of all keys that a store has, but for the layout and the attempts, which expire.
+// keys returns the names of all keys of a store, except for the layout and the attempts, which expire.
 func keys(t *testing.T, s *Store) []string {
 	t.Helper()
 	var names []string
@@ -93,8 +93,8 @@ func keys(t *testing.T, s *Store) []string {
 	return slices.Compact(names)
 }
 
-// A removal leaves nothing under the original names of the keys, and a purge nothing at all, however many keys there
-// were.
+// A removal leaves nothing under the original names of the keys, and a purge leaves nothing at all, however many keys
+// there were.
 func TestPurgeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(testing.TB) *Store{"server": openNew, "cluster": openCluster} {
@@ -110,7 +110,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 			if err := s.log.Drop(t.Context(), row.Log()); err != nil {
 				t.Fatal(err)
 			}
-			// All that is left of the log says that it was dropped.
+			// The only remnant of the log says that it was dropped.
 			keys := func(t *testing.T, s *Store) []string {
 				return slices.DeleteFunc(keys(t, s), func(name string) bool { return name == "l:"+row.Log() })
 			}
@@ -150,7 +150,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	}
 }
 
-// With Options.Retention the server purges what was removed, if no sweep does, and nothing else.
+// With Options.Retention the server purges removed trees that no sweep purges, and nothing else.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, testenv.Redis(t), &Options{Prefix: newPrefix(), Retention: 50 * time.Millisecond})

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// A row that has everything comes out of a step that was worked out here as the server has it, and the server's own
+// A row with every field set, after a step that this process computed, is as the server has it, and the server's own
 // commits continue from there.
 func TestStepOfARowWithEverything(t *testing.T) {
 	t.Parallel()
@@ -60,7 +60,7 @@ func TestStepOfARowWithEverything(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want.AsOf = got.AsOf // each has the time when it was read
+		want.AsOf = got.AsOf // the time when each was read
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\n got %+v\nwant %+v", what, got, want)
 		}
@@ -77,7 +77,7 @@ func TestStepOfARowWithEverything(t *testing.T) {
 	if err != nil || string(state) != `{"key":"frame"}` || row.State.KeyframeBytes != 15 || row.State.ChangeBytes != 0 {
 		t.Errorf("after going back: state %s, %+v, %v", state, row.State, err)
 	}
-	// What this process remembers is out of date now.
+	// The row that this process has cached is outdated now.
 	row = commit(s, &store.Commit{Checkpoint: &cairn.Checkpoint{ID: "fourth", StepID: "fourth"}})
 	check("after another process's commit", row)
 	if row.Epoch != 2 || row.Status != cairn.SessionPaused {

@@ -21,7 +21,7 @@ func (s *Store) scripts(do func()) (names []string) {
 	return names
 }
 
-// A step that is there already is not done again under another checkpoint, of which nothing is left.
+// A step that exists already is not repeated under another checkpoint, and nothing of that checkpoint is left.
 func TestStepThatIsThereAlready(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -55,8 +55,8 @@ func TestStepThatIsThereAlready(t *testing.T) {
 	}
 }
 
-// A session that was imported is one of its own: steps of it are worked out here like any other's, and not from what is
-// known of one of the same id and version that was imported before.
+// An imported session is distinct: its steps are computed here like any other's, and not from the cached row of a
+// session with the same id and version that was imported before.
 func TestStepsOfImportedSessions(t *testing.T) {
 	t.Parallel()
 	from, s := openNew(t), openNew(t)

@@ -33,8 +33,8 @@ func occupied(t *testing.T, s *Store) (all int64, kinds map[string]int64) {
 	return all, kinds
 }
 
-// TestStorageOfAConversation makes turns of one session, each of two steps with a tool between them, and compares the
-// memory they take with the text in them. It has a server of its own, whose memory nothing else uses.
+// TestStorageOfAConversation makes turns of one session, each of two steps with a tool call in between, and compares
+// the memory that they take with the text in them. It has a server of its own, which nothing else uses.
 func TestStorageOfAConversation(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, testenv.RedisServer(t, "--appendonly", "no").URL(), nil)
@@ -59,7 +59,7 @@ func TestStorageOfAConversation(t *testing.T) {
 	}
 }
 
-// BenchmarkColdResume takes up sessions in new handles: see [scale.BenchResume].
+// BenchmarkColdResume resumes sessions in new handles: see [scale.BenchResume].
 func BenchmarkColdResume(b *testing.B) {
 	url, opts := testenv.Redis(b), &Options{Prefix: newPrefix()}
 	scale.BenchResume(b, func(tb testing.TB) scale.Handle {

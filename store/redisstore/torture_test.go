@@ -15,7 +15,7 @@ func init() {
 	torture.Victim(openTortured)
 }
 
-// addressVariable is how victims know the server.
+// addressVariable names the variable that gives victims the server's address.
 const addressVariable = "CAIRN_TORTURE_REDIS"
 
 func openTortured(string) (store.Store, error) {
@@ -39,7 +39,7 @@ func TestTortureWithDefaults(t *testing.T) {
 	torture.RunDefaults(t, openTortured)
 }
 
-// The server is killed, too, and started again at once: it waits for its disk, so it loses nothing.
+// The server is killed as well, and restarted at once. It waits for its disk, so it loses nothing.
 func TestTortureOfTheServer(t *testing.T) {
 	server := testenv.RedisServer(t)
 	t.Setenv(addressVariable, server.URL())

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Each method that a turn uses is one round trip, also for a process that has not seen the session before.
+// Each method that a turn uses takes one round trip, even in a process that has not seen the session before.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, testenv.Redis(t))

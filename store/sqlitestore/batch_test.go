@@ -52,8 +52,7 @@ func (s *Store) wantBatches(t *testing.T, want int64) {
 	}
 }
 
-// A batch of which some events are trimmed stays, its first events cannot be read any more, and more can be added to
-// it.
+// A batch stays when some of its events are trimmed: they can no longer be read, and more can be added to it.
 func TestTrimWithinABatch(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -75,7 +74,7 @@ func TestTrimWithinABatch(t *testing.T) {
 	wantEvents(t, s.log, 13, 13)
 }
 
-// What is large is stored in several batches, and trimmed batch by batch.
+// A large append is stored in several batches, and trimmed batch by batch.
 func TestLargeAppendIsSeveralBatches(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -93,7 +92,7 @@ func TestLargeAppendIsSeveralBatches(t *testing.T) {
 	wantEvents(t, s.log, 40, 120)
 }
 
-// Two processes that append to one log in turn never add to a batch that is no longer the last one.
+// Two processes that append to one log alternately never add to a batch that is no longer the last one.
 func TestBatchesOfTwoProcesses(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "cairn.db")
@@ -104,7 +103,7 @@ func TestBatchesOfTwoProcesses(t *testing.T) {
 	wantEvents(t, logs[0], 1, 60)
 }
 
-// An append that fails leaves nothing of itself in the batch that it would have been added to.
+// A failed append leaves nothing in the batch that it would have been added to.
 func TestFailedAppendAddsNothing(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -130,7 +129,7 @@ func TestFailedAppendAddsNothing(t *testing.T) {
 	wantEvents(t, s.log, 1, 5)
 }
 
-// Events that are missing are found by their neighbours.
+// Missing events are detected by their neighbors.
 func TestMissingBatchIsCorrupt(t *testing.T) {
 	t.Parallel()
 	for _, missing := range []string{"max", "min"} {
@@ -152,7 +151,7 @@ func TestMissingBatchIsCorrupt(t *testing.T) {
 	}
 }
 
-// A log has as many events as there are numbers.
+// A log can have as many events as there are numbers.
 func TestLastNumber(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

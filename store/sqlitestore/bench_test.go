@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/store/storetest"
 )
 
-// stepsPerRun is how many steps the benchmarks' runs have.
+// stepsPerRun is the number of steps of the benchmarks' runs.
 const stepsPerRun = 10
 
 // stepper commits steps of one session as an engine does.
@@ -37,7 +37,7 @@ func newStepper(b testing.TB, st store.Store, id string, state json.RawMessage) 
 	return &stepper{b: b, st: st, row: row}
 }
 
-// step commits a reply, a tool result and a checkpoint; the first step of a run starts it and the last one ends it.
+// step commits a reply, a tool result and a checkpoint. The first step of a run begins it and the last one ends it.
 func (s *stepper) step() {
 	s.n++
 	runID := fmt.Sprintf("run-%d", (s.n-1)/stepsPerRun)
@@ -81,7 +81,7 @@ func benchStore(b *testing.B, opts *Options) *Store {
 	return openAt(b, filepath.Join(b.TempDir(), "cairn.db"), opts)
 }
 
-// BenchmarkCommit is a step of a lone writer. Compare its rate with BenchmarkFloor's.
+// BenchmarkCommit measures the steps of a lone writer. Compare its rate with BenchmarkFloor's.
 func BenchmarkCommit(b *testing.B) {
 	for _, level := range levels {
 		b.Run(level.name, func(b *testing.B) {
@@ -99,8 +99,8 @@ var levels = []struct {
 	sync Synchronous
 }{{"full", Full}, {"normal", Normal}}
 
-// BenchmarkFloor is the transaction of BenchmarkCommit written by hand: the same rows from texts that are ready, one
-// update that is its own guard, nothing read.
+// BenchmarkFloor measures the transaction of BenchmarkCommit written by hand: the same rows from prepared texts, one
+// update that is its own guard, and no reads.
 func BenchmarkFloor(b *testing.B) {
 	for _, level := range levels {
 		b.Run(level.name, func(b *testing.B) {
@@ -180,7 +180,7 @@ func (f *floor) step() {
 	f.exec(sqlCommit)
 }
 
-// BenchmarkWriters is steps of many sessions at once: they share flushes to disk.
+// BenchmarkWriters measures concurrent steps of many sessions: they share flushes to disk.
 func BenchmarkWriters(b *testing.B) {
 	for _, writers := range []int{1, 4, 16} {
 		b.Run(fmt.Sprint(writers), func(b *testing.B) {
@@ -206,8 +206,8 @@ func BenchmarkWriters(b *testing.B) {
 	}
 }
 
-// compare runs two things in turn, so that whatever else the machine does falls on both, and reports how many times the
-// median of base the median of subject takes.
+// compare runs two functions alternately, so that other load on the machine affects both, and reports the median of
+// subject as a multiple of the median of base.
 func compare(b *testing.B, subject, base func()) {
 	var times [2][]time.Duration
 	for b.Loop() {
@@ -264,7 +264,7 @@ func BenchmarkState(b *testing.B) {
 	compare(b, with(1<<20).step, with(1<<10).step)
 }
 
-// BenchmarkAppend is a flush of eight text deltas, as an answer streams.
+// BenchmarkAppend measures a flush of eight text deltas, as an answer streams.
 func BenchmarkAppend(b *testing.B) {
 	log := benchStore(b, nil).EventLog().(*Log)
 	w := store.Writer{Session: "session", Token: 1, ID: "writer"}
@@ -280,7 +280,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkStream is a step with two flushes of events before its commit.
+// BenchmarkStream measures a step with two flushes of events before its commit.
 func BenchmarkStream(b *testing.B) {
 	st := benchStore(b, nil)
 	s := newStepper(b, st, "session", nil)

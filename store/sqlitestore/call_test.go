@@ -31,7 +31,7 @@ var sqlSuspended = []string{
 		SELECT 'reviewer-' || key, created_at, root_id, id, key FROM calls WHERE assigned = 1`,
 }
 
-// suspended opens a store with n sessions that wait.
+// suspended opens a store with n suspended sessions.
 func suspended(tb testing.TB, n int) *Store {
 	tb.Helper()
 	s := openNew(tb)
@@ -52,8 +52,8 @@ func suspended(tb testing.TB, n int) *Store {
 	return s
 }
 
-// BenchmarkInbox compares what people and workers ask for with 100,000 sessions that wait and with 10: it must not take
-// longer.
+// BenchmarkInbox compares the queries of people and workers with 100,000 suspended sessions and with 10: they must not
+// take longer.
 func BenchmarkInbox(b *testing.B) {
 	many, few := suspended(b, 100_000), suspended(b, 10)
 	for _, ask := range []struct {
@@ -92,7 +92,7 @@ func page(b *testing.B, s *Store, q store.CallQuery) error {
 	return err
 }
 
-// Only open calls are in the lists of their reviewers, and each is there once, whatever became of it before.
+// Only open calls are in the lists of their reviewers, each once, whatever happened to it before.
 func TestAssignments(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

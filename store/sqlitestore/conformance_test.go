@@ -60,7 +60,7 @@ func second(tb testing.TB, s *Store) *Store {
 	return openAt(tb, s.path, &s.opts)
 }
 
-// failNth makes the n-th statement from now on within a transaction fail, or the COMMIT after it.
+// failNth makes the n-th statement in a transaction, counted from now on, or the COMMIT after it fail.
 func failNth(tb testing.TB, st store.Store, n int) (disarm func() (failed bool)) {
 	failed := false
 	s := st.(*Store)

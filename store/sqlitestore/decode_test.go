@@ -32,7 +32,7 @@ var decoders = []struct {
 	{6, func(c *columns) { readDue(c) }},
 }
 
-// FuzzDecode gives every reader rows of any values: it reads them or says that they are corrupt.
+// FuzzDecode gives every reader rows with arbitrary values: the reader returns them or reports them as corrupt.
 func FuzzDecode(f *testing.F) {
 	f.Add(byte(0), []byte{0, 1, 1, 1}, int64(7), "{}")
 	f.Add(byte(0), []byte{0, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0, 1},
@@ -65,7 +65,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A row that is written and read again is the same, with every field of it set.
+// A row with every field set is the same after it was written and read.
 func TestSessionRowRoundTrip(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -73,7 +73,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	set(t, reflect.ValueOf(want.session).Elem(), 1)
 	want.session.Status = cairn.SessionPaused // so that it is due at its deadline
 	want.session.TTL = 8 * time.Microsecond
-	want.session.Removal, want.session.RemovedAt = "", time.Time{} // of rows that are hidden, which are read otherwise
+	want.session.Removal, want.session.RemovedAt = "", time.Time{} // of removed rows, which are read in another way
 	want.waits(micros(want.session.NextDeadline))
 	want.sweep = micros(store.SweepAt(want.session.UpdatedAt, want.session))
 	err := s.writer.write(t.Context(), false, func(c *conn) error { return want.insert(c) })
@@ -101,7 +101,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	before := *want
 	changed := *want.session
 	set(t, reflect.ValueOf(&changed).Elem(), 2)
-	// These never change.
+	// These fields never change.
 	changed.ID, changed.Agent, changed.TraceParent = want.session.ID, want.session.Agent, want.session.TraceParent
 	changed.ParentID, changed.RootID, changed.CreatedAt = want.session.ParentID, want.session.RootID, want.session.CreatedAt
 	changed.Name, changed.Secret, changed.TTL = want.session.Name, want.session.Secret, want.session.TTL
@@ -125,7 +125,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	check()
 }
 
-// A statement that runs for a row of another one leaves that row alone.
+// A statement that runs while another one's row is read leaves that row unchanged.
 func TestQueryWithinARow(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Rows of tools are there once for each committed step, on every host.
+// Rows written by tools exist once for each committed step, on every host.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	hosttest.RunStatements(t, onFile(emptyFile(t)), func(tb testing.TB, st store.Store) hosttest.Table {
@@ -44,7 +44,7 @@ func TestStatements(t *testing.T) {
 	})
 }
 
-// ownTables makes tables of the user's in a store's file, and returns a handle of the user's on it.
+// ownTables creates a user's tables in a store's file, and returns the user's handle on it.
 func ownTables(tb testing.TB, s *Store, make string) *sql.DB {
 	tb.Helper()
 	db, err := sql.Open("sqlite", s.path+"?_pragma=busy_timeout(10000)")
@@ -58,7 +58,7 @@ func ownTables(tb testing.TB, s *Store, make string) *sql.DB {
 	return db
 }
 
-// inserting is a commit of a session's next version with statements.
+// inserting returns a commit of a session's next version with statements.
 func inserting(row *cairn.Session, list ...store.Statement) *store.Commit {
 	for i := range list {
 		list[i].Dialect, list[i].Tool = dialect, "pay"
@@ -75,7 +75,7 @@ func newSession(t *testing.T, s *Store, id string) *cairn.Session {
 	return row
 }
 
-// Arguments arrive as what they are.
+// Arguments keep their types.
 func TestStatementArguments(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "cairn.db"), nil)
@@ -94,7 +94,7 @@ func TestStatementArguments(t *testing.T) {
 	}
 }
 
-// What a statement may not be is refused before anything is written.
+// Invalid statements are refused before anything is written.
 func TestStatementsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "cairn.db"), nil)
@@ -117,7 +117,7 @@ func TestStatementsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A statement that fails, or takes too long, costs its own commit alone: others of the file wait, and are written.
+// A statement that fails or takes too long fails only its own commit. Other commits to the file wait, and are written.
 func TestStatementsThatFail(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "cairn.db"), &Options{ExecTimeout: 200 * time.Millisecond, Synchronous: Normal})

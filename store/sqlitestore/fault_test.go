@@ -29,7 +29,7 @@ func (s *Store) pragma(tb testing.TB, text string) (n int64) {
 	return n
 }
 
-// fill makes the disk full for everything that needs more than some pages, until the function it returns is called.
+// fill makes the disk full for everything that needs more than some pages, until the returned function is called.
 func (s *Store) fill(tb testing.TB, pages int64) (empty func()) {
 	tb.Helper()
 	s.pragma(tb, fmt.Sprintf("PRAGMA max_page_count = %d", s.pragma(tb, "PRAGMA page_count")+pages))
@@ -73,7 +73,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// Of writes that share a transaction only those fail that have no room.
+// When the disk is full, only those writes of a shared transaction fail that need room.
 func TestDiskFullForSomeOfMany(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Processes have stores of their own on one file.
+// Each process has its own store on one file.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	hosttest.Run(t, hosttest.Host{
@@ -29,10 +29,10 @@ func TestHost(t *testing.T) {
 	}, onFile(emptyFile(t)))
 }
 
-// FuzzDoors writes anything through an engine into a file.
+// FuzzDoors writes arbitrary values through an engine into a file.
 func FuzzDoors(f *testing.F) { hosttest.FuzzDoors(f, onFile(emptyFile(f))) }
 
-// onFile returns the store of a test, in a file of the given content.
+// onFile returns a test's store, in a file with the given content.
 func onFile(empty []byte) hosttest.Store {
 	return hosttest.Store{
 		Name: "sqlitestore",
@@ -48,7 +48,7 @@ func onFile(empty []byte) hosttest.Store {
 	}
 }
 
-// emptyFile returns the content of a file with nothing but the schema, since making one takes a while.
+// emptyFile returns the content of a file with only the schema, since creating one takes a while.
 func emptyFile(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "empty.db")

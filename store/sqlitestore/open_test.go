@@ -112,7 +112,7 @@ func TestOpenLeavesAnotherApplicationsLogAlone(t *testing.T) {
 	}
 }
 
-// A process that died while it made the database leaves a journal that takes its write back.
+// A process that died while it created the database leaves a journal that rolls its write back.
 func TestOpenAfterDeathWhileInitialising(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cairn.db")
 	c, err := connect(dataSource(path, "rwc"), "PRAGMA cache_size = 1", sqlBegin, "CREATE TABLE half (n)",
@@ -182,7 +182,7 @@ func TestOpenRefusesBadArguments(t *testing.T) {
 	}
 }
 
-// TestFilesAreTheOwners looks at the permissions of the files of a store, of which all have conversations in them.
+// TestFilesAreTheOwners checks the permissions of all files of a store: each has conversations in it.
 func TestFilesAreTheOwners(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -231,8 +231,8 @@ func TestOpenInitialisesAnEmptyFile(t *testing.T) {
 	}
 }
 
-// A file is brought up to date by the scripts that it does not have yet, with what is in it. A program that does not
-// know the last of them refuses it then.
+// Opening a file with data applies the migrations that it lacks. A program that does not know the last of them refuses
+// the file afterwards.
 func TestMigrateAppliesWhatIsMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cairn.db")
 	scripts := must(migrations())

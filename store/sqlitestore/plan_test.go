@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// plan returns what SQLite will do for a statement.
+// plan returns SQLite's query plan for a statement.
 func (s *Store) plan(t *testing.T, text string, args ...any) string {
 	t.Helper()
 	var lines []string
@@ -28,7 +28,7 @@ func (s *Store) plan(t *testing.T, text string, args ...any) string {
 	return strings.Join(lines, "\n")
 }
 
-// Every statement that runs often finds its rows by an index: none reads a whole table.
+// Every frequent statement finds its rows by an index: none scans a whole table.
 func TestStatementsUseIndexes(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -134,7 +134,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 	}
 }
 
-// What is read as a whole comes in order from an index, but for what is due at the same moment.
+// A list that is read as a whole comes in order from an index, except for sessions that are due at the same moment.
 func TestStatementsDoNotSort(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -146,7 +146,7 @@ func TestStatementsDoNotSort(t *testing.T) {
 	}
 }
 
-// A step of a session that waits for nothing runs no statement for the sake of those that do.
+// A step of a session without pending work runs no statement for pending work.
 func TestStepStatements(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -164,7 +164,7 @@ func TestStepStatements(t *testing.T) {
 	}
 }
 
-// A page of sessions is read in order from an index, without looking at more sessions than it holds.
+// A page of sessions is read in order from an index, and reads no more sessions than it holds.
 func TestListUsesIndexes(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -186,8 +186,8 @@ func TestListUsesIndexes(t *testing.T) {
 	}
 }
 
-// A page of calls is read in order from indexes, without looking at more calls than it holds: the open ones by whatever
-// the inbox asks for.
+// A page of calls is read in order from indexes, and reads no more calls than it holds. An index serves every inbox
+// query for open calls.
 func TestCallsUseIndexes(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

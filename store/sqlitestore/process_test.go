@@ -19,9 +19,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// roles are what this test binary does when a test runs it as another process: role, database file, name. A role says
-// what happened on its standard output, line by line, and waits for a line on its standard input where it must not
-// continue by itself.
+// roles are what this test binary does when a test runs it as another process: role, database file, name. A role
+// reports on its standard output, line by line, and waits for a line on its standard input where it must not continue
+// by itself.
 var roles = map[string]func(ctx context.Context, s *Store, name string, input *bufio.Scanner) error{
 	"create": roleCreate,
 	"race":   roleRace,
@@ -96,7 +96,7 @@ func (p *process) expect(line string) {
 	}
 }
 
-// finish returns the lines that are left and fails the test if the process did.
+// finish returns the remaining lines, and fails the test if the process failed.
 func (p *process) finish() (lines []string) {
 	p.t.Helper()
 	for p.output.Scan() {
@@ -129,10 +129,10 @@ func TestProcessesOpenAtOnce(t *testing.T) {
 	}
 }
 
-// races is how many sessions, and how many versions of one session, two processes race for.
+// races is the number of sessions, and of versions of one session, that two processes race for.
 const races = 1000
 
-// roleRace says "created N" and "committed N" for the races it wins.
+// roleRace reports "created N" and "committed N" for the races that it wins.
 func roleRace(ctx context.Context, s *Store, name string, input *bufio.Scanner) error {
 	fmt.Println("ready")
 	input.Scan()
@@ -225,7 +225,7 @@ func version(t *testing.T, line string) int {
 	return n
 }
 
-// manyEvents is how many events roleAppend appends, three at a time.
+// manyEvents is the number of events that roleAppend appends, three at a time.
 const manyEvents = 300
 
 func roleAppend(ctx context.Context, s *Store, name string, input *bufio.Scanner) error {
@@ -247,7 +247,7 @@ func TestFollowAnotherProcess(t *testing.T) {
 	if _, err := log.Append(t.Context(), "unrelated", 0, cairn.Event{Type: cairn.EventCustom}); err != nil {
 		t.Fatal(err)
 	}
-	// The second follower makes sure that a log is distinguished from others.
+	// The second follower checks that logs are distinguished.
 	go func() {
 		for range log.Follow(t.Context(), "unrelated", 0) {
 		}
@@ -309,7 +309,7 @@ func TestWatchStopsOfAnotherProcess(t *testing.T) {
 			}
 		}
 	}()
-	// The watch has begun when it reports a stop made here.
+	// The watch has begun when it reports a stop that was requested here.
 	for i := 0; len(local) == 0; i++ {
 		id := fmt.Sprint("local-", i)
 		begin(id)
@@ -333,8 +333,8 @@ func TestWatchStopsOfAnotherProcess(t *testing.T) {
 	other.finish()
 }
 
-// roleSteps commits until it is killed and says the version of each commit that was acknowledged. A step is two
-// messages, a change of state, an event before it and now and then a checkpoint.
+// roleSteps commits until it is killed, and reports the version of each acknowledged commit. A step has two messages, a
+// change of state, an event before it and sometimes a checkpoint.
 func roleSteps(ctx context.Context, s *Store, name string, _ *bufio.Scanner) error {
 	row, err := store.Load(ctx, s, name)
 	for err == nil {
@@ -377,7 +377,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		if err := p.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for p.output.Scan() { // acknowledged, though it had not been read yet
+		for p.output.Scan() { // acknowledged, but not read yet
 			acknowledged = int64(version(t, p.output.Text()))
 		}
 		p.cmd.Wait() // killed
@@ -386,7 +386,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	}
 }
 
-// checkSteps checks that a session driven by roleSteps has everything up to at least a version, and nothing by halves.
+// checkSteps checks that a session driven by roleSteps has every step up to at least a version, each of them whole.
 func checkSteps(t *testing.T, s *Store, atLeast int64) {
 	t.Helper()
 	snap, err := s.Read(t.Context(), "session", store.ToDrive(0))

@@ -24,7 +24,7 @@ func (s *Store) countRows(t *testing.T, table string) (n int) {
 	return n
 }
 
-// Records that have expired are removed by later writes, a few with each.
+// Later writes remove expired records, a few each.
 func TestExpiredRecordsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -50,7 +50,7 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 	}
 }
 
-// A clock that was set back takes no version back with it.
+// Versions do not go back when the clock is set back.
 func TestRecordVersionsAndAClockSetBack(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -70,7 +70,7 @@ func TestRecordVersionsAndAClockSetBack(t *testing.T) {
 	}
 }
 
-// A stored record that cannot be read is an error of its own, and the record can be replaced.
+// A stored record that cannot be read causes an error of its own, and can be replaced.
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

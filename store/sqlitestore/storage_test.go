@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// sum answers a query of one number.
+// sum returns the result of a query for one number.
 func (s *Store) sum(t *testing.T, text string, args ...any) (n int64) {
 	t.Helper()
 	err := s.readers.read(t.Context(), func(c *conn) error {
@@ -28,8 +28,8 @@ func (s *Store) sum(t *testing.T, text string, args ...any) (n int64) {
 	return n
 }
 
-// What a long conversation takes on disk is held to what is said in it, the whole file with the event log, and the rest
-// of it without.
+// The size of a long conversation on disk is compared with its text: that of the whole file with the event log, and
+// that of the rest without it.
 func TestStorageOfAConversation(t *testing.T) {
 	t.Parallel()
 	const turns = 2500
@@ -65,7 +65,7 @@ func TestStorageOfAConversation(t *testing.T) {
 	}
 }
 
-// Text that is streamed a few words at a time takes little more than the text.
+// Text that is streamed a few words at a time takes little more space than the text.
 func TestStorageOfStreamedText(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -84,8 +84,8 @@ func TestStorageOfStreamedText(t *testing.T) {
 	}
 }
 
-// A thousand steps that each add 100 bytes to a state of 100 KB: what checkpoints and state take grows with the
-// changes, not with the state.
+// A thousand steps each add 100 bytes to a state of 100 KB: the size of checkpoints and state grows with the changes,
+// not with the state.
 func TestStorageFollowsTheChanges(t *testing.T) {
 	t.Parallel()
 	const steps, added, size = 1000, 100, 100 << 10
@@ -133,7 +133,7 @@ func TestStorageFollowsTheChanges(t *testing.T) {
 	}
 }
 
-// ownerTables are the tables of what a session owns, but for its event log.
+// ownerTables are the tables of what a session owns, except for its event log.
 var ownerTables = []string{"sessions", "heads", "messages", "state", "runs", "checkpoints", "staged", "calls", "assignments", "queue", "cache"}
 
 // withEverything makes a session that has a row in each of ownerTables.
@@ -163,7 +163,7 @@ func (s *Store) wantEmpty(t *testing.T, tables ...string) {
 	}
 }
 
-// A session that is deleted leaves no row behind, in any table.
+// A deleted session leaves no row in any table.
 func TestDeleteLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -172,14 +172,13 @@ func TestDeleteLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantEmpty(t, ownerTables...)
-	// Those, the five of removed sessions, four of the event log, that of records and SQLite's own are all there are.
+	// In total there are these, the five of removed sessions, four of the event log, that of records and SQLite's own.
 	if n := s.sum(t, `SELECT count(*) FROM sqlite_schema WHERE type = 'table'`); n != int64(len(ownerTables))+5+4+1+1 {
 		t.Errorf("the database has %d tables: teach this test the new ones", n)
 	}
 }
 
-// A tree that is removed keeps what it owns until it is purged, in several writes if that is much, and leaves nothing
-// then.
+// A removed tree keeps what it owns until it is purged, in several writes if it is large. Then nothing is left.
 func TestPurgeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -215,7 +214,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// BenchmarkColdResume takes up sessions in new handles: see [scale.BenchResume].
+// BenchmarkColdResume resumes sessions in new handles: see [scale.BenchResume].
 func BenchmarkColdResume(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "cairn.db")
 	scale.BenchResume(b, func(tb testing.TB) scale.Handle {

@@ -23,7 +23,7 @@ type order struct {
 	Order int `json:"order"`
 }
 
-// asking is an agent that asks for approval of a refund and is done when it has it.
+// asking is an agent that asks for approval of a refund and completes when it is approved.
 func asking() *cairn.Agent {
 	refund := cairn.Func("refund", "Refunds an order.", func(_ context.Context, _ *cairn.Call, in order) (string, error) {
 		return fmt.Sprint("refunded ", in.Order), nil
@@ -31,7 +31,7 @@ func asking() *cairn.Agent {
 	return &cairn.Agent{Name: "support", Tools: []cairn.Tool{refund}, Model: forgetful{}}
 }
 
-// forgetful is a model that asks for the refund of order 42. Unlike a scripted one it remembers no requests.
+// forgetful is a model that asks for the refund of order 42. Unlike a scripted model it keeps no requests.
 type forgetful struct{}
 
 func (forgetful) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "test", Name: "forgetful"} }
@@ -50,7 +50,7 @@ func (forgetful) Stream(_ context.Context, req *cairn.Request) iter.Seq2[cairn.C
 	}
 }
 
-// asked is a commit that leaves a session as a run of the asking agent does that waits for approval.
+// asked returns a commit that leaves a session as a run of the asking agent does when it suspends for approval.
 func asked(n int) (id string, c *store.Commit) {
 	id = fmt.Sprint("session-", n)
 	run, step, call := fmt.Sprint("run_", n), fmt.Sprint("run_", n, "/1"), fmt.Sprint("call_", n)
@@ -79,7 +79,7 @@ func asked(n int) (id string, c *store.Commit) {
 func BenchmarkSuspended(b *testing.B) {
 	for _, n := range []int{10, 100_000} {
 		file := filepath.Join(b.TempDir(), "cairn.db")
-		ready := sync.OnceFunc(func() { suspend(b, file, n) }) // only if a part is run
+		ready := sync.OnceFunc(func() { suspend(b, file, n) }) // only if a sub-benchmark runs
 		each := func(name string, fn func(b *testing.B)) {
 			b.Run(fmt.Sprintf("%s/sessions=%d", name, n), func(b *testing.B) {
 				ready()
@@ -108,7 +108,7 @@ func BenchmarkSuspended(b *testing.B) {
 			defer closeAll()
 			added := n
 			for b.Loop() {
-				id, c := asked(added) // one that is there for each that is resumed
+				id, c := asked(added) // another session for each one that is resumed
 				added++
 				resume(b, st, eng, id, c)
 			}

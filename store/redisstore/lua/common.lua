@@ -2,10 +2,10 @@
 -- keys; no key has that name itself. A session has these keys, by its id:
 --
 --   s:ID  hash    its row, in these fields. base: its context and what it was created with; head: what only commits
---                 change; both are maps in MessagePack. version: its version, a space and its creation time, which
---                 distinguishes it from earlier sessions with its id. updated, stop, first (see f:ID), due. until: the
---                 end of the lease; a step that renews the lease writes a + and the microseconds after updated
---                 instead. serves: the agent of the tree's root
+--                 change; both are maps in MessagePack. version: its version, a space and the time when the store
+--                 got it, which distinguishes it from earlier sessions with its id. updated, stop, first (see f:ID),
+--                 due. until: the end of the lease; a step that renews the lease writes a + and the microseconds
+--                 after updated instead. serves: the agent of the tree's root
 --   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON, and one
 --                 whose id begins with the id of its run and a slash has a slash there, and no run id
 --   f:ID  list    the chain of states, from the position first on: keyframes, and changes to the states before them

@@ -29,7 +29,7 @@ type refund struct {
 	Order int `json:"order"`
 }
 
-// helper is an assistant that does what it is asked for in one word.
+// helper is an assistant that does what a message of one word asks for.
 func helper() *cairn.Agent {
 	model := scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
 		last := r.Messages[len(r.Messages)-1]
