@@ -18,13 +18,13 @@ func newRun(sessionID string, o *runOptions) lifecycle.NewRun {
 	return lifecycle.NewRun{SessionID: sessionID, RunID: o.runID, Model: o.model, Hooks: o.hooks}
 }
 
-// executeAs begins the next turn of a session and drives it.
-func (e *Engine) executeAs(ctx context.Context, in lifecycle.Turn, input *cairn.Input) (*Run, error) {
+// beginTurn begins the next turn of a session and drives it.
+func (e *Engine) beginTurn(ctx context.Context, in lifecycle.Turn, input *cairn.Input) (*Run, error) {
 	return e.begin(ctx, &in.NewRun, input, func() (host.Run, error) { return e.runs.Execute(ctx, in) })
 }
 
-// resumeAs begins a run that continues a session and drives it.
-func (e *Engine) resumeAs(ctx context.Context, in lifecycle.Resumption, input *cairn.Input) (*Run, error) {
+// beginResume begins a run that continues a session and drives it.
+func (e *Engine) beginResume(ctx context.Context, in lifecycle.Resumption, input *cairn.Input) (*Run, error) {
 	return e.begin(ctx, &in.NewRun, input, func() (host.Run, error) { return e.runs.Resume(ctx, in) })
 }
 
@@ -108,7 +108,7 @@ func (e *Engine) recover(ctx context.Context, sessionID string, hooks *cairn.Hoo
 
 // goOn resumes a session that waits, unless it was stopped meanwhile.
 func (e *Engine) goOn(ctx context.Context, sessionID string, child bool) (*Run, error) {
-	run, err := e.resumeAs(ctx, lifecycle.Resumption{NewRun: lifecycle.NewRun{SessionID: sessionID, Child: child}, Paused: true}, nil)
+	run, err := e.beginResume(ctx, lifecycle.Resumption{NewRun: lifecycle.NewRun{SessionID: sessionID, Child: child}, Paused: true}, nil)
 	var died *lifecycle.DiedError
 	if errors.As(err, &died) {
 		return e.recover(ctx, sessionID, nil)
@@ -124,7 +124,7 @@ func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error
 	}
 	next := inOrder(queue)[0]
 	in := lifecycle.NewRun{SessionID: sessionID, RunID: next.ID, Model: &next.Model, Messages: next.Messages}
-	return e.executeAs(ctx, lifecycle.Turn{NewRun: in, Dequeue: []string{next.ID}}, nil)
+	return e.beginTurn(ctx, lifecycle.Turn{NewRun: in, Dequeue: []string{next.ID}}, nil)
 }
 
 // followOn begins what is queued behind a run that has ended here.

@@ -18,7 +18,7 @@ func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Inpu
 		if err := e.pause(ctx, try); err != nil {
 			return nil, err
 		}
-		run, err := e.executeAs(ctx, in, input)
+		run, err := e.beginTurn(ctx, in, input)
 		if err != nil && o.runID != "" { // the run in the way may be its own
 			if there, err := e.named(ctx, in.SessionID, o.runID); there != nil || err != nil {
 				return there, err

@@ -102,7 +102,7 @@ func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*
 			return e.recover(ctx, sessionID, o.hooks)
 		}
 	}
-	run, err := e.resumeAs(ctx, lifecycle.Resumption{NewRun: newRun(sessionID, o)}, o.input)
+	run, err := e.beginResume(ctx, lifecycle.Resumption{NewRun: newRun(sessionID, o)}, o.input)
 	var died *lifecycle.DiedError
 	if errors.As(err, &died) { // its process died after the row was read
 		return e.recover(ctx, sessionID, o.hooks)

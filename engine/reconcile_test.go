@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +84,82 @@ func TestLogOfABranchIsCompletedWhereverItsWriterDied(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A turn that takes the place of one which closed calls closes them again, and says so on the log behind the rewind,
+// wherever its process dies.
+func TestTurnInPlaceOfOneThatClosedCalls(t *testing.T) {
+	t.Parallel()
+	agent := bot(scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+		if len(r.Messages) == 1 {
+			return scripted.Call("pay", map[string]string{"text": "42"})
+		}
+		return scripted.Text("done")
+	}), echo("pay", cairn.RequireApproval()))
+	for k, fired := 0, true; fired; k++ {
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := tapOn(nil)
+				eng := open(t, st, agent, shortLease)
+				turn(t, eng, "original", "pay")
+				if _, err := eng.Branch(t.Context(), "original", "s"); err != nil {
+					t.Fatal(err)
+				}
+				turn(t, eng, "s", "first") // behind the message that closes the call
+				step, hit := after(k, func() error { st.cut(); return context.Canceled })
+				st.log.stepIn(step)
+				if run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("second"), engine.FromMessage(3)); err == nil {
+					_, _ = run.Wait(t.Context())
+				}
+				again := bringToEnd(t, st, agent)
+				wantSound(t, again, "s")
+				if fired = hit(); fired {
+					return
+				}
+				ends, rewound := 0, false
+				events, err := open(t, again, agent).History(t.Context(), "s", cairn.Cursor{}, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, ev := range events {
+					rewound = rewound || ev.Type == cairn.EventRewound
+					if rewound && ev.Type == cairn.EventToolEnd {
+						ends++
+					}
+				}
+				if !rewound || ends != 1 {
+					t.Errorf("behind the rewind (%t) the closed call ends %d times on the log, want once", rewound, ends)
+				}
+			})
+		})
+	}
+}
+
+// The calls that such a turn closes may be in the part of the transcript that a summary stands for.
+func TestTurnInPlaceOfOneThatClosedCallsBeforeASummary(t *testing.T) {
+	t.Parallel()
+	agent := bot(scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+		if len(r.Messages) == 1 && r.System != cairn.SummaryInstructions {
+			return scripted.Call("pay", map[string]string{"text": "42"})
+		}
+		return scripted.Text("done")
+	}), echo("pay", cairn.RequireApproval()))
+	agent.Compaction = &cairn.Compaction{}
+	st := tapOn(nil)
+	eng := open(t, st, agent)
+	turn(t, eng, "original", "pay")
+	if _, err := eng.Branch(t.Context(), "original", "s"); err != nil {
+		t.Fatal(err)
+	}
+	turn(t, eng, "s", "first")
+	for range 20 {
+		turn(t, eng, "s", strings.Repeat("more ", 100))
+	}
+	if row, err := eng.Compact(t.Context(), "s"); err != nil || row.Summary.From <= 3 {
+		t.Fatalf("the summary stands for %+v, %v; want more than the calls", row, err)
+	}
+	turn(t, eng, "s", "second", engine.FromMessage(3))
+	wantSound(t, st, "s")
 }
 
 // The events of a run whose last ones were never written end all the same, in the process that drove it and in any

@@ -72,8 +72,11 @@ func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn) (*begin
 	if err != nil {
 		return nil, err
 	}
-	if err := b.running(); err != nil || in.Child {
-		return b, err
+	if err := b.running(); err != nil {
+		return nil, err
+	}
+	if in.Child {
+		return b, nil
 	}
 	waits := b.row.Status == cairn.SessionPaused && (!in.Withdraw || slices.ContainsFunc(l.Calls, answered))
 	if b.crashed {
@@ -118,7 +121,7 @@ func (r *Runs) Create(ctx context.Context, in Turn) (turn.Begun, error) {
 }
 
 func (r *Runs) create(ctx context.Context, in Turn) (*session.Live, error) {
-	b := &beginning{NewRun: &in.NewRun, kind: cairn.RunExecute, agent: in.Known, row: in.Create}
+	b := &beginning{NewRun: &in.NewRun, kind: cairn.RunExecute, agent: in.Known}
 	var err error
 	if b.agent == nil {
 		if b.agent, err = r.Agent(in.Agent, ""); err != nil {
@@ -190,10 +193,11 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 		return nil, err
 	}
 	messages := in.Messages
-	if n := replaced.FirstMessage - l.First; l.Damaged && n >= 0 && n <= len(l.Messages) {
-		if m := transcript.Closing(l.Messages[:n]); m != nil {
-			messages = append([]cairn.Message{*m}, messages...)
-		}
+	switch closing, err := r.closingAt(ctx, l, replaced.FirstMessage); {
+	case err != nil:
+		return nil, err
+	case closing != nil:
+		messages = append([]cairn.Message{*closing}, messages...)
 	}
 	if _, l.LogLast, err = r.Log.Bounds(ctx, row.Log()); err != nil {
 		return nil, err
@@ -217,4 +221,23 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 	b.live, b.commit = l, c
 	r.started(ctx, b)
 	return l, nil
+}
+
+// closingAt returns the message that closes the calls which are open where a session goes back to its first n messages; nil
+// if there are none. The run that closed them before may be the one that is replaced.
+func (r *Runs) closingAt(ctx context.Context, l *session.Live, n int) (*cairn.Message, error) {
+	if n > l.First {
+		return transcript.Closing(l.Messages[:min(n-l.First, len(l.Messages))]), nil
+	}
+	var before []cairn.Message // of what a summary stands for, back to the last reply
+	for isReply := func(m cairn.Message) bool { return m.Role == cairn.RoleAssistant }; n > 0 && !slices.ContainsFunc(before, isReply); {
+		size := min(n, 100)
+		page, err := store.Messages(ctx, r.Store, l.Row.ID, n-size, size)
+		if err != nil {
+			return nil, err
+		}
+		n -= size
+		before = append(page, before...)
+	}
+	return transcript.Closing(before), nil
 }

@@ -49,7 +49,7 @@ type beginning struct {
 }
 
 // admit checks what holds for every run on a session that exists: whose session it is, its agent, its state, and that no
-// process drives it.
+// host keeps a run whose lease has lapsed.
 func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent string, kind cairn.RunKind) (*beginning, error) {
 	b := &beginning{NewRun: in, kind: kind, live: l, row: l.Row}
 	row := b.row
@@ -70,7 +70,9 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent str
 		l.Checked = true
 	}
 	if b.crashed = row.Crashed(row.AsOf); b.crashed {
-		return b, r.Kept(ctx, row)
+		if err := r.Kept(ctx, row); err != nil {
+			return nil, err
+		}
 	}
 	return b, nil
 }
