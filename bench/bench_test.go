@@ -53,7 +53,7 @@ func TestEachSystemKeepsTheConversation(t *testing.T) {
 		}
 	})
 	p := plan{lengths: []int{2, 20}, writers: []int{1, 2}, steps: 12, rounds: 2, slice: time.Nanosecond, budget: time.Hour}
-	r, err := measure(t.Context(), a.contenders, a.conversation, p, io.Discard) // it verifies each first
+	r, err := measure(t.Context(), a.contenders, a.conversation, p, io.Discard) // it verifies each system first
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestEachSystemKeepsTheConversation(t *testing.T) {
 	}
 }
 
-// tableRows returns what the verified session has in tables, but for times.
+// tableRows returns the verified session's rows in tables, without times.
 func tableRows(t *testing.T, db *postgresDatabase) (out []string) {
 	t.Helper()
 	for _, query := range []string{
@@ -117,7 +117,7 @@ func tableRows(t *testing.T, db *postgresDatabase) (out []string) {
 	return out
 }
 
-// keyValues returns what the verified session has in keys, but for times and for its row.
+// keyValues returns the verified session's values in keys, without times and its row.
 func keyValues(t *testing.T, db *redisDatabase) []string {
 	t.Helper()
 	key := func(letter string) string { return "cairn:{0}:" + letter + ":verified" }
@@ -194,7 +194,7 @@ func TestAHistoryStaysAboutAsLong(t *testing.T) {
 	if _, err := measure(t.Context(), []contender{{"fake", onRedis, f}}, f.conversation, p, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range f.sessions[1:] { // the first is verified
+	for _, s := range f.sessions[1:] { // the first one is from verify
 		if s.steps > room(s.n) {
 			t.Errorf("a session with %d messages was taken %d steps further", s.n, s.steps)
 		}
@@ -239,7 +239,7 @@ func TestTheConversationHasItsSizes(t *testing.T) {
 	}
 }
 
-// madeUp are results that were never measured.
+// madeUp returns invented results.
 func madeUp() ([]contender, *results) {
 	list := []contender{{floorName, onPostgres, nil}, {cairnName, onPostgres, nil}, {"LangGraph", onPostgres, nil},
 		{floorName, onRedis, nil}, {cairnName, onRedis, nil}}

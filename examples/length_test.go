@@ -1,4 +1,4 @@
-// Package examples_test holds the examples to a page: what takes more lines for a user is too much of the API.
+// Package examples_test holds the examples to a page: an API that needs more lines is too large.
 package examples_test
 
 import (

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// Every answer of Cairn reaches its readers, and is there in the end though the server was killed.
+// Every answer of Cairn reaches its readers, and is whole in the end although the server was killed.
 func TestChat(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), []string{"-chats", "3", "-readers", "3", "-killed", "2"}, &out); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 )
 
-// waiting starts a demo with a refund that is pending.
+// waiting starts a demo with a pending refund.
 func (b *bench) waiting(t *testing.T) *process {
 	t.Helper()
 	p := b.start(t, "demo")
@@ -21,8 +21,8 @@ func (b *bench) waiting(t *testing.T) *process {
 	return p
 }
 
-// TestKilledWhilePending kills the demo while a refund is pending. Whatever
-// answers it and whatever resumes the session, the result is the same.
+// TestKilledWhilePending kills the demo while a refund is pending. However the refund is answered and the session
+// resumed, the result is the same.
 func TestKilledWhilePending(t *testing.T) {
 	t.Parallel()
 	refused := append(wholeAnswer[:6:6], "tool ← refund denied", "assistant: I could not refund order 42: it was not approved: no.")
@@ -80,7 +80,7 @@ func TestKilledWhilePending(t *testing.T) {
 	}
 }
 
-// wantSpoken ends a demo and checks that it prints each of some texts once, in that order.
+// wantSpoken ends a demo and checks that it printed each of the texts once, in order.
 func wantSpoken(t *testing.T, p *process, parts ...string) {
 	t.Helper()
 	stdout, stderr, code := p.end()
@@ -104,9 +104,9 @@ func TestAnsweredElsewhere(t *testing.T) {
 	t.Parallel()
 	const faster = "Nothing was changed: refund of session demo was approved by carol on "
 	for name, test := range map[string]struct {
-		again  bool   // the demo was killed and started again
-		resume bool   // another process resumes the session, too
-		says   string // if it is not empty
+		again  bool   // the demo is killed and started again
+		resume bool   // another process also resumes the session
+		says   string // answer typed at the demo; empty for none
 		shows  []string
 	}{
 		"approved": {says: "n", shows: []string{faster, "→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
@@ -141,14 +141,14 @@ func TestAnsweredElsewhere(t *testing.T) {
 	}
 }
 
-// TestTakenElsewhere has a second demo wait for a refund while the first one sits at the prompt: what is typed there
-// does not cancel the refund, but comes after it.
+// TestTakenElsewhere has a second demo wait for a refund while the first one is at the prompt. A message typed
+// there does not cancel the refund, but follows it.
 func TestTakenElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		says   string
 		shows  []string
-		sleeps bool // the second demo, until all is over
+		sleeps bool // the second demo sleeps until the end
 	}{
 		{"thank you", []string{"you: thank you", "Approve refund", "Done: 24.50 EUR", "You are welcome."}, false},
 		{"/resume", []string{"you: /resume", "Approve refund", "Done: 24.50 EUR"}, false},
@@ -188,7 +188,7 @@ func TestAsksWhereItIsClaimed(t *testing.T) {
 	}
 }
 
-// TestTerminatedWhilePending terminates the demo while a refund is pending: it prints how to answer that.
+// TestTerminatedWhilePending terminates the demo while a refund is pending: it prints how to answer the call.
 func TestTerminatedWhilePending(t *testing.T) {
 	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
@@ -205,7 +205,7 @@ func TestTerminatedWhilePending(t *testing.T) {
 	}
 }
 
-// TestCommandsThatArePrinted says how commands are printed so that they can be typed.
+// TestCommandsThatArePrinted checks that commands are printed in shell syntax.
 func TestCommandsThatArePrinted(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

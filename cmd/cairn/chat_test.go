@@ -19,7 +19,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// chat talks to a server as alice and returns what is shown, without what follows the answers' ends.
+// chat talks to a server as alice and returns the output, without the remarks after each answer.
 func (b *bench) chat(t *testing.T, want int, url, stdin string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	b.env["CAIRN_TOKEN"] = aliceToken
@@ -30,8 +30,8 @@ func (b *bench) chat(t *testing.T, want int, url, stdin string, args ...string) 
 	return strings.ReplaceAll(stdout, url, "URL"), stderr
 }
 
-// The client of a terminal streams answers, answers client tools and approvals, and shows a session that is named from its
-// history on.
+// The terminal client streams answers, answers client tools and approvals, and shows the history of an existing
+// session.
 func TestChat(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -48,7 +48,8 @@ func TestChat(t *testing.T) {
 
 	text, _ := b.chat(t, cli.ExitUsage, s.url, "hello\nmy location\nhere\n", "--agent", "guide", "--session", "s")
 	wantWords(t, text, "you: hello\nguide: You said: hello\n\nI play a script", "completed · 1 model call",
-		"→ get_location {}\n  ‖ get_location {} waits for a result\n", "Result for get_location {} (/help): here\nerror: ", "must be an object", // which ends a script
+		// The error ends a script.
+		"→ get_location {}\n  ‖ get_location {} waits for a result\n", "Result for get_location {} (/help): here\nerror: ", "must be an object",
 		"Nothing has to run while calls are pending.", "chat --url URL --session s\n")
 	text, _ = b.chat(t, cli.ExitOK, s.url, `{"city": "Bern"}`+"\n", "--session", "s")
 	wantWords(t, text, "you: hello\nguide: You said: hello", "you: my location\n", "‖ get_location {} waits for a result\nResult for get_location {} (/help): ",
@@ -56,7 +57,8 @@ func TestChat(t *testing.T) {
 	text, _ = b.chat(t, cli.ExitOK, s.url, "echo this\ne {\"text\": \"edited\"}\necho that\nn no noise\nask the researcher\nlocation\n/fail no idea\n", "--session", "s")
 	wantWords(t, text, `Approve echo {"text":"echo this"}? [y]es / [n]o / [e]dit / [l]ater: e {"text": "edited"}`, "you said edited",
 		"n no noise\n", "not approved by the user: no noise", `→ researcher {"input":"ask the researcher"}`, "guide: researcher came to", "← error: no idea")
-	if strings.Count(text, "ask the researcher\\n") != 2 { // the result, and what the guide says of it; not the sub-agent's stream
+	// The result and what the guide says of it, but not the sub-agent's stream.
+	if strings.Count(text, "ask the researcher\\n") != 2 {
 		t.Errorf("the sub-agent's answer is shown as well:\n%s", text)
 	}
 	if said := strings.Count(text, "You said: hello"); said != 1 {
@@ -70,7 +72,7 @@ func TestChat(t *testing.T) {
 	b.chat(t, cli.ExitUsage, "localhost", "")
 	b.chat(t, cli.ExitUsage, "", "")
 
-	// Another client's turn is shown too, and nothing of it twice.
+	// Another client's turn is shown as well, and nothing of it twice.
 	p := b.start(t, "chat", "--url", s.url, "--session", "s")
 	p.until("came to")
 	p.until("no idea")
@@ -87,7 +89,7 @@ func TestChat(t *testing.T) {
 	s.end()
 }
 
-// address is one for servers that follow each other.
+// address is the address of successive servers.
 type address struct {
 	*httptest.Server
 	behind atomic.Pointer[url.URL]
@@ -104,10 +106,10 @@ func newAddress(t *testing.T, s *servingProcess) *address {
 	return a
 }
 
-// lead has the address lead to a server.
+// lead makes the address lead to a server.
 func (a *address) lead(s *servingProcess) { a.behind.Store(must(url.Parse(s.url))) }
 
-// The server is killed in mid-answer and started again: the client shows each word once.
+// The server is killed halfway through an answer and started again: the client shows each word once.
 func TestChatServerKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -139,7 +141,8 @@ func TestChatServerKilled(t *testing.T) {
 	again.end()
 }
 
-// A client that is killed in mid-answer changes nothing; another one shows the answer under way from its beginning on.
+// A client that is killed halfway through an answer changes nothing. Another client shows the answer from its
+// beginning.
 func TestChatKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -25,9 +25,10 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 const (
 	// asCairn makes the test binary behave as the command, so that tests can kill it.
 	asCairn = "CAIRN_TEST_AS_COMMAND"
-	// withHostGrace is how long that command leaves a run to a host it does not have; unset means the engine's default.
+	// withHostGrace is how long that command leaves a run to a host that it does not have; unset means the engine's
+	// default.
 	withHostGrace = "CAIRN_TEST_HOST_GRACE"
-	// withLease is how long that command's leases last; unset means as in everyday use.
+	// withLease is the length of that command's leases; unset means the command's default.
 	withLease = "CAIRN_TEST_LEASE"
 )
 
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(perform(a, os.Args[1:]))
 }
 
-// durationOf returns what a variable says; 0 if it is unset.
+// durationOf returns the value of a variable; 0 if it is unset.
 func durationOf(variable string) time.Duration {
 	text := os.Getenv(variable)
 	if text == "" {
@@ -49,14 +50,14 @@ func durationOf(variable string) time.Duration {
 	return must(time.ParseDuration(text))
 }
 
-// bench is a directory with databases, a clock that stands still during a command, and ids that are counted.
+// bench is a directory with databases, a clock that stands still during a command, and numbered ids.
 type bench struct {
 	dir   string
 	env   map[string]string
-	names map[string]string // of ids in scripts
-	// everyday has commands use the time and the ids of everyday use.
+	names map[string]string // names of ids in scripts
+	// everyday makes commands use the real clock and random ids.
 	everyday bool
-	reach    time.Duration // for hosts; 0 is that of everyday use
+	reach    time.Duration // time to reach a host; 0 means the command's default
 
 	mu    sync.Mutex
 	clock time.Time
@@ -86,7 +87,7 @@ func (b *bench) newID(prefix string) string {
 	return fmt.Sprintf("%s_%d", prefix, b.ids[prefix])
 }
 
-// run performs one command line in this process, a minute after the one before.
+// run performs one command line in this process, a minute after the previous one.
 func (b *bench) run(stdin string, args ...string) (stdout, stderr string, code int) {
 	b.mu.Lock()
 	b.clock = b.clock.Add(time.Minute)
@@ -102,8 +103,8 @@ func (b *bench) run(stdin string, args ...string) (stdout, stderr string, code i
 	return strings.ReplaceAll(out.String(), b.dir, "DIR"), strings.ReplaceAll(errs.String(), b.dir, "DIR"), code
 }
 
-// TestScripts plays the files in testdata: command lines after "$ cairn", their input after "<", and then what is
-// expected: standard output, standard error after "!", and the exit code if it is not 0.
+// TestScripts plays the files in testdata: command lines after "$ cairn", their input after "<", and the expected
+// output: standard output, standard error after "!", and the exit code if it is not 0.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -139,7 +140,7 @@ func wantScript(t *testing.T, b *bench, file string) {
 
 var word = regexp.MustCompile(`"[^"]*"|\S+`)
 
-// play returns the script as it should read by what its commands do.
+// play returns the script with the actual output of its commands.
 func play(b *bench, script string) string {
 	var got strings.Builder
 	names := secretNames{}
@@ -182,12 +183,12 @@ func play(b *bench, script string) string {
 	return got.String()
 }
 
-// secretNames replaces ids that are different each time by ones of the same length, which count them.
+// secretNames replaces random ids with numbered ones of the same length.
 type secretNames map[string]string
 
 var secretID = regexp.MustCompile(`(call|approval|child)_[a-z2-7]{26}\b`)
 
-// incarnation is in the JSON of sessions and events.
+// incarnation matches incarnations in the JSON of sessions and events.
 var incarnation = regexp.MustCompile(`("(?:incarnation|cursor)": ?")[a-z2-7]{12}\b`)
 
 func (n secretNames) hide(text string) string {

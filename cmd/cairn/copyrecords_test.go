@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-// Records are copied with their index and the time that they have left. A copy that was interrupted is repeated; what
-// differs stays as it is and keeps nothing else from being copied. Workers stay behind.
+// Records are copied with their index and their remaining time to live. A copy that was interrupted can be
+// repeated. A record that differs is left alone and does not keep others from being copied. Workers are not copied.
 func TestRecordsAreCopied(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -28,13 +28,13 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// front is a server that speaks TLS, before Temporal's, which speaks none.
+// front is a TLS server in front of Temporal's, which speaks no TLS.
 type front struct {
 	address string
-	passed  atomic.Int64 // how many requests it has let pass
+	passed  atomic.Int64 // number of requests passed on
 }
 
-// newFront starts a front that lets pass the requests with the headers, and refuses the others as Temporal Cloud does.
+// newFront starts a front that passes on requests with the headers, and rejects others as Temporal Cloud does.
 func newFront(t *testing.T, config *tls.Config, headers map[string]string) *front {
 	t.Helper()
 	f := &front{}
@@ -67,9 +67,9 @@ func newFront(t *testing.T, config *tls.Config, headers map[string]string) *fron
 	return f
 }
 
-// withTrailers moves the status of a call that failed at once, which gRPC has in the header of a response without a
-// body, into a trailer. The proxy may flush the header before it sees the end, and then the status counts only in a
-// trailer.
+// withTrailers moves the status of a call that failed at once into a trailer. gRPC puts it into the header of a
+// response without a body, but the proxy may flush the header before it sees the end, and then only a trailer
+// counts.
 func withTrailers(r *http.Response) error {
 	for name, values := range r.Header {
 		if name == "Grpc-Message" || strings.HasPrefix(name, "Grpc-Status") {
@@ -83,7 +83,7 @@ func withTrailers(r *http.Response) error {
 	return nil
 }
 
-// authority signs certificates, and keeps them in a directory: its own in ca.pem, others in NAME.pem with NAME.key.
+// authority signs certificates and stores them in a directory: its own in ca.pem, others in NAME.pem with NAME.key.
 type authority struct {
 	dir  string
 	cert *x509.Certificate
@@ -99,7 +99,7 @@ func newAuthority(t *testing.T, dir string) *authority {
 	return a
 }
 
-// issue makes a certificate for this machine, of a server or of a client.
+// issue issues a certificate for this machine, as a server and as a client.
 func (a *authority) issue(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	a.sign(t, name, &x509.Certificate{
@@ -109,7 +109,7 @@ func (a *authority) issue(t *testing.T, name string) tls.Certificate {
 	return must(tls.LoadX509KeyPair(a.path(name+".pem"), a.path(name+".key")))
 }
 
-// sign signs what is to be certified with the authority's key, or with its own if there is no authority yet.
+// sign signs a certificate with the authority's key, or self-signs it if there is no authority yet.
 func (a *authority) sign(t *testing.T, name string, cert *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
@@ -134,7 +134,7 @@ func (a *authority) write(t *testing.T, file, kind string, der []byte) {
 
 func (a *authority) path(file string) string { return filepath.Join(a.dir, file) }
 
-// server returns the settings of a server that speaks TLS; strict has it want a client certificate of the authority.
+// server returns the settings of a TLS server. With strict, it requires a client certificate of the authority.
 func (a *authority) server(t *testing.T, strict bool) *tls.Config {
 	t.Helper()
 	config := &tls.Config{Certificates: []tls.Certificate{a.issue(t, "server")}, ClientCAs: a.pool}

@@ -26,7 +26,7 @@ import (
 
 var queueNumber atomic.Int64
 
-// onHosts runs a test on each host, on a queue of its own, with a new bench.
+// onHosts runs a test on each host, with its own queue and a new bench.
 func onHosts(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Parallel()
 	for name, host := range map[string]func(b *bench) string{
@@ -42,11 +42,11 @@ func onHosts(t *testing.T, test func(t *testing.T, b *bench)) {
 	}
 }
 
-// One command is enough: the demo carries out itself what the host asks for.
+// One command is enough: the demo itself executes the effects for the host.
 func TestDemoOnHost(t *testing.T) {
 	onHosts(t, func(t *testing.T, b *bench) {
 		wantDemoOnHost(t, b)
-		if strings.HasPrefix(b.env["CAIRN_HOST"], "dbos:sqlite:") { // which can be asked without DBOS what it did
+		if strings.HasPrefix(b.env["CAIRN_HOST"], "dbos:sqlite:") { // its file shows, without DBOS, what it did
 			db := must(sql.Open("sqlite", filepath.Join(b.dir, "dbos.db")))
 			defer db.Close()
 			var turns int
@@ -82,12 +82,12 @@ func wantDemoOnHost(t *testing.T, b *bench) {
 	wantRefunds(t, b, 1)
 }
 
-// One process begins what another one, which knows the host, carries out. That one is killed in the middle of the
-// answer and started again under its name.
+// One process begins what a worker of the host executes. The worker is killed halfway through the answer and
+// started again under the same name.
 func TestWorkerOnHostKilled(t *testing.T) {
 	onHosts(t, func(t *testing.T, b *bench) {
 		demo := b.start(t, "demo", "--yes", "--no-serve")
-		demo.until(" work ") // it has made DBOS's tables
+		demo.until(" work ") // it has created DBOS's tables
 		demo.say("Order 42 arrived broken")
 		worker := b.start(t, "work", "--executor", "one", "--pace", "50ms")
 		demo.until("I am asking ")
@@ -120,9 +120,9 @@ func TestWorkerOnHostKilled(t *testing.T) {
 	})
 }
 
-// A demo that is terminated in the middle of an answer leaves it, and a worker without the host can resume it, once it
-// has given the host the time to do so. The lease and that time are short but for the soak; the engine's own tests hold
-// the defaults.
+// A demo that is terminated halfway through an answer leaves it behind. A worker without the host can resume it,
+// once it has given the host time to do so. Lease and grace are short except in a soak. The engine's own tests
+// cover the defaults.
 func TestDemoOnHostTerminated(t *testing.T) {
 	onHosts(t, func(t *testing.T, b *bench) {
 		b.env[withHostGrace] = testenv.Choose("1s", "")
@@ -149,11 +149,11 @@ func TestDemoOnHostTerminated(t *testing.T) {
 	})
 }
 
-// A worker that is terminated hands over what it carries out for a host.
+// A worker that is terminated hands over the effects that it executes for a host.
 func TestWorkerOnHostTerminated(t *testing.T) {
 	onHosts(t, func(t *testing.T, b *bench) {
 		demo := b.start(t, "demo", "--no-serve", "--yes")
-		demo.until(" work ") // it has made DBOS's tables
+		demo.until(" work ") // it has created DBOS's tables
 		demo.say("Order 42 arrived broken")
 		worker := b.start(t, "work", "--executor", "one", "--pace", "100ms")
 		demo.until("Let me ")
@@ -170,14 +170,14 @@ func TestWorkerOnHostTerminated(t *testing.T) {
 	})
 }
 
-// Every way to name a host wrongly, and every host that lacks something, is reported in one line, with the name of the
-// flag and without a password, before anything is made.
+// Every wrong host, and every host that lacks something, is reported on one line, with the name of the flag and
+// without a password, before any file is created.
 func TestWrongHosts(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cr3t-word"
 	temporal := testenv.Temporal(t)
 	bare := bareNamespace(t, temporal)
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestWrongHosts(t *testing.T) {
 			t.Run(name+"/"+command, func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
-				if strings.Contains(c.host, mute.Addr().String()) { // which takes as long as it may
+				if strings.Contains(c.host, mute.Addr().String()) { // takes the whole time
 					b.reach = testenv.Choose(2*time.Second, 0)
 				}
 				stdout, stderr, code := b.run("hello\n", command, "--host", c.host)
@@ -216,7 +216,7 @@ func TestWrongHosts(t *testing.T) {
 	}
 }
 
-// bareNamespace makes a namespace without search attributes.
+// bareNamespace creates a namespace without search attributes.
 func bareNamespace(t *testing.T, address string) string {
 	t.Helper()
 	c, err := client.NewNamespaceClient(client.Options{HostPort: address})
@@ -234,7 +234,7 @@ func bareNamespace(t *testing.T, address string) string {
 	return name
 }
 
-// The demo's build has neither hosts nor stores on servers, and says so.
+// The demo build has neither hosts nor stores on servers, and says so.
 func TestBuildWithoutHosts(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "cairn")

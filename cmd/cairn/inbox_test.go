@@ -45,8 +45,8 @@ func otherAgents() []*cairn.Agent {
 	}
 }
 
-// waitElsewhere has agents that the command does not know wait in two sessions, and returns the ids of the calls by
-// tool and of the sub-agent's session as CHILD.
+// waitElsewhere suspends two sessions of agents that the command does not know. It returns the ids of the calls by
+// tool, and the sub-agent's session as CHILD.
 func (b *bench) waitElsewhere(t *testing.T) map[string]string {
 	t.Helper()
 	st, err := sqlitestore.Open(b.env["CAIRN_DB"], &sqlitestore.Options{Now: b.now})
@@ -80,7 +80,7 @@ func (b *bench) waitElsewhere(t *testing.T) map[string]string {
 	return names
 }
 
-// TestOtherAgents plays scripts in testdata/agents, in which calls go by the names of their tools.
+// TestOtherAgents plays the scripts in testdata/agents, which name calls by their tools.
 func TestOtherAgents(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"inbox", "errors"} {
@@ -93,7 +93,7 @@ func TestOtherAgents(t *testing.T) {
 	}
 }
 
-// TestInboxPages lists calls page by page, and asks for one with an id that two begin with.
+// TestInboxPages lists calls page by page, and requests one by a prefix of two ids.
 func TestInboxPages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -135,7 +135,8 @@ func TestInboxPages(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswersInTime lets the deadline of a refund pass: it is not made, and a late answer is reported as late.
+// TestNobodyAnswersInTime lets the deadline of a refund pass: the refund is not made, and an answer is reported as
+// late.
 func TestNobodyAnswersInTime(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
@@ -161,7 +162,7 @@ func TestNobodyAnswersInTime(t *testing.T) {
 	}
 }
 
-// TestSeveralCalls decides about calls of one step one at a time. The step is resumed when the last one is decided.
+// TestSeveralCalls decides the calls of one step one at a time. The step is resumed after the last decision.
 func TestSeveralCalls(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -38,7 +38,7 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// token signs the claims of a good token of a user, with some changed.
+// token signs the claims of a valid token of a user, with some changed.
 func (i *issuer) token(user string, change map[string]any) string {
 	claims := map[string]any{"iss": "https://id.example.com", "aud": "cairn", "email": user, "exp": time.Now().Add(time.Hour).Unix(),
 		"realm": map[string]any{"roles": []string{"user"}}}
@@ -49,7 +49,7 @@ func (i *issuer) token(user string, change map[string]any) string {
 	return text + "." + b64(ed25519.Sign(i.key, []byte(text)))
 }
 
-// as makes a request with a token and returns the status of the answer.
+// as makes a request with a token and returns the response's status.
 func (s *servingProcess) as(token, method, path, body string) int {
 	s.t.Helper()
 	req := must(http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body)))
@@ -63,14 +63,14 @@ func (s *servingProcess) as(token, method, path, body string) int {
 	return res.StatusCode
 }
 
-// Users of an identity provider are let in beside those of auth.tokens, each to the sessions of its own, until the file says
-// otherwise.
+// Users of an identity provider are admitted in addition to those of auth.tokens, each to their own sessions, until
+// the file changes.
 func TestServeJWT(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id, other := newIssuer(t), newIssuer(t)
 	file := b.file(t, "cairn.yaml", guide("a"))
-	// let writes the file with an audience.
+	// let writes the file with the given audience.
 	let := func(audience string) {
 		jwt := fmt.Sprintf("user: alice}], jwt: {issuer: 'https://id.example.com', audience: %s, jwks_url: %s/keys, user_claim: email, roles_claim: realm.roles}}", audience, id.URL)
 		text := strings.Replace(string(must(os.ReadFile(b.file(t, "plain.yaml", guide("a"))))), "user: alice}]}", jwt, 1)

@@ -18,7 +18,7 @@ import (
 	"github.com/cairn-agents/cairn/model/openaichat/openaichattest"
 )
 
-// TestMCP gives the demo the tools of an MCP server. Each call asks for approval, unless --yes does.
+// TestMCP gives the demo the tools of an MCP server. Each call needs approval, unless --yes gives it.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	given := strings.Join(testenv.NodeCommand(t, "../../mcp/testdata/server.mjs", t.TempDir()), " ")
@@ -45,9 +45,10 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// TestMCPKilledWhilePending kills each process that drives a call of an MCP server's tool as soon as the call waits: the demo
-// for an approval, then a worker for what the server asks in the middle of it. Both are answered from elsewhere, and the third
-// process ends the turn. The server was asked once and has greeted once. A soak does it on every store and host.
+// TestMCPKilledWhilePending kills each process that drives a call of an MCP server's tool as soon as the call is
+// pending: the demo for an approval, then a worker for a question of the server during the call. Both are answered
+// from elsewhere, and a third process ends the turn. The server has asked once and greeted once. A soak tests every
+// store and host.
 func TestMCPKilledWhilePending(t *testing.T) {
 	t.Parallel()
 	stores := map[string]string{"sqlite": ""}

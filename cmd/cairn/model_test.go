@@ -11,13 +11,13 @@ import (
 	"github.com/cairn-agents/cairn/model/openaichat/openaichattest"
 )
 
-// ask plays the demo with a server's model on the bench.
+// ask plays the demo on the bench with the model of a server.
 func (b *bench) ask(server *openaichattest.Server, stdin string) (stdout, stderr string, code int) {
 	b.env["OPENAI_BASE_URL"], b.env["OPENAI_MODEL"], b.env["OPENAI_API_KEY"] = server.BaseURL, "test-model", "key-1"
 	return b.run(stdin, "demo")
 }
 
-// TestOpenAI has a server's model answer, which the environment asks for.
+// TestOpenAI checks that the environment selects a server's model.
 func TestOpenAI(t *testing.T) {
 	t.Parallel()
 	server := openaichattest.NewServer(
@@ -68,7 +68,7 @@ func TestSwitchedModel(t *testing.T) {
 	}
 }
 
-// TestFallback has another model answer where the one that was asked is overloaded or refuses the key.
+// TestFallback checks that another model answers if the requested one is overloaded or rejects the key.
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	for name, failed := range map[string]openaichattest.Reply{
@@ -105,7 +105,7 @@ type lookupArgs struct {
 	Order int `json:"order"`
 }
 
-// TestFailedAnswer has an answer fail, and tries it again in the next process.
+// TestFailedAnswer has an answer fail, and retries it in the next process.
 func TestFailedAnswer(t *testing.T) {
 	t.Parallel()
 	server := openaichattest.NewServer(
@@ -130,7 +130,7 @@ func TestFailedAnswer(t *testing.T) {
 	}
 }
 
-// TestBrokenOffAnswer has the server break off in the middle of an answer that is then given again.
+// TestBrokenOffAnswer has the server break off halfway through an answer, which is then repeated.
 func TestBrokenOffAnswer(t *testing.T) {
 	t.Parallel()
 	server := openaichattest.NewServer(
@@ -152,7 +152,7 @@ func TestBrokenOffAnswer(t *testing.T) {
 	}
 }
 
-// TestControlCharacters has a model and a user write what would steer a terminal.
+// TestControlCharacters has a model and a user write control characters.
 func TestControlCharacters(t *testing.T) {
 	t.Parallel()
 	server := openaichattest.NewServer(openaichattest.Text("red \x1b[31m alert\x07\nnext line"))
@@ -189,7 +189,7 @@ func TestDefaultModel(t *testing.T) {
 	}
 }
 
-// TestCost prints what a conversation with a model of the table has cost: of each step, run, session and tree.
+// TestCost prints the cost of a conversation with a priced model: of each step, run, session and tree.
 func TestCost(t *testing.T) {
 	t.Parallel()
 	server := openaichattest.NewServer(openaichattest.Text("Hello!"))

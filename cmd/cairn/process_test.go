@@ -18,18 +18,18 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/shop"
 )
 
-// process is the command in a process of its own, which can be killed.
+// process is the command in its own process, which can be killed.
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	stderr *bufio.Reader
-	shown  strings.Builder // what was read of stdout
+	shown  strings.Builder // output read so far
 }
 
-// start starts the command on the bench's database, with nothing of this process's environment that steers it but the
-// race detector's options.
+// start starts the command on the bench's database. Of this process's environment it gets only the race detector's
+// options.
 func (b *bench) start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...)}
@@ -70,7 +70,7 @@ func (p *process) say(line string) {
 	}
 }
 
-// until reads what the command prints until it has printed the text.
+// until reads the command's output up to and including the text.
 func (p *process) until(text string) {
 	p.t.Helper()
 	p.shown.WriteString(readUntil(p.t, p.stdout, text))
@@ -97,7 +97,7 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// end closes the command's input, unless it is gone, and returns all it printed and its exit code.
+// end closes the command's input, unless it is closed, and returns all of its output and its exit code.
 func (p *process) end() (stdout, stderr string, code int) {
 	p.t.Helper()
 	_ = p.stdin.Close()
@@ -117,14 +117,14 @@ func (p *process) end() (stdout, stderr string, code int) {
 	return p.shown.String(), string(errs), p.cmd.ProcessState.ExitCode()
 }
 
-// session returns what the sessions command prints of the session "demo".
+// session returns the session "demo" as the sessions command prints it.
 func (b *bench) session(t *testing.T) (s cairn.Session) {
 	t.Helper()
 	b.query(t, &s, "show", "demo")
 	return s
 }
 
-// query runs a sessions command with --json and decodes what it prints.
+// query runs a sessions command with --json and decodes its output.
 func (b *bench) query(t *testing.T, into any, args ...string) {
 	t.Helper()
 	out := b.runNow(t, cli.ExitOK, append([]string{"sessions", "--json"}, args...)...)
@@ -133,13 +133,13 @@ func (b *bench) query(t *testing.T, into any, args ...string) {
 	}
 }
 
-// settle runs an inbox command and returns what it prints.
+// settle runs an inbox command and returns its output.
 func (b *bench) settle(t *testing.T, code int, args ...string) string {
 	t.Helper()
 	return b.runNow(t, code, append([]string{"inbox"}, args...)...)
 }
 
-// runNow runs a command at the real time, unlike bench.run: a lease may have run out.
+// runNow runs a command at the real time, unlike bench.run: a lease may have lapsed.
 func (b *bench) runNow(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -149,7 +149,7 @@ func (b *bench) runNow(t *testing.T, want int, args ...string) string {
 	return out.String()
 }
 
-// the whole answer to "Order 42 arrived broken".
+// wholeAnswer is the whole answer to "Order 42 arrived broken".
 var wholeAnswer = []string{
 	"user: Order 42 arrived broken",
 	"assistant: Let me look up order 42.",
@@ -161,7 +161,7 @@ var wholeAnswer = []string{
 	"assistant: Done: 24.50 EUR for order 42 are on their way back to you (refund 1). Nothing needs to be sent back.",
 }
 
-// transcript returns the session's messages in short, with neighbouring texts of the agent joined.
+// transcript returns the session's messages, abbreviated, with adjacent texts of the agent joined.
 func (b *bench) transcript(t *testing.T) []string {
 	t.Helper()
 	var messages []cairn.Message
@@ -198,7 +198,7 @@ func wantTranscript(t *testing.T, b *bench, want []string) {
 	}
 }
 
-// wantRefunds checks how many refunds the shop has paid for the dozen orders.
+// wantRefunds checks the number of refunds that the shop has paid.
 func wantRefunds(t *testing.T, b *bench, want int) {
 	t.Helper()
 	s, err := shop.Open(t.Context(), must(filepath.Abs(strings.TrimSuffix(b.env["CAIRN_DB"], ".db")+"-shop.db")), nil)
@@ -221,8 +221,8 @@ func wantRefunds(t *testing.T, b *bench, want int) {
 	}
 }
 
-// TestKilled kills the demo in the middle of its answer. When it is started again it completes the same answer, and
-// nothing of it is there twice.
+// TestKilled kills the demo halfway through its answer. Started again, it completes the same answer, without
+// duplicates.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for _, moment := range []string{"Looking first", "→ lookup_order", "← ", "I am asking", "→ refund", "Done: 24.50"} {
@@ -243,7 +243,7 @@ func TestKilled(t *testing.T) {
 			if code != cli.ExitOK || stderr != "" {
 				t.Errorf("exit %d: %s", code, stderr)
 			}
-			// What was committed is in the summary, everything else follows.
+			// The summary shows what was committed; everything else follows.
 			for _, once := range []string{"you: Order 42", "Let me look up", "I am sorry", "Done: 24.50 EUR", "resuming it", "completed"} {
 				if n := strings.Count(stdout, once); n != 1 {
 					t.Errorf("%q is printed %d times:\n%s", once, n, stdout)
@@ -263,7 +263,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestInterrupted presses Ctrl-C in the middle of an answer, and resumes it in another process.
+// TestInterrupted presses Ctrl-C halfway through an answer, and resumes the answer in another process.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -328,7 +328,7 @@ func TestTerminatedAtThePrompt(t *testing.T) {
 	}
 }
 
-// TestWatched starts a second demo while a first one answers: it shows that answer and then takes its own turn.
+// TestWatched starts a second demo while the first one answers: it shows that answer and then takes its own turn.
 func TestWatched(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -422,7 +422,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestWork kills the demo in the middle of its answer and has a worker complete it, once the refund is approved.
+// TestWork kills the demo halfway through its answer and has a worker complete it, once the refund is approved.
 func TestWork(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

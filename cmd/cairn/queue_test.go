@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-// TestQueue lists queued turns, and takes one out of the queue.
+// TestQueue lists queued turns, and removes one from the queue.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

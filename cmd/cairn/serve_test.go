@@ -21,13 +21,13 @@ import (
 
 const aliceToken = "0123456789abcdef"
 
-// servingProcess is a cairn serve in a process of its own.
+// servingProcess is cairn serve in its own process.
 type servingProcess struct {
 	*process
 	url, file string
 }
 
-// file writes the file of a server, which serves alice from the bench's store with some assistants.
+// file writes the file of a server that serves alice from the bench's store, with some assistants.
 func (b *bench) file(t *testing.T, name, assistants string) string {
 	t.Helper()
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nstore: %s\nauth: {tokens: [{token: %s, user: alice}]}\nassistants:\n%s\n", b.env["CAIRN_DB"], aliceToken, assistants)
@@ -57,7 +57,7 @@ func (s *servingProcess) logged(text string) {
 	readUntil(s.t, s.stderr, text)
 }
 
-// ask makes a request as alice and decodes the answer.
+// ask makes a request as alice and decodes the response.
 func (s *servingProcess) ask(method, path, body string, want int, into any) {
 	s.t.Helper()
 	status, raw := s.request(method, path, body)
@@ -71,7 +71,7 @@ func (s *servingProcess) ask(method, path, body string, want int, into any) {
 	}
 }
 
-// request makes a request as alice and returns the answer.
+// request makes a request as alice and returns the response.
 func (s *servingProcess) request(method, path, body string) (status int, answer []byte) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
@@ -101,7 +101,7 @@ func (s *servingProcess) say(session, text string) cairn.Run {
 	return s.runs(session)[begun.Turn-1]
 }
 
-// offers waits until the guide has a tool of an MCP server, which may take its time to start.
+// offers waits until the guide has a tool of an MCP server, which may take a while to start.
 func (s *servingProcess) offers(tool string) {
 	s.t.Helper()
 	for n := 0; !strings.Contains(s.say(fmt.Sprintf("before-%d", n), "hello").Text, tool); n++ {
@@ -120,8 +120,8 @@ func guide(instructions string) string {
 	return fmt.Sprintf("  - {name: guide, model: 'scripted:0s', instructions: %q, tools: [{client: get_location, description: Where.}]}", instructions)
 }
 
-// A change of the file is a new version, in every process that serves the store; a turn that waits keeps the one that it
-// began with. A file with a mistake changes nothing.
+// A change of the file is a new version, in every process that serves the store. A suspended turn keeps the version
+// that it began with. A file with a mistake changes nothing.
 func TestServeVersions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -141,7 +141,8 @@ func TestServeVersions(t *testing.T) {
 		t.Errorf("the next turn has version %q", run.AgentVersion)
 	}
 	two.ask("POST", "/submit-tool-result", fmt.Sprintf(`{"session_id": "s2", "call_id": %q, "type": "client-tool-result", "result": "here"}`, waits.Suspended.Calls[0].ID), http.StatusOK, nil)
-	if status, answer := one.request("POST", "/resume", `{"session_id": "s2"}`); status != http.StatusAccepted && status != http.StatusConflict { // a worker may be faster
+	// A worker may be faster.
+	if status, answer := one.request("POST", "/resume", `{"session_id": "s2"}`); status != http.StatusAccepted && status != http.StatusConflict {
 		t.Fatalf("resume: %d: %s", status, answer)
 	}
 	one.ask("GET", "/sse?session_id=s2&run_id="+one.runs("s2")[1].ID, "", http.StatusOK, nil)
@@ -165,7 +166,8 @@ func TestServeVersions(t *testing.T) {
 	}
 }
 
-// A server that is terminated in mid-answer ends the answer, and a client's stream so that it asks again.
+// A server that is terminated halfway through an answer completes it, and ends a client's stream so that it
+// reconnects.
 func TestServeTerminated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -184,7 +186,7 @@ func TestServeTerminated(t *testing.T) {
 	again.end()
 }
 
-// A server that was killed in mid-answer is followed by one that ends the answer.
+// After a server was killed halfway through an answer, the next one completes the answer.
 func TestServeKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -202,7 +204,7 @@ func TestServeKilled(t *testing.T) {
 	again.end()
 }
 
-// Only a loopback name is served without authentication, so that no page elsewhere gets in by a name of its own.
+// Without authentication only loopback names are served, so that no page of another host gets in by its own name.
 func TestServeWithoutAuthentication(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -224,7 +226,7 @@ func TestServeWithoutAuthentication(t *testing.T) {
 	}
 }
 
-// Every way to start a server wrongly is reported before anything is made.
+// Every wrong way to start a server is reported before any file is created.
 func TestServeWrong(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -276,7 +278,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// The build of make serve has neither hosts nor servers nor the SDKs of providers, and serves the demo with its page.
+// The build of make serve has neither hosts nor servers nor SDKs of providers. It serves the demo with its page.
 func TestServeDemo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -19,8 +19,8 @@ import (
 	"github.com/cairn-agents/cairn/mcp"
 )
 
-// A server on PostgreSQL or Redis that was killed, with an approved call under way in one session and an approval pending
-// in another, is followed by one that completes both turns.
+// A server on PostgreSQL or Redis is killed, with an approved call under way in one session and an approval pending
+// in another. The next server completes both turns.
 func TestServeKilledOnServers(t *testing.T) {
 	t.Parallel()
 	for name, place := range places(t) {
@@ -33,7 +33,7 @@ func TestServeKilledOnServers(t *testing.T) {
 	}
 }
 
-// So is one whose runs Temporal or DBOS drives.
+// The next server also completes both turns if Temporal or DBOS drives the runs.
 func TestServeKilledOnHosts(t *testing.T) {
 	t.Parallel()
 	for name, host := range map[string]func(b *bench) string{
@@ -55,8 +55,8 @@ func TestServeKilledOnHosts(t *testing.T) {
 	}
 }
 
-// wantServedAfterKill kills a server in the middle of two turns and wants the next one to complete both. more is what its file says
-// beside the store, the tokens and the assistant.
+// wantServedAfterKill kills a server halfway through two turns and wants the next one to complete both. more is
+// added to the store, the tokens and the assistant in its file.
 func wantServedAfterKill(t *testing.T, b *bench, more string) {
 	till, paid := newTill(t)
 	assistant := fmt.Sprintf("  - {name: guide, model: 'scripted:0s', tools: [{mcp: {url: %q}, approve: [payment]}]}", till.URL)
@@ -88,7 +88,7 @@ func wantServedAfterKill(t *testing.T, b *bench, more string) {
 	}
 }
 
-// pays starts a turn that waits for an approval, and returns the body that gives it.
+// pays starts a turn that waits for an approval, and returns the body of the request that gives it.
 func (s *servingProcess) pays(session string) string {
 	s.t.Helper()
 	run := s.say(session, "payment")
@@ -99,7 +99,7 @@ func (s *servingProcess) pays(session string) string {
 	return fmt.Sprintf(`{"session_id": %q, "type": "approval-response", "call_id": %q, "approval_id": %q, "approved": true}`, session, call.ID, call.ApprovalID)
 }
 
-// completed waits until the second run of a session has completed, which the server's worker begins.
+// completed waits until the second run of a session, which the server's worker begins, has completed.
 func (s *servingProcess) completed(session string) cairn.Run {
 	s.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(250 * time.Millisecond) {
@@ -113,8 +113,8 @@ func (s *servingProcess) completed(session string) cairn.Run {
 	}
 }
 
-// newTill starts an MCP server with one tool, payment, and returns the idempotency keys of its calls as they come. The
-// first call is never answered.
+// newTill starts an MCP server with one tool, payment, and returns the idempotency keys of its calls as they
+// arrive. The first call is never answered.
 func newTill(t *testing.T) (*httptest.Server, <-chan string) {
 	t.Helper()
 	paid := make(chan string, 10)

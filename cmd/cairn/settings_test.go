@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// A whole conversation goes through a server that speaks TLS, and that wants to know who is there.
+// A whole conversation passes through a server that speaks TLS and may require a client certificate or headers.
 func TestDemoOnSecuredTemporal(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t, t.TempDir())
@@ -28,7 +28,7 @@ func TestDemoOnSecuredTemporal(t *testing.T) {
 		headers map[string]string
 		host    string // after temporal:, with {address}
 		env     map[string]string
-		file    string // of profiles, with {address}
+		file    string // content of the file of profiles, with {address}
 	}{
 		"TLS": {
 			host: "//{address}?tls=true&", env: map[string]string{"TEMPORAL_TLS": "false", "TEMPORAL_TLS_SERVER_CA_CERT_PATH": ours.path("ca.pem")},
@@ -89,8 +89,8 @@ func TestDemoOnSecuredTemporal(t *testing.T) {
 	}
 }
 
-// Whatever stands between this process and a server that speaks TLS is reported in one line, with the variable or the
-// field at fault, and without a key.
+// Any obstacle between this process and a TLS server is reported on one line, with the variable or the field at
+// fault, and without a key.
 func TestWrongTemporalSettings(t *testing.T) {
 	t.Parallel()
 	const (
@@ -104,7 +104,7 @@ func TestWrongTemporalSettings(t *testing.T) {
 	theirs.issue(t, "client")
 	for file, text := range map[string]string{
 		"text.pem":     "no certificate",
-		"broken.toml":  "[profile.default]\napi_key = " + letters, // which lack their quotes
+		"broken.toml":  "[profile.default]\napi_key = " + letters, // without their quotes
 		"partial.toml": "[profile.default.tls]\nclient_cert_path = '" + ours.path("client.pem") + "'",
 	} {
 		if err := os.WriteFile(ours.path(file), []byte(text), 0o600); err != nil {
@@ -113,7 +113,7 @@ func TestWrongTemporalSettings(t *testing.T) {
 	}
 	old := ours.server(t, true)
 	old.MaxVersion = tls.VersionTLS12
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestWrongTemporalSettings(t *testing.T) {
 		host string // after temporal:, with {places}
 		env  map[string]string
 		code int
-		want []string // the first is what the line begins with
+		want []string // the first is the line's beginning
 	}{
 		"TLS without asking":        {"//{tls}", nil, cli.ExitFailure, []string{"the Temporal server at {tls} speaks TLS only, which ?tls=true or TEMPORAL_TLS=true asks for"}},
 		"TLS that wants a client":   {"//{old}", nil, cli.ExitFailure, []string{"the Temporal server at {old} speaks TLS only, "}},
@@ -184,7 +184,7 @@ func TestWrongTemporalSettings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			if name == "mute" { // which takes as long as it may
+			if name == "mute" { // takes the whole time
 				b.reach = testenv.Choose(2*time.Second, 0)
 			}
 			for name, value := range test.env {

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// places are the servers of the tests, each time with a schema or prefix of its own.
+// places returns the tests' servers, each time with a new schema or prefix.
 func places(t *testing.T) map[string]string {
 	name := fmt.Sprintf("t%d", placeNumber.Add(1))
 	return map[string]string{
@@ -40,7 +40,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// newServerBench is a bench whose sessions are on a server, with the time and the ids of everyday use.
+// newServerBench is a bench whose sessions are on a server, with the real clock and random ids.
 func newServerBench(t *testing.T, store string) *bench {
 	b := newBench(t)
 	b.everyday = true
@@ -48,7 +48,7 @@ func newServerBench(t *testing.T, store string) *bench {
 	return b
 }
 
-// want performs one command line, which must succeed, and returns what it prints.
+// want performs a command line, which must succeed, and returns its output.
 func (b *bench) want(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	stdout, stderr, code := b.run(stdin, args...)
@@ -67,7 +67,7 @@ func wantWords(t *testing.T, text string, words ...string) {
 	}
 }
 
-// The whole way on a server: without tables, with them, a pending refund, the answer and the worker's part.
+// The whole way on a server: without tables, with them, a pending refund, its answer, and the worker.
 func TestServerStores(t *testing.T) {
 	t.Parallel()
 	for name, place := range places(t) {
@@ -105,8 +105,8 @@ func TestServerStores(t *testing.T) {
 	}
 }
 
-// A session with a pending call is copied from a file to PostgreSQL, answered and resumed there, and then continued on
-// Redis.
+// A session with a pending call is copied from a file to PostgreSQL, answered and resumed there, and then continued
+// on Redis.
 func TestSessionMoves(t *testing.T) {
 	t.Parallel()
 	b := newServerBench(t, "")
@@ -134,7 +134,7 @@ func TestSessionMoves(t *testing.T) {
 	wantWords(t, b.want(t, "Where is order 44?\n", "demo", shop), "order 44")
 	wantWords(t, b.want(t, "", "sessions", "runs", "demo"), "3     run_")
 
-	// What stayed behind still waits, and the copy does not go back over it.
+	// The original still waits, and the copy does not overwrite it.
 	b.env["CAIRN_STORE"] = ""
 	b.env["CAIRN_DB"] = file
 	wantWords(t, b.want(t, "", "sessions", "list"), "paused")
@@ -145,7 +145,7 @@ func TestSessionMoves(t *testing.T) {
 	wantWords(t, stdout, "failed: already_exists")
 }
 
-// work has a worker drive what is ready until the run of a session has ended.
+// work has a worker drive ready sessions until the run of a session has ended.
 func (b *bench) work(t *testing.T, session string, args ...string) {
 	t.Helper()
 	worker := b.start(t, append([]string{"work"}, args...)...)
@@ -156,7 +156,7 @@ func (b *bench) work(t *testing.T, session string, args ...string) {
 	}
 }
 
-// Every way to name a store wrongly is reported in one line, with the name of the flag and without a password.
+// Every wrong store is reported on one line, with the name of the flag and without a password.
 func TestWrongStores(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewPostgres(t)

@@ -37,7 +37,7 @@ func TestSweep(t *testing.T) {
 	if _, _, code := b.run("", "sessions", "show", "demo"); code != cli.ExitNotFound {
 		t.Errorf("the session has not expired: exit %d", code)
 	}
-	sweep("0 0 1 1 0 0", "--retention", "168h") // the other one was deleted longer ago
+	sweep("0 0 1 1 0 0", "--retention", "168h") // the other session was deleted longer ago
 	later(30 * 24 * time.Hour)
 	stdout, _, code := b.run("", "sweep", "--json")
 	if want := "{\n  \"detected\": 0,\n  \"expired\": 0,\n  \"purged\": 1,\n  \"snapshots_deleted\": 1,\n  \"trimmed\": 0,\n  \"events_trimmed\": 0,\n  \"failed\": 0\n}\n"; stdout != want || code != cli.ExitOK {
@@ -56,7 +56,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Events are trimmed by sweep, of all sessions, and by sessions trim, of one; events prints what is left.
+// sweep trims the events of all sessions, sessions trim those of one. events prints what is left.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

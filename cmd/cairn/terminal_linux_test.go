@@ -38,7 +38,7 @@ func openTerminal(t *testing.T) (controller, terminal *os.File) {
 	return controller, terminal
 }
 
-// startAt starts the command at a terminal of its own.
+// startAt starts the command at a new terminal.
 func (b *bench) startAt(t *testing.T, args ...string) (cmd *exec.Cmd, keys *os.File, shown *bufio.Reader) {
 	t.Helper()
 	controller, terminal := openTerminal(t)
@@ -63,7 +63,7 @@ const (
 	ctrlD = "\x04"
 )
 
-// prompt is what is shown where a message can be typed.
+// prompt is shown where a message can be typed.
 const prompt = "\x1b[1m\x1b[36myou: \x1b[0m\x1b[0m"
 
 // press types at a terminal.
@@ -74,7 +74,7 @@ func press(t *testing.T, keys *os.File, text string) {
 	}
 }
 
-// interruptAndResume stops an answer in its middle and has it completed.
+// interruptAndResume stops an answer halfway and has it completed.
 func interruptAndResume(t *testing.T, keys *os.File, shown *bufio.Reader) {
 	t.Helper()
 	press(t, keys, ctrlC)
@@ -87,7 +87,7 @@ func interruptAndResume(t *testing.T, keys *os.File, shown *bufio.Reader) {
 	}
 }
 
-// TestTerminal types at a terminal: asks, stops an answer, resumes it, and leaves.
+// TestTerminal types at a terminal: it asks, stops an answer, resumes it, and leaves.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -103,8 +103,8 @@ func TestTerminal(t *testing.T) {
 	wantTranscript(t, b, wholeAnswer)
 }
 
-// TestApproveAtTheTerminal is asked about a refund: it does not know what to say at first, changes the arguments in a
-// way that does not fit, and leaves it. The last time it gives another reason.
+// TestApproveAtTheTerminal is asked about a refund. At first it does not understand the question, then it gives
+// invalid arguments, and leaves the call. The last time it gives another reason.
 func TestApproveAtTheTerminal(t *testing.T) {
 	t.Parallel()
 	const question = "\x1b[1m\x1b[36mApprove refund of 24.50 EUR for order 42 (Espresso cups, set of 4, broken)? [y]es / [n]o / [e]dit / [l]ater: \x1b[0m\x1b[0m"
@@ -135,7 +135,7 @@ func TestApproveAtTheTerminal(t *testing.T) {
 	wantRefunds(t, b, 1)
 }
 
-// TestCtrlCAtThePrompt leaves.
+// TestCtrlCAtThePrompt leaves with Ctrl-C.
 func TestCtrlCAtThePrompt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -147,7 +147,7 @@ func TestCtrlCAtThePrompt(t *testing.T) {
 	}
 }
 
-// TestDeleteAsks answers the question whether to delete.
+// TestDeleteAsks answers the question before a deletion.
 func TestDeleteAsks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-// hold makes a session that an owner drives, for a time.
+// hold creates a session that an owner drives for a time.
 func hold(t *testing.T, st store.Store, id, agent, owner string, ttl time.Duration) {
 	t.Helper()
 	_, err := st.Commit(t.Context(), id, &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agent}, Status: cairn.SessionActive,
@@ -32,10 +32,10 @@ func hold(t *testing.T, st store.Store, id, agent, owner string, ttl time.Durati
 	}
 }
 
-// columns is what is between two columns of a table, which depends on how long the name of the machine is.
+// columns matches the space between columns of a table, which depends on the length of the machine's name.
 var columns = regexp.MustCompile(`  +`)
 
-// A worker, a server, and sessions of an agent that neither has.
+// There are a worker, a server, and sessions of an agent that neither of them has.
 func TestWorkStatus(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -121,7 +121,7 @@ sales  left-2  crashed  2026-11-20 12:01:02
 	}
 }
 
-// A worker in a process of its own is listed until it ends, or some time after it was killed.
+// A worker process is listed until it ends or, if it is killed, until its registration lapses.
 func TestWorkStatusOfProcesses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// gates, when it is set, makes this program the example, whose long answers to users stop in the middle until there is a file in that
-// directory with the name of their session.
+// gates, if set, makes this program the example. Its long answers to users then stop halfway until the directory
+// that gates names contains a file with the session's name.
 const gates = "CHATWEB_GATES"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ type gated struct {
 func (g gated) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
 		words := 0
-		long := req.Messages[len(req.Messages)-1].Role == cairn.RoleUser // and not about what a tool did
+		long := req.Messages[len(req.Messages)-1].Role == cairn.RoleUser // not a reply to a tool's result
 		for c, err := range g.Model.Stream(ctx, req) {
 			if words++; words == 20 && long {
 				for ctx.Err() == nil && !g.open(req.SessionID) {
@@ -53,7 +53,7 @@ func (g gated) open(session string) bool {
 	return err == nil
 }
 
-// The page shows in a browser what it should.
+// The page works in a browser.
 func TestPage(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(gates, dir)
@@ -79,7 +79,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// The page is tested with the versions that it names.
+// The page is tested with the versions that it declares.
 func TestVersions(t *testing.T) {
 	named := func(file string) (list struct{ Dependencies, DevDependencies map[string]string }) {
 		text, err := os.ReadFile(file)

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { process.Main(main, func() { os.Exit(m.Run()) }) }
 
-// The chat knows the site's users, and of the server's routes there are those that the site has mounted.
+// The chat knows the site's users, and only the mounted routes of the server can be reached.
 func TestChatOfTheSitesUsers(t *testing.T) {
 	t.Parallel()
 	p := process.Start(t, t.TempDir())

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	}, func() { os.Exit(m.Run()) })
 }
 
-// drive has a turn, or resumes it, and waits to be killed.
+// drive executes or resumes a turn, and waits to be killed.
 func drive(verb string) {
 	ctx := context.Background()
 	server := must(mcp.Command("shop", []string{os.Args[0], "server"}, &mcp.Options{Approve: []string{"ship"}, Env: os.Environ(), ListTimeout: time.Minute}))
@@ -37,7 +37,7 @@ func drive(verb string) {
 	}
 	for verb == "resume" {
 		run, err := eng.Resume(ctx, "session-1")
-		if errors.Is(err, cairn.ErrAlreadyRunning) { // by a process whose lease has not lapsed yet
+		if errors.Is(err, cairn.ErrAlreadyRunning) { // held by a process whose lease has not lapsed yet
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
@@ -64,8 +64,8 @@ func TestEachVerbIsAProcess(t *testing.T) {
 	}
 }
 
-// Processes are killed while the call waits for approval, while it waits for the address, and between the request and its
-// result. Only what the last of them sent is sent again, with the same key.
+// Processes are killed while the call waits for approval, while it waits for the address, and between the request
+// and its result. Only the last request is sent again, with the same key.
 func TestKilledInBetween(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -118,7 +118,7 @@ func TestKilledInBetween(t *testing.T) {
 	}
 }
 
-// effects returns what the shop did, each with the keys of its requests.
+// effects returns the shop's effects, each with the keys of its requests.
 func effects(t *testing.T, dir string) map[string][]string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "shop.log"))

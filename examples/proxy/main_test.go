@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { process.Main(main, func() { os.Exit(m.Run()) }) }
 
-// A client that knows the proxy alone reads its turn to the end, though the server that began it is asked to end. No chapter is
-// written twice.
+// A client that only knows the proxy reads its turn to the end, although the server that began it is asked to end.
+// No chapter is written twice.
 func TestServerEndsInTheMiddleOfATurn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -68,7 +68,7 @@ func TestServerEndsInTheMiddleOfATurn(t *testing.T) {
 				one.Signal(t, syscall.SIGTERM)
 			}
 		})
-		time.Sleep(20 * time.Millisecond) // before the next try
+		time.Sleep(20 * time.Millisecond) // before the next attempt
 	}
 	two.Signal(t, syscall.SIGTERM)
 	written := "chapter 1\n" + one.End(t) + two.End(t)

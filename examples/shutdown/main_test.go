@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { process.Main(main, func() { os.Exit(m.Run()) }) }
 
-// A signal in the middle of an answer lets the answer come to its end, and the process after it.
+// After a signal halfway through an answer, the answer ends first and then the process.
 func TestSignalInTheMiddleOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := process.Start(t, t.TempDir())

@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// page is a browser's page: an EventSource, which sends the last id that it has seen when it connects again.
+// page is a browser's page with an EventSource: when it reconnects, it sends the last id that it has seen.
 type page struct {
 	t       *testing.T
 	url     string
@@ -25,14 +25,14 @@ type page struct {
 	replies []reply
 }
 
-// reply is what a step of a run says.
+// reply is the text of a step.
 type reply struct {
 	run  string
 	step int
 	text string
 }
 
-// show does with an event what a page does.
+// show handles an event as a page does.
 func (p *page) show(ev cairn.Event) {
 	switch ev.Type {
 	case cairn.EventTextDelta:
@@ -46,7 +46,7 @@ func (p *page) show(ev cairn.Event) {
 	}
 }
 
-// text is what the page shows.
+// text returns the text that the page shows.
 func (p *page) text() string {
 	var all []string
 	for _, r := range p.replies {
@@ -82,7 +82,7 @@ func (p *page) post(path string, form url.Values) {
 	}
 }
 
-// connect follows the events until one satisfies until, and breaks the connection off.
+// connect follows the events until one satisfies until, and then disconnects.
 func (p *page) connect(until func(cairn.Event) bool) cairn.Event {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+"/events", nil)
@@ -129,7 +129,7 @@ func TestPageThatConnectsAgainSeesEachWordOnce(t *testing.T) {
 	}
 }
 
-// A reply that breaks off is taken back, and the next attempt takes its place.
+// A reply that breaks off is removed, and the next attempt replaces it.
 func TestPageTakesBackWhatWasDiscarded(t *testing.T) {
 	t.Parallel()
 	p := open(t, scripted.New(scripted.Reply(scripted.Text("Roses are "), scripted.Break()), scripted.Text("Violets are blue.")))

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { process.Main(main, func() { testenv.Main(m) }) }
 // The second worker packs what the first one has not packed when it is killed, and ends when it is asked to.
 func TestWorkerTakesOver(t *testing.T) {
 	t.Setenv("DATABASE_URL", testenv.Postgres(t))
-	lamps, chairs := "lamps "+rand.Text(), "chairs "+rand.Text() // the database may be one that the test ran on before
+	lamps, chairs := "lamps "+rand.Text(), "chairs "+rand.Text() // the test may have run on the database before
 	t.Setenv("THINK", "1h")
 	one := process.Start(t, t.TempDir(), lamps)
 	t.Setenv("THINK", "0s")
@@ -30,7 +30,7 @@ func TestWorkerTakesOver(t *testing.T) {
 			boxes += number
 		}
 	}
-	if boxes != "3" && boxes != "23" { // it may have been killed before the result of the second was stored
+	if boxes != "3" && boxes != "23" { // killed, perhaps, before the second result was stored
 		t.Errorf("the second worker packed boxes %q", boxes)
 	}
 	two.Signal(t, syscall.SIGTERM)

@@ -133,7 +133,7 @@ const (
 	startPause = 50 * time.Millisecond
 )
 
-// notYet reports whether an error means that the server refuses every command for now.
+// notYet reports whether an error means that the server is in a state in which it refuses every command.
 func notYet(err error) bool {
 	return redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "MASTERDOWN") || redis.HasErrorPrefix(err, "CLUSTERDOWN")
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// TestCtrlCTwice presses Ctrl-C twice while a tool does not heed the first one: the conversation ends without waiting, and the
-// run has been asked to stop.
+// TestCtrlCTwice presses Ctrl-C twice while a tool ignores the first one: the conversation ends without waiting,
+// and a stop of the run has been requested.
 func TestCtrlCTwice(t *testing.T) {
 	t.Parallel()
 	begun, stopped, release := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -7,7 +7,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// TestRepeats plays what a session says, as words of one letter for the kind and the text, and lists what is shown.
+// TestRepeats plays the events of a session, as words of a letter for the type and the text, and lists what is
+// shown.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ events, shown string }{

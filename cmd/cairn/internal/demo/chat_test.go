@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// TestCtrlCTwice presses Ctrl-C twice while a tool does not heed the first one: the conversation ends without waiting.
+// TestCtrlCTwice presses Ctrl-C twice while a tool ignores the first one: the conversation ends without waiting.
 func TestCtrlCTwice(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan struct{}), make(chan struct{})

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is left out of a host's URL is filled in, and what is in it is for the host or for its driver.
+// Missing parts of a host's URL get their defaults. Parameters are the host's or its driver's.
 func TestHostURLs(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Address{
@@ -33,7 +33,7 @@ func TestHostURLs(t *testing.T) {
 	}
 }
 
-// Whatever is given is refused with the name of the flag, or is read and shown as something that reads the same.
+// Any text is either rejected with the name of the flag, or parsed and shown as a text that parses to the same.
 func FuzzHost(f *testing.F) {
 	for _, text := range []string{
 		"temporal://127.0.0.1:7233/namespace?queue=q&search=true", "temporal://[::1%25lo]:1", "temporal://h/a/b", "temporal:h", "temporal://:1", "temporal://[::%25\x8c]", "temporal:/n?tls=false", "temporal://::0", "dbos://", "dbos://h#f",
@@ -63,7 +63,7 @@ func FuzzHost(f *testing.F) {
 	})
 }
 
-// A password is in no message.
+// No message shows a password.
 func TestHostHidesPasswords(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cr3t-word"

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What the URL says counts before a variable, that before the profile of a file, and that before what is usual.
+// The URL takes precedence over variables, variables over the profile of a file, and the profile over the defaults.
 func TestTemporalSettings(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "temporal.toml")

@@ -20,7 +20,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// served is what a file comes to.
+// served is the result of a file.
 type served struct {
 	t       *testing.T
 	cfg     *config.Config
@@ -29,7 +29,7 @@ type served struct {
 	options *server.Options
 }
 
-// servedBy takes the example with some of its text replaced.
+// servedBy serves the example with some of its text replaced.
 func servedBy(t *testing.T, changes ...string) *served {
 	t.Helper()
 	raw, err := os.ReadFile("config/testdata/example.yaml")
@@ -63,7 +63,7 @@ func servedBy(t *testing.T, changes ...string) *served {
 	return &served{t: t, cfg: cfg, agent: set.Agents[0], unready: s.unready("support"), options: s.options(cfg)}
 }
 
-// tool returns one of the first assistant's tools, those of its MCP servers included.
+// tool returns one of the first assistant's tools, including those of its MCP servers.
 func (s *served) tool(name string) *define.Tool {
 	s.t.Helper()
 	const list = `{"base": [{"name": "lookup_order", "remote": "lookup_order", "schema": {"type": "object"}, "reads": true},
@@ -84,7 +84,7 @@ func (s *served) tool(name string) *define.Tool {
 	return nil
 }
 
-// deferred reports whether the tools of one of the first assistant's MCP servers are.
+// deferred reports whether the tools of one of the first assistant's MCP servers are deferred.
 func (s *served) deferred(server int) bool {
 	s.t.Helper()
 	tools, err := s.agent.Toolsets[server].Tools(json.RawMessage(`{"base": [{"name": "look", "remote": "look", "schema": {"type": "object"}}]}`))
@@ -94,7 +94,7 @@ func (s *served) deferred(server int) bool {
 	return define.Of(&tools[0]).Deferred
 }
 
-// Each key of the example has its effect, and another value another one.
+// Each key of the example has its effect, and another value has another effect.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -51,7 +51,7 @@ func ExampleOpen() {
 	// true <nil>
 }
 
-// open opens a shop of its own for a test and returns its path too.
+// open opens a new shop for a test and returns its path as well.
 func open(t *testing.T) (*shop.Shop, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "shop.db")
@@ -139,7 +139,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s: %v, want %s: %s", name, test.err, test.code, test.want)
 		}
 	}
-	for _, number := range []int{41, 44, 48} { // what was refused changed nothing
+	for _, number := range []int{41, 44, 48} { // a refused change has no effect
 		o, err := s.Order(ctx, number)
 		if err != nil || o.Refund != nil || strings.Contains(o.Address, "New Street") {
 			t.Errorf("order %d: %+v, %v", number, o, err)
@@ -189,7 +189,7 @@ func TestRefundCancelsWhatWasNotSent(t *testing.T) {
 	}
 }
 
-// TestManyProcesses has several shops on one file open it at the same time and refund one order under many keys.
+// TestManyProcesses opens several shops on one file concurrently, and refunds one order under many keys.
 func TestManyProcesses(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "shop.db")

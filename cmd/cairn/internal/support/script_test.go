@@ -47,8 +47,7 @@ func ExampleAgent() {
 	// Order 44 (Bicycle bell, 12.00 EUR) is on its way to 78 High Street, Bletchley. <nil>
 }
 
-// talk plays a conversation and returns the tools that were called and the last text. Pending calls are decided
-// as decide says.
+// talk plays a conversation and returns the called tools and the last text. decide decides pending calls.
 func talk(t *testing.T, decide func(cairn.CallRef) cairn.Submission, lines ...string) (calls []string, text string) {
 	t.Helper()
 	s, err := shop.Open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), nil)
@@ -132,7 +131,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestScriptIsDecidedAbout has refunds denied and changed by who approves them: neither is asked for again.
+// TestScriptIsDecidedAbout has refunds denied and changed by reviewers: the model requests neither again.
 func TestScriptIsDecidedAbout(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -154,7 +153,7 @@ func TestScriptIsDecidedAbout(t *testing.T) {
 	}
 }
 
-// TestApprovalIsNeeded says which refunds wait for approval: those that the shop would make, above an amount.
+// TestApprovalIsNeeded checks which refunds wait for approval: those that the shop would make, above an amount.
 func TestApprovalIsNeeded(t *testing.T) {
 	t.Parallel()
 	s, err := shop.Open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), nil)
@@ -174,7 +173,7 @@ func TestApprovalIsNeeded(t *testing.T) {
 		44: false, // 12.00 EUR
 		41: false, // refunded already
 		49: false, // cancelled
-		99: false, // there is none
+		99: false, // no such order
 	} {
 		asks, err := refund.AsksApproval(t.Context(), nil, fmt.Appendf(nil, `{"order":%d,"reason":"broken"}`, order))
 		if err != nil || (asks != nil) != want {
@@ -186,7 +185,7 @@ func TestApprovalIsNeeded(t *testing.T) {
 	}
 }
 
-// TestDescribe puts a call into words.
+// TestDescribe describes calls.
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	s, err := shop.Open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), nil)
@@ -208,7 +207,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestScriptResumes cuts a reply at each word and has the model resume it: together it is the whole reply.
+// TestScriptResumes cuts a reply at each word and has the model resume it: together, the parts are the whole reply.
 func TestScriptResumes(t *testing.T) {
 	t.Parallel()
 	model := support.Script(0)
@@ -248,7 +247,7 @@ func TestScriptResumes(t *testing.T) {
 	}
 }
 
-// TestScriptCallsAgain has a call that was stopped before it ran made again, and one that failed not.
+// TestScriptCallsAgain checks that a call that was stopped before it ran is made again, and a failed one is not.
 func TestScriptCallsAgain(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// model says its own name and the instructions that it is given.
+// model returns a model that replies with its name and its instructions.
 func model(name string) (cairn.Model, error) {
 	if strings.HasPrefix(name, "gone:") {
 		return nil, errors.New("there is no such provider")
@@ -62,7 +62,7 @@ func publish(t *testing.T, c *Catalog, list []config.Assistant) {
 	}
 }
 
-// A change is a new version, also of the assistants that consult the one that was changed; what is the same makes none.
+// A change is a new version, also of assistants that consult the changed one. An equal definition makes no version.
 func TestChangesAreVersions(t *testing.T) {
 	t.Parallel()
 	c := newCatalog()
@@ -79,7 +79,7 @@ func TestChangesAreVersions(t *testing.T) {
 	if after, err := c.Changed(t.Context()); err != nil || after == before {
 		t.Errorf("nobody sees the change: %d, %v", after, err)
 	}
-	set := load(t, c, "support") // and what it consults
+	set := load(t, c, "support") // and its sub-agents
 	if got := versionsOf(set); !slices.Equal(got, []string{"support@1", "support@2"}) {
 		t.Errorf("got %q", got)
 	}
@@ -97,7 +97,7 @@ func TestChangesAreVersions(t *testing.T) {
 	}
 }
 
-// Any number of processes that start with one file make one version.
+// Any number of processes that start with one file publish one version.
 func TestPublishAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCatalog()
@@ -115,7 +115,7 @@ func TestPublishAtOnce(t *testing.T) {
 	}
 }
 
-// A version that cannot be made any more is left out, but the latest one must be there.
+// A version that can no longer be built is omitted, but the latest one must be buildable.
 func TestVersionsThatAreGone(t *testing.T) {
 	t.Parallel()
 	c := newCatalog()

@@ -10,7 +10,7 @@ import (
 
 var providers = []string{"anthropic", "openai-chat"}
 
-// small is a file that is right.
+// small is a valid file.
 const small = `
 auth: {tokens: [{token: 0123456789abcdef, user: alice}]}
 assistants:
@@ -32,7 +32,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A file with every key is read.
+// A file with every key is valid.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("testdata/example.yaml")
@@ -60,7 +60,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// Every mistake is reported, with its line, its key and, where one is near, what was meant. All at once.
+// All mistakes are reported at once, each with its line, its key and, if a name is near, the probable one.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	const auth = "auth: {tokens: [{token: 0123456789abcdef, user: alice}]}\n"
@@ -136,7 +136,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A billion laughs are not laughed.
+// Aliases that expand exponentially are rejected.
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	text := "auth: {allow_unauthenticated: true}\nassistants: [{name: a, model: 'scripted:', tools: [{client: x, parameters: &a0 {type: object}}]},\n"

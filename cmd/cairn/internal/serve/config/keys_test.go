@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of keys into docs/SERVE.md")
 
-// The table of keys in docs/SERVE.md is that of the code.
+// The table of keys in docs/SERVE.md matches the code.
 func TestKeysAreDocumented(t *testing.T) {
 	t.Parallel()
 	const file, from, to = "../../../../../docs/SERVE.md", "| Key | Default | What it says |\n| --- | --- | --- |\n", "\n## "

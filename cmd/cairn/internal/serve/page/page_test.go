@@ -74,7 +74,7 @@ func picture() []byte {
 	return b.Bytes()
 }
 
-// start serves the page with an assistant, to whom has the token or to everybody.
+// start serves the page with an assistant, to users with the token or, if open, to everyone.
 func start(t *testing.T, open bool) string {
 	t.Helper()
 	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{helper()}, nil)
@@ -122,8 +122,8 @@ func get(t *testing.T, url, token string) (*http.Response, string) {
 	return res, string(raw)
 }
 
-// Every file of the page comes with a policy under which nothing but the page's own scripts runs, and none names anything
-// elsewhere. Who is not known sees the page, and no assistant.
+// Every file of the page has a policy that lets only the page's own scripts run, and none refers to another host.
+// Unauthenticated users see the page but no assistant.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	url := start(t, false)
@@ -152,7 +152,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// The page does in a browser what it should.
+// The page works in a browser.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	out := testenv.Node(t, "testdata/browse.mjs", start(t, true), start(t, false), token, testenv.Chromium(t))
