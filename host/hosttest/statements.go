@@ -83,9 +83,12 @@ func (c *clerk) agent(d cairn.Durability, replies ...scripted.Step) *cairn.Agent
 	return a
 }
 
-// start starts a process over a store.
-func (c *clerk) start(st store.Store, a *cairn.Agent) *engine.Engine {
-	eng := c.host.Start(c.T, st, []*cairn.Agent{a}, &engine.Options{LeaseTTL: time.Second})
+// start starts a process over a store. Its leases last as long as by default, since the machine may be busy.
+func (c *clerk) start(st store.Store, a *cairn.Agent) *engine.Engine { return c.startLeased(st, a, 0) }
+
+// startLeased starts a process whose leases last for a time; 0 is the default.
+func (c *clerk) startLeased(st store.Store, a *cairn.Agent, lease time.Duration) *engine.Engine {
+	eng := c.host.Start(c.T, st, []*cairn.Agent{a}, &engine.Options{LeaseTTL: lease})
 	c.Cleanup(func() { _ = eng.Close(context.WithoutCancel(c.Context())) })
 	return eng
 }
@@ -172,7 +175,7 @@ func (c *clerk) dead() {
 	var calls atomic.Int64
 	a.Hooks = &cairn.Hooks{BeforeTool: func(context.Context, *cairn.Call) error { calls.Add(1); return nil }}
 	cut := &commits{Store: c.st, around: func(func() (*cairn.Session, error)) (*cairn.Session, error) { return nil, errCut }}
-	run, err := c.start(cut, a).Execute(c.Context(), "s", "bot", cairn.Text("go"))
+	run, err := c.startLeased(cut, a, time.Second).Execute(c.Context(), "s", "bot", cairn.Text("go"))
 	if err != nil {
 		c.Fatal(err)
 	}
