@@ -106,23 +106,23 @@ func TestSessionsOfATreeAreLimited(t *testing.T) {
 	wantSound(t, st, "s")
 }
 
-// An interrupt of the root reaches every session of a large tree at once. It has the processors to itself, and three
-// attempts.
+// An interrupt of the root reaches every session of a large tree at once: it takes at most five times as long as
+// their beginning took. It has the processors to itself, and three attempts.
 func TestInterruptReachesALargeTreeAtOnce(t *testing.T) {
 	for try := 0; ; try++ {
-		took := interruptLargeTree(t)
-		t.Logf("the stop took %s", took)
-		if took <= slowdown*time.Second {
+		began, stopped := interruptLargeTree(t)
+		t.Logf("the beginning took %s, the stop %s", began, stopped)
+		if stopped <= 5*began {
 			return
 		}
 		if try == 2 {
-			t.Fatal("it should take at most a second")
+			t.Fatal("the stop should take at most five times as long as the beginning")
 		}
 	}
 }
 
-// interruptLargeTree stops a tree of some 1,000 sessions and returns how long that took.
-func interruptLargeTree(t *testing.T) time.Duration {
+// interruptLargeTree begins a tree of some 1,000 sessions and stops it. It returns how long each took.
+func interruptLargeTree(t *testing.T) (began, stopped time.Duration) {
 	t.Helper()
 	const clerks, leaves = 30, 32
 	st := memstore.New(nil)
@@ -132,19 +132,20 @@ func interruptLargeTree(t *testing.T) time.Duration {
 	})}
 	clerk := &cairn.Agent{Name: "clerk", Model: delegating("leaf", leaves), Tools: []cairn.Tool{cairn.SubAgent(leaf)}}
 	eng := open(t, st, bot(delegating("clerk", clerks), cairn.SubAgent(clerk)))
+	asked := time.Now()
 	start(t, eng, "s", "go")
 	for working.Load() < clerks*leaves {
 		time.Sleep(time.Millisecond)
 	}
-	begun := time.Now()
+	began, asked = time.Since(asked), time.Now()
 	if err := eng.Interrupt(t.Context(), "s", "enough"); err != nil {
 		t.Fatal(err)
 	}
-	took := time.Since(begun)
+	stopped = time.Since(asked)
 	if left := inTree(t, st, "s", cairn.SessionActive, cairn.SessionPaused); len(left) > 0 {
 		t.Errorf("%d sessions are not stopped", len(left))
 	}
-	return took
+	return began, stopped
 }
 
 // An interrupt catches up with a tree that grows, whenever it comes.

@@ -332,7 +332,7 @@ func TestTerminatedAtThePrompt(t *testing.T) {
 func TestWatched(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	first := b.start(t, "demo", "--yes", "--pace", "50ms")
+	first := b.start(t, "demo", "--yes", "--pace", "200ms")
 	first.say("Order 42 arrived broken")
 	first.until("→ lookup_order")
 	second := b.start(t, "demo", "--yes")

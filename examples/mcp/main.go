@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -34,7 +35,8 @@ func main() {
 	if os.Args[1] == "server" {
 		log.Fatal(serve(ctx))
 	}
-	server := must(mcp.Command("shop", []string{os.Args[0], "server"}, &mcp.Options{Approve: []string{"ship"}, Env: os.Environ()}))
+	// A process that has a single turn waits until the server has started: no earlier turn has listed its tools.
+	server := must(mcp.Command("shop", []string{os.Args[0], "server"}, &mcp.Options{Approve: []string{"ship"}, Env: os.Environ(), ListTimeout: time.Minute}))
 	defer server.Close()
 	eng := must(engine.New(must(sqlitestore.Open("mcp.db", nil)), []*cairn.Agent{clerk(server)}, nil))
 	defer eng.Close(ctx)

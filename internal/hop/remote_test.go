@@ -105,7 +105,7 @@ func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 		}
 		target.Store(u)
 	}
-	address, callee := startServer(t, far, goesOn)
+	address, callee := startServer(t, far, goesOn, shortLease)
 	at(address)
 	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target.Load()) },
 		ErrorLog:     log.New(io.Discard, "", 0), // bodies break off when the processes are killed
@@ -170,7 +170,7 @@ func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 			killCaller = startCaller(t, near, proxy.URL)
 		case 2: // the second caller is halfway as well: the server dies, and another one takes over
 			callee.Process.Kill()
-			address, callee = startServer(t, far, goesOn)
+			address, callee = startServer(t, far, goesOn, shortLease)
 			at(address)
 		case 3: // the model there has begun again
 			if err := os.WriteFile(goesOn, nil, 0o600); err != nil {

@@ -34,11 +34,12 @@ import (
 )
 
 // servesVar, if set, makes the test binary a server of the database that it names, in the schema of schemaVar. Its
-// agents stop halfway until the file that goesOnVar names exists.
+// agents stop halfway until the file that goesOnVar names exists. Its leases last for leaseVar.
 const (
 	servesVar = "CAIRN_TEST_SERVES"
 	schemaVar = "CAIRN_TEST_SCHEMA"
 	goesOnVar = "CAIRN_TEST_GOES_ON"
+	leaseVar  = "CAIRN_TEST_LEASE"
 )
 
 // The two halves of the storyteller's answer.
@@ -54,8 +55,12 @@ func serves(url string) error {
 	}
 	defer st.Close()
 	goesOn := os.Getenv(goesOnVar)
+	lease, err := time.ParseDuration(os.Getenv(leaseVar))
+	if err != nil {
+		return err
+	}
 	eng, err := engine.New(st, []*cairn.Agent{storyteller(goesOn), working(goesOn)},
-		&engine.Options{LeaseTTL: 4 * time.Second, WorkConcurrency: 100, WorkInterval: 200 * time.Millisecond, CloseGrace: time.Minute})
+		&engine.Options{LeaseTTL: lease, WorkConcurrency: 100, WorkInterval: 200 * time.Millisecond, CloseGrace: time.Minute})
 	if err != nil {
 		return err
 	}
@@ -83,6 +88,9 @@ func serves(url string) error {
 	}
 	return nil
 }
+
+// shortLease is the lease of servers that are killed.
+const shortLease = 4 * time.Second
 
 // until returns once a file exists.
 func until(path string) {
@@ -139,15 +147,16 @@ func schemaOf(goesOn string) string {
 	return strings.ToLower(filepath.Base(filepath.Dir(filepath.Dir(goesOn))))
 }
 
-// startServer starts a server process, which ends with the test, and returns its address.
-func startServer(t *testing.T, database, goesOn string) (address string, cmd *exec.Cmd) {
+// startServer starts a server process, which ends with the test, and returns its address. Its leases last for a time: short
+// ones let another server take over soon from one that is killed, long ones outlast any pause of a busy machine.
+func startServer(t *testing.T, database, goesOn string, lease time.Duration) (address string, cmd *exec.Cmd) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd = exec.CommandContext(t.Context(), exe)
-	cmd.Env = append(os.Environ(), servesVar+"="+database, schemaVar+"="+schemaOf(goesOn), goesOnVar+"="+goesOn)
+	cmd.Env = append(os.Environ(), servesVar+"="+database, schemaVar+"="+schemaOf(goesOn), goesOnVar+"="+goesOn, leaseVar+"="+lease.String())
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -335,8 +344,8 @@ func cuts(followers []follower) (n int) {
 func TestStreamsOutliveAServer(t *testing.T) {
 	t.Parallel()
 	database, goesOn := testenv.Postgres(t), filepath.Join(t.TempDir(), "goes-on")
-	one, killed := startServer(t, database, goesOn)
-	two, _ := startServer(t, database, goesOn)
+	one, killed := startServer(t, database, goesOn, shortLease)
+	two, _ := startServer(t, database, goesOn, shortLease)
 	followers := followAll(t, "teller", []string{one, two}, func() {
 		killed.Process.Kill()
 		if err := os.WriteFile(goesOn, nil, 0o600); err != nil {
@@ -354,8 +363,8 @@ func TestStreamsOutliveAServer(t *testing.T) {
 func TestStreamsOutliveADrain(t *testing.T) {
 	t.Parallel()
 	database, goesOn := testenv.Postgres(t), filepath.Join(t.TempDir(), "goes-on")
-	one, drained := startServer(t, database, goesOn)
-	two, other := startServer(t, database, goesOn)
+	one, drained := startServer(t, database, goesOn, time.Minute)
+	two, other := startServer(t, database, goesOn, time.Minute)
 	followers := followAll(t, "worker", []string{roundRobin(t, one, two)}, func() {
 		if err := drained.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)

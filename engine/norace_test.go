@@ -1,6 +1,0 @@
-//go:build !race
-
-package engine_test
-
-// slowdown is the factor by which a computation may exceed its time limit.
-const slowdown = 1
