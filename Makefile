@@ -4,7 +4,7 @@
 .PHONY: help demo serve build test soak check bench bench-peers fuzz tidy
 .DEFAULT_GOAL := help
 
-TIMEOUT = 20m
+TIMEOUT = 40m
 BENCH = .
 FUZZTIME = 10s
 # The race detector leaves SQLite's C code alone, which was translated to Go: it makes it ten times slower and finds nothing of ours.
@@ -32,7 +32,7 @@ serve: ## Talk to the demo's assistants in a browser, at http://localhost:8420 (
 build: ## Build bin/cairn
 	go build -o bin/cairn ./cmd/cairn
 
-test: ## Run every test of every module with the race detector; installs what is missing (TIMEOUT=20m per package)
+test: ## Run every test of every module with the race detector; installs what is missing (TIMEOUT=40m per package)
 	sh internal/testenv/ensure.sh
 	$(ATONCE) && packages=$$($(HOUSE) -packages) && \
 		$(RACE_ENV) go test $(RACE) "$$@" -shuffle=on -timeout=$(TIMEOUT) $(ARGS) $$packages

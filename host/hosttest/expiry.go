@@ -15,19 +15,17 @@ var expiries = []scenario{
 	{"sweep-crash", (*scene).sweepCrash},
 }
 
-// idle leaves two sessions, each with a child: "gone" expires soon, "s" stays. With a real clock, "gone" does not
-// expire before its turn has ended, however slow the machine.
+// idle leaves two sessions, each with a child: "gone" expires soon, "s" stays. "gone" is given its expiry after its
+// turn, which it would otherwise not outlive on a slow machine with a real clock.
 func (s *scene) idle(p *process) {
 	s.Helper()
 	if _, ok := s.st.(store.Sweeper); !ok {
 		s.Fatal("the store is no Sweeper: nothing would expire")
 	}
 	p.turn("s", "do it")
-	soon := s.soon
-	if s.place.OwnClock {
-		soon *= 3
-	}
-	p.turn("gone", "do it", engine.WithExpiry(s.now().Add(soon)))
+	p.turn("gone", "do it")
+	_, err := p.SetContext(s.Context(), "gone", store.ContextChange{ExpiresAt: new(s.now().Add(s.soon))})
+	s.must(err)
 }
 
 // retains makes a process purge soon after a session has expired.

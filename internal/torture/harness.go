@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,8 @@ const (
 	longLease = 3 * time.Second
 	// settleWithin bounds the time for all sessions to settle.
 	settleWithin = 5 * time.Minute
+	// slowest bounds how much longer lives become on a slow machine.
+	slowest = 64
 )
 
 // harness is one run of the torture test.
@@ -39,6 +42,9 @@ type harness struct {
 	dir  string
 	seed uint64
 	rng  *rand.Rand
+	// pace is Host.Pace, and more on a machine on which processes are stopped before they have committed anything.
+	pace atomic.Int64
+	hit  bool // a stop has hit a run, and steps and staged pieces were acknowledged
 
 	lives    int           // number of processes started
 	checking time.Duration // total time of the checks between rounds
@@ -57,12 +63,14 @@ type harness struct {
 }
 
 func newHarness(t *testing.T, host Host, open Open, dir string, seed uint64) *harness {
-	return &harness{t: t, host: host, open: open, dir: dir, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), stops: map[string]stop{},
+	h := &harness{t: t, host: host, open: open, dir: dir, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), stops: map[string]stop{},
 		moments: map[string]int{}, journal: map[string][]record{}, written: map[string]map[string]bool{}}
+	h.pace.Store(int64(host.Pace))
+	return h
 }
 
 // torture stops at least the given number of processes, in a soak also the server at least serverLeast times, until
-// the given time, and logs the outcome.
+// the given time and until a stop has hit a run, and logs the outcome.
 func (h *harness) torture(least, serverLeast int, until time.Time) {
 	st, err := h.open(h.dir)
 	if err != nil {
@@ -70,11 +78,11 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 	}
 	h.watch = &watch{st: st, idle: h.idle(), seen: map[string]seen{}}
 	began := time.Now()
-	server := outage(h.host.Server, func() time.Duration { return uptime(h.host.Pace) })
+	server := outage(h.host.Server, func() time.Duration { return uptime(h.pace.Load()) })
 	if !testenv.Soak() || h.host.Server == nil {
 		serverLeast = 0
 	}
-	for !h.t.Failed() && (h.stopped() < least || time.Now().Before(until) || int(server.n.Load()) < serverLeast) {
+	for !h.t.Failed() && (h.stopped() < least || time.Now().Before(until) || int(server.n.Load()) < serverLeast || !h.hit && h.pace.Load() < slowest) {
 		of := roundOf
 		if h.host.Defaults {
 			of *= 2 // since some processes sleep for long
@@ -190,9 +198,23 @@ func (h *harness) round(stops int) {
 	live(clerks, answering, true)
 	living.Wait()
 	h.inspect()
+	if h.hit = h.hit || h.tested(); !h.hit {
+		h.pace.Store(min(2*h.pace.Load(), slowest))
+	}
 	if !h.t.Failed() {
 		h.calm()
 	}
+}
+
+// tested reports whether the stores acknowledged a step and a staged piece, and a stop hit a run.
+func (h *harness) tested() bool {
+	var stepped, piece bool
+	for _, list := range h.journal {
+		stepped = stepped || slices.ContainsFunc(list, func(r record) bool { return r.Kind == committed && r.Step != "" })
+		piece = piece || slices.ContainsFunc(list, func(r record) bool { return r.Kind == staged })
+	}
+	ended, open := h.outlived()
+	return stepped && piece && len(ended)+open > 0
 }
 
 // calm lets a process that is not stopped take over the runs of a round. Otherwise a machine too slow for the stops
@@ -248,14 +270,15 @@ func (h *harness) plan(group []string, clerk bool) life {
 	if p.end == byTerm && p.frozen == 0 && h.rng.IntN(2) == 0 {
 		lease = longLease
 	}
-	lease *= time.Duration(h.host.Pace)
+	pace := int(h.pace.Load())
+	lease *= time.Duration(pace)
 	o := order{LeaseTTL: lease}
 	if h.host.Defaults {
 		lease, o.LeaseTTL = 30*time.Second, 0
 	}
-	p = p.slowed(h.host.Pace, lease)
+	p = p.slowed(pace, lease)
 	o.Dir, o.Name, o.Sessions, o.Clerk = h.dir, strconv.Itoa(h.lives), group, clerk
-	o.Pace, o.Seed, o.Signal, o.Grace = h.host.Pace, h.rng.Uint64(), p.signal, p.grace
+	o.Pace, o.Seed, o.Signal, o.Grace = pace, h.rng.Uint64(), p.signal, p.grace
 	o.Ahead = time.Duration(h.rng.Int64N(int64(2**flagAhead+1))) - *flagAhead
 	return life{o, p}
 }

@@ -65,6 +65,6 @@ func (o *outages) end(t *testing.T) {
 }
 
 // uptime draws how long a server is up.
-func uptime(pace int) time.Duration {
+func uptime(pace int64) time.Duration {
 	return time.Duration(min(pace, 8)) * time.Duration(300+rand.IntN(1200)) * time.Millisecond
 }

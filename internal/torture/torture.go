@@ -8,8 +8,6 @@
 // to a journal outside of the store. Store and journal together are the [History] of each session of a [Tree], and
 // each tree must satisfy all [Invariants]. After each stop the store must list what needs a worker.
 //
-// `make test` stops a few processes, `make soak` thousands. KILLS and HOURS override the numbers, see
-// [testenv.Kills].
 // `make test` stops a few processes, `make soak` thousands; KILLS and HOURS say otherwise, see [testenv.Kills].
 package torture
 
@@ -95,7 +93,7 @@ func VictimOn(start Start, open Open) {
 type Host struct {
 	Start Start
 	// Pace is the factor by which a step takes longer than in process. Lives and leases of processes are longer by
-	// it; 0 means 1.
+	// it; 0 means 1. It doubles after each round whose stops hit no run: the machine is slow.
 	Pace int
 	// Defaults leaves all options of the engine except the clock at their defaults. Leases are then long: the run
 	// of a killed process may resume only after half a minute, while other runs are driven and their processes
