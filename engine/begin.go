@@ -28,8 +28,8 @@ func (e *Engine) beginResume(ctx context.Context, in lifecycle.Resumption, input
 	return e.begin(ctx, &in.NewRun, input, func() (host.Run, error) { return e.runs.Resume(ctx, in) })
 }
 
-// begin begins a run by verb, which reads in, and drives it. It gives the run an id if it has none, and adds input to its
-// messages; nil adds nothing.
+// begin begins a run by verb, which reads in, and drives it. It gives the run an id if it has none, and adds input to
+// its messages; nil adds nothing.
 func (e *Engine) begin(ctx context.Context, in *lifecycle.NewRun, input *cairn.Input, verb func() (host.Run, error)) (*Run, error) {
 	if err := e.enter(); err != nil {
 		return nil, err
@@ -58,8 +58,8 @@ func (e *Engine) begin(ctx context.Context, in *lifecycle.NewRun, input *cairn.I
 	return e.drive(ctx, b, asked), nil
 }
 
-// reserve keeps a run from being begun twice at once in this process: to the store, whose writes are idempotent, both would
-// be the same. It waits for another call that is about to begin the run, which cannot be found before.
+// reserve keeps a run from being begun twice at once in this process: to the store, whose writes are idempotent, both
+// would be the same. It waits for another call that is about to begin the run, which cannot be found before.
 func (e *Engine) reserve(ctx context.Context, sessionID, runID string) (release func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -106,8 +106,8 @@ func (e *Engine) recover(ctx context.Context, sessionID string, hooks *cairn.Hoo
 	return e.drive(ctx, b, asked), nil
 }
 
-// goOn resumes a session that waits, unless it was stopped meanwhile.
-func (e *Engine) goOn(ctx context.Context, sessionID string, child bool) (*Run, error) {
+// resumeSuspended resumes a session that waits, unless it was stopped meanwhile.
+func (e *Engine) resumeSuspended(ctx context.Context, sessionID string, child bool) (*Run, error) {
 	run, err := e.beginResume(ctx, lifecycle.Resumption{NewRun: lifecycle.NewRun{SessionID: sessionID, Child: child}, Paused: true}, nil)
 	var died *lifecycle.DiedError
 	if errors.As(err, &died) {
@@ -127,8 +127,8 @@ func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error
 	return e.beginTurn(ctx, lifecycle.Turn{NewRun: in, Dequeue: []string{next.ID}}, nil)
 }
 
-// followOn begins what is queued behind a run that has ended here.
-func (e *Engine) followOn(ctx context.Context, sessionID string) {
+// beginQueued begins what is queued behind a run that has ended here.
+func (e *Engine) beginQueued(ctx context.Context, sessionID string) {
 	if _, err := e.startQueued(ctx, sessionID); err != nil && !isConflict(err) {
 		e.opts.Logger.Warn("the next turn of the queue was not begun; a worker will", "session", sessionID, "error", err)
 	}
@@ -136,7 +136,7 @@ func (e *Engine) followOn(ctx context.Context, sessionID string) {
 
 // resumeSoon resumes a session whose last answer has come. If that fails a worker or the next Resume does it.
 func (e *Engine) resumeSoon(ctx context.Context, root string) {
-	_, err := e.goOn(context.WithoutCancel(ctx), root, false)
+	_, err := e.resumeSuspended(context.WithoutCancel(ctx), root, false)
 	if err != nil && !isConflict(err) && !errors.Is(err, cairn.ErrNotResumable) {
 		e.opts.Logger.Warn("not resumed after an answer", "session", root, "error", err)
 	}

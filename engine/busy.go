@@ -47,7 +47,7 @@ func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Inpu
 func (e *Engine) makeRoom(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions, asked bool) (*Run, error) {
 	switch o.busy {
 	case BusyInterrupt:
-		_, err := e.makeWay(ctx, sessionID, o)
+		_, err := e.interruptCurrent(ctx, sessionID, o)
 		return nil, err
 	case BusyRollback:
 		return nil, e.rollback(ctx, sessionID, o)
@@ -83,8 +83,9 @@ func (e *Engine) pause(ctx context.Context, try int) error {
 	}
 }
 
-// makeWay interrupts a session's run and returns its id, which is empty if it is the run that the options name.
-func (e *Engine) makeWay(ctx context.Context, sessionID string, o *runOptions) (string, error) {
+// interruptCurrent interrupts a session's run and returns its id, which is empty if it is the run that the options
+// name.
+func (e *Engine) interruptCurrent(ctx context.Context, sessionID string, o *runOptions) (string, error) {
 	row, err := store.Load(ctx, e.store, sessionID)
 	if err != nil || row.RunID == o.runID {
 		return "", err
@@ -94,7 +95,7 @@ func (e *Engine) makeWay(ctx context.Context, sessionID string, o *runOptions) (
 
 // rollback stops a session's run and undoes it.
 func (e *Engine) rollback(ctx context.Context, sessionID string, o *runOptions) error {
-	runID, err := e.makeWay(ctx, sessionID, o)
+	runID, err := e.interruptCurrent(ctx, sessionID, o)
 	if err != nil || runID == "" {
 		return err
 	}

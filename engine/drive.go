@@ -74,7 +74,7 @@ func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b hos
 	cancel(nil) // ends a heartbeat under way
 	beat.stop()
 	if err != nil {
-		e.letGo(ctx, b, err)
+		e.releaseUndriven(ctx, b, err)
 	}
 	return end, err
 }
@@ -85,7 +85,7 @@ func (e *Engine) launch(ctx context.Context, b *host.Run) {
 		return
 	}
 	if err := e.enter(); err != nil {
-		e.letGo(ctx, *b, err)
+		e.releaseUndriven(ctx, *b, err)
 		return
 	}
 	e.drive(ctx, *b, time.Now())
@@ -99,7 +99,7 @@ func (e *Engine) next(ctx context.Context, end turn.Ending) {
 	}
 	switch row, suspended := end.Session, end.Run.Suspended; {
 	case row.Queued > 0 && !end.Run.Status.Suspends():
-		e.followOn(ctx, row.ID)
+		e.beginQueued(ctx, row.ID)
 	case e.opts.AutoResume && suspended != nil && (row.Ready() || len(suspended.Children) > 0):
 		// Its calls, or a sub-agent's, may have been answered before the session was paused.
 		e.resumeSoon(ctx, row.ID)
@@ -154,8 +154,8 @@ func (d direct) Child(of host.Call, b host.Run) error {
 	return err
 }
 
-// letGo releases a run that this process cannot drive to its end, for the next lease holder.
-func (e *Engine) letGo(ctx context.Context, b host.Run, cause error) {
+// releaseUndriven releases a run that this process cannot drive to its end, for the next lease holder.
+func (e *Engine) releaseUndriven(ctx context.Context, b host.Run, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if errors.Is(cause, errDrained) {

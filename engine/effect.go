@@ -80,7 +80,7 @@ func (e *Engine) hand(ctx context.Context, b host.Run) *Run {
 	r := &Run{in: e.reader, stopper: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence}
 	var err error
 	if r.hosted, err = e.opts.Host.Start(context.WithoutCancel(ctx), b); err != nil {
-		e.letGo(ctx, b, err) // the turn has begun: a worker takes it over
+		e.releaseUndriven(ctx, b, err) // the turn has begun: a worker takes it over
 	}
 	return r
 }

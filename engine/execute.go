@@ -90,7 +90,7 @@ func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption
 
 func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*Run, error) {
 	if o.checkpoint != "" {
-		if err := e.goBack(ctx, sessionID, o.checkpoint); err != nil {
+		if err := e.rewindToBegin(ctx, sessionID, o.checkpoint); err != nil {
 			return nil, err
 		}
 	} else if o.input == nil && o.model == nil {
@@ -110,9 +110,9 @@ func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*
 	return run, err
 }
 
-// goBack rewinds a session so that a run can begin there. It first checks that a run can begin, and closes a dead run
-// that holds the session.
-func (e *Engine) goBack(ctx context.Context, sessionID, checkpointID string) error {
+// rewindToBegin rewinds a session so that a run can begin there. It first checks that a run can begin, and closes a
+// dead run that holds the session.
+func (e *Engine) rewindToBegin(ctx context.Context, sessionID, checkpointID string) error {
 	e.mu.Lock()
 	closed := e.closed
 	e.mu.Unlock()
@@ -127,7 +127,7 @@ func (e *Engine) goBack(ctx context.Context, sessionID, checkpointID string) err
 		return unknownAgent(row.Agent)
 	}
 	if row.Crashed(row.AsOf) {
-		if err := e.runs.Kept(ctx, row); err != nil {
+		if err := e.runs.CheckKeeper(ctx, row); err != nil {
 			return err
 		}
 		if _, err := store.FindCheckpoint(ctx, e.store, sessionID, checkpointID); err != nil {
@@ -222,7 +222,7 @@ func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability,
 	case row.Running(row.AsOf):
 		return Resumability{Reason: "a run holds it"}, nil
 	case row.Status == cairn.SessionActive:
-		switch err := e.runs.Kept(ctx, row); {
+		switch err := e.runs.CheckKeeper(ctx, row); {
 		case errors.Is(err, cairn.ErrAlreadyRunning):
 			return Resumability{Reason: "its host drives a run"}, nil
 		case err != nil:

@@ -60,9 +60,9 @@ type heldError struct {
 
 func (e *heldError) Unwrap() error { return e.error }
 
-// stranger returns a heldError while a run with a lapsed lease is still left to its host, if this process does not have
-// that host.
-func (e *Engine) stranger(ctx context.Context, id string) error {
+// leftToHost returns a heldError while a run with a lapsed lease is still left to its host, if this process does not
+// have that host.
+func (e *Engine) leftToHost(ctx context.Context, id string) error {
 	row, err := store.Load(ctx, e.store, id)
 	if err != nil {
 		return err

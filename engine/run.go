@@ -158,7 +158,7 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 		for ev, err := range r.in.follow(ctx, r, r.root, r.incarnation, r.start) {
 			if err != nil {
 				if outer.Err() == nil {
-					err = r.givenUp(err)
+					err = r.whyLost(err)
 				}
 				yield(cairn.Event{}, err)
 				return
@@ -174,8 +174,8 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	}
 }
 
-// givenUp returns why this process stopped driving the run before its end, or else err.
-func (r *Run) givenUp(err error) error {
+// whyLost returns why this process stopped driving the run before its end, or else err.
+func (r *Run) whyLost(err error) error {
 	if r.lost != nil && r.lost.Err() != nil {
 		<-r.done
 		if r.err != nil {

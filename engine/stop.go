@@ -62,7 +62,7 @@ func (e *Engine) stopRun(ctx context.Context, sessionID, runID string, kind cair
 		}
 		stop := cairn.Stop{RunID: runID, Kind: kind, Reason: reason, At: row.AsOf}
 		if row.Status == cairn.SessionPaused {
-			err = e.endWait(ctx, row, stop)
+			err = e.cancelWaitOnce(ctx, row, stop)
 		} else {
 			err = e.stopOne(ctx, row, stop, true)
 		}
@@ -90,9 +90,9 @@ func (e *Engine) notRunning(ctx context.Context, sessionID, runID string) error 
 	return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q has ended, it is %s", runID, sessionID, run.Status)
 }
 
-// endWait ends the wait of a session, and lets its parent resume.
-func (e *Engine) endWait(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
-	err := e.runs.Withdraw(ctx, row.ID, stop)
+// cancelWaitOnce ends the wait of a session, and lets its parent resume.
+func (e *Engine) cancelWaitOnce(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	err := e.runs.CancelWait(ctx, row.ID, stop)
 	if err == nil && row.Kind == cairn.ChildSubAgent {
 		return e.resumeParent(ctx, row.ParentID)
 	}
@@ -119,7 +119,7 @@ func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind
 func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
 	switch row.Status {
 	case cairn.SessionPaused:
-		return e.withdraw(ctx, row, stop, below)
+		return e.cancelWait(ctx, row, stop, below)
 	case cairn.SessionActive:
 	default:
 		return cairn.Errorf(cairn.CodeNotRunning, "session %q is not running, it is %s", row.ID, row.Status)
@@ -163,10 +163,10 @@ func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.St
 	return nil
 }
 
-// withdraw ends the wait of a paused session. If another process is about to resume it, it stops that run.
-func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
+// cancelWait ends the wait of a paused session. If another process is about to resume it, it stops that run.
+func (e *Engine) cancelWait(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
 	for {
-		err := e.endWait(ctx, row, stop)
+		err := e.cancelWaitOnce(ctx, row, stop)
 		if !isConflict(err) {
 			return err
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Submit answers a pending call of a session tree: it gives a client tool's result or decides about an approval. root is
-// the tree's root, whichever session of it the call belongs to. Any process can do that, also one that does not know the
-// agent. Of any number of answers one is the first; the receipt says what became of this one.
+// Submit answers a pending call of a session tree: it gives a client tool's result or decides about an approval. root
+// is the tree's root, whichever session of it the call belongs to. Any process can do that, also one that does not know
+// the agent. Of any number of answers one is the first; the receipt says what became of this one.
 //
 // Submitting runs nothing, unless Options.AutoResume is set or a worker serves the store; Resume does. The error is
 // ErrNotFound for a call that there is not (OutcomeUnknownCall), ErrInvalid, ErrTooLarge or ErrClaimed for a submission
@@ -102,7 +102,8 @@ func (e *Engine) Inbox(ctx context.Context, q store.CallQuery) (store.Page[cairn
 	return page, err
 }
 
-// Call returns a pending call of a session tree, with its audit trail. The error is ErrNotFound if there is no such call.
+// Call returns a pending call of a session tree, with its audit trail. The error is ErrNotFound if there is no such
+// call.
 func (e *Engine) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
 	call, err := e.call(ctx, root, callID)
 	if err != nil {
@@ -124,8 +125,9 @@ func (e *Engine) call(ctx context.Context, root, callID string) (*cairn.PendingC
 	return store.FindCall(ctx, e.store, root, callID)
 }
 
-// Claim gives an open call to one reviewer alone for a time, so that two people do not work on the same thing. The error
-// is ErrClaimed while another reviewer has it, ErrInvalid if the reviewer may not answer it or it is no longer open.
+// Claim gives an open call to one reviewer alone for a time, so that two people do not work on the same thing. The
+// error is ErrClaimed while another reviewer has it, ErrInvalid if the reviewer may not answer it or it is no longer
+// open.
 func (e *Engine) Claim(ctx context.Context, root, callID, reviewer string, d time.Duration) (*cairn.PendingCall, error) {
 	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall, now time.Time) (cairn.PendingCall, error) {
 		return inbox.Claim(c, reviewer, d, now)

@@ -230,7 +230,7 @@ func (e *Engine) reportUnserved(ctx context.Context, w *worker, now time.Time) {
 
 // takeOver does what a due session needs. The run is nil if none has to be driven.
 func (e *Engine) takeOver(ctx context.Context, d store.Due) (*Run, error) {
-	r, err := e.settleDue(ctx, d)
+	r, err := e.serveDue(ctx, d)
 	switch {
 	case err == nil && r != nil:
 		e.opts.Logger.Info("run taken on", "session", d.SessionID, "run", r.id, "because", d.Kind, "since", d.Since)
@@ -241,9 +241,9 @@ func (e *Engine) takeOver(ctx context.Context, d store.Due) (*Run, error) {
 	return r, err
 }
 
-func (e *Engine) settleDue(ctx context.Context, d store.Due) (*Run, error) {
+func (e *Engine) serveDue(ctx context.Context, d store.Due) (*Run, error) {
 	if d.Kind == store.DueCrashed {
-		if err := e.stranger(ctx, d.SessionID); err != nil {
+		if err := e.leftToHost(ctx, d.SessionID); err != nil {
 			return nil, err
 		}
 	}
@@ -255,17 +255,17 @@ func (e *Engine) settleDue(ctx context.Context, d store.Due) (*Run, error) {
 	}
 	switch {
 	case d.RootID != d.SessionID:
-		return e.settleChild(ctx, d)
+		return e.serveChild(ctx, d)
 	case d.Kind == store.DueCrashed:
 		return e.recover(ctx, d.SessionID, nil)
 	case d.Kind == store.DueQueued:
 		return e.startQueued(ctx, d.SessionID)
 	}
-	return e.goOn(ctx, d.SessionID, false)
+	return e.resumeSuspended(ctx, d.SessionID, false)
 }
 
-// settleChild handles a due child session. Its root resumes it; if no session waits for it any more, it is ended.
-func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
+// serveChild handles a due child session. Its root resumes it; if no session waits for it any more, it is ended.
+func (e *Engine) serveChild(ctx context.Context, d store.Due) (*Run, error) {
 	child, err := store.Load(ctx, e.store, d.SessionID)
 	if err != nil {
 		return nil, err
@@ -293,9 +293,9 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 			return nil, err
 		case !awaited:
 			stop.RunID = above.RunID
-			return nil, e.runs.Withdraw(ctx, above.ID, stop)
+			return nil, e.runs.CancelWait(ctx, above.ID, stop)
 		case above.ParentID == d.RootID:
-			return e.goOn(ctx, d.RootID, false)
+			return e.resumeSuspended(ctx, d.RootID, false)
 		}
 		if above, err = store.Load(ctx, e.store, above.ParentID); err != nil {
 			return nil, err
@@ -347,5 +347,5 @@ func (e *Engine) continueCompanion(ctx context.Context, child *cairn.Session, er
 	case child.Status == cairn.SessionActive:
 		return e.recover(ctx, child.ID, nil)
 	}
-	return e.goOn(ctx, child.ID, true)
+	return e.resumeSuspended(ctx, child.ID, true)
 }

@@ -150,7 +150,7 @@ func (h *Host) watch(ctx context.Context, id string, d *drive) (outcome, error) 
 		case <-ticker.C:
 		}
 		found, err := h.list(dbos.WithFilterWorkflowIDs(id))
-		if err != nil || len(found) > 0 && goesOn(found[0].Status) {
+		if err != nil || len(found) > 0 && underWay(found[0].Status) {
 			continue // the next poll may succeed
 		}
 		out := h.recorded(id)
@@ -161,7 +161,7 @@ func (h *Host) watch(ctx context.Context, id string, d *drive) (outcome, error) 
 	}
 }
 
-func goesOn(s dbos.WorkflowStatusType) bool {
+func underWay(s dbos.WorkflowStatusType) bool {
 	return s == dbos.WorkflowStatusPending || s == dbos.WorkflowStatusEnqueued || s == dbos.WorkflowStatusDelayed
 }
 

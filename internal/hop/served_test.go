@@ -147,8 +147,8 @@ func schemaOf(goesOn string) string {
 	return strings.ToLower(filepath.Base(filepath.Dir(filepath.Dir(goesOn))))
 }
 
-// startServer starts a server process, which ends with the test, and returns its address. Its leases last for a time: short
-// ones let another server take over soon from one that is killed, long ones outlast any pause of a busy machine.
+// startServer starts a server process, which ends with the test, and returns its address. Its leases last for a time:
+// short ones let another server take over soon from one that is killed, long ones outlast any pause of a busy machine.
 func startServer(t *testing.T, database, goesOn string, lease time.Duration) (address string, cmd *exec.Cmd) {
 	t.Helper()
 	exe, err := os.Executable()

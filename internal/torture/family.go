@@ -55,9 +55,9 @@ func childrenBelong(t *Tree) error {
 	return nil
 }
 
-// nobodyWaitsInVain finds orphans: sub-agents that have not ended although their parent does not wait for them.
+// everyWaitEnds finds orphans: sub-agents that have not ended although their parent does not wait for them.
 // Companions may outlive a call.
-func nobodyWaitsInVain(t *Tree) error {
+func everyWaitEnds(t *Tree) error {
 	if !t.Settled {
 		return nil
 	}
@@ -121,8 +121,8 @@ func consultationsEnd(h *History) error {
 	return nil
 }
 
-// childrenHeard finds results of sub-agents that differ from the outcomes of their sessions.
-func childrenHeard(t *Tree) error {
+// childResultsKept finds results of sub-agents that differ from the outcomes of their sessions.
+func childResultsKept(t *Tree) error {
 	children := map[string]*History{} // by call
 	for id, list := range t.callsOf() {
 		if h := t.session(id); h != nil && h.Session.Kind != cairn.ChildCompanion {
@@ -154,8 +154,8 @@ func childrenHeard(t *Tree) error {
 	return nil
 }
 
-// nobodyStuck finds sessions that have neither ended nor have a call that can still be answered.
-func nobodyStuck(t *Tree) error {
+// noSessionStuck finds sessions that have neither ended nor have a call that can still be answered.
+func noSessionStuck(t *Tree) error {
 	if !t.Settled {
 		return nil
 	}

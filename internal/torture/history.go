@@ -186,16 +186,16 @@ var Invariants = []Invariant{
 	{"what needs a worker is due", each(needsAreDue)},
 	{"of any number of answers one is used, once", each(answersUsedOnce)},
 	{"no tool runs before it is approved", each(nothingUnapproved)},
-	{"late answers reach the model once", each(lateToldOnce)},
+	{"late answers reach the model once", each(lateAnswersOnce)},
 	{"open calls are what the session is suspended for", waitsAgree},
 	{"children belong to a call of their parent", childrenBelong},
-	{"no child waits for a parent that ended", nobodyWaitsInVain},
-	{"what a child came to is the result of its call", childrenHeard},
+	{"no child waits for a parent that ended", everyWaitEnds},
+	{"what a child came to is the result of its call", childResultsKept},
 	{"a consultation that began ends before its call does", each(consultationsEnd)},
 	{"a question gets the answer of its number, in every pass", each(questionsInOrder)},
 	{"queued turns run once, in order", each(queueInOrder)},
-	{"what the user said is on the log once, in its place", each(saidOnce)},
-	{"no session stuck", nobodyStuck},
+	{"what the user said is on the log once, in its place", each(userMessagesLoggedOnce)},
+	{"no session stuck", noSessionStuck},
 }
 
 // each turns a check of a session into a check of every session of a tree.

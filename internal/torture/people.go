@@ -158,9 +158,9 @@ func nothingUnapproved(h *History) error {
 	return nil
 }
 
-// lateToldOnce finds late answers that did not reach the model exactly once, and context rows for late answers that
+// lateAnswersOnce finds late answers that did not reach the model exactly once, and context rows for late answers that
 // do not exist.
-func lateToldOnce(h *History) error {
+func lateAnswersOnce(h *History) error {
 	rows := map[string]int{}
 	for i := range h.Messages {
 		if m := &h.Messages[i]; isLate(m) {

@@ -104,9 +104,9 @@ func (h *History) takenOut() map[string]recordKind {
 	return out
 }
 
-// saidOnce finds user messages that are missing on the log, are on it twice or at another index, or are only on the
-// log.
-func saidOnce(h *History) error {
+// userMessagesLoggedOnce finds user messages that are missing on the log, are on it twice or at another index, or are
+// only on the log.
+func userMessagesLoggedOnce(h *History) error {
 	logged := map[string]int{}
 	for i := range h.Events {
 		ev := &h.Events[i]

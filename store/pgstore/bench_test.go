@@ -303,7 +303,7 @@ func newFloor(b *testing.B, url string, writers int) *floor {
 	for i := range writers {
 		row := newStepper(b, s, fmt.Sprint("session-", i), nil).row
 		var key int64
-		if err := s.pool.QueryRow(b.Context(), s.texts.of(sqlStanding), row.ID).Scan(&key, new(string), new(bool)); err != nil {
+		if err := s.pool.QueryRow(b.Context(), s.texts.of(sqlFind), row.ID).Scan(&key, new(string), new(bool)); err != nil {
 			b.Fatal(err)
 		}
 		f.list = append(f.list, floorSession{key: key, version: row.Version})

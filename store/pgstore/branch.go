@@ -48,7 +48,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	return row, nil
 }
 
-func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	there, err := c.find(ctx, to.ID)
 	if err == nil {
 		return nil, store.Conflict(cairn.CodeExists, there.session, "session %q already exists", to.ID)
@@ -91,7 +91,7 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 }
 
 // resolve returns how many messages a branch takes and the position of its state.
-func (c *conn) resolve(ctx context.Context, r *record, at store.BranchPoint) (count int, position int64, err error) {
+func (c *conn) resolve(ctx context.Context, r *storedRow, at store.BranchPoint) (count int, position int64, err error) {
 	count, position = r.session.MessageCount, r.session.State.Position
 	switch {
 	case at.CheckpointID != "":

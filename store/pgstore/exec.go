@@ -49,8 +49,8 @@ func (c *conn) execute(ctx context.Context, list []store.Statement) error {
 		if _, err := c.exec(ctx, sqlExecTimeout, fmt.Sprint(left)); err != nil {
 			return err
 		}
-		// In this mode the server prepares the statement for this execution only, and accepts a single command. Exec would
-		// use another mode for a statement without arguments.
+		// In this mode the server prepares the statement for this execution only, and accepts a single command. Exec
+		// would use another mode for a statement without arguments.
 		rows, err := c.q.Query(ctx, list[i].SQL, append([]any{pgx.QueryExecModeDescribeExec}, list[i].Args...)...)
 		if err == nil {
 			err = drain(rows, func(pgx.Rows) error { return nil })

@@ -18,7 +18,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	}
 	if len(q.Removed) > 0 {
 		return readPage(ctx, &s.database, "list removed sessions", text, args, store.PageSize(q.Limit), func(rows pgx.Rows) (cairn.Session, error) {
-			r := &record{}
+			r := &storedRow{}
 			var reason string
 			var at time.Time
 			err := r.read(rows, &reason, &at)
@@ -27,7 +27,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 		}, store.SessionCursor, nil)
 	}
 	return readPage(ctx, &s.database, "list sessions", text, args, store.PageSize(q.Limit), func(rows pgx.Rows) (cairn.Session, error) {
-		r := &record{}
+		r := &storedRow{}
 		err := r.read(rows)
 		return *r.session, err
 	}, store.SessionCursor, func(s *cairn.Session) string { return s.RootID })

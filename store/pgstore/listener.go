@@ -34,12 +34,12 @@ type listener struct {
 	hub    tail.Hub
 	stops  backend.Signal
 
-	mu     sync.Mutex
-	users  int
-	closed bool
-	ear    *ear               // current run, for the users
-	cancel context.CancelFunc // of the current run
-	run    sync.WaitGroup     // the current run, and earlier ones that are about to end
+	mu      sync.Mutex
+	users   int
+	closed  bool
+	current *subscription      // for the users
+	cancel  context.CancelFunc // of the current run
+	run     sync.WaitGroup     // the current run, and earlier ones that are about to end
 }
 
 // join adds a user, and starts the listener for the first one.
@@ -52,12 +52,12 @@ func (l *listener) join() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	ear := &ear{l: l, published: map[string]int64{}, written: map[string]int64{},
-		received: map[string]news{}, wake: make(chan struct{}, 1)}
-	l.ear = ear
-	l.run.Go(func() { ear.work(ctx) })
+	sub := &subscription{l: l, published: map[string]int64{}, written: map[string]int64{},
+		received: map[string]notice{}, wake: make(chan struct{}, 1)}
+	l.current = sub
+	l.run.Go(func() { sub.work(ctx) })
 	if l.listen != nil {
-		l.run.Go(func() { ear.listen(ctx) })
+		l.run.Go(func() { sub.listen(ctx) })
 	}
 }
 
@@ -68,14 +68,14 @@ func (l *listener) leave() {
 	l.users--
 	if l.users == 0 && l.cancel != nil {
 		l.cancel()
-		l.ear = nil
+		l.current = nil
 	}
 }
 
 // wrote records up to which sequence this process has written and published a log.
 func (l *listener) wrote(log string, last int64) {
 	l.mu.Lock()
-	e := l.ear
+	e := l.current
 	l.mu.Unlock()
 	if e == nil {
 		return
@@ -96,20 +96,20 @@ func (l *listener) close() {
 	l.run.Wait()
 }
 
-// ear is one run of a listener: a goroutine that listens, and one that publishes what was received.
-type ear struct {
+// subscription is one run of a listener: a goroutine that listens, and one that publishes what was received.
+type subscription struct {
 	l         *listener
 	published map[string]int64 // last published sequence by followed log; used by work only
 
 	mu       sync.Mutex
-	written  map[string]int64 // last sequence that this process published, since work last read it
-	received map[string]news  // latest message by log
-	all      bool             // messages may have been missed
+	written  map[string]int64  // last sequence that this process published, since work last read it
+	received map[string]notice // latest message by log
+	all      bool              // messages may have been missed
 	wake     chan struct{}
 }
 
 // listen keeps a listening connection open and receives its messages.
-func (e *ear) listen(ctx context.Context) {
+func (e *subscription) listen(ctx context.Context) {
 	for pause := minReconnect; ctx.Err() == nil; pause = min(2*pause, maxReconnect) {
 		if connected := e.listenOnce(ctx); connected {
 			pause = minReconnect
@@ -124,7 +124,7 @@ func (e *ear) listen(ctx context.Context) {
 }
 
 // listenOnce listens until the connection is lost. It reports whether a connection was made.
-func (e *ear) listenOnce(ctx context.Context) (connected bool) {
+func (e *subscription) listenOnce(ctx context.Context) (connected bool) {
 	c, err := pgx.ConnectConfig(ctx, e.l.listen.Copy())
 	if err != nil {
 		return false
@@ -144,10 +144,10 @@ func (e *ear) listenOnce(ctx context.Context) (connected bool) {
 }
 
 // receive records a message for work; an empty one means that messages may have been missed.
-func (e *ear) receive(text string) {
+func (e *subscription) receive(text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n, ok := parseNews(text)
+	n, ok := parseNotice(text)
 	switch {
 	case text == stopNews:
 		e.l.stops.Raise()
@@ -170,7 +170,7 @@ func (e *ear) receive(text string) {
 }
 
 // work publishes to the followers what was received, and polls for what was missed.
-func (e *ear) work(ctx context.Context) {
+func (e *subscription) work(ctx context.Context) {
 	ticker := time.NewTicker(e.l.db.opts.PollInterval)
 	defer ticker.Stop()
 	e.look(ctx)
@@ -183,7 +183,7 @@ func (e *ear) work(ctx context.Context) {
 		case <-e.wake:
 			e.mu.Lock()
 			received, all := e.received, e.all
-			e.received, e.all = map[string]news{}, false
+			e.received, e.all = map[string]notice{}, false
 			e.mu.Unlock()
 			if all {
 				e.look(ctx)
@@ -196,7 +196,7 @@ func (e *ear) work(ctx context.Context) {
 }
 
 // deliver publishes the events that a message announces.
-func (e *ear) deliver(ctx context.Context, n news) {
+func (e *subscription) deliver(ctx context.Context, n notice) {
 	e.own()
 	published, known := e.published[n.log]
 	switch {
@@ -213,7 +213,7 @@ func (e *ear) deliver(ctx context.Context, n news) {
 }
 
 // own takes over the sequences that this process published. Followers that lack earlier events have seen the gap.
-func (e *ear) own() {
+func (e *subscription) own() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for log, last := range e.written {
@@ -225,7 +225,7 @@ func (e *ear) own() {
 }
 
 // fetch publishes the events of a log after a sequence.
-func (e *ear) fetch(ctx context.Context, log string, after int64) {
+func (e *subscription) fetch(ctx context.Context, log string, after int64) {
 	events, err := e.l.log.Read(ctx, log, max(after, 0), batch)
 	if err != nil || len(events) == 0 {
 		e.l.hub.Wake(log) // followers get the error themselves when they read
@@ -236,7 +236,7 @@ func (e *ear) fetch(ctx context.Context, log string, after int64) {
 
 // look reads the last sequences of the followed logs and publishes to their followers the events that they may have
 // missed.
-func (e *ear) look(ctx context.Context) {
+func (e *subscription) look(ctx context.Context) {
 	e.l.stops.Raise()
 	logs := e.l.hub.Logs()
 	lasts := make(map[string]int64, len(logs))
@@ -275,15 +275,15 @@ func (e *ear) look(ctx context.Context) {
 // channel returns the name of the channel on which processes announce what they wrote.
 func (d *database) channel() string { return "cairn:" + d.opts.Schema }
 
-// news is a message on the channel about events.
-type news struct {
+// notice is a message on the channel about events.
+type notice struct {
 	origin      string // the store that wrote them
 	log         string
 	last, count int64
 }
 
-// parseNews reads a message as sqlAppend sends it: the origin, the last sequence, the number of events and the log.
-func parseNews(text string) (n news, ok bool) {
+// parseNotice reads a message as sqlAppend sends it: the origin, the last sequence, the number of events and the log.
+func parseNotice(text string) (n notice, ok bool) {
 	fields := strings.SplitN(text, " ", 4)
 	if len(fields) != 4 {
 		return n, false

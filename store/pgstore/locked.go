@@ -48,16 +48,16 @@ func (w *write) look(ctx context.Context, c *conn) (*plan.Seen, *look, error) {
 		end = w.c.EndRun.ID
 	}
 	l := &look{}
-	var r *record
+	var r *storedRow
 	var calls []byte
 	err := c.query(ctx, sqlLook, func(rows pgx.Rows) error {
-		r = &record{}
+		r = &storedRow{}
 		return r.read(rows, &r.over, &l.happened, &l.endRun, &l.queue, &calls)
 	}, w.id, run, step, end, w.calls.id)
 	if err != nil {
 		return nil, nil, err
 	}
-	err = c.standing(ctx, w.id, r)
+	err = c.checkUsable(ctx, w.id, r)
 	switch {
 	case r == nil && w.c.Create != nil && err != nil && !store.IsGone(err):
 		w.key = 0

@@ -142,7 +142,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"lock a tree":       {sqlLockTree, []any{"session-7"}, []string{"sessions_root", "heads_pkey"}},
 		"tree":              {sqlTree, []any{"session-7"}, []string{"sessions_root", "heads_pkey"}},
 		"hide":              {sqlHide, []any{"session-7", 7, []int64{7, 107}, "deleted", time.Now(), "incarnation"}, []string{"sessions_pkey", "heads_pkey", "calls_step", "assignments_call"}},
-		"standing":          {sqlStanding, []any{"session-7"}, []string{"sessions_id"}},
+		"find":              {sqlFind, []any{"session-7"}, []string{"sessions_id"}},
 		"overdue":           {sqlOverdue, []any{[]string{"session-7"}}, []string{"sessions_(id|sweep)"}},
 		"gone":              {sqlGone, []any{"session-7"}, []string{"removed_id"}},
 		"lock removed":      {sqlLockRemoved, []any{10010}, []string{"removed_tree"}},
@@ -160,8 +160,8 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	}
 }
 
-// TestSummaryBoundsWhatIsRead has one session with nearly all messages and runs, which the server knows: it still reads those from the
-// summary on by their keys.
+// TestSummaryBoundsWhatIsRead has one session with nearly all messages and runs, which the server knows: it still reads
+// those from the summary on by their keys.
 func TestSummaryBoundsWhatIsRead(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

@@ -33,17 +33,17 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 // read reads a session's row and what else want selects.
 func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Contents, error) {
 	snap := &store.Contents{}
-	var r *record
+	var r *storedRow
 	var states chain
 	list := []reading{{sqlSession, []any{id}, func(rows pgx.Rows) error {
-		r = &record{}
+		r = &storedRow{}
 		return r.read(rows, &r.over)
 	}}}
 	list = append(list, pastReadings(id, want, snap, &states)...)
 	list = append(list, otherReadings(id, want, snap)...)
 	err := c.view(ctx, list...)
 	if err == nil {
-		err = c.standing(ctx, id, r)
+		err = c.checkUsable(ctx, id, r)
 	}
 	switch {
 	case err != nil:
@@ -62,7 +62,7 @@ func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Co
 }
 
 // stopInto reads the stop request for the run that holds the session.
-func (r *record) stopInto(snap *store.Contents) error {
+func (r *storedRow) stopInto(snap *store.Contents) error {
 	stop, err := r.stop.decode()
 	snap.Stop = backend.StopOf(r.session.RunID, stop)
 	return err

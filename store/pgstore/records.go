@@ -96,7 +96,7 @@ func (s *Store) Records() store.Records { return (*records)(s) }
 // records is the store as store.Records.
 type records Store
 
-func readRecord(rows pgx.Rows) (r store.Record, err error) {
+func readStored(rows pgx.Rows) (r store.Record, err error) {
 	var value string
 	var expires *time.Time
 	err = rows.Scan(&r.Namespace, &r.Key, &r.Index, &r.Version, &r.CreatedAt, &r.UpdatedAt, &expires, &value, &r.AsOf)
@@ -114,7 +114,7 @@ func readRecord(rows pgx.Rows) (r store.Record, err error) {
 // record runs a statement that returns at most one record, and returns nil for none.
 func (c *conn) record(ctx context.Context, text string, args ...any) (r *store.Record, err error) {
 	err = c.query(ctx, text, func(rows pgx.Rows) error {
-		read, err := readRecord(rows)
+		read, err := readStored(rows)
 		r = &read
 		return err
 	}, args...)
@@ -215,7 +215,7 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (store.Page[sto
 	err = s.try(ctx, "list records", reads, func(ctx context.Context, c *conn) error {
 		page = store.Page[store.Record]{}
 		return c.query(ctx, text, func(rows pgx.Rows) error {
-			rec, err := readRecord(rows)
+			rec, err := readStored(rows)
 			page.Items = append(page.Items, rec)
 			return err
 		}, args...)

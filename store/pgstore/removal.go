@@ -107,13 +107,13 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 
 // lockTree returns the records of a tree's sessions, the root's first. No other writer changes them until the
 // transaction ends.
-func (c *conn) lockTree(ctx context.Context, root string) ([]*record, error) {
+func (c *conn) lockTree(ctx context.Context, root string) ([]*storedRow, error) {
 	if _, err := c.exec(ctx, sqlLockTree, root); err != nil {
 		return nil, err
 	}
-	var tree []*record
+	var tree []*storedRow
 	err := c.query(ctx, sqlTree, func(rows pgx.Rows) error {
-		r := &record{}
+		r := &storedRow{}
 		tree = append(tree, r)
 		return r.read(rows)
 	}, root)
@@ -134,7 +134,7 @@ func (c *conn) lockTree(ctx context.Context, root string) ([]*record, error) {
 }
 
 // hide hides the sessions of a locked tree and their calls.
-func (c *conn) hide(ctx context.Context, tree []*record, removed *store.Removed) error {
+func (c *conn) hide(ctx context.Context, tree []*storedRow, removed *store.Removed) error {
 	keys := make([]int64, len(tree))
 	for i, r := range tree {
 		keys[i] = r.key

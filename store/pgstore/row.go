@@ -40,8 +40,8 @@ const (
 		FOR UPDATE OF h`
 )
 
-// record is a session's row with what else the store keeps of the session.
-type record struct {
+// storedRow is a session's row with what else the store keeps of the session.
+type storedRow struct {
 	key         int64
 	session     *cairn.Session
 	checkpoints int64 // number ever written
@@ -94,7 +94,7 @@ func encodeHead(row *cairn.Session, checkpoints int64) (string, error) {
 }
 
 // read reads a row of sessionColumns and the columns after them.
-func (r *record) read(rows pgx.Rows, more ...any) error {
+func (r *storedRow) read(rows pgx.Rows, more ...any) error {
 	var own ownRow
 	var status, data string
 	var until, deadline *time.Time
@@ -116,7 +116,7 @@ func (r *record) read(rows pgx.Rows, more ...any) error {
 }
 
 // remember caches a session that was read.
-func (d *database) remember(r *record) {
+func (d *database) remember(r *storedRow) {
 	k := &knownSession{r.key, backend.CopyRow(r.session), r.checkpoints}
 	d.known.Put(k.row, k)
 }
@@ -151,20 +151,20 @@ func words(s *cairn.Session) []string { return append([]string{}, store.SearchWo
 
 // find returns a session's record. The error is ErrNotFound if the session does not exist, and Overdue if it may have
 // expired.
-func (c *conn) find(ctx context.Context, id string) (*record, error) {
-	var r *record
+func (c *conn) find(ctx context.Context, id string) (*storedRow, error) {
+	var r *storedRow
 	err := c.query(ctx, sqlSession, func(rows pgx.Rows) error {
-		r = &record{}
+		r = &storedRow{}
 		return r.read(rows, &r.over)
 	}, id)
 	if err != nil {
 		return nil, err
 	}
-	return r, c.standing(ctx, id, r)
+	return r, c.checkUsable(ctx, id, r)
 }
 
-// standing returns why a session that was looked up cannot be used, or nil.
-func (c *conn) standing(ctx context.Context, id string, r *record) error {
+// checkUsable returns why a session that was looked up cannot be used, or nil.
+func (c *conn) checkUsable(ctx context.Context, id string, r *storedRow) error {
 	switch {
 	case r == nil:
 		return c.gone(ctx, id)
@@ -175,7 +175,7 @@ func (c *conn) standing(ctx context.Context, id string, r *record) error {
 }
 
 // lock is find in a transaction. Until the transaction ends, no other writer changes the session.
-func (c *conn) lock(ctx context.Context, id string) (*record, error) {
+func (c *conn) lock(ctx context.Context, id string) (*storedRow, error) {
 	if _, err := c.exec(ctx, sqlLockSession, id); err != nil {
 		return nil, err
 	}

@@ -52,14 +52,14 @@ func migrations() ([]string, error) { return backend.Scripts(migrationFiles, "mi
 
 // surroundings is what a database reports about itself and the schema.
 type surroundings struct {
-	server                           int
-	encoding                         string
-	readOnly, schema, ours, anothers bool
-	version                          int
+	server                          int
+	encoding                        string
+	readOnly, schema, ours, foreign bool
+	version                         int
 }
 
 func (c *conn) inspect(ctx context.Context) (at surroundings, err error) {
-	_, err = c.row(ctx, sqlInspect, []any{&at.server, &at.encoding, &at.readOnly, &at.schema, &at.ours, &at.anothers}, c.db.opts.Schema)
+	_, err = c.row(ctx, sqlInspect, []any{&at.server, &at.encoding, &at.readOnly, &at.schema, &at.ours, &at.foreign}, c.db.opts.Schema)
 	if err == nil && at.ours {
 		_, err = c.row(ctx, sqlVersion, []any{&at.version})
 	}
@@ -75,7 +75,7 @@ func (at *surroundings) check(schema string, newest int) error {
 		return cairn.Errorf(cairn.CodeSchema, "the database keeps texts in %s, it must be UTF8", at.encoding)
 	case at.readOnly:
 		return cairn.Errorf(cairn.CodeUnavailable, "the server only reads; a replica cannot hold the store")
-	case !at.ours && at.anothers:
+	case !at.ours && at.foreign:
 		return cairn.Errorf(cairn.CodeSchema, "schema %q has the tables of another application", schema)
 	case at.version > newest:
 		return cairn.Errorf(cairn.CodeSchema, "schema %q has version %d, this program knows up to %d: use a newer program",

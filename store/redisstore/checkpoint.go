@@ -16,8 +16,8 @@ var (
 	scriptPrune       = about("prune", "prune")
 )
 
-// appendRecord appends a checkpoint's record, without the time that precedes it. r is the row after its commit.
-func appendRecord(to []byte, cp *cairn.Checkpoint, r *record) []byte {
+// appendCheckpoint appends a checkpoint's record, without the time that precedes it. r is the row after its commit.
+func appendCheckpoint(to []byte, cp *cairn.Checkpoint, r *storedRow) []byte {
 	to = append(to, '[')
 	for _, n := range [...]int64{cp.Number, int64(cp.Turn), int64(cp.MessageCount), cp.StatePosition, r.frame,
 		r.session.State.KeyframeBytes, r.session.State.ChangeBytes} {

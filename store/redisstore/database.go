@@ -22,7 +22,7 @@ type database struct {
 	buckets []string // prefix of each bucket's keys
 	keys    []any    // the same, as arguments
 	routes  routes
-	known   backend.Known[record] // rows that commits of this process wrote or read
+	known   backend.Known[storedRow] // rows that commits of this process wrote or read
 	closed  chan struct{}
 
 	// expire removes the tree of a root that has expired; it is Store.Remove.
@@ -249,7 +249,7 @@ func (d *database) look(ctx context.Context, root string) error {
 
 // remember caches the row that a commit wrote, or that was read for one. The next commit is planned from it in this
 // process, so the server, which runs one script at a time, does little more than compare versions and write.
-func (d *database) remember(r *record) {
+func (d *database) remember(r *storedRow) {
 	own := *r
 	own.session = backend.CopyRow(r.session) // r.session is the caller's
 	d.known.Put(own.session, own)

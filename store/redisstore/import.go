@@ -38,7 +38,7 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 		return nil, err
 	}
 	list := reply(r.list(1))
-	rec, err := readRecord(id, list)
+	rec, err := readStored(id, list)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (m *importing) checkpoints(p *store.Part) error {
 	for i := range p.Checkpoints {
 		cp := &p.Checkpoints[i]
 		place := m.at(cp.StatePosition)
-		record := appendRecord(strconv.AppendInt(nil, micros(cp.CreatedAt), 10), cp, &record{frame: place.Frame,
+		record := appendCheckpoint(strconv.AppendInt(nil, micros(cp.CreatedAt), 10), cp, &storedRow{frame: place.Frame,
 			session: &cairn.Session{State: cairn.StatePosition{KeyframeBytes: place.Keyframe, ChangeBytes: place.Changes}}})
 		fields = append(fields, "c"+cp.ID, record)
 		if cp.StepID != "" {
@@ -343,7 +343,7 @@ func (m *importing) endSession() error {
 		return nil
 	}
 	row, inside := &m.part.Row, &m.part.Inside
-	r := record{session: row, frame: m.at(row.State.Position).Frame, checkpoints: inside.Checkpoints,
+	r := storedRow{session: row, frame: m.at(row.State.Position).Frame, checkpoints: inside.Checkpoints,
 		kind: string(store.DueKindOf(row)), turns: int64(m.queued)}
 	due := inside.DueSince
 	if row.Status == cairn.SessionActive {
@@ -405,7 +405,7 @@ func (m *importing) finish() error {
 	for _, id := range m.sessions {
 		m.s.known.Drop(id)
 	}
-	m.s.news.hub.Wake(m.name)
+	m.s.listener.hub.Wake(m.name)
 	return nil
 }
 

@@ -89,7 +89,7 @@ const stopsKept = 256
 func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
 	return func(yield func(store.StopNotice, error) bool) {
 		notices := make(chan store.StopNotice, stopsKept)
-		n := &s.news
+		n := &s.listener
 		n.mu.Lock()
 		if n.watchers == nil {
 			n.watchers = map[chan store.StopNotice]struct{}{}

@@ -24,10 +24,10 @@ var (
 // Log is the event log of a Store: a stream for each log, with an entry for each batch of events. It is safe for
 // concurrent use.
 type Log struct {
-	db   *database
-	news *news
+	db       *database
+	listener *listener
 	// Appends without a batch number get one, and run one at a time, because the client may send them twice.
-	turns    turns
+	locks    nameLocks
 	attempts atomic.Int64
 }
 
@@ -37,7 +37,7 @@ func (l *Log) MaxEvent() int { return l.db.opts.MaxEvent }
 // Append implements store.Log.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
 	if len(events) > 0 {
-		return l.append(ctx, log, expect, store.Writer{Session: "\n" + l.news.origin}, events) // names no session
+		return l.append(ctx, log, expect, store.Writer{Session: "\n" + l.listener.origin}, events) // names no session
 	}
 	return backend.CheckLast(ctx, l, log, expect)
 }
@@ -58,21 +58,21 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 		}
 	}
 	if w.Batch == 0 && len(events) > 0 {
-		release, err := l.turns.take(ctx, log)
+		release, err := l.locks.take(ctx, log)
 		if err != nil {
 			return 0, err
 		}
 		defer release()
-		w.ID, w.Batch = l.news.origin, l.attempts.Add(1)
+		w.ID, w.Batch = l.listener.origin, l.attempts.Add(1)
 	}
 	batch, err := backend.EncodeEvents(events)
 	if err != nil {
 		return 0, err
 	}
 	r, err := l.db.run(ctx, scriptAppend, l.db.bucketOfLog(log), log, expect, w.Session, w.Token, w.ID, w.Batch,
-		l.db.opts.EventRetention.Milliseconds(), l.db.eventChannel(log), l.news.origin, len(events), batch)
+		l.db.opts.EventRetention.Milliseconds(), l.db.eventChannel(log), l.listener.origin, len(events), batch)
 	if err != nil {
-		l.news.hub.Wake(log) // it is unknown whether the events were appended
+		l.listener.hub.Wake(log) // it is unknown whether the events were appended
 		return 0, err
 	}
 	if r.word() == "dropped" {
@@ -87,9 +87,9 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 	case r.word() == "stale":
 		return 0, store.LogChanged(log, expect, last)
 	case r.word() == "there":
-		l.news.hub.Wake(log)
+		l.listener.hub.Wake(log)
 	default:
-		l.news.hub.Append(log, last, events)
+		l.listener.hub.Append(log, last, events)
 	}
 	return last, nil
 }
@@ -159,9 +159,9 @@ func readBatch(list []cairn.Event, log string, entry any, after int64, limit int
 // Follow implements store.Log.
 func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
-		l.news.join(log)
-		defer l.news.leave(log)
-		l.news.hub.Follow(ctx, log, after, l.Read)(yield)
+		l.listener.join(log)
+		defer l.listener.leave(log)
+		l.listener.hub.Follow(ctx, log, after, l.Read)(yield)
 	}
 }
 
@@ -197,7 +197,7 @@ func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Durat
 func (l *Log) Drop(ctx context.Context, log string) error {
 	_, err := l.db.run(ctx, scriptDrop, l.db.bucketOfLog(log), log, l.db.eventChannel(log), store.DroppedFor.Milliseconds())
 	if err == nil {
-		l.news.hub.Drop(log)
+		l.listener.hub.Drop(log)
 	}
 	return err
 }

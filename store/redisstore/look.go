@@ -30,7 +30,7 @@ func (w *write) look(ctx context.Context, n plan.Needs, seen *plan.Seen) error {
 		}
 		return err
 	}
-	at, err := readRecord(w.id, r.list(1))
+	at, err := readStored(w.id, r.list(1))
 	if err != nil {
 		return err
 	}

@@ -87,8 +87,8 @@ func connect(ctx context.Context, url string, opts *Options) (*Store, place, err
 		_, err := s.Remove(ctx, root, store.Expired)
 		return err
 	}
-	s.log = &Log{db: &s.database, news: &s.news}
-	s.news.db, s.news.log, s.news.origin = &s.database, s.log, newOrigin()
+	s.log = &Log{db: &s.database, listener: &s.listener}
+	s.listener.db, s.listener.log, s.listener.origin = &s.database, s.log, newOrigin()
 	at, err := s.greet(ctx, parsed)
 	if err != nil {
 		s.client.Close()

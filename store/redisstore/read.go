@@ -32,7 +32,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Co
 		return nil, store.UnknownRun(id, want.Run)
 	}
 	snap := &store.Contents{}
-	row, err := readRecord(id, r.list(1))
+	row, err := readStored(id, r.list(1))
 	if err != nil {
 		return nil, err
 	}

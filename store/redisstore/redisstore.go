@@ -46,9 +46,9 @@ import (
 // Stores and processes may share its keys.
 type Store struct {
 	database
-	url  string
-	log  *Log
-	news news
+	url      string
+	log      *Log
+	listener listener
 
 	closing  sync.Once
 	closeErr error
@@ -71,8 +71,8 @@ func (s *Store) EventLog() store.Log { return s.log }
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.closed)
-		s.news.close()
-		s.news.hub.WakeAll()
+		s.listener.close()
+		s.listener.hub.WakeAll()
 		s.closeErr = fault("close", s.client.Close())
 	})
 	return s.closeErr

@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-agents/cairn/store/backend"
 )
 
-// record is a session's row with what the store keeps in it for its own use.
-type record struct {
+// storedRow is a session's row with what the store keeps in it for its own use.
+type storedRow struct {
 	session            *cairn.Session
 	frame, checkpoints int64
 	kind               string
@@ -25,21 +25,21 @@ type record struct {
 }
 
 // version appends the row's version as it is stored.
-func (r *record) version(to []byte) []byte {
+func (r *storedRow) version(to []byte) []byte {
 	return append(append(strconv.AppendInt(to, r.session.Version, 10), ' '), r.since...)
 }
 
 // readRow decodes a session's row as the scripts return it.
 func readRow(id string, stored []any) (*cairn.Session, error) {
-	r, err := readRecord(id, stored)
+	r, err := readStored(id, stored)
 	if err != nil {
 		return nil, err
 	}
 	return r.session, nil
 }
 
-func readRecord(id string, stored []any) (*record, error) {
-	r := &record{session: &cairn.Session{ID: id}}
+func readStored(id string, stored []any) (*storedRow, error) {
+	r := &storedRow{session: &cairn.Session{ID: id}}
 	list := reply(stored)
 	for i := range 2 {
 		if err := r.readFields(list.text(i)); err != nil {
@@ -73,7 +73,7 @@ func readRecord(id string, stored []any) (*record, error) {
 	return r, nil
 }
 
-func (r *record) readFields(packed string) error {
+func (r *storedRow) readFields(packed string) error {
 	u := unpacker{data: packed}
 	for range u.pairs() {
 		field := u.text()
@@ -85,7 +85,7 @@ func (r *record) readFields(packed string) error {
 	return u.err
 }
 
-func (r *record) readField(field string, u *unpacker) {
+func (r *storedRow) readField(field string, u *unpacker) {
 	s := r.session
 	switch field {
 	case "agent":
@@ -128,7 +128,7 @@ func (r *record) readField(field string, u *unpacker) {
 }
 
 // readHead reads a field that commits change.
-func (r *record) readHead(field string, u *unpacker) {
+func (r *storedRow) readHead(field string, u *unpacker) {
 	s := r.session
 	switch field {
 	case "frame":
@@ -216,7 +216,7 @@ func readUsage(s *cairn.Session, field string, u *unpacker) {
 
 // head appends the row's head. Zero values are left out, except for the fields that come first. The map's size includes
 // open more fields, which a script adds.
-func (r *record) head(to []byte, open int) []byte {
+func (r *storedRow) head(to []byte, open int) []byte {
 	s := r.session
 	p := newPacker(to)
 	p.n = open

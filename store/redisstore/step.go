@@ -79,7 +79,7 @@ func (w *write) fill(cmd *command) error {
 	}
 	cmd.add(w.after.head(cmd.data, 0))
 	cmd.text(cp.ID)
-	cmd.add(appendRecord(cmd.data, cp, &w.after))
+	cmd.add(appendCheckpoint(cmd.data, cp, &w.after))
 	cmd.two("s", cp.StepID)
 	for i := range d.Messages {
 		data, err := appendMessage(cmd.data, &d.Messages[i])

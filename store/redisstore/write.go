@@ -28,9 +28,9 @@ type write struct {
 	// copied are the messages, in stored form, that a branch takes from another session.
 	copied []any
 
-	at       *record    // the row as known; nil if unknown or if there is none
-	known    record     // memory for at
-	after    record     // the row as the delta leaves it, without its open times
+	at       *storedRow // the row as known; nil if unknown or if there is none
+	known    storedRow  // memory for at
+	after    storedRow  // the row as the delta leaves it, without its open times
 	view     plan.Seen  // memory for seen
 	happened *bool      // whether the commit was applied before, if that was read with the row
 	origin   statePlace // of the state that a rewind goes back to
@@ -63,7 +63,7 @@ func (w *write) keys() (run, step string) {
 }
 
 // refused drops the row that the delta expected and takes at, the one that the server has.
-func (w *write) refused(at *record) {
+func (w *write) refused(at *storedRow) {
 	w.db.known.Drop(w.id)
 	w.at, w.happened = at, nil
 }
@@ -71,7 +71,7 @@ func (w *write) refused(at *record) {
 // fillAfter computes the row that the delta leaves.
 func (w *write) fillAfter() {
 	r := &w.after
-	*r = record{}
+	*r = storedRow{}
 	if w.at != nil {
 		*r = *w.at
 	}
@@ -117,7 +117,7 @@ func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	if len(list) == 0 || list[0] == nil { // a call of the tree has the id of a call of the new session
 		return nil, store.CallConflict(w.d.Row, r.text(2))
 	}
-	at, err := readRecord(w.id, list)
+	at, err := readStored(w.id, list)
 	if err != nil {
 		return nil, err
 	}
@@ -423,7 +423,7 @@ func (w *write) history(cmd *command) error {
 		w.set(cmd, "c:", "s", cp.StepID, false)
 		cmd.text("")
 		w.set(cmd, "c:", "c", cp.ID, true)
-		cmd.add(appendRecord(cmd.data, cp, &w.after))
+		cmd.add(appendCheckpoint(cmd.data, cp, &w.after))
 		cmd.text("append")
 		cmd.two("n:", w.id)
 		cmd.words("1", cp.ID)

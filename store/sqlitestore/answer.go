@@ -8,7 +8,7 @@ import (
 )
 
 // answer reads what a plan needs to know of a session. r is the session's record; nil if there is none.
-func (w *write) answer(c *conn, r *record, n plan.Needs, seen *plan.Seen) (err error) {
+func (w *write) answer(c *conn, r *storedRow, n plan.Needs, seen *plan.Seen) (err error) {
 	if n.Happened {
 		if _, err := c.row(sqlHappened, func(cols *columns) { seen.Happened = cols.int64() != 0 }, r.key, n.RunID, n.StepID); err != nil {
 			return err
@@ -49,7 +49,7 @@ func (w *write) answer(c *conn, r *record, n plan.Needs, seen *plan.Seen) (err e
 }
 
 // seeCalls reads those of the calls that a commit writes that exist.
-func (w *write) seeCalls(c *conn, r *record, n plan.Needs, seen *plan.Seen) error {
+func (w *write) seeCalls(c *conn, r *storedRow, n plan.Needs, seen *plan.Seen) error {
 	if len(n.Calls) == 0 {
 		return nil
 	}

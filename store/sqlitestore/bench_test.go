@@ -117,7 +117,7 @@ func BenchmarkFloor(b *testing.B) {
 type floor struct {
 	b     *testing.B
 	c     *conn
-	r     *record
+	r     *storedRow
 	n     int
 	texts [3]string // the JSON of two messages and a run
 }
@@ -128,7 +128,7 @@ func newFloor(b *testing.B, level Synchronous) *floor {
 	for range stepsPerRun {
 		s.step()
 	}
-	f := &floor{b: b, c: st.writer.conn, r: &record{session: s.row}, n: stepsPerRun}
+	f := &floor{b: b, c: st.writer.conn, r: &storedRow{session: s.row}, n: stepsPerRun}
 	if err := st.writer.setLevel(level == Full); err != nil {
 		b.Fatal(err)
 	}

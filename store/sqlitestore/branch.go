@@ -64,7 +64,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 }
 
 // resolve returns how many messages a branch takes and its state's position.
-func (r *record) resolve(c *conn, at store.BranchPoint) (count int, position int64, err error) {
+func (r *storedRow) resolve(c *conn, at store.BranchPoint) (count int, position int64, err error) {
 	count, position = r.session.MessageCount, r.session.State.Position
 	switch {
 	case at.CheckpointID != "":

@@ -63,7 +63,7 @@ func readCheckpoint(c *columns, session string) *cairn.Checkpoint {
 }
 
 // findCheckpoint returns a checkpoint of a session; the error is ErrNotFound if it has no such checkpoint.
-func findCheckpoint(c *conn, r *record, id string) (cp *cairn.Checkpoint, err error) {
+func findCheckpoint(c *conn, r *storedRow, id string) (cp *cairn.Checkpoint, err error) {
 	found, err := c.row(sqlCheckpoint, func(cols *columns) { cp = readCheckpoint(cols, r.session.ID) }, r.key, id)
 	if err == nil && !found {
 		err = store.UnknownCheckpoint(r.session.ID, id)
@@ -72,7 +72,7 @@ func findCheckpoint(c *conn, r *record, id string) (cp *cairn.Checkpoint, err er
 }
 
 // cut removes the rows after a point in the session's past.
-func (r *record) cut(c *conn, at *plan.Cut) error {
+func (r *storedRow) cut(c *conn, at *plan.Cut) error {
 	for _, drop := range []struct {
 		text  string
 		bound int64

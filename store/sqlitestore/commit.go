@@ -22,7 +22,7 @@ type write struct {
 	c  *store.Commit
 	// guess is the delta of the commit if the session is still as known says; nil if nothing useful is known.
 	guess *plan.Delta
-	known *record
+	known *storedRow
 	// doubt says that a unique index refused the commit, so that everything is read.
 	doubt bool
 	// texts are the commit's messages in stored form, encoded before other writers have to wait.
@@ -30,7 +30,7 @@ type write struct {
 
 	calls  map[string]callRow // the existing rows, by the call's id
 	result *cairn.Session
-	after  *record // the session's record after the commit; nil if nothing is written
+	after  *storedRow // the session's row after the commit; nil if nothing is written
 }
 
 // Commit implements store.Store. A session that this process wrote recently is not read: the write is conditional on
@@ -134,11 +134,11 @@ func (w *write) run(c *conn) error {
 
 // apply writes a delta to the session whose record is before, nil for a new one. done is false, and nothing is written,
 // if the session has changed or may have expired.
-func (w *write) apply(c *conn, d *plan.Delta, before *record, now time.Time) (done bool, err error) {
+func (w *write) apply(c *conn, d *plan.Delta, before *storedRow, now time.Time) (done bool, err error) {
 	row := d.At(now)
-	after := &record{session: row, checkpoints: d.Checkpoints}
+	after := &storedRow{session: row, checkpoints: d.Checkpoints}
 	if d.New {
-		before = &record{}
+		before = &storedRow{}
 	}
 	after.key, after.stop = before.key, before.stop
 	after.waits(micros(d.DueAt.On(now, fromMicros(before.wait.Due))))
@@ -166,7 +166,7 @@ func (w *write) apply(c *conn, d *plan.Delta, before *record, now time.Time) (do
 }
 
 // writeHistory writes the rows of a session's past. texts are the messages in stored form.
-func (r *record) writeHistory(c *conn, d *plan.Delta, texts []string) error {
+func (r *storedRow) writeHistory(c *conn, d *plan.Delta, texts []string) error {
 	if d.Cut != nil {
 		if err := r.cut(c, d.Cut); err != nil {
 			return err

@@ -69,7 +69,7 @@ func FuzzDecode(f *testing.F) {
 func TestSessionRowRoundTrip(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
-	want := &record{session: &cairn.Session{}, checkpoints: 5, stop: `{"run_id":"run"}`}
+	want := &storedRow{session: &cairn.Session{}, checkpoints: 5, stop: `{"run_id":"run"}`}
 	set(t, reflect.ValueOf(want.session).Elem(), 1)
 	want.session.Status = cairn.SessionPaused // so that it is due at its deadline
 	want.session.TTL = 8 * time.Microsecond
@@ -82,7 +82,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		var got *record
+		var got *storedRow
 		err := s.readers.read(t.Context(), func(c *conn) (err error) {
 			got, err = find(c, want.session.ID)
 			return err
@@ -107,7 +107,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	changed.Name, changed.Secret, changed.TTL = want.session.Name, want.session.Secret, want.session.TTL
 	changed.Incarnation, changed.Kind = want.session.Incarnation, want.session.Kind
 	changed.Removal, changed.RemovedAt = "", time.Time{}
-	want = &record{key: before.key, session: &changed, checkpoints: 6, stop: ""}
+	want = &storedRow{key: before.key, session: &changed, checkpoints: 6, stop: ""}
 	want.waits(micros(want.session.NextDeadline))
 	want.sweep = before.sweep
 	d := &plan.Delta{Version: before.session.Version, Token: before.session.Lease.Token, Context: true, DropStop: "run",

@@ -154,7 +154,7 @@ func (m *importing) begin(p *store.SessionPart) error {
 	}
 	row := p.Row
 	row.Secret = p.Secret
-	r := &record{session: &row, checkpoints: p.Inside.Checkpoints}
+	r := &storedRow{session: &row, checkpoints: p.Inside.Checkpoints}
 	if p.Inside.Stop != nil {
 		if r.stop, err = backend.EncodeJSON("stop request", p.Inside.Stop); err != nil {
 			return err

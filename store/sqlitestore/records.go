@@ -56,7 +56,7 @@ var _ store.RecordProvider = (*Store)(nil)
 // records is the store as store.Records.
 type records Store
 
-func readRecord(c *columns) *store.Record {
+func readStored(c *columns) *store.Record {
 	r := &store.Record{Namespace: c.text(), Key: c.text(), Index: c.text(), Version: c.int64(), CreatedAt: c.time(), UpdatedAt: c.time(),
 		ExpiresAt: c.time(), Value: json.RawMessage(c.text())}
 	if c.err == nil && !json.Valid(r.Value) {
@@ -68,7 +68,7 @@ func readRecord(c *columns) *store.Record {
 // record returns the live record of a key, or nil.
 func (s *Store) record(c *conn, namespace, key string) (r *store.Record, err error) {
 	now := s.clock()
-	found, err := c.row(sqlRecord, func(cols *columns) { r = readRecord(cols) }, namespace, key)
+	found, err := c.row(sqlRecord, func(cols *columns) { r = readStored(cols) }, namespace, key)
 	if err != nil || !found || r.Expired(now) {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (store.Page[sto
 	err = s.readers.read(ctx, func(c *conn) error {
 		page = store.Page[store.Record]{}
 		return c.query(ctx, text, func(cols *columns) bool {
-			rec := readRecord(cols)
+			rec := readStored(cols)
 			if len(page.Items) == size {
 				page.Next = store.RecordCursor(&q, &page.Items[size-1])
 				return false

@@ -98,7 +98,7 @@ func (s *Store) remove(ctx context.Context, root string, why store.Removal) (*st
 }
 
 // findTree returns the records of a tree's sessions, that of the root first.
-func findTree(c *conn, root string) ([]*record, error) {
+func findTree(c *conn, root string) ([]*storedRow, error) {
 	r, err := findAny(c, root)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func findTree(c *conn, root string) ([]*record, error) {
 	if r.session.RootID != root {
 		return nil, store.NotRoot(r.session)
 	}
-	tree := []*record{r}
+	tree := []*storedRow{r}
 	err = c.query(context.Background(), sqlTree, func(cols *columns) bool {
 		if other := readSession(cols); other.key != r.key {
 			other.session.AsOf = r.session.AsOf
@@ -118,7 +118,7 @@ func findTree(c *conn, root string) ([]*record, error) {
 }
 
 // hide hides the sessions of a tree and their calls.
-func hide(c *conn, tree []*record, removed *store.Removed) error {
+func hide(c *conn, tree []*storedRow, removed *store.Removed) error {
 	for i, r := range tree {
 		if _, err := c.exec(sqlInsertRemoved, r.key, tree[0].key, i == 0, r.session.ID, removed.SessionID, removed.Incarnation,
 			string(removed.Reason), micros(removed.RemovedAt)); err != nil {

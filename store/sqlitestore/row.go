@@ -78,8 +78,8 @@ const (
 		WHERE key = ?1`
 )
 
-// record is a session's row with what else the store keeps with it.
-type record struct {
+// storedRow is a session's row with what else the store keeps with it.
+type storedRow struct {
 	key         int64
 	session     *cairn.Session
 	sweep       int64 // when its root may expire; 0 for never
@@ -102,9 +102,9 @@ type wait struct {
 }
 
 // readSession reads sessionColumns.
-func readSession(c *columns) *record {
+func readSession(c *columns) *storedRow {
 	s := &cairn.Session{}
-	r := &record{session: s}
+	r := &storedRow{session: s}
 	r.key = c.int64()
 	s.ID, s.Agent, s.UserID = c.text(), c.text(), c.text()
 	if tags := c.text(); tags != "[]" {
@@ -157,7 +157,7 @@ func readUsage(c *columns, u *cairn.Usage) {
 
 // find returns a session's record. The error is ErrNotFound if there is none, and backend.Overdue if it may have
 // expired.
-func find(c *conn, id string) (*record, error) {
+func find(c *conn, id string) (*storedRow, error) {
 	r, err := findAny(c, id)
 	if err == nil {
 		err = c.overdueAt(r.session, r.session.RootID, r.sweep)
@@ -166,7 +166,7 @@ func find(c *conn, id string) (*record, error) {
 }
 
 // findAny is find for a session that may have expired.
-func findAny(c *conn, id string) (r *record, err error) {
+func findAny(c *conn, id string) (r *storedRow, err error) {
 	found, err := c.row(sqlSession, func(cols *columns) { r = readSession(cols) }, id)
 	switch {
 	case err != nil:
@@ -195,7 +195,7 @@ func findKey(c *conn, id string) (key int64, err error) {
 
 // waits copies the row's wait and what the log may lack to the record. due is the time from which the session is due
 // for that.
-func (r *record) waits(due int64) {
+func (r *storedRow) waits(due int64) {
 	s := r.session
 	r.wait = wait{Step: s.SuspendedStep, Open: s.OpenCalls, Deadline: micros(s.NextDeadline), Queued: s.Queued, Summary: s.Summary, Due: due}
 	if s.Unpublished != nil {
@@ -205,7 +205,7 @@ func (r *record) waits(due int64) {
 }
 
 // insert writes a new session.
-func (r *record) insert(c *conn) error {
+func (r *storedRow) insert(c *conn) error {
 	s := r.session
 	tags, metadata, err := encodeContext(s)
 	if err != nil {
@@ -230,7 +230,7 @@ func (r *record) insert(c *conn) error {
 
 // update writes what a delta changes in a session's row. done is false, and nothing is written, if the session is no
 // longer as before says or may have expired.
-func (r *record) update(c *conn, d *plan.Delta, before *record, now time.Time) (done bool, err error) {
+func (r *storedRow) update(c *conn, d *plan.Delta, before *storedRow, now time.Time) (done bool, err error) {
 	head, err := r.head(d.LeaseUntil.Kept)
 	if err != nil {
 		return false, err
@@ -261,7 +261,7 @@ func (r *record) update(c *conn, d *plan.Delta, before *record, now time.Time) (
 }
 
 // updateWait writes the wait of the session's head if it has changed.
-func (r *record) updateWait(c *conn, before wait) error {
+func (r *storedRow) updateWait(c *conn, before wait) error {
 	if r.wait == before {
 		return nil
 	}
@@ -278,7 +278,7 @@ func (r *record) updateWait(c *conn, before wait) error {
 
 // head returns the first arguments of sqlInsertHead and sqlUpdateHead. If kept is true, the stored end of the lease
 // does not change.
-func (r *record) head(kept bool) ([]any, error) {
+func (r *storedRow) head(kept bool) ([]any, error) {
 	s := r.session
 	usage, err := backend.EncodeJSON("usage", s.Usage)
 	if err != nil {

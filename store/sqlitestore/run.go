@@ -80,7 +80,7 @@ func readRun(c *columns, session string) cairn.Run {
 }
 
 // findRun returns a run of a session; the error is ErrNotFound if it has no such run.
-func findRun(c *conn, r *record, id string) (*cairn.Run, error) {
+func findRun(c *conn, r *storedRow, id string) (*cairn.Run, error) {
 	var run cairn.Run
 	found, err := c.row(sqlRun, func(cols *columns) { run = readRun(cols, r.session.ID) }, r.key, id)
 	switch {

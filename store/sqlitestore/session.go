@@ -52,7 +52,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 }
 
 // past reads what is wanted of a session's history.
-func (r *record) past(ctx context.Context, c *conn, want *store.Want, snap *store.Contents) (err error) {
+func (r *storedRow) past(ctx context.Context, c *conn, want *store.Want, snap *store.Contents) (err error) {
 	position := r.session.State.Position
 	if want.Checkpoint != "" {
 		if snap.Checkpoint, err = findCheckpoint(c, r, want.Checkpoint); err != nil {
@@ -77,7 +77,7 @@ func (r *record) past(ctx context.Context, c *conn, want *store.Want, snap *stor
 }
 
 // others reads what else is wanted.
-func (r *record) others(ctx context.Context, c *conn, want *store.Want, snap *store.Contents) (err error) {
+func (r *storedRow) others(ctx context.Context, c *conn, want *store.Want, snap *store.Contents) (err error) {
 	if want.Staged {
 		if snap.Staged, err = readStaged(ctx, c, r.key, want.StagedStep); err != nil {
 			return err

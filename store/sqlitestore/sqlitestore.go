@@ -27,7 +27,7 @@ type Store struct {
 	log     *Log
 	hub     tail.Hub
 	stops   backend.Signal
-	known   backend.Known[*record]
+	known   backend.Known[*storedRow]
 
 	closing  sync.Once
 	closeErr error

@@ -17,9 +17,9 @@ import (
 // the staged reply again. An attempt that discards reads the store after the log, and its append succeeds only if the
 // log has not grown since. So it discards nothing of a step that got further.
 
-// takeBack prepares the step's first effect. Unless the reply is staged, it discards what dead attempts at the effect
-// published.
-func (fx *Effects) takeBack(ctx context.Context, l *session.Live) error {
+// discardAttempts prepares the step's first effect. Unless the reply is staged, it discards what dead attempts at the
+// effect published.
+func (fx *Effects) discardAttempts(ctx context.Context, l *session.Live) error {
 	if l.Step.Planned() {
 		return nil
 	}

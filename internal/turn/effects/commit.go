@@ -72,7 +72,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		return turn.Committed{}, err
 	}
 	if err := fx.write(ctx, l, st, out); unkeepable(err) {
-		return fx.forgo(ctx, a, l, st, err)
+		return fx.failUnstorable(ctx, a, l, st, err)
 	} else if err != nil {
 		return turn.Committed{}, err
 	}

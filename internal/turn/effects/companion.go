@@ -320,7 +320,7 @@ func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) error 
 		var err error
 		switch {
 		case row.Status == cairn.SessionPaused && kind == cairn.StopAbort:
-			err = v.fx.Withdraw(v.ctx, row.ID, stop)
+			err = v.fx.CancelWait(v.ctx, row.ID, stop)
 		case row.Status != cairn.SessionActive:
 			return nil
 		case row.Crashed(row.AsOf):

@@ -15,9 +15,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// forgo fails a run because the store rejects its step, together with the steps deferred before it. The store would
-// reject them from every process that took over the run.
-func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step, cause error) (turn.Committed, error) {
+// failUnstorable fails a run because the store rejects its step, together with the steps deferred before it. The store
+// would reject them from every process that took over the run.
+func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step, cause error) (turn.Committed, error) {
 	fx.Logger.Error("a step cannot be kept; its run fails", "session", l.Row.ID, "run", l.Run.ID, "step", st.Number, "error", cause)
 	failed := journal.Storable(cairn.AsError(cause))
 	for _, n := range append(slices.Clone(l.Deferred.Steps), st.Number) {

@@ -32,7 +32,7 @@ func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) 
 		m := cairn.Context(o.Note)
 		m.Pinned = map[string]json.RawMessage{a.Toolsets[i].Name(): o.Pinned}
 		messages = append(messages, m)
-		_, problems := define.Offered(a, l.Given, m.Pinned)
+		_, problems := define.Offered(a, l.Extra, m.Pinned)
 		for _, err := range problems {
 			fx.Logger.Warn("a tool is left out", "session", l.Row.ID, "agent", a.Name, "error", err)
 		}

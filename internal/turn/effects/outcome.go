@@ -28,7 +28,7 @@ func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live
 		}
 	}
 	out.At = l.Now(fx.Now())
-	fx.heed(ctx, l, a, st, out)
+	fx.applyStop(ctx, l, a, st, out)
 	if out.Reply != nil {
 		if !st.Carried {
 			out.Messages = append(out.Messages, *out.Reply)
@@ -148,9 +148,9 @@ func (fx *Effects) close(ctx context.Context, l *session.Live, st *step.Step, c 
 	st.Add(f)
 }
 
-// heed makes a stop that arrived while the step was judged end the run, unless the turn has completed or the run
+// applyStop makes a stop that arrived while the step was judged end the run, unless the turn has completed or the run
 // failed. Calls that were to wait are closed.
-func (fx *Effects) heed(ctx context.Context, l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) {
+func (fx *Effects) applyStop(ctx context.Context, l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) {
 	if j := st.Judged; out.Stop != nil || out.Final != nil || j == nil || j.Completion != nil || j.Failed != nil {
 		return
 	}

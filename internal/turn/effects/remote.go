@@ -32,9 +32,9 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 	if name == turn.EffectNotify {
 		return fx.notify(ctx, in.Position, in.Failed)
 	}
-	ctx, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil)
-	g, err := fx.join(ctx, in.Position, journal.Attempt{Step: in.Step, Commits: name == turn.EffectCommit, GiveUp: giveUp})
+	ctx, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
+	g, err := fx.join(ctx, in.Position, journal.Attempt{Step: in.Step, Commits: name == turn.EffectCommit, Abandon: abandon})
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		if g.over != nil {
 			return turn.Planned{}, nil
 		}
-		if err = fx.takeBack(ctx, g.l); err == nil {
+		if err = fx.discardAttempts(ctx, g.l); err == nil {
 			out, err = fx.plan(ctx, g.l, g.a, in.Position, in.Failed)
 		}
 	case turn.EffectTool:
@@ -93,8 +93,8 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 	return out, err
 }
 
-// guest is the state of a process that executes one effect of a run.
-type guest struct {
+// remoteEffect is the state of a process that executes one effect of a run.
+type remoteEffect struct {
 	fx      *Effects
 	a       *cairn.Agent
 	l       *session.Live // for this effect alone
@@ -106,7 +106,7 @@ type guest struct {
 }
 
 // join returns what an effect works with: the session as the store has it, and what was staged under the lease.
-func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.Attempt) (*guest, error) {
+func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.Attempt) (*remoteEffect, error) {
 	defer fx.Cache.Expect(at.SessionID, at.RunID)()
 	a, err := fx.Agent(at.Agent, at.AgentVersion)
 	if err != nil {
@@ -123,16 +123,16 @@ func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.A
 	if err := fx.renewed(ctx, snap, at.Token); err != nil {
 		return nil, err
 	}
-	fx.Drives(l, a, hooksOf(ctx))
+	fx.SetAgent(l, a, hooksOf(ctx))
 	l.LastCommit = l.Row.UpdatedAt
-	g := &guest{fx: fx, a: a, l: l, session: row.ID, emit: fx.Journal.Attempt(ctx, l.Row, at.RunID, l.LogLast, attempt), seen: l.Row.Version}
+	g := &remoteEffect{fx: fx, a: a, l: l, session: row.ID, emit: fx.Journal.Attempt(ctx, l.Row, at.RunID, l.LogLast, attempt), seen: l.Row.Version}
 	l.Emit, l.Sink = g.emit, remote{fx}
 	over, err := fx.rejoin(l, a, snap.Staged, at.Step)
 	if over || err != nil {
 		g.leave()
-		return &guest{over: &turn.Committed{}}, err
+		return &remoteEffect{over: &turn.Committed{}}, err
 	}
-	l.Drives(at.RunID)
+	l.SetRun(at.RunID)
 	if snap.Stop != nil {
 		l.RequestStop(*snap.Stop)
 	}
@@ -187,18 +187,18 @@ func (fx *Effects) renewed(ctx context.Context, snap *store.Contents, token int6
 
 // after returns the outcome of a step that is no longer under way. It completes the log, since the process that ended
 // the run may have died before it did.
-func (fx *Effects) after(ctx context.Context, a *cairn.Agent, snap *store.Contents, at turn.Position) (*guest, error) {
+func (fx *Effects) after(ctx context.Context, a *cairn.Agent, snap *store.Contents, at turn.Position) (*remoteEffect, error) {
 	row := snap.Session
 	if row.RunID == at.RunID && row.Status == cairn.SessionActive {
 		if err := (store.Guard{Token: at.Token}).CheckToken(row); err != nil {
 			return nil, err
 		}
-		return &guest{over: &turn.Committed{}}, nil
+		return &remoteEffect{over: &turn.Committed{}}, nil
 	}
 	if err := fx.Reconcile(ctx, row, at.RunID); err != nil {
 		return nil, err
 	}
-	return &guest{over: &turn.Committed{Committed: host.Committed{Ended: true, Status: snap.Run.Status, Notify: user.HooksOf(fx.Hooks, a, hooksOf(ctx)).WantEnd(snap.Run)}}}, nil
+	return &remoteEffect{over: &turn.Committed{Committed: host.Committed{Ended: true, Status: snap.Run.Status, Notify: user.HooksOf(fx.Hooks, a, hooksOf(ctx)).WantEnd(snap.Run)}}}, nil
 }
 
 // drivenAt reports whether the run of a position drives the session under the position's lease.
@@ -235,7 +235,7 @@ func (fx *Effects) recall(ctx context.Context, at turn.Position) (*session.Live,
 }
 
 // child advances a call. If the call's run was asked to stop before the child's run began, child passes the stop on.
-func (g *guest) child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, error) {
+func (g *remoteEffect) child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, error) {
 	out, err := g.fx.child(ctx, g.l, g.a, in)
 	if err != nil || out.Drive == nil {
 		return out, err
@@ -254,7 +254,7 @@ func (g *guest) child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, erro
 }
 
 // keep caches the session as the effect left it, if it committed a step and the run continues.
-func (g *guest) keep(out any) {
+func (g *remoteEffect) keep(out any) {
 	if end, ok := out.(turn.Committed); !ok || end.Ended || g.l.Row.Version == g.seen {
 		return
 	}
@@ -264,7 +264,7 @@ func (g *guest) keep(out any) {
 	}
 }
 
-func (g *guest) leave() {
+func (g *remoteEffect) leave() {
 	if g.l == nil {
 		return
 	}

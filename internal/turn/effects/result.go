@@ -96,8 +96,8 @@ func outdated(c *step.Call) *cairn.ToolResult {
 	return nil
 }
 
-// wasKept returns why a call's arguments were not stored; nil if they were.
-func wasKept(input json.RawMessage) error {
+// notStored returns why a call's arguments were not stored; nil if they were.
+func notStored(input json.RawMessage) error {
 	var text string
 	if !bytes.HasPrefix(input, []byte(`"`+unkept)) || json.Unmarshal(input, &text) != nil {
 		return nil
@@ -107,7 +107,7 @@ func wasKept(input json.RawMessage) error {
 
 // checkInput returns what is wrong with the arguments that a call's tool would run with.
 func checkInput(c *step.Call) error {
-	if err := wasKept(c.Use.Input); err != nil {
+	if err := notStored(c.Use.Input); err != nil {
 		return err
 	}
 	err := c.Tool.Check(c.Input())

@@ -76,7 +76,7 @@ func (fx *Effects) notify(ctx context.Context, at turn.Position, givenUp *cairn.
 		return notified, err
 	}
 	defer l.Emit.Close()
-	fx.Drives(l, a, hooksOf(ctx))
+	fx.SetAgent(l, a, hooksOf(ctx))
 	if givenUp != nil {
 		fx.Logger.Warn("hooks were not notified of the end of a run", "session", row.ID, "run", at.RunID, "error", givenUp)
 	} else {

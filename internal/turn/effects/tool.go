@@ -55,7 +55,7 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 		return turn.ToolOut{}, nil
 	}
 	if result == nil && (l.Step.Carried || c.Delegates()) { // possibly planned by another version of the agent
-		if over, err := t.carriedOn(); over || err != nil {
+		if over, err := t.endOutdated(); over || err != nil {
 			return turn.ToolOut{}, err
 		}
 	}
@@ -149,9 +149,9 @@ func (t *trial) conclude(result *cairn.ToolResult) error {
 	return t.fx.concluded(t.ctx, t.a, t.l, f)
 }
 
-// carriedOn ends a call of a continued step if its tool is no longer the one the call was made for. It reports whether
-// the call ended so.
-func (t *trial) carriedOn() (over bool, err error) {
+// endOutdated ends a call of a continued step if its tool is no longer the one the call was made for. It reports
+// whether the call ended so.
+func (t *trial) endOutdated() (over bool, err error) {
 	result := outdated(t.c)
 	f := &step.Result{Result: result}
 	switch {
@@ -183,7 +183,7 @@ const leaveTime = 5 * time.Second
 func (t *trial) execute() *cairn.ToolResult {
 	fx, a, l, c := t.fx, t.a, t.l, t.c
 	if c.Use.Tool == cairn.FinishTool && a.Output != nil {
-		err := wasKept(c.Use.Input)
+		err := notStored(c.Use.Input)
 		if err == nil {
 			err = fx.checkOutput(t.work, a, c.Use.Input)
 		}

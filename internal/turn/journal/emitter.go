@@ -196,7 +196,7 @@ func (e *Emitter) write(ctx context.Context, now time.Time) error {
 	defer e.flushing.Unlock()
 	for {
 		all := e.take(now)
-		if err := e.send(ctx, e.heed); err != nil || all {
+		if err := e.send(ctx, e.readRivals); err != nil || all {
 			return err
 		}
 	}
@@ -235,7 +235,7 @@ func (e *Emitter) send(ctx context.Context, stale func(context.Context) error) e
 				continue
 			}
 		}
-		if (errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge)) && e.sift(batch) {
+		if (errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge)) && e.dropUnstorable(batch) {
 			continue
 		}
 		if err == nil {
@@ -245,9 +245,9 @@ func (e *Emitter) send(ctx context.Context, stale func(context.Context) error) e
 	}
 }
 
-// sift removes from a rejected batch, none of which is on the log, the events that the log cannot store. It reports
-// whether there were any. A gap in the log is better than a run that cannot continue.
-func (e *Emitter) sift(batch []cairn.Event) bool {
+// dropUnstorable removes from a rejected batch, none of which is on the log, the events that the log cannot store. It
+// reports whether there were any. A gap in the log is better than a run that cannot continue.
+func (e *Emitter) dropUnstorable(batch []cairn.Event) bool {
 	left := slices.DeleteFunc(slices.Clone(batch), func(ev cairn.Event) bool {
 		err := store.CheckEvent(&ev, e.g.MaxEvent()-64)
 		if err != nil {

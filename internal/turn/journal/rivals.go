@@ -26,9 +26,9 @@ type rivals struct {
 	shown   shown
 	// consulted holds the agents that calls of the step have begun to consult, by call id.
 	consulted map[string]cairn.ChildEnd
-	// lost is why the effect must be abandoned. giveUp is called with it.
-	lost   error
-	giveUp context.CancelCauseFunc
+	// lost is why the effect must be abandoned. abandon is called with it.
+	lost    error
+	abandon context.CancelCauseFunc
 }
 
 // note records an event of the run that another writer published.
@@ -45,15 +45,15 @@ func (r *rivals) note(ev *cairn.Event) {
 	}
 }
 
-// meet records an event of the run that another writer published since the effect began.
-func (r *rivals) meet(ev *cairn.Event) {
+// observe records an event of the run that another writer published since the effect began.
+func (r *rivals) observe(ev *cairn.Event) {
 	r.note(ev)
 	if ev.SessionID != r.ids.session || ev.RunID != r.ids.run || ev.Step != r.step || r.lost != nil {
 		return
 	}
 	if r.alone || ev.Type == cairn.EventStepDiscarded || ev.Type == cairn.EventStepCommitted && !r.commits {
 		r.lost = Outrun(r.ids.session, r.step)
-		r.giveUp(r.lost)
+		r.abandon(r.lost)
 	}
 }
 
@@ -81,12 +81,12 @@ func (e *Emitter) Lost() error {
 	return err
 }
 
-// heed reads what other writers published, and removes those events from the batch and from the buffer behind it.
-func (e *Emitter) heed(ctx context.Context) error {
+// readRivals reads what other writers published, and removes those events from the batch and from the buffer behind it.
+func (e *Emitter) readRivals(ctx context.Context) error {
 	last, err := e.g.EachSince(ctx, e.log, e.Position(), func(ev *cairn.Event) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.rivals.meet(ev)
+		e.rivals.observe(ev)
 	})
 	if err != nil {
 		return err
@@ -119,15 +119,15 @@ type Attempt struct {
 	Step int
 	// Commits reports whether the effect commits the step.
 	Commits bool
-	// GiveUp cancels the effect, with the cause, if another attempt has overtaken it.
-	GiveUp context.CancelCauseFunc
+	// Abandon cancels the effect, with the cause, if another attempt has overtaken it.
+	Abandon context.CancelCauseFunc
 }
 
 // Attempt returns an emitter for a remote effect of a run. The caller ends it with Leave.
 func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, last int64, a Attempt) *Emitter {
 	e := g.Emitter(ctx, row, runID, last)
 	e.rivals = &rivals{ids: e.ids, step: a.Step, name: e.writer.ID, alone: true, commits: a.Commits,
-		seen: NewSeen(0), consulted: map[string]cairn.ChildEnd{}, giveUp: a.GiveUp}
+		seen: NewSeen(0), consulted: map[string]cairn.ChildEnd{}, abandon: a.Abandon}
 	e.writer = g.idle.take(e.writer)
 	return e
 }
@@ -141,7 +141,7 @@ func (e *Emitter) SkipPublished(ctx context.Context, after int64, st *step.Step)
 	clear(r.consulted)
 	last, err := e.g.EachSince(ctx, e.log, after, r.note)
 	e.last = last
-	return r.shown.says(st), err
+	return r.shown.matches(st), err
 }
 
 // Leave closes the emitter of a remote effect and keeps its writer's name for reuse, for at most limit sessions.

@@ -34,7 +34,7 @@ const never = -1
 
 // markOf returns the mark of an event and the step that discards it. It reports false for events that may occur any
 // number of times.
-func markOf(ev *cairn.Event) (m mark, takenBack int, once bool) {
+func markOf(ev *cairn.Event) (m mark, discardedBy int, once bool) {
 	if ev.Origin != "" { // its ids are of another server
 		return m, never, false
 	}
@@ -80,8 +80,8 @@ func (s *Seen) Note(ev *cairn.Event) {
 		s.forget(ev.Step)
 		s.discarded = append(s.discarded, ev.Step)
 	default:
-		if m, takenBack, once := markOf(ev); once {
-			s.published[m] = takenBack
+		if m, discardedBy, once := markOf(ev); once {
+			s.published[m] = discardedBy
 		}
 		if ev.Type == cairn.EventStepCommitted || ev.Type == cairn.EventRunStart || ev.Type == cairn.EventRunResumed {
 			s.Messages = ev.MessageCount
@@ -95,7 +95,7 @@ func (s *Seen) close(number int) {
 
 // forget drops the marks that a discarded step published.
 func (s *Seen) forget(number int) {
-	maps.DeleteFunc(s.published, func(_ mark, takenBack int) bool { return takenBack == number })
+	maps.DeleteFunc(s.published, func(_ mark, discardedBy int) bool { return discardedBy == number })
 }
 
 // Has reports whether the log already has an event that it has once per run.

@@ -42,9 +42,9 @@ func (s *shown) note(ev *cairn.Event) {
 	}
 }
 
-// says reports whether the log has exactly what the reply of the step under way says. Without another attempt the log
-// has what the reply's own attempt published before it staged the reply.
-func (s *shown) says(st *step.Step) bool {
+// matches reports whether the log has exactly what the reply of the step under way says. Without another attempt the
+// log has what the reply's own attempt published before it staged the reply.
+func (s *shown) matches(st *step.Step) bool {
 	switch {
 	case !s.redone:
 		return true

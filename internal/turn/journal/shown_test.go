@@ -21,7 +21,7 @@ func TestRedoneStepIsRecognised(t *testing.T) {
 	g := newTestLog(memstore.New(&memstore.Options{MaxEvent: max}).EventLog(), -1)
 	row := &cairn.Session{ID: "s", RootID: "s", Agent: "a"}
 	attempt := func() *Emitter {
-		return g.Attempt(t.Context(), row, "run_1", 0, Attempt{Step: 1, GiveUp: func(error) {}})
+		return g.Attempt(t.Context(), row, "run_1", 0, Attempt{Step: 1, Abandon: func(error) {}})
 	}
 	st := step.New("run_1", 1, nil, nil)
 	use := func(id string) cairn.Part {

@@ -13,8 +13,8 @@ import (
 // beginTries bounds how often a begin is repeated because the session changed concurrently.
 const beginTries = 16
 
-// begin begins a run on a session: on the one in this process's memory, which costs no read, or on what the store has if
-// that is newer. create, if it is not nil, makes a session that does not exist.
+// begin begins a run on a session: on the one in this process's memory, which costs no read, or on what the store has
+// if that is newer. create, if it is not nil, makes a session that does not exist.
 func (r *Runs) begin(ctx context.Context, in *NewRun, on func(*session.Live) error, create func() (*session.Live, error)) (turn.Begun, error) {
 	defer r.Cache.Expect(in.SessionID, in.RunID)() // other processes see the run before this one has it in memory
 	l, err := r.beginOn(ctx, in.SessionID, on, create)
@@ -51,8 +51,8 @@ func (r *Runs) beginOn(ctx context.Context, id string, on func(*session.Live) er
 	return nil, err
 }
 
-// outdated reports whether a begin failed because the session in memory is not the one in the store: it has changed, it is
-// another session of the same id, or another process has run it since and crashed.
+// outdated reports whether a begin failed because the session in memory is not the one in the store: it has changed, it
+// is another session of the same id, or another process has run it since and crashed.
 func (r *Runs) outdated(err error) bool {
 	if died := (*DiedError)(nil); errors.As(err, &died) {
 		return false
@@ -92,8 +92,8 @@ func (r *Runs) read(ctx context.Context, id string, known *session.Live) (*sessi
 	return l, err
 }
 
-// Refresh returns the session as the store has it, and what was read of it, including a run if one is named. known is an
-// earlier state of the session that the caller owns, or nil: then only newer messages are read.
+// Refresh returns the session as the store has it, and what was read of it, including a run if one is named. known is
+// an earlier state of the session that the caller owns, or nil: then only newer messages are read.
 func (r *Runs) Refresh(ctx context.Context, id, runID string, known *session.Live) (*session.Live, *store.Contents, error) {
 	read := func(from int) (*store.Contents, error) {
 		want := store.ToDrive(from)

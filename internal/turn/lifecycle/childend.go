@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// childEnds returns how the sessions end that the open calls of a suspended step consulted, by call, if the step's wait is
-// cancelled: as they did, or as the stop has them end. A call that only waits for a companion has not consulted it.
+// childEnds returns how the sessions end that the open calls of a suspended step consulted, by call, if the step's wait
+// is cancelled: as they did, or as the stop has them end. A call that only waits for a companion has not consulted it.
 func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cairn.Message, stop cairn.Stop) (map[string]cairn.ChildEnd, error) {
 	if row.SuspendedStep == "" {
 		return nil, nil
@@ -42,8 +42,8 @@ func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cai
 	return ends, nil
 }
 
-// Suspension returns what the suspended step of a session waits for: it is on the record of the run that was suspended, which
-// others may have resumed since without coming to the step's end.
+// Suspension returns what the suspended step of a session waits for: it is on the record of the run that was suspended,
+// which others may have resumed since without coming to the step's end.
 func (r *Runs) Suspension(ctx context.Context, row *cairn.Session) (*cairn.Suspension, error) {
 	for id := row.RunID; id != ""; {
 		run, err := store.FindRun(ctx, r.Store, row.ID, id)

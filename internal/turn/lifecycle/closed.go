@@ -27,7 +27,7 @@ func (r *Runs) Announce(ctx context.Context, row *cairn.Session, run *cairn.Run,
 	l, err := r.Over(ctx, row, run.ID, from)
 	if err == nil {
 		defer l.Emit.Close()
-		r.Drives(l, a, nil)
+		r.SetAgent(l, a, nil)
 		r.AnnounceClosed(ctx, l, results)
 		r.RunEnded(ctx, l, l.Run)
 		err = l.Emit.Flush(ctx)

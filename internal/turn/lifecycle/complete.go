@@ -26,11 +26,12 @@ type Completion struct {
 	published  map[string]int64 // the versions of what verbs did that the log is known to have, by session
 }
 
-// Complete adds what the log of a tree lacks of the sessions that are not driven. Each look covers those that have changed
-// since the last run of the root began, and a page of the others, until all were covered once: the end of a companion may
-// have been lost in an earlier turn. What is missing is added when it is missing at two looks in a row, which the caller
-// spaces, since the process that ended the run may be about to append it; of a session that has not changed since the last
-// run of the root began it is added at once. runs are further ones that readers wait for, with their sessions.
+// Complete adds what the log of a tree lacks of the sessions that are not driven. Each look covers those that have
+// changed since the last run of the root began, and a page of the others, until all were covered once: the end of a
+// companion may have been lost in an earlier turn. What is missing is added when it is missing at two looks in a row,
+// which the caller spaces, since the process that ended the run may be about to append it; of a session that has not
+// changed since the last run of the root began it is added at once. runs are further ones that readers wait for, with
+// their sessions.
 func (r *Runs) Complete(ctx context.Context, c *Completion, runs map[string]string) error {
 	if !c.begun {
 		if err := r.beginCompletion(ctx, c); err != nil || !c.begun {
@@ -77,8 +78,8 @@ func (r *Runs) Complete(ctx context.Context, c *Completion, runs map[string]stri
 	return errors.Join(errs, r.completeRuns(ctx, c, rows, runs), r.completeOlder(ctx, c))
 }
 
-// completeOlder adds the ends that the log lacks of the next page of sessions that have not changed since the root's last
-// run began.
+// completeOlder adds the ends that the log lacks of the next page of sessions that have not changed since the root's
+// last run began.
 func (r *Runs) completeOlder(ctx context.Context, c *Completion) error {
 	if c.older == nil {
 		return nil

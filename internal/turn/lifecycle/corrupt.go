@@ -9,9 +9,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// FailCorrupt fails the run of a session that nobody drives and of which something that is stored cannot be read, because of
-// that: the next lease holder would not get further. What can be read stays. The error says that the session was not
-// failed: its row cannot be read either, a run holds it, or it has no run to fail.
+// FailCorrupt fails the run of a session that nobody drives and of which something that is stored cannot be read,
+// because of that: the next lease holder would not get further. What can be read stays. The error says that the session
+// was not failed: its row cannot be read either, a run holds it, or it has no run to fail.
 func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 	row, err := store.Load(ctx, r.Store, id)
 	if err != nil {

@@ -21,13 +21,13 @@ type Turn struct {
 	Create *cairn.Session
 	// Dequeue are the turns of the session's queue that this one takes out of it.
 	Dequeue []string
-	// Withdraw says that the turn may end the session's wait as long as no call is answered. The open calls are closed as not
-	// executed.
+	// Withdraw says that the turn may end the session's wait as long as no call is answered. The open calls are closed
+	// as not executed.
 	Withdraw bool
 }
 
-// Execute begins the next turn in one write, which takes the lease, records the run and adds its messages. A session that
-// this process drove last costs no read.
+// Execute begins the next turn in one write, which takes the lease, records the run and adds its messages. A session
+// that this process drove last costs no read.
 func (r *Runs) Execute(ctx context.Context, in Turn) (turn.Begun, error) {
 	var create func() (*session.Live, error)
 	if in.Create != nil {
@@ -90,8 +90,8 @@ func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn) (*begin
 	return b, nil
 }
 
-// diedWithAnswers reports whether the run of a dead process was to use answers that were accepted: its own, or those of a
-// sub-agent.
+// diedWithAnswers reports whether the run of a dead process was to use answers that were accepted: its own, or those of
+// a sub-agent.
 func (r *Runs) diedWithAnswers(ctx context.Context, row *cairn.Session) (bool, error) {
 	if row.SuspendedStep != "" {
 		return true, nil
@@ -107,7 +107,7 @@ func (r *Runs) cancelWait(ctx context.Context, b *beginning) error {
 	}
 	own := b.commit.Messages
 	b.commit.Messages = nil
-	if err := r.CancelCalls(ctx, b.commit, b.row, b.live.Messages, b.live.Calls, Leaving, WentOn); err != nil {
+	if err := r.CancelCalls(ctx, b.commit, b.row, b.live.Messages, b.live.Calls, Leaving, ReasonContinued); err != nil {
 		return err
 	}
 	b.commit.Messages = append(b.commit.Messages, own...)
@@ -158,9 +158,9 @@ func (r *Runs) create(ctx context.Context, in Turn) (*session.Live, error) {
 	return l, nil
 }
 
-// Replace begins a turn that takes the place of an earlier run: the session goes back to where that run began, in the same
-// write, so a crash leaves both done or neither. The session must neither run nor wait, and must be at the version seen, if
-// that is not 0.
+// Replace begins a turn that takes the place of an earlier run: the session goes back to where that run began, in the
+// same write, so a crash leaves both done or neither. The session must neither run nor wait, and must be at the version
+// seen, if that is not 0.
 func (r *Runs) Replace(ctx context.Context, in Turn, replaced string, seen int64) (turn.Begun, error) {
 	defer r.Cache.Expect(in.SessionID, in.RunID)()
 	l, err := r.replace(ctx, in, replaced, seen)
@@ -223,8 +223,8 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 	return l, nil
 }
 
-// closingAt returns the message that closes the calls which are open where a session goes back to its first n messages; nil
-// if there are none. The run that closed them before may be the one that is replaced.
+// closingAt returns the message that closes the calls which are open where a session goes back to its first n messages;
+// nil if there are none. The run that closed them before may be the one that is replaced.
 func (r *Runs) closingAt(ctx context.Context, l *session.Live, n int) (*cairn.Message, error) {
 	if n > l.First {
 		return transcript.Closing(l.Messages[:min(n-l.First, len(l.Messages))]), nil

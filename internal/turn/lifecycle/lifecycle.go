@@ -1,6 +1,6 @@
-// Package lifecycle has what happens to a run from outside its loop: it begins runs, takes over those of dead processes,
-// ends those that nothing drives, closes calls whose deadline has passed, and completes the log of what dead processes left.
-// The steps of a run are not made here: that is for package effects, which this one does not know.
+// Package lifecycle has what happens to a run from outside its loop: it begins runs, takes over those of dead
+// processes, ends those that nothing drives, closes calls whose deadline has passed, and completes the log of what dead
+// processes left. The steps of a run are not made here: that is for package effects, which this one does not know.
 package lifecycle
 
 import (
@@ -48,11 +48,11 @@ type Config struct {
 	CacheBytes int64
 	// Go calls a function in a goroutine of its own, as the go statement does.
 	Go func(func())
-	// Behind calls a function in a goroutine that ends with the engine, as does the context that it is given. It may leave that
-	// out.
+	// Behind calls a function in a goroutine that ends with the engine, as does the context that it is given. It may
+	// leave that out.
 	Behind func(func(context.Context))
-	// Remote says that effects are remote: each may run in another process than the one before, so what one leaves for the next
-	// goes through the store.
+	// Remote says that effects are remote: each may run in another process than the one before, so what one leaves for
+	// the next goes through the store.
 	Remote bool
 	// Keeper is the host that drives runs, if it finds out by itself that a process has died; else nil.
 	Keeper Keeper
@@ -88,8 +88,8 @@ func (r *Runs) Agent(name, version string) (*cairn.Agent, error) {
 	return a, nil
 }
 
-// Given returns the tools through which an agent talks to its companions.
-func (r *Runs) Given(a *cairn.Agent) []cairn.Tool {
+// CompanionTools returns the tools through which an agent talks to its companions.
+func (r *Runs) CompanionTools(a *cairn.Agent) []cairn.Tool {
 	if len(a.Companions) == 0 {
 		return nil
 	}
@@ -103,9 +103,9 @@ func (r *Runs) Given(a *cairn.Agent) []cairn.Tool {
 // AgentsReplaced forgets what was made for agents that may not be registered any more.
 func (r *Runs) AgentsReplaced() { r.companions.Clear() }
 
-// Drives says which agent drives a session in memory from now on, with the hooks of the call that began the run.
-func (r *Runs) Drives(l *session.Live, a *cairn.Agent, call *cairn.Hooks) {
-	l.Runs(a, r.Given(a), r.Hooks, call)
+// SetAgent says which agent drives a session in memory from now on, with the hooks of the call that began the run.
+func (r *Runs) SetAgent(l *session.Live, a *cairn.Agent, call *cairn.Hooks) {
+	l.SetAgent(a, r.CompanionTools(a), r.Hooks, call)
 }
 
 // Scope returns a scope for user code that is called in a step of a session.
@@ -121,10 +121,10 @@ func (r *Runs) RequestStop(id string, stop cairn.Stop) { r.Cache.RequestStop(id,
 // Abandoned returns how many calls of user code were abandoned and have not returned yet.
 func (r *Runs) Abandoned() int { return r.User.Abandoned() }
 
-// HasTool reports whether an agent has or is given a tool of some name. What toolsets offer is a session's matter, so an agent
-// with toolsets may have any.
+// HasTool reports whether an agent has or is given a tool of some name. What toolsets offer is a session's matter, so
+// an agent with toolsets may have any.
 func (r *Runs) HasTool(a *cairn.Agent, name string) bool {
-	return len(a.Toolsets) > 0 || session.Named(name, a.Tools, r.Given(a))
+	return len(a.Toolsets) > 0 || session.Named(name, a.Tools, r.CompanionTools(a))
 }
 
 // Evict drops what is kept in memory of the sessions of a tree that no run of this process drives.

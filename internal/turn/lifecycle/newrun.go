@@ -31,11 +31,13 @@ type NewRun struct {
 	Child bool
 	// Known is the agent, if the caller has it from a run under way. Nil is the one that is registered.
 	Known *cairn.Agent
-	// LogLast is a lower bound of the log's last sequence. The process of a tree may know a later one than the session does.
+	// LogLast is a lower bound of the log's last sequence. The process of a tree may know a later one than the session
+	// does.
 	LogLast int64
 }
 
-// beginning is a run on its way to its first write. Each step of a verb fills in a part of it, in the order of the fields.
+// beginning is a run on its way to its first write. Each step of a verb fills in a part of it, in the order of the
+// fields.
 type beginning struct {
 	*NewRun
 	kind  cairn.RunKind
@@ -48,8 +50,8 @@ type beginning struct {
 	commit  *store.Commit
 }
 
-// admit checks what holds for every run on a session that exists: whose session it is, its agent, its state, and that no
-// host keeps a run whose lease has lapsed.
+// admit checks what holds for every run on a session that exists: whose session it is, its agent, its state, and that
+// no host keeps a run whose lease has lapsed.
 func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent string, kind cairn.RunKind) (*beginning, error) {
 	b := &beginning{NewRun: in, kind: kind, live: l, row: l.Row}
 	row := b.row
@@ -70,7 +72,7 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent str
 		l.Checked = true
 	}
 	if b.crashed = row.Crashed(row.AsOf); b.crashed {
-		if err := r.Kept(ctx, row); err != nil {
+		if err := r.CheckKeeper(ctx, row); err != nil {
 			return nil, err
 		}
 	}
@@ -130,8 +132,8 @@ func (r *Runs) checkState(ctx context.Context, a *cairn.Agent, raw json.RawMessa
 	return err
 }
 
-// draft makes the commit that begins the run, as far as it is the same for all verbs. It publishes first what a verb did
-// to the session outside of its runs.
+// draft makes the commit that begins the run, as far as it is the same for all verbs. It publishes first what a verb
+// did to the session outside of its runs.
 func (r *Runs) draft(ctx context.Context, b *beginning) error {
 	l, row := b.live, b.row
 	last, err := r.Publish(ctx, row)
@@ -209,8 +211,8 @@ func stamp(list []cairn.Message, runID string) []cairn.Message {
 	return list
 }
 
-// openers are the messages that a run puts ahead of its own: answers to calls that were left open and, if the transcript
-// would end with a reply, a request to continue, because a model expects another party to have spoken last.
+// openers are the messages that a run puts ahead of its own: answers to calls that were left open and, if the
+// transcript would end with a reply, a request to continue, because a model expects another party to have spoken last.
 func openers(l *session.Live, own []cairn.Message) []cairn.Message {
 	var list []cairn.Message
 	if l.Damaged {
@@ -240,8 +242,8 @@ func (r *Runs) write(ctx context.Context, b *beginning) error {
 	return nil
 }
 
-// commitBegin writes the beginning of a run. Once the write is under way ctx no longer ends it: a run that was begun but
-// that no process drives would hold the session until its lease lapses.
+// commitBegin writes the beginning of a run. Once the write is under way ctx no longer ends it: a run that was begun
+// but that no process drives would hold the session until its lease lapses.
 func (r *Runs) commitBegin(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -258,8 +260,8 @@ func (r *Runs) commitBegin(ctx context.Context, id string, c *store.Commit) (*ca
 	return row, err
 }
 
-// closePast closes what earlier runs left behind once a run has begun: marks that the log lacks, and sub-agents that no run
-// waits for. The run has begun, so ctx does not end it. Readers and workers repeat what fails here.
+// closePast closes what earlier runs left behind once a run has begun: marks that the log lacks, and sub-agents that no
+// run waits for. The run has begun, so ctx does not end it. Readers and workers repeat what fails here.
 func (r *Runs) closePast(ctx context.Context, b *beginning) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
@@ -271,8 +273,8 @@ func (r *Runs) closePast(ctx context.Context, b *beginning) {
 		l.LogIncomplete = false
 	}
 	if b.crashed || row.SuspendedStep != "" && b.kind != cairn.RunResume {
-		// Reap only after the commit: had it failed, the session would wait for sub-agents that have been ended, and no process
-		// would resume it. Should this process die here, the one that takes the new run over reaps.
+		// Reap only after the commit: had it failed, the session would wait for sub-agents that have been ended, and no
+		// process would resume it. Should this process die here, the one that takes the new run over reaps.
 		if err := r.reapPast(ctx, row); err != nil {
 			r.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
 		}
@@ -294,7 +296,8 @@ func (r *Runs) closePast(ctx context.Context, b *beginning) {
 }
 
 // reapPast ends the sub-agents that the wait of a session left behind. On the log a sub-agent ends within the call that
-// consulted it, whose end is published next. So the ends that other processes have just caused are published first, too.
+// consulted it, whose end is published next. So the ends that other processes have just caused are published first,
+// too.
 func (r *Runs) reapPast(ctx context.Context, row *cairn.Session) error {
 	return retry.Storage(ctx, r.Logger, func() error {
 		if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
@@ -309,10 +312,10 @@ func (r *Runs) started(ctx context.Context, b *beginning) {
 	l, run := b.live, b.commit.StartRun
 	run.SessionID, run.Turn, run.StartedAt = l.Row.ID, l.Row.Turn, l.Row.UpdatedAt
 	l.Run = run
-	r.Drives(l, b.agent, b.Hooks)
+	r.SetAgent(l, b.agent, b.Hooks)
 	l.LastCommit = l.Row.UpdatedAt
 	l.Emit = r.Journal.Emitter(ctx, l.Row, run.ID, l.LogLast)
-	l.Drives(run.ID)
+	l.SetRun(run.ID)
 	r.Cache.Drive(l)
 	l.Emit.Together(journal.Begin(run, l.Row.MessageCount, b.commit.Messages))
 	l.Unopened = true

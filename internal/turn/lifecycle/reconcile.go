@@ -22,7 +22,8 @@ type past struct {
 	after int64 // a log position no later than what followed the last commit
 	// opening is the run's first message, where that is known.
 	opening *cairn.Message
-	// holds reports whether this is the run's past still; nil if nobody else writes it. It is asked behind what was read of the log.
+	// holds reports whether this is the run's past still; nil if nobody else writes it. It is asked behind what was
+	// read of the log.
 	holds func(context.Context) (bool, error)
 }
 
@@ -41,8 +42,8 @@ func pastOfLive(l *session.Live) past {
 	return p
 }
 
-// nextToken is the fencing token with which the log of a session's past is completed: that of its holder or, if it has none, of
-// the next one, so that the process that drove it last, should it still live, adds nothing more.
+// nextToken is the fencing token with which the log of a session's past is completed: that of its holder or, if it has
+// none, of the next one, so that the process that drove it last, should it still live, adds nothing more.
 func nextToken(row *cairn.Session) int64 {
 	if row.Status == cairn.SessionActive {
 		return row.Lease.Token
@@ -83,8 +84,8 @@ func (r *Runs) Reconcile(ctx context.Context, row *cairn.Session, runID string) 
 	return err
 }
 
-// completeEnds completes the log of those of a session's runs up to a turn that have ended but whose end is not there: a
-// process that took over may itself have died before it published what it found. The oldest comes first, so that one
+// completeEnds completes the log of those of a session's runs up to a turn that have ended but whose end is not there:
+// a process that took over may itself have died before it published what it found. The oldest comes first, so that one
 // whose end is there has none before it that lacks it.
 func (r *Runs) completeEnds(ctx context.Context, row *cairn.Session, upTo int) error {
 	if upTo < 1 {
@@ -129,8 +130,8 @@ func (r *Runs) endPublished(ctx context.Context, row *cairn.Session) (bool, erro
 	}
 }
 
-// unpublished lists the runs up to a turn whose end is not in the log, from the latest back to the first whose end is, or may
-// have been trimmed.
+// unpublished lists the runs up to a turn whose end is not in the log, from the latest back to the first whose end is,
+// or may have been trimmed.
 func (r *Runs) unpublished(ctx context.Context, row *cairn.Session, upTo int) ([]string, error) {
 	var list []string
 	for run, err := range store.All(func(cursor string) (store.Page[cairn.Run], error) {
@@ -206,8 +207,8 @@ func (p *past) ends(row *cairn.Session, seen *journal.Seen) bool {
 	return p.End && !p.EndPublished(seen) && seen.Messages > 0 && (p.Messages > seen.Messages || row.RunID != p.Run.ID)
 }
 
-// added works out the events of the messages from an index on that a run has added, and of a run that is not the session's last
-// how many messages there were after it.
+// added works out the events of the messages from an index on that a run has added, and of a run that is not the
+// session's last how many messages there were after it.
 func (r *Runs) added(ctx context.Context, row *cairn.Session, p *past, from int) error {
 	p.Added = []cairn.Event{}
 	for at := from; ; {
@@ -231,11 +232,11 @@ func (r *Runs) added(ctx context.Context, row *cairn.Session, p *past, from int)
 	}
 }
 
-// afterwards is what a process that ended a run, or began one in place of a wait, may have died before: it works out what the
-// log is to say of the calls that were closed, and ends the sub-agents that the run left waiting.
+// afterwards is what a process that ended a run, or began one in place of a wait, may have died before: it works out
+// what the log is to say of the calls that were closed, and ends the sub-agents that the run left waiting.
 func (r *Runs) afterwards(ctx context.Context, row *cairn.Session, p *past) (err error) {
 	if p.Calls == nil {
-		if p.Calls, err = r.withdrawn(ctx, row.ID, *p); err != nil {
+		if p.Calls, err = r.cancelled(ctx, row.ID, *p); err != nil {
 			return err
 		}
 	}
@@ -254,7 +255,8 @@ func (r *Runs) afterwards(ctx context.Context, row *cairn.Session, p *past) (err
 	return r.CompleteBelow(ctx, row, p.Run.StartedAt)
 }
 
-// completeTree completes the log for a session that nobody drove and for those below it that its last run had to do with.
+// completeTree completes the log for a session that nobody drove and for those below it that its last run had to do
+// with.
 func (r *Runs) completeTree(ctx context.Context, a *cairn.Agent, row *cairn.Session) error {
 	if row.RunID != "" && define.Delegates(a) {
 		run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
@@ -268,8 +270,8 @@ func (r *Runs) completeTree(ctx context.Context, a *cairn.Agent, row *cairn.Sess
 	return r.completeEnds(ctx, row, row.Turn)
 }
 
-// CompleteBelow completes the log for the sessions below one that have changed since a time and that nobody drives: each before
-// the one above it, so that readers find what a sub-agent did between the events of its parent.
+// CompleteBelow completes the log for the sessions below one that have changed since a time and that nobody drives:
+// each before the one above it, so that readers find what a sub-agent did between the events of its parent.
 func (r *Runs) CompleteBelow(ctx context.Context, row *cairn.Session, since time.Time) error {
 	q := store.SessionQuery{ParentID: row.ID, UpdatedAfter: since}
 	for child, err := range r.list(ctx, q) {
@@ -289,9 +291,9 @@ func (r *Runs) CompleteBelow(ctx context.Context, row *cairn.Session, since time
 	return nil
 }
 
-// withdrawn lists the events of calls that were closed because nobody waits for them any more: by the run as it began in
-// place of the wait, or by the stop that ended it.
-func (r *Runs) withdrawn(ctx context.Context, id string, p past) (list []cairn.Event, err error) {
+// cancelled lists the events of calls that were closed because nobody waits for them any more: by the run as it began
+// in place of the wait, or by the stop that ended it.
+func (r *Runs) cancelled(ctx context.Context, id string, p past) (list []cairn.Event, err error) {
 	closed := func(m *cairn.Message) {
 		if m.RunID == p.Run.ID && m.Origin == cairn.OriginWithdrawn {
 			list = append(list, journal.Results(p.Steps, []cairn.Message{*m})...)
@@ -354,8 +356,8 @@ func (r *Runs) since(ctx context.Context, row *cairn.Session, p past) (seen *jou
 }
 
 // DiscardAttempt discards what a dead attempt at the step's first effect published, and completes the log up to the
-// step. Before it publishes anything it asks holds, behind what it read of the log, whether the step is in the state still in which l has it,
-// and does nothing if it is not: other attempts hold the same lease.
+// step. Before it publishes anything it asks holds, behind what it read of the log, whether the step is in the state
+// still in which l has it, and does nothing if it is not: other attempts hold the same lease.
 func (r *Runs) DiscardAttempt(ctx context.Context, l *session.Live, holds func(context.Context) (bool, error)) error {
 	if l.LogLast > l.Run.StartSequence { // the log had at least the beginning of the run when this process last knew
 		if _, last, err := r.Log.Bounds(ctx, l.Row.Log()); err != nil || last == l.LogLast {

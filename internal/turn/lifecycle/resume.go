@@ -13,7 +13,8 @@ import (
 // Resumption asks for a run that continues the turn of a session.
 type Resumption struct {
 	NewRun
-	// Paused says that the session must be paused, or have died while it ran. A session that was stopped is refused then.
+	// Paused says that the session must be paused, or have died while it ran. A session that was stopped is refused
+	// then.
 	Paused bool
 }
 
@@ -28,8 +29,8 @@ func (e *DiedError) Error() string {
 // Unwrap makes it an ErrStale: the session is not in the state that the caller expected.
 func (e *DiedError) Unwrap() error { return cairn.ErrStale }
 
-// Resume begins a run that continues a session which is paused, was interrupted or crashed. The error is a DiedError if the
-// run of a dead process can be taken over as it is, see [Runs.Recover].
+// Resume begins a run that continues a session which is paused, was interrupted or crashed. The error is a DiedError if
+// the run of a dead process can be taken over as it is, see [Runs.Recover].
 func (r *Runs) Resume(ctx context.Context, in Resumption) (turn.Begun, error) {
 	return r.begin(ctx, &in.NewRun, func(l *session.Live) error { return r.resume(ctx, l, in) }, nil)
 }

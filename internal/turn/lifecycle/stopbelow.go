@@ -55,8 +55,8 @@ func (r *Runs) Below(ctx context.Context, row *cairn.Session, statuses ...cairn.
 	return list, nil
 }
 
-// StopBelow asks every run below a session in its tree to stop, wherever it is driven. One that begins meanwhile is asked
-// as well: by this call, or by the process that begins it, since the run above has been asked by then.
+// StopBelow asks every run below a session in its tree to stop, wherever it is driven. One that begins meanwhile is
+// asked as well: by this call, or by the process that begins it, since the run above has been asked by then.
 func (r *Runs) StopBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	asked := map[string]bool{}
 	for {
@@ -82,8 +82,8 @@ func (r *Runs) StopBelow(ctx context.Context, row *cairn.Session, stop cairn.Sto
 	}
 }
 
-// levels groups sessions so that each is in a later group than those above it, which learn first that they are to stop: then
-// none takes the end of a sub-agent that was stopped with it for an outcome.
+// levels groups sessions so that each is in a later group than those above it, which learn first that they are to stop:
+// then none takes the end of a sub-agent that was stopped with it for an outcome.
 func levels(list []cairn.Session) (groups [][]cairn.Session) {
 	group := make(map[string]int, len(list))    // by id
 	for _, row := range slices.Backward(list) { // the oldest first, so parents before their children
@@ -100,8 +100,9 @@ func levels(list []cairn.Session) (groups [][]cairn.Session) {
 	return groups
 }
 
-// stopAll asks the runs of sessions to stop. What a goroutine drives here need not wait for the store. An effect must: what a
-// stop breaks off would pass for a whole answer if the step's commit, which knows only the store's, came before the request.
+// stopAll asks the runs of sessions to stop. What a goroutine drives here need not wait for the store. An effect must:
+// what a stop breaks off would pass for a whole answer if the step's commit, which knows only the store's, came before
+// the request.
 func (r *Runs) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Stop) error {
 	for i := range list {
 		if stop.RunID = list[i].RunID; !r.Remote {

@@ -41,7 +41,7 @@ func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*se
 		return nil, err
 	}
 	if row.Status == cairn.SessionActive {
-		if err := r.Kept(ctx, row); err != nil {
+		if err := r.CheckKeeper(ctx, row); err != nil {
 			return nil, err
 		}
 	}
@@ -56,7 +56,7 @@ func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*se
 	defer r.Cache.Expect(id, taken.RunID)() // the run can be asked to stop before this process has it in memory
 	l, err := r.assume(ctx, taken, a, hooks)
 	if err != nil && ctx.Err() != nil {
-		r.giveBack(ctx, taken)
+		r.releaseUnused(ctx, taken)
 	}
 	return l, err
 }
@@ -75,8 +75,9 @@ func (r *Runs) takeLease(ctx context.Context, row *cairn.Session) (*cairn.Sessio
 	})
 }
 
-// giveBack releases a lease under which nothing was done, since ctx ended: nobody is to have to wait until it runs out.
-func (r *Runs) giveBack(ctx context.Context, taken *cairn.Session) {
+// releaseUnused releases a lease under which nothing was done, since ctx ended: nobody is to have to wait until it runs
+// out.
+func (r *Runs) releaseUnused(ctx context.Context, taken *cairn.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
 	_, err := r.Store.Commit(ctx, taken.ID, &store.Commit{
@@ -104,7 +105,7 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 		return nil, err
 	}
 	row := l.Row
-	r.Drives(l, a, hooks)
+	r.SetAgent(l, a, hooks)
 	l.Run = snap.Run
 	if err := l.Restore(snap.Staged); err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 	}
 	l.LastCommit = l.Now(r.Now())
 	l.Emit = r.Journal.Emitter(ctx, row, l.Run.ID, last)
-	l.Drives(l.Run.ID)
+	l.SetRun(l.Run.ID)
 	r.Cache.Drive(l)
 	if snap.Stop != nil {
 		l.RequestStop(*snap.Stop)

@@ -12,7 +12,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// WaitsFor says in words what a paused session waits for; empty if it, or one of the sub-agents it waits for, can continue.
+// WaitsFor says in words what a paused session waits for; empty if it, or one of the sub-agents it waits for, can
+// continue.
 func (r *Runs) WaitsFor(ctx context.Context, row *cairn.Session) (string, error) {
 	if row.SuspendedStep == "" || row.Ready() || overdue(row, row.AsOf) {
 		return "", nil

@@ -14,8 +14,8 @@ import (
 
 func answered(c cairn.PendingCall) bool { return c.Status == cairn.CallAnswered }
 
-// WentOn is why a call is closed as not executed that a new message withdraws.
-const WentOn = "the conversation went on"
+// ReasonContinued is why a call is closed as not executed that a new message withdraws.
+const ReasonContinued = "the conversation went on"
 
 // Wait is what a paused session and the sub-agents that it waits for still wait for.
 type Wait struct {
@@ -84,8 +84,8 @@ func (w *Wait) Refusal(id string) error {
 	return e
 }
 
-// DropOpen adds to a commit what closes the open calls of a paused session as not executed, and reports whether there are
-// any. The others keep their answers, which the run that is resumed uses.
+// DropOpen adds to a commit what closes the open calls of a paused session as not executed, and reports whether there
+// are any. The others keep their answers, which the run that is resumed uses.
 func (r *Runs) DropOpen(ctx context.Context, c *store.Commit, row *cairn.Session) (any bool, err error) {
 	snap, err := r.Store.Read(ctx, row.ID, store.Want{Calls: true})
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *Runs) DropOpen(ctx context.Context, c *store.Commit, row *cairn.Session
 	s := &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls}
 	for i := range snap.Calls {
 		if call := &snap.Calls[i]; call.Status == cairn.CallOpen && !call.Overdue(row.AsOf) {
-			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Drop(*call, WentOn, row.AsOf), Seen: call.Version})
+			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Drop(*call, ReasonContinued, row.AsOf), Seen: call.Version})
 			s.OpenCalls--
 		}
 	}
@@ -108,8 +108,8 @@ func (r *Runs) DropOpen(ctx context.Context, c *store.Commit, row *cairn.Session
 	return true, nil
 }
 
-// DropBelow closes the open calls of the sub-agents that a session waits for as not executed. One that is answered in the
-// same moment keeps its answer.
+// DropBelow closes the open calls of the sub-agents that a session waits for as not executed. One that is answered in
+// the same moment keeps its answer.
 func (r *Runs) DropBelow(ctx context.Context, w *Wait, root string) error {
 	done := []string{root}
 	for i := range w.Open {

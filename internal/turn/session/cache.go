@@ -122,8 +122,8 @@ func (c *Cache) Get(id string) *Live {
 
 // Park moves a session from the driven ones to the idle ones.
 func (c *Cache) Park(l *Live) {
-	l.Drives("")
-	l.Agent, l.Given, l.hooks = nil, nil, nil
+	l.SetRun("")
+	l.Agent, l.Extra, l.hooks = nil, nil, nil
 	l.offered = offered{}
 	l.Run, l.CallHooks, l.Emit, l.Sink, l.Step, l.Judged, l.Deferred = nil, nil, nil, nil, nil, nil, Deferred{}
 	c.mu.Lock()

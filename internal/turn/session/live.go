@@ -54,7 +54,7 @@ type Live struct {
 	LogIncomplete bool  // the last run's process may have died before it published the run's end
 
 	Agent     *cairn.Agent // the agent of the run, even if another version was registered since
-	Given     []cairn.Tool // tools in addition to the agent's own
+	Extra     []cairn.Tool // tools in addition to the agent's own
 	offered   offered      // by the agent's toolsets
 	CallHooks *cairn.Hooks // of the call that began the run
 	hooks     user.Hooks   // the engine's, the agent's and the call's
@@ -153,7 +153,7 @@ func (l *Live) Info(step int) cairn.Step {
 func (l *Live) Hooks() user.Hooks { return l.hooks }
 
 // HasTool implements user.Session.
-func (l *Live) HasTool(name string) bool { return Named(name, l.Agent.Tools, l.Given, l.Offered(nil)) }
+func (l *Live) HasTool(name string) bool { return Named(name, l.Agent.Tools, l.Extra, l.Offered(nil)) }
 
 // View implements user.Session.
 func (l *Live) View(on ...*step.Writes) (json.RawMessage, error) {
@@ -203,8 +203,8 @@ func (l *Live) Release(key int) {
 	cancel(nil)
 }
 
-// Drives sets the run that stop requests may name; "" for none. It clears a stop request.
-func (l *Live) Drives(runID string) {
+// SetRun sets the run that stop requests may name; "" for none. It clears a stop request.
+func (l *Live) SetRun(runID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.driving, l.stop = runID, nil
@@ -238,10 +238,10 @@ func (l *Live) Sees(row *cairn.Session, here time.Time) { l.Row, l.clock = row, 
 // Now returns the store's time at here, a time of this process.
 func (l *Live) Now(here time.Time) time.Time { return l.clock.At(here) }
 
-// Runs sets the agent that drives the session from now on, the tools that it is given, the engine's hooks, and the
+// SetAgent sets the agent that drives the session from now on, the tools that it is given, the engine's hooks, and the
 // hooks of the call that began the run.
-func (l *Live) Runs(a *cairn.Agent, given []cairn.Tool, engine []*cairn.Hooks, call *cairn.Hooks) {
-	l.Agent, l.Given, l.CallHooks, l.hooks = a, given, call, user.HooksOf(engine, a, call)
+func (l *Live) SetAgent(a *cairn.Agent, given []cairn.Tool, engine []*cairn.Hooks, call *cairn.Hooks) {
+	l.Agent, l.Extra, l.CallHooks, l.hooks = a, given, call, user.HooksOf(engine, a, call)
 	l.offered = offered{}
 }
 

@@ -47,7 +47,7 @@ func (l *Live) offeredBy(context []cairn.Message) offered {
 	if o := &l.offered; !o.made || o.found != found || !maps.Equal(off, o.off) || !maps.EqualFunc(pinned, o.from, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 		*o = offered{made: true, from: pinned, found: found, off: maps.Clone(off)}
 		if len(l.Agent.Toolsets) > 0 {
-			o.tools, _ = define.Offered(l.Agent, l.Given, pinned) // errors were logged when the tools were pinned
+			o.tools, _ = define.Offered(l.Agent, l.Extra, pinned) // errors were logged when the tools were pinned
 		}
 		l.deferSome(o)
 	}
@@ -57,7 +57,7 @@ func (l *Live) offeredBy(context []cairn.Message) offered {
 // deferSome determines which tools are listed. Once the model has found deferred tools, deferred ones stay off the list
 // whatever its size, so that the list does not change back and forth with what toolsets offer.
 func (l *Live) deferSome(o *offered) {
-	o.listed = slices.Concat(l.Agent.Tools, l.Given, o.tools)
+	o.listed = slices.Concat(l.Agent.Tools, l.Extra, o.tools)
 	var hidden []cairn.Tool
 	size := 0
 	for i := range o.listed {

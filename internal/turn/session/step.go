@@ -136,7 +136,7 @@ func (l *Live) Refused(m *cairn.Message) (list []string) {
 
 // NewStep returns a step of the session's run without facts.
 func (l *Live) NewStep(number int) *step.Step {
-	st := step.New(l.Row.RunID, number, l.Agent.Tools, l.Given)
+	st := step.New(l.Row.RunID, number, l.Agent.Tools, l.Extra)
 	if l.offers() {
 		st.Offered = l.Offered
 	}

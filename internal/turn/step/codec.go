@@ -50,7 +50,7 @@ func Decode(list []store.Staged, stepID string, lease int64) ([]Staged, error) {
 		if p.StepID != stepID {
 			continue
 		}
-		if place, leased := strings.CutPrefix(p.Key, prefix); leased && lasting(place) || !leased && byLease(p.Key) {
+		if place, leased := strings.CutPrefix(p.Key, prefix); leased && lasting(place) || !leased && ofOneLease(p.Key) {
 			continue
 		}
 		f, err := decode(p)
@@ -64,11 +64,11 @@ func Decode(list []store.Staged, stepID string, lease int64) ([]Staged, error) {
 
 // Lasting reports whether any of a session's staged facts are valid for the next lease holder.
 func Lasting(list []store.Staged) bool {
-	return slices.ContainsFunc(list, func(p store.Staged) bool { return !byLease(p.Key) })
+	return slices.ContainsFunc(list, func(p store.Staged) bool { return !ofOneLease(p.Key) })
 }
 
-// byLease reports whether a key belongs to a fact that is valid under one lease only.
-func byLease(key string) bool {
+// ofOneLease reports whether a key belongs to a fact that is valid under one lease only.
+func ofOneLease(key string) bool {
 	token, _, ok := strings.Cut(key, "/")
 	_, err := strconv.ParseInt(token, 10, 64)
 	return ok && err == nil

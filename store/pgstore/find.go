@@ -12,7 +12,7 @@ import (
 
 const (
 	// By sessions_id, twice.
-	sqlStanding = `
+	sqlFind = `
 		SELECT s.key, s.root_id, coalesce(r.sweep_at <= statement_timestamp(), FALSE)
 		FROM {schema}.sessions s LEFT JOIN {schema}.sessions r ON r.id = s.root_id
 		WHERE s.id = $1 AND s.root_id <> ''`
@@ -24,22 +24,22 @@ const (
 	sqlGone = `SELECT tree, root_id, incarnation, reason, removed_at FROM {schema}.removed WHERE id = $1`
 )
 
-// standing is the key and root of a session, and whether it may have expired.
-type standing struct {
+// found is the key and root of a session, and whether it may have expired.
+type found struct {
 	key  int64 // 0 for none
 	root string
 	over bool
 }
 
-func (st *standing) read(rows pgx.Rows) error { return rows.Scan(&st.key, &st.root, &st.over) }
+func (f *found) read(rows pgx.Rows) error { return rows.Scan(&f.key, &f.root, &f.over) }
 
 // check returns why a session cannot be read, or nil.
-func (st *standing) check(ctx context.Context, c *conn, id string) error {
+func (f *found) check(ctx context.Context, c *conn, id string) error {
 	switch {
-	case st.key == 0:
+	case f.key == 0:
 		return c.gone(ctx, id)
-	case st.over:
-		return &backend.Overdue{Roots: []string{st.root}}
+	case f.over:
+		return &backend.Overdue{Roots: []string{f.root}}
 	}
 	return nil
 }
@@ -47,10 +47,10 @@ func (st *standing) check(ctx context.Context, c *conn, id string) error {
 // owned runs a statement about a session, whose id is its first argument, and checks in the same round trip that the
 // session exists.
 func (c *conn) owned(ctx context.Context, id, text string, each func(pgx.Rows) error, args ...any) error {
-	var st standing
-	err := c.view(ctx, reading{sqlStanding, []any{id}, st.read}, reading{text, append([]any{id}, args...), each})
+	var f found
+	err := c.view(ctx, reading{sqlFind, []any{id}, f.read}, reading{text, append([]any{id}, args...), each})
 	if err == nil {
-		err = st.check(ctx, c, id)
+		err = f.check(ctx, c, id)
 	}
 	return err
 }
@@ -58,12 +58,12 @@ func (c *conn) owned(ctx context.Context, id, text string, each func(pgx.Rows) e
 // findKey returns the key of a session. The error is ErrNotFound if it does not exist, and Overdue if it may have
 // expired.
 func (c *conn) findKey(ctx context.Context, id string) (int64, error) {
-	var st standing
-	err := c.query(ctx, sqlStanding, st.read, id)
+	var f found
+	err := c.query(ctx, sqlFind, f.read, id)
 	if err == nil {
-		err = st.check(ctx, c, id)
+		err = f.check(ctx, c, id)
 	}
-	return st.key, err
+	return f.key, err
 }
 
 // overdueOf returns the error for the items of a list that belong to roots that may have expired, or nil.

@@ -15,9 +15,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// CancelCalls adds to a commit what cancels the wait of a session that was seen: calls that were answered get their results,
-// the others are closed as not executed, or as stopped if their tool has asked or a run that is still active may have been
-// at work on them, and no answer is accepted any more. Children that the calls consulted end by the stop. The commit begins or ends the run that the message belongs to.
+// CancelCalls adds to a commit what cancels the wait of a session that was seen: calls that were answered get their
+// results, the others are closed as not executed, or as stopped if their tool has asked or a run that is still active
+// may have been at work on them, and no answer is accepted any more. Children that the calls consulted end by the stop.
+// The commit begins or ends the run that the message belongs to.
 func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall,
 	stop cairn.Stop, why string) error {
 	children, err := r.childEnds(ctx, seen, messages, stop)
@@ -37,8 +38,8 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 			if row.Kind.Asked() { // which its tool has asked
 				result = transcript.Stopped(use)
 			} else if row.Status == cairn.CallAnswered {
-				if told := inbox.Result(row); told != nil {
-					result, w.Call = told, inbox.Settle(*row)
+				if answer := inbox.Result(row); answer != nil {
+					result, w.Call = answer, inbox.Settle(*row)
 				} else if seen.Status == cairn.SessionActive { // a run had begun to execute what was approved
 					result, w.Call = transcript.Stopped(use), inbox.Settle(*row)
 				}
@@ -73,19 +74,19 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 	return nil
 }
 
-// Withdraw ends the wait of a paused session and of the sub-agents it waits for: the run that is suspended, which the stop
-// request names, ends as that says. The error is ErrNotRunning or ErrAlreadyRunning if the session is no longer paused, or with
-// another run.
-func (r *Runs) Withdraw(ctx context.Context, id string, stop cairn.Stop) error {
+// CancelWait ends the wait of a paused session and of the sub-agents it waits for: the run that is suspended, which the
+// stop request names, ends as that says. The error is ErrNotRunning or ErrAlreadyRunning if the session is no longer
+// paused, or with another run.
+func (r *Runs) CancelWait(ctx context.Context, id string, stop cairn.Stop) error {
 	for {
-		err := r.tryWithdraw(ctx, id, stop)
+		err := r.cancelWaitOnce(ctx, id, stop)
 		if !errors.Is(err, cairn.ErrStale) { // else it has just been answered
 			return err
 		}
 	}
 }
 
-func (r *Runs) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) error {
+func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop) error {
 	snap, err := r.Store.Read(ctx, id, store.ToDrive(0))
 	if err != nil {
 		return err
@@ -144,8 +145,8 @@ func (r *Runs) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) erro
 	return nil
 }
 
-// ReapChildren ends the sub-agents that a session's runs left waiting or at work; those from before a time, unless that is
-// zero.
+// ReapChildren ends the sub-agents that a session's runs left waiting or at work; those from before a time, unless that
+// is zero.
 func (r *Runs) ReapChildren(ctx context.Context, row *cairn.Session, before time.Time) error {
 	return r.reapChildren(ctx, row, Leaving, before)
 }
@@ -174,14 +175,14 @@ func (r *Runs) reapChildren(ctx context.Context, row *cairn.Session, stop cairn.
 	return nil
 }
 
-// ReapChild ends the wait of a sub-agent. One that is at work, on a host perhaps that knows nothing of its parent's end,
-// is asked to stop: its next step sees that.
+// ReapChild ends the wait of a sub-agent. One that is at work, on a host perhaps that knows nothing of its parent's
+// end, is asked to stop: its next step sees that.
 func (r *Runs) ReapChild(ctx context.Context, child *cairn.Session, stop cairn.Stop) (err error) {
 	for {
 		stop.RunID = child.RunID
 		switch child.Status {
 		case cairn.SessionPaused:
-			err = r.Withdraw(ctx, child.ID, stop)
+			err = r.CancelWait(ctx, child.ID, stop)
 		case cairn.SessionActive:
 			if child.Crashed(child.AsOf) {
 				err = r.Settle(ctx, child, stop)
@@ -203,8 +204,8 @@ func (r *Runs) ReapChild(ctx context.Context, child *cairn.Session, stop cairn.S
 	}
 }
 
-// Awaits reports whether a session that consults a child waits for its answer. A companion that works by itself waits on
-// its own account.
+// Awaits reports whether a session that consults a child waits for its answer. A companion that works by itself waits
+// on its own account.
 func (r *Runs) Awaits(parent, child *cairn.Session) bool {
 	if child.Kind != cairn.ChildCompanion {
 		return true

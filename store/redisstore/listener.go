@@ -13,12 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// newsBatch is how many events of other processes are published at once. Followers read older ones themselves.
-const newsBatch = 512
+// publishBatch is how many events of other processes are published at once. Followers read older ones themselves.
+const publishBatch = 512
 
-// news receives, on one connection, notices of what other processes write: events of the logs that are followed here,
-// and stop requests. A message about a log has only its last sequence; the events are read from the stream.
-type news struct {
+// listener receives, on one connection, notices of what other processes write: events of the logs that are followed
+// here, and stop requests. A message about a log has only its last sequence; the events are read from the stream.
+type listener struct {
 	db     *database
 	log    *Log
 	origin string // name of this Store in messages
@@ -40,20 +40,20 @@ type news struct {
 type channel struct {
 	users      int
 	log        string // empty for the channel of stop requests
-	subscribed bool   // guarded by news.subscribing
+	subscribed bool   // guarded by listener.subscribing
 
 	published, last int64 // last sequences of the followers and of the log; published is -1 if unknown
 	reading         bool
 }
 
 // join adds a listener to a log's channel.
-func (n *news) join(log string) { n.use(n.db.eventChannel(log), log, 1) }
+func (n *listener) join(log string) { n.use(n.db.eventChannel(log), log, 1) }
 
 // leave undoes one join.
-func (n *news) leave(log string) { n.use(n.db.eventChannel(log), log, -1) }
+func (n *listener) leave(log string) { n.use(n.db.eventChannel(log), log, -1) }
 
 // use changes the number of users of a channel.
-func (n *news) use(name, log string, change int) {
+func (n *listener) use(name, log string, change int) {
 	n.mu.Lock()
 	c := n.channels[name]
 	if c == nil {
@@ -73,7 +73,7 @@ func (n *news) use(name, log string, change int) {
 
 // subscribe subscribes to a channel that has users and unsubscribes from one that has none. If the server cannot be
 // reached, the client does so later.
-func (n *news) subscribe(name string, c *channel) {
+func (n *listener) subscribe(name string, c *channel) {
 	n.subscribing.Lock()
 	defer n.subscribing.Unlock()
 	n.mu.Lock()
@@ -89,9 +89,9 @@ func (n *news) subscribe(name string, c *channel) {
 	if n.pubsub == nil {
 		n.pubsub = n.db.client.Subscribe(ctx)
 		messages := n.pubsub.ChannelWithSubscriptions()
-		listener, cancel := context.WithCancel(context.Background())
+		listening, cancel := context.WithCancel(context.Background())
 		n.unlisten = cancel
-		n.listening.Go(func() { n.listen(listener, messages) })
+		n.listening.Go(func() { n.listen(listening, messages) })
 	}
 	if c.subscribed = wanted; wanted {
 		n.pubsub.Subscribe(ctx, name)
@@ -100,7 +100,7 @@ func (n *news) subscribe(name string, c *channel) {
 	}
 }
 
-func (n *news) close() {
+func (n *listener) close() {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
@@ -113,7 +113,7 @@ func (n *news) close() {
 	n.listening.Wait()
 }
 
-func (n *news) listen(ctx context.Context, messages <-chan any) {
+func (n *listener) listen(ctx context.Context, messages <-chan any) {
 	for m := range messages {
 		switch m := m.(type) {
 		case *redis.Subscription:
@@ -137,7 +137,7 @@ func (n *news) listen(ctx context.Context, messages <-chan any) {
 }
 
 // receive records the last sequence of a log; -1 means that it is unknown.
-func (n *news) receive(ctx context.Context, name string, last int64) {
+func (n *listener) receive(ctx context.Context, name string, last int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.channels[name]
@@ -157,7 +157,7 @@ func (n *news) receive(ctx context.Context, name string, last int64) {
 }
 
 // deliver publishes the events that a log's followers lack.
-func (n *news) deliver(ctx context.Context, c *channel) {
+func (n *listener) deliver(ctx context.Context, c *channel) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
@@ -169,11 +169,11 @@ func (n *news) deliver(ctx context.Context, c *channel) {
 			return
 		}
 		n.mu.Unlock()
-		after := max(published, last-newsBatch, 0)
+		after := max(published, last-publishBatch, 0)
 		if published < 0 {
 			after = last - 1
 		}
-		events, err := n.log.Read(ctx, c.log, after, newsBatch)
+		events, err := n.log.Read(ctx, c.log, after, publishBatch)
 		if err == nil && len(events) > 0 {
 			last = max(last, events[len(events)-1].Sequence)
 			n.hub.Publish(c.log, events)
@@ -189,7 +189,7 @@ func (n *news) deliver(ctx context.Context, c *channel) {
 }
 
 // announce passes a stop request to the watchers.
-func (n *news) announce(payload string) {
+func (n *listener) announce(payload string) {
 	id, text, _ := strings.Cut(payload, "\n")
 	stop, err := readStop(text)
 	if err != nil {
@@ -198,7 +198,7 @@ func (n *news) announce(payload string) {
 	n.notify(store.StopNotice{SessionID: id, Stop: *stop})
 }
 
-func (n *news) notify(notice store.StopNotice) {
+func (n *listener) notify(notice store.StopNotice) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for w := range n.watchers {
