@@ -23,10 +23,10 @@ type Compaction struct {
 	// models. If the table does not have the model, the history is summarized only after the provider has refused a
 	// request as too long.
 	Window int
-	// Trigger is the share of the window, in percent, that a request may fill before its older part is summarized;
-	// 0 means 80.
+	// Trigger is the share of the window, less the request's MaxOutputTokens, in percent, that a request may fill
+	// before its older part is summarized; 0 means 80.
 	Trigger int
-	// Keep is the share of the window, in percent, that the latest messages, which a summary leaves unchanged, may
+	// Keep is the share of the same, in percent, that the latest messages, which a summary leaves unchanged, may
 	// fill; 0 means 20. It must be less than Trigger.
 	Keep int
 	// Model generates the summaries; nil means the model of the run. A smaller, cheaper one will do.

@@ -32,7 +32,7 @@ const (
 // list each companion with its purpose, so the model needs no further instructions. The status of a companion is an
 // object:
 //
-//	{"name": …, "agent": …, "turn": …,
+//	{"name": …, "session": its id, while a NonBlocking one is at work, "agent": …, "turn": …,
 //	 "status": "running", "paused", "completed", "failed", "interrupted" or "terminated",
 //	 "answer": the result of its last run, "error": why that failed, "waits_for": how many answers it waits for}
 const (

@@ -21,8 +21,8 @@ const (
 	// names of the arguments. It counts half if one of the two words is only a prefix, of at least three letters,
 	// of the other, such as "invoice" and "invoices". Rare words count more, by the logarithm of the number of all
 	// tools divided by the number of tools with the word. If the query is a tool's name, that tool comes first.
-	// Ties are broken by the order of the agent's tools. Tools that are switched off are not found. An answer has
-	// at most 64 KiB of definitions, but at least one tool.
+	// Ties are broken by the order of the agent's tools. Tools that are switched off are not found. The first 32
+	// words of a query count. An answer has at most 64 KiB of definitions, but at least one tool.
 	FindTools = "tools__find"
 	// CallTool calls a deferred tool. Its arguments are "name" and "input", the tool's arguments. Once the model's
 	// reply is complete, such a call is treated as a call of the tool itself: with its approval, hooks, cache and

@@ -66,7 +66,8 @@ type Hooks struct {
 	// function here are not wrapped: those of [FinishTool], of client-executed tools, of sub-agents and companions,
 	// and those answered by [Cache].
 	AroundTool func(ctx context.Context, call *Call, next func(context.Context) (json.RawMessage, error)) (json.RawMessage, error)
-	// OnStateChange is called after a tool that wrote state, with its writes.
+	// OnStateChange is called after a tool that wrote state, with its writes. Its handle can read state but not write
+	// it.
 	OnStateChange func(ctx context.Context, call *Call, ops []Op)
 	// OnMessage is called for the reply and for each tool result.
 	OnMessage func(ctx context.Context, step *Step, m *Message)

@@ -74,8 +74,8 @@ type Access struct {
 	Call *cairn.PendingCall
 }
 
-// Policy reports whether an access is permitted. It is asked once for every request about a session, before
-// anything else is done. A session or call that it does not permit appears not to exist.
+// Policy reports whether an access is permitted. It is asked for every request about a session, before
+// anything else is done, and for every item of a list. A session or call that it does not permit appears not to exist.
 type Policy func(context.Context, Access) (bool, error)
 
 // OwnSessions is the default policy. A user may do anything with the sessions that carry its name, and decide their

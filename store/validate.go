@@ -164,10 +164,7 @@ func (e *CacheEntry) validate() error {
 
 func (c *ContextChange) validate() error {
 	var after cairn.Session
-	c.Apply(&after)
-	if after.Metadata != nil { // removed keys need not be valid
-		delete(after.Metadata, "")
-	}
+	c.Apply(&after) // which leaves out removed keys: they need not be valid
 	return after.ValidateContext()
 }
 

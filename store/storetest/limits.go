@@ -92,6 +92,7 @@ func unkeepable() map[string]*store.Commit {
 		"a note in a trail":   call(func(c *cairn.PendingCall) { c.Trail = []cairn.Decision{{Notes: "\x00"}} }),
 		"a queued message":    {Enqueue: &store.QueuedTurn{ID: "turn", Messages: says("\x00")}},
 		"a cached result":     {Cache: []store.CacheEntry{{Key: "k", Tool: "t", Output: half}}},
+		"an unnamed entry":    {Context: &store.ContextChange{Metadata: map[string]string{"": "1"}}},
 		"a user's name":       {Context: &store.ContextChange{UserID: new("\xff")}},
 		"metadata":            {Context: &store.ContextChange{Metadata: map[string]string{"a": "\x00"}}},
 		"too much metadata":   {Context: &store.ContextChange{Metadata: map[string]string{"a": strings.Repeat("x", cairn.MaxMetadataBytes)}}},
