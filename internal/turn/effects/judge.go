@@ -21,9 +21,9 @@ func (fx *Effects) Judge(ctx context.Context, at turn.Position) (turn.Judged, er
 	return fx.judge(ctx, l, a, at, nil)
 }
 
-// judge is Judge with a session. If givenUp is set, the host has abandoned the effect: judge records givenUp as the
+// judge is Judge with a session. If abandoned is set, the host has abandoned the effect: judge records abandoned as the
 // step's failure without calling user code.
-func (fx *Effects) judge(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, givenUp *cairn.Error) (turn.Judged, error) {
+func (fx *Effects) judge(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, abandoned *cairn.Error) (turn.Judged, error) {
 	st := l.Step
 	switch {
 	case st == nil || st.Number != at.Step:
@@ -40,14 +40,14 @@ func (fx *Effects) judge(ctx context.Context, l *session.Live, a *cairn.Agent, a
 	}
 	work, key := l.Work(ctx)
 	defer l.Release(key)
-	j := &step.Judgement{Failed: givenUp}
+	j := &step.Judgement{Failed: abandoned}
 	after := fx.Scope(l, st.Number)
-	if givenUp == nil {
+	if abandoned == nil {
 		fx.announce(work, a, l, st, out, after)
 	}
 	j.Writes = after.End()
 	_ = l.Fold(out, &j.Writes) // logged
-	if givenUp == nil {
+	if abandoned == nil {
 		fx.decide(work, a, l, st, out, j)
 	}
 	// An ended ctx is no verdict: the process that continues the step judges it.

@@ -29,13 +29,13 @@ func (fx *Effects) Plan(ctx context.Context, at turn.Position) (turn.Planned, er
 	return fx.plan(ctx, l, a, at, nil)
 }
 
-// plan is Plan with a session. If givenUp is set, the host has abandoned the effect: plan records givenUp as the
+// plan is Plan with a session. If abandoned is set, the host has abandoned the effect: plan records abandoned as the
 // reply's failure, and calls no user code.
-func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, givenUp *cairn.Error) (turn.Planned, error) {
+func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, abandoned *cairn.Error) (turn.Planned, error) {
 	if l.Step == nil || l.Step.Number != at.Step {
 		l.Step = l.NewStep(at.Step)
 	}
-	if l.Unopened && givenUp == nil {
+	if l.Unopened && abandoned == nil {
 		if err := fx.open(ctx, a, l); err != nil {
 			return turn.Planned{}, err
 		}
@@ -44,7 +44,7 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 		return fx.planned(l, a, true), nil
 	}
 	var answers []cairn.Message
-	if givenUp == nil {
+	if abandoned == nil {
 		err := fx.persist(ctx, func() (err error) { answers, err = fx.companionAnswers(ctx, a, l); return err })
 		if err != nil {
 			return turn.Planned{}, err
@@ -57,9 +57,9 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 
 	work, key := l.Work(ctx)
 	defer l.Release(key)
-	r := &step.Reply{Failed: givenUp}
+	r := &step.Reply{Failed: abandoned}
 	s := fx.Scope(l, at.Step, l.Step.Below(nil)...).Hold()
-	if givenUp == nil {
+	if abandoned == nil {
 		if err := fx.ask(work, a, l, s, r, answers); err != nil {
 			r.Failed = cairn.AsError(err)
 		}

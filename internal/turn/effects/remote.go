@@ -39,47 +39,15 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		return nil, err
 	}
 	defer g.leave()
-	switch name {
-	case turn.EffectPlan:
-		if g.over != nil {
-			return turn.Planned{}, nil
-		}
-		if err = fx.discardAttempts(ctx, g.l); err == nil {
-			out, err = fx.plan(ctx, g.l, g.a, in.Position, in.Failed)
-		}
-	case turn.EffectTool:
-		if g.over != nil {
-			return turn.ToolOut{}, nil
-		}
-		if err = fx.follow(ctx, g.l); err == nil {
-			out, err = fx.perform(ctx, g.l, g.a, in.ToolIn, in.Failed)
-		}
-	case turn.EffectChild:
-		switch {
-		case g.over != nil && in.Driven != "":
-			return turn.ChildOut{}, fx.orphan(ctx, in.ToolIn)
-		case g.over != nil:
-			return turn.ChildOut{}, nil
-		}
-		if err = fx.follow(ctx, g.l); err == nil {
-			out, err = g.child(ctx, in)
-		}
-	case turn.EffectJudge:
-		if g.over != nil {
-			return turn.Judged{}, nil
-		}
-		if err = fx.follow(ctx, g.l); err == nil {
-			out, err = fx.judge(ctx, g.l, g.a, in.Position, in.Failed)
-		}
-	case turn.EffectCommit:
-		if g.over != nil {
-			return *g.over, nil
-		}
-		if err = fx.follow(ctx, g.l); err == nil {
-			out, err = fx.commit(ctx, g.l, g.a, in.Position)
-		}
-	default:
-		return nil, cairn.Invalid("effect", "there is no effect %q", name)
+	if g.over != nil {
+		return fx.late(ctx, name, in, g.over)
+	}
+	prepare := fx.follow
+	if name == turn.EffectPlan {
+		prepare = fx.discardAttempts
+	}
+	if err = prepare(ctx, g.l); err == nil {
+		out, err = g.execute(ctx, name, in)
 	}
 	if flushed := g.emit.Flush(ctx); err == nil {
 		err = flushed
@@ -91,6 +59,47 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		g.keep(out)
 	}
 	return out, err
+}
+
+// execute executes the effect of a step that is under way.
+func (g *remoteEffect) execute(ctx context.Context, name string, in turn.ChildIn) (any, error) {
+	switch name {
+	case turn.EffectPlan:
+		return g.fx.plan(ctx, g.l, g.a, in.Position, in.Failed)
+	case turn.EffectTool:
+		return g.fx.perform(ctx, g.l, g.a, in.ToolIn, in.Failed)
+	case turn.EffectChild:
+		return g.child(ctx, in)
+	case turn.EffectJudge:
+		return g.fx.judge(ctx, g.l, g.a, in.Position, in.Failed)
+	case turn.EffectCommit:
+		return g.fx.commit(ctx, g.l, g.a, in.Position)
+	}
+	return nil, unknownEffect(name)
+}
+
+// late returns the output of an effect whose step is no longer under way, and ends a child that was driven for it.
+func (fx *Effects) late(ctx context.Context, name string, in turn.ChildIn, over *turn.Committed) (any, error) {
+	switch name {
+	case turn.EffectPlan:
+		return turn.Planned{}, nil
+	case turn.EffectTool:
+		return turn.ToolOut{}, nil
+	case turn.EffectChild:
+		if in.Driven != "" {
+			return turn.ChildOut{}, fx.orphan(ctx, in.ToolIn)
+		}
+		return turn.ChildOut{}, nil
+	case turn.EffectJudge:
+		return turn.Judged{}, nil
+	case turn.EffectCommit:
+		return *over, nil
+	}
+	return nil, unknownEffect(name)
+}
+
+func unknownEffect(name string) error {
+	return cairn.Invalid("effect", "there is no effect %q", name)
 }
 
 // remoteEffect is the state of a process that executes one effect of a run.

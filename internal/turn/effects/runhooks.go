@@ -59,7 +59,7 @@ func (fx *Effects) announcePast(ctx, work context.Context, l *session.Live) erro
 
 // notify calls the hooks of the end of a run whose effects are remote. A repeated effect calls them again: no process
 // holds the session's lease any more, under which the first call could be recorded.
-func (fx *Effects) notify(ctx context.Context, at turn.Position, givenUp *cairn.Error) (notified turn.Notified, err error) {
+func (fx *Effects) notify(ctx context.Context, at turn.Position, abandoned *cairn.Error) (notified turn.Notified, err error) {
 	a, err := fx.Agent(at.Agent, at.AgentVersion)
 	if err != nil {
 		return notified, err
@@ -77,8 +77,8 @@ func (fx *Effects) notify(ctx context.Context, at turn.Position, givenUp *cairn.
 	}
 	defer l.Emit.Close()
 	fx.SetAgent(l, a, hooksOf(ctx))
-	if givenUp != nil {
-		fx.Logger.Warn("hooks were not notified of the end of a run", "session", row.ID, "run", at.RunID, "error", givenUp)
+	if abandoned != nil {
+		fx.Logger.Warn("hooks were not notified of the end of a run", "session", row.ID, "run", at.RunID, "error", abandoned)
 	} else {
 		fx.RunEnded(ctx, l, l.Run)
 	}

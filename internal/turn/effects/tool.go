@@ -28,9 +28,9 @@ func (fx *Effects) Tool(ctx context.Context, in turn.ToolIn) (turn.ToolOut, erro
 	return fx.perform(ctx, l, a, in, nil)
 }
 
-// perform is Tool with a session. If givenUp is set, the host has abandoned the effect: perform records givenUp as the
+// perform is Tool with a session. If abandoned is set, the host has abandoned the effect: perform records abandoned as the
 // call's failure without calling the tool.
-func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ToolIn, givenUp *cairn.Error) (turn.ToolOut, error) {
+func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ToolIn, abandoned *cairn.Error) (turn.ToolOut, error) {
 	c, err := l.Calling(in)
 	if err != nil {
 		return turn.ToolOut{}, err
@@ -70,8 +70,8 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 		if err := l.Emit.Lost(); err != nil {
 			return turn.ToolOut{}, err
 		}
-		if givenUp != nil {
-			result = failure(c.Use, givenUp)
+		if abandoned != nil {
+			result = failure(c.Use, abandoned)
 		} else {
 			result = t.execute()
 		}
