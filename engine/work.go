@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
+	"github.com/cairn-agents/cairn/internal/turn/owed"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -67,13 +67,13 @@ func (e *Engine) Work(ctx context.Context) error {
 // deliverStops delivers stops that are still owed to models that work elsewhere, every Options.WorkInterval until ctx
 // is done.
 func (e *Engine) deliverStops(ctx context.Context) {
-	var stops lifecycle.Stops
+	var pauses owed.Pauses
 	tick := time.NewTicker(e.opts.WorkInterval)
 	defer tick.Stop()
 	for failing := false; ; {
 		var err error
 		if e.stopsElsewhere() {
-			err = e.runs.DeliverStops(ctx, &stops)
+			err = e.runs.Owed.DeliverRecorded(ctx, &pauses)
 		}
 		if err != nil && !failing && ctx.Err() == nil {
 			e.opts.Logger.Warn("worker could not look for stops that are owed", "error", err)
@@ -90,7 +90,7 @@ func (e *Engine) deliverStops(ctx context.Context) {
 // stopsElsewhere reports whether an agent of this engine has a model that works elsewhere.
 func (e *Engine) stopsElsewhere() bool {
 	for _, a := range e.agents.Load().versions {
-		if lifecycle.StopsElsewhere(a) {
+		if owed.Elsewhere(a) {
 			return true
 		}
 	}

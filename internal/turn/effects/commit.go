@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
+	"github.com/cairn-agents/cairn/internal/turn/owed"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
@@ -67,7 +68,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		return turn.Committed{}, err
 	}
 	opening := fx.opening(l, st, out)
-	owed, err := fx.owe(ctx, l, out.End)
+	stop, err := fx.recordStop(ctx, l, out.End)
 	if err != nil {
 		return turn.Committed{}, err
 	}
@@ -82,7 +83,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		}
 		return turn.Committed{}, nil
 	}
-	defer fx.Deliver(ctx, owed)
+	defer fx.Owed.Deliver(ctx, stop)
 	return fx.ended(ctx, l, out.End, fx.opened(ctx, l, opening, out)), nil
 }
 
@@ -101,14 +102,14 @@ func (fx *Effects) endChildren(ctx context.Context, l *session.Live, out *sessio
 	return err
 }
 
-// owe records the stop that a run that is about to end owes to work elsewhere, see [lifecycle.Runs.Owe]. It does
+// recordStop records the stop that a run that is about to end owes to work elsewhere, see [owed.Stops.Record]. It does
 // nothing if run is nil: the run then continues.
-func (fx *Effects) owe(ctx context.Context, l *session.Live, run *cairn.Run) (owed *lifecycle.Owed, err error) {
+func (fx *Effects) recordStop(ctx context.Context, l *session.Live, run *cairn.Run) (stop *owed.Stop, err error) {
 	if run == nil {
 		return nil, nil
 	}
-	err = fx.persist(ctx, func() (err error) { owed, err = fx.Owe(ctx, run, l.Row.ID); return err })
-	return owed, err
+	err = fx.persist(ctx, func() (err error) { stop, err = fx.Owed.Record(ctx, run, l.Row.ID); return err })
+	return stop, err
 }
 
 // publish publishes what the step came to, starting with the calls that were closed.

@@ -39,7 +39,7 @@ func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *sessio
 				return turn.Committed{}, err
 			}
 		}
-		owed, err := fx.owe(ctx, l, &run)
+		owed, err := fx.recordStop(ctx, l, &run)
 		if err != nil {
 			return turn.Committed{}, err
 		}
@@ -62,7 +62,7 @@ func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *sessio
 		for _, ev := range journal.Results(run.Steps, c.Messages) {
 			l.Emit.Event(ev)
 		}
-		defer fx.Deliver(ctx, owed)
+		defer fx.Owed.Deliver(ctx, owed)
 		return fx.ended(ctx, l, &run, nil), nil
 	}
 }

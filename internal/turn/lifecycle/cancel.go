@@ -115,7 +115,7 @@ func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop) e
 	if err := r.CancelCalls(ctx, c, row, snap.Messages, snap.Calls, stop, "the run was stopped"); err != nil {
 		return err
 	}
-	owed, err := r.Owe(ctx, run, id)
+	owed, err := r.Owed.Record(ctx, run, id)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop) e
 	if err != nil {
 		return err
 	}
-	defer r.Deliver(ctx, owed)
+	defer r.Owed.Deliver(ctx, owed)
 	r.Evict(id)
 	// Only now: nobody would resume a session that waits for sub-agents that were ended.
 	if err := r.reapChildren(ctx, after, stop, time.Time{}); err != nil {

@@ -42,7 +42,7 @@ func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Drop(call, "the session cannot be read", row.AsOf), Seen: call.Version})
 		}
 	}
-	owed, err := r.Owe(ctx, run, id)
+	owed, err := r.Owed.Record(ctx, run, id)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 	if err != nil {
 		return err
 	}
-	defer r.Deliver(ctx, owed)
+	defer r.Owed.Deliver(ctx, owed)
 	r.Evict(row.RootID)
 	r.Logger.Error("a session cannot be read; its run was failed", "session", id, "run", run.ID, "error", cause)
 	if err := r.ReapChildren(ctx, after, time.Time{}); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/owed"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
@@ -51,9 +52,9 @@ func (r *Runs) execute(ctx context.Context, l *session.Live, in Turn) error {
 	if err := r.endCrashed(ctx, b); err != nil {
 		return err
 	}
-	var owed *Owed
+	var stop *owed.Stop
 	if b.crashed { // the turn of the dead process is not continued
-		if owed, err = r.Owe(ctx, b.commit.EndRun, b.row.ID); err != nil {
+		if stop, err = r.Owed.Record(ctx, b.commit.EndRun, b.row.ID); err != nil {
 			return err
 		}
 	}
@@ -61,7 +62,7 @@ func (r *Runs) execute(ctx context.Context, l *session.Live, in Turn) error {
 		return err
 	}
 	r.closePast(ctx, b)
-	r.Deliver(ctx, owed)
+	r.Owed.Deliver(ctx, stop)
 	r.started(ctx, b)
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/owed"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/user"
@@ -64,6 +65,8 @@ type Runs struct {
 	Cache   *session.Cache
 	Journal *journal.Log
 	User    user.Caller
+	// Owed are the stops that ended runs owe to work elsewhere.
+	Owed owed.Stops
 	// Unpublished are sub-agents' sessions whose last run has ended here, with an end that is not on the log.
 	Unpublished sync.Map
 	// companions are the companion tools by agent, since making them costs.
@@ -72,7 +75,8 @@ type Runs struct {
 
 // New returns the runs of a process by a configuration whose every field but Records and Keeper is set.
 func New(c Config) *Runs {
-	r := &Runs{Config: c, Cache: session.NewCache(c.CacheSessions, c.CacheBytes), Journal: journal.NewLog()}
+	r := &Runs{Config: c, Cache: session.NewCache(c.CacheSessions, c.CacheBytes), Journal: journal.NewLog(),
+		Owed: owed.Stops{Store: c.Store, Records: c.Records, Agents: c.Agents, Logger: c.Logger, Now: c.Now, Behind: c.Behind}}
 	r.User.Go, r.User.Logger, r.User.StopGrace, r.User.HookTimeout = c.Go, c.Logger, c.StopGrace, c.HookTimeout
 	r.User.Executes = func(dialect string) error { return store.Executes(c.Store, dialect) }
 	r.Journal.Log, r.Journal.Now, r.Journal.Coalesce, r.Journal.Logger = c.Log, c.Now, c.Coalesce, c.Logger

@@ -179,14 +179,14 @@ func (r *Runs) settle(ctx context.Context, row *cairn.Session, how cairn.Run) er
 			return err
 		}
 	}
-	owed, err := r.Owe(ctx, run, row.ID)
+	owed, err := r.Owed.Record(ctx, run, row.ID)
 	if err != nil {
 		return err
 	}
 	if row, err = r.Store.Commit(ctx, row.ID, c); err != nil {
 		return err
 	}
-	defer r.Deliver(ctx, owed)
+	defer r.Owed.Deliver(ctx, owed)
 	if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
 		return err
 	}

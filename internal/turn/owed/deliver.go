@@ -1,0 +1,210 @@
+package owed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Deliver delivers a stop that is owed, once the end of its run is committed. What does not succeed at once is
+// attempted again without the caller, as long as the engine is open, and then by any worker that has the agent.
+func (s *Stops) Deliver(ctx context.Context, o *Stop) {
+	if o == nil {
+		return
+	}
+	stopper, _ := s.stopper(o)
+	if stopper == nil {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	err := s.attempt(ctx, stopper, o)
+	if err == nil {
+		s.delivered(ctx, o, store.AnyVersion)
+		return
+	}
+	s.Logger.Warn("a stop was not delivered; it is attempted again", "session", o.Session, "run", o.Run, "agent", o.Agent, "error", err)
+	s.Behind(func(ctx context.Context) { s.repeat(ctx, o) })
+}
+
+// attempt makes one attempt to deliver a stop.
+func (s *Stops) attempt(ctx context.Context, stopper cairn.Stopper, o *Stop) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
+	defer cancel()
+	return stopper.StopTurn(ctx, o.Session, o.Runs)
+}
+
+// delivered deletes the record of a stop, of the version that was seen, and reports whether this process did.
+func (s *Stops) delivered(ctx context.Context, o *Stop, seen int64) bool {
+	if s.Records == nil {
+		return true
+	}
+	err := s.Records.Delete(ctx, store.StopRecords, o.key(), seen)
+	if err != nil && !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrStale) {
+		s.Logger.Warn("a stop that was delivered is still recorded; it will be delivered again", "session", o.Session, "run", o.Run, "error", err)
+	}
+	return err == nil
+}
+
+// repeat attempts to deliver a stop that could not be delivered at once, until ctx is done.
+func (s *Stops) repeat(ctx context.Context, o *Stop) {
+	begun := s.Now()
+	for n := 0; retry.Sleep(ctx, retry.Backoff(firstPause, longestPause, n)) == nil; n++ {
+		if s.Records == nil {
+			if stopper, _ := s.stopper(o); stopper == nil || s.attempt(ctx, stopper, o) == nil || s.Now().Sub(begun) >= deliverFor {
+				return
+			}
+			continue
+		}
+		rec, err := s.Records.Get(ctx, store.StopRecords, o.key())
+		if errors.Is(err, cairn.ErrNotFound) || err == nil && s.redeliver(ctx, rec, o) == nil {
+			return
+		}
+	}
+}
+
+// outcome is what became of a run that a stop is owed for.
+type outcome int
+
+const (
+	undecided outcome = iota // its end is not committed, or never will be
+	ended                    // it has ended, and its turn with it
+	continued                // the turn was continued, or has come to its end
+)
+
+// outcome returns what became of the run that a stop is owed for.
+func (s *Stops) outcome(ctx context.Context, o *Stop) (outcome, error) {
+	row, err := store.Load(ctx, s.Store, o.Session)
+	switch {
+	case errors.Is(err, cairn.ErrNotFound):
+		return ended, nil
+	case err != nil:
+		return undecided, err
+	case row.RunID != o.Run:
+		return s.continuation(ctx, row, o.Run)
+	}
+	switch row.Status {
+	case cairn.SessionFailed, cairn.SessionInterrupted:
+		return ended, nil
+	case cairn.SessionCompleted:
+		return continued, nil
+	}
+	return undecided, nil
+}
+
+// continuation reports whether a session's last run continues the turn of an earlier one.
+func (s *Stops) continuation(ctx context.Context, row *cairn.Session, run string) (outcome, error) {
+	for id := row.RunID; id != ""; {
+		if id == run {
+			return continued, nil
+		}
+		at, err := store.FindRun(ctx, s.Store, row.ID, id)
+		if errors.Is(err, cairn.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return undecided, err
+		}
+		id = at.PreviousRunID
+	}
+	return ended, nil
+}
+
+// errUndecided says that it is not known yet whether a stop is owed.
+var errUndecided = errors.New("the run's end is not committed")
+
+// redeliver delivers a stop that is recorded, if it is owed. The error says that it is to be attempted again.
+func (s *Stops) redeliver(ctx context.Context, rec *store.Record, o *Stop) error {
+	stopper, known := s.stopper(o)
+	if !known {
+		return nil // it is for a process that has the agent
+	}
+	late := rec.AsOf.Sub(rec.CreatedAt) >= deliverFor
+	became, err := s.outcome(ctx, o)
+	switch {
+	case err != nil:
+		return err
+	case stopper == nil, became == continued, became == undecided && late:
+		s.delivered(ctx, o, rec.Version)
+		return nil
+	case became == undecided:
+		return errUndecided
+	}
+	if err = s.attempt(ctx, stopper, o); err == nil {
+		s.delivered(ctx, o, rec.Version)
+		s.Logger.Info("a stop was delivered late", "session", o.Session, "run", o.Run, "agent", o.Agent, "after", rec.AsOf.Sub(rec.CreatedAt))
+		return nil
+	}
+	if late && ctx.Err() == nil {
+		if s.delivered(ctx, o, rec.Version) { // one process says so
+			s.Logger.Error("a stop was not delivered within a day and is abandoned; what the run consulted may still be at work",
+				"session", o.Session, "run", o.Run, "agent", o.Agent, "error", err)
+		}
+		return nil
+	}
+	return err
+}
+
+// Pauses is what a worker remembers of the stops that it could not deliver: when each, or the stops of one agent that
+// cannot be reached, are attempted again. The zero value is ready; it is for one goroutine.
+type Pauses struct {
+	until map[string]pause
+}
+
+type pause struct {
+	until    time.Time
+	attempts int
+}
+
+func (p *Pauses) has(key string, now time.Time) bool { return now.Before(p.until[key].until) }
+
+func (p *Pauses) add(key string, now time.Time) {
+	if p.until == nil {
+		p.until = map[string]pause{}
+	}
+	n := p.until[key].attempts
+	p.until[key] = pause{now.Add(retry.Backoff(firstPause, longestPause, n)), n + 1}
+}
+
+// DeliverRecorded delivers the stops that are recorded for agents of this process. The error says that the records
+// could not be read.
+func (s *Stops) DeliverRecorded(ctx context.Context, pauses *Pauses) error {
+	seen := map[string]bool{}
+	for rec, err := range store.All(func(cursor string) (store.Page[store.Record], error) {
+		return s.Records.List(ctx, store.RecordQuery{Namespace: store.StopRecords, Cursor: cursor})
+	}) {
+		if err != nil {
+			return err
+		}
+		o := new(Stop)
+		if err := json.Unmarshal(rec.Value, o); err != nil || o.key() != rec.Key {
+			continue // of a version to come; it expires
+		}
+		agent, now := "agent "+o.Agent, s.Now()
+		seen[rec.Key], seen[agent] = true, true
+		if pauses.has(rec.Key, now) || pauses.has(agent, now) {
+			continue
+		}
+		err := s.redeliver(ctx, rec, o)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, cairn.ErrUnavailable): // nor can it be for the others
+			pauses.add(agent, now)
+		case err != nil:
+			pauses.add(rec.Key, now)
+		default:
+			delete(pauses.until, agent)
+		}
+	}
+	for key := range pauses.until {
+		if !seen[key] {
+			delete(pauses.until, key)
+		}
+	}
+	return nil
+}
