@@ -239,5 +239,5 @@ func (e *Engine) endCrashed(ctx context.Context, row *cairn.Session, stop cairn.
 			return false, err
 		}
 	}
-	return true, e.runs.Settle(ctx, row, stop)
+	return true, e.runs.EndDead(ctx, row, stop)
 }

@@ -284,7 +284,7 @@ func (e *Engine) serveChild(ctx context.Context, d store.Due) (*Run, error) {
 	case err == nil && root.Status == cairn.SessionActive:
 		return e.recover(ctx, d.RootID, nil)
 	case d.Kind == store.DueCrashed:
-		return nil, e.runs.Settle(ctx, child, stop)
+		return nil, e.runs.EndDead(ctx, child, stop)
 	}
 	for above := child; ; { // up to the one that no session waits for
 		awaited, err := e.awaited(ctx, above)

@@ -32,8 +32,8 @@ type Driver interface {
 	// Stop passes a stop of the call's own run, if there is one, on to the child. It is called until the child has
 	// ended.
 	Stop(ctx context.Context)
-	// Settle ends a child that cannot be advanced further, with the cause.
-	Settle(ctx context.Context, cause error) error
+	// End ends a child that cannot be advanced further, with the cause.
+	End(ctx context.Context, cause error) error
 }
 
 // Outcome is how far a child got. At most one field is set; none if the call's own run is to stop.
@@ -42,7 +42,7 @@ type Outcome struct {
 	Drive *turn.Begun
 	// Run is the run that the child came to: it has ended or is suspended.
 	Run *cairn.Run
-	// Failed is why the child could not be advanced further. The child is settled.
+	// Failed is why the child could not be advanced further. The child has ended.
 	Failed error
 }
 
@@ -65,7 +65,7 @@ func Advance(ctx context.Context, d Driver, begin bool) (Outcome, error) {
 	case context.Cause(ctx) != nil || turn.Lost(err):
 		return Outcome{}, err
 	}
-	return Outcome{Failed: err}, d.Settle(ctx, err)
+	return Outcome{Failed: err}, d.End(ctx, err)
 }
 
 func advance(ctx context.Context, d Driver, begin bool) (Outcome, error) {

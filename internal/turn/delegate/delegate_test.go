@@ -79,7 +79,7 @@ func (r *remote) Stop(context.Context) {
 	}
 }
 
-func (r *remote) Settle(_ context.Context, cause error) error { r.settled = cause; return nil }
+func (r *remote) End(_ context.Context, cause error) error { r.settled = cause; return nil }
 
 // An agent on another server fits the mechanism. If an answer is lost, the next attempt detects that, and begins
 // nothing twice.

@@ -73,7 +73,7 @@ func (v *visit) endDriven() error {
 	child, err = fx.Store.Commit(v.ctx, child.ID, &store.Commit{
 		Guard: store.Guard{Token: child.Lease.Token, Version: child.Version}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
 	if err == nil {
-		err = fx.Settle(v.ctx, child, lifecycle.Leaving)
+		err = fx.EndDead(v.ctx, child, lifecycle.Leaving)
 	}
 	if errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotRunning) {
 		return nil // another process drives it after all

@@ -324,7 +324,7 @@ func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) error 
 		case row.Status != cairn.SessionActive:
 			return nil
 		case row.Crashed(row.AsOf):
-			err = v.fx.Settle(v.ctx, row, stop)
+			err = v.fx.EndDead(v.ctx, row, stop)
 		default:
 			if err = v.fx.Store.RequestStop(v.ctx, row.ID, stop); err == nil {
 				v.fx.RequestStop(row.ID, stop)

@@ -83,8 +83,8 @@ func (v *localChild) Drive(ctx context.Context, b turn.Begun) error {
 // Stop implements delegate.Driver.
 func (v *localChild) Stop(ctx context.Context) { v.fx.passStop(ctx, v.work, v.child, "") }
 
-// Settle implements delegate.Driver. It cancels what the session is suspended for.
-func (v *localChild) Settle(ctx context.Context, _ error) error {
+// End implements delegate.Driver. It cancels what the session is suspended for.
+func (v *localChild) End(ctx context.Context, _ error) error {
 	row, err := store.Load(ctx, v.fx.Store, v.child)
 	switch {
 	case errors.Is(err, cairn.ErrNotFound):

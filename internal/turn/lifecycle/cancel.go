@@ -185,7 +185,7 @@ func (r *Runs) ReapChild(ctx context.Context, child *cairn.Session, stop cairn.S
 			err = r.CancelWait(ctx, child.ID, stop)
 		case cairn.SessionActive:
 			if child.Crashed(child.AsOf) {
-				err = r.Settle(ctx, child, stop)
+				err = r.EndDead(ctx, child, stop)
 				break
 			}
 			if err = r.Store.RequestStop(ctx, child.ID, stop); err == nil {

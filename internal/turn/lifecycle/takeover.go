@@ -47,7 +47,7 @@ func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*se
 	}
 	if row.Recoveries >= r.MaxRecoveries {
 		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
-		return nil, r.settle(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonError, Error: cause})
+		return nil, r.endDead(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonError, Error: cause})
 	}
 	taken, err := r.takeLease(ctx, row)
 	if err != nil {
@@ -138,17 +138,17 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 	return l, nil
 }
 
-// Settle ends the run of a process that died, without driving it on.
-func (r *Runs) Settle(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+// EndDead ends the run of a process that died, without driving it on.
+func (r *Runs) EndDead(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	if stop.Kind == cairn.StopAbort {
-		return r.settle(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonAborted, StopReason: stop.Reason, Error: Aborted(stop)})
+		return r.endDead(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonAborted, StopReason: stop.Reason, Error: Aborted(stop)})
 	}
-	return r.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonInterrupted, StopReason: stop.Reason})
+	return r.endDead(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonInterrupted, StopReason: stop.Reason})
 }
 
 // Abandon ends the run of a process that died, because another run takes its place.
 func (r *Runs) Abandon(ctx context.Context, row *cairn.Session) error {
-	return r.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonCrashed})
+	return r.endDead(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonCrashed})
 }
 
 func Aborted(stop cairn.Stop) *cairn.Error {
@@ -158,8 +158,8 @@ func Aborted(stop cairn.Stop) *cairn.Error {
 	return cairn.Errorf(cairn.CodeAborted, "the run was aborted: %s", stop.Reason)
 }
 
-// settle ends the run of a process that died, with the status and reasons of how.
-func (r *Runs) settle(ctx context.Context, row *cairn.Session, how cairn.Run) error {
+// endDead ends the run of a process that died, with the status and reasons of how.
+func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) error {
 	run, err := r.crashedRun(ctx, row)
 	if err != nil {
 		return err
