@@ -44,6 +44,16 @@ func FastPostgres(tb testing.TB) (url string) {
 	return must(tb)(fastPostgres()).URL()
 }
 
+// LargePostgres is [FastPostgres] on a server whose cache is a quarter of a machine with 16 GB, in `make test` on the
+// same server. It is for tests of large databases.
+func LargePostgres(tb testing.TB) (url string) {
+	tb.Helper()
+	if !Soak() {
+		return FastPostgres(tb)
+	}
+	return must(tb)(largePostgres()).URL()
+}
+
 // PostgresIn makes [Main] set an environment variable to the URL of [FastPostgres].
 func PostgresIn(variable string) func() error {
 	return func() error {
@@ -78,13 +88,17 @@ func (p *PostgresServer) Replica(tb testing.TB) *PostgresServer {
 	return s
 }
 
+// carefree are the settings of servers that never wait for the disk.
+var carefree = []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off"}
+
 // PostgresServer is a PostgreSQL server.
 type PostgresServer struct{ *Server }
 
 var (
 	durablePostgres = sync.OnceValues(func() (*PostgresServer, error) { return startPostgres("postgres", initPostgres) })
-	fastPostgres    = sync.OnceValues(func() (*PostgresServer, error) {
-		return startPostgres("postgres-fast", initPostgres, "fsync=off", "synchronous_commit=off", "full_page_writes=off")
+	fastPostgres    = sync.OnceValues(func() (*PostgresServer, error) { return startPostgres("postgres-fast", initPostgres, carefree...) })
+	largePostgres   = sync.OnceValues(func() (*PostgresServer, error) {
+		return startPostgres("postgres-large", initPostgres, append(slices.Clone(carefree), "shared_buffers=4GB")...)
 	})
 )
 

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 // TestScale compares what calls cost among 10,000 sessions and among a million. In short mode it shows that they work.
 func TestScale(t *testing.T) {
-	url := testenv.FastPostgres(t)
+	url := testenv.LargePostgres(t)
 	few, many := testenv.Choose(400, 10_000), testenv.Choose(1200, 1_000_000)
 	open := func(schema string, sessions int) *pgstore.Store {
 		s, err := pgstore.Open(t.Context(), url, &pgstore.Options{Schema: schema})
