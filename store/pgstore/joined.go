@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -88,14 +89,17 @@ const (
 	largestJoined = 64 << 10
 )
 
-// joiner combines steps of different sessions that are pending at the same moment into one statement. It adds no delay:
-// a step that finds a free collector is sent at once, alone. The others are sent together when a collector is done, in
-// the order of their arrival.
+// joiner combines steps of different sessions that are pending at the same moment into one statement. A step that finds
+// a free collector is sent at once, alone, unless that would break up larger statements: see [joiner.enough]. The others
+// are sent together when a collector is done, in the order of their arrival. So a step waits for one statement at most
+// before its own.
 type joiner struct {
 	db *database
 
 	mu      sync.Mutex
-	busy    int
+	busy    int // collectors that send a statement
+	sent    int // steps in their statements
+	last    int // steps in the latest statement that is done
 	waiting []*joinedStep
 	idle    chan struct{} // if set, it is closed once no collector is busy
 }
@@ -136,15 +140,27 @@ func (w *write) joins() bool {
 // not hold.
 func (j *joiner) apply(ctx context.Context, w *write) error {
 	j.mu.Lock()
-	if j.busy < j.db.opts.Collectors {
+	free := j.busy < j.db.opts.Collectors && j.enough(len(j.waiting)+1, j.busy)
+	if free {
 		j.busy++
+	}
+	if free && j.last <= 1 && len(j.waiting) == 0 {
+		j.sent++
 		j.mu.Unlock()
-		defer j.next()
+		defer j.next(1)
 		return j.db.alone(ctx, w)
 	}
 	step := &joinedStep{w: w, done: make(chan struct{})}
 	j.waiting = append(j.waiting, step)
 	j.mu.Unlock()
+	if free {
+		runtime.Gosched() // callers that are about to commit get the time to
+		if j.takeAlone(step) {
+			defer j.next(1)
+			return j.db.alone(ctx, w)
+		}
+		j.next(0)
+	}
 	select {
 	case <-step.done:
 	case <-ctx.Done():
@@ -156,6 +172,19 @@ func (j *joiner) apply(ctx context.Context, w *write) error {
 		return j.db.alone(ctx, w)
 	}
 	return step.err
+}
+
+// takeAlone takes a step out of those that wait, if it is the only one.
+func (j *joiner) takeAlone(step *joinedStep) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.waiting) != 1 || j.waiting[0] != step {
+		return false
+	}
+	j.waiting[0] = nil
+	j.waiting = j.waiting[:0]
+	j.sent++
+	return true
 }
 
 // leave ends the wait of a step whose context is done. If the step is not being written yet, leave returns at once.
@@ -185,11 +214,19 @@ func (j *joiner) leave(ctx context.Context, step *joinedStep) error {
 	return ctx.Err()
 }
 
-// next assigns the pending steps to a collector that is done.
-func (j *joiner) next() {
+// enough reports whether steps are at least as many as those in an average statement of the others that are being sent.
+// Otherwise a step that comes right behind a full statement would be sent alone, and the steps after it would wait for
+// both.
+func (j *joiner) enough(steps, others int) bool { return steps*others >= j.sent }
+
+// next assigns the pending steps to a collector that is done with a statement of the given number of steps.
+func (j *joiner) next(done int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.waiting) == 0 {
+	if j.sent -= done; done > 0 {
+		j.last = done
+	}
+	if len(j.waiting) == 0 || !j.enough(len(j.waiting), j.busy-1) {
 		if j.busy--; j.busy == 0 && j.idle != nil {
 			close(j.idle)
 			j.idle = nil
@@ -209,10 +246,11 @@ func (j *joiner) next() {
 	}
 	clear(j.waiting[len(rest):])
 	j.waiting, b.asked = rest, len(b.steps)
+	j.sent += len(b.steps)
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
 	go func() {
-		defer j.next()
+		defer j.next(len(b.steps))
 		defer cancel()
 		j.write(ctx, b)
 	}()
