@@ -130,12 +130,12 @@ func (d *document) operation(rt route) (object, error) {
 		success["description"] = rt.Summary + ". The schema is that of the data of each server-sent event."
 		success["content"] = object{"text/event-stream": object{"schema": s}}
 		if rt.Method == http.MethodGet {
-			responses["204"] = object{"description": "There is nothing more to stream"}
+			responses["204"] = object{"description": "No turn is under way"}
 		}
 	case rt.Bytes:
 		bytes := object{"*/*": object{"schema": object{"type": "string", "format": "binary"}}}
 		success["content"] = bytes
-		responses["206"] = object{"description": "The range of the file that was asked for", "content": bytes}
+		responses["206"] = object{"description": "The requested range of the file", "content": bytes}
 		responses["304"] = object{"description": "The client has the file"}
 	case rt.Status != http.StatusNoContent:
 		s, err := d.defs.Add(rt.Out)
@@ -172,10 +172,10 @@ func (d *document) parameters(rt route) ([]object, error) {
 		}
 	}
 	if rt.Method == http.MethodPost {
-		list = append(list, header(keyHeader, "A word of the client's, under which the request is done once, however often it is sent within a day."))
+		list = append(list, header(keyHeader, "A key chosen by the client. Requests with the same key within a day have an effect once."))
 	}
 	if rt.Path == "/sse" {
-		list = append(list, header("Last-Event-ID", "The id of the last event that the client has; the stream continues behind it."))
+		list = append(list, header("Last-Event-ID", "The id of the last event that the client received; the stream continues after it."))
 	}
 	return list, nil
 }

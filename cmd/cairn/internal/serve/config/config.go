@@ -12,37 +12,37 @@ import (
 // Config is the file. The table of keys in docs/SERVE.md is made of the "doc" tags.
 type Config struct {
 	Listen     string              `yaml:"listen" doc:"The address to listen on. Without authentication it must be a loopback address." default:"127.0.0.1:8420"`
-	URL        string              `yaml:"url" doc:"The address under which clients reach the server, such as https://example.com/agents, where a proxy changes hosts or paths."`
-	Store      string              `yaml:"store" doc:"Where sessions are: memory:, sqlite:PATH, postgres://… or redis://…" default:"sqlite:cairn.db"`
-	Events     string              `yaml:"events" doc:"Where events are, as a store is named; empty is the store itself."`
-	Host       string              `yaml:"host" doc:"What drives runs: temporal://… or dbos://…; empty is this process."`
-	Worker     bool                `yaml:"worker" doc:"Recover crashed runs, continue answered sessions, enforce deadlines, sweep." default:"true"`
+	URL        string              `yaml:"url" doc:"The address under which clients reach the server, such as https://example.com/agents, if a proxy changes hosts or paths."`
+	Store      string              `yaml:"store" doc:"The store of sessions: memory:, sqlite:PATH, postgres://… or redis://…" default:"sqlite:cairn.db"`
+	Events     string              `yaml:"events" doc:"The store of events, named as in store; empty means that of the sessions."`
+	Host       string              `yaml:"host" doc:"The host that drives runs: temporal://… or dbos://…; empty means this process."`
+	Worker     bool                `yaml:"worker" doc:"Take over crashed runs, resume answered sessions, enforce deadlines, sweep." default:"true"`
 	Auth       Auth                `yaml:"auth" doc:"Who may use the server."`
-	CORS       CORS                `yaml:"cors" doc:"Pages of other hosts."`
-	Limits     Limits              `yaml:"limits" doc:"What one user may take."`
-	Providers  map[string]Provider `yaml:"providers" doc:"Settings of models' providers, by the word before the colon of a model."`
-	Assistants []Assistant         `yaml:"assistants" doc:"The agents, each with a name of its own." text:"raw"`
+	CORS       CORS                `yaml:"cors" doc:"Access for pages of other origins."`
+	Limits     Limits              `yaml:"limits" doc:"Limits for each user."`
+	Providers  map[string]Provider `yaml:"providers" doc:"Settings of model providers, by the word before the colon in a model."`
+	Assistants []Assistant         `yaml:"assistants" doc:"The agents. Their names are unique." text:"raw"`
 }
 
 // Auth says who may use the server.
 type Auth struct {
-	AllowUnauthenticated bool    `yaml:"allow_unauthenticated" doc:"Serve everybody as an administrator, on a loopback address only." default:"false"`
-	Tokens               []Token `yaml:"tokens" doc:"Bearer tokens; cairn token makes them."`
-	JWT                  JWT     `yaml:"jwt" doc:"Signed tokens of an identity provider, beside auth.tokens or instead of them. issuer, audience and jwks_url are required."`
+	AllowUnauthenticated bool    `yaml:"allow_unauthenticated" doc:"Serve every request as an administrator's. Needs a loopback address." default:"false"`
+	Tokens               []Token `yaml:"tokens" doc:"Bearer tokens; cairn token generates them."`
+	JWT                  JWT     `yaml:"jwt" doc:"Signed tokens of an identity provider, alongside auth.tokens or instead of them. issuer, audience and jwks_url are required."`
 }
 
 // Token is a bearer token of a user.
 type Token struct {
-	Token string   `yaml:"token" doc:"The token, of at least 16 characters." secret:"yes"`
+	Token string   `yaml:"token" doc:"The token, at least 16 characters." secret:"yes"`
 	User  string   `yaml:"user" doc:"The user's name."`
-	Roles []string `yaml:"roles" doc:"Any of user, reviewer, admin." default:"[user]" oneof:"user reviewer admin"`
+	Roles []string `yaml:"roles" doc:"The user's roles: user, reviewer, admin." default:"[user]" oneof:"user reviewer admin"`
 }
 
 // JWT selects the signed tokens that are accepted.
 type JWT struct {
-	Issuer     string `yaml:"issuer" doc:"The issuer of tokens, as their iss claim has it."`
-	Audience   string `yaml:"audience" doc:"What their aud claim must name."`
-	JWKSURL    string `yaml:"jwks_url" doc:"Where the issuer's keys are: an https address, or an http address of this machine."`
+	Issuer     string `yaml:"issuer" doc:"The issuer of tokens, as in their iss claim."`
+	Audience   string `yaml:"audience" doc:"The value that their aud claim must contain."`
+	JWKSURL    string `yaml:"jwks_url" doc:"The address of the issuer's keys: https, or http on this machine."`
 	UserClaim  string `yaml:"user_claim" doc:"The claim that names the user. Dots lead into objects." default:"sub"`
 	RolesClaim string `yaml:"roles_claim" doc:"The claim that lists the user's roles: user, reviewer, admin. Dots lead into objects, as in realm_access.roles." default:"roles"`
 }
@@ -65,54 +65,54 @@ type CORS struct {
 
 // Limits bounds what one user may take of the server.
 type Limits struct {
-	Body              Bytes `yaml:"body" doc:"The most bytes of a request's body." default:"4MiB"`
-	StreamsPerUser    int   `yaml:"streams_per_user" doc:"How many streams a user may have open; -1 is any number." default:"20"`
-	RequestsPerMinute int   `yaml:"requests_per_minute" doc:"How many requests a user may make per minute; -1 is any number." default:"600"`
+	Body              Bytes `yaml:"body" doc:"The maximum size of a request's body." default:"4MiB"`
+	StreamsPerUser    int   `yaml:"streams_per_user" doc:"The maximum number of open streams of a user; -1 means no limit." default:"20"`
+	RequestsPerMinute int   `yaml:"requests_per_minute" doc:"The maximum number of requests of a user per minute; -1 means no limit." default:"600"`
 }
 
 // Provider holds the settings of a provider of models.
 type Provider struct {
-	BaseURL string `yaml:"base_url" doc:"Where the provider is, if not at its public address."`
-	APIKey  string `yaml:"api_key" doc:"The key. Without it the provider's own environment variable counts." secret:"yes"`
+	BaseURL string `yaml:"base_url" doc:"The provider's address, if not its public one."`
+	APIKey  string `yaml:"api_key" doc:"The key; empty means that of the provider's environment variable." secret:"yes"`
 }
 
 // Assistant is an agent that the file declares. Each of its fields is part of its version, and is stored as JSON.
 type Assistant struct {
-	Name         string    `yaml:"name" json:"name" doc:"Letters, digits, - and _; sessions belong to it."`
-	Description  string    `yaml:"description" json:"description,omitempty" doc:"What it is for; other assistants read it."`
-	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME; scripted: is a model without a provider, to try the rest with."`
+	Name         string    `yaml:"name" json:"name" doc:"Letters, digits, - and _. Sessions name their assistant by it."`
+	Description  string    `yaml:"description" json:"description,omitempty" doc:"Its purpose, which other assistants read."`
+	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME; scripted: is a model without a provider, for tests."`
 	Instructions string    `yaml:"instructions" json:"instructions,omitempty" doc:"The system prompt."`
-	MaxSteps     int       `yaml:"max_steps" json:"max_steps,omitempty" doc:"How many model calls a turn may take." default:"50"`
-	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"What a turn does while another one runs, unless the request says: reject, enqueue, interrupt, rollback or steer." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
-	OnWaiting    string    `yaml:"on_waiting" json:"on_waiting,omitempty" doc:"What a turn does while answers are missing, unless the request says: refuse, withdraw or enqueue." default:"refuse" oneof:"refuse withdraw enqueue"`
-	Versions     string    `yaml:"versions" json:"versions,omitempty" doc:"follow: the next turn takes a new version; pin: a session keeps the one it began with." default:"follow" oneof:"follow pin"`
+	MaxSteps     int       `yaml:"max_steps" json:"max_steps,omitempty" doc:"The maximum number of model calls in a turn." default:"50"`
+	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"What happens to a turn while another one runs, if the request does not say: reject, enqueue, interrupt, rollback or steer." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
+	OnWaiting    string    `yaml:"on_waiting" json:"on_waiting,omitempty" doc:"What happens to a turn while calls are pending, if the request does not say: refuse, withdraw or enqueue." default:"refuse" oneof:"refuse withdraw enqueue"`
+	Versions     string    `yaml:"versions" json:"versions,omitempty" doc:"follow: the next turn uses a new version; pin: a session keeps the version that it began with." default:"follow" oneof:"follow pin"`
 	Durability   string    `yaml:"durability" json:"durability,omitempty" doc:"When steps are committed: per_tool, per_step, manual, or an interval such as 5s." default:"per_step"`
 	TTL          Duration  `yaml:"ttl" json:"ttl,omitempty" doc:"How long a session may be idle before it expires." default:"168h"`
-	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Keep results within a session, of MCP servers' tools that only read by their server's word (readOnlyHint) and need no approval. Without either key none are kept."`
-	DeferAbove   int       `yaml:"defer_above" json:"defer_above,omitempty" doc:"How many tokens the definitions of its tools may have before the model finds those that are deferred; -1 is any number." default:"10000"`
-	Tools        []Tool    `yaml:"tools" json:"tools,omitempty" doc:"What the model may call: each has one of client, mcp, agent."`
+	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Cache results within a session, of MCP tools that their server calls read-only (readOnlyHint) and that need no approval. Without either key nothing is cached."`
+	DeferAbove   int       `yaml:"defer_above" json:"defer_above,omitempty" doc:"The size of its tool definitions, in tokens, above which requests leave out deferred tools; -1 means no limit." default:"10000"`
+	Tools        []Tool    `yaml:"tools" json:"tools,omitempty" doc:"The tools that the model may call. Each has one of client, mcp, agent."`
 }
 
 // ToolCache limits the tool results that a session keeps.
 type ToolCache struct {
-	MaxEntries int      `yaml:"max_entries" json:"max_entries,omitempty" doc:"How many results a session keeps, of all tools together." default:"64"`
-	TTL        Duration `yaml:"ttl" json:"ttl,omitempty" doc:"How long a result is good." default:"1h"`
+	MaxEntries int      `yaml:"max_entries" json:"max_entries,omitempty" doc:"The maximum number of cached results of a session." default:"64"`
+	TTL        Duration `yaml:"ttl" json:"ttl,omitempty" doc:"How long a cached result is valid." default:"1h"`
 }
 
 // Tool is a tool of an assistant. Exactly one of Client, MCP and Agent is set.
 type Tool struct {
-	Client      string   `yaml:"client" json:"client,omitempty" doc:"The name of a tool that the client executes."`
-	Description string   `yaml:"description" json:"description,omitempty" doc:"What a client tool does, for the model."`
+	Client      string   `yaml:"client" json:"client,omitempty" doc:"The name of a client-executed tool."`
+	Description string   `yaml:"description" json:"description,omitempty" doc:"The description of a client tool, for the model."`
 	Parameters  JSON     `yaml:"parameters" json:"parameters,omitempty" doc:"The JSON Schema of a client tool's arguments." default:"{type: object}"`
 	Result      JSON     `yaml:"result" json:"result,omitempty" doc:"The JSON Schema that results of a client tool must satisfy."`
-	Timeout     Duration `yaml:"timeout" json:"timeout,omitempty" doc:"How long a call waits for the result of a client tool; of an MCP server's tool, for the server."`
+	Timeout     Duration `yaml:"timeout" json:"timeout,omitempty" doc:"How long a call waits for the client's result, or for the MCP server."`
 
-	Deferred bool `yaml:"deferred" json:"deferred,omitempty" doc:"The model finds a client tool, or an MCP server's tools, where the assistant's definitions of tools are too large, see defer_above."`
+	Deferred bool `yaml:"deferred" json:"deferred,omitempty" doc:"Requests leave out the client tool, or the MCP server's tools, if tool definitions are larger than defer_above. The model finds them by search."`
 
-	MCP     *MCP     `yaml:"mcp" json:"mcp,omitempty" doc:"A server of the Model Context Protocol, whose tools the assistant has."`
-	Prefix  string   `yaml:"prefix" json:"prefix,omitempty" doc:"What the names of an MCP server's tools begin with."`
-	Allow   []string `yaml:"allow" json:"allow,omitempty" doc:"The tools of an MCP server that are offered, by the server's names; * stands for any letters." default:"all"`
-	Approve []string `yaml:"approve" json:"approve,omitempty" doc:"The tools of an MCP server whose calls need a person's approval."`
+	MCP     *MCP     `yaml:"mcp" json:"mcp,omitempty" doc:"An MCP server, whose tools the assistant gets."`
+	Prefix  string   `yaml:"prefix" json:"prefix,omitempty" doc:"A prefix for the names of the MCP server's tools."`
+	Allow   []string `yaml:"allow" json:"allow,omitempty" doc:"The tools of the MCP server that are offered, by the server's names; * matches any letters." default:"all"`
+	Approve []string `yaml:"approve" json:"approve,omitempty" doc:"The tools of the MCP server whose calls need approval."`
 
 	Agent string `yaml:"agent" json:"agent,omitempty" doc:"The name of another assistant, as a sub-agent."`
 }
@@ -120,7 +120,7 @@ type Tool struct {
 // MCP is an MCP server: a command to start, or an address.
 type MCP struct {
 	Command []string          `yaml:"command" json:"command,omitempty" doc:"The command that starts an MCP server."`
-	Env     map[string]string `yaml:"env" json:"env,omitempty" doc:"Its environment variables. ${NAME} in env, command and url is read by each process for itself."`
+	Env     map[string]string `yaml:"env" json:"env,omitempty" doc:"Its environment variables. Each process expands ${NAME} in env, command and url itself."`
 	URL     string            `yaml:"url" json:"url,omitempty" doc:"The address of an MCP server."`
 }
 
