@@ -17,13 +17,13 @@ import (
 // grammar is the command line.
 type grammar struct {
 	Demo     demo.Command      `cmd:"" help:"Talk to a support agent over a small shop. Lines on standard input work too."`
-	Sessions sessions.Commands `cmd:"" help:"Look at stored sessions and change them."`
+	Sessions sessions.Commands `cmd:"" help:"Show and change stored sessions."`
 	Inbox    inbox.Commands    `cmd:"" help:"Answer pending calls: list, approve, deny, answer, claim them."`
 	Work     work.Commands     `cmd:"" help:"Run a worker, or list all workers."`
 	Serving  serving           `embed:""`
 	Removal  upkeep.Removal    `embed:""`
 	Store    upkeep.Store      `cmd:"" help:"Copy sessions from one store to another."`
-	Migrate  upkeep.Migrate    `cmd:"" help:"Make the tables of a store, or show their version."`
+	Migrate  upkeep.Migrate    `cmd:"" help:"Create the tables of a store, or show their version."`
 	Models   modelsCmd         `cmd:"" help:"List models with their windows and the prices of a million tokens."`
 	Version  versionCmd        `cmd:"" help:"Print the version."`
 }

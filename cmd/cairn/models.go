@@ -10,8 +10,8 @@ import (
 )
 
 type modelsCmd struct {
-	Table string `placeholder:"FILE" help:"A table of your own instead, as JSON."`
-	JSON  bool   `name:"json" help:"Print JSON, as --table takes it."`
+	Table string `placeholder:"FILE" help:"Your own table instead, as JSON."`
+	JSON  bool   `name:"json" help:"Print JSON, as --table reads it."`
 }
 
 // Run prints the table of models.

@@ -9,7 +9,7 @@ import (
 
 // serving holds the commands about servers. The demo build omits them and compiles faster.
 type serving struct {
-	Serve serve.Command `cmd:"" help:"Serve assistants over HTTP, as a file declares them."`
+	Serve serve.Command `cmd:"" help:"Serve the assistants of a configuration file over HTTP."`
 	Chat  chat.Command  `cmd:"" help:"Talk to an agent of a server. Lines on standard input work too."`
-	Token serve.Token   `cmd:"" help:"Make a token for the file of a server."`
+	Token serve.Token   `cmd:"" help:"Generate a token for a server's configuration file."`
 }

@@ -34,7 +34,8 @@ type Options struct {
 	// s, negative means never. An operation that may have been applied is retried only if that cannot apply it twice.
 	RetryFor time.Duration
 	// Collectors is how many statements that write steps run concurrently. Steps of other sessions that arrive while
-	// all of them run share the next statement, at a fraction of the cost for the server and this process. 0 means 2.
+	// all of them run, or fewer than one of them has, share the next statement, at a fraction of the cost for the
+	// server and this process. 0 means 2.
 	// More are better where the server has many processors, or an answer takes milliseconds. Negative means that each
 	// step has a statement of its own.
 	Collectors int

@@ -23,7 +23,7 @@ type Command struct {
 	URL     string `name:"url" placeholder:"URL" help:"The server's address, such as http://localhost:8420. Default: CAIRN_URL."`
 	Session string `placeholder:"ID" help:"Session to begin or continue. Default: a new one."`
 	Agent   string `placeholder:"NAME" help:"The agent of a new session."`
-	Token   string `placeholder:"TOKEN" help:"The token that the server wants. Default: CAIRN_TOKEN, which other users of this machine cannot see."`
+	Token   string `placeholder:"TOKEN" help:"The token for the server. Default: CAIRN_TOKEN, which other users of this machine cannot see."`
 }
 
 // Run talks until the input ends.

@@ -19,9 +19,9 @@ import (
 type Command struct {
 	Desk    desk.Flags `embed:""`
 	Session string     `default:"${session}" help:"Session to begin or resume. Default: demo."`
-	User    string     `help:"Who the customer is: the first name, as in ada, is enough."`
+	User    string     `help:"The customer; the first name, such as ada, is enough."`
 	Yes     bool       `short:"y" help:"Approve every refund without asking."`
-	Serve   bool       `default:"true" negatable:"" help:"With --host, carry out what the answers need in this process too; without, a worker has to."`
+	Serve   bool       `default:"true" negatable:"" help:"With --host, also execute effects in this process; otherwise only workers do."`
 }
 
 // Run talks until the input ends.

@@ -10,6 +10,6 @@ type Flags struct {
 	At      stores.Flags `embed:""`
 	On      hosts.Flags  `embed:""`
 	Answers modelFlags   `embed:""`
-	MCP     []string     `name:"mcp" sep:"none" placeholder:"COMMAND|URL" help:"MCP server whose tools the agent has too: a command with its arguments, or an address. Each call asks for approval. May be given several times."`
+	MCP     []string     `name:"mcp" sep:"none" placeholder:"COMMAND|URL" help:"MCP server whose tools the agent also has: a command with its arguments, or an address. Each call asks for approval. May be given several times."`
 	Shop    string       `placeholder:"PATH" help:"SQLite file of the shop's orders. Default: next to the file of the sessions, else cairn-demo-shop.db in the current directory."`
 }

@@ -15,7 +15,7 @@ import (
 // modelFlags select the model that answers.
 type modelFlags struct {
 	Model    string         `placeholder:"MODEL" default:"${model}" help:"scripted, or PROVIDER:NAME, such as anthropic:claude-sonnet-5, with the provider's variables for key and address (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL); openai-chat is any server that speaks Chat Completions. Default: openai-chat:$$OPENAI_MODEL, or openai-chat:gpt-5-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set, else scripted."`
-	Fallback []string       `sep:"none" placeholder:"MODEL" help:"Model that answers where --model cannot: one that is overloaded, refuses the key or does not answer in time. May be given several times; they are asked in that order."`
+	Fallback []string       `sep:"none" placeholder:"MODEL" help:"Model for when --model is overloaded, refuses the key or does not answer in time. May be given several times; they are asked in that order."`
 	Pace     *time.Duration `placeholder:"DURATION" help:"Time the scripted model takes for a word. Default: 30ms on a terminal, else none."`
 }
 

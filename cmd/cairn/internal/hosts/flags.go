@@ -6,8 +6,8 @@ import (
 
 // Flags select what drives runs, if it is not this process by itself.
 type Flags struct {
-	Host     string `placeholder:"URL" help:"What drives runs: temporal://HOST:PORT/NAMESPACE?queue=NAME, dbos://HOST/DATABASE?queue=NAME or dbos:sqlite:PATH?queue=NAME. Keys and certificates for Temporal come from TEMPORAL_* variables or temporal.toml. Default: CAIRN_HOST, else this process by itself."`
-	Executor string `placeholder:"NAME" help:"This process's name to the host, kept when it is started again and shared with no other. On DBOS it then resumes at once what it left. Default: a new one each time."`
+	Host     string `placeholder:"URL" help:"The host that drives runs: temporal://HOST:PORT/NAMESPACE?queue=NAME, dbos://HOST/DATABASE?queue=NAME or dbos:sqlite:PATH?queue=NAME. Keys and certificates for Temporal come from TEMPORAL_* variables or temporal.toml. Default: CAIRN_HOST, else this process."`
+	Executor string `placeholder:"NAME" help:"This process's name on the host, the same after a restart, and unique. On DBOS the process then resumes at once what it left. Default: a new one each time."`
 }
 
 // Address returns the host that the flags name, or else the environment; nil if neither names one.

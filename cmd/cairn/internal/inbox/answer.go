@@ -15,8 +15,8 @@ import (
 type approveCmd struct {
 	aCall
 	Input    *string `placeholder:"JSON" help:"Run the tool with these arguments instead of those of the call."`
-	Reviewer string  `placeholder:"NAME" help:"Who answers; needed for a call that is assigned or claimed."`
-	Notes    string  `placeholder:"TEXT" help:"Words for the record."`
+	Reviewer string  `placeholder:"NAME" help:"The reviewer; required for a call that is assigned or claimed."`
+	Notes    string  `placeholder:"TEXT" help:"A comment for the audit trail."`
 }
 
 // Run approves a call.
@@ -36,8 +36,8 @@ func (cmd *approveCmd) Run(a *cli.App, all *flags) error {
 
 type denyCmd struct {
 	aCall
-	Reason   string `placeholder:"TEXT" help:"Why; the agent sees it."`
-	Reviewer string `placeholder:"NAME" help:"Who answers; needed for a call that is assigned or claimed."`
+	Reason   string `placeholder:"TEXT" help:"The reason, which the agent sees."`
+	Reviewer string `placeholder:"NAME" help:"The reviewer; required for a call that is assigned or claimed."`
 }
 
 // Run denies a call.
@@ -48,8 +48,8 @@ func (cmd *denyCmd) Run(a *cli.App, all *flags) error {
 type answerCmd struct {
 	aCall
 	Result   *string `placeholder:"JSON" required:"" xor:"outcome" help:"The result, or the answer to a question."`
-	Error    *string `placeholder:"TEXT" required:"" xor:"outcome" help:"What went wrong; the agent sees it."`
-	Reviewer string  `placeholder:"NAME" help:"Who answers; needed for a call that is assigned or claimed."`
+	Error    *string `placeholder:"TEXT" required:"" xor:"outcome" help:"The error, which the agent sees."`
+	Reviewer string  `placeholder:"NAME" help:"The reviewer; required for a call that is assigned or claimed."`
 }
 
 // Run answers a call.

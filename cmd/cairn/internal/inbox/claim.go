@@ -14,7 +14,7 @@ import (
 
 type claimCmd struct {
 	aCall
-	Reviewer string        `placeholder:"NAME" required:"" help:"Who has it."`
+	Reviewer string        `placeholder:"NAME" required:"" help:"The reviewer."`
 	For      time.Duration `placeholder:"DURATION" default:"10m" help:"For how long. Default: 10m."`
 }
 
@@ -27,7 +27,7 @@ func (cmd *claimCmd) Run(a *cli.App, all *flags) error {
 
 type releaseCmd struct {
 	aCall
-	Reviewer string `placeholder:"NAME" required:"" help:"Who has it."`
+	Reviewer string `placeholder:"NAME" required:"" help:"The reviewer."`
 }
 
 // Run releases a claim.

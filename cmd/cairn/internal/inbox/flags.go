@@ -10,5 +10,5 @@ type flags struct {
 
 // aCall is the argument of commands about one call.
 type aCall struct {
-	Call string `arg:"" help:"The call's id or the beginning of it."`
+	Call string `arg:"" help:"The call's id or its beginning."`
 }

@@ -9,12 +9,12 @@ type Commands struct {
 	Shared flags `embed:""`
 
 	List    inboxListCmd `cmd:"" help:"List pending calls, the oldest first."`
-	Show    inboxShowCmd `cmd:"" help:"Show one call with everything that was decided about it."`
-	Approve approveCmd   `cmd:"" help:"Let a call's tool run."`
-	Deny    denyCmd      `cmd:"" help:"Keep a call's tool from running."`
-	Answer  answerCmd    `cmd:"" help:"Give the result of a call that is executed outside of the agent, or the answer to a question of a tool."`
+	Show    inboxShowCmd `cmd:"" help:"Show a call with its decisions."`
+	Approve approveCmd   `cmd:"" help:"Approve a call."`
+	Deny    denyCmd      `cmd:"" help:"Deny a call."`
+	Answer  answerCmd    `cmd:"" help:"Give the result of a client-executed call, or the answer to a tool's question."`
 	Claim   claimCmd     `cmd:"" help:"Reserve a call for a time."`
-	Release releaseCmd   `cmd:"" help:"End a claim."`
+	Release releaseCmd   `cmd:"" help:"Release a claim."`
 }
 
 // Help returns the details for --help.

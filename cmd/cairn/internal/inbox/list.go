@@ -21,8 +21,8 @@ type inboxListCmd struct {
 	Reviewer string `help:"Only calls that this reviewer may answer."`
 	Kind     string `placeholder:"KIND" help:"Only calls of this kind: approval, client_tool or question."`
 	All      bool   `help:"Also calls that are no longer pending."`
-	Limit    int    `default:"50" help:"At most so many, 1 to 1000. Default: 50."`
-	Cursor   string `help:"Begin where an earlier list ended."`
+	Limit    int    `default:"50" help:"The maximum number, 1 to 1000. Default: 50."`
+	Cursor   string `help:"Begin at the end of an earlier list."`
 }
 
 // Run lists calls.

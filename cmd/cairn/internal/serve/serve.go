@@ -27,11 +27,11 @@ import (
 
 // Command serves assistants.
 type Command struct {
-	Config string `placeholder:"FILE" xor:"what" required:"" help:"The file that says what is served, in YAML: docs/SERVE.md lists its keys. It is read again on SIGHUP, and when it changes."`
+	Config string `placeholder:"FILE" xor:"what" required:"" help:"The configuration file, in YAML: docs/SERVE.md lists its keys. It is read again on SIGHUP, and when it changes."`
 	Demo   bool   `xor:"what" required:"" help:"Serve the demo's support agent and a scripted assistant to this machine, with a page for a browser."`
-	Listen string `placeholder:"ADDRESS" help:"The address to listen on, in place of the file's."`
-	Page   bool   `help:"Serve a page for a browser, too."`
-	JSON   bool   `name:"json" help:"Log lines of JSON."`
+	Listen string `placeholder:"ADDRESS" help:"The address to listen on, instead of the file's."`
+	Page   bool   `help:"Also serve a page for a browser."`
+	JSON   bool   `name:"json" help:"Log in JSON."`
 }
 
 const (

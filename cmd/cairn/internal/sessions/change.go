@@ -55,7 +55,7 @@ func (cmd *rewindCmd) Run(a *cli.App, all *flags) error {
 
 type deleteCmd struct {
 	one
-	Yes bool `short:"y" help:"Do not ask."`
+	Yes bool `short:"y" help:"Do not ask for confirmation."`
 }
 
 // Run deletes a session.
@@ -122,7 +122,7 @@ type trimmedEvents struct {
 type stopCmd struct {
 	one
 	Abort  bool   `help:"End the run as failed instead of interrupted."`
-	Reason string `default:"cairn sessions stop" help:"Why, for the record. Default: cairn sessions stop."`
+	Reason string `default:"cairn sessions stop" help:"The reason, stored with the run. Default: cairn sessions stop."`
 }
 
 // Run stops a run and waits until it has ended.

@@ -13,8 +13,8 @@ import (
 
 type compactCmd struct {
 	one
-	Model string `placeholder:"MODEL" help:"What makes the summary: scripted, or PROVIDER:NAME, with the provider's variables for key and address. A small model will do. Default: that of the demo."`
-	Keep  int    `default:"20" placeholder:"PERCENT" help:"How much of the history the latest messages may be that stay as they are, in percent of its tokens. Default: 20."`
+	Model string `placeholder:"MODEL" help:"The model for the summary: scripted, or PROVIDER:NAME, with the provider's variables for key and address. A small model will do. Default: that of the demo."`
+	Keep  int    `default:"20" placeholder:"PERCENT" help:"The share of the latest messages, which stay unchanged, in percent of the history's tokens. Default: 20."`
 }
 
 // Help returns the details for --help.

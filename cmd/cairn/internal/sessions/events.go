@@ -18,8 +18,8 @@ import (
 
 type eventsCmd struct {
 	one
-	After  cairn.Cursor `placeholder:"CURSOR" help:"Only events after this one: its sequence, or the cursor that --json prints, which is refused if the session was deleted and made again. Default: all that are kept."`
-	Limit  int          `default:"0" help:"At most so many; 0 prints all. Default: 0."`
+	After  cairn.Cursor `placeholder:"CURSOR" help:"Only events after this one: its sequence, or the cursor that --json prints, which is refused if the session was deleted and created again. Default: all stored events."`
+	Limit  int          `default:"0" help:"The maximum number; 0 prints all. Default: 0."`
 	Follow bool         `short:"f" help:"Wait for more until interrupted."`
 }
 

@@ -20,10 +20,10 @@ type listCmd struct {
 	Status []string `enum:"idle,active,paused,completed,failed,interrupted" help:"Only sessions with one of these statuses: ${enum}."`
 	Tag    []string `help:"Only sessions with all of these tags."`
 	Search string   `placeholder:"WORDS" help:"Only sessions with all of these words, or the beginnings of them, in their title or first message."`
-	Limit  int      `default:"50" help:"At most so many; 0 lists all. Default: 50."`
+	Limit  int      `default:"50" help:"The maximum number; 0 lists all. Default: 50."`
 
-	Removed   bool `help:"List the sessions that were deleted or have expired, and are not purged yet."`
-	SubAgents bool `help:"List the sessions of sub-agents too."`
+	Removed   bool `help:"List sessions that were deleted or have expired and are not purged yet."`
+	SubAgents bool `help:"Also list the sessions of sub-agents."`
 }
 
 // Run lists sessions.

@@ -17,7 +17,7 @@ import (
 type messagesCmd struct {
 	one
 	From  int `default:"0" help:"Index of the first message. Default: 0."`
-	Limit int `default:"0" help:"At most so many; 0 prints all. Default: 0."`
+	Limit int `default:"0" help:"The maximum number; 0 prints all. Default: 0."`
 }
 
 // Run prints messages.

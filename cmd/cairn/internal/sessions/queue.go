@@ -40,7 +40,7 @@ func (cmd *queueCmd) Run(a *cli.App, all *flags) error {
 
 type dequeueCmd struct {
 	one
-	RunID string `arg:"" name:"run" help:"The queued turn, as sessions queue shows it."`
+	RunID string `arg:"" name:"run" help:"The queued turn's id, as cairn sessions queue shows it."`
 }
 
 // Run removes a turn from the queue.

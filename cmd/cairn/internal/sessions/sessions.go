@@ -12,21 +12,21 @@ type Commands struct {
 	Runs        runsCmd        `cmd:"" help:"List a session's runs."`
 	Messages    messagesCmd    `cmd:"" help:"Print a session's transcript."`
 	Events      eventsCmd      `cmd:"" help:"Print a session's event log."`
-	Usage       usageCmd       `cmd:"" help:"Print what a session's runs, the session and its sub-agents have used, and what that cost."`
+	Usage       usageCmd       `cmd:"" help:"Print the usage and cost of a session, its runs and its sub-agents."`
 	Checkpoints checkpointsCmd `cmd:"" help:"List a session's checkpoints."`
 	Checkpoint  checkpointCmd  `cmd:"" help:"Make a checkpoint of a session between turns."`
 	Cache       cacheCmd       `cmd:"" help:"List the tool results that a session keeps, or remove them."`
 	State       stateCmd       `cmd:"" help:"Print a session's state, as JSON in any case."`
 	Set         setCmd         `cmd:"" help:"Change a session's user, title, tags, metadata or expiry."`
 	Branch      branchCmd      `cmd:"" help:"Make a new session from an existing one."`
-	Rewind      rewindCmd      `cmd:"" help:"Take a session back to one of its checkpoints."`
-	Delete      deleteCmd      `cmd:"" help:"Delete a session with everything it owns."`
-	Restore     restoreCmd     `cmd:"" help:"Bring back a session that was deleted or has expired."`
-	Compact     compactCmd     `cmd:"" help:"Summarise the older part of a session's history now."`
+	Rewind      rewindCmd      `cmd:"" help:"Rewind a session to one of its checkpoints."`
+	Delete      deleteCmd      `cmd:"" help:"Delete a session with its tree."`
+	Restore     restoreCmd     `cmd:"" help:"Restore a session that was deleted or has expired."`
+	Compact     compactCmd     `cmd:"" help:"Summarize the older part of a session's history now."`
 	Trim        trimCmd        `cmd:"" help:"Remove the oldest events of a session's log."`
-	Stop        stopCmd        `cmd:"" help:"Stop a session's run, in whichever process it is."`
-	Queue       queueCmd       `cmd:"" help:"List the turns that are queued on a session."`
-	Dequeue     dequeueCmd     `cmd:"" help:"Take a queued turn out of the queue."`
+	Stop        stopCmd        `cmd:"" help:"Stop a session's run, in any process."`
+	Queue       queueCmd       `cmd:"" help:"List a session's queued turns."`
+	Dequeue     dequeueCmd     `cmd:"" help:"Remove a turn from the queue."`
 }
 
 // AfterApply binds the shared flags for each command.

@@ -11,13 +11,13 @@ import (
 
 type setCmd struct {
 	one
-	User     *string           `help:"Whose the session is, with those of its sub-agents and companions; empty for nobody's."`
-	Title    *string           `help:"What the session is called; empty removes the title."`
-	Tag      []string          `xor:"tags" help:"The session's tags, in place of those it has."`
+	User     *string           `help:"The user who owns the session and those of its sub-agents and companions; empty for none."`
+	Title    *string           `help:"The session's title; empty removes it."`
+	Tag      []string          `xor:"tags" help:"The session's tags, instead of its current ones."`
 	NoTags   bool              `xor:"tags" help:"Remove all tags."`
 	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Set an entry of the metadata; an empty value removes it."`
-	Expires  *time.Time        `xor:"expiry" placeholder:"TIME" help:"When the session expires whatever happens, such as 2030-01-31T12:00:00Z."`
-	NoExpiry bool              `xor:"expiry" help:"Remove that time."`
+	Expires  *time.Time        `xor:"expiry" placeholder:"TIME" help:"When the session expires in any case, such as 2030-01-31T12:00:00Z."`
+	NoExpiry bool              `xor:"expiry" help:"Remove the expiry."`
 }
 
 // Run changes a session's user, title, tags, metadata or expiry.

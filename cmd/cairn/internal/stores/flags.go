@@ -13,7 +13,7 @@ const DefaultFile = "cairn-demo.db"
 
 // Flags select where sessions are.
 type Flags struct {
-	Store string `placeholder:"URL" xor:"store" help:"Where sessions are: postgres://HOST/DATABASE?schema=NAME, redis://HOST/0?prefix=NAME, sqlite:PATH or PATH. Default: CAIRN_STORE, else CAIRN_DB, else cairn-demo.db in the current directory."`
+	Store string `placeholder:"URL" xor:"store" help:"The store: postgres://HOST/DATABASE?schema=NAME, redis://HOST/0?prefix=NAME, sqlite:PATH or PATH. Default: CAIRN_STORE, else CAIRN_DB, else cairn-demo.db in the current directory."`
 	DB    string `name:"db" placeholder:"PATH" xor:"store" help:"Short for --store sqlite:PATH."`
 }
 

@@ -16,10 +16,10 @@ import (
 
 type copyCmd struct {
 	From    string   `arg:"" help:"The store to copy from, as --store names it elsewhere."`
-	To      string   `arg:"" help:"The store to copy to. A file is made if there is none."`
+	To      string   `arg:"" help:"The store to copy to. A missing file is created."`
 	Session []string `placeholder:"ID" help:"Only these sessions, and no records. Default: all."`
 	DryRun  bool     `help:"Only show what would be copied."`
-	JSON    bool     `name:"json" help:"Print what became of each session and of each namespace of records as a JSON array."`
+	JSON    bool     `name:"json" help:"Print the outcome for each session and each namespace of records as a JSON array."`
 }
 
 // Help returns the details for --help.

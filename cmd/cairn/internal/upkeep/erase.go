@@ -14,9 +14,9 @@ import (
 type eraseCmd struct {
 	At      stores.Flags `embed:""`
 	Session string       `arg:"" optional:"" help:"The session's id."`
-	User    string       `help:"Erase every session of this user instead, removed ones too; runs under way are aborted."`
-	JSON    bool         `name:"json" help:"Print the session that was erased, as JSON; with --user how many were."`
-	Yes     bool         `short:"y" help:"Do not ask."`
+	User    string       `help:"Erase all sessions of this user instead, also removed ones; runs are aborted."`
+	JSON    bool         `name:"json" help:"Print the erased session as JSON; with --user the number of erased sessions."`
+	Yes     bool         `short:"y" help:"Do not ask for confirmation."`
 }
 
 // Run erases a session, or all sessions of a user.

@@ -15,7 +15,7 @@ type Migrate struct {
 	At   stores.Flags `embed:""`
 	JSON bool         `name:"json" help:"Print the migrations as a JSON array."`
 
-	Up     migrateUpCmd     `cmd:"" help:"Make the tables, or bring them up to date."`
+	Up     migrateUpCmd     `cmd:"" help:"Create or update the tables."`
 	Status migrateStatusCmd `cmd:"" help:"Show which migrations are applied and which are pending."`
 }
 

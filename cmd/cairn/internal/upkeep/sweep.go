@@ -17,7 +17,7 @@ type sweepCmd struct {
 	At        stores.Flags      `embed:""`
 	Kept      stores.EventFlags `embed:""`
 	JSON      bool              `name:"json" help:"Print JSON."`
-	Retention time.Duration     `default:"720h" help:"Keep what was deleted or has expired for so long; 0s keeps nothing. Default: 720h."`
+	Retention time.Duration     `default:"720h" help:"How long deleted and expired sessions are kept; 0s keeps none. Default: 720h."`
 }
 
 // Run sweeps once.

@@ -19,8 +19,8 @@ import (
 
 type workStatusCmd struct {
 	At    stores.Flags `embed:""`
-	JSON  bool         `name:"json" help:"Print JSON: workers, leases and unserved, each with what there is of it."`
-	Limit int          `default:"50" help:"At most so many leases, and so many sessions that no worker serves; 0 lists all. Default: 50."`
+	JSON  bool         `name:"json" help:"Print JSON, with workers, leases and unserved."`
+	Limit int          `default:"50" help:"The maximum number of leases, and of sessions that no worker serves; 0 lists all. Default: 50."`
 }
 
 // Help returns the details for --help.

@@ -17,7 +17,7 @@ import (
 type workCmd struct {
 	Desk desk.Flags        `embed:""`
 	Kept stores.EventFlags `embed:""`
-	JSON bool              `name:"json" help:"Log lines of JSON."`
+	JSON bool              `name:"json" help:"Log in JSON."`
 }
 
 // drain is how long runs may take to finish their step when the worker is stopped.
