@@ -210,7 +210,7 @@ func TestStopIsTriedAgainWithoutAWorker(t *testing.T) {
 
 // A stop that cannot be delivered for a day is abandoned, and one process logs it. It is retried no more often than its
 // pauses allow.
-func TestStopIsGivenUpAfterADay(t *testing.T) {
+func TestStopIsAbandonedAfterADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		model, st := speaksElsewhere(), tapOn(nil)
@@ -232,7 +232,7 @@ func TestStopIsGivenUpAfterADay(t *testing.T) {
 			t.Errorf("%d stops are recorded after 23 hours; the log says %s", n, &words)
 		}
 		worksFor(t, other, 90*time.Minute)
-		if n := strings.Count(words.String(), "given up"); n != 1 || !strings.Contains(words.String(), "session=s") {
+		if n := strings.Count(words.String(), "abandoned"); n != 1 || !strings.Contains(words.String(), "session=s") {
 			t.Errorf("the log says %s", &words)
 		}
 		if n := len(owedStops(t, st.Store)); n != 0 {

@@ -32,6 +32,14 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 	if name == turn.EffectNotify {
 		return fx.notify(ctx, in.Position, in.Failed)
 	}
+	prepare := fx.follow
+	switch name {
+	case turn.EffectPlan:
+		prepare = fx.discardAttempts
+	case turn.EffectTool, turn.EffectChild, turn.EffectJudge, turn.EffectCommit:
+	default:
+		return nil, cairn.Invalid("effect", "there is no effect %q", name)
+	}
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	g, err := fx.join(ctx, in.Position, journal.Attempt{Step: in.Step, Commits: name == turn.EffectCommit, Abandon: abandon})
@@ -41,10 +49,6 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 	defer g.leave()
 	if g.over != nil {
 		return fx.late(ctx, name, in, g.over)
-	}
-	prepare := fx.follow
-	if name == turn.EffectPlan {
-		prepare = fx.discardAttempts
 	}
 	if err = prepare(ctx, g.l); err == nil {
 		out, err = g.execute(ctx, name, in)
@@ -72,10 +76,9 @@ func (g *remoteEffect) execute(ctx context.Context, name string, in turn.ChildIn
 		return g.child(ctx, in)
 	case turn.EffectJudge:
 		return g.fx.judge(ctx, g.l, g.a, in.Position, in.Failed)
-	case turn.EffectCommit:
+	default: // turn.EffectCommit
 		return g.fx.commit(ctx, g.l, g.a, in.Position)
 	}
-	return nil, unknownEffect(name)
 }
 
 // late returns the output of an effect whose step is no longer under way, and ends a child that was driven for it.
@@ -92,14 +95,9 @@ func (fx *Effects) late(ctx context.Context, name string, in turn.ChildIn, over 
 		return turn.ChildOut{}, nil
 	case turn.EffectJudge:
 		return turn.Judged{}, nil
-	case turn.EffectCommit:
+	default: // turn.EffectCommit
 		return *over, nil
 	}
-	return nil, unknownEffect(name)
-}
-
-func unknownEffect(name string) error {
-	return cairn.Invalid("effect", "there is no effect %q", name)
 }
 
 // remoteEffect is the state of a process that executes one effect of a run.
