@@ -91,8 +91,8 @@ const (
 
 // joiner combines steps of different sessions that are pending at the same moment into one statement. A step that finds
 // a free collector is sent at once, alone, unless that would break up larger statements: see [joiner.enough]. The others
-// are sent together when a collector is done, in the order of their arrival. So a step waits for one statement at most
-// before its own.
+// are sent together when a collector is done, in the order of their arrival. So a step waits at most for the statements
+// that are being sent when it comes.
 type joiner struct {
 	db *database
 

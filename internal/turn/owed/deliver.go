@@ -152,7 +152,7 @@ func (s *Stops) redeliver(ctx context.Context, rec *store.Record, o *Stop) error
 // Pauses is what a worker remembers of the stops that it could not deliver: when each, or the stops of one agent that
 // cannot be reached, are attempted again. The zero value is ready; it is for one goroutine.
 type Pauses struct {
-	until map[string]pause
+	by map[string]pause // record or agent
 }
 
 type pause struct {
@@ -160,14 +160,14 @@ type pause struct {
 	attempts int
 }
 
-func (p *Pauses) has(key string, now time.Time) bool { return now.Before(p.until[key].until) }
+func (p *Pauses) has(key string, now time.Time) bool { return now.Before(p.by[key].until) }
 
 func (p *Pauses) add(key string, now time.Time) {
-	if p.until == nil {
-		p.until = map[string]pause{}
+	if p.by == nil {
+		p.by = map[string]pause{}
 	}
-	n := p.until[key].attempts
-	p.until[key] = pause{now.Add(retry.Backoff(firstPause, longestPause, n)), n + 1}
+	n := p.by[key].attempts
+	p.by[key] = pause{now.Add(retry.Backoff(firstPause, longestPause, n)), n + 1}
 }
 
 // DeliverRecorded delivers the stops that are recorded for agents of this process. The error says that the records
@@ -198,12 +198,12 @@ func (s *Stops) DeliverRecorded(ctx context.Context, pauses *Pauses) error {
 		case err != nil:
 			pauses.add(rec.Key, now)
 		default:
-			delete(pauses.until, agent)
+			delete(pauses.by, agent)
 		}
 	}
-	for key := range pauses.until {
+	for key := range pauses.by {
 		if !seen[key] {
-			delete(pauses.until, key)
+			delete(pauses.by, key)
 		}
 	}
 	return nil

@@ -45,8 +45,8 @@ type Stop struct {
 }
 
 const (
-	// deliverFor is how long the delivery of a stop is tried, and recordTTL how long its record is kept: longer, so that a
-	// process can say that it was given up.
+	// deliverFor is how long the delivery of a stop is attempted, and recordTTL how long its record is kept: longer,
+	// so that a process can log that it was abandoned.
 	deliverFor = 24 * time.Hour
 	recordTTL  = deliverFor + time.Hour
 	// attemptLimit bounds one attempt to deliver a stop.
