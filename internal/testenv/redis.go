@@ -3,6 +3,7 @@ package testenv
 import (
 	"errors"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -63,6 +64,18 @@ func (p *RedisProcess) URL() string {
 }
 
 func (p *RedisProcess) socket() string { return filepath.Join(p.Dir, "socket") }
+
+// Start starts a server that was stopped or killed, and returns once it is ready. It first removes effects of a script
+// that the server has written in part, as an operator has to: see package redisstore.
+func (p *RedisProcess) Start() error {
+	manifest := filepath.Join(p.Dir, "appendonlydir", "appendonly.aof.manifest")
+	if _, err := os.Stat(manifest); err == nil {
+		if err := p.answer("y\n", "redis-check-aof", "--fix", manifest); err != nil {
+			return err
+		}
+	}
+	return p.Server.Start()
+}
 
 func startRedis(name string, settings ...string) (*RedisProcess, error) {
 	s, err := launch(program{name: name, ready: redisReady, abort: syscall.SIGKILL, prepare: func(s *Server) ([]string, error) {

@@ -2,9 +2,12 @@ package testenv_test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -67,5 +70,41 @@ func TestRedisServerKeepsWhatItAcknowledgedWhenItIsKilled(t *testing.T) {
 	}
 	if got := ask(t, s.URL(), "GET key", 2); got != "$5\nvalue\n" {
 		t.Errorf("GET answers %q after the server was killed", got)
+	}
+}
+
+// A server that dies while it writes a script's effects leaves a part of them at the end of its file. Redis executes that
+// part with the next script's effects when it starts for the second time, unless it is removed before the first.
+func TestRedisServerForgetsAScriptThatItWroteInPart(t *testing.T) {
+	t.Parallel()
+	s := testenv.RedisServer(t)
+	script := func(word string) {
+		t.Helper()
+		ask(t, s.URL(), `EVAL "redis.call('RPUSH','list','`+word+`') redis.call('SET','last','`+word+`')" 0`, 1)
+	}
+	script("one")
+	script("torn")
+	s.Kill()
+	files, err := filepath.Glob(filepath.Join(s.Dir, "appendonlydir", "*.incr.aof"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the server's files are %q, error %v", files, err)
+	}
+	written, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(files[0], int64(bytes.LastIndex(written, []byte("SET")))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	script("two")
+	s.Kill()
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, s.URL(), "LRANGE list 0 -1", 5); got != "*2\n$3\none\n$3\ntwo\n" {
+		t.Errorf("the list is %q", got)
 	}
 }

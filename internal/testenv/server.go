@@ -211,11 +211,15 @@ func (s *Server) cmd(line ...string) (*exec.Cmd, error) {
 }
 
 // run runs a program to its end, in the server's directory and under its account.
-func (s *Server) run(line ...string) error {
+func (s *Server) run(line ...string) error { return s.answer("", line...) }
+
+// answer is run with an input.
+func (s *Server) answer(input string, line ...string) error {
 	cmd, err := s.cmd(line...)
 	if err != nil {
 		return err
 	}
+	cmd.Stdin = strings.NewReader(input)
 	// The child dies with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

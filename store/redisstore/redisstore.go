@@ -28,6 +28,11 @@
 //     machine
 //   - with snapshots alone, or none: if it is in the last snapshot
 //
+// A server that dies while it appends a script's effects to its file leaves a part of them there. With the default
+// "aof-load-truncated yes", Redis 7.0 ignores that part when it starts, but leaves it in the file, and executes it when
+// it starts again: a session can then have a message of a commit that never was. Set "aof-load-truncated no", and run
+// redis-check-aof --fix before the server starts again, which removes the part.
+//
 // A replica that is promoted to primary may lack the last writes, whatever the settings. Where that is not acceptable,
 // disable automatic failover. The server must not evict keys: Open refuses one whose maxmemory-policy lets it evict
 // keys that do not expire.
