@@ -30,6 +30,8 @@ const (
 	longLease = 3 * time.Second
 	// settleWithin bounds the time for all sessions to settle.
 	settleWithin = 5 * time.Minute
+	// startsWithin is the time to start on a machine on which processes live as long as planned.
+	startsWithin = time.Second
 	// slowest bounds how much longer lives become on a slow machine.
 	slowest = 64
 )
@@ -42,7 +44,8 @@ type harness struct {
 	dir  string
 	seed uint64
 	rng  *rand.Rand
-	// pace is Host.Pace, and more on a machine on which processes are stopped before they have committed anything.
+	// pace is Host.Pace, and more on a machine on which processes start slowly, or are stopped before they have
+	// committed anything.
 	pace atomic.Int64
 	hit  bool // a stop has hit a run, and steps and staged pieces were acknowledged
 
@@ -76,7 +79,7 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.watch = &watch{st: st, idle: h.idle(), seen: map[string]seen{}}
+	h.watch = &watch{st: st, idle: h.idle, seen: map[string]seen{}}
 	began := time.Now()
 	server := outage(h.host.Server, func() time.Duration { return uptime(h.pace.Load()) })
 	if !testenv.Soak() || h.host.Server == nil {
@@ -118,10 +121,7 @@ func (h *harness) stopped() int {
 // idle bounds the time for which a session may be active without a lease: the length of a lease, a worker's poll
 // interval, and allowances for a busy machine and for the death of workers that claimed the session.
 func (h *harness) idle() time.Duration {
-	if h.host.Defaults {
-		return 3 * time.Minute
-	}
-	return time.Minute
+	return max(time.Minute, time.Duration(h.pace.Load())*9*time.Second)
 }
 
 // tally counts what a run of the test has checked.
@@ -198,9 +198,11 @@ func (h *harness) round(stops int) {
 	live(clerks, answering, true)
 	living.Wait()
 	h.inspect()
+	pace := max(h.pace.Load(), int64(median(h.started)/startsWithin))
 	if h.hit = h.hit || h.tested(); !h.hit {
-		h.pace.Store(min(2*h.pace.Load(), slowest))
+		pace *= 2
 	}
+	h.pace.Store(min(pace, slowest))
 	if !h.t.Failed() {
 		h.calm()
 	}
@@ -297,8 +299,10 @@ func (h *harness) live(l life, since time.Time) {
 	h.stops[v.name] = stop{v.last, l.plan.end, l.plan.frozen > 0}
 	h.moments[l.plan.moment]++
 	h.mu.Unlock()
-	for _, err := range h.watch.ask(h.t.Context(), since) {
-		h.t.Errorf("after process %s had ended (%s): %v", v.name, l.plan.end, err)
+	if !l.order.Clerk { // a clerk may outlive the last worker of its round
+		for _, err := range h.watch.ask(h.t.Context(), since) {
+			h.t.Errorf("after process %s had ended (%s): %v", v.name, l.plan.end, err)
+		}
 	}
 	// With a short lease, a process may consider the lease lost while it is being renewed.
 	if pid := v.cmd.Process.Pid; l.plan.end == byTerm && !l.plan.fromStart && h.host.Server == nil && h.host.alone && l.order.LeaseTTL >= longLease {

@@ -93,7 +93,8 @@ func VictimOn(start Start, open Open) {
 type Host struct {
 	Start Start
 	// Pace is the factor by which a step takes longer than in process. Lives and leases of processes are longer by
-	// it; 0 means 1. It doubles after each round whose stops hit no run: the machine is slow.
+	// it; 0 means 1. It is at least the number of seconds that a process takes to start, and doubles after each round
+	// whose stops hit no run: the machine is slow.
 	Pace int
 	// Defaults leaves all options of the engine except the clock at their defaults. Leases are then long: the run
 	// of a killed process may resume only after half a minute, while other runs are driven and their processes

@@ -53,7 +53,7 @@ func allDue(ctx context.Context, st store.Store) (map[string]store.DueKind, erro
 type watch struct {
 	st store.Store
 	// idle bounds the time for which a session may be active without a lease.
-	idle time.Duration
+	idle func() time.Duration
 
 	mu   sync.Mutex
 	seen map[string]seen // sessions that were active without a lease
@@ -111,7 +111,7 @@ func (w *watch) ask(ctx context.Context, since time.Time) []error {
 
 // abandoned finds sessions that have been active without a lease for too long.
 func (w *watch) abandoned(active []cairn.Session, at time.Time) (list []error) {
-	still := map[string]seen{}
+	still, idle := map[string]seen{}, w.idle()
 	for i := range active {
 		row := &active[i]
 		if need(row, at) == "" {
@@ -121,7 +121,7 @@ func (w *watch) abandoned(active []cairn.Session, at time.Time) (list []error) {
 		if !ok || !s.is(row) {
 			s = look(row, at)
 		}
-		if still[row.ID] = s; at.Sub(s.since) > w.idle {
+		if still[row.ID] = s; at.Sub(s.since) > idle {
 			list = append(list, fmt.Errorf("session %s has been active without a lease for %s: %+v", row.ID, at.Sub(s.since), *row))
 		}
 	}

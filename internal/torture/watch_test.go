@@ -51,8 +51,9 @@ func TestWhatIsNotDueIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st, token := abandoned(t, "p", time.Second)
-		sound := &watch{st: st, idle: time.Hour}
-		blind := &watch{st: &forgetful{st, "session"}, idle: time.Hour}
+		hour := func() time.Duration { return time.Hour }
+		sound := &watch{st: st, idle: hour}
+		blind := &watch{st: &forgetful{st, "session"}, idle: hour}
 		if wrong := questioned(t, sound) + questioned(t, blind); wrong != "" {
 			t.Fatalf("while its lease is good: %s", wrong)
 		}
@@ -81,7 +82,7 @@ func TestWhatStaysActiveIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st, _ := abandoned(t, "p", time.Second)
-		w := &watch{st: st, idle: time.Minute}
+		w := &watch{st: st, idle: func() time.Duration { return time.Minute }}
 		time.Sleep(2 * time.Second)
 		for range 3 {
 			if wrong := questioned(t, w); wrong != "" {
