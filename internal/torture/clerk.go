@@ -32,7 +32,7 @@ func (c *clerk) serve(ctx context.Context, sessions []string) error {
 			q.Statuses = []cairn.CallStatus{cairn.CallAnswered, cairn.CallSettled, cairn.CallDropped}
 		}
 		page, err := c.eng.Inbox(ctx, q)
-		if err != nil {
+		if err != nil && !errors.Is(err, cairn.ErrUnavailable) {
 			return err
 		}
 		for i := range page.Items {

@@ -207,14 +207,14 @@ func (o *order) interfere(ctx context.Context, j *journal, st store.Store, eng *
 			return err
 		}
 		row, err := store.Load(ctx, st, id)
-		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
+		if err != nil && !errors.Is(err, cairn.ErrNotFound) && !contended(err) {
 			return err
 		}
 		if err != nil || !row.Running(row.AsOf) {
 			continue
 		}
 		if row.Queued > 0 && rng.IntN(4) == 0 {
-			if err := o.dequeue(ctx, j, eng, id, rng); err != nil {
+			if err := o.dequeue(ctx, j, eng, id, rng); err != nil && !contended(err) {
 				return fmt.Errorf("session %s: %w", id, err)
 			}
 		}
