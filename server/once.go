@@ -53,11 +53,11 @@ type keptAnswer struct {
 	Body   json.RawMessage `json:"body,omitempty"`
 }
 
-// serveOnce serves a route at most once for the request's Idempotency-Key.
-func (c *request) serveOnce(rt *route) error {
+// serveOnce calls serve at most once for the request's Idempotency-Key.
+func (c *request) serveOnce(serve func(*request) error) error {
 	key := c.r.Header.Get(keyHeader)
-	if rt.Method != http.MethodPost || len(c.r.Header.Values(keyHeader)) == 0 {
-		return rt.serve(c)
+	if c.r.Method != http.MethodPost || len(c.r.Header.Values(keyHeader)) == 0 {
+		return serve(c)
 	}
 	if !validID(key) || len(c.r.Header.Values(keyHeader)) > 1 {
 		return cairn.Invalid(keyHeader, "must be one of 1 to 128 visible ASCII characters")
@@ -72,7 +72,7 @@ func (c *request) serveOnce(rt *route) error {
 	}
 	c.r.Body = io.NopCloser(bytes.NewReader(body))
 	o.kept.Request = digest(c.r.URL.Query().Encode(), string(body))
-	o.key = keyPrefix + digest(c.principal.User, rt.Method, c.r.URL.Path, key)
+	o.key = keyPrefix + digest(c.principal.User, c.r.Method, c.r.URL.Path, key)
 	o.seed = digest(o.key, o.kept.Request)
 	if err := o.begin(c.ctx); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (c *request) serveOnce(rt *route) error {
 		return c.json(o.kept.Status, o.kept.Body)
 	}
 	c.once = o
-	err = rt.serve(c)
+	err = serve(c)
 	if err != nil && !o.again && c.ctx.Err() == nil && httpStatus(err) < http.StatusInternalServerError {
 		o.forget(c) // nothing was done
 	}

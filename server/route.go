@@ -97,7 +97,7 @@ func (h *Handler) serve(rt route) http.Handler {
 			if err := h.users.request(c.principal.User); err != nil {
 				return err
 			}
-			return c.serveOnce(&rt)
+			return c.serveOnce(rt.serve)
 		}()
 		switch {
 		case errors.Is(err, sse.ErrCut):

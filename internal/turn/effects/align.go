@@ -74,3 +74,10 @@ func (fx *Effects) reread(ctx context.Context, l *session.Live) error {
 	}
 	return l.Restore(snap.Staged)
 }
+
+// behind is the error of an effect whose store lacks what earlier effects left, for example because a server was
+// replaced by another one. No host can cure that: the run is driven again, under another lease, from what the store
+// has.
+func behind(session string, step int) error {
+	return cairn.Errorf(cairn.CodeFenced, "session %q: the store lacks what comes before this effect of step %d", session, step)
+}

@@ -161,13 +161,6 @@ func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []store.Staged
 	return false, l.Restore(staged)
 }
 
-// behind is the error of an effect whose store lacks what earlier effects left, for example because a server was
-// replaced by another one. No host can cure that: the run is driven again, under another lease, from what the store
-// has.
-func behind(session string, step int) error {
-	return cairn.Errorf(cairn.CodeFenced, "session %q: the store lacks what comes before this effect of step %d", session, step)
-}
-
 // LeaseLeft is the minimum of its lease that a run has left when an effect begins to work.
 func (fx *Effects) LeaseLeft() time.Duration { return fx.LeaseTTL * 2 / 3 }
 

@@ -63,6 +63,17 @@ func (r *Runs) outdated(err error) bool {
 	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced)
 }
 
+// DiedError says that a session's run is to be recovered rather than resumed: its process has died.
+type DiedError struct{ SessionID string }
+
+// Error names the session.
+func (e *DiedError) Error() string {
+	return "session \"" + e.SessionID + "\": the process that ran it is gone"
+}
+
+// Unwrap makes it an ErrStale: the session is not in the state that the caller expected.
+func (e *DiedError) Unwrap() error { return cairn.ErrStale }
+
 // refused reports whether a begin was rejected because of the session's state, or because the session is gone. If the
 // session came from the cache, the begin is repeated on what the store has.
 func refused(err error) bool {

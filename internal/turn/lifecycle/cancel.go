@@ -115,15 +115,11 @@ func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop) e
 	if err := r.CancelCalls(ctx, c, row, snap.Messages, snap.Calls, stop, "the run was stopped"); err != nil {
 		return err
 	}
-	owed, err := r.Owed.Record(ctx, run, id)
+	after, deliver, err := r.commitEnd(ctx, id, c)
 	if err != nil {
 		return err
 	}
-	after, err := r.Store.Commit(ctx, id, c)
-	if err != nil {
-		return err
-	}
-	defer r.Owed.Deliver(ctx, owed)
+	defer deliver()
 	r.Evict(id)
 	// Only now: nobody would resume a session that waits for sub-agents that were ended.
 	if err := r.reapChildren(ctx, after, stop, time.Time{}); err != nil {

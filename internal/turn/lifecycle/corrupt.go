@@ -42,15 +42,11 @@ func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Drop(call, "the session cannot be read", row.AsOf), Seen: call.Version})
 		}
 	}
-	owed, err := r.Owed.Record(ctx, run, id)
+	after, deliver, err := r.commitEnd(ctx, id, c)
 	if err != nil {
 		return err
 	}
-	after, err := r.Store.Commit(ctx, id, c)
-	if err != nil {
-		return err
-	}
-	defer r.Owed.Deliver(ctx, owed)
+	defer deliver()
 	r.Evict(row.RootID)
 	r.Logger.Error("a session cannot be read; its run was failed", "session", id, "run", run.ID, "error", cause)
 	if err := r.ReapChildren(ctx, after, time.Time{}); err != nil {

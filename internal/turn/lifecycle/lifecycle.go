@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -136,3 +137,15 @@ func (r *Runs) Evict(root string) { r.Cache.Evict(root) }
 
 // Forget drops a session that this process stops driving before the run has ended.
 func (r *Runs) Forget(at turn.Position) { r.Cache.Forget(at) }
+
+// stamp sets the run of messages that it adds, and an id where there is none. The store sets their times.
+func stamp(list []cairn.Message, runID string) []cairn.Message {
+	for i := range list {
+		m := &list[i]
+		m.RunID, m.CreatedAt = runID, time.Time{}
+		if m.ID == "" {
+			m.ID = runID + "/in" + strconv.Itoa(i)
+		}
+	}
+	return list
+}

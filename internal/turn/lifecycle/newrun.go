@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -197,18 +196,6 @@ func (r *Runs) chooseModel(ctx context.Context, b *beginning) (string, error) {
 		name = ""
 	}
 	return name, nil
-}
-
-// stamp sets the run of messages that it adds, and an id where there is none. The store sets their times.
-func stamp(list []cairn.Message, runID string) []cairn.Message {
-	for i := range list {
-		m := &list[i]
-		m.RunID, m.CreatedAt = runID, time.Time{}
-		if m.ID == "" {
-			m.ID = runID + "/in" + strconv.Itoa(i)
-		}
-	}
-	return list
 }
 
 // openers are the messages that a run puts ahead of its own: answers to calls that were left open and, if the

@@ -18,17 +18,6 @@ type Resumption struct {
 	Paused bool
 }
 
-// DiedError says that a session's run is to be recovered rather than resumed: its process has died.
-type DiedError struct{ SessionID string }
-
-// Error names the session.
-func (e *DiedError) Error() string {
-	return "session \"" + e.SessionID + "\": the process that ran it is gone"
-}
-
-// Unwrap makes it an ErrStale: the session is not in the state that the caller expected.
-func (e *DiedError) Unwrap() error { return cairn.ErrStale }
-
 // Resume begins a run that continues a session which is paused, was interrupted or crashed. The error is a DiedError if
 // the run of a dead process can be taken over as it is, see [Runs.Recover].
 func (r *Runs) Resume(ctx context.Context, in Resumption) (turn.Begun, error) {

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
@@ -10,17 +9,6 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/store"
 )
-
-// crashedRun returns the record with which a run whose process died is closed.
-func (r *Runs) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, error) {
-	run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
-	if err != nil {
-		return nil, err
-	}
-	run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonCrashed
-	run.Steps, run.Usage = row.Step, row.RunUsage
-	return run, nil
-}
 
 // Recover takes over a run whose process died and returns where it stands: its last committed step, with what was
 // staged of the next one. A run that was taken over too often without getting anywhere is failed instead; then Begun
@@ -136,82 +124,4 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 		journal.Step(l.Emit.Event, l.Step)
 	}
 	return l, nil
-}
-
-// EndDead ends the run of a process that died, without driving it on.
-func (r *Runs) EndDead(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
-	if stop.Kind == cairn.StopAbort {
-		return r.endDead(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonAborted, StopReason: stop.Reason, Error: Aborted(stop)})
-	}
-	return r.endDead(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonInterrupted, StopReason: stop.Reason})
-}
-
-// Abandon ends the run of a process that died, because another run takes its place.
-func (r *Runs) Abandon(ctx context.Context, row *cairn.Session) error {
-	return r.endDead(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonCrashed})
-}
-
-func Aborted(stop cairn.Stop) *cairn.Error {
-	if stop.Reason == "" {
-		return cairn.Errorf(cairn.CodeAborted, "the run was aborted")
-	}
-	return cairn.Errorf(cairn.CodeAborted, "the run was aborted: %s", stop.Reason)
-}
-
-// endDead ends the run of a process that died, with the status and reasons of how.
-func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) error {
-	run, err := r.crashedRun(ctx, row)
-	if err != nil {
-		return err
-	}
-	run.Status, run.Reason, run.StopReason, run.Error = how.Status, how.Reason, how.StopReason, how.Error
-	c := &store.Commit{
-		Guard:  store.Guard{Lapsed: true, Version: row.Version},
-		EndRun: run, Status: StatusAfter(how.Status), DropStaged: true,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner}, // fences the dead process off, should it still live
-	}
-	if row.SuspendedStep != "" {
-		snap, err := r.Store.Read(ctx, row.ID, store.ToDrive(0))
-		if err != nil {
-			return err
-		}
-		if err := r.CancelCalls(ctx, c, snap.Session, snap.Messages, snap.Calls, Leaving, "the run was stopped"); err != nil {
-			return err
-		}
-	}
-	owed, err := r.Owed.Record(ctx, run, row.ID)
-	if err != nil {
-		return err
-	}
-	if row, err = r.Store.Commit(ctx, row.ID, c); err != nil {
-		return err
-	}
-	defer r.Owed.Deliver(ctx, owed)
-	if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
-		return err
-	}
-	if row.Step == 0 {
-		if err := r.completeEnds(ctx, row, row.Turn-1); err != nil {
-			return err
-		}
-	}
-	p := pastOf(row, run)
-	p.End, p.Fresh = true, true
-	if _, err = r.reconcile(ctx, row, p); err != nil {
-		return err
-	}
-	r.Announce(ctx, row, run, c.Messages)
-	return nil
-}
-
-func StatusAfter(s cairn.RunStatus) cairn.SessionStatus {
-	switch s {
-	case cairn.RunCompleted:
-		return cairn.SessionCompleted
-	case cairn.RunFailed:
-		return cairn.SessionFailed
-	case cairn.RunInterrupted:
-		return cairn.SessionInterrupted
-	}
-	return cairn.SessionPaused
 }
