@@ -47,6 +47,12 @@ func ExampleNew() {
 `,
 		"internal/words/words.go": "// Package words is a leaf.\npackage words\n\n// Name is a name.\nconst Name = \"house\"\n",
 		"internal/turn/turn.go":   "// Package turn is the loop.\npackage turn\n\n// Steps is a number.\nconst Steps = 1\n",
+		"internal/ring/a.go":      "// Package ring is a cycle of files.\npackage ring\n\n// A is one of a ring.\nfunc A() { B() }\n",
+		"internal/ring/b.go":      "package ring\n\n// B is one of a ring.\nfunc B() { C() }\n",
+		"internal/ring/c.go":      "package ring\n\n// C is one of a ring.\nfunc C() { D() }\n",
+		"internal/ring/d.go":      "package ring\n\n// D is one of a ring.\nfunc D() { E() }\n",
+		"internal/ring/e.go":      "package ring\n\n// E is one of a ring.\nfunc E() { A() }\n",
+		"internal/ring/f.go":      "package ring\n\n// F is one of a ring.\nfunc F() { A() }\n",
 		"store/store.go":          "// Package store has contracts.\npackage store\n\nimport _ \"example.test/house\"\n",
 		"engine/engine.go": `// Package engine is above the ground.
 package engine
@@ -178,6 +184,8 @@ var faults = []struct {
 	{"engine imports host", "floors", change{"engine/engine.go", "house/internal/turn", "house/host/far"}, "engine (engine) must not import host/far (hosts)"},
 	{"server imports command", "floors", change{"server/server.go", "", "package server\n\nimport _ \"example.test/house/cmd/x\"\n"}, "server (hosts) must not import cmd/x (top)"},
 	{"no floor", "floors", change{"attic/attic.go", "", "package attic\n"}, "attic: has no floor"},
+
+	{"six files", "cycles", change{"internal/ring/e.go", "A()", "F()"}, "internal/ring: 6 files form a cycle, more than 5: a.go b.go c.go d.go e.go f.go"},
 
 	{"no example", "examples", change{"house_test.go", "ExampleNew()", "ExampleHouse()"}, "house.go:10: New has no example that runs"},
 	{"example that does not run", "examples", change{"house_test.go", "\t// Output: lit\n", ""}, "house.go:10: New has no example that runs"},
