@@ -174,7 +174,7 @@ func (e *Engine) releaseUndriven(ctx context.Context, b host.Run, cause error) {
 	_, err := e.store.Commit(ctx, b.SessionID, &store.Commit{
 		Guard: store.Guard{Token: b.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
 	if err != nil {
-		e.opts.Logger.Warn("lease not released; it will run out", "session", b.SessionID, "error", err)
+		e.opts.Logger.Warn("lease not released; it will lapse", "session", b.SessionID, "error", err)
 	}
 }
 

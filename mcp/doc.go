@@ -6,9 +6,9 @@
 // elicitation, becomes a pending call in the inbox: the run is suspended, the process may end, and the call
 // continues once there is an answer.
 //
-// Input from a server is not trusted. Names, schemas and sizes are checked. Errors and results are only ever the
-// result of a call. Of a tool's annotations only readOnlyHint is read, and only if [Options.Cache] asks for it; approval
-// never depends on one.
+// Input from a server is not trusted. Names, schemas and sizes are checked. Errors and results are only ever the result
+// of a call. Of a tool's annotations only readOnlyHint is read, and only if [Options.Cache] asks for it; approval never
+// depends on one.
 //
 // The server determines the protocol's revision: 2026-07-28 or an earlier one. Elicitation needs 2026-07-28.
 package mcp

@@ -39,8 +39,8 @@ func checkCycles(t *tree) ([]string, error) {
 	return problems, nil
 }
 
-// fileUses returns, for each file of a package, the files that declare what it uses. It resolves no imports, so it misses
-// methods and fields that are reached through types of other packages.
+// fileUses returns, for each file of a package, the files that declare what it uses. It resolves no imports, so it
+// misses methods and fields that are reached through types of other packages.
 func (t *tree) fileUses(names []string) (map[string]map[string]bool, error) {
 	set := token.NewFileSet()
 	var files []*ast.File

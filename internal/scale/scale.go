@@ -97,8 +97,8 @@ func fresh(i, first int) *store.Commit {
 
 // Compare measures calls on two filled stores alternately, and reports what each costs on the second as a multiple of
 // its cost on the first. Each call is measured on a session that was not touched before, and again right after. The
-// second time a multiple above most fails the test; 0 means no limit. The first time it is only reported: a session that
-// was not touched before is in no cache, and the smaller the store, the more of it is in one.
+// second time a multiple above most fails the test; 0 means no limit. The first time it is only reported: a session
+// that was not touched before is in no cache, and the smaller the store, the more of it is in one.
 func Compare(t *testing.T, few, many store.Store, fewSessions, manySessions, rounds int, most float64) {
 	t.Helper()
 	sides := [2]*side{{t: t, st: few, n: fewSessions}, {t: t, st: many, n: manySessions}}

@@ -73,8 +73,8 @@ func TestRedisServerKeepsWhatItAcknowledgedWhenItIsKilled(t *testing.T) {
 	}
 }
 
-// A server that dies while it writes a script's effects leaves a part of them at the end of its file. Redis executes that
-// part with the next script's effects when it starts for the second time, unless it is removed before the first.
+// A server that dies while it writes a script's effects leaves a part of them at the end of its file. Redis executes
+// that part with the next script's effects when it starts for the second time, unless it is removed before the first.
 func TestRedisServerForgetsAScriptThatItWroteInPart(t *testing.T) {
 	t.Parallel()
 	s := testenv.RedisServer(t)

@@ -90,9 +90,9 @@ const (
 )
 
 // joiner combines steps of different sessions that are pending at the same moment into one statement. A step that finds
-// a free collector is sent at once, alone, unless that would break up larger statements: see [joiner.enough]. The others
-// are sent together when a collector is done, in the order of their arrival. So a step waits at most for the statements
-// that are being sent when it comes.
+// a free collector is sent at once, alone, unless that would break up larger statements: see [joiner.enough]. The
+// others are sent together when a collector is done, in the order of their arrival. So a step waits at most for the
+// statements that are being sent when it comes.
 type joiner struct {
 	db *database
 

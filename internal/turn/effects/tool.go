@@ -28,8 +28,8 @@ func (fx *Effects) Tool(ctx context.Context, in turn.ToolIn) (turn.ToolOut, erro
 	return fx.perform(ctx, l, a, in, nil)
 }
 
-// perform is Tool with a session. If abandoned is set, the host has abandoned the effect: perform records abandoned as the
-// call's failure without calling the tool.
+// perform is Tool with a session. If abandoned is set, the host has abandoned the effect: perform records abandoned as
+// the call's failure without calling the tool.
 func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ToolIn, abandoned *cairn.Error) (turn.ToolOut, error) {
 	c, err := l.Calling(in)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // beginTries bounds how often a begin is repeated because the session changed concurrently.
 const beginTries = 16
 
-// begin begins a run on a session: on the one in this process's memory, which costs no read, or on what the store has
-// if that is newer. create, if it is not nil, makes a session that does not exist.
+// begin begins a run on a session: on the one in memory, which costs no read, or on what the store has if that is
+// newer. create, if it is not nil, creates a session that does not exist.
 func (r *Runs) begin(ctx context.Context, in *NewRun, on func(*session.Live) error, create func() (*session.Live, error)) (turn.Begun, error) {
 	defer r.Cache.Expect(in.SessionID, in.RunID)() // other processes see the run before this one has it in memory
 	l, err := r.beginOn(ctx, in.SessionID, on, create)
@@ -51,8 +51,8 @@ func (r *Runs) beginOn(ctx context.Context, id string, on func(*session.Live) er
 	return nil, err
 }
 
-// outdated reports whether a begin failed because the session in memory is not the one in the store: it has changed, it
-// is another session of the same id, or another process has run it since and crashed.
+// outdated reports whether a begin failed because the session in memory is not the one in the store: the session has
+// changed, it is another session of the same id, or another process has driven it since and crashed.
 func (r *Runs) outdated(err error) bool {
 	if died := (*DiedError)(nil); errors.As(err, &died) {
 		return false
@@ -63,7 +63,7 @@ func (r *Runs) outdated(err error) bool {
 	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced)
 }
 
-// DiedError says that a session's run is to be recovered rather than resumed: its process has died.
+// DiedError means that a session's run is to be recovered, not resumed: its process has died.
 type DiedError struct{ SessionID string }
 
 // Error names the session.
@@ -71,7 +71,7 @@ func (e *DiedError) Error() string {
 	return "session \"" + e.SessionID + "\": the process that ran it is gone"
 }
 
-// Unwrap makes it an ErrStale: the session is not in the state that the caller expected.
+// Unwrap makes it an ErrStale, since the session is not in the state that the caller expected.
 func (e *DiedError) Unwrap() error { return cairn.ErrStale }
 
 // refused reports whether a begin was rejected because of the session's state, or because the session is gone. If the

@@ -15,10 +15,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// CancelCalls adds to a commit what cancels the wait of a session that was seen: calls that were answered get their
-// results, the others are closed as not executed, or as stopped if their tool has asked or a run that is still active
-// may have been at work on them, and no answer is accepted any more. Children that the calls consulted end by the stop.
-// The commit begins or ends the run that the message belongs to.
+// CancelCalls adds to a commit what cancels the wait of the session seen. Answered calls get their results. The others
+// are closed as not executed, or as stopped if their tool has asked a question or an active run may have executed them.
+// No answer is accepted any more. Children that the calls consulted end with stop. The commit begins or ends the run
+// that the message of results belongs to.
 func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall,
 	stop cairn.Stop, why string) error {
 	children, err := r.childEnds(ctx, seen, messages, stop)
@@ -35,7 +35,7 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 				continue
 			}
 			w := store.CallWrite{Call: inbox.Drop(*row, why, seen.AsOf), Seen: row.Version}
-			if row.Kind.Asked() { // which its tool has asked
+			if row.Kind.Asked() { // by its tool
 				result = transcript.Stopped(use)
 			} else if row.Status == cairn.CallAnswered {
 				if answer := inbox.Result(row); answer != nil {
@@ -74,13 +74,13 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 	return nil
 }
 
-// CancelWait ends the wait of a paused session and of the sub-agents it waits for: the run that is suspended, which the
-// stop request names, ends as that says. The error is ErrNotRunning or ErrAlreadyRunning if the session is no longer
-// paused, or with another run.
+// CancelWait ends the wait of a paused session and of the sub-agents that it waits for. The suspended run, which stop
+// names, ends as stop says. It returns ErrNotRunning or ErrAlreadyRunning if the session is no longer paused, or is
+// paused in another run.
 func (r *Runs) CancelWait(ctx context.Context, id string, stop cairn.Stop) error {
 	for {
 		err := r.cancelWaitOnce(ctx, id, stop)
-		if !errors.Is(err, cairn.ErrStale) { // else it has just been answered
+		if !errors.Is(err, cairn.ErrStale) { // a call was answered concurrently
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop) e
 	if stop.Kind == cairn.StopAbort {
 		run.Status, run.Reason, run.Error = cairn.RunFailed, cairn.ReasonAborted, Aborted(stop)
 	}
-	if _, err := r.Publish(ctx, row); err != nil { // what a verb did before it comes first
+	if _, err := r.Publish(ctx, row); err != nil { // changes made outside of runs come first
 		return err
 	}
 	c := &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: StatusAfter(run.Status), DropStaged: true,
@@ -121,16 +121,16 @@ func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop) e
 	}
 	defer deliver()
 	r.Evict(id)
-	// Only now: nobody would resume a session that waits for sub-agents that were ended.
+	// Only after the commit: no process would resume a session that waits for sub-agents that have ended.
 	if err := r.reapChildren(ctx, after, stop, time.Time{}); err != nil {
 		return err
 	}
-	if consulted { // of a session that was deleted meanwhile no child was found, and the end is published once it is restored
+	if consulted { // if the session was deleted meanwhile, no child was found: its end is published once it is restored
 		if _, err := store.Load(ctx, r.Store, id); err != nil {
 			return err
 		}
 	}
-	// A process that has begun the next run by now may be publishing this end, too: it is published once.
+	// A process that has begun the next run may publish this end concurrently. It is published once.
 	p := pastOf(row, run)
 	p.token, p.End, p.Fresh, p.Calls = nextToken(after), true, true, journal.Results(run.Steps, c.Messages)
 	publish := func() error { _, err := r.reconcile(ctx, after, p); return err }
@@ -141,16 +141,16 @@ func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop) e
 	return nil
 }
 
-// ReapChildren ends the sub-agents that a session's runs left waiting or at work; those from before a time, unless that
-// is zero.
+// ReapChildren ends the sub-agents that a session's runs left suspended or active. If before is not zero, it ends only
+// those that began before it.
 func (r *Runs) ReapChildren(ctx context.Context, row *cairn.Session, before time.Time) error {
 	return r.reapChildren(ctx, row, Leaving, before)
 }
 
-// Leaving is why a sub-agent ends whose parent does not need it any more.
+// Leaving is the stop of a sub-agent that its parent no longer needs.
 var Leaving = cairn.Stop{Kind: cairn.StopInterrupt, Reason: "the run that consulted it ended"}
 
-// reapChildren ends the sub-agents that a session waited for; of those from before a time, unless that is zero.
+// reapChildren is ReapChildren with the stop by which the sub-agents end.
 func (r *Runs) reapChildren(ctx context.Context, row *cairn.Session, stop cairn.Stop, before time.Time) error {
 	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionPaused, cairn.SessionActive}}
 	for child, err := range r.list(ctx, q) {
@@ -158,7 +158,7 @@ func (r *Runs) reapChildren(ctx context.Context, row *cairn.Session, stop cairn.
 			return err
 		}
 		since := child.CreatedAt
-		if child.Kind == cairn.ChildCompanion { // it may have been consulted again since
+		if child.Kind == cairn.ChildCompanion { // it may have been consulted again
 			since = child.UpdatedAt
 		}
 		if !before.IsZero() && !since.Before(before) || !r.Awaits(row, child) {
@@ -171,8 +171,8 @@ func (r *Runs) reapChildren(ctx context.Context, row *cairn.Session, stop cairn.
 	return nil
 }
 
-// ReapChild ends the wait of a sub-agent. One that is at work, on a host perhaps that knows nothing of its parent's
-// end, is asked to stop: its next step sees that.
+// ReapChild ends a suspended sub-agent. It asks an active one to stop, which its next step notices: its host may not
+// know of its parent's end.
 func (r *Runs) ReapChild(ctx context.Context, child *cairn.Session, stop cairn.Stop) (err error) {
 	for {
 		stop.RunID = child.RunID
@@ -194,14 +194,14 @@ func (r *Runs) ReapChild(ctx context.Context, child *cairn.Session, stop cairn.S
 		if !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrAlreadyRunning) && !errors.Is(err, cairn.ErrStale) {
 			return err
 		}
-		if child, err = store.Load(ctx, r.Store, child.ID); err != nil { // it has got on meanwhile
+		if child, err = store.Load(ctx, r.Store, child.ID); err != nil { // its status changed concurrently
 			return err
 		}
 	}
 }
 
-// Awaits reports whether a session that consults a child waits for its answer. A companion that works by itself waits
-// on its own account.
+// Awaits reports whether a parent waits for the answer of a child that it consults. It does not wait for a companion in
+// the background.
 func (r *Runs) Awaits(parent, child *cairn.Session) bool {
 	if child.Kind != cairn.ChildCompanion {
 		return true

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// childEnds returns how the sessions end that the open calls of a suspended step consulted, by call, if the step's wait
-// is cancelled: as they did, or as the stop has them end. A call that only waits for a companion has not consulted it.
+// childEnds returns, by call, how the sessions that the open calls of a suspended step consulted end if the step's wait
+// is cancelled: as they did, or by the stop. A call that only waits for a companion has not consulted it.
 func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cairn.Message, stop cairn.Stop) (map[string]cairn.ChildEnd, error) {
 	if row.SuspendedStep == "" {
 		return nil, nil
@@ -42,8 +42,8 @@ func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cai
 	return ends, nil
 }
 
-// Suspension returns what the suspended step of a session waits for: it is on the record of the run that was suspended,
-// which others may have resumed since without coming to the step's end.
+// Suspension returns what the suspended step of a session waits for. It reads the record of the run that was suspended;
+// later runs may have resumed that run without ending the step.
 func (r *Runs) Suspension(ctx context.Context, row *cairn.Session) (*cairn.Suspension, error) {
 	for id := row.RunID; id != ""; {
 		run, err := store.FindRun(ctx, r.Store, row.ID, id)
@@ -58,7 +58,8 @@ func (r *Runs) Suspension(ctx context.Context, row *cairn.Session) (*cairn.Suspe
 	return nil, nil
 }
 
-// stoppedStatus is how the last run of a session ends that is stopped, if it has not ended yet.
+// stoppedStatus returns the status with which a session's last run ends if it is stopped now. A run that has ended
+// keeps its status.
 func stoppedStatus(s cairn.SessionStatus, stop cairn.Stop) cairn.RunStatus {
 	switch {
 	case s == cairn.SessionCompleted:

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Announce calls the hooks for a run that was ended without being driven to its end, and for the results with which
-// its calls were closed. It is committed already, so what goes wrong is only logged. The agent may be unknown here.
+// Announce calls the hooks for a run that was ended without being driven, and for the results with which its calls were
+// closed. The end is committed, so errors are only logged. The agent may not be registered here.
 func (r *Runs) Announce(ctx context.Context, row *cairn.Session, run *cairn.Run, results []cairn.Message) {
 	a, err := r.Agent(row.Agent, run.AgentVersion)
 	if err != nil || !user.HooksOf(r.Hooks, a, nil).Any(func(h *cairn.Hooks) bool {

@@ -10,14 +10,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Completion is how far the log of a tree is known to be complete, between two calls of [Effects.Complete].
+// Completion is how far the log of a tree is known to be complete. It is kept between calls of [Runs.Complete].
 type Completion struct {
 	// Root is the tree's.
 	Root string
-	// since is a time after which every session has changed that is still to be looked at.
+	// since is a time before the last change of every session that is still to be checked.
 	since time.Time
 	begun bool
-	// older selects the sessions that have not changed since, a page at each look; nil when all were looked at.
+	// older selects the sessions that have not changed since, a page at a time; nil once all were checked.
 	older *store.SessionQuery
 	// done has the versions of those sessions whose end the log has, and late of those whose end it lacked at the last
 	// look.
@@ -26,12 +26,12 @@ type Completion struct {
 	published  map[string]int64 // the versions of what verbs did that the log is known to have, by session
 }
 
-// Complete adds what the log of a tree lacks of the sessions that are not driven. Each look covers those that have
-// changed since the last run of the root began, and a page of the others, until all were covered once: the end of a
-// companion may have been lost in an earlier turn. What is missing is added when it is missing at two looks in a row,
-// which the caller spaces, since the process that ended the run may be about to append it; of a session that has not
-// changed since the last run of the root began it is added at once. runs are further ones that readers wait for, with
-// their sessions.
+// Complete adds what the log of a tree lacks of the sessions that no process drives. Each call checks the sessions that
+// have changed since the root's last run began, and a page of the others until all were checked once: the end of a
+// companion may have been lost in an earlier turn. The process that ended a run may be about to append its end. So an
+// end is added only if two calls in a row find it missing, with a pause that the caller makes. For a session that has
+// not changed since the root's last run began, it is added at once. runs are further runs that readers wait for, by
+// session.
 func (r *Runs) Complete(ctx context.Context, c *Completion, runs map[string]string) error {
 	if !c.begun {
 		if err := r.beginCompletion(ctx, c); err != nil || !c.begun {
@@ -107,7 +107,7 @@ func (r *Runs) completeOlder(ctx context.Context, c *Completion) error {
 	return errs
 }
 
-// completeVerb adds what a verb did to a session and the log lacks.
+// completeVerb publishes a change made outside of runs that the log lacks.
 func (r *Runs) completeVerb(ctx context.Context, c *Completion, row *cairn.Session) error {
 	if row.Unpublished == nil || c.published[row.ID] == row.Unpublished.Version {
 		return nil
@@ -122,7 +122,7 @@ func (r *Runs) completeVerb(ctx context.Context, c *Completion, row *cairn.Sessi
 	return nil
 }
 
-// beginCompletion finds out from when on the tree is to be looked at.
+// beginCompletion sets the time from which on the tree's changes are checked.
 func (r *Runs) beginCompletion(ctx context.Context, c *Completion) error {
 	root, err := store.Load(ctx, r.Store, c.Root)
 	if err != nil {

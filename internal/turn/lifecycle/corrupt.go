@@ -9,9 +9,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// FailCorrupt fails the run of a session that nobody drives and of which something that is stored cannot be read,
-// because of that: the next lease holder would not get further. What can be read stays. The error says that the session
-// was not failed: its row cannot be read either, a run holds it, or it has no run to fail.
+// FailCorrupt fails the run of a session that no process drives and whose stored data cannot be read: no lease holder
+// could continue it. What can be read stays. An error means that the run was not failed: the session's row cannot be
+// read either, a process drives it, or it has no run to fail.
 func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 	row, err := store.Load(ctx, r.Store, id)
 	if err != nil {
@@ -21,8 +21,8 @@ func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 	switch {
 	case row.Crashed(row.AsOf):
 		c.Guard.Lapsed = true
-		c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner} // fences the dead process off, should it still live
-	case row.Status == cairn.SessionActive && row.Lease.Owner == r.Owner && r.Cache.Get(id) == nil: // taken to be driven, in vain
+		c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner} // fences off the old process, which may be alive
+	case row.Status == cairn.SessionActive && row.Lease.Owner == r.Owner && r.Cache.Get(id) == nil: // taken by this process, which cannot drive it
 		c.Guard.Token = row.Lease.Token
 		c.Lease = store.LeaseChange{Action: store.LeaseRelease}
 	case row.Status == cairn.SessionPaused:

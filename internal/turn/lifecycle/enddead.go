@@ -31,7 +31,7 @@ func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) e
 	c := &store.Commit{
 		Guard:  store.Guard{Lapsed: true, Version: row.Version},
 		EndRun: run, Status: StatusAfter(how.Status), DropStaged: true,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner}, // fences the dead process off, should it still live
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner}, // fences off the old process, which may be alive
 	}
 	if row.SuspendedStep != "" {
 		snap, err := r.Store.Read(ctx, row.ID, store.ToDrive(0))

@@ -18,17 +18,17 @@ type Turn struct {
 	NewRun
 	// Agent is the agent's name. It may be empty for a session that exists.
 	Agent string
-	// Create is the context of the session that is made if it does not exist. Nil means that it must exist.
+	// Create is the context of the session, which is created if it does not exist. Nil means that it must exist.
 	Create *cairn.Session
-	// Dequeue are the turns of the session's queue that this one takes out of it.
+	// Dequeue lists the queued turns that this turn removes from the session's queue.
 	Dequeue []string
-	// Withdraw says that the turn may end the session's wait as long as no call is answered. The open calls are closed
-	// as not executed.
+	// Withdraw allows the turn to cancel the session's wait if no call has been answered. The open calls are closed as
+	// not executed.
 	Withdraw bool
 }
 
-// Execute begins the next turn in one write, which takes the lease, records the run and adds its messages. A session
-// that this process drove last costs no read.
+// Execute begins the next turn in one write, which takes the lease, records the run and adds its messages. It reads
+// nothing if this process drove the session last.
 func (r *Runs) Execute(ctx context.Context, in Turn) (turn.Begun, error) {
 	var create func() (*session.Live, error)
 	if in.Create != nil {
@@ -67,7 +67,7 @@ func (r *Runs) execute(ctx context.Context, l *session.Live, in Turn) error {
 	return nil
 }
 
-// admitTurn admits a turn unless the session is driven, waits, or has answers that no run has used.
+// admitTurn admits a turn unless the session is driven, is paused, or has answers that no run has used.
 func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn) (*beginning, error) {
 	b, err := r.admit(ctx, l, &in.NewRun, in.Agent, cairn.RunExecute)
 	if err != nil {
@@ -91,8 +91,7 @@ func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn) (*begin
 	return b, nil
 }
 
-// diedWithAnswers reports whether the run of a dead process was to use answers that were accepted: its own, or those of
-// a sub-agent.
+// diedWithAnswers reports whether a dead process's run left accepted answers unused: its own, or those of a sub-agent.
 func (r *Runs) diedWithAnswers(ctx context.Context, row *cairn.Session) (bool, error) {
 	if row.SuspendedStep != "" {
 		return true, nil
@@ -115,7 +114,7 @@ func (r *Runs) cancelWait(ctx context.Context, b *beginning) error {
 	return nil
 }
 
-// Create begins the first run of a session that does not exist. The error is ErrExists if it does.
+// Create begins the first run of a session that does not exist. It returns ErrExists if the session exists.
 func (r *Runs) Create(ctx context.Context, in Turn) (turn.Begun, error) {
 	l, err := r.create(ctx, in)
 	return r.part(ctx, l, err)
@@ -159,9 +158,9 @@ func (r *Runs) create(ctx context.Context, in Turn) (*session.Live, error) {
 	return l, nil
 }
 
-// Replace begins a turn that takes the place of an earlier run: the session goes back to where that run began, in the
-// same write, so a crash leaves both done or neither. The session must neither run nor wait, and must be at the version
-// seen, if that is not 0.
+// Replace begins a turn in place of an earlier run. The same write rewinds the session to where that run began, so a
+// crash leaves both done or neither. The session must be neither active nor paused, and must have the version seen
+// unless that is 0.
 func (r *Runs) Replace(ctx context.Context, in Turn, replaced string, seen int64) (turn.Begun, error) {
 	defer r.Cache.Expect(in.SessionID, in.RunID)()
 	l, err := r.replace(ctx, in, replaced, seen)
@@ -185,7 +184,7 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 	if err != nil {
 		return nil, err
 	}
-	// Complete the log first: after the commit no process could know how many messages there were.
+	// Complete the log first: the commit removes messages that it must count.
 	if err := r.Reconcile(ctx, row, row.RunID); err != nil {
 		return nil, err
 	}
@@ -224,13 +223,13 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 	return l, nil
 }
 
-// closingAt returns the message that closes the calls which are open where a session goes back to its first n messages;
-// nil if there are none. The run that closed them before may be the one that is replaced.
+// closingAt returns the message that closes the calls that are open after a session's first n messages; nil if there
+// are none. The run that closed them may be the one that is replaced.
 func (r *Runs) closingAt(ctx context.Context, l *session.Live, n int) (*cairn.Message, error) {
 	if n > l.First {
 		return transcript.Closing(l.Messages[:min(n-l.First, len(l.Messages))]), nil
 	}
-	var before []cairn.Message // of what a summary stands for, back to the last reply
+	var before []cairn.Message // covered by a summary; back to the last reply
 	for isReply := func(m cairn.Message) bool { return m.Role == cairn.RoleAssistant }; n > 0 && !slices.ContainsFunc(before, isReply); {
 		size := min(n, 100)
 		page, err := store.Messages(ctx, r.Store, l.Row.ID, n-size, size)

@@ -8,12 +8,12 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
-// Keeper is a host that finds out by itself that a process has died, and has the effects of its runs carried out by
-// another process under the same lease.
+// Keeper is a host that itself detects the death of a process, and has another process execute the effects of its runs
+// under the same lease.
 type Keeper interface {
 	// Name is the host's, as the leases of its runs have it.
 	Name() string
-	// Driving reports whether the host drives a run, under the lease that b names, and needs no other process to take
+	// Driving reports whether the host drives a run, under the lease that b names, so that no other process need take
 	// it over.
 	Driving(ctx context.Context, b turn.Begun) (bool, error)
 }
@@ -23,9 +23,9 @@ func (r *Runs) Keeps(row *cairn.Session) bool {
 	return r.Keeper != nil && row.Lease.Host() == r.Keeper.Name()
 }
 
-// CheckKeeper returns ErrAlreadyRunning if the keeper still drives the run of an active session whose lease ran out.
-// Its word is a sign of life as good as a heartbeat, so the lease is renewed: no other process asks as long as that is
-// good. A run that is to stop is not kept: what asked for that would wait for the host.
+// CheckKeeper returns ErrAlreadyRunning if the keeper still drives the run of an active session whose lease has lapsed.
+// Like a heartbeat, that renews the lease, so no other process asks until it lapses again. A run that was asked to stop
+// is not kept, because the requester would wait for the host.
 func (r *Runs) CheckKeeper(ctx context.Context, row *cairn.Session) error {
 	if !r.Keeps(row) {
 		return nil

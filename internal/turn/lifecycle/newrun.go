@@ -16,27 +16,26 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// NewRun is what every verb that begins a run is given: [Turn], [Resumption] and [Runs.Retry] add what is theirs.
+// NewRun is the input of every verb that begins a run. [Turn] and [Resumption] add their own fields.
 type NewRun struct {
 	SessionID string
 	RunID     string
 	// Messages are added to the transcript by the begin.
 	Messages []cairn.Message
-	// Model names the model that the run asks. Nil is the agent's own or, for a run that continues another, that run's.
+	// Model names the run's model. Nil means the agent's own or, for a run that continues another, that run's model.
 	Model *string
-	// Hooks are called after those of the engine and the agent, as long as this process drives the run.
+	// Hooks are called after those of the engine and the agent, while this process drives the run.
 	Hooks *cairn.Hooks
-	// Child says that the session's parent begins the run. No other caller may run a child.
+	// Child is set if the session's parent begins the run. No other caller may run a child.
 	Child bool
-	// Known is the agent, if the caller has it from a run under way. Nil is the one that is registered.
+	// Known is the agent, if the caller has it from a run under way. Nil means the registered one.
 	Known *cairn.Agent
-	// LogLast is a lower bound of the log's last sequence. The process of a tree may know a later one than the session
-	// does.
+	// LogLast is a lower bound of the log's last sequence. The process that drives a tree may know a later one than the
+	// session has.
 	LogLast int64
 }
 
-// beginning is a run on its way to its first write. Each step of a verb fills in a part of it, in the order of the
-// fields.
+// beginning is a run before its first write. The steps of a verb set its fields, in their order.
 type beginning struct {
 	*NewRun
 	kind  cairn.RunKind
@@ -44,13 +43,13 @@ type beginning struct {
 	live  *session.Live
 	// row is the session before the run.
 	row *cairn.Session
-	// crashed says that the session's last run is active under a lease that has lapsed: its process has died.
+	// crashed is set if the session's last run is active under a lapsed lease: its process has died.
 	crashed bool
 	commit  *store.Commit
 }
 
-// admit checks what holds for every run on a session that exists: whose session it is, its agent, its state, and that
-// no host keeps a run whose lease has lapsed.
+// admit makes the checks for every run on an existing session: its owner, its agent, its state, and that no host keeps
+// a run whose lease has lapsed.
 func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent string, kind cairn.RunKind) (*beginning, error) {
 	b := &beginning{NewRun: in, kind: kind, live: l, row: l.Row}
 	row := b.row
@@ -86,7 +85,7 @@ func (b *beginning) running() error {
 	return store.Conflict(cairn.CodeRunning, b.row, "session %q is already running", b.row.ID)
 }
 
-// chooseAgent sets the agent that the run has. The previous run is looked up only if its version counts.
+// chooseAgent sets the run's agent. It reads the previous run only if that run's version decides.
 func (r *Runs) chooseAgent(ctx context.Context, b *beginning) (err error) {
 	if b.Known != nil {
 		b.agent = b.Known
@@ -131,8 +130,8 @@ func (r *Runs) checkState(ctx context.Context, a *cairn.Agent, raw json.RawMessa
 	return err
 }
 
-// draft makes the commit that begins the run, as far as it is the same for all verbs. It publishes first what a verb
-// did to the session outside of its runs.
+// draft makes the part of the run's first commit that all verbs have in common. It first publishes what was done to the
+// session outside of runs.
 func (r *Runs) draft(ctx context.Context, b *beginning) error {
 	l, row := b.live, b.row
 	last, err := r.Publish(ctx, row)
@@ -167,7 +166,7 @@ func (r *Runs) endCrashed(ctx context.Context, b *beginning) (err error) {
 	return nil
 }
 
-// first is the part of the commit that every new run has in common. start is the log's last sequence.
+// first returns the part of the commit that all new runs have in common. start is the log's last sequence.
 func (r *Runs) first(b *beginning, agent string, messages []cairn.Message, start int64) *store.Commit {
 	stamp(messages, b.RunID)
 	return &store.Commit{
@@ -177,7 +176,7 @@ func (r *Runs) first(b *beginning, agent string, messages []cairn.Message, start
 	}
 }
 
-// chooseModel names the model that the run asks. The previous run is looked up only if its model counts.
+// chooseModel returns the name of the run's model. It reads the previous run only if that run's model decides.
 func (r *Runs) chooseModel(ctx context.Context, b *beginning) (string, error) {
 	name := ""
 	switch {
@@ -192,14 +191,14 @@ func (r *Runs) chooseModel(ctx context.Context, b *beginning) (string, error) {
 		name = run.Model
 	}
 	if _, known := define.Model(b.agent, name); !known { // the agent may have changed since the name was chosen
-		r.Logger.Warn("the agent has no model of that name; the run asks its own", "session", b.SessionID, "agent", b.agent.Name, "model", name)
+		r.Logger.Warn("the agent has no model of that name; the run uses the agent's own", "session", b.SessionID, "agent", b.agent.Name, "model", name)
 		name = ""
 	}
 	return name, nil
 }
 
-// openers are the messages that a run puts ahead of its own: answers to calls that were left open and, if the
-// transcript would end with a reply, a request to continue, because a model expects another party to have spoken last.
+// openers returns the messages that come before a run's own: results of calls that were left open and, if the
+// transcript would end with a reply, a request to continue, since a model expects that another party has spoken last.
 func openers(l *session.Live, own []cairn.Message) []cairn.Message {
 	var list []cairn.Message
 	if l.Damaged {
@@ -216,7 +215,7 @@ func openers(l *session.Live, own []cairn.Message) []cairn.Message {
 	return list
 }
 
-// write commits the beginning and brings the session in memory up to it.
+// write commits the beginning and updates the session in memory.
 func (r *Runs) write(ctx context.Context, b *beginning) error {
 	begun, err := r.commitBegin(ctx, b.row.ID, b.commit)
 	if err != nil {
@@ -229,8 +228,8 @@ func (r *Runs) write(ctx context.Context, b *beginning) error {
 	return nil
 }
 
-// commitBegin writes the beginning of a run. Once the write is under way ctx no longer ends it: a run that was begun
-// but that no process drives would hold the session until its lease lapses.
+// commitBegin writes the beginning of a run. The end of ctx does not interrupt the write: a run that was begun and that
+// no process drives would hold the session until its lease lapses.
 func (r *Runs) commitBegin(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -260,17 +259,17 @@ func (r *Runs) closePast(ctx context.Context, b *beginning) {
 		l.LogIncomplete = false
 	}
 	if b.crashed || row.SuspendedStep != "" && b.kind != cairn.RunResume {
-		// Reap only after the commit: had it failed, the session would wait for sub-agents that have been ended, and no
-		// process would resume it. Should this process die here, the one that takes the new run over reaps.
+		// Reap after the commit: if the commit failed, the session would wait for sub-agents that have ended, and no
+		// process would resume it. If this process dies here, the process that takes over the new run reaps.
 		if err := r.reapPast(ctx, row); err != nil {
 			r.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
 		}
 	}
-	if b.crashed { // the commit has fenced the dead process off, should it be alive
+	if b.crashed { // the commit has fenced off the old process, which may be alive
 		p := pastOf(row, b.commit.EndRun)
 		p.End, p.Fresh, p.token = true, true, l.Row.Lease.Token
 		var err error
-		if row.Step == 0 { // the dead process may not have published the ends of the runs before its own
+		if row.Step == 0 { // the dead process may not have published the ends of earlier runs
 			err = r.completeEnds(ctx, l.Row, row.Turn-1)
 		}
 		if err == nil {
@@ -282,9 +281,8 @@ func (r *Runs) closePast(ctx context.Context, b *beginning) {
 	}
 }
 
-// reapPast ends the sub-agents that the wait of a session left behind. On the log a sub-agent ends within the call that
-// consulted it, whose end is published next. So the ends that other processes have just caused are published first,
-// too.
+// reapPast ends the sub-agents that a cancelled wait left behind. On the log, a sub-agent ends before the call that
+// consulted it, whose end is published next. So reapPast also publishes the ends that other processes have caused.
 func (r *Runs) reapPast(ctx context.Context, row *cairn.Session) error {
 	return retry.Storage(ctx, r.Logger, func() error {
 		if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
@@ -312,7 +310,7 @@ func (r *Runs) started(ctx context.Context, b *beginning) {
 			l.Emit.Event(journal.StepStart(st.Number))
 		}
 	}
-	if list := b.commit.Messages; len(list) > 0 && list[0].Origin == cairn.OriginWithdrawn { // it closes calls of earlier runs
+	if list := b.commit.Messages; len(list) > 0 && list[0].Origin == cairn.OriginWithdrawn { // closes calls of earlier runs
 		for _, ev := range journal.Results(0, list[:1]) {
 			l.Emit.Event(ev)
 		}

@@ -10,10 +10,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Change commits what a verb does to a session outside of its runs, as [store.Update] does, and publishes the event
-// that the commit has in Publish. What an earlier verb did, and the log may lack, is published first. Once the commit
-// has happened its event is no reason for an error: should it be missing, the next process that has to do with the
-// session publishes it.
+// Change commits a change to a session outside of its runs, as [store.Update] does, and publishes the commit's Publish
+// event. It first publishes the event of an earlier change that the log may lack. After the commit, a failure to
+// publish is not an error: the next process that uses the session publishes the event.
 func (r *Runs) Change(ctx context.Context, id string, change func(*cairn.Session) (*store.Commit, error)) (*cairn.Session, error) {
 	var written *store.Commit
 	row, err := store.Update(ctx, r.Store, id, func(row *cairn.Session) (*store.Commit, error) {
@@ -31,7 +30,7 @@ func (r *Runs) Change(ctx context.Context, id string, change func(*cairn.Session
 	return row, err
 }
 
-// Published publishes what a commit with some messages has left on a session's row. That it failed is only logged.
+// Published publishes the event that a commit with the given messages has left on a session's row. It only logs errors.
 func (r *Runs) Published(ctx context.Context, row *cairn.Session, messages []cairn.Message) {
 	if row.Unpublished == nil {
 		return
@@ -43,8 +42,9 @@ func (r *Runs) Published(ctx context.Context, row *cairn.Session, messages []cai
 	}
 }
 
-// Publish adds what a verb did to a session outside of its runs, if its row says so and the log lacks it. Any process
-// may do that, at any time: the log has it once. last is the log's last sequence then; 0 if there was nothing to do.
+// Publish publishes a change to a session outside of its runs, if the row has one that the log lacks. Any process may
+// call it at any time; the log gets the event once. last is then the log's last sequence; 0 if there was nothing to
+// publish.
 func (r *Runs) Publish(ctx context.Context, row *cairn.Session) (last int64, err error) {
 	if row.Unpublished == nil {
 		return 0, nil

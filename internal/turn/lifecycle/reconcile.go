@@ -14,16 +14,16 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// past is a run as the store has it, to hold the log against.
+// past is a run as the store has it, for comparison with the log.
 type past struct {
 	journal.Past
-	token int64 // of the lease, whose earlier holders may write no more
+	token int64 // fences earlier lease holders off from the log
 	start int64 // the log's position when it began
 	after int64 // a log position no later than what followed the last commit
-	// opening is the run's first message, where that is known.
+	// opening is the run's first message, if known.
 	opening *cairn.Message
-	// holds reports whether this is the run's past still; nil if nobody else writes it. It is asked behind what was
-	// read of the log.
+	// holds reports whether the store still has this past. It is called after the log was read. It is nil if no other
+	// process writes the run.
 	holds func(context.Context) (bool, error)
 }
 
@@ -33,7 +33,7 @@ func pastOf(row *cairn.Session, run *cairn.Run) past {
 		Messages: row.MessageCount, Checkpoint: row.CheckpointID, Made: row.Step > 0 && row.CheckpointID == step.CheckpointID(run.ID, row.Step)}}
 }
 
-// pastOfLive returns the past of the run of a session that is in memory.
+// pastOfLive returns the past of the run of a session in memory.
 func pastOfLive(l *session.Live) past {
 	p := pastOf(l.Row, l.Run)
 	if i := l.Run.FirstMessage - l.First; i >= 0 && i < len(l.Messages) {
@@ -42,8 +42,8 @@ func pastOfLive(l *session.Live) past {
 	return p
 }
 
-// nextToken is the fencing token with which the log of a session's past is completed: that of its holder or, if it has
-// none, of the next one, so that the process that drove it last, should it still live, adds nothing more.
+// nextToken returns the fencing token with which the log of a session's past is completed: that of the lease holder, or
+// the next one if there is none. It fences off the process that drove the session last, which may still be alive.
 func nextToken(row *cairn.Session) int64 {
 	if row.Status == cairn.SessionActive {
 		return row.Lease.Token
@@ -51,9 +51,9 @@ func nextToken(row *cairn.Session) int64 {
 	return row.Lease.Token + 1
 }
 
-// Reconcile brings a session's log up to its store where a process died between the two: it adds the marks of what a
-// run committed and discards what it did not. It is safe to call at any time on a run that nobody drives; an active
-// session's current run is left alone.
+// Reconcile completes a session's log from the store, for a process that died between the two: it adds the marks of
+// what a run committed and discards what the run did not. It may be called at any time for a run that no process
+// drives. It does nothing for the current run of an active session.
 func (r *Runs) Reconcile(ctx context.Context, row *cairn.Session, runID string) error {
 	if row.Status == cairn.SessionActive && row.RunID == runID {
 		return nil
@@ -62,7 +62,7 @@ func (r *Runs) Reconcile(ctx context.Context, row *cairn.Session, runID string) 
 	if err != nil || run.Status == cairn.RunRunning {
 		return err
 	}
-	if run.Steps == 0 { // the process that began or ended it may have died before it completed those before it
+	if run.Steps == 0 { // the process that began or ended the run may have died before it completed earlier runs
 		if err := r.completeEnds(ctx, row, run.Turn-1); err != nil {
 			return err
 		}
@@ -84,14 +84,14 @@ func (r *Runs) Reconcile(ctx context.Context, row *cairn.Session, runID string) 
 	return err
 }
 
-// completeEnds completes the log of those of a session's runs up to a turn that have ended but whose end is not there:
-// a process that took over may itself have died before it published what it found. The oldest comes first, so that one
-// whose end is there has none before it that lacks it.
+// completeEnds completes the log of a session's runs, up to a turn, that have ended without their end on the log: a
+// process that took over may have died before it published what it found. The oldest run comes first. So if the log has
+// the end of a run, it has the ends of all runs before it.
 func (r *Runs) completeEnds(ctx context.Context, row *cairn.Session, upTo int) error {
 	if upTo < 1 {
 		return nil
 	}
-	if row.Turn == upTo { // mostly the last run's end is right behind its last commit
+	if row.Turn == upTo { // the last run's end mostly comes right after its last commit
 		if published, err := r.endPublished(ctx, row); err != nil || published {
 			return err
 		}
@@ -108,12 +108,12 @@ func (r *Runs) completeEnds(ctx context.Context, row *cairn.Session, upTo int) e
 	return nil
 }
 
-// endPublished reports whether the log has the end of the last run of a session that nobody drives.
+// endPublished reports whether the log has the end of the last run of a session that no process drives.
 func (r *Runs) endPublished(ctx context.Context, row *cairn.Session) (bool, error) {
 	after, limit := row.LogSequence, 32
 	for {
 		batch, err := r.Log.Read(ctx, row.Log(), after, limit)
-		if errors.Is(err, cairn.ErrTrimmed) { // with more that came after the last commit
+		if errors.Is(err, cairn.ErrTrimmed) { // what came after the last commit, and so the end
 			return true, nil
 		}
 		if err != nil || len(batch) == 0 {
@@ -130,8 +130,8 @@ func (r *Runs) endPublished(ctx context.Context, row *cairn.Session) (bool, erro
 	}
 }
 
-// unpublished lists the runs up to a turn whose end is not in the log, from the latest back to the first whose end is,
-// or may have been trimmed.
+// unpublished lists the runs up to a turn whose end is not on the log. It begins with the latest run, and stops at one
+// whose end is on the log or may have been trimmed.
 func (r *Runs) unpublished(ctx context.Context, row *cairn.Session, upTo int) ([]string, error) {
 	var list []string
 	for run, err := range store.All(func(cursor string) (store.Page[cairn.Run], error) {
@@ -168,12 +168,12 @@ func (r *Runs) reconcile(ctx context.Context, row *cairn.Session, p past) (int64
 			return 0, err
 		}
 		if !p.Reaches(seen) && p.after > p.start {
-			// The last commit may have held several steps, of which any number of marks are missing, or none at all.
+			// The last commit may have held several steps. Marks of any of them may be missing.
 			p.after, p.Unmarked = p.start, true
 			continue
 		}
 		from := p.Run.FirstMessage
-		if p.Reaches(seen) { // but a run that ends without a reply may have added messages with its end, which has no other mark
+		if p.Reaches(seen) { // an end without a reply may have added messages that have no mark
 			from = seen.Messages
 		}
 		if p.Added == nil && (!p.Reaches(seen) || p.ends(row, seen)) {
@@ -196,19 +196,19 @@ func (r *Runs) reconcile(ctx context.Context, row *cairn.Session, p past) (int64
 			}
 		}
 		last, err = r.Journal.Complete(ctx, row, p.Run.ID, last, w, missing)
-		if !errors.Is(err, cairn.ErrStale) { // else another process wrote meanwhile: look again
+		if !errors.Is(err, cairn.ErrStale) { // another process appended concurrently
 			return last, err
 		}
 	}
 }
 
-// ends reports whether the run's end, which is not on the log, may have added messages.
+// ends reports whether the run's end is missing on the log and may have added messages.
 func (p *past) ends(row *cairn.Session, seen *journal.Seen) bool {
 	return p.End && !p.EndPublished(seen) && seen.Messages > 0 && (p.Messages > seen.Messages || row.RunID != p.Run.ID)
 }
 
-// added works out the events of the messages from an index on that a run has added, and of a run that is not the
-// session's last how many messages there were after it.
+// added sets the events of the messages that the run has added, from an index on. For a run that is not the session's
+// last, it also sets the number of messages after the run.
 func (r *Runs) added(ctx context.Context, row *cairn.Session, p *past, from int) error {
 	p.Added = []cairn.Event{}
 	for at := from; ; {
@@ -221,7 +221,7 @@ func (r *Runs) added(ctx context.Context, row *cairn.Session, p *past, from int)
 			case p.Run.ID:
 				p.Added = append(p.Added, journal.Added(at+i, page[i:i+1])...)
 				p.Messages = max(p.Messages, at+i+1)
-			case "": // added beside the run
+			case "": // added alongside the run
 			default:
 				return nil
 			}
@@ -232,8 +232,8 @@ func (r *Runs) added(ctx context.Context, row *cairn.Session, p *past, from int)
 	}
 }
 
-// afterwards is what a process that ended a run, or began one in place of a wait, may have died before: it works out
-// what the log is to say of the calls that were closed, and ends the sub-agents that the run left waiting.
+// afterwards does what follows the commit that ended a run or began one in place of a wait, in case the process died
+// before it: it sets the events of closed calls, and ends the sub-agents that the run left suspended.
 func (r *Runs) afterwards(ctx context.Context, row *cairn.Session, p *past) (err error) {
 	if p.Calls == nil {
 		if p.Calls, err = r.cancelled(ctx, row.ID, *p); err != nil {
@@ -242,7 +242,7 @@ func (r *Runs) afterwards(ctx context.Context, row *cairn.Session, p *past) (err
 	}
 	var before time.Time // later runs have children of their own
 	switch {
-	case p.End && !p.Run.Status.Suspends() && !p.Run.EndedAt.IsZero(): // else the process that ends it now sees to them
+	case p.End && !p.Run.Status.Suspends() && !p.Run.EndedAt.IsZero(): // otherwise the process that ends it reaps them
 		before = p.Run.EndedAt.Add(time.Microsecond)
 	case !p.End && p.Steps == 0 && len(p.Calls) > 0:
 		before = p.Run.StartedAt
@@ -255,8 +255,8 @@ func (r *Runs) afterwards(ctx context.Context, row *cairn.Session, p *past) (err
 	return r.CompleteBelow(ctx, row, p.Run.StartedAt)
 }
 
-// completeTree completes the log for a session that nobody drove and for those below it that its last run had to do
-// with.
+// completeTree completes the log for a session that no process drives, and for the sessions below it that changed since
+// its last run began.
 func (r *Runs) completeTree(ctx context.Context, a *cairn.Agent, row *cairn.Session) error {
 	if row.RunID != "" && define.Delegates(a) {
 		run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
@@ -270,8 +270,8 @@ func (r *Runs) completeTree(ctx context.Context, a *cairn.Agent, row *cairn.Sess
 	return r.completeEnds(ctx, row, row.Turn)
 }
 
-// CompleteBelow completes the log for the sessions below one that have changed since a time and that nobody drives:
-// each before the one above it, so that readers find what a sub-agent did between the events of its parent.
+// CompleteBelow completes the log for the sessions below one that have changed since a time and that no process drives.
+// Children come before their parents, so that readers find a sub-agent's events between those of its parent.
 func (r *Runs) CompleteBelow(ctx context.Context, row *cairn.Session, since time.Time) error {
 	q := store.SessionQuery{ParentID: row.ID, UpdatedAfter: since}
 	for child, err := range r.list(ctx, q) {
@@ -291,8 +291,8 @@ func (r *Runs) CompleteBelow(ctx context.Context, row *cairn.Session, since time
 	return nil
 }
 
-// cancelled lists the events of calls that were closed because nobody waits for them any more: by the run as it began
-// in place of the wait, or by the stop that ended it.
+// cancelled lists the events of calls that were closed because their wait was cancelled: by the run that began in place
+// of the wait, or by the stop that ended the run.
 func (r *Runs) cancelled(ctx context.Context, id string, p past) (list []cairn.Event, err error) {
 	closed := func(m *cairn.Message) {
 		if m.RunID == p.Run.ID && m.Origin == cairn.OriginWithdrawn {
@@ -306,12 +306,12 @@ func (r *Runs) cancelled(ctx context.Context, id string, p past) (list []cairn.E
 		if p.Steps > 0 && p.Run.Kind != cairn.RunResume { // what it began with was published before its first commit
 			from++
 		}
-	case p.Steps == 0 && p.opening != nil: // it comes first of all
+	case p.Steps == 0 && p.opening != nil: // the first message is the one that closes calls
 		closed(p.opening)
 	case p.Steps == 0:
 		limit = 1
 	}
-	var first *cairn.Message // of a run that was resumed: it closed what a rewind had left open, unless it is the last one, too
+	var first *cairn.Message // of a resumed run: unless it is also the last, it closed calls that a rewind had left open
 	for ; limit > 0; from += limit {
 		page, err := store.Messages(ctx, r.Store, id, from, limit)
 		if err != nil {
@@ -338,7 +338,7 @@ func (r *Runs) cancelled(ctx context.Context, id string, p past) (list []cairn.E
 	return list, nil
 }
 
-// since reads what the log says of a run.
+// since reads a run's events from the log.
 func (r *Runs) since(ctx context.Context, row *cairn.Session, p past) (seen *journal.Seen, last int64, err error) {
 	seen = journal.NewSeen(p.Steps)
 	after, err := r.Journal.EachSince(ctx, row.Log(), p.after, func(ev *cairn.Event) {
@@ -349,23 +349,23 @@ func (r *Runs) since(ctx context.Context, row *cairn.Session, p past) (seen *jou
 	if err != nil {
 		return seen, 0, err
 	}
-	// What comes in from here on makes an append on top of after fail, so that it is not overlooked.
+	// Later events make an append at after fail, so none is overlooked.
 	first, last, err := r.Log.Bounds(ctx, row.Log())
 	seen.Trimmed = p.after+1 < first && p.after < last
 	return seen, min(after, last), err
 }
 
 // DiscardAttempt discards what a dead attempt at the step's first effect published, and completes the log up to the
-// step. Before it publishes anything it asks holds, behind what it read of the log, whether the step is in the state
-// still in which l has it, and does nothing if it is not: other attempts hold the same lease.
+// step. Other attempts hold the same lease. So before it publishes anything, and after it has read the log, it calls
+// holds, which reports whether the step is still in the state that l has. If not, it does nothing.
 func (r *Runs) DiscardAttempt(ctx context.Context, l *session.Live, holds func(context.Context) (bool, error)) error {
-	if l.LogLast > l.Run.StartSequence { // the log had at least the beginning of the run when this process last knew
+	if l.LogLast > l.Run.StartSequence { // this process has seen at least the run's beginning on the log
 		if _, last, err := r.Log.Bounds(ctx, l.Row.Log()); err != nil || last == l.LogLast {
 			l.Emit.At(last)
 			return err
 		}
 	}
-	if l.Row.Step == 0 { // the process that began the run may have died before it completed those before it
+	if l.Row.Step == 0 { // the process that began the run may have died before it completed earlier runs
 		if err := r.completeEnds(ctx, l.Row, l.Row.Turn-1); err != nil {
 			return err
 		}

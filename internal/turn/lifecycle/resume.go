@@ -13,13 +13,12 @@ import (
 // Resumption asks for a run that continues the turn of a session.
 type Resumption struct {
 	NewRun
-	// Paused says that the session must be paused, or have died while it ran. A session that was stopped is refused
-	// then.
+	// Paused requires that the session is paused or its process has died. A session that was stopped is then refused.
 	Paused bool
 }
 
-// Resume begins a run that continues a session which is paused, was interrupted or crashed. The error is a DiedError if
-// the run of a dead process can be taken over as it is, see [Runs.Recover].
+// Resume begins a run that continues a paused, interrupted or crashed session. It returns a DiedError if the run of a
+// dead process can be taken over, see [Runs.Recover].
 func (r *Runs) Resume(ctx context.Context, in Resumption) (turn.Begun, error) {
 	return r.begin(ctx, &in.NewRun, func(l *session.Live) error { return r.resume(ctx, l, in) }, nil)
 }
@@ -49,7 +48,7 @@ func (r *Runs) resume(ctx context.Context, l *session.Live, in Resumption) error
 	return nil
 }
 
-// admitResume admits a resume if the session is in a state that one continues, and waits for no call.
+// admitResume admits a resume if the session's status allows it and no call is open.
 func (r *Runs) admitResume(ctx context.Context, b *beginning, paused bool) error {
 	row := b.row
 	if paused && row.Status != cairn.SessionPaused && !b.crashed {
@@ -83,7 +82,7 @@ func (b *beginning) expire() {
 	}
 }
 
-// Resumable says whether a session that no process drives can be resumed, or why not.
+// Resumable reports whether a session that no process drives can be resumed, and if not, why.
 func Resumable(row *cairn.Session) (ok bool, why string) {
 	switch row.Status {
 	case cairn.SessionInterrupted, cairn.SessionPaused, cairn.SessionActive:

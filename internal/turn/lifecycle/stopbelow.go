@@ -11,10 +11,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// stopsAtOnce is how many stop requests of a tree are on their way to the store at a time.
+// stopsAtOnce bounds the concurrent stop requests to the store for one tree.
 const stopsAtOnce = 16
 
-// list yields the sessions that a query selects.
+// list iterates over the sessions that a query selects.
 func (r *Runs) list(ctx context.Context, q store.SessionQuery) iter.Seq2[*cairn.Session, error] {
 	return store.All(func(cursor string) (store.Page[cairn.Session], error) {
 		q.Cursor = cursor
@@ -55,8 +55,8 @@ func (r *Runs) Below(ctx context.Context, row *cairn.Session, statuses ...cairn.
 	return list, nil
 }
 
-// StopBelow asks every run below a session in its tree to stop, wherever it is driven. One that begins meanwhile is
-// asked as well: by this call, or by the process that begins it, since the run above has been asked by then.
+// StopBelow asks every run below a session in its tree to stop, in any process. A run that begins concurrently is
+// asked, too: by this call, or by the process that begins it, because the run above has been asked by then.
 func (r *Runs) StopBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	asked := map[string]bool{}
 	for {
@@ -82,8 +82,8 @@ func (r *Runs) StopBelow(ctx context.Context, row *cairn.Session, stop cairn.Sto
 	}
 }
 
-// levels groups sessions so that each is in a later group than those above it, which learn first that they are to stop:
-// then none takes the end of a sub-agent that was stopped with it for an outcome.
+// levels groups sessions so that each is in a later group than those above it. Parents are asked to stop first, so that
+// none takes the end of a sub-agent that was stopped with it for the sub-agent's outcome.
 func levels(list []cairn.Session) (groups [][]cairn.Session) {
 	group := make(map[string]int, len(list))    // by id
 	for _, row := range slices.Backward(list) { // the oldest first, so parents before their children
@@ -100,9 +100,9 @@ func levels(list []cairn.Session) (groups [][]cairn.Session) {
 	return groups
 }
 
-// stopAll asks the runs of sessions to stop. What a goroutine drives here need not wait for the store. An effect must:
-// what a stop breaks off would pass for a whole answer if the step's commit, which knows only the store's, came before
-// the request.
+// stopAll asks the runs of sessions to stop. A run that a goroutine of this process drives need not wait for the store.
+// A remote effect must: if the step's commit, which sees only stops in the store, came before the request, it would
+// take a reply that the stop has cut for a whole one.
 func (r *Runs) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Stop) error {
 	for i := range list {
 		if stop.RunID = list[i].RunID; !r.Remote {
@@ -131,7 +131,7 @@ func (r *Runs) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Sto
 	return errors.Join(errs...)
 }
 
-// PassBelow asks the runs below a session that was asked to stop, where no goroutine of the session's own does.
+// PassBelow asks the runs below a session to stop, if no goroutine of the session's own run does so.
 func (r *Runs) PassBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	if !r.Remote {
 		return nil

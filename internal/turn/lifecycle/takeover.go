@@ -10,9 +10,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Recover takes over a run whose process died and returns where it stands: its last committed step, with what was
-// staged of the next one. A run that was taken over too often without getting anywhere is failed instead; then Begun
-// has no RunID. The hooks are called as those of [NewRun] are; nil means none.
+// Recover takes over a run whose process died, at its last committed step and what was staged of the next one. If the
+// run was taken over [Config.MaxRecoveries] times without committing a step, Recover fails it, and Begun has no RunID.
+// The hooks are called like those of [NewRun]; nil means none.
 func (r *Runs) Recover(ctx context.Context, id string, hooks *cairn.Hooks) (turn.Begun, error) {
 	l, err := r.takeOver(ctx, id, hooks)
 	return r.part(ctx, l, err)
@@ -41,7 +41,7 @@ func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*se
 	if err != nil {
 		return nil, err
 	}
-	defer r.Cache.Expect(id, taken.RunID)() // the run can be asked to stop before this process has it in memory
+	defer r.Cache.Expect(id, taken.RunID)() // a stop request may come before this process has the run in memory
 	l, err := r.assume(ctx, taken, a, hooks)
 	if err != nil && ctx.Err() != nil {
 		r.releaseUnused(ctx, taken)
@@ -63,29 +63,29 @@ func (r *Runs) takeLease(ctx context.Context, row *cairn.Session) (*cairn.Sessio
 	})
 }
 
-// releaseUnused releases a lease under which nothing was done, since ctx ended: nobody is to have to wait until it runs
-// out.
+// releaseUnused releases a lease under which nothing was done because ctx ended. Other processes then need not wait
+// until it lapses.
 func (r *Runs) releaseUnused(ctx context.Context, taken *cairn.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
 	_, err := r.Store.Commit(ctx, taken.ID, &store.Commit{
 		Guard: store.Guard{Token: taken.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
 	if err != nil {
-		r.Logger.Warn("lease not released; it will run out", "session", taken.ID, "error", err)
+		r.Logger.Warn("lease not released; it will lapse", "session", taken.ID, "error", err)
 	}
 }
 
-// assume reads what a dead process left, once its lease was taken, and discards what it did not commit.
+// assume reads what a dead process left, after its lease was taken, and discards what it did not commit.
 func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*session.Live, error) {
 	id := taken.ID
-	// Only now can the dead process, should it still live, no longer stage anything.
+	// Read after the lease was taken: the old process may be alive, and could stage facts until then.
 	want := store.ToDrive(0)
 	want.Run = taken.RunID
 	snap, err := r.Store.Read(ctx, id, want)
 	if err != nil {
 		return nil, err
 	}
-	if snap.Session.Lease.Token != taken.Lease.Token { // so long ago that the next one has it
+	if snap.Session.Lease.Token != taken.Lease.Token { // this process was slow: its lease has lapsed, too
 		return nil, store.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
 	}
 	l, err := session.New(snap, r.Now())
@@ -108,7 +108,7 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 	if err != nil {
 		return nil, err
 	}
-	if l.Run.Kind != cairn.RunResume { // the dead process may not have come to it
+	if l.Run.Kind != cairn.RunResume { // the dead process may not have reaped them
 		if err := r.ReapChildren(ctx, row, l.Run.StartedAt); err != nil {
 			return nil, err
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// WaitsFor says in words what a paused session waits for; empty if it, or one of the sub-agents it waits for, can
-// continue.
+// WaitsFor returns a text for what a paused session waits for. It is empty if the session, or one of the sub-agents
+// that it waits for, can continue.
 func (r *Runs) WaitsFor(ctx context.Context, row *cairn.Session) (string, error) {
 	if row.SuspendedStep == "" || row.Ready() || overdue(row, row.AsOf) {
 		return "", nil
@@ -45,7 +45,7 @@ func overdue(row *cairn.Session, now time.Time) bool {
 	return !row.NextDeadline.IsZero() && !now.Before(row.NextDeadline)
 }
 
-// count puts two numbers of things into words.
+// count returns a text for two numbers of things.
 func count(n int, what string, m int, other string) string {
 	say := func(n int, what string) string {
 		if n == 1 {

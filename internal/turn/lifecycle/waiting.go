@@ -14,14 +14,14 @@ import (
 
 func answered(c cairn.PendingCall) bool { return c.Status == cairn.CallAnswered }
 
-// ReasonContinued is why a call is closed as not executed that a new message withdraws.
+// ReasonContinued is the reason of a call that is closed as not executed because a new message cancels its wait.
 const ReasonContinued = "the conversation went on"
 
 // Wait is what a paused session and the sub-agents that it waits for still wait for.
 type Wait struct {
 	// Open are the calls that are neither answered nor overdue.
 	Open []cairn.PendingCall
-	// Answered says that an answer was accepted that no run has used yet.
+	// Answered is set if an accepted answer has not been used by a run.
 	Answered bool
 }
 
@@ -68,7 +68,7 @@ func (r *Runs) waiting(ctx context.Context, row *cairn.Session, w *Wait) error {
 // namedCalls bounds how many calls an error names in words.
 const namedCalls = 5
 
-// Refusal returns the ErrWaiting of a session that waits for open calls. It names them.
+// Refusal returns the ErrWaiting of a session that waits for open calls, which it names.
 func (w *Wait) Refusal(id string) error {
 	e := cairn.Errorf(cairn.CodeWaiting, "session %q waits for %s:", id, count(len(w.Open), "open call", 0, ""))
 	e.Field = "session"
@@ -85,7 +85,7 @@ func (w *Wait) Refusal(id string) error {
 }
 
 // DropOpen adds to a commit what closes the open calls of a paused session as not executed, and reports whether there
-// are any. The others keep their answers, which the run that is resumed uses.
+// are any. Answered calls keep their answers for the run that resumes.
 func (r *Runs) DropOpen(ctx context.Context, c *store.Commit, row *cairn.Session) (any bool, err error) {
 	snap, err := r.Store.Read(ctx, row.ID, store.Want{Calls: true})
 	if err != nil {
@@ -108,8 +108,8 @@ func (r *Runs) DropOpen(ctx context.Context, c *store.Commit, row *cairn.Session
 	return true, nil
 }
 
-// DropBelow closes the open calls of the sub-agents that a session waits for as not executed. One that is answered in
-// the same moment keeps its answer.
+// DropBelow closes the open calls of the sub-agents that a session waits for as not executed. A call that is answered
+// concurrently keeps its answer.
 func (r *Runs) DropBelow(ctx context.Context, w *Wait, root string) error {
 	done := []string{root}
 	for i := range w.Open {
