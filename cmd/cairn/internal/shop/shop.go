@@ -78,6 +78,10 @@ func (s *Shop) furnish(ctx context.Context, path string) error {
 		_, err := tx.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA application_id = %d;", applicationID))
 		return err
 	})
+	if err == nil { // so that a process that is stopped while it reads keeps no other from writing
+		_, err = s.db.ExecContext(ctx, "PRAGMA journal_mode = WAL")
+		err = storage("open shop "+path, err)
+	}
 	return err
 }
 

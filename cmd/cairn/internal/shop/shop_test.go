@@ -285,3 +285,27 @@ func TestEuro(t *testing.T) {
 		}
 	}
 }
+
+// A process that is stopped while it reads keeps no other from writing.
+func TestOpenReadBlocksNoRefund(t *testing.T) {
+	t.Parallel()
+	s, path := open(t)
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.QueryContext(t.Context(), "SELECT * FROM orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		t.Fatal(rows.Err())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := s.Refund(ctx, "key", 42, "broken"); err != nil {
+		t.Fatal(err)
+	}
+}
