@@ -40,7 +40,8 @@ func checkCycles(t *tree) ([]string, error) {
 }
 
 // fileUses returns, for each file of a package, the files that declare what it uses. It resolves no imports, so it
-// misses methods and fields that are reached through types of other packages.
+// misses methods and fields that are reached through types of other packages. Unlike [tree.packages], it parses the
+// files into one set, so that a position names its file.
 func (t *tree) fileUses(names []string) (map[string]map[string]bool, error) {
 	set := token.NewFileSet()
 	var files []*ast.File

@@ -119,7 +119,8 @@ func (h *harness) stopped() int {
 }
 
 // idle bounds the time for which a session may be active without a lease: the length of a lease, a worker's poll
-// interval, and allowances for a busy machine and for the death of workers that claimed the session.
+// interval, and allowances for a busy machine and for the death of workers that claimed the session. The allowances
+// grow with the lives of processes; with default settings the bound is three minutes.
 func (h *harness) idle() time.Duration {
 	return max(time.Minute, time.Duration(h.pace.Load())*9*time.Second)
 }

@@ -142,7 +142,7 @@ func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop) e
 }
 
 // ReapChildren ends the sub-agents that a session's runs left suspended or active. If before is not zero, it ends only
-// those that began before it.
+// those that began before it; of companions, those that have not changed since.
 func (r *Runs) ReapChildren(ctx context.Context, row *cairn.Session, before time.Time) error {
 	return r.reapChildren(ctx, row, Leaving, before)
 }
