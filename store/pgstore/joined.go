@@ -87,12 +87,15 @@ const (
 	// step is sent alone.
 	mostJoined    = 64
 	largestJoined = 64 << 10
+	// longestHeld bounds the time for which steps wait although a collector is free: the statement that they wait for
+	// may hang until its deadline.
+	longestHeld = 50 * time.Millisecond
 )
 
 // joiner combines steps of different sessions that are pending at the same moment into one statement. A step that finds
 // a free collector is sent at once, alone, unless that would break up larger statements: see [joiner.enough]. The
-// others are sent together when a collector is done, in the order of their arrival. So a step waits at most for the
-// statements that are being sent when it comes.
+// others are sent together, in the order of their arrival, when a collector is done, or is free and they have waited
+// for longestHeld.
 type joiner struct {
 	db *database
 
@@ -101,6 +104,7 @@ type joiner struct {
 	sent    int // steps in their statements
 	last    int // steps in the latest statement that is done
 	waiting []*joinedStep
+	held    *time.Timer   // set while steps wait although a collector is free
 	idle    chan struct{} // if set, it is closed once no collector is busy
 }
 
@@ -152,6 +156,9 @@ func (j *joiner) apply(ctx context.Context, w *write) error {
 	}
 	step := &joinedStep{w: w, done: make(chan struct{})}
 	j.waiting = append(j.waiting, step)
+	if !free && j.busy < j.db.opts.Collectors {
+		j.hold()
+	}
 	j.mu.Unlock()
 	if free {
 		runtime.Gosched() // callers that are about to commit get the time to
@@ -219,19 +226,49 @@ func (j *joiner) leave(ctx context.Context, step *joinedStep) error {
 // both.
 func (j *joiner) enough(steps, others int) bool { return steps*others >= j.sent }
 
-// next assigns the pending steps to a collector that is done with a statement of the given number of steps.
+// next assigns the pending steps, if they are enough, to a collector that is done with a statement of the given number
+// of steps.
 func (j *joiner) next(done int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.sent -= done; done > 0 {
 		j.last = done
 	}
-	if len(j.waiting) == 0 || !j.enough(len(j.waiting), j.busy-1) {
-		if j.busy--; j.busy == 0 && j.idle != nil {
-			close(j.idle)
-			j.idle = nil
-		}
+	if len(j.waiting) > 0 && j.enough(len(j.waiting), j.busy-1) {
+		j.assign()
 		return
+	}
+	if len(j.waiting) > 0 {
+		j.hold()
+	}
+	if j.busy--; j.busy == 0 && j.idle != nil {
+		close(j.idle)
+		j.idle = nil
+	}
+}
+
+// hold assigns the pending steps to a free collector after longestHeld, unless another is done before.
+func (j *joiner) hold() {
+	if j.held == nil {
+		j.held = time.AfterFunc(longestHeld, j.assignHeld)
+	}
+}
+
+func (j *joiner) assignHeld() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.held = nil
+	if len(j.waiting) > 0 && j.busy < j.db.opts.Collectors {
+		j.busy++
+		j.assign()
+	}
+}
+
+// assign gives the pending steps to a collector, which counts as busy already.
+func (j *joiner) assign() {
+	if j.held != nil {
+		j.held.Stop()
+		j.held = nil
 	}
 	b := &joinedBatch{}
 	sessions := map[int64]bool{}

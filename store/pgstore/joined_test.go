@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -123,6 +124,53 @@ func TestJoinedSteps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestJoinedStepsBesideAHangingStatement makes a statement of many steps hang: a step that comes later, and would
+// otherwise wait for it so as not to be sent alone, is committed through the free collector.
+func TestJoinedStepsBesideAHangingStatement(t *testing.T) {
+	t.Parallel()
+	s := place(t, false)(t)
+	var list []*stepper
+	for i := range 20 {
+		list = append(list, newStepper(t, s, fmt.Sprint("session-", i), nil))
+	}
+	late := newStepper(t, s, "late", nil)
+	g := gather(t, s)
+	for _, st := range list {
+		g.group.Go(func() {
+			if err := st.step(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	g.queued(len(list))
+	hanging, resumed := make(chan struct{}), make(chan struct{})
+	hook := func(text string) error {
+		if text == sqlJoined {
+			close(hanging)
+			<-resumed
+		}
+		return nil
+	}
+	s.intercept.Store(&hook)
+	close(g.free)
+	<-hanging
+	done := make(chan error, 1)
+	go func() { done <- late.step() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the step still waits for the hanging statement")
+	}
+	close(resumed)
+	g.group.Wait()
+	s.intercept.Store(nil)
+	wantSteps(t, s, "late", 1)
+	wantSteps(t, s, "session-0", 1)
 }
 
 // TestJoinedStepsFailAlone makes steps that cannot be written pending together with others: the others are written.
