@@ -97,6 +97,7 @@ var OnHost = Set{
 	"interrupt-child-at-work":   "a stop reaches a child that the host drives",
 	"abort-child-at-work":       "so does an abort",
 	"interrupt-approved":        "a stop of a turn that was resumed",
+	"interrupt-answered":        "an answer that came between two effects of a turn that is stopped",
 	"stop-run":                  "a tool that was at work on the host is told from one that had not begun",
 	"tool-retries":              "a tool is called again within its effect, and not by the host as well",
 	"tool-retries-stopped":      "a stop ends the wait for the next attempt",

@@ -18,6 +18,9 @@ var stops = []scenario{
 	{"abort-child-at-work", (*scene).abortChildAtWork},
 	{"interrupt-wide-tree", (*scene).interruptWideTree},
 	{"interrupt-waiting-child", (*scene).interruptWaitingChild},
+	{"interrupt-answered", (*scene).interruptAnswered},
+	{"interrupt-answered-late", (*scene).interruptAnsweredLate},
+	{"interrupt-dropped-crash", (*scene).interruptDroppedCrash},
 	{"interrupt-approved", (*scene).interruptApproved},
 	{"interrupt-resumed-tree", (*scene).interruptResumedTree},
 	{"execute-paused", (*scene).executePaused},
@@ -141,6 +144,73 @@ func (s *scene) interruptWaitingChild() {
 	one.turn("s", "refund it")
 	s.must(two.Interrupt(s.Context(), s.child("s"), "not this one"))
 	one.resume("s")
+}
+
+// located sets a bot that asks for a location and consults a helper, which asks for a refund.
+func (s *scene) located(hooks *cairn.Hooks) {
+	helper := agent("helper", plays(asks("c1", "refund", "42"), asks("c2", "slow", ""), scripted.Text("never said")), s.refund(), s.slow())
+	s.agents = []*cairn.Agent{bot(plays(scripted.Reply(asks("c1", "locate", "here"), delegates("c2", "helper")), scripted.Text("Then not.")),
+		locate(), cairn.SubAgent(helper))}
+	s.agents[0].Hooks = hooks
+}
+
+// resumed suspends the bot of located, answers its helper, and returns the open call and the resumed run, once the
+// helper's next tool is at work.
+func (s *scene) resumed(p *process) (*engine.Run, cairn.CallRef) {
+	s.Helper()
+	p.turn("s", "go")
+	p.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	run, err := p.Resume(s.Context(), "s")
+	s.must(err)
+	s.atWork("slow")
+	return run, s.open("s", "locate")
+}
+
+// An answer that arrives while its turn runs is used, even if the turn is stopped then.
+func (s *scene) interruptAnswered() {
+	s.located(nil)
+	one, two := s.process(), s.process()
+	run, call := s.resumed(one)
+	two.submit("s", cairn.Answer(call, place{"Oslo"}), cairn.OutcomeAccepted)
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	s.outcome(run)
+	two.turn("s", "and now?")
+}
+
+// No answer is accepted once hooks know that the call was not executed.
+func (s *scene) interruptAnsweredLate() {
+	var two *process
+	var late cairn.Receipt
+	var err error
+	closed := make(chan cairn.CallRef, 1)
+	s.located(&cairn.Hooks{AfterTool: func(ctx context.Context, _ *cairn.Call, _ *cairn.ToolResult) {
+		select {
+		case call := <-closed:
+			late, err = two.Submit(context.WithoutCancel(ctx), "s", cairn.Answer(call, place{"Oslo"}))
+		default:
+		}
+	}})
+	one := s.process()
+	two = s.process()
+	run, call := s.resumed(one)
+	closed <- call
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	s.outcome(run)
+	s.want("an answer to a call that is closed: "+string(late.Outcome), err, cairn.ErrInvalid)
+	two.turn("s", "and now?")
+}
+
+// A process dies once it has closed the open calls of the run that is stopped. The run ends all the same.
+func (s *scene) interruptDroppedCrash() {
+	s.located(nil)
+	one, two := s.process(s.mortal()), s.process()
+	run, _ := s.resumed(one)
+	one.dieAfter(func(o operation) bool {
+		return o.session == "s" && o.commit != nil && len(o.commit.Calls) > 0 && o.commit.EndRun == nil
+	})
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	s.awaitDeath(run)
+	two.turn("s", "and now?")
 }
 
 // A run that executes approved calls can be stopped like any other. Approved calls that were not executed are closed.

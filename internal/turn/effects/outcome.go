@@ -28,7 +28,9 @@ func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live
 		}
 	}
 	out.At = l.Now(fx.Now())
-	fx.applyStop(ctx, l, a, st, out)
+	if err := fx.applyStop(ctx, l, a, st, out); err != nil {
+		return nil, err
+	}
 	if out.Reply != nil {
 		if !st.Carried {
 			out.Messages = append(out.Messages, *out.Reply)
@@ -82,6 +84,11 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *session.Live, 
 		}
 	}
 	out.Waits = out.Stop == nil && out.Final == nil && st.Failed() == nil && st.Waits()
+	if !out.Waits {
+		if err := fx.dropOpen(ctx, l, st, out); err != nil {
+			return nil, err
+		}
+	}
 	out.Reply, out.Results = fx.messages(ctx, l, a, st, out)
 	out.Counts = out.Reply != nil
 	return out, nil
@@ -125,19 +132,28 @@ func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent
 	return reply, results
 }
 
-// close closes a call: as not executed, or as stopped if it was running.
-func (fx *Effects) close(ctx context.Context, l *session.Live, st *step.Step, c *step.Call, out *session.Outcome) {
-	why := "not executed: the turn had ended"
+// whyClosed returns why the calls that the run leaves without a result are closed.
+func whyClosed(out *session.Outcome) string {
 	if out.Stop != nil && out.Final == nil {
-		why = "not executed: the run was stopped"
+		return "the run was stopped"
 	}
+	return "the turn had ended"
+}
+
+// close closes a call: with its answer if one arrived after the call's effect, else as not executed, or as stopped if
+// it was running.
+func (fx *Effects) close(ctx context.Context, l *session.Live, st *step.Step, c *step.Call, out *session.Outcome) {
 	// An attempt that died before it staged the start has published it.
 	if by, ok := l.Emit.Consulted(c.Use.CallID); ok && c.Consults() && !c.Announced() {
 		st.Add(&step.Started{CallID: c.Use.CallID, Agent: by.Agent, ChildID: by.SessionID, Announced: true})
 	}
-	f := &step.Result{Result: transcript.NotExecuted(c.Use, why), Closed: true}
-	if st.Begun(c) {
+	f := &step.Result{Result: answered(c), Closed: true}
+	switch {
+	case f.Result != nil:
+	case st.Begun(c):
 		f.Result, f.Began = transcript.Stopped(c.Use), !c.Consults() && !c.Continues()
+	default:
+		f.Result = transcript.NotExecuted(c.Use, "not executed: "+whyClosed(out))
 	}
 	if w := c.Writes(); w != nil {
 		f.Writes = *w
@@ -150,14 +166,17 @@ func (fx *Effects) close(ctx context.Context, l *session.Live, st *step.Step, c 
 
 // applyStop makes a stop that arrived while the step was judged end the run, unless the turn has completed or the run
 // failed. Calls that were to wait are closed.
-func (fx *Effects) applyStop(ctx context.Context, l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) {
+func (fx *Effects) applyStop(ctx context.Context, l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) error {
 	if j := st.Judged; out.Stop != nil || out.Final != nil || j == nil || j.Completion != nil || j.Failed != nil {
-		return
+		return nil
 	}
 	if out.Stop = l.StopRequest(); out.Stop == nil || !out.Waits {
-		return
+		return nil
 	}
 	out.Waits = false
+	if err := fx.dropOpen(ctx, l, st, out); err != nil {
+		return err
+	}
 	results := &cairn.Message{ID: st.ID + "/results", Role: cairn.RoleTool}
 	for _, c := range st.Calls {
 		if c.Result == nil {
@@ -167,6 +186,7 @@ func (fx *Effects) applyStop(ctx context.Context, l *session.Live, a *cairn.Agen
 		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result})
 	}
 	out.Results = results
+	return nil
 }
 
 // ending returns the run's record if the run ends with this step, or nil.

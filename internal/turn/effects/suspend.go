@@ -75,6 +75,42 @@ func (fx *Effects) look(ctx context.Context, st *step.Step) error {
 	return nil
 }
 
+// dropOpen closes the open calls of a step that an earlier run suspended, because its run is about to end. That is a
+// commit of its own, before hooks and the log know the calls' results: an answer that was accepted before it is the
+// result, and no answer is accepted after it.
+func (fx *Effects) dropOpen(ctx context.Context, l *session.Live, st *step.Step, out *session.Outcome) error {
+	for {
+		var rows []*cairn.PendingCall
+		c := &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}}
+		for _, call := range st.Calls {
+			if p := call.Open(); p != nil && p.Version > 0 {
+				rows = append(rows, p)
+				c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Drop(*p, whyClosed(out), l.Row.AsOf), Seen: p.Version})
+			}
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		c.Suspend = &store.Suspend{StepID: l.Row.SuspendedStep, OpenCalls: l.Row.OpenCalls - len(rows)}
+		var row *cairn.Session
+		err := fx.persist(ctx, func() (err error) { row, err = fx.Store.Commit(ctx, l.Row.ID, c); return err })
+		if errors.Is(err, cairn.ErrStale) {
+			if out.Ops, err = fx.rebase(ctx, l, out.Ops); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		l.Sees(row, fx.Now())
+		for i, p := range rows {
+			*p = c.Calls[i].Call
+			p.Version = c.Calls[i].Seen + 1
+		}
+		return nil
+	}
+}
+
 // callWrites returns the step's writes to rows of calls. New rows are opened, answers that were used are settled, and
 // all others are dropped unless the step stays suspended.
 func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []store.CallWrite {
