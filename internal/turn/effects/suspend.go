@@ -79,19 +79,18 @@ func (fx *Effects) look(ctx context.Context, st *step.Step) error {
 // commit of its own, before hooks and the log know the calls' results: an answer that was accepted before it is the
 // result, and no answer is accepted after it.
 func (fx *Effects) dropOpen(ctx context.Context, l *session.Live, st *step.Step, out *session.Outcome) error {
-	for {
-		var rows []*cairn.PendingCall
-		c := &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}}
-		for _, call := range st.Calls {
-			if p := call.Open(); p != nil && p.Version > 0 {
-				rows = append(rows, p)
-				c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Drop(*p, whyClosed(out), l.Row.AsOf), Seen: p.Version})
+	for st.Carried {
+		var list []store.CallWrite
+		for _, c := range st.Calls {
+			if p := c.Open(); p != nil && p.Version > 0 {
+				list = append(list, store.CallWrite{Call: inbox.Drop(*p, whyClosed(out), l.Row.AsOf), Seen: p.Version})
 			}
 		}
-		if len(rows) == 0 {
+		if len(list) == 0 {
 			return nil
 		}
-		c.Suspend = &store.Suspend{StepID: l.Row.SuspendedStep, OpenCalls: l.Row.OpenCalls - len(rows)}
+		c := &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}, Calls: list,
+			Suspend: &store.Suspend{StepID: l.Row.SuspendedStep, OpenCalls: l.Row.OpenCalls - len(list)}}
 		var row *cairn.Session
 		err := fx.persist(ctx, func() (err error) { row, err = fx.Store.Commit(ctx, l.Row.ID, c); return err })
 		if errors.Is(err, cairn.ErrStale) {
@@ -103,12 +102,13 @@ func (fx *Effects) dropOpen(ctx context.Context, l *session.Live, st *step.Step,
 			return err
 		}
 		l.Sees(row, fx.Now())
-		for i, p := range rows {
-			*p = c.Calls[i].Call
-			p.Version = c.Calls[i].Seen + 1
+		for i := range list {
+			list[i].Call.Version = list[i].Seen + 1
+			st.Add(&step.Row{Call: &list[i].Call})
 		}
 		return nil
 	}
+	return nil
 }
 
 // callWrites returns the step's writes to rows of calls. New rows are opened, answers that were used are settled, and
