@@ -59,7 +59,7 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 	}
 	switch {
 	case row.Status == cairn.SessionPaused:
-		err = e.cancelWait(ctx, row, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: why}, true)
+		err = e.stopOne(ctx, row, &cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: why}, true)
 	case row.Crashed(row.AsOf):
 		if err = e.runs.CheckKeeper(ctx, row); err == nil {
 			err = e.runs.Abandon(ctx, row)

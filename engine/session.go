@@ -239,7 +239,7 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 		if row, err = store.Load(ctx, e.store, id); err != nil {
 			return nil, err
 		}
-		err = e.cancelWait(ctx, row, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session is taken back"}, true)
+		err = e.stopOne(ctx, row, &cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session is taken back"}, true)
 		if err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 			return nil, err
 		}

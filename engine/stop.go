@@ -13,8 +13,9 @@ import (
 // Interrupt stops a session's run, in whichever process it is, with the sub-agents that it consults, and returns when
 // the run has ended. It keeps what the user saw of the reply. Calls under way are closed with CodeStopped, since they
 // may have had effects; calls that had not begun or wait for an answer are closed with CodeNotExecuted. The session can
-// be resumed or given its next turn at once. If ctx is done first, the request stands. Interrupt stops the run that the
-// session has when it is called; to stop only a particular run, use [Run.Interrupt].
+// be resumed or given its next turn at once. If ctx is done first, the request stands unless the run is suspended.
+// Interrupt stops the run that the session has when it is called, and those that resume it in the meantime; to stop
+// only a particular run, use [Run.Interrupt].
 //
 // The error is ErrNotRunning if the session is neither running nor paused, ErrInvalid or ErrTooLarge for a reason that
 // cannot be stored or exceeds 16 KiB.
@@ -61,12 +62,7 @@ func (e *Engine) stopRun(ctx context.Context, sessionID, runID string, kind cair
 			return e.notRunning(ctx, sessionID, runID)
 		}
 		stop := cairn.Stop{RunID: runID, Kind: kind, Reason: reason, At: row.AsOf}
-		if row.Status == cairn.SessionPaused {
-			err = e.cancelWaitOnce(ctx, row, stop)
-		} else {
-			err = e.stopOne(ctx, row, stop, true)
-		}
-		switch {
+		switch err := e.stopOnce(ctx, row, stop, true); {
 		case isConflict(err): // it has ended, was suspended or was resumed in the meantime
 			continue
 		case err != nil:
@@ -90,13 +86,41 @@ func (e *Engine) notRunning(ctx context.Context, sessionID, runID string) error 
 	return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q has ended, it is %s", runID, sessionID, run.Status)
 }
 
-// cancelWaitOnce ends the wait of a session, and lets its parent resume.
+// cancelWaitOnce ends the wait of a session, and lets a parent that waits for it resume.
 func (e *Engine) cancelWaitOnce(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
-	err := e.runs.CancelWait(ctx, row.ID, stop)
-	if err == nil && row.Kind == cairn.ChildSubAgent {
-		return e.resumeParent(ctx, row.ParentID)
+	if row.ParentID == "" {
+		return e.runs.CancelWait(ctx, row.ID, stop)
 	}
+	// Once before, since this process may die in between, and once after, for a parent that was resumed in between and
+	// found the session waiting still.
+	unblocked, err := e.unblockParent(ctx, row, "")
+	if err != nil {
+		return err
+	}
+	if err := e.runs.CancelWait(ctx, row.ID, stop); err != nil {
+		return err
+	}
+	_, err = e.unblockParent(ctx, row, unblocked)
 	return err
+}
+
+// unblockParent makes the parent of a session that is stopped due for a resume, if it is suspended for that session in
+// another run than the one named. It returns the parent's run.
+func (e *Engine) unblockParent(ctx context.Context, child *cairn.Session, except string) (runID string, err error) {
+	_, err = store.Update(ctx, e.store, child.ParentID, func(row *cairn.Session) (*store.Commit, error) {
+		if runID = row.RunID; row.Status != cairn.SessionPaused || row.OpenCalls == 0 || runID == except {
+			return nil, nil
+		}
+		run, err := store.FindRun(ctx, e.store, row.ID, runID)
+		if err != nil || !run.Suspended.Awaits(child.ID) {
+			return nil, err
+		}
+		return &store.Commit{Suspend: &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls - 1, NextDeadline: row.NextDeadline}}, nil
+	})
+	if errors.Is(err, cairn.ErrNotFound) { // the parent, or its run, is gone
+		err = nil
+	}
+	return runID, err
 }
 
 func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind, reason string) error {
@@ -108,18 +132,47 @@ func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind
 		return err
 	}
 	stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: row.AsOf}
-	if err := e.stopOne(ctx, row, stop, true); err != nil {
+	if err := e.stopOne(ctx, row, &stop, true); err != nil {
 		return err
 	}
 	return e.stopRest(ctx, row, stop)
 }
 
-// stopOne stops a session's run or its wait, and returns when it has ended. If below is true, it also asks the runs
-// below the session to stop: where no goroutine waits for them, no other process asks them.
-func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
+// stopOne stops a session's run or its wait, and returns when it has ended. If the run is suspended in the meantime, it
+// ends the wait; if the run is resumed, it stops the run that resumed it, which stop then names.
+func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop *cairn.Stop, below bool) error {
+	for {
+		err := e.stopOnce(ctx, row, *stop, below)
+		if !isConflict(err) {
+			return err
+		}
+		refused := err
+		if row, err = store.Load(ctx, e.store, row.ID); err != nil {
+			return err
+		}
+		if row.Status != cairn.SessionActive && row.Status != cairn.SessionPaused {
+			return refused
+		}
+		if row.RunID == stop.RunID {
+			continue
+		}
+		run, err := store.FindRun(ctx, e.store, row.ID, row.RunID)
+		if err != nil {
+			return err
+		}
+		if run.PreviousRunID != stop.RunID { // the next turn
+			return refused
+		}
+		stop.RunID = row.RunID
+	}
+}
+
+// stopOnce stops the run or the wait that row shows. The error is a conflict if the session has changed. If below is
+// true, it also asks the runs below the session to stop: where no goroutine waits for them, no other process asks them.
+func (e *Engine) stopOnce(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
 	switch row.Status {
 	case cairn.SessionPaused:
-		return e.cancelWait(ctx, row, stop, below)
+		return e.cancelWaitOnce(ctx, row, stop)
 	case cairn.SessionActive:
 	default:
 		return cairn.Errorf(cairn.CodeNotRunning, "session %q is not running, it is %s", row.ID, row.Status)
@@ -156,41 +209,15 @@ func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.St
 		}
 		one := stop
 		one.RunID = left[i].RunID
-		if err := e.stopOne(ctx, &left[i], one, false); err != nil && !isConflict(err) {
+		if err := e.stopOne(ctx, &left[i], &one, false); err != nil && !isConflict(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// cancelWait ends the wait of a paused session. If another process is about to resume it, it stops that run.
-func (e *Engine) cancelWait(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
-	for {
-		err := e.cancelWaitOnce(ctx, row, stop)
-		if !isConflict(err) {
-			return err
-		}
-		if row, err = store.Load(ctx, e.store, row.ID); err != nil {
-			return err
-		}
-		if stop.RunID = row.RunID; row.Status != cairn.SessionPaused {
-			return e.stopOne(ctx, row, stop, below)
-		}
-	}
-}
-
-// resumeParent makes a session that waits for a sub-agent resume, because the sub-agent was stopped.
-func (e *Engine) resumeParent(ctx context.Context, parent string) error {
-	_, err := store.Update(ctx, e.store, parent, func(row *cairn.Session) (*store.Commit, error) {
-		if row.Status != cairn.SessionPaused || row.OpenCalls == 0 {
-			return nil, nil
-		}
-		return &store.Commit{Suspend: &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls - 1, NextDeadline: row.NextDeadline}}, nil
-	})
-	return err
-}
-
 // awaitStop returns when a run that was asked to stop has ended. If the run's process is gone, it ends the run itself.
+// The error is ErrNotRunning if the run was suspended instead: its commit was under way when the request was recorded.
 func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Stop) error {
 	e.mu.Lock()
 	local := e.driving[stop.RunID]
@@ -208,7 +235,7 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 			return err
 		}
 		if row.Status != cairn.SessionActive || row.RunID != stop.RunID {
-			return nil
+			return e.stopped(ctx, row, stop.RunID)
 		}
 		if row.Crashed(row.AsOf) {
 			ended, err := e.endCrashed(ctx, row, stop)
@@ -224,6 +251,18 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 			return ctx.Err()
 		}
 	}
+}
+
+// stopped returns ErrNotRunning if a run that no process drives was suspended.
+func (e *Engine) stopped(ctx context.Context, row *cairn.Session, runID string) error {
+	run, err := store.FindRun(ctx, e.store, row.ID, runID)
+	switch {
+	case errors.Is(err, cairn.ErrNotFound): // it was taken back
+		return nil
+	case err == nil && run.Status.Suspends():
+		return store.Conflict(cairn.CodeNotRunning, row, "run %q of session %q was suspended before it was stopped", runID, row.ID)
+	}
+	return err
 }
 
 // endCrashed ends the run of a dead process, and reports whether it has ended. If the step under way has facts that

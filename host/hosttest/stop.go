@@ -18,9 +18,12 @@ var stops = []scenario{
 	{"abort-child-at-work", (*scene).abortChildAtWork},
 	{"interrupt-wide-tree", (*scene).interruptWideTree},
 	{"interrupt-waiting-child", (*scene).interruptWaitingChild},
+	{"interrupt-waiting-child-crash", (*scene).interruptWaitingChildCrash},
+	{"interrupt-waiting-companion", (*scene).interruptWaitingCompanion},
 	{"interrupt-answered", (*scene).interruptAnswered},
 	{"interrupt-answered-late", (*scene).interruptAnsweredLate},
 	{"interrupt-dropped-crash", (*scene).interruptDroppedCrash},
+	{"interrupt-suspending", (*scene).interruptSuspending},
 	{"interrupt-approved", (*scene).interruptApproved},
 	{"interrupt-resumed-tree", (*scene).interruptResumedTree},
 	{"execute-paused", (*scene).executePaused},
@@ -146,6 +149,30 @@ func (s *scene) interruptWaitingChild() {
 	one.resume("s")
 }
 
+// A worker does that also if the process that stopped the child died right after.
+func (s *scene) interruptWaitingChildCrash() {
+	s.family(s.refund())
+	one, two := s.process(s.mortal()), s.process()
+	one.turn("s", "refund it")
+	child := s.child("s")
+	one.dieAfter(func(o operation) bool { return o.ends(child) })
+	if err := one.Interrupt(s.Context(), child, "not this one"); err == nil {
+		s.Fatal("the process did not die")
+	}
+	two.work()
+	s.awaitEnd("s", 2)
+}
+
+// The same goes for a companion whose parent waits for it.
+func (s *scene) interruptWaitingCompanion() {
+	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund()}, spawns("c1", "ann", "pay"), scripted.Text("She did not."))
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	s.must(one.Interrupt(s.Context(), s.child("s"), "not this one"))
+	two.work()
+	s.awaitEnd("s", 2)
+}
+
 // located sets a bot that asks for a location and consults a helper, which asks for a refund.
 func (s *scene) located(hooks *cairn.Hooks) {
 	helper := agent("helper", plays(asks("c1", "refund", "42"), asks("c2", "slow", ""), scripted.Text("never said")), s.refund(), s.slow())
@@ -210,6 +237,31 @@ func (s *scene) interruptDroppedCrash() {
 	})
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
 	s.awaitDeath(run)
+	two.turn("s", "and now?")
+}
+
+// A run that is suspended just as it is asked to stop ends all the same.
+func (s *scene) interruptSuspending() {
+	s.oneRefund()
+	one, two := s.process(), s.process()
+	suspends, asked := make(chan struct{}), make(chan struct{})
+	one.tap.watch(func(o operation) error {
+		if o.ends("s") && o.commit.Status == cairn.SessionPaused {
+			close(suspends)
+			<-asked
+		}
+		return nil
+	}, nil)
+	two.tap.watch(nil, func(o operation) {
+		if o.name == "RequestStop" {
+			close(asked)
+		}
+	})
+	run := one.start("s", "refund it")
+	<-suspends
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	s.outcome(run)
+	s.say("the session is %s", s.row("s").Status)
 	two.turn("s", "and now?")
 }
 
