@@ -106,14 +106,20 @@ func (e *Engine) recover(ctx context.Context, sessionID string, hooks *cairn.Hoo
 	return e.drive(ctx, b, asked), nil
 }
 
-// resumeSuspended resumes a session that waits, unless it was stopped meanwhile.
+// resumeSuspended resumes a session that waits, unless it was stopped meanwhile. If its process has died it takes the
+// run over.
 func (e *Engine) resumeSuspended(ctx context.Context, sessionID string, child bool) (*Run, error) {
-	run, err := e.beginResume(ctx, lifecycle.Resumption{NewRun: lifecycle.NewRun{SessionID: sessionID, Child: child}, Paused: true}, nil)
+	run, err := e.resumeWait(ctx, sessionID, child)
 	var died *lifecycle.DiedError
 	if errors.As(err, &died) {
 		return e.recover(ctx, sessionID, nil)
 	}
 	return run, err
+}
+
+// resumeWait is resumeSuspended for a session that is paused. It returns a DiedError if the session's process has died.
+func (e *Engine) resumeWait(ctx context.Context, sessionID string, child bool) (*Run, error) {
+	return e.beginResume(ctx, lifecycle.Resumption{NewRun: lifecycle.NewRun{SessionID: sessionID, Child: child}, Paused: true}, nil)
 }
 
 // startQueued begins the next turn of a session's queue; the run is nil if the queue is empty.
@@ -134,9 +140,24 @@ func (e *Engine) beginQueued(ctx context.Context, sessionID string) {
 	}
 }
 
-// resumeSoon resumes a session whose last answer has come. If that fails a worker or the next Resume does it.
+// resumeSoon resumes a session whose last answer has come. If that fails a worker or the next Resume does it. A run
+// whose process has died is taken over in the background, since its log, its children and what it owes to other servers
+// may take long.
 func (e *Engine) resumeSoon(ctx context.Context, root string) {
-	_, err := e.resumeSuspended(context.WithoutCancel(ctx), root, false)
+	_, err := e.resumeWait(context.WithoutCancel(ctx), root, false)
+	var died *lifecycle.DiedError
+	if errors.As(err, &died) {
+		e.behind(func(own context.Context) {
+			_, err := e.recover(own, root, nil)
+			e.notResumed(root, err)
+		})
+		return
+	}
+	e.notResumed(root, err)
+}
+
+// notResumed logs why a session was not resumed after an answer, unless another caller was faster.
+func (e *Engine) notResumed(root string, err error) {
 	if err != nil && !isConflict(err) && !errors.Is(err, cairn.ErrNotResumable) {
 		e.opts.Logger.Warn("not resumed after an answer", "session", root, "error", err)
 	}

@@ -131,7 +131,8 @@ type Options struct {
 	// CacheBytes is the approximate number of bytes of messages, state and cached results that those sessions may hold
 	// together; 0 means 64 MiB, a negative value any number. A session that exceeds it alone is not kept.
 	CacheBytes int64
-	// AutoResume makes Submit resume a session in this process once the last answer that it waited for is in.
+	// AutoResume makes Submit resume a session in this process once the last answer that it waited for is in. When
+	// Submit returns the run has begun, except for a run of a dead process, which is taken over in the background.
 	AutoResume bool
 	// WorkInterval is how often Work looks for due sessions; 0 means one second.
 	WorkInterval time.Duration

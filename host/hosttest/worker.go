@@ -16,6 +16,7 @@ var workers = []scenario{
 	{"workers", (*scene).severalWorkers},
 	{"auto-resume", (*scene).autoResume},
 	{"auto-resume-tree", (*scene).autoResumeTree},
+	{"auto-resume-crashed", (*scene).autoResumeCrashed},
 }
 
 func (s *scene) worker() {
@@ -77,6 +78,18 @@ func (s *scene) autoResumeTree() {
 	s.awaitEnd("s", 2)
 	two.submit("s", cairn.Answer(s.open("s", "locate"), place{"Oslo"}), cairn.OutcomeAccepted)
 	s.awaitEnd("s", 3)
+}
+
+// The answer to a child's call takes over the run of a parent whose process died before it was suspended.
+func (s *scene) autoResumeCrashed() {
+	s.family(s.refund())
+	one := s.process(s.mortal())
+	one.dieBefore(func(o operation) bool { return o.ends("s") })
+	s.awaitDeath(one.start("s", "refund it"))
+	s.await("the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
+	two := s.process(func(o *engine.Options) { o.AutoResume = true })
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	s.awaitEnd("s", 1)
 }
 
 // durabilities are scenarios of when steps are committed. A suspended step is always committed.
