@@ -235,7 +235,7 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 			return err
 		}
 		if row.Status != cairn.SessionActive || row.RunID != stop.RunID {
-			return e.stopped(ctx, row, stop.RunID)
+			return e.suspendedInstead(ctx, row, stop.RunID)
 		}
 		if row.Crashed(row.AsOf) {
 			ended, err := e.endCrashed(ctx, row, stop)
@@ -253,8 +253,8 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 	}
 }
 
-// stopped returns ErrNotRunning if a run that no process drives was suspended.
-func (e *Engine) stopped(ctx context.Context, row *cairn.Session, runID string) error {
+// suspendedInstead returns ErrNotRunning if a run that no process drives was suspended, and nil if it has ended.
+func (e *Engine) suspendedInstead(ctx context.Context, row *cairn.Session, runID string) error {
 	run, err := store.FindRun(ctx, e.store, row.ID, runID)
 	switch {
 	case errors.Is(err, cairn.ErrNotFound): // it was taken back

@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // workers are scenarios of workers that resume sessions by themselves.
@@ -80,7 +81,8 @@ func (s *scene) autoResumeTree() {
 	s.awaitEnd("s", 3)
 }
 
-// The answer to a child's call takes over the run of a parent whose process died before it was suspended.
+// The answer to a child's call takes over the run of a parent whose process died before it was suspended. Submit does
+// not wait for that.
 func (s *scene) autoResumeCrashed() {
 	s.family(s.refund())
 	one := s.process(s.mortal())
@@ -88,7 +90,15 @@ func (s *scene) autoResumeCrashed() {
 	s.awaitDeath(one.start("s", "refund it"))
 	s.await("the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
 	two := s.process(func(o *engine.Options) { o.AutoResume = true })
+	answered := make(chan struct{})
+	two.tap.watch(func(o operation) error {
+		if o.session == "s" && o.commit != nil && o.commit.Lease.Action == store.LeaseTake {
+			<-answered
+		}
+		return nil
+	}, nil)
 	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	close(answered)
 	s.awaitEnd("s", 1)
 }
 

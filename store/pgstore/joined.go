@@ -234,11 +234,12 @@ func (j *joiner) next(done int) {
 	if j.sent -= done; done > 0 {
 		j.last = done
 	}
-	if len(j.waiting) > 0 && j.enough(len(j.waiting), j.busy-1) {
+	switch {
+	case len(j.waiting) == 0:
+	case j.enough(len(j.waiting), j.busy-1):
 		j.assign()
 		return
-	}
-	if len(j.waiting) > 0 {
+	default:
 		j.hold()
 	}
 	if j.busy--; j.busy == 0 && j.idle != nil {

@@ -85,7 +85,7 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	}
 	out.Waits = out.Stop == nil && out.Final == nil && st.Failed() == nil && st.Waits()
 	if !out.Waits {
-		if err := fx.dropOpen(ctx, l, st, out); err != nil {
+		if err := fx.dropCarried(ctx, l, st, out); err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +174,7 @@ func (fx *Effects) applyStop(ctx context.Context, l *session.Live, a *cairn.Agen
 		return nil
 	}
 	out.Waits = false
-	if err := fx.dropOpen(ctx, l, st, out); err != nil {
+	if err := fx.dropCarried(ctx, l, st, out); err != nil {
 		return err
 	}
 	results := &cairn.Message{ID: st.ID + "/results", Role: cairn.RoleTool}

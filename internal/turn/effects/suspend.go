@@ -75,10 +75,10 @@ func (fx *Effects) look(ctx context.Context, st *step.Step) error {
 	return nil
 }
 
-// dropOpen closes the open calls of a step that an earlier run suspended, because its run is about to end. That is a
+// dropCarried closes the open calls of a step that an earlier run suspended, because its run is about to end. That is a
 // commit of its own, before hooks and the log know the calls' results: an answer that was accepted before it is the
 // result, and no answer is accepted after it.
-func (fx *Effects) dropOpen(ctx context.Context, l *session.Live, st *step.Step, out *session.Outcome) error {
+func (fx *Effects) dropCarried(ctx context.Context, l *session.Live, st *step.Step, out *session.Outcome) error {
 	for st.Carried {
 		var list []store.CallWrite
 		for _, c := range st.Calls {
