@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	_ "modernc.org/sqlite" // the driver
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // schema creates the tables and the dozen orders.
@@ -24,6 +25,9 @@ var schema string
 
 // applicationID marks the file as a shop; in ASCII it reads "shop".
 const applicationID = 0x73686f70
+
+// busyTimeout is how long a change waits for other processes.
+const busyTimeout = 10 * time.Second
 
 // Shop is an open shop. It is safe for concurrent use, and any number of processes may share its file.
 type Shop struct {
@@ -47,7 +51,7 @@ func Open(ctx context.Context, path string, now func() time.Time) (*Shop, error)
 	}
 	source := url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: url.Values{
 		"_txlock": {"immediate"},
-		"_pragma": {"busy_timeout(10000)", "foreign_keys(1)"},
+		"_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "foreign_keys(1)"},
 	}.Encode()}
 	db, err := sql.Open("sqlite", source.String())
 	if err != nil {
@@ -78,11 +82,29 @@ func (s *Shop) furnish(ctx context.Context, path string) error {
 		_, err := tx.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA application_id = %d;", applicationID))
 		return err
 	})
-	if err == nil { // so that a process that is stopped while it reads keeps no other from writing
-		_, err = s.db.ExecContext(ctx, "PRAGMA journal_mode = WAL")
-		err = storage("open shop "+path, err)
+	if err == nil {
+		err = storage("open shop "+path, s.useWAL(ctx))
 	}
 	return err
+}
+
+// useWAL makes the file use a write-ahead log, so that a process that is stopped while it reads keeps no other from
+// writing. SQLite fails to change the mode at once, whatever the busy timeout, while another process uses the file.
+func (s *Shop) useWAL(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, busyTimeout)
+	defer cancel()
+	for {
+		_, err := s.db.ExecContext(ctx, "PRAGMA journal_mode = WAL")
+		var failed *sqlite.Error
+		if !errors.As(err, &failed) || failed.Code()&0xff != sqlite3.SQLITE_BUSY {
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // change runs do in a transaction. An error that is no *cairn.Error is reported as CodeUnavailable.

@@ -309,3 +309,23 @@ func TestOpenReadBlocksNoRefund(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Processes that open an empty file at the same moment all get the shop.
+func TestOpenTogether(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "shop.db")
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				s, err := shop.Open(t.Context(), path, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				s.Close()
+			})
+		}
+		all.Wait()
+	}
+}
