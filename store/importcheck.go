@@ -186,9 +186,9 @@ func (c *importCheck) checkpointsOf(p *Part) error {
 			return cairn.Invalid("checkpoints", "session %q: two are of step %q", row.ID, cp.StepID)
 		case cp.MessageCount < 0 || cp.MessageCount > row.MessageCount:
 			return cairn.Invalid("checkpoints", "session %q: %q has %d messages of %d", row.ID, cp.ID, cp.MessageCount, row.MessageCount)
-		case cp.StatePosition < inside.FirstState || cp.StatePosition > row.State.Position:
-			return cairn.Invalid("checkpoints", "session %q: the state of %q at %d is not among those from %d to %d",
-				row.ID, cp.ID, cp.StatePosition, inside.FirstState, row.State.Position)
+		case cp.StatePosition < inside.FirstState || cp.StatePosition >= inside.FirstState+c.states:
+			return cairn.Invalid("checkpoints", "session %q: %q is at the state %d, which is not among those before it, from %d to %d",
+				row.ID, cp.ID, cp.StatePosition, inside.FirstState, inside.FirstState+c.states-1)
 		}
 		c.checkpoints[cp.ID], c.number = true, cp.Number
 		if cp.StepID != "" {

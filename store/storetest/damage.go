@@ -121,6 +121,12 @@ var damages = map[string]func(list []*store.Part) []*store.Part{
 		partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 0 }).Checkpoints[0].StatePosition = 1000
 		return list
 	},
+	"a checkpoint before its state": func(list []*store.Part) []*store.Part {
+		i := slices.IndexFunc(list, func(p *store.Part) bool { return len(p.Checkpoints) > 0 })
+		early := &store.Part{Checkpoints: list[i].Checkpoints}
+		list[i].Checkpoints = nil
+		return slices.Insert(list, 1, early)
+	},
 	"another session's call": func(list []*store.Part) []*store.Part {
 		partWith(list, func(p *store.Part) bool { return len(p.Calls) > 0 }).Calls[0].SessionID = "another"
 		return list
