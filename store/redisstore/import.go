@@ -199,10 +199,10 @@ func (m *importing) history(p *store.Part) error {
 		}
 		text := []byte(piece.Data)
 		states = append(states, text)
-		place := statePlace{Frame: m.part.Inside.FirstState + int64(len(m.chain)), Keyframe: int64(len(text))}
+		place := statePlace{frame: m.part.Inside.FirstState + int64(len(m.chain)), keyframe: int64(len(text))}
 		if !piece.Keyframe {
 			place = m.chain[len(m.chain)-1]
-			place.Changes += int64(len(text))
+			place.changes += int64(len(text))
 		}
 		m.chain = append(m.chain, place)
 	}
@@ -219,22 +219,16 @@ func (m *importing) history(p *store.Part) error {
 	return m.own("list", "m", messages...)
 }
 
-// at returns the place of a position of the state. For a position that is gone, it is a keyframe before the first one
-// that is kept.
+// at returns the place of a position of the state that has come.
 func (m *importing) at(position int64) statePlace {
-	i := position - m.part.Inside.FirstState
-	if i < 0 || i >= int64(len(m.chain)) {
-		return statePlace{Frame: min(position, m.part.Inside.FirstState-1)}
-	}
-	return m.chain[i]
+	return m.chain[position-m.part.Inside.FirstState]
 }
 
 func (m *importing) runs(p *store.Part) error {
 	var ids, fields []any
 	for i := range p.Runs {
 		run := &p.Runs[i]
-		place := m.at(run.Before.StatePosition)
-		origin := appendOrigin(strconv.AppendInt(nil, micros(run.StartedAt), 10), run, place)
+		origin := appendOrigin(strconv.AppendInt(nil, micros(run.StartedAt), 10), run)
 		data, err := backend.EncodeJSON("run", runDataOf(run, !run.EndedAt.IsZero()))
 		if err != nil {
 			return err
@@ -255,8 +249,8 @@ func (m *importing) checkpoints(p *store.Part) error {
 	for i := range p.Checkpoints {
 		cp := &p.Checkpoints[i]
 		place := m.at(cp.StatePosition)
-		record := appendCheckpoint(strconv.AppendInt(nil, micros(cp.CreatedAt), 10), cp, &storedRow{frame: place.Frame,
-			session: &cairn.Session{State: cairn.StatePosition{KeyframeBytes: place.Keyframe, ChangeBytes: place.Changes}}})
+		record := appendCheckpoint(strconv.AppendInt(nil, micros(cp.CreatedAt), 10), cp, &storedRow{frame: place.frame,
+			session: &cairn.Session{State: cairn.StatePosition{KeyframeBytes: place.keyframe, ChangeBytes: place.changes}}})
 		fields = append(fields, "c"+cp.ID, record)
 		if cp.StepID != "" {
 			fields = append(fields, "s"+cp.StepID, "")
@@ -343,7 +337,7 @@ func (m *importing) endSession() error {
 		return nil
 	}
 	row, inside := &m.part.Row, &m.part.Inside
-	r := storedRow{session: row, frame: m.at(row.State.Position).Frame, checkpoints: inside.Checkpoints,
+	r := storedRow{session: row, frame: m.at(row.State.Position).frame, checkpoints: inside.Checkpoints,
 		kind: string(store.DueKindOf(row)), turns: int64(m.queued)}
 	due := inside.DueSince
 	if row.Status == cairn.SessionActive {

@@ -75,6 +75,9 @@ func (w *write) questions(n *plan.Needs) (asked []any) {
 	if n.Queue {
 		asked = append(asked, "HKEYS", "q:"+w.id, "")
 	}
+	if w.searches(n) {
+		asked = append(asked, "PLACE", "f:"+w.id, n.Position)
+	}
 	return asked
 }
 
@@ -102,11 +105,6 @@ func (w *write) answer(n *plan.Needs, seen *plan.Seen, found []any) error {
 			seen.Runs = map[string]*cairn.Run{}
 		}
 		seen.Runs[id] = &run
-		if id == w.c.RewindRun {
-			if w.origin, err = originPlace(plain(origin)); err != nil {
-				return err
-			}
-		}
 	}
 	if n.Checkpoint != "" {
 		if err := w.checkpoint(n.Checkpoint, next(), seen); err != nil {
@@ -133,6 +131,15 @@ func (w *write) answer(n *plan.Needs, seen *plan.Seen, found []any) error {
 			seen.Queue = append(seen.Queue, plain(turn))
 		}
 	}
+	if w.searches(n) {
+		place := reply{next()}.list(0)
+		if len(place) == 0 {
+			return nil
+		}
+		for i, to := range []*int64{&w.origin.frame, &w.origin.keyframe, &w.origin.changes} {
+			*to, _ = place[i].(int64)
+		}
+	}
 	w.position(n, seen)
 	return nil
 }
@@ -149,34 +156,27 @@ func (w *write) checkpoint(id string, record any, seen *plan.Seen) (err error) {
 	return err
 }
 
-// position fills in seen.State, from the place that the run or the checkpoint has recorded.
+// searches reports whether the place of the state is to be looked for. A checkpoint has recorded it, and is removed with
+// its state; a run stays, and another state may have got the position where it began.
+func (w *write) searches(n *plan.Needs) bool {
+	return n.State && w.c.RewindRun != "" && n.Position <= w.at.session.State.Position
+}
+
+// position fills in seen.State, once its place is known.
 func (w *write) position(n *plan.Needs, seen *plan.Seen) {
-	if n.State && w.origin.Frame >= w.at.first && n.Position <= w.at.session.State.Position {
-		seen.State = &cairn.StatePosition{Position: n.Position, KeyframeBytes: w.origin.Keyframe, ChangeBytes: w.origin.Changes}
+	if n.State && w.origin.frame >= w.at.first && n.Position <= w.at.session.State.Position {
+		seen.State = &cairn.StatePosition{Position: n.Position, KeyframeBytes: w.origin.keyframe, ChangeBytes: w.origin.changes}
 	}
 }
 
-// originPlace returns the place of the state where a run began, and checkpointPlace that of a checkpoint, from their
-// records.
-func originPlace(record string) (at statePlace, err error) {
-	var o runOrigin
-	_, text, err := dated("run", record)
-	if err == nil {
-		err = backend.DecodeJSON("run", text, &o)
-	}
-	if err == nil {
-		err = backend.DecodeJSON("run", string(o.frameOf), &at)
-	}
-	return at, err
-}
-
+// checkpointPlace returns the place of a checkpoint's state, from its record.
 func checkpointPlace(record string) (at statePlace, err error) {
 	_, text, err := dated("checkpoint", record)
 	if err != nil {
 		return at, err
 	}
 	var skip any
-	err = backend.DecodeJSON("checkpoint", text, &[]any{&skip, &skip, &skip, &skip, &at.Frame, &at.Keyframe, &at.Changes})
+	err = backend.DecodeJSON("checkpoint", text, &[]any{&skip, &skip, &skip, &skip, &at.frame, &at.keyframe, &at.changes})
 	return at, err
 }
 

@@ -16,7 +16,7 @@ import (
 
 const (
 	// schemaVersion is the version of the keys' layout.
-	schemaVersion = 3
+	schemaVersion = 4
 	// clusterBuckets is the number of buckets of a prefix that is first used on a cluster.
 	clusterBuckets = 64
 	// oldestServer is the oldest supported major version of the server.

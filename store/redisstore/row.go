@@ -314,9 +314,7 @@ func newStepKeys(bucket, id string) *stepKeys {
 // statePlace describes a position of a session's state: the position of the keyframe that it builds on, and the sizes
 // in bytes.
 type statePlace struct {
-	Frame    int64 `json:"frame"`
-	Keyframe int64 `json:"keyframe"`
-	Changes  int64 `json:"changes"`
+	frame, keyframe, changes int64
 }
 
 // packBase appends the part of a row that only its creation and its context set. The map's size includes open more

@@ -15,30 +15,25 @@ import (
 
 var scriptRuns = aboutReading("runs", "read runs")
 
-// runOrigin is where a run began: its turn, log sequence, number of messages, state position and the place of that, and
-// checkpoint.
+// runOrigin is where a run began: its turn, log sequence, number of messages, state position and checkpoint.
 type runOrigin struct {
 	turn     int
 	sequence int64
 	messages int
 	before   cairn.RunOrigin
-	frameOf  json.RawMessage
 }
 
 func (o *runOrigin) UnmarshalJSON(raw []byte) error {
-	fields := []any{&o.turn, &o.sequence, &o.messages, &o.before.StatePosition, &o.frameOf, &o.before.CheckpointID}
+	fields := []any{&o.turn, &o.sequence, &o.messages, &o.before.StatePosition, &o.before.CheckpointID}
 	return json.Unmarshal(raw, &fields)
 }
 
-// appendOrigin appends a run's origin, without the time that precedes it; at is the place of the state.
-func appendOrigin(to []byte, run *cairn.Run, at statePlace) []byte {
+// appendOrigin appends a run's origin, without the time that precedes it.
+func appendOrigin(to []byte, run *cairn.Run) []byte {
 	to = append(strconv.AppendInt(append(to, '['), int64(run.Turn), 10), ',')
 	to = append(strconv.AppendInt(to, run.StartSequence, 10), ',')
 	to = append(strconv.AppendInt(to, int64(run.FirstMessage), 10), ',')
-	to = append(strconv.AppendInt(to, run.Before.StatePosition, 10), `,{"frame":`...)
-	to = append(strconv.AppendInt(to, at.Frame, 10), `,"keyframe":`...)
-	to = append(strconv.AppendInt(to, at.Keyframe, 10), `,"changes":`...)
-	to = append(strconv.AppendInt(to, at.Changes, 10), "},"...)
+	to = append(strconv.AppendInt(to, run.Before.StatePosition, 10), ',')
 	return append(compose.Text(to, run.Before.CheckpointID), ']')
 }
 

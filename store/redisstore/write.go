@@ -81,7 +81,7 @@ func (w *write) fillAfter() {
 		r.kind = string(store.DueCrashed)
 	}
 	if d.Cut != nil {
-		r.frame = w.origin.Frame
+		r.frame = w.origin.frame
 	}
 	if d.State != nil && d.State.Keyframe {
 		r.frame = d.State.Position
@@ -241,7 +241,7 @@ func (w *write) conditions(cmd *command) {
 		cmd.text("cut")
 		cmd.number(int64(d.Cut.Messages))
 		cmd.number(d.Cut.State)
-		cmd.number(w.origin.Frame)
+		cmd.number(w.origin.frame)
 		cmd.number(d.Cut.Checkpoint)
 	}
 	if d.Checkpoint != nil {
@@ -414,7 +414,7 @@ func (w *write) history(cmd *command) error {
 			return err
 		}
 		w.set(cmd, "r:", "o", run.ID, true)
-		cmd.add(appendOrigin(cmd.data, run, w.before()))
+		cmd.add(appendOrigin(cmd.data, run))
 		cmd.text("append")
 		cmd.two("o:", w.id)
 		cmd.words("1", run.ID)
@@ -429,18 +429,6 @@ func (w *write) history(cmd *command) error {
 		cmd.words("1", cp.ID)
 	}
 	return nil
-}
-
-// before returns the place of the state before the delta's own change, which is where its run begins.
-func (w *write) before() statePlace {
-	switch d := w.d; {
-	case d.New:
-		return statePlace{Keyframe: int64(len(d.Initial))}
-	case d.Cut != nil:
-		return w.origin
-	}
-	at := w.at.session.State
-	return statePlace{w.at.frame, at.KeyframeBytes, at.ChangeBytes}
 }
 
 // waiting adds the pending calls, the queue and the cache.

@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -14,6 +16,8 @@ var rewindRunTests = []storeTest{
 	{name: "WithTheNextOne", run: rewindAndStart},
 	{name: "OfAnEarlierRun", run: rewindEarlierRun},
 	{name: "AgainAndAgain", run: rewindRunRepeatedly},
+	{name: "AtAStateThatWasWrittenAgain", run: rewindRunAtAnotherState},
+	{name: "AfterManyChanges", run: rewindRunAfterManyChanges},
 	{name: "BeforeIsWhereItBegan", run: runBefore},
 	{name: "Refusals", run: rewindRunRefusals},
 	{name: "OfANewSession", run: rewindRunOfNobody},
@@ -163,6 +167,61 @@ func rewindRunRepeatedly(h *harness) {
 	c.Guard = store.Guard{}
 	if row := h.commit("session", c); row.MessageCount != 1 || row.CheckpointID != c.Checkpoint.ID {
 		h.Fatalf("row is %+v", row)
+	}
+}
+
+// rewindRunAtAnotherState rewinds a run after the state at which it began was taken back and another one got its
+// position. Either may be stored whole or as a change: the session gets the state that is there now.
+func rewindRunAtAnotherState(h *harness) {
+	whole := []byte(`{"whole":true}`)
+	for name, of := range map[string]struct{ first, second []byte }{
+		"whole, then a change": {whole, nil},
+		"a change, then whole": {nil, whole},
+		"a change, again":      {nil, nil},
+		"whole, again":         {whole, []byte(`{"whole":"again","longer":true}`)},
+	} {
+		h.createWith(name, `{"n":0}`)
+		h.tries(name, "run-1")
+		checkpoint := h.load(name).CheckpointID
+		h.commit(name, &store.Commit{State: &store.StateChange{Ops: []cairn.Op{replaceOp("/n", "1")}, Keyframe: of.first}})
+		h.tries(name, "run-2")
+		row := h.commit(name, &store.Commit{Rewind: checkpoint, Messages: says("a", "b", "c"),
+			State: &store.StateChange{Ops: []cairn.Op{replaceOp("/n", "2345")}, Keyframe: of.second}})
+		at, state := row.State, h.state(name, "")
+		_, err := store.MergeState(h.Context(), h.st, name, replaceOp("/n", "6"))
+		h.must(err)
+		row = h.commit(name, &store.Commit{RewindRun: "run-2"})
+		same(h.T, name+": position", row.State, at)
+		same(h.T, name+": state", h.state(name, ""), state)
+		_, err = store.MergeState(h.Context(), h.st, name, replaceOp("/more", "7"))
+		h.must(err)
+		if row := h.tries(name, "run-3"); row.State.Position != at.Position+3 {
+			h.Errorf("%s: the position is %+v", name, row.State)
+		}
+	}
+}
+
+// rewindRunAfterManyChanges rewinds runs that began far from the whole state that theirs builds on.
+func rewindRunAfterManyChanges(h *harness) {
+	h.createWith("session", fmt.Sprintf(`{"n":0,"body":%q}`, strings.Repeat("x", 16<<10)))
+	want := map[string]cairn.StatePosition{}
+	for n := 1; n <= 202; n++ {
+		if n == 99 || n == 100 || n == 101 || n == 202 {
+			id := fmt.Sprint("run-", n)
+			want[id] = h.load("session").State
+			h.begin("session", id)
+			h.end(h.load("session"))
+		}
+		h.commit("session", &store.Commit{State: &store.StateChange{Ops: []cairn.Op{replaceOp("/n", fmt.Sprint(n))}}})
+	}
+	for _, n := range []int{202, 101, 100, 99} {
+		id := fmt.Sprint("run-", n)
+		same(h.T, id, h.commit("session", &store.Commit{RewindRun: id}).State, want[id])
+		var state struct{ N int }
+		h.must(json.Unmarshal(h.state("session", ""), &state))
+		if state.N != n-1 {
+			h.Errorf("%s: n is %d", id, state.N)
+		}
 	}
 }
 
