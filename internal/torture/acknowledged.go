@@ -60,7 +60,7 @@ func nothingLost(h *History) error {
 // endedAgain reports whether a run that the journal has as suspended may have been stopped by a process that died
 // before it could record the stop.
 func endedAgain(seen string, is cairn.RunStatus) bool {
-	return cairn.RunStatus(seen).Suspends() && is == cairn.RunInterrupted
+	return cairn.RunStatus(seen).Suspends() && (is == cairn.RunInterrupted || is == cairn.RunFailed)
 }
 
 // oneWriter finds commits that must not both have succeeded: two that wrote the same version, or one under an old
@@ -140,7 +140,7 @@ func stagedFirst(h *History) error {
 				kept[name] = true
 			}
 		case committed:
-			if r.Status == string(cairn.RunInterrupted) {
+			if r.Status == string(cairn.RunInterrupted) || r.Status == string(cairn.RunFailed) {
 				continue
 			}
 			for _, name := range slices.Concat(r.Digests, r.Results) {

@@ -177,6 +177,9 @@ func (r *reader) compare(saw *shown, s *step, settled bool) error {
 	return nil
 }
 
+// afterWait are the events of a suspended run that is stopped, before it ends once more.
+var afterWait = []cairn.EventType{cairn.EventToolEnd, cairn.EventSubagentEnd, cairn.EventError}
+
 // marksOnce finds runs that begin or end twice in the log, or end before they begin, ends that are not published,
 // and commits that are published twice. A suspended run that is stopped ends once more.
 func marksOnce(h *History) error {
@@ -192,7 +195,7 @@ func marksOnce(h *History) error {
 			ends[ev.RunID]++
 		case ev.Type == cairn.EventStepCommitted:
 			commits[stepID(ev.RunID, ev.Step)]++
-		case ends[ev.RunID] > 0 || waits[ev.RunID] > 0 && ev.Type != cairn.EventToolEnd && ev.Type != cairn.EventSubagentEnd:
+		case ends[ev.RunID] > 0 || waits[ev.RunID] > 0 && !slices.Contains(afterWait, ev.Type):
 			return fmt.Errorf("event %d (%s) comes after the end of run %s", ev.Sequence, ev.Type, ev.RunID)
 		}
 	}

@@ -145,9 +145,14 @@ func soundFamily(t *testing.T) *Tree {
 	s.ends(s.say("ask pay vote"), cairn.SuspendedClientTool)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("h", 1005))
 	s.answer(toolPay, cairn.OutcomeAccepted, approve("i"))
-	if err := eng.Interrupt(t.Context(), s.id, "enough"); err != nil {
+	stopped, err := eng.Session(t.Context(), s.id)
+	if err == nil {
+		err = eng.Interrupt(t.Context(), s.id, "enough")
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
+	j.write(record{Kind: stopHeld, Session: s.id, Ended: stopped.RunID})
 	s.ends(s.say("vote"), cairn.SuspendedClientTool)
 	var queued []*engine.Run
 	busy = func() {
@@ -488,6 +493,19 @@ var familyDamages = map[string]map[string]func(*Tree){
 		"taken out and run":        onRoot(func(h *History) { h.record(dequeued).Queued = h.Runs[len(h.Runs)-1].ID }),
 		"not taken out and lost": onRoot(func(h *History) {
 			h.record(dequeued).Kind = notQueued
+		}),
+	},
+	"a stop that returned has ended the run": {
+		"it waits": onRoot(func(h *History) {
+			h.Journal = append(h.Journal, record{Kind: stopHeld, Session: h.Session.ID, Ended: h.Session.RunID})
+		}),
+		"what resumed it runs": onRoot(func(h *History) {
+			i := slices.IndexFunc(h.Runs, func(r cairn.Run) bool { return r.Kind == cairn.RunResume && r.Status == cairn.RunCompleted })
+			h.Runs[i].Status = cairn.RunRunning
+			h.Journal = append(h.Journal, record{Kind: stopHeld, Session: h.Session.ID, Ended: h.Runs[i].PreviousRunID})
+		}),
+		"another session's": onRoot(func(h *History) {
+			h.Journal = append(h.Journal, record{Kind: stopHeld, Session: h.Session.ID, Ended: "another"})
 		}),
 	},
 	"no session stuck": {

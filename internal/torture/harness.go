@@ -128,6 +128,8 @@ func (h *harness) idle() time.Duration {
 // tally counts what a run of the test has checked.
 type tally struct {
 	sessions, below, runs, crashed, stopped, steps, events, discarded, staged, takenOver int
+	// Stops of a session by itself, as opposed to those of a turn that takes its place.
+	held int
 	// Turns, and messages that joined a turn.
 	queued, dequeued, joined int
 	// Checkpoints between turns.
@@ -138,8 +140,8 @@ type tally struct {
 
 func (n tally) String() string {
 	counts := join(slices.Sorted(maps.Keys(n.calls)), func(k string) string { return fmt.Sprintf("%s %d", k, n.calls[k]) })
-	return fmt.Sprintf("%d sessions (%d below roots), %d runs (%d given up, %d stopped, %d times taken over, %d queued, %d dequeued, %d messages joined), "+
-		"%d steps, %d pieces staged, %d checkpoints by hand, %d events, %d steps discarded; calls: %s", n.sessions, n.below, n.runs, n.crashed, n.stopped, n.takenOver, n.queued, n.dequeued, n.joined,
+	return fmt.Sprintf("%d sessions (%d below roots), %d runs (%d given up, %d stopped, %d stops acknowledged, %d times taken over, %d queued, %d dequeued, %d messages joined), "+
+		"%d steps, %d pieces staged, %d checkpoints by hand, %d events, %d steps discarded; calls: %s", n.sessions, n.below, n.runs, n.crashed, n.stopped, n.held, n.takenOver, n.queued, n.dequeued, n.joined,
 		n.steps, n.staged, n.byHand, n.events, n.discarded, counts)
 }
 
@@ -527,6 +529,8 @@ func (n *tally) add(t *Tree) {
 		}
 		for _, r := range h.Journal {
 			switch {
+			case r.Kind == stopHeld:
+				n.held++
 			case r.Kind == dequeued:
 				n.dequeued++
 			case r.Kind == staged:

@@ -195,6 +195,7 @@ var Invariants = []Invariant{
 	{"a question gets the answer of its number, in every pass", each(questionsInOrder)},
 	{"queued turns run once, in order", each(queueInOrder)},
 	{"what the user said is on the log once, in its place", each(userMessagesLoggedOnce)},
+	{"a stop that returned has ended the run", each(stopsHold)},
 	{"no session stuck", noSessionStuck},
 }
 
@@ -339,7 +340,8 @@ func (h *History) committedSteps(run *cairn.Run) int {
 
 // stopped reports whether a run was stopped.
 func stopped(run *cairn.Run) bool {
-	return run.Status == cairn.RunInterrupted && run.Reason == cairn.ReasonInterrupted
+	return run.Status == cairn.RunInterrupted && run.Reason == cairn.ReasonInterrupted ||
+		run.Status == cairn.RunFailed && run.Reason == cairn.ReasonAborted
 }
 
 // results returns the results in the transcript by call.

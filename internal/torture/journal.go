@@ -30,6 +30,8 @@ const (
 	committed recordKind = "committed"
 	// answered: an answer was submitted and acknowledged.
 	answered recordKind = "answered"
+	// stopHeld: a stop of a session in the run Ended was acknowledged.
+	stopHeld recordKind = "stop_held"
 	// learned: an execution of a tool got the answer to its question.
 	learned recordKind = "learned"
 	// dequeuing: the process is about to remove a turn from the queue; dequeued: it did; notQueued: the turn was

@@ -26,12 +26,13 @@ func runsContiguous(h *History) error {
 			return fmt.Errorf("run %s of turn %d is running, the session is %s at turn %d", r.ID, r.Turn, s.Status, s.Turn)
 		case last && s.Status == cairn.SessionActive && r.Status != cairn.RunRunning:
 			return fmt.Errorf("the session is active, its run %s is %s", r.ID, r.Status)
-		case r.Status == cairn.RunFailed:
-			return fmt.Errorf("run %s failed: %v", r.ID, r.Error)
-		case r.Status == cairn.RunInterrupted && r.Reason != cairn.ReasonCrashed && !(stopped(r) && h.mayStop()):
-			return fmt.Errorf("run %s was interrupted: %s", r.ID, r.Reason)
 		case (r.Status == cairn.RunRunning) != r.EndedAt.IsZero():
 			return fmt.Errorf("run %s is %s and ended at %s", r.ID, r.Status, r.EndedAt)
+		case stopped(r) && h.mayStop():
+		case r.Status == cairn.RunFailed:
+			return fmt.Errorf("run %s failed: %v", r.ID, r.Error)
+		case r.Status == cairn.RunInterrupted && r.Reason != cairn.ReasonCrashed:
+			return fmt.Errorf("run %s was interrupted: %s", r.ID, r.Reason)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func (o *order) follow(start Start, open Open) error {
 		return err
 	}
 	ctx := context.Background()
-	ended := make(chan error, 2*len(o.Sessions)+1)
+	ended := make(chan error, 3*len(o.Sessions)+1)
 	if o.Clerk {
 		for n := range 2 { // two clerks that get in each other's way
 			c := &clerk{name: fmt.Sprintf("%s%d", o.Name, n), eng: eng, journal: j, rng: rand.New(rand.NewPCG(o.Seed, uint64(n)))}
@@ -74,7 +74,9 @@ func (o *order) follow(start Start, open Open) error {
 			rng, other := rand.New(rand.NewPCG(o.Seed, uint64(2*i))), rand.New(rand.NewPCG(o.Seed, uint64(2*i+1)))
 			go func() { ended <- o.drive(ctx, st, eng, id, rng) }()
 			if kindOf(agentOf(id)).waits {
+				stopping := rand.New(rand.NewPCG(o.Seed, uint64(2*len(o.Sessions)+i)))
 				go func() { ended <- o.interfere(ctx, j, st, eng, id, other) }()
+				go func() { ended <- o.stop(ctx, j, st, eng, id, stopping) }()
 			}
 		}
 	}
