@@ -177,7 +177,7 @@ func nothingStagedAgain(h *History) error {
 				continue
 			}
 			for _, d := range r.Digests {
-				if strings.HasPrefix(h.Session.Agent, "per-") { // otherwise earlier steps may have to be repeated
+				if h.everyStep() { // otherwise earlier steps may have to be repeated
 					replies[d] = r
 				}
 			}
