@@ -42,9 +42,11 @@ type Commit struct {
 	// removed, and Epoch grows by one. If the checkpoint is unknown the error is ErrNotFound and nothing is written.
 	Rewind string
 	// RewindRun moves the session back to where one of its runs began: the messages, checkpoints and state changes
-	// since then are removed, and Epoch grows by one. The records of runs stay. The error is ErrNotFound for an unknown
-	// run, and ErrInvalid for a run that began after the end of the remaining history or at a checkpoint that no longer
-	// exists; in both cases nothing is written. At most one of Rewind and RewindRun may be set.
+	// since then are removed, and Epoch grows by one. The records of runs stay. Where a run began is a
+	// checkpoint, a number of messages and a number of state changes: a session that was rewound to before that, and has
+	// grown since, keeps as many of its present ones. The error is ErrNotFound for an unknown run, and ErrInvalid for a run
+	// that began after the end of the remaining history or at a checkpoint that no longer exists; in both cases nothing is
+	// written. At most one of Rewind and RewindRun may be set.
 	RewindRun string
 
 	// Messages are appended. The store sets CreatedAt where it is zero. The user's first message gives the row its
