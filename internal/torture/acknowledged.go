@@ -66,14 +66,16 @@ func endedAgain(seen string, is cairn.RunStatus) bool {
 // oneWriter finds commits that must not both have succeeded: two that wrote the same version, or one under an old
 // lease after the next lease was taken. If a host makes two attempts at one step, both succeed, since a commit is
 // idempotent: the store answered one of them with what the other had written.
-func oneWriter(h *History) error {
+func oneWriter(t *Tree) error { return each(func(h *History) error { return h.oneWriter(t.Hosted) })(t) }
+
+func (h *History) oneWriter(hosted bool) error {
 	var commits []record
 	for _, r := range h.Journal {
 		if r.Kind != committed {
 			continue
 		}
 		again := slices.IndexFunc(commits, func(c record) bool {
-			return r.Step != "" && c.Step == r.Step && c.Token == r.Token && c.Process != r.Process
+			return r.Step != "" && c.Step == r.Step && c.Token == r.Token && (hosted || c.Process != r.Process)
 		})
 		if again >= 0 {
 			commits[again].Version = min(commits[again].Version, r.Version)
@@ -86,7 +88,7 @@ func oneWriter(h *History) error {
 		a, b := commits[i-1], commits[i]
 		switch {
 		case a.Version == b.Version:
-			return fmt.Errorf("processes %s and %s both wrote version %d", a.Process, b.Process, a.Version)
+			return fmt.Errorf("processes %s and %s both wrote version %d: %+v; %+v", a.Process, b.Process, a.Version, a, b)
 		case b.Token < a.Token || b.Took && b.Token == a.Token || !b.Took && b.Token != a.Token && b.Version == a.Version+1:
 			return fmt.Errorf("version %d was written under lease %d, version %d under lease %d", a.Version, a.Token, b.Version, b.Token)
 		}

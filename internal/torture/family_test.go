@@ -198,20 +198,23 @@ func TestStoppedChildIsCountedOff(t *testing.T) {
 	}
 }
 
-// TestStepThatTwoAttemptsCommitted has a host commit a step twice. The store answers both processes with the one
-// write, and the slower one with the session's later version.
+// TestStepThatTwoAttemptsCommitted has a host commit a step twice, in two processes or in one. The store answers both
+// attempts with the one write, and the slower one with the session's later version.
 func TestStepThatTwoAttemptsCommitted(t *testing.T) {
 	t.Parallel()
 	root := soundFamily(t).Sessions[0]
-	r := *root.record(committed)
-	r.Process = "other"
-	for _, later := range []int64{0, 2} {
-		again := r
-		again.Version += later
-		h := *root
-		h.Journal = append(slices.Clone(root.Journal), again)
-		if err := oneWriter(&h); err != nil {
-			t.Error(err)
+	for _, process := range []string{"other", "p"} {
+		for _, later := range []int64{0, 2} {
+			again := *root.record(committed)
+			again.Process, again.Version = process, again.Version+later
+			h := *root
+			h.Journal = append(slices.Clone(root.Journal), again)
+			if err := h.oneWriter(true); err != nil {
+				t.Error(err)
+			}
+			if err := h.oneWriter(false); (err == nil) != (process == "other") {
+				t.Errorf("process %s, without a host: %v", process, err)
+			}
 		}
 	}
 }

@@ -479,7 +479,7 @@ func (h *harness) check(st store.Store, groups [][]string, settled, answered boo
 		if tree == nil {
 			continue
 		}
-		tree.Answered = answered
+		tree.Answered, tree.Hosted = answered, !h.host.alone
 		for _, err := range tree.check() {
 			h.t.Errorf("after life %d, settled %t, answered %t: %v\n%s", h.lives, settled, answered, err, tree.tail(err))
 		}

@@ -22,6 +22,9 @@ type Tree struct {
 	Settled bool
 	// Answered reports whether, moreover, calls were answered until no session was suspended.
 	Answered bool
+	// Hosted reports whether a host lets processes execute effects. It attempts an effect again if the answer to the
+	// first attempt is lost, which may be in the same process.
+	Hosted bool
 }
 
 // History is what remains of one session: its rows in the store, and what the journal recorded as acknowledged.
@@ -166,7 +169,7 @@ type Invariant struct {
 // Invariants are all invariants.
 var Invariants = []Invariant{
 	{"no committed step lost", each(nothingLost)},
-	{"one writer at a time", each(oneWriter)},
+	{"one writer at a time", oneWriter},
 	{"no committed step run again", each(nothingCommittedAgain)},
 	{"no staged result computed again", each(nothingStagedAgain)},
 	{"per tool, all is staged before it is committed", each(stagedFirst)},
