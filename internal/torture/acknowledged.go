@@ -66,7 +66,9 @@ func endedAgain(seen string, is cairn.RunStatus) bool {
 // oneWriter finds commits that must not both have succeeded: two that wrote the same version, or one under an old
 // lease after the next lease was taken. If a host makes two attempts at one step, both succeed, since a commit is
 // idempotent: the store answered one of them with what the other had written.
-func oneWriter(t *Tree) error { return each(func(h *History) error { return h.oneWriter(t.Hosted) })(t) }
+func oneWriter(t *Tree) error {
+	return each(func(h *History) error { return h.oneWriter(t.Hosted) })(t)
+}
 
 func (h *History) oneWriter(hosted bool) error {
 	var commits []record
