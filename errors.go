@@ -156,7 +156,9 @@ type Error struct {
 	Message string `json:"message"`
 	// Field is the argument or definition at fault; empty if there is none.
 	Field string `json:"field,omitempty"`
-	// RetryAfter is how long the provider asked to wait before another attempt; 0 if it did not specify that.
+	// RetryAfter is how long to wait before another attempt; 0 if that is not known. A provider asks for it. For
+	// CodeRunning it is the time until the run's lease lapses: a process that lives renews the lease, so the session is
+	// free by then only if the process has died.
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
 	// Details are further details, in a form that depends on the code; for CodeArguments and CodeOutput, the list
 	// of violations.

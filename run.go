@@ -34,7 +34,7 @@ const (
 	ReasonInterrupted   Reason = "interrupted"    // it was interrupted on request
 	ReasonAborted       Reason = "aborted"        // it was aborted on request
 	ReasonSuspended     Reason = "suspended"      // it is suspended
-	ReasonCrashed       Reason = "crashed"        // its process died and a new turn replaced it
+	ReasonCrashed       Reason = "crashed"        // its process died, and the session went back to before its end
 	ReasonError         Reason = "error"          // see Run.Error
 )
 
@@ -67,8 +67,9 @@ type Run struct {
 	Model string `json:"model,omitempty"`
 	// PreviousRunID is the run that this one resumes or retries.
 	PreviousRunID string `json:"previous_run_id,omitempty"`
-	// Abandoned is the run, if any, that was ended when this one began because its process had died.
-	Abandoned string `json:"abandoned,omitempty"`
+	// RolledBack are the names of the tools that the runs had called which were undone so that this one could begin, see
+	// engine.BusyRollback. What they did outside of the session stays. A call that was not executed does not count.
+	RolledBack []string `json:"rolled_back,omitempty"`
 	// Steps is the number of steps that the run committed.
 	Steps int `json:"steps"`
 	// StartSequence is the position of the event log when the run began: the run's events come after it.
@@ -133,6 +134,8 @@ type Result struct {
 	StopReason string `json:"stop_reason,omitempty"`
 	// Suspended is what the run waits for, if it is suspended.
 	Suspended *Suspension `json:"suspended,omitempty"`
+	// RolledBack are the tools whose calls were undone so that the run could begin, see [Run.RolledBack].
+	RolledBack []string `json:"rolled_back,omitempty"`
 	// Steps is the number of steps that the run committed.
 	Steps int `json:"steps"`
 	// Usage is the run's own; engine.Run.TreeUsage has that of the agents below it.
@@ -149,7 +152,7 @@ func (r *Result) Public() Result {
 // Result returns the result that the record holds.
 func (r *Run) Result() *Result {
 	return &Result{SessionID: r.SessionID, RunID: r.ID, Turn: r.Turn, Status: r.Status, Reason: r.Reason,
-		Text: r.Text, Output: r.Output, Error: r.Error, StopReason: r.StopReason, Suspended: r.suspended(), Steps: r.Steps, Usage: r.Usage}
+		Text: r.Text, Output: r.Output, Error: r.Error, StopReason: r.StopReason, Suspended: r.suspended(), RolledBack: r.RolledBack, Steps: r.Steps, Usage: r.Usage}
 }
 
 // suspended returns what the run waits for, with the deadlines of the calls that it opened. The stored record lacks

@@ -110,8 +110,7 @@ func (e *Engine) recover(ctx context.Context, sessionID string, hooks *cairn.Hoo
 // run over.
 func (e *Engine) resumeSuspended(ctx context.Context, sessionID string, child bool) (*Run, error) {
 	run, err := e.resumeWait(ctx, sessionID, child)
-	var died *lifecycle.DiedError
-	if errors.As(err, &died) {
+	if died(err) {
 		return e.recover(ctx, sessionID, nil)
 	}
 	return run, err
@@ -145,20 +144,24 @@ func (e *Engine) beginQueued(ctx context.Context, sessionID string) {
 // may take long.
 func (e *Engine) resumeSoon(ctx context.Context, root string) {
 	_, err := e.resumeWait(context.WithoutCancel(ctx), root, false)
-	var died *lifecycle.DiedError
-	if errors.As(err, &died) {
-		e.behind(func(own context.Context) {
-			_, err := e.recover(own, root, nil)
-			e.notResumed(root, err)
-		})
-		return
-	}
-	e.notResumed(root, err)
-}
-
-// notResumed logs why a session was not resumed after an answer, unless another caller was faster.
-func (e *Engine) notResumed(root string, err error) {
-	if err != nil && !isConflict(err) && !errors.Is(err, cairn.ErrNotResumable) {
+	switch {
+	case died(err):
+		e.recoverSoon(root)
+	case err != nil && !isConflict(err) && !errors.Is(err, cairn.ErrNotResumable):
 		e.opts.Logger.Warn("not resumed after an answer", "session", root, "error", err)
 	}
+}
+
+// recoverSoon takes over the run of a process that died, in the background: its log, its children and the stops that it
+// owes to other servers may take long. If the run was taken over too often and has failed, the next queued turn begins.
+func (e *Engine) recoverSoon(root string) {
+	e.behind(func(ctx context.Context) {
+		_, err := e.recover(ctx, root, nil)
+		switch {
+		case err != nil && cairn.AsError(err).Code == cairn.CodeCrashLoop:
+			e.beginQueued(ctx, root)
+		case err != nil && !isConflict(err):
+			e.opts.Logger.Warn("run of a dead process not taken over", "session", root, "error", err)
+		}
+	})
 }

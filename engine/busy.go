@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -19,16 +20,22 @@ func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Inpu
 			return nil, err
 		}
 		run, err := e.beginTurn(ctx, in, input)
+		dead := died(err)
 		if err != nil && o.runID != "" { // the run in the way may be its own
 			if there, err := e.named(ctx, in.SessionID, o.runID); there != nil || err != nil {
+				if there != nil && dead {
+					e.recoverSoon(in.SessionID)
+				}
 				return there, err
 			}
 		}
 		switch {
+		case dead && o.busy != BusyInterrupt && o.busy != BusyRollback:
+			run, err = e.behindDead(ctx, in.SessionID, input, o)
 		case errors.Is(err, cairn.ErrWaiting):
 			run, err = e.wait(ctx, &in, input, o)
-		case o.busy != BusyReject && errors.Is(err, cairn.ErrAlreadyRunning):
-			run, err = e.makeRoom(ctx, in.SessionID, input, o, try > 0)
+		case dead, o.busy != BusyReject && errors.Is(err, cairn.ErrAlreadyRunning):
+			run, err = e.makeRoom(ctx, &in, input, o, try > 0)
 		case !outrun(err):
 			return run, err
 		default:
@@ -36,7 +43,7 @@ func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Inpu
 		}
 		// Look again if another caller was faster or the session is gone.
 		over := err != nil && !isConflict(err) && !outrun(err) && !errors.Is(err, cairn.ErrNotFound)
-		if run != nil || over || errors.Is(err, cairn.ErrWaiting) {
+		if run != nil || over || errors.Is(err, cairn.ErrWaiting) || dead && errors.Is(err, cairn.ErrAlreadyRunning) {
 			return run, err
 		}
 	}
@@ -44,17 +51,33 @@ func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Inpu
 
 // makeRoom applies the options to a session that another run holds. If it returns neither a run nor an error, the turn
 // may be able to begin.
-func (e *Engine) makeRoom(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions, asked bool) (*Run, error) {
+func (e *Engine) makeRoom(ctx context.Context, in *lifecycle.Turn, input *cairn.Input, o *runOptions, asked bool) (*Run, error) {
 	switch o.busy {
 	case BusyInterrupt:
-		_, err := e.interruptCurrent(ctx, sessionID, o)
+		_, err := e.interruptCurrent(ctx, in.SessionID, o)
 		return nil, err
 	case BusyRollback:
-		return nil, e.rollback(ctx, sessionID, o)
+		return nil, e.rollback(ctx, in, o)
 	}
-	return e.enqueue(ctx, sessionID, input, o, o.busy == BusySteer, func(row *cairn.Session, _ *store.Commit) (bool, error) {
+	return e.enqueue(ctx, in.SessionID, input, o, o.busy == BusySteer, func(row *cairn.Session, _ *store.Commit) (bool, error) {
 		return row.Running(row.AsOf) || asked && row.Status == cairn.SessionActive, nil
 	})
+}
+
+// behindDead queues a turn behind the run of a process that has died, and takes the run over. If this process dies in
+// between, a worker does. A turn that cannot be queued is refused as long as the run holds the session.
+func (e *Engine) behindDead(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions) (*Run, error) {
+	if err := o.storable(); err != nil {
+		e.recoverSoon(sessionID)
+		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: the run of a process that died is being continued, and the turn cannot be queued behind it: %w", sessionID, err)
+	}
+	run, err := e.enqueue(ctx, sessionID, input, o, false, func(row *cairn.Session, _ *store.Commit) (bool, error) {
+		return row.Crashed(row.AsOf), nil
+	})
+	if run != nil && err == nil {
+		e.recoverSoon(sessionID)
+	}
+	return run, err
 }
 
 // outrun reports whether a turn could not begin because another caller was faster, without showing what holds the
@@ -93,8 +116,9 @@ func (e *Engine) interruptCurrent(ctx context.Context, sessionID string, o *runO
 	return row.RunID, e.stopRun(ctx, sessionID, row.RunID, cairn.StopInterrupt, "another turn takes its place")
 }
 
-// rollback stops a session's run and undoes it.
-func (e *Engine) rollback(ctx context.Context, sessionID string, o *runOptions) error {
+// rollback stops a session's run and undoes it. It adds the tools that the run had called to those that in names.
+func (e *Engine) rollback(ctx context.Context, in *lifecycle.Turn, o *runOptions) error {
+	sessionID := in.SessionID
 	runID, err := e.interruptCurrent(ctx, sessionID, o)
 	if err != nil || runID == "" {
 		return err
@@ -115,11 +139,52 @@ func (e *Engine) rollback(ctx context.Context, sessionID string, o *runOptions) 
 	if err != nil {
 		return err
 	}
+	called, err := e.called(ctx, sessionID, runID)
+	if err != nil {
+		return err
+	}
 	row, err = e.store.Commit(ctx, sessionID, &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true},
 		RewindRun: runID, DropStaged: true, Suspend: &store.Suspend{},
 		Publish: &cairn.Event{Type: cairn.EventRewound, RunID: runID, Sequence: last}})
-	if err == nil {
-		e.runs.Published(ctx, row, nil)
+	if err != nil {
+		return err
 	}
-	return err
+	in.RolledBack = append(in.RolledBack, called...)
+	e.runs.Published(ctx, row, nil)
+	return nil
+}
+
+// called returns the names of the tools that a session's last run has called, each once, in the order of their results.
+// Calls that were closed without being executed do not count.
+func (e *Engine) called(ctx context.Context, sessionID, runID string) (names []string, err error) {
+	run, err := store.FindRun(ctx, e.store, sessionID, runID)
+	if err != nil {
+		return nil, err
+	}
+	const size = 100
+	for at := run.FirstMessage; ; at += size {
+		page, err := store.Messages(ctx, e.store, sessionID, at, size)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			for _, r := range page[i].ToolResults() {
+				if page[i].RunID == runID && mayHaveRun(r) && !slices.Contains(names, r.Tool) {
+					names = append(names, r.Tool)
+				}
+			}
+		}
+		if len(page) < size {
+			return names, nil
+		}
+	}
+}
+
+// mayHaveRun reports whether the tool of a result was executed, or may have been.
+func mayHaveRun(r *cairn.ToolResult) bool {
+	switch r.Code {
+	case cairn.CodeNotExecuted, cairn.CodeDenied, cairn.CodeUnknownTool, cairn.CodeToolOff, cairn.CodeArguments:
+		return false
+	}
+	return true
 }

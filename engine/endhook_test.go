@@ -115,7 +115,7 @@ func TestHooksAreNotifiedOfAnEndWhileWaiting(t *testing.T) {
 }
 
 // TestHooksAreNotifiedOfADeadRun lets a process die during a run. The hooks are notified of its end, whichever process
-// ends it.
+// ends it or continues it.
 func TestHooksAreNotifiedOfADeadRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(*testing.T, *engine.Engine)
@@ -125,7 +125,10 @@ func TestHooksAreNotifiedOfADeadRun(t *testing.T) {
 		"interrupt": {func(t *testing.T, eng *engine.Engine) { _ = eng.Interrupt(t.Context(), "s", "why") },
 			[]string{"interrupt: interrupted why"}},
 		"next turn": {func(t *testing.T, eng *engine.Engine) { turn(t, eng, "s", "next") },
-			[]string{"interrupt: crashed ", "start", "complete"}},
+			[]string{"start", "complete", "start", "complete"}},
+		"interrupting turn": {func(t *testing.T, eng *engine.Engine) {
+			turn(t, eng, "s", "next", engine.WithOnBusy(engine.BusyInterrupt))
+		}, []string{"interrupt: interrupted another turn takes its place", "start", "complete"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -150,7 +153,8 @@ func TestHooksAreNotifiedOfADeadRun(t *testing.T) {
 					time.Sleep(2 * ttl)
 				}
 				e.flush()
-				c.end(t, process(st, "c", scripted.New(scripted.Text("done"))))
+				c.end(t, process(st, "c", scripted.New(scripted.Text("done"), scripted.Text("done"))))
+				synctest.Wait() // a turn has ended before its hooks are called
 				e.want(t, c.want...)
 			})
 		})

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 )
 
 func errClosed() error { return cairn.Errorf(cairn.CodeClosed, "the engine is closed") }
@@ -11,6 +12,12 @@ func errClosed() error { return cairn.Errorf(cairn.CodeClosed, "the engine is cl
 // isConflict reports whether another writer was faster.
 func isConflict(err error) bool {
 	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotRunning) || errors.Is(err, cairn.ErrWaiting)
+}
+
+// died reports whether a run could not begin because the process that drives the session has died.
+func died(err error) bool {
+	var e *lifecycle.DiedError
+	return errors.As(err, &e)
 }
 
 func unknownAgent(name string) error {

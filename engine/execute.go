@@ -22,8 +22,13 @@ import (
 // [cairn.Error.Calls] are the open ones (see [WithOnWaiting]). Once all are answered, Execute queues the turn, resumes
 // the suspended run, and returns the queued turn's Run: an accepted answer is used before any new message.
 //
+// If the process that drove the session has died, no step is lost: Execute takes its run over, in the background, and
+// returns the Run of a queued turn, which begins when that run has ended. [BusyInterrupt] and [BusyRollback] stop the
+// run instead. Until its lease lapses, a dead run looks like a live one.
+//
 // The other errors are ErrInvalid or ErrTooLarge for bad input, ErrNotFound for an unknown agent, ErrAlreadyRunning
-// while another run holds the session (see [WithOnBusy]), ErrClosed after Close.
+// while another run holds the session (see [WithOnBusy]), ErrClosed after Close. [cairn.Error.RetryAfter] of
+// ErrAlreadyRunning is the time until the run's lease lapses unless its process renews it.
 func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.Input, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := cairn.CheckSessionID(sessionID); err != nil {
@@ -78,8 +83,9 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 }
 
 // Resume continues an interrupted or paused session in a new run, or takes over the run of a process that died.
-// WithInput adds messages first, FromCheckpoint rewinds first. The error is ErrNotResumable if there is nothing to
-// continue (see [Engine.CanResume]), ErrAlreadyRunning while a run holds the session.
+// WithInput adds messages first, FromCheckpoint rewinds first. If a process died, the messages of WithInput become the
+// next turn, which begins when the run that Resume takes over has ended. The error is ErrNotResumable if there is
+// nothing to continue (see [Engine.CanResume]), ErrAlreadyRunning while a run holds the session.
 func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := e.check(ctx, sessionID, o); err != nil {
@@ -93,7 +99,7 @@ func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*
 		if err := e.rewindToBegin(ctx, sessionID, o.checkpoint); err != nil {
 			return nil, err
 		}
-	} else if o.input == nil && o.model == nil {
+	} else if o.input == nil && o.model == nil { // reads less than a resume, and the takeover reads the rest
 		row, err := store.Load(ctx, e.store, sessionID)
 		if err != nil {
 			return nil, err
@@ -102,12 +108,26 @@ func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*
 			return e.recover(ctx, sessionID, o.hooks)
 		}
 	}
-	run, err := e.beginResume(ctx, lifecycle.Resumption{NewRun: newRun(sessionID, o)}, o.input)
-	var died *lifecycle.DiedError
-	if errors.As(err, &died) { // its process died after the row was read
-		return e.recover(ctx, sessionID, o.hooks)
+	for try := 0; ; try++ {
+		if err := e.pause(ctx, try); err != nil {
+			return nil, err
+		}
+		run, err := e.beginResume(ctx, lifecycle.Resumption{NewRun: newRun(sessionID, o)}, o.input)
+		if !died(err) {
+			return run, err
+		}
+		switch {
+		case o.input != nil:
+			run, err = e.behindDead(ctx, sessionID, o.input, o)
+		case o.model != nil:
+			_, err = e.interruptCurrent(ctx, sessionID, o)
+		default:
+			return e.recover(ctx, sessionID, o.hooks)
+		}
+		if run != nil || err != nil && !isConflict(err) {
+			return run, err
+		}
 	}
-	return run, err
 }
 
 // rewindToBegin rewinds a session so that a run can begin there. It first checks that a run can begin, and closes a

@@ -45,7 +45,7 @@ func TestSubAgentOfADeadTurnDoesNotWait(t *testing.T) {
 			b := h.begun[0]
 			replace := func() {
 				now = now.Add(time.Hour)
-				start(t, eng, "s", "on")
+				start(t, eng, "s", "on", engine.FromMessage(0))
 			}
 			plan := decode[struct{ Children []string }](t, json.RawMessage(carry(t, eng, host.EffectPlan, next(b, ""))))
 			child := decode[struct{ Drive host.Run }](t, json.RawMessage(carry(t, eng, host.EffectChild, next(b, plan.Children[0])))).Drive
@@ -87,7 +87,7 @@ func TestSubAgentOfALostRunDoesNotWait(t *testing.T) {
 	two := open(t, tapOn(st.Store), agent, clock, named("two"))
 	one := open(t, &suspending{tap: st, before: func() {
 		passed.Store(int64(time.Hour))
-		wantStatus(t, turn(t, two, "s", "on"), cairn.RunCompleted, cairn.ReasonReply)
+		wantStatus(t, turn(t, two, "s", "on", engine.WithOnBusy(engine.BusyInterrupt)), cairn.RunCompleted, cairn.ReasonReply)
 	}}, agent, clock, named("one"))
 	_, err := start(t, one, "s", "go").Wait(t.Context())
 	wantError(t, err, cairn.ErrFenced)

@@ -305,7 +305,7 @@ func TestStopIsOwedByAProcessWithoutTheAgent(t *testing.T) {
 	})
 }
 
-// A run that fails, and one whose process died and which another turn abandons, owe a stop as well; so does one whose
+// A run that fails, and one whose process died and which another turn interrupts, owe a stop as well; so does one whose
 // model is wrapped.
 func TestStopIsOwedForEachEnd(t *testing.T) {
 	t.Parallel()
@@ -330,7 +330,7 @@ func TestStopIsOwedForEachEnd(t *testing.T) {
 			st.cut()
 			time.Sleep(2 * ttl)
 			other := open(t, tapOn(st.Store), bot(wrap(model)), shortLease, named("b"))
-			wantStatus(t, turn(t, other, "s", "next"), cairn.RunCompleted, cairn.ReasonReply)
+			wantStatus(t, turn(t, other, "s", "next", engine.WithOnBusy(engine.BusyInterrupt)), cairn.RunCompleted, cairn.ReasonReply)
 			return run.ID()
 		},
 	} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -24,15 +25,47 @@ func (r *Run) waitQueued(ctx context.Context) (*cairn.Result, error) {
 			return ended(record, err)
 		}
 	}
-	for _, err := range r.Events(ctx) {
-		if err != nil {
-			return nil, err
-		}
+	if err := r.followQueued(ctx); err != nil {
+		return nil, err
 	}
 	if id, err = r.carrier(ctx); err != nil {
 		return nil, err
 	}
 	return ended(store.FindRun(ctx, r.in.store, r.session, id))
+}
+
+// followQueued returns when the run that carries the messages of a queued turn has ended. Only the end counts, so it
+// goes on with what is left of a log that was trimmed.
+func (r *Run) followQueued(ctx context.Context) error {
+	for start := r.start; ; {
+		var err error
+		for _, err = range r.queuedEvents(ctx, start) {
+			if err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, cairn.ErrTrimmed) {
+			return err
+		}
+		first, _, err := r.in.log.Bounds(ctx, ids.Log(r.root, r.incarnation))
+		if err != nil {
+			return err
+		}
+		start = max(start+1, first-1)
+		if over, err := r.over(ctx); over || err != nil {
+			return err
+		}
+	}
+}
+
+// over reports whether the run that carries the messages of a queued turn has ended.
+func (r *Run) over(ctx context.Context) (bool, error) {
+	id, err := r.carrier(ctx)
+	if id == "" || err != nil {
+		return false, err
+	}
+	record, err := store.FindRun(ctx, r.in.store, r.session, id)
+	return err == nil && record.Status != cairn.RunRunning, err
 }
 
 // carrier returns the id of the run that carries the messages of a queued turn; empty while they are in the queue. The
@@ -77,8 +110,9 @@ func (r *Run) began(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// queuedEvents yields the events of a queued turn, and of the runs before it if its messages may join them.
-func (r *Run) queuedEvents(ctx context.Context) iter.Seq2[cairn.Event, error] {
+// queuedEvents yields the events of a queued turn behind a position of the log, and those of the runs before it if its
+// messages may join them.
+func (r *Run) queuedEvents(ctx context.Context, start int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		outer := ctx
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -87,7 +121,7 @@ func (r *Run) queuedEvents(ctx context.Context) iter.Seq2[cairn.Event, error] {
 		defer watching.Wait()
 		defer cancel(nil)
 		begun := r.message != ""
-		for ev, err := range r.in.follow(ctx, r, r.root, r.incarnation, r.start) {
+		for ev, err := range r.in.follow(ctx, r, r.root, r.incarnation, start) {
 			if err != nil {
 				if cause := context.Cause(ctx); outer.Err() == nil && errors.Is(cause, cairn.ErrAborted) {
 					err = cause
@@ -96,7 +130,7 @@ func (r *Run) queuedEvents(ctx context.Context) iter.Seq2[cairn.Event, error] {
 				return
 			}
 			own := ev.SessionID == r.session
-			begun = begun || ev.RunID == r.id && ev.Type == cairn.EventRunStart
+			begun = begun || own && ev.RunID == r.id && ev.Type != cairn.EventQueued && ev.Type != cairn.EventDequeued
 			if !begun && ev.Type != cairn.EventDequeued || begun && r.message == "" && own && ev.RunID != r.id {
 				continue
 			}

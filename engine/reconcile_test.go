@@ -395,6 +395,13 @@ func TestReadersTellOfEveryRunThatIsUntold(t *testing.T) {
 			dies(func(dead *tap) *engine.Engine {
 				return open(t, dead, bot(scripted.New(scripted.Text("lost"))), shortLease, named(name))
 			})
+			if name == "a" {
+				unheard := tapOn(st.Store)
+				unheard.log.stepIn(func(context.Context, []cairn.Event) error {
+					return cairn.Errorf(cairn.CodeInternal, "the disk is full")
+				})
+				_ = open(t, unheard, bot(scripted.New()), named("stops")).Interrupt(t.Context(), "s", "stop")
+			}
 		}
 		st.log.stepIn(func(context.Context, []cairn.Event) error {
 			return cairn.Errorf(cairn.CodeInternal, "the disk is full")

@@ -280,8 +280,8 @@ func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
 	}
 }
 
-// Processes that begin runs on a host die before they publish that, one after the other: each turn replaces one that
-// was never driven. The first effect that is carried out completes the log for all of them.
+// Processes that begin runs on a host die before they publish that, one after the other: each first interrupts the run
+// of the one before, which was never driven. The first effect that is carried out completes the log for all of them.
 func TestBeginningsOfRunsThatNobodyDrove(t *testing.T) {
 	t.Parallel()
 	st, pass, clock := clocked()
@@ -293,6 +293,9 @@ func TestBeginningsOfRunsThatNobodyDrove(t *testing.T) {
 			return cairn.Errorf(cairn.CodeInternal, "the process is dead")
 		})
 		eng := open(t, dies, agent, hostedBy(h), clock, named(fmt.Sprint("dead", n)))
+		if n > 0 {
+			_ = eng.Interrupt(t.Context(), "s", "") // the run has ended, and the log lacks it
+		}
 		start(t, eng, "s", fmt.Sprint("turn ", n))
 		pass(time.Hour)
 	}

@@ -145,7 +145,7 @@ func ended(record *cairn.Run, err error) (*cairn.Result, error) {
 // ErrAborted. [Run.Text] is for programs that want only the reply.
 func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	if r.queued {
-		return r.queuedEvents(ctx)
+		return r.queuedEvents(ctx, r.start)
 	}
 	return func(yield func(cairn.Event, error) bool) {
 		outer := ctx

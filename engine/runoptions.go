@@ -60,7 +60,8 @@ func WithExpiry(at time.Time) RunOption {
 
 // WithHooks adds hooks for this run, called after the engine's and the agent's. They are not stored: a process that
 // takes the run over does not have them. Therefore a turn that has to be queued, see [BusyEnqueue] and [WithOnWaiting],
-// cannot have any: the error is ErrInvalid.
+// cannot have any: the error is ErrInvalid, or ErrAlreadyRunning while the run of a process that died is driven to its
+// end.
 func WithHooks(h *cairn.Hooks) RunOption { return func(o *runOptions) { o.hooks = h } }
 
 // WithInput gives a Resume or Retry new messages, which the model reads first.
@@ -69,8 +70,8 @@ func WithInput(in cairn.Input) RunOption { return func(o *runOptions) { o.input 
 // WithModel selects the model of the run: the entry of [cairn.Agent].Models with that name, or Agent.Model if the name
 // is empty. It is stored with the run, and with a queued turn; messages that may join the turn under way, see
 // [BusySteer], cannot have one. A Resume or Retry without it uses the model of the run that it continues; any other
-// turn uses Agent.Model, as do the runs of sub-agents. A Resume with it of a session whose process died ends the dead
-// run and begins another. The error is ErrInvalid for a name that the agent does not have. If the agent has lost the
+// turn uses Agent.Model, as do the runs of sub-agents. A Resume with it of a session whose process died stops the dead
+// run as [Engine.Interrupt] does and begins another. The error is ErrInvalid for a name that the agent does not have. If the agent has lost the
 // name since, Agent.Model is used.
 func WithModel(name string) RunOption { return func(o *runOptions) { o.model = &name } }
 
@@ -123,7 +124,8 @@ const (
 	// BusyInterrupt stops the run as [Engine.Interrupt] does, keeping what was committed, and begins the turn.
 	BusyInterrupt
 	// BusyRollback stops the run, undoes its changes of the session's messages and state, and begins the turn. Effects
-	// of its tools on the outside world stay, and so does the run's record. A run that ended in time is kept.
+	// of its tools on the outside world stay, and so does the run's record; [cairn.Run].RolledBack of the new run names
+	// those tools. A run that ended in time is kept.
 	BusyRollback
 	// BusySteer makes the messages join the turn under way: they are kept in the store, and the model reads them at the
 	// next step that begins after its results are committed. If the turn ends first, they become the next turn, ahead

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -268,15 +267,18 @@ func (e *Engine) suspendedInstead(ctx context.Context, row *cairn.Session, runID
 // endCrashed ends the run of a dead process, and reports whether it has ended. If the step under way has facts that
 // last, the run is taken over instead, so that its step is committed with them and the recorded stop is applied.
 func (e *Engine) endCrashed(ctx context.Context, row *cairn.Session, stop cairn.Stop) (ended bool, err error) {
-	staged, err := store.StagedOf(ctx, e.store, row.ID, "")
-	if err != nil {
+	if err := e.enter(); err != nil {
 		return false, err
 	}
-	if step.Lasting(staged) && e.agent(row.Agent) != nil {
-		_, err := e.recover(ctx, row.ID, nil)
-		if !errors.Is(err, cairn.ErrAlreadyRunning) { // otherwise its host may be away for long
-			return false, err
-		}
+	asked := time.Now()
+	b, err := e.runs.StopDead(ctx, row, stop, nil)
+	if err == nil && b.RunID != "" {
+		e.drive(ctx, b, asked)
+		return false, nil
 	}
-	return true, e.runs.EndDead(ctx, row, stop)
+	e.driven.Done()
+	if err == nil && row.Queued > 0 && row.ParentID == "" {
+		e.behind(func(ctx context.Context) { e.beginQueued(ctx, row.ID) })
+	}
+	return err == nil, err
 }

@@ -157,7 +157,7 @@ func TestWhatWasTrimmedIsNotPublishedAgain(t *testing.T) {
 						st := newTrimmed()
 						happened(t, st.Store)
 						st.keepLast(t, "s", keep)
-						then(t, open(t, st, bot(scripted.New(scripted.Text("done")), note(), ask), named("b")))
+						then(t, open(t, st, bot(scripted.New(scripted.Text("done"), scripted.Text("done")), note(), ask), named("b")))
 						after := open(t, st, bot(scripted.New(scripted.Text("more")), note(), ask), named("c"))
 						wantStatus(t, turn(t, after, "s", "more"), cairn.RunCompleted, cairn.ReasonReply)
 						wantQuiet(t, st, after)

@@ -15,12 +15,6 @@ func (e *Engine) wait(ctx context.Context, in *lifecycle.Turn, input *cairn.Inpu
 	if err != nil {
 		return nil, err
 	}
-	if row.Status == cairn.SessionActive {
-		if row.Crashed(row.AsOf) { // its process died while it used the answers
-			return e.behindAnswers(ctx, in.SessionID, input, o, nil)
-		}
-		return nil, nil
-	}
 	if row.Status != cairn.SessionPaused {
 		return nil, nil
 	}
@@ -48,11 +42,8 @@ func (e *Engine) behindAnswers(ctx context.Context, sessionID string, input *cai
 		return nil, err
 	}
 	run, err := e.enqueue(ctx, sessionID, input, o, false, func(row *cairn.Session, c *store.Commit) (bool, error) {
-		if row.Status != cairn.SessionPaused {
-			return w == nil && row.Crashed(row.AsOf), nil
-		}
-		if w == nil || len(w.Open) == 0 {
-			return w != nil, nil
+		if row.Status != cairn.SessionPaused || len(w.Open) == 0 {
+			return row.Status == cairn.SessionPaused, nil
 		}
 		_, err := e.runs.DropOpen(ctx, c, row)
 		return true, err
@@ -60,10 +51,8 @@ func (e *Engine) behindAnswers(ctx context.Context, sessionID string, input *cai
 	if run == nil || err != nil {
 		return nil, err
 	}
-	if w != nil {
-		if err := e.runs.DropBelow(ctx, w, sessionID); err != nil {
-			return nil, err
-		}
+	if err := e.runs.DropBelow(ctx, w, sessionID); err != nil {
+		return nil, err
 	}
 	e.resumeSoon(ctx, sessionID)
 	return run, nil

@@ -284,7 +284,9 @@ func (e *Engine) serveChild(ctx context.Context, d store.Due) (*Run, error) {
 	case err == nil && root.Status == cairn.SessionActive:
 		return e.recover(ctx, d.RootID, nil)
 	case d.Kind == store.DueCrashed:
-		return nil, e.runs.EndDead(ctx, child, stop)
+		stop.RunID = child.RunID
+		_, err := e.endCrashed(ctx, child, stop)
+		return nil, err
 	}
 	for above := child; ; { // up to the one that no session waits for
 		awaited, err := e.awaited(ctx, above)

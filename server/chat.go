@@ -105,7 +105,8 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 		return c.turn(row, posted, v, nil)
 	}
 	agent := cmp.Or(in.Assistant, row.Agent, c.only())
-	if opts, err = c.unready(agent, in.Unready); err != nil {
+	// Until its lease lapses, the run of a dead process looks like a live one: a page never has to wait for that.
+	if opts, err = c.unready(agent, in.Unready, "enqueue"); err != nil {
 		return err
 	}
 	return c.execute(row, agent, cairn.Messages(m), v, opts)

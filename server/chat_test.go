@@ -386,12 +386,13 @@ ready, 3 posts`},
 	}
 }
 
-// A message that is posted twice while it is queued is queued once.
+// A page's message is queued while another turn runs, or seems to because its process has died a moment ago. A message
+// that is posted twice is queued once.
 func TestQueuedOnce(t *testing.T) {
 	w := chatWorld(t)
 	post := func(id, text string) {
 		w.t.Helper()
-		body := map[string]any{"id": "s", "on_busy": "enqueue", "messages": []aisdk.Message{{ID: id, Role: "user", Parts: []aisdk.Part{{Type: "text", Text: text}}}}}
+		body := map[string]any{"id": "s", "messages": []aisdk.Message{{ID: id, Role: "user", Parts: []aisdk.Part{{Type: "text", Text: text}}}}}
 		data, err := json.Marshal(body)
 		if err != nil {
 			t.Fatal(err)
@@ -412,6 +413,10 @@ func TestQueuedOnce(t *testing.T) {
 	post("m1", "slowly")
 	post("m2", "hi")
 	post("m2", "hi")
+	refused, _ := w.do("a", "POST", "/start", `{"session_id":"s","input":{"text":"hi"}}`)
+	if after := refused.Header.Get("Retry-After"); refused.StatusCode != 409 || after == "" {
+		t.Errorf("POST /start: %d, to be retried after %q", refused.StatusCode, after)
+	}
 	if turns, err := w.eng.Queue(t.Context(), "s"); err != nil || len(turns) != 1 {
 		t.Errorf("queued are %+v, %v", turns, err)
 	}

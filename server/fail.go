@@ -46,6 +46,10 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 			after = int(math.Ceil(e.RetryAfter.Seconds()))
 		}
 		w.Header().Set("Retry-After", strconv.Itoa(after))
+	case http.StatusConflict:
+		if e := (*cairn.Error)(nil); errors.As(err, &e) && e.RetryAfter > 0 { // until the lease of the run in the way lapses
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+		}
 	}
 	body, _ := json.Marshal(p) // strings and numbers
 	w.Header().Set("Content-Type", "application/problem+json")

@@ -115,7 +115,7 @@ func start(c *request, in *startIn) (*Started, error) {
 		return nil, cairn.Invalid("run_id", "needs a session_id")
 	}
 	options := func(agent string) ([]engine.RunOption, error) {
-		opts, err := c.unready(agent, in.Unready)
+		opts, err := c.unready(agent, in.Unready, "")
 		return in.Choice.options(opts...), err
 	}
 	if agent := cmp.Or(in.Agent, c.only()); agent != "" { // a refused request creates no session
@@ -252,11 +252,13 @@ func stop(c *request, in *stopIn, how func(r *engine.Run, ctx context.Context, r
 	return public(row), err
 }
 
-// unready returns the options for a session that is not ready: those of the request, else those of the server.
-func (c *request) unready(agent string, u Unready) ([]engine.RunOption, error) {
+// unready returns the options for a session that is not ready: those of the request, else those of the server. busy is
+// OnBusy if neither names one.
+func (c *request) unready(agent string, u Unready, busy string) ([]engine.RunOption, error) {
 	if usual := c.h.opts.Unready; usual != nil {
 		d := usual(agent)
 		u.OnBusy, u.OnWaiting = cmp.Or(u.OnBusy, d.OnBusy), cmp.Or(u.OnWaiting, d.OnWaiting)
 	}
+	u.OnBusy = cmp.Or(u.OnBusy, busy)
 	return u.options()
 }

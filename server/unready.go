@@ -8,7 +8,7 @@ import (
 // Unready says what to do with a turn on a session that cannot take it at once.
 type Unready struct {
 	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means what the
-	// server's Options.Unready returns, else reject.
+	// server's Options.Unready returns, else reject; for a chat client's message, else enqueue.
 	OnBusy string `json:"on_busy,omitempty" schema:"enum=reject|enqueue|interrupt|rollback|steer"`
 	// OnWaiting is one of refuse, withdraw, enqueue: see [engine.OnWaiting]. Empty means what the server's
 	// Options.Unready returns, else refuse.

@@ -34,6 +34,14 @@ var crashes = []scenario{
 	{"interrupt-crashed-waiting", (*scene).interruptCrashedWaiting},
 	{"execute-crashed", (*scene).executeCrashed},
 	{"execute-crashed-waiting", (*scene).executeCrashedWaiting},
+	{"execute-crashed-child", (*scene).executeCrashedChild},
+	{"execute-crashed-reject", func(s *scene) { s.executeCrashedPaid(engine.BusyReject) }},
+	{"execute-crashed-enqueue", func(s *scene) { s.executeCrashedPaid(engine.BusyEnqueue) }},
+	{"execute-crashed-steer", func(s *scene) { s.executeCrashedPaid(engine.BusySteer) }},
+	{"execute-crashed-interrupt", func(s *scene) { s.executeCrashedPaid(engine.BusyInterrupt) }},
+	{"execute-crashed-rollback", func(s *scene) { s.executeCrashedPaid(engine.BusyRollback) }},
+	{"resume-crashed-input", (*scene).resumeCrashedInput},
+	{"resume-crashed-model", (*scene).resumeCrashedModel},
 }
 
 // dieBefore kills the process before the first operation that when selects.
@@ -135,7 +143,7 @@ func (s *scene) crashResuming() {
 }
 
 // keyed returns a refund tool that fails the scene if its executions have different idempotency keys.
-func (s *scene) keyed() cairn.Tool {
+func (s *scene) keyed(opts ...cairn.ToolOption) cairn.Tool {
 	keys := map[string]bool{}
 	return s.tool("refund", func(_ context.Context, call *cairn.Call, in words) (string, error) {
 		s.mu.Lock()
@@ -146,7 +154,7 @@ func (s *scene) keyed() cairn.Tool {
 			s.Error("the key changed")
 		}
 		return "refunded " + in.Text, call.Append([]string{"refunds"}, in.Text)
-	}, cairn.RequireApproval())
+	}, opts...)
 }
 
 // approvedAndDie leaves a session whose approved tool has run, but whose step is not committed.
@@ -154,7 +162,7 @@ func (s *scene) approvedAndDie(d cairn.Durability) {
 	s.Helper()
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(scripted.Text("Let me see. "), asks("c1", "refund", "42"), asks("c2", "note", "n"), asks("c3", "locate", "here")),
-		scripted.Text("That is that."), scripted.Text("As you like.")), s.keyed(), s.note(), locate())}
+		scripted.Text("That is that."), scripted.Text("As you like.")), s.keyed(cairn.RequireApproval()), s.note(), locate())}
 	s.agents[0].Durability = d
 	s.process().turn("s", "refund it")
 	two := s.process(s.mortal())
@@ -359,21 +367,21 @@ func (s *scene) interruptCrashedTree() {
 // The next turn takes over a run whose dead process was executing an approved call, and begins after it.
 func (s *scene) executeCrashed() {
 	s.approvedAndDie(cairn.PerStep)
-	s.process().overtake()
+	s.outcome(s.process().behindDead("s"))
 	s.awaitHooks("s", 3)
 }
 
-// overtake begins the next turn as soon as the dead process's lease has lapsed.
-func (p *process) overtake() {
+// behindDead gives a session its next turn as soon as the dead process's lease has lapsed.
+func (p *process) behindDead(session string) *engine.Run {
 	s := p.s
 	s.Helper()
 	var run *engine.Run
 	s.await("the dead process's lease to run out", func() (begun bool) {
 		var err error
-		run, err = p.Execute(s.Context(), "s", "bot", cairn.Text("never mind"))
+		run, err = p.Execute(s.Context(), session, "bot", cairn.Text("never mind"))
 		return err == nil
 	})
-	s.outcome(run)
+	return run
 }
 
 // childWaitsAndDie leaves the run of a dead process with a suspended child. It returns the child's call.
@@ -397,6 +405,63 @@ func (s *scene) interruptCrashedWaiting() {
 func (s *scene) executeCrashedWaiting() {
 	call := s.childWaitsAndDie()
 	two := s.process()
-	two.overtake()
-	two.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	run := two.behindDead("s")
+	s.await("the run to wait", func() bool { return s.row("s").Status == cairn.SessionPaused })
+	two.submit("s", cairn.Approve(call), cairn.OutcomeAccepted)
+	two.resume("s")
+	s.outcome(run)
+}
+
+// A sub-agent that has completed is not consulted again when a message comes after its parent's process has died,
+// whatever the durability.
+func (s *scene) executeCrashedChild() {
+	s.family(s.note())
+	one := s.process(s.mortal())
+	one.dieBefore(step("s", 1))
+	s.awaitDeath(one.start("s", "do it"))
+	s.outcome(s.process().behindDead("s"))
+	s.awaitHooks("s", 2)
+}
+
+// paidAndDie leaves a run of a dead process whose step is not committed, but whose tools have run and are staged.
+func (s *scene) paidAndDie() {
+	s.Helper()
+	plain := plays(scripted.Reply(scripted.Text("Let me see. "), asks("c1", "refund", "42"), asks("c2", "note", "n")), scripted.Text("That is that."), scripted.Text("As you like."))
+	s.agents = []*cairn.Agent{bot(plain, s.keyed(), s.note())}
+	s.agents[0].Durability = cairn.PerTool
+	s.agents[0].Models = map[string]cairn.Model{"other": plain}
+	one := s.process(s.mortal())
+	one.dieBefore(step("s", 1))
+	s.awaitDeath(one.start("s", "refund it"))
+}
+
+// A message to a session whose process has died repeats no tool, whatever it is to do with a run that is under way.
+func (s *scene) executeCrashedPaid(way engine.OnBusy) {
+	s.paidAndDie()
+	two := s.process()
+	s.await("the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
+	run := two.start("s", "never mind", engine.WithOnBusy(way))
+	s.outcome(run)
+	ends := 2
+	if way == engine.BusyInterrupt || way == engine.BusyRollback {
+		ends = 1
+		s.await("the hooks of the stop", func() bool { return s.diary.has("s", "RunInterrupt") })
+	}
+	s.awaitHooks("s", ends)
+}
+
+// Messages with which a session is resumed whose process has died become the turn after the one that is taken over.
+func (s *scene) resumeCrashedInput() {
+	s.paidAndDie()
+	s.await("the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
+	s.process().resume("s", engine.WithInput(cairn.Text("never mind")))
+	s.awaitHooks("s", 2)
+}
+
+// A resume with another model stops the run of the dead process, which keeps what its tools did, and begins another.
+func (s *scene) resumeCrashedModel() {
+	s.paidAndDie()
+	s.await("the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
+	s.process().resume("s", engine.WithModel("other"))
+	s.awaitHooks("s", 1)
 }

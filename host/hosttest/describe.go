@@ -166,6 +166,9 @@ func runLine(r *cairn.Run) string {
 	if r.PreviousRunID != "" {
 		fmt.Fprintf(&b, ", after %s", r.PreviousRunID)
 	}
+	if len(r.RolledBack) > 0 {
+		fmt.Fprintf(&b, ", rolled back %s", strings.Join(r.RolledBack, " "))
+	}
 	if s := r.Suspended; s != nil {
 		fmt.Fprintf(&b, ", step %s waits for", s.StepID)
 		for _, c := range s.Calls {

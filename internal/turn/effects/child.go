@@ -98,7 +98,7 @@ func (v *visit) take(in turn.ChildIn) (result *cairn.ToolResult, err error) {
 		return result, err
 	case in.Failed != nil:
 		return failure(v.c.Use, in.Failed), nil
-	case in.Driven != "":
+	case in.Driven != "" && !v.finished(in.Driven):
 		return v.advance(nil)
 	case v.c.Tool.Companion:
 		return v.talk()

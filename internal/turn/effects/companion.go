@@ -274,13 +274,23 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 	case !errors.Is(err, cairn.ErrNotFound):
 		return nil, err
 	}
+	if veto, err := v.begin(row.Agent); veto != nil || err != nil {
+		return veto, err
+	}
+	if stopped, err := v.halt(row, cairn.StopInterrupt, "another message came"); !stopped || err != nil {
+		return nil, err
+	}
 	return v.converse(kind, row.Name, func() (turn.Begun, error) {
-		if err := v.halt(row, cairn.StopInterrupt, "another message came"); err != nil {
-			return turn.Begun{}, err
-		}
 		return v.fx.Execute(v.ctx, lifecycle.Turn{NewRun: lifecycle.NewRun{SessionID: row.ID, Child: true, Known: kind.Agent, RunID: v.runID(),
 			Messages: cairn.Text(message).Messages, Hooks: v.l.CallHooks, LogLast: v.l.Emit.Position()}})
 	})
+}
+
+// finished reports whether a run that was driven for a message to a companion is one that the message interrupted, see
+// [visit.halt], and not the message's own.
+func (v *visit) finished(driven string) bool {
+	tool := v.c.Use.Tool
+	return v.c.Tool.Companion && tool != cairn.CompanionWait && driven != v.runID()
 }
 
 // converse begins a companion's run, and waits for its answer or leaves it to run in the background.
@@ -312,19 +322,23 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 	return result, err
 }
 
-// halt stops a companion, and returns once it has stopped.
-func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) error {
+// halt stops a companion, and reports whether it has stopped. If its process has died and its last step has facts that
+// last, it has not: it is asked to stop, and its run must first be driven, so that it keeps what its tools did.
+func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) (stopped bool, err error) {
 	wait := 2 * time.Millisecond
 	for {
 		stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: why, At: row.AsOf}
-		var err error
 		switch {
 		case row.Status == cairn.SessionPaused && kind == cairn.StopAbort:
 			err = v.fx.CancelWait(v.ctx, row.ID, stop)
 		case row.Status != cairn.SessionActive:
-			return nil
+			return true, nil
 		case row.Crashed(row.AsOf):
-			err = v.fx.EndDead(v.ctx, row, stop)
+			var b turn.Begun
+			if b, err = v.fx.StopDead(v.ctx, row, stop, v.l.CallHooks); b.RunID != "" {
+				v.drive = &b
+				return false, (&localChild{visit: v}).Drive(v.ctx, b)
+			}
 		default:
 			if err = v.fx.Store.RequestStop(v.ctx, row.ID, stop); err == nil {
 				v.fx.RequestStop(row.ID, stop)
@@ -335,17 +349,17 @@ func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) error 
 			}
 		}
 		if err != nil && !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrStale) && !errors.Is(err, cairn.ErrAlreadyRunning) {
-			return err
+			return false, err
 		}
 		if row, err = store.Load(v.ctx, v.fx.Store, row.ID); err != nil {
-			return err
+			return false, err
 		}
 	}
 }
 
 // terminate stops a companion for good. It counts as failed, and spawning its name again begins a new one.
 func (v *visit) terminate(row *cairn.Session) (*cairn.ToolResult, error) {
-	if err := v.halt(row, cairn.StopAbort, "terminated by its parent"); err != nil {
+	if stopped, err := v.halt(row, cairn.StopAbort, "terminated by its parent"); !stopped || err != nil {
 		return nil, err
 	}
 	row, err := store.Update(v.ctx, v.fx.Store, row.ID, func(row *cairn.Session) (*store.Commit, error) {

@@ -18,8 +18,8 @@ func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *session.Live) er
 	l.Unopened = false
 	work, key := l.Work(ctx)
 	defer l.Release(key)
-	if err := fx.announcePast(ctx, work, l); err != nil {
-		return err
+	if i := l.Run.FirstMessage - l.First; i >= 0 && i < len(l.Messages) && l.Messages[i].Origin == cairn.OriginWithdrawn {
+		fx.AnnounceClosed(work, l, l.Messages[i:i+1]) // pending calls that the run's beginning closed
 	}
 	previous := l.Run.PreviousRunID
 	pick := func(h *cairn.Hooks) user.Hook {
@@ -40,21 +40,6 @@ func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *session.Live) er
 		return context.Cause(ctx)
 	}
 	return fx.put(ctx, l, &step.Opening{Writes: opening.End()}, false)
-}
-
-// announcePast calls the hooks for what the begin of the run ended: a run whose process had died, and pending calls.
-func (fx *Effects) announcePast(ctx, work context.Context, l *session.Live) error {
-	if id := l.Run.Abandoned; id != "" && l.Hooks().Any(func(h *cairn.Hooks) bool { return h.RunInterrupt != nil }) {
-		run, err := store.FindRun(ctx, fx.Store, l.Row.ID, id)
-		if err != nil {
-			return err
-		}
-		fx.Announce(ctx, l.Row, run, nil)
-	}
-	if i := l.Run.FirstMessage - l.First; i >= 0 && i < len(l.Messages) && l.Messages[i].Origin == cairn.OriginWithdrawn {
-		fx.AnnounceClosed(work, l, l.Messages[i:i+1])
-	}
-	return nil
 }
 
 // notify calls the hooks of the end of a run whose effects are remote. A repeated effect calls them again: no process

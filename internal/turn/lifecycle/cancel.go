@@ -180,9 +180,19 @@ func (r *Runs) ReapChild(ctx context.Context, child *cairn.Session, stop cairn.S
 		case cairn.SessionPaused:
 			err = r.CancelWait(ctx, child.ID, stop)
 		case cairn.SessionActive:
+			var keeps bool
 			if child.Crashed(child.AsOf) {
-				err = r.EndDead(ctx, child, stop)
-				break
+				// A companion has later turns, so it keeps what its tools did: a worker, or the next message to it, drives
+				// its run to the stop.
+				if child.Kind == cairn.ChildCompanion {
+					keeps, err = r.keepsStep(ctx, child)
+				}
+				if err == nil && !keeps {
+					err = r.EndDead(ctx, child, stop)
+				}
+				if err != nil || !keeps {
+					break
+				}
 			}
 			if err = r.Store.RequestStop(ctx, child.ID, stop); err == nil {
 				r.RequestStop(child.ID, stop)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
-	"github.com/cairn-agents/cairn/internal/turn/owed"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
@@ -25,6 +24,8 @@ type Turn struct {
 	// Withdraw allows the turn to cancel the session's wait if no call has been answered. The open calls are closed as
 	// not executed.
 	Withdraw bool
+	// RolledBack are the tools that runs had called which were undone for this turn.
+	RolledBack []string
 }
 
 // Execute begins the next turn in one write, which takes the lease, records the run and adds its messages. It reads
@@ -45,59 +46,28 @@ func (r *Runs) execute(ctx context.Context, l *session.Live, in Turn) error {
 	if err := r.draft(ctx, b); err != nil {
 		return err
 	}
-	b.commit.Dequeue = in.Dequeue
+	b.commit.Dequeue, b.commit.StartRun.RolledBack = in.Dequeue, in.RolledBack
 	if err := r.cancelWait(ctx, b); err != nil {
 		return err
-	}
-	if err := r.endCrashed(ctx, b); err != nil {
-		return err
-	}
-	var stop *owed.Stop
-	if b.crashed { // the turn of the dead process is not continued
-		if stop, err = r.Owed.Record(ctx, b.commit.EndRun, b.row.ID); err != nil {
-			return err
-		}
 	}
 	if err := r.write(ctx, b); err != nil {
 		return err
 	}
 	r.closePast(ctx, b)
-	r.Owed.Deliver(ctx, stop)
 	r.started(ctx, b)
 	return nil
 }
 
-// admitTurn admits a turn unless the session is driven, is paused, or has answers that no run has used.
+// admitTurn admits a turn unless a run holds the session, or it is paused and the turn may not withdraw its calls.
 func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn) (*beginning, error) {
 	b, err := r.admit(ctx, l, &in.NewRun, in.Agent, cairn.RunExecute)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.running(); err != nil {
-		return nil, err
-	}
-	if in.Child {
-		return b, nil
-	}
-	waits := b.row.Status == cairn.SessionPaused && (!in.Withdraw || slices.ContainsFunc(l.Calls, answered))
-	if b.crashed {
-		if waits, err = r.diedWithAnswers(ctx, b.row); err != nil {
-			return nil, err
-		}
-	}
-	if waits {
+	if !in.Child && b.row.Status == cairn.SessionPaused && (!in.Withdraw || slices.ContainsFunc(l.Calls, answered)) {
 		return nil, store.Conflict(cairn.CodeWaiting, b.row, "session %q waits for answers, or has some that are not used yet", b.row.ID)
 	}
 	return b, nil
-}
-
-// diedWithAnswers reports whether a dead process's run left accepted answers unused: its own, or those of a sub-agent.
-func (r *Runs) diedWithAnswers(ctx context.Context, row *cairn.Session) (bool, error) {
-	if row.SuspendedStep != "" {
-		return true, nil
-	}
-	page, err := r.Store.Calls(ctx, store.CallQuery{RootID: row.RootID, Statuses: []cairn.CallStatus{cairn.CallAnswered}, Limit: 1})
-	return len(page.Items) > 0, err
 }
 
 // cancelWait adds to the commit that begins a run what cancels the session's wait, ahead of the run's own messages.
@@ -129,7 +99,7 @@ func (r *Runs) create(ctx context.Context, in Turn) (*session.Live, error) {
 		}
 	}
 	c := r.first(b, in.Agent, in.Messages, in.LogLast)
-	c.Guard, c.Create, c.Dequeue = store.Guard{New: true}, in.Create, in.Dequeue
+	c.Guard, c.Create, c.Dequeue, c.StartRun.RolledBack = store.Guard{New: true}, in.Create, in.Dequeue, in.RolledBack
 	if c.StartRun.Model, err = r.chooseModel(ctx, b); err != nil {
 		return nil, err
 	}
@@ -177,7 +147,7 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 		return nil, err
 	}
 	row := b.row
-	if b.crashed || row.SuspendedStep != "" || seen != 0 && seen != row.Version {
+	if row.SuspendedStep != "" || seen != 0 && seen != row.Version {
 		return nil, store.Conflict(cairn.CodeStale, row, "session %q has changed", row.ID)
 	}
 	replaced, err := store.FindRun(ctx, r.Store, row.ID, replacedID)

@@ -42,14 +42,12 @@ type beginning struct {
 	agent *cairn.Agent
 	live  *session.Live
 	// row is the session before the run.
-	row *cairn.Session
-	// crashed is set if the session's last run is active under a lapsed lease: its process has died.
-	crashed bool
-	commit  *store.Commit
+	row    *cairn.Session
+	commit *store.Commit
 }
 
-// admit makes the checks for every run on an existing session: its owner, its agent, its state, and that no host keeps
-// a run whose lease has lapsed.
+// admit makes the checks for every run on an existing session: its owner, its agent and its state, and that no run
+// holds it.
 func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent string, kind cairn.RunKind) (*beginning, error) {
 	b := &beginning{NewRun: in, kind: kind, live: l, row: l.Row}
 	row := b.row
@@ -69,20 +67,25 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent str
 		}
 		l.Checked = true
 	}
-	if b.crashed = row.Crashed(row.AsOf); b.crashed {
-		if err := r.CheckKeeper(ctx, row); err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
+	return b, r.vacant(ctx, b)
 }
 
-// running returns ErrAlreadyRunning if a process drives the session.
-func (b *beginning) running() error {
-	if b.row.Status != cairn.SessionActive || b.crashed {
+// vacant returns ErrAlreadyRunning if a process or a host drives the session, and a DiedError if the process that drove
+// it has died: its run is taken over, never replaced.
+func (r *Runs) vacant(ctx context.Context, b *beginning) error {
+	row := b.row
+	switch {
+	case row.Status != cairn.SessionActive:
 		return nil
+	case row.Crashed(row.AsOf):
+		if err := r.CheckKeeper(ctx, row); err != nil {
+			return err
+		}
+		return &DiedError{SessionID: row.ID}
 	}
-	return store.Conflict(cairn.CodeRunning, b.row, "session %q is already running", b.row.ID)
+	e := cairn.Errorf(cairn.CodeRunning, "session %q is already running", row.ID)
+	e.RetryAfter = max(0, row.Lease.Until.Sub(b.live.Now(r.Now())))
+	return &store.ConflictError{Err: e, Session: row}
 }
 
 // chooseAgent sets the run's agent. It reads the previous run only if that run's version decides.
@@ -145,25 +148,12 @@ func (r *Runs) draft(ctx context.Context, b *beginning) error {
 	}
 	b.commit = r.first(b, row.Agent, messages, l.LogLast)
 	// The fencing token distinguishes successive sessions of this id.
-	b.commit.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: !b.crashed, Lapsed: b.crashed}
+	b.commit.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: true}
 	if b.kind != cairn.RunExecute {
 		b.commit.StartRun.PreviousRunID = row.RunID
 	}
 	b.commit.StartRun.Model, err = r.chooseModel(ctx, b)
 	return err
-}
-
-// endCrashed adds to the commit the end of the run whose process has died, if there is one.
-func (r *Runs) endCrashed(ctx context.Context, b *beginning) (err error) {
-	if !b.crashed {
-		return nil
-	}
-	if b.commit.EndRun, err = r.crashedRun(ctx, b.row); err != nil {
-		return err
-	}
-	b.commit.StartRun.Abandoned = b.commit.EndRun.ID
-	b.commit.DropStaged = true
-	return nil
 }
 
 // first returns the part of the commit that all new runs have in common. start is the log's last sequence.
@@ -258,25 +248,11 @@ func (r *Runs) closePast(ctx context.Context, b *beginning) {
 		}
 		l.LogIncomplete = false
 	}
-	if b.crashed || row.SuspendedStep != "" && b.kind != cairn.RunResume {
+	if row.SuspendedStep != "" && b.kind != cairn.RunResume {
 		// Reap after the commit: if the commit failed, the session would wait for sub-agents that have ended, and no
 		// process would resume it. If this process dies here, the process that takes over the new run reaps.
 		if err := r.reapPast(ctx, row); err != nil {
 			r.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
-		}
-	}
-	if b.crashed { // the commit has fenced off the old process, which may be alive
-		p := pastOf(row, b.commit.EndRun)
-		p.End, p.Fresh, p.token = true, true, l.Row.Lease.Token
-		var err error
-		if row.Step == 0 { // the dead process may not have published the ends of earlier runs
-			err = r.completeEnds(ctx, l.Row, row.Turn-1)
-		}
-		if err == nil {
-			l.LogLast, err = r.reconcile(ctx, row, p)
-		}
-		if err != nil {
-			r.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
 	}
 }

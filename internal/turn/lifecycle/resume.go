@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
@@ -13,12 +14,12 @@ import (
 // Resumption asks for a run that continues the turn of a session.
 type Resumption struct {
 	NewRun
-	// Paused requires that the session is paused or its process has died. A session that was stopped is then refused.
+	// Paused requires that the session is paused. A session that was stopped is then refused.
 	Paused bool
 }
 
-// Resume begins a run that continues a paused, interrupted or crashed session. It returns a DiedError if the run of a
-// dead process can be taken over, see [Runs.Recover].
+// Resume begins a run that continues a paused or interrupted session. It returns a DiedError if the session's process
+// has died: the run is to be taken over, see [Runs.Recover].
 func (r *Runs) Resume(ctx context.Context, in Resumption) (turn.Begun, error) {
 	return r.begin(ctx, &in.NewRun, func(l *session.Live) error { return r.resume(ctx, l, in) }, nil)
 }
@@ -37,9 +38,6 @@ func (r *Runs) resume(ctx context.Context, l *session.Live, in Resumption) error
 	if b.row.SuspendedStep != "" {
 		b.expire()
 	}
-	if err := r.endCrashed(ctx, b); err != nil {
-		return err
-	}
 	if err := r.write(ctx, b); err != nil {
 		return err
 	}
@@ -51,11 +49,8 @@ func (r *Runs) resume(ctx context.Context, l *session.Live, in Resumption) error
 // admitResume admits a resume if the session's status allows it and no call is open.
 func (r *Runs) admitResume(ctx context.Context, b *beginning, paused bool) error {
 	row := b.row
-	if paused && row.Status != cairn.SessionPaused && !b.crashed {
+	if paused && row.Status != cairn.SessionPaused {
 		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
-	}
-	if err := b.running(); err != nil {
-		return err
 	}
 	if ok, why := Resumable(row); !ok {
 		return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: %s", row.ID, why)
@@ -66,9 +61,6 @@ func (r *Runs) admitResume(ctx context.Context, b *beginning, paused bool) error
 			err = cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: it waits for %s", row.ID, what)
 		}
 		return err
-	}
-	if b.crashed && len(b.Messages) == 0 && b.Model == nil {
-		return &DiedError{SessionID: row.ID}
 	}
 	return nil
 }
@@ -105,13 +97,13 @@ func (r *Runs) Retry(ctx context.Context, in NewRun) (turn.Begun, error) {
 
 func (r *Runs) retry(ctx context.Context, l *session.Live, in NewRun) error {
 	b, err := r.admit(ctx, l, &in, "", cairn.RunRetry)
-	if err != nil {
+	var died *DiedError
+	switch {
+	case errors.As(err, &died):
+		return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be retried: its run has not failed, its process has died", l.Row.ID)
+	case err != nil:
 		return err
-	}
-	if err := b.running(); err != nil {
-		return err
-	}
-	if b.row.Status != cairn.SessionFailed {
+	case b.row.Status != cairn.SessionFailed:
 		return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be retried: it is %s, not failed", b.row.ID, b.row.Status)
 	}
 	if err := r.draft(ctx, b); err != nil {

@@ -83,7 +83,7 @@ type Assistant struct {
 	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME; scripted: is a model without a provider, for tests."`
 	Instructions string    `yaml:"instructions" json:"instructions,omitempty" doc:"The system prompt."`
 	MaxSteps     int       `yaml:"max_steps" json:"max_steps,omitempty" doc:"The maximum number of model calls in a turn." default:"50"`
-	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"What happens to a turn while another one runs, if the request does not say: reject, enqueue, interrupt, rollback or steer." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
+	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"What happens to a turn while another one runs, if the request does not say: reject, enqueue, interrupt, rollback or steer. Without the key, POST /chat queues it." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
 	OnWaiting    string    `yaml:"on_waiting" json:"on_waiting,omitempty" doc:"What happens to a turn while calls are pending, if the request does not say: refuse, withdraw or enqueue." default:"refuse" oneof:"refuse withdraw enqueue"`
 	Versions     string    `yaml:"versions" json:"versions,omitempty" doc:"follow: the next turn uses a new version; pin: a session keeps the version that it began with." default:"follow" oneof:"follow pin"`
 	Durability   string    `yaml:"durability" json:"durability,omitempty" doc:"When steps are committed: per_tool, per_step, manual, or an interval such as 5s." default:"per_step"`
