@@ -23,6 +23,7 @@ const (
 	CodeNotResumable  Code = "not_resumable"     // the session cannot be resumed or retried in its current state
 	CodeStale         Code = "stale"             // the session changed since it was read
 	CodeFenced        Code = "fenced"            // the lease was lost to another process
+	CodeStoreBehind   Code = "store_behind"      // the store lacks writes that it had acknowledged
 	CodeClaimed       Code = "claimed"           // another reviewer has claimed the pending call
 	CodeTrimmed       Code = "trimmed"           // the log no longer holds the requested events
 	CodeTooLarge      Code = "too_large"         // a declared limit is exceeded
@@ -93,6 +94,7 @@ var codes = map[Code]codeInfo{
 	CodeNotResumable:  {CategoryConflict, 409, false},
 	CodeStale:         {CategoryConflict, 409, true},
 	CodeFenced:        {CategoryConflict, 409, false},
+	CodeStoreBehind:   {CategoryStorage, 503, false},
 	CodeClaimed:       {CategoryConflict, 409, true},
 	CodeTrimmed:       {CategoryConflict, 410, false},
 	CodeState:         {CategoryAgent, 422, false},
@@ -192,10 +194,12 @@ func (e *Error) Error() string { return e.Message }
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Is reports whether target is an Error of the same code. It makes the sentinels below work with errors.Is. An
-// expired or deleted session also matches ErrNotFound.
+// expired or deleted session also matches ErrNotFound. ErrStoreBehind also matches ErrFenced: what the store lost
+// includes the right to write.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
-	return ok && (t.Code == e.Code || t.Code == CodeNotFound && (e.Code == CodeExpired || e.Code == CodeDeleted))
+	return ok && (t.Code == e.Code || t.Code == CodeNotFound && (e.Code == CodeExpired || e.Code == CodeDeleted) ||
+		t.Code == CodeFenced && e.Code == CodeStoreBehind)
 }
 
 // Retryable reports whether the call may succeed when it is repeated.
@@ -248,6 +252,7 @@ var (
 	ErrStale          = &Error{Code: CodeStale, Message: "session has changed"}
 	ErrCorrupt        = &Error{Code: CodeCorrupt, Message: "stored data does not decode"}
 	ErrFenced         = &Error{Code: CodeFenced, Message: "lease lost to another process"}
+	ErrStoreBehind    = &Error{Code: CodeStoreBehind, Message: "store lacks acknowledged writes"}
 	ErrClaimed        = &Error{Code: CodeClaimed, Message: "call is claimed by another reviewer"}
 	ErrDenied         = &Error{Code: CodeDenied, Message: "not approved by the user"}
 	ErrTrimmed        = &Error{Code: CodeTrimmed, Message: "events were trimmed"}

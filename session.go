@@ -68,7 +68,8 @@ type Session struct {
 	// Secret is the secret from which ids of children and pending calls are derived. Only the store exposes it.
 	Secret string `json:"-"`
 
-	// Version counts the commits of the session. It is the guard of every write.
+	// Version names the last write to the session, and is the guard of the next one. It is 1 at first and grows with each
+	// write, by a random step.
 	Version int64 `json:"version"`
 	// Epoch counts rewinds. Within one epoch, messages are only appended.
 	Epoch int64 `json:"epoch,omitempty"`

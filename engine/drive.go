@@ -163,7 +163,11 @@ func (e *Engine) releaseUndriven(ctx context.Context, b host.Run, cause error) {
 	} else {
 		e.opts.Logger.Warn("run released", "session", b.SessionID, "run", b.RunID, "error", cause)
 	}
-	if errors.Is(cause, cairn.ErrFenced) {
+	behind := errors.Is(cause, cairn.ErrStoreBehind)
+	if behind {
+		e.runs.StoreBehind.Add(1)
+	}
+	if errors.Is(cause, cairn.ErrFenced) && !behind {
 		if err := e.fx.Orphan(ctx, b.Position); err != nil {
 			e.opts.Logger.Warn("sub-agents of a lost run may still wait", "session", b.SessionID, "run", b.RunID, "error", err)
 		}
@@ -173,7 +177,7 @@ func (e *Engine) releaseUndriven(ctx context.Context, b host.Run, cause error) {
 	e.runs.Forget(b.Position)
 	_, err := e.store.Commit(ctx, b.SessionID, &store.Commit{
 		Guard: store.Guard{Token: b.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
-	if err != nil {
+	if err != nil && !(behind && errors.Is(err, cairn.ErrFenced)) { // the store may have lost the lease as well
 		e.opts.Logger.Warn("lease not released; it will lapse", "session", b.SessionID, "error", err)
 	}
 }

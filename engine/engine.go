@@ -186,6 +186,11 @@ func (e *Engine) Drain(ctx context.Context) error {
 // closeWait bounds how long Close takes after its context is done, or after the last run has ended.
 const closeWait = 5 * time.Second
 
+// StoreBehind returns how often the store lacked writes of a session that this process had made or read, as after a
+// failover to a replica that had not received them. What the store has counts: a turn begins with that, and a run whose
+// steps are lost ends here with ErrStoreBehind and is taken over from the last step that the store has.
+func (e *Engine) StoreBehind() int64 { return e.runs.StoreBehind.Load() }
+
 // Abandoned returns how many calls of user code were abandoned, because they took too long or ignored their context,
 // and have not returned since. Each of them holds a goroutine.
 func (e *Engine) Abandoned() int { return e.runs.Abandoned() }

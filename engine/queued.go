@@ -35,7 +35,7 @@ func (r *Run) waitQueued(ctx context.Context) (*cairn.Result, error) {
 }
 
 // followQueued returns when the run that carries the messages of a queued turn has ended. Only the end counts, so it
-// goes on with what is left of a log that was trimmed.
+// reads what is left of a log that was trimmed.
 func (r *Run) followQueued(ctx context.Context) error {
 	for start := r.start; ; {
 		var err error

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -12,7 +13,7 @@ import (
 )
 
 // Commit is one atomic write to a session. A store checks Guard against the session's row and then applies every field
-// that is set, in the order of the fields. The row's Version grows by one and UpdatedAt becomes now.
+// that is set, in the order of the fields. The row's Version becomes [NextVersion] and UpdatedAt becomes now.
 //
 // A commit is idempotent. If the session already has a checkpoint with Checkpoint.StepID or a run with StartRun.ID, the
 // commit was applied before: the store returns the session's row and writes nothing, whether or not Guard holds. It
@@ -203,13 +204,36 @@ func (g Guard) CheckToken(s *cairn.Session) error {
 	if g.New || g.Token == 0 || g.Token == s.Lease.Token {
 		return nil
 	}
+	return g.Lost(s)
+}
+
+// Lost returns the conflict of g's token, which is not the session's: ErrStoreBehind if the session never had it, and
+// ErrFenced if another holder has taken the lease. It is for implementers.
+func (g Guard) Lost(s *cairn.Session) error {
+	if g.Token > s.Lease.Token {
+		return Conflict(cairn.CodeStoreBehind, s, "session %q: the store has lost writes: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
+	}
 	return Conflict(cairn.CodeFenced, s, "session %q: the lease was lost: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
+}
+
+// maxVersionStep bounds by how much a version grows: so that programs in JavaScript read a billion writes of a session
+// exactly.
+const maxVersionStep = 1 << 24
+
+// NextVersion returns the version of the write after version. The first version of a session is 1. Later ones grow by
+// random steps, so that a version names one write and not only its number: a store that has lost its last writes, such
+// as a promoted replica, does not have a version again that a process remembers.
+func NextVersion(version int64) int64 {
+	if version == 0 {
+		return 1
+	}
+	return version + 1 + rand.Int64N(maxVersionStep)
 }
 
 // Took reports whether the session's lease is the one that c takes. If so, the token in c's guard is not current only
 // because c was applied before.
 func (c *Commit) Took(s *cairn.Session) bool {
-	return c.Lease.Action == LeaseTake && c.Lease.Owner == s.Lease.Owner && c.Guard.Token+1 == s.Lease.Token
+	return c.Lease.Action == LeaseTake && c.Lease.Owner == s.Lease.Owner && c.Guard.Token < s.Lease.Token
 }
 
 // ConflictError reports a guard that did not hold. errors.Is compares it with the sentinels of package cairn.

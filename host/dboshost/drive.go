@@ -188,7 +188,7 @@ func (h *Host) wait(id string, d *drive) func(context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case out.Err == nil, out.Err.Code == cairn.CodeFenced:
+		case out.Err == nil, errors.Is(out.Err, cairn.ErrFenced):
 			return nil
 		}
 		return out.Err

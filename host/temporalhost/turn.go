@@ -251,7 +251,7 @@ func outward(ctx context.Context, err error) error {
 		return err
 	}
 	kind, local := string(e.Code), activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity
-	final := e.Code == cairn.CodeFenced || e.Code == cairn.CodeInvalid || local && e.Code == cairn.CodeClosed
+	final := errors.Is(e, cairn.ErrFenced) || e.Code == cairn.CodeInvalid || local && e.Code == cairn.CodeClosed
 	switch {
 	case e.Code == cairn.CodeNotFound && e.Field == "session": // deleted: nothing is left to drive
 		kind, final = string(cairn.CodeFenced), true

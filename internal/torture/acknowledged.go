@@ -91,7 +91,7 @@ func (h *History) oneWriter(hosted bool) error {
 		switch {
 		case a.Version == b.Version:
 			return fmt.Errorf("processes %s and %s both wrote version %d: %+v; %+v", a.Process, b.Process, a.Version, a, b)
-		case b.Token < a.Token || b.Took && b.Token == a.Token || !b.Took && b.Token != a.Token && b.Version == a.Version+1:
+		case b.Token < a.Token || b.Took && b.Token == a.Token || !b.Took && b.Token != a.Token && b.Saw == a.Version:
 			return fmt.Errorf("version %d was written under lease %d, version %d under lease %d", a.Version, a.Token, b.Version, b.Token)
 		}
 	}

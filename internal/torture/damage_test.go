@@ -38,7 +38,7 @@ var damages = map[string]map[string]func(*History){
 			h.Journal = append(h.Journal, record{Kind: committed, Version: h.Session.Version + 1, Token: 1})
 		},
 		"under a lease not taken": func(h *History) {
-			h.Journal = append(h.Journal, record{Kind: committed, Version: h.Session.Version + 1, Token: h.Session.Lease.Token + 1})
+			h.Journal = append(h.Journal, record{Kind: committed, Saw: h.Session.Version, Version: h.Session.Version + 1, Token: h.Session.Lease.Token + 1})
 		},
 		"a lease taken twice": func(h *History) {
 			h.Journal = append(h.Journal, record{Kind: committed, Version: h.Session.Version + 1, Token: h.Session.Lease.Token, Took: true})

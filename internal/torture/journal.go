@@ -72,6 +72,8 @@ type record struct {
 	Took  bool  `json:"took,omitempty"`
 	// Dropped reports whether the commit removed the staged pieces.
 	Dropped bool `json:"dropped,omitempty"`
+	// Saw is the version that the commit replaced, if its writer named it.
+	Saw int64 `json:"saw,omitempty"`
 	// Version and Messages are the session's version and number of messages after the commit.
 	Version  int64  `json:"version,omitempty"`
 	Messages int    `json:"messages,omitempty"`

@@ -55,7 +55,7 @@ func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cair
 	if err != nil {
 		return row, err
 	}
-	r := record{Kind: committed, Session: id, Root: row.RootID, Version: row.Version, Token: row.Lease.Token, Messages: row.MessageCount,
+	r := record{Kind: committed, Session: id, Root: row.RootID, Saw: c.Guard.Version, Version: row.Version, Token: row.Lease.Token, Messages: row.MessageCount,
 		Took: c.Lease.Action == store.LeaseTake, Dropped: c.DropStaged}
 	if c.StartRun != nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != c.Lease.Owner) {
 		return row, nil // the run had begun before: nothing was written

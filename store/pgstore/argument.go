@@ -49,6 +49,7 @@ var arguments = map[string]func(*write) any{
 	"root_id": func(w *write) any { return w.d.Row.RootID },
 
 	// The head.
+	"next_version":   func(w *write) any { return w.d.Row.Version },
 	"next_token":     func(w *write) any { return w.d.Row.Lease.Token },
 	"run_id":         func(w *write) any { return w.d.Row.RunID },
 	"suspended_step": func(w *write) any { return w.d.Row.SuspendedStep },

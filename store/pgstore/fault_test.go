@@ -35,7 +35,7 @@ func wantSteps(t *testing.T, s *Store, id string, steps int) {
 		t.Fatal(err)
 	}
 	row := snap.Session
-	if len(snap.Messages) != 2*steps || row.MessageCount != 2*steps || len(page.Items) != steps || row.Version != int64(steps+1) ||
+	if len(snap.Messages) != 2*steps || row.MessageCount != 2*steps || len(page.Items) != steps || row.Version < int64(steps+1) ||
 		row.Usage.ModelCalls != int64(steps) {
 		t.Errorf("%d steps: %d messages, %d counted, %d checkpoints, version %d, %d model calls", steps, len(snap.Messages),
 			row.MessageCount, len(page.Items), row.Version, row.Usage.ModelCalls)

@@ -20,8 +20,8 @@ const sqlJoined = `
 WITH step AS MATERIALIZED (
 	SELECT *
 	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
-		$9::interval[], $10::text[], $11::boolean[])
-		p (key, version, token, next_token, root_id, run_id, status, data, lease_in, drop_stop, drop_staged)
+		$9::interval[], $10::text[], $11::boolean[], $45::bigint[])
+		p (key, version, token, next_token, root_id, run_id, status, data, lease_in, drop_stop, drop_staged, next_version)
 ), locked AS MATERIALIZED (
 	SELECT p.*
 	FROM step p, LATERAL (
@@ -32,7 +32,7 @@ WITH step AS MATERIALIZED (
 		FOR NO KEY UPDATE SKIP LOCKED) l
 ), head AS (
 	UPDATE {schema}.heads h
-	SET version = h.version + 1, updated_at = greatest(h.updated_at, statement_timestamp()), lease_token = p.next_token,
+	SET version = p.next_version, updated_at = greatest(h.updated_at, statement_timestamp()), lease_token = p.next_token,
 		run_id = p.run_id, suspended_step = '', data = p.data,
 		lease_until = coalesce(statement_timestamp() + p.lease_in, h.lease_until), next_deadline = NULL,
 		stop = CASE h.stop_run WHEN p.drop_stop THEN '' ELSE h.stop END,

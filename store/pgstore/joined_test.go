@@ -255,7 +255,7 @@ func TestJoinedStepsOfOneSession(t *testing.T) {
 	}
 	g.queued(commits)
 	g.release()
-	if after := must(store.Load(t.Context(), s, row.ID)); after.MessageCount != 2*commits || after.Version != row.Version+commits {
+	if after := must(store.Load(t.Context(), s, row.ID)); after.MessageCount != 2*commits || after.Version < row.Version+commits {
 		t.Errorf("%d messages at version %d", after.MessageCount, after.Version)
 	}
 }

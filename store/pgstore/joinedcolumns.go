@@ -5,11 +5,11 @@ import "time"
 // joinedColumns are the arguments of sqlJoined.
 type joinedColumns struct {
 	heads struct {
-		key, version, token, nextToken []int64
-		root, run, status, data        []string
-		leaseIn                        []*time.Duration
-		dropStop                       []*string
-		dropStaged                     []bool
+		key, version, token, nextToken, nextVersion []int64
+		root, run, status, data                     []string
+		leaseIn                                     []*time.Duration
+		dropStop                                    []*string
+		dropStaged                                  []bool
 	}
 	messages struct {
 		session, number, turn []int64 // turn is 0 for none
@@ -42,7 +42,7 @@ type joinedColumns struct {
 func newJoinedColumns(steps int) *joinedColumns {
 	x := &joinedColumns{}
 	h, m, c := &x.heads, &x.messages, &x.checkpoints
-	room(steps, &h.key, &h.version, &h.token, &h.nextToken)
+	room(steps, &h.key, &h.version, &h.token, &h.nextToken, &h.nextVersion)
 	room(steps, &h.root, &h.run, &h.status, &h.data)
 	room(steps, &h.leaseIn)
 	room(steps, &h.dropStop)
@@ -68,6 +68,7 @@ func (x *joinedColumns) add(w *write) {
 	d, row := w.d, w.d.Row
 	h := &x.heads
 	h.key, h.version, h.token = append(h.key, w.key), append(h.version, d.Version), append(h.token, d.Token)
+	h.nextVersion = append(h.nextVersion, row.Version)
 	h.nextToken, h.root, h.run = append(h.nextToken, row.Lease.Token), append(h.root, row.RootID), append(h.run, row.RunID)
 	h.status, h.data = append(h.status, string(row.Status)), append(h.data, w.headData)
 	h.leaseIn, h.dropStop = append(h.leaseIn, from(d.LeaseUntil)), append(h.dropStop, orNull(d.DropStop, d.DropStop != ""))
@@ -129,5 +130,6 @@ func (x *joinedColumns) values() []any {
 		s.session, s.position, s.keyframe, s.data,
 		r.session, r.turn, r.id, r.sequence, r.message, r.checkpoint, r.state, r.data,
 		e.session, e.id, e.over, e.data,
+		h.nextVersion,
 	}
 }

@@ -30,7 +30,7 @@ var (
 const sqlHead = `
 WITH head AS (
 	UPDATE {schema}.heads h
-	SET version = h.version + 1, updated_at = greatest(h.updated_at, statement_timestamp()), lease_token = @next_token::bigint,
+	SET version = @next_version::bigint, updated_at = greatest(h.updated_at, statement_timestamp()), lease_token = @next_token::bigint,
 		run_id = @run_id::text, suspended_step = @suspended_step::text, data = @head_data::text,
 		lease_until = CASE WHEN @lease_kept::boolean THEN h.lease_until ELSE statement_timestamp() + @lease_in::interval END,
 		next_deadline = least(@deadline::timestamptz, statement_timestamp() + @deadline_in::interval),

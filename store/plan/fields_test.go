@@ -61,7 +61,7 @@ func outcome(t *testing.T, c *store.Commit) string {
 				parts = append(parts, fmt.Sprint(err))
 				continue
 			}
-			d.At(seenAt.Add(time.Hour))
+			d.At(seenAt.Add(time.Hour)).Version = 0 // it is random
 			parts = append(parts, dump(reflect.ValueOf(d)))
 		}
 	}

@@ -27,7 +27,7 @@ func Lost(row *cairn.Session, token int64) error {
 	if token != 0 && token == row.Lease.Token {
 		return store.Conflict(cairn.CodeFenced, row, "session %q: the lease was released: fencing token %d, the session is %s", row.ID, token, row.Status)
 	}
-	return store.Conflict(cairn.CodeFenced, row, "session %q: the lease was lost: fencing token %d, now %d", row.ID, token, row.Lease.Token)
+	return store.Guard{Token: token}.Lost(row)
 }
 
 // Stopped returns the outstanding stop request once stop has been requested: stop itself, whose time the store sets, or

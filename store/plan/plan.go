@@ -117,7 +117,7 @@ func (d *Delta) back(c *store.Commit, seen *Seen) error {
 // advance computes the rest of a commit, starting from d.Row. before is the row as it was read.
 func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	row := d.Row
-	row.Version++
+	row.Version = store.NextVersion(row.Version)
 	d.FirstMessage = row.MessageCount
 	d.runs(c)
 	d.Messages = c.Messages
@@ -216,7 +216,9 @@ func (d *Delta) lease(c *store.Commit) {
 	switch c.Lease.Action {
 	case store.LeaseTake:
 		l.Owner = c.Lease.Owner
-		l.Token++
+		// A time, so that the token of a holder is greater than that of each earlier one, whether or not the store still
+		// knows of it: it may have lost its last writes.
+		l.Token = max(l.Token+1, d.Row.AsOf.UnixMicro())
 		d.holders++
 		d.LeaseUntil = Time{Open: true, In: c.Lease.TTL}
 	case store.LeaseRenew:

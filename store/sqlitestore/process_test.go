@@ -129,7 +129,7 @@ func TestProcessesOpenAtOnce(t *testing.T) {
 	}
 }
 
-// races is the number of sessions, and of versions of one session, that two processes race for.
+// races is the number of sessions, and of messages of one session, that two processes race for.
 const races = 1000
 
 // roleRace reports "created N" and "committed N" for the races that it wins.
@@ -147,16 +147,16 @@ func roleRace(ctx context.Context, s *Store, name string, input *bufio.Scanner) 
 	}
 	for {
 		row, err := store.Load(ctx, s, "shared")
-		if err != nil || row.Version > races {
+		if err != nil || row.MessageCount >= races {
 			return err
 		}
 		_, err = s.Commit(ctx, "shared", &store.Commit{
 			Guard:    store.Guard{Version: row.Version},
-			Messages: []cairn.Message{cairn.User(cairn.TextPart(fmt.Sprint(name, " ", row.Version)))},
+			Messages: []cairn.Message{cairn.User(cairn.TextPart(fmt.Sprint(name, " ", row.MessageCount)))},
 		})
 		switch {
 		case err == nil:
-			fmt.Println("committed", name, row.Version)
+			fmt.Println("committed", name, row.MessageCount)
 		case !errors.Is(err, cairn.ErrStale):
 			return err
 		}
@@ -206,7 +206,7 @@ func TestProcessesRace(t *testing.T) {
 	for i := range messages {
 		transcript = append(transcript, messages[i].Text())
 	}
-	slices.SortFunc(committed, func(a, b string) int { return version(t, a) - version(t, b) })
+	slices.SortFunc(committed, func(a, b string) int { return number(t, a) - number(t, b) })
 	if !slices.Equal(transcript, committed) {
 		t.Errorf("the transcript has %d messages, %d commits were acknowledged; they are not the same", len(transcript), len(committed))
 	}
@@ -215,8 +215,8 @@ func TestProcessesRace(t *testing.T) {
 	}
 }
 
-// version returns the number at the end of a line.
-func version(t *testing.T, line string) int {
+// number returns the number at the end of a line.
+func number(t *testing.T, line string) int {
 	t.Helper()
 	n, err := strconv.Atoi(line[strings.LastIndex(line, " ")+1:])
 	if err != nil {
@@ -333,12 +333,12 @@ func TestWatchStopsOfAnotherProcess(t *testing.T) {
 	other.finish()
 }
 
-// roleSteps commits until it is killed, and reports the version of each acknowledged commit. A step has two messages, a
+// roleSteps commits until it is killed, and reports the number of each acknowledged commit, from 2. A step has two messages, a
 // change of state, an event before it and sometimes a checkpoint.
 func roleSteps(ctx context.Context, s *Store, name string, _ *bufio.Scanner) error {
 	row, err := store.Load(ctx, s, name)
 	for err == nil {
-		next := fmt.Sprint(row.Version + 1)
+		next := fmt.Sprint(row.MessageCount/2 + 2)
 		var last int64
 		if last, err = s.EventLog().Append(ctx, name, store.AnySequence, cairn.Event{Type: cairn.EventStepStart}); err != nil {
 			return err
@@ -346,12 +346,12 @@ func roleSteps(ctx context.Context, s *Store, name string, _ *bufio.Scanner) err
 		row, err = s.Commit(ctx, name, &store.Commit{
 			Guard:       store.Guard{Version: row.Version},
 			Messages:    []cairn.Message{cairn.User(cairn.TextPart(next)), cairn.User(cairn.TextPart(next))},
-			State:       &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/version", Value: []byte(next)}}},
+			State:       &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/commit", Value: []byte(next)}}},
 			Checkpoint:  &cairn.Checkpoint{ID: "checkpoint-" + next, StepID: "step-" + next},
 			LogSequence: last,
 		})
 		if err == nil {
-			fmt.Println(row.Version)
+			fmt.Println(next)
 		}
 	}
 	return err
@@ -372,13 +372,13 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		p := start(t, "steps", path, "session")
 		acknowledged := int64(0)
 		for n := 1 + random.IntN(60); n > 0 && p.output.Scan(); n-- {
-			acknowledged = int64(version(t, p.output.Text()))
+			acknowledged = int64(number(t, p.output.Text()))
 		}
 		if err := p.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		for p.output.Scan() { // acknowledged, but not read yet
-			acknowledged = int64(version(t, p.output.Text()))
+			acknowledged = int64(number(t, p.output.Text()))
 		}
 		p.cmd.Wait() // killed
 		s = openAt(t, path, &Options{Synchronous: Normal})
@@ -386,7 +386,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	}
 }
 
-// checkSteps checks that a session driven by roleSteps has every step up to at least a version, each of them whole.
+// checkSteps checks that a session driven by roleSteps has every commit up to at least a number, each of them whole.
 func checkSteps(t *testing.T, s *Store, atLeast int64) {
 	t.Helper()
 	snap, err := s.Read(t.Context(), "session", store.ToDrive(0))
@@ -394,26 +394,27 @@ func checkSteps(t *testing.T, s *Store, atLeast int64) {
 		t.Fatal(err)
 	}
 	row := snap.Session
-	if row.Version < atLeast {
-		t.Errorf("version %d, but %d was acknowledged", row.Version, atLeast)
+	last := int64(row.MessageCount/2 + 1)
+	if last < atLeast {
+		t.Errorf("the last commit is %d, but %d was acknowledged", last, atLeast)
 	}
-	if want := int(row.Version-1) * 2; row.MessageCount != want || len(snap.Messages) != want {
-		t.Errorf("version %d has %d messages, counts %d, want %d", row.Version, len(snap.Messages), row.MessageCount, want)
+	if len(snap.Messages) != row.MessageCount || row.MessageCount%2 != 0 {
+		t.Errorf("%d messages, counted are %d", len(snap.Messages), row.MessageCount)
 	}
 	for i := range snap.Messages {
 		if want := fmt.Sprint(i/2 + 2); snap.Messages[i].Text() != want {
-			t.Fatalf("message %d is of version %s, want %s", i, snap.Messages[i].Text(), want)
+			t.Fatalf("message %d is of commit %s, want %s", i, snap.Messages[i].Text(), want)
 		}
 	}
-	if want := fmt.Sprintf(`{"version":%d}`, row.Version); row.Version > 1 && string(snap.State) != want {
+	if want := fmt.Sprintf(`{"commit":%d}`, last); last > 1 && string(snap.State) != want {
 		t.Errorf("state %s, want %s", snap.State, want)
 	}
-	if cp, err := store.FindCheckpoint(t.Context(), s, "session", fmt.Sprint("checkpoint-", row.Version)); row.Version > 1 &&
-		(err != nil || cp.MessageCount != row.MessageCount || cp.Number != row.Version-1) {
+	if cp, err := store.FindCheckpoint(t.Context(), s, "session", fmt.Sprint("checkpoint-", last)); last > 1 &&
+		(err != nil || cp.MessageCount != row.MessageCount || cp.Number != last-1) {
 		t.Errorf("checkpoint %+v, %v", cp, err)
 	}
-	if _, last, err := s.EventLog().Bounds(t.Context(), "session"); err != nil || last < row.LogSequence {
-		t.Errorf("the log ends at %d, %v: the session is at %d", last, err, row.LogSequence)
+	if _, end, err := s.EventLog().Bounds(t.Context(), "session"); err != nil || end < row.LogSequence {
+		t.Errorf("the log ends at %d, %v: the session is at %d", end, err, row.LogSequence)
 	}
 	var verdict string
 	err = s.readers.read(t.Context(), func(c *conn) error {

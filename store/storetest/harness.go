@@ -83,6 +83,14 @@ func (h *harness) commit(id string, c *store.Commit) *cairn.Session {
 	return s
 }
 
+// grew fails the test unless row was written after before.
+func (h *harness) grew(row, before *cairn.Session) {
+	h.Helper()
+	if row.Version <= before.Version {
+		h.Fatalf("session %q has version %d after %d", row.ID, row.Version, before.Version)
+	}
+}
+
 // tick waits until the clock shows another microsecond, the precision that stores keep, so that consecutive writes have
 // times in their order. A store in memory may be faster than that.
 func tick() {

@@ -118,7 +118,15 @@ func (g *historian) atTheEnd(seed uint64) {
 // write commits c to the store and the model.
 func (g *historian) write(m *modelSession, c *store.Commit) bool {
 	g.Helper()
-	g.commit(m.row.ID, c)
+	row := g.commit(m.row.ID, c)
+	g.grew(row, &m.row)
+	m.row.Version = row.Version
+	if c.Lease.Action == store.LeaseTake {
+		if row.Lease.Token <= m.row.Lease.Token {
+			g.Fatalf("the lease of session %q was taken with the token %d after %d", row.ID, row.Lease.Token, m.row.Lease.Token)
+		}
+		m.row.Lease.Token = row.Lease.Token - 1 // the model takes it, too
+	}
 	if err := m.apply(c); err != nil {
 		g.Fatalf("the model refuses: %v", err)
 	}
@@ -337,8 +345,7 @@ func (g *historian) restores(*modelSession) bool {
 	_, err := store.Create(g.Context(), g.st, &cairn.Session{ID: g.removed[i].id, Agent: agentName}, nil)
 	g.wantError(err, cairn.ErrDeleted, "a new session of the id of one that was removed")
 	m := g.removed[i].session
-	g.restore(m.row.ID)
-	m.row.Version++
+	m.row.Version = g.restore(m.row.ID).Version
 	g.sessions = append(g.sessions, m)
 	g.removed = slices.Delete(g.removed, i, i+1)
 	return false

@@ -111,7 +111,7 @@ func emptyValues(h *harness) {
 	none, nobody := []string{}, ""
 	s := h.commit("session", &store.Commit{Messages: []cairn.Message{}, Usage: cairn.Usage{Custom: map[string]float64{}},
 		Context: &store.ContextChange{UserID: &nobody, Tags: &none, Metadata: map[string]string{"": ""}}})
-	if s.MessageCount != 0 || len(s.Tags) > 0 || len(s.Metadata) > 0 || s.Version != row.Version+1 {
+	if s.MessageCount != 0 || len(s.Tags) > 0 || len(s.Metadata) > 0 || s.Version <= row.Version {
 		h.Fatalf("row is %+v", s)
 	}
 	given := []cairn.Message{{Role: cairn.RoleUser}, {Role: cairn.RoleUser, Parts: []cairn.Part{}}, {Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("")}}}

@@ -212,7 +212,7 @@ func importContinues(h *harness) {
 	c.StartRun.Kind, c.Suspend = cairn.RunResume, &store.Suspend{}
 	c.Dequeue, c.Guard.Version = []string{"turn-of-root"}, to.load("root").Version
 	s := to.commit("root", c)
-	if s.Turn != before.Turn+1 || s.Lease.Token != before.Lease.Token+1 || s.Queued != 0 || s.MessageCount != before.MessageCount+1 {
+	if s.Turn != before.Turn+1 || s.Lease.Token <= before.Lease.Token || s.Queued != 0 || s.MessageCount != before.MessageCount+1 {
 		h.Fatalf("the run began as %+v after %+v", s, before)
 	}
 	s = to.stepState(s, "goes on", appendOp("/list", "9"))
@@ -239,7 +239,7 @@ func importTakenOver(h *harness) {
 	before := to.load("child of root")
 	s := to.commit("child of root", &store.Commit{Guard: store.Guard{Lapsed: true},
 		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "heir", TTL: time.Hour}})
-	if s.Lease.Token != before.Lease.Token+1 {
+	if s.Lease.Token <= before.Lease.Token {
 		h.Fatalf("token %d after %d", s.Lease.Token, before.Lease.Token)
 	}
 	stop, err := to.st.Renew(h.Context(), "child of root", s.Lease.Token, time.Hour)

@@ -94,7 +94,6 @@ func (m *modelSession) apply(c *store.Commit) error {
 		run := m.runs[len(m.runs)-1]
 		m.back(m.checkpoint(run.Before.CheckpointID), run.FirstMessage, run.Before.StatePosition)
 	}
-	m.row.Version++
 	if c.EndRun != nil {
 		i := slices.IndexFunc(m.runs, func(r modelRun) bool { return r.ID == c.EndRun.ID })
 		m.runs[i].Status = c.EndRun.Status

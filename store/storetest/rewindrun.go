@@ -56,7 +56,8 @@ func rewindRun(h *harness) {
 	same(h.T, "queue", now.Queue, before.Queue)
 	same(h.T, "cache", now.Cache, before.Cache)
 	want := *s
-	want.Version, want.Epoch, want.UpdatedAt = s.Version+1, s.Epoch+1, row.UpdatedAt
+	h.grew(row, s)
+	want.Version, want.Epoch, want.UpdatedAt = row.Version, s.Epoch+1, row.UpdatedAt
 	want.MessageCount, want.CheckpointID, want.State = before.Session.MessageCount, before.Session.CheckpointID, before.Session.State
 	same(h.T, "row", row, &want)
 

@@ -52,8 +52,8 @@ func stateOperations(h *harness) {
 		s, err := store.MergeState(h.Context(), h.st, id, test.ops...)
 		h.must(err)
 		same(h.T, test.name, h.state(id, ""), json.RawMessage(test.after))
-		if s.State.Position != 1 || s.Version != 2 {
-			h.Fatalf("%s: position %d, version %d, want 1 and 2", test.name, s.State.Position, s.Version)
+		if s.State.Position != 1 || s.Version < 2 {
+			h.Fatalf("%s: position %d, version %d, want 1 and a version after 1", test.name, s.State.Position, s.Version)
 		}
 	}
 }

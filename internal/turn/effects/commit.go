@@ -163,14 +163,17 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		}
 		c.Dequeue = joined.turns
 		var row *cairn.Session
+		tries := 0
 		err = fx.persist(ctx, func() (err error) {
+			tries++
 			row, err = fx.Store.Commit(ctx, l.Row.ID, c)
 			return err
 		})
+		out.Repeated = out.Repeated || tries > 1
 		stale := errors.Is(err, cairn.ErrStale)
 		if seen := store.Seen(err); stale && out.End != nil && seen != nil && seen.Lease.Owner == "" {
 			// No other process releases this lease, so the commit succeeded and its answer was lost.
-			row, err, stale = seen, nil, false
+			row, err, stale, out.Repeated = seen, nil, false, true
 		}
 		if stale {
 			end := l.End()
@@ -184,7 +187,6 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		}
 		first := l.Row.MessageCount
 		l.Sees(row, fx.Now())
-		out.Version = c.Guard.Version + 1
 		l.Append(all)
 		l.Deferred, l.Step, l.Judged = session.Deferred{}, nil, nil
 		l.LastCommit = out.At
@@ -265,6 +267,9 @@ func (fx *Effects) rebase(ctx context.Context, l *session.Live, list []cairn.Op)
 	if s := snap.Session; s.Lease.Token != l.Row.Lease.Token || s.Status != cairn.SessionActive || s.RunID != l.Row.RunID {
 		return nil, store.Conflict(cairn.CodeFenced, snap.Session, "session %q: the lease was lost", l.Row.ID)
 	}
+	if snap.Session.Step < l.Row.Step || !l.Within(snap) {
+		return nil, behind(l.Row.ID, l.Row.Step+1)
+	}
 	doc, err := ops.NewDoc(snap.State)
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.Row.ID, err)
@@ -300,8 +305,8 @@ func (fx *Effects) opened(ctx context.Context, l *session.Live, opening []store.
 	var list []cairn.PendingCall
 	for _, w := range opening {
 		w.Call.Deadline = w.Deadline(l.Row.UpdatedAt)
-		// The commit's answer was lost, and the row is a later one.
-		if w.DeadlineIn > 0 && l.Row.Version != out.Version {
+		// The commit's answer was lost, and the row may be a later one.
+		if w.DeadlineIn > 0 && out.Repeated {
 			if kept, err := store.FindCall(ctx, fx.Store, l.Row.RootID, w.Call.ID); err == nil {
 				w.Call.Deadline = kept.Deadline
 			}

@@ -104,7 +104,8 @@ func (r *Runs) read(ctx context.Context, id string, known *session.Live) (*sessi
 }
 
 // Refresh returns the session as the store has it, and what was read of it, including a run if one is named. known is
-// an earlier state of the session that the caller owns, or nil: then only newer messages are read.
+// an earlier state of the session that the caller owns, or nil. With it only the last known message and newer ones are
+// read, unless the store has lost writes since, such as a promoted replica: then what it has counts.
 func (r *Runs) Refresh(ctx context.Context, id, runID string, known *session.Live) (*session.Live, *store.Contents, error) {
 	read := func(from int) (*store.Contents, error) {
 		want := store.ToDrive(from)
@@ -112,12 +113,16 @@ func (r *Runs) Refresh(ctx context.Context, id, runID string, known *session.Liv
 		return r.Store.Read(ctx, id, want)
 	}
 	if known != nil {
-		snap, err := read(known.End())
+		snap, err := read(max(known.End()-1, 0))
 		if err != nil {
 			return nil, nil, err
 		}
-		if known.GrewInto(snap.Session) {
+		if known.GrewInto(snap) {
 			return known, snap, known.Grow(snap, r.Now())
+		}
+		if known.SameAs(snap.Session) && !known.Within(snap) {
+			r.StoreBehind.Add(1)
+			r.Logger.Warn("store has lost writes; continuing with what it has", "session", id, "messages", snap.Session.MessageCount, "messages_known", known.End())
 		}
 	}
 	snap, err := read(0)

@@ -2,11 +2,9 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -17,26 +15,6 @@ func (r *Runs) EndDead(ctx context.Context, row *cairn.Session, stop cairn.Stop)
 		return r.endDead(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonAborted, StopReason: stop.Reason, Error: Aborted(stop)})
 	}
 	return r.endDead(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonInterrupted, StopReason: stop.Reason})
-}
-
-// StopDead stops the run of a process that died. If its step under way has facts that last, the run is taken over: it
-// must be driven, and ends as the recorded stop says with what its tools did. Otherwise StopDead ends it, and Begun has
-// no RunID.
-func (r *Runs) StopDead(ctx context.Context, row *cairn.Session, stop cairn.Stop, hooks *cairn.Hooks) (turn.Begun, error) {
-	keeps, err := r.keepsStep(ctx, row)
-	if err != nil {
-		return turn.Begun{}, err
-	}
-	if keeps {
-		if err := r.Store.RequestStop(ctx, row.ID, stop); err != nil {
-			return turn.Begun{}, err
-		}
-		b, err := r.Recover(ctx, row.ID, hooks)
-		if !errors.Is(err, cairn.ErrAlreadyRunning) { // otherwise its host may be away for long
-			return b, err
-		}
-	}
-	return turn.Begun{}, r.EndDead(ctx, row, stop)
 }
 
 // keepsStep reports whether the step under way of a session has facts that the next lease holder uses, with an agent

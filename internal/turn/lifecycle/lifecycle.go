@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -68,6 +69,8 @@ type Runs struct {
 	User    user.Caller
 	// Owed are the stops that ended runs owe to work elsewhere.
 	Owed owed.Stops
+	// StoreBehind counts how often the store lacked writes of a session that this process knew of.
+	StoreBehind atomic.Int64
 	// Unpublished are sub-agents' sessions whose last run has ended here, with an end that is not on the log.
 	Unpublished sync.Map
 	// companions are the companion tools by agent, since making them costs.

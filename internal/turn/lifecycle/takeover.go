@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
@@ -16,6 +17,26 @@ import (
 func (r *Runs) Recover(ctx context.Context, id string, hooks *cairn.Hooks) (turn.Begun, error) {
 	l, err := r.takeOver(ctx, id, hooks)
 	return r.part(ctx, l, err)
+}
+
+// StopDead stops the run of a process that died. If its step under way has facts that last, the run is taken over: it
+// must be driven, and ends as the recorded stop says with what its tools did. Otherwise StopDead ends it, and Begun has
+// no RunID.
+func (r *Runs) StopDead(ctx context.Context, row *cairn.Session, stop cairn.Stop, hooks *cairn.Hooks) (turn.Begun, error) {
+	keeps, err := r.keepsStep(ctx, row)
+	if err != nil {
+		return turn.Begun{}, err
+	}
+	if keeps {
+		if err := r.Store.RequestStop(ctx, row.ID, stop); err != nil {
+			return turn.Begun{}, err
+		}
+		b, err := r.Recover(ctx, row.ID, hooks)
+		if !errors.Is(err, cairn.ErrAlreadyRunning) { // otherwise its host may be away for long
+			return b, err
+		}
+	}
+	return turn.Begun{}, r.EndDead(ctx, row, stop)
 }
 
 // takeOver returns nothing if it has failed the run.

@@ -110,15 +110,36 @@ func (l *Live) Load(state json.RawMessage, messages []cairn.Message) error {
 	return nil
 }
 
-// GrewInto reports whether row extends l: whatever row has in addition to the messages of l came after them.
-func (l *Live) GrewInto(row *cairn.Session) bool {
-	return row.Secret == l.Row.Secret && row.CreatedAt.Equal(l.Row.CreatedAt) && row.Epoch == l.Row.Epoch && row.MessageCount >= l.End() && row.Summary.From <= l.End()
+// Within reports whether a snapshot of the session has the messages of l. They are append only, so it has all if it has
+// the last one, and a store that has lost writes lacks that one or has another in its place.
+func (l *Live) Within(snap *store.Contents) bool {
+	row := snap.Session
+	if row.MessageCount < l.End() {
+		return false
+	}
+	i := l.End() - 1 - (row.MessageCount - len(snap.Messages))
+	if len(l.Messages) == 0 || i < 0 { // covered by a summary
+		return true
+	}
+	own, other := &l.Messages[len(l.Messages)-1], &snap.Messages[i]
+	return own.ID == other.ID && own.RunID == other.RunID
+}
+
+// SameAs reports whether a row is of the session that l is, not rewound since.
+func (l *Live) SameAs(row *cairn.Session) bool {
+	return row.Secret == l.Row.Secret && row.CreatedAt.Equal(l.Row.CreatedAt) && row.Epoch == l.Row.Epoch
+}
+
+// GrewInto reports whether a snapshot that begins with the last message of l extends l: whatever it has in addition came
+// after the messages of l.
+func (l *Live) GrewInto(snap *store.Contents) bool {
+	return l.SameAs(snap.Session) && snap.Session.Summary.From < max(l.End(), 1) && l.Within(snap)
 }
 
 // End returns the index after the last committed message.
 func (l *Live) End() int { return l.First + len(l.Messages) }
 
-// Grow brings l up to date with a snapshot that has only the messages added since.
+// Grow brings l up to date with a snapshot that l [Live.GrewInto].
 func (l *Live) Grow(snap *store.Contents, here time.Time) error {
 	doc, err := ops.NewDoc(snap.State)
 	if err != nil {
@@ -128,7 +149,7 @@ func (l *Live) Grow(snap *store.Contents, here time.Time) error {
 	l.Doc, l.Calls, l.Results = doc, snap.Calls, newResults(snap.Cache)
 	l.Checked, l.LogLast = false, 0
 	last, sound := max(l.End()-1, l.First), !l.Damaged
-	l.Append(snap.Messages)
+	l.Append(snap.Messages[l.End()-(snap.Session.MessageCount-len(snap.Messages)):])
 	if sound { // the last message may have tool uses without a result now
 		l.Damaged = !transcript.Balanced(l.Messages[max(last-l.First, 0):])
 	}

@@ -33,7 +33,7 @@ type Outcome struct {
 	Counts     bool    // the step has something to keep
 	Waits      bool    // calls are pending
 	End        *cairn.Run
-	Version    int64 // of the session after the step was written
+	Repeated   bool // the write was repeated, so the row may be that of a later one
 }
 
 // Say adds a message to the outcome.

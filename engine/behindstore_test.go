@@ -1,0 +1,155 @@
+package engine_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// failover is a tap whose store can be replaced, under a live process, by a replica that lacks the last writes.
+type failover struct {
+	*tap
+	replica *memstore.Store
+}
+
+// snapshot takes a replica of a session as it is now.
+func (f *failover) snapshot(t *testing.T, id string) {
+	t.Helper()
+	f.replica = memstore.New(nil)
+	if err := f.replica.Import(t.Context(), id, store.Export(t.Context(), f.Store, id)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// promote puts the replica in the store's place.
+func (f *failover) promote() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.Store, f.log.Log = f.replica, f.replica.EventLog().(*memstore.Log)
+}
+
+// parrot is an agent that repeats what the user said, and keeps the last request's texts of the user.
+type parrot struct {
+	*cairn.Agent
+	heard []string
+}
+
+func newParrot() *parrot {
+	p := &parrot{}
+	p.Agent = bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		p.heard = nil
+		for _, m := range req.Messages {
+			if m.Role == cairn.RoleUser {
+				p.heard = append(p.heard, m.Text())
+			}
+		}
+		return scripted.Text("re " + p.heard[len(p.heard)-1])
+	}))
+	return p
+}
+
+// A store that has lost its last writes under a live process, such as a promoted replica, is what counts: the process
+// does not continue from its memory, whether the store has as many messages as it knows of, fewer or more.
+func TestTurnBeginsWithWhatTheStoreHas(t *testing.T) {
+	t.Parallel()
+	for name, others := range map[string][]string{"fewer messages": nil, "as many messages": {"deux"}, "more messages": {"deux", "trois"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var logged strings.Builder
+				st := &failover{tap: tapOn(nil)}
+				own := newParrot()
+				eng := open(t, st, own.Agent, with(func(o *engine.Options) { o.Logger = slog.New(slog.NewTextHandler(&logged, nil)) }))
+				turn(t, eng, "s", "one")
+				st.snapshot(t, "s")
+				turn(t, eng, "s", "two")
+				st.promote()
+				want := []string{"one"}
+				for _, text := range others {
+					turn(t, open(t, tapOn(st.Store), newParrot().Agent, named(text)), "s", text)
+					want = append(want, text)
+				}
+				turn(t, eng, "s", "three")
+				if want = append(want, "three"); strings.Join(own.heard, " ") != strings.Join(want, " ") {
+					t.Errorf("the model heard %q, want %q", own.heard, want)
+				}
+				var said []string
+				for _, m := range messages(t, st.Store, "s") {
+					if m.Role == cairn.RoleUser {
+						said = append(said, m.Text())
+					}
+				}
+				if strings.Join(said, " ") != strings.Join(want, " ") {
+					t.Errorf("the transcript has %q, want %q", said, want)
+				}
+				if n := eng.StoreBehind(); n != 1 || !strings.Contains(logged.String(), "store has lost writes") {
+					t.Errorf("noticed %d times, logged: %s", n, logged.String())
+				}
+			})
+		})
+	}
+}
+
+// A run whose steps the store has lost ends with ErrStoreBehind, and is taken over from what the store has.
+func TestRunEndsWhenTheStoreLosesItsSteps(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]int{"a step": 1, "its begin": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := &failover{tap: tapOn(nil)}
+				var mu sync.Mutex
+				step := 0
+				agent := bot(counter(4), note())
+				agent.Hooks = &cairn.Hooks{BeforeModel: func(context.Context, *cairn.Step, *cairn.Request) error {
+					mu.Lock()
+					defer mu.Unlock()
+					switch step++; step {
+					case lost + 2:
+						st.snapshot(t, "s")
+					case lost + 3:
+						st.promote()
+					}
+					return nil
+				}}
+				eng := open(t, st, agent, shortLease)
+				if lost == 0 {
+					turn(t, open(t, tapOn(st.Store), newParrot().Agent, named("z")), "s", "hello")
+					step = 1
+					st.snapshot(t, "s")
+				}
+				_, err := start(t, eng, "s", "go").Wait(t.Context())
+				wantError(t, err, cairn.ErrStoreBehind)
+				if eng.StoreBehind() != 1 {
+					t.Errorf("noticed %d times", eng.StoreBehind())
+				}
+				if lost == 0 { // the turn is gone
+					wantStatus(t, turn(t, eng, "s", "again"), cairn.RunCompleted, cairn.ReasonReply)
+				} else {
+					run, err := eng.Resume(t.Context(), "s")
+					if err != nil {
+						t.Fatal(err)
+					}
+					wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
+				}
+				list := messages(t, st.Store, "s")
+				for i, m := range list {
+					if m.Role == cairn.RoleAssistant && i > 0 && list[i-1].Role == cairn.RoleAssistant {
+						t.Errorf("message %d follows another reply", i)
+					}
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
