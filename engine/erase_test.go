@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -94,5 +95,58 @@ func TestEraseUser(t *testing.T) {
 		}
 		_, err = eng.EraseUser(t.Context(), "")
 		wantError(t, err, cairn.ErrInvalid)
+	})
+}
+
+// appends is a log that keeps the types of the appended events.
+type appends struct {
+	*memstore.Log
+	types []cairn.EventType
+	drops error
+}
+
+func (l *appends) Append(ctx context.Context, log string, expect int64, list ...cairn.Event) (int64, error) {
+	for i := range list {
+		l.types = append(l.types, list[i].Type)
+	}
+	return l.Log.Append(ctx, log, expect, list...)
+}
+
+func (l *appends) Drop(ctx context.Context, log string) error {
+	if l.drops != nil {
+		return l.drops
+	}
+	return l.Log.Drop(ctx, log)
+}
+
+// An erased session's log is dropped at once, so that nothing is appended to it: its readers end with ErrDeleted. If it
+// cannot be dropped, the session stays deleted, and its log says so.
+func TestEraseAppendsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &appends{Log: memstore.New(nil).EventLog().(*memstore.Log)}
+		eng := open(t, memstore.New(nil), bot(scripted.New(scripted.Text("one"), scripted.Text("two"))),
+			with(func(o *engine.Options) { o.Log = log }))
+		turn(t, eng, "s", "go")
+		ended := make(chan error, 1)
+		go func() {
+			var last error
+			for _, err := range eng.Events(t.Context(), "s", cairn.Cursor{}) {
+				last = err
+			}
+			ended <- last
+		}()
+		synctest.Wait()
+		log.types = nil
+		if err := eng.Erase(t.Context(), "s"); err != nil || len(log.types) > 0 {
+			t.Errorf("the erasure appended %v, %v", log.types, err)
+		}
+		wantError(t, <-ended, cairn.ErrDeleted)
+
+		turn(t, eng, "stuck", "go")
+		log.types, log.drops = nil, cairn.Errorf(cairn.CodeUnavailable, "the log is away")
+		if err := eng.Erase(t.Context(), "stuck"); !errors.Is(err, cairn.ErrUnavailable) || fmt.Sprint(log.types) != "[session_deleted]" {
+			t.Errorf("the erasure that failed appended %v, %v", log.types, err)
+		}
 	})
 }

@@ -24,8 +24,7 @@ func (e *Engine) ttl(agent string) time.Duration {
 // and until then Restore brings the session back. The error is ErrAlreadyRunning while a run holds one of the sessions,
 // ErrInvalid for a sub-agent's session, which is deleted with its root.
 func (e *Engine) Delete(ctx context.Context, id string) error {
-	_, err := e.upkeep.remove(ctx, id, store.Deleted)
-	return err
+	return e.upkeep.remove(ctx, id, store.Deleted)
 }
 
 // Restore brings back a session that was deleted or has expired and is not purged yet, with everything that it owned.
@@ -58,10 +57,10 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 }
 
 // Erase removes a session as Delete does and then purges it at once, without retention. It also purges a session that
-// was deleted or has expired. The id is free afterwards. If Erase fails after it has hidden the session, a Sweep does
-// the rest after the retention.
+// was deleted or has expired. The id is free afterwards. Readers of its events end with ErrDeleted, without an event. If
+// Erase fails after it has hidden the session, a Sweep does the rest after the retention.
 func (e *Engine) Erase(ctx context.Context, id string) error {
-	removed, err := e.upkeep.remove(ctx, id, store.Deleted)
+	removed, err := e.upkeep.hide(ctx, id, store.Deleted)
 	var gone *store.GoneError
 	switch {
 	case errors.As(err, &gone) && gone.Removed.SessionID != id:
@@ -71,8 +70,12 @@ func (e *Engine) Erase(ctx context.Context, id string) error {
 	case err != nil || e.upkeep.sweeper == nil:
 		return err
 	}
-	if _, err = e.upkeep.purge(ctx, *removed); errors.Is(err, cairn.ErrNotFound) {
+	hidden := err == nil // by this call; its event would be dropped with the log
+	switch _, err = e.upkeep.purge(ctx, *removed); {
+	case errors.Is(err, cairn.ErrNotFound):
 		return nil // a sweep was faster
+	case err != nil && hidden:
+		e.upkeep.published(ctx, removed)
 	}
 	return err
 }

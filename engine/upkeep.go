@@ -39,8 +39,22 @@ func (u *upkeep) publish(ctx context.Context, log string, ev cairn.Event) {
 	}
 }
 
-// remove hides a session tree and evicts it from memory.
-func (u *upkeep) remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
+// remove hides a session tree, evicts it from memory and publishes the removal.
+func (u *upkeep) remove(ctx context.Context, root string, why store.Removal) error {
+	removed, err := u.hide(ctx, root, why)
+	if err == nil && removed != nil {
+		u.published(ctx, removed)
+	}
+	return err
+}
+
+// published publishes the removal of a tree on its log.
+func (u *upkeep) published(ctx context.Context, r *store.Removed) {
+	u.publish(ctx, r.Log(), cairn.Event{Type: cairn.EventSessionDeleted, SessionID: r.SessionID, Name: string(r.Reason)})
+}
+
+// hide hides a session tree and evicts it from memory. It returns nil if the store can only delete the tree for good.
+func (u *upkeep) hide(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
 	if err := cairn.CheckSessionID(root); err != nil {
 		return nil, err
 	}
@@ -52,7 +66,6 @@ func (u *upkeep) remove(ctx context.Context, root string, why store.Removal) (*s
 		return nil, err
 	}
 	u.evict(root)
-	u.publish(ctx, removed.Log(), cairn.Event{Type: cairn.EventSessionDeleted, SessionID: root, Name: string(why)})
 	return removed, nil
 }
 
@@ -112,7 +125,7 @@ func (u *upkeep) sweepStale(ctx context.Context, r *SweepReport) error {
 		if err != nil {
 			return err
 		}
-		_, err := u.remove(ctx, *id, store.Expired)
+		err := u.remove(ctx, *id, store.Expired)
 		switch {
 		case err == nil:
 			r.Detected++

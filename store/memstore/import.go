@@ -88,7 +88,9 @@ func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*b
 		if err := add(tree[len(tree)-1], first, part); err != nil {
 			return nil, nil, err
 		}
-		log.list = append(log.list, part.Events...)
+		if len(part.Events) > 0 {
+			log.batches, log.count = append(log.batches, slices.Clone(part.Events)), log.count+len(part.Events)
+		}
 	}
 	rows := make([]*cairn.Session, len(tree))
 	for i, doc := range tree {

@@ -29,7 +29,8 @@ type Log struct {
 
 // events is one log: its remaining events and the sequence of the last event ever appended.
 type events struct {
-	list    []cairn.Event
+	batches [][]cairn.Event // as appended; never modified, so that readers may hold slices of them
+	count   int             // of the events in batches
 	last    int64
 	sweepAt time.Time         // when it is due for a sweep; zero before its first event
 	session string            // the first to write under a token; usually the only one
@@ -178,24 +179,59 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 	return e.last, nil
 }
 
-// turnEvents is the initial capacity of a log: the events of a turn with a short tool call and a short answer.
-const turnEvents = 18
-
 // add appends events to a log. The caller holds the lock, so that batches are published in order.
 func (l *Log) add(log string, e *events, list []cairn.Event) {
-	n := len(e.list)
-	if n == 0 {
-		e.list = make([]cairn.Event, 0, max(turnEvents, len(list)))
-	}
-	e.list = append(e.list, list...)
-	for i := n; i < len(e.list); i++ {
+	batch := slices.Clone(list) // the caller's events keep their sequences
+	for i := range batch {
 		e.last++
-		e.list[i].Sequence = e.last
+		batch[i].Sequence = e.last
 	}
+	e.batches, e.count = append(e.batches, batch), e.count+len(batch)
 	if now := l.clock(); e.sweepAt.IsZero() || now.Before(e.sweepAt) {
 		e.sweepAt = now
 	}
-	l.hub.Publish(log, e.list[n:])
+	l.hub.Publish(log, batch)
+}
+
+// first returns the sequence of the oldest remaining event; last+1 if there is none.
+func (e *events) first() int64 { return e.last - int64(e.count) + 1 }
+
+// at returns the index of the batch that holds a sequence, which is from first to last.
+func (e *events) at(sequence int64) int {
+	i, _ := slices.BinarySearchFunc(e.batches, sequence, func(batch []cairn.Event, sequence int64) int {
+		return cmp.Compare(batch[len(batch)-1].Sequence, sequence)
+	})
+	return i
+}
+
+// read returns n events from a sequence on. All of them exist.
+func (e *events) read(from int64, n int) []cairn.Event {
+	i := e.at(from)
+	batch := e.batches[i][from-e.batches[i][0].Sequence:]
+	if len(batch) >= n {
+		return batch[:n:n]
+	}
+	list := make([]cairn.Event, 0, n)
+	for ; len(batch) < n-len(list); batch = e.batches[i] {
+		list = append(list, batch...)
+		i++
+	}
+	return append(list, batch[:n-len(list)]...)
+}
+
+// trim removes the events before a sequence.
+func (e *events) trim(before int64) {
+	switch first := e.first(); {
+	case before <= first:
+		return
+	case before > e.last:
+		e.batches, e.count = nil, 0
+		return
+	}
+	i := e.at(before)
+	e.batches = slices.Clone(e.batches[i:])
+	e.batches[0] = slices.Clone(e.batches[0][before-e.batches[0][0].Sequence:])
+	e.count = int(e.last - before + 1)
 }
 
 // clock returns the time in UTC, truncated to microseconds.
@@ -215,14 +251,11 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) ([]c
 	if e == nil || after >= e.last {
 		return nil, nil
 	}
-	first := e.last - int64(len(e.list)) + 1
 	after = max(after, 0)
-	if after+1 < first {
+	if first := e.first(); after+1 < first {
 		return nil, store.Trimmed(log, after, first)
 	}
-	from := int(after + 1 - first)
-	to := min(from+limit, len(e.list))
-	return e.list[from:to:to], nil
+	return e.read(after+1, int(min(int64(limit), e.last-after))), nil
 }
 
 // Follow implements store.Log.
@@ -241,7 +274,7 @@ func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err er
 	if e == nil {
 		return 1, 0, nil
 	}
-	return e.last - int64(len(e.list)) + 1, e.last, nil
+	return e.first(), e.last, nil
 }
 
 // Trim implements store.Log.
@@ -251,13 +284,8 @@ func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 	if err := l.check(ctx); err != nil {
 		return err
 	}
-	e := l.logs[log]
-	if e == nil {
-		return nil
-	}
-	first := e.last - int64(len(e.list)) + 1
-	if n := min(before-first, int64(len(e.list))); n > 0 {
-		e.list = append([]cairn.Event(nil), e.list[n:]...)
+	if e := l.logs[log]; e != nil {
+		e.trim(before)
 	}
 	return nil
 }

@@ -113,6 +113,16 @@ func (h *logHarness) append(log string, events ...cairn.Event) int64 {
 	return last
 }
 
+// appendBatches appends the events 1 to 10, in batches of different sizes.
+func (h *logHarness) appendBatches(log string) {
+	h.Helper()
+	for at := 1; at <= 10; {
+		next := min(at+at%4+1, 11)
+		h.append(log, lines(at, next)...)
+		at = next
+	}
+}
+
 // all reads a log's events after a sequence, to the end.
 func (h *logHarness) all(log string, after int64) []cairn.Event {
 	h.Helper()
@@ -342,7 +352,7 @@ func readEvents(h *logHarness) {
 	if list, err := h.log.Read(h.Context(), "log", 0, 0); err != nil || len(list) > 0 {
 		h.Fatalf("an unknown log has %v, %v", list, err)
 	}
-	h.append("log", lines(1, 11)...)
+	h.appendBatches("log")
 	for after := range int64(13) {
 		for limit := 1; limit <= 11; limit++ {
 			list, err := h.log.Read(h.Context(), "log", after, limit)
@@ -375,9 +385,9 @@ func bounds(h *logHarness) {
 }
 
 func trim(h *logHarness) {
-	h.append("log", lines(1, 11)...)
+	h.appendBatches("log")
 	h.append("other", lines(1, 4)...)
-	for _, step := range []struct{ before, first int64 }{{0, 1}, {1, 1}, {4, 4}, {2, 4}, {4, 4}, {10, 10}} {
+	for _, step := range []struct{ before, first int64 }{{0, 1}, {1, 1}, {3, 3}, {5, 5}, {2, 5}, {5, 5}, {8, 8}, {10, 10}} {
 		h.must(h.log.Trim(h.Context(), "log", step.before))
 		h.wantBounds("log", step.first, 10)
 		for after := range int64(11) {
