@@ -145,6 +145,21 @@ type Lease struct {
 	Token int64 `json:"token,omitempty"`
 	// Until is when the lease lapses without another heartbeat, by the store's clock.
 	Until time.Time `json:"until,omitzero"`
+	// TTL is for how long the lease was last taken or renewed; 0 if that is not known. See [Lease.Ahead].
+	TTL time.Duration `json:"ttl,omitempty"`
+}
+
+// Ahead reports whether the lease ends later than any heartbeat up to now could have made it end: more than twice TTL
+// after now, by the store's clock. The clock was ahead at the last heartbeat and was set back since. Such a lease has
+// lapsed, or a session would be held for as long as the clock was ahead. The second TTL is the tolerance for a clock
+// that was set back a little. A lease of an unknown TTL is never ahead.
+func (l Lease) Ahead(now time.Time) bool {
+	return l.TTL > 0 && l.Until.After(now.Add(2*l.TTL))
+}
+
+// Held reports whether the lease is valid at now, by the store's clock: it has not lapsed and is not [Lease.Ahead].
+func (l Lease) Held(now time.Time) bool {
+	return now.Before(l.Until) && !l.Ahead(now)
 }
 
 // Host returns the name of the host that the run was handed to, if that host can continue it without the process
@@ -175,13 +190,13 @@ type SummaryPlace struct {
 
 // Running reports whether a run holds the session under a valid lease at now, by the store's clock: usually AsOf.
 func (s *Session) Running(now time.Time) bool {
-	return s.Status == SessionActive && now.Before(s.Lease.Until)
+	return s.Status == SessionActive && s.Lease.Held(now)
 }
 
 // Crashed reports whether a run holds the session but its lease has lapsed at now, by the store's clock: the
 // process that drove it is gone.
 func (s *Session) Crashed(now time.Time) bool {
-	return s.Status == SessionActive && !now.Before(s.Lease.Until)
+	return s.Status == SessionActive && !s.Lease.Held(now)
 }
 
 // Ready reports whether the session is paused and everything that it waited for, from people or children, has
@@ -191,8 +206,8 @@ func (s *Session) Ready() bool {
 }
 
 // Expiry returns when the session expires, as things stand; zero for never. That is TTL after its last activity,
-// which is any commit, or ExpiresAt if that is earlier. It is not before the lease of its run lapses, nor before
-// the deadline of a call that it waits for. others are the other sessions of a root's tree; their activity, leases
+// which is any commit, or ExpiresAt if that is earlier. It is not before the lease of its run lapses, unless that is
+// [Lease.Ahead] as of AsOf, nor before the deadline of a call that it waits for. others are the other sessions of a root's tree; their activity, leases
 // and deadlines count as the root's own.
 func (s *Session) Expiry(others ...*Session) time.Time {
 	active, held := s.UpdatedAt, s.heldUntil()
@@ -215,7 +230,9 @@ func (s *Session) Expiry(others ...*Session) time.Time {
 func (s *Session) heldUntil() time.Time {
 	switch s.Status {
 	case SessionActive:
-		return s.Lease.Until
+		if s.AsOf.IsZero() || !s.Lease.Ahead(s.AsOf) {
+			return s.Lease.Until
+		}
 	case SessionPaused:
 		return s.NextDeadline
 	}

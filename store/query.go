@@ -85,6 +85,6 @@ type Due struct {
 	Agent string
 	Kind  DueKind
 	// Since is the time at which the session became due. For an active session it is when its lease lapsed or was
-	// released.
+	// released. It is later than the store's now if the store's clock was set back since: see [cairn.Lease.Ahead].
 	Since time.Time
 }

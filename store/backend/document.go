@@ -103,6 +103,9 @@ func (doc *Document) Answer(n plan.Needs, seen *plan.Seen) {
 func (doc *Document) Apply(d *plan.Delta, now time.Time) *cairn.Session {
 	row := d.At(now)
 	row.Lease.Until = d.LeaseUntil.On(now, doc.Row.Lease.Until)
+	if d.LeaseUntil.Kept {
+		row.Lease.TTL = doc.Row.Lease.TTL
+	}
 	if d.New {
 		doc.States = []plan.StatePiece{{Keyframe: true, Data: slices.Clone(d.Initial)}}
 	}

@@ -147,8 +147,8 @@ func NumberCursor(q store.PageQuery) (int64, error) {
 	return math.MinInt64, nil
 }
 
-// Due returns why, and since when, the session needs a worker; Kind is empty if it does not. Agent is the session's
-// own.
+// Due returns why, and since when, the session needs a worker, now or later; Kind is empty if it never will. Agent is the
+// session's own.
 func (doc *Document) Due() store.Due {
 	row := &doc.Row
 	d := store.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: store.DueKindOf(row), Since: doc.DueAt}
@@ -156,6 +156,15 @@ func (doc *Document) Due() store.Due {
 		d.Kind, d.Since = store.DueCrashed, row.Lease.Until
 	}
 	return d
+}
+
+// DueAtOnce reports whether the session is due at the store's time now although its Since is later: the clock was set
+// back since. Only a deadline is due no earlier than its time.
+func (doc *Document) DueAtOnce(now time.Time) bool {
+	if doc.Row.Status == cairn.SessionActive {
+		return doc.Row.Lease.Ahead(now)
+	}
+	return store.DueKindOf(&doc.Row) != store.DueDeadline
 }
 
 // Stage implements store.Store.Stage.
@@ -179,7 +188,7 @@ func (doc *Document) Renew(token int64, ttl time.Duration, now time.Time) (*cair
 	if err := plan.Fenced(doc.row(), token); err != nil {
 		return nil, err
 	}
-	doc.Row.Lease.Until = now.Add(ttl)
+	doc.Row.Lease.Until, doc.Row.Lease.TTL = now.Add(ttl), ttl
 	return StopOf(doc.Row.RunID, doc.Stop), nil
 }
 

@@ -65,7 +65,7 @@ func DuePage(docs map[string]*Document, q store.DueQuery, now time.Time) (store.
 	for _, doc := range docs {
 		d := doc.Due()
 		d.Since = d.Since.Truncate(time.Microsecond) // the precision of a cursor
-		if d.Kind == "" || now.Before(d.Since) || id != "" && store.CompareDue(d, after) <= 0 {
+		if d.Kind == "" || now.Before(d.Since) && !doc.DueAtOnce(now) || id != "" && store.CompareDue(d, after) <= 0 {
 			continue
 		}
 		if root := docs[d.RootID]; root != nil {

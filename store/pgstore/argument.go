@@ -57,6 +57,7 @@ var arguments = map[string]func(*write) any{
 	"head_data":      func(w *write) any { return w.headData },
 	"lease_kept":     func(w *write) any { return w.d.LeaseUntil.Kept },
 	"lease_in":       func(w *write) any { return from(w.d.LeaseUntil) },
+	"lease_ttl":      func(w *write) any { return leaseTTL(w.d) },
 	"deadline":       func(w *write) any { return timestamp(w.d.NextDeadline.At) },
 	"deadline_in":    func(w *write) any { return from(w.d.NextDeadline) },
 	"due":            func(w *write) any { return string(w.d.Due) },

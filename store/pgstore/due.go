@@ -12,7 +12,7 @@ const (
 	sqlCrashed = `
 		SELECT s.id, s.root_id, h.agent, 'crashed' AS due, h.lease_until AS since
 		FROM {schema}.heads h JOIN {schema}.sessions s ON s.key = h.session
-		WHERE h.status = 'active' AND h.agent = a.agent AND h.lease_until BETWEEN $2::timestamptz AND statement_timestamp()
+		WHERE h.status = 'active' AND h.agent = a.agent AND h.lease_until >= $2::timestamptz AND NOT (` + leaseHeld + `)
 			AND (h.lease_until, s.id) > ($2::timestamptz, $3::text)
 		ORDER BY h.lease_until, s.id
 		LIMIT $4`
@@ -22,6 +22,15 @@ const (
 		SELECT s.id, s.root_id, h.agent, h.due, h.due_at AS since
 		FROM {schema}.heads h JOIN {schema}.sessions s ON s.key = h.session
 		WHERE h.agent = a.agent AND h.due_at BETWEEN $2::timestamptz AND statement_timestamp()
+			AND (h.due_at, s.id) > ($2::timestamptz, $3::text)
+		ORDER BY h.due_at, s.id
+		LIMIT $4`
+
+	// By heads_ready. These became due before the clock was set back.
+	sqlReady = `
+		SELECT s.id, s.root_id, h.agent, h.due, h.due_at AS since
+		FROM {schema}.heads h JOIN {schema}.sessions s ON s.key = h.session
+		WHERE h.agent = a.agent AND h.due IN ('ready', 'queued') AND h.due_at > greatest($2::timestamptz, statement_timestamp())
 			AND (h.due_at, s.id) > ($2::timestamptz, $3::text)
 		ORDER BY h.due_at, s.id
 		LIMIT $4`
@@ -61,7 +70,8 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 	args := []any{q.Agents, after, id, store.PageSize(q.Limit)}
 	err = s.try(ctx, "look for due sessions", reads, func(ctx context.Context, c *conn) error {
 		list = nil
-		err := c.view(ctx, reading{dueStatement(agents, sqlCrashed), args, read}, reading{dueStatement(agents, sqlWaiting), args, read})
+		err := c.view(ctx, reading{dueStatement(agents, sqlCrashed), args, read}, reading{dueStatement(agents, sqlWaiting), args, read},
+			reading{dueStatement(agents, sqlReady), args, read})
 		if err == nil {
 			err = overdueOf(ctx, c, list, func(d *store.Due) string { return d.RootID })
 		}

@@ -20,14 +20,14 @@ const sqlJoined = `
 WITH step AS MATERIALIZED (
 	SELECT *
 	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
-		$9::interval[], $10::text[], $11::boolean[], $45::bigint[])
-		p (key, version, token, next_token, root_id, run_id, status, data, lease_in, drop_stop, drop_staged, next_version)
+		$9::interval[], $10::text[], $11::boolean[], $45::bigint[], $46::interval[])
+		p (key, version, token, next_token, root_id, run_id, status, data, lease_in, drop_stop, drop_staged, next_version, lease_ttl)
 ), locked AS MATERIALIZED (
 	SELECT p.*
 	FROM step p, LATERAL (
 		SELECT FROM {schema}.heads h
 		WHERE h.session = p.key AND h.version = p.version AND h.lease_token = p.token
-			AND (h.lease_until > statement_timestamp() OR NOT EXISTS (
+			AND (` + leaseHeld + ` OR NOT EXISTS (
 				SELECT FROM {schema}.sessions r WHERE r.id = p.root_id AND r.sweep_at <= statement_timestamp()))
 		FOR NO KEY UPDATE SKIP LOCKED) l
 ), head AS (
@@ -35,6 +35,7 @@ WITH step AS MATERIALIZED (
 	SET version = p.next_version, updated_at = greatest(h.updated_at, statement_timestamp()), lease_token = p.next_token,
 		run_id = p.run_id, suspended_step = '', data = p.data,
 		lease_until = coalesce(statement_timestamp() + p.lease_in, h.lease_until), next_deadline = NULL,
+		lease_ttl = coalesce(p.lease_ttl, h.lease_ttl),
 		stop = CASE h.stop_run WHEN p.drop_stop THEN '' ELSE h.stop END,
 		stop_run = CASE h.stop_run WHEN p.drop_stop THEN '' ELSE h.stop_run END,
 		status = p.status, due = '', due_at = NULL

@@ -7,7 +7,7 @@ type joinedColumns struct {
 	heads struct {
 		key, version, token, nextToken, nextVersion []int64
 		root, run, status, data                     []string
-		leaseIn                                     []*time.Duration
+		leaseIn, leaseTTL                           []*time.Duration
 		dropStop                                    []*string
 		dropStaged                                  []bool
 	}
@@ -44,7 +44,7 @@ func newJoinedColumns(steps int) *joinedColumns {
 	h, m, c := &x.heads, &x.messages, &x.checkpoints
 	room(steps, &h.key, &h.version, &h.token, &h.nextToken, &h.nextVersion)
 	room(steps, &h.root, &h.run, &h.status, &h.data)
-	room(steps, &h.leaseIn)
+	room(steps, &h.leaseIn, &h.leaseTTL)
 	room(steps, &h.dropStop)
 	room(steps, &h.dropStaged)
 	room(2*steps, &m.session, &m.number, &m.turn)
@@ -72,7 +72,7 @@ func (x *joinedColumns) add(w *write) {
 	h.nextToken, h.root, h.run = append(h.nextToken, row.Lease.Token), append(h.root, row.RootID), append(h.run, row.RunID)
 	h.status, h.data = append(h.status, string(row.Status)), append(h.data, w.headData)
 	h.leaseIn, h.dropStop = append(h.leaseIn, from(d.LeaseUntil)), append(h.dropStop, orNull(d.DropStop, d.DropStop != ""))
-	h.dropStaged = append(h.dropStaged, d.DropStaged)
+	h.dropStaged, h.leaseTTL = append(h.dropStaged, d.DropStaged), append(h.leaseTTL, leaseTTL(d))
 	var turn int64
 	if w.ownMessages() {
 		turn = int64(row.Turn)
@@ -130,6 +130,6 @@ func (x *joinedColumns) values() []any {
 		s.session, s.position, s.keyframe, s.data,
 		r.session, r.turn, r.id, r.sequence, r.message, r.checkpoint, r.state, r.data,
 		e.session, e.id, e.over, e.data,
-		h.nextVersion,
+		h.nextVersion, h.leaseTTL,
 	}
 }

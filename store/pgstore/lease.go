@@ -15,7 +15,7 @@ const (
 	// By sessions_id and the key of heads.
 	sqlRenew = `
 		UPDATE {schema}.heads h
-		SET lease_until = statement_timestamp() + $3::interval
+		SET lease_until = statement_timestamp() + $3::interval, lease_ttl = $3::interval
 		FROM {schema}.sessions s
 		WHERE s.id = $1 AND h.session = s.key AND h.lease_token = $2 AND h.lease_token > 0
 		RETURNING CASE h.stop_run WHEN h.run_id THEN h.stop_run ELSE '' END, h.stop`

@@ -18,7 +18,7 @@ const (
 	s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at`
 
 	headColumns = `
-	h.status, h.version, h.run_id, h.suspended_step, h.lease_token, h.lease_until, h.next_deadline, h.stop_run, h.stop,
+	h.status, h.version, h.run_id, h.suspended_step, h.lease_token, h.lease_until, h.lease_ttl, h.next_deadline, h.stop_run, h.stop,
 	h.updated_at, h.data, statement_timestamp()`
 
 	sessionColumns = ownColumns + `,` + headColumns
@@ -100,7 +100,7 @@ func (r *storedRow) read(rows pgx.Rows, more ...any) error {
 	var until, deadline *time.Time
 	s := &cairn.Session{}
 	r.session = s
-	into := append(own.columns(&r.key, s), &status, &s.Version, &s.RunID, &s.SuspendedStep, &s.Lease.Token, &until, &deadline,
+	into := append(own.columns(&r.key, s), &status, &s.Version, &s.RunID, &s.SuspendedStep, &s.Lease.Token, &until, &s.Lease.TTL, &deadline,
 		&r.stop.run, &r.stop.data, &s.UpdatedAt, &data, &s.AsOf)
 	if err := rows.Scan(append(into, more...)...); err != nil {
 		return err

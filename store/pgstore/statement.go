@@ -23,6 +23,9 @@ var (
 		sqlChangeQueue + sqlChangeCache + sqlMade)
 )
 
+// leaseHeld is cairn.Lease.Held at the server's time.
+const leaseHeld = `coalesce(h.lease_until > statement_timestamp() AND (h.lease_ttl = '0' OR h.lease_until <= statement_timestamp() + 2 * h.lease_ttl), FALSE)`
+
 // sqlHead replaces the head that was seen with the next one, by the key of heads. Its conditions read only the head, or
 // values that only grow: if the statement had to wait for another writer, the server checks them again on the row that
 // the writer left, but sees all other rows as they were before. An expired session accepts no commits unless its lease
@@ -33,6 +36,7 @@ WITH head AS (
 	SET version = @next_version::bigint, updated_at = greatest(h.updated_at, statement_timestamp()), lease_token = @next_token::bigint,
 		run_id = @run_id::text, suspended_step = @suspended_step::text, data = @head_data::text,
 		lease_until = CASE WHEN @lease_kept::boolean THEN h.lease_until ELSE statement_timestamp() + @lease_in::interval END,
+		lease_ttl = coalesce(@lease_ttl::interval, h.lease_ttl),
 		next_deadline = least(@deadline::timestamptz, statement_timestamp() + @deadline_in::interval),
 		stop = CASE h.stop_run WHEN @drop_stop::text THEN '' ELSE h.stop END,
 		stop_run = CASE h.stop_run WHEN @drop_stop::text THEN '' ELSE h.stop_run END,
@@ -40,8 +44,8 @@ WITH head AS (
 		due_at = CASE WHEN @due_kept::boolean THEN h.due_at
 			ELSE least(@due_at::timestamptz, statement_timestamp() + @due_in::interval) END
 	WHERE h.session = @key::bigint AND h.version = @version::bigint AND h.lease_token = @token::bigint
-		AND (NOT @lapsed::boolean OR h.lease_until <= statement_timestamp())
-		AND (h.lease_until > statement_timestamp() OR NOT EXISTS (
+		AND (NOT @lapsed::boolean OR NOT (` + leaseHeld + `))
+		AND (` + leaseHeld + ` OR NOT EXISTS (
 			SELECT FROM {schema}.sessions r WHERE r.id = @root_id::text AND r.sweep_at <= statement_timestamp()))`
 
 // sqlCallsAsSeen adds a condition: the calls are at the versions that were seen, by the key of calls. A call that
@@ -73,10 +77,10 @@ WITH made AS (
 	ON CONFLICT (id) DO NOTHING
 	RETURNING key, created_at
 ), head AS (
-	INSERT INTO {schema}.heads (session, version, lease_token, updated_at, lease_until, next_deadline, due_at, agent, status,
+	INSERT INTO {schema}.heads (session, version, lease_token, updated_at, lease_until, lease_ttl, next_deadline, due_at, agent, status,
 		run_id, suspended_step, due, data)
 	SELECT m.key, 1, (extract(epoch FROM m.created_at) * 1000000)::bigint + @next_token::bigint, m.created_at,
-		m.created_at + @lease_in::interval, least(@deadline::timestamptz, m.created_at + @deadline_in::interval),
+		m.created_at + @lease_in::interval, coalesce(@lease_ttl::interval, '0'), least(@deadline::timestamptz, m.created_at + @deadline_in::interval),
 		least(@due_at::timestamptz, m.created_at + @due_in::interval),
 		coalesce((SELECT agent FROM {schema}.sessions WHERE id = @root_id::text), @agent::text),
 		@status::text, @run_id::text, @suspended_step::text, @due::text, @head_data::text

@@ -12,6 +12,9 @@ import (
 // from returns how long after the server's time a time is that the server fills in; nil for any other time.
 func from(t plan.Time) *time.Duration { return orNull(t.In, t.Open) }
 
+// leaseTTL returns the TTL that a delta gives to the lease, or null if it keeps the stored one.
+func leaseTTL(d *plan.Delta) *time.Duration { return orNull(d.Row.Lease.TTL, !d.LeaseUntil.Kept) }
+
 // orNull returns v, or null if is is false.
 func orNull[T any](v T, is bool) *T {
 	if !is {

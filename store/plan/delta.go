@@ -19,7 +19,7 @@ type Delta struct {
 	// row at Version and lease token Token, which together name one state of one session.
 	New            bool
 	Version, Token int64
-	// Lapsed requires that the lease's end is not after the store's now.
+	// Lapsed requires that the lease is not [cairn.Lease.Held] at the store's now.
 	Lapsed bool
 	// OnceRun and OnceStep, unless empty, require that the session has no run with that id and no checkpoint of that
 	// step; a store enforces this by unique keys or by a lookup. The id of Checkpoint is unique as well.
@@ -30,7 +30,8 @@ type Delta struct {
 	Row *cairn.Session
 	// Checkpoints is the number of the last checkpoint that the session was ever given; it is stored with the row.
 	Checkpoints int64
-	// LeaseUntil and NextDeadline are the times of the row's fields Lease.Until and NextDeadline.
+	// LeaseUntil and NextDeadline are the times of the row's fields Lease.Until and NextDeadline. If LeaseUntil is Kept,
+	// the stored Lease.TTL stays, too.
 	LeaseUntil, NextDeadline Time
 	// Due is the row's DueKindOf, and DueAt the time from which it applies; both are stored with the row.
 	Due   store.DueKind

@@ -215,13 +215,14 @@ func (d *Delta) lease(c *store.Commit) {
 	l := &d.Row.Lease
 	switch c.Lease.Action {
 	case store.LeaseTake:
-		l.Owner = c.Lease.Owner
+		l.Owner, l.TTL = c.Lease.Owner, c.Lease.TTL.Truncate(time.Microsecond)
 		// A time, so that the token of a holder is greater than that of each earlier one, whether or not the store still
 		// knows of it: it may have lost its last writes.
 		l.Token = max(l.Token+1, d.Row.AsOf.UnixMicro())
 		d.holders++
 		d.LeaseUntil = Time{Open: true, In: c.Lease.TTL}
 	case store.LeaseRenew:
+		l.TTL = c.Lease.TTL.Truncate(time.Microsecond)
 		d.LeaseUntil = Time{Open: true, In: c.Lease.TTL}
 	case store.LeaseRelease:
 		l.Owner = ""

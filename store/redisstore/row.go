@@ -70,6 +70,9 @@ func readStored(id string, stored []any) (*storedRow, error) {
 	if now, err := strconv.ParseInt(list.text(8), 10, 64); err == nil {
 		r.session.AsOf = fromMicros(now)
 	}
+	if ttl, err := strconv.ParseInt(list.text(9), 10, 64); err == nil {
+		r.session.Lease.TTL = time.Duration(ttl) * time.Microsecond
+	}
 	return r, nil
 }
 

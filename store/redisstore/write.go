@@ -271,6 +271,7 @@ func (w *write) times(cmd *command) {
 	if !d.LeaseUntil.Kept {
 		cmd.text("till")
 		cmd.time(d.LeaseUntil)
+		cmd.number(row.Lease.TTL.Microseconds())
 	}
 	if d.DropStop != "" {
 		cmd.words("stop", d.DropStop)
@@ -293,6 +294,7 @@ func (w *write) times(cmd *command) {
 		} else {
 			cmd.time(d.DueAt)
 		}
+		cmd.text(kind)
 	}
 	if !d.SweepAt.Kept {
 		cmd.text("sweep")

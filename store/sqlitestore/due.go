@@ -14,7 +14,7 @@ const (
 	// By heads_active.
 	sqlCrashed = `SELECT` + dueColumns + ` h.lease_until
 		FROM heads h JOIN sessions s ON s.key = h.session
-		WHERE h.status = 'active' AND h.agent = ?2 AND h.lease_until <= ?1 AND (h.lease_until, s.id) > (?4, ?5)
+		WHERE h.status = 'active' AND h.agent = ?2 AND (h.lease_until <= ?1 OR ` + leaseAhead + `) AND (h.lease_until, s.id) > (?4, ?5)
 		ORDER BY h.lease_until, s.id LIMIT ?3`
 
 	// By heads_due.
@@ -22,6 +22,16 @@ const (
 		FROM heads h JOIN sessions s ON s.key = h.session
 		WHERE h.agent = ?2 AND h.due_at > 0 AND h.due_at BETWEEN ?4 AND ?1 AND (h.due_at, s.id) > (?4, ?5)
 		ORDER BY h.due_at, s.id LIMIT ?3`
+
+	// By heads_ready. These became due before the clock was set back.
+	sqlReady = `SELECT` + dueColumns + ` h.due_at
+		FROM heads h JOIN sessions s ON s.key = h.session
+		WHERE h.agent = ?2 AND h.due_at > 0 AND (h.status <> 'paused' OR h.wait ->> '$.open' IS NULL)
+			AND h.due_at > ?1 AND (h.due_at, s.id) > (?4, ?5)
+		ORDER BY h.due_at, s.id LIMIT ?3`
+
+	// leaseAhead is cairn.Lease.Ahead at the time ?1.
+	leaseAhead = `h.lease_ttl > 0 AND h.lease_until > ?1 + 2 * h.lease_ttl`
 
 	// By both, one index lookup per agent, however many sessions it has.
 	sqlDueAgents = `
@@ -68,7 +78,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 			}
 		}
 		for _, agent := range agents {
-			for _, text := range []string{sqlCrashed, sqlWaiting} {
+			for _, text := range []string{sqlCrashed, sqlWaiting, sqlReady} {
 				err := c.query(ctx, text, func(cols *columns) bool {
 					list = append(list, readDue(cols))
 					return true

@@ -13,7 +13,7 @@ import (
 
 const (
 	sqlRenew = `
-		UPDATE heads SET lease_until = ?3
+		UPDATE heads SET lease_until = ?3, lease_ttl = ?4
 		WHERE session = (SELECT key FROM sessions WHERE id = ?1) AND lease_token = ?2 AND lease_token > 0
 		RETURNING run_id, stop`
 
@@ -31,7 +31,7 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 	err := s.writer.write(ctx, false, func(c *conn) error {
 		var runID, text string
 		until := micros(stored(s.clock().Add(ttl)))
-		held, err := c.row(sqlRenew, func(cols *columns) { runID, text = cols.text(), cols.text() }, id, token, until)
+		held, err := c.row(sqlRenew, func(cols *columns) { runID, text = cols.text(), cols.text() }, id, token, until, ttl.Microseconds())
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ var sessionColumns = nameless(`
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id,
 	s.root_id, s.incarnation, s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at,
 	CASE s.root_id WHEN s.id THEN s.sweep_at ELSE (SELECT CAST(total(r.sweep_at) AS INTEGER) FROM sessions r WHERE r.id = s.root_id) END, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries,
-	h.checkpoint_id, h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until,
+	h.checkpoint_id, h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until, h.lease_ttl,
 	h.state_position, h.keyframe_bytes, h.change_bytes, h.usage, h.run_usage, h.stop, h.updated_at, h.wait`)
 
 // nameless rewrites the columns of a result so that the driver does no needless work. Each time a statement runs, the
@@ -49,9 +49,9 @@ const (
 	sqlInsertHead = `
 		INSERT INTO heads (session, version, epoch, message_count, run_id, turn, step, recoveries, checkpoint_id,
 			checkpoints, log_sequence, lease_owner, lease_token, lease_until, state_position, keyframe_bytes,
-			change_bytes, usage, run_usage, updated_at, status, stop, agent)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
-			coalesce((SELECT agent FROM sessions WHERE id = ?23), ?24))`
+			change_bytes, usage, run_usage, updated_at, lease_ttl, status, stop, agent)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,
+			coalesce((SELECT agent FROM sessions WHERE id = ?24), ?25))`
 
 	// Only if the session has not changed, and is held or has not expired. The columns that an index covers are left
 	// out, so that most commits write no index of this table.
@@ -60,9 +60,10 @@ const (
 		SET version = ?2, epoch = ?3, message_count = ?4, run_id = ?5, turn = ?6, step = ?7, recoveries = ?8,
 			checkpoint_id = ?9, checkpoints = ?10, log_sequence = ?11, lease_owner = ?12, lease_token = ?13,
 			lease_until = coalesce(?14, lease_until), state_position = ?15, keyframe_bytes = ?16, change_bytes = ?17,
-			usage = ?18, run_usage = ?19, updated_at = ?20
-		WHERE session = ?1 AND version = ?21 AND lease_token = ?22 AND (status = 'active' AND lease_until > ?23
-			OR NOT EXISTS (SELECT 1 FROM sessions WHERE id = ?24 AND sweep_at BETWEEN 1 AND ?23))`
+			usage = ?18, run_usage = ?19, updated_at = ?20, lease_ttl = coalesce(?21, lease_ttl)
+		WHERE session = ?1 AND version = ?22 AND lease_token = ?23 AND (status = 'active' AND lease_until > ?24
+			AND (lease_ttl = 0 OR lease_until <= ?24 + 2 * lease_ttl)
+			OR NOT EXISTS (SELECT 1 FROM sessions WHERE id = ?25 AND sweep_at BETWEEN 1 AND ?24))`
 
 	// The end of a run deletes the stop request for it.
 	sqlUpdateStatus = `
@@ -123,7 +124,7 @@ func readSession(c *columns) *storedRow {
 	s.Version, s.Epoch, s.MessageCount = c.int64(), c.int64(), c.int()
 	s.RunID, s.Turn, s.Step, s.Recoveries = c.text(), c.int(), c.int(), c.int()
 	s.CheckpointID, r.checkpoints, s.LogSequence = c.text(), c.int64(), c.int64()
-	s.Lease = cairn.Lease{Owner: c.text(), Token: c.int64(), Until: c.time()}
+	s.Lease = cairn.Lease{Owner: c.text(), Token: c.int64(), Until: c.time(), TTL: time.Duration(c.int64()) * time.Microsecond}
 	s.State = cairn.StatePosition{Position: c.int64(), KeyframeBytes: c.int64(), ChangeBytes: c.int64()}
 	readUsage(c, &s.Usage)
 	readUsage(c, &s.RunUsage)
@@ -276,8 +277,8 @@ func (r *storedRow) updateWait(c *conn, before wait) error {
 	return err
 }
 
-// head returns the first arguments of sqlInsertHead and sqlUpdateHead. If kept is true, the stored end of the lease
-// does not change.
+// head returns the first arguments of sqlInsertHead and sqlUpdateHead. If kept is true, the stored end and TTL of
+// the lease do not change.
 func (r *storedRow) head(kept bool) ([]any, error) {
 	s := r.session
 	usage, err := backend.EncodeJSON("usage", s.Usage)
@@ -288,14 +289,14 @@ func (r *storedRow) head(kept bool) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var until any
+	var until, ttl any
 	if !kept {
-		until = micros(s.Lease.Until)
+		until, ttl = micros(s.Lease.Until), s.Lease.TTL.Microseconds()
 	}
-	return append(make([]any, 0, 24), // room for the four more that both add
+	return append(make([]any, 0, 25), // room for the four more that both add
 		r.key, s.Version, s.Epoch, s.MessageCount, s.RunID, s.Turn, s.Step, s.Recoveries, s.CheckpointID,
 		r.checkpoints, s.LogSequence, s.Lease.Owner, s.Lease.Token, until, s.State.Position,
-		s.State.KeyframeBytes, s.State.ChangeBytes, usage, runUsage, micros(s.UpdatedAt)), nil
+		s.State.KeyframeBytes, s.State.ChangeBytes, usage, runUsage, micros(s.UpdatedAt), ttl), nil
 }
 
 // wordsOf returns the words by which a session is found, each preceded by a space.

@@ -56,6 +56,7 @@ CREATE TABLE {schema}.heads (
     lease_token    bigint      NOT NULL,
     updated_at     timestamptz NOT NULL,
     lease_until    timestamptz,
+    lease_ttl      interval    NOT NULL DEFAULT '0', -- how long the lease was last taken for
     next_deadline  timestamptz,
     due_at         timestamptz, -- when a session that is not active is due
     agent          text        COLLATE "C" NOT NULL, -- of the root of the session's tree
@@ -72,6 +73,8 @@ CREATE TABLE {schema}.heads (
 CREATE INDEX heads_active ON {schema}.heads (agent) WHERE status = 'active';
 -- Due: the sessions of an agent that are not active, the longest due first.
 CREATE INDEX heads_due ON {schema}.heads (agent, due_at) WHERE due_at IS NOT NULL;
+-- Due: those of them that are due whatever the time.
+CREATE INDEX heads_ready ON {schema}.heads (agent, due_at) WHERE due IN ('ready', 'queued');
 -- WatchStops: the sessions that are to stop.
 CREATE INDEX heads_stopped ON {schema}.heads (session) WHERE stop_run <> '';
 

@@ -5,7 +5,8 @@
 --                 change; both are maps in MessagePack. version: its version, a space and the time when the store
 --                 got it, which distinguishes it from earlier sessions with its id. updated, stop, first (see f:ID),
 --                 due. until: the end of the lease; a step that renews the lease writes a + and the microseconds
---                 after updated instead. serves: the agent of the tree's root
+--                 after updated instead. ttl: the microseconds for which the lease was last taken or renewed, unless
+--                 until has them. serves: the agent of the tree's root
 --   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON, and one
 --                 whose id begins with the id of its run and a slash has a slash there, and no run id
 --   f:ID  list    the chain of states, from the position first on: keyframes, and changes to the states before them
@@ -24,7 +25,7 @@
 --   y:NAME:KEY    a key of a tree that is being imported, until it gets its own name; it expires if the import fails
 --   to:ID         the bucket of a session that is kept with its root in another one
 --   i:NAME  zset  an index: sessions or calls by creation; due:AGENT: sessions by the time they are due, of the trees
---                 whose root has the agent; sweep: roots by the time from which they may have expired; removed:
+--                 whose root has the agent; wait:AGENT: those of them that wait with a deadline, by that; sweep: roots by the time from which they may have expired; removed:
 --                 removals by time; logs: logs by the time from which they are due for a sweep
 --   i:due   set   the indexes of sessions that are due or will be
 --
@@ -67,11 +68,13 @@ local function decoded(record)
 	return cjson.decode(string.match(record, '%[.*'))
 end
 
--- kept returns the session's row that is stored under a name, with the end of the lease if a step renewed it, and with
--- the time as the last element.
+-- kept returns the session's row that is stored under a name, with the end and the duration of the lease if a step
+-- renewed it, and with the time and that duration as the last elements.
 local function kept(name)
-	local list = call('HMGET', P .. name, 'head', 'base', 'version', 'updated', 'until', 'stop', 'first', 'due')
+	local list = call('HMGET', P .. name, 'head', 'base', 'version', 'updated', 'until', 'stop', 'first', 'due', 'ttl')
+	list[10] = list[9] or '0'
 	if list[5] and string.sub(list[5], 1, 1) == '+' then
+		list[10] = string.sub(list[5], 2)
 		list[5] = text(list[4] + list[5])
 	end
 	list[9] = text(clock())
@@ -94,7 +97,7 @@ local function load(id)
 		row[field] = value
 	end
 	row.updated, row.till, row.stop = tonumber(list[4]), tonumber(list[5]), list[6] or ''
-	row.first, row.due = tonumber(list[7]), tonumber(list[8])
+	row.first, row.due, row.lease = tonumber(list[7]), tonumber(list[8]), tonumber(list[10])
 	return row, list
 end
 
@@ -112,9 +115,14 @@ local function missing(id)
 	return { 'none' }
 end
 
+-- ahead is cairn.Lease.Ahead: the clock was set back since the lease was taken or renewed.
+local function ahead(till, ttl, now)
+	return ttl > 0 and till > now + 2 * ttl
+end
+
 -- running reports whether a run holds a session under a valid lease.
 local function running(row, now)
-	return row.status == 'active' and now < row.till
+	return row.status == 'active' and now < row.till and not ahead(row.till, row.lease, now)
 end
 
 -- push appends the values from an index on to a list.
@@ -140,24 +148,31 @@ local function less(a, b)
 	return #a < #b
 end
 
--- due_index names the index that has a session while it is due or will be: that of its root's agent.
-local function due_index(id)
-	return 'i:due:' .. (call('HGET', P .. 's:' .. id, 'serves') or '')
+-- leave removes a session from an index of sessions that are due or will be.
+local function leave(name, id)
+	if call('ZREM', P .. name, id) == 1 and call('EXISTS', P .. name) == 0 then
+		call('SREM', P .. 'i:due', name)
+	end
 end
 
--- awaken adds a session to the index of due sessions, from a time on.
-local function awaken(id, due)
-	local name = due_index(id)
+-- awaken adds a session to the index of due sessions of its root's agent, from a time on. kind is why it is due then:
+-- the sessions with a deadline, which may be far away, have an index of their own.
+local function awaken(id, due, kind)
+	local agent = call('HGET', P .. 's:' .. id, 'serves') or ''
+	local name, other = 'i:due:' .. agent, 'i:wait:' .. agent
+	if kind == 'deadline' then
+		name, other = other, name
+	end
+	leave(other, id)
 	call('ZADD', P .. name, text(due), id)
 	call('SADD', P .. 'i:due', name)
 end
 
--- rest removes a session from the index of sessions that are due or will be.
+-- rest removes a session from the indexes of sessions that are due or will be.
 local function rest(id)
-	local name = due_index(id)
-	if call('ZREM', P .. name, id) == 1 and call('EXISTS', P .. name) == 0 then
-		call('SREM', P .. 'i:due', name)
-	end
+	local agent = call('HGET', P .. 's:' .. id, 'serves') or ''
+	leave('i:due:' .. agent, id)
+	leave('i:wait:' .. agent, id)
 end
 
 -- header decodes what precedes the data in a pending call's record: version, creation, update, session, user, agent,

@@ -41,7 +41,7 @@ for i = 8, 7 + n do
 		call('ZADD', P .. 'i:' .. name, text(row.created), id)
 	end
 	if row.due_kind then
-		awaken(id, row.due)
+		awaken(id, row.due, row.due_kind)
 	end
 	if id == root then
 		sweeping(id, row, row.updated)

@@ -9,9 +9,9 @@ if ARGV[2] == '0' or tonumber(ARGV[2]) ~= row.token then
 	return { 'fenced', list }
 end
 local till = clock() + tonumber(ARGV[3])
-call('HSET', P .. 's:' .. id, 'until', text(till))
+call('HSET', P .. 's:' .. id, 'until', text(till), 'ttl', ARGV[3])
 if row.due_kind == 'crashed' and till < row.due then
 	call('HSET', P .. 's:' .. id, 'due', text(till))
-	awaken(id, till)
+	awaken(id, till, 'crashed')
 end
 return { 'ok', row.run or '', row.stop }

@@ -40,15 +40,15 @@ if (base.expires or 0) <= now then
 	base.expires = nil
 end
 local number, born = string.match(version, '^(%d+) (%d+)$')
-local till = stored(root)[5]
-call('HSET', P .. 's:' .. root, 'base', cmsgpack.pack(base), 'version', text(number + 1) .. ' ' .. born, 'updated', text(now), 'until', till)
+local lease = stored(root)
+call('HSET', P .. 's:' .. root, 'base', cmsgpack.pack(base), 'version', text(number + 1) .. ' ' .. born, 'updated', text(now), 'until', lease[5], 'ttl', lease[10])
 for _, id in ipairs(ids) do
 	local row = load(id)
 	for _, name in ipairs(listed(row)) do
 		call('ZADD', P .. 'i:' .. name, text(row.created), id)
 	end
 	if row.due_kind then
-		awaken(id, row.due)
+		awaken(id, row.due, row.due_kind)
 	end
 	for _, letter in ipairs(keep > 0 and (row.expires or 0) > 0 and everything or {}) do
 		call('PEXPIREAT', P .. letter .. ':' .. id, text(math.floor(row.expires / 1000) + keep))

@@ -30,6 +30,7 @@ if till ~= found[2] then
 	if till == '' then
 		till = found[2]
 		if string.sub(till, 1, 1) == '+' then
+			call('HSET', row, 'ttl', string.sub(till, 2))
 			till = string.format('%.0f', call('HGET', row, 'updated') + till)
 		end
 	elseif stamp + till < tonumber(call('HGET', row, 'due')) then -- a lease of the same length does not end earlier

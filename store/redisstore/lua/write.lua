@@ -54,7 +54,8 @@ local earlier = {} -- headers of existing calls
 local word = take()
 while word ~= '' do
 	if word == 'lapsed' then
-		if now < tonumber(row[5]) then
+		local till = tonumber(row[5])
+		if now < till and not ahead(till, tonumber(row[10]), now) then
 			return { 'no', row }
 		end
 	elseif word == 'absent' then -- a key and a field
@@ -105,7 +106,7 @@ if cut then
 	end
 end
 local head, base = ARGV[7], ARGV[8]
-local till, stop, due = row[5] or '0', row[6] or '', row[8] or '0'
+local till, stop, due, ttl = row[5] or '0', row[6] or '', row[8] or '0', row[10]
 word = take()
 while word do
 	if word == 'append' or word == 'dated' then -- a list, how many and the elements; dated ones get the time
@@ -139,19 +140,20 @@ while word do
 	elseif word == 'serves' then -- the agent of a new session, unless its root has another one
 		local agent, above = take(), root ~= id and call('HGET', P .. 's:' .. root, 'base')
 		call('HSET', row_key, 'serves', above and cmsgpack.unpack(above).agent or agent)
-	elseif word == 'till' then -- the end of the lease
+	elseif word == 'till' then -- the end of the lease, and its duration
 		till = text(time())
+		ttl = take()
 	elseif word == 'stop' then -- the run whose stop request is dropped
 		local run = take()
 		if stop ~= '' and cjson.decode(string.match(stop, '{.*')).run_id == run then
 			stop = ''
 		end
-	elseif word == 'due' then -- the time from which the session is due
+	elseif word == 'due' then -- the time from which the session is due, and why
 		due = text(time())
-		awaken(id, due)
+		awaken(id, due, take())
 	elseif word == 'due at the end of the lease' then
 		due = till
-		awaken(id, due)
+		awaken(id, due, 'crashed')
 	elseif word == 'never due' then
 		due = '0'
 		rest(id)
@@ -184,5 +186,5 @@ end
 if attempt ~= '' then
 	call('SET', P .. 'x:' .. attempt, '', 'PX', 120000)
 end
-call('HSET', row_key, 'head', head, 'version', version, 'updated', stamp, 'until', till, 'stop', stop, 'first', text(first), 'due', due)
+call('HSET', row_key, 'head', head, 'version', version, 'updated', stamp, 'until', till, 'ttl', ttl, 'stop', stop, 'first', text(first), 'due', due)
 return stamp .. ' ' .. till

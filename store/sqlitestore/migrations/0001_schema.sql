@@ -64,6 +64,7 @@ CREATE TABLE heads (
     lease_owner    TEXT    NOT NULL,
     lease_token    INTEGER NOT NULL,
     lease_until    INTEGER NOT NULL,
+    lease_ttl      INTEGER NOT NULL, -- how long the lease was last taken for, in microseconds
     state_position INTEGER NOT NULL,
     keyframe_bytes INTEGER NOT NULL,
     change_bytes   INTEGER NOT NULL,
@@ -84,6 +85,8 @@ CREATE TABLE heads (
 CREATE INDEX heads_active ON heads (agent) WHERE status = 'active';
 -- Due: the sessions that are not active, the longest due first.
 CREATE INDEX heads_due ON heads (agent, due_at) WHERE due_at > 0;
+-- Due: those of them that are due whatever the time: all but the sessions that wait with a deadline.
+CREATE INDEX heads_ready ON heads (agent, due_at) WHERE due_at > 0 AND (status <> 'paused' OR wait ->> '$.open' IS NULL);
 -- WatchStops: the sessions with a stop request.
 CREATE INDEX heads_stopped ON heads (session) WHERE stop <> '';
 
