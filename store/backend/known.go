@@ -40,7 +40,7 @@ func (k *Known[T]) Put(row *cairn.Session, value T) {
 	switch {
 	case k.list == nil:
 		k.list = map[string]known[T]{}
-	case old != nil && (old.UpdatedAt.After(row.UpdatedAt) || old.UpdatedAt.Equal(row.UpdatedAt) && old.Version > row.Version):
+	case old != nil && old.Version > row.Version && !row.UpdatedAt.After(old.UpdatedAt):
 		return
 	case old == nil && len(k.list) >= mostKnown:
 		for id := range k.list { // any one

@@ -32,7 +32,7 @@ WITH step AS MATERIALIZED (
 		FOR NO KEY UPDATE SKIP LOCKED) l
 ), head AS (
 	UPDATE {schema}.heads h
-	SET version = p.next_version, updated_at = greatest(h.updated_at, statement_timestamp()), lease_token = p.next_token,
+	SET version = p.next_version, updated_at = ` + updatedAt + `, lease_token = p.next_token,
 		run_id = p.run_id, suspended_step = '', data = p.data,
 		lease_until = coalesce(statement_timestamp() + p.lease_in, h.lease_until), next_deadline = NULL,
 		lease_ttl = coalesce(p.lease_ttl, h.lease_ttl),

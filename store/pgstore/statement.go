@@ -23,6 +23,11 @@ var (
 		sqlChangeQueue + sqlChangeCache + sqlMade)
 )
 
+// updatedAt is the time of a commit. A statement that had to wait for another writer may have begun before that one did.
+// A time that is further ahead is from before the server's clock was set back.
+const updatedAt = `CASE WHEN h.updated_at > statement_timestamp() + '1 minute'::interval THEN statement_timestamp()
+			ELSE greatest(h.updated_at, statement_timestamp()) END`
+
 // leaseHeld is cairn.Lease.Held at the server's time.
 const leaseHeld = `coalesce(h.lease_until > statement_timestamp() AND (h.lease_ttl = '0' OR h.lease_until <= statement_timestamp() + 2 * h.lease_ttl), FALSE)`
 
@@ -33,7 +38,7 @@ const leaseHeld = `coalesce(h.lease_until > statement_timestamp() AND (h.lease_t
 const sqlHead = `
 WITH head AS (
 	UPDATE {schema}.heads h
-	SET version = @next_version::bigint, updated_at = greatest(h.updated_at, statement_timestamp()), lease_token = @next_token::bigint,
+	SET version = @next_version::bigint, updated_at = ` + updatedAt + `, lease_token = @next_token::bigint,
 		run_id = @run_id::text, suspended_step = @suspended_step::text, data = @head_data::text,
 		lease_until = CASE WHEN @lease_kept::boolean THEN h.lease_until ELSE statement_timestamp() + @lease_in::interval END,
 		lease_ttl = coalesce(@lease_ttl::interval, h.lease_ttl),
