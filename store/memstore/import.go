@@ -89,7 +89,7 @@ func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*b
 			return nil, nil, err
 		}
 		if len(part.Events) > 0 {
-			log.batches, log.count = append(log.batches, slices.Clone(part.Events)), log.count+len(part.Events)
+			log.chunks, log.count = append(log.chunks, slices.Clone(part.Events)), log.count+len(part.Events)
 		}
 	}
 	rows := make([]*cairn.Session, len(tree))

@@ -29,8 +29,8 @@ type Log struct {
 
 // events is one log: its remaining events and the sequence of the last event ever appended.
 type events struct {
-	batches [][]cairn.Event // as appended; never modified, so that readers may hold slices of them
-	count   int             // of the events in batches
+	chunks  [][]cairn.Event // in order, none empty; only appended to, so that readers may hold slices of them
+	count   int             // of the events in chunks
 	last    int64
 	sweepAt time.Time         // when it is due for a sweep; zero before its first event
 	session string            // the first to write under a token; usually the only one
@@ -179,44 +179,67 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 	return e.last, nil
 }
 
-// add appends events to a log. The caller holds the lock, so that batches are published in order.
+// add appends events to a log. The caller holds the lock, so that they are published in order.
 func (l *Log) add(log string, e *events, list []cairn.Event) {
-	batch := slices.Clone(list) // the caller's events keep their sequences
-	for i := range batch {
-		e.last++
-		batch[i].Sequence = e.last
+	for len(list) > 0 {
+		added := e.fill(list)
+		list = list[len(added):]
+		l.hub.Publish(log, added)
 	}
-	e.batches, e.count = append(e.batches, batch), e.count+len(batch)
 	if now := l.clock(); e.sweepAt.IsZero() || now.Before(e.sweepAt) {
 		e.sweepAt = now
 	}
-	l.hub.Publish(log, batch)
+}
+
+// fill appends as many events of a list as the last chunk has room for, and returns them with their sequences. If that
+// is full it begins a chunk with room for as many events as there are, so that a log that is not read grows without
+// copies.
+func (e *events) fill(list []cairn.Event) []cairn.Event {
+	last := len(e.chunks) - 1
+	if last < 0 || len(e.chunks[last]) == cap(e.chunks[last]) {
+		e.chunks = append(e.chunks, make([]cairn.Event, 0, max(len(list), e.count)))
+		last++
+	}
+	chunk := e.chunks[last]
+	n := len(chunk)
+	chunk = append(chunk, list[:min(len(list), cap(chunk)-n)]...)
+	for i := n; i < len(chunk); i++ {
+		e.last++
+		chunk[i].Sequence = e.last
+	}
+	e.chunks[last], e.count = chunk, e.count+len(chunk)-n
+	return chunk[n:]
 }
 
 // first returns the sequence of the oldest remaining event; last+1 if there is none.
 func (e *events) first() int64 { return e.last - int64(e.count) + 1 }
 
-// at returns the index of the batch that holds a sequence, which is from first to last.
+// at returns the index of the chunk that holds a sequence, which is from first to last.
 func (e *events) at(sequence int64) int {
-	i, _ := slices.BinarySearchFunc(e.batches, sequence, func(batch []cairn.Event, sequence int64) int {
-		return cmp.Compare(batch[len(batch)-1].Sequence, sequence)
+	i, _ := slices.BinarySearchFunc(e.chunks, sequence, func(chunk []cairn.Event, sequence int64) int {
+		return cmp.Compare(chunk[len(chunk)-1].Sequence, sequence)
 	})
 	return i
 }
 
-// read returns n events from a sequence on. All of them exist.
+// read returns n events from a sequence on, all of which exist. It returns nil if they are in several chunks.
 func (e *events) read(from int64, n int) []cairn.Event {
-	i := e.at(from)
-	batch := e.batches[i][from-e.batches[i][0].Sequence:]
-	if len(batch) >= n {
-		return batch[:n:n]
+	chunk := e.chunks[e.at(from)]
+	rest := chunk[from-chunk[0].Sequence:]
+	if len(rest) < n {
+		return nil
 	}
-	list := make([]cairn.Event, 0, n)
-	for ; len(batch) < n-len(list); batch = e.batches[i] {
-		list = append(list, batch...)
-		i++
+	return rest[:n:n]
+}
+
+// merge puts all events into one chunk, with room for as many more: so few reads find several chunks, however often
+// events are read between appends.
+func (e *events) merge() {
+	whole := make([]cairn.Event, 0, 2*e.count)
+	for _, chunk := range e.chunks {
+		whole = append(whole, chunk...)
 	}
-	return append(list, batch[:n-len(list)]...)
+	e.chunks = [][]cairn.Event{whole}
 }
 
 // trim removes the events before a sequence.
@@ -225,12 +248,12 @@ func (e *events) trim(before int64) {
 	case before <= first:
 		return
 	case before > e.last:
-		e.batches, e.count = nil, 0
+		e.chunks, e.count = nil, 0
 		return
 	}
 	i := e.at(before)
-	e.batches = slices.Clone(e.batches[i:])
-	e.batches[0] = slices.Clone(e.batches[0][before-e.batches[0][0].Sequence:])
+	e.chunks = slices.Clone(e.chunks[i:])
+	e.chunks[0] = slices.Clone(e.chunks[0][before-e.chunks[0][0].Sequence:])
 	e.count = int(e.last - before + 1)
 }
 
@@ -243,19 +266,35 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) ([]c
 		limit = 1000
 	}
 	l.mu.RLock()
-	defer l.mu.RUnlock()
+	list, more, err := l.read(ctx, log, after, limit)
+	l.mu.RUnlock()
+	if err != nil || !more || list != nil {
+		return list, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.logs[log]; e != nil {
+		e.merge()
+	}
+	list, _, err = l.read(ctx, log, after, limit)
+	return list, err
+}
+
+// read returns the events of a page. more reports whether there are any; if the list is nil then, they are in several
+// chunks. The caller holds the lock.
+func (l *Log) read(ctx context.Context, log string, after int64, limit int) (list []cairn.Event, more bool, err error) {
 	if err := l.checkLog(ctx, log); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	e := l.logs[log]
 	if e == nil || after >= e.last {
-		return nil, nil
+		return nil, false, nil
 	}
 	after = max(after, 0)
 	if first := e.first(); after+1 < first {
-		return nil, store.Trimmed(log, after, first)
+		return nil, false, store.Trimmed(log, after, first)
 	}
-	return e.read(after+1, int(min(int64(limit), e.last-after))), nil
+	return e.read(after+1, int(min(int64(limit), e.last-after))), true, nil
 }
 
 // Follow implements store.Log.
