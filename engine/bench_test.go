@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -39,6 +40,104 @@ func BenchmarkTurn(b *testing.B) {
 			b.Fatal(err)
 		}
 		if err := eng.Erase(b.Context(), "session"); err != nil { // or the heap grows with b.N
+			b.Fatal(err)
+		}
+	}
+}
+
+// measured opens an engine in memory for a benchmark.
+func measured(b *testing.B, st store.Store, agent *cairn.Agent) *engine.Engine {
+	b.Helper()
+	eng, err := engine.New(st, []*cairn.Agent{agent}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = eng.Close(context.Background()) })
+	b.ReportAllocs()
+	return eng
+}
+
+// whole executes a turn to its end.
+func whole(b *testing.B, eng *engine.Engine, session string) {
+	b.Helper()
+	run, err := eng.Execute(b.Context(), session, "bot", cairn.Text("go"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := run.Wait(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkSteps measures a turn of twenty steps with a tool call, in a new session that is erased.
+func BenchmarkSteps(b *testing.B) {
+	tool := cairn.Func("tool", "Works.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "ok", nil })
+	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		if len(req.Messages) > 40 {
+			return scripted.Text("done")
+		}
+		return scripted.Call("tool", struct{}{})
+	})
+	eng := measured(b, memstore.New(nil), &cairn.Agent{Name: "bot", Model: model, Tools: []cairn.Tool{tool}})
+	for b.Loop() {
+		whole(b, eng, "s")
+		if err := eng.Erase(b.Context(), "s"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkStream measures a turn whose answer comes in two hundred deltas, in a new session that is erased.
+func BenchmarkStream(b *testing.B) {
+	deltas := make([]scripted.Step, 200)
+	for i := range deltas {
+		deltas[i] = scripted.Text("word ")
+	}
+	model := scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Reply(deltas...) })
+	eng := measured(b, memstore.New(nil), &cairn.Agent{Name: "bot", Model: model})
+	for b.Loop() {
+		whole(b, eng, "s")
+		if err := eng.Erase(b.Context(), "s"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkTakeover measures how a run is taken over whose process died before its model answered, to its end.
+func BenchmarkTakeover(b *testing.B) {
+	st := memstore.New(nil)
+	model := scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("done") })
+	eng := measured(b, st, &cairn.Agent{Name: "bot", Model: model})
+	for b.Loop() {
+		_, err := st.Commit(b.Context(), "s", &store.Commit{Create: &cairn.Session{Agent: "bot"}, Status: cairn.SessionActive,
+			StartRun: &cairn.Run{ID: "run", Agent: "bot", Kind: cairn.RunExecute, Status: cairn.RunRunning},
+			Messages: []cairn.Message{{ID: "m", Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("go")}}},
+			Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: "dead"}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		run, err := eng.Resume(b.Context(), "s")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := run.Wait(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		if err := eng.Erase(b.Context(), "s"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkSnapshot measures a read of a session after ten turns.
+func BenchmarkSnapshot(b *testing.B) {
+	model := scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("done") })
+	eng := measured(b, memstore.New(nil), &cairn.Agent{Name: "bot", Model: model})
+	for range 10 {
+		whole(b, eng, "s")
+	}
+	for b.Loop() {
+		if _, err := eng.Snapshot(b.Context(), "s"); err != nil {
 			b.Fatal(err)
 		}
 	}

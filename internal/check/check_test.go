@@ -378,3 +378,28 @@ func TestTreeIsWhatGitTracksOrWould(t *testing.T) {
 		t.Errorf("modules: %q, want %q: each after those it requires", dirs, want)
 	}
 }
+
+func TestAllocations(t *testing.T) {
+	t.Parallel()
+	accepted, err := parseAllocations("# a comment\nBenchmarkA 100 1000\nBenchmarkB 10 200\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for out, want := range map[string]string{
+		"BenchmarkA \t 200 \t 5 ns/op\t 1040 B/op\t 102 allocs/op\nBenchmarkB 200 5 ns/op 456 B/op 8 allocs/op\nPASS\n": "",
+		"BenchmarkA 200 5 ns/op 1000 B/op 103 allocs/op\nBenchmarkB 200 5 ns/op 200 B/op 10 allocs/op\n":                "BenchmarkA: 103 allocations, 100 are accepted (+3.0 %)",
+		"BenchmarkA 200 5 ns/op 1000 B/op 90 allocs/op\nBenchmarkB 200 5 ns/op 200 B/op 10 allocs/op\n":                 "BenchmarkA: 90 allocations, 100 are accepted (-10.0 %)",
+		"BenchmarkA 200 5 ns/op 1000 B/op 100 allocs/op\nBenchmarkB 200 5 ns/op 500 B/op 10 allocs/op\n":                "BenchmarkB: 500 bytes, 200 are accepted (+150.0 %)",
+	} {
+		found := readBenchmarks(out)
+		got := strings.Join(compareAllocations(accepted, []allocations{found["BenchmarkA"], found["BenchmarkB"]}), "\n")
+		if want == "" && got != "" || !strings.Contains(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("%q is reported as %q, want %q", out, got, want)
+		}
+	}
+	for _, text := range []string{"", "# nothing\n", "BenchmarkA 1\n", "BenchmarkA one 2\n"} {
+		if list, err := parseAllocations(text); err == nil {
+			t.Errorf("%q is read as %+v", text, list)
+		}
+	}
+}

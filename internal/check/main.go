@@ -1,10 +1,11 @@
 // Command check enforces the house rules that a machine can enforce: formatting, vet, staticcheck, tidy modules,
 // listed requirements, imports that only go downwards, small cycles of files, links and code in the docs, banned words,
-// and an example for each constructor.
+// an example for each constructor, and what a few benchmarks allocate.
 //
 //	go run ./internal/check              run every check
 //	go run ./internal/check floors docs  run the named ones
 //	go run ./internal/check -fix         tidy the modules and copy marked code into the docs
+//	go run ./internal/check -allocations accept what benchmarks allocate now, see allocations.txt
 //	go run ./internal/check -packages    print the patterns that match every package of every module of the workspace
 //	go run ./internal/check -outside     check, or fix, the modules outside the workspace as well
 package main
@@ -46,11 +47,13 @@ var checks = []check{
 	{"build", checkBuild},
 	{"vet", checkVet},
 	{"staticcheck", checkStatic},
+	{"allocations", checkAllocations},
 }
 
 func main() {
 	fix := flag.Bool("fix", false, "tidy the modules and copy marked code into the docs")
 	packages := flag.Bool("packages", false, "print the patterns that match every package of every module of the workspace")
+	allocations := flag.Bool("allocations", false, "measure the benchmarks of "+allocationsFile+" and accept what they allocate")
 	withOutside := flag.Bool("outside", false, "hold, or fix, the modules outside the workspace as well, and download what they require")
 	flag.Parse()
 
@@ -64,6 +67,8 @@ func main() {
 		for _, m := range t.inWorkspace(t.codeModules()) {
 			fmt.Println("./" + path.Join(m.dir, "..."))
 		}
+	case *allocations:
+		err = acceptAllocations(t)
 	case *fix:
 		err = errors.Join(tidy(t), updateCode(t))
 	default:
