@@ -60,11 +60,15 @@ type heldError struct {
 
 func (e *heldError) Unwrap() error { return e.error }
 
-// leftToHost returns a heldError while a run with a lapsed lease is still left to its host, if this process does not
-// have that host.
-func (e *Engine) leftToHost(ctx context.Context, id string) error {
+// leftAlone returns an error while a worker leaves a crashed session alone: for the time of a lease if its lease is from
+// the time before the store's clock was set back, and while the run is left to its host, if this process does not have
+// that host.
+func (e *Engine) leftAlone(ctx context.Context, id string) error {
 	row, err := store.Load(ctx, e.store, id)
 	if err != nil {
+		return err
+	}
+	if err := e.shorten(ctx, row); err != nil {
 		return err
 	}
 	host := row.Lease.Host()
@@ -75,4 +79,19 @@ func (e *Engine) leftToHost(ctx context.Context, id string) error {
 		return &heldError{cairn.Errorf(cairn.CodeRunning, "session %q: its run is left to host %s", id, host), rest}
 	}
 	return nil
+}
+
+// shorten makes a lease that is [cairn.Lease.Ahead] end after its TTL, unless its holder renews it: after the store's
+// clock was set back, all leases are ahead until the next heartbeat of their holders, and most of those are alive. The
+// error is then ErrAlreadyRunning.
+func (e *Engine) shorten(ctx context.Context, row *cairn.Session) error {
+	if row.Status != cairn.SessionActive || !row.Lease.Ahead(row.AsOf) {
+		return nil
+	}
+	if _, err := e.store.Renew(ctx, row.ID, row.Lease.Token, row.Lease.TTL); err != nil {
+		return err
+	}
+	e.opts.Logger.Warn("lease shortened: the store's clock was set back", "session", row.ID, "run", row.RunID,
+		"by", row.Lease.Until.Sub(row.AsOf)-row.Lease.TTL)
+	return store.Conflict(cairn.CodeRunning, row, "session %q: its lease was taken before the store's clock was set back", row.ID)
 }

@@ -52,7 +52,7 @@ func (o *Options) settings() []setting {
 		number[time.Duration]{"model_idle", &o.ModelIdle, 10 * time.Minute, mayBeNegative},
 		number[time.Duration]{"host_grace", &o.HostGrace, 2 * time.Minute, mayBeNegative},
 		number[int]{field: "max_recoveries", value: &o.MaxRecoveries, unset: 10},
-		number[int]{field: "work_concurrency", value: &o.WorkConcurrency, unset: 16},
+		number[int]{field: "work_concurrency", value: &o.WorkConcurrency, unset: 1000},
 		number[int]{"cache_sessions", &o.CacheSessions, 256, mayBeNegative},
 		number[int64]{"cache_bytes", &o.CacheBytes, 64 << 20, mayBeNegative},
 		number[int]{"max_depth", &o.MaxDepth, 8, mayBeNegative},
@@ -136,7 +136,8 @@ type Options struct {
 	AutoResume bool
 	// WorkInterval is how often Work looks for due sessions; 0 means one second.
 	WorkInterval time.Duration
-	// WorkConcurrency is how many runs Work drives at once; 0 means 16.
+	// WorkConcurrency is how many runs Work drives at once; 0 means 1000. Runs mostly wait for models, so memory is what
+	// they take: about 100 KB each, and the messages and the state of their sessions.
 	WorkConcurrency int
 	// CloseGrace is how long Serve lets the runs under way finish their step once its context is done; 0 means 20
 	// seconds, a negative value no time. Whatever kills the process must allow a few seconds more.

@@ -25,7 +25,7 @@ func (e *Engine) Work(ctx context.Context) error {
 	if e.isClosed() {
 		return nil
 	}
-	w := &worker{slots: make(chan struct{}, e.opts.WorkConcurrency), left: map[string]time.Time{}, reported: map[string]bool{}}
+	w := newWorker(e.opts.WorkConcurrency)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	background, stop := context.WithCancel(ctx)
@@ -40,7 +40,7 @@ func (e *Engine) Work(ctx context.Context) error {
 		waiting.Go(func() { e.sweepOften(background) })
 	}
 	for {
-		found, err := e.work(ctx, w, &waiting)
+		err := e.work(ctx, w, &waiting)
 		switch {
 		case ctx.Err() != nil, e.isClosed():
 			return nil
@@ -48,12 +48,12 @@ func (e *Engine) Work(ctx context.Context) error {
 			return err
 		case err != nil:
 			e.opts.Logger.Warn("worker could not look for sessions", "error", err)
-		case found:
-			continue
 		}
 		timer := time.NewTimer(e.opts.WorkInterval)
 		select {
 		case <-timer.C:
+		case <-w.again:
+			timer.Stop()
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
@@ -100,8 +100,14 @@ func (e *Engine) stopsElsewhere() bool {
 // worker is the state of one call of Work. Its times are the process's: they only measure how long a session is left
 // alone.
 type worker struct {
-	slots chan struct{}
-	left  map[string]time.Time // sessions left alone, and until when
+	slots  chan struct{} // one entry per run under way, or claim that may become one
+	claims chan struct{} // one entry per claim under way, except for those that take long
+	again  chan struct{} // has an entry once a claim has succeeded: what it leaves may be due
+
+	mu     sync.Mutex
+	taking map[string]bool      // sessions that are being claimed
+	left   map[string]time.Time // sessions left alone, and until when
+
 	// from is a cursor: everything due before it is left alone.
 	from string
 	// reported holds the agents that are not served here and were logged; next is when to look for more.
@@ -109,41 +115,82 @@ type worker struct {
 	next     time.Time
 }
 
-// work claims due sessions of the engine's agents, as slots permit, and reports whether it claimed any. It looks past
-// all sessions that are left alone.
-func (e *Engine) work(ctx context.Context, w *worker, waiting *sync.WaitGroup) (found bool, err error) {
+func newWorker(concurrency int) *worker {
+	return &worker{slots: make(chan struct{}, concurrency), claims: make(chan struct{}, claimsAtOnce), again: make(chan struct{}, 1),
+		taking: map[string]bool{}, left: map[string]time.Time{}, reported: map[string]bool{}}
+}
+
+const (
+	// dueBatch is how many due sessions a worker asks for at once.
+	dueBatch = 100
+	// claimsAtOnce is how many sessions a worker claims at once: enough to make use of the store, and few enough to
+	// leave connections to runs. A claim that takes longer than longClaim no longer counts.
+	claimsAtOnce = 8
+	longClaim    = time.Second
+)
+
+// work claims due sessions of the engine's agents, as slots permit. It looks past all sessions that are left alone. It
+// returns once it has begun to claim all others.
+func (e *Engine) work(ctx context.Context, w *worker, waiting *sync.WaitGroup) error {
 	now := time.Now()
+	w.mu.Lock()
 	for id, until := range w.left {
 		if !now.Before(until) {
 			delete(w.left, id)
 			w.from = ""
 		}
 	}
+	w.mu.Unlock()
 	e.reportUnserved(ctx, w, now)
+	begun := false
 	for q := (store.DueQuery{Agents: e.Agents(), Cursor: w.from, Limit: dueBatch}); ; {
 		page, err := e.store.Due(ctx, q)
 		if err != nil {
-			return found, err
+			return err
 		}
 		for _, d := range page.Items {
-			if _, ok := w.left[d.SessionID]; ok {
+			if !w.begin(d.SessionID) {
 				continue
 			}
-			took, err := e.take(ctx, d, w, waiting)
-			if err != nil {
-				return found, err
+			begun = true
+			if err := e.take(ctx, d, w, waiting); err != nil {
+				return err
 			}
-			found = found || took
 		}
-		if q.Cursor = page.Next; q.Cursor == "" || found {
-			return found, nil
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return nil
 		}
-		w.passed(page)
+		if !begun {
+			w.passed(page)
+		}
+	}
+}
+
+// begin reports whether a session is to be claimed: it is neither left alone nor being claimed already.
+func (w *worker) begin(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, left := w.left[id]; left || w.taking[id] {
+		return false
+	}
+	w.taking[id] = true
+	return true
+}
+
+// claimed ends what begin began. The session is left alone for the time rest.
+func (w *worker) claimed(id string, rest time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.taking, id)
+	if rest > 0 {
+		w.left[id] = time.Now().Add(rest)
 	}
 }
 
 // passed records that a page with a successor holds nothing to claim for the time being.
 func (w *worker) passed(page store.Page[store.Due]) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, d := range page.Items {
 		if _, ok := w.left[d.SessionID]; !ok {
 			return // another worker has it, and it may be due again
@@ -152,50 +199,64 @@ func (w *worker) passed(page store.Page[store.Due]) {
 	w.from = page.Next
 }
 
-// dueBatch is how many due sessions a worker asks for at once.
-const dueBatch = 100
-
-// take claims a session once there is a free slot, and reports whether it did. An error means that claiming others is
-// pointless.
-func (e *Engine) take(ctx context.Context, d store.Due, w *worker, waiting *sync.WaitGroup) (bool, error) {
-	select {
-	case w.slots <- struct{}{}:
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-	// The end of ctx must not leave a lease that no process renews or releases.
-	r, err := e.takeOver(context.WithoutCancel(ctx), d)
-	if errors.Is(err, cairn.ErrCorrupt) && e.runs.FailCorrupt(ctx, d.SessionID, err) == nil {
-		err = nil
-	}
-	if err != nil {
-		<-w.slots
-		if errors.Is(err, cairn.ErrClosed) {
-			return false, err
+// take claims a session in the background, once there is a free slot and few others are being claimed. The error is
+// that of ctx.
+func (e *Engine) take(ctx context.Context, d store.Due, w *worker, waiting *sync.WaitGroup) error {
+	for _, room := range []chan struct{}{w.slots, w.claims} {
+		select {
+		case room <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		if rest := restAfter(err); rest > 0 {
-			w.left[d.SessionID] = time.Now().Add(rest)
-		}
-		return false, nil
-	}
-	if r == nil || r.done == nil { // nothing to drive in this process
-		<-w.slots
-		return true, nil
 	}
 	waiting.Go(func() {
 		defer func() { <-w.slots }()
+		claim := sync.OnceFunc(func() { <-w.claims })
+		long := time.AfterFunc(longClaim, claim)
+		r, rest := e.claim(ctx, d)
+		long.Stop()
+		claim()
+		w.claimed(d.SessionID, rest)
+		if r == nil {
+			return
+		}
+		select {
+		case w.again <- struct{}{}:
+		default:
+		}
+		if r.done == nil { // nothing to drive in this process
+			return
+		}
 		select {
 		case <-r.done:
 		case <-ctx.Done():
 		}
 	})
-	return true, nil
+	return nil
+}
+
+// claim takes a due session over. The run is nil if it could not; rest is then how long the session is to be left alone.
+func (e *Engine) claim(ctx context.Context, d store.Due) (r *Run, rest time.Duration) {
+	// The end of ctx must not leave a lease that no process renews or releases.
+	r, err := e.takeOver(context.WithoutCancel(ctx), d)
+	if errors.Is(err, cairn.ErrCorrupt) && e.runs.FailCorrupt(ctx, d.SessionID, err) == nil {
+		err = nil
+	}
+	switch {
+	case err != nil:
+		return nil, restAfter(err)
+	case r == nil:
+		return &Run{}, 0
+	}
+	return r, 0
 }
 
 // restAfter returns how long a session is left alone that could not be claimed because of err.
 func restAfter(err error) time.Duration {
 	var held *heldError
 	switch {
+	case errors.Is(err, cairn.ErrClosed):
+		return 0
 	case errors.As(err, &held):
 		return min(held.rest, skipFor)
 	case isConflict(err): // another worker has it
@@ -243,7 +304,7 @@ func (e *Engine) takeOver(ctx context.Context, d store.Due) (*Run, error) {
 
 func (e *Engine) serveDue(ctx context.Context, d store.Due) (*Run, error) {
 	if d.Kind == store.DueCrashed {
-		if err := e.leftToHost(ctx, d.SessionID); err != nil {
+		if err := e.leftAlone(ctx, d.SessionID); err != nil {
 			return nil, err
 		}
 	}
@@ -282,6 +343,9 @@ func (e *Engine) serveChild(ctx context.Context, d store.Due) (*Run, error) {
 	case err == nil && root.Running(root.AsOf):
 		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: its root is running", d.SessionID)
 	case err == nil && root.Status == cairn.SessionActive:
+		if err := e.shorten(ctx, root); err != nil {
+			return nil, err
+		}
 		return e.recover(ctx, d.RootID, nil)
 	case d.Kind == store.DueCrashed:
 		stop.RunID = child.RunID

@@ -101,13 +101,14 @@ func TestExample(t *testing.T) {
 		from, to string
 		is, then func(*served) bool
 	}{
-		"listen": {"127.0.0.1:8420", "127.0.0.1:9999", func(s *served) bool { return s.cfg.Listen == "127.0.0.1:8420" }, func(s *served) bool { return s.cfg.Listen == "127.0.0.1:9999" }},
-		"store":  {"sqlite:cairn.db", "'memory:'", func(s *served) bool { return s.cfg.Store == "sqlite:cairn.db" }, func(s *served) bool { return s.cfg.Store == "memory:" }},
-		"events": {`events: ""`, `events: redis://x`, func(s *served) bool { return s.cfg.Events == "" }, func(s *served) bool { return s.cfg.Events == "redis://x" }},
-		"host":   {`host: ""`, `host: temporal://x`, func(s *served) bool { return s.cfg.Host == "" }, func(s *served) bool { return s.cfg.Host == "temporal://x" }},
-		"worker": {"worker: true", "worker: false", func(s *served) bool { return s.cfg.Worker }, func(s *served) bool { return !s.cfg.Worker }},
-		"auth":   {"${CAIRN_TOKEN}", "", func(s *served) bool { return s.options.Authenticate != nil && !s.options.AllowUnauthenticated }, nil},
-		"cors":   {"http://localhost:3000", "https://app.example.com", func(s *served) bool { return slices.Equal(s.options.Origins, []string{"http://localhost:3000"}) }, func(s *served) bool { return slices.Equal(s.options.Origins, []string{"https://app.example.com"}) }},
+		"listen":           {"127.0.0.1:8420", "127.0.0.1:9999", func(s *served) bool { return s.cfg.Listen == "127.0.0.1:8420" }, func(s *served) bool { return s.cfg.Listen == "127.0.0.1:9999" }},
+		"store":            {"sqlite:cairn.db", "'memory:'", func(s *served) bool { return s.cfg.Store == "sqlite:cairn.db" }, func(s *served) bool { return s.cfg.Store == "memory:" }},
+		"events":           {`events: ""`, `events: redis://x`, func(s *served) bool { return s.cfg.Events == "" }, func(s *served) bool { return s.cfg.Events == "redis://x" }},
+		"host":             {`host: ""`, `host: temporal://x`, func(s *served) bool { return s.cfg.Host == "" }, func(s *served) bool { return s.cfg.Host == "temporal://x" }},
+		"worker":           {"worker: true", "worker: false", func(s *served) bool { return s.cfg.Worker }, func(s *served) bool { return !s.cfg.Worker }},
+		"work_concurrency": {"work_concurrency: 1000", "work_concurrency: 3", func(s *served) bool { return s.cfg.WorkConcurrency == 1000 }, func(s *served) bool { return s.cfg.WorkConcurrency == 3 }},
+		"auth":             {"${CAIRN_TOKEN}", "", func(s *served) bool { return s.options.Authenticate != nil && !s.options.AllowUnauthenticated }, nil},
+		"cors":             {"http://localhost:3000", "https://app.example.com", func(s *served) bool { return slices.Equal(s.options.Origins, []string{"http://localhost:3000"}) }, func(s *served) bool { return slices.Equal(s.options.Origins, []string{"https://app.example.com"}) }},
 		"limits": {"{body: 4MiB, streams_per_user: 20, requests_per_minute: 600}", "{body: 1KiB, streams_per_user: 3, requests_per_minute: 4}",
 			func(s *served) bool {
 				return s.options.MaxBody == 4<<20 && s.options.StreamsPerUser == 20 && s.options.RequestsPerMinute == 600

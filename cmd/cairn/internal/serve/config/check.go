@@ -35,6 +35,9 @@ func (d *decoder) check(c *Config) {
 	if c.Store == "" {
 		d.wrong("store", "is empty")
 	}
+	if c.WorkConcurrency < 1 {
+		d.wrong("work_concurrency", "%d is not positive", c.WorkConcurrency)
+	}
 	for i, origin := range c.CORS.Origins {
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {

@@ -11,17 +11,18 @@ import (
 
 // Config is the file. The table of keys in docs/SERVE.md is made of the "doc" tags.
 type Config struct {
-	Listen     string              `yaml:"listen" doc:"The address to listen on. Without authentication it must be a loopback address." default:"127.0.0.1:8420"`
-	URL        string              `yaml:"url" doc:"The address under which clients reach the server, such as https://example.com/agents, if a proxy changes hosts or paths."`
-	Store      string              `yaml:"store" doc:"The store of sessions: memory:, sqlite:PATH, postgres://… or redis://…" default:"sqlite:cairn.db"`
-	Events     string              `yaml:"events" doc:"The store of events, named as in store; empty means that of the sessions."`
-	Host       string              `yaml:"host" doc:"The host that drives runs: temporal://… or dbos://…; empty means this process."`
-	Worker     bool                `yaml:"worker" doc:"Take over crashed runs, resume answered sessions, enforce deadlines, sweep." default:"true"`
-	Auth       Auth                `yaml:"auth" doc:"Who may use the server."`
-	CORS       CORS                `yaml:"cors" doc:"Access for pages of other origins."`
-	Limits     Limits              `yaml:"limits" doc:"Limits for each user."`
-	Providers  map[string]Provider `yaml:"providers" doc:"Settings of model providers, by the word before the colon in a model."`
-	Assistants []Assistant         `yaml:"assistants" doc:"The agents. Their names are unique." text:"raw"`
+	Listen          string              `yaml:"listen" doc:"The address to listen on. Without authentication it must be a loopback address." default:"127.0.0.1:8420"`
+	URL             string              `yaml:"url" doc:"The address under which clients reach the server, such as https://example.com/agents, if a proxy changes hosts or paths."`
+	Store           string              `yaml:"store" doc:"The store of sessions: memory:, sqlite:PATH, postgres://… or redis://…" default:"sqlite:cairn.db"`
+	Events          string              `yaml:"events" doc:"The store of events, named as in store; empty means that of the sessions."`
+	Host            string              `yaml:"host" doc:"The host that drives runs: temporal://… or dbos://…; empty means this process."`
+	Worker          bool                `yaml:"worker" doc:"Take over crashed runs, resume answered sessions, enforce deadlines, sweep." default:"true"`
+	WorkConcurrency int                 `yaml:"work_concurrency" doc:"How many runs the worker drives at once. They mostly wait for models: memory is what they take." default:"1000"`
+	Auth            Auth                `yaml:"auth" doc:"Who may use the server."`
+	CORS            CORS                `yaml:"cors" doc:"Access for pages of other origins."`
+	Limits          Limits              `yaml:"limits" doc:"Limits for each user."`
+	Providers       map[string]Provider `yaml:"providers" doc:"Settings of model providers, by the word before the colon in a model."`
+	Assistants      []Assistant         `yaml:"assistants" doc:"The agents. Their names are unique." text:"raw"`
 }
 
 // Auth says who may use the server.
@@ -142,7 +143,7 @@ func (j *JSON) UnmarshalJSON(raw []byte) error { return (*json.RawMessage)(j).Un
 // defaults returns the configuration of an empty file.
 func defaults() *Config {
 	return &Config{
-		Listen: "127.0.0.1:8420", Store: "sqlite:cairn.db", Worker: true,
+		Listen: "127.0.0.1:8420", Store: "sqlite:cairn.db", Worker: true, WorkConcurrency: 1000,
 		Auth:   Auth{JWT: usual},
 		Limits: Limits{Body: 4 << 20, StreamsPerUser: 20, RequestsPerMinute: 600},
 	}

@@ -24,7 +24,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Listen != "127.0.0.1:8420" || c.Store != "sqlite:cairn.db" || !c.Worker || c.Limits.Body != 4<<20 || c.Limits.StreamsPerUser != 20 {
+	if c.Listen != "127.0.0.1:8420" || c.Store != "sqlite:cairn.db" || !c.Worker || c.WorkConcurrency != 1000 || c.Limits.Body != 4<<20 || c.Limits.StreamsPerUser != 20 {
 		t.Errorf("got %+v", c)
 	}
 	if got := c.Auth.Tokens[0].Roles; len(got) != 1 || got[0] != "user" {
