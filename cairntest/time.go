@@ -33,7 +33,11 @@ func (s *Session) Advance(t testing.TB, d time.Duration) {
 	if err := <-worked; err != nil {
 		t.Fatalf("cairntest: the worker: %v", err)
 	}
-	if _, err := s.Engine.Sweep(t.Context()); err != nil {
+	r, err := s.Engine.Sweep(t.Context())
+	if r.ClockJump != 0 { // this function's doing
+		_, err = s.Engine.Sweep(t.Context())
+	}
+	if err != nil {
 		t.Fatalf("cairntest: the sweep: %v", err)
 	}
 }

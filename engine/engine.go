@@ -101,7 +101,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	e.reader = &reader{store: st, log: e.log, watchers: watchers{ctx: e.ctx, runs: e.runs, logger: e.opts.Logger}}
 	e.beats = heartbeats{store: st, runs: e.runs, logger: e.opts.Logger, ttl: e.opts.LeaseTTL, hosted: e.opts.Host != nil}
 	sweeper, _ := st.(store.Sweeper)
-	e.upkeep = upkeep{reader: e.reader, store: st, sweeper: sweeper, log: e.log, logger: e.opts.Logger, now: e.opts.Now,
+	e.upkeep = upkeep{reader: e.reader, store: st, sweeper: sweeper, log: e.log, records: e.records, logger: e.opts.Logger, now: e.opts.Now,
 		evict: e.runs.Evict, retention: e.opts.Retention, events: e.opts.EventRetention}
 	return e, nil
 }

@@ -1,11 +1,16 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/cairn-agents/cairn"
 )
 
 // SweepReport is the result of a sweep. A session counts as one together with its sub-agents' and companions' sessions.
 type SweepReport struct {
+	// ClockJump is by how much more the store's clock has moved since the engine's last sweep than time has passed in
+	// this process; negative if it was set back. It is set only if the sweep did nothing because of that.
+	ClockJump time.Duration `json:"clock_jump,omitempty"`
 	// Detected counts the sessions whose time was over. Expired counts those of them that were removed.
 	Detected int `json:"detected"`
 	Expired  int `json:"expired"`

@@ -215,6 +215,10 @@ func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.St
 	return nil
 }
 
+// aheadGrace is how long a stop leaves a run to its holder whose lease is [cairn.Lease.Ahead]: a living holder keeps the
+// partial reply.
+const aheadGrace = 2 * time.Second
+
 // awaitStop returns when a run that was asked to stop has ended. If the run's process is gone, it ends the run itself.
 // The error is ErrNotRunning if the run was suspended instead: its commit was under way when the request was recorded.
 func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Stop) error {
@@ -228,6 +232,7 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 			return ctx.Err()
 		}
 	}
+	asked := time.Now()
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
 		row, err := store.Load(ctx, e.store, sessionID)
 		if err != nil {
@@ -236,7 +241,7 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 		if row.Status != cairn.SessionActive || row.RunID != stop.RunID {
 			return e.suspendedInstead(ctx, row, stop.RunID)
 		}
-		if row.Crashed(row.AsOf) {
+		if row.Crashed(row.AsOf) && (!row.Lease.Ahead(row.AsOf) || time.Since(asked) >= aheadGrace) {
 			ended, err := e.endCrashed(ctx, row, stop)
 			if ended && err == nil || err != nil && !isConflict(err) {
 				return err

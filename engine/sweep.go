@@ -86,6 +86,10 @@ func (e *Engine) Erase(ctx context.Context, id string) error {
 // report and stops nothing. Any number of processes may sweep at once. The error says that ctx is done, or that the
 // store or the log could not list what is due; the report is valid up to there.
 //
+// If the store's clock has moved by over a minute more than time has passed since the engine's last sweep, or less, the
+// sweep does nothing: the clock may be wrong, and what is purged is lost. The error is then ErrUnavailable, and the
+// report says by how much. The next sweep continues, unless the clock jumps again.
+//
 // Expiry does not depend on sweeps: an access that finds an expired session removes it as well.
 func (e *Engine) Sweep(ctx context.Context) (SweepReport, error) {
 	return e.upkeep.sweep(ctx)
@@ -100,6 +104,8 @@ func (e *Engine) sweepOften(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case r.ClockJump != 0:
+			e.opts.Logger.Error("sweep left out: the store's clock has jumped", "by", r.ClockJump, "next_in", e.opts.SweepInterval)
 		case err != nil:
 			e.opts.Logger.Warn("sweep came to an end early", "error", err, "failed", r.Failed)
 		case r.Failed > 0:

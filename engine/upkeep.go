@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -20,12 +22,46 @@ type upkeep struct {
 	// sweeper is the store, if it can hide what it removes; else nil.
 	sweeper store.Sweeper
 	log     store.Log
+	records store.Records // nil if the store keeps none
 	logger  *slog.Logger
 	now     func() time.Time
 	evict   func(session string) // removes a session from memory
 
 	retention time.Duration  // of what was removed; negative means forever
 	events    EventRetention // what sweep trims logs to
+
+	mu   sync.Mutex
+	seen clocks // at the last sweep
+}
+
+// clocks are the times of the store and of this process at one moment.
+type clocks struct{ store, own time.Time }
+
+// maxClockJump is how far the store's clock may move between two sweeps in addition to the time that passes.
+const maxClockJump = time.Minute
+
+// clockJump reads the store's clock, and returns by how much it has moved in addition to the time that has passed since
+// the last call; 0 if that is little, or in the first call, or in a store without records.
+func (u *upkeep) clockJump(ctx context.Context) (time.Duration, error) {
+	if u.records == nil {
+		return 0, nil
+	}
+	r, err := u.records.Put(ctx, store.RecordWrite{Namespace: store.SweepRecords, Key: "last", Value: []byte("{}"), Seen: store.AnyVersion})
+	if err != nil {
+		return 0, err
+	}
+	now := clocks{store: r.UpdatedAt, own: time.Now()}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	before := u.seen
+	u.seen = now
+	if before.own.IsZero() {
+		return 0, nil
+	}
+	if jump := now.store.Sub(before.store) - now.own.Sub(before.own); jump.Abs() > maxClockJump {
+		return jump, nil
+	}
+	return 0, nil
 }
 
 // publish appends an event to the log of a tree that no run holds. A failure is only logged: readers check the store as
@@ -105,6 +141,15 @@ func (u *upkeep) deleteTree(ctx context.Context, root string) error {
 // sweep removes what has expired, purges what was removed long enough ago, and trims logs.
 func (u *upkeep) sweep(ctx context.Context) (SweepReport, error) {
 	var r SweepReport
+	jump, err := u.clockJump(ctx)
+	switch {
+	case err != nil:
+		return r, fmt.Errorf("read the store's clock: %w", err)
+	case jump != 0:
+		r.ClockJump = jump
+		return r, cairn.Errorf(cairn.CodeUnavailable,
+			"the store's clock has jumped by %s since the last sweep: nothing was removed; the next sweep continues unless it jumps again", jump)
+	}
 	var errs error
 	for _, part := range []func(context.Context, *SweepReport) error{u.sweepStale, u.sweepRemoved, u.sweepLogs} {
 		if errs = errors.Join(errs, part(ctx, &r)); ctx.Err() != nil {

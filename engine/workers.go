@@ -95,6 +95,11 @@ func (e *Engine) deregister(ctx context.Context) {
 	}
 }
 
+// ahead reports whether the worker registered before the store's clock was set back, and not since.
+func (w *Worker) ahead() bool {
+	return w.HeartbeatAt.After(w.AsOf.Add(w.Until.Sub(w.HeartbeatAt)))
+}
+
 // Workers yields the workers registered in the store, of all processes, by the names of their owners. A dead worker is
 // among them until its registration lapses, at most that worker's Options.LeaseTTL after its last heartbeat. A store
 // that is no store.RecordProvider has none.
@@ -109,6 +114,9 @@ func (e *Engine) Workers(ctx context.Context) iter.Seq2[Worker, error] {
 			var w Worker
 			if err == nil {
 				w, err = readWorker(record)
+			}
+			if err == nil && w.ahead() {
+				continue
 			}
 			if !yield(w, err) || err != nil {
 				return

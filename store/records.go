@@ -78,6 +78,9 @@ const UserRecords = "users"
 // WorkerRecords is the namespace of the workers registered with a store. The keys are the names of their owners.
 const WorkerRecords = "cairn.workers"
 
+// SweepRecords is the namespace of the time of the last sweep.
+const SweepRecords = "cairn.sweeps"
+
 // StopRecords is the namespace of outstanding stops of remote work for runs that were stopped, see [cairn.Stopper].
 const StopRecords = "cairn.stops"
 
