@@ -7,8 +7,8 @@ require (
 	github.com/cairn-agents/cairn/store/pgstore v0.0.0
 	github.com/cairn-agents/cairn/store/redisstore v0.0.0
 	github.com/cairn-agents/cairn/store/sqlitestore v0.0.0
-	go.temporal.io/api v1.63.5
-	go.temporal.io/sdk v1.50.0
+	go.temporal.io/api v1.64.3
+	go.temporal.io/sdk v1.51.0
 )
 
 require (

@@ -7,7 +7,7 @@ require (
 	github.com/cairn-agents/cairn/host/dboshost v0.0.0
 	github.com/cairn-agents/cairn/host/temporalhost v0.0.0
 	github.com/cairn-agents/cairn/store/sqlitestore v0.0.0
-	go.temporal.io/sdk v1.50.0
+	go.temporal.io/sdk v1.51.0
 )
 
 require (
@@ -20,14 +20,13 @@ require (
 	github.com/cairn-agents/cairn/server v0.0.0
 	github.com/cairn-agents/cairn/store/pgstore v0.0.0
 	github.com/cairn-agents/cairn/store/redisstore v0.0.0
-	github.com/dbos-inc/dbos-transact-golang v1.2.0 // indirect
+	github.com/dbos-inc/dbos-transact-golang v1.8.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/facebookgo/clock v0.0.0-20150410010913-600d898af40a // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/mock v1.6.0 // indirect
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.2 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.22.0 // indirect
 	github.com/jackc/pgerrcode v0.0.0-20250907135507-afb5586c32a6 // indirect
@@ -44,7 +43,7 @@ require (
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/stretchr/objx v0.5.3 // indirect
 	github.com/stretchr/testify v1.12.1 // indirect
-	go.temporal.io/api v1.63.5 // indirect
+	go.temporal.io/api v1.64.3 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/net v0.58.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect

@@ -270,6 +270,7 @@ func (s *Server) end(how syscall.Signal) {
 		return
 	}
 	s.process.signal(how)
+	s.process.signal(syscall.SIGCONT) // a paused process handles no signal but SIGKILL
 	timer := time.NewTimer(stopWithin)
 	defer timer.Stop()
 	select {

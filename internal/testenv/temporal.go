@@ -55,6 +55,21 @@ type TemporalProcess struct {
 	Address string
 }
 
+// Pause suspends the server, as a busy machine or a stopped virtual one would: it keeps its connections and answers
+// nothing. Resume lets it continue.
+func (p *TemporalProcess) Pause() { p.signal(syscall.SIGSTOP) }
+
+// Resume continues a server that was paused.
+func (p *TemporalProcess) Resume() { p.signal(syscall.SIGCONT) }
+
+func (p *TemporalProcess) signal(how syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.process != nil {
+		p.process.signal(how)
+	}
+}
+
 func startTemporal(name, file string) (*TemporalProcess, error) {
 	var p TemporalProcess
 	s, err := launch(program{name: name, ready: "Server:", abort: syscall.SIGKILL, trusted: true, prepare: func(s *Server) ([]string, error) {
@@ -73,6 +88,7 @@ func startTemporal(name, file string) (*TemporalProcess, error) {
 		p.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		line := []string{bin, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port), "--log-level", "error",
 			"--search-attribute", "CairnSession=Keyword", "--search-attribute", "CairnAgent=Keyword",
+			"--search-attribute", "CairnStatus=Keyword",
 			// Otherwise each activity takes a tenth of a second more.
 			"--dynamic-config-value", "history.transferProcessorMaxPollRPS=2000",
 			// There are many task queues with few tasks each.
