@@ -31,7 +31,7 @@ func (e *Engine) enter() error {
 // does not stop a run.
 func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 	if e.opts.Host != nil {
-		return e.hand(ctx, b)
+		return e.hand(ctx, b, asked)
 	}
 	r := &Run{in: e.reader, stopper: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence, token: b.Token, done: make(chan struct{})}
 	r.lost, r.lose = context.WithCancel(context.Background())

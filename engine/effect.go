@@ -73,14 +73,3 @@ func (e *Engine) after(ctx context.Context, out any) {
 		e.next(ctx, out.Ending)
 	}
 }
-
-// hand hands a run to the host. The caller has called enter.
-func (e *Engine) hand(ctx context.Context, b host.Run) *Run {
-	defer e.driven.Done()
-	r := &Run{in: e.reader, stopper: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence}
-	var err error
-	if r.hosted, err = e.opts.Host.Start(context.WithoutCancel(ctx), b); err != nil {
-		e.releaseUndriven(ctx, b, err) // the turn has begun: a worker takes it over
-	}
-	return r
-}

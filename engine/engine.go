@@ -27,6 +27,7 @@ type Engine struct {
 	reader  *reader
 	upkeep  upkeep
 	beats   heartbeats
+	slow    slowness // of the host
 	agents  atomic.Pointer[registry]
 
 	ctx        context.Context // ends when Close stops waiting; bounds goroutines, not calls

@@ -3,10 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -94,4 +96,48 @@ func (e *Engine) shorten(ctx context.Context, row *cairn.Session) error {
 	e.opts.Logger.Warn("lease shortened: the store's clock was set back", "session", row.ID, "run", row.RunID,
 		"by", row.Lease.Until.Sub(row.AsOf)-row.Lease.TTL)
 	return store.Conflict(cairn.CodeRunning, row, "session %q: its lease was taken before the store's clock was set back", row.ID)
+}
+
+// askHost asks the host about the crashed runs of a page, and returns the sessions whose runs it keeps or cannot answer
+// for. It asks about all at once, since a slow host must not delay everything else that is due; a single run is left to
+// the takeover, which asks as well.
+func (e *Engine) askHost(ctx context.Context, page []store.Due, w *worker) (kept map[string]bool) {
+	if _, ok := e.opts.Host.(Keeper); !ok {
+		return nil
+	}
+	var ids []string
+	for _, d := range page {
+		if d.Kind == store.DueCrashed && d.RootID == d.SessionID && !w.leaves(d.SessionID) {
+			ids = append(ids, d.SessionID)
+		}
+	}
+	if len(ids) < 2 {
+		return nil
+	}
+	errs := make([]error, len(ids))
+	var asking sync.WaitGroup
+	for i, id := range ids {
+		asking.Go(func() {
+			row, err := store.Load(ctx, e.store, id)
+			if err == nil && row.Status == cairn.SessionActive && row.Crashed(row.AsOf) {
+				errs[i] = e.runs.CheckKeeper(ctx, row)
+			}
+		})
+	}
+	asking.Wait()
+	kept = map[string]bool{}
+	away := false
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		kept[ids[i]] = true
+		w.leave(ids[i], err)
+		var silent *lifecycle.UnreachableError
+		if errors.As(err, &silent) && silent.Asked && !away {
+			away = true
+			e.opts.Logger.Warn("the host does not answer; its runs are left alone", "runs", len(ids), "error", err)
+		}
+	}
+	return kept
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/owed"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -148,8 +149,9 @@ func (e *Engine) work(ctx context.Context, w *worker, waiting *sync.WaitGroup) e
 		if err != nil {
 			return err
 		}
+		kept := e.askHost(ctx, page.Items, w)
 		for _, d := range page.Items {
-			if !w.begin(d.SessionID) {
+			if kept[d.SessionID] || !w.begin(d.SessionID) {
 				continue
 			}
 			begun = true
@@ -251,14 +253,34 @@ func (e *Engine) claim(ctx context.Context, d store.Due) (r *Run, rest time.Dura
 	return r, 0
 }
 
+// leave leaves a session alone for a while that could not be claimed because of err.
+func (w *worker) leave(id string, err error) {
+	if rest := restAfter(err); rest > 0 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.left[id] = time.Now().Add(rest)
+	}
+}
+
+// leaves reports whether a session is left alone now.
+func (w *worker) leaves(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, left := w.left[id]
+	return left
+}
+
 // restAfter returns how long a session is left alone that could not be claimed because of err.
 func restAfter(err error) time.Duration {
 	var held *heldError
+	var away *lifecycle.UnreachableError
 	switch {
 	case errors.Is(err, cairn.ErrClosed):
 		return 0
 	case errors.As(err, &held):
 		return min(held.rest, skipFor)
+	case errors.As(err, &away):
+		return min(away.Rest, skipFor)
 	case isConflict(err): // another worker has it
 		return 0
 	case errors.Is(err, cairn.ErrCorrupt): // still unreadable in half a minute
@@ -292,10 +314,12 @@ func (e *Engine) reportUnserved(ctx context.Context, w *worker, now time.Time) {
 // takeOver does what a due session needs. The run is nil if none has to be driven.
 func (e *Engine) takeOver(ctx context.Context, d store.Due) (*Run, error) {
 	r, err := e.serveDue(ctx, d)
+	var away *lifecycle.UnreachableError
 	switch {
 	case err == nil && r != nil:
 		e.opts.Logger.Info("run taken on", "session", d.SessionID, "run", r.id, "because", d.Kind, "since", d.Since)
 	case err == nil, isConflict(err): // another worker was faster
+	case errors.As(err, &away) && !away.Asked: // reported when it was asked
 	default:
 		e.opts.Logger.Warn("session not taken on", "session", d.SessionID, "because", d.Kind, "error", err)
 	}

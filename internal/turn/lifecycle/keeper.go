@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
@@ -18,6 +20,45 @@ type Keeper interface {
 	Driving(ctx context.Context, b turn.Begun) (bool, error)
 }
 
+const (
+	// keeperWait bounds how long a keeper may take to answer.
+	keeperWait = 2 * time.Second
+	// keeperRest is how long a keeper that did not answer in time is not asked again, about any run.
+	keeperRest = 5 * time.Second
+)
+
+// UnreachableError reports a keeper that did not answer in time. It matches ErrUnavailable.
+type UnreachableError struct {
+	// Rest is how long the keeper is not asked again.
+	Rest time.Duration
+	// Asked is set if this caller has waited for the keeper, and not if the keeper was known to be unreachable.
+	Asked bool
+	err   error
+}
+
+func (e *UnreachableError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of CodeUnavailable.
+func (e *UnreachableError) Unwrap() error { return e.err }
+
+// silence is the time until which an unreachable keeper is not asked. It is safe for concurrent use.
+type silence struct {
+	mu    sync.Mutex
+	until time.Time
+}
+
+func (s *silence) rest() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Until(s.until)
+}
+
+func (s *silence) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until = time.Now().Add(keeperRest)
+}
+
 // Keeps reports whether the run of a session was given to the keeper.
 func (r *Runs) Keeps(row *cairn.Session) bool {
 	return r.Keeper != nil && row.Lease.Host() == r.Keeper.Name()
@@ -30,16 +71,12 @@ func (r *Runs) CheckKeeper(ctx context.Context, row *cairn.Session) error {
 	if !r.Keeps(row) {
 		return nil
 	}
-	name := r.Keeper.Name()
 	b := turn.Begun{
 		Position: turn.Position{SessionID: row.ID, Agent: row.Agent, RunID: row.RunID, Token: row.Lease.Token, Step: row.Step},
 		RootID:   row.RootID, Turn: row.Turn,
 	}
-	switch driving, err := r.Keeper.Driving(ctx, b); {
-	case err != nil:
-		return cairn.Errorf(cairn.CodeUnavailable, "session %q: host %s does not say whether it drives run %s: %w", row.ID, name, row.RunID, err)
-	case !driving:
-		return nil
+	if driving, err := r.askKeeper(ctx, b); err != nil || !driving {
+		return err
 	}
 	stop, err := r.Store.Renew(ctx, row.ID, row.Lease.Token, 0)
 	if err == nil && stop == nil {
@@ -50,5 +87,26 @@ func (r *Runs) CheckKeeper(ctx context.Context, row *cairn.Session) error {
 	case err != nil || stop != nil:
 		return err
 	}
-	return cairn.Errorf(cairn.CodeRunning, "session %q: host %s drives its run", row.ID, name)
+	return cairn.Errorf(cairn.CodeRunning, "session %q: host %s drives its run", row.ID, r.Keeper.Name())
+}
+
+// askKeeper asks the keeper whether it drives a run, unless the keeper is known to be unreachable.
+func (r *Runs) askKeeper(ctx context.Context, b turn.Begun) (bool, error) {
+	name := r.Keeper.Name()
+	if rest := r.silence.rest(); rest > 0 {
+		return false, &UnreachableError{Rest: rest, err: cairn.Errorf(cairn.CodeUnavailable,
+			"session %q: host %s is unreachable; try again in %s", b.SessionID, name, rest.Round(time.Millisecond))}
+	}
+	asked, cancel := context.WithTimeout(ctx, keeperWait)
+	defer cancel()
+	driving, err := r.Keeper.Driving(asked, b)
+	if err == nil {
+		return driving, nil
+	}
+	err = cairn.Errorf(cairn.CodeUnavailable, "session %q: host %s does not say whether it drives run %s: %w", b.SessionID, name, b.RunID, err)
+	if ctx.Err() != nil || asked.Err() == nil {
+		return false, err
+	}
+	r.silence.begin()
+	return false, &UnreachableError{Rest: keeperRest, Asked: true, err: err}
 }

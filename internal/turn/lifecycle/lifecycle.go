@@ -73,6 +73,7 @@ type Runs struct {
 	StoreBehind atomic.Int64
 	// Unpublished are sub-agents' sessions whose last run has ended here, with an end that is not on the log.
 	Unpublished sync.Map
+	silence     silence // of the keeper
 	// companions are the companion tools by agent, since making them costs.
 	companions sync.Map // of *cairn.Agent to []cairn.Tool
 }
