@@ -55,6 +55,14 @@ func TestServeKilledOnHosts(t *testing.T) {
 	}
 }
 
+// A server that DBOS knows by name resumes its turns at once, long before their leases lapse.
+func TestServeKilledUnderAName(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.env[withLease] = "1h"
+	wantServedAfterKill(t, b, fmt.Sprintf("host: dbos:sqlite:%s\nexecutor: worker-1", filepath.Join(b.dir, "dbos.db")))
+}
+
 // wantServedAfterKill kills a server halfway through two turns and wants the next one to complete both. more is
 // added to the store, the tokens and the assistant in its file.
 func wantServedAfterKill(t *testing.T, b *bench, more string) {

@@ -101,10 +101,12 @@ func TestExample(t *testing.T) {
 		from, to string
 		is, then func(*served) bool
 	}{
-		"listen":           {"127.0.0.1:8420", "127.0.0.1:9999", func(s *served) bool { return s.cfg.Listen == "127.0.0.1:8420" }, func(s *served) bool { return s.cfg.Listen == "127.0.0.1:9999" }},
-		"store":            {"sqlite:cairn.db", "'memory:'", func(s *served) bool { return s.cfg.Store == "sqlite:cairn.db" }, func(s *served) bool { return s.cfg.Store == "memory:" }},
-		"events":           {`events: ""`, `events: redis://x`, func(s *served) bool { return s.cfg.Events == "" }, func(s *served) bool { return s.cfg.Events == "redis://x" }},
-		"host":             {`host: ""`, `host: temporal://x`, func(s *served) bool { return s.cfg.Host == "" }, func(s *served) bool { return s.cfg.Host == "temporal://x" }},
+		"listen": {"127.0.0.1:8420", "127.0.0.1:9999", func(s *served) bool { return s.cfg.Listen == "127.0.0.1:8420" }, func(s *served) bool { return s.cfg.Listen == "127.0.0.1:9999" }},
+		"store":  {"sqlite:cairn.db", "'memory:'", func(s *served) bool { return s.cfg.Store == "sqlite:cairn.db" }, func(s *served) bool { return s.cfg.Store == "memory:" }},
+		"events": {`events: ""`, `events: redis://x`, func(s *served) bool { return s.cfg.Events == "" }, func(s *served) bool { return s.cfg.Events == "redis://x" }},
+		"host":   {`host: ""`, `host: temporal://x`, func(s *served) bool { return s.cfg.Host == "" }, func(s *served) bool { return s.cfg.Host == "temporal://x" }},
+		"executor": {"host: \"\"                            # \"\" = this process; temporal://… | dbos://…\nexecutor: \"\"", "host: temporal://x\nexecutor: worker-1",
+			func(s *served) bool { return s.cfg.Executor == "" }, func(s *served) bool { return s.cfg.Executor == "worker-1" }},
 		"worker":           {"worker: true", "worker: false", func(s *served) bool { return s.cfg.Worker }, func(s *served) bool { return !s.cfg.Worker }},
 		"work_concurrency": {"work_concurrency: 1000", "work_concurrency: 3", func(s *served) bool { return s.cfg.WorkConcurrency == 1000 }, func(s *served) bool { return s.cfg.WorkConcurrency == 3 }},
 		"auth":             {"${CAIRN_TOKEN}", "", func(s *served) bool { return s.options.Authenticate != nil && !s.options.AllowUnauthenticated }, nil},

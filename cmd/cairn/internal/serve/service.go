@@ -71,7 +71,7 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 		}
 	}
 	if cfg.Host != "" {
-		if err := s.connect(ctx, cfg.Host, &opts); err != nil {
+		if err := s.connect(ctx, cfg, &opts); err != nil {
 			return err
 		}
 	}
@@ -112,14 +112,14 @@ func (s *service) store(ctx context.Context, key, text string) (store.Store, err
 }
 
 // connect connects to the host that drives runs.
-func (s *service) connect(ctx context.Context, text string, opts *engine.Options) error {
-	at, err := hosts.Parse("host", text)
+func (s *service) connect(ctx context.Context, cfg *config.Config, opts *engine.Options) error {
+	at, err := hosts.Parse("host", cfg.Host)
 	if err != nil {
 		return err
 	}
 	reaching, cancel := context.WithTimeout(ctx, cmp.Or(s.app.Reach, hosts.Reach))
 	defer cancel()
-	if s.host, err = at.Connect(reaching, s.app.Env, "", drain, s.log); err != nil {
+	if s.host, err = at.Connect(reaching, s.app.Env, cfg.Executor, drain, s.log); err != nil {
 		return err
 	}
 	opts.Host, opts.LeaseTTL = s.host.Host, cmp.Or(s.app.Engine.LeaseTTL, hosts.Lease)

@@ -23,6 +23,8 @@ const minToken = 16
 // Scripted is the provider of the scripted model.
 const Scripted = "scripted"
 
+var executorName = regexp.MustCompile(`^[!-~]{1,128}$`)
+
 var assistantName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // check reports values that have the right type but are wrong.
@@ -37,6 +39,13 @@ func (d *decoder) check(c *Config) {
 	}
 	if c.WorkConcurrency < 1 {
 		d.wrong("work_concurrency", "%d is not positive", c.WorkConcurrency)
+	}
+	switch {
+	case c.Executor == "":
+	case c.Host == "":
+		d.wrong("executor", "there is no host that could use it; host names one")
+	case !executorName.MatchString(c.Executor):
+		d.wrong("executor", "%q must be 1 to 128 visible ASCII characters", c.Executor)
 	}
 	for i, origin := range c.CORS.Origins {
 		u, err := url.Parse(origin)

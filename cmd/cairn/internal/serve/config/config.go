@@ -16,6 +16,7 @@ type Config struct {
 	Store           string              `yaml:"store" doc:"The store of sessions: memory:, sqlite:PATH, postgres://… or redis://…" default:"sqlite:cairn.db"`
 	Events          string              `yaml:"events" doc:"The store of events, named as in store; empty means that of the sessions."`
 	Host            string              `yaml:"host" doc:"The host that drives runs: temporal://… or dbos://…; empty means this process."`
+	Executor        string              `yaml:"executor" doc:"This process's name on the host, unique and the same after a restart, such as ${HOSTNAME}. On DBOS the process resumes at once what it left; on Temporal it is the worker's identity. Empty means a new name each time."`
 	Worker          bool                `yaml:"worker" doc:"Take over crashed runs, resume answered sessions, enforce deadlines, sweep." default:"true"`
 	WorkConcurrency int                 `yaml:"work_concurrency" doc:"How many runs the worker drives at once. They mostly wait for models: memory is what they take." default:"1000"`
 	Auth            Auth                `yaml:"auth" doc:"Who may use the server."`
