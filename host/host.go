@@ -66,6 +66,8 @@ const (
 // Effect is one operation that the loop asks a host to carry out.
 type Effect struct {
 	Name string
+	// Tool is the name of the tool of EffectTool and EffectChild, for display; empty if it is not known.
+	Tool string
 	// In is its input, which encodes as JSON: a Position, a Call, or a Call with the additions of EffectChild.
 	In any
 	// Out points to the value that its JSON output decodes into.

@@ -10,6 +10,7 @@
 package dboshost
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math"
@@ -29,8 +30,8 @@ import (
 )
 
 // LoopVersion is the version of the agent loop that recorded workflows depend on. It changes when the loop asks for
-// other effects or in another order. Agents may change at will.
-const LoopVersion = "cairn-loop-1"
+// other effects, under other names or in another order. Agents may change at will.
+const LoopVersion = "cairn-loop-2"
 
 // WorkflowName is the name of every workflow of a Host.
 const WorkflowName = "cairn.turn"
@@ -203,9 +204,9 @@ func (h *Host) CheckLease(time.Duration) error { return nil }
 // Driving implements [engine.Keeper]. DBOS does not know whether a process is alive, so for workflows of other
 // processes the lease alone decides. Workflows that this process drives, and queued ones of this version, need no
 // takeover.
-func (h *Host) Driving(_ context.Context, b host.Run) (bool, error) {
+func (h *Host) Driving(ctx context.Context, b host.Run) (bool, error) {
 	id := firstID(b)
-	found, err := h.list(dbos.WithFilterWorkflowIDs(id, laterID(b)))
+	found, err := h.list(ctx, dbos.WithFilterWorkflowIDs(id, laterID(b)))
 	if err != nil {
 		return false, err
 	}
@@ -240,7 +241,7 @@ func (h *Host) drivesHere(id string) bool {
 
 // Start implements [engine.Host].
 func (h *Host) Start(ctx context.Context, b host.Run) (func(context.Context) error, error) {
-	id, err := h.workflowID(b)
+	id, err := h.workflowID(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +249,7 @@ func (h *Host) Start(ctx context.Context, b host.Run) (func(context.Context) err
 	if err != nil {
 		return nil, err
 	}
-	switch free, err := h.workflowID(b); {
+	switch free, err := h.workflowID(ctx, b); {
 	case err != nil: // it keeps running, or a worker takes it over
 		return wait, nil
 	case free != id: // a session of that id in another store was faster
@@ -260,7 +261,9 @@ func (h *Host) Start(ctx context.Context, b host.Run) (func(context.Context) err
 // begin starts a workflow here or enqueues it. It returns a function that waits for its end.
 func (h *Host) begin(ctx context.Context, id string, b host.Run) (func(context.Context) error, error) {
 	if h.served() == nil || h.opts.Concurrency > 0 {
-		_, err := dbos.Enqueue[outcome](h.dbos, h.opts.Queue, WorkflowName, b, dbos.WithEnqueueWorkflowID(id),
+		db, done := h.until(ctx)
+		defer done()
+		_, err := dbos.Enqueue[outcome](db, h.opts.Queue, WorkflowName, b, dbos.WithEnqueueWorkflowID(id),
 			dbos.WithEnqueueApplicationVersion(h.opts.Version), dbos.WithEnqueueAttributes(attributes(b)))
 		if err != nil {
 			return nil, unavailable(err)
@@ -281,7 +284,29 @@ func named(id string, b host.Run) []dbos.WorkflowOption {
 
 // attributes are the properties that workflows can be searched by.
 func attributes(b host.Run) map[string]any {
-	return map[string]any{"agent": b.Agent, "session": b.SessionID, "root": b.RootID, "run": b.RunID, "token": token(b)}
+	return map[string]any{"agent": b.Agent, "session": b.SessionID, "root": b.RootID, "run": b.RunID, "token": token(b), "status": string(cairn.RunRunning)}
+}
+
+// StatusReleased is the attribute "status" of a workflow that ended without the end of its run, which another workflow
+// or another host drives.
+const StatusReleased = "released"
+
+// finish records in a workflow's row how its run ended. DBOS's own status does not show it: a workflow whose turn has
+// failed succeeds.
+func (h *Host) finish(ctx context.Context, id string, status cairn.RunStatus) error {
+	db, done := h.until(ctx)
+	defer done()
+	return dbos.SetWorkflowAttributes(db, id, map[string]any{"status": cmp.Or(string(status), StatusReleased)}, dbos.WithMergeAttributes())
+}
+
+// until returns DBOS's context with the end of ctx, since DBOS retries calls of a database that is away without limit.
+func (h *Host) until(ctx context.Context) (db dbos.Context, done func()) {
+	db, cancel := dbos.WithCancel(h.dbos)
+	ended := context.AfterFunc(ctx, cancel)
+	return db, func() {
+		ended()
+		cancel()
+	}
 }
 
 // workflowID returns the id of the workflow that drives a run under its lease: cairn/{agent}/{session}/{turn}. DBOS
@@ -289,16 +314,16 @@ func attributes(b host.Run) map[string]any {
 // or removed and begun anew, the run and the lease's token are appended. Open workflows that drove the same run under
 // an earlier lease are cancelled: they are fenced, and their processes may never return to end them. The error is
 // ErrFenced if one drives it under a later lease.
-func (h *Host) workflowID(b host.Run) (string, error) {
+func (h *Host) workflowID(ctx context.Context, b host.Run) (string, error) {
 	id := firstID(b)
-	found, err := h.list(dbos.WithFilterWorkflowIDs(id))
+	found, err := h.list(ctx, dbos.WithFilterWorkflowIDs(id))
 	if err != nil {
 		return "", err
 	}
 	if len(found) == 0 || drives(&found[0], b) {
 		return id, nil
 	}
-	earlier, err := h.list(dbos.WithFilterWorkflowIDPrefix(id), dbos.WithFilterStatus(dbos.WorkflowStatusPending, dbos.WorkflowStatusEnqueued))
+	earlier, err := h.list(ctx, dbos.WithFilterWorkflowIDPrefix(id), dbos.WithFilterStatus(dbos.WorkflowStatusPending, dbos.WorkflowStatusEnqueued))
 	if err != nil {
 		return "", err
 	}
@@ -310,8 +335,8 @@ func (h *Host) workflowID(b host.Run) (string, error) {
 		if later(w, b) {
 			return "", cairn.Errorf(cairn.CodeFenced, "session %q: run %s was taken over by workflow %s", b.SessionID, b.RunID, w.ID)
 		}
-		if err := dbos.CancelWorkflow(h.dbos, w.ID); err != nil {
-			return "", unavailable(err)
+		if err := h.cancel(ctx, w.ID); err != nil {
+			return "", err
 		}
 	}
 	return laterID(b), nil
@@ -337,9 +362,20 @@ func later(w *dbos.WorkflowStatus, b host.Run) bool {
 
 func token(b host.Run) string { return strconv.FormatInt(b.Token, 10) }
 
+func (h *Host) cancel(ctx context.Context, id string) error {
+	db, done := h.until(ctx)
+	defer done()
+	if err := dbos.CancelWorkflow(db, id); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
 // list lists workflows without their inputs and outputs.
-func (h *Host) list(which ...dbos.ListWorkflowsOption) ([]dbos.WorkflowStatus, error) {
-	found, err := dbos.ListWorkflows(h.dbos, append(which, dbos.WithFilterLoadInput(false), dbos.WithFilterLoadOutput(false))...)
+func (h *Host) list(ctx context.Context, which ...dbos.ListWorkflowsOption) ([]dbos.WorkflowStatus, error) {
+	db, done := h.until(ctx)
+	defer done()
+	found, err := dbos.ListWorkflows(db, append(which, dbos.WithFilterLoadInput(false), dbos.WithFilterLoadOutput(false))...)
 	if err != nil {
 		return nil, unavailable(err)
 	}

@@ -20,6 +20,8 @@ import (
 type outcome struct {
 	Out json.RawMessage `json:"out,omitempty"`
 	Err *cairn.Error    `json:"error,omitempty"`
+	// Status is how the run of a workflow ended; empty for a step and for a run that this workflow did not end.
+	Status cairn.RunStatus `json:"status,omitempty"`
 }
 
 // drive is a workflow that this process drives.
@@ -65,12 +67,17 @@ func (h *Host) turn(ctx dbos.Context, b host.Run) (outcome, error) {
 		return outcome{}, err
 	}
 	d := h.driving(id)
-	_, err = engine.Drive(scheduler{h, ctx, d, b.Position}, b)
+	status, err := engine.Drive(scheduler{h, ctx, d, b.Position}, b)
 	if err != nil && ctx.Err() == nil {
 		err = h.release(ctx, b, err)
 	}
-	out := outcome{Err: cairn.AsError(err)}
-	h.ended(id, d, out, err)
+	out := outcome{Err: cairn.AsError(err), Status: status}
+	h.ended(id, d, out, err) // callers need not wait for DBOS
+	if ctx.Err() == nil {
+		if failed := h.finish(ctx, id, status); failed != nil {
+			h.opts.Logger.Warn("status of a workflow not recorded", "workflow", id, "status", status, "error", failed)
+		}
+	}
 	return out, err
 }
 
@@ -149,7 +156,7 @@ func (h *Host) watch(ctx context.Context, id string, d *drive) (outcome, error) 
 			return outcome{}, context.Cause(ctx)
 		case <-ticker.C:
 		}
-		found, err := h.list(dbos.WithFilterWorkflowIDs(id))
+		found, err := h.list(ctx, dbos.WithFilterWorkflowIDs(id))
 		if err != nil || len(found) > 0 && underWay(found[0].Status) {
 			continue // the next poll may succeed
 		}

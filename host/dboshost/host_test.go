@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/dboshost"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -215,6 +217,67 @@ func TestQueue(t *testing.T) {
 	}
 	if most.Load() != 1 {
 		t.Errorf("%d turns were driven at once, the limit is 1", most.Load())
+	}
+}
+
+// A workflow's row shows how its run ended, which DBOS's own status does not, and its steps show their tools.
+func TestWorkflowsShowOutcomeAndTools(t *testing.T) {
+	t.Parallel()
+	for name, database := range map[string]string{
+		"sqlite":     "sqlite:" + filepath.Join(t.TempDir(), "dbos.db"),
+		"postgresql": testenv.FastPostgres(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			schema := "shown" + strconv.FormatInt(processes.Add(1), 10)
+			fails := &cairn.Agent{Name: "fails", Model: scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "no")))}
+			works := worker(func(context.Context) (string, error) { return "worked", nil })
+			st := openSQLite(t, filepath.Join(t.TempDir(), "cairn.db"), nil)
+			eng, _ := serve(t, database, st, []*cairn.Agent{fails, works}, &engine.Options{}, &dboshost.Options{Schema: schema, PollInterval: 10 * time.Millisecond})
+			for agent, want := range map[string]cairn.RunStatus{"fails": cairn.RunFailed, "worker": cairn.RunCompleted} {
+				run, err := eng.Execute(t.Context(), agent, agent, cairn.Text("Go."))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if res, _ := run.Wait(t.Context()); res.Status != want {
+					t.Fatalf("the turn of %s came to %+v", agent, res)
+				}
+			}
+			client, err := dbos.NewClient(t.Context(), dbos.ClientConfig{DatabaseURL: database, DatabaseSchema: schema})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dbos.Shutdown(client, time.Minute)
+			var list []dbos.WorkflowStatus
+			for len(list) < 2 { // a moment longer than their outcome
+				if list, err = dbos.ListWorkflows(client, dbos.WithFilterStatus(dbos.WorkflowStatusSuccess)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, w := range list {
+				want := map[any]string{"fails": "failed", "worker": "completed"}[w.Attributes["agent"]]
+				if w.Attributes["status"] != want {
+					t.Errorf("workflow %s has the attributes %v, want status %s", w.ID, w.Attributes, want)
+				}
+			}
+			if name == "postgresql" {
+				failed, err := dbos.ListWorkflows(client, dbos.WithFilterAttributes(map[string]any{"status": "failed"}))
+				if err != nil || len(failed) != 1 {
+					t.Errorf("%d workflows are listed as failed, want 1; %v", len(failed), err)
+				}
+			}
+			steps, err := dbos.GetWorkflowSteps(client, "cairn/worker/worker/1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, step := range steps {
+				names = append(names, step.StepName)
+			}
+			if got, want := strings.Join(names, ", "), "plan, tool work, commit, plan, commit"; got != want {
+				t.Errorf("the steps are %s, want %s", got, want)
+			}
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/dboshost"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
@@ -131,6 +132,36 @@ func TestTurnIsLeftInTheQueue(t *testing.T) {
 	s.outcome(eng, "s")
 	if list := s.workflows(); s.token() != first || len(list) != 1 {
 		t.Errorf("the turn was taken over: its token is %d, the first one was %d; the workflows are %+v", s.token(), first, list)
+	}
+}
+
+// DBOS retries without limit while its database is away. The host answers for it within the caller's time, so that a
+// turn begins at once, and is driven as soon as the database is back.
+func TestTurnBeginsWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	server := testenv.NewPostgres(t)
+	st := openSQLite(t, filepath.Join(t.TempDir(), "cairn.db"), nil)
+	agent := worker(func(context.Context) (string, error) { return "worked", nil })
+	eng, h := serve(t, server.URL(), st, []*cairn.Agent{agent}, &engine.Options{}, &dboshost.Options{PollInterval: 10 * time.Millisecond})
+	server.Kill()
+	run, err := eng.Execute(t.Context(), "s", "worker", cairn.Text("Go."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := h.Driving(ctx, host.Run{Position: host.Position{SessionID: "s", Agent: "worker"}}); !errors.Is(err, cairn.ErrUnavailable) {
+		t.Errorf("the host that is away says %v", err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := run.Wait(t.Context()); err != nil || res.Text != "Done." {
+		t.Errorf("the turn came to %+v, %v", res, err)
+	}
+	row, err := store.Load(t.Context(), st, "s")
+	if err != nil || row.Recoveries != 0 {
+		t.Errorf("the run was taken over %d times, %v", row.Recoveries, err)
 	}
 }
 

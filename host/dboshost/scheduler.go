@@ -47,12 +47,16 @@ func (s scheduler) effect(e host.Effect) (<-chan dbos.StepOutcome[outcome], erro
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeInternal, "effect %s: %w", e.Name, err)
 	}
-	return s.step(e.Name, func(ctx context.Context) (outcome, error) { return s.h.effect(ctx, s.d, e.Name, in) })
+	name := e.Name
+	if e.Tool != "" {
+		name += " " + e.Tool
+	}
+	return s.step(name, func(ctx context.Context) (outcome, error) { return s.h.effect(ctx, s.d, e.Name, in) })
 }
 
 // child begins a child workflow and a step that waits for it.
 func (s scheduler) child(b host.Run) (<-chan dbos.StepOutcome[outcome], error) {
-	id, err := s.h.workflowID(b)
+	id, err := s.h.workflowID(context.WithoutCancel(s.ctx), b)
 	if err != nil {
 		return nil, err
 	}

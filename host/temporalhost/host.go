@@ -44,8 +44,8 @@ type Options struct {
 	// Prefix begins the ids of workflows, which are {Prefix}/{agent}/{session}/{turn}; empty means "cairn". Stores that
 	// share a namespace need different prefixes.
 	Prefix string
-	// SearchAttributes sets the search attributes [SessionAttribute] and [AgentAttribute] on workflows. The server must
-	// have both, as keywords.
+	// SearchAttributes sets the search attributes [SessionAttribute], [AgentAttribute] and [StatusAttribute] on
+	// workflows. The server must have all three, as keywords.
 	SearchAttributes bool
 	// Activity configures the activities of model calls, tools and sub-agents. Without a timeout an activity may take
 	// 24 hours; without a HeartbeatTimeout a dead worker is detected after 10 seconds. Temporal retries an activity
@@ -70,7 +70,14 @@ type Options struct {
 var (
 	SessionAttribute = temporal.NewSearchAttributeKeyKeyword("CairnSession")
 	AgentAttribute   = temporal.NewSearchAttributeKeyKeyword("CairnAgent")
+	// StatusAttribute is the status of the run, which Temporal's own status does not show: a workflow whose turn has
+	// failed completes. It is "running" at first and then that of the run's end, a [cairn.RunStatus]. It is
+	// [StatusReleased] if the workflow ended because another one or another host drives the run.
+	StatusAttribute = temporal.NewSearchAttributeKeyKeyword("CairnStatus")
 )
+
+// StatusReleased is the [StatusAttribute] of a workflow that ended without the end of its run.
+const StatusReleased = "released"
 
 // TurnWorkflow is the workflow type of a turn.
 const TurnWorkflow = "cairn.Turn"
@@ -231,7 +238,11 @@ func (h *Host) start(ctx context.Context, b host.Run) (client.WorkflowRun, error
 		run, err := h.client.ExecuteWorkflow(ctx, opts, TurnWorkflow, turnInput{Run: b, Call: b.RunID})
 		var there *serviceerror.WorkflowExecutionAlreadyStarted
 		if errors.As(err, &there) {
-			if err = h.overtake(ctx, b, there.RunId); err == nil {
+			mine, why := h.overtake(ctx, b, there.RunId)
+			switch err = why; {
+			case mine:
+				return h.client.GetWorkflow(ctx, opts.ID, there.RunId), nil
+			case err == nil:
 				continue
 			}
 		}
@@ -242,21 +253,26 @@ func (h *Host) start(ctx context.Context, b host.Run) (client.WorkflowRun, error
 	}
 }
 
-// overtake terminates a workflow run unless it drives under a later lease.
-func (h *Host) overtake(ctx context.Context, b host.Run, run string) error {
+// overtake terminates a workflow run that drives under an earlier lease. It reports one that drives under the same
+// lease, which an earlier call of Start started although its answer was lost.
+func (h *Host) overtake(ctx context.Context, b host.Run, run string) (mine bool, err error) {
 	var gone *serviceerror.NotFound
 	d, err := h.client.DescribeWorkflow(ctx, h.workflowID(b), run)
 	if err == nil {
 		var token int64
-		if d.GetMemoValue(tokenMemo, &token) == nil && token > b.Token { // without a memo it is of an earlier version
-			return cairn.Errorf(cairn.CodeFenced, "session %q: run %s was taken over by another process", b.SessionID, b.RunID)
+		known := d.GetMemoValue(tokenMemo, &token) == nil // without a memo it is of an earlier version
+		switch {
+		case known && token > b.Token:
+			return false, cairn.Errorf(cairn.CodeFenced, "session %q: run %s was taken over by another process", b.SessionID, b.RunID)
+		case known && token == b.Token:
+			return true, nil
 		}
 		err = h.client.TerminateWorkflow(ctx, h.workflowID(b), run, "the run was taken over")
 	}
 	if errors.As(err, &gone) { // it has just ended
-		return nil
+		return false, nil
 	}
-	return err
+	return false, err
 }
 
 // tokenMemo is the workflow memo that holds the fencing token of its lease.
@@ -273,7 +289,8 @@ func (h *Host) attributes(b host.Run) temporal.SearchAttributes {
 	if !h.opts.SearchAttributes {
 		return temporal.NewSearchAttributes()
 	}
-	return temporal.NewSearchAttributes(SessionAttribute.ValueSet(b.SessionID), AgentAttribute.ValueSet(b.Agent))
+	return temporal.NewSearchAttributes(SessionAttribute.ValueSet(b.SessionID), AgentAttribute.ValueSet(b.Agent),
+		StatusAttribute.ValueSet(string(cairn.RunRunning)))
 }
 
 // maxValues bounds the number of runs begun by this process for which values are kept, since runs may end in another

@@ -49,6 +49,10 @@ func (h *Host) turn(ctx workflow.Context, in turnInput) (cairn.RunStatus, error)
 	if err != nil {
 		h.release(work, in.Position)
 	}
+	if h.opts.SearchAttributes {
+		// What cannot be upserted, such as an attribute that the server lost, must not keep the workflow open.
+		_ = workflow.UpsertTypedSearchAttributes(work, StatusAttribute.ValueSet(cmp.Or(string(status), StatusReleased)))
+	}
 	return status, outward(context.Background(), err)
 }
 
@@ -111,6 +115,7 @@ func (s *scheduler) carry(e host.Effect, opts workflow.ActivityOptions) error {
 	if err != nil {
 		return err
 	}
+	opts.Summary = e.Tool
 	ctx := workflow.WithActivityOptions(s.ctx, opts)
 	for wait := opts.RetryPolicy.InitialInterval; ; wait = min(2*wait, time.Minute) {
 		err := workflow.ExecuteActivity(ctx, activityName(e.Name), in).Get(ctx, e.Out)

@@ -185,7 +185,7 @@ func TestLaterLeaseKeepsItsWorkflow(t *testing.T) {
 	for _, step := range []struct {
 		token int64
 		want  error
-	}{{5, nil}, {4, cairn.ErrFenced}, {6, nil}, {5, cairn.ErrFenced}, {6, nil}} {
+	}{{5, nil}, {4, cairn.ErrFenced}, {6, nil}, {5, cairn.ErrFenced}} {
 		before := running
 		b.Token = step.token
 		if _, err := h.Start(t.Context(), b); !errors.Is(err, step.want) {
@@ -199,6 +199,13 @@ func TestLaterLeaseKeepsItsWorkflow(t *testing.T) {
 		if started := running != before; started != (step.want == nil) || d.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 			t.Errorf("token %d: a workflow was started: %t, it is %s", step.token, started, d.Status)
 		}
+	}
+	b.Token = 6 // again, as after a lost answer
+	if _, err := h.Start(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := c.DescribeWorkflow(t.Context(), t.Name()+"/bot/s/1", ""); err != nil || d.WorkflowExecution.RunID != running {
+		t.Errorf("a repeated start replaced the workflow: %v", err)
 	}
 	if err := c.TerminateWorkflow(t.Context(), t.Name()+"/bot/s/1", "", "the test is over"); err != nil {
 		t.Error(err)
@@ -251,10 +258,56 @@ func TestSearchAttributes(t *testing.T) {
 		t.Fatal(err)
 	}
 	have := d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()
-	for name, want := range map[string]string{"CairnSession": `"s"`, "CairnAgent": `"bot"`} {
+	for name, want := range map[string]string{"CairnSession": `"s"`, "CairnAgent": `"bot"`, "CairnStatus": `"completed"`} {
 		if got := string(have[name].GetData()); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
+	}
+}
+
+// Temporal's own status does not show how a turn ended, so workflows can be listed by that of the run.
+func TestWorkflowsAreListedByStatus(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	fails := scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "no")))
+	eng := play(t, c, memstore.New(nil), &cairn.Agent{Name: "bot", Model: fails}, temporalhost.Options{SearchAttributes: true})
+	if res, _ := execute(t, eng).Wait(t.Context()); res.Status != cairn.RunFailed {
+		t.Fatalf("the turn came to %+v", res)
+	}
+	for { // the server lists a workflow a moment later
+		page, err := c.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+			Query: "CairnStatus = 'failed' AND WorkflowId = '" + t.Name() + "/bot/s/1'"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.GetExecutions()) == 1 {
+			return
+		}
+	}
+}
+
+// An activity that runs a tool, or consults an agent, shows the tool's name.
+func TestActivitiesShowTheirTool(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	note := cairn.Func("note", "Notes.", func(context.Context, *cairn.Call, in) (string, error) { return "noted", nil })
+	helper := &cairn.Agent{Name: "helper", Model: scripted.New(scripted.Text("found"))}
+	model := scripted.New(scripted.Reply(scripted.Call("note", in{}), scripted.Call("helper", map[string]string{"input": "look"})), scripted.Text("done"))
+	eng := play(t, c, memstore.New(nil), &cairn.Agent{Name: "bot", Model: model, Tools: []cairn.Tool{note, cairn.SubAgent(helper)}}, temporalhost.Options{})
+	if res, err := execute(t, eng).Wait(t.Context()); err != nil || res.Text != "done" {
+		t.Fatal(res, err)
+	}
+	shown := map[string]string{}
+	for _, run := range histories(t, c) {
+		for _, ev := range run {
+			name := ev.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName()
+			if summary := ev.GetUserMetadata().GetSummary(); summary != nil {
+				shown[string(summary.GetData())] = name
+			}
+		}
+	}
+	if len(shown) != 2 || shown[`"note"`] != "cairn.tool" || shown[`"helper"`] != "cairn.child" {
+		t.Errorf("the summaries are %v", shown)
 	}
 }
 

@@ -40,6 +40,8 @@ type Planned struct {
 	Parallel  []string `json:"parallel,omitempty"`
 	Children  []string `json:"children,omitempty"`
 	Finishing []string `json:"finishing,omitempty"`
+	// Tools are the names of the calls' tools, by call id.
+	Tools map[string]string `json:"tools,omitempty"`
 	// Judge reports whether user code has a say in how the step ends.
 	Judge bool `json:"judge,omitempty"`
 }
@@ -109,7 +111,7 @@ func GivenUp(e Effect, why *cairn.Error) (instead Effect, ok bool) {
 	default:
 		return e, false
 	}
-	return Effect{Name: e.Name, In: in, Out: e.Out}, true
+	return Effect{Name: e.Name, Tool: e.Tool, In: in, Out: e.Out}, true
 }
 
 // Loop drives a run from its last committed step to its end. An error means that the run could not be driven further,
@@ -156,7 +158,7 @@ func tools(s Scheduler, at Position, plan Planned) error {
 	}
 	for _, id := range plan.Finishing {
 		var out ToolOut
-		if err := s.Do(Effect{Name: EffectTool, In: ToolIn{Position: at, CallID: id}, Out: &out}); err != nil {
+		if err := s.Do(Effect{Name: EffectTool, Tool: plan.Tools[id], In: ToolIn{Position: at, CallID: id}, Out: &out}); err != nil {
 			return err
 		}
 		if out.Finished {
@@ -171,9 +173,11 @@ func together(s Scheduler, at Position, plan Planned) (wait bool, err error) {
 	outs := make([]ChildOut, len(plan.Parallel)+len(plan.Children))
 	branch := func(s Scheduler, i int) error {
 		if n := len(plan.Parallel); i >= n {
-			return consult(s, ToolIn{Position: at, CallID: plan.Children[i-n]}, &outs[i])
+			id := plan.Children[i-n]
+			return consult(s, plan.Tools[id], ToolIn{Position: at, CallID: id}, &outs[i])
 		}
-		return s.Do(Effect{Name: EffectTool, In: ToolIn{Position: at, CallID: plan.Parallel[i]}, Out: &outs[i].ToolOut})
+		id := plan.Parallel[i]
+		return s.Do(Effect{Name: EffectTool, Tool: plan.Tools[id], In: ToolIn{Position: at, CallID: id}, Out: &outs[i].ToolOut})
 	}
 	if len(outs) == 1 {
 		err = branch(s, 0)
@@ -187,11 +191,11 @@ func together(s Scheduler, at Position, plan Planned) (wait bool, err error) {
 }
 
 // consult drives a call that consults another agent to its end, or until that agent's session is suspended.
-func consult(s Scheduler, call ToolIn, out *ChildOut) error {
+func consult(s Scheduler, tool string, call ToolIn, out *ChildOut) error {
 	in := ChildIn{ToolIn: call}
 	for {
 		*out = ChildOut{}
-		if err := s.Do(Effect{Name: EffectChild, In: in, Out: out}); err != nil || out.Drive == nil {
+		if err := s.Do(Effect{Name: EffectChild, Tool: tool, In: in, Out: out}); err != nil || out.Drive == nil {
 			return err
 		}
 		err := s.Child(call, *out.Drive)

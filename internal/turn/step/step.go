@@ -220,8 +220,14 @@ func (s *Step) Failed() *cairn.Error {
 func (s *Step) Plan() turn.Planned {
 	var p turn.Planned
 	for _, c := range s.Calls {
+		if c.Result != nil && !c.Done() {
+			continue
+		}
+		if p.Tools == nil {
+			p.Tools = map[string]string{}
+		}
+		p.Tools[c.Use.CallID] = c.Use.Tool
 		switch {
-		case c.Result != nil && !c.Done():
 		case c.Finishing():
 			p.Finishing = append(p.Finishing, c.Use.CallID)
 		case c.Delegates():

@@ -57,7 +57,8 @@ func TestPlanFollowsFromTheReply(t *testing.T) {
 	r := reply("a", "look", "b", "close", "c", "helper", "d", "unknown", "e", "look")
 	r.Refused = []string{"e"}
 	s := of(r)
-	want := turn.Planned{Parallel: []string{"a", "d", "e"}, Children: []string{"c"}, Finishing: []string{"b"}}
+	want := turn.Planned{Parallel: []string{"a", "d", "e"}, Children: []string{"c"}, Finishing: []string{"b"},
+		Tools: map[string]string{"a": "look", "b": "close", "c": "helper", "d": "unknown", "e": "look"}}
 	if got := s.Plan(); !reflect.DeepEqual(got, want) {
 		t.Errorf("plan %+v, want %+v", got, want)
 	}
@@ -72,7 +73,8 @@ func TestPlanFollowsFromTheReply(t *testing.T) {
 	ends.Completion = &cairn.Completion{Reason: cairn.ReasonFinishTool}
 	s.Add(ends)
 	// So that the loop sees that the turn has ended.
-	want = turn.Planned{Parallel: []string{"d", "e"}, Children: []string{"c"}, Finishing: []string{"b"}}
+	want = turn.Planned{Parallel: []string{"d", "e"}, Children: []string{"c"}, Finishing: []string{"b"},
+		Tools: map[string]string{"b": "close", "c": "helper", "d": "unknown", "e": "look"}}
 	if got := s.Plan(); !reflect.DeepEqual(got, want) {
 		t.Errorf("plan with results %+v, want %+v", got, want)
 	}

@@ -81,7 +81,7 @@ func (s *temporalServer) checkSearchable(ctx context.Context, c client.Client) e
 	if err != nil {
 		return s.refused(ctx, err)
 	}
-	for _, name := range []string{temporalhost.SessionAttribute.GetName(), temporalhost.AgentAttribute.GetName()} {
+	for _, name := range []string{temporalhost.SessionAttribute.GetName(), temporalhost.AgentAttribute.GetName(), temporalhost.StatusAttribute.GetName()} {
 		if list.CustomAttributes[name] != enumspb.INDEXED_VALUE_TYPE_KEYWORD {
 			return cairn.Errorf(cairn.CodeSchema, "namespace %q has no search attribute %s: run temporal operator search-attribute create --namespace %s --name %s --type Keyword",
 				s.at.namespace, name, cli.Quoted(s.at.namespace), name)
