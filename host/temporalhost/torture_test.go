@@ -92,9 +92,17 @@ func openTortured(dir string) (store.Store, error) {
 	return s, nil
 }
 
+// In a soak the server is paused for five seconds now and then; otherwise other tests use it.
 func TestTorture(t *testing.T) {
-	t.Setenv(serverVariable, testenv.Temporal(t))
-	torture.RunHost(t, torture.Host{Start: startTortured, Pace: pace}, openTortured, torture.Numbers{Test: 10, Soak: 300})
+	host := torture.Host{Start: startTortured, Pace: pace}
+	if testenv.Soak() {
+		server := testenv.TemporalServer(t)
+		host.Pauses = server
+		t.Setenv(serverVariable, server.Address)
+	} else {
+		t.Setenv(serverVariable, testenv.Temporal(t))
+	}
+	torture.RunHost(t, host, openTortured, torture.Numbers{Test: 10, Soak: 300})
 }
 
 // The server is killed, too, and restarted at once from its file.
@@ -105,11 +113,12 @@ func TestTortureOfTheServer(t *testing.T) {
 	torture.RunHost(t, torture.Host{Start: startTortured, Pace: pace, Server: server}, openTortured, torture.Numbers{Soak: 60, Server: 50})
 }
 
-// The engine, the host and the worker have default settings.
+// The engine, the host and the worker have default settings. The server is paused for five seconds now and then.
 func TestTortureWithDefaults(t *testing.T) {
 	torture.NeedsSoak(t)
-	t.Setenv(serverVariable, testenv.Temporal(t))
-	torture.RunHost(t, torture.Host{Start: startTortured, Defaults: true}, openTortured, torture.Numbers{Soak: 300})
+	server := testenv.TemporalServer(t)
+	t.Setenv(serverVariable, server.Address)
+	torture.RunHost(t, torture.Host{Start: startTortured, Defaults: true, Pauses: server}, openTortured, torture.Numbers{Soak: 300})
 }
 
 // The server is killed 50 times; processes are stopped less often.

@@ -82,6 +82,7 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 	h.watch = &watch{st: st, idle: h.idle, seen: map[string]seen{}}
 	began := time.Now()
 	server := outage(h.host.Server, func() time.Duration { return uptime(h.pace.Load()) })
+	paused := pausing(h.host.Pauses, func() time.Duration { return uptime(h.pace.Load()) })
 	if !testenv.Soak() || h.host.Server == nil {
 		serverLeast = 0
 	}
@@ -96,15 +97,16 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 		h.round(of)
 	}
 	server.end(h.t)
+	paused.end()
 	stopped := time.Since(began)
 	h.finish()
 	if err := st.Close(); err != nil {
 		h.t.Error(err)
 	}
-	h.t.Logf("%d stops in %s (checks %s, a start %s), all in %s: %s; %s; server killed %d times", h.stopped(), stopped.Round(time.Millisecond),
+	h.t.Logf("%d stops in %s (checks %s, a start %s), all in %s: %s; %s; server killed %d times, paused %d times", h.stopped(), stopped.Round(time.Millisecond),
 		h.checking.Round(time.Millisecond), median(h.started).Round(time.Millisecond), time.Since(began).Round(time.Millisecond), h.tally,
-		counts(h.moments), server.n.Load())
-	h.report(stopped, int(server.n.Load()))
+		counts(h.moments), server.n.Load(), paused.n.Load())
+	h.report(stopped, int(server.n.Load()), int(paused.n.Load()))
 }
 
 // stopped returns the number of stopped processes.

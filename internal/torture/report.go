@@ -15,9 +15,9 @@ import (
 const resultsVariable = "CAIRN_SOAK_RESULTS"
 
 // report logs the result of a soak as a row of a table in docs/RELIABILITY.md, and appends it to the results.
-func (h *harness) report(lasted time.Duration, serverStops int) {
+func (h *harness) report(lasted time.Duration, serverStops, serverPauses int) {
 	h.t.Helper()
-	line := h.line(lasted, serverStops)
+	line := h.line(lasted, serverStops, serverPauses)
 	h.t.Log(line)
 	if path := os.Getenv(resultsVariable); path != "" && testenv.Soak() {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -33,7 +33,7 @@ func (h *harness) report(lasted time.Duration, serverStops int) {
 
 // line returns the row: date, commit, command, test, stops, runs, invariants, and the times from a stop to the end
 // of the runs that it hit.
-func (h *harness) line(lasted time.Duration, serverStops int) string {
+func (h *harness) line(lasted time.Duration, serverStops, serverPauses int) string {
 	by, slept := map[ending]int{}, 0
 	for _, s := range h.stops {
 		by[s.how]++
@@ -45,6 +45,9 @@ func (h *harness) line(lasted time.Duration, serverStops int) string {
 		h.stopped(), lasted.Round(time.Second), by[byKill], by[byTerm], by[byBoth], slept)
 	if serverStops > 0 {
 		stops += fmt.Sprintf("; the server %d times", serverStops)
+	}
+	if serverPauses > 0 {
+		stops += fmt.Sprintf("; the server paused %d times for %s", serverPauses, pauseOf)
 	}
 	took, lost := h.outlived()
 	hit := lost

@@ -64,6 +64,52 @@ func (o *outages) end(t *testing.T) {
 	}
 }
 
+// Pauser is a server that can be suspended: it keeps its connections and answers nothing.
+type Pauser interface {
+	Pause()
+	Resume()
+}
+
+// pauseOf is how long a server is suspended: longer than a worker waits for the answer to a heartbeat.
+const pauseOf = 5 * time.Second
+
+// pauses suspends a server repeatedly.
+type pauses struct {
+	n    atomic.Int64 // number of pauses so far
+	stop chan struct{}
+	over chan struct{}
+}
+
+// pausing starts to suspend a server repeatedly, if there is one. The server is up for a while after each pause.
+func pausing(server Pauser, up func() time.Duration) *pauses {
+	p := &pauses{stop: make(chan struct{}), over: make(chan struct{})}
+	if server == nil {
+		close(p.over)
+		return p
+	}
+	go func() {
+		defer close(p.over)
+		for more := true; more; {
+			select {
+			case <-time.After(up()):
+			case <-p.stop:
+				more = false // once more, so that it is paused even if the processes were quick
+			}
+			server.Pause()
+			p.n.Add(1)
+			<-time.After(pauseOf)
+			server.Resume()
+		}
+	}()
+	return p
+}
+
+// end stops the pauses and leaves the server running.
+func (p *pauses) end() {
+	close(p.stop)
+	<-p.over
+}
+
 // uptime draws how long a server is up.
 func uptime(pace int64) time.Duration {
 	return time.Duration(min(pace, 8)) * time.Duration(300+rand.IntN(1200)) * time.Millisecond

@@ -102,6 +102,8 @@ type Host struct {
 	Defaults bool
 	// Server is killed repeatedly as well, if it is not nil: see [RunOn].
 	Server Server
+	// Pauses is suspended for five seconds repeatedly, if it is not nil.
+	Pauses Pauser
 	// alone reports whether each process drives its runs itself.
 	alone bool
 }
