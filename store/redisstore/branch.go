@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-var scriptBranch = aboutReading("branch", "branch")
+var scriptBranch = about("branch", "branch", reads)
 
 // Branch implements store.Store. The new session gets what the other one had at one moment, and is created a moment
 // later.

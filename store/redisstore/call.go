@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	scriptCall  = aboutReading("call", "read a pending call")
-	scriptCalls = writer("calls", "list pending calls")
+	scriptCall  = about("call", "read a pending call", reads)
+	scriptCalls = keyed("calls", "list pending calls", reads)
 )
 
 // callIndexes returns the indexes that a pending call is in: those of all calls, its tree and its session, that of its

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	scriptCheckpoints = aboutReading("checkpoints", "read checkpoints")
-	scriptPrune       = about("prune", "prune")
+	scriptCheckpoints = about("checkpoints", "read checkpoints", reads)
+	scriptPrune       = about("prune", "prune", frees)
 )
 
 // appendCheckpoint appends a checkpoint's record, without the time that precedes it. r is the row after its commit.

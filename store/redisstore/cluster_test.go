@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -80,6 +81,57 @@ func family(s *Store, n int) (root, child string) {
 			return root, child
 		}
 	}
+}
+
+// A cluster's nodes have users of their own: Open names what the user lacks on any of them.
+func TestClusterRights(t *testing.T) {
+	t.Parallel()
+	prefix := newPrefix()
+	admin := openCluster(t)
+	allow := func(node *redis.Client, rules ...string) error {
+		args := []any{"ACL", "SETUSER", "app-" + prefix}
+		for _, rule := range rules {
+			args = append(args, rule)
+		}
+		return node.Do(t.Context(), args...).Err()
+	}
+	nodes := admin.client.(*redis.ClusterClient)
+	var last *redis.Client
+	err := nodes.ForEachMaster(t.Context(), func(_ context.Context, node *redis.Client) error {
+		return allow(node, append([]string{"reset", "on", ">secret"}, granted(prefix)...)...)
+	})
+	if err == nil {
+		last, err = nodes.MasterForKey(t.Context(), "any")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := strings.Replace(admin.url, "redis://", "redis://app-"+prefix+":secret@", 1)
+	s := openAt(t, url, &Options{Prefix: prefix})
+	root, child := family(s, 1)
+	for _, session := range []*cairn.Session{{ID: root, Agent: "support"}, {ID: child, Agent: "helper", ParentID: root, RootID: root}} {
+		if _, err := store.Create(t.Context(), s, session, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := s.List(t.Context(), store.SessionQuery{}); err != nil {
+		t.Error(err)
+	}
+	if err := appendEvent(t.Context(), s, root); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	for ev, err := range s.log.Follow(ctx, root, 0) {
+		if err != nil || ev.Sequence != 1 {
+			t.Errorf("followed %+v, %v", ev, err)
+		}
+		break
+	}
+	cancel()
+	if err := allow(last, "-xadd"); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, refused(t, url, &s.opts), cairn.ErrUnavailable, "lacks the right to run XADD", "ACL SETUSER app-"+prefix+" +xadd")
 }
 
 // A child is kept with its root, and every process finds it by its id.

@@ -22,8 +22,12 @@ type database struct {
 	buckets []string // prefix of each bucket's keys
 	keys    []any    // the same, as arguments
 	routes  routes
-	known   backend.Known[storedRow] // rows that commits of this process wrote or read
-	closed  chan struct{}
+	user    string // of the server
+	// failsOver says that the server may be replaced by another while the store is open: in a cluster, and with
+	// Sentinel.
+	failsOver bool
+	known     backend.Known[storedRow] // rows that commits of this process wrote or read
+	closed    chan struct{}
 
 	// expire removes the tree of a root that has expired; it is Store.Remove.
 	expire func(ctx context.Context, root string) error
@@ -58,7 +62,7 @@ func (d *database) answer(ctx context.Context, sc *script, command []any) (any, 
 	if err := d.check(ctx); err != nil {
 		return nil, err
 	}
-	if d.intercept != nil && !sc.reads {
+	if d.intercept != nil && sc.effect != reads {
 		if err := d.intercept(sc.name); err != nil {
 			return nil, fault(sc.doing, err)
 		}
@@ -67,8 +71,8 @@ func (d *database) answer(ctx context.Context, sc *script, command []any) (any, 
 	return answer, d.fault(ctx, sc.doing, err)
 }
 
-// eval runs the command of a script. It waits up to startWait for a server that is not ready, and sends the text of a
-// script that the server does not have. A script that only reads is not run as EVALSHA_RO, which a client may send to a
+// eval runs the command of a script. It waits up to RetryFor for a server that is not ready, or is being replaced, and
+// sends the text of a script that the server does not have. A script that was executed already is recognized. A script that only reads is not run as EVALSHA_RO, which a client may send to a
 // replica.
 func (d *database) eval(ctx context.Context, sc *script, command []any) *redis.Cmd {
 	var deadline time.Time
@@ -82,10 +86,10 @@ func (d *database) eval(ctx context.Context, sc *script, command []any) *redis.C
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
 			command[0], command[1] = "eval", sc.text
 			continue
-		case !notYet(err):
+		case !d.waits(err):
 			return cmd
 		case deadline.IsZero():
-			deadline = time.Now().Add(startWait)
+			deadline = time.Now().Add(d.opts.RetryFor)
 		}
 		if time.Now().After(deadline) || !d.pause(ctx) {
 			return cmd
@@ -103,35 +107,34 @@ func (d *database) runAll(ctx context.Context, sc *script, args ...any) ([]reply
 		return nil, err
 	}
 	cmds := make([]*redis.Cmd, len(d.buckets))
-	_, err := d.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	d.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		for i, name := range d.buckets {
 			cmds[i] = sc.script.EvalSha(ctx, p, []string{name}, args...)
 		}
 		return nil
 	})
-	if err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return nil, d.fault(ctx, sc.doing, err)
-	}
 	replies := make([]reply, len(cmds))
 	for i, cmd := range cmds {
 		list, err := cmd.Slice()
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			list, err = sc.script.Eval(ctx, d.client, []string{d.buckets[i]}, args...).Slice()
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			replies[i] = list
+		case redis.HasErrorPrefix(err, "NOSCRIPT"), d.waits(err):
+			if replies[i], err = d.run(ctx, sc, i, args...); err != nil {
+				return nil, err
+			}
+		default:
 			return nil, d.fault(ctx, sc.doing, err)
 		}
-		replies[i] = list
 	}
 	return replies, nil
 }
 
-const (
-	// startWait is how long a call waits for a server that is starting, or for its replacement.
-	startWait = 10 * time.Second
-	// startPause is the pause between attempts.
-	startPause = 50 * time.Millisecond
-)
+// startPause is the pause between attempts.
+const startPause = 50 * time.Millisecond
+
+// waits reports whether a call that failed is to be repeated later.
+func (d *database) waits(err error) bool { return notYet(err) || d.failsOver && away(err) }
 
 // notYet reports whether an error means that the server is in a state in which it refuses every command.
 func notYet(err error) bool {
@@ -173,6 +176,11 @@ func (d *database) fault(ctx context.Context, doing string, err error) error {
 	}
 	if cause := ctx.Err(); cause != nil {
 		return cause
+	}
+	if unpermitted(err) && d.client != nil {
+		if err := d.checkRights(ctx, doing); err != nil {
+			return err
+		}
 	}
 	return fault(doing, err)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-var scriptRestore = about("restore", "restore")
+var scriptRestore = about("restore", "restore", grows)
 
 // Restore implements store.Sweeper.
 func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error) {

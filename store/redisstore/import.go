@@ -18,10 +18,10 @@ import (
 )
 
 var (
-	scriptInside  = aboutReading("inside", "look into a session")
-	scriptPut     = writer("put", "import")
-	scriptImport  = writer("import", "import")
-	scriptDiscard = writer("discard", "import")
+	scriptInside  = about("inside", "look into a session", reads)
+	scriptPut     = keyed("put", "import", grows)
+	scriptImport  = keyed("import", "import", grows)
+	scriptDiscard = keyed("discard", "import", frees)
 )
 
 const (
@@ -400,6 +400,7 @@ func (m *importing) finish() error {
 		m.s.known.Drop(id)
 	}
 	m.s.listener.hub.Wake(m.name)
+	m.s.listener.published(m.ctx, r.text(1))
 	return nil
 }
 

@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	scriptRenew = about("renew", "renew the lease")
-	scriptStop  = about("stop", "request a stop")
-	scriptStage = about("stage", "stage")
+	scriptRenew = about("renew", "renew the lease", frees)
+	scriptStop  = about("stop", "request a stop", frees)
+	scriptStage = about("stage", "stage", grows)
 )
 
 // fenced returns the conflict of a token with the row that a script returned.
@@ -52,8 +52,12 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 		return err
 	}
 	r, err := s.ask(ctx, scriptStop, id, stop.RunID, text, s.stopChannel())
-	if err != nil || r.word() == "ok" {
+	if err != nil {
 		return err
+	}
+	if r.word() == "ok" {
+		s.listener.published(ctx, r.text(1))
+		return nil
 	}
 	row, err := readRow(id, r.list(1))
 	if err != nil {

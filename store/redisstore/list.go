@@ -14,11 +14,11 @@ import (
 )
 
 var (
-	scriptList = reader("list", "list sessions")
-	scriptDue  = writer("due", "list due sessions")
+	scriptList = keyed("list", "list sessions", reads)
+	scriptDue  = keyed("due", "list due sessions", frees)
 
-	scriptHidden    = reader("hidden", "list removed sessions")
-	scriptCountTree = reader("counttree", "count a tree")
+	scriptHidden    = keyed("hidden", "list removed sessions", reads)
+	scriptCountTree = keyed("counttree", "count a tree", reads)
 )
 
 // List implements store.Store. It reads the narrowest index for the query and filters the rows.

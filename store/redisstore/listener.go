@@ -33,7 +33,13 @@ type listener struct {
 	subscribing sync.Mutex
 	pubsub      *redis.PubSub
 	unlisten    context.CancelFunc // ends deliveries
-	listening   sync.WaitGroup     // the listener and its deliveries
+	listening   sync.WaitGroup     // the listener, its deliveries and its polls
+	lacking     bool               // the user lacks a right to the channels
+
+	silenced chan struct{} // wakes poll after a message was not published
+
+	warning sync.Mutex
+	warned  time.Time // of the last warning
 }
 
 // channel is a channel that this process uses.
@@ -92,6 +98,7 @@ func (n *listener) subscribe(name string, c *channel) {
 		listening, cancel := context.WithCancel(context.Background())
 		n.unlisten = cancel
 		n.listening.Go(func() { n.listen(listening, messages) })
+		n.listening.Go(func() { n.poll(listening) })
 	}
 	if c.subscribed = wanted; wanted {
 		n.pubsub.Subscribe(ctx, name)
@@ -105,11 +112,11 @@ func (n *listener) close() {
 	n.closed = true
 	n.mu.Unlock()
 	n.subscribing.Lock()
-	defer n.subscribing.Unlock()
 	if n.pubsub != nil {
 		n.unlisten()
 		n.pubsub.Close()
 	}
+	n.subscribing.Unlock() // poll may want it
 	n.listening.Wait()
 }
 

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -14,11 +15,12 @@ import (
 )
 
 var (
-	scriptAppend = writer("append", "append events")
-	scriptEvents = reader("events", "read events")
-	scriptTrim   = writer("trim", "trim the event log")
-	scriptDrop   = writer("drop", "drop the event log")
-	scriptSwept  = writer("swept", "note the sweep of an event log")
+	scriptAppend = keyed("append", "append events", grows)
+	scriptFinish = keyed("append", "append events", frees) // for fences and ends of runs, which a full server takes
+	scriptEvents = keyed("events", "read events", reads)
+	scriptTrim   = keyed("trim", "trim the event log", frees)
+	scriptDrop   = keyed("drop", "drop the event log", frees)
+	scriptSwept  = keyed("swept", "note the sweep of an event log", frees)
 )
 
 // Log is the event log of a Store: a stream for each log, with an entry for each batch of events. It is safe for
@@ -69,7 +71,11 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 	if err != nil {
 		return 0, err
 	}
-	r, err := l.db.run(ctx, scriptAppend, l.db.bucketOfLog(log), log, expect, w.Session, w.Token, w.ID, w.Batch,
+	sc := scriptAppend
+	if len(events) == 0 || slices.ContainsFunc(events, func(ev cairn.Event) bool { return ev.Type == cairn.EventRunEnd }) {
+		sc = scriptFinish
+	}
+	r, err := l.db.run(ctx, sc, l.db.bucketOfLog(log), log, expect, w.Session, w.Token, w.ID, w.Batch,
 		l.db.opts.EventRetention.Milliseconds(), l.db.eventChannel(log), l.listener.origin, len(events), batch)
 	if err != nil {
 		l.listener.hub.Wake(log) // it is unknown whether the events were appended
@@ -90,6 +96,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 		l.listener.hub.Wake(log)
 	default:
 		l.listener.hub.Append(log, last, events)
+		l.listener.published(ctx, r.text(2))
 	}
 	return last, nil
 }
@@ -195,9 +202,10 @@ func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Durat
 
 // Drop implements store.Log.
 func (l *Log) Drop(ctx context.Context, log string) error {
-	_, err := l.db.run(ctx, scriptDrop, l.db.bucketOfLog(log), log, l.db.eventChannel(log), store.DroppedFor.Milliseconds())
+	r, err := l.db.run(ctx, scriptDrop, l.db.bucketOfLog(log), log, l.db.eventChannel(log), store.DroppedFor.Milliseconds())
 	if err == nil {
 		l.listener.hub.Drop(log)
+		l.listener.published(ctx, r.text(1))
 	}
 	return err
 }

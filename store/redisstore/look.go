@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-var scriptLook = aboutReading("look", "commit")
+var scriptLook = about("look", "commit", reads)
 
 // look reads the session's row and what else a plan needs. If the row is not the one that was seen, it becomes w.at,
 // and the error is errMoved.

@@ -4,14 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"strconv"
-	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 const (
@@ -19,24 +14,35 @@ const (
 	schemaVersion = 4
 	// clusterBuckets is the number of buckets of a prefix that is first used on a cluster.
 	clusterBuckets = 64
-	// oldestServer is the oldest supported major version of the server.
-	oldestServer = 7
 )
 
-var scriptSchema = alone("schema", "open")
+var (
+	scriptLayout = alone("layout", "open", reads)
+	scriptSchema = alone("schema", "open", grows)
+)
 
-// Open connects to the server at a URL, such as redis://user:password@host:6379/0, rediss:// with TLS, or
-// unix:///path/to/socket?db=0. For a cluster, the URL names any of its nodes. The first Open with a prefix writes the
-// layout's version under it. If the keys have another version, Open fails with ErrSchema and changes nothing.
+// Open connects to the server at a URL:
+//
+//   - redis://user:password@host:6379/0, or rediss:// with TLS, or unix:///path/to/socket?db=0.
+//   - For a cluster, any of its nodes. Further nodes, for when that one is away, follow as ?addr=host:port&addr=….
+//   - redis-sentinel://user:password@host:26379/0?master=NAME, or rediss-sentinel:// with TLS, for a primary that
+//     Sentinel watches. Further Sentinels follow as &addr=host:port. The user and password are those of Redis; those of
+//     the Sentinels are the parameters sentinel_username and sentinel_password.
+//
+// During a failover Open tries again for Options.RetryFor. It fails with ErrUnavailable if the user lacks a right that
+// the store needs; the error names it. The first Open with a prefix writes the layout's version under it. If the keys
+// have another version, Open fails with ErrSchema and changes nothing; it opens the keys of a newer layout if they say
+// that this program may use them.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s, at, err := connect(ctx, url, opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.layout(ctx, at); err != nil {
+	if err := s.retrying(ctx, at, func(ctx context.Context) error { return s.prepare(ctx, at) }); err != nil {
 		s.client.Close()
 		return nil, err
 	}
+	s.startWatch(inspectEvery)
 	return s, nil
 }
 
@@ -48,152 +54,128 @@ func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migrati
 	}
 	defer s.client.Close()
 	list := []store.Migration{{Version: schemaVersion, Name: "layout"}}
-	version, err := s.client.HGet(ctx, s.schemaKey(), "version").Int64()
-	switch {
-	case errors.Is(err, redis.Nil):
-		return list, nil
-	case err != nil:
-		return nil, s.fault(ctx, at.doing, err)
+	found, err := s.layout(ctx, at)
+	if err != nil || found == nil {
+		return list, err
 	}
 	list[0].Applied = true
-	return list, s.checkLayout(at, version)
+	return list, s.checkLayout(at, found)
 }
 
-// place describes the server at a URL.
-type place struct {
-	doing   string // for errors
-	buckets int    // number of buckets of a prefix that is first used there
-}
-
-// connect returns a store for the server or cluster at a URL. The caller sets up the layout of the keys.
-func connect(ctx context.Context, url string, opts *Options) (*Store, place, error) {
+// connect returns a store for the server, cluster or Sentinels at a URL. The caller sets up the layout of the keys.
+func connect(ctx context.Context, url string, opts *Options) (*Store, *address, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
-		return nil, place{}, err
+		return nil, nil, err
 	}
-	parsed, err := parse(url)
+	at, err := parse(url)
 	if err != nil {
-		return nil, place{}, err
+		return nil, nil, err
 	}
 	if o.Connections > 0 {
-		parsed.PoolSize = o.Connections
+		at.options.PoolSize = o.Connections
 	}
 	logTo(o.Logger)
-	parsed.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	parsed.ContextTimeoutEnabled, parsed.DisableIdentity = true, true
-	parsed.Dialer = dialer(parsed)
-	s := &Store{url: url, database: database{opts: o, client: redis.NewClient(parsed), closed: make(chan struct{})}}
+	s := &Store{url: url, database: database{opts: o, user: at.user(), failsOver: !at.lone(), closed: make(chan struct{})}}
 	s.expire = func(ctx context.Context, root string) error {
 		_, err := s.Remove(ctx, root, store.Expired)
 		return err
 	}
 	s.log = &Log{db: &s.database, listener: &s.listener}
 	s.listener.db, s.listener.log, s.listener.origin = &s.database, s.log, newOrigin()
-	at, err := s.greet(ctx, parsed)
-	if err != nil {
-		s.client.Close()
-		return nil, place{}, err
+	s.listener.silenced = make(chan struct{}, 1)
+	if err := s.retrying(ctx, at, func(ctx context.Context) error { return s.greet(ctx, at) }); err != nil {
+		return nil, nil, err
 	}
 	return s, at, nil
 }
 
-// parse reads a URL. The error does not repeat it, since it may hold a password.
-func parse(text string) (*redis.Options, error) {
-	if text == "" {
-		return nil, cairn.Invalid("url", "is empty")
+// retrying repeats do while a server is starting or is being replaced, for up to RetryFor.
+func (s *Store) retrying(ctx context.Context, at *address, do func(context.Context) error) error {
+	if s.opts.RetryFor < 0 {
+		return do(ctx)
 	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return nil, cairn.Invalid("url", "is not a URL")
+	within, cancel := context.WithTimeout(ctx, s.opts.RetryFor)
+	defer cancel()
+	var last error
+	for {
+		err := do(within)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case within.Err() == nil && !at.passing(err):
+			return err
+		case within.Err() == nil || last == nil:
+			last = err
+		}
+		if within.Err() == nil && s.pause(within) {
+			continue
+		}
+		if errors.Is(last, context.DeadlineExceeded) {
+			return cairn.Errorf(cairn.CodeUnavailable, "%s: the server cannot be reached within %s", at.doing(), s.opts.RetryFor)
+		}
+		return cairn.Errorf(cairn.CodeUnavailable, "%w; gave up after %s", last, s.opts.RetryFor)
 	}
-	if u.Scheme != "unix" && strings.Contains(u.Path, "@") {
-		return nil, cairn.Invalid("url", "the path has an @; in a user or password, write / as %%2F, @ as %%40 and : as %%3A")
-	}
-	opts, err := redis.ParseURL(text)
-	if err != nil {
-		return nil, cairn.Invalid("url", "%v", err)
-	}
-	return opts, nil
 }
 
-// greet checks the server's version, role and eviction policy. On a cluster it switches to a cluster client.
-func (s *Store) greet(ctx context.Context, opts *redis.Options) (at place, err error) {
-	at = place{doing: "open " + opts.Addr, buckets: 1}
-	text, err := s.client.Info(ctx, "everything").Result()
-	if err != nil {
-		return at, s.fault(ctx, at.doing, err)
+// prepare checks the user's rights and the layout of the keys.
+func (s *Store) prepare(ctx context.Context, at *address) error {
+	if err := s.checkRights(ctx, at.doing()); err != nil {
+		return err
 	}
-	info := facts(text)
-	major, _, _ := strings.Cut(info["redis_version"], ".")
-	version, err := strconv.Atoi(major)
-	policy := info["maxmemory_policy"]
-	switch {
-	case err != nil || version < oldestServer:
-		return at, cairn.Errorf(cairn.CodeSchema, "%s: the server has version %q; at least %d is needed", at.doing, info["redis_version"], oldestServer)
-	case info["role"] == "slave":
-		return at, cairn.Errorf(cairn.CodeUnavailable, "%s: the server is a read-only replica", at.doing)
-	case strings.HasPrefix(policy, "allkeys") && info["maxmemory"] != "0":
-		return at, cairn.Errorf(cairn.CodeInvalid, "%s: maxmemory-policy is %q, so the server would lose sessions; set it to noeviction", at.doing, policy)
-	}
-	if info["redis_mode"] == "cluster" {
-		at.buckets = clusterBuckets
-		s.client.Close()
-		s.client = redis.NewClusterClient(clusterOptions(opts))
-	}
-	return at, nil
-}
-
-// facts parses the answer of INFO.
-func facts(text string) map[string]string {
-	all := map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			all[name] = value
+	found, err := s.layout(ctx, at)
+	if err == nil && found == nil {
+		buckets := 1
+		if s.cluster() {
+			buckets = clusterBuckets
+		}
+		command := scriptSchema.command(s.schemaKey(), schemaVersion, buckets)
+		if err = s.fault(ctx, at.doing(), s.eval(ctx, scriptSchema, command).Err()); err == nil {
+			found, err = s.layout(ctx, at)
 		}
 	}
-	return all
-}
-
-// clusterOptions returns the options of a cluster's client, from those of one node.
-func clusterOptions(o *redis.Options) *redis.ClusterOptions {
-	return &redis.ClusterOptions{
-		Addrs: []string{o.Addr}, ClientName: o.ClientName, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, Dialer: o.Dialer,
-		MaxRetries: o.MaxRetries, MinRetryBackoff: o.MinRetryBackoff, MaxRetryBackoff: o.MaxRetryBackoff,
-		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolTimeout: o.PoolTimeout,
-		PoolSize: o.PoolSize, ContextTimeoutEnabled: true, DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+	if err != nil {
+		return err
 	}
+	if len(found) != 3 || found[1] < 1 {
+		return cairn.Errorf(cairn.CodeSchema, "%s: the key %s is not this store's", at.doing(), s.schemaKey())
+	}
+	s.buckets, s.keys = nil, nil
+	for i := range found[1] {
+		bucket := fmt.Sprintf("%s:{%d}:", s.opts.Prefix, i)
+		s.buckets, s.keys = append(s.buckets, bucket), append(s.keys, bucket)
+	}
+	return s.checkLayout(at, found)
 }
 
 // schemaKey is the key of the layout's version.
 func (s *Store) schemaKey() string { return s.opts.Prefix + ":schema" }
 
-// layout reads the version of the keys' layout and the number of buckets. The first process that opens the prefix
-// writes them.
-func (s *Store) layout(ctx context.Context, at place) error {
-	list, err := s.eval(ctx, scriptSchema, scriptSchema.command(s.schemaKey(), schemaVersion, at.buckets)).Int64Slice()
+// layout reads the version of the keys' layout, the number of buckets and the version of the oldest programs that may
+// use the keys. It returns nil if the prefix was never used.
+func (s *Store) layout(ctx context.Context, at *address) ([]int64, error) {
+	found, err := s.eval(ctx, scriptLayout, scriptLayout.command(s.schemaKey())).Int64Slice()
 	if err != nil {
-		return s.fault(ctx, at.doing, err)
+		return nil, s.fault(ctx, at.doing(), err)
 	}
-	if len(list) != 2 || list[1] < 1 {
-		return cairn.Errorf(cairn.CodeSchema, "%s: the key %s is not this store's", at.doing, s.schemaKey())
+	if len(found) == 0 {
+		return nil, nil
 	}
-	for i := range list[1] {
-		bucket := fmt.Sprintf("%s:{%d}:", s.opts.Prefix, i)
-		s.buckets, s.keys = append(s.buckets, bucket), append(s.keys, bucket)
-	}
-	return s.checkLayout(at, list[0])
+	return found, nil
 }
 
-// checkLayout refuses keys that a newer program wrote, and keys from before the first release, whose records have
-// another format.
-func (s *Store) checkLayout(at place, version int64) error {
-	switch {
+// checkLayout refuses keys of a newer layout that do not say that this program may use them, and keys from before the
+// first release, whose records have another format.
+func (s *Store) checkLayout(at *address, found []int64) error {
+	switch version, oldest := found[0], found[2]; {
 	case version < schemaVersion:
-		return cairn.Errorf(cairn.CodeSchema, "%s: the keys of %q have schema version %d, this program knows %d: copy the sessions to another store with the program that wrote them, and from there with this one",
-			at.doing, s.opts.Prefix, version, schemaVersion)
-	case version > schemaVersion:
+		return cairn.Errorf(cairn.CodeSchema, "%s: the keys of %q have schema version %d, this program knows %d: they were made by an unreleased build; export them with that build and import them here",
+			at.doing(), s.opts.Prefix, version, schemaVersion)
+	case version > schemaVersion && oldest > schemaVersion:
 		return cairn.Errorf(cairn.CodeSchema, "%s: the keys of %q have schema version %d, this program knows up to %d: use a newer program",
-			at.doing, s.opts.Prefix, version, schemaVersion)
+			at.doing(), s.opts.Prefix, version, schemaVersion)
 	}
 	return nil
 }

@@ -47,6 +47,9 @@ func TestOpenRefusesBadInput(t *testing.T) {
 		"a slash":         {"redis://:12/secret@localhost/0", Options{}, "%2F"},
 		"another slash":   {"redis://:secret/12@localhost/0", Options{}, "url"},
 		"a parameter":     {"redis://localhost?password=secret", Options{}, "password"},
+		"a bad address":   {"redis://localhost?addr=other", Options{}, "addr must have the form host:port"},
+		"two sockets":     {"unix:///socket?addr=localhost:1", Options{}, "further addresses"},
+		"no primary":      {"redis-sentinel://localhost", Options{}, "?master=NAME"},
 		"a brace":         {good, Options{Prefix: "a{b"}, "prefix"},
 		"a negative size": {good, Options{MaxEvent: -1}, "max_event"},
 		"retention":       {good, Options{Retention: -1}, "retention"},
@@ -105,7 +108,7 @@ func TestOpenOfAnotherSchema(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	key := s.opts.Prefix + ":schema"
-	for version, says := range map[int]string{schemaVersion + 1: "newer program", schemaVersion - 1: "with the program that wrote them"} {
+	for version, says := range map[int]string{schemaVersion + 1: "newer program", schemaVersion - 1: "made by an unreleased build"} {
 		if err := s.client.HSet(t.Context(), key, "version", version).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -118,6 +121,28 @@ func TestOpenOfAnotherSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, refused(t, s.url, &Options{Prefix: "foreign"}), cairn.ErrSchema, "foreign:schema")
+}
+
+// Keys of a newer layout are opened if they say that this program may use them.
+func TestOpenOfANewerSchemaThatAllowsIt(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	set := func(minBuild int) {
+		t.Helper()
+		if err := s.client.HSet(t.Context(), s.schemaKey(), "version", schemaVersion+2, "min_build", minBuild).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(schemaVersion + 1)
+	wantError(t, refused(t, s.url, &s.opts), cairn.ErrSchema, fmt.Sprint("schema version ", schemaVersion+2), "newer program")
+	set(schemaVersion)
+	second(t, s)
+	if list, err := Migrations(t.Context(), s.url, &s.opts); err != nil || len(list) != 1 || !list[0].Applied {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if got := s.client.HGet(t.Context(), s.schemaKey(), "version").Val(); got != strconv.Itoa(schemaVersion+2) {
+		t.Errorf("the version became %q", got)
+	}
 }
 
 func TestMigrations(t *testing.T) {
@@ -168,7 +193,7 @@ func TestReadOnlyReplica(t *testing.T) {
 	if err := s.client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, refused(t, server.URL(), nil), cairn.ErrUnavailable, "read-only replica")
+	wantError(t, refused(t, server.URL(), &Options{RetryFor: -1}), cairn.ErrUnavailable, "read-only replica")
 	_, err := store.AppendMessages(t.Context(), s, "session", cairn.User(cairn.TextPart("hello")))
 	wantError(t, err, cairn.ErrUnavailable, "read-only replica")
 }
@@ -177,6 +202,24 @@ func TestServerThatEvicts(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t, "--appendonly", "no", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	wantError(t, refused(t, server.URL(), nil), cairn.ErrInvalid, "maxmemory-policy", "noeviction")
+}
+
+// An operator changes the policy while the store is open: it logs errors, and reports the fact when it is asked.
+func TestServerThatEvictsLater(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisServer(t, "--appendonly", "no", "--maxmemory", "100mb")
+	logger, logged := warnings()
+	s := openAt(t, server.URL(), &Options{Logger: logger})
+	if err := s.Health(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.unwatch()
+	s.startWatch(2 * time.Millisecond)
+	if err := s.client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "two errors in the log", func() bool { return logged("level=ERROR") > 1 && logged("noeviction") > 1 })
+	wantError(t, s.Health(t.Context()), cairn.ErrInvalid, "maxmemory-policy", "allkeys-lru", "noeviction")
 }
 
 // A server that is out of memory refuses a whole commit.

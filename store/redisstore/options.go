@@ -26,8 +26,14 @@ type Options struct {
 	EventRetention time.Duration
 	// Connections bounds the connections to each server, not counting one that listens; 0 means 10 per processor.
 	Connections int
-	// Logger receives what the Redis client logs, such as lost connections; nil means no logging. The client has one
-	// logger per process: that of the last Store that was opened with one.
+	// RetryFor is how long Open waits for a server that is starting, is a replica that may be promoted, or cannot be
+	// reached, and how long a call waits for one that is starting. On a cluster and with Sentinel, where a failover
+	// replaces the server, calls also wait while it cannot be reached. 0 means 10 s, negative means not at all. Open
+	// does not wait for a single address where nothing listens.
+	RetryFor time.Duration
+	// Logger receives warnings about the server: that it may evict sessions, and that the user may not publish, at most
+	// one a minute each. It also receives what the Redis client logs, such as lost connections. nil means no logging.
+	// The client has one logger per process: that of the last Store that was opened with one.
 	Logger *slog.Logger
 }
 
@@ -48,6 +54,12 @@ func (o *Options) withDefaults() (Options, error) {
 		return out, cairn.Invalid("event_retention", "%s is negative", out.EventRetention)
 	case out.Connections < 0:
 		return out, cairn.Invalid("connections", "%d is negative", out.Connections)
+	}
+	switch {
+	case out.RetryFor == 0:
+		out.RetryFor = 10 * time.Second
+	case out.RetryFor < 0:
+		out.RetryFor = -1
 	}
 	if out.Prefix == "" {
 		out.Prefix = "cairn"

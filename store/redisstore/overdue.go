@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-var scriptOver = reader("over", "look for what has expired")
+var scriptOver = keyed("over", "look for what has expired", reads)
 
 // lookAt removes the expired trees among those that a list's items belong to. It reports whether any tree may have
 // expired: the caller must list again then. An item whose root is empty cannot expire.
@@ -41,7 +41,7 @@ func lookAt[T any](ctx context.Context, d *database, list []T, root func(*T) str
 	return again, nil
 }
 
-var scriptOverdue = writer("overdue", "list what is to be swept")
+var scriptOverdue = keyed("overdue", "list what is to be swept", frees)
 
 // overdue is an item that overdue.lua lists: its name, its time and further fields.
 type overdue struct {

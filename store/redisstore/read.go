@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store/backend"
 )
 
-var scriptRead = aboutReading("read", "read")
+var scriptRead = about("read", "read", reads)
 
 // Read implements store.Store. It is one script.
 func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {

@@ -13,16 +13,16 @@ import (
 )
 
 // aboutRecords returns a script whose first argument is a namespace.
-func aboutRecords(name, doing string, reads bool) *script {
-	return load(name, doing, reads, source("common")+source("record")+source(name))
+func aboutRecords(name, doing string, e effect) *script {
+	return load(name, doing, e, source("common")+source("record")+source(name))
 }
 
 var (
-	scriptRecordGet    = aboutRecords("recordget", "read a record", true)
-	scriptRecordPut    = aboutRecords("recordput", "write a record", false)
-	scriptRecordDelete = aboutRecords("recorddelete", "delete a record", false)
-	scriptRecordList   = aboutRecords("recordlist", "list records", false)
-	scriptNamespaces   = reader("namespaces", "list namespaces")
+	scriptRecordGet    = aboutRecords("recordget", "read a record", reads)
+	scriptRecordPut    = aboutRecords("recordput", "write a record", grows)
+	scriptRecordDelete = aboutRecords("recorddelete", "delete a record", frees)
+	scriptRecordList   = aboutRecords("recordlist", "list records", frees)
+	scriptNamespaces   = keyed("namespaces", "list namespaces", reads)
 )
 
 var _ store.RecordProvider = (*Store)(nil)

@@ -35,13 +35,20 @@
 //
 // A replica that is promoted to primary may lack the last writes, whatever the settings. Where that is not acceptable,
 // disable automatic failover. The server must not evict keys: Open refuses one whose maxmemory-policy lets it evict
-// keys that do not expire.
+// keys that do not expire, and an open store logs an error about once a minute if an operator sets such a policy.
 //
-// The store needs the commands of its data types, EVALSHA, EVAL, PUBLISH, SUBSCRIBE, TIME and INFO, for keys and
-// channels that begin with its prefix and a colon. Connections use database 0 on a cluster.
+// # What the server must allow
+//
+// Open checks the user's rights; docs/STORES.md has the line for ACL SETUSER. A call whose user has lost a right fails
+// and writes nothing: a script checks the rights to its commands before its first write. A message that cannot be
+// published is no error: followers and watchers then poll.
+//
+// A server that is full and does not evict refuses a script as a whole. It still runs those that read, remove, renew or
+// end. Connections use database 0 on a cluster.
 package redisstore
 
 import (
+	"context"
 	"sync"
 
 	"github.com/cairn-agents/cairn/store"
@@ -54,6 +61,9 @@ type Store struct {
 	url      string
 	log      *Log
 	listener listener
+
+	unwatch  context.CancelFunc // ends the goroutine that inspects the server
+	watching sync.WaitGroup     // that goroutine
 
 	closing  sync.Once
 	closeErr error
@@ -76,6 +86,8 @@ func (s *Store) EventLog() store.Log { return s.log }
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.closed)
+		s.unwatch()
+		s.watching.Wait()
 		s.listener.close()
 		s.listener.hub.WakeAll()
 		s.closeErr = fault("close", s.client.Close())

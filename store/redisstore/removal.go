@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	scriptRemove = writer("remove", "remove") // without id.lua: Remove itself handles expiry
-	scriptPurge  = writer("purge", "purge")
+	scriptRemove = keyed("remove", "remove", frees) // without id.lua: Remove itself handles expiry
+	scriptPurge  = keyed("purge", "purge", frees)
 )
 
 // purgeBatch is how many keys a purge removes at once, so that other writers do not wait for the whole purge.

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	scriptClaim   = writer("claim", "commit")
-	scriptRelease = writer("release", "delete")
+	scriptClaim   = keyed("claim", "commit", grows)
+	scriptRelease = keyed("release", "delete", frees)
 )
 
 // routes caches the buckets of children, which do not follow from their ids.

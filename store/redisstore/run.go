@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/store/backend"
 )
 
-var scriptRuns = aboutReading("runs", "read runs")
+var scriptRuns = about("runs", "read runs", reads)
 
 // runOrigin is where a run began: its turn, log sequence, number of messages, state position and checkpoint.
 type runOrigin struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-var scriptDelete = about("delete", "delete")
+var scriptDelete = about("delete", "delete", frees)
 
 // Delete implements store.Store. It leaves the event log to Log.Drop.
 func (s *Store) Delete(ctx context.Context, id string) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-var scriptStep = alone("step", "commit")
+var scriptStep = alone("step", "commit", grows)
 
 // simple reports whether step.lua can write the delta: a checkpoint with only what nearly every step has.
 func (w *write) simple() bool {

@@ -15,7 +15,7 @@ func occupied(t *testing.T, s *Store) (all int64, kinds map[string]int64) {
 	t.Helper()
 	text, err := s.client.Info(t.Context(), "memory").Result()
 	if err == nil {
-		all, err = strconv.ParseInt(facts(text)["used_memory"], 10, 64)
+		all, err = strconv.ParseInt(readFacts(text)["used_memory"], 10, 64)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,10 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-var scriptWrite = writer("write", "commit")
+var (
+	scriptWrite = keyed("write", "commit", grows)
+	scriptEnd   = keyed("write", "commit", frees) // for commits that a full server takes
+)
 
 // write is one commit on its way to the server.
 type write struct {
@@ -98,7 +101,11 @@ func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	if err := w.encode(cmd); err != nil {
 		return nil, err
 	}
-	r, err := w.send(ctx, cmd.finish(scriptWrite, nil))
+	sc := scriptWrite
+	if w.ends() {
+		sc = scriptEnd
+	}
+	r, err := w.send(ctx, sc, cmd.finish(sc, nil))
 	switch {
 	case err != nil && absent(err):
 		w.refused(nil)
@@ -149,11 +156,25 @@ func (w *write) written(r reply) (*cairn.Session, error) {
 	return row, nil
 }
 
+// ends reports whether the commit ends a run, releases a lease or removes things, and begins nothing. A full server
+// takes it: what it adds, such as the results of calls that were cut off, is little and ends what would add more.
+func (w *write) ends() bool {
+	c := w.c
+	if c.Create != nil || c.StartRun != nil || c.Checkpoint != nil || c.State != nil || c.Enqueue != nil || c.Context != nil || len(c.Cache) > 0 {
+		return false
+	}
+	if c.EndRun != nil || c.Lease.Action == store.LeaseRelease {
+		return true
+	}
+	removes := c.Rewind != "" || c.RewindRun != "" || len(c.Dequeue) > 0 || len(c.CacheDrop) > 0 || c.DropStaged || c.Published
+	return removes && len(c.Messages) == 0 && len(c.Calls) == 0 && c.Lease.Action != store.LeaseTake
+}
+
 // send runs the write. A new session is created in its root's bucket.
-func (w *write) send(ctx context.Context, command []any) (reply, error) {
+func (w *write) send(ctx context.Context, sc *script, command []any) (reply, error) {
 	d := w.db
 	if !w.d.New || len(d.buckets) == 1 {
-		return d.askCommand(ctx, scriptWrite, w.id, command)
+		return d.askCommand(ctx, sc, w.id, command)
 	}
 	home := d.bucketOf(w.d.Row.RootID)
 	if _, known := d.routes.get(w.id); !known && home != d.bucketOf(w.id) {
@@ -161,11 +182,11 @@ func (w *write) send(ctx context.Context, command []any) (reply, error) {
 			return nil, err
 		}
 	}
-	r, err := d.askCommand(ctx, scriptWrite, w.id, command)
+	r, err := d.askCommand(ctx, sc, w.id, command)
 	if absent(err) {
 		// The note of its bucket is of a session that was never created, or that was deleted.
 		if err = d.claim(ctx, w.id, home, true); err == nil {
-			r, err = d.askCommand(ctx, scriptWrite, w.id, command)
+			r, err = d.askCommand(ctx, sc, w.id, command)
 		}
 	}
 	return r, err
@@ -215,8 +236,6 @@ func (w *write) encode(cmd *command) error {
 			return err
 		}
 	}
-	// The times come last: a server that is out of memory refuses a script at its first write, unless that write frees
-	// memory, as leaving an index does.
 	w.times(cmd)
 	return nil
 }

@@ -27,7 +27,8 @@ if expect >= 0 and expect ~= last then
 	return { 'stale', text(last) }
 end
 
-local count = tonumber(ARGV[10])
+local count, now = tonumber(ARGV[10]), text(clock())
+-- Nothing fails from here on.
 if count > 0 then
 	last = last + count
 	call('XADD', stream, text(last) .. '-' .. ARGV[10], 'e', ARGV[11])
@@ -43,7 +44,7 @@ if count > 0 then
 	if keep ~= '0' then
 		call('PEXPIRE', stream, keep)
 	end
-	call('ZADD', P .. 'i:logs', 'LT', text(clock()), log)
-	call('PUBLISH', ARGV[8], text(last) .. ' ' .. ARGV[9])
+	call('ZADD', P .. 'i:logs', 'LT', now, log)
+	return { 'ok', text(last), announce(ARGV[8], text(last) .. ' ' .. ARGV[9]) }
 end
 return { 'ok', text(last) }

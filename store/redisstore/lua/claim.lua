@@ -8,6 +8,7 @@ local noted = call('GET', key)
 if noted and noted ~= ARGV[2] and ARGV[4] ~= '1' then
 	return { 'ok', noted }
 end
+-- Nothing fails from here on.
 if ARGV[2] == ARGV[3] then
 	call('DEL', key)
 else

@@ -48,7 +48,9 @@
 --   z:REMOVAL:NAME        what was NAME before
 --
 -- Times are microseconds. A script checks everything that could make it fail before it writes: Redis rolls nothing
--- back.
+-- back. The rights to the commands that follow the line "Nothing fails from here on." are checked there: the client
+-- replaces the line, see script.go. The flags in a script's first line have the server refuse it as a whole, before it
+-- begins, if it is full or does not accept writes.
 local P = KEYS[1]
 local call = redis.call
 
@@ -118,6 +120,13 @@ end
 -- ahead is cairn.Lease.Ahead: the clock was set back since the lease was taken or renewed.
 local function ahead(till, ttl, now)
 	return ttl > 0 and till > now + 2 * ttl
+end
+
+-- announce publishes a message. What the script has written stands even if the user may not publish: announce then
+-- returns the error, else an empty text.
+local function announce(channel, message)
+	local answer = redis.pcall('PUBLISH', channel, message)
+	return type(answer) == 'table' and answer.err or ''
 end
 
 -- running reports whether a run holds a session under a valid lease.

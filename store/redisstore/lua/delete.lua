@@ -7,6 +7,7 @@ end
 if running(row, clock()) then
 	return { 'running', list }
 end
+-- Nothing fails from here on.
 unlist(id, row)
 for _, pending in ipairs(call('HKEYS', P .. 'k:' .. id)) do
 	call('HDEL', P .. 'w:' .. row.root, pending)

@@ -11,6 +11,7 @@ end
 if #ARGV < 4 then
 	names = call('SMEMBERS', P .. 'i:due')
 end
+-- Nothing fails from here on.
 local list = {}
 
 -- look returns the row of a session that an index has at a time, and since when it is due. It corrects the index.

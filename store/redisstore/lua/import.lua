@@ -63,5 +63,4 @@ if keep_events > 0 then
 	call('PEXPIRE', P .. 'e:' .. log, keep_events)
 end
 call('SET', done, '', 'PX', 120000)
-call('PUBLISH', channel, (call('HGET', P .. 'l:' .. log, 'last') or '0') .. ' ')
-return { 'ok' }
+return { 'ok', announce(channel, (call('HGET', P .. 'l:' .. log, 'last') or '0') .. ' ') }

@@ -9,6 +9,7 @@ if drop <= 0 then
 	return { 'ok', 0 }
 end
 local oldest = decoded(call('HGET', P .. 'c:' .. id, 'c' .. call('LINDEX', P .. 'n:' .. id, drop)))
+-- Nothing fails from here on.
 for _, checkpoint in ipairs(call('LRANGE', P .. 'n:' .. id, 0, drop - 1)) do
 	local record = decoded(call('HGET', P .. 'c:' .. id, 'c' .. checkpoint))
 	call('HDEL', P .. 'c:' .. id, 'c' .. checkpoint, 's' .. record[10])

@@ -4,6 +4,7 @@ local key, n = ARGV[1], tonumber(ARGV[2])
 if call('EXISTS', P .. 'z:' .. key) == 0 then
 	return { 'none' }
 end
+-- Nothing fails from here on.
 local left, checkpoints, free = P .. 't:' .. key, 0, {}
 local before = 'z:' .. key .. ':'
 for _, name in ipairs(call('LRANGE', left, 0, n - 1)) do

@@ -2,14 +2,23 @@
 -- ARGV[2] is the kind of the key, ARGV[3] how many elements it has already, ARGV[4] how many milliseconds it stays. The
 -- rest are the elements: in hashes and sorted sets each after its name or score, in streams each after its id.
 local key, kind, before = P .. 'y:' .. ARGV[1], ARGV[2], tonumber(ARGV[3])
-local size = ({ list = 'LLEN', hash = 'HLEN', zset = 'ZCARD', stream = 'XLEN' })[kind]
 local width = kind == 'list' and 1 or 2
-local now = call(size, key)
+local now
+if kind == 'list' then
+	now = call('LLEN', key)
+elseif kind == 'hash' then
+	now = call('HLEN', key)
+elseif kind == 'zset' then
+	now = call('ZCARD', key)
+else
+	now = call('XLEN', key)
+end
 if now == before + (#ARGV - 4) / width then
 	return { 'ok' } -- the answer was lost on its way back
 elseif now ~= before then
 	return { 'lost' }
 end
+-- Nothing fails from here on.
 for i = 5, #ARGV, width do
 	if kind == 'list' then
 		call('RPUSH', key, ARGV[i])

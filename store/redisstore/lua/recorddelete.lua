@@ -10,6 +10,7 @@ if not there then
 elseif seen ~= '-1' and seen ~= there[2] then
 	return { 'stale', text(NOW), there }
 end
+-- Nothing fails from here on.
 remove(there[1], key)
 call('SET', attempt, '', 'PX', 120000)
 return { 'ok' }

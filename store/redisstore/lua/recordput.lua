@@ -10,6 +10,7 @@ local there = record(key)
 if seen ~= '-1' and seen ~= (there and there[2] or '0') then
 	return { 'stale', text(NOW), there or {} }
 end
+-- Nothing fails from here on.
 sweep(10)
 local before = call('HGET', named(key), 'index')
 if before then

@@ -32,6 +32,7 @@ if mark ~= ARGV[2] then
 	return { 'tree', now, mark, tree }
 end
 
+-- Nothing fails from here on.
 if action == 'later' then
 	if ARGV[4] == '' then
 		call('ZREM', P .. 'i:sweep', id)

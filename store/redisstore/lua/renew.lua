@@ -9,6 +9,7 @@ if ARGV[2] == '0' or tonumber(ARGV[2]) ~= row.token then
 	return { 'fenced', list }
 end
 local till = clock() + tonumber(ARGV[3])
+-- Nothing fails from here on.
 call('HSET', P .. 's:' .. id, 'until', text(till), 'ttl', ARGV[3])
 if row.due_kind == 'crashed' and till < row.due then
 	call('HSET', P .. 's:' .. id, 'due', text(till))

@@ -16,6 +16,7 @@ elseif gone[3] ~= root then
 	return { 'child', {}, gone[3] }
 end
 local key = gone[2]
+-- Nothing fails from here on.
 local before, ids = 'z:' .. key .. ':', {}
 for _, name in ipairs(call('LRANGE', P .. 't:' .. key, 0, -1)) do
 	if string.sub(name, 1, #before) == before then

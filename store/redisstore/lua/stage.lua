@@ -10,6 +10,7 @@ if ARGV[2] == '0' or tonumber(ARGV[2]) ~= row.token or row.status ~= 'active' th
 end
 local key = P .. 'g:' .. id
 local n = call('HLEN', key)
+-- Nothing fails from here on.
 for i = 3, #ARGV, 2 do
 	if call('HEXISTS', key, ARGV[i]) == 0 then
 		n = n + 1

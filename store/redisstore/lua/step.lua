@@ -18,6 +18,7 @@ local stamp, till = t[1] .. t[2], ARGV[3]
 if #t[2] < 6 then
 	stamp = t[1] .. string.rep('0', 6 - #t[2]) .. t[2]
 end
+-- Nothing fails from here on.
 if call('HSETNX', KEYS[2], 'c' .. checkpoint, stamp .. ARGV[6]) == 0 then
 	return ''
 end
@@ -31,13 +32,13 @@ if till ~= found[2] then
 		till = found[2]
 		if string.sub(till, 1, 1) == '+' then
 			call('HSET', row, 'ttl', string.sub(till, 2))
-			till = string.format('%.0f', call('HGET', row, 'updated') + till)
+			till = string.format('%.0f', call('HMGET', row, 'updated')[1] + till)
 		end
-	elseif stamp + till < tonumber(call('HGET', row, 'due')) then -- a lease of the same length does not end earlier
+	elseif stamp + till < tonumber(call('HMGET', row, 'due')[1]) then -- a lease of the same length does not end earlier
 		local due = string.format('%.0f', stamp + till)
 		local P, id = string.match(row, '^([^}]*}:)s:(.*)$')
 		call('HSET', row, 'due', due)
-		call('ZADD', P .. 'i:due:' .. call('HGET', row, 'serves'), due, id)
+		call('ZADD', P .. 'i:due:' .. call('HMGET', row, 'serves')[1], due, id)
 	end
 	call('HSET', row, 'until', till)
 end

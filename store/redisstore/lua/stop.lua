@@ -14,6 +14,6 @@ if row.stop ~= '' then
 		stop = row.stop
 	end
 end
+-- Nothing fails from here on.
 call('HSET', P .. 's:' .. id, 'stop', stop)
-call('PUBLISH', ARGV[4], id .. '\n' .. stop)
-return { 'ok' }
+return { 'ok', announce(ARGV[4], id .. '\n' .. stop) }

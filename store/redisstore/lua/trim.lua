@@ -2,6 +2,7 @@
 local last = tonumber(call('HGET', P .. 'l:' .. ARGV[1], 'last')) or 0
 local before = math.min(tonumber(ARGV[2]), last + 1)
 if before > 1 then
+	-- Nothing fails from here on.
 	call('XTRIM', P .. 'e:' .. ARGV[1], 'MINID', '=', text(before))
 	local first = tonumber(call('HGET', P .. 'l:' .. ARGV[1], 'first')) or 1
 	call('HSET', P .. 'l:' .. ARGV[1], 'first', text(math.max(first, before))) -- within a batch
