@@ -184,6 +184,7 @@ func TestWrongStores(t *testing.T) {
 		"a name that is none":  {[]string{"--store", withQuery(server.URL(), "schema", `a"b`)}, cli.ExitUsage, []string{"--store: schema: "}},
 		"an unknown parameter": {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0?colour=red"}, cli.ExitUsage, []string{"--store: ", "colour"}},
 		"no listener":          {[]string{"--store", "postgresql://ada:" + secret + "@127.0.0.1:1/db"}, cli.ExitFailure, []string{"--store: ", "cannot be reached"}},
+		"no primary's name":    {[]string{"--store", "redis-sentinel://ada:" + secret + "@127.0.0.1:1/0"}, cli.ExitUsage, []string{"--store: ", "?master="}},
 		"no Redis there":       {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0"}, cli.ExitFailure, []string{"--store: ", "cannot be reached"}},
 		"no such account":      {[]string{"--store", withQuery(withQuery(server.URL(), "user", "nobody_knows"), "password", secret)}, cli.ExitUsage, []string{"--store: ", "nobody_knows"}},
 		"wrong password":       {[]string{"--store", strings.Replace(locked.URL(), "unix://", "unix://:"+secret+"@", 1)}, cli.ExitFailure, []string{"--store: ", "refuses the user or password"}},

@@ -44,10 +44,10 @@ func Parse(given, text string) (*Address, error) {
 		return parseFile(given, text)
 	case "postgres", "postgresql":
 		return parseServer(given, text, inPostgres, "schema")
-	case "redis", "rediss", "unix":
+	case "redis", "rediss", "unix", "redis-sentinel", "rediss-sentinel":
 		return parseServer(given, text, inRedis, "prefix")
 	}
-	return nil, cli.Misuse("%s: %q is no kind of store; there are sqlite:, postgres:, redis:, rediss:, and unix: for Redis on a socket",
+	return nil, cli.Misuse("%s: %q is no kind of store; there are sqlite:, postgres:, redis:, rediss:, redis-sentinel:, and unix: for Redis on a socket",
 		given, name)
 }
 
