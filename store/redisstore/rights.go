@@ -127,9 +127,11 @@ func (d *database) checkRights(ctx context.Context, doing string) error {
 	return nil
 }
 
-// unpermitted reports whether an error means that the user lacks a right.
+// unpermitted reports whether an error means that the user lacks a right. Scripts get other texts than clients, which
+// depend on the server's version.
 func unpermitted(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "NOPERM") || strings.Contains(err.Error(), "The user executing the script can't"))
+	return err != nil && (redis.HasErrorPrefix(err, "NOPERM") || strings.Contains(err.Error(), "The user executing the script can't") ||
+		strings.Contains(err.Error(), "ACL failure in script"))
 }
 
 // cluster reports whether the server is a cluster.
