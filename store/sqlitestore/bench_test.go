@@ -309,3 +309,14 @@ func BenchmarkFollowAcrossProcesses(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "cairn.db")
 	storetest.BenchFollowAcrossProcesses(b, openAt(b, path, nil).EventLog(), path)
 }
+
+// BenchmarkWatch measures the check of the files before and after each commit.
+func BenchmarkWatch(b *testing.B) {
+	s := benchStore(b, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.writer.watch.check(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

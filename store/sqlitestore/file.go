@@ -39,14 +39,16 @@ func create(path string) {
 // openWriter opens the write connection.
 func openWriter(path string, o *Options) (*writer, error) {
 	create(path)
-	c, err := connect(dataSource(path, "rwc"), busyPragma(o.BusyTimeout), "PRAGMA journal_size_limit = 67108864", sqlNormal)
+	c, w, err := openWatched(path, func() (*conn, error) {
+		return connect(dataSource(path, "rwc"), busyPragma(o.BusyTimeout), "PRAGMA journal_size_limit = 67108864", sqlNormal)
+	})
 	if err != nil {
 		return nil, fault("open "+path, err)
 	}
 	if o.Now != nil {
 		c.clock = o.Now
 	}
-	return &writer{conn: c, durable: o.Synchronous == Full, busyTimeout: o.BusyTimeout,
+	return &writer{conn: c, durable: o.Synchronous == Full, busyTimeout: o.BusyTimeout, watch: w,
 		looking: func(_ context.Context, do func() error) error { return do() }}, nil
 }
 

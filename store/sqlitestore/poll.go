@@ -77,7 +77,12 @@ func (p *poller) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		// An error is a storage failure or the end of the poller. Followers get it from their own reads.
+		// An error is a storage failure or the end of the poller. Followers get it from their own reads, to which they
+		// are woken if no write will ever wake them.
+		if p.s.writer.watch.check() != nil {
+			p.s.hub.WakeAll()
+			p.s.stops.Raise()
+		}
 		now, err := p.dataVersion(ctx)
 		if err == nil {
 			err = p.publish(ctx, seen, now != version)

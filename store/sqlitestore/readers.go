@@ -18,6 +18,8 @@ type readers struct {
 	idle   chan *conn
 	closed chan struct{}
 	once   sync.Once
+	// watch is checked after each read.
+	watch *watch
 	// looking runs a read, and repeats it if it found sessions that may have expired.
 	looking func(ctx context.Context, do func() error) error
 }
@@ -60,15 +62,19 @@ func (r *readers) lend(ctx context.Context, fn func(*conn) error) error {
 	defer func() { r.idle <- c }()
 	if c == nil {
 		opened, err := r.open()
+		if lost := r.watch.check(); err != nil && lost != nil {
+			return lost
+		}
 		if err != nil {
 			return fault("open a read connection", err)
 		}
 		c = opened
 	}
-	if err := fn(c); err != nil {
-		return fault("read", err)
+	err := fn(c)
+	if lost := r.watch.checkDatabase(); lost != nil {
+		return lost
 	}
-	return nil
+	return fault("read", err)
 }
 
 // view is read with a consistent view of one point in time.

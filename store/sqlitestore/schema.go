@@ -142,6 +142,12 @@ func (w *writer) migrate(ctx context.Context, path string, scripts []string) err
 	if err := w.useWAL(ctx, path); err != nil {
 		return err
 	}
+	if _, err := identify(w.conn); err != nil { // the first read makes the log
+		return fault("open "+path, err)
+	}
+	if err := w.watch.addLog(); err != nil {
+		return err
+	}
 	// Until the file is in WAL mode, a COMMIT has to wait for readers, and SQLite does that waiting. From now on only
 	// the begin of a transaction waits, and the writer does that itself, so that its callers' contexts count.
 	return fault("open "+path, w.conn.run(busyPragma(0)))

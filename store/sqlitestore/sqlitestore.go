@@ -80,7 +80,7 @@ func Open(path string, opts *Options) (*Store, error) {
 		}
 		return c, err
 	})
-	s.readers.looking = s.looking
+	s.readers.watch, s.readers.looking = w.watch, s.looking
 	s.log = &Log{s: s}
 	s.poller.s = s
 	return s, nil

@@ -48,6 +48,9 @@ type writer struct {
 
 	full bool // the connection's level; used by the leader only
 
+	// watch is checked before and after each commit.
+	watch *watch
+
 	// looking runs a write, and repeats it if it found sessions that may have expired.
 	looking func(ctx context.Context, do func() error) error
 }
@@ -159,6 +162,9 @@ func (w *writer) handOver() {
 
 // begin starts a transaction for j. It waits for other processes until j's context ends or the busy timeout is over.
 func (w *writer) begin(j *job) error {
+	if err := w.watch.err(); err != nil {
+		return err
+	}
 	full := w.wantsFull(j)
 	for wait := minLockWait; ; wait = min(2*wait, maxLockWait) {
 		err := w.setLevel(full)
@@ -253,15 +259,32 @@ func (w *writer) transact(batch []*job) (settled bool) {
 			return len(batch) == 1
 		}
 	}
+	// The check before the commit keeps a file that was moved as it is. The one after it is what counts: a write is not
+	// acknowledged unless it is in the files that other processes open.
+	if err := w.watch.checkDatabase(); err != nil {
+		w.rollback()
+		return refuse(batch, err)
+	}
 	if _, err := w.conn.exec(sqlCommit); err != nil {
 		w.rollback()
 		batch[0].err = fault("commit a write", err)
 		return len(batch) == 1
 	}
+	if err := w.watch.check(); err != nil {
+		return refuse(batch, err)
+	}
 	for _, j := range batch {
 		if j.err == nil && j.after != nil {
 			j.after()
 		}
+	}
+	return true
+}
+
+// refuse settles all jobs of a batch with an error.
+func refuse(batch []*job, err error) (settled bool) {
+	for _, j := range batch {
+		j.err = err
 	}
 	return true
 }
@@ -283,5 +306,12 @@ func (w *writer) close() error {
 		return nil
 	}
 	w.closed = true
-	return w.enter(&job{ctx: context.Background(), alone: true, run: (*conn).close})
+	return w.enter(&job{ctx: context.Background(), alone: true, run: func(c *conn) error {
+		// SQLite's last connection deletes the write-ahead log by its name. If that name now belongs to the files of
+		// another database, the connection stays open until the process ends.
+		if err := w.watch.check(); err != nil {
+			return err
+		}
+		return c.close()
+	}})
 }
