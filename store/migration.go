@@ -1,31 +1,18 @@
 package store
 
-import (
-	"io/fs"
-	"strings"
-	"time"
-)
+import "time"
 
 // Migration is one numbered change of the schema in which a store keeps its data.
 type Migration struct {
 	Version int    `json:"version"`
 	Name    string `json:"name"`
 	Applied bool   `json:"applied"`
+	// Fingerprint identifies the migration's content, so that a migration that was changed under its number is detected;
+	// empty if the store does not have one.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// MinBuild is the lowest version that a build must know to use the store once this migration is applied; 0 means
+	// Version. A lower number lets processes of the build before run on during a rolling deployment.
+	MinBuild int `json:"min_build,omitempty"`
 	// AppliedAt is zero if the migration is not applied, or the store does not record when it was.
 	AppliedAt time.Time `json:"applied_at,omitzero"`
-}
-
-// Migrations lists the numbered files of a directory, such as 0001_sessions.sql. The first applied of them count as
-// applied.
-func Migrations(dir fs.FS, applied int) ([]Migration, error) {
-	entries, err := fs.ReadDir(dir, ".")
-	if err != nil {
-		return nil, err
-	}
-	list := make([]Migration, len(entries))
-	for i, e := range entries {
-		_, name, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sql"), "_")
-		list[i] = Migration{Version: i + 1, Name: name, Applied: i < applied}
-	}
-	return list, nil
 }

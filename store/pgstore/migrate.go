@@ -2,15 +2,9 @@ package pgstore
 
 import (
 	"context"
-	"io/fs"
-	"time"
 
-	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
-	"github.com/jackc/pgx/v5"
 )
-
-const sqlMigrations = `SELECT version, applied_at FROM {schema}.cairn_migrations ORDER BY version`
 
 // Migrate brings a schema up to date and changes nothing else. It is for programs that then open the schema with
 // NoMigrate under an account that may not create tables.
@@ -35,36 +29,19 @@ func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migrati
 		return nil, err
 	}
 	defer s.Close()
-	scripts, err := migrations()
+	schema, err := migrations()
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
+		return nil, err
 	}
 	c := &conn{db: &s.database, q: s.pool}
 	at, err := c.inspect(ctx)
 	if err != nil {
 		return nil, fault("open", err)
 	}
-	if err := at.check(s.opts.Schema, len(scripts)); err != nil {
+	if _, err := at.pending(s.opts.Schema, schema); err != nil {
 		return nil, err
 	}
-	dir, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	list, err := store.Migrations(dir, at.version)
-	if err != nil || !at.ours {
-		return list, err
-	}
-	err = c.query(ctx, sqlMigrations, func(rows pgx.Rows) error {
-		var version int
-		var appliedAt time.Time
-		err := rows.Scan(&version, &appliedAt)
-		if err == nil && version >= 1 && version <= at.version {
-			list[version-1].AppliedAt = appliedAt.UTC()
-		}
-		return err
-	})
-	return list, fault("read the schema's migrations", err)
+	return schema.Status(at.applied), nil
 }
 
 // SchemaVersion returns the number of the last migration applied to the schema.

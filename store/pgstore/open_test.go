@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -49,7 +50,9 @@ func TestBadInput(t *testing.T) {
 	}
 	newer := openAt(t, good, &Options{Schema: "newer"})
 	older := openAt(t, good, &Options{Schema: "older"})
-	if err := execAt(t, good, "INSERT INTO newer.cairn_migrations VALUES (99)", "DELETE FROM older.cairn_migrations WHERE version > 1"); err != nil {
+	if err := execAt(t, good,
+		"INSERT INTO newer.cairn_migrations (version, name, fingerprint, min_build) SELECT max(version) + 1, 'later', 'x', max(version) + 1 FROM newer.cairn_migrations",
+		"DELETE FROM older.cairn_migrations WHERE version > 1"); err != nil {
 		t.Fatal(err)
 	}
 	replica := server.Replica(t)
@@ -84,7 +87,7 @@ func TestBadInput(t *testing.T) {
 		"database of other letters":  {strings.Replace(good, "///postgres", "///latin", 1), Options{}, cairn.ErrSchema, "LATIN1"},
 		"missing schema":             {good, Options{Schema: "missing", NoMigrate: true}, cairn.ErrSchema, `schema "missing" is not there`},
 		"older schema":               {good, Options{Schema: "older", NoMigrate: true}, cairn.ErrSchema, `schema "older" has version 1`},
-		"newer schema":               {good, Options{Schema: "newer"}, cairn.ErrSchema, `schema "newer" has version 99`},
+		"newer schema":               {good, Options{Schema: "newer"}, cairn.ErrSchema, fmt.Sprintf(`schema "newer" has schema version %d`, len(must(migrations()))+1)},
 		"schema of another program":  {good, Options{Schema: "theirs"}, cairn.ErrSchema, `schema "theirs" has the tables of another application`},
 		"name that is none":          {good, Options{Schema: `a"b`}, cairn.ErrInvalid, "schema: "},
 		"name of the server's own":   {good, Options{Schema: "pg_catalog"}, cairn.ErrInvalid, "schema: "},
@@ -181,7 +184,7 @@ func TestMigrateOnce(t *testing.T) {
 }
 
 // openVersion returns a closed store whose new schema has had some migrations applied.
-func openVersion(t *testing.T, scripts []string) *Store {
+func openVersion(t *testing.T, scripts backend.Schema) *Store {
 	t.Helper()
 	s := &Store{database: database{opts: Options{Schema: newSchema()}, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}}
 	defer s.pool.Close()
@@ -225,7 +228,7 @@ func wantMigrations(t *testing.T, opts *Options, applied, all int) {
 		t.Fatalf("%d migrations, %v: want %d", len(list), err, all)
 	}
 	for i, m := range list {
-		if m.Version != i+1 || m.Name == "" || m.Applied != (i < applied) || m.AppliedAt.IsZero() == m.Applied {
+		if m.Version != i+1 || m.Name == "" || m.Fingerprint == "" || m.MinBuild == 0 || m.Applied != (i < applied) || m.AppliedAt.IsZero() == m.Applied {
 			t.Errorf("with %d applied: %+v", applied, m)
 		}
 	}
@@ -238,7 +241,7 @@ func TestMigrateAllOrNothing(t *testing.T) {
 	s := &Store{database: database{opts: *opts, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}}
 	defer s.pool.Close()
 	s.texts.schema = pgx.Identifier{opts.Schema}.Sanitize()
-	broken := append(must(migrations()), "CREATE TABLE {schema}.more (n int); SELECT 1/0")
+	broken := extended(must(migrations()), 0, "CREATE TABLE {schema}.more (n int); SELECT 1/0")
 	if err := s.once(t.Context(), once, func(ctx context.Context, c *conn) error { return c.migrate(ctx, broken) }); err == nil {
 		t.Fatal("it succeeded")
 	}

@@ -41,8 +41,9 @@ var (
 // Open connects to the database at url, a libpq connection string, and brings the schema up to date, creating it if it
 // does not exist. pool_max_conns in the URL bounds the number of connections; the default is 16. The error is
 // ErrInvalid for an account or database that the server refuses. It is ErrUnavailable for a server that cannot be
-// reached, is read-only or has no connection left. It is ErrSchema for a schema that belongs to another application, is
-// missing although NoMigrate is set, or is from a newer version; nothing is changed in that case.
+// reached, is read-only or has no connection left. It is ErrSchema, and nothing is changed, for a schema that belongs to
+// another application, is missing although NoMigrate is set, was made by an unreleased build, or is of a newer version
+// that does not allow this build, see [store.Migration].
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s, err := connect(ctx, url, opts)
 	if err != nil {

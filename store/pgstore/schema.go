@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
@@ -26,7 +27,13 @@ const (
 				WHERE n.nspname = $1 AND c.relname = 'cairn_migrations'),
 			EXISTS (
 				SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-				WHERE n.nspname = $1 AND c.relname = 'sessions')`
+				WHERE n.nspname = $1 AND c.relname = 'sessions'),
+			EXISTS (
+				SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+				WHERE n.nspname = $1 AND c.relname = 'cairn_migrations' AND a.attname = 'min_build')`
+
+	sqlMigrations = `
+		SELECT version, name, fingerprint, min_build, applied_at FROM {schema}.cairn_migrations ORDER BY version`
 
 	sqlVersion = `SELECT coalesce(max(version), 0) FROM {schema}.cairn_migrations`
 
@@ -37,37 +44,70 @@ const (
 
 	sqlCreateMigrations = `
 		CREATE TABLE {schema}.cairn_migrations (
-			version    integer     PRIMARY KEY,
-			applied_at timestamptz NOT NULL DEFAULT now()
+			version     integer     PRIMARY KEY,
+			name        text        NOT NULL,
+			fingerprint text        NOT NULL, -- see backend.Fingerprint
+			min_build   integer     NOT NULL, -- the lowest version that a build must know to use the schema
+			applied_at  timestamptz NOT NULL DEFAULT now()
 		)`
 
-	sqlInsertMigration = `INSERT INTO {schema}.cairn_migrations (version) VALUES ($1)`
+	sqlInsertMigration = `
+		INSERT INTO {schema}.cairn_migrations (version, name, fingerprint, min_build) VALUES ($1, $2, $3, $4)`
 )
 
 // oldestServer is the oldest version of PostgreSQL that is known to work.
 const oldestServer = 130000
 
-// migrations returns the scripts in order; the first one makes version 1 of the schema.
-func migrations() ([]string, error) { return backend.Scripts(migrationFiles, "migrations") }
+// migrations returns the migrations that this build knows.
+func migrations() (backend.Schema, error) {
+	schema, err := backend.Migrations(migrationFiles, "migrations")
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
+	}
+	return schema, nil
+}
 
 // surroundings is what a database reports about itself and the schema.
 type surroundings struct {
-	server                          int
-	encoding                        string
-	readOnly, schema, ours, foreign bool
-	version                         int
+	server                                    int
+	encoding                                  string
+	readOnly, schema, ours, foreign, recorded bool
+	applied                                   []store.Migration
 }
 
 func (c *conn) inspect(ctx context.Context) (at surroundings, err error) {
-	_, err = c.row(ctx, sqlInspect, []any{&at.server, &at.encoding, &at.readOnly, &at.schema, &at.ours, &at.foreign}, c.db.opts.Schema)
-	if err == nil && at.ours {
-		_, err = c.row(ctx, sqlVersion, []any{&at.version})
+	_, err = c.row(ctx, sqlInspect, []any{&at.server, &at.encoding, &at.readOnly, &at.schema, &at.ours, &at.foreign, &at.recorded}, c.db.opts.Schema)
+	if err != nil || !at.ours {
+		return at, err
 	}
+	if !at.recorded { // a schema from before migrations had fingerprints
+		var version int
+		_, err = c.row(ctx, sqlVersion, []any{&version})
+		for i := range version {
+			at.applied = append(at.applied, store.Migration{Version: i + 1})
+		}
+		return at, err
+	}
+	err = c.query(ctx, sqlMigrations, func(rows pgx.Rows) error {
+		var m store.Migration
+		err := rows.Scan(&m.Version, &m.Name, &m.Fingerprint, &m.MinBuild, &m.AppliedAt)
+		m.AppliedAt = m.AppliedAt.UTC()
+		at.applied = append(at.applied, m)
+		return err
+	})
 	return at, err
 }
 
-// check reports why the database cannot be used.
-func (at *surroundings) check(schema string, newest int) error {
+// pending returns the migrations that the schema lacks, or the error for a database that cannot be used.
+func (at *surroundings) pending(name string, schema backend.Schema) (backend.Schema, error) {
+	if err := at.check(name); err != nil {
+		return nil, err
+	}
+	return schema.Pending("schema "+strconv.Quote(name), at.applied)
+}
+
+// check reports why the database cannot be used, whatever the schema's version.
+func (at *surroundings) check(schema string) error {
 	switch {
 	case at.server < oldestServer:
 		return cairn.Errorf(cairn.CodeSchema, "the server is PostgreSQL %d, at least %d is needed", at.server/10000, oldestServer/10000)
@@ -77,40 +117,38 @@ func (at *surroundings) check(schema string, newest int) error {
 		return cairn.Errorf(cairn.CodeUnavailable, "the server only reads; a replica cannot hold the store")
 	case !at.ours && at.foreign:
 		return cairn.Errorf(cairn.CodeSchema, "schema %q has the tables of another application", schema)
-	case at.version > newest:
-		return cairn.Errorf(cairn.CodeSchema, "schema %q has version %d, this program knows up to %d: use a newer program",
-			schema, at.version, newest)
 	}
 	return nil
 }
 
 // prepareSchema checks that the schema is up to date, and migrates it if that is allowed.
 func (d *database) prepareSchema(ctx context.Context) error {
-	scripts, err := migrations()
+	schema, err := migrations()
 	if err != nil {
-		return cairn.Errorf(cairn.CodeInternal, "%w", err)
+		return err
 	}
 	c := &conn{db: d, q: d.pool}
 	at, err := c.inspect(ctx)
 	if err != nil {
 		return fault("open", err)
 	}
-	if err := at.check(d.opts.Schema, len(scripts)); err != nil {
+	pending, err := at.pending(d.opts.Schema, schema)
+	if err != nil {
 		return err
 	}
 	switch {
-	case at.version == len(scripts):
+	case len(pending) == 0:
 		return nil
 	case !d.opts.NoMigrate:
-		return fault("migrate schema "+strconv.Quote(d.opts.Schema), c.migrate(ctx, scripts))
+		return fault("migrate schema "+strconv.Quote(d.opts.Schema), c.migrate(ctx, schema))
 	case !at.ours:
 		return cairn.Errorf(cairn.CodeSchema, "schema %q is not there: migrate first", d.opts.Schema)
 	}
-	return cairn.Errorf(cairn.CodeSchema, "schema %q has version %d, this program needs %d: migrate first", d.opts.Schema, at.version, len(scripts))
+	return cairn.Errorf(cairn.CodeSchema, "schema %q has version %d, this program needs %d: migrate first", d.opts.Schema, len(at.applied), len(schema))
 }
 
 // migrate brings the schema up to date in one transaction, one process at a time.
-func (c *conn) migrate(ctx context.Context, scripts []string) error {
+func (c *conn) migrate(ctx context.Context, schema backend.Schema) error {
 	return c.transact(ctx, func(c *conn) error {
 		var none string
 		if _, err := c.row(ctx, sqlLockMigrations, []any{&none}, lockKey(c.db.opts.Schema)); err != nil {
@@ -120,7 +158,8 @@ func (c *conn) migrate(ctx context.Context, scripts []string) error {
 		if err != nil {
 			return err
 		}
-		if err := at.check(c.db.opts.Schema, len(scripts)); err != nil {
+		pending, err := at.pending(c.db.opts.Schema, schema)
+		if err != nil {
 			return err
 		}
 		if !at.schema {
@@ -133,11 +172,11 @@ func (c *conn) migrate(ctx context.Context, scripts []string) error {
 				return err
 			}
 		}
-		for i := at.version; i < len(scripts); i++ {
-			if err := c.script(ctx, scripts[i]); err != nil {
+		for _, m := range pending {
+			if err := c.script(ctx, m.Text); err != nil {
 				return err
 			}
-			if _, err := c.exec(ctx, sqlInsertMigration, i+1); err != nil {
+			if _, err := c.exec(ctx, sqlInsertMigration, m.Version, m.Name, m.Fingerprint, m.MinBuild); err != nil {
 				return err
 			}
 		}

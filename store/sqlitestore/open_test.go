@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 // makeFile makes a database file with statements and closes it.
@@ -68,8 +70,11 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 		{"another application id", makeFile(t, "PRAGMA application_id = 7", "CREATE TABLE orders (id)"), "another application"},
 		{"another application id and no tables", makeFile(t, "PRAGMA application_id = 7"), "another application"},
 		{"a version and no tables", makeFile(t, "PRAGMA user_version = 7"), "another application"},
-		{"newer version", makeFile(t, fmt.Sprintf("PRAGMA application_id = %d", applicationID), "PRAGMA user_version = 1000",
-			"CREATE TABLE later (id)"), "schema version 1000"},
+		{"another fingerprint", makeFile(t, fmt.Sprintf("PRAGMA application_id = %d", applicationID), "PRAGMA user_version = 1000",
+			sqlCreateMigrations, "INSERT INTO cairn_migrations VALUES (1, 'x', 'abc', 1, 0)",
+			"CREATE TABLE later (id)"), "made by an unreleased build (its migration 1 has fingerprint abc"},
+		{"no fingerprint", makeFile(t, fmt.Sprintf("PRAGMA application_id = %d", applicationID), "PRAGMA user_version = 1",
+			"CREATE TABLE sessions (id)"), "made by an unreleased build (its migration 1 has no fingerprint"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := contents(t, filepath.Dir(test.path))
@@ -231,6 +236,21 @@ func TestOpenInitialisesAnEmptyFile(t *testing.T) {
 	}
 }
 
+// extended returns the migrations of a later build, each of which needs a build that knows version least, or itself if
+// least is 0.
+func extended(schema backend.Schema, least int, texts ...string) backend.Schema {
+	schema = slices.Clone(schema)
+	for _, text := range texts {
+		m := backend.Migration{Text: text}
+		m.Version, m.Name, m.Fingerprint, m.MinBuild = len(schema)+1, "later", backend.Fingerprint(text), least
+		if least == 0 {
+			m.MinBuild = m.Version
+		}
+		schema = append(schema, m)
+	}
+	return schema
+}
+
 // Opening a file with data applies the migrations that it lacks. A program that does not know the last of them refuses
 // the file afterwards.
 func TestMigrateAppliesWhatIsMissing(t *testing.T) {
@@ -247,7 +267,7 @@ func TestMigrateAppliesWhatIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	later := append(scripts, "CREATE TABLE more AS SELECT id FROM sessions;", "INSERT INTO more VALUES ('another');")
+	later := extended(scripts, 0, "CREATE TABLE more AS SELECT id FROM sessions;", "INSERT INTO more VALUES ('another');")
 	for range 2 { // the second time nothing is missing
 		if err := w.migrate(t.Context(), path, later); err != nil {
 			t.Fatal(err)
@@ -258,7 +278,7 @@ func TestMigrateAppliesWhatIsMissing(t *testing.T) {
 	if _, err := w.conn.row(`SELECT count(*) FROM more`, count); err != nil || rows != 2 {
 		t.Errorf("%d rows, %v: want the session and the one of the last script", rows, err)
 	}
-	broken := append(later, "INSERT INTO more VALUES ('half')", "INSERT INTO nothing VALUES (1);")
+	broken := extended(later, 0, "INSERT INTO more VALUES ('half')", "INSERT INTO nothing VALUES (1);")
 	if err := w.migrate(t.Context(), path, broken); err == nil {
 		t.Error("a script that fails was applied")
 	}
@@ -292,7 +312,7 @@ func wantMigrations(t *testing.T, path string, applied, all int) {
 		t.Fatalf("%d migrations, %v: want %d", len(list), err, all)
 	}
 	for i, m := range list {
-		if m.Version != i+1 || m.Name == "" || m.Applied != (i < applied) {
+		if m.Version != i+1 || m.Name == "" || m.Fingerprint == "" || m.MinBuild == 0 || m.AppliedAt.IsZero() == m.Applied || m.Applied != (i < applied) {
 			t.Errorf("with %d applied: %+v", applied, m)
 		}
 	}

@@ -28,15 +28,39 @@ const (
 	sqlApplicationID = `PRAGMA application_id`
 	sqlSchemaVersion = `PRAGMA user_version`
 	sqlCountObjects  = `SELECT count(*) FROM sqlite_schema`
+	sqlHasMigrations = `SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'cairn_migrations'`
+	sqlMigrations    = `SELECT version, name, fingerprint, min_build, applied_at FROM cairn_migrations ORDER BY version`
 	sqlUseWAL        = `PRAGMA journal_mode = WAL`
+
+	// sqlCreateMigrations makes the record of what was applied. It comes before the first migration, so that any build
+	// can read it.
+	sqlCreateMigrations = `
+		CREATE TABLE IF NOT EXISTS cairn_migrations (
+			version     INTEGER PRIMARY KEY,
+			name        TEXT    NOT NULL,
+			fingerprint TEXT    NOT NULL, -- see backend.Fingerprint
+			min_build   INTEGER NOT NULL, -- the lowest version that a build must know to use the file
+			applied_at  INTEGER NOT NULL
+		) STRICT`
+
+	sqlInsertMigration = `
+		INSERT INTO cairn_migrations (version, name, fingerprint, min_build, applied_at) VALUES (?1, ?2, ?3, ?4, ?5)`
 )
 
-// migrations returns the scripts in order; the first one makes version 1.
-func migrations() ([]string, error) { return backend.Scripts(migrationFiles, "migrations") }
+// migrations returns the migrations that this build knows.
+func migrations() (backend.Schema, error) {
+	schema, err := backend.Migrations(migrationFiles, "migrations")
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
+	}
+	return schema, nil
+}
 
-// identity is what a database file says about itself: its application, schema version and number of objects.
+// identity is what a database file says about itself: its application, schema version, number of objects, and the
+// migrations applied to it.
 type identity struct {
 	application, version, objects int64
+	applied                       []store.Migration
 }
 
 func identify(c *conn) (id identity, err error) {
@@ -48,25 +72,39 @@ func identify(c *conn) (id identity, err error) {
 			return id, err
 		}
 	}
-	return id, nil
+	if id.application != applicationID {
+		return id, nil
+	}
+	recorded, err := c.row(sqlHasMigrations, func(*columns) {})
+	if err != nil {
+		return id, err
+	}
+	if !recorded { // a file from before migrations were recorded
+		for i := range id.version {
+			id.applied = append(id.applied, store.Migration{Version: int(i) + 1})
+		}
+		return id, nil
+	}
+	return id, c.query(context.Background(), sqlMigrations, func(cols *columns) bool {
+		id.applied = append(id.applied, store.Migration{Version: cols.int(), Name: cols.text(), Fingerprint: cols.text(), MinBuild: cols.int(), AppliedAt: cols.time()})
+		return true
+	})
 }
 
-// check returns the error for a file that cannot be used. An empty database can be used.
-func (id identity) check(path string, newest int) error {
+// pending returns the migrations that a file lacks, or the error for a file that cannot be used. An empty database lacks
+// all of them.
+func (id identity) pending(path string, schema backend.Schema) (backend.Schema, error) {
 	switch {
 	case id.objects == 0 && id.application == 0 && id.version == 0:
-		return nil
+		return schema, nil
 	case id.application != applicationID:
-		return cairn.Errorf(cairn.CodeSchema, "%s is an SQLite database of another application", path)
-	case id.version > int64(newest):
-		return cairn.Errorf(cairn.CodeSchema, "%s has schema version %d, this program knows up to %d: use a newer program",
-			path, id.version, newest)
+		return nil, cairn.Errorf(cairn.CodeSchema, "%s is an SQLite database of another application", path)
 	}
-	return nil
+	return schema.Pending(path, id.applied)
 }
 
 // inspect checks a file without changing it. A missing file counts as an empty database.
-func inspect(path string, busyTimeout time.Duration, newest int) (id identity, err error) {
+func inspect(path string, busyTimeout time.Duration, schema backend.Schema) (id identity, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -88,11 +126,12 @@ func inspect(path string, busyTimeout time.Duration, newest int) (id identity, e
 	if id, err = identify(c); err != nil {
 		return id, fault("open "+path, err)
 	}
-	return id, id.check(path, newest)
+	_, err = id.pending(path, schema)
+	return id, err
 }
 
 // Migrations reports which migrations are applied to the database file at path, and changes nothing. A missing file has
-// none. For a file of another application or of a newer version, the error is that of Open.
+// none. For a file that Open refuses with ErrSchema, the error is the same.
 func Migrations(path string, opts *Options) ([]store.Migration, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -101,38 +140,33 @@ func Migrations(path string, opts *Options) ([]store.Migration, error) {
 	if path, err = absolute(path); err != nil {
 		return nil, err
 	}
-	scripts, err := migrations()
-	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
-	}
-	id, err := inspect(path, o.BusyTimeout, len(scripts))
+	schema, err := migrations()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := fs.Sub(migrationFiles, "migrations")
+	id, err := inspect(path, o.BusyTimeout, schema)
 	if err != nil {
 		return nil, err
 	}
-	return store.Migrations(dir, int(id.version))
+	return schema.Status(id.applied), nil
 }
 
 // migrate brings the database up to date. Any number of processes may do so concurrently: each checks again when it
 // holds the write lock.
-func (w *writer) migrate(ctx context.Context, path string, scripts []string) error {
+func (w *writer) migrate(ctx context.Context, path string, schema backend.Schema) error {
 	err := w.write(ctx, true, func(c *conn) error {
 		id, err := identify(c)
 		if err != nil {
 			return fault("open "+path, err)
 		}
-		if err := id.check(path, len(scripts)); err != nil {
+		pending, err := id.pending(path, schema)
+		if err != nil {
 			return err
 		}
-		for i := int(id.version); i < len(scripts); i++ {
-			stamp := fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, i+1)
-			if err := c.run(scripts[i] + stamp); err != nil {
-				return fault(fmt.Sprintf("migrate %s to schema version %d", path, i+1), err)
+		for i := range pending {
+			if err := c.apply(&pending[i]); err != nil {
+				return fault(fmt.Sprintf("migrate %s to schema version %d", path, pending[i].Version), err)
 			}
-			c.wrote = true
 		}
 		return nil
 	})
@@ -151,6 +185,17 @@ func (w *writer) migrate(ctx context.Context, path string, scripts []string) err
 	// Until the file is in WAL mode, a COMMIT has to wait for readers, and SQLite does that waiting. From now on only
 	// the begin of a transaction waits, and the writer does that itself, so that its callers' contexts count.
 	return fault("open "+path, w.conn.run(busyPragma(0)))
+}
+
+// apply runs and records a migration, in the transaction of c.
+func (c *conn) apply(m *backend.Migration) error {
+	c.wrote = true
+	stamp := fmt.Sprintf("\n; PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, m.Version)
+	if err := c.run(sqlCreateMigrations + ";" + m.Text + stamp); err != nil {
+		return err
+	}
+	_, err := c.exec(sqlInsertMigration, m.Version, m.Name, m.Fingerprint, m.MinBuild, micros(c.clock()))
+	return err
 }
 
 // useWAL switches the file to write-ahead logging, which the file remembers. This needs exclusive access, so it waits

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
@@ -43,8 +42,9 @@ var (
 )
 
 // Open opens the database file at path and brings its schema up to date. It creates a missing file, readable and
-// writable for its owner only; the permissions of an existing file do not change. For a file of another application or
-// of a newer version, it fails with ErrSchema and changes nothing. The file must be on a local disk, and so must the
+// writable for its owner only; the permissions of an existing file do not change. It fails with ErrSchema and changes
+// nothing for a file of another application, for one whose schema was made by an unreleased build, and for one of a
+// newer version that does not allow this build, see [store.Migration]. The file must be on a local disk, and so must the
 // two files that SQLite keeps next to it.
 func Open(path string, opts *Options) (*Store, error) {
 	o, err := opts.withDefaults()
@@ -54,20 +54,20 @@ func Open(path string, opts *Options) (*Store, error) {
 	if path, err = absolute(path); err != nil {
 		return nil, err
 	}
-	scripts, err := migrations()
+	schema, err := migrations()
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
+		return nil, err
 	}
 	// If a process died in the middle of a write, the write must be rolled back before the file can be read. migrate
 	// checks the file again after that.
-	if _, err := inspect(path, o.BusyTimeout, len(scripts)); err != nil && !readOnly(err) {
+	if _, err := inspect(path, o.BusyTimeout, schema); err != nil && !readOnly(err) {
 		return nil, err
 	}
 	w, err := openWriter(path, &o)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.migrate(context.Background(), path, scripts); err != nil {
+	if err := w.migrate(context.Background(), path, schema); err != nil {
 		w.close()
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func (migrateStatusCmd) Run(a *cli.App, all *Migrate) error {
 	if err != nil {
 		return err
 	}
-	return output.List(a.Stdout, all.JSON, pages.Of(migrations...), []string{"VERSION", "NAME", "STATUS", "APPLIED"},
+	return output.List(a.Stdout, all.JSON, pages.Of(migrations...), []string{"VERSION", "NAME", "FINGERPRINT", "STATUS", "APPLIED"},
 		func(m *store.Migration) []string {
 			status, when := "pending", ""
 			if m.Applied {
@@ -86,6 +86,6 @@ func (migrateStatusCmd) Run(a *cli.App, all *Migrate) error {
 			if !m.AppliedAt.IsZero() {
 				when = output.Stamp(m.AppliedAt)
 			}
-			return []string{fmt.Sprint(m.Version), m.Name, status, when}
+			return []string{fmt.Sprint(m.Version), m.Name, m.Fingerprint, status, when}
 		})
 }
