@@ -25,7 +25,7 @@ type Engine struct {
 	runs    *lifecycle.Runs
 	fx      *effects.Effects
 	reader  *reader
-	upkeep  upkeep
+	upkeep  *upkeep
 	beats   heartbeats
 	slow    slowness // of the host
 	agents  atomic.Pointer[registry]
@@ -102,8 +102,8 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	e.reader = &reader{store: st, log: e.log, watchers: watchers{ctx: e.ctx, runs: e.runs, logger: e.opts.Logger}}
 	e.beats = heartbeats{store: st, runs: e.runs, logger: e.opts.Logger, ttl: e.opts.LeaseTTL, hosted: e.opts.Host != nil}
 	sweeper, _ := st.(store.Sweeper)
-	e.upkeep = upkeep{reader: e.reader, store: st, sweeper: sweeper, log: e.log, records: e.records, logger: e.opts.Logger, now: e.opts.Now,
-		evict: e.runs.Evict, retention: e.opts.Retention, events: e.opts.EventRetention}
+	e.upkeep = &upkeep{reader: e.reader, store: st, sweeper: sweeper, log: e.log, records: e.records, logger: e.opts.Logger, now: e.opts.Now,
+		evict: e.runs.Evict, scrubbers: scrubbers(st, e.log), retention: e.opts.Retention, events: e.opts.EventRetention}
 	return e, nil
 }
 

@@ -18,6 +18,9 @@ type EraseReport struct {
 	Stopped int `json:"stopped"`
 	// Records counts the user's records that were removed, see [store.UserRecords].
 	Records int `json:"records"`
+	// Remains says why erased data can still be read in the bytes of the store's files, and where; empty if it cannot,
+	// or the store is not a [store.Scrubber]. The next EraseUser or Sweep overwrites it.
+	Remains string `json:"remains,omitempty"`
 	// Failed counts the sessions that are not gone completely. Errors holds the reasons of the first hundred.
 	Failed int          `json:"failed"`
 	Errors []SweepError `json:"errors,omitempty"`
@@ -26,7 +29,8 @@ type EraseReport struct {
 // EraseUser erases every session of one person, as [Engine.Erase] does: live sessions, whose runs it aborts first, and
 // those that were deleted or have expired and are not purged yet, each with everything that it owns, the sessions of
 // its sub-agents and companions, and its event log. Then it removes the user's records from the store: connected
-// accounts, and answers to the user's requests. Erasure is complete when the store lists no session of that user.
+// accounts, and answers to the user's requests. At the end it overwrites all that in the files of a [store.Scrubber], such
+// as SQLite. Erasure is complete when the store lists no session of that user.
 //
 // It reads a page of sessions at a time and keeps no progress: if it is interrupted, call it again, and it continues
 // with what is left. A session that cannot be erased is an entry of the report and stops nothing. The error says that
@@ -61,7 +65,13 @@ func (e *Engine) EraseUser(ctx context.Context, user string) (EraseReport, error
 			}
 		}
 	}
-	return r, e.eraseRecords(ctx, user, &r)
+	err := e.eraseRecords(ctx, user, &r)
+	if ctx.Err() == nil {
+		if remains := e.upkeep.scrub(ctx); remains != nil {
+			r.Remains = remains.Error()
+		}
+	}
+	return r, err
 }
 
 func (e *Engine) eraseRecords(ctx context.Context, user string, r *EraseReport) error {
@@ -85,7 +95,7 @@ func (e *Engine) eraseRecords(ctx context.Context, user string, r *EraseReport) 
 // eraseStopped erases a session. It aborts runs that hold a session of the tree, and waits up to two lease times for
 // them to end.
 func (e *Engine) eraseStopped(ctx context.Context, id string) (stopped bool, err error) {
-	if err = e.Erase(ctx, id); !errors.Is(err, cairn.ErrAlreadyRunning) {
+	if err = e.erase(ctx, id); !errors.Is(err, cairn.ErrAlreadyRunning) {
 		return false, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, 2*e.opts.LeaseTTL)
@@ -96,7 +106,7 @@ func (e *Engine) eraseStopped(ctx context.Context, id string) (stopped bool, err
 				return false, err
 			}
 		}
-		if err = e.Erase(ctx, id); !errors.Is(err, cairn.ErrAlreadyRunning) {
+		if err = e.erase(ctx, id); !errors.Is(err, cairn.ErrAlreadyRunning) {
 			return true, err
 		}
 		select {

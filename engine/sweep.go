@@ -59,7 +59,19 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 // Erase removes a session as Delete does and then purges it at once, without retention. It also purges a session that
 // was deleted or has expired. The id is free afterwards. Readers of its events end with ErrDeleted, without an event. If
 // Erase fails after it has hidden the session, a Sweep does the rest after the retention.
+//
+// In a store that is a [store.Scrubber], such as SQLite, Erase then overwrites the session in the store's files. If that
+// has to wait for a reader, Erase logs a warning and the next Sweep repeats it.
 func (e *Engine) Erase(ctx context.Context, id string) error {
+	if err := e.erase(ctx, id); err != nil {
+		return err
+	}
+	e.upkeep.scrub(ctx) // logs its error
+	return nil
+}
+
+// erase is Erase without the scrub.
+func (e *Engine) erase(ctx context.Context, id string) error {
 	removed, err := e.upkeep.hide(ctx, id, store.Deleted)
 	var gone *store.GoneError
 	switch {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -26,6 +27,9 @@ type upkeep struct {
 	logger  *slog.Logger
 	now     func() time.Time
 	evict   func(session string) // removes a session from memory
+
+	scrubbers  []store.Scrubber
+	unscrubbed atomic.Bool // the last scrub has not succeeded
 
 	retention time.Duration  // of what was removed; negative means forever
 	events    EventRetention // what sweep trims logs to
@@ -155,6 +159,9 @@ func (u *upkeep) sweep(ctx context.Context) (SweepReport, error) {
 		if errs = errors.Join(errs, part(ctx, &r)); ctx.Err() != nil {
 			break
 		}
+	}
+	if (r.Purged > 0 || u.unscrubbed.Load()) && ctx.Err() == nil {
+		u.scrub(ctx) // logs its error
 	}
 	return r, errs
 }

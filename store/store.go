@@ -113,8 +113,18 @@ type Sweeper interface {
 	// Purge permanently removes what is left of a removed tree, by its key, and returns how many checkpoints it
 	// removed. Once all of it is removed the ids can be used again. Purge need not be one write: after a failure the
 	// rest stays listed for the next purge, but can no longer be restored. The caller drops the event log first. The
-	// error is ErrNotFound if no removed tree has that key.
+	// error is ErrNotFound if no removed tree has that key. What was purged may stay readable in the files of a
+	// [Scrubber] until its next Scrub.
 	Purge(ctx context.Context, key string) (checkpoints int, err error)
+}
+
+// Scrubber is a Store, or a Log of its own, whose files would show removed data to those who read their bytes. An engine
+// calls Scrub after it has erased sessions, and at the end of a sweep that purged some.
+type Scrubber interface {
+	// Scrub overwrites in the store's files what was deleted before the call. The error is ErrUnavailable if that has
+	// to wait, for example for a reader of an older state; its message says for what, and where the data still is.
+	// Call Scrub again later.
+	Scrub(ctx context.Context) error
 }
 
 // LogProvider is a Store with its own event log, kept in the same place as the sessions.

@@ -40,7 +40,7 @@ func create(path string) {
 func openWriter(path string, o *Options) (*writer, error) {
 	create(path)
 	c, w, err := openWatched(path, func() (*conn, error) {
-		return connect(dataSource(path, "rwc"), busyPragma(o.BusyTimeout), "PRAGMA journal_size_limit = 67108864", sqlNormal)
+		return connect(dataSource(path, "rwc"), busyPragma(o.BusyTimeout), "PRAGMA journal_size_limit = 67108864", sqlNormal, sqlOverwrite)
 	})
 	if err != nil {
 		return nil, fault("open "+path, err)

@@ -36,6 +36,7 @@ var (
 	_ store.Store       = (*Store)(nil)
 	_ store.LogProvider = (*Store)(nil)
 	_ store.StopWatcher = (*Store)(nil)
+	_ store.Scrubber    = (*Store)(nil)
 	_ store.Importer    = (*Store)(nil)
 	_ store.Execer      = (*Store)(nil)
 	_ store.Log         = (*Log)(nil)

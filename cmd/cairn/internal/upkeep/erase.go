@@ -69,6 +69,9 @@ func (cmd *eraseCmd) eraseUser(a *cli.App) error {
 		} else {
 			_, err = fmt.Fprintf(a.Stdout, "Erased %s of user %s.\n", output.Count(r.Erased, "session"), cmd.User)
 		}
+		if err == nil && r.Remains != "" {
+			_, err = fmt.Fprintf(a.Stderr, "Not overwritten yet: %s\n", r.Remains)
+		}
 		if err == nil && r.Failed > 0 {
 			err = cairn.Errorf(cairn.CodeUnavailable, "%s of user %q could not be erased; repeat the command: %w",
 				output.Count(r.Failed, "session"), cmd.User, r.Errors[0].Error)

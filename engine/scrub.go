@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn/store"
+)
+
+// scrubbers returns the places whose files would show what was erased.
+func scrubbers(st store.Store, log store.Log) (list []store.Scrubber) {
+	if s, ok := st.(store.Scrubber); ok {
+		list = append(list, s)
+	}
+	if s, ok := log.(store.Scrubber); ok {
+		list = append(list, s)
+	}
+	return list
+}
+
+// scrub overwrites what was erased in the files of the store and of the log. If that has to wait, the next sweep repeats
+// it.
+func (u *upkeep) scrub(ctx context.Context) error {
+	var errs error
+	for _, s := range u.scrubbers {
+		errs = errors.Join(errs, s.Scrub(ctx))
+	}
+	u.unscrubbed.Store(errs != nil)
+	if errs != nil {
+		u.logger.Warn("erased data remains in files", "error", errs)
+	}
+	return errs
+}
