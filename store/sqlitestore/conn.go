@@ -22,6 +22,8 @@ type conn struct {
 	clock func() time.Time
 	// wrote says that a statement has changed rows since wrote was last set to false.
 	wrote bool
+	// seen is what the files looked like when a connection that takes no locks was opened; nil for any other.
+	seen *stamp
 	// intercept, if a test sets it, is called before each prepared statement. Its error becomes the statement's.
 	intercept func(text string) error
 }

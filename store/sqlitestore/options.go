@@ -34,6 +34,11 @@ type Options struct {
 	ReadConnections int
 	// BusyTimeout is how long a write waits for other processes before it fails with ErrUnavailable; 0 means 10 s.
 	BusyTimeout time.Duration
+	// ReadOnly opens an existing file for reading and changes nothing, neither in it nor next to it: a file without write
+	// permission, on a read-only disk, or a copy. A write fails with an ErrUnavailable error that wraps a
+	// [ReadOnlyError]. Sessions that have expired and were not removed yet are shown as they are. Open's
+	// error is ErrNotFound for a missing file and ErrSchema for one that would have to be migrated.
+	ReadOnly bool
 	// ExecTimeout bounds the total time of the statements that the tools of one step recorded with [Exec]; 0 means 5 s.
 	// While they run, no other session of the file can commit, in any process.
 	ExecTimeout time.Duration

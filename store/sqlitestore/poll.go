@@ -102,6 +102,13 @@ func (p *poller) poll(ctx context.Context) {
 }
 
 func (p *poller) dataVersion(ctx context.Context) (version int64, err error) {
+	if p.s.opts.ReadOnly {
+		now, err := stampOf(p.s.path)
+		if err != nil {
+			return 0, err
+		}
+		return now.version(), nil
+	}
 	err = p.s.writer.do(&job{ctx: ctx, alone: true, run: func(c *conn) error {
 		_, err := c.row(sqlDataVersion, func(cols *columns) { version = cols.int64() })
 		return err

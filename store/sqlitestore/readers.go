@@ -37,14 +37,23 @@ func (r *readers) read(ctx context.Context, fn func(*conn) error) error {
 	return r.looking(ctx, func() error { return r.lend(ctx, fn) })
 }
 
-// lend calls fn with a connection.
+// lend calls fn with a connection. It repeats that with another one if the files have changed under a connection that
+// takes no locks.
 func (r *readers) lend(ctx context.Context, fn func(*conn) error) error {
+	for {
+		if again, err := r.lendOnce(ctx, fn); !again {
+			return err
+		}
+	}
+}
+
+func (r *readers) lendOnce(ctx context.Context, fn func(*conn) error) (again bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return false, err
 	}
 	select {
 	case <-r.closed:
-		return errClosed
+		return false, errClosed
 	default:
 	}
 	var c *conn
@@ -54,27 +63,38 @@ func (r *readers) lend(ctx context.Context, fn func(*conn) error) error {
 		select {
 		case c = <-r.idle:
 		case <-r.closed:
-			return errClosed
+			return false, errClosed
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
 	defer func() { r.idle <- c }()
+	discard := func() {
+		c.close()
+		c = nil
+	}
+	if c != nil && c.seen != nil && c.seen.changed() {
+		discard()
+	}
 	if c == nil {
 		opened, err := r.open()
 		if lost := r.watch.check(); err != nil && lost != nil {
-			return lost
+			return false, lost
 		}
 		if err != nil {
-			return fault("open a read connection", err)
+			return false, fault("open a read connection", err)
 		}
 		c = opened
 	}
-	err := fn(c)
+	err = fn(c)
 	if lost := r.watch.checkDatabase(); lost != nil {
-		return lost
+		return false, lost
 	}
-	return fault("read", err)
+	if c.seen != nil && c.seen.changed() {
+		discard()
+		return true, nil
+	}
+	return false, fault("read", err)
 }
 
 // view is read with a consistent view of one point in time.

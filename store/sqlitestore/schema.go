@@ -118,7 +118,7 @@ func inspect(path string, busyTimeout time.Duration, schema backend.Schema) (id 
 	case info.Size() < minFile: // SQLite would take it for an empty database
 		return id, cairn.Errorf(cairn.CodeSchema, "open %s: not an SQLite database", path)
 	}
-	c, err := connect(dataSource(path, "ro"), busyPragma(busyTimeout))
+	c, err := connectToRead(path, busyTimeout)
 	if err != nil {
 		return id, fault("open "+path, err)
 	}
@@ -151,6 +151,9 @@ func Migrations(path string, opts *Options) ([]store.Migration, error) {
 	return schema.Status(id.applied), nil
 }
 
+// errWritable rolls back a write that only had to show that the file can be written.
+var errWritable = errors.New("the file can be written")
+
 // migrate brings the database up to date. Any number of processes may do so concurrently: each checks again when it
 // holds the write lock.
 func (w *writer) migrate(ctx context.Context, path string, schema backend.Schema) error {
@@ -168,9 +171,17 @@ func (w *writer) migrate(ctx context.Context, path string, schema backend.Schema
 				return fault(fmt.Sprintf("migrate %s to schema version %d", path, pending[i].Version), err)
 			}
 		}
-		return nil
+		if len(pending) > 0 {
+			return nil
+		}
+		// SQLite begins a write transaction on a read-only file without an error. The first write has it.
+		c.wrote = true
+		if err := c.run(fmt.Sprintf("PRAGMA user_version = %d", id.version)); err != nil {
+			return fault("open "+path, err)
+		}
+		return errWritable
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errWritable) {
 		return err
 	}
 	if err := w.useWAL(ctx, path); err != nil {

@@ -46,7 +46,8 @@ var (
 // writable for its owner only; the permissions of an existing file do not change. It fails with ErrSchema and changes
 // nothing for a file of another application, for one whose schema was made by an unreleased build, and for one of a
 // newer version that does not allow this build, see [store.Migration]. The file must be on a local disk, and so must the
-// two files that SQLite keeps next to it.
+// two files that SQLite keeps next to it. For a file that cannot be written, the error is ErrUnavailable and wraps a
+// [ReadOnlyError]; see Options.ReadOnly.
 func Open(path string, opts *Options) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -64,13 +65,20 @@ func Open(path string, opts *Options) (*Store, error) {
 	if _, err := inspect(path, o.BusyTimeout, schema); err != nil && !readOnly(err) {
 		return nil, err
 	}
+	if o.ReadOnly {
+		s, err := openReadOnly(path, o)
+		if err != nil {
+			return nil, err
+		}
+		return s.assembled(), nil
+	}
 	w, err := openWriter(path, &o)
 	if err != nil {
-		return nil, err
+		return nil, notWritable(path, err)
 	}
 	if err := w.migrate(context.Background(), path, schema); err != nil {
 		w.close()
-		return nil, err
+		return nil, notWritable(path, err)
 	}
 	s := &Store{path: path, opts: o, writer: w}
 	w.looking = s.looking
@@ -82,9 +90,14 @@ func Open(path string, opts *Options) (*Store, error) {
 		return c, err
 	})
 	s.readers.watch, s.readers.looking = w.watch, s.looking
+	return s.assembled(), nil
+}
+
+// assembled adds the parts that refer to the store.
+func (s *Store) assembled() *Store {
 	s.log = &Log{s: s}
 	s.poller.s = s
-	return s, nil
+	return s
 }
 
 // EventLog returns the store's event log.

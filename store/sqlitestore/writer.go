@@ -48,6 +48,8 @@ type writer struct {
 
 	full bool // the connection's level; used by the leader only
 
+	// refusal, if set, is the error of every write: the database is only read, and there is no connection.
+	refusal error
 	// watch is checked before and after each commit.
 	watch *watch
 
@@ -85,6 +87,10 @@ func (w *writer) do(j *job) error {
 	if w.closed {
 		w.mu.Unlock()
 		return errClosed
+	}
+	if w.refusal != nil {
+		w.mu.Unlock()
+		return w.refusal
 	}
 	return w.enter(j)
 }
@@ -306,6 +312,10 @@ func (w *writer) close() error {
 		return nil
 	}
 	w.closed = true
+	if w.refusal != nil {
+		w.mu.Unlock()
+		return nil
+	}
 	return w.enter(&job{ctx: context.Background(), alone: true, run: func(c *conn) error {
 		// SQLite's last connection deletes the write-ahead log by its name. If that name now belongs to the files of
 		// another database, the connection stays open until the process ends.

@@ -2,6 +2,7 @@ package stores
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,7 +23,7 @@ func (at *Address) Open(ctx context.Context, now func() time.Time) (st store.Imp
 }
 
 // OpenExisting opens a store that must exist. It migrates a file, which has no other owner, but leaves the schema
-// of a server to cairn migrate.
+// of a server to cairn migrate. A file that cannot be written is opened for reading: commands that write then fail.
 func (at *Address) OpenExisting(ctx context.Context, a *cli.App) (store.Importer, error) {
 	list, err := at.Migrations(ctx)
 	if err != nil {
@@ -39,7 +40,12 @@ func (at *Address) OpenExisting(ctx context.Context, a *cli.App) (store.Importer
 		}
 		return nil, at.Explain(cairn.Errorf(cairn.CodeSchema, "%s: run %s migrate up%s", missing, a.Program, at.Option()))
 	}
-	return at.Open(ctx, a.Engine.Now)
+	st, err := at.Open(ctx, a.Engine.Now)
+	var readOnly *sqlitestore.ReadOnlyError
+	if errors.As(err, &readOnly) {
+		return sqlitestore.Open(at.place, &sqlitestore.Options{Now: a.Engine.Now, ReadOnly: true})
+	}
+	return st, err
 }
 
 // Migrations returns the store's migrations, applied and pending.
