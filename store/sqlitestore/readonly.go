@@ -1,12 +1,8 @@
 package sqlitestore
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"time"
 
@@ -47,46 +43,6 @@ func notWritable(path string, err error) error {
 	return err
 }
 
-// openReadOnly opens a store that reads an existing file and changes nothing, neither in the file nor next to it.
-func openReadOnly(path string, o Options) (*Store, error) {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, cairn.Errorf(cairn.CodeNotFound, "there is no database %s", path)
-	}
-	schema, err := migrations()
-	if err != nil {
-		return nil, err
-	}
-	c, watch, err := openWatched(path, func() (*conn, error) { return connectToRead(path, o.BusyTimeout) })
-	if err != nil {
-		return nil, fault("open "+path, err)
-	}
-	id, err := identify(c)
-	c.close()
-	if err != nil {
-		return nil, fault("open "+path, err)
-	}
-	pending, err := id.pending(path, schema)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(pending) > 0:
-		return nil, cairn.Errorf(cairn.CodeSchema, "%s has schema version %d, this program needs %d: a file that is only read is not migrated; open it once where it can be written",
-			path, len(id.applied), len(schema))
-	}
-	s := &Store{path: path, opts: o, writer: &writer{watch: watch, refusal: errReadOnly(path, true)}}
-	s.readers = newReaders(o.ReadConnections, func() (*conn, error) {
-		c, err := connectToRead(path, o.BusyTimeout, "PRAGMA query_only = 1")
-		if err == nil {
-			// To remove what has expired would be a write, so it stays visible.
-			c.clock = func() time.Time { return time.Time{} }
-		}
-		return c, err
-	})
-	s.readers.watch = watch
-	s.readers.looking = func(_ context.Context, do func() error) error { return do() }
-	return s, nil
-}
-
 // connectToRead opens a connection that only reads and leaves no file behind. If another process has the database open,
 // the connection takes part in its locking. Otherwise it works without locks, and is valid until a file changes.
 func connectToRead(path string, busyTimeout time.Duration, setup ...string) (*conn, error) {
@@ -116,52 +72,4 @@ func connectToRead(path string, busyTimeout time.Duration, setup ...string) (*co
 		c.seen = seen
 	}
 	return c, nil
-}
-
-// stamp is what the files of a database look like at one moment.
-type stamp struct {
-	path  string // the database file, without symbolic links
-	files map[string]os.FileInfo
-}
-
-func stampOf(path string) (*stamp, error) {
-	target, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeUnavailable, "open database: %w", err)
-	}
-	s := &stamp{path: target, files: map[string]os.FileInfo{}}
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
-		info, err := os.Stat(target + suffix)
-		switch {
-		case err == nil && suffix == "-journal" && info.Size() == 0: // a journal that is done
-		case err == nil:
-			s.files[suffix] = info
-		case !errors.Is(err, fs.ErrNotExist):
-			return nil, cairn.Errorf(cairn.CodeUnavailable, "open database: %w", err)
-		}
-	}
-	return s, nil
-}
-
-// changed reports whether the files look different now.
-func (s *stamp) changed() bool {
-	now, err := stampOf(s.path)
-	if err != nil || len(now.files) != len(s.files) {
-		return true
-	}
-	for suffix, was := range s.files {
-		is := now.files[suffix]
-		if is == nil || !os.SameFile(was, is) || !was.ModTime().Equal(is.ModTime()) || was.Size() != is.Size() {
-			return true
-		}
-	}
-	return false
-}
-
-// version returns a number that is different after most changes of the files.
-func (s *stamp) version() (n int64) {
-	for _, info := range s.files {
-		n += info.ModTime().UnixNano() + info.Size()
-	}
-	return n
 }

@@ -8,11 +8,6 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// sqlOverwrite makes SQLite overwrite with zeros what is deleted. It holds for the write connection from its first
-// statement on: what an update, a trim or a step's commit left behind could not be found again when a session is erased.
-// A step pays under 1 % for it, and about 4 % if it deletes staged replies.
-const sqlOverwrite = `PRAGMA secure_delete = ON`
-
 // sqlEmptyLog moves the write-ahead log into the file and truncates it to no bytes. Its first column is 1 if that has to
 // wait.
 const sqlEmptyLog = `PRAGMA wal_checkpoint(TRUNCATE)`

@@ -78,12 +78,12 @@ func echo() *cairn.Agent {
 			if last.Role == cairn.RoleUser {
 				return scripted.Call("repeat", note{last.Text()})
 			}
-			return scripted.Text(strings.Repeat("Noted: "+told(req), 50))
+			return scripted.Text(strings.Repeat("Noted: "+repeated(req), 50))
 		})}
 }
 
-// told returns the secret if a message has it.
-func told(req *cairn.Request) string {
+// repeated returns the secret if a message has it.
+func repeated(req *cairn.Request) string {
 	for _, m := range req.Messages {
 		if strings.Contains(m.Text(), secretText) {
 			return secretText

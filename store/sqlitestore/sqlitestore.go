@@ -7,9 +7,13 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"sync"
 	"time"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
@@ -91,6 +95,46 @@ func Open(path string, opts *Options) (*Store, error) {
 	})
 	s.readers.watch, s.readers.looking = w.watch, s.looking
 	return s.assembled(), nil
+}
+
+// openReadOnly opens a store that reads an existing file and changes nothing, neither in the file nor next to it.
+func openReadOnly(path string, o Options) (*Store, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, cairn.Errorf(cairn.CodeNotFound, "there is no database %s", path)
+	}
+	schema, err := migrations()
+	if err != nil {
+		return nil, err
+	}
+	c, watch, err := openWatched(path, func() (*conn, error) { return connectToRead(path, o.BusyTimeout) })
+	if err != nil {
+		return nil, fault("open "+path, err)
+	}
+	id, err := identify(c)
+	c.close()
+	if err != nil {
+		return nil, fault("open "+path, err)
+	}
+	pending, err := id.pending(path, schema)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(pending) > 0:
+		return nil, cairn.Errorf(cairn.CodeSchema, "%s has schema version %d, this program needs %d: a file that is only read is not migrated; open it once where it can be written",
+			path, len(id.applied), len(schema))
+	}
+	s := &Store{path: path, opts: o, writer: &writer{watch: watch, refusal: errReadOnly(path, true)}}
+	s.readers = newReaders(o.ReadConnections, func() (*conn, error) {
+		c, err := connectToRead(path, o.BusyTimeout, "PRAGMA query_only = 1")
+		if err == nil {
+			// To remove what has expired would be a write, so it stays visible.
+			c.clock = func() time.Time { return time.Time{} }
+		}
+		return c, err
+	})
+	s.readers.watch = watch
+	s.readers.looking = func(_ context.Context, do func() error) error { return do() }
+	return s, nil
 }
 
 // assembled adds the parts that refer to the store.

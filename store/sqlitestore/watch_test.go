@@ -171,7 +171,7 @@ func TestFileReplacedDuringCommit(t *testing.T) {
 	wantReplaced(t, "commit", err, s, s.path)
 }
 
-// Whatever many writers were told is written is in the file as it was when it was moved.
+// Every acknowledged write of many writers is in the file that was moved.
 func TestAcknowledgedWritesAreInTheMovedFile(t *testing.T) {
 	t.Parallel()
 	s := must(Open(filepath.Join(t.TempDir(), "cairn.db"), &Options{Synchronous: Normal}))
