@@ -53,6 +53,9 @@ type Message struct {
 	// Tokens is the size of the conversation including this message, in tokens, as counted by the provider of its
 	// model: the input and the output of that call. 0 if the provider did not report it.
 	Tokens int64 `json:"tokens,omitempty"`
+	// EndsTurn is set on the last message of a completed turn: the model owes nothing after it. A session that is
+	// rewound or branched to such a message is completed, and not resumable.
+	EndsTurn bool `json:"ends_turn,omitempty"`
 	// RunID is the run that added the message; empty for messages added between runs.
 	RunID string `json:"run_id,omitempty"`
 	// CreatedAt is when the message was committed, by the store's clock.
@@ -282,7 +285,7 @@ func (m *Message) ToolUses() []*ToolUse {
 // PartProvider is reduced to its sources, or omitted if it has none.
 func (m *Message) Public() Message {
 	out := *m
-	out.Pinned, out.Summary, out.Tokens = nil, nil, 0
+	out.Pinned, out.Summary, out.Tokens, out.EndsTurn = nil, nil, 0, false
 	out.Parts = slices.DeleteFunc(slices.Clone(m.Parts), func(p Part) bool {
 		return p.Type == PartProvider && len(p.Sources) == 0
 	})

@@ -20,11 +20,13 @@ const (
 	SessionActive SessionStatus = "active"
 	// SessionPaused is a session that waits for people or children; nothing runs.
 	SessionPaused SessionStatus = "paused"
-	// SessionCompleted is a session whose last run completed.
+	// SessionCompleted is a session whose last turn completed, also after a rewind to the end of a completed turn, and
+	// as a branch that begins there. It takes the next message.
 	SessionCompleted SessionStatus = "completed"
 	// SessionFailed is a session whose last run failed; Engine.Retry repeats it from its last step.
 	SessionFailed SessionStatus = "failed"
-	// SessionInterrupted is a session whose last run was stopped; Engine.Resume continues it.
+	// SessionInterrupted is a session whose last run was stopped, or that was rewound into a turn; Engine.Resume
+	// continues it.
 	SessionInterrupted SessionStatus = "interrupted"
 )
 

@@ -271,6 +271,9 @@ func (in Input) Validate() error {
 		if m.Tokens != 0 {
 			return Invalid(at+".tokens", "an input has no count of tokens")
 		}
+		if m.EndsTurn {
+			return Invalid(at+".ends_turn", "may not be set on input messages")
+		}
 		if m.Origin != "" || m.ChildID != "" {
 			return Invalid(at+".origin", "an input holds no messages of Cairn's own")
 		}

@@ -143,8 +143,16 @@ func (e *Engine) rollback(ctx context.Context, in *lifecycle.Turn, o *runOptions
 	if err != nil {
 		return err
 	}
+	run, err := store.FindRun(ctx, e.store, sessionID, runID)
+	if err != nil {
+		return err
+	}
+	status, err := store.StatusAt(ctx, e.store, sessionID, run.FirstMessage)
+	if err != nil {
+		return err
+	}
 	row, err = e.store.Commit(ctx, sessionID, &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true},
-		RewindRun: runID, DropStaged: true, Suspend: &store.Suspend{},
+		RewindRun: runID, DropStaged: true, Status: status, Suspend: &store.Suspend{},
 		Publish: &cairn.Event{Type: cairn.EventRewound, RunID: runID, Sequence: last}})
 	if err != nil {
 		return err

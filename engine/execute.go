@@ -146,11 +146,19 @@ func (e *Engine) rewindToBegin(ctx context.Context, sessionID, checkpointID stri
 	if e.agent(row.Agent) == nil {
 		return unknownAgent(row.Agent)
 	}
+	cp, err := store.FindCheckpoint(ctx, e.store, sessionID, checkpointID)
+	if err != nil {
+		return err
+	}
+	there := cairn.Session{MessageCount: cp.MessageCount}
+	if there.Status, err = store.StatusAt(ctx, e.store, sessionID, cp.MessageCount); err != nil {
+		return err
+	}
+	if ok, why := lifecycle.Resumable(&there); !ok {
+		return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed from checkpoint %q: %s", sessionID, checkpointID, why)
+	}
 	if row.Crashed(row.AsOf) {
 		if err := e.runs.CheckKeeper(ctx, row); err != nil {
-			return err
-		}
-		if _, err := store.FindCheckpoint(ctx, e.store, sessionID, checkpointID); err != nil {
 			return err
 		}
 		if err := e.runs.Abandon(ctx, row); err != nil {

@@ -187,8 +187,9 @@ func AtMessage(n int) BranchOption { return func(p *store.BranchPoint) { p.Messa
 
 // Branch creates the session to from the messages and state of another session, at their current point or at one that
 // an option selects. The new session belongs to the same agent and user and is independent: it has its own time to
-// live, and stays when the other one is deleted or expires. The error is ErrExists if to exists, ErrNotFound if from
-// does not or has no such checkpoint.
+// live, and stays when the other one is deleted or expires. A branch at the end of a completed turn is completed; one
+// within a turn is idle and can be resumed. The error is ErrExists if to exists, ErrNotFound if from does not or has no
+// such checkpoint.
 func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOption) (*cairn.Session, error) {
 	row, err := e.Session(ctx, from)
 	if err != nil {
@@ -204,12 +205,29 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 	if at.CheckpointID != "" && at.Messages != nil {
 		return nil, cairn.Invalid("options", "give either a checkpoint or a message index")
 	}
-	branch, err := e.store.Branch(ctx, from, at, &cairn.Session{ID: to, Agent: row.Agent, UserID: row.UserID,
+	n, err := e.branchLength(ctx, row, at)
+	if err != nil {
+		return nil, err
+	}
+	status, err := e.branchStatus(ctx, from, n)
+	if err != nil {
+		return nil, err
+	}
+	branch, err := e.store.Branch(ctx, from, at, &cairn.Session{ID: to, Agent: row.Agent, UserID: row.UserID, Status: status,
 		Title: row.Title, Opening: row.Opening, OpeningAt: row.OpeningAt,
 		Tags: row.Tags, Metadata: row.Metadata, ExpiresAt: row.ExpiresAt, TTL: e.ttl(row.Agent),
 		Unpublished: &cairn.Event{Type: cairn.EventBranched, Name: from, CheckpointID: at.CheckpointID}})
 	if err != nil {
 		return nil, err
+	}
+	if branch.MessageCount != n { // the other session has changed in between
+		if status, err = e.branchStatus(ctx, to, branch.MessageCount); err != nil {
+			return nil, err
+		}
+		either := []cairn.SessionStatus{cairn.SessionIdle, cairn.SessionCompleted}
+		if branch, _, err = store.CompareAndSetStatus(ctx, e.store, to, either, status); err != nil {
+			return nil, err
+		}
 	}
 	e.runs.Published(ctx, branch, nil)
 	e.upkeep.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: from, Agent: row.Agent, ChildID: to,
@@ -217,8 +235,33 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 	return branch, nil
 }
 
+// branchLength returns how many messages a branch takes from a session.
+func (e *Engine) branchLength(ctx context.Context, row *cairn.Session, at store.BranchPoint) (int, error) {
+	switch {
+	case at.CheckpointID != "":
+		cp, err := store.FindCheckpoint(ctx, e.store, row.ID, at.CheckpointID)
+		if err != nil {
+			return 0, err
+		}
+		return cp.MessageCount, nil
+	case at.Messages != nil:
+		return *at.Messages, nil // the store validates it
+	}
+	return row.MessageCount, nil
+}
+
+// branchStatus returns the status of a branch with the first n messages of a session.
+func (e *Engine) branchStatus(ctx context.Context, id string, n int) (cairn.SessionStatus, error) {
+	status, err := store.StatusAt(ctx, e.store, id, n)
+	if status == cairn.SessionInterrupted {
+		status = cairn.SessionIdle // no run has used the branch
+	}
+	return status, err
+}
+
 // Rewind takes a session that is not running back to one of its checkpoints: later messages, state and checkpoints are
-// gone, its runs and events stay. It cancels the session's pending calls first. Resume continues from there, Execute
+// gone, its runs and events stay. It cancels the session's pending calls first. Within a turn the session is then
+// interrupted, and Resume continues from there; at the end of a completed turn it is completed, as it was then. Execute
 // begins a new turn there. The error is ErrNotFound for a checkpoint that is not the session's, ErrAlreadyRunning while
 // a run holds the session.
 func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Session, error) {
@@ -227,9 +270,6 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 	}
 	if checkpointID == "" {
 		return nil, cairn.Invalid("checkpoint", "the id is empty")
-	}
-	if _, err := store.FindCheckpoint(ctx, e.store, id, checkpointID); err != nil {
-		return nil, err
 	}
 	for {
 		row, err := e.rewind(ctx, id, checkpointID)
@@ -261,7 +301,10 @@ func (e *Engine) rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 				return nil, err
 			}
 		}
-		c := store.RewindTo(checkpointID)
+		c, err := store.RewindTo(ctx, e.store, id, checkpointID)
+		if err != nil {
+			return nil, err
+		}
 		c.Publish = &cairn.Event{Type: cairn.EventRewound, CheckpointID: checkpointID}
 		return c, nil
 	})

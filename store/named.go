@@ -111,13 +111,46 @@ func SetContext(ctx context.Context, st Store, id string, change ContextChange) 
 	})
 }
 
-// Rewind moves a session that is not running back to one of its checkpoints. Its status becomes interrupted, so that it
-// can be resumed from there.
+// Rewind moves a session that is not running back to one of its checkpoints. Its status becomes that of [StatusAt]: a
+// session rewound into a turn can be resumed from there, one rewound to the end of a completed turn cannot.
 func Rewind(ctx context.Context, st Store, id, checkpointID string) (*cairn.Session, error) {
-	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) { return RewindTo(checkpointID), nil })
+	return Update(ctx, st, id, func(*cairn.Session) (*Commit, error) { return RewindTo(ctx, st, id, checkpointID) })
 }
 
-// RewindTo returns the commit of [Rewind].
-func RewindTo(checkpointID string) *Commit {
-	return &Commit{Guard: Guard{Idle: true}, Rewind: checkpointID, Status: cairn.SessionInterrupted, DropStaged: true}
+// RewindTo returns the commit of [Rewind]. It fits the version of the session that was read before the call.
+func RewindTo(ctx context.Context, st Store, id, checkpointID string) (*Commit, error) {
+	cp, err := FindCheckpoint(ctx, st, id, checkpointID)
+	if err != nil {
+		return nil, err
+	}
+	status, err := StatusAt(ctx, st, id, cp.MessageCount)
+	if err != nil {
+		return nil, err
+	}
+	return &Commit{Guard: Guard{Idle: true}, Rewind: checkpointID, Status: status, DropStaged: true}, nil
+}
+
+// StatusAt returns the status that a session has with only its first n messages and no run: idle without messages,
+// completed if they end with a completed turn (see [cairn.Message.EndsTurn]), otherwise interrupted. Context that was
+// added after the turn leaves it completed.
+func StatusAt(ctx context.Context, st Store, id string, n int) (cairn.SessionStatus, error) {
+	const page = 10
+	for end := n; end > 0; end -= page {
+		from := max(end-page, 0)
+		list, err := Messages(ctx, st, id, from, end-from)
+		if err != nil {
+			return "", err
+		}
+		for i := len(list) - 1; i >= 0; i-- {
+			if m := &list[i]; m.EndsTurn {
+				return cairn.SessionCompleted, nil
+			} else if !m.Hidden || m.RunID != "" {
+				return cairn.SessionInterrupted, nil
+			}
+		}
+	}
+	if n > 0 {
+		return cairn.SessionInterrupted, nil
+	}
+	return cairn.SessionIdle, nil
 }

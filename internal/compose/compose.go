@@ -62,6 +62,7 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 	if m.Tokens != 0 {
 		w.value("tokens", m.Tokens)
 	}
+	w.flag("ends_turn", m.EndsTurn)
 	if run != "" {
 		w.text("run_id", run)
 	}

@@ -36,10 +36,13 @@ func Taken(session string, cause error) error {
 }
 
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which
-// the store copies. to has Version 1, no runs and no checkpoints. It keeps its Opening, and the other session's
+// the store copies. to has Version 1, no runs and no checkpoints. Its Status is idle, unless it is given as completed. It keeps its Opening, and the other session's
 // Summary, if the message in question is among the copied ones. to.Unpublished is treated like [store.Commit.Publish].
 func Branch(to *cairn.Session, state json.RawMessage, messages int, summary cairn.SummaryPlace) *Delta {
 	row := RowOf(to, to.ID)
+	if to.Status == cairn.SessionCompleted {
+		row.Status = to.Status
+	}
 	if to.Opening != "" && to.OpeningAt < messages {
 		row.Opening, row.OpeningAt = to.Opening, to.OpeningAt
 	}

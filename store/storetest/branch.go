@@ -158,6 +158,11 @@ func branchRow(h *harness) {
 	if row.State.Position != 0 || row.CreatedAt.Before(s.CreatedAt) {
 		h.Fatalf("row is %+v", row)
 	}
+	ended, err := h.st.Branch(h.Context(), "source", store.BranchPoint{}, &cairn.Session{ID: "ended", Agent: agentName, Status: cairn.SessionCompleted})
+	h.must(err)
+	if now := h.load("ended").Status; ended.Status != cairn.SessionCompleted || now != ended.Status {
+		h.Fatalf("a branch at the end of a turn is %s, and then %s", ended.Status, now)
+	}
 	branch := h.content("branch")
 	if len(branch.Runs)+len(branch.Checkpoints)+len(branch.Staged) > 0 {
 		h.Fatalf("the branch has runs %v, checkpoints %v, staged %v", branch.Runs, branch.Checkpoints, branch.Staged)

@@ -62,6 +62,9 @@ func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live
 			m.ID = st.ID + "/c" + strconv.Itoa(i)
 		}
 	}
+	if n := len(out.Messages); n > 0 && out.End != nil && out.End.Status == cairn.RunCompleted {
+		out.Messages[n-1].EndsTurn = true
+	}
 	return out, nil
 }
 
