@@ -18,7 +18,8 @@ import (
 // Submitting runs nothing, unless Options.AutoResume is set or a worker serves the store; Resume does. The error is
 // ErrNotFound for a call that there is not (OutcomeUnknownCall), ErrInvalid, ErrTooLarge or ErrClaimed for a submission
 // that does not fit the call (OutcomeInvalid), and nothing is stored then. An answer that was late or not the first is
-// not an error.
+// not an error. If the store fails, the receipt has no outcome; once the answer is stored, a later failure is only
+// logged.
 func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (cairn.Receipt, error) {
 	invalid := cairn.Receipt{Outcome: cairn.OutcomeInvalid}
 	if err := cairn.CheckSessionID(root); err != nil {
@@ -44,19 +45,42 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 	if errors.Is(err, cairn.ErrNotFound) {
 		receipt.Outcome = cairn.OutcomeUnknownCall
 	}
+	answers := receipt.Outcome == cairn.OutcomeAccepted || receipt.Outcome == cairn.OutcomeLate
 	if err != nil {
-		return receipt, err
-	}
-	if receipt.Outcome == cairn.OutcomeAccepted || receipt.Outcome == cairn.OutcomeLate {
-		if receipt.Call, err = e.Call(ctx, root, s.CallID); err != nil {
+		switch receipt.Outcome {
+		case cairn.OutcomeInvalid, cairn.OutcomeUnknownCall:
 			return receipt, err
+		}
+		if row = e.answered(ctx, root, s.CallID, id); !answers || row == nil {
+			return cairn.Receipt{}, err
+		}
+	}
+	if answers {
+		if call, err := e.Call(ctx, root, s.CallID); err == nil {
+			receipt.Call = call
+		} else {
+			e.opts.Logger.Warn("the receipt of an answer has the call as of before the commit", "session", root, "call", s.CallID, "error", err)
 		}
 	}
 	receipt.Ready = row.Ready()
-	if receipt.Ready && e.opts.AutoResume && (receipt.Outcome == cairn.OutcomeAccepted || receipt.Outcome == cairn.OutcomeLate) {
+	if receipt.Ready && e.opts.AutoResume && answers {
 		e.resumeSoon(ctx, root)
 	}
 	return receipt, nil
+}
+
+// answered returns the row of the session that a call belongs to if the decision with that id is stored with the call,
+// although the commit returned an error; otherwise nil.
+func (e *Engine) answered(ctx context.Context, root, callID, id string) *cairn.Session {
+	call, err := e.call(ctx, root, callID)
+	if err != nil || !slices.ContainsFunc(call.Trail, func(d cairn.Decision) bool { return d.ID == id }) {
+		return nil
+	}
+	row, err := store.Load(ctx, e.store, call.SessionID)
+	if err != nil {
+		return nil
+	}
+	return row
 }
 
 // changeCall changes the row of a pending call, together with what its session's row says of it, unless change leaves
