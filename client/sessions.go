@@ -159,6 +159,17 @@ func (c *Client) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	return out[Snapshot](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/snapshot", nil, nil)
 }
 
+// SetState sets the state of a session between turns, also while it is paused: a value of its agent's state type, or its
+// JSON as a json.RawMessage. If version is not 0, it must be that of the session. The error is ErrStale if it is not,
+// ErrAlreadyRunning while a run holds the session, and ErrState, ErrInvalid or ErrTooLarge for a state that does not fit.
+func (c *Client) SetState(ctx context.Context, id string, state any, version int64) (*cairn.Session, error) {
+	in := struct {
+		State   any   `json:"state"`
+		Version int64 `json:"version,omitempty"`
+	}{state, version}
+	return out[cairn.Session](c, ctx, "PUT", "/sessions/"+url.PathEscape(id)+"/state", nil, in)
+}
+
 // Messages returns up to 100 messages of a session, as a chat shows them, starting at an index.
 func (c *Client) Messages(ctx context.Context, id string, from int) ([]cairn.Message, error) {
 	list, err := out[Page[cairn.Message]](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/messages", url.Values{"from": {strconv.Itoa(from)}, "limit": {"100"}}, nil)

@@ -9,7 +9,7 @@ import (
 
 // Create creates a session without beginning a turn, for callers that must know who owns a session before its first
 // turn, or that branch from it. It takes the options that describe a session that Execute creates: [WithUser],
-// [WithTags], [WithMetadata], [WithTraceParent], [WithExpiry]; any other is ErrInvalid. Of any number of concurrent
+// [WithTags], [WithMetadata], [WithTraceParent], [WithExpiry], [WithState]; any other is ErrInvalid. Of any number of concurrent
 // creators exactly one succeeds; the others get ErrExists. The error is ErrDeleted or ErrExpired while a removed
 // session reserves the id, and ErrNotFound for an unknown agent.
 func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption) (*cairn.Session, error) {
@@ -28,8 +28,11 @@ func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption
 	if err := o.create.ValidateContext(); err != nil {
 		return nil, err
 	}
-	var state []byte
-	if a.State != nil {
+	state, err := e.checkInitial(ctx, agent, o)
+	if err != nil {
+		return nil, err
+	}
+	if a.State != nil && state == nil {
 		state = a.State.Initial()
 	}
 	return store.Create(ctx, e.store, &o.create, state)

@@ -37,8 +37,12 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	if err := e.executable(agent, &in, o); err != nil {
 		return nil, err
 	}
+	state, err := e.checkInitial(ctx, agent, o)
+	if err != nil {
+		return nil, err
+	}
 	o.create.ID, o.create.Agent, o.create.TTL = sessionID, agent, e.ttl(agent)
-	next := lifecycle.Turn{NewRun: newRun(sessionID, o), Agent: agent, Create: &o.create}
+	next := lifecycle.Turn{NewRun: newRun(sessionID, o), Agent: agent, Create: &o.create, State: state}
 	return e.once(ctx, sessionID, o, func() (*Run, error) {
 		if o.from != nil {
 			return e.replace(ctx, next, &in, o)
@@ -50,7 +54,12 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 // Validate returns the error with which Execute would refuse an agent, an input and options, regardless of the session.
 // It does not read the store, for callers that create the session first: see [Engine.Create].
 func (e *Engine) Validate(agent string, in cairn.Input, opts ...RunOption) error {
-	return e.executable(agent, &in, options(opts))
+	o := options(opts)
+	if err := e.executable(agent, &in, o); err != nil {
+		return err
+	}
+	_, err := e.checkInitial(e.ctx, agent, o)
+	return err
 }
 
 func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error {

@@ -14,6 +14,8 @@ type runOptions struct {
 	// created holds the names of the options that describe a session that Execute creates.
 	created    []string
 	create     cairn.Session
+	state      any // of a session that Execute creates, if stated
+	stated     bool
 	hooks      *cairn.Hooks
 	input      *cairn.Input
 	checkpoint string
@@ -56,6 +58,16 @@ func WithTraceParent(traceParent string) RunOption {
 // [cairn.Session.Expiry].
 func WithExpiry(at time.Time) RunOption {
 	return ofCreation("WithExpiry", func(s *cairn.Session) { s.ExpiresAt = at })
+}
+
+// WithState sets the initial state of a session that Execute or Create creates, instead of the agent's: a value of the
+// agent's state type, or its JSON as a json.RawMessage. An existing session keeps its state, see [Engine.SetState]. The
+// errors for a state that does not fit are those of SetState.
+func WithState(state any) RunOption {
+	return func(o *runOptions) {
+		ofCreation("WithState", func(*cairn.Session) {})(o)
+		o.state, o.stated = state, true
+	}
 }
 
 // WithHooks adds hooks for this run, called after the engine's and the agent's. They are not stored: a process that

@@ -173,17 +173,29 @@ func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) err
 	return err
 }
 
-// BranchOption selects the point at which a branch leaves its session.
-type BranchOption func(*store.BranchPoint)
+// BranchOption is an option of Branch: where the branch leaves its session, and what it changes.
+type BranchOption func(*branchOptions)
+
+type branchOptions struct {
+	store.BranchPoint
+	state  any // instead of the session's, if stated
+	stated bool
+}
 
 // AtCheckpoint branches from one of the session's checkpoints.
 func AtCheckpoint(id string) BranchOption {
-	return func(p *store.BranchPoint) { p.CheckpointID = id }
+	return func(o *branchOptions) { o.CheckpointID = id }
 }
 
 // AtMessage branches after the first n messages, with the state of the latest checkpoint that had no more messages. The
 // error is ErrInvalid if that checkpoint was pruned.
-func AtMessage(n int) BranchOption { return func(p *store.BranchPoint) { p.Messages = &n } }
+func AtMessage(n int) BranchOption { return func(o *branchOptions) { o.Messages = &n } }
+
+// WithBranchState gives the branch a state of its own, instead of the session's at that point. The value and its errors
+// are as for [Engine.SetState].
+func WithBranchState(state any) BranchOption {
+	return func(o *branchOptions) { o.state, o.stated = state, true }
+}
 
 // Branch creates the session to from the messages and state of another session, at their current point or at one that
 // an option selects. The new session belongs to the same agent and user and is independent: it has its own time to
@@ -198,12 +210,21 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 	if err := cairn.CheckSessionID(to); err != nil {
 		return nil, err
 	}
-	var at store.BranchPoint
+	var o branchOptions
 	for _, opt := range opts {
-		opt(&at)
+		opt(&o)
 	}
+	at := o.BranchPoint
 	if at.CheckpointID != "" && at.Messages != nil {
 		return nil, cairn.Invalid("options", "give either a checkpoint or a message index")
+	}
+	if o.stated {
+		if at.State, err = encodeState(o.state); err != nil {
+			return nil, err
+		}
+		if err := e.runs.CheckState(ctx, &cairn.Session{Agent: row.Agent}, at.State); err != nil {
+			return nil, err
+		}
 	}
 	n, err := e.branchLength(ctx, row, at)
 	if err != nil {

@@ -21,7 +21,7 @@ func (w *world) request(rt route, session, call string) (path string, body any) 
 			path += "?session_id=" + session
 		}
 	}
-	if rt.Method != "POST" {
+	if rt.Method != "POST" && rt.Method != "PUT" {
 		return path, nil
 	}
 	approval := map[string]any{"type": "approval-response", "call_id": call, "approval_id": "x", "approved": true}
@@ -33,6 +33,7 @@ func (w *world) request(rt route, session, call string) (path string, body any) 
 		"/chat/{id}/submit-tool-result": approval,
 		"/sessions":                     map[string]any{"agent": "bot"},
 		"/sessions/{id}/rewind":         map[string]any{"checkpoint_id": "x"},
+		"/sessions/{id}/state":          map[string]any{"state": map[string]any{}},
 	}
 	if body = bodies[rt.Path]; body == nil {
 		body = map[string]any{}

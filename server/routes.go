@@ -33,6 +33,7 @@ func routes() []route {
 		answer("POST", "/sessions/{id}/restore", "Restore a session that was deleted or has expired", http.StatusOK, restoreSession),
 		answer("GET", "/sessions/{id}/usage", "What a session has used, alone and with the sessions below it", http.StatusOK, usageOf),
 		answer("GET", "/sessions/{id}/snapshot", "The transcript with the cursor of the events that follow it", http.StatusOK, snapshot),
+		answer("PUT", "/sessions/{id}/state", "Set the state of a session between turns", http.StatusOK, putState),
 		answer("GET", "/sessions/{id}/messages", "The messages that a chat shows", http.StatusOK, listMessages),
 		file("/sessions/{id}/messages/{message}/files/{file}", "A file of a message", getFile),
 		answer("GET", "/sessions/{id}/runs", "The runs, by turn", http.StatusOK, listRuns),

@@ -577,3 +577,25 @@ func TestModelOfARun(t *testing.T) {
 		want[Problem](w, 404, "a", "GET", "/sessions/new", "") // nothing was created
 	}
 }
+
+// Only an administrator sets the state of a session, since tools trust it.
+func TestAdministratorSetsState(t *testing.T) {
+	w := newWorld(t, nil)
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	in := stateIn{State: []byte(`{"plan":"pro"}`)}
+	if p := want[Problem](w, 400, "a", "PUT", "/sessions/s/state", in); p.Field != "state" {
+		t.Errorf("from its user: %+v", p)
+	}
+	row := want[cairn.Session](w, 200, "x", "PUT", "/sessions/s/state", in)
+	if got := want[Snapshot](w, 200, "a", "GET", "/sessions/s/snapshot", nil); string(got.State) != `{"plan":"pro"}` {
+		t.Errorf("the state is %s", got.State)
+	}
+	in.State, in.Version = []byte(`{"plan":"gold"}`), row.Version-1
+	if p := want[Problem](w, 409, "x", "PUT", "/sessions/s/state", in); p.Code != "stale" {
+		t.Errorf("with an old version: %+v", p)
+	}
+	in.State, in.Version = []byte(`[]`), 0
+	if p := want[Problem](w, 400, "x", "PUT", "/sessions/s/state", in); p.Field != "state" {
+		t.Errorf("a list: %+v", p)
+	}
+}

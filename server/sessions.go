@@ -358,6 +358,27 @@ func rewind(c *request, in *rewindIn) (*cairn.Session, error) {
 	return public(row), err
 }
 
+type stateIn struct {
+	ID string `path:"id" json:"-"`
+	// State is the new state: an object of the agent's state type.
+	State json.RawMessage `json:"state"`
+	// Version, if it is not 0, is the version of the session that the client saw. If the session has changed since, the
+	// state is not set.
+	Version int64 `json:"version,omitempty"`
+}
+
+func putState(c *request, in *stateIn) (*cairn.Session, error) {
+	row, err := c.open(in.ID, ActionChange)
+	if err != nil {
+		return nil, err
+	}
+	if !c.principal.Is(RoleAdmin) {
+		return nil, cairn.Invalid("state", "is only for administrators")
+	}
+	row, err = c.h.eng.SetState(c.ctx, row.ID, in.State, engine.IfVersion(in.Version))
+	return public(row), err
+}
+
 func listQueue(c *request, in *idIn) (*Page[store.QueuedTurn], error) {
 	row, err := c.open(in.ID, ActionRead)
 	if err != nil {

@@ -66,7 +66,8 @@ func AppendMessages(ctx context.Context, st Store, id string, messages ...cairn.
 	})
 }
 
-// MergeState applies operations to a session's state, whether or not it is running. For an operation that does not fit
+// MergeState applies operations to a session's state, whether or not it is running. It neither knows the agent's state
+// type nor publishes the change: applications use Engine.SetState. For an operation that does not fit
 // the state the error is CodeState and nothing is written.
 func MergeState(ctx context.Context, st Store, id string, list ...cairn.Op) (*cairn.Session, error) {
 	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {

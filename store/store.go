@@ -7,6 +7,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"time"
 
@@ -155,6 +156,16 @@ type BranchPoint struct {
 	CheckpointID string
 	// Messages is the number of messages to take, if it is not nil and CheckpointID is empty.
 	Messages *int
+	// State, if not empty, becomes the state of the branch.
+	State json.RawMessage
+}
+
+// StateOr returns the state of the branch: State, or else the one that the session has at the point.
+func (p *BranchPoint) StateOr(there json.RawMessage) json.RawMessage {
+	if len(p.State) > 0 {
+		return p.State
+	}
+	return there
 }
 
 // Execer is a Store that executes statements of tools in the transaction of a commit, see [Commit.Statements]. Any

@@ -68,6 +68,7 @@ func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoi
 	if err != nil {
 		return nil, err
 	}
+	state = at.StateOr(state)
 	w, err := prepare(to.ID, &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state, Publish: to.Unpublished})
 	if err != nil {
 		return nil, err

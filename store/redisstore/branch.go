@@ -43,6 +43,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	if err != nil {
 		return nil, err
 	}
+	state = at.StateOr(state)
 	w := &write{db: &s.database, id: to.ID, c: &store.Commit{Create: to}, copied: r.list(2)}
 	w.attempt = rand.Text()
 	var summary cairn.SummaryPlace

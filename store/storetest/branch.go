@@ -163,6 +163,8 @@ func branchRow(h *harness) {
 	if now := h.load("ended").Status; ended.Status != cairn.SessionCompleted || now != ended.Status {
 		h.Fatalf("a branch at the end of a turn is %s, and then %s", ended.Status, now)
 	}
+	h.branch("source", store.BranchPoint{State: []byte(`{"own":1}`)}, "with a state of its own")
+	h.wantState("with a state of its own", "", `{"own":1}`)
 	branch := h.content("branch")
 	if len(branch.Runs)+len(branch.Checkpoints)+len(branch.Staged) > 0 {
 		h.Fatalf("the branch has runs %v, checkpoints %v, staged %v", branch.Runs, branch.Checkpoints, branch.Staged)

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -19,6 +20,8 @@ type Turn struct {
 	Agent string
 	// Create is the context of the session, which is created if it does not exist. Nil means that it must exist.
 	Create *cairn.Session
+	// State is the state of a session that is created; empty for the agent's initial one.
+	State json.RawMessage
 	// Dequeue lists the queued turns that this turn removes from the session's queue.
 	Dequeue []string
 	// Withdraw allows the turn to cancel the session's wait if no call has been answered. The open calls are closed as
@@ -103,7 +106,7 @@ func (r *Runs) create(ctx context.Context, in Turn) (*session.Live, error) {
 	if c.StartRun.Model, err = r.chooseModel(ctx, b); err != nil {
 		return nil, err
 	}
-	if b.agent.State != nil {
+	if c.InitialState = in.State; b.agent.State != nil && len(in.State) == 0 {
 		c.InitialState = b.agent.State.Initial()
 	}
 	row, err := r.commitBegin(ctx, in.SessionID, c)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -124,6 +125,22 @@ func (r *Runs) lastRun(ctx context.Context, b *beginning) (*cairn.Run, error) {
 		return run, nil
 	}
 	return store.FindRun(ctx, r.Store, b.row.ID, b.row.RunID)
+}
+
+// CheckState returns an error unless a state decodes as the state type of the agent that the session's next run would
+// have.
+func (r *Runs) CheckState(ctx context.Context, row *cairn.Session, raw json.RawMessage) error {
+	a, err := r.Agent(row.Agent, "")
+	if err == nil && row.RunID != "" && (row.Status != cairn.SessionCompleted || a.KeepVersion) {
+		a, err = r.agentOfRun(ctx, row)
+	}
+	if err != nil || a.State == nil {
+		return err
+	}
+	if err := r.checkState(ctx, a, raw); err != nil {
+		return &cairn.Error{Code: cairn.CodeState, Field: "state", Message: fmt.Sprintf("agent %q: %v", row.Agent, err)}
+	}
+	return nil
 }
 
 // checkState reports whether a stored state is of the agent's type, which may decode itself.
