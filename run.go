@@ -67,6 +67,9 @@ type Run struct {
 	Model string `json:"model,omitempty"`
 	// PreviousRunID is the run that this one resumes or retries.
 	PreviousRunID string `json:"previous_run_id,omitempty"`
+	// Background is set on a run of a companion that its parent left to work by itself, see [NonBlocking]. It stays so
+	// when the run is resumed, whatever the companion's mode is by then.
+	Background bool `json:"background,omitempty"`
 	// RolledBack are the names of the tools that the runs had called which were undone so that this one could begin, see
 	// engine.BusyRollback. What they did outside of the session stays. A call that was not executed does not count.
 	RolledBack []string `json:"rolled_back,omitempty"`

@@ -292,6 +292,9 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 	if checkpointID == "" {
 		return nil, cairn.Invalid("checkpoint", "the id is empty")
 	}
+	if _, err := store.FindCheckpoint(ctx, e.store, id, checkpointID); err != nil {
+		return nil, err
+	}
 	for {
 		row, err := e.rewind(ctx, id, checkpointID)
 		if !errors.Is(err, errSuspended) {

@@ -270,6 +270,12 @@ func TestCanResumeSaysWhatTheVerbsDo(t *testing.T) {
 			if _, err := eng.Branch(t.Context(), "from", "s"); err != nil {
 				t.Fatal(err)
 			}
+		}, false, false, cairn.ErrNotResumable},
+		"a branch within a turn": {func(t *testing.T, st *tap, eng *engine.Engine) {
+			turn(t, eng, "from", "go")
+			if _, err := eng.Branch(t.Context(), "from", "s", engine.AtMessage(1)); err != nil {
+				t.Fatal(err)
+			}
 		}, true, false, cairn.ErrNotResumable},
 		"paused": {func(t *testing.T, st *tap, eng *engine.Engine) {
 			turn(t, eng, "s", "go")

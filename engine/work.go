@@ -400,8 +400,11 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 	if errors.Is(err, cairn.ErrNotFound) {
 		return false, nil
 	}
-	if err == nil && parent.Status == cairn.SessionActive && child.Status == cairn.SessionPaused && child.Kind == cairn.ChildCompanion && e.runs.Awaits(parent, child) {
-		err = cairn.Errorf(cairn.CodeRunning, "session %q: its parent is running", child.ID)
+	if err == nil && parent.Status == cairn.SessionActive && child.Status == cairn.SessionPaused && child.Kind == cairn.ChildCompanion {
+		var waits bool
+		if waits, err = e.runs.Awaited(ctx, child); waits && err == nil {
+			err = cairn.Errorf(cairn.CodeRunning, "session %q: its parent is running", child.ID)
+		}
 	}
 	if err != nil || parent.Status != cairn.SessionPaused {
 		return false, err
@@ -422,11 +425,14 @@ func (e *Engine) worksAlone(ctx context.Context, child *cairn.Session) (bool, er
 	if awaited, err := e.awaited(ctx, child); err != nil || awaited {
 		return false, err
 	}
-	parent, err := store.Load(ctx, e.store, child.ParentID)
-	if errors.Is(err, cairn.ErrNotFound) {
-		return true, nil
+	if _, err := store.Load(ctx, e.store, child.ParentID); err != nil {
+		if errors.Is(err, cairn.ErrNotFound) {
+			err = nil
+		}
+		return err == nil, err
 	}
-	return err == nil && !e.runs.Awaits(parent, child), err
+	awaited, err := e.runs.Awaited(ctx, child)
+	return err == nil && !awaited, err
 }
 
 // continueCompanion resumes a companion that works by itself.

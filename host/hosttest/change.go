@@ -21,6 +21,8 @@ var changes = []scenario{
 	{"changed-sub-agent-worker", (*scene).changedSubAgentWorker},
 	{"changed-grandchild-tool", (*scene).changedGrandchildTool},
 	{"changed-companion-removed", (*scene).changedCompanionRemoved},
+	{"changed-companion-blocking", (*scene).changedCompanionBlocking},
+	{"changed-companion-background", (*scene).changedCompanionBackground},
 }
 
 // released starts a process with other agents than those of earlier processes.
@@ -176,4 +178,32 @@ func (s *scene) changedCompanionRemoved() {
 	next.grant(old.turn("s", "go"))
 	next.resume("s")
 	next.turn("s", "thanks")
+}
+
+// A companion that works in the background uses an answer although it would block its parent now.
+func (s *scene) changedCompanionBlocking() {
+	steps := []scripted.Step{spawns("c1", "ann", "pay"), scripted.Text("Ann is at it."), scripted.Text("Ann is done.")}
+	s.accompanied(cairn.NonBlocking, asking(), []cairn.Tool{s.refund()}, steps...)
+	old := s.process()
+	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund()}, steps...)
+	next := s.process()
+	old.turn("s", "go")
+	ann := s.child("s")
+	s.awaitEnd(ann, 1)
+	next.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	next.work()
+	s.awaitEnd(ann, 2)
+	next.turn("s", "and now?")
+}
+
+// A call that waits for a companion gets its answer although the companion would work in the background now.
+func (s *scene) changedCompanionBackground() {
+	steps := []scripted.Step{spawns("c1", "ann", "pay"), scripted.Text("Ann is done.")}
+	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund()}, steps...)
+	old := s.process()
+	s.accompanied(cairn.NonBlocking, asking(), []cairn.Tool{s.refund()}, steps...)
+	next := s.process()
+	old.turn("s", "go")
+	next.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	next.resume("s")
 }

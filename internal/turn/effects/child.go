@@ -229,12 +229,12 @@ func (v *visit) consult() (*cairn.ToolResult, error) {
 		if err != nil {
 			return turn.Begun{}, err
 		}
-		return v.create(c.Tool.Agent, cairn.ChildSubAgent, "", v.fx.NewID("run"), in)
+		return v.create(c.Tool.Agent, cairn.ChildSubAgent, "", v.fx.NewID("run"), in, false)
 	})
 }
 
 // create begins a child's session. It returns ErrExists if an earlier attempt did.
-func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID string, in cairn.Input) (turn.Begun, error) {
+func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID string, in cairn.Input, background bool) (turn.Begun, error) {
 	row := v.l.Row
 	unlock, err := v.fx.growing.lock(v.ctx, row.RootID)
 	if err != nil {
@@ -258,7 +258,7 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 	}
 	return v.fx.Create(v.ctx, lifecycle.Turn{
 		NewRun: lifecycle.NewRun{SessionID: v.child, Child: true, Known: agent, RunID: runID, Messages: in.Messages, Hooks: v.l.CallHooks,
-			LogLast: v.l.Emit.Position()},
+			LogLast: v.l.Emit.Position(), Background: background},
 		Agent: agent.Name,
 		Create: &cairn.Session{ID: v.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Kind: kind, Name: name,
 			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Secret: ids.Derive("secret", row.Secret, v.child)},

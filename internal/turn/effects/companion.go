@@ -250,7 +250,7 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	}
 	v.child = childID(v.l.Row, v.c.Use.CallID)
 	return v.converse(kind, name, func() (turn.Begun, error) {
-		return v.create(kind.Agent, cairn.ChildCompanion, name, v.runID(), cairn.Text(args.Message))
+		return v.create(kind.Agent, cairn.ChildCompanion, name, v.runID(), cairn.Text(args.Message), kind.Mode == cairn.NonBlocking)
 	})
 }
 
@@ -282,7 +282,7 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 	}
 	return v.converse(kind, row.Name, func() (turn.Begun, error) {
 		return v.fx.Execute(v.ctx, lifecycle.Turn{NewRun: lifecycle.NewRun{SessionID: row.ID, Child: true, Known: kind.Agent, RunID: v.runID(),
-			Messages: cairn.Text(message).Messages, Hooks: v.l.CallHooks, LogLast: v.l.Emit.Position()}})
+			Messages: cairn.Text(message).Messages, Hooks: v.l.CallHooks, LogLast: v.l.Emit.Position(), Background: kind.Mode == cairn.NonBlocking}})
 	})
 }
 
@@ -298,7 +298,11 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 	if veto, err := v.begin(kind.Agent.Name); veto != nil || err != nil {
 		return veto, err
 	}
-	if kind.Mode == cairn.Blocking {
+	background, err := v.background(kind, begin == nil)
+	if err != nil {
+		return nil, err
+	}
+	if !background {
 		return v.advance(begin)
 	}
 	if begin != nil {
@@ -320,6 +324,26 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 		result.Background = v.child
 	}
 	return result, err
+}
+
+// background reports whether the call leaves the companion to run in the background. If an earlier attempt at the call,
+// or the suspended run, began the companion's run, that decides: the companion may have changed its mode since.
+func (v *visit) background(kind *cairn.Companion, begun bool) (bool, error) {
+	if v.l.Step.Carried { // the call has waited
+		return false, nil
+	}
+	if begun {
+		row, err := store.Load(v.ctx, v.fx.Store, v.child)
+		if err == nil {
+			var awaited bool
+			awaited, err = v.fx.Awaited(v.ctx, row)
+			return !awaited, err
+		}
+		if !errors.Is(err, cairn.ErrNotFound) {
+			return false, err
+		}
+	}
+	return kind.Mode == cairn.NonBlocking, nil
 }
 
 // halt stops a companion, and reports whether it has stopped. If its process has died and its last step has facts that

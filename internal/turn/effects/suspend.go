@@ -172,7 +172,10 @@ func (fx *Effects) orphan(ctx context.Context, of turn.ToolIn) error {
 	if errors.Is(err, cairn.ErrNotFound) { // the call was to a companion that existed before
 		return nil
 	}
-	if err != nil || row.Status != cairn.SessionPaused || !fx.Awaits(parent, row) {
+	if err != nil || row.Status != cairn.SessionPaused {
+		return err
+	}
+	if awaited, err := fx.Awaited(ctx, row); err != nil || !awaited {
 		return err
 	}
 	return fx.ReapChild(ctx, row, lifecycle.Leaving)

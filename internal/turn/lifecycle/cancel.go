@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
@@ -161,7 +160,13 @@ func (r *Runs) reapChildren(ctx context.Context, row *cairn.Session, stop cairn.
 		if child.Kind == cairn.ChildCompanion { // it may have been consulted again
 			since = child.UpdatedAt
 		}
-		if !before.IsZero() && !since.Before(before) || !r.Awaits(row, child) {
+		if !before.IsZero() && !since.Before(before) {
+			continue
+		}
+		switch awaited, err := r.Awaited(ctx, child); {
+		case err != nil:
+			return err
+		case !awaited:
 			continue
 		}
 		if err := r.ReapChild(ctx, child, stop); err != nil {
@@ -210,16 +215,15 @@ func (r *Runs) ReapChild(ctx context.Context, child *cairn.Session, stop cairn.S
 	}
 }
 
-// Awaits reports whether a parent waits for the answer of a child that it consults. It does not wait for a companion in
-// the background.
-func (r *Runs) Awaits(parent, child *cairn.Session) bool {
-	if child.Kind != cairn.ChildCompanion {
-		return true
+// Awaited reports whether a child's parent waits for its answer, as it was when the child's run began: it does not wait
+// for a companion in the background. The mode that the companion has now does not matter.
+func (r *Runs) Awaited(ctx context.Context, child *cairn.Session) (bool, error) {
+	if child.Kind != cairn.ChildCompanion || child.RunID == "" {
+		return true, nil
 	}
-	a, ok := r.Agents(parent.Agent, "")
-	if !ok {
-		return false
+	run, err := store.FindRun(ctx, r.Store, child.ID, child.RunID)
+	if errors.Is(err, cairn.ErrNotFound) {
+		return true, nil
 	}
-	kind, ok := define.Companion(a, child.Agent)
-	return ok && kind.Mode == cairn.Blocking
+	return err == nil && !run.Background, err
 }

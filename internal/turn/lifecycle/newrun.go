@@ -29,6 +29,8 @@ type NewRun struct {
 	Hooks *cairn.Hooks
 	// Child is set if the session's parent begins the run. No other caller may run a child.
 	Child bool
+	// Background is set for a companion that its parent does not wait for. A run that continues another inherits it.
+	Background bool
 	// Known is the agent, if the caller has it from a run under way. Nil means the registered one.
 	Known *cairn.Agent
 	// LogLast is a lower bound of the log's last sequence. The process that drives a tree may know a later one than the
@@ -168,6 +170,13 @@ func (r *Runs) draft(ctx context.Context, b *beginning) error {
 	b.commit.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: true}
 	if b.kind != cairn.RunExecute {
 		b.commit.StartRun.PreviousRunID = row.RunID
+		if row.Kind == cairn.ChildCompanion {
+			last, err := r.lastRun(ctx, b)
+			if err != nil {
+				return err
+			}
+			b.commit.StartRun.Background = last.Background
+		}
 	}
 	b.commit.StartRun.Model, err = r.chooseModel(ctx, b)
 	return err
@@ -177,7 +186,8 @@ func (r *Runs) draft(ctx context.Context, b *beginning) error {
 func (r *Runs) first(b *beginning, agent string, messages []cairn.Message, start int64) *store.Commit {
 	stamp(messages, b.RunID)
 	return &store.Commit{
-		StartRun: &cairn.Run{ID: b.RunID, Agent: agent, AgentVersion: b.agent.Version, Kind: b.kind, Status: cairn.RunRunning, StartSequence: start},
+		StartRun: &cairn.Run{ID: b.RunID, Agent: agent, AgentVersion: b.agent.Version, Kind: b.kind, Status: cairn.RunRunning, StartSequence: start,
+			Background: b.Background},
 		Messages: messages, Status: cairn.SessionActive, LogSequence: start, Published: true,
 		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
 	}
