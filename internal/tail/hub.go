@@ -60,6 +60,13 @@ type look struct {
 // Following reports whether there are any followers.
 func (h *Hub) Following() bool { return h.followers.Load() > 0 }
 
+// Follows reports whether a log has followers.
+func (h *Hub) Follows(log string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tails[log] != nil
+}
+
 // Append publishes events that were just appended to a log; last is the sequence of the last of them. It reports false,
 // and does nothing, if the process follows no log.
 func (h *Hub) Append(log string, last int64, events []cairn.Event) (published bool) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -27,6 +28,17 @@ type database struct {
 
 	// intercept, if set, may make a statement fail before it is sent. Only tests set it.
 	intercept atomic.Pointer[func(text string) error]
+}
+
+// dial makes a connection like those of the pool, outside of it.
+func (d *database) dial(ctx context.Context) (*pgx.Conn, error) {
+	config := d.pool.Config()
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	return pgx.ConnectConfig(ctx, config.ConnConfig)
 }
 
 // knownSession is a session as a commit left it or a read found it. It is immutable.

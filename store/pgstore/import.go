@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"time"
 
@@ -84,9 +83,6 @@ const (
 	sqlImportFence = `UPDATE {schema}.logs SET fences = fences || jsonb_build_object($2::text, $3::bigint) WHERE key = $1`
 
 	sqlImportEvents = `INSERT INTO {schema}.events (log, last, data) VALUES ($1, $2, $3)`
-
-	// sqlNotify notifies the followers of a log of its last sequence.
-	sqlNotify = `SELECT pg_notify($1::text, $2::text)::text`
 )
 
 // Inside implements store.Importer.
@@ -137,11 +133,11 @@ func readChange(rows pgx.Rows) (change store.StateChange, err error) {
 // Import implements store.Importer. It is one transaction. Only writers that create a session with one of the ids wait
 // for it.
 func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
-	var name string // of its log
+	var log notice
 	err := s.try(ctx, "import", once, func(patient context.Context, c *conn) error {
 		return c.transact(patient, func(c *conn) error {
 			m := importing{c: c}
-			defer func() { name = m.name }()
+			defer func() { log = m.notice }()
 			for part, err := range store.CheckImport(root, s.opts.MaxEvent, parts) {
 				if err == nil {
 					err = ctx.Err()
@@ -156,17 +152,18 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 			return nil
 		})
 	})
-	if err == nil {
-		s.listener.hub.Wake(name)
+	if err == nil && log.count > 0 {
+		s.listener.hub.Wake(log.log)
+		s.notifier.wrote(log.log, log.last, log.count)
 	}
 	return err
 }
 
 // importing is the state of an import of a tree.
 type importing struct {
-	c    *conn
-	log  int64  // key of its event log
-	name string // of the log
+	c      *conn
+	log    int64  // key of its event log
+	notice notice // of the log's events
 
 	// Of the current session.
 	key        int64
@@ -255,7 +252,7 @@ func (m *importing) exists(ctx context.Context, id string) error {
 	return store.Conflict(cairn.CodeExists, there.session, "session %q already exists", id)
 }
 
-// beginLog creates the tree's event log. Its followers are notified once it is visible.
+// beginLog creates the tree's event log.
 func (m *importing) beginLog(ctx context.Context, name string, extent *store.LogExtent) error {
 	made, err := m.c.row(ctx, sqlImportLog, []any{&m.log}, name, extent.First, extent.Last)
 	if err != nil {
@@ -264,10 +261,8 @@ func (m *importing) beginLog(ctx context.Context, name string, extent *store.Log
 	if !made {
 		return store.LogExists(name)
 	}
-	m.name = name
-	notice := fmt.Sprintf("%s %d %d %s", m.c.db.origin, extent.Last, min(extent.Last-extent.First+1, batch), name)
-	_, err = m.c.row(ctx, sqlNotify, []any{new(string)}, m.c.db.channel(), notice)
-	return err
+	m.notice = notice{log: name, last: extent.Last, count: extent.Last - extent.First + 1}
+	return nil
 }
 
 func (m *importing) history(p *store.Part) error {

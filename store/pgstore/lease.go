@@ -21,21 +21,17 @@ const (
 		RETURNING CASE h.stop_run WHEN h.run_id THEN h.stop_run ELSE '' END, h.stop`
 
 	// A second request for the same run replaces the first only if the second is an abort and the first is not.
-	// Watchers of stops are notified when the transaction commits.
 	sqlRequestStop = `
-		WITH head AS (
-			UPDATE {schema}.heads h
-			SET stop_run = $2, stop = ($3::jsonb || jsonb_build_object('at', to_char(statement_timestamp() AT TIME ZONE 'UTC',
-				'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))::text
-			FROM {schema}.sessions s
-			WHERE s.id = $1 AND h.session = s.key AND h.status = 'active' AND h.run_id = $2
-				AND CASE
-					WHEN h.stop_run <> $2 THEN TRUE
-					WHEN $4::boolean THEN h.stop::jsonb ->> 'kind' <> 'abort'
-					ELSE FALSE
-				END
-			RETURNING h.session)
-		SELECT pg_notify($5, $6)::text FROM head`
+		UPDATE {schema}.heads h
+		SET stop_run = $2, stop = ($3::jsonb || jsonb_build_object('at', to_char(statement_timestamp() AT TIME ZONE 'UTC',
+			'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))::text
+		FROM {schema}.sessions s
+		WHERE s.id = $1 AND h.session = s.key AND h.status = 'active' AND h.run_id = $2
+			AND CASE
+				WHEN h.stop_run <> $2 THEN TRUE
+				WHEN $4::boolean THEN h.stop::jsonb ->> 'kind' <> 'abort'
+				ELSE FALSE
+			END`
 
 	// By heads_stopped.
 	sqlStops = `
@@ -75,10 +71,8 @@ func (s *Store) RequestStop(ctx context.Context, id string, request cairn.Stop) 
 		return err
 	}
 	err = s.try(ctx, "request a stop", again, func(ctx context.Context, c *conn) error {
-		var none string
-		asked, err := c.row(ctx, sqlRequestStop, []any{&none}, id, request.RunID, text, request.Kind == cairn.StopAbort,
-			s.channel(), stopNews)
-		if err != nil || asked {
+		asked, err := c.exec(ctx, sqlRequestStop, id, request.RunID, text, request.Kind == cairn.StopAbort)
+		if err != nil || asked > 0 {
 			return err
 		}
 		r, err := c.find(ctx, id)
@@ -92,6 +86,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, request cairn.Stop) 
 	})
 	if err == nil {
 		s.listener.stops.Raise()
+		s.notifier.stopped()
 	}
 	return err
 }

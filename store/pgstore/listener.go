@@ -2,8 +2,7 @@ package pgstore
 
 import (
 	"context"
-	"strconv"
-	"strings"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -13,8 +12,6 @@ import (
 )
 
 const (
-	// stopNews is the message on the channel for a stop request. No message about events equals it.
-	stopNews = "stop"
 	// batch is how many events of another process are published at once; followers fetch older ones themselves.
 	batch = 512
 
@@ -28,11 +25,11 @@ const sqlLasts = `SELECT name, last FROM {schema}.logs WHERE name = ANY ($1::tex
 // listener notices what other processes wrote and publishes it to this process's followers of logs and watchers of stop
 // requests, with one connection for all of them. It runs while there are any.
 type listener struct {
-	db     *database
-	log    *Log
-	listen *pgx.ConnConfig // nil if no connection can listen
-	hub    tail.Hub
-	stops  backend.Signal
+	db    *database
+	log   *Log
+	dial  func(context.Context) (*pgx.Conn, error) // nil if no connection can listen
+	hub   tail.Hub
+	stops backend.Signal
 
 	mu      sync.Mutex
 	users   int
@@ -56,7 +53,7 @@ func (l *listener) join() {
 		received: map[string]notice{}, wake: make(chan struct{}, 1)}
 	l.current = sub
 	l.run.Go(func() { sub.work(ctx) })
-	if l.listen != nil {
+	if l.dial != nil {
 		l.run.Go(func() { sub.listen(ctx) })
 	}
 }
@@ -125,7 +122,7 @@ func (e *subscription) listen(ctx context.Context) {
 
 // listenOnce listens until the connection is lost. It reports whether a connection was made.
 func (e *subscription) listenOnce(ctx context.Context) (connected bool) {
-	c, err := pgx.ConnectConfig(ctx, e.l.listen.Copy())
+	c, err := e.l.dial(ctx)
 	if err != nil {
 		return false
 	}
@@ -155,13 +152,7 @@ func (e *subscription) receive(text string) {
 	case !ok:
 		e.all = true
 	default:
-		if before := e.received[n.log]; before.log != "" {
-			n.count = max(n.count, n.last-before.last+before.count)
-			if before.origin != n.origin {
-				n.origin = ""
-			}
-		}
-		e.received[n.log] = n
+		e.received[n.log] = e.received[n.log].merge(n)
 	}
 	select {
 	case e.wake <- struct{}{}:
@@ -171,15 +162,16 @@ func (e *subscription) receive(text string) {
 
 // work publishes to the followers what was received, and polls for what was missed.
 func (e *subscription) work(ctx context.Context) {
-	ticker := time.NewTicker(e.l.db.opts.PollInterval)
-	defer ticker.Stop()
+	timer := time.NewTimer(e.pollAfter())
+	defer timer.Stop()
 	e.look(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-timer.C:
 			e.look(ctx)
+			timer.Reset(e.pollAfter())
 		case <-e.wake:
 			e.mu.Lock()
 			received, all := e.received, e.all
@@ -195,19 +187,33 @@ func (e *subscription) work(ctx context.Context) {
 	}
 }
 
-// deliver publishes the events that a message announces.
+// pollAfter returns the time until the next poll, PollInterval on average. It varies, so that processes that started
+// together do not keep polling together.
+func (e *subscription) pollAfter() time.Duration {
+	interval := e.l.db.opts.PollInterval
+	return interval - interval/4 + rand.N(interval/2+1)
+}
+
+// deliver publishes the events that a message announces. Messages of different processes may arrive in another order
+// than their events have.
 func (e *subscription) deliver(ctx context.Context, n notice) {
+	if !e.l.hub.Follows(n.log) {
+		delete(e.published, n.log)
+		return
+	}
 	e.own()
 	published, known := e.published[n.log]
 	switch {
 	case n.origin == e.l.db.origin && n.last <= published:
+		return
 	case known && n.last <= published:
-		e.l.hub.Wake(n.log) // already published, unless the log was dropped and created again
+		e.l.hub.Wake(n.log) // already published, unless the log was dropped and created again, which the next look sees
+		return
 	case n.origin == e.l.db.origin: // published when it was written
 	case known:
 		e.fetch(ctx, n.log, max(published, n.last-batch))
 	default:
-		e.fetch(ctx, n.log, n.last-n.count)
+		e.fetch(ctx, n.log, n.last-min(n.count, batch))
 	}
 	e.published[n.log] = n.last
 }
@@ -274,23 +280,3 @@ func (e *subscription) look(ctx context.Context) {
 
 // channel returns the name of the channel on which processes announce what they wrote.
 func (d *database) channel() string { return "cairn:" + d.opts.Schema }
-
-// notice is a message on the channel about events.
-type notice struct {
-	origin      string // the store that wrote them
-	log         string
-	last, count int64
-}
-
-// parseNotice reads a message as sqlAppend sends it: the origin, the last sequence, the number of events and the log.
-func parseNotice(text string) (n notice, ok bool) {
-	fields := strings.SplitN(text, " ", 4)
-	if len(fields) != 4 {
-		return n, false
-	}
-	var err1, err2 error
-	n.origin, n.log = fields[0], fields[3]
-	n.last, err1 = strconv.ParseInt(fields[1], 10, 64)
-	n.count, err2 = strconv.ParseInt(fields[2], 10, 64)
-	return n, err1 == nil && err2 == nil
-}

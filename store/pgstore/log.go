@@ -22,38 +22,36 @@ const (
 	advanceIf = `
 			WHERE l.name = $1 AND l.dropped_at IS NULL AND ($3::bigint < 0 OR l.last = $3::bigint)`
 
-	// addEvents adds the events and, once they are visible, sends the log's last sequence on the channel $5. If $7 is
-	// set the transaction does not wait for the disk; its writes become durable no later than those of any later
-	// commit.
+	// addEvents adds the events. If $5 is set the transaction does not wait for the disk; its writes become durable no
+	// later than those of any later commit. Other stores are notified after the transaction: one that notifies commits
+	// under a lock of the whole server.
 	addEvents = `
 			RETURNING l.key, l.last
 		), added AS (
 			INSERT INTO {schema}.events (log, last, data) SELECT log.key, log.last, $4::bytea FROM log WHERE $2::bigint > 0
 		)
-		SELECT log.last, CASE WHEN $7::boolean THEN set_config('synchronous_commit', 'off', TRUE) END,
-			CASE WHEN $2::bigint > 0 THEN pg_notify($5::text, $6::text || log.last || ' ' || $2::bigint || ' ' || $1)::text END
-		FROM log`
+		SELECT log.last, CASE WHEN $5::boolean THEN set_config('synchronous_commit', 'off', TRUE) END FROM log`
 
 	sqlAppend = advanceLog + advanceIf + addEvents
 
-	// sqlAppendFenced is sqlAppend on the condition that the log has seen no fencing token of the session $8 higher
-	// than $9, and under this token no batch of the writer $10 with the number $11 or a higher one. A batch with the
+	// sqlAppendFenced is sqlAppend on the condition that the log has seen no fencing token of the session $6 higher
+	// than $7, and under this token no batch of the writer $8 with the number $9 or a higher one. A batch with the
 	// number 0 is not recorded.
 	sqlAppendFenced = advanceLog + `,
 				fences = CASE
-					WHEN (l.fences ->> $8::text)::bigint = $9::bigint THEN l.fences
-					ELSE l.fences || jsonb_build_object($8::text, $9::bigint)
+					WHEN (l.fences ->> $6::text)::bigint = $7::bigint THEN l.fences
+					ELSE l.fences || jsonb_build_object($6::text, $7::bigint)
 				END,
 				batches = CASE
-					WHEN $11::bigint = 0 AND (l.fences ->> $8::text)::bigint = $9::bigint THEN l.batches
-					WHEN $11::bigint = 0 THEN l.batches - $8::text
-					ELSE l.batches || jsonb_build_object($8::text,
-						CASE WHEN (l.fences ->> $8::text)::bigint = $9::bigint THEN coalesce(l.batches -> $8::text, '{}') ELSE '{}' END
-						|| jsonb_build_object($10::text, jsonb_build_array($11::bigint, l.last + $2::bigint)))
+					WHEN $9::bigint = 0 AND (l.fences ->> $6::text)::bigint = $7::bigint THEN l.batches
+					WHEN $9::bigint = 0 THEN l.batches - $6::text
+					ELSE l.batches || jsonb_build_object($6::text,
+						CASE WHEN (l.fences ->> $6::text)::bigint = $7::bigint THEN coalesce(l.batches -> $6::text, '{}') ELSE '{}' END
+						|| jsonb_build_object($8::text, jsonb_build_array($9::bigint, l.last + $2::bigint)))
 				END` + advanceIf + `
-				AND CASE sign($9::bigint - coalesce((l.fences ->> $8::text)::bigint, 0))
+				AND CASE sign($7::bigint - coalesce((l.fences ->> $6::text)::bigint, 0))
 					WHEN -1 THEN FALSE
-					WHEN 0 THEN $11::bigint = 0 OR coalesce((l.batches -> $8::text -> $10::text ->> 0)::bigint, 0) < $11::bigint
+					WHEN 0 THEN $9::bigint = 0 OR coalesce((l.batches -> $6::text -> $8::text ->> 0)::bigint, 0) < $9::bigint
 					ELSE TRUE
 				END` + addEvents
 
@@ -133,6 +131,7 @@ const trimBatch = 1000
 type Log struct {
 	db       *database
 	listener *listener
+	notifier *notifier
 }
 
 // MaxEvent implements store.Log.
@@ -156,8 +155,8 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 	return l.append(ctx, log, expect, &w, events)
 }
 
-// append adds events and publishes them to this process's followers; the server notifies other processes. Without a
-// writer the append is not fenced.
+// append adds events, publishes them to this process's followers and notifies other processes. Without a writer the
+// append is not fenced.
 func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (last int64, err error) {
 	for i := range events {
 		if err := store.CheckEvent(&events[i], l.db.opts.MaxEvent); err != nil {
@@ -169,7 +168,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		return 0, err
 	}
 	text, how := sqlAppend, once
-	args := []any{log, int64(len(events)), expect, data, l.db.channel(), l.db.origin + " ", l.db.opts.LazyEvents}
+	args := []any{log, int64(len(events)), expect, data, l.db.opts.LazyEvents}
 	if w != nil {
 		text, args = sqlAppendFenced, append(args, w.Session, w.Token, w.ID, w.Batch)
 		if len(events) == 0 || w.Batch > 0 {
@@ -179,7 +178,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 	var added bool
 	err = l.db.try(ctx, "append events", how, func(ctx context.Context, c *conn) error {
 		for {
-			if added, err = c.row(ctx, text, []any{&last, new(*string), new(*string)}, args...); added || err != nil {
+			if added, err = c.row(ctx, text, []any{&last, new(*string)}, args...); added || err != nil {
 				return err
 			}
 			var there bool
@@ -188,10 +187,14 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 			}
 		}
 	})
+	published := err == nil && added && l.listener.hub.Append(log, last, events)
+	if published {
+		l.listener.wrote(log, last)
+	}
+	if err == nil && len(events) > 0 { // also if a lost attempt added them, since it notified nobody
+		l.notifier.wrote(log, last, int64(len(events)))
+	}
 	if err == nil && added {
-		if l.listener.hub.Append(log, last, events) {
-			l.listener.wrote(log, last)
-		}
 		return last, nil
 	}
 	l.listener.hub.Wake(log) // the log may have them, but they were not published

@@ -26,9 +26,9 @@ type Options struct {
 	// ListenURL is the database of the one connection that listens for writes of other processes; empty means the
 	// database of the other connections. With SimpleProtocol and no ListenURL the store polls.
 	ListenURL string
-	// PollInterval is how often the store polls for writes of other processes while a caller follows a log or watches
-	// stop requests; 0 means 2 s, or 50 ms where no connection can listen. While the listening connection is up,
-	// polling finds nothing new.
+	// PollInterval is how often the store polls for writes of other processes, on average, while a caller follows a log
+	// or watches stop requests; 0 means 1 s, or 50 ms where no connection can listen. While the listening connection is
+	// up, polling finds only writes whose notification was lost, as when the writer died right after its commit.
 	PollInterval time.Duration
 	// RetryFor is how long an operation is retried while the server cannot be reached, as during a failover; 0 means 10
 	// s, negative means never. An operation that may have been applied is retried only if that cannot apply it twice.
@@ -86,7 +86,7 @@ func (o *Options) withDefaults(simple bool) (Options, error) {
 	}
 	out.SimpleProtocol = simple
 	if out.PollInterval == 0 {
-		out.PollInterval = 2 * time.Second
+		out.PollInterval = time.Second
 		if !out.canListen() {
 			out.PollInterval = 50 * time.Millisecond
 		}

@@ -24,6 +24,7 @@ type Store struct {
 	joiner   joiner
 	log      *Log
 	listener listener
+	notifier notifier
 	closing  sync.Once
 }
 
@@ -39,11 +40,12 @@ var (
 )
 
 // Open connects to the database at url, a libpq connection string, and brings the schema up to date, creating it if it
-// does not exist. pool_max_conns in the URL bounds the number of connections; the default is 16. The error is
-// ErrInvalid for an account or database that the server refuses. It is ErrUnavailable for a server that cannot be
-// reached, is read-only or has no connection left. It is ErrSchema, and nothing is changed, for a schema that belongs to
-// another application, is missing although NoMigrate is set, was made by an unreleased build, or is of a newer version
-// that does not allow this build, see [store.Migration].
+// does not exist. pool_max_conns in the URL bounds the number of connections; the default is 16. Two more are outside of
+// the pool: one notifies other processes of events and stop requests, and one listens while there are followers or
+// watches. The error is ErrInvalid for an account or database that the server refuses. It is ErrUnavailable for a server
+// that cannot be reached, is read-only or has no connection left. It is ErrSchema, and nothing is changed, for a schema
+// that belongs to another application, is missing although NoMigrate is set, was made by an unreleased build, or is of a
+// newer version that does not allow this build, see [store.Migration].
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s, err := connect(ctx, url, opts)
 	if err != nil {
@@ -105,18 +107,19 @@ func newStore(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 		_, err := s.Remove(ctx, root, store.Expired)
 		return err
 	}
-	s.log = &Log{db: &s.database, listener: &s.listener}
+	s.log = &Log{db: &s.database, listener: &s.listener, notifier: &s.notifier}
 	s.joiner.db = &s.database
 	s.listener.db, s.listener.log = &s.database, s.log
+	s.notifier.db, s.notifier.hurry = &s.database, make(chan struct{}, 1)
 	if o.canListen() {
-		s.listener.listen = pool.Config().ConnConfig
+		s.listener.dial = s.dial
 	}
 	if o.ListenURL != "" {
 		config, err := parseURL("listen_url", o.ListenURL)
 		if err != nil {
 			return nil, err
 		}
-		s.listener.listen = config.ConnConfig
+		s.listener.dial = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config.ConnConfig.Copy()) }
 	}
 	return s, nil
 }
@@ -125,7 +128,7 @@ func newStore(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 func (s *Store) EventLog() store.Log { return s.log }
 
 // Close ends followers with ErrClosed. If Open made the pool, Close waits for the calls in progress and closes the
-// pool. Later calls fail with ErrClosed.
+// pool. It gives pending notifications to other processes a second. Later calls fail with ErrClosed.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
@@ -136,6 +139,7 @@ func (s *Store) Close() error {
 		if s.ownsPool {
 			s.pool.Close()
 		}
+		s.notifier.close()
 	})
 	return nil
 }

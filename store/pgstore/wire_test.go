@@ -85,11 +85,12 @@ func commit(t *testing.T, s *Store, c *store.Commit) *cairn.Session {
 	return row
 }
 
-// TestAppendIsOneRoundTrip counts what appends to an existing log send.
+// TestAppendIsOneRoundTrip counts what appends to an existing log send, without the notifications of other processes.
 func TestAppendIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	wire := newProxy(t, testenv.FastPostgres(t))
 	s := openAt(t, wire.url()+"&pool_max_conns=1", &Options{Schema: newSchema()})
+	s.notifier.close()
 	ev := cairn.Event{Type: cairn.EventTextDelta, Text: "words"}
 	appendOne := func() {
 		if _, err := s.log.AppendFenced(t.Context(), "log", store.AnySequence, store.Writer{Session: "session", Token: 1}, ev, ev); err != nil {
