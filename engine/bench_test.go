@@ -2,7 +2,9 @@ package engine_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -140,5 +142,43 @@ func BenchmarkSnapshot(b *testing.B) {
 		if _, err := eng.Snapshot(b.Context(), "s"); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkAnswer streams a reply of 200 chunks, one each millisecond, to a log whose appends take a while. It reports
+// how long the model's stream takes and how many appends there are.
+func BenchmarkAnswer(b *testing.B) {
+	for _, delay := range []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond} {
+		b.Run("append="+delay.String(), func(b *testing.B) {
+			st := tapOn(nil)
+			var appends atomic.Int64
+			st.log.stepIn(func(context.Context, []cairn.Event) error {
+				appends.Add(1)
+				time.Sleep(delay)
+				return nil
+			})
+			model := &chatty{chunks: 200}
+			eng, err := engine.New(st, []*cairn.Agent{bot(model)}, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer eng.Close(context.Background())
+			var stream time.Duration
+			for b.Loop() {
+				model.read = make(chan struct{})
+				began := time.Now()
+				run, err := eng.Execute(b.Context(), "session", "bot", cairn.Text("go"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				<-model.read
+				stream += time.Since(began)
+				if _, err := run.Wait(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(stream.Seconds()*1000/float64(b.N), "ms-stream")
+			b.ReportMetric(float64(appends.Load())/float64(b.N), "appends/op")
+		})
 	}
 }

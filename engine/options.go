@@ -106,8 +106,10 @@ type Options struct {
 	// LeaseTTL is how long a process keeps a session without a sign of life; 0 means 30 seconds. Heartbeats renew the
 	// lease three times in that time.
 	LeaseTTL time.Duration
-	// Coalesce is how long events may be buffered to be written together; 0 means 20 ms, a negative value none. The
-	// first text of a step is never buffered.
+	// Coalesce is how long events may be buffered to be written together; 0 means 20 ms. The first text of a step is
+	// written at once. While an append is under way, further events are buffered until it is done, so that a slow log
+	// does not slow down a model's stream; at 1 MiB the stream waits. A negative value means that nothing is buffered:
+	// each event is written before the stream continues.
 	Coalesce time.Duration
 	// StopGrace is how long tools, models, hooks and other user code may keep running after their context has ended
 	// because the run was stopped or lost; 0 means 5 seconds. What still runs then is abandoned: the run continues

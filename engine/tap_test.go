@@ -43,7 +43,7 @@ func (s *tap) stepIn(before, after func(ctx context.Context, op string) error) {
 func (s *tap) cut() {
 	down := func(context.Context, string) error { return cairn.Errorf(cairn.CodeUnavailable, "cut off") }
 	s.stepIn(down, nil)
-	// A log that will not return: an engine would wait for one that may, holding a mutex that stops a fake clock.
+	// Not ErrUnavailable, so that an engine does not wait for the log to return.
 	s.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "cut off") })
 }
 

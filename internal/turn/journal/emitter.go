@@ -15,19 +15,30 @@ import (
 )
 
 // Emitter writes the events of one run to its log. Events within one coalescing window, including the window that opens
-// with the emitter, are written together, and adjacent deltas are merged into one event. The first delta of a step is
-// never held back.
+// with the emitter, are written together, and adjacent deltas are merged into one event. The first text of a step, shown
+// or thought, is never held back.
+//
+// Appends run in the background, one at a time, and a batch grows while the previous one is being appended. So a slow
+// log does not slow down a model's stream, unless more than maxHeld bytes are buffered. Without a coalescing window each
+// event is written before Event returns. Errors in the background are those of the next Flush, which sends the failed
+// batch again.
 type Emitter struct {
 	ctx context.Context // the run's values; it is never cancelled
 	g   *Log
 	log string
 	ids eventIDs
 
-	flushing sync.Mutex   // held during an append, so that batches keep their order
-	writer   store.Writer // its Batch is the number of the last batch
+	writer store.Writer // its Batch is the number of the last batch; changed only by the holder of flushing
 
 	mu        sync.Mutex
-	own       *buffers // source of buffer and spare; nil once closed
+	flushing  bool               // held during an append, so that batches keep their order
+	idle      chan struct{}      // if set, it is closed once flushing is free
+	writing   bool               // writeDue runs
+	due       bool               // writeDue writes once more
+	cancel    context.CancelFunc // of the appends of writeDue; nil before the first
+	back      context.Context    // their context
+	held      int                // approximate size of the buffer in bytes
+	own       *buffers           // source of buffer and spare; nil once closed
 	buffer    []cairn.Event
 	batch     []cairn.Event // taken from the buffer, not known to be on the log; writer.Batch is its number
 	spare     []cairn.Event // the buffer of the previous flush, for reuse
@@ -36,7 +47,7 @@ type Emitter struct {
 	early     bool // a flush followed the setting of the timer, which therefore fires too early
 	lastFlush time.Time
 	clock     clock.Clock // sets the events' times
-	urgent    bool        // the next delta is the first of its step
+	urgent    bool        // the next text is the first of its step
 	last      int64       // the log's last sequence, as far as known
 	// rivals tracks other writers of the same step; nil if there can be none.
 	rivals *rivals
@@ -85,20 +96,13 @@ func (e *Emitter) Event(ev cairn.Event) {
 		return
 	}
 	e.add(&ev)
-	isDelta := delta(ev.Type)
-	flush := now.Sub(e.lastFlush) >= e.g.Coalesce || (isDelta && e.urgent)
-	if isDelta {
+	first := e.urgent && (ev.Type == cairn.EventTextDelta || ev.Type == cairn.EventThinking)
+	if first {
 		e.urgent = false
 	} else if ev.Type == cairn.EventStepStart {
 		e.urgent = true
 	}
-	if !flush && !e.armed {
-		e.arm(now)
-	}
-	e.mu.Unlock()
-	if flush {
-		_ = e.write(e.ctx, now) // on failure, the flush before the next commit retries and reports the error
-	}
+	e.added(now, first)
 }
 
 // Together adds events that are written in one batch: the log has all of them or none.
@@ -108,13 +112,52 @@ func (e *Emitter) Together(list []cairn.Event) {
 	for i := range list {
 		e.put(list[i], now)
 	}
-	flush := now.Sub(e.lastFlush) >= e.g.Coalesce
-	if !flush && !e.armed {
+	e.added(now, false)
+}
+
+// added has the buffer written: at once, or at the end of the coalescing window. The caller holds the lock, which added
+// releases.
+func (e *Emitter) added(now time.Time, atOnce bool) {
+	flush := atOnce || now.Sub(e.lastFlush) >= e.g.Coalesce
+	wait := flush && e.g.Coalesce <= 0 || e.held >= maxHeld
+	switch {
+	case wait:
+	case flush:
+		if start, ctx := e.schedule(now); start {
+			go e.writeDue(ctx)
+		}
+	case !e.armed:
 		e.arm(now)
 	}
 	e.mu.Unlock()
-	if flush {
-		_ = e.write(e.ctx, now) // as in Event
+	if wait {
+		_ = e.write(e.ctx, now) // on failure, the flush before the next commit retries and reports the error
+	}
+}
+
+// schedule makes a write due, which opens a window of its own. It reports whether the caller has to start writeDue, and
+// with which context. The caller holds the lock.
+func (e *Emitter) schedule(now time.Time) (start bool, ctx context.Context) {
+	start = !e.writing
+	e.due, e.writing, e.lastFlush, e.early = true, true, now, true
+	if e.cancel == nil {
+		e.back, e.cancel = context.WithCancel(e.ctx)
+	}
+	return start, e.back
+}
+
+// writeDue writes what is buffered, and once more if that is due by then.
+func (e *Emitter) writeDue(ctx context.Context) {
+	for {
+		e.mu.Lock()
+		e.writing = e.due && len(e.buffer)+len(e.batch) > 0
+		e.due = false
+		again := e.writing
+		e.mu.Unlock()
+		if !again {
+			return
+		}
+		_ = e.write(ctx, e.g.Now()) // as in added
 	}
 }
 
@@ -139,15 +182,19 @@ func (e *Emitter) arm(now time.Time) {
 // ring writes what was held back. A flush does not touch the timer, because most flushes are followed by another before
 // it fires. When it fires early, ring sets it again, to the end of the window that the flush opened.
 func (e *Emitter) ring() {
+	now := e.g.Now()
 	e.mu.Lock()
-	due := e.armed && !e.early
+	due, start := e.armed && !e.early, false
+	var ctx context.Context
 	e.armed = false
-	if e.early && len(e.buffer) > 0 {
-		e.arm(e.g.Now())
+	if due {
+		start, ctx = e.schedule(now)
+	} else if e.early && len(e.buffer) > 0 {
+		e.arm(now)
 	}
 	e.mu.Unlock()
-	if due {
-		_ = e.Flush(e.ctx)
+	if start {
+		e.writeDue(ctx)
 	}
 }
 
@@ -155,11 +202,23 @@ func delta(t cairn.EventType) bool {
 	return t == cairn.EventTextDelta || t == cairn.EventThinking || t == cairn.EventToolArgDelta
 }
 
+// maxHeld is how many bytes are buffered at most, approximately and except for the event that reaches the limit. At the
+// limit the caller of Event waits for an append.
+const maxHeld = 1 << 20
+
+// eventSize is about what an event takes in memory beside its text and JSON.
+const eventSize = 512
+
+// maxMerged is the size up to which deltas are merged, since each merge copies the text so far.
+const maxMerged = 32 << 10
+
 // add appends an event to the buffer. It merges a delta into the previous one of the same text, and splits a delta that
 // is too large for the log.
 func (e *Emitter) add(ev *cairn.Event) {
 	limit := e.g.limit()
+	e.held += len(ev.Text) + payload(ev)
 	if !delta(ev.Type) {
+		e.held += eventSize
 		if mayNotFit(ev, limit) {
 			e.buffer = append(e.buffer, fit(*ev, limit)...)
 		} else {
@@ -169,12 +228,14 @@ func (e *Emitter) add(ev *cairn.Event) {
 	}
 	if n := len(e.buffer); n > 0 {
 		prev := &e.buffer[n-1]
-		if prev.Type == ev.Type && prev.CallID == ev.CallID && prev.Step == ev.Step && len(prev.Text)+len(ev.Text) <= limit {
+		if prev.Type == ev.Type && prev.CallID == ev.CallID && prev.Step == ev.Step && len(prev.Text)+len(ev.Text) <= min(limit, maxMerged) {
 			prev.Text += ev.Text
 			return
 		}
 	}
+	e.held += eventSize
 	for len(ev.Text) > limit {
+		e.held += eventSize
 		cut := limit
 		for cut > limit-utf8.UTFMax && !utf8.RuneStart(ev.Text[cut]) {
 			cut--
@@ -192,13 +253,49 @@ func (e *Emitter) Flush(ctx context.Context) error { return e.write(ctx, e.g.Now
 // write writes what is buffered. A batch whose append failed is sent first and unchanged, since it may be on the log
 // already.
 func (e *Emitter) write(ctx context.Context, now time.Time) error {
-	e.flushing.Lock()
-	defer e.flushing.Unlock()
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	defer e.end()
 	for {
 		all := e.take(now)
 		if err := e.send(ctx, e.readRivals); err != nil || all {
 			return err
 		}
+	}
+}
+
+// begin waits until no append is under way and takes its place.
+func (e *Emitter) begin(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.flushing {
+		if e.idle == nil {
+			e.idle = make(chan struct{})
+		}
+		idle := e.idle
+		e.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+		}
+		e.mu.Lock()
+		if err := context.Cause(ctx); err != nil && e.flushing {
+			return err
+		}
+	}
+	e.flushing = true
+	return nil
+}
+
+// end allows the next append to begin.
+func (e *Emitter) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.flushing = false
+	if e.idle != nil {
+		close(e.idle)
+		e.idle = nil
 	}
 }
 
@@ -211,7 +308,7 @@ func (e *Emitter) take(now time.Time) bool {
 		return false
 	}
 	if len(e.buffer) > 0 {
-		e.batch, e.buffer, e.spare = e.buffer, e.spare, nil
+		e.batch, e.buffer, e.spare, e.held = e.buffer, e.spare, nil, 0
 		e.writer.Batch++
 	}
 	return true
@@ -287,10 +384,13 @@ func (e *Emitter) Position() int64 {
 	return e.last
 }
 
-// Close stops the timer. Buffered events are lost.
+// Close stops the timer and cancels an append in the background. Buffered events are lost.
 func (e *Emitter) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.cancel != nil {
+		e.cancel()
+	}
 	if e.armed {
 		e.timer.Stop()
 		e.armed, e.early = false, false
@@ -300,12 +400,16 @@ func (e *Emitter) Close() {
 		*e.own = buffers{e.buffer[:0], e.spare[:0]}
 		bufferPool.Put(e.own)
 	}
-	e.own = nil
+	e.own, e.due, e.held = nil, false, 0
 	e.buffer, e.batch, e.spare = nil, nil, nil
 }
 
 // At sets the log's last sequence after other writers have appended to it.
-func (e *Emitter) At(last int64) { e.last = last }
+func (e *Emitter) At(last int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last = last
+}
 
 // Attempt returns the name of the attempt that the emitter belongs to. No other attempt at an effect has the same name.
 func (e *Emitter) Attempt() string {

@@ -46,6 +46,7 @@ func TestEventsAreWrittenWithinTheWindow(t *testing.T) {
 		say := func(text string) { e.Event(cairn.Event{Type: cairn.EventTextDelta, Step: 1, Text: text}) }
 		e.Event(cairn.Event{Type: cairn.EventStepStart, Step: 1})
 		say("at once ")
+		synctest.Wait()
 		if n := len(logged()); n != 2 {
 			t.Fatalf("%d events, want the first delta at once", n)
 		}
@@ -68,6 +69,7 @@ func TestEventsAreWrittenWithinTheWindow(t *testing.T) {
 		}
 		e.Event(cairn.Event{Type: cairn.EventStepStart, Step: 2})
 		say("first again")
+		synctest.Wait()
 		if n := len(logged()); n != 7 {
 			t.Errorf("%d events: the first delta of the second step was held back", n)
 		}

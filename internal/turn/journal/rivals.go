@@ -147,5 +147,8 @@ func (e *Emitter) SkipPublished(ctx context.Context, after int64, st *step.Step)
 // Leave closes the emitter of a remote effect and keeps its writer's name for reuse, for at most limit sessions.
 func (e *Emitter) Leave(limit int) {
 	e.Close()
-	e.g.idle.put(e.writer, limit)
+	e.mu.Lock()
+	used := e.writer
+	e.mu.Unlock()
+	e.g.idle.put(used, limit)
 }

@@ -62,8 +62,10 @@ func (s *shown) matches(st *step.Step) bool {
 // stand, published of the step. It publishes nothing and fails with ErrStale if another writer appended since
 // [Emitter.SkipPublished].
 func (e *Emitter) Redo(ctx context.Context, st *step.Step) error {
-	e.flushing.Lock()
-	defer e.flushing.Unlock()
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	defer e.end()
 	now := e.g.Now()
 	e.mu.Lock()
 	if e.rivals.shown.open {
