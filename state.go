@@ -20,18 +20,22 @@ const (
 	OpReplace OpKind = "replace"
 	// OpDelete removes the member at Path; a missing member is not an error.
 	OpDelete OpKind = "delete"
+	// OpIncrement adds Value, a number, to the number at Path, so increments by several writers all count. A missing
+	// or null value counts as 0, and missing objects on the way are created, as by OpReplace. The sum of two integers
+	// is exact and must fit into an int64; any other sum is a float64 and must be finite.
+	OpIncrement OpKind = "increment"
 )
 
 // Op is one write to a session's state.
 type Op struct {
-	// Kind is append, replace or delete.
+	// Kind is append, replace, delete or increment.
 	Kind OpKind `json:"op"`
 	// Path is a JSON Pointer (RFC 6901). Each of its tokens names a member of an object; "" is the whole state,
 	// which only OpReplace may address.
 	Path string `json:"path"`
 	// Items are the items that an append adds, as JSON.
 	Items []json.RawMessage `json:"items,omitempty"`
-	// Value is the new value of a replace, as JSON.
+	// Value is the new value of a replace or the amount of an increment, as JSON.
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
@@ -100,8 +104,12 @@ func State[S any](h Handle) (S, error) {
 
 // UpdateState calls change with a copy of the session's state and records what it changed. Members that change did
 // not touch are not written, and an array that only grew is appended to, so that parallel tools that append to one
-// list all keep their items. The write takes effect when the step is committed. Its cost grows with the size of the
-// state; to make a small change to a large state use [Step.Append] and [Step.Set].
+// list all keep their items. Any other changed member is replaced: if parallel calls of a step change the same member,
+// the last one in call order wins, even if each only added to a number, and [Event].Conflicts reports it. Use
+// [Step.Add] for counters, and [Serial] for tools that must see each other's writes.
+//
+// The write takes effect when the step is committed. Its cost grows with the size of the state; to make a small change
+// to a large state use [Step.Add], [Step.Append] and [Step.Set].
 func UpdateState[S any](h Handle, change func(*S)) error {
 	raw, err := h.step().env.State()
 	if err != nil {

@@ -53,6 +53,18 @@ func (s *Step) Append(path []string, items ...any) error {
 	return s.env.Update(op)
 }
 
+// Add adds amount, which must encode to a JSON number, to the number at the path, a list of member names. A missing
+// number counts as 0. Unlike the changes of [UpdateState], the amounts that parallel calls of a step add to one number
+// all count. Integers are added exactly; a sum beyond int64, or a value that is not a number, is an error of the call
+// once the step is committed, and names the path.
+func (s *Step) Add(path []string, amount any) error {
+	raw, err := json.Marshal(amount)
+	if err != nil {
+		return Errorf(CodeState, "add to %s: %w", pointer.Join(path...), err)
+	}
+	return s.env.Update(Op{Kind: OpIncrement, Path: pointer.Join(path...), Value: raw})
+}
+
 // Set sets the value at the path, a list of member names, to a value encoded as JSON.
 func (s *Step) Set(path []string, value any) error {
 	raw, err := json.Marshal(value)

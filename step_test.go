@@ -167,18 +167,19 @@ func TestStepWrites(t *testing.T) {
 	t.Parallel()
 	d, step := newDesk(`{}`)
 	for _, err := range []error{step.Append([]string{"list"}, "a", 1), step.Append([]string{"a/b", "~"}, nil), step.Set([]string{"m", "x"}, map[string]int{"y": 1}),
-		step.Set([]string{"gone"}, 1), step.Delete("gone")} {
+		step.Set([]string{"gone"}, 1), step.Delete("gone"), step.Add([]string{"sums", "a"}, 3), step.Add([]string{"sums", "a"}, int64(-1)), step.Add([]string{"sums", "b"}, json.Number("0.5"))} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := `{"a/b":{"~":[null]},"list":["a",1],"m":{"x":{"y":1}}}`
+	want := `{"a/b":{"~":[null]},"list":["a",1],"m":{"x":{"y":1}},"sums":{"a":2,"b":0.5}}`
 	if string(d.state) != want {
 		t.Errorf("state %s, want %s", d.state, want)
 	}
 	n := len(d.ops)
 	for name, err := range map[string]error{
 		"append a function": step.Append([]string{"x"}, func() {}), "set a channel": step.Set([]string{"x"}, make(chan int)),
+		"add a function": step.Add([]string{"x"}, func() {}),
 	} {
 		if !errors.Is(err, cairn.ErrState) {
 			t.Errorf("%s: error %v", name, err)

@@ -125,6 +125,19 @@ func (d *Doc) apply(op cairn.Op, undo *[]func()) ([]cairn.PatchOp, error) {
 		*undo = append(*undo, restore)
 		delete(parent.fields, key)
 		return []cairn.PatchOp{{Op: "remove", Path: op.Path}}, nil
+	case cairn.OpIncrement:
+		verb, sum := "add", op.Value
+		if exists {
+			verb = "replace"
+			if old.kind() != nullKind {
+				if sum, err = old.plus(op.Value); err != nil {
+					return nil, fmt.Errorf("increment %s: %w", op.Path, err)
+				}
+			}
+		}
+		*undo = append(*undo, restore)
+		parent.fields[key] = &node{raw: sum}
+		return append(patch, cairn.PatchOp{Op: verb, Path: op.Path, Value: sum}), nil
 	}
 
 	if !exists || old.kind() == nullKind {

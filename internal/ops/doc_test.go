@@ -57,6 +57,15 @@ func TestApply(t *testing.T) {
 		{"append nothing to nothing", `{}`, `{"a":[]}`, []cairn.Op{appendTo("/a")}, `[{"op":"add","path":"/a","value":[]}]`},
 		{"delete", `{"a":1,"b":2}`, `{"b":2}`, []cairn.Op{remove("/a")}, `[{"op":"remove","path":"/a"}]`},
 		{"delete what is not there", `{"a":null}`, `{"a":null}`, []cairn.Op{remove("/x"), remove("/x/y"), remove("/a/b")}, `[]`},
+		{"increment", `{"a":1}`, `{"a":4}`, []cairn.Op{increment("/a", "3")}, `[{"op":"replace","path":"/a","value":4}]`},
+		{"increments add up", `{"a":1}`, `{"a":2}`, []cairn.Op{increment("/a", "3"), increment("/a", "-2")},
+			`[{"op":"replace","path":"/a","value":4},{"op":"replace","path":"/a","value":2}]`},
+		{"increment of nothing", `{}`, `{"a":{"b":3}}`, []cairn.Op{increment("/a/b", "3")}, `[{"op":"add","path":"/a","value":{}},{"op":"add","path":"/a/b","value":3}]`},
+		{"increment of null", `{"a":null}`, `{"a":3}`, []cairn.Op{increment("/a", "3")}, `[{"op":"replace","path":"/a","value":3}]`},
+		{"increment then replace", `{"a":1}`, `{"a":7}`, []cairn.Op{increment("/a", "3"), replace("/a", "7")},
+			`[{"op":"replace","path":"/a","value":4},{"op":"replace","path":"/a","value":7}]`},
+		{"replace then increment", `{"a":1}`, `{"a":10}`, []cairn.Op{replace("/a", "7"), increment("/a", "3")},
+			`[{"op":"replace","path":"/a","value":7},{"op":"replace","path":"/a","value":10}]`},
 		{"one after the other", `{}`, `{"a":{"c":[4]}}`, []cairn.Op{replace("/a/b", "1"), remove("/a/b"), appendTo("/a/c", "4")},
 			`[{"op":"add","path":"/a","value":{}},{"op":"add","path":"/a/b","value":1},{"op":"remove","path":"/a/b"},{"op":"add","path":"/a/c","value":[4]}]`},
 		{"escaped names", `{"a/b":{"~1":1}}`, `{"a/b":{"~1":2}}`, []cairn.Op{replace("/a~1b/~01", "2")}, `[{"op":"replace","path":"/a~1b/~01","value":2}]`},
@@ -81,11 +90,12 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	const before = `{"text":"x","list":[1],"null":null,"m":{"inner":[{"x":1}]},"gone":1}`
 	good := []cairn.Op{appendTo("/list", "2"), replace("/m/new/deep", "1"), appendTo("/m/inner", "2"), remove("/gone"), replace("/null/x", "1"),
-		replace("/gone", `{"back":1}`), appendTo("/new", "1"), remove("/m"), replace("", `{"text":"whole"}`), appendTo("/list", "9")}
+		replace("/gone", `{"back":1}`), appendTo("/new", "1"), remove("/m"), increment("/m/count", "2"), increment("/m/count", "3"), replace("", `{"text":"whole"}`), appendTo("/list", "9")}
 	bad := map[string]cairn.Op{
 		"a member of a scalar":     replace("/text/x", "1"),
 		"a deletion in a scalar":   remove("/text/x"),
 		"an append to a scalar":    appendTo("/text", "1"),
+		"an increment of text":     increment("/text", "1"),
 		"an operation of bad form": {Kind: "move", Path: "/a"},
 	}
 	for name, op := range bad {
@@ -126,6 +136,9 @@ func TestApplyErrorsNameTheOperation(t *testing.T) {
 		{replace("/list/0", "1"), []string{"/list: not an object"}},
 		{appendTo("/text", "1"), []string{"append /text", "not an array"}},
 		{appendTo("/m", "1"), []string{"append /m", "not an array"}},
+		{increment("/text", "1"), []string{"increment /text", "not a number"}},
+		{increment("/list", "1"), []string{"increment /list", "not a number"}},
+		{increment("/text/x", "1"), []string{"increment /text/x", "/text: not an object"}},
 	} {
 		_, err := newDoc(t, `{"text":"x","list":[1],"m":{}}`).Apply([]cairn.Op{test.op})
 		for _, want := range test.want {
@@ -192,7 +205,9 @@ func randomOps(random *rand.Rand) []cairn.Op {
 	var list []cairn.Op
 	for range random.IntN(6) {
 		path := paths[random.IntN(len(paths))]
-		switch random.IntN(7) {
+		switch random.IntN(9) {
+		case 7, 8:
+			list = append(list, increment(path, fmt.Sprint(random.IntN(5)-2)))
 		case 0, 1, 2:
 			list = append(list, appendTo(path, string(randomValue(random, 2)), "1"))
 		case 3, 4:
@@ -281,6 +296,7 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte(`{"a":[1]}`), []byte(`[{"op":"append","path":"/a","items":[2]},{"op":"replace","path":"/b/c","value":null}]`))
 	f.Add([]byte(`{"a":{"b":1}}`), []byte(`[{"op":"delete","path":"/a/b"},{"op":"replace","path":"","value":{}}]`))
 	f.Add([]byte(`{}`), []byte(`[{"op":"append","path":"/~1/~0","items":[]}]`))
+	f.Add([]byte(`{"a":9223372036854775806}`), []byte(`[{"op":"increment","path":"/a","value":1},{"op":"increment","path":"/b/c","value":0.5}]`))
 	f.Fuzz(func(t *testing.T, doc, list []byte) {
 		var parsed []cairn.Op
 		if json.Unmarshal(list, &parsed) != nil || !isObject(doc) || !isText(list) {

@@ -48,6 +48,16 @@ func Validate(op *cairn.Op) error {
 		if op.Path == "" {
 			return fmt.Errorf("delete: the whole state cannot be deleted")
 		}
+	case cairn.OpIncrement:
+		if op.Path == "" {
+			return fmt.Errorf("increment: the whole state is an object, not a number")
+		}
+		if problem := fits(op.Value, levels); problem != "" {
+			return fmt.Errorf("increment %s: the amount %s", op.Path, problem)
+		}
+		if _, err := parseNumber(op.Value); err != nil {
+			return fmt.Errorf("increment %s: the amount %w", op.Path, err)
+		}
 	default:
 		return fmt.Errorf("unknown operation %q", op.Kind)
 	}

@@ -26,6 +26,10 @@ func replace(path, value string) cairn.Op {
 	return cairn.Op{Kind: cairn.OpReplace, Path: path, Value: json.RawMessage(value)}
 }
 
+func increment(path, amount string) cairn.Op {
+	return cairn.Op{Kind: cairn.OpIncrement, Path: path, Value: json.RawMessage(amount)}
+}
+
 func remove(path string) cairn.Op { return cairn.Op{Kind: cairn.OpDelete, Path: path} }
 
 func TestValidate(t *testing.T) {
@@ -42,6 +46,15 @@ func TestValidate(t *testing.T) {
 		{"replace the whole", replace("", " {} "), ""},
 		{"the member with an empty name", replace("/", "1"), ""},
 		{"delete", remove("/a"), ""},
+		{"increment", increment("/a/b", "-3"), ""},
+		{"increment by a fraction", increment("/a", "1.5e-3"), ""},
+		{"increment the whole", increment("", "1"), "increment"},
+		{"increment by nothing", cairn.Op{Kind: cairn.OpIncrement, Path: "/a"}, "increment /a"},
+		{"increment by text", increment("/a", `"1"`), "increment /a: the amount is not a number"},
+		{"increment by null", increment("/a", "null"), "increment /a: the amount is not a number"},
+		{"increment by an object", increment("/a", "{}"), "increment /a: the amount is not a number"},
+		{"increment by too much", increment("/a", "9223372036854775808"), "increment /a: the amount is an integer beyond int64"},
+		{"increment by infinity", increment("/a", "1e999"), "increment /a"},
 		{"no slash", replace("a", "1"), `path "a"`},
 		{"not UTF-8", replace("/\xff", "1"), "UTF-8"},
 		{"append to the whole", appendTo("", "1"), "append"},

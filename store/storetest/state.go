@@ -19,12 +19,16 @@ var stateTests = []storeTest{
 	{name: "ValuesKeepTheirSpelling", run: exactValues},
 	{name: "SmallChangesOfALargeState", run: smallChanges},
 	{name: "AtEachCheckpoint", run: stateAtCheckpoints},
-	{name: "ConcurrentAppendsAllSurvive", run: concurrentMerges},
+	{name: "ConcurrentMergesAllSurvive", run: concurrentMerges},
 	{name: "NoSession", run: stateOfNobody},
 }
 
 func appendOp(path string, values ...string) cairn.Op {
 	return cairn.Op{Kind: cairn.OpAppend, Path: path, Items: items(values...)}
+}
+
+func incrementOp(path, amount string) cairn.Op {
+	return cairn.Op{Kind: cairn.OpIncrement, Path: path, Value: []byte(amount)}
 }
 
 func stateOperations(h *harness) {
@@ -45,6 +49,10 @@ func stateOperations(h *harness) {
 		{"delete", `{"a":1,"b":2}`, `{"b":2}`, []cairn.Op{deleteOp("/a")}},
 		{"delete what is not there", `{"b":2}`, `{"b":2}`, []cairn.Op{deleteOp("/a"), deleteOp("/x/y/z")}},
 		{"delete then append", `{"a":[1]}`, `{"a":[2]}`, []cairn.Op{deleteOp("/a"), appendOp("/a", "2")}},
+		{"increment", `{"a":9007199254740993}`, `{"a":9007199254740990}`, []cairn.Op{incrementOp("/a", "-3")}},
+		{"increment by a fraction", `{"a":1}`, `{"a":1.75}`, []cairn.Op{incrementOp("/a", "0.5"), incrementOp("/a", "0.25")}},
+		{"increment what is not there", `{"b":null}`, `{"a":{"x":1},"b":5}`, []cairn.Op{incrementOp("/a/x", "1"), incrementOp("/b", "5")}},
+		{"replace then increment", `{"a":1}`, `{"a":12}`, []cairn.Op{replaceOp("/a", "10"), incrementOp("/a", "2")}},
 		{"names that need escaping", `{"a/b":{"c~d":1}}`, `{"a/b":{"c~d":2,"":3}}`, []cairn.Op{replaceOp("/a~1b/c~0d", "2"), replaceOp("/a~1b/", "3")}},
 	} {
 		id := fmt.Sprint("session-", i)
@@ -61,6 +69,7 @@ func stateOperations(h *harness) {
 func badOperations(h *harness) {
 	h.createWith("session", `{"a":1,"list":[]}`)
 	for _, list := range [][]cairn.Op{
+		{incrementOp("", "1")}, {incrementOp("/a", `"1"`)}, {incrementOp("/list", "1")}, {incrementOp("/a", "9223372036854775807")},
 		{appendOp("/a", "1")}, {replaceOp("/a/b", "1")}, {appendOp("/list/x", "1")},
 		{replaceOp("/b", "2"), appendOp("/a", "1")},
 		{replaceOp("", "[]")}, {deleteOp("")}, {{Kind: "upsert", Path: "/a"}}, {replaceOp("a", "1")}, {replaceOp("/a", "{")},
@@ -165,7 +174,7 @@ func stateAtCheckpoints(h *harness) {
 	want := map[string]json.RawMessage{}
 	keyframes := 0
 	for i := range 60 {
-		list := []cairn.Op{replaceOp("/n", fmt.Sprint(i)), appendOp("/list", fmt.Sprintf("%q", strings.Repeat("x", random.IntN(1500))))}
+		list := []cairn.Op{replaceOp("/n", fmt.Sprint(i)), incrementOp("/sum", fmt.Sprint(i)), appendOp("/list", fmt.Sprintf("%q", strings.Repeat("x", random.IntN(1500))))}
 		if i%7 == 0 {
 			list = append(list, deleteOp("/list"))
 		}
@@ -197,7 +206,7 @@ func concurrentMerges(h *harness) {
 	errs := race(racers, func(i int) error {
 		for n := 0; n < total; {
 			_, err := store.MergeState(h.Context(), handles.of(i), "session",
-				appendOp("/all", fmt.Sprintf(`[%d,%d]`, i, n)), replaceOp(fmt.Sprintf("/last/%d", i), fmt.Sprint(n)))
+				appendOp("/all", fmt.Sprintf(`[%d,%d]`, i, n)), replaceOp(fmt.Sprintf("/last/%d", i), fmt.Sprint(n)), incrementOp("/count", "1"))
 			if errors.Is(err, cairn.ErrStale) {
 				continue // others were faster in all of Update's attempts
 			}
@@ -210,10 +219,14 @@ func concurrentMerges(h *harness) {
 	})
 	h.must(errors.Join(errs...))
 	var state struct {
-		All  [][2]int
-		Last map[string]int
+		All   [][2]int
+		Last  map[string]int
+		Count int
 	}
 	h.must(json.Unmarshal(h.state("session", ""), &state))
+	if state.Count != racers*total {
+		h.Fatalf("%d of %d increments survived", state.Count, racers*total)
+	}
 	next := map[int]int{}
 	for _, item := range state.All {
 		if writer, n := item[0], item[1]; next[writer] != n {
