@@ -72,7 +72,7 @@ const (
 	// the new session. CheckpointID is set if the branch began at a checkpoint.
 	EventBranched EventType = "branched"
 
-	EventStatePatch EventType = "state_patch" // Patch
+	EventStatePatch EventType = "state_patch" // Patch, Conflicts
 	EventCustom     EventType = "custom"      // Name, Data
 	EventOutput     EventType = "output"      // Data: the typed output
 	EventError      EventType = "error"       // Error
@@ -94,6 +94,17 @@ type PatchOp struct {
 	Path string `json:"path"`
 	// Value is the new value, as JSON; nil for "remove".
 	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// StateConflict is a write to the state that was lost: two calls of a step, which ran at the same time and did not see
+// each other's writes, set or deleted the same value, or a value and one that contains it.
+type StateConflict struct {
+	// Path is the JSON Pointer (RFC 6901) of the value.
+	Path string `json:"path"`
+	// Lost is the id of the call whose value was overwritten.
+	Lost string `json:"lost"`
+	// Won is the id of the call whose value the state has: the last one in call order.
+	Won string `json:"won"`
 }
 
 // Event is one entry of an event log. Type determines which fields beyond the first block are set. Events are
@@ -156,6 +167,9 @@ type Event struct {
 	Usage *Usage `json:"usage,omitempty"`
 	// Patch is a change of the state, to be applied when the step is committed.
 	Patch []PatchOp `json:"patch,omitempty"`
+	// Conflicts lists the writes of parallel calls that the change does not contain, because another call of the step
+	// wrote something else at the same place. The list may be cut; the engine's logger gets all of them.
+	Conflicts []StateConflict `json:"conflicts,omitempty"`
 	// CheckpointID is the checkpoint that was made, or rewound to.
 	CheckpointID string `json:"checkpoint_id,omitempty"`
 	// MessageCount is the number of messages in the session after what the event reports.

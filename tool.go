@@ -27,8 +27,14 @@ type definition = bridge.Tool[Call, CachePolicy, RetryPolicy, Agent, CallKind, Q
 type ToolOption func(*Tool)
 
 // FinishWith makes the tool's result the output of the turn: a successful call ends the turn. Calls of other tools
-// in the same reply run first, and the tool sees the state after them.
+// in the same reply run first, and the tool sees the state after them, as with [Serial].
 func FinishWith() ToolOption { return func(t *Tool) { t.def.Finishes = true } }
+
+// Serial makes each call of the tool run alone: after all calls that precede it in the reply, whose writes to the
+// state it sees, and before all that follow. Use it for tools that decide by the state that other calls of the reply
+// may change. If an earlier call is pending, for example until it is approved, the call runs once that one has a
+// result. Calls of tools without it run in parallel.
+func Serial() ToolOption { return func(t *Tool) { t.def.Serial = true } }
 
 // Timeout limits one execution of the tool. When it passes, the tool's context is cancelled and the call fails at
 // once with CodeTimeout; whatever the tool returns or does with its handle later has no effect. The default is no

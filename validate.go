@@ -237,6 +237,9 @@ func (e *Event) Validate() error {
 	for i := range e.Patch {
 		err = cmp.Or(err, CheckText("event.patch.path", e.Patch[i].Path), CheckJSON("event.patch.value", e.Patch[i].Value))
 	}
+	for _, c := range e.Conflicts {
+		err = cmp.Or(err, CheckText("event.conflicts.path", c.Path), CheckText("event.conflicts.lost", c.Lost), CheckText("event.conflicts.won", c.Won))
+	}
 	return err
 }
 

@@ -71,6 +71,8 @@ var OnStore = Set{
 // OnHost covers what a host may do differently from goroutines: what it replays, hands over, cancels and takes
 // over.
 var OnHost = Set{
+	"serial-approval":           "calls run one after the other, and the ones behind a pending call in the next turn",
+	"serial-crash-per-tool":     "a process of the host dies behind calls that ran in order",
 	"hooks":                     "each effect that calls hooks is carried out once, in its order",
 	"phases":                    "so are the parts of a step",
 	"tool-failures":             "errors and panics of tools come through the host as they are",

@@ -119,6 +119,7 @@ var scenarios = slices.Concat(
 	returns,
 	changes,
 	endings,
+	serials,
 	choices,
 	unruly,
 	stops,

@@ -57,6 +57,27 @@ func (d *Doc) Raw() json.RawMessage {
 	return d.raw
 }
 
+// Value returns the value at a path, as JSON; nil if there is none. The result must not be modified.
+func (d *Doc) Value(path string) json.RawMessage {
+	at := d.root
+	for _, name := range pointer.Split(path) {
+		if at.expandObject() != nil {
+			return nil
+		}
+		next, ok := at.fields[name]
+		if !ok {
+			return nil
+		}
+		at = next
+	}
+	if at.fields == nil && !at.array {
+		return at.raw
+	}
+	var b bytes.Buffer
+	at.render(&b)
+	return b.Bytes()
+}
+
 // Apply performs all operations in order, or none, and returns them as a JSON Patch of the document before the call. It
 // returns an error for an operation that does not fit, such as a member of a scalar or an append to something that is
 // not an array.

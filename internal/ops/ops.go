@@ -146,7 +146,7 @@ func diffValues(list []cairn.Op, path string, a, b json.RawMessage) ([]cairn.Op,
 			return append(list, cairn.Op{Kind: cairn.OpReplace, Path: path, Value: b}), nil
 		}
 		for i := range as {
-			if !equal(as[i], bs[i]) {
+			if !Equal(as[i], bs[i]) {
 				return append(list, cairn.Op{Kind: cairn.OpReplace, Path: path, Value: b}), nil
 			}
 		}
@@ -154,7 +154,7 @@ func diffValues(list []cairn.Op, path string, a, b json.RawMessage) ([]cairn.Op,
 			list = append(list, cairn.Op{Kind: cairn.OpAppend, Path: path, Items: bs[len(as):]})
 		}
 		return list, nil
-	case equal(a, b):
+	case Equal(a, b):
 		return list, nil
 	}
 	return append(list, cairn.Op{Kind: cairn.OpReplace, Path: path, Value: b}), nil
@@ -222,8 +222,8 @@ func elements(raw json.RawMessage) ([]json.RawMessage, error) {
 	return nil, fmt.Errorf("not a JSON array")
 }
 
-// equal reports whether two texts are the same JSON value, regardless of white space and member order.
-func equal(a, b json.RawMessage) bool {
+// Equal reports whether two texts are the same JSON value, regardless of white space and member order.
+func Equal(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}

@@ -35,15 +35,21 @@ const (
 
 // Planned is the output of EffectPlan: the calls that the model's reply asks for.
 type Planned struct {
-	// Parallel lists the calls that run concurrently, from the same state. Children lists those of sub-agents, which
-	// run alongside them. Finishing lists the calls that run after all of these, one by one, until one ends the turn.
-	Parallel  []string `json:"parallel,omitempty"`
-	Children  []string `json:"children,omitempty"`
-	Finishing []string `json:"finishing,omitempty"`
+	// Round has the calls that run first. Later has the rounds that follow, one after the other, each once all calls of
+	// the rounds before it have results, until a call ends the turn.
+	Round
+	Later []Round `json:"later,omitempty"`
 	// Tools are the names of the calls' tools, by call id.
 	Tools map[string]string `json:"tools,omitempty"`
 	// Judge reports whether user code has a say in how the step ends.
 	Judge bool `json:"judge,omitempty"`
+}
+
+// Round lists calls that run concurrently, from the same state.
+type Round struct {
+	Parallel []string `json:"parallel,omitempty"`
+	// Children lists the calls of sub-agents and companions, which run alongside the others.
+	Children []string `json:"children,omitempty"`
 }
 
 // Judged is the output of EffectJudge, which asks user code how a step ends. The answer is kept for the commit.
@@ -149,45 +155,38 @@ func Loop(s Scheduler, b Begun) (Committed, error) {
 	}
 }
 
-// tools runs the calls of a step. Calls that would finish the turn are skipped while other calls are pending.
+// tools runs the calls of a step, round by round. The rounds after a call that is pending are left to the run that has
+// its result, and those after a call that ends the turn are not run.
 func tools(s Scheduler, at Position, plan Planned) error {
-	if len(plan.Parallel)+len(plan.Children) > 0 {
-		if wait, err := together(s, at, plan); wait || err != nil {
-			return err
-		}
+	last, err := together(s, at, plan.Round, plan.Tools)
+	for i := 0; i < len(plan.Later) && !last && err == nil; i++ {
+		last, err = together(s, at, plan.Later[i], plan.Tools)
 	}
-	for _, id := range plan.Finishing {
-		var out ToolOut
-		if err := s.Do(Effect{Name: EffectTool, Tool: plan.Tools[id], In: ToolIn{Position: at, CallID: id}, Out: &out}); err != nil {
-			return err
-		}
-		if out.Finished {
-			return nil
-		}
-	}
-	return nil
+	return err
 }
 
-// together runs the calls of a step that may run concurrently, and reports whether any of them is pending.
-func together(s Scheduler, at Position, plan Planned) (wait bool, err error) {
-	outs := make([]ChildOut, len(plan.Parallel)+len(plan.Children))
+// together runs the calls of a round, whose tools have names. last reports whether no round may follow: a call is pending or ended the turn.
+func together(s Scheduler, at Position, round Round, names map[string]string) (last bool, err error) {
+	outs := make([]ChildOut, len(round.Parallel)+len(round.Children))
 	branch := func(s Scheduler, i int) error {
-		if n := len(plan.Parallel); i >= n {
-			id := plan.Children[i-n]
-			return consult(s, plan.Tools[id], ToolIn{Position: at, CallID: id}, &outs[i])
+		if n := len(round.Parallel); i >= n {
+			id := round.Children[i-n]
+			return consult(s, names[id], ToolIn{Position: at, CallID: id}, &outs[i])
 		}
-		id := plan.Parallel[i]
-		return s.Do(Effect{Name: EffectTool, Tool: plan.Tools[id], In: ToolIn{Position: at, CallID: id}, Out: &outs[i].ToolOut})
+		id := round.Parallel[i]
+		return s.Do(Effect{Name: EffectTool, Tool: names[id], In: ToolIn{Position: at, CallID: id}, Out: &outs[i].ToolOut})
 	}
-	if len(outs) == 1 {
+	switch len(outs) {
+	case 0:
+	case 1:
 		err = branch(s, 0)
-	} else {
+	default:
 		err = s.All(len(outs), branch)
 	}
 	for i := range outs {
-		wait = wait || outs[i].Waits
+		last = last || outs[i].Waits || outs[i].Finished
 	}
-	return wait, err
+	return last, err
 }
 
 // consult drives a call that consults another agent to its end, or until that agent's session is suspended.

@@ -28,6 +28,8 @@ type Tool[Call, CachePolicy, RetryPolicy, Agent any, CallKind, Quorum ~string] s
 	Func func(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error)
 	// Finishes reports whether the tool's result ends the turn.
 	Finishes bool
+	// Serial reports whether a call of the tool runs alone, in call order.
+	Serial bool
 	// Timeout bounds one execution; 0 means no bound.
 	Timeout time.Duration
 	// Cache is how results are cached; nil for not at all.

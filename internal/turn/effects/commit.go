@@ -124,7 +124,11 @@ func publish(l *session.Live, st *step.Step, out *session.Outcome) {
 		}
 	}
 	if len(out.Patch) > 0 {
-		l.Emit.Event(cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.Patch})
+		l.Emit.Event(cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.Patch, Conflicts: out.Conflicts})
+	}
+	for _, c := range out.Conflicts {
+		out.Logger.Warn("a call's write to the state was overwritten by a parallel call", "session", l.Row.ID, "run", l.Run.ID, "step", st.Number,
+			"path", c.Path, "lost", c.Lost, "won", c.Won)
 	}
 	if out.Title != nil {
 		data, _ := json.Marshal(map[string]string{"title": *out.Title}) // a string always encodes

@@ -107,11 +107,10 @@ func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent
 	if len(st.Calls) == 0 {
 		return reply, nil
 	}
-	results = &cairn.Message{ID: st.ID + "/results", Role: cairn.RoleTool, Parts: make([]cairn.Part, 0, len(st.Calls))}
-	for _, c := range st.Calls {
+	for _, c := range st.Order() {
 		switch {
 		case c.Result != nil:
-			if err := l.Include(out, results, c.Result); err != nil {
+			if err := l.Include(out, c); err != nil {
 				short := failure(c.Use, err)
 				short.Edited = c.Result.Result.Edited
 				st.Add(&step.Result{Result: short, Began: c.Result.Began, Consulted: c.Result.Consulted})
@@ -119,7 +118,7 @@ func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent
 		default:
 			// Writes of the hooks before a call that waits, or that did not get further.
 			if w := c.Writes(); w != nil {
-				_ = l.Fold(out, w) // logged
+				_ = l.FoldCall(out, c, w) // logged
 			}
 			if out.Waits {
 				continue
@@ -127,7 +126,12 @@ func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent
 			fx.close(ctx, l, st, c, out)
 		}
 		out.Count(l, a, st, c)
-		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result})
+	}
+	results = &cairn.Message{ID: st.ID + "/results", Role: cairn.RoleTool, Parts: make([]cairn.Part, 0, len(st.Calls))}
+	for _, c := range st.Calls {
+		if c.Result != nil {
+			results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result})
+		}
 	}
 	if len(results.Parts) == 0 {
 		return reply, nil

@@ -235,6 +235,8 @@ func TestEverythingFitsTheLog(t *testing.T) {
 		"usage":            {Type: cairn.EventUsage, Usage: &cairn.Usage{Custom: custom}},
 		"one patch":        {Type: cairn.EventStatePatch, Patch: []cairn.PatchOp{{Op: "add", Path: "/a", Value: raw}}},
 		"a long path":      {Type: cairn.EventStatePatch, Patch: []cairn.PatchOp{{Op: "add", Path: "/" + long, Value: raw}}},
+		"conflicts":        {Type: cairn.EventStatePatch, Patch: []cairn.PatchOp{{Op: "add", Path: "/a", Value: raw}}, Conflicts: slices.Repeat([]cairn.StateConflict{{Path: "/" + angry, Lost: angry, Won: angry}}, 100)},
+		"a long conflict":  {Type: cairn.EventStatePatch, Patch: []cairn.PatchOp{{Op: "add", Path: "/" + long, Value: raw}}, Conflicts: []cairn.StateConflict{{Path: "/" + long}}},
 		"sources":          {Type: cairn.EventSources, Sources: slices.Repeat([]cairn.Source{{URL: "https://a.example/<", Title: "<é>", Quote: long}}, 100)},
 		"many patches":     {Type: cairn.EventStatePatch, Patch: slicesRepeat(cairn.PatchOp{Op: "add", Path: "/<a>/-", Value: json.RawMessage(`"<<<<<<<<<<"`)}, 500)},
 	} {

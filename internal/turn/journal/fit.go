@@ -114,8 +114,14 @@ func customBytes(u *cairn.Usage) (n int) {
 	return n
 }
 
+// fitPatch splits a large patch over several events. The first one has the conflicts that fit into half of it.
 func fitPatch(ev cairn.Event, limit int) []cairn.Event {
 	var list []cairn.Event
+	conflicts := ev.Conflicts
+	for conflictBytes(conflicts) > limit/2 {
+		conflicts = conflicts[:len(conflicts)-1]
+	}
+	ev.Conflicts, limit = nil, limit-conflictBytes(conflicts)
 	size, from := 0, 0
 	flush := func(to int) {
 		if to > from {
@@ -140,7 +146,15 @@ func fitPatch(ev cairn.Event, limit int) []cairn.Event {
 		size += n
 	}
 	flush(len(ev.Patch))
+	list[0].Conflicts = conflicts
 	return list
+}
+
+func conflictBytes(list []cairn.StateConflict) (n int) {
+	for _, c := range list {
+		n += len(c.Path) + len(c.Lost) + len(c.Won) + 32
+	}
+	return n
 }
 
 // truncate returns the beginning of a JSON value as a JSON string of about limit bytes at most.

@@ -176,7 +176,7 @@ func (l *Live) Hooks() user.Hooks { return l.hooks }
 // HasTool implements user.Session.
 func (l *Live) HasTool(name string) bool { return Named(name, l.Agent.Tools, l.Extra, l.Offered(nil)) }
 
-// View implements user.Session.
+// View implements user.Session. It leaves out writes that do not fit the state, as the commit does.
 func (l *Live) View(on ...*step.Writes) (json.RawMessage, error) {
 	l.mu.Lock()
 	raw := l.Doc.Raw()
@@ -190,11 +190,14 @@ func (l *Live) View(on ...*step.Writes) (json.RawMessage, error) {
 	if len(lists) == 0 {
 		return raw, nil
 	}
-	raw, err := ops.Fold(raw, lists...)
+	doc, err := ops.NewDoc(raw)
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
 	}
-	return raw, nil
+	for _, list := range lists {
+		_, _ = doc.Apply(list) // Fold drops the same ones, and reports them
+	}
+	return doc.Raw(), nil
 }
 
 // Work returns a context that a stop request cancels, and a key to release it with.

@@ -26,6 +26,7 @@ type Outcome struct {
 	Messages   []cairn.Message
 	Ops        []cairn.Op
 	Patch      []cairn.PatchOp
+	Conflicts  []cairn.StateConflict // between calls that ran at the same time
 	Usage      cairn.Usage
 	Statements []store.Statement
 	Title      *string // the session's new title; nil if it was not set
@@ -34,6 +35,9 @@ type Outcome struct {
 	Waits      bool    // calls are pending
 	End        *cairn.Run
 	Repeated   bool // the write was repeated, so the row may be that of a later one
+
+	folded      []*step.Call // calls whose operations were applied, in order
+	resultBytes int          // of the calls' results
 }
 
 // Say adds a message to the outcome.
@@ -168,12 +172,10 @@ func (l *Live) room(out *Outcome, list []cairn.Op) error {
 	return nil
 }
 
-// Include folds what a call wrote, if the step's results message has room for its result.
-func (l *Live) Include(out *Outcome, results *cairn.Message, f *step.Result) error {
-	size := len(f.Result.Output)
-	for i := range results.Parts {
-		size += len(results.Parts[i].Result.Output)
-	}
+// Include folds what a call with a result wrote, if the step's results message has room for the result.
+func (l *Live) Include(out *Outcome, c *step.Call) error {
+	f := c.Result
+	size := out.resultBytes + len(f.Result.Output)
 	if limits.Size(size) != "" {
 		return cairn.Errorf(cairn.CodeTooLarge, "the results of the calls of this step have more than %d bytes together", limits.Bytes)
 	}
@@ -181,7 +183,11 @@ func (l *Live) Include(out *Outcome, results *cairn.Message, f *step.Result) err
 	if f.Result.IsError { // a call that the model reads as failed has no effect
 		w.Statements = nil
 	}
-	return l.Fold(out, &w)
+	err := l.FoldCall(out, c, &w)
+	if err == nil {
+		out.resultBytes = size
+	}
+	return err
 }
 
 // Remember updates the cache with a call of the step that ends, and returns the number of hits. The call may have

@@ -45,6 +45,8 @@ type Call struct {
 	Tool *define.Tool
 	// Off reports whether the tool was switched off when the model was asked.
 	Off bool
+	// Round is when the call runs, see [turn.Planned]: after all calls of earlier rounds, whose writes it sees.
+	Round int
 	// Row is the row of an approval or of a client tool's call, pending or answered; its Version is 0 until it is
 	// committed. Asked lists the rows of the tool's questions, in order.
 	Row   *cairn.PendingCall
@@ -167,6 +169,46 @@ func (s *Step) setCalls() {
 			s.Calls = append(s.Calls, c)
 		}
 	}
+	s.setRounds()
+}
+
+// setRounds divides the calls into rounds, in call order. A serial call has a round of its own, and so has each call
+// that may finish the turn, after all others.
+func (s *Step) setRounds() {
+	n, shared := 0, false
+	for _, c := range s.Calls {
+		if c.Finishing() {
+			continue
+		}
+		serial := c.Tool != nil && c.Tool.Serial
+		if serial && shared {
+			n++
+		}
+		c.Round, shared = n, !serial
+		if serial {
+			n++
+		}
+	}
+	if shared {
+		n++
+	}
+	for _, c := range s.Calls {
+		if c.Finishing() {
+			c.Round = n
+			n++
+		}
+	}
+}
+
+// Order returns the calls in the order in which their writes take effect: by rounds, and within a round in call order.
+func (s *Step) Order() []*Call {
+	byRound := func(a, b *Call) int { return a.Round - b.Round }
+	if slices.IsSortedFunc(s.Calls, byRound) {
+		return s.Calls
+	}
+	list := slices.Clone(s.Calls)
+	slices.SortStableFunc(list, byRound)
+	return list
 }
 
 // tool returns the agent's tool of a name, or nil.
@@ -219,7 +261,8 @@ func (s *Step) Failed() *cairn.Error {
 // Plan lists the calls that have no result yet.
 func (s *Step) Plan() turn.Planned {
 	var p turn.Planned
-	for _, c := range s.Calls {
+	at, number := &p.Round, -1
+	for _, c := range s.Order() {
 		if c.Result != nil && !c.Done() {
 			continue
 		}
@@ -228,12 +271,16 @@ func (s *Step) Plan() turn.Planned {
 		}
 		p.Tools[c.Use.CallID] = c.Use.Tool
 		switch {
-		case c.Finishing():
-			p.Finishing = append(p.Finishing, c.Use.CallID)
-		case c.Delegates():
-			p.Children = append(p.Children, c.Use.CallID)
-		default:
-			p.Parallel = append(p.Parallel, c.Use.CallID)
+		case number < 0:
+			number = c.Round
+		case c.Round != number:
+			p.Later, number = append(p.Later, turn.Round{}), c.Round
+			at = &p.Later[len(p.Later)-1]
+		}
+		if c.Delegates() {
+			at.Children = append(at.Children, c.Use.CallID)
+		} else {
+			at.Parallel = append(at.Parallel, c.Use.CallID)
 		}
 	}
 	return p
@@ -272,14 +319,13 @@ func (s *Step) Begun(c *Call) bool {
 	case !s.Inherited || c.Tool == nil || c.Tool.Func == nil || c.Row != nil && c.Row.Status != cairn.CallAnswered:
 		return false
 	}
-	return !c.Finishing() || !slices.ContainsFunc(s.Calls, func(other *Call) bool {
-		return !other.Finishing() && (other.Result == nil || other.Result.Closed)
+	return !slices.ContainsFunc(s.Calls, func(other *Call) bool {
+		return other.Round < c.Round && (other.Result == nil || other.Result.Closed)
 	})
 }
 
-// Below returns what a call sees on top of the session's state: the writes of the hooks before it and, if it may finish
-// the turn, those of the calls that run before it. With a nil call it returns the hooks' writes only. Empty writes are
-// left out.
+// Below returns what a call sees on top of the session's state: the writes of the hooks before it, and those of the
+// calls of earlier rounds. With a nil call it returns the hooks' writes only. Empty writes are left out.
 func (s *Step) Below(c *Call) (below []*Writes) {
 	if s.Opening != nil && !s.Opening.Writes.Empty() {
 		below = append(below, &s.Opening.Writes)
@@ -287,11 +333,12 @@ func (s *Step) Below(c *Call) (below []*Writes) {
 	if s.Reply != nil && !s.Reply.Writes.Empty() {
 		below = append(below, &s.Reply.Writes)
 	}
-	if c != nil && c.Finishing() {
-		for _, other := range s.Calls {
-			if w := other.Writes(); !w.Empty() && !other.Finishing() {
-				below = append(below, w)
-			}
+	if c == nil || c.Round == 0 {
+		return below
+	}
+	for _, other := range s.Order() {
+		if w := other.Writes(); other.Round < c.Round && !w.Empty() {
+			below = append(below, w)
 		}
 	}
 	return below

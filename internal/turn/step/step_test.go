@@ -22,6 +22,7 @@ var tools = []cairn.Tool{
 	cairn.Func("look", "Looks.", nothing),
 	cairn.Func("close", "Ends.", nothing, cairn.FinishWith()),
 	cairn.SubAgent(&cairn.Agent{Name: "helper", Description: "Helps."}),
+	cairn.Func("alone", "Runs alone.", nothing, cairn.Serial()),
 }
 
 func reply(calls ...string) *step.Reply {
@@ -57,7 +58,8 @@ func TestPlanFollowsFromTheReply(t *testing.T) {
 	r := reply("a", "look", "b", "close", "c", "helper", "d", "unknown", "e", "look")
 	r.Refused = []string{"e"}
 	s := of(r)
-	want := turn.Planned{Parallel: []string{"a", "d", "e"}, Children: []string{"c"}, Finishing: []string{"b"},
+	closing := []turn.Round{{Parallel: []string{"b"}}}
+	want := turn.Planned{Round: turn.Round{Parallel: []string{"a", "d", "e"}, Children: []string{"c"}}, Later: closing,
 		Tools: map[string]string{"a": "look", "b": "close", "c": "helper", "d": "unknown", "e": "look"}}
 	if got := s.Plan(); !reflect.DeepEqual(got, want) {
 		t.Errorf("plan %+v, want %+v", got, want)
@@ -73,10 +75,42 @@ func TestPlanFollowsFromTheReply(t *testing.T) {
 	ends.Completion = &cairn.Completion{Reason: cairn.ReasonFinishTool}
 	s.Add(ends)
 	// So that the loop sees that the turn has ended.
-	want = turn.Planned{Parallel: []string{"d", "e"}, Children: []string{"c"}, Finishing: []string{"b"},
+	want = turn.Planned{Round: turn.Round{Parallel: []string{"d", "e"}, Children: []string{"c"}}, Later: closing,
 		Tools: map[string]string{"b": "close", "c": "helper", "d": "unknown", "e": "look"}}
 	if got := s.Plan(); !reflect.DeepEqual(got, want) {
 		t.Errorf("plan with results %+v, want %+v", got, want)
+	}
+}
+
+func TestSerialCallsAreRoundsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	wrote := func(id string) *step.Result {
+		r := result(id)
+		r.Writes.Ops = []cairn.Op{{Kind: cairn.OpIncrement, Path: "/" + id, Value: []byte("1")}}
+		return r
+	}
+	s := of(reply("f", "close", "a", "look", "b", "helper", "s", "alone", "t", "alone", "c", "look", "d", "look", "g", "close"))
+	round := func(ids ...string) turn.Round { return turn.Round{Parallel: ids} }
+	want := turn.Planned{Round: turn.Round{Parallel: []string{"a"}, Children: []string{"b"}},
+		Later: []turn.Round{round("s"), round("t"), round("c", "d"), round("f"), round("g")}}
+	if got := s.Plan(); !reflect.DeepEqual(got, want) {
+		t.Errorf("plan %+v, want %+v", got, want)
+	}
+	s.Add(wrote("a"))
+	s.Add(wrote("b"))
+	s.Add(wrote("s"))
+	want = turn.Planned{Round: round("t"), Later: want.Later[2:]}
+	if got := s.Plan(); !reflect.DeepEqual(got, want) {
+		t.Errorf("plan with results %+v, want %+v", got, want)
+	}
+	for id, n := range map[string]int{"a": 0, "b": 0, "s": 2, "t": 3, "c": 3, "d": 3, "f": 3, "g": 3} {
+		if got := s.Below(s.Call(id)); len(got) != n {
+			t.Errorf("call %s sees the writes of %d calls, want %d", id, len(got), n)
+		}
+	}
+	s.Inherited = true
+	if !s.Begun(s.Call("t")) || s.Begun(s.Call("c")) || s.Begun(s.Call("f")) {
+		t.Error("of the calls without a result, only the first one may have begun in a dead process")
 	}
 }
 
