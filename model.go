@@ -54,6 +54,8 @@ func (i ModelInfo) ID() string { return i.Provider + ":" + i.Name }
 type Request struct {
 	// SessionID is the requesting session; a provider may use it to find its cache again.
 	SessionID string
+	// Depth is the session's, see [Session]. A model that stands for an agent of another server passes it on.
+	Depth int
 	// System is the agent's instructions; empty for none.
 	System string
 	// Messages are the conversation so far. Every tool use is followed by its result.

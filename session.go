@@ -60,6 +60,10 @@ type Session struct {
 	// ParentID and RootID are the session's place in a tree. A root has no parent and is its own root.
 	ParentID string `json:"parent_id,omitempty"`
 	RootID   string `json:"root_id"`
+	// Depth is the number of agents that the session is consulted through: 0 for a root that no agent began, one more
+	// than its parent's for a child, and what the caller's server said for a root that an agent of another server
+	// began, see engine.WithDepth. Options.MaxDepth of the engine limits it. It does not change.
+	Depth int `json:"depth,omitempty"`
 	// Incarnation identifies the life of the root's id that the session belongs to. Together with the root's id, it
 	// names the tree's event log. It is created with the root and shared by all sessions of the tree.
 	Incarnation string `json:"incarnation,omitempty"`

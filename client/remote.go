@@ -109,12 +109,13 @@ type request struct {
 	turn    string // the run here that began the turn
 	input   *Input // of a turn to begin
 	answers []cairn.Submission
+	depth   int  // of the session here
 	output  bool // the result of the agent is a typed output here
 }
 
 // read returns the request that a transcript asks for.
 func (m *remote) read(req *cairn.Request) (*request, error) {
-	r := &request{place: place{Session: sessionID(req.SessionID)}}
+	r := &request{place: place{Session: sessionID(req.SessionID)}, depth: req.Depth}
 	r.output = slices.ContainsFunc(req.Tools, func(t cairn.ToolSpec) bool { return t.Name == cairn.FinishTool })
 	refs := map[string]asked{}
 	model := m.Info().ID()

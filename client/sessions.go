@@ -31,6 +31,8 @@ type Context struct {
 	Metadata    map[string]string `json:"metadata,omitempty"`
 	ExpiresAt   time.Time         `json:"expires_at,omitzero"`
 	TraceParent string            `json:"trace_parent,omitempty"`
+	// Depth is for a caller that is itself an agent's session: the depth of that session, see engine.WithDepth.
+	Depth int `json:"depth,omitempty"`
 }
 
 // Turn is a turn to start.

@@ -4,14 +4,15 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // Create creates a session without beginning a turn, for callers that must know who owns a session before its first
 // turn, or that branch from it. It takes the options that describe a session that Execute creates: [WithUser],
-// [WithTags], [WithMetadata], [WithTraceParent], [WithExpiry], [WithState]; any other is ErrInvalid. Of any number of concurrent
-// creators exactly one succeeds; the others get ErrExists. The error is ErrDeleted or ErrExpired while a removed
-// session reserves the id, and ErrNotFound for an unknown agent.
+// [WithTags], [WithMetadata], [WithTraceParent], [WithDepth], [WithExpiry], [WithState]; any other is ErrInvalid. Of
+// any number of concurrent creators exactly one succeeds; the others get ErrExists. The error is ErrDeleted or
+// ErrExpired while a removed session reserves the id, and ErrNotFound for an unknown agent.
 func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption) (*cairn.Session, error) {
 	o := options(opts)
 	if err := cairn.CheckSessionID(id); err != nil {
@@ -25,7 +26,7 @@ func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption
 		return nil, cairn.Invalid("options", "Create takes only those that say what a session is like")
 	}
 	o.create.ID, o.create.Agent, o.create.TTL = id, agent, e.ttl(agent)
-	if err := o.create.ValidateContext(); err != nil {
+	if err := e.checkCreated(&o.create); err != nil {
 		return nil, err
 	}
 	state, err := e.checkInitial(ctx, agent, o)
@@ -36,4 +37,19 @@ func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption
 		state = a.State.Initial()
 	}
 	return store.Create(ctx, e.store, &o.create, state)
+}
+
+// maxDepth is the maximum depth that a caller may name, whatever the engine's limit is.
+const maxDepth = 1000
+
+// checkCreated checks what options say of a session to be created.
+func (e *Engine) checkCreated(s *cairn.Session) error {
+	err := s.ValidateContext()
+	if s.Depth < 0 || s.Depth > maxDepth {
+		err = cairn.Invalid("depth", "%d is not between 0 and %d", s.Depth, maxDepth)
+	}
+	if err == nil && e.opts.MaxDepth >= 0 && s.Depth > e.opts.MaxDepth {
+		err = lifecycle.TooDeep(e.opts.MaxDepth)
+	}
+	return err
 }

@@ -88,7 +88,7 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 	if err := o.checkRunID(); err != nil {
 		return err
 	}
-	return o.create.ValidateContext()
+	return e.checkCreated(&o.create)
 }
 
 // Resume continues an interrupted or paused session in a new run, or takes over the run of a process that died.

@@ -156,7 +156,8 @@ type Options struct {
 	// SweepInterval is how often Work calls Sweep; 0 means 10 minutes, a negative value never.
 	SweepInterval time.Duration
 	// MaxDepth is the maximum number of levels of sub-agents and companions below a root session; 0 means 8, a negative
-	// value any number. A call that would begin a session below that is a tool error, which the model gets.
+	// value any number. A call that would begin a session below that is a tool error, which the model gets. Levels
+	// above a session that an agent of another server began count too, see [WithDepth].
 	MaxDepth int
 	// MaxTreeSessions is the maximum number of sessions in a tree, including the root and those that have ended; 0
 	// means 1,000, a negative value any number. A call that would begin one more is a tool error, which the model gets.

@@ -54,6 +54,14 @@ func WithTraceParent(traceParent string) RunOption {
 	return ofCreation("WithTraceParent", func(s *cairn.Session) { s.TraceParent = traceParent })
 }
 
+// WithDepth sets the depth of a session that Execute creates for an agent of another server: that of the session there
+// which it stands for, see [cairn.Session]. So agents that consult each other in a cycle of servers come to the limit of
+// one of them. The error is ErrTooLarge for more than Options.MaxDepth, and ErrInvalid for a number that is negative or
+// above 1,000.
+func WithDepth(n int) RunOption {
+	return ofCreation("WithDepth", func(s *cairn.Session) { s.Depth = n })
+}
+
 // WithExpiry sets when a session that Execute creates expires, unless it has been idle for too long before: see
 // [cairn.Session.Expiry].
 func WithExpiry(at time.Time) RunOption {

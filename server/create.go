@@ -19,6 +19,9 @@ type Context struct {
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// TraceParent is the W3C trace context that the session's spans belong to.
 	TraceParent string `json:"trace_parent,omitempty"`
+	// Depth is for a caller that is itself an agent's session: the depth of that session, which the new one stands for.
+	// It counts against the engine's limit, see [engine.WithDepth].
+	Depth int `json:"depth,omitempty" schema:"min=0,max=1000"`
 }
 
 func (x *Context) options(user string) []engine.RunOption {
@@ -28,6 +31,9 @@ func (x *Context) options(user string) []engine.RunOption {
 	}
 	if x.TraceParent != "" {
 		opts = append(opts, engine.WithTraceParent(x.TraceParent))
+	}
+	if x.Depth != 0 {
+		opts = append(opts, engine.WithDepth(x.Depth))
 	}
 	return opts
 }

@@ -68,8 +68,11 @@ func (c *callee) serve(agents ...*cairn.Agent) {
 }
 
 // accept starts a process of the server that admits callers with a token.
-func (c *callee) accept(token string, agents ...*cairn.Agent) {
-	eng, err := engine.New(c.st, agents, nil)
+func (c *callee) accept(token string, agents ...*cairn.Agent) { c.with(nil, token, agents...) }
+
+// with is accept with options of the engine.
+func (c *callee) with(opts *engine.Options, token string, agents ...*cairn.Agent) {
+	eng, err := engine.New(c.st, agents, opts)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -111,6 +111,8 @@ func (r *storedRow) readField(field string, u *unpacker) {
 		s.TTL = time.Duration(u.int64()) * time.Microsecond
 	case "trace":
 		s.TraceParent = u.text()
+	case "depth":
+		s.Depth = int(u.int64())
 	case "parent":
 		s.ParentID = u.text()
 	case "root":
@@ -333,6 +335,7 @@ func packBase(to []byte, row *cairn.Session, secret string, open int) ([]byte, e
 	p.someText("opening", row.Opening)
 	p.some("opening_at", int64(row.OpeningAt))
 	p.someText("trace", row.TraceParent)
+	p.some("depth", int64(row.Depth))
 	p.someText("parent", row.ParentID)
 	p.someText("kind", string(row.Kind))
 	p.someText("name", row.Name)

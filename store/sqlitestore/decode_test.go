@@ -105,7 +105,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	changed.ID, changed.Agent, changed.TraceParent = want.session.ID, want.session.Agent, want.session.TraceParent
 	changed.ParentID, changed.RootID, changed.CreatedAt = want.session.ParentID, want.session.RootID, want.session.CreatedAt
 	changed.Name, changed.Secret, changed.TTL = want.session.Name, want.session.Secret, want.session.TTL
-	changed.Incarnation, changed.Kind = want.session.Incarnation, want.session.Kind
+	changed.Incarnation, changed.Kind, changed.Depth = want.session.Incarnation, want.session.Kind, want.session.Depth
 	changed.Removal, changed.RemovedAt = "", time.Time{}
 	want = &storedRow{key: before.key, session: &changed, checkpoints: 6, stop: ""}
 	want.waits(micros(want.session.NextDeadline))

@@ -33,7 +33,7 @@ func createFields(h *harness) {
 	expires := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
 	given := &cairn.Session{ID: "child", Agent: agentName, UserID: "user", Tags: []string{"b", "a"},
 		Metadata: map[string]string{"k": "v", "empty": ""}, ExpiresAt: expires,
-		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", ParentID: "mother", RootID: "root"}
+		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Depth: 3, ParentID: "mother", RootID: "root"}
 	got, err := store.Create(h.Context(), h.st, given, []byte(`{"n":1}`))
 	h.must(err)
 	if got.CreatedAt.IsZero() || !got.UpdatedAt.Equal(got.CreatedAt) {

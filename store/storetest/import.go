@@ -49,7 +49,7 @@ func (h *harness) other() *harness { return h.on(h.open(h.T)) }
 func (h *harness) grown(root string) []string {
 	h.Helper()
 	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: root, Agent: agentName, UserID: "ann", Tags: []string{"a", "ü"},
-		Metadata: map[string]string{"k": "v"}, TraceParent: "00-1-2-03", ExpiresAt: at(7), TTL: time.Hour}, []byte(`{"n":0,"list":[]}`))
+		Metadata: map[string]string{"k": "v"}, TraceParent: "00-1-2-03", Depth: 2, ExpiresAt: at(7), TTL: time.Hour}, []byte(`{"n":0,"list":[]}`))
 	h.must(err)
 	child, companion, grandchild := "child of "+root, "companion of "+root, "grandchild of "+root
 	h.tree(child, root)

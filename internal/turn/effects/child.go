@@ -260,7 +260,7 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 		NewRun: lifecycle.NewRun{SessionID: v.child, Child: true, Known: agent, RunID: runID, Messages: in.Messages, Hooks: v.l.CallHooks,
 			LogLast: v.l.Emit.Position(), Background: background},
 		Agent: agent.Name,
-		Create: &cairn.Session{ID: v.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Kind: kind, Name: name,
+		Create: &cairn.Session{ID: v.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Depth: row.Depth + 1, Kind: kind, Name: name,
 			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Secret: ids.Derive("secret", row.Secret, v.child)},
 	})
 }

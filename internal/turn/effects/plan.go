@@ -203,7 +203,7 @@ func (fx *Effects) take(to *step.Reply, r *reply, partial bool) error {
 // request builds the model's request. It is identical, byte for byte, up to the new messages, so that providers can
 // cache the prefix.
 func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, answers []cairn.Message) (*cairn.Request, error) {
-	req := &cairn.Request{SessionID: l.Row.ID, System: a.Instructions, Settings: a.Settings}
+	req := &cairn.Request{SessionID: l.Row.ID, Depth: l.Row.Depth, System: a.Instructions, Settings: a.Settings}
 	if a.InstructionsFunc != nil {
 		var err error
 		u := user.Code{What: "the function", Err: cairn.CodeHook, Limit: fx.HookTimeout}

@@ -6,12 +6,16 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // room returns an error if a session may not have the given child. A child that exists already is within the limits.
 func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string) error {
-	err := fx.depth(ctx, parent)
+	var err error
+	if fx.MaxDepth >= 0 && parent.Depth >= fx.MaxDepth {
+		err = lifecycle.TooDeep(fx.MaxDepth)
+	}
 	if err == nil && fx.MaxTreeSessions > 0 {
 		var n int
 		if n, err = store.CountTree(ctx, fx.Store, parent.RootID); err == nil && n >= fx.MaxTreeSessions {
@@ -25,25 +29,6 @@ func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string
 		return nil
 	}
 	return err
-}
-
-// depth returns an error if a session may not have children at all.
-func (fx *Effects) depth(ctx context.Context, row *cairn.Session) error {
-	if fx.MaxDepth < 0 {
-		return nil
-	}
-	for n := 0; ; n++ { // n is the number of levels above the parent
-		if n >= fx.MaxDepth {
-			return cairn.Errorf(cairn.CodeTooLarge, "agents may delegate over %d levels, and this agent is on the last one", fx.MaxDepth)
-		}
-		if row.ParentID == "" {
-			return nil
-		}
-		var err error
-		if row, err = store.Load(ctx, fx.Store, row.ParentID); err != nil {
-			return err
-		}
-	}
 }
 
 // childID returns the id of the session that a call begins to consult a sub-agent.

@@ -153,3 +153,8 @@ func stamp(list []cairn.Message, runID string) []cairn.Message {
 	}
 	return list
 }
+
+// TooDeep returns the error for a session that would be more than limit levels deep.
+func TooDeep(limit int) error {
+	return &cairn.Error{Code: cairn.CodeTooLarge, Field: "depth", Message: fmt.Sprintf("delegation depth limit of %d reached", limit)}
+}

@@ -25,6 +25,7 @@ CREATE TABLE sessions (
     -- created, when its context changes and when a look found it alive, but not by its commits.
     sweep_at     INTEGER NOT NULL,
     incarnation  TEXT    NOT NULL, -- distinguishes a tree from others that had its root's id
+    depth        INTEGER NOT NULL DEFAULT 0, -- how many agents the session is consulted through
     kind         TEXT    NOT NULL, -- what the session is to its parent; empty for a root
     title        TEXT    NOT NULL,
     opening      TEXT    NOT NULL, -- the beginning of the first message of the user
