@@ -45,14 +45,18 @@ type Engine struct {
 	driving   map[string]*Run          // by run id
 }
 
-// New returns an engine for the given agents. The error names the agent and the invalid field. The caller closes the
-// store, after the engine.
+// New returns an engine for the given agents. The error names the agent and the invalid field. A decorator of a store or
+// a log that hides what the inner one can do is refused, see [store.Unwrapper]. The caller closes the store, after the
+// engine.
 func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) {
 	if st == nil {
 		return nil, cairn.Invalid("store", "is required")
 	}
 	e := &Engine{store: st, beginning: map[string]chan struct{}{}, driving: map[string]*Run{}}
-	if p, ok := st.(store.RecordProvider); ok {
+	if err := store.CheckDecorator(st); err != nil {
+		return nil, err
+	}
+	if p, ok := store.As[store.RecordProvider](st); ok {
 		e.records = p.Records()
 	}
 	if opts != nil {
@@ -63,13 +67,13 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	}
 	e.log = e.opts.Log
 	if e.log == nil {
-		own, ok := st.(store.LogProvider)
+		own, ok := store.As[store.LogProvider](st)
 		if !ok {
 			return nil, cairn.Invalid("log", "the store brings no event log; set Options.Log")
 		}
 		e.log = own.EventLog()
 	}
-	if _, ok := e.log.(store.LogSweeper); !ok && e.opts.EventRetention != (EventRetention{}) {
+	if _, ok := store.LogAs[store.LogSweeper](e.log); !ok && e.opts.EventRetention != (EventRetention{}) {
 		return nil, cairn.Invalid("event_retention", "the event log does not know which logs are to be swept (store.LogSweeper)")
 	}
 	self := owner(e.opts.NewID)
@@ -83,6 +87,9 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	}
 	if n := e.log.MaxEvent(); n < minEvent {
 		return nil, cairn.Invalid("log", "it takes events of at most %d bytes, at least %d are needed", n, minEvent)
+	}
+	if err := store.CheckLogDecorator(e.log); err != nil {
+		return nil, err
 	}
 	if err := e.Replace(agents...); err != nil {
 		return nil, err
@@ -101,7 +108,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	})
 	e.reader = &reader{store: st, log: e.log, watchers: watchers{ctx: e.ctx, runs: e.runs, logger: e.opts.Logger}}
 	e.beats = heartbeats{store: st, runs: e.runs, logger: e.opts.Logger, ttl: e.opts.LeaseTTL, hosted: e.opts.Host != nil}
-	sweeper, _ := st.(store.Sweeper)
+	sweeper, _ := store.As[store.Sweeper](st)
 	e.upkeep = &upkeep{reader: e.reader, store: st, sweeper: sweeper, log: e.log, records: e.records, logger: e.opts.Logger, now: e.opts.Now,
 		evict: e.runs.Evict, scrubbers: scrubbers(st, e.log), retention: e.opts.Retention, events: e.opts.EventRetention}
 	return e, nil

@@ -144,7 +144,7 @@ func (h *heartbeat) stop() {
 // watchStops watches for stop requests of other processes until ctx ends. Only the first call starts the goroutine,
 // which wg counts.
 func (hs *heartbeats) watchStops(ctx context.Context, wg *sync.WaitGroup) {
-	w, ok := hs.store.(store.StopWatcher)
+	w, ok := store.As[store.StopWatcher](hs.store)
 	if !ok {
 		return
 	}

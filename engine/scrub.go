@@ -9,10 +9,10 @@ import (
 
 // scrubbers returns the places whose files would show what was erased.
 func scrubbers(st store.Store, log store.Log) (list []store.Scrubber) {
-	if s, ok := st.(store.Scrubber); ok {
+	if s, ok := store.As[store.Scrubber](st); ok {
 		list = append(list, s)
 	}
-	if s, ok := log.(store.Scrubber); ok {
+	if s, ok := store.LogAs[store.Scrubber](log); ok {
 		list = append(list, s)
 	}
 	return list

@@ -530,6 +530,8 @@ func TestEngineRefusesWhatCannotWork(t *testing.T) {
 // plain is a store without an event log.
 type plain struct{ store.Store }
 
+func (p plain) Self() store.Store { return p }
+
 type tiny struct{ store.Log }
 
 func (tiny) MaxEvent() int { return 1000 }

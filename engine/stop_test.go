@@ -26,6 +26,7 @@ type mute struct {
 }
 
 func (m mute) EventLog() store.Log { return m.log }
+func (m mute) Self() store.Store   { return m }
 
 func TestInterruptKeepsWhatTheUserSaw(t *testing.T) {
 	t.Parallel()

@@ -190,15 +190,19 @@ func (blockedDue) Due(ctx context.Context, _ store.DueQuery) (store.Page[store.D
 	return store.Page[store.Due]{}, ctx.Err()
 }
 
+// frugal is a store that has an event log and nothing else beyond the contract.
+type frugal struct {
+	store.Store
+	store.LogProvider
+}
+
+func (s frugal) Self() store.Store { return s }
+
 // A store without records has no workers, and everything that is due is unserved. Work works all the same.
 func TestWorkersOfAStoreWithoutRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := struct {
-			store.Store
-			store.LogProvider
-		}{}
 		mem := memstore.New(nil)
-		st.Store, st.LogProvider = mem, mem
+		st := frugal{mem, mem}
 		abandoned(t, mem, "bot", 1)
 		eng := open(t, st, bot(scripted.New(scripted.Text("done"))), quiet)
 		n := 0

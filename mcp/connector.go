@@ -51,7 +51,7 @@ type Connector struct {
 // NewConnector returns a connector over a store, which must keep records. The error is ErrInvalid and names the
 // field.
 func NewConnector(st store.Store, opts ConnectorOptions) (*Connector, error) {
-	provider, ok := st.(store.RecordProvider)
+	provider, ok := store.As[store.RecordProvider](st)
 	if !ok {
 		return nil, cairn.Invalid("store", "keeps no records")
 	}

@@ -61,8 +61,8 @@ func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 // Compare reads a session tree from two stores and names the first kind of item in which the two differ; empty if they
 // are equal. TTLs are compared only if both stores are Sweepers. A tree that only one of the stores has is an error.
 func Compare(ctx context.Context, a, b Importer, root string) (difference string, err error) {
-	_, aSweeps := a.(Sweeper)
-	_, bSweeps := b.(Sweeper)
+	_, aSweeps := As[Sweeper](a)
+	_, bSweeps := As[Sweeper](b)
 	next, stop := iter.Pull2(Export(ctx, b, root))
 	defer stop()
 	for part, err := range Export(ctx, a, root) {

@@ -36,6 +36,9 @@ type Log interface {
 	Drop(ctx context.Context, log string) error
 	// MaxEvent returns the maximum size of an encoded event, in bytes.
 	MaxEvent() int
+
+	// Self returns the receiver, see [Store].
+	Self() Log
 }
 
 // Fencer is a Log that refuses events of a process that lost its lease without noticing, and that adds a repeated batch

@@ -122,7 +122,7 @@ func FindCall(ctx context.Context, st Store, root, callID string) (*cairn.Pendin
 
 // CountTree returns how many sessions a tree has, its root included; 0 if there is no such tree.
 func CountTree(ctx context.Context, st Store, root string) (n int, err error) {
-	if counter, ok := st.(TreeCounter); ok {
+	if counter, ok := As[TreeCounter](st); ok {
 		return counter.CountTree(ctx, root)
 	}
 	for _, err := range All(func(cursor string) (Page[cairn.Session], error) {

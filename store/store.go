@@ -76,6 +76,10 @@ type Store interface {
 	Delete(ctx context.Context, id string) error
 	// Close releases the store's resources. Calls in progress may fail.
 	Close() error
+
+	// Self returns the receiver. A decorator that embeds a Store inherits the method, by which [CheckDecorator] finds
+	// the optional interfaces that it hides.
+	Self() Store
 }
 
 // TreeCounter is a Store that counts the sessions of a tree without listing them, for [CountTree].
@@ -179,7 +183,7 @@ type Execer interface {
 // not.
 func Executes(s Store, dialect string) error {
 	there := fmt.Sprintf("%T, which executes none", s)
-	if x, ok := s.(Execer); ok {
+	if x, ok := As[Execer](s); ok {
 		if there = x.Dialect(); there == dialect {
 			return nil
 		}

@@ -163,6 +163,8 @@ func (w stopWatch) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, e
 	}
 }
 
+func (s *tap) Self() store.Store { return s }
+
 func (s *tap) EventLog() store.Log {
 	if f, ok := s.log.(store.Fencer); ok {
 		return fencedLine{logLine{s.log, s}, f}
@@ -230,6 +232,8 @@ type logLine struct {
 	store.Log
 	s *tap
 }
+
+func (l logLine) Self() store.Log { return l }
 
 // fencedLine is the event log as a process sees it, if the log is a Fencer.
 type fencedLine struct {

@@ -273,5 +273,6 @@ func (s *commits) Commit(ctx context.Context, id string, c *store.Commit) (*cair
 	return s.around(commit)
 }
 
+func (s *commits) Self() store.Store   { return s }
 func (s *commits) Dialect() string     { return s.Store.(store.Execer).Dialect() }
 func (s *commits) EventLog() store.Log { return s.Store.(store.LogProvider).EventLog() }

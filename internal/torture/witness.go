@@ -139,6 +139,9 @@ func (w *witness) Renew(ctx context.Context, id string, token int64, ttl time.Du
 	return stop, nil
 }
 
+// Self implements store.Store. A witness hides what it does not record.
+func (w *witness) Self() store.Store { return w }
+
 // EventLog implements store.LogProvider.
 func (w *witness) EventLog() store.Log {
 	log := w.Store.(store.LogProvider).EventLog()
@@ -153,6 +156,9 @@ type witnessLog struct {
 	store.Log
 	reach func(point)
 }
+
+// Self implements store.Log.
+func (w *witnessLog) Self() store.Log { return w }
 
 // Append implements store.Log.
 func (w *witnessLog) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (int64, error) {

@@ -123,6 +123,9 @@ func (l *Log) checkLog(ctx context.Context, log string) error {
 	return nil
 }
 
+// Self implements store.Log.
+func (l *Log) Self() store.Log { return l }
+
 // MaxEvent implements store.Log.
 func (l *Log) MaxEvent() int { return l.max }
 

@@ -59,6 +59,9 @@ func New(opts *Options) *Store {
 // EventLog returns the store's event log.
 func (s *Store) EventLog() store.Log { return s.log }
 
+// Self implements store.Store.
+func (s *Store) Self() store.Store { return s }
+
 // Close makes every later call fail with ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()

@@ -134,6 +134,9 @@ type Log struct {
 	notifier *notifier
 }
 
+// Self implements store.Log.
+func (l *Log) Self() store.Log { return l }
+
 // MaxEvent implements store.Log.
 func (l *Log) MaxEvent() int { return l.db.opts.MaxEvent }
 

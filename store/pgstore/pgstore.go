@@ -127,6 +127,9 @@ func newStore(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 // EventLog returns the store's event log.
 func (s *Store) EventLog() store.Log { return s.log }
 
+// Self implements store.Store.
+func (s *Store) Self() store.Store { return s }
+
 // Close ends followers with ErrClosed. If Open made the pool, Close waits for the calls in progress and closes the
 // pool. It gives pending notifications to other processes a second. Later calls fail with ErrClosed.
 func (s *Store) Close() error {

@@ -33,6 +33,9 @@ type Log struct {
 	attempts atomic.Int64
 }
 
+// Self implements store.Log.
+func (l *Log) Self() store.Log { return l }
+
 // MaxEvent implements store.Log.
 func (l *Log) MaxEvent() int { return l.db.opts.MaxEvent }
 

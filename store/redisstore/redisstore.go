@@ -82,6 +82,9 @@ var (
 // EventLog returns the store's event log.
 func (s *Store) EventLog() store.Log { return s.log }
 
+// Self implements store.Store.
+func (s *Store) Self() store.Store { return s }
+
 // Close ends followers with ErrClosed and closes the connections. Later calls fail with ErrClosed.
 func (s *Store) Close() error {
 	s.closing.Do(func() {

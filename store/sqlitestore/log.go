@@ -64,6 +64,9 @@ type Log struct {
 	tails tails
 }
 
+// Self implements store.Log.
+func (l *Log) Self() store.Log { return l }
+
 // MaxEvent implements store.Log.
 func (l *Log) MaxEvent() int { return l.s.opts.MaxEvent }
 

@@ -147,6 +147,9 @@ func (s *Store) assembled() *Store {
 // EventLog returns the store's event log.
 func (s *Store) EventLog() store.Log { return s.log }
 
+// Self implements store.Store.
+func (s *Store) Self() store.Store { return s }
+
 // Close waits for the calls under way, ends followers with ErrClosed, and moves what is in the write-ahead log to the
 // file. Later calls fail with ErrClosed.
 func (s *Store) Close() error {

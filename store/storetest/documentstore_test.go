@@ -296,6 +296,8 @@ func (s *documentStore) Delete(ctx context.Context, id string) error {
 	}
 }
 
+func (s *documentStore) Self() store.Store { return s }
+
 func (s *documentStore) Close() error {
 	s.closed.Store(true)
 	return nil

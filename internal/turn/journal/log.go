@@ -41,7 +41,7 @@ func (g *Log) newWriter() string {
 // AppendAs appends events of a session to its log. It fails if the lease has been lost and the log implements
 // [store.Fencer].
 func (g *Log) AppendAs(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
-	if f, ok := g.Log.(store.Fencer); ok {
+	if f, ok := store.LogAs[store.Fencer](g.Log); ok {
 		return f.AppendFenced(ctx, log, expect, w, events...)
 	}
 	if len(events) == 0 {

@@ -69,7 +69,7 @@ func (r *rivals) has(ev *cairn.Event) bool { return r.seen.Has(ev) || r.lost != 
 // expects returns the sequence that the log must be at for the next batch. A log without fencing does not know batches,
 // so it could not recognize one that was sent twice; for it any sequence is accepted.
 func (e *Emitter) expects() int64 {
-	if _, fenced := e.g.Log.(store.Fencer); e.rivals == nil || !fenced {
+	if _, fenced := store.LogAs[store.Fencer](e.g.Log); e.rivals == nil || !fenced {
 		return store.AnySequence
 	}
 	return e.Position()

@@ -51,7 +51,7 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	records, ok := st.(store.RecordProvider)
+	records, ok := store.As[store.RecordProvider](st)
 	if !ok {
 		return cairn.Invalid("store", "store: it keeps no records, which the definitions of assistants are")
 	}

@@ -53,7 +53,7 @@ func (c *copying) namespaces(ctx context.Context) iter.Seq2[recordsReport, error
 
 // recordsOf returns the records of a store; nil if there is no store or it keeps no records.
 func recordsOf(st store.Importer) store.Records {
-	if p, ok := st.(store.RecordProvider); ok {
+	if p, ok := store.As[store.RecordProvider](st); ok {
 		return p.Records()
 	}
 	return nil
