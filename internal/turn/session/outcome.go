@@ -1,8 +1,10 @@
 package session
 
 import (
+	"bytes"
 	"cmp"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -82,6 +84,51 @@ func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	out.Patch = append(out.Patch, patch...)
 	out.Statements = append(out.Statements, w.Statements...)
 	return nil
+}
+
+// FoldCall is [Live.Fold] for what a call wrote. It adds a conflict to the outcome for each value that an earlier call
+// of the same round wrote and that the call, which did not see it, replaces by another or deletes.
+func (l *Live) FoldCall(out *Outcome, c *step.Call, w *step.Writes) error {
+	if len(w.Ops) == 0 {
+		return l.Fold(out, w)
+	}
+	at := contested(out.folded, c, w.Ops)
+	before := l.values(at)
+	if err := l.Fold(out, w); err != nil {
+		return err
+	}
+	out.folded = append(out.folded, c)
+	after := l.values(at)
+	for _, path := range slices.Sorted(maps.Keys(at)) {
+		if !ops.Equal(before[path], after[path]) {
+			out.conflict(cairn.StateConflict{Path: path, Lost: at[path].Use.CallID, Won: c.Use.CallID})
+		}
+	}
+	return nil
+}
+
+// conflict adds a conflict. Earlier ones at the path are lost to the same call.
+func (out *Outcome) conflict(c cairn.StateConflict) {
+	for i := range out.Conflicts {
+		if other := &out.Conflicts[i]; other.Path == c.Path && other.Won == c.Lost {
+			other.Won = c.Won
+		}
+	}
+	out.Conflicts = append(out.Conflicts, c)
+}
+
+// values returns the values of the state at paths; nil where there is none.
+func (l *Live) values(at map[string]*step.Call) map[string][]byte {
+	if len(at) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	values := make(map[string][]byte, len(at))
+	for path := range at {
+		values[path] = bytes.Clone(l.Doc.Value(path))
+	}
+	return values
 }
 
 // Summarises reports whether the messages have a summary. A step with one is not deferred, because the index of the
