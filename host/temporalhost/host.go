@@ -194,11 +194,7 @@ func (h *Host) Driving(ctx context.Context, b host.Run) (bool, error) {
 	if d.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || d.GetMemoValue(tokenMemo, &token) != nil || token != b.Token {
 		return false, nil
 	}
-	raw, err := h.client.DescribeWorkflowExecution(ctx, h.workflowID(b), d.WorkflowExecution.RunID)
-	if err != nil {
-		return false, err
-	}
-	return raw.GetPendingWorkflowTask().GetAttempt() <= maxReplays, nil
+	return d.RawResponse.GetPendingWorkflowTask().GetAttempt() <= maxReplays, nil
 }
 
 // maxReplays is how many times in a row a workflow's code may fail before its run is taken over.

@@ -131,11 +131,11 @@ func (p *player) wantDriven(token int64) {
 	if err := p.c.GetWorkflow(p.Context(), id, "").Get(p.Context(), nil); err != nil {
 		p.Errorf("the workflow came to %v", err)
 	}
-	d, err := p.c.DescribeWorkflowExecution(p.Context(), id, "")
+	d, err := p.c.DescribeWorkflow(p.Context(), id, "")
 	if err != nil {
 		p.Fatal(err)
 	}
-	if info := d.GetWorkflowExecutionInfo(); info.GetFirstRunId() != info.GetExecution().GetRunId() {
+	if info := d.RawResponse.GetWorkflowExecutionInfo(); info.GetFirstRunId() != info.GetExecution().GetRunId() {
 		p.Error("the workflow is not the one that began the turn")
 	}
 	if now := p.token(); now != token {

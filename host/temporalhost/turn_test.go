@@ -79,11 +79,11 @@ func histories(t *testing.T, c client.Client) [][]*historypb.HistoryEvent {
 	t.Helper()
 	var all [][]*historypb.HistoryEvent
 	id := t.Name() + "/bot/s/1"
-	first, err := c.DescribeWorkflowExecution(t.Context(), id, "")
+	first, err := c.DescribeWorkflow(t.Context(), id, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for run := first.GetWorkflowExecutionInfo().GetFirstRunId(); run != ""; {
+	for run := first.RawResponse.GetWorkflowExecutionInfo().GetFirstRunId(); run != ""; {
 		var list []*historypb.HistoryEvent
 		next := ""
 		for page := c.GetWorkflowHistory(t.Context(), id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); page.HasNext(); {
