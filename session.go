@@ -213,8 +213,8 @@ func (s *Session) Ready() bool {
 
 // Expiry returns when the session expires, as things stand; zero for never. That is TTL after its last activity,
 // which is any commit, or ExpiresAt if that is earlier. It is not before the lease of its run lapses, unless that is
-// [Lease.Ahead] as of AsOf, nor before the deadline of a call that it waits for. others are the other sessions of a root's tree; their activity, leases
-// and deadlines count as the root's own.
+// [Lease.Ahead] as of AsOf, nor before the deadline of a call that it waits for. others are the other sessions of a
+// root's tree; their activity, leases and deadlines count as the root's own.
 func (s *Session) Expiry(others ...*Session) time.Time {
 	active, held := s.UpdatedAt, s.heldUntil()
 	for _, o := range others {

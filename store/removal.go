@@ -60,7 +60,8 @@ func IsGone(err error) bool {
 	return errors.Is(err, cairn.ErrExpired) || errors.Is(err, cairn.ErrDeleted)
 }
 
-// Revive updates the row of a root that is restored at the store's time now. Its version grows, as with any activity, and an ExpiresAt that has passed is cleared so that the root does not expire at once.
+// Revive updates the row of a root that is restored at the store's time now. Its version grows, as with any activity,
+// and an ExpiresAt that has passed is cleared so that the root does not expire at once.
 func Revive(root *cairn.Session, now time.Time) {
 	root.Version = NextVersion(root.Version)
 	root.UpdatedAt, root.AsOf = now, now
