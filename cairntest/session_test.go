@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/cairntest"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 )
 
 type payment struct {
@@ -81,14 +82,14 @@ func TestSessionAnswersWhatItWaitsFor(t *testing.T) {
 
 func TestSessionRetriesAndResumes(t *testing.T) {
 	t.Parallel()
-	s := cairntest.New(t, cashier(scripted.Fail(&cairn.Error{Code: cairn.CodeFiltered, Message: "no"}), scripted.Text("yes"), scripted.Text("more")))
+	s := cairntest.New(t, cashier(scripted.Fail(&cairn.Error{Code: cairn.CodeFiltered, Message: "no"}), scripted.Call("unknown", nil), scripted.Text("yes"), scripted.Text("more")))
 	if err := s.SayFails(t, "go"); err.Code != cairn.CodeFiltered {
 		t.Errorf("failed with %v", err)
 	}
 	if res := s.Retry(t); res.Text != "yes" {
 		t.Errorf("the retry: %q", res.Text)
 	}
-	if _, err := s.Engine.Rewind(t.Context(), s.ID, checkpoint(t, s)); err != nil {
+	if _, err := s.Engine.Rewind(t.Context(), s.ID, checkpoint(t, s)); err != nil { // into the turn
 		t.Fatal(err)
 	}
 	if res := s.Resume(t, engine.WithInput(cairn.Text("go on"))); res.Text != "more" {
@@ -96,13 +97,14 @@ func TestSessionRetriesAndResumes(t *testing.T) {
 	}
 }
 
+// checkpoint returns the id of the session's first checkpoint.
 func checkpoint(t *testing.T, s *cairntest.Session) string {
 	t.Helper()
-	row, err := s.Engine.Session(t.Context(), s.ID)
-	if err != nil {
-		t.Fatal(err)
+	page, err := s.Store.Checkpoints(t.Context(), s.ID, store.PageQuery{Limit: 1})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatal(page, err)
 	}
-	return row.CheckpointID
+	return page.Items[0].ID
 }
 
 // Deadlines and TTLs pass without waiting, in a bubble of synctest and outside.
