@@ -153,3 +153,49 @@ func TestRunEndsWhenTheStoreLosesItsSteps(t *testing.T) {
 		})
 	}
 }
+
+// A step that the store has lost, and that another process has made again under the same ids, is read as that process
+// made it.
+func TestTurnBeginsWithTheStepThatWasMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &failover{tap: tapOn(nil)}
+		var heard []string
+		ends := func(text string) *cairn.Agent {
+			return bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+				heard = nil
+				for _, m := range req.Messages {
+					heard = append(heard, m.Text())
+				}
+				if len(req.Messages) == 1 {
+					return scripted.Reply(scripted.Text("first"), scripted.Call("note", in{"n"}))
+				}
+				return scripted.Text(text)
+			}), note())
+		}
+		own := ends("lost")
+		step := 0
+		own.Hooks = &cairn.Hooks{BeforeModel: func(context.Context, *cairn.Step, *cairn.Request) error {
+			if step++; step == 2 {
+				st.snapshot(t, "s")
+			}
+			return nil
+		}}
+		eng := open(t, st, own, shortLease)
+		turn(t, eng, "s", "go")
+		st.promote()
+		time.Sleep(2 * ttl)
+		run, err := open(t, tapOn(st.Store), ends("kept"), shortLease, named("b")).Resume(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
+		turn(t, eng, "s", "and?")
+		if want := "go first  kept and?"; strings.Join(heard, " ") != want {
+			t.Errorf("the model read %q, want %q", strings.Join(heard, " "), want)
+		}
+		if eng.StoreBehind() != 1 {
+			t.Errorf("noticed %d times", eng.StoreBehind())
+		}
+	})
+}

@@ -113,14 +113,14 @@ func (r *Runs) Refresh(ctx context.Context, id, runID string, known *session.Liv
 		return r.Store.Read(ctx, id, want)
 	}
 	if known != nil {
-		snap, err := read(max(known.End()-1, 0))
+		snap, err := read(max(known.End()-1, 0)) // the last known message shows whether the store still has the others
 		if err != nil {
 			return nil, nil, err
 		}
 		if known.GrewInto(snap) {
 			return known, snap, known.Grow(snap, r.Now())
 		}
-		if known.SameAs(snap.Session) && !known.Within(snap) {
+		if known.SameAs(snap.Session) && snap.Session.Summary.From < max(known.End(), 1) {
 			r.StoreBehind.Add(1)
 			r.Logger.Warn("store has lost writes; continuing with what it has", "session", id, "messages", snap.Session.MessageCount, "messages_known", known.End())
 		}

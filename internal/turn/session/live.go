@@ -125,6 +125,13 @@ func (l *Live) Within(snap *store.Contents) bool {
 	return own.ID == other.ID && own.RunID == other.RunID
 }
 
+// redone reports whether the store has another message than l in the place of l's last one, with the same id: the step
+// that made it was lost and made again.
+func (l *Live) redone(snap *store.Contents) bool {
+	i := l.End() - 1 - (snap.Session.MessageCount - len(snap.Messages))
+	return len(l.Messages) > 0 && i >= 0 && !l.Messages[len(l.Messages)-1].CreatedAt.Equal(snap.Messages[i].CreatedAt)
+}
+
 // SameAs reports whether a row is of the session that l is, not rewound since.
 func (l *Live) SameAs(row *cairn.Session) bool {
 	return row.Secret == l.Row.Secret && row.CreatedAt.Equal(l.Row.CreatedAt) && row.Epoch == l.Row.Epoch
@@ -133,7 +140,7 @@ func (l *Live) SameAs(row *cairn.Session) bool {
 // GrewInto reports whether a snapshot that begins with the last message of l extends l: whatever it has in addition came
 // after the messages of l.
 func (l *Live) GrewInto(snap *store.Contents) bool {
-	return l.SameAs(snap.Session) && snap.Session.Summary.From < max(l.End(), 1) && l.Within(snap)
+	return l.SameAs(snap.Session) && snap.Session.Summary.From < max(l.End(), 1) && l.Within(snap) && !l.redone(snap)
 }
 
 // End returns the index after the last committed message.

@@ -337,7 +337,10 @@ func (s *Step) Below(c *Call) (below []*Writes) {
 		return below
 	}
 	for _, other := range s.Order() {
-		if w := other.Writes(); other.Round < c.Round && !w.Empty() {
+		if other.Round >= c.Round { // it may run now
+			continue
+		}
+		if w := other.Writes(); !w.Empty() {
 			below = append(below, w)
 		}
 	}
