@@ -65,6 +65,22 @@ import (
 // Lit reports whether the lights are on.
 func Lit(house.House) bool { return turn.Steps > 0 }
 `,
+		"engine/engine_test.go": `package engine_test
+
+import (
+	"testing"
+
+	"example.test/house"
+	"example.test/house/engine"
+)
+
+func BenchmarkLit(b *testing.B) {
+	for b.Loop() {
+		engine.Lit(house.House{})
+	}
+}
+`,
+		allocationsFile:                    "# What lights allocate.\nBenchmarkLit 0 0\n",
 		"cairntest/house.go":               "// Package cairntest is for tests.\npackage cairntest\n\nimport \"testing\"\n\n// New takes a test, which no example has.\nfunc New(testing.TB) {}\n",
 		"store/disk/go.mod":                "module example.test/house/store/disk\n\ngo 1.26\n\nrequire example.test/house v0.0.0\n\nreplace example.test/house => ../..\n",
 		"store/disk/disk.go":               "// Package disk is a store.\npackage disk\n\nimport _ \"example.test/house/store\"\n",
@@ -208,6 +224,8 @@ var faults = []struct {
 	{"untidy", "tidy", change{"store/disk/disk.go", "import _ \"example.test/house/store\"\n", ""}, "store/disk: go mod tidy -diff: "},
 	{"builds in the workspace only", "build", change{"store/disk/go.mod", "", "module example.test/house/store/disk\n\ngo 1.26\n"}, "store/disk: go build"},
 	{"does not build", "build", change{"engine/engine.go", "> 0", "> true"}, "engine/engine.go:10"},
+	{"other allocations", "allocations", change{allocationsFile, "0 0", "100 0"}, "engine: BenchmarkLit: 0 allocations, 100 are accepted"},
+
 	{"vet", "vet", change{"engine/engine.go", "return turn.Steps > 0", "for {}; return turn.Steps > 0"}, "unreachable code"},
 	{"vet of a test", "vet", change{"house_test.go", "fmt.Println(\"lit\")", "fmt.Printf(\"%d\", \"lit\")"}, "Printf format %d"},
 	{"staticcheck", "staticcheck", change{"engine/engine.go", "// Lit", "func unused() {}\n\n// Lit"}, "func unused is unused"},

@@ -92,14 +92,16 @@ func TestSerialCallsAreRoundsOfTheirOwn(t *testing.T) {
 	s := of(reply("f", "close", "a", "look", "b", "helper", "s", "alone", "t", "alone", "c", "look", "d", "look", "g", "close"))
 	round := func(ids ...string) turn.Round { return turn.Round{Parallel: ids} }
 	want := turn.Planned{Round: turn.Round{Parallel: []string{"a"}, Children: []string{"b"}},
-		Later: []turn.Round{round("s"), round("t"), round("c", "d"), round("f"), round("g")}}
+		Later: []turn.Round{round("s"), round("t"), round("c", "d"), round("f"), round("g")},
+		Tools: map[string]string{"f": "close", "a": "look", "b": "helper", "s": "alone", "t": "alone", "c": "look", "d": "look", "g": "close"}}
 	if got := s.Plan(); !reflect.DeepEqual(got, want) {
 		t.Errorf("plan %+v, want %+v", got, want)
 	}
 	s.Add(wrote("a"))
 	s.Add(wrote("b"))
 	s.Add(wrote("s"))
-	want = turn.Planned{Round: round("t"), Later: want.Later[2:]}
+	want = turn.Planned{Round: round("t"), Later: want.Later[2:],
+		Tools: map[string]string{"f": "close", "t": "alone", "c": "look", "d": "look", "g": "close"}}
 	if got := s.Plan(); !reflect.DeepEqual(got, want) {
 		t.Errorf("plan with results %+v, want %+v", got, want)
 	}
