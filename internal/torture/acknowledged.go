@@ -25,6 +25,7 @@ func nothingLost(h *History) error {
 	for i := range h.Messages {
 		replies[digestOf(&h.Messages[i])] = true
 	}
+	undone := h.undone()
 	latest := map[string]record{} // by run: a suspended run may end once more
 	for _, r := range h.Journal {
 		if r.Kind == committed && r.Ended != "" && r.Version > latest[r.Ended].Version {
@@ -35,10 +36,16 @@ func nothingLost(h *History) error {
 		if r.Kind != committed {
 			continue
 		}
+		if r.Version > h.Session.Version {
+			return fmt.Errorf("version %d was committed, the session is at %d", r.Version, h.Session.Version)
+		}
+		if undone[r.run()] {
+			continue
+		}
 		if n, ok := counts[r.Step]; r.Step != "" && (!ok || n != r.Messages) {
 			return fmt.Errorf("step %s was committed with %d messages; its checkpoint: %t, %d messages", r.Step, r.Messages, ok, n)
 		}
-		if r.Messages > h.Session.MessageCount || r.Version > h.Session.Version {
+		if r.Messages > h.Session.MessageCount && h.Session.Epoch == 0 {
 			return fmt.Errorf("version %d with %d messages was committed, the session is at %d with %d",
 				r.Version, r.Messages, h.Session.Version, h.Session.MessageCount)
 		}
@@ -101,7 +108,7 @@ func (h *History) oneWriter(hosted bool) error {
 // nothingCommittedAgain finds model calls for replies, and tools started for calls, that were already committed.
 func nothingCommittedAgain(h *History) error {
 	done := map[string]record{} // by digest or call
-	leases := leases{}
+	leases, undone := leases{}, h.undone()
 	for _, r := range h.Journal {
 		leases.note(r)
 		switch r.Kind {
@@ -109,6 +116,8 @@ func nothingCommittedAgain(h *History) error {
 			for _, name := range slices.Concat(r.Digests, r.Results) {
 				done[name] = r
 			}
+		case undoing:
+			maps.DeleteFunc(done, func(_ string, before record) bool { return undone[r.Undone] && before.run() == r.Undone })
 		case modelCalled, toolStarted:
 			name := r.Call
 			if r.Kind == modelCalled {
@@ -164,6 +173,7 @@ func nothingStagedAgain(h *History) error {
 	replies, results := map[string]record{}, map[string]record{}
 	keys := map[string]string{} // by call
 	leases, readings := leases{}, readings{}
+	undone := h.undone()
 	floor := int64(0) // pieces with lower tokens have been dropped
 	dropped := func(_ string, r record) bool { return r.Token < floor }
 	for _, r := range h.Journal {
@@ -175,6 +185,12 @@ func nothingStagedAgain(h *History) error {
 				floor = max(floor, r.Token)
 				maps.DeleteFunc(replies, dropped)
 				maps.DeleteFunc(results, dropped)
+			}
+		case undoing:
+			if undone[r.Undone] { // with it, all that was staged
+				clear(replies)
+				clear(results)
+				clear(keys)
 			}
 		case staged:
 			if r.Token < floor {

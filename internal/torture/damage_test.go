@@ -118,6 +118,7 @@ var damages = map[string]map[string]func(*History){
 		"another is last":   func(h *History) { h.Session.RunID = h.Runs[0].ID },
 		"active and ended":  func(h *History) { h.Session.Status = cairn.SessionActive },
 		"one failed":        func(h *History) { h.Runs[0].Status = cairn.RunFailed },
+		"one was given up":  func(h *History) { h.Runs[0].Status, h.Runs[0].Reason = cairn.RunInterrupted, cairn.ReasonCrashed },
 		"one was stopped":   func(h *History) { h.Runs[0].Status, h.Runs[0].Reason = cairn.RunInterrupted, cairn.ReasonInterrupted },
 		"no end":            func(h *History) { h.Runs[0].EndedAt = time.Time{} },
 	},
@@ -191,6 +192,34 @@ var damages = map[string]map[string]func(*History){
 		},
 		"a patch lost": func(h *History) { h.remove(h.event(cairn.EventStatePatch)) },
 	},
+	"a message to a crashed session is there once, if it was acknowledged": {
+		"lost":           func(h *History) { h.acknowledge("run", "another text") },
+		"of another run": func(h *History) { h.acknowledge(h.Runs[1].ID, h.Messages[0].Text()) },
+		"twice": func(h *History) {
+			h.acknowledge(h.Runs[0].ID, h.Messages[0].Text())
+			h.Messages = append(h.Messages, h.Messages[0])
+		},
+		"twice, and not acknowledged": func(h *History) {
+			h.Journal = append(h.Journal, record{Kind: sending, Text: h.Messages[0].Text()})
+			h.Messages = append(h.Messages, h.Messages[0])
+		},
+		"once in the transcript and once in the queue": func(h *History) {
+			h.acknowledge(h.Runs[0].ID, h.Messages[0].Text())
+			h.Queue = append(h.Queue, store.QueuedTurn{ID: "turn", Messages: h.Messages[:1]})
+		},
+		"lost, and another run undone": func(h *History) {
+			h.acknowledge("run", "another text")
+			h.Journal = append(h.Journal, record{Kind: undoing, Undone: "other"})
+		},
+	},
+	"the epoch counts the rewinds": {
+		"none was made":      func(h *History) { h.Session.Epoch++ },
+		"one is not counted": func(h *History) { h.Journal = append(h.Journal, record{Kind: committed, Undone: "run"}) },
+		"one counts twice": func(h *History) {
+			h.Journal = append(h.Journal, record{Kind: undoing, Undone: "run"}, record{Kind: committed, Undone: "run"})
+			h.Session.Epoch = 2
+		},
+	},
 	"what needs a worker is due": {
 		"let go":        func(h *History) { h.Session.Status, h.Session.Lease = cairn.SessionActive, cairn.Lease{} },
 		"ran out":       func(h *History) { h.Session.Status, h.Session.Lease.Until = cairn.SessionActive, h.Asked },
@@ -227,6 +256,11 @@ var damages = map[string]map[string]func(*History){
 func (h *History) again(kind recordKind) *record {
 	h.Journal = append(h.Journal, *h.record(kind))
 	return &h.Journal[len(h.Journal)-1]
+}
+
+// acknowledge adds the records of a message that was acknowledged as a turn.
+func (h *History) acknowledge(turn, text string) {
+	h.Journal = append(h.Journal, record{Kind: sending, Text: text}, record{Kind: sent, Queued: turn, Text: text})
 }
 
 // forget removes records.

@@ -111,12 +111,19 @@ func render(call string, output json.RawMessage, isError bool) string {
 // step was committed.
 func replayEqualsLive(h *History) error {
 	r := reader{open: map[string]*shown{}, kept: map[string]*shown{}, closed: map[string]int{}}
+	undone := h.undone()
 	for i := range h.Events {
+		if undone[h.Events[i].RunID] {
+			continue
+		}
 		if err := r.read(&h.Events[i]); err != nil {
 			return err
 		}
 	}
 	for _, t := range h.turns() {
+		if t.undone {
+			continue
+		}
 		for i := range t.steps {
 			s := &t.steps[i]
 			id := stepID(t.run.ID, s.number)
@@ -183,10 +190,12 @@ var afterWait = []cairn.EventType{cairn.EventToolEnd, cairn.EventSubagentEnd, ca
 // marksOnce finds runs that begin or end twice in the log, or end before they begin, ends that are not published,
 // and commits that are published twice. A suspended run that is stopped ends once more.
 func marksOnce(h *History) error {
+	undone := h.undone()
 	starts, waits, ends, commits := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
 	for i := range h.Events {
 		ev := &h.Events[i]
 		switch {
+		case undone[ev.RunID]:
 		case ev.Type == cairn.EventRunStart || ev.Type == cairn.EventRunResumed:
 			starts[ev.RunID]++
 		case ev.Type == cairn.EventRunEnd && ev.Status.Suspends():
@@ -201,6 +210,9 @@ func marksOnce(h *History) error {
 	}
 	for i := range h.Runs {
 		r := &h.Runs[i]
+		if undone[r.ID] {
+			continue
+		}
 		if n := starts[r.ID]; n > 1 || n == 0 && h.Settled {
 			return fmt.Errorf("run %s begins %d times in the log", r.ID, n)
 		}
@@ -232,9 +244,12 @@ func patchesFolded(h *History) error {
 		return nil // the marks of the last commits may be missing
 	}
 	fold := ledger{Entries: []entry{}}
-	pending := map[string][]cairn.PatchOp{}
+	pending, undone := map[string][]cairn.PatchOp{}, h.undone()
 	for i := range h.Events {
 		ev := &h.Events[i]
+		if undone[ev.RunID] {
+			continue
+		}
 		id := stepID(ev.RunID, ev.Step)
 		switch ev.Type {
 		case cairn.EventStatePatch:

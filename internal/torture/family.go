@@ -154,6 +154,19 @@ func childResultsKept(t *Tree) error {
 	return nil
 }
 
+// consultedOnce finds sub-agents that were consulted again after they had completed, or that began another turn than
+// the one of their call.
+func consultedOnce(t *Tree) error {
+	for _, h := range t.Sessions[1:] {
+		for i := 1; i < len(h.Runs) && h.Session.Kind != cairn.ChildCompanion; i++ {
+			if r := &h.Runs[i]; r.Kind != cairn.RunResume || h.Runs[i-1].Status == cairn.RunCompleted {
+				return fmt.Errorf("session %s of %s: run %s (%s) follows run %s, which is %s", h.Session.ID, h.Session.Agent, r.ID, r.Kind, h.Runs[i-1].ID, h.Runs[i-1].Status)
+			}
+		}
+	}
+	return nil
+}
+
 // noSessionStuck finds sessions that have neither ended nor have a call that can still be answered.
 func noSessionStuck(t *Tree) error {
 	if !t.Settled {

@@ -204,8 +204,9 @@ func TestStepThatTwoAttemptsCommitted(t *testing.T) {
 	t.Parallel()
 	root := soundFamily(t).Sessions[0]
 	for _, process := range []string{"other", "p"} {
-		for _, version := range []int64{root.record(committed).Version, root.Session.Version} {
-			again := *root.record(committed)
+		first := root.record(committed)
+		for _, version := range []int64{first.Version, root.Session.Version} {
+			again := *first
 			again.Process, again.Version = process, version
 			h := *root
 			h.Journal = append(slices.Clone(root.Journal), again)
@@ -497,6 +498,16 @@ var familyDamages = map[string]map[string]func(*Tree){
 		"not taken out and lost": onRoot(func(h *History) {
 			h.record(dequeued).Kind = notQueued
 		}),
+	},
+	"a sub-agent is consulted once": {
+		"another turn": func(t *Tree) {
+			h := t.of(child)
+			h.Runs = append(h.Runs, cairn.Run{ID: "another", Status: cairn.RunCompleted})
+		},
+		"it had completed": func(t *Tree) {
+			h := t.of(child)
+			h.Runs = append(h.Runs, cairn.Run{Status: cairn.RunCompleted}, cairn.Run{ID: "another", Kind: cairn.RunResume})
+		},
 	},
 	"a stop that returned has ended the run": {
 		"it waits": onRoot(func(h *History) {

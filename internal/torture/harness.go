@@ -129,9 +129,11 @@ func (h *harness) idle() time.Duration {
 
 // tally counts what a run of the test has checked.
 type tally struct {
-	sessions, below, runs, crashed, stopped, steps, events, discarded, staged, takenOver int
+	sessions, below, runs, stopped, steps, events, discarded, staged, takenOver int
 	// Stops of a session by itself, as opposed to those of a turn that takes its place.
 	held int
+	// Messages to sessions whose process was gone, those that were acknowledged, and runs that they undid.
+	messages, acknowledged, undone int
 	// Turns, and messages that joined a turn.
 	queued, dequeued, joined int
 	// Checkpoints between turns.
@@ -142,8 +144,10 @@ type tally struct {
 
 func (n tally) String() string {
 	counts := join(slices.Sorted(maps.Keys(n.calls)), func(k string) string { return fmt.Sprintf("%s %d", k, n.calls[k]) })
-	return fmt.Sprintf("%d sessions (%d below roots), %d runs (%d given up, %d stopped, %d stops acknowledged, %d times taken over, %d queued, %d dequeued, %d messages joined), "+
-		"%d steps, %d pieces staged, %d checkpoints by hand, %d events, %d steps discarded; calls: %s", n.sessions, n.below, n.runs, n.crashed, n.stopped, n.held, n.takenOver, n.queued, n.dequeued, n.joined,
+	return fmt.Sprintf("%d sessions (%d below roots), %d runs (%d stopped, %d stops acknowledged, %d times taken over, %d queued, %d dequeued, %d messages joined, "+
+		"%d sent after a process had died, %d of them acknowledged, %d runs undone), "+
+		"%d steps, %d pieces staged, %d checkpoints by hand, %d events, %d steps discarded; calls: %s", n.sessions, n.below, n.runs, n.stopped, n.held, n.takenOver, n.queued, n.dequeued, n.joined,
+		n.messages, n.acknowledged, n.undone,
 		n.steps, n.staged, n.byHand, n.events, n.discarded, counts)
 }
 
@@ -284,7 +288,7 @@ func (h *harness) plan(group []string, clerk bool) life {
 		lease, o.LeaseTTL = 30*time.Second, 0
 	}
 	p = p.slowed(pace, lease)
-	o.Dir, o.Name, o.Sessions, o.Clerk = h.dir, strconv.Itoa(h.lives), group, clerk
+	o.Dir, o.Name, o.Sessions, o.Clerk, o.Alone = h.dir, strconv.Itoa(h.lives), group, clerk, h.host.alone
 	o.Pace, o.Seed, o.Signal, o.Grace = pace, h.rng.Uint64(), p.signal, p.grace
 	o.Ahead = time.Duration(h.rng.Int64N(int64(2**flagAhead+1))) - *flagAhead
 	return life{o, p}
@@ -501,13 +505,11 @@ func (n *tally) add(t *Tree) {
 	for _, h := range t.Sessions {
 		n.runs += len(h.Runs)
 		for i := range h.Runs {
-			switch {
-			case stopped(&h.Runs[i]):
+			if stopped(&h.Runs[i]) {
 				n.stopped++
-			case h.Runs[i].Status == cairn.RunInterrupted:
-				n.crashed++
 			}
 		}
+		n.undone += len(h.undone())
 		for _, t := range h.turns() {
 			n.steps += len(t.steps)
 		}
@@ -535,6 +537,10 @@ func (n *tally) add(t *Tree) {
 				n.held++
 			case r.Kind == dequeued:
 				n.dequeued++
+			case r.Kind == sending:
+				n.messages++
+			case r.Kind == sent:
+				n.acknowledged++
 			case r.Kind == staged:
 				n.staged++
 			case r.Took && r.Began == "":

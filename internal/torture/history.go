@@ -199,6 +199,9 @@ var Invariants = []Invariant{
 	{"queued turns run once, in order", each(queueInOrder)},
 	{"what the user said is on the log once, in its place", each(userMessagesLoggedOnce)},
 	{"a stop that returned has ended the run", each(stopsHold)},
+	{"a message to a crashed session is there once, if it was acknowledged", each(messagesKept)},
+	{"the epoch counts the rewinds", each(rewindsCounted)},
+	{"a sub-agent is consulted once", consultedOnce},
 	{"no session stuck", noSessionStuck},
 }
 
@@ -254,6 +257,8 @@ type turn struct {
 	// resumes reports whether the run resumes the step that the previous run suspended. Such a step may have no
 	// messages.
 	resumes bool
+	// undone reports whether the run was undone: nothing of it is left.
+	undone bool
 	// withdrawn are the results of cancelled calls: those of the previous run's suspension, or of the run's own.
 	withdrawn []*cairn.Message
 	input     []*cairn.Message
@@ -265,9 +270,9 @@ type turn struct {
 // turns splits the transcript by the ids of its messages, without checking it.
 func (h *History) turns() []turn {
 	list := make([]turn, len(h.Runs))
-	byRun := map[string]*turn{}
+	byRun, undone := map[string]*turn{}, h.undone()
 	for i := range h.Runs {
-		list[i].run = &h.Runs[i]
+		list[i].run, list[i].undone = &h.Runs[i], undone[h.Runs[i].ID]
 		list[i].resumes = i > 0 && h.Runs[i].Kind == cairn.RunResume && h.Runs[i-1].Status.Suspends()
 		byRun[h.Runs[i].ID] = &list[i]
 	}

@@ -39,6 +39,11 @@ const (
 	dequeuing recordKind = "dequeuing"
 	dequeued  recordKind = "dequeued"
 	notQueued recordKind = "not_queued"
+	// sending: the process is about to send a message to a session whose process is gone; sent: it was acknowledged.
+	sending recordKind = "sending"
+	sent    recordKind = "sent"
+	// undoing: the process is about to undo a run.
+	undoing recordKind = "undoing"
 )
 
 // record is one line of the journal.
@@ -86,6 +91,10 @@ type record struct {
 	Queued string `json:"queued,omitempty"`
 	Text   string `json:"text,omitempty"`
 	Steer  bool   `json:"steer,omitempty"`
+	// Way is how a message was sent to a session whose process is gone. Queued and Text are then its turn and text.
+	Way way `json:"way,omitempty"`
+	// Undone is the run that the commit undid.
+	Undone string `json:"undone,omitempty"`
 	// Number is the question's number, Learned the answer's value.
 	Number  int `json:"number,omitempty"`
 	Learned int `json:"learned,omitempty"`

@@ -50,7 +50,7 @@ func queueInOrder(h *History) error {
 	}
 	queued := slices.DeleteFunc(slices.Clone(h.Journal), func(r record) bool { return r.Kind != committed || r.Queued == "" })
 	slices.SortFunc(queued, func(a, b record) int { return int(a.Version - b.Version) })
-	out := h.takenOut()
+	out, undone := h.takenOut(), h.undone()
 	turn, message := -1, -1 // positions of the previous turn and message
 	for _, r := range queued {
 		at := slices.Index(order, r.Queued)
@@ -60,7 +60,7 @@ func queueInOrder(h *History) error {
 			return fmt.Errorf("turn %s was queued, steers %t, and has joined another one; begun or in the queue: %t", r.Queued, r.Steer, at >= 0)
 		case out[r.Queued] == dequeued && (joins || at >= 0):
 			return fmt.Errorf("turn %s was taken out of the queue, and joined another one (%t) or ran", r.Queued, joins)
-		case !joins && at < 0 && out[r.Queued] == "":
+		case !joins && at < 0 && out[r.Queued] == "" && !h.undoneWith(r.Queued):
 			return fmt.Errorf("turn %s was queued and is lost", r.Queued)
 		case !joins && at < 0:
 			continue
@@ -68,7 +68,7 @@ func queueInOrder(h *History) error {
 			return fmt.Errorf("turn %s was queued after %s and is before it", r.Queued, order[turn])
 		case joins && place < message:
 			return fmt.Errorf("message %d joined a turn before message %d, which was sent earlier", place, message)
-		case said[r.Queued] != r.Text:
+		case said[r.Queued] != r.Text && !undone[r.Queued]:
 			return fmt.Errorf("turn %s was queued with %q and says %q", r.Queued, r.Text, said[r.Queued])
 		}
 		if !r.Steer {
@@ -107,7 +107,7 @@ func (h *History) takenOut() map[string]recordKind {
 // userMessagesLoggedOnce finds user messages that are missing on the log, are on it twice or at another index, or are
 // only on the log.
 func userMessagesLoggedOnce(h *History) error {
-	logged := map[string]int{}
+	logged, undone := map[string]int{}, h.undone()
 	for i := range h.Events {
 		ev := &h.Events[i]
 		if ev.Type != cairn.EventUserMessage {
@@ -117,7 +117,7 @@ func userMessagesLoggedOnce(h *History) error {
 			return fmt.Errorf("event %d: message %s is on the log twice", ev.Sequence, ev.MessageID)
 		}
 		at := slices.IndexFunc(h.Messages, func(m cairn.Message) bool { return m.ID == ev.MessageID })
-		if at != ev.Index && (at >= 0 || h.Settled) {
+		if at != ev.Index && (at >= 0 || h.Settled) && !undone[ev.RunID] {
 			return fmt.Errorf("event %d: message %s is number %d, in the transcript %d", ev.Sequence, ev.MessageID, ev.Index, at)
 		}
 	}

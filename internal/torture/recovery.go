@@ -1,6 +1,12 @@
 package torture
 
-import "time"
+import (
+	"slices"
+	"time"
+)
+
+// aside are the kinds of records that do not show which process drives a session.
+var aside = []recordKind{answered, sending, sent, undoing}
 
 // stop is the end of a process.
 type stop struct {
@@ -37,7 +43,7 @@ func outlived(list []record, stops map[string]stop) (took map[ending][]time.Dura
 		last = ""
 	}
 	for _, r := range list {
-		if r.Kind == answered || r.Kind == committed && r.Queued != "" { // by other processes
+		if slices.Contains(aside, r.Kind) || r.Kind == committed && (r.Queued != "" || r.Undone != "") { // by other processes
 			continue
 		}
 		if run != "" && r.Process != last {

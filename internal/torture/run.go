@@ -31,22 +31,28 @@ func runsContiguous(h *History) error {
 		case stopped(r) && h.mayStop():
 		case r.Status == cairn.RunFailed:
 			return fmt.Errorf("run %s failed: %v", r.ID, r.Error)
-		case r.Status == cairn.RunInterrupted && r.Reason != cairn.ReasonCrashed:
+		case r.Status == cairn.RunInterrupted: // a message to a crashed session gives up no run
 			return fmt.Errorf("run %s was interrupted: %s", r.ID, r.Reason)
 		}
 	}
 	return nil
 }
 
-// mayStop reports whether runs of the session may be stopped: those of families, and those of children whose
-// parents proceed.
-func (h *History) mayStop() bool { return kindOf(h.Session.Agent).waits }
+// mayStop reports whether runs of the session may be stopped: those of families, those of children whose parents
+// proceed, and those to whose session a message was sent that stops them.
+func (h *History) mayStop() bool {
+	return kindOf(h.Session.Agent).waits || slices.ContainsFunc(h.Journal, func(r record) bool { return r.Kind == sending && r.Way.stops() })
+}
 
 // usageAddsUp finds runs whose usage differs from that of their committed steps and of the calls that they
 // cancelled.
 func usageAddsUp(h *History) error {
 	var sum cairn.Usage
 	for _, t := range h.turns() {
+		if t.undone {
+			sum = sum.Add(t.run.Usage)
+			continue
+		}
 		var want cairn.Usage
 		closed := slices.Clone(t.withdrawn) // by the run that cancelled the pending calls
 		for _, s := range t.steps {
@@ -93,6 +99,9 @@ func checkpointsOrdered(h *History) error {
 	loose := map[string]int{} // number of rows after a run's last step, which a deferred commit of both counts
 	last := map[string]int{}  // last committed step of a run
 	for _, t := range h.turns() {
+		if t.undone {
+			continue
+		}
 		if n := t.count(h.committedSteps(t.run)); n > 0 {
 			last[t.run.ID] = n
 		}
@@ -107,7 +116,7 @@ func checkpointsOrdered(h *History) error {
 			}
 		}
 	}
-	parent, before := "", 0
+	parent, before, number := "", 0, int64(0)
 	for i := range h.Checkpoints {
 		cp := &h.Checkpoints[i]
 		end, known := ends[cp.StepID]
@@ -115,14 +124,14 @@ func checkpointsOrdered(h *History) error {
 		switch {
 		case cp.MessageCount < before || cp.MessageCount > len(h.Messages):
 			return fmt.Errorf("checkpoint %s has %d messages, the one before it %d, the session %d", cp.ID, cp.MessageCount, before, len(h.Messages))
-		case cp.Number != int64(i+1) || cp.ParentID != parent:
+		case cp.Number != number+1 && (h.Session.Epoch == 0 || cp.Number <= number) || cp.ParentID != parent:
 			return fmt.Errorf("checkpoint %s has number %d and parent %q in place %d after %q", cp.ID, cp.Number, cp.ParentID, i+1, parent)
 		case !byHand && (cp.StepID != stepID(cp.RunID, cp.Step) || !known):
 			return fmt.Errorf("checkpoint %s is of run %s step %d (%s), which is not in the transcript", cp.ID, cp.RunID, cp.Step, cp.StepID)
 		case !byHand && cp.MessageCount != end && cp.MessageCount != end+loose[cp.StepID] && end >= 0:
 			return fmt.Errorf("checkpoint %s has %d messages, its step ends at %d", cp.ID, cp.MessageCount, end)
 		}
-		parent, before = cp.ID, cp.MessageCount
+		parent, before, number = cp.ID, cp.MessageCount, cp.Number
 		if byHand {
 			continue
 		}

@@ -59,6 +59,7 @@ type order struct {
 	Name     string        `json:"name"` // of the process, in the journal
 	Sessions []string      `json:"sessions"`
 	Clerk    bool          `json:"clerk"`     // answers calls instead of driving sessions
+	Alone    bool          `json:"alone"`     // drives its runs itself, see [Host]
 	LeaseTTL time.Duration `json:"lease_ttl"` // 0 for the engine's default settings
 	Pace     int           `json:"pace"`      // see [Host]
 	Ahead    time.Duration `json:"ahead"`     // how far the process's clock is ahead

@@ -62,7 +62,7 @@ func (o *order) follow(start Start, open Open) error {
 		return err
 	}
 	ctx := context.Background()
-	ended := make(chan error, 3*len(o.Sessions)+1)
+	ended := make(chan error, 4*len(o.Sessions)+1)
 	if o.Clerk {
 		for n := range 2 { // two clerks that get in each other's way
 			c := &clerk{name: fmt.Sprintf("%s%d", o.Name, n), eng: eng, journal: j, rng: rand.New(rand.NewPCG(o.Seed, uint64(n)))}
@@ -73,6 +73,8 @@ func (o *order) follow(start Start, open Open) error {
 		for i, id := range o.Sessions {
 			rng, other := rand.New(rand.NewPCG(o.Seed, uint64(2*i))), rand.New(rand.NewPCG(o.Seed, uint64(2*i+1)))
 			go func() { ended <- o.drive(ctx, st, eng, id, rng) }()
+			sending := rand.New(rand.NewPCG(o.Seed, uint64(3*len(o.Sessions)+i)))
+			go func() { ended <- o.message(ctx, j, st, eng, id, sending) }()
 			if kindOf(agentOf(id)).waits {
 				stopping := rand.New(rand.NewPCG(o.Seed, uint64(2*len(o.Sessions)+i)))
 				go func() { ended <- o.interfere(ctx, j, st, eng, id, other) }()

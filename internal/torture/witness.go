@@ -49,6 +49,9 @@ func (w *witness) Dialect() string {
 
 // Commit implements store.Store.
 func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	if c.RewindRun != "" {
+		w.journal.write(record{Kind: undoing, Session: id, Undone: c.RewindRun})
+	}
 	w.reach(beforeCommit)
 	row, err := w.Store.Commit(ctx, id, c)
 	w.reach(afterCommit)
@@ -56,7 +59,7 @@ func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cair
 		return row, err
 	}
 	r := record{Kind: committed, Session: id, Root: row.RootID, Saw: c.Guard.Version, Version: row.Version, Token: row.Lease.Token, Messages: row.MessageCount,
-		Took: c.Lease.Action == store.LeaseTake, Dropped: c.DropStaged}
+		Took: c.Lease.Action == store.LeaseTake, Dropped: c.DropStaged, Undone: c.RewindRun}
 	if c.StartRun != nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != c.Lease.Owner) {
 		return row, nil // the run had begun before: nothing was written
 	}
