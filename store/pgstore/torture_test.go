@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/torture"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/pgstore"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -91,6 +93,66 @@ func TestTortureWithDefaults(t *testing.T) {
 	torture.NeedsSoak(t)
 	t.Setenv(serverVariable, testenv.FastPostgres(t))
 	torture.RunDefaults(t, openTortured)
+}
+
+// loser is a database whose schema is taken back, in one transaction, to a copy of it.
+type loser struct{ *pgxpool.Pool }
+
+// Keep implements torture.Loser.
+func (l loser) Keep(ctx context.Context) error {
+	return l.each(ctx, "DROP SCHEMA IF EXISTS kept CASCADE; CREATE SCHEMA kept",
+		"CREATE TABLE kept.%[1]s AS TABLE tortured.%[1]s")
+}
+
+// Lose implements torture.Loser. Other transactions see either all of it or nothing.
+func (l loser) Lose(ctx context.Context) error {
+	return l.each(ctx, "SET LOCAL session_replication_role = replica",
+		"DELETE FROM tortured.%[1]s; INSERT INTO tortured.%[1]s OVERRIDING SYSTEM VALUE TABLE kept.%[1]s")
+}
+
+// each executes a statement, and another for each of the schema's tables, while nobody writes. It does so again if the
+// transaction fails over another one.
+func (l loser) each(ctx context.Context, first, each string) error {
+	for deadline := time.Now().Add(time.Minute); ; {
+		err := pgx.BeginFunc(ctx, l.Pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, first); err != nil {
+				return err
+			}
+			rows, err := tx.Query(ctx, "SELECT tablename FROM pg_tables WHERE schemaname = 'tortured' ORDER BY tablename <> 'sessions', tablename")
+			if err != nil {
+				return err
+			}
+			tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				return err
+			}
+			// Writers lock a session first.
+			for _, text := range []string{"LOCK TABLE tortured.%[1]s IN EXCLUSIVE MODE", each} {
+				for _, name := range tables {
+					if _, err := tx.Exec(ctx, fmt.Sprintf(text, name)); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// The store loses its last writes under live processes, like a replica that is promoted.
+func TestTortureOfLosses(t *testing.T) {
+	url := testenv.FastPostgres(t)
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	torture.RunLosses(t, loser{pool}, func(string) (store.Store, error) {
+		return pgstore.Open(t.Context(), url, &pgstore.Options{Schema: "tortured"})
+	})
 }
 
 // The server is killed, too, and started again at once.
