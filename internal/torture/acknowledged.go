@@ -42,6 +42,10 @@ func nothingLost(h *History) error {
 		if undone[r.run()] {
 			continue
 		}
+		// A rewind also removes a checkpoint that was made by hand after the end of the run that it undoes.
+		if _, ok := counts[r.Step]; !ok && r.run() == "" && len(undone) > 0 {
+			continue
+		}
 		if n, ok := counts[r.Step]; r.Step != "" && (!ok || n != r.Messages) {
 			return fmt.Errorf("step %s was committed with %d messages; its checkpoint: %t, %d messages", r.Step, r.Messages, ok, n)
 		}
