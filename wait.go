@@ -128,7 +128,8 @@ func AssignTo(quorum Quorum, reviewers ...string) ToolOption {
 }
 
 // WaitAtMost makes a call fail if it is not answered within d. The time elapses even while no process runs; a
-// worker enforces it. It can also be used for a single question of a tool, see [Call.Ask]. The default is no limit.
+// worker enforces it. It can also be used for a single question of a tool, see [Call.Ask]. The default is the engine's
+// limit, Options.WaitAtMost, which by default is none.
 func WaitAtMost(d time.Duration) ToolOption {
 	return func(t *Tool) {
 		t.def.Wait.AtMost = d

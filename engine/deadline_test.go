@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -55,4 +57,55 @@ func TestResultHasDeadlines(t *testing.T) {
 			t.Errorf("%s the deadline is %s, the call's is %s", where, got, want)
 		}
 	}
+}
+
+// Calls that wait for people have the engine's limit, unless their tool or their question has its own.
+func TestEngineLimitsWaitForPeople(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asks := func(opts ...cairn.ToolOption) func(context.Context, *cairn.Call, in) (string, error) {
+			return func(ctx context.Context, call *cairn.Call, _ in) (string, error) {
+				var answer string
+				return answer, call.Ask(ctx, "Which?", nil, &answer, opts...)
+			}
+		}
+		tools := []cairn.Tool{
+			echo("approve", cairn.RequireApproval()),
+			cairn.ClientTool[in, string]("locate", "Locates."),
+			tool("ask", asks()),
+			echo("approve_longer", cairn.RequireApproval(), cairn.WaitAtMost(time.Hour)),
+			cairn.ClientTool[in, string]("locate_sooner", "Locates.", cairn.WaitAtMost(time.Second)),
+			tool("ask_longer", asks(cairn.WaitAtMost(time.Hour))),
+		}
+		var calls []scripted.Step
+		for _, tool := range tools {
+			calls = append(calls, scripted.Call(tool.Name(), in{"?"}))
+		}
+		st := tapOn(nil)
+		eng := open(t, st, bot(scripted.New(scripted.Reply(calls...), scripted.Text("done")), tools...),
+			with(func(o *engine.Options) { o.WaitAtMost = time.Minute }))
+		began := time.Now()
+		waits := turn(t, eng, "s", "go").Suspended
+		want := map[string]time.Duration{"approve": time.Minute, "locate": time.Minute, "ask": time.Minute,
+			"approve_longer": time.Hour, "locate_sooner": time.Second, "ask_longer": time.Hour}
+		if len(waits.Calls) != len(want) {
+			t.Fatalf("the run waits for %+v", waits.Calls)
+		}
+		for _, c := range waits.Calls {
+			if got := c.Deadline.Sub(began); got != want[c.Tool] {
+				t.Errorf("a call of %s waits for %s, want %s", c.Tool, got, want[c.Tool])
+			}
+		}
+		stop := work(t, eng)
+		time.Sleep(2 * time.Hour)
+		stop()
+		list := messages(t, st, "s")
+		if row := load(t, st, "s"); row.Status != cairn.SessionCompleted {
+			t.Fatalf("after all deadlines the session is %s", row.Status)
+		}
+		for _, c := range waits.Calls {
+			if id := cmp.Or(c.ToolCallID, c.ID); result(t, list, id).Code != cairn.CodeTimeout {
+				t.Errorf("the call of %s has the result %+v", c.Tool, result(t, list, id))
+			}
+		}
+	})
 }

@@ -105,6 +105,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	})
 	e.fx = effects.New(e.runs, effects.Config{
 		NewID: e.opts.NewID, Draining: e.draining.Load, ModelIdle: e.opts.ModelIdle, Models: e.opts.Models, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
+		WaitAtMost: e.opts.WaitAtMost,
 	})
 	e.reader = &reader{store: st, log: e.log, watchers: watchers{ctx: e.ctx, runs: e.runs, logger: e.opts.Logger}}
 	e.beats = heartbeats{store: st, runs: e.runs, logger: e.opts.Logger, ttl: e.opts.LeaseTTL, hosted: e.opts.Host != nil}

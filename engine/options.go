@@ -51,6 +51,7 @@ func (o *Options) settings() []setting {
 		number[time.Duration]{"hook_timeout", &o.HookTimeout, 5 * time.Minute, mayBeNegative},
 		number[time.Duration]{"model_idle", &o.ModelIdle, 10 * time.Minute, mayBeNegative},
 		number[time.Duration]{"host_grace", &o.HostGrace, 2 * time.Minute, mayBeNegative},
+		number[time.Duration]{field: "wait_at_most", value: &o.WaitAtMost},
 		number[int]{field: "max_recoveries", value: &o.MaxRecoveries, unset: 10},
 		number[int]{field: "work_concurrency", value: &o.WorkConcurrency, unset: 1000},
 		number[int]{"cache_sessions", &o.CacheSessions, 256, mayBeNegative},
@@ -124,6 +125,10 @@ type Options struct {
 	// ModelIdle is how long a model may send nothing before its call is abandoned and retried as one that failed with
 	// CodeTimeout; 0 means 10 minutes, a negative value no limit.
 	ModelIdle time.Duration
+	// WaitAtMost is how long a call waits for people if its tool has no [cairn.WaitAtMost] of its own: an approval, the
+	// call of a client-executed tool, or a question. 0 means no limit. A tool's own limit applies even if it is longer.
+	// Calls that wait already keep the limit with which they were opened.
+	WaitAtMost time.Duration
 	// MaxRecoveries is how often a run is taken over from a dead process without advancing a step before it is failed;
 	// 0 means 10.
 	MaxRecoveries int

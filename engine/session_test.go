@@ -512,6 +512,7 @@ func TestEngineRefusesWhatCannotWork(t *testing.T) {
 		"a negative lease":     {tapOn(nil), nil, &engine.Options{LeaseTTL: -1}, "lease_ttl"},
 		"a negative grace":     {tapOn(nil), nil, &engine.Options{StopGrace: -1}, "stop_grace"},
 		"a negative interval":  {tapOn(nil), nil, &engine.Options{WorkInterval: -1}, "work_interval"},
+		"a negative wait":      {tapOn(nil), nil, &engine.Options{WaitAtMost: -1}, "wait_at_most"},
 		"fewer than no runs":   {tapOn(nil), nil, &engine.Options{WorkConcurrency: -1}, "work_concurrency"},
 		"fewer than no tries":  {tapOn(nil), nil, &engine.Options{MaxRecoveries: -1}, "max_recoveries"},
 		"a log of tiny events": {tapOn(nil), nil, &engine.Options{Log: tiny{tapOn(nil).log}}, "log"},

@@ -28,6 +28,8 @@ type Config struct {
 	Draining func() bool
 	// MaxDepth and MaxTreeSessions bound the trees of sub-agents' sessions; a negative value means no limit.
 	MaxDepth, MaxTreeSessions int
+	// WaitAtMost is how long a call waits for people if its tool has no limit of its own; 0 means no limit.
+	WaitAtMost time.Duration
 }
 
 // Effects executes effects. It is safe for concurrent use.

@@ -23,7 +23,7 @@ import (
 func (fx *Effects) pend(l *session.Live, c *step.Call, kind cairn.CallKind, asked *define.Question) *cairn.PendingCall {
 	row := c.Tool.Pending(kind, asked)
 	row.ID, row.RootID, row.SessionID, row.Input = c.Use.CallID, l.Row.RootID, l.Row.ID, c.Use.Input
-	row.RunID, row.StepID = l.Run.ID, l.SuspendedStep(l.Step)
+	row.RunID, row.StepID, row.WaitAtMost = l.Run.ID, l.SuspendedStep(l.Step), cmp.Or(row.WaitAtMost, fx.WaitAtMost)
 	switch kind {
 	case cairn.CallApproval:
 		row.ApprovalID = ids.Derive("approval", l.Row.Secret, l.Row.ID, row.ID)

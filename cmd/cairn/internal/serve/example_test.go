@@ -109,6 +109,7 @@ func TestExample(t *testing.T) {
 			func(s *served) bool { return s.cfg.Executor == "" }, func(s *served) bool { return s.cfg.Executor == "worker-1" }},
 		"worker":           {"worker: true", "worker: false", func(s *served) bool { return s.cfg.Worker }, func(s *served) bool { return !s.cfg.Worker }},
 		"work_concurrency": {"work_concurrency: 1000", "work_concurrency: 3", func(s *served) bool { return s.cfg.WorkConcurrency == 1000 }, func(s *served) bool { return s.cfg.WorkConcurrency == 3 }},
+		"wait_at_most":     {"wait_at_most: 72h", "wait_at_most: 2h", func(s *served) bool { return time.Duration(s.cfg.WaitAtMost) == 72*time.Hour }, func(s *served) bool { return time.Duration(s.cfg.WaitAtMost) == 2*time.Hour }},
 		"auth":             {"${CAIRN_TOKEN}", "", func(s *served) bool { return s.options.Authenticate != nil && !s.options.AllowUnauthenticated }, nil},
 		"cors":             {"http://localhost:3000", "https://app.example.com", func(s *served) bool { return slices.Equal(s.options.Origins, []string{"http://localhost:3000"}) }, func(s *served) bool { return slices.Equal(s.options.Origins, []string{"https://app.example.com"}) }},
 		"limits": {"{body: 4MiB, streams_per_user: 20, requests_per_minute: 600}", "{body: 1KiB, streams_per_user: 3, requests_per_minute: 4}",

@@ -19,6 +19,7 @@ type Config struct {
 	Executor        string              `yaml:"executor" doc:"This process's name on the host, unique and the same after a restart, such as ${HOSTNAME}. On DBOS the process resumes at once what it left; on Temporal it is the worker's identity. Empty means a new name each time."`
 	Worker          bool                `yaml:"worker" doc:"Take over crashed runs, resume answered sessions, enforce deadlines, sweep." default:"true"`
 	WorkConcurrency int                 `yaml:"work_concurrency" doc:"How many runs the worker drives at once. They mostly wait for models: memory is what they take." default:"1000"`
+	WaitAtMost      Duration            `yaml:"wait_at_most" doc:"How long a call waits for people, if its tool has no timeout of its own: approvals, client tools, questions. Without the key there is no limit."`
 	Auth            Auth                `yaml:"auth" doc:"Who may use the server."`
 	CORS            CORS                `yaml:"cors" doc:"Access for pages of other origins."`
 	Limits          Limits              `yaml:"limits" doc:"Limits for each user."`
