@@ -1,5 +1,7 @@
 package cairn
 
+import "time"
+
 // ChildKind is the relation of a session to its parent.
 type ChildKind string
 
@@ -20,6 +22,8 @@ type ChildRef struct {
 	Agent string `json:"agent"`
 	// Kind is sub-agent or companion.
 	Kind ChildKind `json:"kind"`
+	// Deadline is when the call fails with CodeTimeout if the session has not ended, see [SubAgent]; zero means never.
+	Deadline time.Time `json:"deadline,omitzero"`
 }
 
 // ChildEnd records how a child session ended that its parent no longer waits for.

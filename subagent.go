@@ -19,24 +19,28 @@ const taskSchema = `{"type":"object","properties":{"input":{"type":"string","min
 //
 // If the agent waits for something, the calling session is suspended, and so on up to the root; answers are
 // submitted to the root. If the agent fails, the call's result is an error that the calling model reads.
-func SubAgent(a *Agent) Tool {
+//
+// [Timeout] limits the whole consultation, from the beginning of the new session and with the time that it waits for
+// people. When it has passed, the session and those below it are stopped, and the call fails with CodeTimeout. It
+// counts by the store's clock, through takeovers and suspensions. If the tree is suspended then, a worker enforces it.
+func SubAgent(a *Agent, opts ...ToolOption) Tool {
 	if a == nil {
 		// A name lets validation report this mistake rather than the missing name.
 		return Tool{def: definition{Name: "SubAgent", Err: errors.New("the agent is nil")}}
 	}
 	t := Tool{def: definition{Name: a.Name, Description: a.Description, Agent: a}}
 	t.def.Input, t.def.Err = schema.Parse(json.RawMessage(taskSchema))
-	return t
+	return t.with(opts)
 }
 
 // SubAgentOf is [SubAgent] with typed arguments: the calling model fills in In, whose JSON Schema is derived like
 // that of a tool's input, and arguments that violate it are returned to that model as an error. The sub-agent's
 // first message is the arguments as JSON.
-func SubAgentOf[In any](a *Agent) Tool {
+func SubAgentOf[In any](a *Agent, opts ...ToolOption) Tool {
 	t := SubAgent(a)
 	if t.def.Err == nil {
 		t.def.Input, t.def.Err = schema.For(reflect.TypeFor[In]())
 		t.def.TaskJSON = true
 	}
-	return t
+	return t.with(opts)
 }

@@ -38,7 +38,7 @@ func Serial() ToolOption { return func(t *Tool) { t.def.Serial = true } }
 
 // Timeout limits one execution of the tool. When it passes, the tool's context is cancelled and the call fails at
 // once with CodeTimeout; whatever the tool returns or does with its handle later has no effect. The default is no
-// limit.
+// limit. For a sub-agent it limits the whole consultation, see [SubAgent].
 func Timeout(d time.Duration) ToolOption { return func(t *Tool) { t.def.Timeout = d } }
 
 // ErrorText sets the function that returns the text for an error of the tool's function: what the model reads, and

@@ -4,7 +4,11 @@
 // holds only ids and numbers, and encodes as JSON.
 package host
 
-import "github.com/cairn-agents/cairn"
+import (
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
 
 // Position is a step of a run, with the lease under which the run is driven. It is the input of EffectPlan,
 // EffectJudge, EffectCommit and EffectNotify.
@@ -18,6 +22,9 @@ type Position struct {
 	Token int64 `json:"token"`
 	// Step is the step's number in the run, from 1; 0 before the first one.
 	Step int `json:"step"`
+	// Until is when the run is stopped, by the store's clock, because a call that waits for it has a deadline; zero means
+	// never. The effects enforce it.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // Run identifies a run that was begun or taken over and is to be driven.

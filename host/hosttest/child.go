@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -23,6 +24,9 @@ var children = []scenario{
 	{"child-and-own", (*scene).childAndOwn},
 	{"child-waits-twice", (*scene).childWaitsTwice},
 	{"child-deadline", (*scene).childDeadline},
+	{"child-timeout-running", (*scene).childTimeoutRunning},
+	{"child-timeout-waiting", (*scene).childTimeoutWaiting},
+	{"grandchild-timeout-running", (*scene).grandchildTimeoutRunning},
 	{"child-fails", (*scene).childFails},
 	{"child-step-limit", (*scene).childStepLimit},
 	{"child-depth-limit", (*scene).childDepthLimit},
@@ -155,6 +159,34 @@ func (s *scene) childWaitsTwice() {
 // After the deadline of a child's call the whole tree resumes.
 func (s *scene) childDeadline() {
 	s.family(s.refund(cairn.WaitAtMost(s.soon)))
+	s.process().turn("s", "refund it")
+	s.later()
+	s.process().work()
+	s.awaitEnd("s", 2)
+}
+
+// slow returns a helper whose model answers only after any deadline of the suite.
+func slow() *cairn.Agent {
+	return agent("helper", plays(scripted.Reply(scripted.Text("I think. "), scripted.Pause(time.Hour))))
+}
+
+// A child that runs is stopped at its call's deadline, and the parent continues.
+func (s *scene) childTimeoutRunning() {
+	s.agents = []*cairn.Agent{bot(plays(delegates("c1", "helper"), scripted.Text("It was too slow.")), cairn.SubAgent(slow(), cairn.Timeout(s.soon)))}
+	s.process().turn("s", "do it")
+}
+
+// The deadline of a call stops everything below it.
+func (s *scene) grandchildTimeoutRunning() {
+	clerk := agent("clerk", plays(delegates("c1", "helper"), scripted.Text("never said")), cairn.SubAgent(slow()))
+	s.agents = []*cairn.Agent{bot(plays(delegates("c1", "clerk"), scripted.Text("It was too slow.")), cairn.SubAgent(clerk, cairn.Timeout(s.soon)))}
+	s.process().turn("s", "do it")
+}
+
+// A child that waits for people is ended at its call's deadline, by the run that continues the parent.
+func (s *scene) childTimeoutWaiting() {
+	helper := agent("helper", plays(asks("c1", "refund", "42"), scripted.Text("never said")), s.refund())
+	s.agents = []*cairn.Agent{bot(plays(delegates("c1", "helper"), scripted.Text("Nobody answers.")), cairn.SubAgent(helper, cairn.Timeout(s.soon)))}
 	s.process().turn("s", "refund it")
 	s.later()
 	s.process().work()

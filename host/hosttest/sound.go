@@ -266,6 +266,13 @@ func (t *tree) unaccounted(r *record) (problems []string) {
 			say("the log asks %d times for an answer to call %s", asked, c.ID)
 		}
 	}
+	if n := len(r.runs); n > 0 && r.row.Status == cairn.SessionPaused && r.runs[n-1].Suspended != nil {
+		for _, c := range r.runs[n-1].Suspended.Children {
+			if !c.Deadline.IsZero() && (next.IsZero() || c.Deadline.Before(next)) {
+				next = c.Deadline
+			}
+		}
+	}
 	for _, child := range t.sessions {
 		if child.row.ParentID == r.row.ID && child.row.Kind == cairn.ChildSubAgent && child.row.Status == cairn.SessionPaused {
 			waiting++
@@ -275,7 +282,7 @@ func (t *tree) unaccounted(r *record) (problems []string) {
 		say("the row counts %d open calls, there are %d", r.row.OpenCalls, waiting)
 	}
 	if !r.row.NextDeadline.Equal(next) {
-		say("the row's next deadline is %s, that of its calls %s", r.row.NextDeadline, next)
+		say("the row's next deadline is %s, that of its calls and children %s", r.row.NextDeadline, next)
 	}
 	return problems
 }

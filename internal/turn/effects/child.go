@@ -3,6 +3,8 @@ package effects
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
@@ -12,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -49,7 +52,7 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 	if began == nil && in.Driven == "" && ctx.Err() == nil && work.Err() != nil {
 		return turn.ChildOut{}, nil
 	}
-	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, s: fx.Scope(l, l.Step.Number, l.Step.Below(nil)...), driven: in.Driven}
+	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, s: fx.Scope(l, l.Step.Number, l.Step.Below(nil)...), driven: in.Driven, until: in.Until}
 	defer func() { out.Launch = v.launch }()
 	if began != nil {
 		v.child, v.agent = began.ChildID, began.Agent
@@ -72,7 +75,9 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 	}
 	if result == nil {
 		if v.waiting != nil {
-			err = fx.put(ctx, l, &step.Wait{CallID: c.Use.CallID, Waiting: v.waiting, Child: c.Child(v.child, v.agent), Writes: v.s.Writes()}, false)
+			child := c.Child(v.child, v.agent)
+			child.Deadline = v.deadline
+			err = fx.put(ctx, l, &step.Wait{CallID: c.Use.CallID, Waiting: v.waiting, Child: child, Writes: v.s.Writes()}, false)
 		}
 		return turn.ChildOut{ToolOut: toolOut(c), Drive: v.drive}, err
 	}
@@ -116,6 +121,8 @@ type visit struct {
 	s         *user.Scope
 	child     string // the id of the other agent's session
 	agent     string
+	until     time.Time         // when the call's own run is stopped; zero for never
+	deadline  time.Time         // of the call, once the other session is known; zero if it has none
 	driven    string            // the id of the run that was driven for this call since the effect last asked for it
 	drive     *turn.Begun       // the run to be driven next, if any
 	launch    *turn.Begun       // a run that was begun and is to be driven independently of the call, if any
@@ -283,7 +290,7 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 		return failure(v.c.Use, out.Failed), nil
 	case run == nil:
 		v.drive = out.Drive
-		return nil, nil
+		return nil, v.limitDriven()
 	case run.Status.Suspends():
 		v.waiting = run.Suspended
 		return nil, nil
@@ -297,7 +304,39 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 		return nil, nil
 	}
 	v.run = run
+	if !v.deadline.IsZero() && run.Reason == cairn.ReasonInterrupted && run.StopReason == lifecycle.TimedOut.Reason {
+		return transcript.Failed(v.c.Use, cairn.CodeTimeout, fmt.Sprintf("agent %s did not end within %s", v.agent, v.c.Tool.Timeout)), nil
+	}
 	return delegate.Result(v.c.Use, v.agent, run), nil
+}
+
+// sees sets the call's deadline, which counts from the beginning of the sub-agent's session.
+func (v *visit) sees(child *cairn.Session) {
+	if v.c.Tool != nil && v.c.Tool.Agent != nil && v.c.Tool.Timeout > 0 {
+		v.deadline = child.CreatedAt.Add(v.c.Tool.Timeout)
+	}
+}
+
+// late reports whether the call's deadline has passed, given a row of the sub-agent's session that was just read.
+func (v *visit) late(child *cairn.Session) bool {
+	return !v.deadline.IsZero() && !child.AsOf.Before(v.deadline)
+}
+
+// limitDriven sets the time at which the run to be driven is stopped: the deadline of the call, or of a call further
+// up that waits for this one.
+func (v *visit) limitDriven() error {
+	if v.drive == nil {
+		return nil
+	}
+	if v.deadline.IsZero() && v.c.Tool.Agent != nil && v.c.Tool.Timeout > 0 { // the session has just begun
+		child, err := store.Load(v.ctx, v.fx.Store, v.child)
+		if err != nil {
+			return err
+		}
+		v.sees(child)
+	}
+	v.drive.Until = session.Earlier(v.until, v.deadline)
+	return nil
 }
 
 // listen asks the store whether the run is to stop. Its child may have received the stop first.
@@ -309,8 +348,8 @@ func (v *visit) listen() error {
 	return err
 }
 
-// PassStops passes stop requests for a call's run on to the child's run that the call asked for. It does so while this
-// process drives that run, until end is called.
+// PassStops passes stop requests for a call's run on to the child's run that the call asked for, and stops that run at
+// the call's deadline. It does so while this process drives that run, until end is called.
 func (fx *Effects) PassStops(ctx context.Context, of turn.ToolIn, b turn.Begun) (end func(), err error) {
 	l, _, err := fx.hold(of.Position)
 	if err != nil {
@@ -318,7 +357,18 @@ func (fx *Effects) PassStops(ctx context.Context, of turn.ToolIn, b turn.Begun) 
 	}
 	work, key := l.Work(ctx)
 	stop := context.AfterFunc(work, func() { fx.passStop(ctx, work, b.SessionID, b.RunID) })
-	return func() { stop(); l.Release(key) }, nil
+	timer := func() bool { return false }
+	if !b.Until.IsZero() && !b.Until.Equal(of.Until) { // at of.Until this run is stopped, which passes the stop on
+		timer = time.AfterFunc(b.Until.Sub(l.Now(fx.Now())), func() { fx.timeOut(ctx, b.SessionID, b.RunID) }).Stop
+	}
+	return func() { timer(); stop(); l.Release(key) }, nil
+}
+
+// timeOut asks a child's run to stop because the call that consulted it has reached its deadline.
+func (fx *Effects) timeOut(ctx context.Context, child, runID string) {
+	stop := lifecycle.TimedOut
+	stop.RunID = runID
+	fx.askToStop(ctx, child, stop)
 }
 
 // passStop passes a stop request on to a child's run.
@@ -335,6 +385,11 @@ func (fx *Effects) passStop(ctx, work context.Context, child, runID string) {
 		}
 		stop.RunID = row.RunID
 	}
+	fx.askToStop(ctx, child, stop)
+}
+
+// askToStop asks a child's run to stop.
+func (fx *Effects) askToStop(ctx context.Context, child string, stop cairn.Stop) {
 	err := fx.Store.RequestStop(ctx, child, stop)
 	if err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 		fx.Logger.Warn("a sub-agent was not asked to stop", "session", child, "error", err)

@@ -28,7 +28,10 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 	if err != nil {
 		return turn.Begun{}, nil, err
 	}
+	v.sees(row)
 	switch {
+	case row.Status == cairn.SessionPaused && v.work.Err() == nil && v.late(row):
+		return turn.Begun{}, nil, fx.ReapChild(ctx, row, lifecycle.TimedOut)
 	case row.Running(row.AsOf):
 		// An attempt whose answer was lost began the run.
 		if b := v.c.HandedOver(row.RunID); b != nil && b.Token == row.Lease.Token {
@@ -80,8 +83,16 @@ func (v *localChild) Drive(ctx context.Context, b turn.Begun) error {
 	return v.fx.put(ctx, v.l, f, false)
 }
 
-// Stop implements delegate.Driver.
-func (v *localChild) Stop(ctx context.Context) { v.fx.passStop(ctx, v.work, v.child, "") }
+// Stop implements delegate.Driver. It also stops a child whose call has reached its deadline.
+func (v *localChild) Stop(ctx context.Context) {
+	v.fx.passStop(ctx, v.work, v.child, "")
+	if v.work.Err() != nil || v.deadline.IsZero() {
+		return
+	}
+	if row, err := store.Load(ctx, v.fx.Store, v.child); err == nil && v.late(row) && row.Status == cairn.SessionActive {
+		v.fx.timeOut(ctx, v.child, row.RunID)
+	}
+}
 
 // End implements delegate.Driver. It cancels what the session is suspended for.
 func (v *localChild) End(ctx context.Context, _ error) error {

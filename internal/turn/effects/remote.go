@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
@@ -50,6 +51,7 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 	if g.over != nil {
 		return fx.late(ctx, name, in, g.over)
 	}
+	defer g.limit(ctx, in.Position)()
 	if err = prepare(ctx, g.l); err == nil {
 		out, err = g.execute(ctx, name, in)
 	}
@@ -63,6 +65,22 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		g.keep(out)
 	}
 	return out, err
+}
+
+// limit stops the run when a call that waits for it reaches its deadline, until end is called. If the store's clock has
+// reached it, each later effect sees that, too.
+func (g *remoteEffect) limit(ctx context.Context, at turn.Position) (end func()) {
+	stop := lifecycle.TimedOut
+	stop.RunID = at.RunID
+	switch {
+	case at.Until.IsZero():
+	case !g.l.Row.AsOf.Before(at.Until):
+		g.l.RequestStop(stop)
+	default:
+		timer := time.AfterFunc(at.Until.Sub(g.l.Now(g.fx.Now())), func() { g.fx.timeOut(ctx, at.SessionID, at.RunID) })
+		return func() { timer.Stop() }
+	}
+	return func() {}
 }
 
 // execute executes the effect of a step that is under way.

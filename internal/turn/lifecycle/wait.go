@@ -18,13 +18,9 @@ func (r *Runs) WaitsFor(ctx context.Context, row *cairn.Session) (string, error)
 	if row.SuspendedStep == "" || row.Ready() || overdue(row, row.AsOf) {
 		return "", nil
 	}
-	run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
+	children, err := r.awaitedBy(ctx, row)
 	if err != nil {
 		return "", err
-	}
-	var children []cairn.ChildRef
-	if run.Suspended != nil {
-		children = run.Suspended.Children
 	}
 	for _, c := range children {
 		child, err := store.Load(ctx, r.Store, c.SessionID)
@@ -62,10 +58,31 @@ func count(n int, what string, m int, other string) string {
 	return say(n, what) + " and " + say(m, other)
 }
 
-// Expire closes the calls of a paused session whose deadline has passed. It reports whether the session can continue.
+// TimedOut is the stop of a sub-agent whose call has reached its deadline.
+var TimedOut = cairn.Stop{Kind: cairn.StopInterrupt, Reason: "the call that consulted it timed out"}
+
+// awaitedBy returns the sessions that a paused session waits for.
+func (r *Runs) awaitedBy(ctx context.Context, row *cairn.Session) ([]cairn.ChildRef, error) {
+	run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
+	if err != nil || run.Suspended == nil {
+		return nil, err
+	}
+	return run.Suspended.Children, nil
+}
+
+// late reports whether the call that consults a session has reached its deadline.
+func late(c *cairn.ChildRef, now time.Time) bool {
+	return !c.Deadline.IsZero() && !now.Before(c.Deadline)
+}
+
+// Expire closes the calls of a paused session whose deadline has passed. It reports whether the session can continue:
+// nothing is open, or a sub-agent that it waits for has reached its deadline. The run that continues it ends the
+// sub-agent, and the session is due until then.
 func (r *Runs) Expire(ctx context.Context, id string) (bool, error) {
+	timedOut := false
 	row, err := store.Update(ctx, r.Store, id, func(row *cairn.Session) (*store.Commit, error) {
 		now := row.AsOf
+		timedOut = false
 		if row.Status != cairn.SessionPaused || !overdue(row, now) {
 			return nil, nil
 		}
@@ -83,10 +100,21 @@ func (r *Runs) Expire(ctx context.Context, id string) (bool, error) {
 				c.Suspend.NextDeadline = session.Earlier(c.Suspend.NextDeadline, call.Deadline)
 			}
 		}
+		children, err := r.awaitedBy(ctx, row)
+		if err != nil {
+			return nil, err
+		}
+		for i := range children {
+			timedOut = timedOut || late(&children[i], now)
+			c.Suspend.NextDeadline = session.Earlier(c.Suspend.NextDeadline, children[i].Deadline)
+		}
+		if timedOut && len(c.Calls) == 0 {
+			return nil, nil
+		}
 		return c, nil
 	})
 	if err != nil {
 		return false, err
 	}
-	return row.Ready(), nil
+	return row.Ready() || timedOut, nil
 }

@@ -51,6 +51,9 @@ func (r *Runs) waiting(ctx context.Context, row *cairn.Session, w *Wait) error {
 		return nil
 	}
 	for _, c := range snap.Run.Suspended.Children {
+		if late(&c, row.AsOf) { // it ends when the session is resumed
+			continue
+		}
 		child, err := store.Load(ctx, r.Store, c.SessionID)
 		if errors.Is(err, cairn.ErrNotFound) {
 			continue

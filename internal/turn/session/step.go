@@ -100,7 +100,8 @@ func (l *Live) Waiting(st *step.Step) *store.Suspend {
 		}
 		s.OpenCalls++
 		switch p := c.Open(); {
-		case p == nil:
+		case p == nil: // it waits for another session
+			s.NextDeadline = Earlier(s.NextDeadline, c.Wait.Child.Deadline)
 		case p.Version > 0:
 			s.NextDeadline = Earlier(s.NextDeadline, p.Deadline)
 		default:

@@ -97,7 +97,7 @@ func (b *builder) add(a *cairn.Agent, d *Definition, t *config.Tool) error {
 		if err != nil {
 			return err
 		}
-		a.Tools = append(a.Tools, cairn.SubAgent(sub))
+		a.Tools = append(a.Tools, cairn.SubAgent(sub, cairn.Timeout(time.Duration(t.Timeout))))
 	default:
 		var taken []string
 		for _, ts := range a.Toolsets {

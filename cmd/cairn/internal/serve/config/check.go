@@ -255,9 +255,6 @@ func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistan
 			d.wrong(path+"."+key.name, "is a key of %s tools, and this one is of kind %s", key.of, kind)
 		}
 	}
-	if kind == "agent" && t.Timeout != 0 {
-		d.wrong(path+".timeout", "is a key of client and mcp tools, and this one is of kind agent")
-	}
 	if kind == "agent" && t.Deferred {
 		d.wrong(path+".deferred", "is a key of client and mcp tools, and this one is of kind agent")
 	}

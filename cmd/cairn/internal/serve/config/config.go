@@ -108,7 +108,7 @@ type Tool struct {
 	Description string   `yaml:"description" json:"description,omitempty" doc:"The description of a client tool, for the model."`
 	Parameters  JSON     `yaml:"parameters" json:"parameters,omitempty" doc:"The JSON Schema of a client tool's arguments." default:"{type: object}"`
 	Result      JSON     `yaml:"result" json:"result,omitempty" doc:"The JSON Schema that results of a client tool must satisfy."`
-	Timeout     Duration `yaml:"timeout" json:"timeout,omitempty" doc:"How long a call waits for the client's result, or for the MCP server."`
+	Timeout     Duration `yaml:"timeout" json:"timeout,omitempty" doc:"How long a call waits for the client's result, for the MCP server, or for the assistant to end."`
 
 	Deferred bool `yaml:"deferred" json:"deferred,omitempty" doc:"Requests leave out the client tool, or the MCP server's tools, if tool definitions are larger than defer_above. The model finds them by search."`
 

@@ -114,7 +114,6 @@ func TestMistakes(t *testing.T) {
 		"a tool of two kinds":        {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, agent: a}]}]", []string{"must have exactly one of client, mcp, agent"}},
 		"a key of another":           {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, prefix: y}]}]", []string{"tools[0].prefix: is a key of mcp tools, and this one is of kind client"}},
 		"an MCP server of two kinds": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', command: [y]}}]}]", []string{"tools[0].mcp: must have either command or url"}},
-		"an agent with a timeout":    {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b, timeout: 1s}]}, {name: b, model: 'scripted:'}]", []string{"tools[0].timeout: is a key of client and mcp tools"}},
 		"a schema":                   {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, parameters: {type: objekt}}]}]", []string{`assistants[0].tools[0]: tool "x"`}},
 		"no timeout":                 {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, timeout: -1s}]}]", []string{"timeout: -1s is not positive"}},
 		"an alias of an alias":       {auth + "x: &x [*x, *x]", []string{"x: there is no such key"}},
