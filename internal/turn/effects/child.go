@@ -3,7 +3,6 @@ package effects
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -305,7 +304,7 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 	}
 	v.run = run
 	if !v.deadline.IsZero() && run.Reason == cairn.ReasonInterrupted && run.StopReason == lifecycle.TimedOut.Reason {
-		return transcript.Failed(v.c.Use, cairn.CodeTimeout, fmt.Sprintf("agent %s did not end within %s", v.agent, v.c.Tool.Timeout)), nil
+		return transcript.Failed(v.c.Use, cairn.CodeTimeout, "agent "+v.agent+" did not end in time"), nil
 	}
 	return delegate.Result(v.c.Use, v.agent, run), nil
 }
