@@ -45,12 +45,17 @@ type clocks struct{ store, own time.Time }
 const maxClockJump = time.Minute
 
 // clockJump reads the store's clock, and returns by how much it has moved in addition to the time that has passed since
-// the last call; 0 if that is little, or in the first call, or in a store without records.
+// the last call; 0 if that is little, or in the first call, or in a store without records. A store that refuses the
+// record, for example because its memory is full, is swept all the same: that makes room.
 func (u *upkeep) clockJump(ctx context.Context) (time.Duration, error) {
 	if u.records == nil {
 		return 0, nil
 	}
 	r, err := u.records.Put(ctx, store.RecordWrite{Namespace: store.SweepRecords, Key: "last", Value: []byte("{}"), Seen: store.AnyVersion})
+	if errors.Is(err, cairn.ErrUnavailable) && ctx.Err() == nil {
+		u.logger.Warn("sweeping without a look at the store's clock", "error", err)
+		return 0, nil
+	}
 	if err != nil {
 		return 0, err
 	}
