@@ -53,8 +53,9 @@ type Message struct {
 	// Tokens is the size of the conversation including this message, in tokens, as counted by the provider of its
 	// model: the input and the output of that call. 0 if the provider did not report it.
 	Tokens int64 `json:"tokens,omitempty"`
-	// EndsTurn is set on the last message of a completed turn: the model owes nothing after it. A session that is
-	// rewound or branched to such a message is completed, and not resumable.
+	// EndsTurn is set on the last message of a completed turn, and on context that was added during its last step and
+	// follows it: the model owes nothing after it. A session that is rewound or branched to such a message is completed,
+	// and not resumable.
 	EndsTurn bool `json:"ends_turn,omitempty"`
 	// RunID is the run that added the message; empty for messages added between runs.
 	RunID string `json:"run_id,omitempty"`

@@ -98,7 +98,8 @@ type Session struct {
 	SuspendedStep string    `json:"suspended_step,omitempty"`
 	OpenCalls     int       `json:"open_calls,omitempty"`
 	NextDeadline  time.Time `json:"next_deadline,omitzero"`
-	// Queued is the number of turns in the queue.
+	// Queued is the number of entries in the queue: the queued turns and, while a run is under way, the additions of
+	// Engine.AddContext and Engine.SwitchTools that its next commit appends.
 	Queued int `json:"queued,omitempty"`
 	// LogSequence is the position in the event log up to which the messages are complete.
 	LogSequence int64 `json:"log_sequence"`

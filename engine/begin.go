@@ -124,10 +124,11 @@ func (e *Engine) resumeWait(ctx context.Context, sessionID string, child bool) (
 // startQueued begins the next turn of a session's queue; the run is nil if the queue is empty.
 func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error) {
 	queue, err := store.Queue(ctx, e.store, sessionID)
-	if err != nil || len(queue) == 0 {
+	turns := turnsOf(queue)
+	if err != nil || len(turns) == 0 {
 		return nil, err
 	}
-	next := inOrder(queue)[0]
+	next := turns[0]
 	in := lifecycle.NewRun{SessionID: sessionID, RunID: next.ID, Model: &next.Model, Messages: next.Messages}
 	return e.beginTurn(ctx, lifecycle.Turn{NewRun: in, Dequeue: []string{next.ID}}, nil)
 }

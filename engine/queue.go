@@ -17,12 +17,13 @@ func (e *Engine) Queue(ctx context.Context, id string) ([]store.QueuedTurn, erro
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	turns, err := store.Queue(ctx, e.store, id)
-	return inOrder(turns), err
+	queue, err := store.Queue(ctx, e.store, id)
+	return turnsOf(queue), err
 }
 
-// inOrder sorts a queue: messages that were to join a turn come before other turns.
-func inOrder(turns []store.QueuedTurn) []store.QueuedTurn {
+// turnsOf returns the turns of a queue in order: messages that were to join a turn come before other turns.
+func turnsOf(queue []store.QueuedTurn) []store.QueuedTurn {
+	turns := slices.DeleteFunc(queue, func(t store.QueuedTurn) bool { return t.Context })
 	slices.SortStableFunc(turns, func(a, b store.QueuedTurn) int {
 		switch {
 		case a.Steer == b.Steer:
@@ -43,10 +44,11 @@ func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
 		return err
 	}
 	_, err := e.runs.Change(ctx, id, func(*cairn.Session) (*store.Commit, error) {
-		turns, err := store.Queue(ctx, e.store, id)
+		queue, err := store.Queue(ctx, e.store, id)
 		if err != nil {
 			return nil, err
 		}
+		turns := turnsOf(queue)
 		if !slices.ContainsFunc(turns, func(t store.QueuedTurn) bool { return t.ID == runID }) {
 			return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "run", Message: "session \"" + id + "\" has no queued turn \"" + runID + "\""}
 		}

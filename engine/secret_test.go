@@ -100,11 +100,11 @@ func TestErrorsAgainstCallsStayPrivate(t *testing.T) {
 func TestSnapshotAsJSON(t *testing.T) {
 	st := tapOn(nil)
 	gate := make(chan struct{})
-	eng := open(t, st, bot(scripted.New(scripted.Reply(scripted.Gate(gate), scripted.Text("done")))))
-	run := start(t, eng, "s", "hello")
-	if err := eng.AddContext(t.Context(), "s", "the customer is in arrears"); err != nil {
-		t.Fatal(err)
-	}
+	eng := open(t, st, bot(scripted.New(scripted.Text("hi"), scripted.Reply(scripted.Gate(gate), scripted.Text("done")))))
+	turn(t, eng, "s", "hello")
+	wantError(t, eng.AddContext(t.Context(), "s", "the customer is in arrears"), nil)
+	run := start(t, eng, "s", "and now?")
+	wantError(t, eng.AddContext(t.Context(), "s", "the arrears are paid"), nil) // the run has yet to append it
 	snap, err := eng.Snapshot(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestSnapshotAsJSON(t *testing.T) {
 			t.Errorf("a snapshot as JSON has %q: %s", word, raw)
 		}
 	}
-	if !strings.Contains(string(raw), "hello") || len(snap.Messages) != 2 {
+	if !strings.Contains(string(raw), "hello") || len(snap.Messages) != 4 {
 		t.Errorf("a snapshot lacks messages: %s", raw)
 	}
 	close(gate)

@@ -110,7 +110,7 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	}
 	// For trimmed events, the transcript and the status of the snapshot are enough.
 	sequence := max(snap.Session.LogSequence, first-1)
-	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Queue: inOrder(snap.Queue), Sequence: sequence}, nil
+	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Queue: turnsOf(snap.Queue), Sequence: sequence}, nil
 }
 
 // Events yields the events of a session's tree after a cursor, past and future, across runs. It ends only with an
@@ -152,8 +152,10 @@ func (e *Engine) History(ctx context.Context, id string, after cairn.Cursor, lim
 	return list, err
 }
 
-// AddContext adds hidden messages to a session, whether or not it is running. The model reads them from its next call
-// on; a chat does not show them.
+// AddContext adds hidden messages to a session, whether or not it is running. A chat does not show them. The transcript
+// keeps the order in which the model saw it: a run under way appends them behind its step, with the step's commit and
+// whatever the agent's durability, so the model reads them from its next call on, and the provider's cached prefix stays
+// valid. They are durable when AddContext returns, and on the transcript and the event log once that commit is made.
 func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) error {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err
@@ -167,8 +169,8 @@ func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) err
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	_, err := e.runs.Change(ctx, id, func(*cairn.Session) (*store.Commit, error) {
-		return &store.Commit{Messages: in.Messages, Publish: &cairn.Event{Type: cairn.EventContextAdded}}, nil
+	_, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+		return addition(row, in.Messages, cairn.EventContextAdded), nil
 	})
 	return err
 }

@@ -36,7 +36,7 @@ func (e *Engine) SwitchTools(ctx context.Context, id string, tools map[string]bo
 				}
 			}
 		}
-		return &store.Commit{Messages: []cairn.Message{m}, Publish: &cairn.Event{Type: cairn.EventContextChanged}}, nil
+		return addition(row, []cairn.Message{m}, cairn.EventContextChanged), nil
 	})
 	return err
 }

@@ -81,7 +81,7 @@ type Commit struct {
 	Calls []CallWrite
 	// Enqueue adds a turn to the session's queue; a turn already queued under that ID is left unchanged. Dequeue
 	// removes turns by their IDs; the conflict is ErrStale if one of them is not queued. The row's Queued counts the
-	// queued turns.
+	// entries of the queue.
 	Enqueue *QueuedTurn
 	Dequeue []string
 	// Cache puts entries into the session's tool-result cache and replaces those with the same key. CacheDrop then
@@ -132,12 +132,15 @@ func (w *CallWrite) Deadline(now time.Time) time.Time {
 
 // QueuedTurn is a turn in the queue. Its ID becomes the ID of its run.
 type QueuedTurn struct {
-	// ID is the id of the run that the turn will have.
+	// ID is the id of the run that the turn will have; of an entry with Context, the id of its first message.
 	ID string `json:"id"`
 	// Messages are the messages that the turn begins with.
 	Messages []cairn.Message `json:"messages"`
 	// Steer reports whether the messages may join the run under way.
 	Steer bool `json:"steer,omitempty"`
+	// Context reports that the entry is not a turn: it holds hidden messages that were added to an active session. The
+	// next commit of the run, or the one that ends it, appends them.
+	Context bool `json:"context,omitempty"`
 	// At is the time at which the turn was queued, by the store's clock.
 	At time.Time `json:"at,omitzero"`
 	// Model is the model of the turn's run.

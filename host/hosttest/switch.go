@@ -12,6 +12,7 @@ import (
 var asides = []scenario{
 	{"context", (*scene).context},
 	{"context-running", (*scene).contextRunning},
+	{"context-deferred", (*scene).contextDeferred},
 	{"context-waiting", (*scene).contextWaiting},
 	{"title", (*scene).title},
 	{"switch", (*scene).switches},
@@ -42,7 +43,7 @@ func (s *scene) context() {
 	one.turn("s", "and now?")
 }
 
-// Context added during a step is visible from the next step on, and the step is committed on top of it.
+// Context added during a step is appended behind it, and visible from the next step on.
 func (s *scene) contextRunning() {
 	gate := make(chan struct{})
 	s.agents = []*cairn.Agent{bot(plays(
@@ -52,6 +53,25 @@ func (s *scene) contextRunning() {
 	s.must(two.AddContext(s.Context(), "s", "It rains."))
 	close(gate)
 	s.outcome(run)
+}
+
+// Steps that were deferred come before the context that ends their deferral. The second addition comes with the end.
+func (s *scene) contextDeferred() {
+	gate, last := make(chan struct{}), make(chan struct{})
+	s.agents = []*cairn.Agent{bot(plays(asks("c1", "note", "1"),
+		scripted.Reply(scripted.Text("Two is "), scripted.Gate(gate), asks("c2", "note", "2")), asks("c3", "note", "3"),
+		scripted.Reply(scripted.Text("That was "), scripted.Gate(last), scripted.Text("all.")), scripted.Text("I know.")), s.note())}
+	s.agents[0].Durability = cairn.Manual
+	one, two := s.process(), s.process()
+	run := one.start("s", "one")
+	s.awaitEvent("s", "the second reply", func(ev *cairn.Event) bool { return ev.Text == "is " })
+	s.must(two.AddContext(s.Context(), "s", "It rains."))
+	close(gate)
+	s.awaitEvent("s", "the last reply", func(ev *cairn.Event) bool { return ev.Text == "was " })
+	s.must(two.AddContext(s.Context(), "s", "It pours."))
+	close(last)
+	s.outcome(run)
+	two.turn("s", "two")
 }
 
 // The model reads context that was added to a suspended session after the results of the pending calls.

@@ -50,7 +50,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 	}
 	publish(l, st, out)
 	draining := fx.Draining()
-	if out.End == nil && !st.Carried && !draining && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint || out.Summarises()) && !fx.steers(ctx, l) {
+	if out.End == nil && !st.Carried && !draining && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint || out.Summarises()) && !fx.joins(ctx, l) {
 		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage, Title: out.Title}
 		e.Cache, e.CacheDrop = l.Results.Writes()
 		if l.Sink != nil { // the process that continues publishes nothing more of this step
@@ -165,7 +165,7 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		if err != nil {
 			return err
 		}
-		c.Dequeue = joined.turns
+		c.Dequeue = joined.entries
 		var row *cairn.Session
 		tries := 0
 		err = fx.persist(ctx, func() (err error) {

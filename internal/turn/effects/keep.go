@@ -39,6 +39,9 @@ func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *sessio
 				return turn.Committed{}, err
 			}
 		}
+		if err := fx.TakeAdditions(ctx, c, l.Row, run.ID); err != nil {
+			return turn.Committed{}, err
+		}
 		owed, err := fx.recordStop(ctx, l, &run)
 		if err != nil {
 			return turn.Committed{}, err
@@ -57,8 +60,12 @@ func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *sessio
 		if err != nil {
 			return turn.Committed{}, err
 		}
+		added := journal.Added(l.Row.MessageCount, c.Messages)
 		l.Sees(row, fx.Now())
 		l.Spoiled = true
+		for _, ev := range added {
+			l.Emit.Event(ev)
+		}
 		for _, ev := range journal.Results(run.Steps, c.Messages) {
 			l.Emit.Event(ev)
 		}

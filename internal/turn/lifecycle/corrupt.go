@@ -42,6 +42,7 @@ func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Drop(call, "the session cannot be read", row.AsOf), Seen: call.Version})
 		}
 	}
+	_ = r.TakeAdditions(ctx, c, row, run.ID) // it takes none if the queue cannot be read
 	after, deliver, err := r.commitEnd(ctx, id, c)
 	if err != nil {
 		return err

@@ -53,6 +53,9 @@ func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) e
 			return err
 		}
 	}
+	if err := r.TakeAdditions(ctx, c, row, run.ID); err != nil {
+		return err
+	}
 	row, deliver, err := r.commitEnd(ctx, row.ID, c)
 	if err != nil {
 		return err

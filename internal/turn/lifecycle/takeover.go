@@ -134,8 +134,11 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 			return nil, err
 		}
 	}
+	if last, err = r.catchUp(ctx, l, last); err != nil {
+		return nil, err
+	}
 	l.LastCommit = l.Now(r.Now())
-	l.Emit = r.Journal.Emitter(ctx, row, l.Run.ID, last)
+	l.Emit = r.Journal.Emitter(ctx, l.Row, l.Run.ID, last)
 	l.SetRun(l.Run.ID)
 	r.Cache.Drive(l)
 	if snap.Stop != nil {
