@@ -66,7 +66,7 @@ func TestDepthOfDelegationIsLimited(t *testing.T) {
 			eng := open(t, st, ring(1), with(func(o *engine.Options) { o.MaxDepth = limit }))
 			res := turn(t, eng, "s", "go")
 			wantStatus(t, res, cairn.RunCompleted, cairn.ReasonReply)
-			if want := fmt.Sprintf("agents may delegate over %d levels", levels); !strings.Contains(res.Text, want) {
+			if want := fmt.Sprintf("delegation depth limit of %d reached", levels); !strings.Contains(res.Text, want) {
 				t.Errorf("the last one was told %q, want %q in it", res.Text, want)
 			}
 			if n := len(inTree(t, st, "s")); n != levels+1 {
