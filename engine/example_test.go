@@ -60,8 +60,9 @@ func ExampleNew() {
 
 func ExampleEngine_Resume() {
 	ctx := context.Background()
-	agent := &cairn.Agent{Name: "poet", Model: scripted.New(
-		scripted.Text("Roses are red."), scripted.Text("Violets are blue."))}
+	rhyme := cairn.Func("rhyme", "Finds a rhyme.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "blue, you", nil })
+	agent := &cairn.Agent{Name: "poet", Tools: []cairn.Tool{rhyme}, Model: scripted.New(
+		scripted.Call("rhyme", nil), scripted.Text("Roses are red."), scripted.Text("Violets are blue."))}
 	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{agent}, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -80,11 +81,11 @@ func ExampleEngine_Resume() {
 		log.Fatal(err)
 	}
 
-	// Time travel: another session continues from the same point.
+	// Time travel: another session continues from the same point, within the turn.
 	if _, err := eng.Branch(ctx, "poem", "poem-2", engine.AtCheckpoint(checkpoints.Items[0].ID)); err != nil {
 		log.Fatal(err)
 	}
-	run, err = eng.Resume(ctx, "poem-2", engine.WithInput(cairn.Text("And another?")))
+	run, err = eng.Resume(ctx, "poem-2", engine.WithInput(cairn.Text("About violets.")))
 	if err != nil {
 		log.Fatal(err)
 	}
