@@ -151,6 +151,9 @@ func TestQueryWithinARow(t *testing.T) {
 // set fills every field of a value with something that depends on n.
 func set(t *testing.T, v reflect.Value, n int64) {
 	switch x := v.Addr().Interface().(type) {
+	case *time.Duration:
+		*x = time.Duration(n) * time.Microsecond
+		return
 	case *time.Time:
 		*x = time.UnixMicro(1_700_000_000_000_000 + n).UTC()
 		return
