@@ -43,7 +43,7 @@ func (d *decoder) check(c *Config) {
 	switch {
 	case c.Executor == "":
 	case c.Host == "":
-		d.wrong("executor", "there is no host that could use it; host names one")
+		d.wrong("executor", "requires host")
 	case !executorName.MatchString(c.Executor):
 		d.wrong("executor", "%q must be 1 to 128 visible ASCII characters", c.Executor)
 	}

@@ -72,7 +72,7 @@ func TestMistakes(t *testing.T) {
 		"an unknown key far from all": {auth + "zzzzzzzz: 1", []string{"2:1: zzzzzzzz: there is no such key"}},
 		"an unknown key within":       {auth + "limits: {bdy: 1MiB}", []string{"2:10: limits.bdy: there is no such key; did you mean body?"}},
 		"a key twice":                 {auth + "worker: true\nworker: false", []string{"3:1: worker: is given twice; first in line 2"}},
-		"a name on no host":           {auth + "executor: worker-1", []string{"2:11: executor: there is no host that could use it; host names one"}},
+		"a name on no host":           {auth + "executor: worker-1", []string{"2:11: executor: requires host"}},
 		"a name of blanks":            {auth + "host: 'temporal:'\nexecutor: worker 1", []string{`3:11: executor: "worker 1" must be 1 to 128 visible ASCII characters`}},
 		"wrong types": {auth + "worker: perhaps\nlimits: 3\nassistants: {a: b}\ncors: {origins: http://x}", []string{
 			"2:9: worker: is a text where true or false is expected", "3:9: limits: is a number where a mapping of keys is expected",
