@@ -2,11 +2,8 @@ package redisstore
 
 import (
 	"embed"
-	"fmt"
-	"maps"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -52,67 +49,12 @@ func about(name, doing string, e effect) *script {
 func alone(name, doing string, e effect) *script { return load(name, doing, e, source(name)) }
 
 func load(name, doing string, e effect, text string) *script {
-	if e != reads {
-		text = checked(name, text)
-	}
 	sc := redis.NewScript(string(e) + text)
 	return &script{name: name, doing: doing, effect: e, text: string(e) + text, hash: sc.Hash(), script: sc}
 }
 
-// firstWrite is the line of a script that precedes its first write.
-const firstWrite = "-- Nothing fails from here on.\n"
-
-var (
-	// commandIn matches a command of a script.
-	commandIn = regexp.MustCompile(`\bp?call\('([A-Z]+)'`)
-	// functionIn matches a function that a script defines.
-	functionIn = regexp.MustCompile(`(?ms)^local function (\w+)\(.*?^end$`)
-	// executedIn matches a command that a script has executed if it comes to the lines that follow.
-	executedIn = regexp.MustCompile(`(?m)^local [^\n]*= call\('([A-Z]+)'`)
-	// firstIn matches the first command of a text.
-	firstIn = regexp.MustCompile(`^(?:if )?call\('([A-Z]+)'`)
-)
-
-// checked has a script check, in place of the line firstWrite, that its user may run the commands that follow. The user
-// may lose a right at any moment, and a command that is denied after the first write would leave half of what the
-// script writes. PUBLISH needs no check, since announce allows for it, nor does a command that was executed before, or
-// is the first one. A check takes a quarter of a microsecond.
-func checked(name, text string) string {
-	before, after, found := strings.Cut(text, firstWrite)
-	if !found {
-		panic("script " + name + " has no line " + firstWrite)
-	}
-	functions := map[string]string{}
-	for _, f := range functionIn.FindAllStringSubmatch(before, -1) {
-		functions[f[1]] = f[0]
-	}
-	reached := after
-	for range functions { // as deep as functions may call each other
-		for _, name := range slices.Sorted(maps.Keys(functions)) {
-			if regexp.MustCompile(`\b` + name + `[(,]`).MatchString(reached) {
-				reached += functions[name]
-				delete(functions, name)
-			}
-		}
-	}
-	rights, known := []string{}, []string{"PUBLISH"}
-	for _, found := range append(executedIn.FindAllStringSubmatch(before, -1), firstIn.FindAllStringSubmatch(after, 1)...) {
-		known = append(known, found[1])
-	}
-	for _, command := range commandsIn(reached) {
-		if !slices.Contains(known, command) {
-			rights = append(rights, fmt.Sprintf("may('%s', KEYS[1])", command))
-		}
-	}
-	if len(rights) == 0 {
-		return text
-	}
-	return fmt.Sprintf("%sdo\nlocal may = redis.acl_check_cmd\nif not (%s) then\nreturn redis.error_reply('%s')\nend\nend\n%s",
-		before, strings.Join(rights, " and "), denied, after)
-}
-
-// denied is the error of a script whose user may not run one of its commands.
-const denied = "NOPERM a command of the script"
+// commandIn matches a command of a script.
+var commandIn = regexp.MustCompile(`\bp?call\('([A-Z]+)'`)
 
 // commandsIn returns the commands in the text of scripts, sorted.
 func commandsIn(text string) []string {

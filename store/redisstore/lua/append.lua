@@ -28,6 +28,11 @@ if expect >= 0 and expect ~= last then
 end
 
 local count, now = tonumber(ARGV[10]), text(clock())
+for _, right in ipairs({ 'HDEL', 'HSET', 'PEXPIRE', 'XADD', 'ZADD' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 if count > 0 then
 	last = last + count

@@ -8,6 +8,11 @@ local noted = call('GET', key)
 if noted and noted ~= ARGV[2] and ARGV[4] ~= '1' then
 	return { 'ok', noted }
 end
+for _, right in ipairs({ 'DEL', 'SET' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 if ARGV[2] == ARGV[3] then
 	call('DEL', key)

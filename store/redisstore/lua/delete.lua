@@ -7,6 +7,11 @@ end
 if running(row, clock()) then
 	return { 'running', list }
 end
+for _, right in ipairs({ 'EXISTS', 'HDEL', 'HGET', 'HKEYS', 'SREM', 'UNLINK', 'ZREM' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 unlist(id, row)
 for _, pending in ipairs(call('HKEYS', P .. 'k:' .. id)) do

@@ -1,6 +1,11 @@
 -- Removes the log ARGV[1], and wakes its followers on the channel ARGV[2]. The fact that it was dropped is kept for
 -- ARGV[3] milliseconds.
 local meta = P .. 'l:' .. ARGV[1]
+for _, right in ipairs({ 'HGET', 'HSET', 'PEXPIRE', 'UNLINK', 'ZREM' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 if not call('HGET', meta, 'dropped') then
 	call('UNLINK', P .. 'e:' .. ARGV[1], meta)

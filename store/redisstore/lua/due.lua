@@ -11,6 +11,11 @@ end
 if #ARGV < 4 then
 	names = call('SMEMBERS', P .. 'i:due')
 end
+for _, right in ipairs({ 'HMGET', 'HSET', 'TIME', 'ZADD', 'ZRANGEBYSCORE' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 local list = {}
 

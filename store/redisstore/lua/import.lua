@@ -27,6 +27,12 @@ for i = 8 + n, #ARGV do
 	end
 end
 
+for _, right in ipairs({ 'EXISTS', 'HGET', 'HKEYS', 'HMGET', 'HSET', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'RENAME', 'SADD',
+	'SET', 'SREM', 'TIME', 'ZADD', 'ZREM' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 call('UNLINK', P .. 'l:' .. log) -- it has only fencing tokens, or was dropped
 for i = 8 + n, #ARGV do

@@ -9,6 +9,11 @@ if drop <= 0 then
 	return { 'ok', 0 }
 end
 local oldest = decoded(call('HGET', P .. 'c:' .. id, 'c' .. call('LINDEX', P .. 'n:' .. id, drop)))
+for _, right in ipairs({ 'HDEL', 'HGET', 'HSET', 'LRANGE', 'LTRIM' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 for _, checkpoint in ipairs(call('LRANGE', P .. 'n:' .. id, 0, drop - 1)) do
 	local record = decoded(call('HGET', P .. 'c:' .. id, 'c' .. checkpoint))

@@ -4,6 +4,11 @@ local key, n = ARGV[1], tonumber(ARGV[2])
 if call('EXISTS', P .. 'z:' .. key) == 0 then
 	return { 'none' }
 end
+for _, right in ipairs({ 'DEL', 'EXISTS', 'LLEN', 'LRANGE', 'LTRIM', 'UNLINK', 'ZREM' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 local left, checkpoints, free = P .. 't:' .. key, 0, {}
 local before = 'z:' .. key .. ':'

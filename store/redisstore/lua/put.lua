@@ -18,6 +18,11 @@ if now == before + (#ARGV - 4) / width then
 elseif now ~= before then
 	return { 'lost' }
 end
+for _, right in ipairs({ 'HSET', 'PEXPIRE', 'RPUSH', 'XADD', 'ZADD' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 for i = 5, #ARGV, width do
 	if kind == 'list' then

@@ -10,6 +10,11 @@ if not there then
 elseif seen ~= '-1' and seen ~= there[2] then
 	return { 'stale', text(NOW), there }
 end
+for _, right in ipairs({ 'EXISTS', 'SET', 'UNLINK', 'ZREM' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 remove(there[1], key)
 call('SET', attempt, '', 'PX', 120000)

@@ -1,5 +1,10 @@
 -- Reads up to ARGV[5] entries of vk or vi, as ARGV[2] says, from ARGV[3] to ARGV[4]. Returns the time, the live
 -- records, each after its key, and the last entry, or nothing if none follows it.
+for _, right in ipairs({ 'EXISTS', 'HMGET', 'UNLINK', 'ZRANGEBYLEX', 'ZRANGEBYSCORE', 'ZREM' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 sweep(100)
 local places = call('ZRANGEBYLEX', ARGV[2] == 'vi' and PLACES or KEYS_OF, ARGV[3], ARGV[4], 'LIMIT', 0, ARGV[5])

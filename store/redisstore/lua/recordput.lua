@@ -10,6 +10,11 @@ local there = record(key)
 if seen ~= '-1' and seen ~= (there and there[2] or '0') then
 	return { 'stale', text(NOW), there or {} }
 end
+for _, right in ipairs({ 'EXISTS', 'HGET', 'HMGET', 'HSET', 'PEXPIREAT', 'SET', 'UNLINK', 'ZADD', 'ZRANGEBYSCORE', 'ZREM' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 sweep(10)
 local before = call('HGET', named(key), 'index')

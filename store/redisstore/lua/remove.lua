@@ -32,6 +32,12 @@ if mark ~= ARGV[2] then
 	return { 'tree', now, mark, tree }
 end
 
+for _, right in ipairs({ 'EXISTS', 'HGET', 'HKEYS', 'HSET', 'PEXPIRE', 'RENAME', 'RPUSH', 'SET', 'SREM', 'ZADD',
+	'ZREM' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 if action == 'later' then
 	if ARGV[4] == '' then

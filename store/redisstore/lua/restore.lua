@@ -16,6 +16,12 @@ elseif gone[3] ~= root then
 	return { 'child', {}, gone[3] }
 end
 local key = gone[2]
+for _, right in ipairs({ 'EXISTS', 'HGET', 'HKEYS', 'HMGET', 'HSET', 'LRANGE', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'RENAME',
+	'SADD', 'SET', 'SREM', 'TIME', 'UNLINK', 'ZADD', 'ZREM' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 local before, ids = 'z:' .. key .. ':', {}
 for _, name in ipairs(call('LRANGE', P .. 't:' .. key, 0, -1)) do

@@ -10,6 +10,11 @@ if ARGV[2] == '0' or tonumber(ARGV[2]) ~= row.token or row.status ~= 'active' th
 end
 local key = P .. 'g:' .. id
 local n = call('HLEN', key)
+for _, right in ipairs({ 'HEXISTS', 'HSET' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 for i = 3, #ARGV, 2 do
 	if call('HEXISTS', key, ARGV[i]) == 0 then

@@ -18,6 +18,11 @@ local stamp, till = t[1] .. t[2], ARGV[3]
 if #t[2] < 6 then
 	stamp = t[1] .. string.rep('0', 6 - #t[2]) .. t[2]
 end
+for _, right in ipairs({ 'DEL', 'HDEL', 'HSET', 'RPUSH', 'ZADD' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 if call('HSETNX', KEYS[2], 'c' .. checkpoint, stamp .. ARGV[6]) == 0 then
 	return ''

@@ -85,6 +85,12 @@ while word ~= '' do
 	word = take()
 end
 
+for _, right in ipairs({ 'DEL', 'EXISTS', 'HDEL', 'HGET', 'HSET', 'LINDEX', 'LTRIM', 'RPOP', 'RPUSH', 'SADD',
+	'SET', 'SREM', 'ZADD', 'ZREM' }) do
+	if not redis.acl_check_cmd(right, KEYS[1]) then
+		return redis.error_reply('NOPERM ' .. right)
+	end
+end
 -- Nothing fails from here on.
 
 if cut then
