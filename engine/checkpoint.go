@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -10,7 +11,8 @@ import (
 // Checkpoint makes a checkpoint of a session between turns and returns it: a point to branch from or rewind to, in
 // addition to those that steps make. [Engine.Checkpoints] lists it, and it is the session's latest one. A session that
 // waits for people can have one; a branch or a rewind closes its calls there. The error is ErrAlreadyRunning while a
-// run holds the session; the run's steps make checkpoints themselves.
+// run holds the session; the run's steps make checkpoints themselves. It is ErrStale if another caller rewinds or deletes
+// the session before Checkpoint returns.
 func (e *Engine) Checkpoint(ctx context.Context, id string) (*cairn.Checkpoint, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
@@ -23,5 +25,9 @@ func (e *Engine) Checkpoint(ctx context.Context, id string) (*cairn.Checkpoint, 
 	if err != nil {
 		return nil, err
 	}
-	return store.FindCheckpoint(ctx, e.store, id, name)
+	cp, err := store.FindCheckpoint(ctx, e.store, id, name)
+	if errors.Is(err, cairn.ErrNotFound) {
+		return nil, cairn.Errorf(cairn.CodeStale, "session %q has changed: it was rewound or deleted after the checkpoint was made", id)
+	}
+	return cp, err
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,26 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 )
+
+// A session can be rewound between the commit of a checkpoint and the return of it.
+func TestCheckpointThatIsRewoundAtOnce(t *testing.T) {
+	t.Parallel()
+	st := tapOn(nil)
+	eng := open(t, st, bot(scripted.New(scripted.Text("done"))))
+	turn(t, eng, "s", "go")
+	before := load(t, st, "s").CheckpointID
+	other := open(t, tapOn(st.Store), bot(scripted.New()), named("b"))
+	st.stepIn(nil, func(_ context.Context, op string) error {
+		if op == "Commit" {
+			_, err := other.Rewind(t.Context(), "s", before)
+			return err
+		}
+		return nil
+	})
+	if cp, err := eng.Checkpoint(t.Context(), "s"); !errors.Is(err, cairn.ErrStale) {
+		t.Errorf("%+v, %v", cp, err)
+	}
+}
 
 func TestCheckpointByHand(t *testing.T) {
 	t.Parallel()
