@@ -94,7 +94,8 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 // Resume continues an interrupted or paused session in a new run, or takes over the run of a process that died.
 // WithInput adds messages first, FromCheckpoint rewinds first. If a process died, the messages of WithInput become the
 // next turn, which begins when the run that Resume takes over has ended. The error is ErrNotResumable if there is
-// nothing to continue (see [Engine.CanResume]), ErrAlreadyRunning while a run holds the session.
+// nothing to continue (see [Engine.CanResume]), ErrAlreadyRunning while a run holds the session, ErrInvalid for the session
+// of a sub-agent, which its root continues.
 func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := e.check(ctx, sessionID, o); err != nil {
@@ -151,6 +152,9 @@ func (e *Engine) rewindToBegin(ctx context.Context, sessionID, checkpointID stri
 	row, err := store.Load(ctx, e.store, sessionID)
 	if err != nil {
 		return err
+	}
+	if row.RootID != sessionID { // before it is rewound
+		return store.NotRoot(row)
 	}
 	if e.agent(row.Agent) == nil {
 		return unknownAgent(row.Agent)

@@ -121,7 +121,7 @@ func (r *Run) queuedEvents(ctx context.Context, start int64) iter.Seq2[cairn.Eve
 		defer watching.Wait()
 		defer cancel(nil)
 		begun := r.message != ""
-		for ev, err := range r.in.follow(ctx, r, r.root, r.incarnation, start) {
+		for ev, err := range r.in.follow(ctx, r, r.session, r.root, r.incarnation, start) {
 			if err != nil {
 				if cause := context.Cause(ctx); outer.Err() == nil && errors.Is(cause, cairn.ErrAborted) {
 					err = cause

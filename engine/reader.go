@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	"github.com/cairn-agents/cairn"
@@ -38,10 +39,10 @@ func (r *reader) runs(ctx context.Context, id string, q store.PageQuery) (store.
 	return page, err
 }
 
-// follow reads the log of one incarnation of a tree, and completes it where its writer no longer can. awaited is the
-// run that the reader waits for, or nil. It ends with an error: ctx's, ErrDeleted or ErrExpired when the tree is
-// removed, or ErrClosed.
-func (r *reader) follow(ctx context.Context, awaited *Run, root, incarnation string, after int64) iter.Seq2[cairn.Event, error] {
+// follow reads the events of a session on the log of one incarnation of its tree, and completes the log where its writer
+// no longer can. awaited is the run that the reader waits for, or nil. It ends with an error: ctx's, ErrDeleted or
+// ErrExpired when the tree is removed, or ErrClosed.
+func (r *reader) follow(ctx context.Context, awaited *Run, session, root, incarnation string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		over, leave := r.watchers.join(root, incarnation, awaited)
 		defer leave()
@@ -49,8 +50,15 @@ func (r *reader) follow(ctx context.Context, awaited *Run, root, incarnation str
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(over, func() { cancel(context.Cause(over)) })()
+		own := r.within(session, root)
 		for ev, err := range r.log.Follow(ctx, ids.Log(root, incarnation), after) {
 			ev.Incarnation = incarnation
+			if err == nil {
+				var mine bool
+				if mine, err = own(ctx, &ev); err == nil && !mine {
+					continue
+				}
+			}
 			if !yield(ev, err) || err != nil {
 				return
 			}
@@ -70,6 +78,36 @@ func (r *reader) follow(ctx context.Context, awaited *Run, root, incarnation str
 		default:
 			yield(cairn.Event{}, errClosed())
 		}
+	}
+}
+
+// within returns a function that reports whether an event on the log of a tree is one of a session: for the root every
+// event is, for any other session those of itself and of the sessions below it, and the removal of the tree.
+func (r *reader) within(session, root string) func(context.Context, *cairn.Event) (bool, error) {
+	known := map[string]bool{session: true, root: session == root}
+	var below func(context.Context, string) (bool, error)
+	below = func(ctx context.Context, id string) (bool, error) {
+		if mine, ok := known[id]; ok {
+			return mine, nil
+		}
+		row, err := store.Load(ctx, r.store, id)
+		if errors.Is(err, cairn.ErrNotFound) { // with its tree, or for good
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		mine, err := below(ctx, row.ParentID)
+		if err == nil {
+			known[id] = mine
+		}
+		return mine, err
+	}
+	return func(ctx context.Context, ev *cairn.Event) (bool, error) {
+		if session == root || ev.Type == cairn.EventSessionDeleted || ev.Type == cairn.EventSessionRestored {
+			return true, nil
+		}
+		return below(ctx, ev.SessionID)
 	}
 }
 

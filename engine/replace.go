@@ -53,6 +53,9 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 	if err != nil {
 		return nil, err
 	}
+	if row.RootID != id { // before anything of it is stopped
+		return nil, store.NotRoot(row)
+	}
 	const why = "another turn takes its place"
 	if o.runID != "" && row.RunID == o.runID {
 		return nil, store.Conflict(cairn.CodeRunning, row, "session %q has run %q", id, o.runID)

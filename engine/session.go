@@ -113,8 +113,9 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Queue: turnsOf(snap.Queue), Sequence: sequence}, nil
 }
 
-// Events yields the events of a session's tree after a cursor, past and future, across runs. It ends only with an
-// error: ctx's when it is done, ErrTrimmed if the log no longer holds the events, see [Engine.Snapshot], ErrDeleted or
+// Events yields the events of a session and of the sessions below it after a cursor, past and future, across runs: of a
+// root those of the whole tree, of a sub-agent's session only its own part of them. It ends only with an error: ctx's
+// when it is done, ErrTrimmed if the log no longer holds the events, see [Engine.Snapshot], ErrDeleted or
 // ErrExpired when the session is gone, ErrDeleted at once if the cursor is of an earlier session of that id, and
 // ErrClosed when the engine was closed.
 func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter.Seq2[cairn.Event, error] {
@@ -124,7 +125,7 @@ func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter
 			yield(cairn.Event{}, err)
 			return
 		}
-		e.reader.follow(ctx, nil, row.RootID, row.Incarnation, after.Sequence)(yield)
+		e.reader.follow(ctx, nil, id, row.RootID, row.Incarnation, after.Sequence)(yield)
 	}
 }
 
@@ -137,20 +138,46 @@ func (e *Engine) at(ctx context.Context, id string, after cairn.Cursor) (*cairn.
 	return row, err
 }
 
-// History returns at most limit events of a session's tree after a cursor, without waiting for more; limit 0 means
-// 1000. The errors are those of Events.
+// History returns at most limit of the events that Events yields after a cursor, without waiting for more; limit 0 means
+// 1000. Fewer mean that there are no more. The errors are those of Events.
 func (e *Engine) History(ctx context.Context, id string, after cairn.Cursor, limit int) ([]cairn.Event, error) {
 	row, err := e.at(ctx, id, after)
 	if err != nil {
 		return nil, err
 	}
-	list, err := e.log.Read(ctx, row.Log(), after.Sequence, limit)
-	list = slices.Clone(list) // readers of one log in one process may share it
-	for i := range list {
-		list[i].Incarnation = row.Incarnation
+	if limit == 0 {
+		limit = historyLimit
 	}
-	return list, err
+	size := limit
+	if id != row.RootID { // most of the log may be of other sessions
+		size = max(size, historyLimit)
+	}
+	own := e.reader.within(id, row.RootID)
+	var list []cairn.Event
+	for len(list) < limit {
+		page, err := e.log.Read(ctx, row.Log(), after.Sequence, size)
+		if err != nil {
+			return nil, err
+		}
+		for _, ev := range page { // a copy: readers of one log in one process may share it
+			after.Sequence, ev.Incarnation = ev.Sequence, row.Incarnation
+			mine, err := own(ctx, &ev)
+			if err != nil {
+				return nil, err
+			}
+			if mine && len(list) < limit {
+				list = append(list, ev)
+			}
+		}
+		if len(page) < size {
+			break
+		}
+	}
+	return list, nil
 }
+
+// historyLimit is how many events History returns if the caller does not say.
+const historyLimit = 1000
 
 // AddContext adds hidden messages to a session, whether or not it is running. A chat does not show them. The transcript
 // keeps the order in which the model saw it: a run under way appends them behind its step, with the step's commit and

@@ -115,7 +115,7 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 // sayAgain starts a turn that replaces the one begun by an earlier message of the user's: with another message, or
 // with the same one to regenerate its answer.
 func (c *request) sayAgain(in *chatIn, m *cairn.Message, v aisdk.Version, opts []engine.RunOption) error {
-	row, err := c.open(in.ID, ActionRun)
+	row, err := c.openRoot(in.ID, ActionRun)
 	if err != nil {
 		return err
 	}
@@ -239,11 +239,11 @@ func (c *request) find(row *cairn.Session, id string) (int, *cairn.Message, erro
 // answers submits the decisions and results in a client's message, and streams how the turn continues. A call that
 // was answered before keeps its first answer.
 func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
-	row, err := c.open(in.ID, ActionRun)
+	row, err := c.openRoot(in.ID, ActionRun)
 	if err != nil {
 		return err
 	}
-	calls, err := c.openCalls(row.ID)
+	calls, err := c.openCalls(row)
 	if err != nil {
 		return err
 	}
@@ -345,7 +345,7 @@ func getChat(c *request, in *showIn) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	calls, err := c.openCalls(row.ID)
+	calls, err := c.openCalls(row)
 	if err != nil {
 		return nil, err
 	}

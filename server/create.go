@@ -44,7 +44,7 @@ func (c *request) openOrCreate(id, agent string, x *Context) (*cairn.Session, er
 		id = c.newID()
 	}
 	for {
-		row, err := c.open(id, ActionRun)
+		row, err := c.openRoot(id, ActionRun)
 		if !errors.Is(err, cairn.ErrNotFound) || row != nil { // a row means that the session exists, but not for this principal
 			return row, err
 		}

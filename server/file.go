@@ -41,7 +41,7 @@ var shownInPlace = map[string]bool{"image/png": true, "image/jpeg": true, "image
 
 // getFile responds with the bytes of a file.
 func getFile(c *request, in *fileIn) error {
-	if _, err := c.openOne(in.ID); err != nil {
+	if _, err := c.open(in.ID, ActionRead); err != nil {
 		return err
 	}
 	m, file, err := c.file(in.ID, in.Message, in.File)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -8,7 +9,9 @@ import (
 )
 
 type inboxIn struct {
-	RootID string `query:"session_id"`
+	// SessionID lists only calls of this session and of those below it.
+	SessionID string `query:"session_id"`
+
 	Tool   string `query:"tool"`
 	Kind   string `query:"kind"`
 	UserID string `query:"user_id"`
@@ -26,7 +29,7 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	q := store.CallQuery{RootID: in.RootID, Tool: in.Tool, Kind: cairn.CallKind(in.Kind), UserID: in.UserID, Cursor: in.Cursor, Limit: p.limit}
+	q := store.CallQuery{RootID: in.SessionID, Tool: in.Tool, Kind: cairn.CallKind(in.Kind), UserID: in.UserID, Cursor: in.Cursor, Limit: p.limit}
 	switch {
 	case c.principal.Is(RoleAdmin):
 	case in.UserID == c.principal.User && in.UserID != "": // its own
@@ -34,6 +37,15 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 		return nil, cairn.Invalid("user_id", "is another user's")
 	default:
 		q.Reviewer = c.principal.User
+	}
+	of := &cairn.Session{ID: in.SessionID, RootID: in.SessionID}
+	if in.SessionID != "" {
+		row, _, err := c.load(in.SessionID)
+		if err == nil {
+			of, q.RootID = row, row.RootID
+		} else if !errors.Is(err, cairn.ErrNotFound) { // one that does not exist has no calls
+			return nil, err
+		}
 	}
 	out := &Page[cairn.PendingCall]{Items: []cairn.PendingCall{}}
 	for range inboxPages {
@@ -48,7 +60,7 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 			if err != nil {
 				return nil, err
 			}
-			if ok {
+			if ok && c.within(of, call.SessionID) {
 				out.Items = append(out.Items, call)
 			}
 		}
@@ -60,16 +72,18 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 	return out, nil
 }
 
-// openCalls returns the open calls of a tree.
-func (c *request) openCalls(root string) ([]cairn.PendingCall, error) {
+// openCalls returns the open calls of a session and of those below it.
+func (c *request) openCalls(row *cairn.Session) ([]cairn.PendingCall, error) {
 	list := []cairn.PendingCall{}
 	for call, err := range store.All(func(cursor string) (store.Page[cairn.PendingCall], error) {
-		return c.h.eng.Inbox(c.ctx, store.CallQuery{RootID: root, Limit: 1000, Cursor: cursor})
+		return c.h.eng.Inbox(c.ctx, store.CallQuery{RootID: row.RootID, Limit: 1000, Cursor: cursor})
 	}) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, *call)
+		if c.within(row, call.SessionID) {
+			list = append(list, *call)
+		}
 	}
 	return list, nil
 }
@@ -110,7 +124,7 @@ func claim(c *request, in *claimIn) (*cairn.PendingCall, error) {
 	if changed, err := c.changed(call.Version); changed || err != nil {
 		return call, err
 	}
-	return c.h.eng.Claim(c.ctx, in.Root, in.Call, in.Reviewer, d)
+	return c.h.eng.Claim(c.ctx, call.RootID, in.Call, in.Reviewer, d)
 }
 
 type releaseIn struct {
@@ -130,11 +144,11 @@ func release(c *request, in *releaseIn) (*cairn.PendingCall, error) {
 	if changed, err := c.changed(call.Version); changed || err != nil {
 		return call, err
 	}
-	return c.h.eng.Release(c.ctx, in.Root, in.Call, in.Reviewer)
+	return c.h.eng.Release(c.ctx, call.RootID, in.Call, in.Reviewer)
 }
 
 type submitIn struct {
-	// SessionID is the root of the call's tree.
+	// SessionID is the call's session, or one above it, such as the root of its tree.
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
 	cairn.Submission
 }
@@ -143,10 +157,11 @@ func submit(c *request, in *submitIn) (*cairn.Receipt, error) {
 	if err := c.reviewAs(&in.Reviewer); err != nil {
 		return nil, err
 	}
-	if _, _, err := c.openCall(in.SessionID, in.CallID); err != nil {
+	root, _, err := c.openCall(in.SessionID, in.CallID)
+	if err != nil {
 		return nil, err
 	}
-	receipt, err := c.h.eng.Submit(c.ctx, in.SessionID, in.Submission)
+	receipt, err := c.h.eng.Submit(c.ctx, root.ID, in.Submission)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // principal returns the caller of a request.
@@ -45,37 +46,69 @@ func (c *request) grant() error {
 	return c.h.users.request("file of " + session) // limited by session: there is no user
 }
 
-// open returns the root of the tree that a session belongs to, if the principal may perform the action on it.
+// open returns a session, if the principal may perform the action on the tree that it belongs to: its root decides.
 // Access to sessions is decided here alone. A session that is deleted, expired or not permitted is reported as not
 // found.
 func (c *request) open(id string, a Action) (*cairn.Session, error) {
-	row, err := c.h.eng.Session(c.ctx, id)
-	if err == nil && row.RootID != row.ID {
-		row, err = c.h.eng.Session(c.ctx, row.RootID)
-	}
+	row, root, err := c.load(id)
 	if err != nil {
-		return nil, hidden(err, id)
+		return nil, err
 	}
 	if c.granted != "" && c.granted == id && a == ActionRead { // access was checked before the address was signed
 		return row, nil
 	}
-	return row, c.allow(Access{Principal: c.principal, Action: a, Session: row}, id)
+	return row, c.allow(Access{Principal: c.principal, Action: a, Session: root}, id)
 }
 
-// openCall returns a pending call of a tree, if the principal may review it.
-func (c *request) openCall(root, callID string) (*cairn.Session, *cairn.PendingCall, error) {
-	row, err := c.h.eng.Session(c.ctx, root)
-	if err != nil {
-		return nil, nil, hidden(err, root)
+// openRoot is open for what is done to whole conversations: turns, and deletion. The error is ErrInvalid for the session
+// of a sub-agent or companion, which its root's turns drive.
+func (c *request) openRoot(id string, a Action) (*cairn.Session, error) {
+	row, err := c.open(id, a)
+	if err == nil && row.RootID != row.ID {
+		err = cairn.Invalid("session_id", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
 	}
-	call, err := c.h.eng.Call(c.ctx, root, callID)
+	return row, err
+}
+
+// openCall returns a pending call of a session or of one below it, with the root of the tree, if the principal may
+// review it.
+func (c *request) openCall(session, callID string) (root *cairn.Session, call *cairn.PendingCall, err error) {
+	row, root, err := c.load(session)
+	if err != nil {
+		return nil, nil, err
+	}
+	call, err = c.h.eng.Call(c.ctx, root.ID, callID)
+	if err == nil && !c.within(row, call.SessionID) {
+		err = store.UnknownCall(session, callID)
+	}
 	if err != nil { // only a principal that may read the session learns what is wrong with the call
-		if hidden := c.allow(Access{Principal: c.principal, Action: ActionRead, Session: row}, root); hidden != nil {
+		if hidden := c.allow(Access{Principal: c.principal, Action: ActionRead, Session: root}, session); hidden != nil {
 			err = hidden
 		}
 		return nil, nil, err
 	}
-	return row, call, c.allow(Access{Principal: c.principal, Action: ActionReview, Session: row, Call: call}, root)
+	return root, call, c.allow(Access{Principal: c.principal, Action: ActionReview, Session: root, Call: call}, session)
+}
+
+// load returns a session and the root of its tree. It does not decide about access.
+func (c *request) load(id string) (row, root *cairn.Session, err error) {
+	row, err = c.h.eng.Session(c.ctx, id)
+	if root = row; err == nil && row.RootID != row.ID {
+		root, err = c.h.eng.Session(c.ctx, row.RootID)
+	}
+	return row, root, hidden(err, id)
+}
+
+// within reports whether a session of row's tree is row's or is below it.
+func (c *request) within(row *cairn.Session, session string) bool {
+	for row.RootID != row.ID && session != row.ID {
+		at, err := c.h.eng.Session(c.ctx, session)
+		if err != nil || at.ParentID == "" {
+			return false
+		}
+		session = at.ParentID
+	}
+	return true
 }
 
 func (c *request) allow(a Access, id string) error {

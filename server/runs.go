@@ -165,7 +165,7 @@ func resume(c *request, in *resumeIn) (*Started, error) {
 		}
 		opts = append(opts, engine.WithInput(input))
 	}
-	if _, err := c.open(in.SessionID, ActionRun); err != nil {
+	if _, err := c.openRoot(in.SessionID, ActionRun); err != nil {
 		return nil, err
 	}
 	return started(c.h.eng.Resume(c.ctx, in.SessionID, c.named(opts...)...))
@@ -181,7 +181,7 @@ type retryIn struct {
 }
 
 func retry(c *request, in *retryIn) (*Started, error) {
-	if _, err := c.open(in.SessionID, ActionRun); err != nil {
+	if _, err := c.openRoot(in.SessionID, ActionRun); err != nil {
 		return nil, err
 	}
 	return started(c.h.eng.Retry(c.ctx, in.SessionID, c.named(in.Choice.options()...)...))
@@ -193,7 +193,7 @@ type Status struct {
 	Session *cairn.Session `json:"session"`
 	// Resumable says whether and how it can be resumed.
 	Resumable engine.Resumability `json:"resumable"`
-	// Calls are the open pending calls of its tree.
+	// Calls are its open pending calls and those of the sessions below it.
 	Calls []cairn.PendingCall `json:"calls"`
 }
 
@@ -206,7 +206,7 @@ func status(c *request, in *sessionIn) (*Status, error) {
 	if out.Resumable, err = c.h.eng.CanResume(c.ctx, row.ID); err != nil {
 		return nil, err
 	}
-	out.Calls, err = c.openCalls(row.ID)
+	out.Calls, err = c.openCalls(row)
 	return out, err
 }
 

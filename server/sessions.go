@@ -12,6 +12,9 @@ import (
 )
 
 type listIn struct {
+	// ParentID lists the sessions of the sub-agents and companions that a session consults, instead of roots.
+	ParentID string `query:"parent_id"`
+
 	Agent  string   `query:"assistant_id"`
 	Status []string `query:"status"`
 	Tags   []string `query:"tag"`
@@ -28,7 +31,7 @@ type listIn struct {
 }
 
 // listSessions lists the principal's sessions, or those of any user for an administrator. The policy filters each
-// page.
+// page. The children of a session are for every principal that may read the session.
 func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 	q := store.SessionQuery{UserID: in.UserID, Agent: in.Agent, Tags: in.Tags, Search: in.Search, RootsOnly: true,
 		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore}
@@ -41,10 +44,18 @@ func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 		}
 		q.Removed = append(q.Removed, store.Removal(why))
 	}
+	if in.ParentID != "" { // whose root decides about the children as well
+		if _, err := c.open(in.ParentID, ActionRead); err != nil {
+			return nil, err
+		}
+		q.ParentID, q.RootsOnly = in.ParentID, false
+	}
 	if !c.principal.Is(RoleAdmin) {
 		if in.UserID != "" && in.UserID != c.principal.User {
 			return nil, cairn.Invalid("user_id", "is only for administrators")
 		}
+	}
+	if !c.principal.Is(RoleAdmin) && in.ParentID == "" {
 		if c.principal.User == "" {
 			return &Page[*cairn.Session]{Items: []*cairn.Session{}}, nil
 		}
@@ -58,7 +69,10 @@ func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 	out := &Page[*cairn.Session]{Items: []*cairn.Session{}, Next: page.Next}
 	for i := range page.Items {
 		row := &page.Items[i]
-		ok, err := c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionRead, Session: row})
+		ok := in.ParentID != ""
+		if !ok {
+			ok, err = c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionRead, Session: row})
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +150,7 @@ type SessionUsage struct {
 }
 
 func usageOf(c *request, in *idIn) (*SessionUsage, error) {
-	row, err := c.openOne(in.ID)
+	row, err := c.open(in.ID, ActionRead)
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +205,9 @@ func patchSession(c *request, in *patchIn) (*cairn.Session, error) {
 	return public(row), err
 }
 
+// deleteSession deletes a session. If it is busy, it is stopped first: see [engine.Engine.Delete].
 func deleteSession(c *request, in *idIn) (none, error) {
-	row, err := c.open(in.ID, ActionChange)
+	row, err := c.openRoot(in.ID, ActionChange)
 	if err != nil {
 		return none{}, err
 	}
@@ -222,16 +237,6 @@ func snapshot(c *request, in *idIn) (*Snapshot, error) {
 	return &Snapshot{Session: public(snap.Session), Messages: shown(snap.Messages), State: snap.State, Cursor: snap.Cursor().String()}, nil
 }
 
-// openOne opens a session for reading and returns its own row. For a sub-agent this is not the row of the tree's
-// root.
-func (c *request) openOne(id string) (*cairn.Session, error) {
-	row, err := c.open(id, ActionRead)
-	if err == nil && row.ID != id {
-		row, err = c.h.eng.Session(c.ctx, id)
-	}
-	return row, err
-}
-
 type messagesIn struct {
 	ID string `path:"id"`
 	// From is the index of the first message.
@@ -257,7 +262,7 @@ func listMessages(c *request, in *messagesIn) (*Messages, error) {
 	if in.From < 0 {
 		return nil, cairn.Invalid("from", "is negative")
 	}
-	row, err := c.openOne(in.ID)
+	row, err := c.open(in.ID, ActionRead)
 	if err != nil {
 		return nil, err
 	}

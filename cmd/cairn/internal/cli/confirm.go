@@ -8,11 +8,19 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/terminal"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // ConfirmSession asks whether to end a session for good, in the words of verb and its participle. note follows the
-// question. The error is CodeNotExecuted if the answer is no.
+// question. The error is CodeNotExecuted if the answer is no, and ErrInvalid for a sub-agent's session, which ends with
+// its root.
 func ConfirmSession(ctx context.Context, a *App, verb, participle string, s *cairn.Session, note string) error {
+	if s.RootID != s.ID {
+		return store.NotRoot(s)
+	}
+	if s.Running(s.AsOf) {
+		note = " Its run is aborted." + note
+	}
 	question := fmt.Sprintf("%s%s session %s with its %s?%s", strings.ToUpper(verb[:1]), verb[1:], s.ID, output.Count(s.MessageCount, "message"), note)
 	yes, err := Confirm(ctx, a, verb, question)
 	if err == nil && !yes {
