@@ -19,6 +19,7 @@ const (
 	CodeExists        Code = "already_exists"    // another caller created the session
 	CodeRunning       Code = "already_running"   // a run holds the session
 	CodeWaiting       Code = "waiting"           // the session has open calls that wait for an answer
+	CodeQueueFull     Code = "queue_full"        // the session's queue holds as many turns as it may
 	CodeNotRunning    Code = "not_running"       // there is no run to stop
 	CodeNotResumable  Code = "not_resumable"     // the session cannot be resumed or retried in its current state
 	CodeStale         Code = "stale"             // the session changed since it was read
@@ -90,6 +91,7 @@ var codes = map[Code]codeInfo{
 	CodeExists:        {CategoryConflict, 409, false},
 	CodeRunning:       {CategoryConflict, 409, true},
 	CodeWaiting:       {CategoryConflict, 409, false},
+	CodeQueueFull:     {CategoryConflict, 409, true},
 	CodeNotRunning:    {CategoryConflict, 409, false},
 	CodeNotResumable:  {CategoryConflict, 409, false},
 	CodeStale:         {CategoryConflict, 409, true},
@@ -247,6 +249,7 @@ var (
 	ErrExists         = &Error{Code: CodeExists, Message: "session already exists"}
 	ErrAlreadyRunning = &Error{Code: CodeRunning, Message: "session is already running"}
 	ErrWaiting        = &Error{Code: CodeWaiting, Message: "session waits for answers"}
+	ErrQueueFull      = &Error{Code: CodeQueueFull, Message: "queue is full"}
 	ErrNotRunning     = &Error{Code: CodeNotRunning, Message: "session is not running"}
 	ErrNotResumable   = &Error{Code: CodeNotResumable, Message: "session cannot be resumed"}
 	ErrStale          = &Error{Code: CodeStale, Message: "session has changed"}

@@ -130,7 +130,9 @@ func (c *Client) Sessions(ctx context.Context, q SessionQuery) (*Page[cairn.Sess
 	return out[Page[cairn.Session]](c, ctx, "GET", "/sessions", query, nil)
 }
 
-// Delete deletes a session together with its tree.
+// Delete deletes a session together with its tree and its queue. A run that is under way is stopped first, which takes
+// up to the lease time of the server's engine if its process has died. The error is ErrInvalid for the session of a
+// sub-agent.
 func (c *Client) Delete(ctx context.Context, id string) error {
 	return c.do(ctx, "DELETE", "/sessions/"+url.PathEscape(id), nil, nil, nil)
 }

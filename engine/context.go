@@ -89,11 +89,11 @@ func (e *Engine) setContext(ctx context.Context, id string, change store.Context
 
 // addition returns the commit that adds hidden messages to a session. On an active session they enter the queue: the
 // run may have seen more than the store has, and its next commit appends them behind that.
-func addition(row *cairn.Session, messages []cairn.Message, published cairn.EventType) *store.Commit {
+func (e *Engine) addition(row *cairn.Session, messages []cairn.Message, published cairn.EventType) (*store.Commit, error) {
 	if row.Status == cairn.SessionActive {
-		return &store.Commit{Enqueue: &store.QueuedTurn{ID: messages[0].ID, Messages: messages, Context: true, At: row.AsOf}}
+		return &store.Commit{Enqueue: &store.QueuedTurn{ID: messages[0].ID, Messages: messages, Context: true, At: row.AsOf}}, e.room(row)
 	}
-	return &store.Commit{Messages: messages, Publish: &cairn.Event{Type: published}}
+	return &store.Commit{Messages: messages, Publish: &cairn.Event{Type: published}}, nil
 }
 
 // contextData encodes a change of context for the log: the fields that were set.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -49,7 +50,7 @@ func (e *Engine) EraseUser(ctx context.Context, user string) (EraseReport, error
 			if err != nil {
 				return r, err
 			}
-			stopped, err := e.eraseStopped(ctx, s.ID)
+			stopped, err := e.removeStopped(ctx, s.ID, "the user is erased", e.erase)
 			switch {
 			case ctx.Err() != nil:
 				return r, ctx.Err()
@@ -92,21 +93,19 @@ func (e *Engine) eraseRecords(ctx context.Context, user string, r *EraseReport) 
 	return nil
 }
 
-// eraseStopped erases a session. It aborts runs that hold a session of the tree, and waits up to two lease times for
-// them to end.
-func (e *Engine) eraseStopped(ctx context.Context, id string) (stopped bool, err error) {
-	if err = e.erase(ctx, id); !errors.Is(err, cairn.ErrAlreadyRunning) {
+// removeStopped calls remove, which removes a session's tree. If a run holds one of its sessions, removeStopped first
+// empties the queue and aborts the run, for at most two lease times. It reports whether it had to.
+func (e *Engine) removeStopped(ctx context.Context, id, reason string, remove func(context.Context, string) error) (stopped bool, err error) {
+	if err = remove(ctx, id); !errors.Is(err, cairn.ErrAlreadyRunning) {
 		return false, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, 2*e.opts.LeaseTTL)
 	defer cancel()
 	for wait := 5 * time.Millisecond; bounded.Err() == nil; wait = min(2*wait, 250*time.Millisecond) {
-		if row := store.Seen(err); row != nil { // the running session of the tree
-			if err := e.Abort(bounded, row.ID, "the user is erased"); err != nil && !isConflict(err) && bounded.Err() == nil {
-				return false, err
-			}
+		if failed := e.stopTree(bounded, id, store.Seen(err), reason); failed != nil && bounded.Err() == nil {
+			return false, failed
 		}
-		if err = e.erase(ctx, id); !errors.Is(err, cairn.ErrAlreadyRunning) {
+		if err = remove(ctx, id); !errors.Is(err, cairn.ErrAlreadyRunning) {
 			return true, err
 		}
 		select {
@@ -114,5 +113,26 @@ func (e *Engine) eraseStopped(ctx context.Context, id string) (stopped bool, err
 		case <-bounded.Done():
 		}
 	}
-	return true, err
+	return true, cmp.Or(ctx.Err(), err)
+}
+
+// stopTree empties the queue of a root, so that no queued turn follows, and aborts its run. If the root has none it
+// aborts that of running, a session of the tree; nil is none.
+func (e *Engine) stopTree(ctx context.Context, root string, running *cairn.Session, reason string) error {
+	queue, err := e.Queue(ctx, root)
+	for _, t := range queue {
+		if err := e.Dequeue(ctx, root, t.ID); err != nil && !errors.Is(err, cairn.ErrNotFound) {
+			return err
+		}
+	}
+	if err == nil {
+		err = e.Abort(ctx, root, reason)
+	}
+	if isConflict(err) && running != nil && running.ID != root {
+		err = e.Abort(ctx, running.ID, reason)
+	}
+	if isConflict(err) || errors.Is(err, cairn.ErrNotFound) { // it has ended, or is gone
+		return nil
+	}
+	return err
 }

@@ -57,6 +57,14 @@ func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
 	return err
 }
 
+// room returns ErrQueueFull if a session's queue can take no further entry.
+func (e *Engine) room(row *cairn.Session) error {
+	if e.opts.MaxQueue < 0 || row.Queued < e.opts.MaxQueue {
+		return nil
+	}
+	return cairn.Errorf(cairn.CodeQueueFull, "session %q: the queue has %d entries, at most %d are allowed", row.ID, row.Queued, e.opts.MaxQueue)
+}
+
 // enqueue adds a turn to a session's queue if when accepts the session's row; when may add to the commit. The returned
 // run is nil if when does not accept it.
 func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions, steer bool,
@@ -90,7 +98,7 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 		if queued, err = when(row, c); err != nil || !queued {
 			return nil, err
 		}
-		return c, nil
+		return c, e.room(row)
 	})
 	if err != nil || !queued {
 		return nil, err

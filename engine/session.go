@@ -182,7 +182,8 @@ const historyLimit = 1000
 // AddContext adds hidden messages to a session, whether or not it is running. A chat does not show them. The transcript
 // keeps the order in which the model saw it: a run under way appends them behind its step, with the step's commit and
 // whatever the agent's durability, so the model reads them from its next call on, and the provider's cached prefix stays
-// valid. They are durable when AddContext returns, and on the transcript and the event log once that commit is made.
+// valid. They are durable when AddContext returns, and on the transcript and the event log once that commit is made. Until
+// then they are an entry of the session's queue: the error is ErrQueueFull if that has no room, see [Options.MaxQueue].
 func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) error {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err
@@ -197,7 +198,7 @@ func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) err
 		return err
 	}
 	_, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
-		return addition(row, in.Messages, cairn.EventContextAdded), nil
+		return e.addition(row, in.Messages, cairn.EventContextAdded)
 	})
 	return err
 }

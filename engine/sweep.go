@@ -21,10 +21,17 @@ func (e *Engine) ttl(agent string) time.Duration {
 // Delete removes a session with everything that it owns: its pending calls, the sessions of its sub-agents and
 // companions, and its event log. It hides the session at once: from then on every access returns ErrDeleted, which is
 // also ErrNotFound, and no session begins under its id. The stored data is kept until a Sweep after Options.Retention,
-// and until then Restore brings the session back. The error is ErrAlreadyRunning while a run holds one of the sessions,
-// ErrInvalid for a sub-agent's session, which is deleted with its root.
+// and until then Restore brings the session back.
+//
+// A session that is busy is stopped first: Delete removes the turns from its queue, and aborts the run, in whichever
+// process it is, with the sub-agents and companions that are at work. It returns when the run has ended and the session is
+// hidden. The error is ErrAlreadyRunning if a run still holds one of the sessions after two lease times, ErrInvalid for a
+// sub-agent's session, which is deleted with its root. If ctx is done first, what was stopped stays stopped.
 func (e *Engine) Delete(ctx context.Context, id string) error {
-	return e.upkeep.remove(ctx, id, store.Deleted)
+	_, err := e.removeStopped(ctx, id, "the session is deleted", func(ctx context.Context, id string) error {
+		return e.upkeep.remove(ctx, id, store.Deleted)
+	})
+	return err
 }
 
 // Restore brings back a session that was deleted or has expired and is not purged yet, with everything that it owned.
@@ -56,21 +63,21 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 	return row, nil
 }
 
-// Erase removes a session as Delete does and then purges it at once, without retention. It also purges a session that
+// Erase removes a session as Delete does, which stops it if it is busy, and then purges it at once, without retention. It also purges a session that
 // was deleted or has expired. The id is free afterwards. Readers of its events end with ErrDeleted, without an event. If
 // Erase fails after it has hidden the session, a Sweep does the rest after the retention.
 //
 // In a store that is a [store.Scrubber], such as SQLite, Erase then overwrites the session in the store's files. If that
 // has to wait for a reader, Erase logs a warning and the next Sweep repeats it.
 func (e *Engine) Erase(ctx context.Context, id string) error {
-	if err := e.erase(ctx, id); err != nil {
+	if _, err := e.removeStopped(ctx, id, "the session is erased", e.erase); err != nil {
 		return err
 	}
 	e.upkeep.scrub(ctx) // logs its error
 	return nil
 }
 
-// erase is Erase without the scrub.
+// erase is Erase without the stop and the scrub.
 func (e *Engine) erase(ctx context.Context, id string) error {
 	removed, err := e.upkeep.hide(ctx, id, store.Deleted)
 	var gone *store.GoneError

@@ -49,6 +49,12 @@ func (w *world) beside(agent *cairn.Agent) *world {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return w.servedBy(eng)
+}
+
+// servedBy is another server of the same users, with an engine on the same store.
+func (w *world) servedBy(eng *engine.Engine) *world {
+	w.t.Helper()
 	w.t.Cleanup(func() { eng.Close(w.t.Context()) })
 	h, err := New(eng, &w.h.opts)
 	if err != nil {

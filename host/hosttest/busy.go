@@ -11,6 +11,7 @@ import (
 // turnsInTheWay are scenarios of turns that arrive while another turn is running.
 var turnsInTheWay = []scenario{
 	{"busy-reject", (*scene).busyReject},
+	{"busy-delete", (*scene).busyDelete},
 	{"busy-enqueue", (*scene).busyEnqueue},
 	{"busy-enqueue-waiting", (*scene).busyEnqueueWaiting},
 	{"busy-enqueue-interrupted", (*scene).busyEnqueueInterrupted},
@@ -77,10 +78,30 @@ func (s *scene) busyReject() {
 		s.want("a retry in the way", err, cairn.ErrAlreadyRunning)
 		_, err = p.Rewind(s.Context(), "s", s.row("s").CheckpointID)
 		s.want("a rewind in the way", err, cairn.ErrAlreadyRunning)
-		s.want("a deletion in the way", p.Delete(s.Context(), "s"), cairn.ErrAlreadyRunning)
 	}
 	free()
 	s.outcome(run)
+}
+
+// A busy session is deleted by any process: its run is aborted, and its queued turns never begin.
+func (s *scene) busyDelete() {
+	free := s.occupied(s.note())
+	defer free()
+	one, two := s.process(), s.process()
+	s.occupy(one)
+	queued := two.enqueue("two")
+	s.must(two.Delete(s.Context(), "s"))
+	s.roots = nil
+	for _, p := range []*process{one, two} {
+		_, err := p.Session(s.Context(), "s")
+		s.want("the session", err, cairn.ErrDeleted)
+	}
+	if _, err := queued.Wait(s.Context()); err == nil {
+		s.Error("the queued turn has run")
+	}
+	row, err := two.Restore(s.Context(), "s")
+	s.must(err)
+	s.say("restored it is %s after turn %d, with %d queued turns", row.Status, row.Turn, row.Queued)
 }
 
 // enqueue queues a turn of the bot.

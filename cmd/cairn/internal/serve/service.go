@@ -75,7 +75,7 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 			return err
 		}
 	}
-	opts.WorkConcurrency, opts.WaitAtMost = cfg.WorkConcurrency, time.Duration(cfg.WaitAtMost)
+	opts.WorkConcurrency, opts.WaitAtMost, opts.MaxQueue = cfg.WorkConcurrency, time.Duration(cfg.WaitAtMost), cfg.Limits.Queue
 	if s.eng, err = engine.New(st, nil, &opts); err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ type deleteCmd struct {
 	Yes bool `short:"y" help:"Do not ask for confirmation."`
 }
 
-// Run deletes a session.
+// Run deletes a session. If it is busy, it is stopped first.
 func (cmd *deleteCmd) Run(a *cli.App, all *flags) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Session(ctx, cmd.Session)

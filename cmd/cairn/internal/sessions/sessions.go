@@ -20,7 +20,7 @@ type Commands struct {
 	Set         setCmd         `cmd:"" help:"Change a session's user, title, tags, metadata or expiry."`
 	Branch      branchCmd      `cmd:"" help:"Make a new session from an existing one."`
 	Rewind      rewindCmd      `cmd:"" help:"Rewind a session to one of its checkpoints."`
-	Delete      deleteCmd      `cmd:"" help:"Delete a session with its tree."`
+	Delete      deleteCmd      `cmd:"" help:"Delete a session with its tree, after stopping it."`
 	Restore     restoreCmd     `cmd:"" help:"Restore a session that was deleted or has expired."`
 	Compact     compactCmd     `cmd:"" help:"Summarize the older part of a session's history now."`
 	Trim        trimCmd        `cmd:"" help:"Remove the oldest events of a session's log."`
