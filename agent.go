@@ -128,7 +128,7 @@ func (d Durability) String() string {
 // Validate reports the first mistake in the definition, naming the agent and the field. It also calls Validate of a
 // model that is a [Validator].
 func (a *Agent) Validate() error {
-	if problem := ids.Check(a.Name); problem != "" {
+	if problem := ids.CheckPath(a.Name); problem != "" {
 		return Invalid("agent", "the name %s", problem)
 	}
 	if problem := ids.Check(a.Version); problem != "" && a.Version != "" {

@@ -263,9 +263,10 @@ const (
 )
 
 // CheckSessionID returns an ErrInvalid error if a session id is empty, is longer than 200 bytes, is not valid
-// UTF-8, has control characters, or begins or ends with white space.
+// UTF-8, has control characters, or begins or ends with white space. A session id is part of URLs, so it must also not
+// be "." or "..", begin or end with a slash, or have two slashes, "." or ".." between slashes.
 func CheckSessionID(id string) error {
-	if problem := ids.Check(id); problem != "" {
+	if problem := ids.CheckPath(id); problem != "" {
 		return Invalid("session", "the id %s", problem)
 	}
 	return nil

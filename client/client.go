@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,6 +100,9 @@ func New(address string, opts *Options) (*Client, error) {
 
 // request returns a request for a path whose segments are already escaped.
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, in any) (*http.Request, error) {
+	if slices.ContainsFunc(strings.Split(path, "/")[1:], func(s string) bool { return s == "" || s == "." || s == ".." }) {
+		return nil, cairn.Invalid("id", "the path %q has a segment that is empty, . or ..", path) // it would be that of something else
+	}
 	at := *c.base
 	at.Path, at.RawPath = "", ""
 	address := strings.TrimSuffix(at.String()+c.base.EscapedPath(), "/") + path

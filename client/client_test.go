@@ -47,6 +47,19 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+// An id that the path of a request would lose is refused: the request would be for something else.
+func TestIDsThatPathsLoseAreRefused(t *testing.T) {
+	c := open(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("a request for %s", r.URL.EscapedPath()) }, nil)
+	for _, id := range []string{"", ".", ".."} {
+		if err := c.Delete(t.Context(), id); !errors.Is(err, cairn.ErrInvalid) || cairn.AsError(err).Field != "id" {
+			t.Errorf("Delete of %q: %v", id, err)
+		}
+		if _, err := c.Snapshot(t.Context(), id); !errors.Is(err, cairn.ErrInvalid) {
+			t.Errorf("Snapshot of %q: %v", id, err)
+		}
+	}
+}
+
 func TestRequestsCarryTheTokenAndEscapeIDs(t *testing.T) {
 	c := open(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token || r.Header.Get("X-Tenant") != "7" {
@@ -69,6 +82,7 @@ func TestErrorsAreCairnErrors(t *testing.T) {
 		body   string
 		code   cairn.Code
 	}{
+		{409, `{"code":"queue_full","detail":"it is full"}`, cairn.CodeQueueFull},
 		{409, `{"code":"waiting","detail":"it waits","calls":[{"id":"c1","kind":"approval"}]}`, cairn.CodeWaiting},
 		{400, `{"code":"invalid_argument","detail":"bad","field":"agent"}`, cairn.CodeInvalid},
 		{401, `{"code":"unauthorized","detail":"no"}`, cairn.CodeAuth},

@@ -29,7 +29,7 @@ func (e *Engine) once(ctx context.Context, sessionID string, o *runOptions, begi
 }
 
 func (o *runOptions) checkRunID() error {
-	if problem := ids.Check(o.runID); o.runID != "" && problem != "" {
+	if problem := ids.CheckPath(o.runID); o.runID != "" && problem != "" {
 		return cairn.Invalid("run_id", "%s", problem)
 	}
 	return nil

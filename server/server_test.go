@@ -405,7 +405,7 @@ func TestBadRequests(t *testing.T) {
 		{"GET", "/sessions?colour=red", nil, 400, "colour"},
 		{"GET", "/sse?session_id=", nil, 400, "session"},
 		{"GET", "/sessions/" + strings.Repeat("x", 300), nil, 400, "session"},
-		{"GET", "/sessions/..%2f..%2fetc", nil, 404, "session_id"},
+		{"GET", "/sessions/..%2f..%2fetc", nil, 400, "session"},
 		{"GET", "/nowhere", nil, 404, ""},
 		{"PUT", "/sessions", nil, 405, ""},
 	} {

@@ -66,6 +66,23 @@ func Check(id string) string {
 	return ""
 }
 
+// CheckPath is Check for an identifier that URLs have in their paths. Clients, servers and proxies leave out segments that
+// are empty, . or .., and some do so for encoded slashes as well: the path would be that of something else.
+func CheckPath(id string) string {
+	if problem := Check(id); problem != "" {
+		return problem
+	}
+	for segment := range strings.SplitSeq(id, "/") {
+		switch segment {
+		case "":
+			return "begins or ends with a slash, or has two in a row"
+		case ".", "..":
+			return "is " + segment + ", or has it between slashes"
+		}
+	}
+	return ""
+}
+
 // tool matches the names that every provider accepts.
 var tool = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 

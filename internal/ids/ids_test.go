@@ -66,6 +66,20 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestCheckPath(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{"a", "...", ".a", "a.", "a..b", "a/b", "a/.b/..c", "%2e%2e"} {
+		if problem := ids.CheckPath(good); problem != "" {
+			t.Errorf("%q %s", good, problem)
+		}
+	}
+	for _, bad := range []string{"", ".", "..", "a/..", "../a", "a/./b", "a/../b", "/", "/a", "a/", "a//b", " a"} {
+		if problem := ids.CheckPath(bad); problem == "" {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+}
+
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{"", "a", " a", "\xff", "\x00", "é"} {
 		f.Add(seed)

@@ -14,6 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/server"
 )
 
@@ -154,7 +155,7 @@ func (a *authenticator) principal(known *jwt.Claims, all map[string]any) *server
 		return nil
 	}
 	user, _ := claim(all, a.opts.UserClaim).(string)
-	if cairn.CheckSessionID(user) != nil { // the rules of identifiers: not empty, bounded, printable
+	if ids.Check(user) != "" { // the rules of identifiers: not empty, bounded, printable
 		return nil
 	}
 	p := &server.Principal{User: user, Roles: slices.Clone(a.opts.Everyone)}

@@ -33,7 +33,7 @@ func (r *reply) callID(provider, tool string, awaits bool) string {
 }
 
 func (r *reply) usable(id string) bool {
-	if len(id) > 64 || ids.Check(id) != "" {
+	if len(id) > 64 || ids.CheckPath(id) != "" {
 		return false
 	}
 	if r.live.Index.Taken(id) {
@@ -44,7 +44,7 @@ func (r *reply) usable(id string) bool {
 
 // trimID shortens a provider's call id so that a suffix fits within the length that every provider accepts back.
 func trimID(id string) string {
-	if id = limits.Cut(id, 40); ids.Check(id) != "" {
+	if id = limits.Cut(id, 40); ids.CheckPath(id) != "" {
 		return "call"
 	}
 	return id

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/internal/ids"
 )
 
 // Token prints a new token.
@@ -22,7 +22,7 @@ func (cmd *Token) Run(a *cli.App) error {
 		_, err := fmt.Fprintln(a.Stdout, token)
 		return err
 	}
-	if err := cairn.CheckSessionID(cmd.User); err != nil {
+	if ids.Check(cmd.User) != "" {
 		return cli.Misuse("--user: %q cannot be a name", cmd.User)
 	}
 	_, err := fmt.Fprintf(a.Stdout, "- token: %s\n  user: %q\n  roles: [%s]\n", token, cmd.User, strings.Join(cmd.Roles, ", "))
