@@ -1,16 +1,12 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
-	"os"
 	"reflect"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -101,66 +97,11 @@ func set(f reflect.Value, name string, values []string) error {
 // lenient marks the struct of a body that may have unknown fields, because clients add their own.
 type lenient interface{ lenient() }
 
-// readBody reads the body of a request.
-func (c *request) readBody() ([]byte, error) {
-	raw, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.h.opts.MaxBody))
-	tooLarge := (*http.MaxBytesError)(nil)
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, &cairn.Error{Code: cairn.CodeTooLarge, Field: "body", Message: "the body has more than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes"}
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &httpError{http.StatusRequestTimeout, string(cairn.CodeTimeout), "the body did not come within " + c.h.opts.ReadTimeout.String()}
-	case err != nil:
-		return nil, cairn.Invalid("body", "%v", err)
-	}
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // the response may be a stream
-	return raw, nil
-}
-
 // boundRead sets the deadline for reading the body of a request.
 func (h *Handler) boundRead(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
 		// A writer without deadlines is not that of a connection.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.opts.ReadTimeout))
-	}
-}
-
-// repeated returns a name that occurs twice in one object of valid JSON, or the empty string. Other readers may
-// choose the other of the two values. The names of the outermost object are those of a request, which are
-// case-insensitive.
-func repeated(raw []byte) string {
-	type object map[string]bool
-	var open []object // nil for a list
-	d, value := json.NewDecoder(bytes.NewReader(raw)), false
-	d.UseNumber()
-	for {
-		token, err := d.Token()
-		if err != nil {
-			return ""
-		}
-		switch token {
-		case json.Delim('{'):
-			open, value = append(open, object{}), false
-			continue
-		case json.Delim('['):
-			open = append(open, nil)
-			continue
-		case json.Delim('}'), json.Delim(']'):
-			open = open[:len(open)-1]
-		default:
-			if n := len(open); n > 0 && open[n-1] != nil && !value {
-				name := token.(string)
-				if key := name; n == 1 {
-					name = strings.ToLower(key)
-				}
-				if open[n-1][name] {
-					return name
-				}
-				open[n-1][name], value = true, true
-				continue
-			}
-		}
-		value = false
 	}
 }
 
@@ -180,14 +121,14 @@ func (c *request) body(into any) error {
 	if err := cairn.CheckJSON("body", raw); err != nil {
 		return err
 	}
-	if name := repeated(raw); name != "" {
-		return cairn.Invalid(name, "is in the same object twice")
+	of := reflect.TypeOf(into).Elem()
+	if _, ok := into.(lenient); ok {
+		of = nil
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if _, ok := into.(lenient); !ok {
-		d.DisallowUnknownFields()
+	if err := checkNames(raw, of); err != nil {
+		return err
 	}
-	if err := d.Decode(into); err != nil {
+	if err := json.Unmarshal(raw, into); err != nil {
 		return badBody(err)
 	}
 	return nil
@@ -206,9 +147,6 @@ func badBody(err error) error {
 			field = "body"
 		}
 		return cairn.Invalid(field, "is a JSON %s where a %s is expected", mismatch.Value, kindName(mismatch.Type))
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return cairn.Invalid(strings.Trim(name, `"`), "is not a field of this request")
 	}
 	return cairn.Invalid("body", "%v", err)
 }

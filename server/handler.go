@@ -36,8 +36,15 @@ type Options struct {
 	// changes paths.
 	URL string
 
-	// MaxBody is the maximum size of a request body in bytes; 0 means 4 MiB.
+	// MaxBody is the maximum size of a request body in bytes; 0 means 4 MiB. Of a chat client's post, which has the whole
+	// conversation, it bounds what counts: the last message and what is outside of the list of messages.
 	MaxBody int64
+	// MaxChatBody is the maximum size of a chat client's post in bytes; 0 means 64 MiB. It is at least MaxBody. Memory is
+	// taken for MaxBody only.
+	MaxChatBody int64
+	// MaxValues is the maximum number of JSON values in a request body, those within other values included; 0 means
+	// 30,000, a negative value any number. A value can take a hundred times the memory of its text.
+	MaxValues int
 	// StreamsPerUser is how many streams one user may have open at a time; 0 means 20, a negative value means no
 	// limit. All requests without a user count as one user's.
 	StreamsPerUser int
@@ -56,6 +63,8 @@ type Options struct {
 
 const (
 	maxBody           = 4 << 20
+	maxChatBody       = 64 << 20
+	maxValues         = 30_000
 	readTimeout       = 30 * time.Second
 	streamsPerUser    = 20
 	requestsPerMinute = 600

@@ -15,6 +15,7 @@ type request struct {
 	principal *Principal
 	granted   string // session whose file the signed address is for; empty without one
 	once      *once  // nil for a request without an Idempotency-Key
+	lastOf    string // see [route]
 }
 
 // none is the response of a route that has no body to return.

@@ -23,6 +23,8 @@ type route struct {
 	anonymous bool
 	// signed routes accept the signature of an address as credentials.
 	signed bool
+	// lastOf names a list in the body of which only the last item counts. The others are not kept, whatever they are.
+	lastOf string
 	// Bytes reports whether the response is a file, unencoded.
 	Bytes bool
 }
@@ -80,7 +82,7 @@ func file[In any](path, summary string, do func(*request, *In) error) route {
 // serve returns the handler of a route.
 func (h *Handler) serve(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &request{h: h, w: w, r: r, ctx: r.Context()}
+		c := &request{h: h, w: w, r: r, ctx: r.Context(), lastOf: rt.lastOf}
 		err := func() (err error) {
 			if rt.anonymous {
 				return rt.serve(c)

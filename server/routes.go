@@ -18,7 +18,7 @@ func routes() []route {
 		answer("POST", "/submit-tool-result", "Answer a pending call", http.StatusOK, submit),
 		stream[cairn.Event]("GET", "/sse", "The events of a session, or of one of its runs", events),
 
-		stream[chatChunk]("POST", "/chat", "Send a message or answers to pending calls, as the AI SDK's chat does", chat),
+		lastOf("messages", stream[chatChunk]("POST", "/chat", "Send a message or answers to pending calls, as the AI SDK's chat does", chat)),
 		answer("GET", "/chat/{id}", "The conversation as a chat client shows it", http.StatusOK, getChat),
 		stream[chatChunk]("GET", "/chat/{id}/stream", "The turn under way, from its beginning; 204 if there is none", resumeChat),
 		answer("POST", "/chat/{id}/submit-tool-result", "Answer a pending call", http.StatusOK, chatSubmit),
@@ -53,6 +53,11 @@ func routes() []route {
 		anonymous(answer("GET", "/healthz", "Whether the process is alive", http.StatusOK, healthz)),
 		anonymous(answer("GET", "/readyz", "Whether the process accepts requests", http.StatusOK, readyz)),
 	}
+}
+
+func lastOf(list string, r route) route {
+	r.lastOf = list
+	return r
 }
 
 func anonymous(r route) route {

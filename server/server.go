@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -27,6 +29,8 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 		return nil, cairn.Invalid("AllowUnauthenticated", "contradicts Authenticate")
 	case o.MaxBody < 0:
 		return nil, cairn.Invalid("MaxBody", "is negative")
+	case o.MaxChatBody < 0:
+		return nil, cairn.Invalid("MaxChatBody", "is negative")
 	case !isAddress(o.URL):
 		return nil, cairn.Invalid("URL", "%q is not an address such as https://example.com/agents", o.URL)
 	case o.ReadTimeout < 0:
@@ -43,6 +47,12 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = maxBody
+	}
+	if o.MaxChatBody == 0 {
+		o.MaxChatBody = maxChatBody
+	}
+	if o.MaxValues == 0 {
+		o.MaxValues = maxValues
 	}
 	if o.ReadTimeout == 0 {
 		o.ReadTimeout = readTimeout
@@ -107,11 +117,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, &httpError{http.StatusForbidden, "cross_origin", "the request comes from a page of another origin"})
 		return
 	}
+	if unclean(r.URL.EscapedPath()) { // the mux would redirect to the path of something else
+		h.fail(w, r, cairn.Invalid("path", "has an empty segment, or one that is . or .."))
+		return
+	}
 	if pattern == "" {
 		h.unrouted(w, r)
 		return
 	}
 	h.mux.ServeHTTP(w, r)
+}
+
+// unclean reports whether a path has segments that are left out when it is cleaned.
+func unclean(path string) bool {
+	path = strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/")
+	return path != "" && slices.ContainsFunc(strings.Split(path, "/"), func(s string) bool { return s == "" || s == "." || s == ".." })
 }
 
 // unrouted answers a request that matches no route.

@@ -218,6 +218,7 @@ func local(h http.Handler) http.Handler {
 func (s *service) options(cfg *config.Config) *server.Options {
 	opts := &server.Options{
 		AllowUnauthenticated: cfg.Auth.AllowUnauthenticated, Logger: s.log, Origins: slices.Clone(cfg.CORS.Origins), URL: cfg.URL, MaxBody: int64(cfg.Limits.Body),
+		MaxChatBody: int64(cfg.Limits.ChatBody), MaxValues: cfg.Limits.JSONValues,
 		StreamsPerUser: cfg.Limits.StreamsPerUser, RequestsPerMinute: cfg.Limits.RequestsPerMinute, Unready: s.unready,
 	}
 	if !opts.AllowUnauthenticated {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/durations"
 	"github.com/cairn-agents/cairn/server/jwtauth"
 )
 
@@ -56,7 +57,7 @@ func (d *decoder) check(c *Config) {
 	for _, limit := range []struct {
 		name  string
 		value int
-	}{{"streams_per_user", c.Limits.StreamsPerUser}, {"requests_per_minute", c.Limits.RequestsPerMinute}} {
+	}{{"json_values", c.Limits.JSONValues}, {"queue", c.Limits.Queue}, {"streams_per_user", c.Limits.StreamsPerUser}, {"requests_per_minute", c.Limits.RequestsPerMinute}} {
 		if limit.value == 0 || limit.value < -1 {
 			d.wrong("limits."+limit.name, "%d is neither positive nor -1, which is any number", limit.value)
 		}
@@ -220,7 +221,7 @@ func (a *Assistant) CommitsWhen() (cairn.Durability, error) {
 	case "manual":
 		return cairn.Manual, nil
 	}
-	t, err := time.ParseDuration(a.Durability)
+	t, err := durations.Parse(a.Durability)
 	if err == nil && t <= 0 {
 		err = cairn.Invalid("durability", "is not positive")
 	}

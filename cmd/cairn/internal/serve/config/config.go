@@ -68,7 +68,10 @@ type CORS struct {
 
 // Limits bounds what one user may take of the server.
 type Limits struct {
-	Body              Bytes `yaml:"body" doc:"The maximum size of a request's body." default:"4MiB"`
+	Body              Bytes `yaml:"body" doc:"The maximum size of a request's body; of POST /chat, that of the last message." default:"4MiB"`
+	ChatBody          Bytes `yaml:"chat_body" doc:"The maximum size of the body of POST /chat, in which pages send the whole conversation." default:"64MiB"`
+	JSONValues        int   `yaml:"json_values" doc:"The maximum number of JSON values in a request's body; -1 means no limit." default:"30000"`
+	Queue             int   `yaml:"queue" doc:"The maximum number of queued turns of a session; -1 means no limit." default:"100"`
 	StreamsPerUser    int   `yaml:"streams_per_user" doc:"The maximum number of open streams of a user; -1 means no limit." default:"20"`
 	RequestsPerMinute int   `yaml:"requests_per_minute" doc:"The maximum number of requests of a user per minute; -1 means no limit." default:"600"`
 }
@@ -127,7 +130,7 @@ type MCP struct {
 	URL     string            `yaml:"url" json:"url,omitempty" doc:"The address of an MCP server."`
 }
 
-// Duration is a duration in the form 90s or 24h.
+// Duration is a duration in the form 90s, 24h or 30d.
 type Duration time.Duration
 
 // Bytes is a size in the form 512KiB or 4MiB.
@@ -147,6 +150,6 @@ func defaults() *Config {
 	return &Config{
 		Listen: "127.0.0.1:8420", Store: "sqlite:cairn.db", Worker: true, WorkConcurrency: 1000,
 		Auth:   Auth{JWT: usual},
-		Limits: Limits{Body: 4 << 20, StreamsPerUser: 20, RequestsPerMinute: 600},
+		Limits: Limits{Body: 4 << 20, ChatBody: 64 << 20, JSONValues: 30_000, Queue: 100, StreamsPerUser: 20, RequestsPerMinute: 600},
 	}
 }
