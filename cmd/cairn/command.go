@@ -3,11 +3,14 @@ package main
 import (
 	"io"
 	"os"
+	"reflect"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/demo"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/durations"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/sessions"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/upkeep"
@@ -53,6 +56,7 @@ func perform(a *cli.App, args []string) (code int) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Vars{"model": desk.DefaultModel(a.Env), "session": demo.DefaultSession},
 		kong.Bind(a),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(duration)),
 	)
 	if err != nil {
 		return a.Fail(err)
@@ -62,6 +66,17 @@ func perform(a *cli.App, args []string) (code int) {
 		return a.Fail(cli.Misuse("%w", err))
 	}
 	return a.Fail(command.Run())
+}
+
+// duration reads the value of a flag that is a duration.
+func duration(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+		return err
+	}
+	d, err := durations.Parse(text)
+	target.SetInt(int64(d))
+	return err
 }
 
 type helpShown int

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/durations"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -20,7 +21,7 @@ func scriptedModel(pace string) (cairn.Model, error) {
 	d := usualPace
 	if pace != "" {
 		var err error
-		if d, err = time.ParseDuration(pace); err != nil || d < 0 {
+		if d, err = durations.Parse(pace); err != nil || d < 0 {
 			return nil, cairn.Invalid("model", "scripted:%s: %q is no time for a word, such as 30ms", pace, pace)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/durations"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -183,10 +183,10 @@ func (d *decoder) ownForm(n *yaml.Node, v reflect.Value, path string, here place
 	case *JSON:
 		d.json(n, into, path)
 	case *Duration:
-		t, err := time.ParseDuration(d.scalar(n, path))
+		t, err := durations.Parse(d.scalar(n, path))
 		switch {
 		case err != nil:
-			expected("a duration such as 90s or 24h")
+			expected("a duration such as 90s, 24h or 30d")
 		case t <= 0:
 			d.report(here, path, "%s is not positive", n.Value)
 		}
