@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,17 +132,25 @@ func (s *skim) feed(chunk []byte) error {
 
 // rest reads more of a text, up to its end, and returns how many bytes that are.
 func (s *skim) rest(chunk []byte) int {
-	n := 0
+	n, quote := 0, -1 // quote is where the next one is
 	for s.text && n < len(chunk) {
-		switch c := chunk[n]; {
-		case s.escaped:
+		if s.escaped {
 			s.escaped = false
-		case c == '\\':
-			s.escaped = true
-		case c == '"':
-			s.text = false
+			n++
+			continue
 		}
-		n++
+		if quote < n {
+			if quote = bytes.IndexByte(chunk[n:], '"'); quote < 0 {
+				quote = len(chunk)
+			} else {
+				quote += n
+			}
+		}
+		if plain := bytes.IndexByte(chunk[n:quote], '\\'); plain >= 0 {
+			n, s.escaped = n+plain+1, true
+		} else {
+			n, s.text = min(quote+1, len(chunk)), quote == len(chunk)
+		}
 	}
 	if s.inName {
 		const most = 64 // of the names that matter, however they are escaped
