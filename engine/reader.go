@@ -53,9 +53,9 @@ func (r *reader) follow(ctx context.Context, awaited *Run, session, root, incarn
 		own := r.within(session, root)
 		for ev, err := range r.log.Follow(ctx, ids.Log(root, incarnation), after) {
 			ev.Incarnation = incarnation
-			if err == nil {
+			if own != nil && err == nil {
 				var mine bool
-				if mine, err = own(ctx, &ev); err == nil && !mine {
+				if mine, err = own(ctx, ev.Type, ev.SessionID); err == nil && !mine {
 					continue
 				}
 			}
@@ -81,10 +81,14 @@ func (r *reader) follow(ctx context.Context, awaited *Run, session, root, incarn
 	}
 }
 
-// within returns a function that reports whether an event on the log of a tree is one of a session: for the root every
-// event is, for any other session those of itself and of the sessions below it, and the removal of the tree.
-func (r *reader) within(session, root string) func(context.Context, *cairn.Event) (bool, error) {
-	known := map[string]bool{session: true, root: session == root}
+// within returns a function that reports whether an event on the log of a tree, of a type and in a session, is one of the
+// given session: those of itself and of the sessions below it are, and the removal of the tree. It is nil for the root,
+// whose every event is.
+func (r *reader) within(session, root string) func(context.Context, cairn.EventType, string) (bool, error) {
+	if session == root {
+		return nil
+	}
+	known := map[string]bool{session: true, root: false}
 	var below func(context.Context, string) (bool, error)
 	below = func(ctx context.Context, id string) (bool, error) {
 		if mine, ok := known[id]; ok {
@@ -103,11 +107,11 @@ func (r *reader) within(session, root string) func(context.Context, *cairn.Event
 		}
 		return mine, err
 	}
-	return func(ctx context.Context, ev *cairn.Event) (bool, error) {
-		if session == root || ev.Type == cairn.EventSessionDeleted || ev.Type == cairn.EventSessionRestored {
+	return func(ctx context.Context, is cairn.EventType, in string) (bool, error) {
+		if is == cairn.EventSessionDeleted || is == cairn.EventSessionRestored {
 			return true, nil
 		}
-		return below(ctx, ev.SessionID)
+		return below(ctx, in)
 	}
 }
 

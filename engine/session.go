@@ -159,11 +159,14 @@ func (e *Engine) History(ctx context.Context, id string, after cairn.Cursor, lim
 		if err != nil {
 			return nil, err
 		}
+		list = slices.Grow(list, min(len(page), limit))
 		for _, ev := range page { // a copy: readers of one log in one process may share it
 			after.Sequence, ev.Incarnation = ev.Sequence, row.Incarnation
-			mine, err := own(ctx, &ev)
-			if err != nil {
-				return nil, err
+			mine := true
+			if own != nil {
+				if mine, err = own(ctx, ev.Type, ev.SessionID); err != nil {
+					return nil, err
+				}
 			}
 			if mine && len(list) < limit {
 				list = append(list, ev)
