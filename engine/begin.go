@@ -15,7 +15,7 @@ import (
 
 // newRun is what the options of a verb say of the run that it begins.
 func newRun(sessionID string, o *runOptions) lifecycle.NewRun {
-	return lifecycle.NewRun{SessionID: sessionID, RunID: o.runID, Model: o.model, Hooks: o.hooks}
+	return lifecycle.NewRun{SessionID: sessionID, RunID: o.runID, Model: o.model, Hooks: o.hooks, Owner: o.owner()}
 }
 
 // beginTurn begins the next turn of a session and drives it.

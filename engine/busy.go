@@ -22,7 +22,7 @@ func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Inpu
 		run, err := e.beginTurn(ctx, in, input)
 		dead := died(err)
 		if err != nil && o.runID != "" { // the run in the way may be its own
-			if there, err := e.named(ctx, in.SessionID, o.runID); there != nil || err != nil {
+			if there, err := e.named(ctx, in.SessionID, o); there != nil || err != nil {
 				if there != nil && dead {
 					e.recoverSoon(in.SessionID)
 				}

@@ -41,7 +41,7 @@ func TestUserContextIsThatOfTheFirstTurn(t *testing.T) {
 	eng := open(t, st, bot(scripted.New(scripted.Text("one"), scripted.Text("two"))))
 	turn(t, eng, "s", "go", engine.WithUser("ann"), engine.WithTags("a", "b"), engine.WithTraceParent("00-1-2-01"),
 		engine.WithMetadata(map[string]string{"k": "v"}))
-	turn(t, eng, "s", "go", engine.WithUser("eve"), engine.WithTags("c"))
+	turn(t, eng, "s", "go", engine.WithUser("eve"), engine.ActForOwner(), engine.WithTags("c"))
 	row := load(t, st, "s")
 	if row.UserID != "ann" || len(row.Tags) != 2 || row.TraceParent != "00-1-2-01" || row.Metadata["k"] != "v" {
 		t.Errorf("the session is %+v", row)

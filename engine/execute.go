@@ -107,12 +107,15 @@ func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption
 
 func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*Run, error) {
 	if o.checkpoint != "" {
-		if err := e.rewindToBegin(ctx, sessionID, o.checkpoint); err != nil {
+		if err := e.rewindToBegin(ctx, sessionID, o); err != nil {
 			return nil, err
 		}
 	} else if o.input == nil && o.model == nil { // reads less than a resume, and the takeover reads the rest
 		row, err := store.Load(ctx, e.store, sessionID)
 		if err != nil {
+			return nil, err
+		}
+		if err := o.mayUse(row); err != nil {
 			return nil, err
 		}
 		if row.Crashed(row.AsOf) && row.ParentID == "" {
@@ -143,7 +146,8 @@ func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*
 
 // rewindToBegin rewinds a session so that a run can begin there. It first checks that a run can begin, and closes a
 // dead run that holds the session.
-func (e *Engine) rewindToBegin(ctx context.Context, sessionID, checkpointID string) error {
+func (e *Engine) rewindToBegin(ctx context.Context, sessionID string, o *runOptions) error {
+	checkpointID := o.checkpoint
 	e.mu.Lock()
 	closed := e.closed
 	e.mu.Unlock()
@@ -152,6 +156,9 @@ func (e *Engine) rewindToBegin(ctx context.Context, sessionID, checkpointID stri
 	}
 	row, err := store.Load(ctx, e.store, sessionID)
 	if err != nil {
+		return err
+	}
+	if err := o.mayUse(row); err != nil {
 		return err
 	}
 	if row.RootID != sessionID { // before it is rewound
@@ -223,6 +230,9 @@ func (e *Engine) check(ctx context.Context, sessionID string, o *runOptions) err
 	}
 	row, err := store.Load(ctx, e.store, sessionID)
 	if err != nil {
+		return err
+	}
+	if err := o.mayUse(row); err != nil {
 		return err
 	}
 	return e.checkModel(row.Agent, o)

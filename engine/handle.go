@@ -70,9 +70,9 @@ func (e *Engine) Session(ctx context.Context, id string) (*cairn.Session, error)
 	return e.reader.session(ctx, id)
 }
 
-// named returns the run or queued turn of a session with an id, or the run that its messages joined; nil if there is
-// none.
-func (e *Engine) named(ctx context.Context, sessionID, runID string) (*Run, error) {
+// named returns the run or queued turn of a session that the options name, or the run that its messages joined; nil if
+// there is none. The error is ErrNotFound if the session is not of the user that the options name.
+func (e *Engine) named(ctx context.Context, sessionID string, o *runOptions) (*Run, error) {
 	row, err := e.Session(ctx, sessionID)
 	if err != nil {
 		if errors.Is(err, cairn.ErrNotFound) {
@@ -80,6 +80,10 @@ func (e *Engine) named(ctx context.Context, sessionID, runID string) (*Run, erro
 		}
 		return nil, err
 	}
+	if err := o.mayUse(row); err != nil {
+		return nil, err
+	}
+	runID := o.runID
 	run, err := e.handle(ctx, row, runID)
 	if !errors.Is(err, cairn.ErrNotFound) {
 		return run, err

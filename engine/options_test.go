@@ -34,7 +34,7 @@ func TestOptionsAreHonouredOrRefused(t *testing.T) {
 			"Retry":  func(o ...engine.RunOption) (*engine.Run, error) { return eng.Retry(t.Context(), "s", o...) },
 		}
 		for name, option := range map[string]engine.RunOption{
-			"WithUser": engine.WithUser("ann"), "WithTags": engine.WithTags("x"), "WithMetadata": engine.WithMetadata(map[string]string{"k": "v"}),
+			"WithTags": engine.WithTags("x"), "WithMetadata": engine.WithMetadata(map[string]string{"k": "v"}),
 			"WithTraceParent": engine.WithTraceParent("00-1-2-01"), "WithExpiry": engine.WithExpiry(time.Now().Add(time.Hour)),
 			"WithOnBusy": engine.WithOnBusy(engine.BusyEnqueue),
 		} {

@@ -87,8 +87,11 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 	queued := false
 	row, err := e.runs.Change(ctx, sessionID, func(row *cairn.Session) (*store.Commit, error) {
 		next.At = row.AsOf
+		if err := o.mayUse(row); err != nil {
+			return nil, err
+		}
 		if o.runID != "" {
-			if there, err := e.named(ctx, sessionID, o.runID); there != nil || err != nil {
+			if there, err := e.named(ctx, sessionID, o); there != nil || err != nil {
 				queued = there != nil // by another caller
 				return nil, err
 			}

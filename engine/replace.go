@@ -36,7 +36,7 @@ func (e *Engine) replace(ctx context.Context, in lifecycle.Turn, input *cairn.In
 			return nil, err
 		}
 		if o.runID != "" {
-			if there, err := e.named(ctx, in.SessionID, o.runID); there != nil || err != nil {
+			if there, err := e.named(ctx, in.SessionID, o); there != nil || err != nil {
 				return there, err
 			}
 		}
@@ -51,6 +51,9 @@ var errBusy = errors.New("busy")
 func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.Session, error) {
 	row, err := store.Load(ctx, e.store, id)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.mayUse(row); err != nil {
 		return nil, err
 	}
 	if row.RootID != id { // before anything of it is stopped

@@ -15,14 +15,14 @@ func (e *Engine) once(ctx context.Context, sessionID string, o *runOptions, begi
 	if err := o.checkRunID(); err != nil {
 		return nil, err
 	}
-	if there, err := e.named(ctx, sessionID, o.runID); there != nil || err != nil {
+	if there, err := e.named(ctx, sessionID, o); there != nil || err != nil {
 		return there, err
 	}
 	run, err := begin()
 	if err == nil {
 		return run, nil
 	}
-	if there, _ := e.named(ctx, sessionID, o.runID); there != nil { // another caller was faster
+	if there, _ := e.named(ctx, sessionID, o); there != nil { // another caller was faster
 		return there, nil
 	}
 	return nil, err

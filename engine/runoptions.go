@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 )
 
 // RunOption is an option of Execute, Resume or Retry. An option that the verb does not support is refused with
@@ -24,6 +25,21 @@ type runOptions struct {
 	busy       OnBusy
 	waiting    OnWaiting
 	runID      string
+	// user is set if WithUser names create.UserID, and anyOwner if that user may act for others.
+	user, anyOwner bool
+}
+
+// owner returns the user that an existing session must belong to; nil for any.
+func (o *runOptions) owner() *string {
+	if !o.user || o.anyOwner {
+		return nil
+	}
+	return &o.create.UserID
+}
+
+// mayUse returns ErrNotFound if the options name a user and the session is not that user's.
+func (o *runOptions) mayUse(row *cairn.Session) error {
+	return lifecycle.CheckOwner(row, o.owner())
 }
 
 // ofCreation returns an option that describes a session that Execute creates.
@@ -34,10 +50,17 @@ func ofCreation(name string, set func(*cairn.Session)) RunOption {
 	}
 }
 
-// WithUser sets the user of a session that Execute creates. An existing session keeps its user.
+// WithUser names the user for whom Execute, Resume, Retry or Create acts. A session that the verb creates belongs to that
+// user. An existing session must belong to that user, or the error is ErrNotFound, as for a session that does not exist,
+// and nothing happens: an id that comes from a client cannot reach the session of another user. A session without a user
+// belongs to the empty name only. See [ActForOwner].
 func WithUser(id string) RunOption {
-	return ofCreation("WithUser", func(s *cairn.Session) { s.UserID = id })
+	return func(o *runOptions) { o.create.UserID, o.user = id, true }
 }
+
+// ActForOwner lets the user of [WithUser] act on an existing session of any user, for that session's owner, who stays
+// the same. It is for callers that have checked the user's right to do so, such as a support desk.
+func ActForOwner() RunOption { return func(o *runOptions) { o.anyOwner = true } }
 
 // WithTags sets the tags of a session that Execute creates. An existing session keeps its tags.
 func WithTags(tags ...string) RunOption {

@@ -44,7 +44,8 @@ func (r *Runs) beginOn(ctx context.Context, id string, on func(*session.Live) er
 			return nil, err
 		}
 		err = on(l)
-		if erased := create != nil && errors.Is(err, cairn.ErrNotFound); !erased && !r.outdated(err) {
+		erased := create != nil && errors.Is(err, cairn.ErrNotFound) && !errors.As(err, new(foreignError))
+		if !erased && !r.outdated(err) {
 			return l, err
 		}
 	}

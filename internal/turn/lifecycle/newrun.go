@@ -31,6 +31,8 @@ type NewRun struct {
 	Child bool
 	// Background is set for a companion that its parent does not wait for. A run that continues another inherits it.
 	Background bool
+	// Owner is the user that an existing session must belong to. Nil means any.
+	Owner *string
 	// Known is the agent, if the caller has it from a run under way. Nil means the registered one.
 	Known *cairn.Agent
 	// LogLast is a lower bound of the log's last sequence. The process that drives a tree may know a later one than the
@@ -54,6 +56,9 @@ type beginning struct {
 func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent string, kind cairn.RunKind) (*beginning, error) {
 	b := &beginning{NewRun: in, kind: kind, live: l, row: l.Row}
 	row := b.row
+	if err := CheckOwner(row, in.Owner); err != nil {
+		return nil, err
+	}
 	l.LogLast = max(l.LogLast, in.LogLast)
 	if row.ParentID != "" && !in.Child {
 		return nil, cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
@@ -71,6 +76,21 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent str
 		l.Checked = true
 	}
 	return b, r.vacant(ctx, b)
+}
+
+// foreignError is the ErrNotFound of a session that exists and belongs to another user.
+type foreignError struct{ error }
+
+// Unwrap returns the error of a session that does not exist.
+func (e foreignError) Unwrap() error { return e.error }
+
+// CheckOwner returns ErrNotFound, as for a session that does not exist, if owner is not nil and the session belongs to
+// another user.
+func CheckOwner(row *cairn.Session, owner *string) error {
+	if owner == nil || row.UserID == *owner {
+		return nil
+	}
+	return foreignError{store.NotFound(row.ID)}
 }
 
 // vacant returns ErrAlreadyRunning if a process or a host drives the session, and a DiedError if the process that drove
