@@ -53,6 +53,13 @@ type PendingCall struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
+const (
+	// DefaultClaim is how long a reviewer reserves a call who names no time.
+	DefaultClaim = 15 * time.Minute
+	// MaxClaim is the longest time for which a reviewer may reserve a call at once.
+	MaxClaim = 24 * time.Hour
+)
+
 // Claimed reports whether a reviewer has the call reserved at now, by the store's clock.
 func (c *PendingCall) Claimed(now time.Time) bool {
 	return c.ClaimedBy != "" && now.Before(c.ClaimedUntil)
@@ -75,7 +82,7 @@ const (
 	DecisionTimeout  DecisionKind = "timeout"  // no answer came before the deadline
 	DecisionLate     DecisionKind = "late"     // an answer came after the deadline
 	DecisionClaimed  DecisionKind = "claimed"  // a reviewer reserved the call
-	DecisionReleased DecisionKind = "released" // a reviewer gave up a claim
+	DecisionReleased DecisionKind = "released" // a reviewer gave up a claim, or ended that of the reviewer in Notes
 	DecisionDropped  DecisionKind = "dropped"  // the call was closed without an answer
 )
 

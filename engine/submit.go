@@ -149,20 +149,49 @@ func (e *Engine) call(ctx context.Context, root, callID string) (*cairn.PendingC
 	return store.FindCall(ctx, e.store, root, callID)
 }
 
-// Claim gives an open call to one reviewer alone for a time, so that two people do not work on the same thing. The
-// error is ErrClaimed while another reviewer has it, ErrInvalid if the reviewer may not answer it or it is no longer
-// open.
-func (e *Engine) Claim(ctx context.Context, root, callID, reviewer string, d time.Duration) (*cairn.PendingCall, error) {
+// ClaimOption is an option of Claim and Release.
+type ClaimOption func(*claimOptions)
+
+type claimOptions struct{ override bool }
+
+// OverrideClaim ends another reviewer's claim, so that the call can be claimed or is free. It is for callers that have
+// checked the reviewer's right to do so, such as an administrator's. The call's trail names both reviewers.
+func OverrideClaim() ClaimOption { return func(o *claimOptions) { o.override = true } }
+
+// Claim gives an open call to one reviewer alone for a time, so that two people do not work on the same thing. d is at
+// most [cairn.MaxClaim] (24 hours); 0 means [cairn.DefaultClaim] (15 minutes). The reviewer who holds the claim may
+// claim again, for a time from now. The error is ErrClaimed while another reviewer has it (see [OverrideClaim]),
+// ErrInvalid if d is out of bounds, the reviewer may not answer the call, or it is no longer open.
+func (e *Engine) Claim(ctx context.Context, root, callID, reviewer string, d time.Duration, opts ...ClaimOption) (*cairn.PendingCall, error) {
+	o := claimOptionsOf(opts)
 	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall, now time.Time) (cairn.PendingCall, error) {
+		if o.override {
+			var err error
+			if c, err = inbox.Override(c, reviewer, now); err != nil {
+				return c, err
+			}
+		}
 		return inbox.Claim(c, reviewer, d, now)
 	})
 }
 
-// Release removes a reviewer's claim. The error is ErrClaimed if it is another reviewer's.
-func (e *Engine) Release(ctx context.Context, root, callID, reviewer string) (*cairn.PendingCall, error) {
+// Release removes a reviewer's claim. The error is ErrClaimed if it is another reviewer's, see [OverrideClaim], and
+// ErrInvalid if the call is not claimed or no longer open.
+func (e *Engine) Release(ctx context.Context, root, callID, reviewer string, opts ...ClaimOption) (*cairn.PendingCall, error) {
+	o := claimOptionsOf(opts)
 	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall, now time.Time) (cairn.PendingCall, error) {
+		if o.override && c.Claimed(now) && c.ClaimedBy != reviewer {
+			return inbox.Override(c, reviewer, now)
+		}
 		return inbox.Release(c, reviewer, now)
 	})
+}
+
+func claimOptionsOf(list []ClaimOption) (o claimOptions) {
+	for _, opt := range list {
+		opt(&o)
+	}
+	return o
 }
 
 func (e *Engine) changeClaim(ctx context.Context, root, callID string, change func(cairn.PendingCall, time.Time) (cairn.PendingCall, error)) (*cairn.PendingCall, error) {

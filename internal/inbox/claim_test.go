@@ -32,6 +32,34 @@ func TestClaim(t *testing.T) {
 			t.Errorf("%s: trail %+v; the caller's copy %+v", name, got.Trail, call)
 		}
 	}
+	for asked, lasts := range map[time.Duration]time.Duration{0: 15 * time.Minute, 1: 1, 24 * time.Hour: 24 * time.Hour} {
+		if got, err := inbox.Claim(approvalCall(), "ann", asked, noon); err != nil || !got.ClaimedUntil.Equal(noon.Add(lasts)) {
+			t.Errorf("a claim for %s lasts until %s, %v", asked, got.ClaimedUntil, err)
+		}
+	}
+}
+
+// Whoever overrides a claim ends that of another reviewer, and nothing else.
+func TestOverride(t *testing.T) {
+	t.Parallel()
+	got, err := inbox.Override(approvalCall(claimedBy("ann", noon.Add(1))), "root", noon)
+	entry := cairn.Decision{Step: "step_1", Kind: cairn.DecisionReleased, Reviewer: "root", At: noon, Notes: "claim of ann"}
+	if err != nil || got.ClaimedBy != "" || !got.ClaimedUntil.IsZero() || !reflect.DeepEqual(got.Trail, []cairn.Decision{entry}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, call := range map[string]cairn.PendingCall{
+		"not claimed":     approvalCall(),
+		"it ran out":      approvalCall(claimedBy("ann", noon)),
+		"their own claim": approvalCall(claimedBy("root", noon.Add(1))),
+		"answered":        approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)),
+	} {
+		if got, err := inbox.Override(call, "root", noon); err != nil || !reflect.DeepEqual(got, call) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if _, err := inbox.Override(approvalCall(claimedBy("ann", noon.Add(1))), "", noon); cairn.AsError(err) == nil || cairn.AsError(err).Field != "reviewer" {
+		t.Errorf("without a name: %v", err)
+	}
 }
 
 func TestClaimRefused(t *testing.T) {
@@ -47,7 +75,7 @@ func TestClaimRefused(t *testing.T) {
 		"no name":             {approvalCall(), "", time.Minute, cairn.CodeInvalid, "reviewer", "empty"},
 		"no name to speak of": {approvalCall(), "ann\n", time.Minute, cairn.CodeInvalid, "reviewer", "white space"},
 		"bytes for a name":    {approvalCall(), "\xff", time.Minute, cairn.CodeInvalid, "reviewer", "UTF-8"},
-		"no time":             {approvalCall(), "ann", 0, cairn.CodeInvalid, "duration", "positive"},
+		"more than a day":     {approvalCall(), "ann", 24*time.Hour + 1, cairn.CodeInvalid, "duration", "more than 24h"},
 		"time gone by":        {approvalCall(), "ann", -time.Minute, cairn.CodeInvalid, "duration", "-1m0s"},
 		"another has it":      {approvalCall(claimedBy("bob", noon.Add(1))), "ann", time.Minute, cairn.CodeClaimed, "reviewer", `"bob"`},
 		"not assigned":        {approvalCall(assigned(cairn.AnyReviewer, "bob")), "ann", time.Minute, cairn.CodeInvalid, "reviewer", `"ann"`},

@@ -269,15 +269,18 @@ func Settle(c cairn.PendingCall) cairn.PendingCall {
 	return c
 }
 
-// Claim reserves an open call for one reviewer until d after now. A reviewer who holds the claim extends it. Claim
-// returns ErrClaimed while another reviewer holds the call, and ErrInvalid otherwise.
+// Claim reserves an open call for one reviewer until d after now; 0 means [cairn.DefaultClaim]. A reviewer who holds the
+// claim extends it. Claim returns ErrClaimed while another reviewer holds the call, and ErrInvalid otherwise.
 func Claim(c cairn.PendingCall, reviewer string, d time.Duration, now time.Time) (cairn.PendingCall, error) {
 	if problem := ids.Check(reviewer); problem != "" {
 		return c, cairn.Invalid("reviewer", "the name %s", problem)
 	}
+	d = cmp.Or(d, cairn.DefaultClaim)
 	switch {
-	case d <= 0:
-		return c, cairn.Invalid("duration", "%s is not positive", d)
+	case d < 0:
+		return c, cairn.Invalid("duration", "%s is negative", d)
+	case d > cairn.MaxClaim:
+		return c, cairn.Invalid("duration", "%s is more than %s", d, cairn.MaxClaim)
 	case c.Status != cairn.CallOpen || c.Overdue(now):
 		return c, closed(&c)
 	case c.Quorum != cairn.AnyReviewer:
@@ -304,6 +307,20 @@ func Release(c cairn.PendingCall, reviewer string, now time.Time) (cairn.Pending
 	}
 	unclaim(&c)
 	note(&c, cairn.Decision{Kind: cairn.DecisionReleased, Reviewer: reviewer, At: now})
+	return c, nil
+}
+
+// Override ends the claim of another reviewer, if there is one, on behalf of by. The trail names both.
+func Override(c cairn.PendingCall, by string, now time.Time) (cairn.PendingCall, error) {
+	switch problem := ids.Check(by); {
+	case problem != "":
+		return c, cairn.Invalid("reviewer", "the name %s", problem)
+	case c.Status != cairn.CallOpen || c.Overdue(now) || !c.Claimed(now) || c.ClaimedBy == by:
+		return c, nil
+	}
+	holder := c.ClaimedBy
+	unclaim(&c)
+	note(&c, cairn.Decision{Kind: cairn.DecisionReleased, Reviewer: by, At: now, Notes: "claim of " + holder})
 	return c, nil
 }
 

@@ -15,26 +15,35 @@ import (
 type claimCmd struct {
 	aCall
 	Reviewer string        `placeholder:"NAME" required:"" help:"The reviewer."`
-	For      time.Duration `placeholder:"DURATION" default:"10m" help:"For how long. Default: 10m."`
+	For      time.Duration `placeholder:"DURATION" default:"15m" help:"For how long, at most 24h. Default: 15m."`
+	Override bool          `help:"Take the call from the reviewer who has claimed it."`
 }
 
 // Run claims a call.
 func (cmd *claimCmd) Run(a *cli.App, all *flags) error {
 	return all.change(a, cmd.Call, func(ctx context.Context, eng *engine.Engine, root, id string) (*cairn.PendingCall, error) {
-		return eng.Claim(ctx, root, id, cmd.Reviewer, cmd.For)
+		return eng.Claim(ctx, root, id, cmd.Reviewer, cmd.For, override(cmd.Override)...)
 	})
 }
 
 type releaseCmd struct {
 	aCall
 	Reviewer string `placeholder:"NAME" required:"" help:"The reviewer."`
+	Override bool   `help:"Release the claim of another reviewer."`
 }
 
 // Run releases a claim.
 func (cmd *releaseCmd) Run(a *cli.App, all *flags) error {
 	return all.change(a, cmd.Call, func(ctx context.Context, eng *engine.Engine, root, id string) (*cairn.PendingCall, error) {
-		return eng.Release(ctx, root, id, cmd.Reviewer)
+		return eng.Release(ctx, root, id, cmd.Reviewer, override(cmd.Override)...)
 	})
+}
+
+func override(yes bool) []engine.ClaimOption {
+	if yes {
+		return []engine.ClaimOption{engine.OverrideClaim()}
+	}
+	return nil
 }
 
 // change claims or releases a call and prints the call: as JSON, or in words.
