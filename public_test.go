@@ -1,14 +1,17 @@
 package cairn_test
 
 import (
+	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/sample"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // left lists the fields that are set in one value and not in the other.
@@ -74,5 +77,63 @@ func TestPublicErrors(t *testing.T) {
 	ev.Error = nil
 	if ev.Public().Error != nil {
 		t.Error("an event without an error has one in public")
+	}
+}
+
+// The JSON of what an application has at hand has neither the right to write to a session, which is its lease, nor the
+// secret from which ids are derived. A lease still says until when it is held.
+func TestJSONHasNoLease(t *testing.T) {
+	t.Parallel()
+	var s cairn.Session
+	sample.Fill(&s)
+	s.Lease.Owner, s.Lease.Token, s.Secret = "process-7", 1234567890, "hush"
+	for _, v := range []any{s, &s, s.Public(), s.Lease, []cairn.Session{s}, store.Contents{Session: &s}, store.Page[cairn.Session]{Items: []cairn.Session{s}}} {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range []string{"process-7", "1234567890", "hush"} {
+			if strings.Contains(string(raw), secret) {
+				t.Errorf("the JSON of a %T has %q: %s", v, secret, raw)
+			}
+		}
+	}
+	if raw, _ := json.Marshal(s); !strings.Contains(string(raw), `"lease":{"until":`) {
+		t.Errorf("the session does not say until when it is held: %s", raw)
+	}
+}
+
+// No other type that an application encodes has a field for a token, an owner or a secret.
+func TestJSONHasNoSecrets(t *testing.T) {
+	t.Parallel()
+	seen := map[reflect.Type]bool{}
+	var check func(at string, x reflect.Type)
+	check = func(at string, x reflect.Type) {
+		switch x.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Array:
+			check(at, x.Elem())
+			return
+		}
+		if x.Kind() != reflect.Struct || seen[x] {
+			return
+		}
+		seen[x] = true
+		for i := range x.NumField() {
+			f := x.Field(i)
+			if !f.IsExported() || f.Tag.Get("json") == "-" {
+				continue
+			}
+			if slices.Contains([]string{"Token", "Owner", "Secret"}, f.Name) {
+				t.Errorf("%s.%s is in the JSON of %s", x, f.Name, at)
+			}
+			check(at, f.Type)
+		}
+	}
+	for _, v := range []any{cairn.Session{}, cairn.Run{}, cairn.Message{}, cairn.Event{}, cairn.Checkpoint{}, cairn.PendingCall{}, cairn.Receipt{},
+		cairn.Result{}, cairn.Suspension{}, cairn.Stop{}, cairn.Error{}, cairn.Step{}, store.Contents{}, store.QueuedTurn{}, store.CacheEntry{}, store.Due{}} {
+		check(reflect.TypeOf(v).String(), reflect.TypeOf(v))
+	}
+	if !seen[reflect.TypeFor[cairn.Lease]()] {
+		t.Error("leases were not checked")
 	}
 }

@@ -107,7 +107,8 @@ type Session struct {
 	// it: an event with its Version, Index and MessageCount. If the process of the verb died, another one publishes
 	// it.
 	Unpublished *Event `json:"unpublished,omitempty"`
-	// Lease is the lease of the process that drives the session, or drove it last.
+	// Lease is the lease of the process that drives the session, or drove it last. Its JSON omits the owner and the
+	// fencing token, with which a process could write to the session: a store encodes them itself.
 	Lease Lease `json:"lease,omitzero"`
 	// State is the position of the session's state. Engine.State reads the state itself.
 	State StatePosition `json:"state"`
@@ -147,9 +148,9 @@ func (s *Session) Log() string { return ids.Log(s.RootID, s.Incarnation) }
 type Lease struct {
 	// Owner is the process that took the lease. If that process handed the run to a host that can continue it
 	// alone, the host's name follows after an @.
-	Owner string `json:"owner,omitempty"`
+	Owner string `json:"-"`
 	// Token is the fencing token: each lease of a session has a higher one.
-	Token int64 `json:"token,omitempty"`
+	Token int64 `json:"-"`
 	// Until is when the lease lapses without another heartbeat, by the store's clock.
 	Until time.Time `json:"until,omitzero"`
 	// TTL is for how long the lease was last taken or renewed; 0 if that is not known. See [Lease.Ahead].

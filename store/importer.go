@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"time"
 
@@ -56,7 +57,7 @@ type Part struct {
 	Events      []cairn.Event       `json:"events,omitempty"`
 }
 
-// SessionPart begins a session.
+// SessionPart begins a session. Its JSON has the secret and the whole lease, which that of the row lacks.
 type SessionPart struct {
 	Row cairn.Session `json:"row"`
 	// Secret is the secret of Row.
@@ -65,6 +66,28 @@ type SessionPart struct {
 	Inside Inside `json:"inside"`
 	// Log is the extent of the tree's event log; only the root has one.
 	Log *LogExtent `json:"log,omitempty"`
+}
+
+// sessionPart is a SessionPart in JSON.
+type sessionPart struct {
+	*plainPart
+	LeaseOwner string `json:"lease_owner,omitempty"`
+	LeaseToken int64  `json:"lease_token,omitempty"`
+}
+
+type plainPart SessionPart
+
+// MarshalJSON returns the part with the whole lease.
+func (p SessionPart) MarshalJSON() ([]byte, error) {
+	return json.Marshal(sessionPart{(*plainPart)(&p), p.Row.Lease.Owner, p.Row.Lease.Token})
+}
+
+// UnmarshalJSON sets the part.
+func (p *SessionPart) UnmarshalJSON(raw []byte) error {
+	all := sessionPart{plainPart: (*plainPart)(p)}
+	err := json.Unmarshal(raw, &all)
+	p.Row.Lease.Owner, p.Row.Lease.Token = all.LeaseOwner, all.LeaseToken
+	return err
 }
 
 // LogExtent holds the sequences of a log's first and last event, as Log.Bounds returns them.

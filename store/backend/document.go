@@ -15,8 +15,10 @@ import (
 // modified in place.
 type Document struct {
 	Row cairn.Session `json:"row"`
-	// Secret is the row's secret, which the row's JSON omits.
-	Secret string `json:"secret"`
+	// Secret is the row's secret, LeaseOwner and LeaseToken are of its lease. The row's JSON omits them.
+	Secret     string `json:"secret"`
+	LeaseOwner string `json:"lease_owner,omitempty"`
+	LeaseToken int64  `json:"lease_token"`
 	// LastCheckpoint is the number of the last checkpoint that the session was ever given.
 	LastCheckpoint int64 `json:"last_checkpoint,omitempty"`
 	// DueAt is the time from which the row's [store.DueKindOf] applies, and SweepAt the time from which a root may have
@@ -40,7 +42,7 @@ type Document struct {
 
 // Encode returns the document as JSON.
 func (doc *Document) Encode() ([]byte, error) {
-	doc.Secret = doc.Row.Secret
+	doc.Secret, doc.LeaseOwner, doc.LeaseToken = doc.Row.Secret, doc.Row.Lease.Owner, doc.Row.Lease.Token
 	raw, err := json.Marshal(doc)
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeInvalid, "session %q does not encode: %w", doc.Row.ID, err)
@@ -58,6 +60,7 @@ func Decode(raw []byte, now time.Time) (*Document, error) {
 		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q is stored without its first state", doc.Row.ID)
 	}
 	doc.Row.Secret, doc.Row.AsOf = doc.Secret, now
+	doc.Row.Lease.Owner, doc.Row.Lease.Token = doc.LeaseOwner, doc.LeaseToken
 	return doc, nil
 }
 
