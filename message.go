@@ -216,11 +216,21 @@ type File struct {
 	URL string `json:"url,omitempty"`
 }
 
+// dataScheme begins a "data:" URL, in any case.
+const dataScheme = "data:"
+
+// IsDataURL reports whether an address is a "data:" URL, which has the bytes of a file in itself.
+func IsDataURL(url string) bool {
+	return len(url) >= len(dataScheme) && strings.EqualFold(url[:len(dataScheme)], dataScheme)
+}
+
 // FileFromDataURL returns the file in a "data:" URL.
 func FileFromDataURL(name, url string) (File, error) {
-	rest, ok := strings.CutPrefix(url, "data:")
-	head, body, comma := strings.Cut(rest, ",")
-	if !ok || !comma {
+	if !IsDataURL(url) {
+		return File{}, Invalid("url", "not a data URL")
+	}
+	head, body, comma := strings.Cut(url[len(dataScheme):], ",")
+	if !comma {
 		return File{}, Invalid("url", "not a data URL")
 	}
 	mediaType, isBase64 := strings.CutSuffix(head, ";base64")

@@ -351,3 +351,64 @@ func TestKeyOfFiles(t *testing.T) {
 		}
 	}
 }
+
+// The address of a file that a user posts is shown if it is a web address. Any other is replaced, as a model's is, so
+// that nobody who reads the conversation opens it.
+func TestAddressesOfUsersAreSafe(t *testing.T) {
+	for address, shown := range map[string]string{
+		"https://a.example/b.png":         "https://a.example/b.png",
+		"HTTP://a.example/b.png":          "HTTP://a.example/b.png",
+		"javascript:alert(1)":             "about:blank",
+		"JavaScript:alert(1)":             "about:blank",
+		"java\tscript:alert(1)":           "about:blank",
+		" javascript:alert(1)":            "about:blank",
+		"javascript://a.example/%0aalert": "about:blank",
+		"vbscript:x":                      "about:blank",
+		"file:///etc/passwd":              "about:blank",
+		"blob:https://a.example/x":        "about:blank",
+		"about:config":                    "about:blank",
+		"cairn:secret":                    "about:blank",
+		"//a.example/b.png":               "about:blank",
+		"/sessions":                       "about:blank",
+		"https://a.example/\nb":           "about:blank",
+		"https://a.example/\u0085":        "about:blank",
+		"https://":                        "about:blank",
+	} {
+		w := newWorld(t, nil)
+		body := map[string]any{"id": "s", "messages": []any{map[string]any{"id": "m", "role": "user", "parts": []any{
+			map[string]any{"type": "file", "mediaType": "image/png", "url": address}}}}}
+		if res, data := w.do("a", "POST", "/chat", body); res.StatusCode != 200 {
+			t.Fatalf("%q: status %d: %s", address, res.StatusCode, data)
+		}
+		if got := w.addressed("a"); len(got) != 1 || got[0] != shown {
+			t.Errorf("%q is shown as %q, want %q", address, got, shown)
+		}
+	}
+}
+
+// A file in a "data:" URL, in whatever case, is kept as bytes and shown at an address of the server, which runs no
+// code of it.
+func TestDataURLsBecomeFiles(t *testing.T) {
+	w := newWorld(t, nil)
+	post := func(url string) (int, string) {
+		res, data := w.do("a", "POST", "/chat", map[string]any{"id": "s", "messages": []any{map[string]any{"id": url, "role": "user", "parts": []any{
+			map[string]any{"type": "file", "mediaType": "text/html", "url": url}}}}})
+		return res.StatusCode, string(data)
+	}
+	for _, url := range []string{"data:text/html;base64,PGI+", "DATA:text/html;base64,PGI+"} {
+		if status, text := post(url); status != 200 {
+			t.Fatalf("%s: status %d: %s", url, status, text)
+		}
+	}
+	for _, url := range []string{"data:text/html,<b>", "Data:text/html,<b>"} {
+		if status, text := post(url); status != 400 {
+			t.Errorf("%s: status %d: %s", url, status, text)
+		}
+	}
+	for _, address := range w.addressed("a") {
+		res, data := w.do("", "GET", address, nil)
+		if res.StatusCode != 200 || string(data) != "<b>" || res.Header.Get("Content-Disposition") != "attachment" {
+			t.Errorf("%s: %d %q %v", address, res.StatusCode, data, res.Header)
+		}
+	}
+}

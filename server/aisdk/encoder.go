@@ -262,7 +262,7 @@ func (e *Encoder) files(ev *cairn.Event) (list []Part) {
 		switch {
 		case at == "" && f.Size > 0 && e.Address != nil:
 			at = e.Address(ev.SessionID, ev.Index, ev.MessageID, n)
-		case at != "" && ev.Type == cairn.EventFiles && !ofWeb(at):
+		case at != "" && !ofWeb(at):
 			at = unsafeAddress
 		}
 		if at != "" {

@@ -3,8 +3,10 @@ package aisdk
 import (
 	"cmp"
 	"encoding/json"
+	"mime"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -97,7 +99,7 @@ func (m *Message) User() (cairn.Message, error) {
 			}
 		case "file":
 			file := cairn.File{Name: p.Filename, MediaType: p.MediaType, URL: p.URL}
-			if strings.HasPrefix(p.URL, "data:") {
+			if cairn.IsDataURL(p.URL) {
 				var err error
 				if file, err = cairn.FileFromDataURL(p.Filename, p.URL); err != nil {
 					return cairn.Message{}, err
@@ -255,7 +257,8 @@ func steering(v Version, id string, parts []Part) Part {
 	return Part{Type: "data-steering", ID: id, Data: body}
 }
 
-// unsafeAddress replaces an address from a model that is not a web address, since pages show addresses as links.
+// unsafeAddress replaces the address of a file that is not a web address, whoever named it: a model, or a user whose
+// conversation others read. Pages show addresses as links and images.
 const unsafeAddress = "about:blank"
 
 // files returns the parts that show the files of a message, in their order.
@@ -270,13 +273,25 @@ func (h *history) files(index int, m *cairn.Message) (list []Part) {
 		case at == "" && h.address != nil:
 			at = h.address(h.session, index, m.ID, len(list))
 		case at == "":
-			at = f.DataURL()
-		case m.Role == cairn.RoleAssistant && !ofWeb(at):
+			at = dataURL(f)
+		case !ofWeb(at):
 			at = unsafeAddress
 		}
 		list = append(list, Part{Type: "file", MediaType: f.MediaType, Filename: f.Name, URL: at})
 	}
 	return list
+}
+
+// dataURL returns the bytes of a file as an address. A file whose type may contain code is of no type there, so that a
+// browser downloads it.
+func dataURL(f *cairn.File) string {
+	kind, _, err := mime.ParseMediaType(f.MediaType)
+	family, _, _ := strings.Cut(kind, "/")
+	if err != nil || kind != "application/pdf" && kind != "text/plain" && kind != "text/csv" &&
+		(family != "image" && family != "audio" && family != "video" || kind == "image/svg+xml") {
+		kind = "application/octet-stream"
+	}
+	return (&cairn.File{MediaType: kind, Data: f.Data}).DataURL()
 }
 
 // message returns the message of a turn. The first reply of the turn creates it.
@@ -354,8 +369,8 @@ func source(n int, s *cairn.Source) Part {
 
 // ofWeb reports whether an address is a web address.
 func ofWeb(address string) bool {
-	scheme, _, _ := strings.Cut(strings.ToLower(address), "://")
-	return scheme == "https" || scheme == "http"
+	scheme, rest, _ := strings.Cut(address, "://")
+	return rest != "" && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http")) && !strings.ContainsFunc(address, unicode.IsControl)
 }
 
 func (h *history) result(runID string, r *cairn.ToolResult) {
