@@ -3,11 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -58,6 +60,7 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 	if answers {
 		if call, err := e.Call(ctx, root, s.CallID); err == nil {
 			receipt.Call = call
+			e.logAnswer(call, &s, receipt.Outcome)
 		} else {
 			e.opts.Logger.Warn("the receipt of an answer has the call as of before the commit", "session", root, "call", s.CallID, "error", err)
 		}
@@ -67,6 +70,14 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 		e.resumeSoon(ctx, root)
 	}
 	return receipt, nil
+}
+
+// logAnswer writes the lines about a stored answer to a call: that it came, and that it denied the call.
+func (e *Engine) logAnswer(call *cairn.PendingCall, s *cairn.Submission, outcome cairn.Outcome) {
+	lifecycle.LogCall(e.opts.Logger, slog.LevelInfo, lifecycle.LineCallSubmitted, call, "outcome", outcome, "reviewer", s.Reviewer)
+	if call.Answer != nil && call.Answer.Kind == cairn.DecisionDenied {
+		lifecycle.LogCall(e.opts.Logger, slog.LevelInfo, lifecycle.LineCallDenied, call, "reviewer", s.Reviewer, "reason", call.Answer.Text)
+	}
 }
 
 // answered returns the row of the session that a call belongs to if the decision with that id is stored with the call,

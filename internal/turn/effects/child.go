@@ -286,6 +286,8 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 	case err != nil:
 		return nil, err
 	case out.Failed != nil:
+		v.fx.Logger.Warn(lifecycle.LineStartFailed, "session", v.l.Row.ID, "root", v.l.Row.RootID, "run", v.l.Run.ID, "agent", v.l.Row.Agent,
+			"call", v.c.Use.CallID, "subagent", v.agent, "code", cairn.AsError(out.Failed).Code, "error", out.Failed)
 		return failure(v.c.Use, out.Failed), nil
 	case run == nil:
 		v.drive = out.Drive

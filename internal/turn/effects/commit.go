@@ -324,6 +324,7 @@ func (fx *Effects) opened(ctx context.Context, l *session.Live, opening []store.
 // run's end is committed, and nothing here can change it. The result reports whether a separate effect calls the hooks.
 func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, opened []cairn.PendingCall) turn.Committed {
 	run.EndedAt = l.Row.UpdatedAt // as the store has it
+	fx.LogEnd(l.Row, run, opened)
 	for _, ev := range journal.Pending(run.Steps, opened) {
 		l.Emit.Event(ev)
 	}

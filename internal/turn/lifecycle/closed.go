@@ -11,9 +11,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Announce calls the hooks for a run that was ended without being driven, and for the results with which its calls were
+// Announce logs and calls the hooks for a run that was ended without being driven, and for the results with which its calls were
 // closed. The end is committed, so errors are only logged. The agent may not be registered here.
 func (r *Runs) Announce(ctx context.Context, row *cairn.Session, run *cairn.Run, results []cairn.Message) {
+	r.LogEnd(row, run, nil)
 	a, err := r.Agent(row.Agent, run.AgentVersion)
 	if err != nil || !user.HooksOf(r.Hooks, a, nil).Any(func(h *cairn.Hooks) bool {
 		return user.EndHook(h, run) != nil || len(results) > 0 && (h.OnMessage != nil || h.AfterTool != nil || h.AfterSubAgent != nil)

@@ -325,6 +325,9 @@ func (r *Runs) started(ctx context.Context, b *beginning) {
 	l.Emit = r.Journal.Emitter(ctx, l.Row, run.ID, l.LogLast)
 	l.SetRun(run.ID)
 	r.Cache.Drive(l)
+	if b.kind == cairn.RunResume {
+		r.Logger.Info(LineRunResumed, "session", l.Row.ID, "root", l.Row.RootID, "run", run.ID, "agent", l.Row.Agent, "previous", run.PreviousRunID)
+	}
 	l.Emit.Together(journal.Begin(run, l.Row.MessageCount, b.commit.Messages))
 	l.Unopened = true
 	if l.Row.SuspendedStep != "" {

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
@@ -40,6 +41,11 @@ func (r *Runs) resume(ctx context.Context, l *session.Live, in Resumption) error
 	}
 	if err := r.write(ctx, b); err != nil {
 		return err
+	}
+	for i := range b.commit.Calls {
+		if call := &b.commit.Calls[i].Call; call.Status == cairn.CallAnswered { // see expire
+			LogCall(r.Logger, slog.LevelWarn, LineCallTimeout, call, "deadline", call.Deadline)
+		}
 	}
 	r.closePast(ctx, b)
 	r.started(ctx, b)

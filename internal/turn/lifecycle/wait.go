@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -80,9 +81,10 @@ func late(c *cairn.ChildRef, now time.Time) bool {
 // sub-agent, and the session is due until then.
 func (r *Runs) Expire(ctx context.Context, id string) (bool, error) {
 	timedOut := false
+	var expired []store.CallWrite
 	row, err := store.Update(ctx, r.Store, id, func(row *cairn.Session) (*store.Commit, error) {
 		now := row.AsOf
-		timedOut = false
+		timedOut, expired = false, nil
 		if row.Status != cairn.SessionPaused || !overdue(row, now) {
 			return nil, nil
 		}
@@ -111,10 +113,14 @@ func (r *Runs) Expire(ctx context.Context, id string) (bool, error) {
 		if timedOut && len(c.Calls) == 0 {
 			return nil, nil
 		}
+		expired = c.Calls
 		return c, nil
 	})
 	if err != nil {
 		return false, err
+	}
+	for i := range expired {
+		LogCall(r.Logger, slog.LevelWarn, LineCallTimeout, &expired[i].Call, "deadline", expired[i].Call.Deadline)
 	}
 	return row.Ready() || timedOut, nil
 }

@@ -160,6 +160,11 @@ func (out *Outcome) Count(l *Live, a *cairn.Agent, st *step.Step, c *step.Call) 
 	if st.RanChild(c) {
 		out.Usage.SubAgentRuns++
 	}
+	for _, p := range c.Rows() {
+		if a := p.Answer; a != nil && a.Kind != cairn.DecisionTimeout {
+			out.Usage.WaitSeconds += int64(max(0, a.At.Sub(p.CreatedAt)).Round(time.Second) / time.Second)
+		}
+	}
 	if c.Result.Result.IsError {
 		out.Usage.ToolErrors++
 	}
