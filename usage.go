@@ -25,6 +25,9 @@ type Usage struct {
 	ToolErrors int64 `json:"tool_errors,omitempty"`
 	// ToolCacheHits counts the ToolCalls that were answered from a tool's cache.
 	ToolCacheHits int64 `json:"tool_cache_hits,omitempty"`
+	// WaitSeconds is how long calls with a result had waited for the answers of people and clients, in whole seconds per
+	// answer. The wait of a call that got no answer is not counted.
+	WaitSeconds int64 `json:"wait_seconds,omitempty"`
 	// SubAgentRuns counts the calls that ran a sub-agent or companion; the usage of those is in their own sessions.
 	SubAgentRuns int64 `json:"sub_agent_runs,omitempty"`
 	// CostNanos is the cost of the PricedCalls among the ModelCalls, in billionths of a US dollar, by the table of
@@ -47,6 +50,7 @@ func (u Usage) Add(v Usage) Usage {
 		ToolCalls:        u.ToolCalls + v.ToolCalls,
 		ToolErrors:       u.ToolErrors + v.ToolErrors,
 		ToolCacheHits:    u.ToolCacheHits + v.ToolCacheHits,
+		WaitSeconds:      u.WaitSeconds + v.WaitSeconds,
 		SubAgentRuns:     u.SubAgentRuns + v.SubAgentRuns,
 		CostNanos:        u.CostNanos + v.CostNanos,
 		PricedCalls:      u.PricedCalls + v.PricedCalls,

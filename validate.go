@@ -120,7 +120,7 @@ func (u *Usage) Validate() error {
 	}{
 		{"input_tokens", u.InputTokens}, {"output_tokens", u.OutputTokens}, {"reasoning_tokens", u.ReasoningTokens},
 		{"cached_tokens", u.CachedTokens}, {"cache_write_tokens", u.CacheWriteTokens}, {"model_calls", u.ModelCalls},
-		{"tool_calls", u.ToolCalls}, {"tool_errors", u.ToolErrors}, {"tool_cache_hits", u.ToolCacheHits}, {"sub_agent_runs", u.SubAgentRuns},
+		{"tool_calls", u.ToolCalls}, {"tool_errors", u.ToolErrors}, {"tool_cache_hits", u.ToolCacheHits}, {"sub_agent_runs", u.SubAgentRuns}, {"wait_seconds", u.WaitSeconds},
 		{"cost_nanos", u.CostNanos}, {"priced_calls", u.PricedCalls},
 	} {
 		if c.n < 0 || c.n > limits.Count {

@@ -215,7 +215,7 @@ func (r *rest) encode() (raw []byte, usage []int64, err error) {
 // usageFields returns the counts of a usage in their stored order. The list may only grow at its end.
 func usageFields(u *cairn.Usage) []*int64 {
 	return []*int64{&u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.ModelCalls,
-		&u.ToolCalls, &u.ToolErrors, &u.ToolCacheHits, &u.SubAgentRuns, &u.CostNanos, &u.PricedCalls}
+		&u.ToolCalls, &u.ToolErrors, &u.ToolCacheHits, &u.SubAgentRuns, &u.CostNanos, &u.PricedCalls, &u.WaitSeconds}
 }
 
 // write appends an event. The fields are in the order of their bits.

@@ -111,4 +111,5 @@ var counters = [...]struct {
 	{"cost_nanos", func(u *cairn.Usage) *int64 { return &u.CostNanos }},
 	{"priced_calls", func(u *cairn.Usage) *int64 { return &u.PricedCalls }},
 	{"sub_agent_runs", func(u *cairn.Usage) *int64 { return &u.SubAgentRuns }},
+	{"wait_seconds", func(u *cairn.Usage) *int64 { return &u.WaitSeconds }},
 }
