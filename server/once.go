@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,8 @@ type once struct {
 	seed    string // of ids
 	version int64  // of the record
 	kept    keptAnswer
+	// rights are what the principal was permitted to do for this request.
+	rights []right
 	// again reports that the request came before and has no known response: it is under way in another process, or
 	// was cut short.
 	again bool
@@ -51,6 +54,42 @@ type keptAnswer struct {
 	Before string          `json:"before,omitempty"`
 	Status int             `json:"status,omitempty"`
 	Body   json.RawMessage `json:"body,omitempty"`
+	// Rights are what the request was permitted to do. The response is shown again only to a principal who still has
+	// them.
+	Rights []right `json:"rights,omitempty"`
+}
+
+// right is an access that a policy has permitted: to a session or, if Call is set, to a pending call of its tree.
+type right struct {
+	Session string `json:"session"`
+	Action  Action `json:"action"`
+	Call    string `json:"call,omitempty"`
+}
+
+// permitted notes an access that the policy has permitted.
+func (o *once) permitted(a *Access, session string) {
+	r := right{Session: session, Action: a.Action}
+	if a.Call != nil {
+		r.Call = a.Call.ID
+	}
+	if !slices.Contains(o.rights, r) {
+		o.rights = append(o.rights, r)
+	}
+}
+
+// stillPermitted returns the error of the first right that the principal has no longer.
+func (c *request) stillPermitted(rights []right) (err error) {
+	for _, r := range rights {
+		if r.Call != "" {
+			_, _, err = c.openCall(r.Session, r.Call)
+		} else {
+			_, err = c.open(r.Session, r.Action)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serveOnce calls serve at most once for the request's Idempotency-Key.
@@ -78,6 +117,9 @@ func (c *request) serveOnce(serve func(*request) error) error {
 		return err
 	}
 	if o.kept.Status != 0 {
+		if err := c.stillPermitted(o.kept.Rights); err != nil {
+			return err
+		}
 		c.w.Header().Set(replayedHeader, "true")
 		return c.json(o.kept.Status, o.kept.Body)
 	}
@@ -125,7 +167,7 @@ func (o *once) put(ctx context.Context) error {
 // done again, without further effect.
 func (c *request) answered(status int, body []byte) {
 	o := c.once
-	o.kept.Status, o.kept.Body, o.version = status, body, store.AnyVersion
+	o.kept.Status, o.kept.Body, o.kept.Rights, o.version = status, body, o.rights, store.AnyVersion
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), answerTimeout)
 	defer cancel()
 	if err := o.put(ctx); err != nil {

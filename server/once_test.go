@@ -236,3 +236,52 @@ func TestAnswersAreErasedWithTheUser(t *testing.T) {
 		t.Errorf("%d are left, %v", len(page.Items), err)
 	}
 }
+
+// A kept answer is shown again only to a principal who may still do what was done: not after its role was revoked,
+// nor to another one of the same name, nor once the session or the call is another's.
+func TestReplaysAreAuthorised(t *testing.T) {
+	for name, revoke := range map[string]func(*world, *Principal){
+		"the role": func(_ *world, p *Principal) { p.Roles = nil },
+		"the owner": func(w *world, _ *Principal) {
+			want[cairn.Session](w, 200, "x", "PATCH", "/sessions/s", `{"user_id": "eve"}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ann := &Principal{User: "alice", Roles: []Role{RoleUser}}
+			w := newWorld(t, &Options{RequestsPerMinute: -1, Authenticate: func(r *http.Request) (*Principal, error) {
+				if r.Header.Get("Authorization") == "Bearer x" {
+					return &Principal{User: "xena", Roles: []Role{RoleAdmin}}, nil
+				}
+				p := *ann
+				return &p, nil
+			}})
+			call := w.ask("hi", "pay")[0]
+			approval := map[string]any{"session_id": "s", "type": "approval-response", "call_id": call.ID, "approval_id": call.ApprovalID, "approved": true}
+			posts := []struct {
+				path string
+				body any
+			}{
+				{"/start", startIn{SessionID: "s", Input: Input{Text: "more"}, Unready: Unready{OnWaiting: "enqueue"}}},
+				{"/inbox/s/" + call.ID + "/claim", struct{}{}},
+				{"/inbox/s/" + call.ID + "/release", struct{}{}},
+				{"/submit-tool-result", approval},
+				{"/interrupt", sessionIn{SessionID: "s"}},
+				{"/sessions/s/branch", branchIn{SessionID: "t"}},
+			}
+			for _, p := range posts {
+				if status, text, again := w.keyed("a", "k", p.path, p.body); status >= 300 || again {
+					t.Fatalf("POST %s: %d %s", p.path, status, text)
+				}
+				if status, text, again := w.keyed("a", "k", p.path, p.body); status >= 300 || !again {
+					t.Fatalf("POST %s again: %d %s", p.path, status, text)
+				}
+			}
+			revoke(w, ann)
+			for _, p := range posts {
+				if status, text, _ := w.keyed("a", "k", p.path, p.body); status != 404 {
+					t.Errorf("POST %s: %d %s", p.path, status, text)
+				}
+			}
+		})
+	}
+}

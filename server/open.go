@@ -119,6 +119,9 @@ func (c *request) allow(a Access, id string) error {
 	if !ok {
 		return notFound(id)
 	}
+	if c.once != nil {
+		c.once.permitted(&a, id)
+	}
 	return nil
 }
 
