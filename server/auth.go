@@ -16,8 +16,11 @@ type Role string
 const (
 	// RoleUser creates sessions and may do anything with its own.
 	RoleUser Role = "user"
-	// RoleReviewer sees and decides pending calls of every session, except those that name other reviewers.
+	// RoleReviewer sees and decides the approvals and questions of every session, except those that name other
+	// reviewers, and reads the conversation up to them.
 	RoleReviewer Role = "reviewer"
+	// RoleOperator sees everything, and errors in full, but changes nothing.
+	RoleOperator Role = "operator"
 	// RoleAdmin may do anything.
 	RoleAdmin Role = "admin"
 )
@@ -28,6 +31,9 @@ type Principal struct {
 	User  string
 	Roles []Role
 }
+
+// seesAll reports whether the lists of a principal are of every user.
+func (p *Principal) seesAll() bool { return p.Is(RoleAdmin) || p.Is(RoleOperator) }
 
 // Is reports whether the principal has a role.
 func (p *Principal) Is(r Role) bool { return slices.Contains(p.Roles, r) }
@@ -62,6 +68,8 @@ const (
 	ActionRun    Action = "run"    // start, resume and stop turns; create a session
 	ActionChange Action = "change" // branch, rewind, delete and the like
 	ActionReview Action = "review" // see, claim and decide a pending call
+	// ActionContext is to see the session of an open call, and those that wait for it, up to the call.
+	ActionContext Action = "context"
 )
 
 // Access is what a policy decides on.
@@ -70,7 +78,7 @@ type Access struct {
 	Action    Action
 	// Session is the root of the tree that the request is about.
 	Session *cairn.Session
-	// Call is the pending call of an ActionReview; nil for other actions.
+	// Call is the pending call of an ActionReview or ActionContext; nil for other actions.
 	Call *cairn.PendingCall
 }
 
@@ -79,19 +87,24 @@ type Access struct {
 type Policy func(context.Context, Access) (bool, error)
 
 // OwnSessions is the default policy. A user may do anything with the sessions that carry its name, and decide their
-// calls. A call with named reviewers is decided by these alone. A reviewer may decide calls that name none. An
-// administrator may do anything.
+// calls. A call with named reviewers is decided by these alone. A reviewer may decide approvals and questions that name
+// none; client tools and accounts to connect are for the session's user. Whoever may decide an open call may read the
+// conversation up to it. An operator may read everything. An administrator may do anything.
 func OwnSessions(_ context.Context, a Access) (bool, error) {
 	p := a.Principal
 	if p.Is(RoleAdmin) {
 		return true, nil
 	}
 	own := p.User != "" && a.Session.UserID == p.User && p.Is(RoleUser)
-	if a.Action != ActionReview {
-		return own, nil
+	switch a.Action {
+	case ActionReview, ActionContext:
+		if len(a.Call.Reviewers) > 0 {
+			return p.User != "" && slices.Contains(a.Call.Reviewers, p.User), nil
+		}
+		forOthers := a.Call.Kind == cairn.CallApproval || a.Call.Kind == cairn.CallQuestion
+		return own || forOthers && p.Is(RoleReviewer), nil
+	case ActionRead:
+		return own || p.Is(RoleOperator), nil
 	}
-	if len(a.Call.Reviewers) > 0 {
-		return p.User != "" && slices.Contains(a.Call.Reviewers, p.User), nil
-	}
-	return own || p.Is(RoleReviewer), nil
+	return own, nil
 }

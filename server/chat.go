@@ -257,7 +257,7 @@ func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) erro
 		if err := c.allow(Access{Principal: c.principal, Action: ActionReview, Session: row, Call: call}, row.ID); err != nil {
 			return err
 		}
-		if _, err := c.h.eng.Submit(c.ctx, row.ID, s); err != nil {
+		if _, err := c.answer(row.ID, s); err != nil {
 			return err
 		}
 	}
@@ -337,17 +337,21 @@ func getChat(c *request, in *showIn) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	row, err := c.open(in.ID, ActionRead)
+	part, err := c.openExcerpt(in.ID)
 	if err != nil {
 		return nil, err
 	}
+	row := part.row
 	snap, err := c.h.eng.Snapshot(c.ctx, row.ID)
 	if err != nil {
 		return nil, err
 	}
-	calls, err := c.openCalls(row)
-	if err != nil {
-		return nil, err
+	snap.Messages = snap.Messages[:min(len(snap.Messages), part.upTo)]
+	calls := part.calls
+	if part.whole() {
+		if calls, err = c.openCalls(row); err != nil {
+			return nil, err
+		}
 	}
 	runs, err := c.runs(row.ID)
 	if err != nil {

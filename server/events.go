@@ -64,7 +64,7 @@ func events(c *request, in *eventsIn) error {
 				if len(in.Types) > 0 && !slices.Contains(in.Types, string(ev.Type)) {
 					continue
 				}
-				if !yield(frame(&ev)) {
+				if !yield(frame(c.event(&ev))) {
 					return
 				}
 			}
@@ -97,10 +97,18 @@ func behind(list iter.Seq2[cairn.Event, error], after cairn.Cursor) iter.Seq2[ca
 	}
 }
 
+// event returns an event as the principal may read it.
+func (c *request) event(ev *cairn.Event) *cairn.Event {
+	public := ev.Public()
+	if c.wholeErrors() {
+		public.Error = ev.Error
+	}
+	return &public
+}
+
 // frame encodes an event.
 func frame(ev *cairn.Event) ([]byte, error) {
-	public := ev.Public()
-	data, err := json.Marshal(&public)
+	data, err := json.Marshal(ev)
 	if err != nil {
 		return nil, err
 	}

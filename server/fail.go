@@ -10,8 +10,9 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// problem returns what a client learns of an error. The text of an internal failure goes to the log only.
-func (h *Handler) problem(r *http.Request, err error) Problem {
+// problem returns what a client learns of an error. The text of an internal failure goes to the log, and to an
+// operator.
+func (h *Handler) problem(r *http.Request, err error, whole bool) Problem {
 	var known *httpError
 	var p Problem
 	if errors.As(err, &known) {
@@ -21,7 +22,9 @@ func (h *Handler) problem(r *http.Request, err error) Problem {
 		p = Problem{Status: e.Code.HTTPStatus(), Code: string(e.Code), Detail: e.Message, Field: e.Field, Details: e.Details, Calls: e.Calls, Retryable: e.Retryable()}
 		switch e.Code.Category() {
 		case cairn.CategoryStorage, cairn.CategorySystem:
-			p.Detail, p.Details = "the server could not do it", nil
+			if !whole {
+				p.Detail, p.Details = "the server could not do it", nil
+			}
 			h.opts.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "code", e.Code, "error", err)
 		}
 	}
@@ -29,13 +32,13 @@ func (h *Handler) problem(r *http.Request, err error) Problem {
 	return p
 }
 
-// fail responds with an error.
-func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+// fail responds with an error: in full if whole is set.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error, whole bool) {
 	// The deadline for reading a body ends the context too.
 	if r.Context().Err() != nil && httpStatus(err) != http.StatusRequestTimeout { // the client is gone
 		return
 	}
-	p := h.problem(r, err)
+	p := h.problem(r, err, whole)
 	p.RequestID = w.Header().Get(requestIDHeader)
 	switch p.Status {
 	case http.StatusUnauthorized:

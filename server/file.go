@@ -41,8 +41,12 @@ var shownInPlace = map[string]bool{"image/png": true, "image/jpeg": true, "image
 
 // getFile responds with the bytes of a file.
 func getFile(c *request, in *fileIn) error {
-	if _, err := c.open(in.ID, ActionRead); err != nil {
+	part, err := c.openExcerpt(in.ID)
+	if err != nil {
 		return err
+	}
+	if in.Message >= part.upTo {
+		return noFile()
 	}
 	m, file, err := c.file(in.ID, in.Message, in.File)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -23,7 +24,7 @@ type inboxIn struct {
 const inboxPages = 10
 
 // inbox lists open calls that the principal may decide: those of its own sessions and, with the roles for it, those
-// that it reviews. A page may be empty although others follow.
+// that it reviews. An operator sees them all. A page may be empty although others follow.
 func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 	p := paging{limit: in.Limit, cursor: in.Cursor}
 	if err := p.check(); err != nil {
@@ -31,7 +32,7 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 	}
 	q := store.CallQuery{RootID: in.SessionID, Tool: in.Tool, Kind: cairn.CallKind(in.Kind), UserID: in.UserID, Cursor: in.Cursor, Limit: p.limit}
 	switch {
-	case c.principal.Is(RoleAdmin):
+	case c.principal.seesAll():
 	case in.UserID == c.principal.User && in.UserID != "": // its own
 	case in.UserID != "":
 		return nil, cairn.Invalid("user_id", "is another user's")
@@ -57,6 +58,9 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 			// The rest of the row is not known here. The default policy does not need it.
 			root := &cairn.Session{ID: call.RootID, RootID: call.RootID, UserID: call.UserID}
 			ok, err := c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionReview, Session: root, Call: &call})
+			if !ok && err == nil && c.principal.Is(RoleOperator) {
+				ok, err = c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionRead, Session: root})
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -93,29 +97,30 @@ type callIn struct {
 	Call string `path:"call" json:"-"`
 }
 
+// getCall shows a call to those who may decide it, and to those who may read its session.
 func getCall(c *request, in *callIn) (*cairn.PendingCall, error) {
-	_, call, err := c.openCall(in.Root, in.Call)
+	row, call, err := c.openCall(in.Root, in.Call)
+	if call != nil && errors.Is(err, cairn.ErrNotFound) {
+		err = c.allow(Access{Principal: c.principal, Action: ActionRead, Session: row}, in.Root)
+	}
 	return call, err
 }
 
 type claimIn struct {
 	Root string `path:"root" json:"-"`
 	Call string `path:"call" json:"-"`
-	// Seconds is how long the call is reserved; 0 means 15 minutes.
-	Seconds int `json:"seconds,omitempty"`
+	// Seconds is how long the call is reserved, at most 86400 (24 hours); 0 means 15 minutes.
+	Seconds int `json:"seconds,omitempty" schema:"min=0,max=86400"`
 	// Reviewer is who claims the call, on a server without authentication.
 	Reviewer string `json:"reviewer,omitempty"`
 }
-
-const claimFor = 15 * time.Minute
 
 func claim(c *request, in *claimIn) (*cairn.PendingCall, error) {
 	if err := c.reviewAs(&in.Reviewer); err != nil {
 		return nil, err
 	}
-	d := time.Duration(in.Seconds) * time.Second
-	if d == 0 {
-		d = claimFor
+	if longest := int(cairn.MaxClaim / time.Second); in.Seconds < 0 || in.Seconds > longest {
+		return nil, cairn.Invalid("seconds", "must be from 0 to %d", longest)
 	}
 	_, call, err := c.openCall(in.Root, in.Call)
 	if err != nil {
@@ -124,7 +129,7 @@ func claim(c *request, in *claimIn) (*cairn.PendingCall, error) {
 	if changed, err := c.changed(call.Version); changed || err != nil {
 		return call, err
 	}
-	return c.h.eng.Claim(c.ctx, call.RootID, in.Call, in.Reviewer, d)
+	return c.h.eng.Claim(c.ctx, call.RootID, in.Call, in.Reviewer, time.Duration(in.Seconds)*time.Second, c.override()...)
 }
 
 type releaseIn struct {
@@ -144,7 +149,16 @@ func release(c *request, in *releaseIn) (*cairn.PendingCall, error) {
 	if changed, err := c.changed(call.Version); changed || err != nil {
 		return call, err
 	}
-	return c.h.eng.Release(c.ctx, call.RootID, in.Call, in.Reviewer)
+	return c.h.eng.Release(c.ctx, call.RootID, in.Call, in.Reviewer, c.override()...)
+}
+
+// override returns the option with which an administrator claims or releases a call that another reviewer has claimed.
+// Without authentication every caller is an administrator, and a request names its reviewer: claims then bind them all.
+func (c *request) override() []engine.ClaimOption {
+	if c.h.opts.AllowUnauthenticated || !c.principal.Is(RoleAdmin) {
+		return nil
+	}
+	return []engine.ClaimOption{engine.OverrideClaim()}
 }
 
 type submitIn struct {
@@ -161,11 +175,23 @@ func submit(c *request, in *submitIn) (*cairn.Receipt, error) {
 	if err != nil {
 		return nil, err
 	}
-	receipt, err := c.h.eng.Submit(c.ctx, root.ID, in.Submission)
+	receipt, err := c.answer(root.ID, in.Submission)
 	if err != nil {
 		return nil, err
 	}
 	return &receipt, nil
+}
+
+// answer submits an answer to a call. An administrator's ends the claim of another reviewer first.
+func (c *request) answer(root string, s cairn.Submission) (cairn.Receipt, error) {
+	receipt, err := c.h.eng.Submit(c.ctx, root, s)
+	if opts := c.override(); opts != nil && errors.Is(err, cairn.ErrClaimed) {
+		if _, err := c.h.eng.Release(c.ctx, root, s.CallID, s.Reviewer, opts...); err != nil && !errors.Is(err, cairn.ErrInvalid) { // ErrInvalid: not claimed any more
+			return receipt, err
+		}
+		receipt, err = c.h.eng.Submit(c.ctx, root, s)
+	}
+	return receipt, err
 }
 
 // reviewAs makes the principal the reviewer of a decision. Only without authentication may a request name another

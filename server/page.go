@@ -82,12 +82,22 @@ func public(row *cairn.Session) *cairn.Session {
 }
 
 // shown returns the messages that a chat shows.
-func shown(list []cairn.Message) []cairn.Message {
+func (c *request) shown(list []cairn.Message) []cairn.Message {
 	out := make([]cairn.Message, 0, len(list))
 	for i := range list {
-		if m := &list[i]; !m.Hidden {
-			out = append(out, m.Public())
+		m := &list[i]
+		if m.Hidden {
+			continue
 		}
+		show := m.Public()
+		if results := m.ToolResults(); c.wholeErrors() && len(results) > 0 {
+			for k := range show.Parts {
+				if show.Parts[k].Result != nil {
+					show.Parts[k].Result, results = results[0], results[1:]
+				}
+			}
+		}
+		out = append(out, show)
 	}
 	return out
 }

@@ -18,6 +18,10 @@ type request struct {
 	lastOf    string // see [route]
 }
 
+// wholeErrors reports whether the principal sees errors in full. Others see what is meant for the users of a
+// conversation; so do administrators, through whose programs users may read.
+func (c *request) wholeErrors() bool { return c.principal != nil && c.principal.Is(RoleOperator) }
+
 // none is the response of a route that has no body to return.
 type none struct{}
 

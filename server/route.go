@@ -106,7 +106,7 @@ func (h *Handler) serve(rt route) http.Handler {
 			h.opts.Logger.Debug("stream cut", "path", r.URL.Path, "error", err)
 			sse.Cut()
 		case err != nil:
-			h.fail(w, r, err)
+			h.fail(w, r, err, c.wholeErrors())
 		}
 	})
 }

@@ -37,7 +37,7 @@ func (in *Input) message() (cairn.Message, error) {
 	}
 	for _, f := range in.Files {
 		file := cairn.File{Name: f.Name, MediaType: f.MediaType, URL: f.URL}
-		if len(f.URL) >= 5 && f.URL[:5] == "data:" {
+		if cairn.IsDataURL(f.URL) {
 			var err error
 			if file, err = cairn.FileFromDataURL(f.Name, f.URL); err != nil {
 				return cairn.Message{}, err
@@ -193,21 +193,49 @@ type Status struct {
 	Session *cairn.Session `json:"session"`
 	// Resumable says whether and how it can be resumed.
 	Resumable engine.Resumability `json:"resumable"`
-	// Calls are its open pending calls and those of the sessions below it.
+	// Calls are its open pending calls and those of the sessions below it. A reviewer who may not read the session sees
+	// those that it may decide.
 	Calls []cairn.PendingCall `json:"calls"`
+	// Error is why the last run failed, if the session has failed: its code, with words that are meant for users. An
+	// operator gets the whole error.
+	Error *cairn.Error `json:"error,omitempty"`
 }
 
 func status(c *request, in *sessionIn) (*Status, error) {
-	row, err := c.open(in.SessionID, ActionRead)
+	part, err := c.openExcerpt(in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	out := &Status{Session: public(row)}
+	row := part.row
+	out := &Status{Session: public(row), Calls: part.calls}
 	if out.Resumable, err = c.h.eng.CanResume(c.ctx, row.ID); err != nil {
 		return nil, err
 	}
-	out.Calls, err = c.openCalls(row)
+	if part.whole() {
+		if out.Calls, err = c.openCalls(row); err != nil {
+			return nil, err
+		}
+	}
+	if row.Status == cairn.SessionFailed {
+		out.Error, err = c.failure(row)
+	}
 	return out, err
+}
+
+// failure returns why the last run of a session failed, as the principal may read it.
+func (c *request) failure(row *cairn.Session) (*cairn.Error, error) {
+	run, err := c.h.eng.Run(c.ctx, row.ID, row.RunID)
+	if err != nil {
+		return nil, err
+	}
+	record, err := run.Record(c.ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.wholeErrors() {
+		return record.Error, nil
+	}
+	return record.Error.Public(), nil
 }
 
 type stopIn struct {

@@ -114,11 +114,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := h.protect.Check(r); err != nil {
-		h.fail(w, r, &httpError{http.StatusForbidden, "cross_origin", "the request comes from a page of another origin"})
+		h.fail(w, r, &httpError{http.StatusForbidden, "cross_origin", "the request comes from a page of another origin"}, false)
 		return
 	}
 	if unclean(r.URL.EscapedPath()) { // the mux would redirect to the path of something else
-		h.fail(w, r, cairn.Invalid("path", "has an empty segment, or one that is . or .."))
+		h.fail(w, r, cairn.Invalid("path", "has an empty segment, or one that is . or .."), false)
 		return
 	}
 	if pattern == "" {
@@ -140,10 +140,10 @@ func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(rec, r) // the mux knows the methods of the path
 	if rec.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", rec.header.Get("Allow"))
-		h.fail(w, r, &httpError{rec.status, "method_not_allowed", "the path does not have the method " + r.Method})
+		h.fail(w, r, &httpError{rec.status, "method_not_allowed", "the path does not have the method " + r.Method}, false)
 		return
 	}
-	h.fail(w, r, &httpError{http.StatusNotFound, string(cairn.CodeNotFound), "there is no such path"})
+	h.fail(w, r, &httpError{http.StatusNotFound, string(cairn.CodeNotFound), "there is no such path"}, false)
 }
 
 // discard keeps the status and header of a response and drops its body.

@@ -29,7 +29,7 @@ type payment struct {
 	Cents int `json:"cents"`
 }
 
-// world is a server with two users, a reviewer and an administrator, on sessions in memory.
+// world is a server with two users, a reviewer, an operator and an administrator, on sessions in memory.
 type world struct {
 	t   *testing.T
 	st  *memstore.Store
@@ -79,7 +79,7 @@ func newWorldOf(t *testing.T, opts *Options, agent *cairn.Agent) *world {
 	if !opts.AllowUnauthenticated && opts.Authenticate == nil {
 		opts.Authenticate = Tokens(map[string]*Principal{
 			"a": {User: "alice", Roles: []Role{RoleUser}}, "e": {User: "eve", Roles: []Role{RoleUser}},
-			"r": {User: "rita", Roles: []Role{RoleReviewer}}, "x": {User: "xena", Roles: []Role{RoleAdmin}}})
+			"r": {User: "rita", Roles: []Role{RoleReviewer}}, "o": {User: "olga", Roles: []Role{RoleOperator}}, "x": {User: "xena", Roles: []Role{RoleAdmin}}})
 	}
 	h, err := New(eng, opts)
 	if err != nil {

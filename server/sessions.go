@@ -30,8 +30,8 @@ type listIn struct {
 	Cursor        string    `query:"cursor"`
 }
 
-// listSessions lists the principal's sessions, or those of any user for an administrator. The policy filters each
-// page. The children of a session are for every principal that may read the session.
+// listSessions lists the principal's sessions, or those of any user for an administrator or operator. The policy filters
+// each page. The children of a session are for every principal that may read the session.
 func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 	q := store.SessionQuery{UserID: in.UserID, Agent: in.Agent, Tags: in.Tags, Search: in.Search, RootsOnly: true,
 		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore}
@@ -50,12 +50,12 @@ func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 		}
 		q.ParentID, q.RootsOnly = in.ParentID, false
 	}
-	if !c.principal.Is(RoleAdmin) {
+	if !c.principal.seesAll() {
 		if in.UserID != "" && in.UserID != c.principal.User {
-			return nil, cairn.Invalid("user_id", "is only for administrators")
+			return nil, cairn.Invalid("user_id", "is only for administrators and operators")
 		}
 	}
-	if !c.principal.Is(RoleAdmin) && in.ParentID == "" {
+	if !c.principal.seesAll() && in.ParentID == "" {
 		if c.principal.User == "" {
 			return &Page[*cairn.Session]{Items: []*cairn.Session{}}, nil
 		}
@@ -106,13 +106,16 @@ func getSession(c *request, in *getIn) (*SessionView, error) {
 			return nil, cairn.Invalid("include", "%q is not cache", what)
 		}
 	}
-	row, err := c.open(in.ID, ActionRead)
+	part, err := c.openExcerpt(in.ID)
 	if err != nil {
 		return nil, err
 	}
-	out := &SessionView{Session: public(row)}
+	out := &SessionView{Session: public(part.row)}
 	if len(in.Include) > 0 {
-		out.ToolCache, err = c.h.eng.ToolCache(c.ctx, row.ID)
+		if !part.whole() {
+			return nil, notFound(in.ID)
+		}
+		out.ToolCache, err = c.h.eng.ToolCache(c.ctx, part.row.ID)
 	}
 	return out, err
 }
@@ -234,7 +237,7 @@ func snapshot(c *request, in *idIn) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Snapshot{Session: public(snap.Session), Messages: shown(snap.Messages), State: snap.State, Cursor: snap.Cursor().String()}, nil
+	return &Snapshot{Session: public(snap.Session), Messages: c.shown(snap.Messages), State: snap.State, Cursor: snap.Cursor().String()}, nil
 }
 
 type messagesIn struct {
@@ -262,15 +265,20 @@ func listMessages(c *request, in *messagesIn) (*Messages, error) {
 	if in.From < 0 {
 		return nil, cairn.Invalid("from", "is negative")
 	}
-	row, err := c.open(in.ID, ActionRead)
+	part, err := c.openExcerpt(in.ID)
 	if err != nil {
 		return nil, err
 	}
-	list, err := c.h.eng.Messages(c.ctx, in.ID, in.From, p.limit)
+	out := &Messages{Items: []cairn.Message{}, Total: min(part.row.MessageCount, part.upTo)}
+	n := min(p.limit, part.upTo-in.From)
+	if n <= 0 {
+		return out, nil
+	}
+	list, err := c.h.eng.Messages(c.ctx, in.ID, in.From, n)
 	if err != nil {
 		return nil, err
 	}
-	out := &Messages{Items: shown(list), Total: row.MessageCount}
+	out.Items = c.shown(list)
 	if len(list) == p.limit {
 		out.Next = in.From + len(list)
 	}
@@ -295,7 +303,9 @@ func listRuns(c *request, in *pageIn) (*Page[cairn.Run], error) {
 		return nil, hidden(err, in.ID)
 	}
 	for i := range page.Items {
-		page.Items[i] = page.Items[i].Public()
+		if !c.wholeErrors() {
+			page.Items[i] = page.Items[i].Public()
+		}
 	}
 	page.Total = &row.Turn
 	return page, nil
@@ -391,7 +401,7 @@ func listQueue(c *request, in *idIn) (*Page[store.QueuedTurn], error) {
 	}
 	turns, err := c.h.eng.Queue(c.ctx, row.ID)
 	for i := range turns {
-		turns[i].Messages = shown(turns[i].Messages)
+		turns[i].Messages = c.shown(turns[i].Messages)
 	}
 	total := len(turns)
 	return &Page[store.QueuedTurn]{Items: orEmpty(turns), Total: &total}, err
