@@ -72,7 +72,8 @@ func TestServeJWT(t *testing.T) {
 	file := b.file(t, "cairn.yaml", guide("a"))
 	// let writes the file with the given audience.
 	let := func(audience string) {
-		jwt := fmt.Sprintf("user: alice}], jwt: {issuer: 'https://id.example.com', audience: %s, jwks_url: %s/keys, user_claim: email, roles_claim: realm.roles}}", audience, id.URL)
+		jwt := fmt.Sprintf("user: alice}], jwt: {issuer: 'https://id.example.com', audience: %s, jwks_url: %s/keys, user_claim: email, roles_claim: realm.roles, "+
+			"roles: {user: user, boss: admin, on-call: operator}, default_roles: [reviewer], algorithms: [EdDSA]}}", audience, id.URL)
 		text := strings.Replace(string(must(os.ReadFile(b.file(t, "plain.yaml", guide("a"))))), "user: alice}]}", jwt, 1)
 		if err := os.WriteFile(file+".next", []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -91,17 +92,19 @@ func TestServeJWT(t *testing.T) {
 		token string
 		want  int
 	}{
-		"the user":        {ann, http.StatusOK},
-		"a static token":  {aliceToken, http.StatusNotFound}, // the session is not hers
-		"another user":    {id.token("ben", nil), http.StatusNotFound},
-		"without a role":  {id.token("ann", map[string]any{"realm": nil}), http.StatusNotFound},
-		"an admin":        {id.token("eve", map[string]any{"realm": map[string]any{"roles": []string{"admin"}}}), http.StatusOK},
-		"of another key":  {other.token("ann", nil), http.StatusUnauthorized},
-		"expired":         {id.token("ann", map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}), http.StatusUnauthorized},
-		"another's":       {id.token("ann", map[string]any{"aud": "other"}), http.StatusUnauthorized},
-		"another issuer":  {id.token("ann", map[string]any{"iss": "https://evil.example"}), http.StatusUnauthorized},
-		"without a user":  {id.token("", nil), http.StatusUnauthorized},
-		"no token at all": {"", http.StatusUnauthorized},
+		"the user":         {ann, http.StatusOK},
+		"a static token":   {aliceToken, http.StatusNotFound}, // the session is not hers
+		"another user":     {id.token("ben", nil), http.StatusNotFound},
+		"without a role":   {id.token("ann", map[string]any{"realm": nil}), http.StatusNotFound},
+		"an admin":         {id.token("eve", map[string]any{"realm": map[string]any{"roles": []string{"boss"}}}), http.StatusOK},
+		"an operator":      {id.token("eve", map[string]any{"realm": map[string]any{"roles": []string{"on-call"}}}), http.StatusOK},
+		"not by that name": {id.token("eve", map[string]any{"realm": map[string]any{"roles": []string{"admin"}}}), http.StatusNotFound},
+		"of another key":   {other.token("ann", nil), http.StatusUnauthorized},
+		"expired":          {id.token("ann", map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}), http.StatusUnauthorized},
+		"another's":        {id.token("ann", map[string]any{"aud": "other"}), http.StatusUnauthorized},
+		"another issuer":   {id.token("ann", map[string]any{"iss": "https://evil.example"}), http.StatusUnauthorized},
+		"without a user":   {id.token("", nil), http.StatusUnauthorized},
+		"no token at all":  {"", http.StatusUnauthorized},
 	} {
 		if got := s.as(c.token, "GET", "/sessions/s", ""); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

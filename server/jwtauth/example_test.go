@@ -21,8 +21,8 @@ func ExampleNew() {
 		Audience:   "support",
 		JWKS:       "https://id.example.com/.well-known/jwks.json",
 		RolesClaim: "realm_access.roles",
-		Roles:      map[string]server.Role{"support-admin": server.RoleAdmin},
-		Everyone:   []server.Role{server.RoleUser},
+		Roles:      map[string]server.Role{"support-admin": server.RoleAdmin, "on-call": server.RoleOperator},
+		Default:    []server.Role{server.RoleUser},
 	})
 	if err != nil {
 		fmt.Println(err)

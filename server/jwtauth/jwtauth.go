@@ -3,6 +3,7 @@
 package jwtauth
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -38,7 +39,9 @@ type Options struct {
 	// Roles maps values of the claim to roles; nil means that the values are names of roles. Values that it lacks
 	// are ignored.
 	Roles map[string]server.Role
-	// Everyone lists roles of every valid token, in addition to those that it names; nil means none.
+	// Default lists the roles of a valid token that names no role; nil means none: its user may do nothing.
+	Default []server.Role
+	// Everyone lists roles of every valid token, in addition to those that it names or has by Default; nil means none.
 	Everyone []server.Role
 	// Leeway is how far the clocks of issuer and server may differ; 0 means one minute, a negative value nothing.
 	Leeway time.Duration
@@ -54,6 +57,9 @@ type Options struct {
 // possible are the algorithms that can be chosen.
 var possible = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
+
+// roles are those that a token can name.
+var roles = []server.Role{server.RoleUser, server.RoleReviewer, server.RoleOperator, server.RoleAdmin}
 
 // maxToken is the most bytes that a token may have.
 const maxToken = 16 << 10
@@ -88,6 +94,16 @@ func New(opts *Options) (server.Authenticator, error) {
 	}
 	if o.Algorithms != nil {
 		a.algorithms = nil
+	}
+	for _, list := range []struct {
+		field string
+		roles []server.Role
+	}{{"Roles", slices.Collect(maps.Values(o.Roles))}, {"Default", o.Default}, {"Everyone", o.Everyone}} {
+		for _, role := range list.roles {
+			if !slices.Contains(roles, role) {
+				return nil, cairn.Invalid(list.field, "%q is none of %v", role, roles)
+			}
+		}
 	}
 	for _, name := range o.Algorithms {
 		if !slices.Contains(possible, jose.SignatureAlgorithm(name)) {
@@ -158,13 +174,22 @@ func (a *authenticator) principal(known *jwt.Claims, all map[string]any) *server
 	if ids.Check(user) != "" { // the rules of identifiers: not empty, bounded, printable
 		return nil
 	}
-	p := &server.Principal{User: user, Roles: slices.Clone(a.opts.Everyone)}
+	var named []server.Role
 	for _, name := range words(claim(all, a.opts.RolesClaim)) {
 		role := server.Role(name)
 		if a.opts.Roles != nil {
 			role = a.opts.Roles[name]
 		}
-		if (role == server.RoleUser || role == server.RoleReviewer || role == server.RoleAdmin) && !p.Is(role) {
+		if slices.Contains(roles, role) {
+			named = append(named, role)
+		}
+	}
+	if named == nil {
+		named = a.opts.Default
+	}
+	p := &server.Principal{User: user}
+	for _, role := range slices.Concat(a.opts.Everyone, named) {
+		if !p.Is(role) {
 			p.Roles = append(p.Roles, role)
 		}
 	}

@@ -199,6 +199,36 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// The roles of a token come from its claim by the mapping; those of Default are for a token that names none.
+func TestDefaultRoles(t *testing.T) {
+	key := rsaKey(t, "k1")
+	p := newIssuer(t, key)
+	mapped := func(o *Options) {
+		o.Roles = map[string]server.Role{"on-call": server.RoleOperator, "desk": server.RoleReviewer}
+		o.Default = []server.Role{server.RoleUser}
+	}
+	named := func(o *Options) { o.Default = []server.Role{server.RoleUser, server.RoleReviewer} }
+	for _, c := range []struct {
+		options func(*Options)
+		roles   any
+		want    []server.Role
+	}{
+		{mapped, []string{"on-call", "on-call"}, []server.Role{server.RoleOperator}},
+		{mapped, "desk on-call", []server.Role{server.RoleReviewer, server.RoleOperator}},
+		{mapped, []string{"admin", "wizard"}, []server.Role{server.RoleUser}},
+		{mapped, nil, []server.Role{server.RoleUser}},
+		{named, []string{"operator"}, []server.Role{server.RoleOperator}},
+		{named, []string{}, []server.Role{server.RoleUser, server.RoleReviewer}},
+		{nil, []string{"operator", "admin"}, []server.Role{server.RoleOperator, server.RoleAdmin}},
+		{nil, nil, nil},
+	} {
+		got, err := ask(p.auth(c.options), sign(t, jose.RS256, key, p.claims(map[string]any{"roles": c.roles})))
+		if err != nil || got == nil || !reflect.DeepEqual(got.Roles, c.want) {
+			t.Errorf("%v: %+v, %v, want %v", c.roles, got, err, c.want)
+		}
+	}
+}
+
 // A new key is found at once. A withdrawn key no longer counts once the keys are fetched again. Tokens with unknown
 // keys do not make the server fetch without limit.
 func TestKeysRotate(t *testing.T) {
@@ -275,6 +305,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		"JWKS":       func(o *Options) { o.JWKS = "http://id.example.com/keys" },
 		"Algorithms": func(o *Options) { o.Algorithms = []string{"RS256", "HS256"} },
 		"KeepKeys":   func(o *Options) { o.KeepKeys = -1 },
+		"Roles":      func(o *Options) { o.Roles = map[string]server.Role{"a": "wizard"} },
+		"Default":    func(o *Options) { o.Default = []server.Role{""} },
+		"Everyone":   func(o *Options) { o.Everyone = []server.Role{"wizard"} },
 	} {
 		o := full
 		change(&o)

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"net/http"
+	"reflect"
 
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
 	"github.com/cairn-agents/cairn/server"
@@ -29,7 +30,7 @@ func admit(a *config.Auth, before *known) (*known, error) {
 	k := &known{tokens: server.Tokens(principals), jwt: a.JWT}
 	switch {
 	case !a.JWT.Given():
-	case before != nil && before.jwt == a.JWT:
+	case before != nil && reflect.DeepEqual(before.jwt, a.JWT):
 		k.signed = before.signed
 	default:
 		var err error

@@ -12,7 +12,7 @@ import (
 // Token prints a new token.
 type Token struct {
 	User  string   `placeholder:"NAME" help:"Print the configuration file's entry for a user, not only the token."`
-	Roles []string `placeholder:"ROLE" enum:"user,reviewer,admin" default:"user" help:"The user's roles, separated by commas: user, reviewer, admin."`
+	Roles []string `placeholder:"ROLE" enum:"user,reviewer,operator,admin" default:"user" help:"The user's roles, separated by commas: user, reviewer, operator, admin."`
 }
 
 // Run prints a random token that cannot be guessed.

@@ -122,7 +122,7 @@ func (d *decoder) checkAuth(a *Auth) {
 // checkJWT checks the settings for an issuer's tokens by building their authenticator.
 func (d *decoder) checkJWT(j *JWT) {
 	if !j.Given() {
-		if j.UserClaim != usual.UserClaim || j.RolesClaim != usual.RolesClaim {
+		if j.UserClaim != usual.UserClaim || j.RolesClaim != usual.RolesClaim || len(j.Roles)+len(j.DefaultRoles)+len(j.Algorithms) > 0 {
 			d.wrong("auth.jwt", "needs issuer, audience and jwks_url")
 		}
 		return
@@ -134,8 +134,13 @@ func (d *decoder) checkJWT(j *JWT) {
 			d.wrong("auth.jwt."+key.name, "is required: auth.jwt needs issuer, audience and jwks_url")
 		}
 	}
-	if _, err := jwtauth.New(j.Options()); whole && err != nil { // jwks_url is at fault: nothing else can be
+	_, err := jwtauth.New(j.Options())
+	switch e := cairn.AsError(err); {
+	case e == nil || !whole:
+	case e.Field == "JWKS":
 		d.wrong("auth.jwt.jwks_url", "%q must be an https address, or an http address of this machine", j.JWKSURL)
+	case e.Field == "Algorithms":
+		d.wrong("auth.jwt.algorithms", "%s", strings.TrimPrefix(e.Message, "Algorithms: "))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/server/jwtauth"
 )
 
@@ -38,7 +39,7 @@ type Auth struct {
 type Token struct {
 	Token string   `yaml:"token" doc:"The token, at least 16 characters." secret:"yes"`
 	User  string   `yaml:"user" doc:"The user's name."`
-	Roles []string `yaml:"roles" doc:"The user's roles: user, reviewer, admin." default:"[user]" oneof:"user reviewer admin"`
+	Roles []string `yaml:"roles" doc:"The user's roles: user, reviewer, operator, admin." default:"[user]" oneof:"user reviewer operator admin"`
 }
 
 // JWT selects the signed tokens that are accepted.
@@ -47,7 +48,11 @@ type JWT struct {
 	Audience   string `yaml:"audience" doc:"The value that their aud claim must contain."`
 	JWKSURL    string `yaml:"jwks_url" doc:"The address of the issuer's keys: https, or http on this machine."`
 	UserClaim  string `yaml:"user_claim" doc:"The claim that names the user. Dots lead into objects." default:"sub"`
-	RolesClaim string `yaml:"roles_claim" doc:"The claim that lists the user's roles: user, reviewer, admin. Dots lead into objects, as in realm_access.roles." default:"roles"`
+	RolesClaim string `yaml:"roles_claim" doc:"The claim that lists the user's roles: user, reviewer, operator, admin, or the names in roles. Dots lead into objects, as in realm_access.roles." default:"roles"`
+
+	Roles        map[string]string `yaml:"roles" doc:"The role for each value of the roles claim, such as support-admin: admin. Other values are ignored. Without the key the values are names of roles." oneof:"user reviewer operator admin"`
+	DefaultRoles []string          `yaml:"default_roles" doc:"The roles of a token that names none; without the key its user may do nothing." oneof:"user reviewer operator admin"`
+	Algorithms   []string          `yaml:"algorithms" doc:"The signature algorithms that are accepted, only ones with a public key." default:"[RS256, ES256, EdDSA]"`
 }
 
 // Given reports whether an issuer's tokens are accepted.
@@ -55,7 +60,18 @@ func (j *JWT) Given() bool { return j.Issuer != "" || j.Audience != "" || j.JWKS
 
 // Options returns the options of the tokens' authenticator.
 func (j *JWT) Options() *jwtauth.Options {
-	return &jwtauth.Options{Issuer: j.Issuer, Audience: j.Audience, JWKS: j.JWKSURL, UserClaim: j.UserClaim, RolesClaim: j.RolesClaim}
+	o := &jwtauth.Options{Issuer: j.Issuer, Audience: j.Audience, JWKS: j.JWKSURL, UserClaim: j.UserClaim, RolesClaim: j.RolesClaim,
+		Algorithms: j.Algorithms}
+	if j.Roles != nil {
+		o.Roles = make(map[string]server.Role, len(j.Roles))
+	}
+	for name, role := range j.Roles {
+		o.Roles[name] = server.Role(role)
+	}
+	for _, role := range j.DefaultRoles {
+		o.Default = append(o.Default, server.Role(role))
+	}
+	return o
 }
 
 // usual holds the default claims.

@@ -91,12 +91,19 @@ func TestMistakes(t *testing.T) {
 		"an unset variable": {"auth: {tokens: [{token: '${NO_SUCH}', user: a}]}", []string{"the environment variable NO_SUCH is not set", "has fewer than 16 characters"}},
 		"an empty token":    {"auth: {tokens: [{token: '${NO_SUCH:-}', user: a}]}", []string{"auth.tokens[0].token: has fewer than 16 characters; cairn token makes one"}},
 		"a token twice":     {"auth: {tokens: [{token: 0123456789abcdef, user: a}, {token: 0123456789abcdef, user: b}]}", []string{"auth.tokens[1].token: is that of auth.tokens[0]"}},
-		"a role":            {"auth: {tokens: [{token: 0123456789abcdef, user: a, roles: [amin]}]}", []string{`roles[0]: "amin" is none of user, reviewer, admin; did you mean admin?`}},
+		"a role":            {"auth: {tokens: [{token: 0123456789abcdef, user: a, roles: [amin]}]}", []string{`roles[0]: "amin" is none of user, reviewer, operator, admin; did you mean admin?`}},
 		"a JWT":             {auth + "  \nassistants: []\n" + "providers: {antropic: {}}", []string{`there is no provider "antropic", only anthropic, openai-chat, scripted; did you mean anthropic?`}},
 		"half an issuer": {"auth:\n  jwt:\n    issuer: https://id.example.com\n    jwks_ur: https://id.example.com/keys", []string{
 			"3:5: auth.jwt.audience: is required: auth.jwt needs issuer, audience and jwks_url", "3:5: auth.jwt.jwks_url: is required",
 			"4:5: auth.jwt.jwks_ur: there is no such key; did you mean jwks_url?"}},
 		"claims of nobody": {auth[:len(auth)-2] + ", jwt: {user_claim: email}}", []string{"1:63: auth.jwt: needs issuer, audience and jwks_url"}},
+		"a role in a mapping": {"auth: {jwt: {issuer: a, audience: b, jwks_url: 'https://c', roles: {root: admim}}}", []string{
+			`auth.jwt.roles.root: "admim" is none of user, reviewer, operator, admin; did you mean admin?`}},
+		"a default role": {"auth: {jwt: {issuer: a, audience: b, jwks_url: 'https://c', default_roles: [all]}}", []string{
+			`auth.jwt.default_roles[0]: "all" is none of user, reviewer, operator, admin`}},
+		"a shared secret": {"auth: {jwt: {issuer: a, audience: b, jwks_url: 'https://c', algorithms: [HS256]}}", []string{
+			`auth.jwt.algorithms: "HS256" is none of [RS256`}},
+		"roles of nobody":  {auth[:len(auth)-2] + ", jwt: {default_roles: [user]}}", []string{"auth.jwt: needs issuer, audience and jwks_url"}},
 		"keys in the open": {"auth: {jwt: {issuer: a, audience: b, jwks_url: 'http://id.example.com/keys'}}", []string{`1:48: auth.jwt.jwks_url: "http://id.example.com/keys" must be an https address`}},
 		"an issuer and everybody": {"auth: {allow_unauthenticated: true, jwt: {issuer: a, audience: b, jwks_url: 'https://c'}}", []string{
 			"1:31: auth.allow_unauthenticated: contradicts auth.tokens and auth.jwt"}},

@@ -159,7 +159,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path, choices string) {
 		v.Set(reflect.MakeMap(v.Type()))
 		d.members(n, path, func(name string, _ place, node *yaml.Node, path string) {
 			item := reflect.New(v.Type().Elem()).Elem()
-			d.value(node, item, path, "")
+			d.value(node, item, path, choices)
 			v.SetMapIndex(reflect.ValueOf(name), item)
 		})
 	case reflect.Slice:
