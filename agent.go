@@ -270,8 +270,8 @@ func (t Tool) validate() error {
 		return fmt.Errorf("the schema %s", limits.JSON(t.def.Input.JSON()))
 	case t.def.Timeout < 0:
 		return fmt.Errorf("the timeout is negative")
-	case t.def.Agent != nil && (t.def.Finishes || t.def.Cache != nil || t.def.Wait.Kind != "" || t.def.Retry != nil || t.def.ErrorText != nil):
-		return fmt.Errorf("a sub-agent takes no FinishWith, Cache, Retry, ErrorText or approval; its own tools do")
+	case t.def.Agent != nil && (t.def.Finishes || t.def.Wait.Kind != "" || t.def.Retry != nil || t.def.ErrorText != nil):
+		return fmt.Errorf("a sub-agent takes no FinishWith, Retry, ErrorText or approval; its own tools do")
 	case t.def.Func == nil && (t.def.Retry != nil || t.def.ErrorText != nil):
 		return fmt.Errorf("a client-executed tool takes no Retry or ErrorText: nothing is run here")
 	}

@@ -28,8 +28,9 @@ type CachePolicy struct {
 //
 // Use it for tools that query other services and whose result depends on the arguments alone: results are
 // invalidated by time only, neither by a change of the session's state nor by a rewind. A branch begins with an
-// empty cache. Tools that finish a turn, whose calls may be pending, or that delegate to a sub-agent cannot be
-// cached.
+// empty cache. The result of a client tool counts as produced when the run uses it, and so does a sub-agent's answer; a
+// call that gets an earlier one asks no client and begins no session. Tools that finish a turn or whose calls need an
+// approval cannot be cached.
 func Cache(p CachePolicy) ToolOption { return func(t *Tool) { t.def.Cache = &p } }
 
 func (p *CachePolicy) validate(t Tool) error {
@@ -40,8 +41,8 @@ func (p *CachePolicy) validate(t Tool) error {
 		return errors.New("Cache: TTL and Max cannot be negative")
 	case t.def.Finishes:
 		return errors.New("Cache: a tool that finishes a turn is called once")
-	case t.def.Wait.Kind != "":
-		return errors.New("Cache: a tool that waits for an answer is called each time")
+	case t.def.Wait.Kind != "" && t.def.Wait.Kind != CallClientTool:
+		return errors.New("Cache: a tool that waits for an approval is called each time")
 	}
 	return nil
 }

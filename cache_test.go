@@ -49,10 +49,9 @@ func TestCachedTools(t *testing.T) {
 	cache := cairn.Cache(cairn.CachePolicy{})
 	checkTools(t, map[string]string{
 		"that finishes":    "Cache: a tool that finishes a turn is called once",
-		"approved":         "Cache: a tool that waits for an answer is called each time",
-		"approved, too":    "Cache: a tool that waits for an answer is called each time",
-		"approved at once": "Cache: a tool that waits for an answer is called each time",
-		"client":           "Cache: a tool that waits for an answer is called each time",
+		"approved":         "Cache: a tool that waits for an approval is called each time",
+		"approved, too":    "Cache: a tool that waits for an approval is called each time",
+		"approved at once": "Cache: a tool that waits for an approval is called each time",
 		"for less than 0":  "Cache: TTL and Max cannot be negative",
 		"less than none":   "Cache: TTL and Max cannot be negative",
 	}, map[string]cairn.Tool{

@@ -58,7 +58,6 @@ func TestSubAgentMistakes(t *testing.T) {
 		"a name like ours": "the name is reserved",
 		"that finishes":    "a sub-agent takes no FinishWith",
 		"with no time":     "the timeout is negative",
-		"with a cache":     "a sub-agent takes no",
 		"with approval":    "a sub-agent takes no",
 		"assigned":         "tools that wait",
 		"bounded":          "tools that wait",

@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 // rates is a cached tool that remembers which texts it was run with.
@@ -349,5 +350,80 @@ func TestCacheIsOneForAllTools(t *testing.T) {
 	slices.Sort(kept)
 	if want := []string{`one "3"`, `two "2"`, `two "3"`}; !slices.Equal(kept, want) {
 		t.Errorf("the session keeps %q, want %q", kept, want)
+	}
+}
+
+// A client tool and a sub-agent that are cached are asked once for the same arguments, in the same turn and in later
+// ones.
+func TestCachedAnswers(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	helper := &cairn.Agent{Name: "helper", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+		return scripted.Text(fmt.Sprint("answer ", runs.Add(1)))
+	})}
+	cached := cairn.Cache(cairn.CachePolicy{})
+	where := cairn.ClientTool[in, string]("where", "Asks the client.", cached)
+	st := memstore.New(nil)
+	eng := open(t, st, bot(scripted.New(
+		scripted.Call("where", in{"home"}), scripted.Call("helper", task{"go"}), scripted.Call("where", in{"home"}), scripted.Call("helper", task{"go"}), scripted.Text("done"),
+		scripted.Reply(scripted.Call("where", in{"home"}), scripted.Call("helper", task{"go"})), scripted.Call("helper", task{"go further"}), scripted.Text("done")),
+		where, cairn.SubAgent(helper, cached)))
+	res := turn(t, eng, "s", "go")
+	if res.Suspended == nil || len(res.Suspended.Calls) != 1 {
+		t.Fatalf("the first call: %+v", res)
+	}
+	submit(t, eng, "s", cairn.Answer(res.Suspended.Calls[0], "here"), cairn.OutcomeAccepted)
+	run, err := eng.Resume(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res = wait(t, run); res.Status != cairn.RunCompleted || runs.Load() != 1 {
+		t.Fatalf("the turn is %s after %d runs of the sub-agent", res.Status, runs.Load())
+	}
+	if res = turn(t, eng, "s", "again"); res.Status != cairn.RunCompleted || runs.Load() != 2 {
+		t.Errorf("the next turn is %s after %d runs of the sub-agent", res.Status, runs.Load())
+	}
+	row, err := eng.Session(t.Context(), "s")
+	if err != nil || row.Usage.ToolCacheHits != 4 || row.Usage.SubAgentRuns != 2 {
+		t.Errorf("usage %+v, %v", row.Usage, err)
+	}
+	var results []string
+	for _, m := range messages(t, st, "s") {
+		for _, r := range m.ToolResults() {
+			results = append(results, r.Tool+string(r.Output))
+		}
+	}
+	want := `where"here" helper"answer 1" where"here" helper"answer 1" where"here" helper"answer 1" helper"answer 2"`
+	if got := strings.Join(results, " "); got != want {
+		t.Errorf("results are %s, want %s", got, want)
+	}
+}
+
+// The failure of a client or of a sub-agent is not cached.
+func TestFailedAnswersAreNotCached(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	helper := &cairn.Agent{Name: "helper", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+		runs.Add(1)
+		return scripted.Fail(cairn.Errorf(cairn.CodeAuth, "no key"))
+	})}
+	cached := cairn.Cache(cairn.CachePolicy{})
+	eng := open(t, memstore.New(nil), bot(scripted.New(
+		scripted.Reply(scripted.Call("where", in{"home"}), scripted.Call("helper", task{"go"})), scripted.Reply(scripted.Call("where", in{"home"}), scripted.Call("helper", task{"go"})), scripted.Text("done")),
+		cairn.ClientTool[in, string]("where", "Asks the client.", cached), cairn.SubAgent(helper, cached)))
+	res := turn(t, eng, "s", "go")
+	for range 2 {
+		if res.Suspended == nil || len(res.Suspended.Calls) != 1 {
+			t.Fatalf("outcome %+v", res)
+		}
+		submit(t, eng, "s", cairn.AnswerError(res.Suspended.Calls[0], "no signal"), cairn.OutcomeAccepted)
+		run, err := eng.Resume(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res = wait(t, run)
+	}
+	if res.Status != cairn.RunCompleted || runs.Load() < 2 {
+		t.Errorf("the turn is %s after %d runs of the sub-agent", res.Status, runs.Load())
 	}
 }

@@ -15,6 +15,7 @@ var caches = []scenario{
 	{"cache-full", (*scene).cacheFull},
 	{"cache-not-kept", (*scene).cacheNotKept},
 	{"cache-branch", (*scene).cacheBranch},
+	{"cache-answers", (*scene).cacheAnswers},
 	{"cache-crash", func(s *scene) { s.cacheCrash(cairn.PerStep) }},
 	{"cache-crash-per-tool", func(s *scene) { s.cacheCrash(cairn.PerTool) }},
 }
@@ -39,6 +40,21 @@ func (s *scene) cache() {
 	one.turn("s", "go")
 	two.turn("s", "go on")
 	one.turn("s", "go on")
+}
+
+// The answer of a client and that of a sub-agent are given again, in the same turn and in another process.
+func (s *scene) cacheAnswers() {
+	cached := cairn.Cache(cairn.CachePolicy{})
+	helper := agent("helper", plays(scripted.Text("I did it.")))
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(asks("c1", "locate", "here"), delegates("c2", "helper")), scripted.Reply(asks("c3", "locate", "here"), delegates("c4", "helper")),
+		scripted.Text("Nice."), scripted.Reply(asks("c5", "locate", "here"), delegates("c6", "helper")), scripted.Text("Still nice.")),
+		locate(cached), cairn.SubAgent(helper, cached))}
+	one, two := s.process(), s.process()
+	one.turn("s", "hello")
+	one.submit("s", cairn.Answer(s.open("s", "locate"), place{"Oslo"}), cairn.OutcomeAccepted)
+	one.resume("s")
+	two.turn("s", "and now?")
 }
 
 // elapse waits until cached results have expired by the clock of the processes.

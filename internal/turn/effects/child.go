@@ -127,6 +127,7 @@ type visit struct {
 	launch    *turn.Begun       // a run that was begun and is to be driven independently of the call, if any
 	waiting   *cairn.Suspension // what the other session is suspended for, if it is
 	run       *cairn.Run        // the run that the other session came to, if any
+	hit       bool              // the result is from the tool's cache
 }
 
 // open publishes the call's start and calls the hooks, unless the suspended run did so. It returns a result if the call
@@ -153,7 +154,9 @@ func (v *visit) open() (*cairn.ToolResult, error) {
 	if err != nil {
 		return vetoed(v.c.Use, err), nil
 	}
-	return nil, nil
+	result := v.l.Remembered(v.c, v.l.Now(v.fx.Now()))
+	v.hit = result != nil
+	return result, nil
 }
 
 // begin calls the hooks before a consultation, and publishes its start. It returns a result if a hook vetoes it.
@@ -187,13 +190,13 @@ func (v *visit) start() {
 
 // end makes the call's result a fact, and calls the hooks if another agent was consulted.
 func (v *visit) end(result *cairn.ToolResult) *step.Result {
-	f := &step.Result{Result: result, Began: !v.l.Step.Carried}
+	f := &step.Result{Result: result, Began: !v.l.Step.Carried, Hit: v.hit}
 	if !v.c.Announced() {
 		return f
 	}
 	f.Consulted = v.fx.consulted(v.ctx, v.l, v.c)
 	if v.run != nil {
-		f.Consulted.Status = v.run.Status
+		f.Consulted.Status, f.Made = v.run.Status, v.l.Now(v.fx.Now())
 	}
 	v.s.AfterSubAgent(v.work, v.c, f.Result, f.Consulted.Agent)
 	return f

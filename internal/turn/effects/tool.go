@@ -51,6 +51,9 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 	t.work, key = l.Work(ctx)
 	defer l.Release(key)
 	result := answered(c)
+	if result != nil {
+		t.made = l.Now(fx.Now()) // for the cache of a client tool
+	}
 	if result == nil && ctx.Err() == nil && t.work.Err() != nil { // the run was stopped before the call began
 		return turn.ToolOut{}, nil
 	}
@@ -214,6 +217,9 @@ func (t *trial) execute() *cairn.ToolResult {
 		return vetoed(c.Use, err)
 	}
 	if c.Tool.Wait.Kind == cairn.CallClientTool {
+		if result := t.remembered(); result != nil {
+			return result
+		}
 		t.waits = cairn.CallClientTool
 		return nil
 	}

@@ -242,6 +242,22 @@ func (l *Live) Include(out *Outcome, c *step.Call) error {
 	return err
 }
 
+// Remembered returns the result that the cache of a call's tool has at a time; nil if it has none.
+func (l *Live) Remembered(c *step.Call, now time.Time) *cairn.ToolResult {
+	if c.Tool.Cache == nil {
+		return nil
+	}
+	key, ok := ResultKey(c)
+	if !ok {
+		return nil
+	}
+	e, ok := l.Results.Get(key, now)
+	if !ok {
+		return nil
+	}
+	return &cairn.ToolResult{CallID: c.Use.CallID, Tool: c.Use.Tool, Output: e.Output}
+}
+
 // Remember updates the cache with a call of the step that ends, and returns the number of hits. The call may have
 // become an error after the tool ran, if what a hook wrote for it did not fit.
 func (l *Live) Remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {

@@ -97,13 +97,17 @@ func (b *builder) add(a *cairn.Agent, d *Definition, t *config.Tool) error {
 		if err != nil {
 			return err
 		}
-		a.Tools = append(a.Tools, cairn.SubAgent(sub, cairn.Timeout(time.Duration(t.Timeout))))
+		opts := []cairn.ToolOption{cairn.Timeout(time.Duration(t.Timeout))}
+		if policy := t.ToolCache.Policy(); policy != nil {
+			opts = append(opts, cairn.Cache(*policy))
+		}
+		a.Tools = append(a.Tools, cairn.SubAgent(sub, opts...))
 	default:
 		var taken []string
 		for _, ts := range a.Toolsets {
 			taken = append(taken, ts.Name())
 		}
-		ts, err := b.Toolset(t, d.ToolCache, taken)
+		ts, err := b.Toolset(t, cmp.Or(t.ToolCache, d.ToolCache), taken)
 		if err != nil {
 			return err
 		}

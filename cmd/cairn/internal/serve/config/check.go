@@ -208,11 +208,15 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	if a.DeferAbove != 0 && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.Deferred }) {
 		d.wrong(path+".defer_above", "has nothing to defer: none of the assistant's tools is deferred")
 	}
-	if a.ToolCache.MaxEntries < 0 {
-		d.wrong(path+".tool_cache.max_entries", "%d is negative", a.ToolCache.MaxEntries)
-	}
+	d.checkCache(a.ToolCache, path)
 	if a.ToolCache != (ToolCache{}) && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.MCP != nil }) {
-		d.wrong(path+".tool_cache", "has nothing to keep: it is for tools of MCP servers, of which the assistant has none")
+		d.wrong(path+".tool_cache", "has nothing to keep: it is for tools of MCP servers, of which the assistant has none; other tools have a tool_cache of their own")
+	}
+}
+
+func (d *decoder) checkCache(c ToolCache, path string) {
+	if c.MaxEntries < 0 {
+		d.wrong(path+".tool_cache.max_entries", "%d is negative", c.MaxEntries)
 	}
 }
 
@@ -264,6 +268,7 @@ func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistan
 	if kind == "agent" && t.Deferred {
 		d.wrong(path+".deferred", "is a key of client and mcp tools, and this one is of kind agent")
 	}
+	d.checkCache(t.ToolCache, path)
 	name := cmp.Or(t.Client, t.Agent)
 	if name != "" && seen[name] {
 		d.wrong(path+"."+kind, "the assistant has another tool %q", name)
@@ -306,6 +311,9 @@ func (t *Tool) ClientTool() cairn.Tool {
 	}
 	if t.Deferred {
 		opts = append(opts, cairn.Deferred())
+	}
+	if policy := t.ToolCache.Policy(); policy != nil {
+		opts = append(opts, cairn.Cache(*policy))
 	}
 	return cairn.RawClientTool(t.Client, t.Description, parameters, json.RawMessage(t.Result), opts...)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/server/jwtauth"
 )
@@ -115,6 +116,14 @@ type Assistant struct {
 	Tools        []Tool    `yaml:"tools" json:"tools,omitempty" doc:"The tools that the model may call. Each has one of client, mcp, agent."`
 }
 
+// Policy returns the policy of the cache; nil if nothing is cached.
+func (c ToolCache) Policy() *cairn.CachePolicy {
+	if c == (ToolCache{}) {
+		return nil
+	}
+	return &cairn.CachePolicy{Max: c.MaxEntries, TTL: time.Duration(c.TTL)}
+}
+
 // ToolCache limits the tool results that a session keeps.
 type ToolCache struct {
 	MaxEntries int      `yaml:"max_entries" json:"max_entries,omitempty" doc:"The maximum number of cached results of a session." default:"64"`
@@ -130,6 +139,8 @@ type Tool struct {
 	Timeout     Duration `yaml:"timeout" json:"timeout,omitempty" doc:"How long a call waits for the client's result, for the MCP server, or for the assistant to end."`
 
 	Deferred bool `yaml:"deferred" json:"deferred,omitempty" doc:"Requests leave out the client tool, or the MCP server's tools, if tool definitions are larger than defer_above. The model finds them by search."`
+
+	ToolCache ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Cache the tool's results within a session: a client tool's, an assistant's answers, or those of the MCP tools that the assistant's tool_cache is for, instead of that one."`
 
 	MCP     *MCP     `yaml:"mcp" json:"mcp,omitempty" doc:"An MCP server, whose tools the assistant gets."`
 	Prefix  string   `yaml:"prefix" json:"prefix,omitempty" doc:"A prefix for the names of the MCP server's tools."`
