@@ -92,7 +92,7 @@ func TestDataURL(t *testing.T) {
 
 func TestSessionContext(t *testing.T) {
 	t.Parallel()
-	good := &cairn.Session{UserID: "u", Tags: []string{"a"}, Metadata: map[string]string{"k": "any\nvalue", "empty": ""}}
+	good := &cairn.Session{UserID: "u", Tags: []string{"a"}, Metadata: cairn.Metadata{"k": "any\nvalue", "empty": ""}}
 	if err := good.ValidateContext(); err != nil {
 		t.Error(err)
 	}
@@ -103,9 +103,9 @@ func TestSessionContext(t *testing.T) {
 	}{
 		"user":      {cairn.Session{UserID: "\xff"}, "user_id", cairn.CodeInvalid},
 		"empty tag": {cairn.Session{Tags: []string{"a", ""}}, "tags", cairn.CodeInvalid},
-		"key":       {cairn.Session{Metadata: map[string]string{"a\n": "x"}}, "metadata", cairn.CodeInvalid},
-		"value":     {cairn.Session{Metadata: map[string]string{"a": "\xff"}}, "metadata", cairn.CodeInvalid},
-		"too large": {cairn.Session{Metadata: map[string]string{"a": strings.Repeat("x", cairn.MaxMetadataBytes)}}, "metadata", cairn.CodeTooLarge},
+		"key":       {cairn.Session{Metadata: cairn.Metadata{"a\n": "x"}}, "metadata", cairn.CodeInvalid},
+		"value":     {cairn.Session{Metadata: cairn.Metadata{"a": "\xff"}}, "metadata", cairn.CodeInvalid},
+		"too large": {cairn.Session{Metadata: cairn.Metadata{"a": strings.Repeat("x", cairn.MaxMetadataBytes)}}, "metadata", cairn.CodeTooLarge},
 	} {
 		var e *cairn.Error
 		if err := test.session.ValidateContext(); !errors.As(err, &e) || e.Field != test.field || e.Code != test.code {

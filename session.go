@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // SessionStatus is the state of a session.
@@ -41,9 +40,9 @@ type Session struct {
 	Status SessionStatus `json:"status"`
 
 	// UserID, Tags and Metadata are for the application: see engine.WithUser and Engine.SetContext.
-	UserID   string            `json:"user_id,omitempty"`
-	Tags     []string          `json:"tags,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"`
+	UserID   string   `json:"user_id,omitempty"`
+	Tags     []string `json:"tags,omitempty"`
+	Metadata Metadata `json:"metadata,omitempty"`
 	// Title is the session's title in lists, at most [MaxTitleBytes]; empty for none.
 	Title string `json:"title,omitempty"`
 	// Opening is the beginning of the user's first message, at most [MaxOpeningBytes] of its text. OpeningAt is the
@@ -255,7 +254,7 @@ func later(a, b time.Time) time.Time {
 }
 
 const (
-	// MaxMetadataBytes limits the total size of a session's user id, tags and metadata.
+	// MaxMetadataBytes limits the total size of a session's user id, tags and metadata, the latter as JSON.
 	MaxMetadataBytes = 16 << 10
 	// MaxTitleBytes limits the title of a session.
 	MaxTitleBytes = 256
@@ -295,16 +294,11 @@ func (s *Session) ValidateContext() error {
 		}
 		total += len(t)
 	}
-	for k, v := range s.Metadata {
-		if problem := ids.Check(k); problem != "" {
-			return Invalid("metadata", "a key %s", problem)
-		}
-		if problem := limits.Text(v); problem != "" {
-			return Invalid("metadata", "the value of %q %s", k, problem)
-		}
-		total += len(k) + len(v)
+	_, size, err := s.Metadata.canonical()
+	if err != nil {
+		return err
 	}
-	if total > MaxMetadataBytes {
+	if total+size > MaxMetadataBytes {
 		return &Error{Code: CodeTooLarge, Field: "metadata",
 			Message: "metadata: user id, tags and metadata are larger than 16 KiB together"}
 	}

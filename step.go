@@ -2,6 +2,7 @@ package cairn
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/define/bridge"
@@ -25,7 +26,7 @@ type Step struct {
 	// process is visible from the next commit on. Tags and Metadata are copies owned by the handle.
 	Title       string
 	Tags        []string
-	Metadata    map[string]string
+	Metadata    Metadata
 	ExpiresAt   time.Time
 	TraceParent string
 	ParentID    string
@@ -114,8 +115,24 @@ func (s *Step) SetTitle(title string) error {
 	if err := CheckTitle(title); err != nil {
 		return err
 	}
-	return s.env.SetTitle(title)
+	return s.env.Describe(&title, nil, nil)
 }
+
+// SetMetadata sets an entry of the session's metadata with the step's commit. nil and the empty string remove the entry.
+// The last value set in a step wins; of parallel calls, that is the last one in call order. The error is ErrInvalid for a
+// key or value that cannot be stored, see [Metadata], and ErrTooLarge if the session would have more than
+// [MaxMetadataBytes].
+func (s *Step) SetMetadata(key string, value any) error {
+	entry, err := Metadata{key: value}.Canonical()
+	if err != nil {
+		return err
+	}
+	return s.env.Describe(nil, nil, entry)
+}
+
+// AddTags adds tags to the session with the step's commit; those that it has already stay. The error is ErrInvalid for a
+// tag that breaks the rules of ids, and ErrTooLarge if the session would have more than [MaxMetadataBytes].
+func (s *Step) AddTags(tags ...string) error { return s.env.Describe(nil, slices.Clone(tags), nil) }
 
 // SwitchTools switches tools of the agent on (true) and off (false), by name, from the next step on, including
 // later turns. With the step's commit it adds a hidden message that informs the model, as [Step.AddContext] does.

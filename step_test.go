@@ -52,10 +52,11 @@ func (d *desk) Emit(name string, data json.RawMessage) error {
 
 func (d *desk) AddContext(m cairn.Message)              { d.context = append(d.context, m) }
 func (d *desk) RecordUsage(name string, amount float64) { d.usage[name] += amount }
-func (d *desk) SetTitle(string) error                   { return nil }
 func (d *desk) SwitchTools(map[string]bool) error       { return nil }
 func (d *desk) Exec(_, _, _ string, _ []any) error      { return nil }
 func (d *desk) Checkpoint()                             { d.checkpoints++ }
+
+func (d *desk) Describe(*string, []string, map[string]any) error { return nil }
 
 func (d *desk) Ask(q define.Question) (json.RawMessage, error) {
 	if d.asked = append(d.asked, q); d.answer == nil {

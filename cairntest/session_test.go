@@ -41,7 +41,7 @@ func TestSessionRunsTurns(t *testing.T) {
 	if res := s.Say(t, "hi"); res.Text != "hello" {
 		t.Errorf("the first reply is %q", res.Text)
 	}
-	if res := s.Say(t, "hi", engine.WithMetadata(nil)); res.Text != "again" || res.Turn != 2 {
+	if res := s.Say(t, "hi", engine.WithMetadata(map[string]string{})); res.Text != "again" || res.Turn != 2 {
 		t.Errorf("turn %d: %q", res.Turn, res.Text)
 	}
 	if n := len(s.Messages(t)); n != 4 {

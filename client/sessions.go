@@ -27,10 +27,10 @@ type File struct {
 
 // Context holds the attributes of a new session.
 type Context struct {
-	Tags        []string          `json:"tags,omitempty"`
-	Metadata    map[string]string `json:"metadata,omitempty"`
-	ExpiresAt   time.Time         `json:"expires_at,omitzero"`
-	TraceParent string            `json:"trace_parent,omitempty"`
+	Tags        []string       `json:"tags,omitempty"`
+	Metadata    cairn.Metadata `json:"metadata,omitempty"`
+	ExpiresAt   time.Time      `json:"expires_at,omitzero"`
+	TraceParent string         `json:"trace_parent,omitempty"`
 	// Depth is for a caller that is itself an agent's session: the depth of that session, see engine.WithDepth.
 	Depth int `json:"depth,omitempty"`
 }

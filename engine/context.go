@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"reflect"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
@@ -12,12 +11,12 @@ import (
 )
 
 // SetContext changes a session's user, title, tags, metadata and expiry, whether or not the session is running. Nil
-// fields of change keep their values. Entries of Metadata are set one by one, and an empty value removes one. The
+// fields of change keep their values. Entries of Metadata are set one by one, and an empty string or nil removes one. The
 // change is one durable write, whatever is written concurrently, and counts as activity. Tools and hooks of a run under
 // way see it from the run's next commit on.
 //
 //	row, err := eng.SetContext(ctx, "session-1", store.ContextChange{
-//		Title: new("Order 42"), Metadata: map[string]string{"plan": "pro"},
+//		Title: new("Order 42"), Metadata: cairn.Metadata{"plan": "pro", "seats": 3},
 //	})
 //
 // User and expiry belong to the whole tree. A new user is also set on the sessions of sub-agents and companions and on
@@ -58,7 +57,7 @@ func (e *Engine) SetContext(ctx context.Context, id string, change store.Context
 
 // setContext changes the context of one session, and the user of its pending calls.
 func (e *Engine) setContext(ctx context.Context, id string, change store.ContextChange) (*cairn.Session, error) {
-	data, err := contextData(&change)
+	data, err := json.Marshal(change)
 	if err != nil {
 		return nil, err
 	}
@@ -94,15 +93,4 @@ func (e *Engine) addition(row *cairn.Session, messages []cairn.Message, publishe
 		return &store.Commit{Enqueue: &store.QueuedTurn{ID: messages[0].ID, Messages: messages, Context: true, At: row.AsOf}}, e.room(row)
 	}
 	return &store.Commit{Messages: messages, Publish: &cairn.Event{Type: published}}, nil
-}
-
-// contextData encodes a change of context for the log: the fields that were set.
-func contextData(change *store.ContextChange) (json.RawMessage, error) {
-	return json.Marshal(struct {
-		UserID    *string           `json:"user_id,omitempty"`
-		Title     *string           `json:"title,omitempty"`
-		Tags      *[]string         `json:"tags,omitempty"`
-		Metadata  map[string]string `json:"metadata,omitempty"`
-		ExpiresAt *time.Time        `json:"expires_at,omitempty"`
-	}{change.UserID, change.Title, change.Tags, change.Metadata, change.ExpiresAt})
 }

@@ -67,9 +67,15 @@ func WithTags(tags ...string) RunOption {
 	return ofCreation("WithTags", func(s *cairn.Session) { s.Tags = tags })
 }
 
-// WithMetadata sets the metadata of a session that Execute creates.
-func WithMetadata(metadata map[string]string) RunOption {
-	return ofCreation("WithMetadata", func(s *cairn.Session) { s.Metadata = metadata })
+// WithMetadata sets the metadata of a session that Execute creates: a [cairn.Metadata], or a map with values of one
+// type, such as a map[string]string.
+func WithMetadata[V any](metadata map[string]V) RunOption {
+	return ofCreation("WithMetadata", func(s *cairn.Session) {
+		s.Metadata = make(cairn.Metadata, len(metadata))
+		for key, value := range metadata {
+			s.Metadata[key] = value
+		}
+	})
 }
 
 // WithTraceParent makes a session that Execute creates part of a W3C trace.

@@ -23,7 +23,7 @@ func TestSetContext(t *testing.T) {
 		turn(t, eng, "s", "Where is my lamp?", engine.WithUser("ada"), engine.WithTags("old"), engine.WithMetadata(map[string]string{"plan": "free", "region": "eu"}))
 		expiry := time.Now().Add(time.Hour).UTC()
 		row, err := eng.SetContext(t.Context(), "s", store.ContextChange{Title: new("Lamp"), Tags: &[]string{"new"},
-			Metadata: map[string]string{"plan": "pro", "region": ""}, ExpiresAt: &expiry})
+			Metadata: cairn.Metadata{"plan": "pro", "region": ""}, ExpiresAt: &expiry})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestSetContextRefuses(t *testing.T) {
 		"a title that is long": {"s", store.ContextChange{Title: new(strings.Repeat("x", cairn.MaxTitleBytes+1))}, cairn.ErrTooLarge},
 		"a title that is bad":  {"s", store.ContextChange{Title: new("\xff")}, cairn.ErrInvalid},
 		"a tag that is empty":  {"s", store.ContextChange{Tags: &[]string{""}}, cairn.ErrInvalid},
-		"much metadata":        {"s", store.ContextChange{Metadata: map[string]string{"k": strings.Repeat("x", cairn.MaxMetadataBytes)}}, cairn.ErrTooLarge},
+		"much metadata":        {"s", store.ContextChange{Metadata: cairn.Metadata{"k": strings.Repeat("x", cairn.MaxMetadataBytes)}}, cairn.ErrTooLarge},
 		"a sub-agent's user":   {child, store.ContextChange{UserID: new("x")}, cairn.ErrInvalid},
 		"a sub-agent's expiry": {child, store.ContextChange{ExpiresAt: new(time.Time)}, cairn.ErrInvalid},
 	} {
@@ -101,7 +101,7 @@ func TestContextIsReadByToolsAndHooks(t *testing.T) {
 		look := cairn.Func("look", "Looks.", func(ctx context.Context, call *cairn.Call, _ struct{}) (string, error) {
 			show(call.Step)
 			call.Metadata["plan"] = "spoiled" // a copy
-			_, err := eng.SetContext(ctx, "s", store.ContextChange{UserID: new("bob"), Title: new("Lamp"), Metadata: map[string]string{"plan": "pro"}})
+			_, err := eng.SetContext(ctx, "s", store.ContextChange{UserID: new("bob"), Title: new("Lamp"), Metadata: cairn.Metadata{"plan": "pro"}})
 			return "", err
 		})
 		agent := bot(scripted.New(scripted.Call("look", struct{}{}), scripted.Text("ok")), look)

@@ -13,8 +13,8 @@ import (
 type Context struct {
 	// Tags are words by which sessions are found.
 	Tags []string `json:"tags,omitempty"`
-	// Metadata is data of the client's, by name.
-	Metadata map[string]string `json:"metadata,omitempty"`
+	// Metadata is a JSON object of the client's, of at most 16 KiB.
+	Metadata cairn.Metadata `json:"metadata,omitempty"`
 	// ExpiresAt is when the session expires; without it the lifetime set by the agent applies.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// TraceParent is the W3C trace context that the session's spans belong to.
@@ -82,6 +82,7 @@ type createIn struct {
 	SessionID string `json:"session_id,omitempty"`
 	// Agent is the agent's name. It is optional if the engine has only one.
 	Agent string `json:"agent,omitempty"`
+	agentAliases
 	Context
 }
 
@@ -89,7 +90,11 @@ func createSession(c *request, in *createIn) (*cairn.Session, error) {
 	if in.SessionID == "" {
 		in.SessionID = c.newID()
 	}
-	row, err := c.create(in.SessionID, in.Agent, &in.Context)
+	agent, err := in.name(in.Agent)
+	if err != nil {
+		return nil, err
+	}
+	row, err := c.create(in.SessionID, agent, &in.Context)
 	if errors.Is(err, cairn.ErrExists) && c.repeated() {
 		row, err = c.open(in.SessionID, ActionRun)
 	}

@@ -189,9 +189,9 @@ type patchIn struct {
 	// Title replaces the title. Fields that are absent stay unchanged.
 	Title *string   `json:"title,omitempty"`
 	Tags  *[]string `json:"tags,omitempty"`
-	// Metadata sets single entries; an empty value removes an entry.
-	Metadata  map[string]string `json:"metadata,omitempty"`
-	ExpiresAt *time.Time        `json:"expires_at,omitempty"`
+	// Metadata sets single entries; null or an empty string removes an entry.
+	Metadata  cairn.Metadata `json:"metadata,omitempty"`
+	ExpiresAt *time.Time     `json:"expires_at,omitempty"`
 	// UserID may be set by administrators only.
 	UserID *string `json:"user_id,omitempty"`
 }

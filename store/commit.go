@@ -1,10 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -337,12 +340,14 @@ type LeaseChange struct {
 
 // ContextChange changes a session's user context; nil fields leave it unchanged.
 type ContextChange struct {
-	UserID *string
-	Title  *string
-	Tags   *[]string
-	// Metadata sets entries; an empty value removes one.
-	Metadata  map[string]string
-	ExpiresAt *time.Time
+	UserID *string `json:"user_id,omitempty"`
+	Title  *string `json:"title,omitempty"`
+	// Tags replaces the tags. AddTags then adds those that the session does not have.
+	Tags    *[]string `json:"tags,omitempty"`
+	AddTags []string  `json:"add_tags,omitempty"`
+	// Metadata sets entries, each as a whole; an empty string or nil, JSON's null, removes one.
+	Metadata  cairn.Metadata `json:"metadata,omitempty"`
+	ExpiresAt *time.Time     `json:"expires_at,omitempty"`
 }
 
 // Apply applies the change to a row.
@@ -356,24 +361,51 @@ func (c *ContextChange) Apply(s *cairn.Session) {
 	if c.Tags != nil {
 		s.Tags = *c.Tags
 	}
+	for _, tag := range c.AddTags {
+		if !slices.Contains(s.Tags, tag) {
+			s.Tags = append(slices.Clip(s.Tags), tag)
+		}
+	}
 	if c.ExpiresAt != nil {
 		s.ExpiresAt = *c.ExpiresAt
 	}
 	if len(c.Metadata) == 0 {
 		return
 	}
-	merged := make(map[string]string, len(s.Metadata)+len(c.Metadata))
-	for k, v := range s.Metadata {
-		merged[k] = v
-	}
+	merged := make(cairn.Metadata, len(s.Metadata)+len(c.Metadata))
+	maps.Copy(merged, s.Metadata)
 	for k, v := range c.Metadata {
-		if v == "" {
+		if v == nil || v == "" {
 			delete(merged, k)
 		} else {
 			merged[k] = v
 		}
 	}
 	s.Metadata = merged
+}
+
+// Then returns the change that has the effect of c and then of later. Either may be nil.
+func (c *ContextChange) Then(later *ContextChange) *ContextChange {
+	if c == nil || later == nil {
+		return cmp.Or(c, later)
+	}
+	both := *c
+	both.UserID, both.Title = cmp.Or(later.UserID, c.UserID), cmp.Or(later.Title, c.Title)
+	both.ExpiresAt = cmp.Or(later.ExpiresAt, c.ExpiresAt)
+	if later.Tags != nil {
+		both.Tags, both.AddTags = later.Tags, nil
+	}
+	for _, tag := range later.AddTags {
+		if !slices.Contains(both.AddTags, tag) {
+			both.AddTags = append(slices.Clip(both.AddTags), tag)
+		}
+	}
+	if len(later.Metadata) > 0 {
+		both.Metadata = make(cairn.Metadata, len(c.Metadata)+len(later.Metadata))
+		maps.Copy(both.Metadata, c.Metadata)
+		maps.Copy(both.Metadata, later.Metadata)
+	}
+	return &both
 }
 
 // NewStateChange builds the change that applies operations to a state at a position, with a keyframe where one is due.

@@ -11,9 +11,12 @@ type SessionQuery struct {
 	UserID   string
 	Agent    string
 	Statuses []cairn.SessionStatus
-	// Tags must all be present, and Metadata entries must all be equal.
-	Tags     []string
-	Metadata map[string]string
+	// Tags must all be present.
+	Tags []string
+	// Metadata selects the sessions whose metadata has each of these entries, with an equal value of the same JSON type:
+	// the number 1 is not the text "1". A value is a string, a number, a bool or nil for JSON's null, or an object,
+	// which leads to such values at a path of at most [MaxFilterDepth] members. Lists are neither entered nor compared.
+	Metadata cairn.Metadata
 	ParentID string
 	RootID   string
 	// RootsOnly leaves out sessions with a parent.
@@ -30,6 +33,48 @@ type SessionQuery struct {
 	Removed []Removal
 	Cursor  string
 	Limit   int
+}
+
+// MaxFilterDepth is how deeply the objects of SessionQuery.Metadata may be nested.
+const MaxFilterDepth = 16
+
+// Begin checks the query and returns the place at which its page begins. It brings Metadata into the form in which
+// [SessionQuery.Selects] compares it with stored rows. Stores call it first. The error is ErrInvalid, or ErrTooLarge for
+// metadata of more than [cairn.MaxMetadataBytes], and names the field.
+func (q *SessionQuery) Begin() (Cursor, error) {
+	filter := cairn.Session{Metadata: q.Metadata}
+	err := filter.ValidateContext()
+	if err == nil {
+		q.Metadata, err = q.Metadata.Canonical()
+	}
+	if err == nil {
+		err = checkFilter(q.Metadata, 1)
+	}
+	if err != nil {
+		return Cursor{}, err
+	}
+	return ParseSessionCursor(q.Cursor)
+}
+
+// checkFilter reports a filter on metadata that is too deep, or whose values cannot be compared.
+func checkFilter(object map[string]any, depth int) error {
+	if depth > MaxFilterDepth {
+		return cairn.Invalid("metadata", "a filter may be nested at most %d levels deep", MaxFilterDepth)
+	}
+	for key, value := range object {
+		switch value := value.(type) {
+		case []any:
+			return cairn.Invalid("metadata", "a filter cannot compare the list at %q", key)
+		case map[string]any:
+			if len(value) == 0 {
+				return cairn.Invalid("metadata", "a filter cannot compare the empty object at %q", key)
+			}
+			if err := checkFilter(value, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // CallQuery selects pending calls. Zero fields do not restrict. Calls come oldest first, by creation and id.

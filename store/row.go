@@ -53,7 +53,8 @@ func (q *CallQuery) Selects(c *cairn.PendingCall, now time.Time) bool {
 		(q.DueBefore.IsZero() || !c.Deadline.IsZero() && c.Deadline.Before(q.DueBefore))
 }
 
-// Selects reports whether a query selects a session; it ignores the cursor.
+// Selects reports whether a query selects a session; it ignores the cursor. The query has been checked by
+// [SessionQuery.Begin].
 func (q *SessionQuery) Selects(s *cairn.Session) bool {
 	if len(q.Removed) > 0 != (s.Removal != "") || s.Removal != "" && !slices.Contains(q.Removed, Removal(s.Removal)) {
 		return false
@@ -63,12 +64,8 @@ func (q *SessionQuery) Selects(s *cairn.Session) bool {
 			return false
 		}
 	}
-	for k, v := range q.Metadata {
-		if have, ok := s.Metadata[k]; !ok || have != v {
-			return false
-		}
-	}
-	return (q.UserID == "" || s.UserID == q.UserID) &&
+	return holds(s.Metadata, q.Metadata) &&
+		(q.UserID == "" || s.UserID == q.UserID) &&
 		(q.Agent == "" || s.Agent == q.Agent) &&
 		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, s.Status)) &&
 		(q.ParentID == "" || s.ParentID == q.ParentID) &&
@@ -79,4 +76,22 @@ func (q *SessionQuery) Selects(s *cairn.Session) bool {
 		(q.UpdatedAfter.IsZero() || !s.UpdatedAt.Before(q.UpdatedAfter)) &&
 		(q.UpdatedBefore.IsZero() || s.UpdatedAt.Before(q.UpdatedBefore)) &&
 		found(s, Words(q.Search))
+}
+
+// holds reports whether an object has each member of a filter on metadata.
+func holds(object, filter map[string]any) bool {
+	for key, want := range filter {
+		have, ok := object[key]
+		if !ok {
+			return false
+		}
+		if inner, ok := want.(map[string]any); ok {
+			if object, _ := have.(map[string]any); !holds(object, inner) {
+				return false
+			}
+		} else if have != want { // want is comparable, and have only compared with it if they have one type
+			return false
+		}
+	}
+	return true
 }

@@ -89,7 +89,7 @@ func (d *doors) play() {
 	d.settled(run)
 	d.answer(eng)
 	d.refused("context", eng.AddContext(d.Context(), d.id, d.text))
-	_, err = store.SetContext(d.Context(), d.st, d.id, store.ContextChange{UserID: &d.text, Metadata: map[string]string{d.name: d.text}})
+	_, err = store.SetContext(d.Context(), d.st, d.id, store.ContextChange{UserID: &d.text, Metadata: cairn.Metadata{d.name: d.text}})
 	d.refused("the user context", err)
 
 	before, err := store.AllMessages(d.Context(), d.cold, d.id)

@@ -2,6 +2,8 @@ package hosttest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/model/scripted"
@@ -85,27 +87,35 @@ func (s *scene) contextWaiting() {
 	one.resume("s")
 }
 
-// Tools and hooks set the session's title, with the step's commit, and read what callers have set.
+// Tools and hooks set the session's title, metadata and tags, with the step's commit, and read what callers have set.
 func (s *scene) title() {
 	s.agents = []*cairn.Agent{bot(plays(asks("c1", "name", "Lamps"), scripted.Text("Lamps, then."), scripted.Text("Yes.")),
 		s.tool("name", func(_ context.Context, call *cairn.Call, in words) (string, error) {
-			return "done", call.SetTitle(in.Text)
+			return "done", errors.Join(call.SetTitle(in.Text), call.AddTags("lamp", "hook"),
+				call.SetMetadata("order", map[string]any{"lines": 2, "express": true}), call.SetMetadata("draft", ""))
 		}))}
 	var read []string
 	s.agents[0].Hooks = &cairn.Hooks{
-		BeforeTool: func(_ context.Context, call *cairn.Call) error { return call.SetTitle("Something") },
-		RunStart:   func(_ context.Context, step *cairn.Step) { read = append(read, step.Title+" "+step.UserID) },
+		BeforeTool: func(_ context.Context, call *cairn.Call) error {
+			return errors.Join(call.SetTitle("Something"), call.AddTags("hook"), call.SetMetadata("draft", 1), call.SetMetadata("by", "hook"))
+		},
+		RunStart: func(_ context.Context, step *cairn.Step) {
+			read = append(read, fmt.Sprint(step.Title, step.UserID, step.Tags, step.Metadata))
+		},
 	}
 	one, two := s.process(), s.process()
 	one.turn("s", "go")
 	if row := s.row("s"); row.Title != "Lamps" || row.Opening != "go" {
 		s.Fatalf("the title is %q, the opening %q", row.Title, row.Opening)
 	}
+	if row := s.row("s"); fmt.Sprint(row.Tags, row.Metadata) != "[hook lamp] map[by:hook order:map[express:true lines:2]]" {
+		s.Fatalf("tags and metadata are %v %v", row.Tags, row.Metadata)
+	}
 	user, title := "ada", "Chairs"
 	_, err := two.SetContext(s.Context(), "s", store.ContextChange{UserID: &user, Title: &title})
 	s.must(err)
 	two.turn("s", "and now?")
-	if len(read) != 2 || read[1] != "Chairs ada" {
+	if len(read) != 2 || read[1] != "Chairsada[hook lamp] map[by:hook order:map[express:true lines:2]]" {
 		s.Fatalf("hooks read %q", read)
 	}
 }

@@ -12,7 +12,7 @@ import (
 var Time = time.Date(2031, 2, 3, 4, 5, 6, 7000, time.UTC)
 
 // Fill sets what v points to, and everything settable in it, to values that are not zero. Lists and maps get one
-// element. Fields that are interfaces are not set. It panics for a kind of field that it does not know.
+// element. Fields that are interfaces with methods are not set. It panics for a kind of field that it does not know.
 func Fill(v any) { fill(reflect.ValueOf(v).Elem()) }
 
 func fill(v reflect.Value) {
@@ -54,6 +54,9 @@ func fill(v reflect.Value) {
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
 	case reflect.Interface:
+		if v.NumMethod() == 0 {
+			v.Set(reflect.ValueOf("text"))
+		}
 	default:
 		panic(fmt.Sprintf("sample: a field of type %s", v.Type()))
 	}

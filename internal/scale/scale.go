@@ -66,7 +66,7 @@ func Fill(ctx context.Context, st store.Store, n, writers int) error {
 // fresh returns the commit that creates session i, whose root is session first.
 func fresh(i, first int) *store.Commit {
 	s := &cairn.Session{Agent: fmt.Sprint("agent-", i%agents), UserID: user(first), RootID: id(first),
-		Tags: []string{fmt.Sprint("tag-", i%tags)}, Metadata: map[string]string{"team": fmt.Sprint("team-", i%tags)}}
+		Tags: []string{fmt.Sprint("tag-", i%tags)}, Metadata: cairn.Metadata{"team": fmt.Sprint("team-", i%tags)}}
 	if i > first {
 		s.ParentID = id(first)
 	}
@@ -192,7 +192,7 @@ func (s *side) lists(at int) {
 		{"list of roots", store.SessionQuery{RootsOnly: true}},
 		{"list by status", store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionCompleted}}},
 		{"list by tag", store.SessionQuery{Tags: []string{"tag-3"}}},
-		{"list by metadata", store.SessionQuery{Metadata: map[string]string{"team": "team-3"}}},
+		{"list by metadata", store.SessionQuery{Metadata: cairn.Metadata{"team": "team-3"}}},
 		{"list of those made before", store.SessionQuery{CreatedBefore: now}},
 		{"list of those made after", store.SessionQuery{CreatedAfter: now.Add(-24 * time.Hour)}},
 		{"list of those changed after", store.SessionQuery{UpdatedAfter: now.Add(-24 * time.Hour)}},

@@ -13,7 +13,7 @@ import (
 
 // SessionPage implements store.Store.List over all rows, which it sorts.
 func SessionPage(rows []*cairn.Session, q store.SessionQuery) (page store.Page[cairn.Session], err error) {
-	cursor, err := store.ParseSessionCursor(q.Cursor)
+	cursor, err := q.Begin()
 	if err != nil {
 		return page, err
 	}

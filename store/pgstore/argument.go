@@ -72,7 +72,7 @@ var arguments = map[string]func(*write) any{
 	"context":      func(w *write) any { return w.d.Context },
 	"user_id":      func(w *write) any { return w.d.Row.UserID },
 	"tags":         func(w *write) any { return append([]string{}, w.d.Row.Tags...) },
-	"metadata":     func(w *write) any { return mapText(w.d.Row.Metadata) },
+	"metadata":     func(w *write) any { return metadataText(w.d.Row.Metadata) },
 	"expires_at":   func(w *write) any { return timestamp(w.d.Row.ExpiresAt) },
 	"sweep_at":     func(w *write) any { return timestamp(w.d.SweepAt.At) },
 	"sweep_in":     func(w *write) any { return from(w.d.SweepAt) },

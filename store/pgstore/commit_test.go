@@ -19,7 +19,7 @@ func TestContextOfAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := "ann"
-	if _, err := store.SetContext(t.Context(), other, "session", store.ContextChange{UserID: &user, Metadata: map[string]string{"k": "v"}}); err != nil {
+	if _, err := store.SetContext(t.Context(), other, "session", store.ContextChange{UserID: &user, Metadata: cairn.Metadata{"k": "v"}}); err != nil {
 		t.Fatal(err)
 	}
 	row, err := s.Commit(t.Context(), "session", &store.Commit{Messages: stepMessages("run")})

@@ -216,7 +216,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 		}
 	}
 	made, err := m.c.row(ctx, sqlImportSession, []any{&m.key}, row.ID, row.Agent, row.UserID, append([]string{}, row.Tags...),
-		mapText(row.Metadata), timestamp(row.ExpiresAt), row.TraceParent, row.ParentID, row.RootID, row.Name, p.Secret,
+		metadataText(row.Metadata), timestamp(row.ExpiresAt), row.TraceParent, row.ParentID, row.RootID, row.Name, p.Secret,
 		timestamp(row.CreatedAt), orNull(row.TTL, row.TTL > 0), timestamp(row.UpdatedAt), row.Incarnation, string(row.Kind),
 		row.Title, row.Opening, row.OpeningAt, words(row))
 	if err != nil {

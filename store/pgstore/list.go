@@ -35,7 +35,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 
 // listStatement returns the statement for one page.
 func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
-	cursor, err := store.ParseSessionCursor(q.Cursor)
+	cursor, err := q.Begin()
 	if err != nil {
 		return "", nil, err
 	}
@@ -72,7 +72,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	// The server has no statistics on metadata: it estimates that any filter on it matches few rows, and reads all
 	// sessions. For a CASE it estimates that half of them match, and reads the newest sessions first.
 	if len(q.Metadata) > 0 {
-		f.add("CASE WHEN s.metadata @> ?::jsonb THEN TRUE ELSE FALSE END", mapText(q.Metadata))
+		f.add("CASE WHEN s.metadata @> ?::jsonb THEN TRUE ELSE FALSE END", metadataText(q.Metadata))
 	}
 	if list := store.Words(q.Search); len(list) > 0 { // a word contains nothing that needs quoting
 		condition := "s.words @@ ?::tsquery"

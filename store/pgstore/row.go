@@ -143,7 +143,7 @@ func (o *ownRow) finish(s *cairn.Session) error {
 	if len(s.Tags) == 0 {
 		s.Tags = nil
 	}
-	return decodeMap("metadata", o.metadata, &s.Metadata)
+	return decodeMetadata(o.metadata, &s.Metadata)
 }
 
 // words returns the words by which a session is found.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
@@ -23,8 +24,8 @@ func orNull[T any](v T, is bool) *T {
 	return &v
 }
 
-// mapText returns the JSON of a map of texts, which always encodes.
-func mapText(m map[string]string) string {
+// metadataText returns the JSON of metadata in its canonical form, which always encodes.
+func metadataText(m cairn.Metadata) string {
 	if len(m) == 0 {
 		return "{}"
 	}
@@ -32,12 +33,12 @@ func mapText(m map[string]string) string {
 	return string(raw)
 }
 
-// decodeMap reads a JSON object; an empty one becomes nil.
-func decodeMap[V any](what string, raw []byte, into *map[string]V) error {
+// decodeMetadata reads a session's metadata; an empty object becomes nil.
+func decodeMetadata(raw []byte, into *cairn.Metadata) error {
 	if len(raw) <= len("{}") {
 		return nil
 	}
-	return backend.DecodeJSON(what, string(raw), into)
+	return backend.DecodeJSON("metadata", string(raw), into)
 }
 
 // timestamp returns a time as it is stored; null for the zero time.

@@ -243,9 +243,7 @@ func (d *Delta) context(c *store.Commit) {
 		if len(row.Tags) == 0 {
 			row.Tags = nil
 		}
-		if len(row.Metadata) == 0 {
-			row.Metadata = nil
-		}
+		row.Metadata = canonical(row.Metadata)
 		d.SweepAt = sweepAt(row)
 	} else {
 		d.SweepAt = Time{Kept: true}

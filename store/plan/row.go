@@ -13,7 +13,7 @@ import (
 func RowOf(from *cairn.Session, id string) *cairn.Session {
 	row := &cairn.Session{
 		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
-		UserID: from.UserID, Title: from.Title, Tags: from.Tags, Metadata: from.Metadata,
+		UserID: from.UserID, Title: from.Title, Tags: from.Tags, Metadata: canonical(from.Metadata),
 		ExpiresAt: stored(from.ExpiresAt), TTL: max(from.TTL, 0).Truncate(time.Microsecond), TraceParent: from.TraceParent, Depth: from.Depth,
 		ParentID: from.ParentID, RootID: from.RootID, Incarnation: from.Incarnation, Kind: from.Kind, Name: from.Name, Secret: from.Secret,
 	}
@@ -27,6 +27,12 @@ func RowOf(from *cairn.Session, id string) *cairn.Session {
 		row.Incarnation = ids.Short()
 	}
 	return row
+}
+
+// canonical returns metadata as stores keep it. [store.Commit.Validate] has refused what has no such form.
+func canonical(m cairn.Metadata) cairn.Metadata {
+	m, _ = m.Canonical()
+	return m
 }
 
 // Taken returns the error for a commit that a unique key still refused although the session has neither its OnceRun nor

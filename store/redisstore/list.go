@@ -23,7 +23,7 @@ var (
 
 // List implements store.Store. It reads the narrowest index for the query and filters the rows.
 func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
-	cursor, err := store.ParseSessionCursor(q.Cursor)
+	cursor, err := q.Begin()
 	if err != nil {
 		return store.Page[cairn.Session]{}, err
 	}

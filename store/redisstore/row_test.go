@@ -28,7 +28,7 @@ func TestStepOfARowWithEverything(t *testing.T) {
 	}
 	usage := cairn.Usage{InputTokens: 1 << 40, OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4, CacheWriteTokens: 5, ModelCalls: 6, ToolCalls: 7,
 		ToolErrors: 8, ToolCacheHits: 9, SubAgentRuns: 10, Custom: map[string]float64{"pages read": 1.0 / 3, "whole": 2}}
-	row := commit(s, &store.Commit{Create: &cairn.Session{ID: "session", Agent: "support", UserID: "user", Tags: []string{"a"}, Metadata: map[string]string{"k": "v"},
+	row := commit(s, &store.Commit{Create: &cairn.Session{ID: "session", Agent: "support", UserID: "user", Tags: []string{"a"}, Metadata: cairn.Metadata{"k": "v"},
 		ExpiresAt: time.Now().Add(time.Hour), TraceParent: "trace", ParentID: "parent", RootID: "root", Kind: cairn.ChildCompanion, Name: "name"},
 		StartRun: &cairn.Run{ID: "run", Status: cairn.RunRunning}, Status: cairn.SessionActive, Usage: usage, Recovered: true, LogSequence: 77,
 		Lease:   store.LeaseChange{Action: store.LeaseTake, Owner: "a worker with a name of more than thirty-one bytes", TTL: time.Hour},

@@ -274,7 +274,7 @@ func TestCorruptData(t *testing.T) {
 			t.Parallel()
 			s := openNew(t)
 			_, err := s.Commit(t.Context(), "session", &store.Commit{
-				Create:   &cairn.Session{Agent: "support", Tags: []string{"tag"}, Metadata: map[string]string{"key": "value"}},
+				Create:   &cairn.Session{Agent: "support", Tags: []string{"tag"}, Metadata: cairn.Metadata{"key": "value"}},
 				StartRun: &cairn.Run{ID: "run", Status: cairn.RunRunning},
 				Messages: large(1),
 				State:    &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},

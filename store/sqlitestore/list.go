@@ -72,7 +72,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 
 // listStatement returns the statement for one page and one more session, which shows that there is another page.
 func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
-	cursor, err := store.ParseSessionCursor(q.Cursor)
+	cursor, err := q.Begin()
 	if err != nil {
 		return "", nil, err
 	}
@@ -110,11 +110,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 		f.addJSON(`NOT EXISTS (
 			SELECT 1 FROM json_each(?) want WHERE want.value NOT IN (SELECT value FROM json_each(s.tags)))`, q.Tags)
 	}
-	if len(q.Metadata) > 0 {
-		f.addJSON(`NOT EXISTS (
-			SELECT 1 FROM json_each(?) want WHERE NOT EXISTS (
-				SELECT 1 FROM json_each(s.metadata) have WHERE have.key = want.key AND have.value = want.value))`, q.Metadata)
-	}
+	f.addMetadata(q.Metadata)
 	// Words contain no spaces, and no character with a special meaning here.
 	for _, word := range store.Words(q.Search) {
 		f.add("instr(s.words, ?) > 0", " "+word)

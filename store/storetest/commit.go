@@ -32,7 +32,7 @@ var commitTests = []storeTest{
 func createFields(h *harness) {
 	expires := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
 	given := &cairn.Session{ID: "child", Agent: agentName, UserID: "user", Tags: []string{"b", "a"},
-		Metadata: map[string]string{"k": "v", "empty": ""}, ExpiresAt: expires,
+		Metadata: cairn.Metadata{"k": "v", "empty": ""}, ExpiresAt: expires,
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Depth: 3, ParentID: "mother", RootID: "root"}
 	got, err := store.Create(h.Context(), h.st, given, []byte(`{"n":1}`))
 	h.must(err)
@@ -263,10 +263,15 @@ func stepAndRecoveries(h *harness) {
 
 func contextChange(h *harness) {
 	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "session", Agent: agentName, UserID: "user", Tags: []string{"a"},
-		Metadata: map[string]string{"keep": "1", "drop": "2", "change": "3"}}, nil)
+		Metadata: cairn.Metadata{"keep": "1", "drop": "2", "change": "3"}}, nil)
 	h.must(err)
-	s := h.commit("session", &store.Commit{Context: &store.ContextChange{Metadata: map[string]string{"drop": "", "change": "4", "new": "5"}}})
-	same(h.T, "metadata", s.Metadata, map[string]string{"keep": "1", "change": "4", "new": "5"})
+	s := h.commit("session", &store.Commit{Context: &store.ContextChange{Metadata: cairn.Metadata{"drop": "", "change": "4", "new": "5"}}})
+	same(h.T, "metadata", s.Metadata, cairn.Metadata{"keep": "1", "change": "4", "new": "5"})
+	s = h.commit("session", &store.Commit{Context: &store.ContextChange{AddTags: []string{"b", "a", "b"},
+		Metadata: cairn.Metadata{"new": nil, "change": map[string]any{"lines": []string{"x"}, "n": 1, "no": nil}}}})
+	same(h.T, "metadata", s.Metadata, cairn.Metadata{"keep": "1", "change": map[string]any{"lines": []any{"x"}, "n": 1.0, "no": nil}})
+	same(h.T, "tags", s.Tags, []string{"a", "b"})
+	s = h.commit("session", &store.Commit{Context: &store.ContextChange{Tags: &[]string{"a"}, Metadata: cairn.Metadata{"change": nil, "x": 1, "y": true}}})
 	if s.UserID != "user" || len(s.Tags) != 1 || !s.ExpiresAt.IsZero() {
 		h.Fatalf("fields that were nil changed: %+v", s)
 	}

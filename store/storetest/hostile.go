@@ -106,11 +106,11 @@ func largeMessages(h *harness) {
 }
 
 func emptyValues(h *harness) {
-	row, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "session", Agent: agentName, Tags: []string{}, Metadata: map[string]string{}}, []byte{})
+	row, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "session", Agent: agentName, Tags: []string{}, Metadata: cairn.Metadata{}}, []byte{})
 	h.must(err)
 	none, nobody := []string{}, ""
 	s := h.commit("session", &store.Commit{Messages: []cairn.Message{}, Usage: cairn.Usage{Custom: map[string]float64{}},
-		Context: &store.ContextChange{UserID: &nobody, Tags: &none, Metadata: map[string]string{"": ""}}})
+		Context: &store.ContextChange{UserID: &nobody, Tags: &none, Metadata: cairn.Metadata{"": ""}}})
 	if s.MessageCount != 0 || len(s.Tags) > 0 || len(s.Metadata) > 0 || s.Version <= row.Version {
 		h.Fatalf("row is %+v", s)
 	}
@@ -131,7 +131,7 @@ func emptyValues(h *harness) {
 }
 
 func manyTags(h *harness) {
-	given := &cairn.Session{ID: "session", Agent: agentName, Metadata: map[string]string{}}
+	given := &cairn.Session{ID: "session", Agent: agentName, Metadata: cairn.Metadata{}}
 	for i := range 500 {
 		given.Tags = append(given.Tags, fmt.Sprint("tag ", i))
 		given.Metadata[fmt.Sprint("key ", i)] = fmt.Sprint("value ", i)
@@ -140,7 +140,7 @@ func manyTags(h *harness) {
 	h.must(err)
 	same(h.T, "tags", h.load("session").Tags, given.Tags)
 	same(h.T, "metadata", h.load("session").Metadata, given.Metadata)
-	some := map[string]string{}
+	some := cairn.Metadata{}
 	for i := range 20 {
 		key := fmt.Sprint("key ", 25*i)
 		some[key] = given.Metadata[key]

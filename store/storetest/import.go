@@ -49,7 +49,7 @@ func (h *harness) other() *harness { return h.on(h.open(h.T)) }
 func (h *harness) grown(root string) []string {
 	h.Helper()
 	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: root, Agent: agentName, UserID: "ann", Tags: []string{"a", "ü"},
-		Metadata: map[string]string{"k": "v"}, TraceParent: "00-1-2-03", Depth: 2, ExpiresAt: at(7), TTL: time.Hour}, []byte(`{"n":0,"list":[]}`))
+		Metadata: cairn.Metadata{"k": "v"}, TraceParent: "00-1-2-03", Depth: 2, ExpiresAt: at(7), TTL: time.Hour}, []byte(`{"n":0,"list":[]}`))
 	h.must(err)
 	child, companion, grandchild := "child of "+root, "companion of "+root, "grandchild of "+root
 	h.tree(child, root)
@@ -165,7 +165,7 @@ func importsEverything(h *harness) {
 		h.Fatalf("copied %t, %v", copied, err)
 	}
 	same(h.T, "the copy", to.whole("root", ids), h.whole("root", ids))
-	for _, q := range []store.SessionQuery{{UserID: "ann"}, {Agent: "other"}, {Tags: []string{"ü"}}, {Metadata: map[string]string{"k": "v"}},
+	for _, q := range []store.SessionQuery{{UserID: "ann"}, {Agent: "other"}, {Tags: []string{"ü"}}, {Metadata: cairn.Metadata{"k": "v"}},
 		{ParentID: "root"}, {RootID: "root"}, {RootsOnly: true}, {Statuses: []cairn.SessionStatus{cairn.SessionPaused}}} {
 		same(h.T, fmt.Sprintf("sessions of %+v", q), to.list(q), h.list(q))
 	}

@@ -92,10 +92,14 @@ func unkeepable() map[string]*store.Commit {
 		"a note in a trail":   call(func(c *cairn.PendingCall) { c.Trail = []cairn.Decision{{Notes: "\x00"}} }),
 		"a queued message":    {Enqueue: &store.QueuedTurn{ID: "turn", Messages: says("\x00")}},
 		"a cached result":     {Cache: []store.CacheEntry{{Key: "k", Tool: "t", Output: half}}},
-		"an unnamed entry":    {Context: &store.ContextChange{Metadata: map[string]string{"": "1"}}},
+		"an unnamed entry":    {Context: &store.ContextChange{Metadata: cairn.Metadata{"": "1"}}},
 		"a user's name":       {Context: &store.ContextChange{UserID: new("\xff")}},
-		"metadata":            {Context: &store.ContextChange{Metadata: map[string]string{"a": "\x00"}}},
-		"too much metadata":   {Context: &store.ContextChange{Metadata: map[string]string{"a": strings.Repeat("x", cairn.MaxMetadataBytes)}}},
+		"metadata":            {Context: &store.ContextChange{Metadata: cairn.Metadata{"a": "\x00"}}},
+		"too much metadata":   {Context: &store.ContextChange{Metadata: cairn.Metadata{"a": strings.Repeat("x", cairn.MaxMetadataBytes)}}},
+		"metadata too deep":   {Context: &store.ContextChange{Metadata: cairn.Metadata{"a": deep(cairn.MaxJSONDepth)}}},
+		"an inexact number":   {Context: &store.ContextChange{Metadata: cairn.Metadata{"a": json.RawMessage(`[9007199254740993]`)}}},
+		"metadata of no JSON": {Context: &store.ContextChange{Metadata: cairn.Metadata{"a": make(chan int)}}},
+		"added tag":           {Context: &store.ContextChange{AddTags: []string{"a\n"}}},
 		"a checkpoint's step": {Checkpoint: &cairn.Checkpoint{ID: "cp", StepID: "\xff"}},
 	}
 }
@@ -124,7 +128,7 @@ func createRefuses(h *harness) {
 	for what, c := range map[string]*store.Commit{
 		"user":          {Create: &cairn.Session{ID: "new", Agent: agentName, UserID: "\xff"}},
 		"tag":           {Create: &cairn.Session{ID: "new", Agent: agentName, Tags: []string{"\x00"}}},
-		"metadata":      {Create: &cairn.Session{ID: "new", Agent: agentName, Metadata: map[string]string{"a": "\x00"}}},
+		"metadata":      {Create: &cairn.Session{ID: "new", Agent: agentName, Metadata: cairn.Metadata{"a": "\x00"}}},
 		"trace":         {Create: &cairn.Session{ID: "new", Agent: agentName, TraceParent: "\x00"}},
 		"name":          {Create: &cairn.Session{ID: "new", Agent: agentName, Name: "\xff"}},
 		"initial state": {Create: &cairn.Session{ID: "new", Agent: agentName}, InitialState: json.RawMessage(`{"a":"\u0000"}`)},

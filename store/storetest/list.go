@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 var listTests = []storeTest{
 	{name: "EveryFilter", run: listFilters},
 	{name: "FiltersAreNotPatterns", run: listHostileFilters},
+	{name: "MetadataByPathAndType", run: listMetadata},
+	{name: "MetadataFilterRefused", run: listMetadataRefused},
 	{name: "FollowsWrites", run: listFollowsWrites},
 	{name: "PageSizes", run: listPageSizes},
 	{name: "PagingWhileWriting", run: listPagingWhileWriting},
@@ -37,7 +40,7 @@ func (h *harness) population() []*cairn.Session {
 				s.Tags = append(s.Tags, tag)
 			}
 		}
-		s.Metadata = map[string]string{"plan": []string{"free", "paid", ""}[i%3], "region": []string{"eu", "us"}[i%2]}
+		s.Metadata = cairn.Metadata{"plan": []string{"free", "paid", ""}[i%3], "region": []string{"eu", "us"}[i%2]}
 		if i%4 == 3 {
 			s.ParentID, s.RootID = ids[i-1], ids[i-2]
 		}
@@ -72,10 +75,10 @@ func listFilters(h *harness) {
 		"tag":             {Tags: []string{"green"}},
 		"tags":            {Tags: []string{"blue", "red"}},
 		"no such tag":     {Tags: []string{"red", "re"}},
-		"metadata":        {Metadata: map[string]string{"plan": "paid"}},
-		"several entries": {Metadata: map[string]string{"plan": "free", "region": "eu"}},
-		"empty entry":     {Metadata: map[string]string{"plan": ""}},
-		"missing entry":   {Metadata: map[string]string{"no": ""}},
+		"metadata":        {Metadata: cairn.Metadata{"plan": "paid"}},
+		"several entries": {Metadata: cairn.Metadata{"plan": "free", "region": "eu"}},
+		"empty entry":     {Metadata: cairn.Metadata{"plan": ""}},
+		"missing entry":   {Metadata: cairn.Metadata{"no": ""}},
 		"parent":          {ParentID: rows[2].ID},
 		"root":            {RootID: rows[1].ID},
 		"roots only":      {RootsOnly: true},
@@ -87,7 +90,7 @@ func listFilters(h *harness) {
 		"updated between": {UpdatedAfter: rows[4].UpdatedAt, UpdatedBefore: changed},
 		"other time zone": {CreatedAfter: early.In(time.FixedZone("east", 3600)), CreatedBefore: late.In(time.FixedZone("west", -7200))},
 		"everything": {UserID: "user-0", Agent: agentName, Statuses: []cairn.SessionStatus{cairn.SessionActive, cairn.SessionIdle, cairn.SessionPaused},
-			Tags: []string{"green"}, Metadata: map[string]string{"region": "eu"}, RootsOnly: true, CreatedAfter: rows[0].CreatedAt, UpdatedBefore: time.Now().Add(time.Hour)},
+			Tags: []string{"green"}, Metadata: cairn.Metadata{"region": "eu"}, RootsOnly: true, CreatedAfter: rows[0].CreatedAt, UpdatedBefore: time.Now().Add(time.Hour)},
 	} {
 		want := expected(rows, q)
 		if (len(want) == 0) != strings.HasPrefix(name, "no such") && name != "missing entry" {
@@ -149,16 +152,79 @@ func expected(rows []*cairn.Session, q store.SessionQuery) []*cairn.Session {
 func listHostileFilters(h *harness) {
 	var rows []*cairn.Session
 	for i, odd := range oddTexts {
-		s := &cairn.Session{ID: fmt.Sprint("session-", i), Agent: odd, UserID: odd, Tags: []string{odd}, Metadata: map[string]string{odd: odd}}
+		s := &cairn.Session{ID: fmt.Sprint("session-", i), Agent: odd, UserID: odd, Tags: []string{odd},
+			Metadata: cairn.Metadata{odd: odd, "inner": map[string]any{odd: map[string]any{odd: odd}}}}
 		row, err := store.Create(h.Context(), h.st, s, nil)
 		h.must(err)
 		rows = append(rows, row)
 	}
 	for i, odd := range oddTexts {
 		for name, q := range map[string]store.SessionQuery{
-			"user": {UserID: odd}, "agent": {Agent: odd}, "tag": {Tags: []string{odd}}, "metadata": {Metadata: map[string]string{odd: odd}},
+			"user": {UserID: odd}, "agent": {Agent: odd}, "tag": {Tags: []string{odd}}, "metadata": {Metadata: cairn.Metadata{odd: odd}},
+			"a path": {Metadata: cairn.Metadata{"inner": map[string]any{odd: map[string]any{odd: odd}}}},
 		} {
 			same(h.T, fmt.Sprintf("sessions by %s %q", name, odd), h.list(q), rows[i:i+1])
+		}
+	}
+}
+
+// listMetadata filters by the values at paths of JSON documents, in which the type of a value counts.
+func listMetadata(h *harness) {
+	object := func(key string, value any) map[string]any { return map[string]any{key: value} }
+	deepest := any("bottom")
+	for range store.MaxFilterDepth - 1 {
+		deepest = object("n", deepest)
+	}
+	for id, m := range map[string]cairn.Metadata{
+		"number": {"n": 1}, "text": {"n": "1"}, "fraction": {"n": 1.5}, "large": {"n": -9007199254740991}, "small": {"n": 1e-300},
+		"true": {"n": true}, "false": {"n": false}, "null": {"n": nil}, "empty": {"n": ""}, "word": {"n": "true"}, "none": nil,
+		"list": {"n": []int{1}}, "object": {"n": object("n", 1)}, "inner text": {"n": object("n", "1")},
+		"looks like an object": {"n": `{"n":1}`}, "pair": {"n": object("a", 1), "plan": "pro"}, "other pair": {"n": object("a", 2), "plan": "pro"},
+		"deepest": {"n": deepest}, "odd": {"n": "a\"<&>\u2028é\\"},
+	} {
+		_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, Metadata: m}, nil)
+		h.must(err)
+	}
+	for _, c := range []struct {
+		filter cairn.Metadata
+		want   string
+	}{
+		{cairn.Metadata{"n": 1}, "number"}, {cairn.Metadata{"n": 1.0}, "number"}, {cairn.Metadata{"n": json.Number("1e0")}, "number"},
+		{cairn.Metadata{"n": "1"}, "text"}, {cairn.Metadata{"n": 1.5}, "fraction"}, {cairn.Metadata{"n": int64(-9007199254740991)}, "large"},
+		{cairn.Metadata{"n": 1e-300}, "small"}, {cairn.Metadata{"n": true}, "true"}, {cairn.Metadata{"n": false}, "false"},
+		{cairn.Metadata{"n": nil}, "null"}, {cairn.Metadata{"n": ""}, "empty"}, {cairn.Metadata{"n": "true"}, "word"}, {cairn.Metadata{"n": 0}, ""},
+		{cairn.Metadata{"n": object("n", 1)}, "object"}, {cairn.Metadata{"n": object("n", "1")}, "inner text"}, {cairn.Metadata{"n": object("m", nil)}, ""},
+		{cairn.Metadata{"n": `{"n":1}`}, "looks like an object"}, {cairn.Metadata{"m": nil}, ""}, {cairn.Metadata{"0": 1}, ""},
+		{cairn.Metadata{"n": object("a", 1), "plan": "pro"}, "pair"}, {cairn.Metadata{"n": object("a", 2), "plan": "free"}, ""},
+		{cairn.Metadata{"n": deepest}, "deepest"}, {cairn.Metadata{"n": "a\"<&>\u2028é\\"}, "odd"},
+	} {
+		var got []string
+		for _, s := range h.list(store.SessionQuery{Metadata: c.filter}) {
+			got = append(got, s.ID)
+		}
+		if strings.Join(got, ", ") != c.want {
+			h.Fatalf("metadata %v: sessions %q, want %q", c.filter, got, c.want)
+		}
+	}
+	same(h.T, "a loaded document", h.load("pair").Metadata, cairn.Metadata{"n": map[string]any{"a": 1.0}, "plan": "pro"})
+	same(h.T, "a loaded list", h.load("list").Metadata, cairn.Metadata{"n": []any{1.0}})
+}
+
+// listMetadataRefused gives filters that compare nothing.
+func listMetadataRefused(h *harness) {
+	h.create("session")
+	deep := any(1)
+	for range store.MaxFilterDepth {
+		deep = map[string]any{"n": deep}
+	}
+	for what, value := range map[string]any{
+		"a list": []int{1}, "an empty object": map[string]any{}, "too deep": deep, "an inner list": map[string]any{"n": []string{}},
+		"not UTF-8": "\xff", "a NUL": "\x00", "too large": strings.Repeat("x", cairn.MaxMetadataBytes), "not exact": int64(1 << 53), "no JSON": func() {},
+	} {
+		_, err := h.st.List(h.Context(), store.SessionQuery{Metadata: cairn.Metadata{"n": value}})
+		h.wantRefused(err, what)
+		if e := cairn.AsError(err); e.Field != "metadata" {
+			h.Fatalf("%s: the error names %q", what, e.Field)
 		}
 	}
 }
@@ -167,13 +233,13 @@ func listFollowsWrites(h *harness) {
 	user, tags := "new user", []string{"new"}
 	h.create("session")
 	h.commit("session", &store.Commit{Status: cairn.SessionFailed,
-		Context: &store.ContextChange{UserID: &user, Tags: &tags, Metadata: map[string]string{"k": "v"}}})
-	found := store.SessionQuery{UserID: user, Tags: tags, Metadata: map[string]string{"k": "v"}, Statuses: []cairn.SessionStatus{cairn.SessionFailed}}
+		Context: &store.ContextChange{UserID: &user, Tags: &tags, Metadata: cairn.Metadata{"k": "v"}}})
+	found := store.SessionQuery{UserID: user, Tags: tags, Metadata: cairn.Metadata{"k": "v"}, Statuses: []cairn.SessionStatus{cairn.SessionFailed}}
 	same(h.T, "after a change", h.list(found), []*cairn.Session{h.load("session")})
 	nobody, none := "", []string{}
-	h.commit("session", &store.Commit{Context: &store.ContextChange{UserID: &nobody, Tags: &none, Metadata: map[string]string{"k": ""}}})
-	for name, q := range map[string]store.SessionQuery{"user": {UserID: user}, "tag": {Tags: tags}, "metadata": {Metadata: map[string]string{"k": "v"}},
-		"empty metadata": {Metadata: map[string]string{"k": ""}}} {
+	h.commit("session", &store.Commit{Context: &store.ContextChange{UserID: &nobody, Tags: &none, Metadata: cairn.Metadata{"k": ""}}})
+	for name, q := range map[string]store.SessionQuery{"user": {UserID: user}, "tag": {Tags: tags}, "metadata": {Metadata: cairn.Metadata{"k": "v"}},
+		"empty metadata": {Metadata: cairn.Metadata{"k": ""}}} {
 		if list := h.list(q); len(list) > 0 {
 			h.Fatalf("by old %s: %+v", name, list)
 		}

@@ -106,8 +106,9 @@ type Env[Op, Message any] interface {
 	Emit(name string, data json.RawMessage) error
 	// AddContext records a hidden message for the step's commit.
 	AddContext(Message)
-	// SetTitle records the session's title for the step's commit.
-	SetTitle(title string) error
+	// Describe records the session's title, tags to add and entries of the metadata for the step's commit. A nil title
+	// stays.
+	Describe(title *string, tags []string, metadata map[string]any) error
 	// SwitchTools records a hidden message that switches the agent's tools on and off.
 	SwitchTools(tools map[string]bool) error
 	// RecordUsage adds to the custom usage of the step.

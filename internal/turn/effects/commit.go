@@ -1,7 +1,6 @@
 package effects
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +50,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 	publish(l, st, out)
 	draining := fx.Draining()
 	if out.End == nil && !st.Carried && !draining && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint || out.Summarises()) && !fx.joins(ctx, l) {
-		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage, Title: out.Title}
+		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage, About: out.About}
 		e.Cache, e.CacheDrop = l.Results.Writes()
 		if l.Sink != nil { // the process that continues publishes nothing more of this step
 			if err := l.Emit.Flush(ctx); err != nil {
@@ -130,8 +129,8 @@ func publish(l *session.Live, st *step.Step, out *session.Outcome) {
 		out.Logger.Warn("a call's write to the state was overwritten by a parallel call", "session", l.Row.ID, "run", l.Run.ID, "step", st.Number,
 			"path", c.Path, "lost", c.Lost, "won", c.Won)
 	}
-	if out.Title != nil {
-		data, _ := json.Marshal(map[string]string{"title": *out.Title}) // a string always encodes
+	if out.About != nil {
+		data, _ := json.Marshal(out.About) // it was made of JSON
 		l.Emit.Event(cairn.Event{Type: cairn.EventContextChanged, Step: st.Number, Name: journal.SessionChanged, Data: data})
 	}
 	if out.Counts {
@@ -253,8 +252,11 @@ func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn
 	} else if l.Step.Carried {
 		c.Suspend = &store.Suspend{}
 	}
-	if title := cmp.Or(out.Title, l.Deferred.Title); title != nil && *title != l.Row.Title {
-		c.Context = &store.ContextChange{Title: title}
+	if c.Context = l.Deferred.About.Then(out.About); c.Context != nil {
+		if err := l.CheckAbout(c.Context); err != nil { // another writer has filled the row meanwhile
+			fx.Logger.Warn("title, tags and metadata not set", "session", l.Row.ID, "error", err)
+			c.Context = nil
+		}
 	}
 	c.Cache, c.CacheDrop = l.Results.Writes()
 	c.Calls = fx.callWrites(l, l.Step, out.Waits)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -79,7 +78,7 @@ type Deferred struct {
 	Messages []cairn.Message
 	Ops      []cairn.Op
 	Usage    cairn.Usage
-	Title    *string
+	About    *store.ContextChange
 	Steps    []int
 }
 
@@ -173,7 +172,7 @@ func (l *Live) Transcript() []cairn.Message {
 func (l *Live) Info(step int) cairn.Step {
 	row := l.Row
 	return cairn.Step{SessionID: row.ID, RunID: l.Run.ID, Agent: row.Agent, UserID: row.UserID, Turn: l.Run.Turn, Number: step,
-		Title: row.Title, Tags: slices.Clone(row.Tags), Metadata: maps.Clone(row.Metadata), ExpiresAt: row.ExpiresAt,
+		Title: row.Title, Tags: slices.Clone(row.Tags), Metadata: row.Metadata.Clone(), ExpiresAt: row.ExpiresAt,
 		TraceParent: row.TraceParent, ParentID: row.ParentID, RootID: row.RootID}
 }
 

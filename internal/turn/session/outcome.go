@@ -2,7 +2,6 @@ package session
 
 import (
 	"bytes"
-	"cmp"
 	"log/slog"
 	"maps"
 	"slices"
@@ -31,10 +30,10 @@ type Outcome struct {
 	Conflicts  []cairn.StateConflict // between calls that ran at the same time
 	Usage      cairn.Usage
 	Statements []store.Statement
-	Title      *string // the session's new title; nil if it was not set
-	Checkpoint bool    // a checkpoint was asked for
-	Counts     bool    // the step has something to keep
-	Waits      bool    // calls are pending
+	About      *store.ContextChange // of the session's title, tags and metadata; nil for none
+	Checkpoint bool                 // a checkpoint was asked for
+	Counts     bool                 // the step has something to keep
+	Waits      bool                 // calls are pending
 	End        *cairn.Run
 	Repeated   bool // the write was repeated, so the row may be that of a later one
 
@@ -58,14 +57,21 @@ func (out *Outcome) AddWrites(w *step.Writes) {
 	}
 }
 
-// Fold applies writes to the state. Operations that do not fit those of the step's other calls are an error of the
-// call, and none of its writes are kept.
+// Fold applies writes to the state. Operations that do not fit those of the step's other calls, and tags and metadata
+// that are too large together with theirs, are an error of the call, and none of its writes are kept.
 func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	l.account(out, w)
 	// A step with statements is never deferred.
 	out.Checkpoint = out.Checkpoint || w.Checkpoint || len(w.Statements) > 0
-	out.Title = cmp.Or(w.Title, out.Title)
+	about := out.About.Then(w.About)
+	if w.About != nil {
+		if err := l.CheckAbout(l.Deferred.About.Then(about)); err != nil {
+			out.Logger.Warn("title, tags and metadata not set", "session", l.Row.ID, "error", err)
+			return err
+		}
+	}
 	if len(w.Ops) == 0 {
+		out.About = about
 		out.Statements = append(out.Statements, w.Statements...)
 		return nil
 	}
@@ -80,10 +86,18 @@ func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 		out.Logger.Warn("state writes dropped", "session", l.Row.ID, "error", err)
 		return cairn.Errorf(cairn.CodeState, "the state could not be written: %w", err)
 	}
+	out.About = about
 	out.Ops = append(out.Ops, w.Ops...)
 	out.Patch = append(out.Patch, patch...)
 	out.Statements = append(out.Statements, w.Statements...)
 	return nil
+}
+
+// CheckAbout returns an error if the session's row would not be valid after a change of its title, tags and metadata.
+func (l *Live) CheckAbout(about *store.ContextChange) error {
+	after := *l.Row
+	about.Apply(&after)
+	return after.ValidateContext()
 }
 
 // FoldCall is [Live.Fold] for what a call wrote. It adds a conflict to the outcome for each value that an earlier call

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -66,7 +65,7 @@ func (l *Live) Defer(number int, e *step.Ended) {
 	d.Messages = append(d.Messages, e.Messages...)
 	d.Ops = append(d.Ops, e.Ops...)
 	d.Usage = d.Usage.Add(e.Usage)
-	d.Title = cmp.Or(e.Title, d.Title)
+	d.About = d.About.Then(e.About)
 	d.Steps = append(d.Steps, number)
 	l.Step, l.Judged = nil, nil
 }

@@ -27,20 +27,20 @@ type Fact interface {
 }
 
 // Writes are what user code wrote through its handle: operations on the state, context for the model, usage, statements
-// for the store's database, the session's title, and a request for a checkpoint.
+// for the store's database, the session's title, tags and metadata, and a request for a checkpoint.
 type Writes struct {
 	Ops        []cairn.Op         `json:"ops,omitempty"`
 	Context    []cairn.Message    `json:"context,omitempty"`
 	Usage      map[string]float64 `json:"usage,omitempty"`
 	Statements []store.Statement  `json:"statements,omitempty"`
 	Checkpoint bool               `json:"checkpoint,omitempty"`
-	// Title is the session's new title; nil if it was not set.
-	Title *string `json:"title,omitempty"`
+	// About is what was written about the session: its title, tags and metadata; nil for nothing.
+	About *store.ContextChange `json:"about,omitempty"`
 }
 
 // Empty reports whether nothing was written.
 func (w *Writes) Empty() bool {
-	return w == nil || len(w.Ops)+len(w.Context)+len(w.Usage)+len(w.Statements) == 0 && !w.Checkpoint && w.Title == nil
+	return w == nil || len(w.Ops)+len(w.Context)+len(w.Usage)+len(w.Statements) == 0 && !w.Checkpoint && w.About == nil
 }
 
 // Opening is what the hooks of the run's beginning wrote. It belongs to the run's first step.
@@ -151,12 +151,12 @@ type Judgement struct {
 
 // Ended is a step that has ended and is committed with a later one.
 type Ended struct {
-	Messages  []cairn.Message    `json:"messages"`
-	Ops       []cairn.Op         `json:"ops,omitempty"`
-	Usage     cairn.Usage        `json:"usage"`
-	Title     *string            `json:"title,omitempty"`
-	Cache     []store.CacheEntry `json:"cache,omitempty"`
-	CacheDrop []string           `json:"cache_drop,omitempty"`
+	Messages  []cairn.Message      `json:"messages"`
+	Ops       []cairn.Op           `json:"ops,omitempty"`
+	Usage     cairn.Usage          `json:"usage"`
+	About     *store.ContextChange `json:"about,omitempty"`
+	Cache     []store.CacheEntry   `json:"cache,omitempty"`
+	CacheDrop []string             `json:"cache_drop,omitempty"`
 }
 
 func (*Opening) place() string   { return "opening" }

@@ -246,7 +246,8 @@ func TestWhatMayHaveHadEffects(t *testing.T) {
 // every returns one fact of each kind, with every field set.
 func every() []step.Fact {
 	w := step.Writes{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte(`1`)}}, Context: []cairn.Message{cairn.Context("c")},
-		Usage: map[string]float64{"u": 1}, Checkpoint: true, Title: new("t")}
+		Usage: map[string]float64{"u": 1}, Checkpoint: true,
+		About: &store.ContextChange{Title: new("t"), AddTags: []string{"a"}, Metadata: cairn.Metadata{"n": 1.0}}}
 	failed := cairn.Errorf(cairn.CodeHook, "no")
 	done := &cairn.Completion{Reason: cairn.ReasonReply, Text: "t", Output: []byte(`{}`)}
 	r := reply("a", "look")
@@ -260,7 +261,7 @@ func every() []step.Fact {
 		&step.Result{Result: &cairn.ToolResult{CallID: "a", Output: []byte(`1`)}, Began: true, Consulted: &step.Consulted{Agent: "h", ChildID: "c", Status: cairn.RunCompleted},
 			Closed: true, Completion: done, Failed: failed, Feedback: "f", Attempts: 2, Hit: true, Made: time.Unix(1, 0).UTC(), Writes: w},
 		&step.Judgement{Writes: w, Completion: done, Failed: failed, Feedback: "f", Owes: true},
-		&step.Ended{Messages: []cairn.Message{cairn.Context("m")}, Ops: w.Ops, Usage: cairn.Usage{ToolCalls: 1}, Cache: []store.CacheEntry{{Key: "k", Output: []byte(`1`)}}, CacheDrop: []string{"d"}, Title: w.Title},
+		&step.Ended{Messages: []cairn.Message{cairn.Context("m")}, Ops: w.Ops, Usage: cairn.Usage{ToolCalls: 1}, Cache: []store.CacheEntry{{Key: "k", Output: []byte(`1`)}}, CacheDrop: []string{"d"}, About: w.About},
 	}
 }
 

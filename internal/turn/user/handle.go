@@ -69,8 +69,8 @@ func (h *handle) Exec(dialect, tool, sql string, args []any) error {
 	return h.use(func(s *Scope) error { return s.Exec(dialect, tool, sql, args) })
 }
 
-func (h *handle) SetTitle(title string) error {
-	return h.use(func(s *Scope) error { return s.SetTitle(title) })
+func (h *handle) Describe(title *string, tags []string, metadata map[string]any) error {
+	return h.use(func(s *Scope) error { return s.Describe(title, tags, metadata) })
 }
 
 func (h *handle) Ask(q define.Question) (answer json.RawMessage, err error) {

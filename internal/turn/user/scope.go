@@ -70,7 +70,7 @@ func (s *Scope) about() cairn.Step {
 		return s.session.Info(s.number)
 	}
 	info := *s.info
-	info.Tags, info.Metadata = slices.Clone(info.Tags), maps.Clone(info.Metadata)
+	info.Tags, info.Metadata = slices.Clone(info.Tags), info.Metadata.Clone()
 	return info
 }
 
@@ -200,17 +200,24 @@ func Unaccountable(amounts ...float64) string {
 	return ""
 }
 
-// SetTitle implements define.Env.
-func (s *Scope) SetTitle(title string) error {
+// Describe implements define.Env.
+func (s *Scope) Describe(title *string, tags []string, metadata map[string]any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.frozen != "":
-		return cairn.Errorf(cairn.CodeState, "the title cannot be set %s", s.frozen)
+		return cairn.Errorf(cairn.CodeState, "title, tags and metadata cannot be set %s", s.frozen)
 	case s.ended:
 		return errEnded
 	}
-	s.w.Title = &title
+	about := s.w.About.Then(&store.ContextChange{Title: title, AddTags: tags, Metadata: metadata})
+	info := s.about()
+	after := cairn.Session{UserID: info.UserID, Title: info.Title, Tags: info.Tags, Metadata: info.Metadata, TraceParent: info.TraceParent}
+	about.Apply(&after)
+	if err := after.ValidateContext(); err != nil {
+		return err
+	}
+	s.w.About = about
 	return nil
 }
 
@@ -276,17 +283,17 @@ func (s *Scope) Writes() step.Writes {
 // Resume makes the scope start with earlier writes.
 func (s *Scope) Resume(w step.Writes) *Scope {
 	s.w = step.Writes{Ops: slices.Clip(w.Ops), Context: slices.Clip(w.Context), Usage: maps.Clone(w.Usage),
-		Statements: slices.Clip(w.Statements), Checkpoint: w.Checkpoint, Title: w.Title}
+		Statements: slices.Clip(w.Statements), Checkpoint: w.Checkpoint, About: w.About}
 	return s
 }
 
-// Retry undoes what was written since w to the state, for the model, for the store's database and as the title, before
-// another attempt at the scope's function. Usage stays.
+// Retry undoes what was written since w to the state, for the model, for the store's database and about the session,
+// before another attempt at the scope's function. Usage stays.
 func (s *Scope) Retry(w step.Writes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.w.Ops, s.w.Context, s.w.Checkpoint = slices.Clip(w.Ops), slices.Clip(w.Context), w.Checkpoint
-	s.w.Statements, s.w.Title = slices.Clip(w.Statements), w.Title
+	s.w.Statements, s.w.About = slices.Clip(w.Statements), w.About
 	s.view = nil
 }
 
@@ -295,7 +302,7 @@ func (s *Scope) Effects() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(s.w.Ops) + len(s.w.Context) + len(s.w.Statements) + s.emitted
-	if s.w.Title != nil {
+	if s.w.About != nil {
 		n++
 	}
 	return n

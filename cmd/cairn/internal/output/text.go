@@ -1,6 +1,7 @@
 package output
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,11 +55,16 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Pairs formats names and values as one line, sorted by name.
-func Pairs(m map[string]string) string {
+// Pairs formats names and values as one line, sorted by name. Values other than text are JSON.
+func Pairs(m map[string]any) string {
 	var list []string
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, k+"="+m[k])
+		text, ok := m[k].(string)
+		if !ok {
+			raw, _ := json.Marshal(m[k]) // it was read from JSON
+			text = string(raw)
+		}
+		list = append(list, k+"="+text)
 	}
 	return strings.Join(list, ", ")
 }

@@ -15,12 +15,15 @@ import (
 )
 
 type listCmd struct {
-	User   string   `help:"Only sessions of this user."`
-	Agent  string   `help:"Only sessions of this agent."`
-	Status []string `enum:"idle,active,paused,completed,failed,interrupted" help:"Only sessions with one of these statuses: ${enum}."`
-	Tag    []string `help:"Only sessions with all of these tags."`
-	Search string   `placeholder:"WORDS" help:"Only sessions with all of these words, or the beginnings of them, in their title or first message."`
-	Limit  int      `default:"50" help:"The maximum number; 0 lists all. Default: 50."`
+	User         string            `help:"Only sessions of this user."`
+	Agent        string            `help:"Only sessions of this agent."`
+	Status       []string          `enum:"idle,active,paused,completed,failed,interrupted" help:"Only sessions with one of these statuses: ${enum}."`
+	Tag          []string          `help:"Only sessions with all of these tags."`
+	Metadata     map[string]string `placeholder:"KEY=VALUE" help:"Only sessions with all of these texts in their metadata."`
+	MetadataJSON string            `placeholder:"OBJECT" help:"Only sessions with these values in their metadata, such as '{\"order\":{\"lines\":2}}'."`
+	Parent       string            `help:"Only sessions of the sub-agents and companions of this session."`
+	Search       string            `placeholder:"WORDS" help:"Only sessions with all of these words, or the beginnings of them, in their title or first message."`
+	Limit        int               `default:"50" help:"The maximum number; 0 lists all. Default: 50."`
 
 	Removed   bool `help:"List sessions that were deleted or have expired and are not purged yet."`
 	SubAgents bool `help:"Also list the sessions of sub-agents."`
@@ -31,7 +34,11 @@ func (cmd *listCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Limit < 0 {
 		return cli.Misuse("--limit: %d is negative", cmd.Limit)
 	}
-	q := store.SessionQuery{UserID: cmd.User, Agent: cmd.Agent, Tags: cmd.Tag, RootsOnly: !cmd.SubAgents, Search: cmd.Search, Limit: min(cmd.Limit, 1000)}
+	q := store.SessionQuery{UserID: cmd.User, Agent: cmd.Agent, Tags: cmd.Tag, ParentID: cmd.Parent, RootsOnly: !cmd.SubAgents && cmd.Parent == "", Search: cmd.Search, Limit: min(cmd.Limit, 1000)}
+	var err error
+	if q.Metadata, err = metadata(cmd.Metadata, cmd.MetadataJSON); err != nil {
+		return err
+	}
 	for _, s := range cmd.Status {
 		q.Statuses = append(q.Statuses, cairn.SessionStatus(s))
 	}

@@ -2,8 +2,10 @@ package sessions
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
@@ -15,14 +17,19 @@ type setCmd struct {
 	Title    *string           `help:"The session's title; empty removes it."`
 	Tag      []string          `xor:"tags" help:"The session's tags, instead of its current ones."`
 	NoTags   bool              `xor:"tags" help:"Remove all tags."`
-	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Set an entry of the metadata; an empty value removes it."`
+	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Set an entry of the metadata to a text; an empty one removes it."`
+	JSON     string            `name:"metadata-json" placeholder:"OBJECT" help:"Set entries of the metadata to JSON values, such as '{\"seats\":3}'; null removes one."`
 	Expires  *time.Time        `xor:"expiry" placeholder:"TIME" help:"When the session expires in any case, such as 2030-01-31T12:00:00Z."`
 	NoExpiry bool              `xor:"expiry" help:"Remove the expiry."`
 }
 
 // Run changes a session's user, title, tags, metadata or expiry.
 func (cmd *setCmd) Run(a *cli.App, all *flags) error {
-	change := store.ContextChange{UserID: cmd.User, Title: cmd.Title, Metadata: cmd.Metadata, ExpiresAt: cmd.Expires}
+	change := store.ContextChange{UserID: cmd.User, Title: cmd.Title, ExpiresAt: cmd.Expires}
+	var err error
+	if change.Metadata, err = metadata(cmd.Metadata, cmd.JSON); err != nil {
+		return err
+	}
 	if len(cmd.Tag) > 0 || cmd.NoTags {
 		change.Tags = &cmd.Tag
 	}
@@ -30,7 +37,7 @@ func (cmd *setCmd) Run(a *cli.App, all *flags) error {
 		change.ExpiresAt = &time.Time{}
 	}
 	if change.UserID == nil && change.Title == nil && change.Tags == nil && len(change.Metadata) == 0 && change.ExpiresAt == nil {
-		return cli.Misuse("give what to set: --user, --title, --tag, --metadata or --expires")
+		return cli.Misuse("give what to set: --user, --title, --tag, --metadata, --metadata-json or --expires")
 	}
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.SetContext(ctx, cmd.Session, change)
@@ -39,4 +46,23 @@ func (cmd *setCmd) Run(a *cli.App, all *flags) error {
 		}
 		return all.report(a, s, "Changed session %s.", s.ID)
 	})
+}
+
+// metadata returns the entries given as texts and as one JSON object.
+func metadata(texts map[string]string, object string) (m cairn.Metadata, err error) {
+	if object != "" {
+		if err := json.Unmarshal([]byte(object), &m); err != nil {
+			return nil, cli.Misuse("--metadata-json: %v", err)
+		}
+	}
+	for key, text := range texts {
+		if _, ok := m[key]; ok {
+			return nil, cli.Misuse("--metadata: the entry %q is in --metadata-json, too", key)
+		}
+		if m == nil {
+			m = cairn.Metadata{}
+		}
+		m[key] = text
+	}
+	return m, nil
 }
