@@ -120,6 +120,23 @@ type Decision struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
+// CallDecision is a decision together with the call that it is about.
+type CallDecision struct {
+	// CallID is the pending call, and Tool the tool that was called.
+	CallID string `json:"call_id"`
+	Tool   string `json:"tool"`
+	Decision
+}
+
+// Decisions returns the call's audit trail as decisions that name the call.
+func (c *PendingCall) Decisions() []CallDecision {
+	list := make([]CallDecision, 0, len(c.Trail))
+	for _, d := range c.Trail {
+		list = append(list, CallDecision{CallID: c.ID, Tool: c.Tool, Decision: d})
+	}
+	return list
+}
+
 // SubmissionType is the kind of call that a submission answers.
 type SubmissionType string
 

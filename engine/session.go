@@ -234,7 +234,7 @@ func WithBranchState(state any) BranchOption {
 // an option selects. The new session belongs to the same agent and user and is independent: it has its own time to
 // live, and stays when the other one is deleted or expires. A branch at the end of a completed turn is completed; one
 // within a turn is idle and can be resumed. The error is ErrExists if to exists, ErrNotFound if from does not or has no
-// such checkpoint.
+// such checkpoint. The branch has the decisions about the calls in its messages, see [Engine.Decisions].
 func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOption) (*cairn.Session, error) {
 	row, err := e.Session(ctx, from)
 	if err != nil {
@@ -261,6 +261,9 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 	}
 	n, err := e.branchLength(ctx, row, at)
 	if err != nil {
+		return nil, err
+	}
+	if at.Calls, err = e.decidedBefore(ctx, row, n); err != nil {
 		return nil, err
 	}
 	status, err := e.branchStatus(ctx, from, n)

@@ -162,6 +162,8 @@ type BranchPoint struct {
 	Messages *int
 	// State, if not empty, becomes the state of the branch.
 	State json.RawMessage
+	// Calls are rows that the branch begins with, as new calls of its own: decided calls, for their audit trails.
+	Calls []CallWrite
 }
 
 // StateOr returns the state of the branch: State, or else the one that the session has at the point.

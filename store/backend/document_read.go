@@ -251,7 +251,7 @@ func (doc *Document) Branch(at store.BranchPoint, to *cairn.Session, now time.Ti
 		return nil, err
 	}
 	branch := &Document{}
-	branch.Apply(plan.Branch(to, at.StateOr(state), count, doc.Row.Summary), now)
+	branch.Apply(plan.Branch(to, at.StateOr(state), count, doc.Row.Summary, at.Calls), now)
 	branch.Messages = slices.Clone(doc.Messages[:count])
 	return branch, nil
 }

@@ -77,6 +77,9 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		return nil, err
 	}
 	s.sessions[to.ID] = branch
+	for id := range branch.Calls {
+		s.owners[callKey{branch.Row.RootID, id}] = branch
+	}
 	s.sweepFrom(branch.SweepAt)
 	return copyOf(&branch.Row), nil
 }

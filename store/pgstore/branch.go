@@ -69,11 +69,11 @@ func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoi
 		return nil, err
 	}
 	state = at.StateOr(state)
-	w, err := prepare(to.ID, &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state, Publish: to.Unpublished})
+	w, err := prepare(to.ID, &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state, Publish: to.Unpublished, Calls: at.Calls})
 	if err != nil {
 		return nil, err
 	}
-	w.d = plan.Branch(to, state, count, source.session.Summary)
+	w.d = plan.Branch(to, state, count, source.session.Summary, at.Calls)
 	if err := w.encodeDelta(); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // RowOf returns the row of a new session from Create, see [store.Commit]. Its times and its token are open, as in Row
@@ -44,7 +45,8 @@ func Taken(session string, cause error) error {
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which
 // the store copies. to has Version 1, no runs and no checkpoints. Its Status is idle, unless it is given as completed. It keeps its Opening, and the other session's
 // Summary, if the message in question is among the copied ones. to.Unpublished is treated like [store.Commit.Publish].
-func Branch(to *cairn.Session, state json.RawMessage, messages int, summary cairn.SummaryPlace) *Delta {
+// calls become calls of the new session.
+func Branch(to *cairn.Session, state json.RawMessage, messages int, summary cairn.SummaryPlace, calls []store.CallWrite) *Delta {
 	row := RowOf(to, to.ID)
 	if to.Status == cairn.SessionCompleted {
 		row.Status = to.Status
@@ -59,5 +61,10 @@ func Branch(to *cairn.Session, state json.RawMessage, messages int, summary cair
 		ev.Version, ev.MessageCount = row.Version, messages
 		row.Unpublished = &ev
 	}
-	return &Delta{New: true, Row: row, Initial: state, Context: true, SweepAt: sweepAt(row), FirstMessage: messages}
+	d := &Delta{New: true, Row: row, Initial: state, Context: true, SweepAt: sweepAt(row), FirstMessage: messages}
+	for i := range calls {
+		d.Calls = append(d.Calls, Call{Row: calls[i].Call, Deadline: Time{At: stored(calls[i].Call.Deadline)}})
+	}
+	d.fillCalls()
+	return d
 }

@@ -44,7 +44,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		return nil, err
 	}
 	state = at.StateOr(state)
-	w := &write{db: &s.database, id: to.ID, c: &store.Commit{Create: to}, copied: r.list(2)}
+	w := &write{db: &s.database, id: to.ID, c: &store.Commit{Create: to, Calls: at.Calls}, copied: r.list(2)}
 	w.attempt = rand.Text()
 	var summary cairn.SummaryPlace
 	var bad error
@@ -53,7 +53,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	if cmp.Or(err, bad) != nil {
 		return nil, unknown(scriptBranch, r)
 	}
-	w.d = plan.Branch(to, state, len(w.copied), summary)
+	w.d = plan.Branch(to, state, len(w.copied), summary, at.Calls)
 	w.fillAfter()
 	row, err := w.rows(ctx)
 	if row == nil && err == nil {

@@ -16,6 +16,7 @@ var branchTests = []storeTest{
 	{name: "RowIsNew", run: branchRow},
 	{name: "Isolation", run: branchIsolation},
 	{name: "OfABranch", run: branchOfBranch},
+	{name: "DecidedCalls", run: branchCalls},
 	{name: "Errors", run: branchErrors},
 }
 
@@ -147,7 +148,7 @@ func branchPruned(h *harness) {
 func branchRow(h *harness) {
 	s := h.threeSteps("source")
 	expires := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
-	given := &cairn.Session{ID: "branch", Agent: "another", UserID: "user", Tags: []string{"t"}, Metadata: map[string]string{"k": "v"},
+	given := &cairn.Session{ID: "branch", Agent: "another", UserID: "user", Tags: []string{"t"}, Metadata: cairn.Metadata{"k": "v"},
 		ExpiresAt: expires, ParentID: "mother", RootID: "root", TraceParent: "trace", Version: 99, Turn: 99, Status: cairn.SessionFailed}
 	row, err := h.st.Branch(h.Context(), "source", store.BranchPoint{}, given)
 	h.must(err)
@@ -187,6 +188,36 @@ func branchIsolation(h *harness) {
 	h.unchanged("branch", "the deletion of its source", func() { h.must(h.st.Delete(h.Context(), "source")) })
 	h.end(h.stepState(h.begin("branch", "goes on"), "still here", replaceOp("/m", "1")))
 	h.wantState("branch", "", `{"n":100,"m":1}`)
+}
+
+// branchCalls gives a branch decided calls, which become its own.
+func branchCalls(h *harness) {
+	h.threeSteps("source")
+	var given []store.CallWrite
+	for i := range 3 {
+		id := fmt.Sprint("call-", i)
+		h.write("source", asks(id, "step", "ann", "bob"))
+		h.write("source", answers(h.call("source", id), "ann"))
+		decided := *h.call("source", id)
+		decided.Status = cairn.CallSettled
+		given = append(given, store.CallWrite{Call: decided})
+	}
+	row := h.branch("source", store.BranchPoint{Calls: given[:2]}, "branch")
+	want := []cairn.PendingCall{given[0].Call, given[1].Call}
+	for i := range want {
+		c := &want[i]
+		c.RootID, c.SessionID, c.UserID, c.Agent = "branch", "branch", row.UserID, row.Agent
+		c.Version, c.CreatedAt, c.UpdatedAt = 1, row.CreatedAt, row.UpdatedAt
+	}
+	q := store.CallQuery{RootID: "branch", Statuses: []cairn.CallStatus{cairn.CallSettled}}
+	same(h.T, "the branch's calls", h.calls(q), want)
+	h.must(h.st.Delete(h.Context(), "source"))
+	same(h.T, "the branch's calls without the source", h.calls(q), want)
+	same(h.T, "a call of the branch", h.call("branch", "call-1"), &want[1])
+	h.write("branch", store.CallWrite{Call: want[1], Seen: 1})
+	if c := h.call("branch", "call-1"); c.Version != 2 {
+		h.Fatalf("a written call of the branch has version %d", c.Version)
+	}
 }
 
 func branchOfBranch(h *harness) {
