@@ -79,8 +79,9 @@ type Resumability struct {
 // Page is one page of a list.
 type Page[T any] struct {
 	Items []T `json:"items"`
-	// Next is the cursor of the next page; empty after the last.
-	Next string `json:"next,omitempty"`
+	// Next is the cursor of the next page; empty after the last. HasMore reports whether there is a next page.
+	Next    string `json:"next,omitempty"`
+	HasMore bool   `json:"has_more"`
 }
 
 // Snapshot is a transcript with the cursor of the events that follow it.
@@ -108,13 +109,32 @@ func (c *Client) Session(ctx context.Context, id string) (*cairn.Session, error)
 
 // SessionQuery selects the sessions to list. The zero value means all sessions that the client may read.
 type SessionQuery struct {
-	Agent    string
+	Agent string
+	// Statuses are those of the sessions. [StatusExpired] and [StatusDeleted] list removed sessions that can be restored,
+	// and cannot be combined with the others.
 	Statuses []cairn.SessionStatus
 	Tags     []string
+	// Metadata selects the sessions with each of these values at the same path of their metadata, see
+	// store.SessionQuery.
+	Metadata cairn.Metadata
 	UserID   string // for administrators
-	Limit    int    // page size, at most 100; 0 means 100
-	Cursor   string
+	// ParentID lists the sessions of that session's sub-agents and companions, instead of sessions without a parent.
+	ParentID string
+	// Search selects the sessions with all of these words, or beginnings of them, in their title or first message.
+	Search        string
+	CreatedAfter  time.Time // inclusive
+	CreatedBefore time.Time // exclusive
+	UpdatedAfter  time.Time // inclusive
+	UpdatedBefore time.Time // exclusive
+	Limit         int       // page size, at most 100; 0 means 20
+	Cursor        string
 }
+
+// Statuses by which removed sessions are listed, see [SessionQuery].
+const (
+	StatusExpired cairn.SessionStatus = "expired"
+	StatusDeleted cairn.SessionStatus = "deleted"
+)
 
 // Sessions lists sessions, the newest first.
 func (c *Client) Sessions(ctx context.Context, q SessionQuery) (*Page[cairn.Session], error) {
@@ -125,9 +145,82 @@ func (c *Client) Sessions(ctx context.Context, q SessionQuery) (*Page[cairn.Sess
 	for _, tag := range q.Tags {
 		query.Add("tag", tag)
 	}
-	set(query, "assistant_id", q.Agent)
+	set(query, "agent", q.Agent)
 	set(query, "user_id", q.UserID)
+	set(query, "parent_id", q.ParentID)
+	set(query, "search", q.Search)
+	if len(q.Metadata) > 0 {
+		raw, err := json.Marshal(q.Metadata)
+		if err != nil {
+			return nil, cairn.Invalid("metadata", "does not encode: %v", err)
+		}
+		set(query, "metadata", string(raw))
+	}
+	for name, at := range map[string]time.Time{"created_after": q.CreatedAfter, "created_before": q.CreatedBefore,
+		"updated_after": q.UpdatedAfter, "updated_before": q.UpdatedBefore} {
+		if !at.IsZero() {
+			set(query, name, at.Format(time.RFC3339Nano))
+		}
+	}
 	return out[Page[cairn.Session]](c, ctx, "GET", "/sessions", query, nil)
+}
+
+// Agent is an agent of the server.
+type Agent struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitempty"`
+	Version     string   `json:"version,omitempty"`
+	Models      []string `json:"models,omitempty"` // that a turn may select, in addition to the agent's own
+}
+
+// Agents lists the first 100 agents that the client may create sessions of, by name.
+func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
+	list, err := out[Page[Agent]](c, ctx, "GET", "/agents", url.Values{"limit": {"100"}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// Decisions lists the decisions about the pending calls of a session, by call. A page has those of at most limit calls.
+func (c *Client) Decisions(ctx context.Context, id string, limit int, cursor string) (*Page[cairn.CallDecision], error) {
+	return out[Page[cairn.CallDecision]](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/decisions", page(limit, cursor), nil)
+}
+
+// Checkpoint is a checkpoint with the state of its session at that point.
+type Checkpoint struct {
+	cairn.Checkpoint
+	State json.RawMessage `json:"state"`
+}
+
+// Checkpoint returns a checkpoint of a session. The error is ErrNotFound if the session does not have it.
+func (c *Client) Checkpoint(ctx context.Context, id, checkpointID string) (*Checkpoint, error) {
+	return out[Checkpoint](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/checkpoints/"+url.PathEscape(checkpointID), nil, nil)
+}
+
+// Stream is the extent of a session's event stream.
+type Stream struct {
+	// First and Last are the sequences of the first event that is left and of the last one; First is Last+1 if none is.
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+	// Cursor is the place of the last event.
+	Cursor cairn.Cursor `json:"cursor"`
+	// Ended reports whether no run is under way or about to begin, see engine.Stream.
+	Ended bool `json:"ended"`
+}
+
+// Stream returns the extent of a session's event stream.
+func (c *Client) Stream(ctx context.Context, id string) (*Stream, error) {
+	return out[Stream](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/stream", nil, nil)
+}
+
+// Emit publishes a custom event on a session's stream, with data that encodes to JSON. It is for administrators.
+func (c *Client) Emit(ctx context.Context, id, name string, data any) error {
+	in := struct {
+		Name string `json:"name"`
+		Data any    `json:"data,omitempty"`
+	}{name, data}
+	return c.do(ctx, "POST", "/sessions/"+url.PathEscape(id)+"/events", nil, in, nil)
 }
 
 // Delete deletes a session together with its tree and its queue. A run that is under way is stopped first, which takes
@@ -240,17 +333,24 @@ type InboxQuery struct {
 	Tool   string
 	Kind   cairn.CallKind
 	UserID string
-	Limit  int // page size, at most 100; 0 means 100
-	Cursor string
+	Agent  string
+	// Statuses are those of the calls; nil means open calls.
+	Statuses []cairn.CallStatus
+	Limit    int // page size, at most 100; 0 means 20
+	Cursor   string
 }
 
-// Inbox lists open calls, oldest first. A page may have no items although it has a Next: then more follow after it.
+// Inbox lists pending calls, oldest first. A page may have no items although it has a Next: then more follow after it.
 func (c *Client) Inbox(ctx context.Context, q InboxQuery) (*Page[cairn.PendingCall], error) {
 	query := page(q.Limit, q.Cursor)
 	set(query, "session_id", q.RootID)
 	set(query, "tool", q.Tool)
 	set(query, "kind", string(q.Kind))
+	set(query, "agent", q.Agent)
 	set(query, "user_id", q.UserID)
+	for _, s := range q.Statuses {
+		query.Add("status", string(s))
+	}
 	return out[Page[cairn.PendingCall]](c, ctx, "GET", "/inbox", query, nil)
 }
 

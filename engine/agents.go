@@ -86,6 +86,10 @@ func (all *registry) addSubAgents(a *cairn.Agent) error {
 	return nil
 }
 
+// Agent returns the agent that a new session of a name gets, or nil if no agent of that name is registered. It must not
+// be changed.
+func (e *Engine) Agent(name string) *cairn.Agent { return e.agent(name) }
+
 // agent returns the latest agent registered under a name, or nil.
 func (e *Engine) agent(name string) *cairn.Agent { return e.agents.Load().latest[name] }
 

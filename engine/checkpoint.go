@@ -8,6 +8,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
+// FindCheckpoint returns one of a session's checkpoints. The error is ErrNotFound if the session does not have it.
+func (e *Engine) FindCheckpoint(ctx context.Context, id, checkpointID string) (*cairn.Checkpoint, error) {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return nil, err
+	}
+	return store.FindCheckpoint(ctx, e.store, id, checkpointID)
+}
+
 // Checkpoint makes a checkpoint of a session between turns and returns it: a point to branch from or rewind to, in
 // addition to those that steps make. [Engine.Checkpoints] lists it, and it is the session's latest one. A session that
 // waits for people can have one; a branch or a rewind closes its calls there. The error is ErrAlreadyRunning while a

@@ -26,10 +26,10 @@ func bind[In any](c *request) (*In, error) {
 	}
 	v := reflect.ValueOf(in).Elem()
 	query := c.r.URL.Query()
-	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		tag, into := field.Tag, v.FieldByIndex(field.Index)
 		if name := tag.Get("path"); name != "" {
-			if err := set(v.Field(i), name, []string{c.r.PathValue(name)}); err != nil {
+			if err := set(into, name, []string{c.r.PathValue(name)}); err != nil {
 				return nil, err
 			}
 		}
@@ -42,10 +42,10 @@ func bind[In any](c *request) (*In, error) {
 		if !given {
 			continue
 		}
-		if tag.Get("json") != "-" && tag.Get("json") != "" && !v.Field(i).IsZero() {
+		if tag.Get("json") != "-" && tag.Get("json") != "" && !into.IsZero() {
 			return nil, cairn.Invalid(name, "is in both the body and the query")
 		}
-		if err := set(v.Field(i), name, values); err != nil {
+		if err := set(into, name, values); err != nil {
 			return nil, err
 		}
 	}
@@ -71,6 +71,18 @@ func set(f reflect.Value, name string, values []string) error {
 			return cairn.Invalid(name, "%q is not a time such as 2026-01-31T12:00:00Z", value)
 		}
 		*at = t
+		return nil
+	}
+	if m, ok := f.Addr().Interface().(*cairn.Metadata); ok {
+		if err := cairn.CheckJSON(name, []byte(value)); err != nil {
+			return err
+		}
+		if err := checkNames([]byte(`{"":`+value+`}`), nil); err != nil {
+			return cairn.Invalid(name, "has a name in the same object twice")
+		}
+		if err := json.Unmarshal([]byte(value), m); err != nil || *m == nil {
+			return cairn.Invalid(name, "is not a JSON object such as {\"plan\":\"pro\"}")
+		}
 		return nil
 	}
 	switch f.Kind() {

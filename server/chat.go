@@ -24,8 +24,9 @@ type chatIn struct {
 	Trigger string `json:"trigger,omitempty"`
 	// MessageID is the id of the message to regenerate, edit or continue.
 	MessageID string `json:"messageId,omitempty"`
-	// Assistant is the agent of a new session. It is optional if the engine has only one.
-	Assistant string `json:"assistant,omitempty"`
+	// Agent is the agent of a new session. It is optional if the engine has only one.
+	Agent string `json:"agent,omitempty"`
+	agentAliases
 	// Version is the major version of the client; 0 means 6.
 	Version int `json:"version,omitempty"`
 	Unready
@@ -43,6 +44,9 @@ const (
 func chat(c *request, in *chatIn) error {
 	v, err := version(in.Version)
 	if err != nil {
+		return err
+	}
+	if in.Agent, err = in.name(in.Agent); err != nil {
 		return err
 	}
 	switch {
@@ -93,7 +97,7 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if in.Trigger == regenerateMessage || in.MessageID != "" {
 		return c.sayAgain(in, &m, v, opts)
 	}
-	row, err := c.openOrCreate(in.ID, in.Assistant, &Context{})
+	row, err := c.openOrCreate(in.ID, in.Agent, &Context{})
 	if err != nil {
 		return err
 	}
@@ -104,7 +108,7 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if posted != nil {
 		return c.turn(row, posted, v, nil)
 	}
-	agent := cmp.Or(in.Assistant, row.Agent, c.only())
+	agent := cmp.Or(in.Agent, row.Agent, c.only())
 	// Until its lease lapses, the run of a dead process looks like a live one: a page never has to wait for that.
 	if opts, err = c.unready(agent, in.Unready, "enqueue"); err != nil {
 		return err
@@ -130,7 +134,7 @@ func (c *request) sayAgain(in *chatIn, m *cairn.Message, v aisdk.Version, opts [
 		*m = cairn.User(stored.Parts...)
 		m.ID = stored.ID
 	}
-	agent := in.Assistant
+	agent := in.Agent
 	if agent == "" {
 		agent = row.Agent
 	}

@@ -76,6 +76,10 @@ func aboutChildren(child string, call cairn.PendingCall, checkpoint string) map[
 		"GET /inbox/{root}/{call}":                           {status: 200, has: call.ID},
 		"POST /inbox/{root}/{call}/claim":                    {status: 200, has: call.ID, body: map[string]any{}},
 		"GET /sessions/{id}/checkpoints":                     {status: 200, has: `"session_id":"` + child + `"`},
+		"GET /sessions/{id}/checkpoints/{checkpoint}":        {status: 200, has: `"session_id":"` + child + `"`},
+		"GET /sessions/{id}/decisions":                       {status: 200, has: `"items":[]`},
+		"GET /sessions/{id}/stream":                          {status: 200, has: `"ended":true`},
+		"POST /sessions/{id}/events":                         {status: 204, body: map[string]any{"name": "x"}, token: "x"},
 		"POST /sessions/{id}/checkpoints":                    {status: 201, has: `"session_id":"` + child + `"`},
 		"DELETE /sessions/{id}/queue/{run}":                  {status: 404, has: `"field":"run"`},
 		"POST /inbox/{root}/{call}/release":                  {status: 400, has: `"code":"invalid_argument"`, body: map[string]any{}}, // it is not claimed
@@ -86,7 +90,7 @@ func aboutChildren(child string, call cairn.PendingCall, checkpoint string) map[
 
 // Each route shows and changes the session that it is given, also if that is a sub-agent's, or refuses it.
 func TestRoutesSpeakOfTheSessionTheyAreGiven(t *testing.T) {
-	elsewhere := map[string]bool{"GET /sse": true, "GET /inbox": true, "GET /sessions": true, "POST /sessions": true} // see the tests below
+	elsewhere := map[string]bool{"GET /sse": true, "GET /inbox": true, "GET /sessions": true, "POST /sessions": true, "GET /agents": true} // see the tests below
 	for _, rt := range routes() {
 		route := rt.Method + " " + rt.Path
 		if rt.anonymous || elsewhere[route] {
@@ -103,7 +107,7 @@ func TestRoutesSpeakOfTheSessionTheyAreGiven(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := strings.NewReplacer("{run}", "x", "{message}", "0", "{file}", "0", "{id}", child, "{root}", child, "{call}", call.ID).Replace(rt.Path)
+			path := strings.NewReplacer("{run}", "x", "{checkpoint}", cp.Items[0].ID, "{message}", "0", "{file}", "0", "{id}", child, "{root}", child, "{call}", call.ID).Replace(rt.Path)
 			if path == rt.Path && path != "/chat" {
 				path += "?session_id=" + child
 			}

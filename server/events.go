@@ -13,6 +13,49 @@ import (
 	"github.com/cairn-agents/cairn/server/internal/sse"
 )
 
+// StreamExtent is the extent of a session's event stream.
+type StreamExtent struct {
+	// First is the sequence of the first event that is left, Last that of the last event. First is Last+1 if no event is
+	// left.
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+	// Cursor is the place of the last event: the events after it are new.
+	Cursor string `json:"cursor"`
+	// Ended reports whether no run is under way or about to begin.
+	Ended bool `json:"ended"`
+}
+
+func streamOf(c *request, in *idIn) (*StreamExtent, error) {
+	if _, err := c.open(in.ID, ActionRead); err != nil {
+		return nil, err
+	}
+	s, err := c.h.eng.Stream(c.ctx, in.ID)
+	return &StreamExtent{First: s.First, Last: s.Last, Cursor: s.Cursor.String(), Ended: s.Ended}, err
+}
+
+type emitIn struct {
+	ID string `path:"id" json:"-"`
+	// Name is the name of the event. It follows the rules of ids.
+	Name string `json:"name"`
+	// Data is any JSON.
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// emit publishes a custom event. Readers take it for one of a tool, so only administrators may.
+func emit(c *request, in *emitIn) (none, error) {
+	if _, err := c.open(in.ID, ActionChange); err != nil {
+		return none{}, err
+	}
+	if !c.principal.Is(RoleAdmin) {
+		return none{}, cairn.Invalid("name", "events are only published by administrators")
+	}
+	var data any
+	if len(in.Data) > 0 {
+		data = in.Data
+	}
+	return none{}, c.h.eng.Emit(c.ctx, in.ID, in.Name, data)
+}
+
 type eventsIn struct {
 	SessionID string `query:"session_id"`
 	// RunID restricts the stream to one run of the session with the sub-agents it consults. The stream then ends

@@ -2,6 +2,9 @@ package server
 
 import (
 	"errors"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -16,21 +19,40 @@ type inboxIn struct {
 	Tool   string `query:"tool"`
 	Kind   string `query:"kind"`
 	UserID string `query:"user_id"`
-	Limit  int    `query:"limit"`
-	Cursor string `query:"cursor"`
+	agentQuery
+	// Status lists the calls with one of these statuses instead of the open ones: open, answered, settled or dropped.
+	// The decisions about a call are in its trail.
+	Status []string `query:"status"`
+	Limit  int      `query:"limit"`
+	Cursor string   `query:"cursor"`
 }
 
 // inboxPages is how many pages without a call that the principal may decide one request reads.
 const inboxPages = 10
 
-// inbox lists open calls that the principal may decide: those of its own sessions and, with the roles for it, those
-// that it reviews. An operator sees them all. A page may be empty although others follow.
+// inbox lists calls, the open ones by default, that the principal may decide or could have decided: those of its own
+// sessions and, with the roles for it, those that it reviews. An operator sees them all. A page may be empty although
+// others follow.
 func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 	p := paging{limit: in.Limit, cursor: in.Cursor}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
 	q := store.CallQuery{RootID: in.SessionID, Tool: in.Tool, Kind: cairn.CallKind(in.Kind), UserID: in.UserID, Cursor: in.Cursor, Limit: p.limit}
+	var err error
+	if q.Agent, err = in.agentQuery.name(); err != nil {
+		return nil, err
+	}
+	if kinds := values(cairn.CallClientTool, cairn.CallApproval, cairn.CallQuestion, cairn.CallConnect); in.Kind != "" && !slices.Contains(kinds, in.Kind) {
+		return nil, cairn.Invalid("kind", "%q is none of %s", in.Kind, strings.Join(kinds, ", "))
+	}
+	known := enums[reflect.TypeFor[cairn.CallStatus]()]
+	for _, word := range split(in.Status) {
+		if !slices.Contains(known, word) {
+			return nil, cairn.Invalid("status", "%q is none of %s", word, strings.Join(known, ", "))
+		}
+		q.Statuses = append(q.Statuses, cairn.CallStatus(word))
+	}
 	switch {
 	case c.principal.seesAll():
 	case in.UserID == c.principal.User && in.UserID != "": // its own
@@ -48,7 +70,7 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 			return nil, err
 		}
 	}
-	out := &Page[cairn.PendingCall]{Items: []cairn.PendingCall{}}
+	items, next := []cairn.PendingCall(nil), ""
 	for range inboxPages {
 		page, err := c.h.eng.Inbox(c.ctx, q)
 		if err != nil {
@@ -65,15 +87,17 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 				return nil, err
 			}
 			if ok && c.within(of, call.SessionID) {
-				out.Items = append(out.Items, call)
+				items = append(items, call)
 			}
 		}
-		if out.Next = page.Next; page.Next == "" || len(out.Items) > 0 {
+		if next = page.Next; next == "" || len(items) > 0 {
 			break
 		}
-		q.Cursor = page.Next
+		q.Cursor = next
 	}
-	return out, nil
+	page := pageAt(p, items, next)
+	page.Offset = nil // the list has no offsets
+	return page, nil
 }
 
 // openCalls returns the open calls of a session and of those below it.

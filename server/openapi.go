@@ -161,6 +161,9 @@ func (d *document) parameters(rt route) ([]object, error) {
 			if err != nil {
 				return nil, err
 			}
+			if f.Type == reflect.TypeFor[cairn.Metadata]() { // as JSON in a text
+				s = &jsonschema.Schema{Type: "string", ContentMediaType: "application/json"}
+			}
 			p := object{"name": name, "in": in, "schema": s}
 			if text := d.defs.Field(rt.In, f); text != "" {
 				p["description"] = text

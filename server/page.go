@@ -13,6 +13,13 @@ type Page[T any] struct {
 	Items []T `json:"items"`
 	// Next is the cursor of the next page; empty after the last.
 	Next string `json:"next,omitempty"`
+	// HasMore reports whether there is a next page.
+	HasMore bool `json:"has_more"`
+	// Limit is the maximum number of items on the page.
+	Limit int `json:"limit"`
+	// Offset is the number of items before the page. It is absent if the page was asked for by its Cursor.
+	Offset *int   `json:"offset,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
 	// Total is the number of items on all pages, where it is known without counting: for runs and queued turns.
 	Total *int `json:"total,omitempty"`
 }
@@ -33,9 +40,18 @@ func (p *paging) check() error {
 		return cairn.Invalid("offset", "give either an offset or a cursor")
 	}
 	if p.limit == 0 {
-		p.limit = maxPage
+		p.limit = defaultPage
 	}
 	return nil
+}
+
+// pageAt returns a page of a list, read with checked paging.
+func pageAt[T any](p paging, items []T, next string) *Page[T] {
+	page := &Page[T]{Items: orEmpty(items), Next: next, HasMore: next != "", Limit: p.limit, Cursor: p.cursor}
+	if p.cursor == "" {
+		page.Offset = &p.offset
+	}
+	return page
 }
 
 // read returns a page of a list.
@@ -53,7 +69,7 @@ func read[T, Q any](ctx context.Context, p paging, q Q, place func(q *Q, cursor 
 		}
 		before -= len(skipped.Items)
 		if cursor = skipped.Next; cursor == "" {
-			return &Page[T]{Items: []T{}}, nil
+			return pageAt[T](p, nil, ""), nil
 		}
 	}
 	place(&q, cursor, p.limit)
@@ -61,7 +77,7 @@ func read[T, Q any](ctx context.Context, p paging, q Q, place func(q *Q, cursor 
 	if err != nil {
 		return nil, err
 	}
-	return &Page[T]{Items: orEmpty(page.Items), Next: page.Next}, nil
+	return pageAt(p, page.Items, page.Next), nil
 }
 
 func orEmpty[T any](list []T) []T {
@@ -102,8 +118,8 @@ func (c *request) shown(list []cairn.Message) []cairn.Message {
 	return out
 }
 
-// maxPage is the maximum number of items on one page of a list.
-const maxPage = 100
+// maxPage is the maximum number of items on one page of a list, and defaultPage the number without a limit.
+const maxPage, defaultPage = 100, 20
 
 // maxOffset bounds how many items are read only to be skipped.
 const maxOffset = 10_000

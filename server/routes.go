@@ -38,11 +38,17 @@ func routes() []route {
 		file("/sessions/{id}/messages/{message}/files/{file}", "A file of a message", getFile),
 		answer("GET", "/sessions/{id}/runs", "The runs, by turn", http.StatusOK, listRuns),
 		answer("GET", "/sessions/{id}/checkpoints", "The checkpoints, in order of writing", http.StatusOK, listCheckpoints),
+		answer("GET", "/sessions/{id}/checkpoints/{checkpoint}", "A checkpoint with the state at that point", http.StatusOK, getCheckpoint),
+		answer("GET", "/sessions/{id}/decisions", "The decisions about the session's pending calls, by call", http.StatusOK, listDecisions),
 		answer("POST", "/sessions/{id}/checkpoints", "Make a checkpoint of a session between turns", http.StatusCreated, makeCheckpoint),
+		answer("GET", "/sessions/{id}/stream", "The extent of the session's event stream, and whether it has ended", http.StatusOK, streamOf),
+		answer("POST", "/sessions/{id}/events", "Publish a custom event on the session's stream", http.StatusNoContent, emit),
 		answer("GET", "/sessions/{id}/queue", "The queued turns, in order", http.StatusOK, listQueue),
 		answer("DELETE", "/sessions/{id}/queue/{run}", "Remove a turn from the queue", http.StatusNoContent, dequeue),
 		answer("POST", "/sessions/{id}/branch", "Make a new session from this one", http.StatusCreated, branch),
 		answer("POST", "/sessions/{id}/rewind", "Rewind the session to a checkpoint", http.StatusOK, rewind),
+
+		answer("GET", "/agents", "The agents that new sessions may have", http.StatusOK, listAgents),
 
 		answer("GET", "/inbox", "Pending calls, oldest first", http.StatusOK, inbox),
 		answer("GET", "/inbox/{root}/{call}", "A pending call with its audit trail", http.StatusOK, getCall),

@@ -82,6 +82,7 @@ type startIn struct {
 	// Agent is the agent's name. It defaults to the session's agent or, for a new session, to the engine's only
 	// agent.
 	Agent string `json:"agent,omitempty"`
+	agentAliases
 	// Input is what the user says.
 	Input Input `json:"input"`
 	// RunID makes the request idempotent: if the session already has this run, no run begins and the response names
@@ -111,6 +112,10 @@ func start(c *request, in *startIn) (*Started, error) {
 	if err != nil {
 		return nil, err
 	}
+	named, err := in.name(in.Agent)
+	if err != nil {
+		return nil, err
+	}
 	if in.RunID != "" && in.SessionID == "" {
 		return nil, cairn.Invalid("run_id", "needs a session_id")
 	}
@@ -118,7 +123,7 @@ func start(c *request, in *startIn) (*Started, error) {
 		opts, err := c.unready(agent, in.Unready, "")
 		return in.Choice.options(opts...), err
 	}
-	if agent := cmp.Or(in.Agent, c.only()); agent != "" { // a refused request creates no session
+	if agent := cmp.Or(named, c.only()); agent != "" { // a refused request creates no session
 		opts, err := options(agent)
 		if err == nil {
 			err = c.h.eng.Validate(agent, input, opts...)
@@ -127,11 +132,11 @@ func start(c *request, in *startIn) (*Started, error) {
 			return nil, err
 		}
 	}
-	row, err := c.openOrCreate(in.SessionID, in.Agent, &in.Context)
+	row, err := c.openOrCreate(in.SessionID, named, &in.Context)
 	if err != nil {
 		return nil, err
 	}
-	agent := cmp.Or(in.Agent, row.Agent)
+	agent := cmp.Or(named, row.Agent)
 	opts, err := options(agent)
 	if err != nil {
 		return nil, err

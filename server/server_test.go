@@ -323,11 +323,11 @@ func TestInboxBehindOthers(t *testing.T) {
 	}
 	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
 	w.settled("s")
-	page := want[Page[cairn.PendingCall]](w, 200, "a", "GET", "/inbox", nil)
+	page := want[Page[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?limit=100", nil)
 	if len(page.Items) > 0 || page.Next == "" {
 		t.Fatalf("the first page is %+v", page)
 	}
-	page = want[Page[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?cursor="+url.QueryEscape(page.Next), nil)
+	page = want[Page[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?limit=100&cursor="+url.QueryEscape(page.Next), nil)
 	if len(page.Items) != 1 || page.Items[0].RootID != "s" {
 		t.Errorf("the second page is %+v", page)
 	}

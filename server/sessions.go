@@ -1,9 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -12,19 +16,26 @@ import (
 )
 
 type listIn struct {
-	// ParentID lists the sessions of the sub-agents and companions that a session consults, instead of roots.
-	ParentID string `query:"parent_id"`
-
-	Agent  string   `query:"assistant_id"`
+	agentQuery
+	// Status lists sessions with one of these statuses: idle, active, paused, completed, failed or interrupted. Those
+	// that have expired, or were deleted, and can be restored, are listed with the words expired and deleted.
 	Status []string `query:"status"`
-	Tags   []string `query:"tag"`
-	UserID string   `query:"user_id"`
-	Search string   `query:"search"`
+	// Tags must all be present.
+	Tags []string `query:"tag"`
+	// Metadata is a JSON object. Sessions have each of its values at the same path of their metadata.
+	Metadata cairn.Metadata `query:"metadata"`
+	UserID   string         `query:"user_id"`
+	// ParentID lists the sessions of the sub-agents and companions of that session, instead of sessions without a parent.
+	ParentID string `query:"parent_id"`
+	Search   string `query:"search"`
 	// Removed lists sessions that were "deleted" or have "expired" and can be restored, instead of the existing
 	// ones.
 	Removed       []string  `query:"removed"`
 	CreatedAfter  time.Time `query:"created_after"`
 	CreatedBefore time.Time `query:"created_before"`
+	// UpdatedAfter is inclusive and UpdatedBefore exclusive. A commit of a run updates its session, too.
+	UpdatedAfter  time.Time `query:"updated_after"`
+	UpdatedBefore time.Time `query:"updated_before"`
 	Limit         int       `query:"limit"`
 	Offset        int       `query:"offset"`
 	Cursor        string    `query:"cursor"`
@@ -33,10 +44,16 @@ type listIn struct {
 // listSessions lists the principal's sessions, or those of any user for an administrator or operator. The policy filters
 // each page. The children of a session are for every principal that may read the session.
 func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
-	q := store.SessionQuery{UserID: in.UserID, Agent: in.Agent, Tags: in.Tags, Search: in.Search, RootsOnly: true,
-		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore}
-	for _, s := range in.Status {
-		q.Statuses = append(q.Statuses, cairn.SessionStatus(s))
+	q := store.SessionQuery{UserID: in.UserID, Tags: in.Tags, Metadata: in.Metadata, Search: in.Search,
+		RootsOnly: true, CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore,
+		UpdatedAfter: in.UpdatedAfter, UpdatedBefore: in.UpdatedBefore}
+	var err error
+	if q.Agent, err = in.agentQuery.name(); err != nil {
+		return nil, err
+	}
+	p := paging{in.Limit, in.Offset, in.Cursor}
+	if err := cmp.Or(p.check(), withStatus(&q, in.Status)); err != nil {
+		return nil, err
 	}
 	for _, why := range in.Removed {
 		if store.Removal(why) != store.Deleted && store.Removal(why) != store.Expired {
@@ -57,16 +74,16 @@ func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 	}
 	if !c.principal.seesAll() && in.ParentID == "" {
 		if c.principal.User == "" {
-			return &Page[*cairn.Session]{Items: []*cairn.Session{}}, nil
+			return pageAt[*cairn.Session](p, nil, ""), nil
 		}
 		q.UserID = c.principal.User
 	}
-	page, err := read(c.ctx, paging{in.Limit, in.Offset, in.Cursor}, q,
+	page, err := read(c.ctx, p, q,
 		func(q *store.SessionQuery, cursor string, limit int) { q.Cursor, q.Limit = cursor, limit }, c.h.eng.Sessions)
 	if err != nil {
 		return nil, err
 	}
-	out := &Page[*cairn.Session]{Items: []*cairn.Session{}, Next: page.Next}
+	out := &Page[*cairn.Session]{Items: []*cairn.Session{}, Next: page.Next, HasMore: page.HasMore, Limit: page.Limit, Offset: page.Offset, Cursor: page.Cursor}
 	for i := range page.Items {
 		row := &page.Items[i]
 		ok := in.ParentID != ""
@@ -83,41 +100,129 @@ func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 	return out, nil
 }
 
+// withStatus adds the statuses by which a request selects sessions.
+func withStatus(q *store.SessionQuery, words []string) error {
+	known := enums[reflect.TypeFor[cairn.SessionStatus]()]
+	for _, word := range split(words) {
+		switch removal := store.Removal(word); {
+		case removal == store.Deleted || removal == store.Expired:
+			q.Removed = append(q.Removed, removal)
+		case slices.Contains(known, word):
+			q.Statuses = append(q.Statuses, cairn.SessionStatus(word))
+		default:
+			return cairn.Invalid("status", "%q is none of %s, %s, %s", word, strings.Join(known, ", "), store.Expired, store.Deleted)
+		}
+	}
+	if len(q.Removed) > 0 && len(q.Statuses) > 0 {
+		return cairn.Invalid("status", "%s and %s sessions are listed without those of other statuses", store.Expired, store.Deleted)
+	}
+	return nil
+}
+
+// split returns the words of a parameter that may be repeated, or have several words with commas between them.
+func split(values []string) (words []string) {
+	for _, value := range values {
+		words = append(words, strings.Split(value, ",")...)
+	}
+	return words
+}
+
 type idIn struct {
 	ID string `path:"id"`
 }
 
 type getIn struct {
 	ID string `path:"id"`
-	// Include names what is returned in addition to the session: "cache".
+	// Include names what is returned in addition to the session: messages, checkpoints, decisions, cache. Of each list
+	// the response has the first page, as the route of the list returns it.
 	Include []string `query:"include"`
 }
 
 // SessionView is a session with the additions that were requested.
 type SessionView struct {
 	*cairn.Session
+	// Messages, Checkpoints and Decisions are the first pages of these lists.
+	Messages    *Messages                 `json:"messages,omitempty"`
+	Checkpoints *Page[cairn.Checkpoint]   `json:"checkpoints,omitempty"`
+	Decisions   *Page[cairn.CallDecision] `json:"decisions,omitempty"`
 	// ToolCache is the session's cache of tool results, most recently used first.
 	ToolCache []store.CacheEntry `json:"tool_cache,omitempty"`
 }
 
 func getSession(c *request, in *getIn) (*SessionView, error) {
-	for _, what := range in.Include {
-		if what != "cache" {
-			return nil, cairn.Invalid("include", "%q is not cache", what)
-		}
-	}
 	part, err := c.openExcerpt(in.ID)
 	if err != nil {
 		return nil, err
 	}
 	out := &SessionView{Session: public(part.row)}
-	if len(in.Include) > 0 {
-		if !part.whole() {
-			return nil, notFound(in.ID)
+	for _, what := range split(in.Include) {
+		switch what {
+		case "messages":
+			out.Messages, err = listMessages(c, &messagesIn{ID: in.ID})
+		case "checkpoints":
+			out.Checkpoints, err = listCheckpoints(c, &pageIn{ID: in.ID})
+		case "decisions":
+			out.Decisions, err = listDecisions(c, &decisionsIn{ID: in.ID})
+		case "cache":
+			if !part.whole() {
+				return nil, notFound(in.ID)
+			}
+			out.ToolCache, err = c.h.eng.ToolCache(c.ctx, part.row.ID)
+		default:
+			err = cairn.Invalid("include", "%q is none of messages, checkpoints, decisions, cache", what)
 		}
-		out.ToolCache, err = c.h.eng.ToolCache(c.ctx, part.row.ID)
+		if err != nil {
+			return nil, err
+		}
 	}
-	return out, err
+	return out, nil
+}
+
+type decisionsIn struct {
+	ID     string `path:"id"`
+	Limit  int    `query:"limit"`
+	Cursor string `query:"cursor"`
+}
+
+// listDecisions lists the decisions about a session's calls. A page has those of a number of calls.
+func listDecisions(c *request, in *decisionsIn) (*Page[cairn.CallDecision], error) {
+	p := paging{limit: in.Limit, cursor: in.Cursor}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	if _, err := c.open(in.ID, ActionRead); err != nil {
+		return nil, err
+	}
+	page, err := c.h.eng.Decisions(c.ctx, in.ID, store.PageQuery{Cursor: in.Cursor, Limit: p.limit})
+	if err != nil {
+		return nil, err
+	}
+	return pageAt(p, page.Items, page.Next), nil
+}
+
+type checkpointIn struct {
+	ID string `path:"id"`
+	// Checkpoint is the checkpoint's id.
+	Checkpoint string `path:"checkpoint"`
+}
+
+// CheckpointView is a checkpoint with the state of its session at that point.
+type CheckpointView struct {
+	*cairn.Checkpoint
+	// State is the session's state as of the checkpoint.
+	State json.RawMessage `json:"state"`
+}
+
+func getCheckpoint(c *request, in *checkpointIn) (*CheckpointView, error) {
+	if _, err := c.open(in.ID, ActionRead); err != nil {
+		return nil, err
+	}
+	cp, err := c.h.eng.FindCheckpoint(c.ctx, in.ID, in.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	state, err := c.h.eng.State(c.ctx, in.ID, in.Checkpoint)
+	return &CheckpointView{Checkpoint: cp, State: state}, err
 }
 
 // restoreSession restores a session that was deleted or has expired. The list of removed sessions knows its owner.
@@ -251,8 +356,12 @@ type messagesIn struct {
 type Messages struct {
 	// Items are the messages of this part, oldest first.
 	Items []cairn.Message `json:"items"`
-	// Next is the index at which the next part begins; 0 after the last part.
-	Next int `json:"next,omitempty"`
+	// Next is the index at which the next part begins; 0 after the last part. HasMore reports whether there is one.
+	Next    int  `json:"next,omitempty"`
+	HasMore bool `json:"has_more"`
+	// Limit is the maximum number of messages of the part, hidden ones included, and Offset the index at which it begins.
+	Limit  int `json:"limit"`
+	Offset int `json:"offset"`
 	// Total is how many messages the session has, hidden ones included.
 	Total int `json:"total"`
 }
@@ -269,7 +378,7 @@ func listMessages(c *request, in *messagesIn) (*Messages, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Messages{Items: []cairn.Message{}, Total: min(part.row.MessageCount, part.upTo)}
+	out := &Messages{Items: []cairn.Message{}, Total: min(part.row.MessageCount, part.upTo), Limit: p.limit, Offset: in.From}
 	n := min(p.limit, part.upTo-in.From)
 	if n <= 0 {
 		return out, nil
@@ -279,8 +388,8 @@ func listMessages(c *request, in *messagesIn) (*Messages, error) {
 		return nil, err
 	}
 	out.Items = c.shown(list)
-	if len(list) == p.limit {
-		out.Next = in.From + len(list)
+	if end := in.From + len(list); end < out.Total && len(list) > 0 {
+		out.Next, out.HasMore = end, true
 	}
 	return out, nil
 }
@@ -404,7 +513,9 @@ func listQueue(c *request, in *idIn) (*Page[store.QueuedTurn], error) {
 		turns[i].Messages = c.shown(turns[i].Messages)
 	}
 	total := len(turns)
-	return &Page[store.QueuedTurn]{Items: orEmpty(turns), Total: &total}, err
+	page := pageAt(paging{limit: total}, turns, "")
+	page.Total = &total
+	return page, err
 }
 
 type queuedIn struct {
