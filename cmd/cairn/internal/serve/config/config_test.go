@@ -117,6 +117,7 @@ func TestMistakes(t *testing.T) {
 		"a deferred agent":   {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b, deferred: true}]}, {name: b, model: 'scripted:'}]", []string{"tools[0].deferred: is a key of client and mcp tools"}},
 		"a negative bound":   {auth + "assistants: [{name: a, model: 'scripted:', defer_above: -2, tools: [{client: x, description: d, deferred: true}]}]", []string{"defer_above: -2 is none"}},
 		"a negative cache":   {auth + "assistants: [{name: a, model: 'scripted:', tool_cache: {max_entries: -1}, tools: [{mcp: {url: 'http://x'}}]}]", []string{"tool_cache.max_entries: -1 is negative"}},
+		"a tool's cache":     {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, description: d, tool_cache: {max_entries: -1}}]}]", []string{"tools[0].tool_cache.max_entries: -1 is negative"}},
 		"a durability":       {auth + "assistants: [{name: a, model: 'scripted:', durability: -5s}]", []string{`durability: "-5s" is none of per_tool, per_step, manual, and no interval such as 5s`}},
 		"a sub-agent":        {auth + "assistants: [{name: research, model: 'scripted:', tools: [{agent: reserch}]}]", []string{`tools[0].agent: there is no assistant "reserch"; did you mean research?`}},
 		"its own sub-agent": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b}]}, {name: b, model: 'scripted:', tools: [{agent: a}]}]",
