@@ -34,7 +34,7 @@ const (
 	EventToolArgDelta EventType = "tool_arg_delta" // CallID, Text
 	EventToolArgEnd   EventType = "tool_arg_end"   // CallID, Tool, Data: the complete arguments
 	EventToolStart    EventType = "tool_start"     // CallID, Tool, Data: the arguments, Edited
-	EventToolEnd      EventType = "tool_end"       // CallID, Tool, Data: the result, IsError, Edited
+	EventToolEnd      EventType = "tool_end"       // CallID, Tool, Data: the result, IsError, Code, Edited
 	// EventToolApproval is published once the call can be answered: CallID, ApprovalID, Tool, Data: the arguments,
 	// Prompt, Payload, Deadline.
 	EventToolApproval EventType = "tool_approval_request"
@@ -73,7 +73,7 @@ const (
 	EventBranched EventType = "branched"
 
 	EventStatePatch EventType = "state_patch" // Patch, Conflicts
-	EventCustom     EventType = "custom"      // Name, Data
+	EventCustom     EventType = "custom"      // Name, Data, DataID
 	EventOutput     EventType = "output"      // Data: the typed output
 	EventError      EventType = "error"       // Error
 	EventUsage      EventType = "usage"       // Usage of the step
@@ -135,8 +135,12 @@ type Event struct {
 	Name string `json:"name,omitempty"`
 	// Data is the JSON value of the event: arguments, a result, or what the type documents.
 	Data json.RawMessage `json:"data,omitempty"`
+	// DataID is the id of what a tool emitted: a later event with the same Name and DataID replaces it.
+	DataID string `json:"data_id,omitempty"`
 	// IsError marks the result of a call that failed.
 	IsError bool `json:"is_error,omitempty"`
+	// Code is the reason why a call failed, if IsError.
+	Code Code `json:"code,omitempty"`
 	// Truncated marks a text, a tool's result or arguments, a prompt, or a list of files or sources that was cut to
 	// fit the log. The transcript and the pending call have it in full.
 	Truncated bool `json:"truncated,omitempty"`

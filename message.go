@@ -30,6 +30,9 @@ type Message struct {
 	Hidden bool `json:"hidden,omitempty"`
 	// Parts are the content of the message, in order.
 	Parts []Part `json:"parts"`
+	// Metadata is what the page that sent a user's message keeps with it, as JSON, at most [MaxMetadataBytes]. Models
+	// do not read it.
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 	// Tools switches tools of the agent on and off, by name, from this message on. Only hidden messages have it;
 	// see [Step.SwitchTools].
 	Tools map[string]bool `json:"tools,omitempty"`
@@ -100,6 +103,8 @@ const (
 	// PartProvider is an item of the provider's own that has no other form: encrypted reasoning, or a search.
 	// Provider holds it, and Sources its findings.
 	PartProvider PartType = "provider"
+	// PartData is a value for pages: Data. A model reads it, as JSON, only in a user's message that has nothing else.
+	PartData PartType = "data"
 )
 
 // Part is one piece of a message. Type determines which fields are set.
@@ -122,6 +127,18 @@ type Part struct {
 	Result *ToolResult `json:"tool_result,omitempty"`
 	// File is the file of a PartFile.
 	File *File `json:"file,omitempty"`
+	// Data is the value of a PartData.
+	Data *Data `json:"data,omitempty"`
+}
+
+// Data is a value that pages show: a part of a user's message, or what a tool emitted with [Step.Emit].
+type Data struct {
+	// Name is the kind of the value: the name of the event that a tool emitted.
+	Name string `json:"name"`
+	// ID identifies the value among those of its name; empty for one that nothing replaces.
+	ID string `json:"id,omitempty"`
+	// Value is the value as JSON.
+	Value json.RawMessage `json:"value"`
 }
 
 // Source is a page or document that a model's provider read for a reply.
@@ -199,6 +216,9 @@ type ToolResult struct {
 	// Background is the session of a companion that continues to run after the call. A later message of
 	// [OriginCompanion] reports its result.
 	Background string `json:"background,omitempty"`
+	// Data is what the tool emitted, for pages: the last value of each id. If it has more than 64 KiB, the newest values
+	// remain. Models do not read it.
+	Data []Data `json:"data,omitempty"`
 	// Child is the session that the call consulted, in a message of [OriginWithdrawn]: the call was closed without
 	// the session's outcome.
 	Child ChildEnd `json:"child,omitzero"`
@@ -252,11 +272,17 @@ func (f *File) DataURL() string {
 	return "data:" + f.MediaType + ";base64," + base64.StdEncoding.EncodeToString(f.Data)
 }
 
+// Size returns the number of bytes of the value with its name and id.
+func (d *Data) Size() int { return len(d.Name) + len(d.ID) + len(d.Value) }
+
 // TextPart returns a part of plain text.
 func TextPart(text string) Part { return Part{Type: PartText, Text: text} }
 
 // FilePart returns a part that holds a file.
 func FilePart(f File) Part { return Part{Type: PartFile, File: &f} }
+
+// DataPart returns a part for pages.
+func DataPart(d Data) Part { return Part{Type: PartData, Data: &d} }
 
 // User returns a user's message.
 func User(parts ...Part) Message { return Message{Role: RoleUser, Parts: parts} }
@@ -343,7 +369,7 @@ const MaxInputBytes = MaxMessageBytes
 
 // Size returns the number of content bytes in the message's parts and in Pinned.
 func (m *Message) Size() int {
-	total := 0
+	total := len(m.Metadata)
 	for _, raw := range m.Pinned {
 		total += len(raw)
 	}
@@ -367,6 +393,12 @@ func (p *Part) size() int {
 	}
 	if p.Result != nil {
 		n += len(p.Result.Output)
+		for i := range p.Result.Data {
+			n += p.Result.Data[i].Size()
+		}
+	}
+	if p.Data != nil {
+		n += p.Data.Size()
 	}
 	if p.File != nil {
 		n += len(p.File.Name) + len(p.File.MediaType) + len(p.File.URL) + len(p.File.Data)

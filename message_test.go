@@ -13,10 +13,12 @@ func TestInputMistakes(t *testing.T) {
 	t.Parallel()
 	file := func(f cairn.File) cairn.Input { return cairn.Messages(cairn.User(cairn.FilePart(f))) }
 	for name, good := range map[string]cairn.Input{
-		"text":     cairn.Text("hello"),
-		"context":  cairn.Messages(cairn.Context("c"), cairn.User(cairn.TextPart("t"))),
-		"data":     file(cairn.File{MediaType: "a/b", Data: []byte{0xff}}),
-		"address":  file(cairn.File{MediaType: "a/b", URL: "https://example.com"}),
+		"text":    cairn.Text("hello"),
+		"context": cairn.Messages(cairn.Context("c"), cairn.User(cairn.TextPart("t"))),
+		"data":    file(cairn.File{MediaType: "a/b", Data: []byte{0xff}}),
+		"address": file(cairn.File{MediaType: "a/b", URL: "https://example.com"}),
+		"for pages": cairn.Messages(cairn.Message{Role: cairn.RoleUser, Metadata: []byte(`{"a":1}`),
+			Parts: []cairn.Part{cairn.DataPart(cairn.Data{Name: "choice", ID: "c", Value: []byte(`null`)})}}),
 		"own id":   cairn.Messages(cairn.Message{ID: "m-1", Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("t")}}),
 		"the most": cairn.Text(strings.Repeat("x", cairn.MaxInputBytes)),
 	} {
@@ -44,7 +46,15 @@ func TestInputMistakes(t *testing.T) {
 		"file name":     {file(cairn.File{MediaType: "a/b", Name: "\xff", Data: []byte("x")}), "input.file.name", cairn.CodeInvalid},
 		"empty file":    {file(cairn.File{MediaType: "a/b"}), "input.file", cairn.CodeInvalid},
 		"two sources":   {file(cairn.File{MediaType: "a/b", Data: []byte("x"), URL: "u"}), "input.file", cairn.CodeInvalid},
-		"too large":     {cairn.Messages(ok, cairn.User(cairn.FilePart(cairn.File{MediaType: "a/b", Data: make([]byte, cairn.MaxInputBytes)}))), "input", cairn.CodeTooLarge},
+		"no data":       {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartData})), "input.data", cairn.CodeInvalid},
+		"no name":       {cairn.Messages(cairn.User(cairn.DataPart(cairn.Data{Value: []byte("1")}))), "input.data.name", cairn.CodeInvalid},
+		"no value":      {cairn.Messages(cairn.User(cairn.DataPart(cairn.Data{Name: "n"}))), "input.data.value", cairn.CodeInvalid},
+		"bad value":     {cairn.Messages(cairn.User(cairn.DataPart(cairn.Data{Name: "n", Value: []byte("{")}))), "input.data.value", cairn.CodeInvalid},
+		"text and data": {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartText, Text: "x", Data: &cairn.Data{}})), "input", cairn.CodeInvalid},
+		"metadata":      {cairn.Messages(cairn.Message{Role: cairn.RoleUser, Parts: ok.Parts, Metadata: []byte("{")}), "input.metadata", cairn.CodeInvalid},
+		"much metadata": {cairn.Messages(cairn.Message{Role: cairn.RoleUser, Parts: ok.Parts, Metadata: []byte(`"` + strings.Repeat("x", cairn.MaxMetadataBytes) + `"`)}),
+			"input.metadata", cairn.CodeTooLarge},
+		"too large": {cairn.Messages(ok, cairn.User(cairn.FilePart(cairn.File{MediaType: "a/b", Data: make([]byte, cairn.MaxInputBytes)}))), "input", cairn.CodeTooLarge},
 	} {
 		var e *cairn.Error
 		if err := test.input.Validate(); !errors.As(err, &e) || e.Code != test.code || e.Field != test.field || !strings.HasPrefix(e.Message, test.field) {

@@ -81,7 +81,8 @@ type Run struct {
 	FirstMessage int `json:"first_message"`
 	// Usage is the run's own; engine.Run.TreeUsage has that of the agents below it.
 	Usage Usage `json:"usage"`
-	// Text is the text of the last reply. Output is the typed output as JSON, if there is one.
+	// Text is the text of the last reply or, if the run failed in a model call, what that call had shown; the transcript
+	// does not have that. Output is the typed output as JSON, if there is one.
 	Text   string          `json:"text,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
 	// Error is why the run failed. [Run.Public] reduces it to its code.

@@ -80,8 +80,16 @@ func (s *Step) Delete(path ...string) error {
 	return s.env.Update(Op{Kind: OpDelete, Path: pointer.Join(path...)})
 }
 
-// Emit publishes a custom event with data, encoded as JSON, on the session's event log.
-func (s *Step) Emit(name string, data any) error {
+// EmitOption changes what [Step.Emit] does.
+type EmitOption func(*Data)
+
+// EmitID makes an event replace what was emitted earlier in the turn with the same name and id: pages show one part
+// that changes. The id is 1 to 128 visible ASCII characters.
+func EmitID(id string) EmitOption { return func(d *Data) { d.ID = id } }
+
+// Emit publishes a custom event with data, encoded as JSON, on the session's event log. What a tool emits is also kept
+// with the call's result, see [ToolResult].Data, so that pages show it once the log was trimmed.
+func (s *Step) Emit(name string, data any, opts ...EmitOption) error {
 	if problem := ids.Check(name); problem != "" {
 		return Invalid("name", "the event's name %s", problem)
 	}
@@ -92,7 +100,13 @@ func (s *Step) Emit(name string, data any) error {
 	if err := CheckJSON("data", raw); err != nil {
 		return err
 	}
-	return s.env.Emit(name, raw)
+	d := Data{Name: name, Value: raw}
+	for _, opt := range opts {
+		if opt(&d); d.ID == "" || ids.Check(d.ID) != "" {
+			return Invalid("id", "the id %q of event %q must be 1 to 128 visible ASCII characters", d.ID, name)
+		}
+	}
+	return s.env.Emit(d.Name, d.ID, d.Value)
 }
 
 // AddContext adds a hidden message to the transcript with the step's commit; the model reads it from its next call

@@ -45,8 +45,8 @@ func (d *desk) update(list ...cairn.Op) error {
 	return nil
 }
 
-func (d *desk) Emit(name string, data json.RawMessage) error {
-	d.events = append(d.events, name+" "+string(data))
+func (d *desk) Emit(name, id string, data json.RawMessage) error {
+	d.events = append(d.events, name+id+" "+string(data))
 	return nil
 }
 
@@ -209,7 +209,7 @@ func TestStepSays(t *testing.T) {
 	if len(d.context) != 1 || !d.context[0].Hidden || d.context[0].Role != cairn.RoleUser || d.context[0].Text() != "The user is on the phone." {
 		t.Errorf("context %+v", d.context)
 	}
-	for field, err := range map[string]error{"name": step.Emit("", 1), "data": step.Emit("x", func() {}), "context": step.AddContext("")} {
+	for field, err := range map[string]error{"name": step.Emit("", 1), "data": step.Emit("x", func() {}), "id": step.Emit("x", 1, cairn.EmitID("a\n")), "context": step.AddContext("")} {
 		var e *cairn.Error
 		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field != field {
 			t.Errorf("%s: error %v", field, err)

@@ -26,6 +26,9 @@ func (m *Message) Validate() error {
 			return err
 		}
 	}
+	if err := CheckJSON("metadata", m.Metadata); err != nil {
+		return err
+	}
 	if m.Tokens < 0 {
 		return Invalid("tokens", "%d is negative", m.Tokens)
 	}
@@ -86,7 +89,15 @@ func (p *Part) validate() error {
 		if end := r.Child; err == nil {
 			err = cmp.Or(CheckText("tool_result.child", end.SessionID), CheckText("tool_result.child", end.Agent), CheckText("tool_result.child", string(end.Status)))
 		}
+		for i := range r.Data {
+			err = cmp.Or(err, r.Data[i].validate("tool_result.data"))
+		}
 		if err != nil {
+			return err
+		}
+	}
+	if p.Data != nil {
+		if err := p.Data.validate("data"); err != nil {
 			return err
 		}
 	}
@@ -94,6 +105,10 @@ func (p *Part) validate() error {
 		return p.File.validate()
 	}
 	return nil
+}
+
+func (d *Data) validate(at string) error {
+	return cmp.Or(CheckText(at+".name", d.Name), CheckText(at+".id", d.ID), CheckJSON(at+".value", d.Value))
 }
 
 func (a *Awaits) validate() error {
@@ -218,7 +233,7 @@ func (s *Stop) Validate() error {
 func (e *Event) Validate() error {
 	err := cmp.Or(CheckText("event.type", string(e.Type)), CheckText("event.session_id", e.SessionID), CheckText("event.run_id", e.RunID),
 		CheckText("event.agent", e.Agent), CheckText("event.text", e.Text), CheckText("event.call_id", e.CallID), CheckText("event.tool", e.Tool),
-		CheckText("event.name", e.Name), CheckJSON("event.data", e.Data), CheckText("event.child_id", e.ChildID), checkTime("event.time", e.Time),
+		CheckText("event.name", e.Name), CheckText("event.data_id", e.DataID), CheckText("event.code", string(e.Code)), CheckJSON("event.data", e.Data), CheckText("event.child_id", e.ChildID), checkTime("event.time", e.Time),
 		checkTime("event.deadline", e.Deadline), CheckJSON("event.edited", e.Edited), CheckText("event.tool_call_id", e.ToolCallID),
 		CheckText("event.prompt", e.Prompt), CheckJSON("event.payload", e.Payload), CheckText("event.message_id", e.MessageID), CheckText("event.origin", e.Origin))
 	for i := range e.Files {
@@ -291,6 +306,13 @@ func (in Input) Validate() error {
 		if len(m.Parts) == 0 {
 			return Invalid(at, "the message has no parts")
 		}
+		if n := len(m.Metadata); n > MaxMetadataBytes {
+			return &Error{Code: CodeTooLarge, Field: at + ".metadata",
+				Message: fmt.Sprintf("%s.metadata: has %d bytes, at most %d are allowed", at, n, MaxMetadataBytes)}
+		}
+		if err := CheckJSON(at+".metadata", m.Metadata); err != nil {
+			return err
+		}
 		if err := cmp.Or(CheckText(at+".run_id", m.RunID), checkTime(at+".created_at", m.CreatedAt)); err != nil {
 			return err
 		}
@@ -334,10 +356,24 @@ func (p *Part) validateInput(at string) error {
 			return err
 		}
 		only.File = f
+	case PartData:
+		d := p.Data
+		switch {
+		case d == nil:
+			return Invalid(at+".data", "is missing")
+		case d.Name == "":
+			return Invalid(at+".data.name", "is missing")
+		case len(d.Value) == 0:
+			return Invalid(at+".data.value", "is missing")
+		}
+		if err := d.validate(at + ".data"); err != nil {
+			return err
+		}
+		only.Data = d
 	default:
 		return Invalid(at, "a part of type %q cannot be sent by a user", p.Type)
 	}
-	if p.Text != only.Text || p.File != only.File || p.Provider != nil || p.Model != "" || p.Sources != nil || p.ToolUse != nil || p.Result != nil {
+	if p.Text != only.Text || p.File != only.File || p.Data != only.Data || p.Provider != nil || p.Model != "" || p.Sources != nil || p.ToolUse != nil || p.Result != nil {
 		return Invalid(at, "a part of type %q has nothing else", p.Type)
 	}
 	return nil

@@ -38,6 +38,9 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 	} else {
 		w.parts(m.Parts)
 	}
+	if len(m.Metadata) > 0 {
+		w.raw("metadata", m.Metadata)
+	}
 	if len(m.Tools) > 0 {
 		w.value("tools", m.Tools)
 	}
@@ -175,6 +178,9 @@ func (w *writer) content(p *cairn.Part) {
 		if result.Background != "" {
 			w.text("background", result.Background)
 		}
+		if len(result.Data) > 0 {
+			w.value("data", result.Data)
+		}
 		if result.Child != (cairn.ChildEnd{}) {
 			w.value("child", result.Child)
 		}
@@ -182,6 +188,9 @@ func (w *writer) content(p *cairn.Part) {
 	}
 	if p.File != nil {
 		w.value("file", p.File)
+	}
+	if p.Data != nil {
+		w.value("data", p.Data)
 	}
 }
 

@@ -17,7 +17,7 @@ func ShortText(m *cairn.Message, id, run string) (string, error) {
 
 // alone reports whether a message has a single part whose fields determine its type.
 func alone(m *cairn.Message) bool {
-	if len(m.Parts) != 1 || m.Parts[0].File != nil || m.Model != "" {
+	if len(m.Parts) != 1 || m.Parts[0].File != nil || m.Parts[0].Data != nil || m.Model != "" {
 		return false
 	}
 	p := &m.Parts[0]

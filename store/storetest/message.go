@@ -23,7 +23,8 @@ func everyPart(h *harness) {
 	h.create("session")
 	at := time.Date(2024, 2, 29, 12, 30, 0, 123456000, time.UTC)
 	given := []cairn.Message{
-		{ID: "m1", Role: cairn.RoleUser, CreatedAt: at, Parts: []cairn.Part{
+		{ID: "m1", Role: cairn.RoleUser, Metadata: []byte(`{"from":"<page>"}`), CreatedAt: at, Parts: []cairn.Part{
+			cairn.DataPart(cairn.Data{Name: "choice", ID: "c", Value: []byte(`{"color":"red"}`)}),
 			cairn.TextPart("look at these"),
 			cairn.FilePart(cairn.File{Name: "a.bin", MediaType: "application/octet-stream", Data: []byte{0, 1, 255}}),
 			cairn.FilePart(cairn.File{MediaType: "image/png", URL: "https://example.com/a.png"})}},
@@ -34,7 +35,8 @@ func everyPart(h *harness) {
 			{Type: cairn.PartText, Text: "so", Sources: []cairn.Source{{URL: "https://example.com/", Title: "<T>", Quote: "q"}}},
 			{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: "call", Tool: "lookup", Input: []byte(`{"order":42,"note":"<&>"}`)}}}},
 		{ID: "m4", Role: cairn.RoleTool, RunID: "run", CreatedAt: at, Parts: []cairn.Part{
-			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "call", Tool: "lookup", Output: []byte(`[1,2.5,null]`)}},
+			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "call", Tool: "lookup", Output: []byte(`[1,2.5,null]`),
+				Data: []cairn.Data{{Name: "note", Value: []byte(`"<&>"`)}, {Name: "progress", ID: "p", Value: []byte(`{"done":2}`)}}}},
 			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "x", Tool: "y", Output: []byte(`"bad"`), IsError: true, Code: cairn.CodeTool, Private: true}},
 			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "z", Tool: "spawn", Output: []byte(`{}`), Background: "child",
 				Child: cairn.ChildEnd{SessionID: "child", Agent: "helper", Status: cairn.RunInterrupted}}}}},

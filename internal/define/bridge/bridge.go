@@ -102,8 +102,8 @@ type Env[Op, Message any] interface {
 	Update(Op) error
 	// Change records the writes that turn one version of the state into another, as JSON.
 	Change(before, after json.RawMessage) error
-	// Emit publishes a custom event.
-	Emit(name string, data json.RawMessage) error
+	// Emit publishes a custom event. An id, if there is one, identifies it among those of its name.
+	Emit(name, id string, data json.RawMessage) error
 	// AddContext records a hidden message for the step's commit.
 	AddContext(Message)
 	// Describe records the session's title, tags to add and entries of the metadata for the step's commit. A nil title

@@ -130,13 +130,23 @@ func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent
 	results = &cairn.Message{ID: st.ID + "/results", Role: cairn.RoleTool, Parts: make([]cairn.Part, 0, len(st.Calls))}
 	for _, c := range st.Calls {
 		if c.Result != nil {
-			results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result})
+			results.Parts = append(results.Parts, resultPart(c, out))
 		}
 	}
 	if len(results.Parts) == 0 {
 		return reply, nil
 	}
 	return reply, results
+}
+
+// resultPart returns the part with a call's result and what its tool emitted, as far as the message has room for it.
+func resultPart(c *step.Call, out *session.Outcome) cairn.Part {
+	r := c.Result.Result
+	if data := c.Result.Writes.Emitted; len(data) > 0 && out.RoomFor(data) {
+		with := *r
+		with.Data, r = data, &with
+	}
+	return cairn.Part{Type: cairn.PartToolResult, Result: r}
 }
 
 // whyClosed returns why the calls that the run leaves without a result are closed.
@@ -190,7 +200,7 @@ func (fx *Effects) applyStop(ctx context.Context, l *session.Live, a *cairn.Agen
 			fx.close(ctx, l, st, c, out)
 			out.Count(l, a, st, c)
 		}
-		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result})
+		results.Parts = append(results.Parts, resultPart(c, out))
 	}
 	out.Results = results
 	return nil
@@ -235,6 +245,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 		run.Status, run.Reason, run.StopReason = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason
 		return new(run)
 	case st.Failed() != nil:
+		run.Text = st.Reply.Said
 		return fail(cairn.ReasonError, st.Failed())
 	case st.Message() == nil && !st.Carried: // only a stop leaves neither
 		run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonInterrupted

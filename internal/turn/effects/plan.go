@@ -146,6 +146,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 		}
 		wait, failed := fx.retryWait(ctx, a.Retry, err, n, "the agent's")
 		if failed != nil {
+			to.Said = r.text()
 			return cairn.AsError(failed)
 		}
 		fx.Logger.Warn("model call failed, trying again", "session", l.Row.ID, "step", number, "error", err, "wait", wait)

@@ -352,6 +352,17 @@ func (r *reply) message(partial bool) *cairn.Message {
 	return m
 }
 
+// text returns the text of the reply so far.
+func (r *reply) text() string {
+	var b strings.Builder
+	for _, p := range r.parts {
+		if p.Type == cairn.PartText {
+			b.WriteString(p.text.String())
+		}
+	}
+	return b.String()
+}
+
 // unkept begins the text that replaces arguments that cannot be stored. No schema of arguments accepts it.
 const unkept = "arguments that cannot be kept: the JSON "
 

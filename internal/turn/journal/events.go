@@ -211,7 +211,7 @@ func childEnded(number int, r *cairn.ToolResult, by cairn.ChildEnd) cairn.Event 
 
 // result returns the event of a call that ended with a result.
 func result(number int, r *cairn.ToolResult) cairn.Event {
-	ev := cairn.Event{Type: cairn.EventToolEnd, Step: number, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError, Edited: r.Edited}
+	ev := cairn.Event{Type: cairn.EventToolEnd, Step: number, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError, Code: r.Code, Edited: r.Edited}
 	if r.Private {
 		ev.Data = json.RawMessage(define.PrivateError)
 	}

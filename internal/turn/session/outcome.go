@@ -272,6 +272,19 @@ func (l *Live) Remembered(c *step.Call, now time.Time) *cairn.ToolResult {
 	return &cairn.ToolResult{CallID: c.Use.CallID, Tool: c.Use.Tool, Output: e.Output}
 }
 
+// RoomFor reports whether the step's results message has room for data that a call emitted, and counts it if so.
+func (out *Outcome) RoomFor(data []cairn.Data) bool {
+	size := out.resultBytes
+	for i := range data {
+		size += data[i].Size()
+	}
+	if limits.Size(size) != "" {
+		return false
+	}
+	out.resultBytes = size
+	return true
+}
+
 // Remember updates the cache with a call of the step that ends, and returns the number of hits. The call may have
 // become an error after the tool ran, if what a hook wrote for it did not fit.
 func (l *Live) Remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {

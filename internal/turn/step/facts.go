@@ -11,6 +11,7 @@ package step
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,11 +37,34 @@ type Writes struct {
 	Checkpoint bool               `json:"checkpoint,omitempty"`
 	// About is what was written about the session: its title, tags and metadata; nil for nothing.
 	About *store.ContextChange `json:"about,omitempty"`
+	// Emitted is what pages are to show, oldest first.
+	Emitted []cairn.Data `json:"emitted,omitempty"`
+}
+
+// maxEmitted is how many bytes of emitted data are kept.
+const maxEmitted = 64 << 10
+
+// Emit adds data, in place of earlier data of the same name and id. The oldest data beyond maxEmitted is dropped.
+func (w *Writes) Emit(d cairn.Data) {
+	same := func(other cairn.Data) bool { return d.ID != "" && other.Name == d.Name && other.ID == d.ID }
+	if i := slices.IndexFunc(w.Emitted, same); i >= 0 {
+		w.Emitted = slices.Clone(w.Emitted) // others may hold the list
+		w.Emitted[i] = d
+	} else {
+		w.Emitted = append(w.Emitted, d)
+	}
+	total := 0
+	for i := len(w.Emitted) - 1; i >= 0; i-- {
+		if total += w.Emitted[i].Size(); total > maxEmitted {
+			w.Emitted = slices.Clone(w.Emitted[i+1:])
+			return
+		}
+	}
 }
 
 // Empty reports whether nothing was written.
 func (w *Writes) Empty() bool {
-	return w == nil || len(w.Ops)+len(w.Context)+len(w.Usage)+len(w.Statements) == 0 && !w.Checkpoint && w.About == nil
+	return w == nil || len(w.Ops)+len(w.Context)+len(w.Usage)+len(w.Statements)+len(w.Emitted) == 0 && !w.Checkpoint && w.About == nil
 }
 
 // Opening is what the hooks of the run's beginning wrote. It belongs to the run's first step.
@@ -58,6 +82,8 @@ type Reply struct {
 	// Refused lists the ids of calls to tools that were off.
 	Refused []string     `json:"refused,omitempty"`
 	Failed  *cairn.Error `json:"failed,omitempty"`
+	// Said is the text that a failed call had shown.
+	Said string `json:"said,omitempty"`
 	// Passed lists the events of another server that the model passed on, see [cairn.ChunkEvent].
 	Passed []cairn.Event `json:"passed,omitempty"`
 	// Writes are those of the hooks around the model call.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -247,11 +249,13 @@ func TestWhatMayHaveHadEffects(t *testing.T) {
 func every() []step.Fact {
 	w := step.Writes{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte(`1`)}}, Context: []cairn.Message{cairn.Context("c")},
 		Usage: map[string]float64{"u": 1}, Checkpoint: true,
-		About: &store.ContextChange{Title: new("t"), AddTags: []string{"a"}, Metadata: cairn.Metadata{"n": 1.0}}}
+		About:   &store.ContextChange{Title: new("t"), AddTags: []string{"a"}, Metadata: cairn.Metadata{"n": 1.0}},
+		Emitted: []cairn.Data{{Name: "n", ID: "i", Value: []byte(`1`)}}}
 	failed := cairn.Errorf(cairn.CodeHook, "no")
 	done := &cairn.Completion{Reason: cairn.ReasonReply, Text: "t", Output: []byte(`{}`)}
 	r := reply("a", "look")
 	r.Passed = []cairn.Event{{Type: cairn.EventToolStart, Origin: "far", CallID: "x", Data: json.RawMessage("1")}}
+	r.Said = "so"
 	r.Context, r.Usage, r.Refused, r.Failed, r.Writes, r.Sequence = []cairn.Message{cairn.Context("x")}, cairn.Usage{ModelCalls: 1}, []string{"a"}, failed, w, 7
 	return []step.Fact{
 		&step.Opening{Writes: w}, r,
@@ -339,5 +343,34 @@ func TestDamagedFacts(t *testing.T) {
 		if !errors.Is(err, cairn.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Emitted data replaces that of its name and id. Beyond 64 KiB the oldest is dropped.
+func TestEmittedData(t *testing.T) {
+	t.Parallel()
+	var w step.Writes
+	half := json.RawMessage(`"` + strings.Repeat("x", 30<<10) + `"`)
+	for _, d := range []cairn.Data{{Name: "a", ID: "1", Value: half}, {Name: "a", Value: half}, {Name: "b", ID: "1"}, {Name: "a", ID: "1", Value: []byte("2")}} {
+		w.Emit(d)
+	}
+	before := w
+	w.Emit(cairn.Data{Name: "b", ID: "1", Value: half})
+	w.Emit(cairn.Data{Name: "c", Value: []byte("3")})
+	names := func(w step.Writes) (list string) {
+		for _, d := range w.Emitted {
+			list += fmt.Sprint(d.Name, d.ID, len(d.Value), " ")
+		}
+		return list
+	}
+	if got, want := names(before), "a11 a30722 b10 "; got != want {
+		t.Errorf("kept are %s, want %s", got, want)
+	}
+	if got, want := names(w), "a11 a30722 b130722 c1 "; got != want {
+		t.Errorf("kept are %s, want %s", got, want)
+	}
+	w.Emit(cairn.Data{Name: "d", Value: half})
+	if got, want := names(w), "b130722 c1 d30722 "; got != want {
+		t.Errorf("kept are %s, want %s", got, want)
 	}
 }

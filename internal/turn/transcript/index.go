@@ -20,7 +20,7 @@ type Index struct {
 	off   map[string]struct{}
 	away  map[string]struct{}
 	// differs reports whether some message is sent in another form than it is stored: a result has the arguments that
-	// its tool ran with, or a tool was called as a deferred one.
+	// its tool ran with, a tool was called as a deferred one, or a message has data for pages.
 	differs bool
 	// pinned is what toolsets offer.
 	pinned map[string]json.RawMessage
@@ -53,6 +53,8 @@ func (x *Index) Add(m *cairn.Message) {
 				put(&x.calls, p.ToolUse.CallID)
 				x.differs = x.differs || p.ToolUse.Deferred
 			}
+		case cairn.PartData:
+			x.differs = true
 		case cairn.PartToolResult:
 			x.differs = x.differs || len(p.Result.Edited) > 0
 			if p.Result.Tool == cairn.FindTools && !p.Result.IsError {

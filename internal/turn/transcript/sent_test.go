@@ -39,3 +39,25 @@ func TestSent(t *testing.T) {
 		}
 	}
 }
+
+// A model does not read the data parts of a message, unless the message has nothing else.
+func TestSentWithoutDataForPages(t *testing.T) {
+	t.Parallel()
+	data := cairn.DataPart(cairn.Data{Name: "choice", Value: json.RawMessage(`{"color":"red"}`)})
+	list := []cairn.Message{cairn.User(cairn.TextPart("hi"), data), cairn.User(data)}
+	var x transcript.Index
+	for i := range list {
+		x.Add(&list[i])
+	}
+	if !x.Differs() {
+		t.Error("the messages are sent as they are")
+	}
+	sent := transcript.Sent(list)
+	want := []cairn.Message{cairn.User(cairn.TextPart("hi")), cairn.User(cairn.TextPart(`{"name":"choice","value":{"color":"red"}}`))}
+	if !reflect.DeepEqual(sent, want) || !reflect.DeepEqual(transcript.Sent(sent), want) {
+		t.Errorf("the model reads %+v", sent)
+	}
+	if len(list[0].Parts) != 2 || list[1].Parts[0].Data == nil {
+		t.Errorf("the transcript has become %+v", list)
+	}
+}

@@ -152,19 +152,20 @@ func Failed(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult 
 
 // Sent returns the transcript in the form that a model is sent. A deferred tool appears as the call of [cairn.CallTool]
 // that the model made, and its result as that tool's. A result whose tool ran with arguments edited by a reviewer
-// begins with a note of it, because the arguments in the transcript stay as the model wrote them. Sent is idempotent.
+// begins with a note of it, because the arguments in the transcript stay as the model wrote them. Parts for pages are
+// left out, or given as JSON in a message that has no others. Sent is idempotent.
 func Sent(messages []cairn.Message) []cairn.Message {
 	sent := slices.Clone(messages)
 	wrapped := map[string]bool{}
 	otherwise := func(p cairn.Part) bool {
-		return edited(p) || p.ToolUse != nil && p.ToolUse.Deferred || p.Result != nil && wrapped[p.Result.CallID]
+		return p.Data != nil || edited(p) || p.ToolUse != nil && p.ToolUse.Deferred || p.Result != nil && wrapped[p.Result.CallID]
 	}
 	for i := range sent {
 		m := &sent[i]
 		if !slices.ContainsFunc(m.Parts, otherwise) {
 			continue
 		}
-		m.Parts = slices.Clone(m.Parts)
+		m.Parts = withoutData(m.Parts)
 		for j := range m.Parts {
 			p := &m.Parts[j]
 			switch {
@@ -185,6 +186,19 @@ func Sent(messages []cairn.Message) []cairn.Message {
 		}
 	}
 	return sent
+}
+
+// withoutData returns a copy of a message's parts without those for pages. If there are no others they become text.
+func withoutData(parts []cairn.Part) []cairn.Part {
+	rest := slices.DeleteFunc(slices.Clone(parts), func(p cairn.Part) bool { return p.Data != nil })
+	if len(rest) > 0 {
+		return rest
+	}
+	for i := range parts {
+		raw, _ := json.Marshal(parts[i].Data) // the JSON is valid
+		rest = append(rest, cairn.TextPart(string(raw)))
+	}
+	return rest
 }
 
 func edited(p cairn.Part) bool { return p.Type == cairn.PartToolResult && len(p.Result.Edited) > 0 }

@@ -49,8 +49,8 @@ func (h *handle) Change(before, after json.RawMessage) error {
 	return h.use(func(s *Scope) error { return s.Change(before, after) })
 }
 
-func (h *handle) Emit(name string, data json.RawMessage) error {
-	return h.use(func(s *Scope) error { return s.Emit(name, data) })
+func (h *handle) Emit(name, id string, data json.RawMessage) error {
+	return h.use(func(s *Scope) error { return s.Emit(name, id, data) })
 }
 
 func (h *handle) AddContext(m cairn.Message) {

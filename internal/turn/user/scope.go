@@ -142,8 +142,8 @@ func (s *Scope) update(list ...cairn.Op) error {
 }
 
 // Emit implements define.Env.
-func (s *Scope) Emit(name string, data json.RawMessage) error {
-	ev := cairn.Event{Type: cairn.EventCustom, Step: s.number, Name: name, Data: data}
+func (s *Scope) Emit(name, id string, data json.RawMessage) error {
+	ev := cairn.Event{Type: cairn.EventCustom, Step: s.number, Name: name, DataID: id, Data: data}
 	if err := s.emit.Check(ev); err != nil {
 		return err
 	}
@@ -152,6 +152,7 @@ func (s *Scope) Emit(name string, data json.RawMessage) error {
 	if s.ended {
 		return errEnded
 	}
+	s.w.Emit(cairn.Data{Name: name, ID: id, Value: data})
 	if s.asking.replays() { // the pass that asked has published it
 		return nil
 	}
@@ -276,19 +277,19 @@ func (s *Scope) Writes() step.Writes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.w
-	w.Usage = maps.Clone(w.Usage)
+	w.Usage, w.Emitted = maps.Clone(w.Usage), slices.Clone(w.Emitted)
 	return w
 }
 
 // Resume makes the scope start with earlier writes.
 func (s *Scope) Resume(w step.Writes) *Scope {
 	s.w = step.Writes{Ops: slices.Clip(w.Ops), Context: slices.Clip(w.Context), Usage: maps.Clone(w.Usage),
-		Statements: slices.Clip(w.Statements), Checkpoint: w.Checkpoint, About: w.About}
+		Statements: slices.Clip(w.Statements), Checkpoint: w.Checkpoint, About: w.About, Emitted: slices.Clone(w.Emitted)}
 	return s
 }
 
 // Retry undoes what was written since w to the state, for the model, for the store's database and about the session,
-// before another attempt at the scope's function. Usage stays.
+// before another attempt at the scope's function. Usage and what was emitted stay.
 func (s *Scope) Retry(w step.Writes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -57,6 +57,8 @@ func (s *Screen) Message(m *cairn.Message) {
 			s.Print(s.result(p.Result.Output, p.Result.IsError))
 		case cairn.PartFile:
 			s.Print(Indent + s.style.Dim("["+p.File.MediaType+" "+p.File.Name+"]") + "\n")
+		case cairn.PartData:
+			s.Print(Indent + s.style.Dim("["+p.Data.Name+" "+string(p.Data.Value)+"]") + "\n")
 		}
 	}
 }

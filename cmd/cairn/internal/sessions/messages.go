@@ -94,6 +94,8 @@ func partText(p *cairn.Part) string {
 		return fmt.Sprintf("[%s's own, %d bytes]", p.Model, len(p.Provider))
 	case cairn.PartFile:
 		return fmt.Sprintf("[%s %s, %d bytes%s]", p.File.MediaType, p.File.Name, len(p.File.Data), p.File.URL)
+	case cairn.PartData:
+		return fmt.Sprintf("[%s %s]", p.Data.Name, p.Data.Value)
 	}
 	return p.Text
 }
