@@ -75,6 +75,8 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 		return cairn.Invalid("options", "WithInput is for Resume and Retry")
 	case o.checkpoint != "":
 		return cairn.Invalid("options", "FromCheckpoint is for Resume")
+	case o.paused:
+		return cairn.Invalid("options", "OnlyPaused is for Resume")
 	case o.busy < BusyReject || o.busy > BusySteer:
 		return cairn.Invalid("options", "WithOnBusy: %d is none of the choices", o.busy)
 	case o.busy == BusySteer && o.model != nil:
@@ -95,8 +97,8 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 // Resume continues an interrupted or paused session in a new run, or takes over the run of a process that died.
 // WithInput adds messages first, FromCheckpoint rewinds first. If a process died, the messages of WithInput become the
 // next turn, which begins when the run that Resume takes over has ended. The error is ErrNotResumable if there is
-// nothing to continue (see [Engine.CanResume]), ErrAlreadyRunning while a run holds the session, ErrInvalid for the session
-// of a sub-agent, which its root continues.
+// nothing to continue (see [Engine.CanResume]), ErrAlreadyRunning while a run holds the session, ErrNotRunning if
+// OnlyPaused refuses it, ErrInvalid for the session of a sub-agent, which its root continues.
 func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := e.check(ctx, sessionID, o); err != nil {
@@ -126,7 +128,7 @@ func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*
 		if err := e.pause(ctx, try); err != nil {
 			return nil, err
 		}
-		run, err := e.beginResume(ctx, lifecycle.Resumption{NewRun: newRun(sessionID, o)}, o.input)
+		run, err := e.beginResume(ctx, lifecycle.Resumption{NewRun: newRun(sessionID, o), Paused: o.paused}, o.input)
 		if !died(err) {
 			return run, err
 		}
@@ -197,8 +199,11 @@ func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption)
 	if err := e.check(ctx, sessionID, o); err != nil {
 		return nil, err
 	}
-	if o.checkpoint != "" {
+	switch {
+	case o.checkpoint != "":
 		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
+	case o.paused:
+		return nil, cairn.Invalid("options", "OnlyPaused is for Resume")
 	}
 	return e.once(ctx, sessionID, o, func() (*Run, error) {
 		in := newRun(sessionID, o)

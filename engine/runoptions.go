@@ -20,6 +20,7 @@ type runOptions struct {
 	hooks      *cairn.Hooks
 	input      *cairn.Input
 	checkpoint string
+	paused     bool
 	model      *string
 	from       *int
 	busy       OnBusy
@@ -126,6 +127,10 @@ func WithModel(name string) RunOption { return func(o *runOptions) { o.model = &
 
 // FromCheckpoint makes Resume first rewind to one of the session's checkpoints, as [Engine.Rewind] does.
 func FromCheckpoint(id string) RunOption { return func(o *runOptions) { o.checkpoint = id } }
+
+// OnlyPaused makes Resume continue nothing but a session that waits for answers and has them all. It is refused with
+// ErrNotRunning if the session was stopped or has ended in the meantime.
+func OnlyPaused() RunOption { return func(o *runOptions) { o.paused = true } }
 
 // FromMessage makes Execute first go back to before message n of the session, with which a turn began, and begin the
 // new turn there in the same write. It lets a user rephrase a message, or have the answer made again. n is the
