@@ -132,7 +132,7 @@ func (c *request) sayAgain(in *chatIn, m *cairn.Message, v aisdk.Version, opts [
 	}
 	if in.Trigger == regenerateMessage { // the stored message counts, not the client's copy
 		*m = cairn.User(stored.Parts...)
-		m.ID = stored.ID
+		m.ID, m.Metadata = stored.ID, stored.Metadata
 	}
 	agent := in.Agent
 	if agent == "" {
@@ -241,7 +241,8 @@ func (c *request) find(row *cairn.Session, id string) (int, *cairn.Message, erro
 }
 
 // answers submits the decisions and results in a client's message, and streams how the turn continues. A call that
-// was answered before keeps its first answer.
+// was answered before keeps its first answer. Only a turn that waits, and has all its answers, is resumed: a client
+// posts by itself after a stop as well.
 func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	row, err := c.openRoot(in.ID, ActionRun)
 	if err != nil {
@@ -251,12 +252,14 @@ func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) erro
 	if err != nil {
 		return err
 	}
+	answered := false
 	for i := range calls {
 		call := &calls[i]
 		s, ok := last.Answer(call.CallRef)
 		if !ok {
 			continue
 		}
+		answered = true
 		s.Reviewer = c.principal.User
 		if err := c.allow(Access{Principal: c.principal, Action: ActionReview, Session: row, Call: call}, row.ID); err != nil {
 			return err
@@ -265,8 +268,17 @@ func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) erro
 			return err
 		}
 	}
-	_, err = c.h.eng.Resume(c.ctx, row.ID, c.named()...)
-	idle := errors.Is(err, cairn.ErrNotResumable)
+	if !answered {
+		runs, err := c.turnOf(row.ID, row.RunID)
+		if err != nil {
+			return err
+		}
+		if len(runs) == 0 || last.OfAnotherTurn(runs[0].ID) {
+			return c.nothing(row.ID)
+		}
+	}
+	_, err = c.h.eng.Resume(c.ctx, row.ID, c.named(engine.OnlyPaused())...)
+	idle := errors.Is(err, cairn.ErrNotResumable) || errors.Is(err, cairn.ErrNotRunning)
 	if err != nil && !idle && !errors.Is(err, cairn.ErrAlreadyRunning) { // ErrAlreadyRunning: a worker, or another tab, was faster
 		return err
 	}
@@ -305,17 +317,19 @@ type showIn struct {
 	Version int `query:"version"`
 }
 
-// resumeChat streams the turn under way from its beginning. Without one it responds with 204.
+// resumeChat streams the turn under way from its beginning. Without one it responds with 204, also if there is no such
+// session: a page resumes a chat that has yet to begin.
 func resumeChat(c *request, in *showIn) error {
 	v, err := version(in.Version)
 	if err != nil {
 		return err
 	}
 	row, err := c.open(in.ID, ActionRead)
-	if err != nil {
+	missing := errors.Is(err, cairn.ErrNotFound)
+	if err != nil && !missing {
 		return err
 	}
-	if row.Status != cairn.SessionActive {
+	if missing || row.Status != cairn.SessionActive {
 		c.w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
@@ -361,8 +375,29 @@ func getChat(c *request, in *showIn) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	messages := aisdk.Messages(v, snap.Session, snap.Messages, calls, runs, c.addresses())
+	decided, err := c.decidedCalls(row.ID)
+	if err != nil {
+		return nil, err
+	}
+	messages := aisdk.Messages(v, snap.Session, snap.Messages, calls, decided, runs, c.addresses())
 	return &Chat{Messages: messages, Streaming: snap.Session.Status == cairn.SessionActive, Cursor: snap.Cursor().String()}, nil
+}
+
+// decidedCalls lists the calls of a session that reviewers have decided.
+func (c *request) decidedCalls(session string) (list []cairn.PendingCall, err error) {
+	q := store.CallQuery{RootID: session, SessionID: session, Kind: cairn.CallApproval, Statuses: []cairn.CallStatus{cairn.CallAnswered, cairn.CallSettled}, Limit: 1000}
+	for call, err := range store.All(func(cursor string) (store.Page[cairn.PendingCall], error) {
+		q.Cursor = cursor
+		return c.h.eng.Inbox(c.ctx, q)
+	}) {
+		if err != nil {
+			return nil, err
+		}
+		if by := call.Answer; by != nil && (by.Kind == cairn.DecisionApproved || by.Kind == cairn.DecisionDenied) {
+			list = append(list, *call)
+		}
+	}
+	return list, nil
 }
 
 // runs lists the runs of a session.

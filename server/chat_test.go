@@ -26,6 +26,7 @@ type page struct {
 	Errors   []string       `json:"errors"`
 	Posts    int            `json:"posts"`
 	ToolRuns int            `json:"toolRuns"`
+	Ends     []string       `json:"ends"`
 }
 
 // shownMessage is a message with its complete metadata. Clients send only a part of it back.
@@ -123,17 +124,54 @@ type visit struct {
 // browse performs visits, one after the other, with pages of a major version of the client.
 func (w *world) browse(major int, visits []visit) []page {
 	w.t.Helper()
+	return browse(w.t, major, w.url, visits)
+}
+
+// browse performs visits of the server at an address.
+func browse(t *testing.T, major int, url string, visits []visit) []page {
+	t.Helper()
 	list, err := json.Marshal(visits)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
-	out := testenv.Node(w.t, "testdata/client.mjs", fmt.Sprint(major), w.url, "a", string(list))
+	out := testenv.Node(t, "testdata/client.mjs", fmt.Sprint(major), url, "a", string(list))
 	var pages []page
 	if err := json.Unmarshal(out, &pages); err != nil || len(pages) != len(visits) {
-		w.t.Fatalf("%v: %s", err, out)
+		t.Fatalf("%v: %s", err, out)
 	}
 	return pages
 }
+
+// gates are where models pause, by name. All open when the test ends.
+type gates struct {
+	t    *testing.T
+	mu   sync.Mutex
+	list map[string]gate
+}
+
+// gate is open once its context is done.
+type gate struct {
+	closed context.Context
+	open   context.CancelFunc
+}
+
+func newGates(t *testing.T) *gates { return &gates{t: t, list: map[string]gate{}} }
+
+func (g *gates) named(name string) gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	one, ok := g.list[name]
+	if !ok {
+		one.closed, one.open = context.WithCancel(g.t.Context())
+		g.list[name] = one
+	}
+	return one
+}
+
+func (g *gates) of(name string) <-chan struct{} { return g.named(name).closed.Done() }
+
+// release opens the gate that a request names.
+func (g *gates) release(_ http.ResponseWriter, r *http.Request) { g.named(r.FormValue("what")).open() }
 
 // chatWorld is a server whose agent has a tool of the browser's, one that needs an approval, and one of its own. If
 // the agent is to speak slowly, it pauses until its client gets /release.
@@ -154,16 +192,8 @@ func chatWorld(t *testing.T) *world {
 			return "booked for " + day, nil
 		}),
 	}
-	var mu sync.Mutex
-	gates := map[string]chan struct{}{}
-	gate := func(name string) chan struct{} {
-		mu.Lock()
-		defer mu.Unlock()
-		if gates[name] == nil {
-			gates[name] = make(chan struct{})
-		}
-		return gates[name]
-	}
+	gates := newGates(t)
+	gate := gates.of
 	model := scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
 		last := r.Messages[len(r.Messages)-1]
 		switch said := last.Text(); {
@@ -188,7 +218,7 @@ func chatWorld(t *testing.T) *world {
 		return scripted.Text("Hello.")
 	})
 	w := newWorldOf(t, &Options{RequestsPerMinute: -1}, &cairn.Agent{Name: "bot", Model: model, Tools: tools})
-	w.aside.HandleFunc("GET /release", func(_ http.ResponseWriter, r *http.Request) { close(gate(r.FormValue("what"))) })
+	w.aside.HandleFunc("GET /release", gates.release)
 	w.aside.HandleFunc("GET /trim", func(_ http.ResponseWriter, r *http.Request) { w.trim(r.FormValue("id"), r.FormValue("runs")) })
 	return w
 }
@@ -248,7 +278,7 @@ assistant: "Let me pay. " pay({"cents":100}) output-available "paid 100" "That i
 ready, 2 posts`},
 		{"denial", 6, []string{"say=pay", "deny=no"}, `
 user: "pay"
-assistant: "Let me pay. " pay({"cents":100}) output-error "not approved by the user: no" "That is that."
+assistant: "Let me pay. " pay({"cents":100}) output-denied "That is that."
 ready, 2 posts`},
 		{"no decision", 6, []string{"say=pay"}, `
 user: "pay"
@@ -340,7 +370,7 @@ assistant: "Let me pay. " pay({"cents":100}) output-available "paid 100" "That i
 ready, 3 posts`},
 		{"denial, trimmed, posted again", 6, []string{"say=pay", "deny=no", "trim=all", "again"}, `
 user: "pay"
-assistant: "Let me pay. " pay({"cents":100}) output-error "not approved by the user: no" "That is that."
+assistant: "Let me pay. " pay({"cents":100}) output-denied "That is that."
 ready, 3 posts`},
 		{"tool of the page's, half of it trimmed, posted again", 5, []string{"say=where", "trim=former", "again"}, `
 user: "where"
@@ -383,6 +413,81 @@ ready, 3 posts`},
 				}
 			}
 		})
+	}
+}
+
+// A post resumes only a turn that waits and has its answers. Pages post by themselves after a stop, and a tab that was
+// left open posts decisions about calls that are closed.
+func TestPostsDoNotRestartStoppedTurns(t *testing.T) {
+	post := func(w *world, session string, m any) string {
+		res, data := w.do("a", "POST", "/chat", map[string]any{"id": session, "trigger": "submit-message", "messages": []any{m}})
+		if res.StatusCode != 200 {
+			t.Errorf("status %d: %s", res.StatusCode, data)
+		}
+		return string(data)
+	}
+	shown := func(w *world, session string) *Chat {
+		chat := want[Chat](w, 200, "a", "GET", "/chat/"+session, nil)
+		return &chat
+	}
+	for name, test := range map[string]struct {
+		said string
+		stop func(w *world, m *aisdk.Message)
+	}{
+		"an approval of a turn that was stopped": {"pay", func(w *world, m *aisdk.Message) {
+			want[cairn.Session](w, 200, "a", "POST", "/chat/s/interrupt", none{})
+			approve(m)
+		}},
+		"a stopped turn without anything to decide": {"pay", func(w *world, m *aisdk.Message) {
+			want[cairn.Session](w, 200, "a", "POST", "/chat/s/interrupt", none{})
+			*m = shown(w, "s").Messages[1]
+		}},
+		"an approval of a turn that was aborted": {"pay", func(w *world, m *aisdk.Message) {
+			want[cairn.Session](w, 200, "a", "POST", "/chat/s/abort", none{})
+			approve(m)
+		}},
+		"an approval of an earlier turn": {"pay", func(w *world, m *aisdk.Message) {
+			want[cairn.Session](w, 200, "a", "POST", "/chat/s/interrupt", none{})
+			want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "pay"}})
+			w.settled("s")
+			call := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+			if _, err := w.eng.Submit(t.Context(), "s", cairn.Deny(call.CallRef, "")); err != nil {
+				t.Fatal(err)
+			}
+			approve(m)
+		}},
+		"a session that was rewound": {"look", func(w *world, m *aisdk.Message) {
+			list := want[Page[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints", nil)
+			want[cairn.Session](w, 200, "a", "POST", "/sessions/s/rewind", rewindIn{CheckpointID: list.Items[0].ID})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := chatWorld(t)
+			want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: test.said}})
+			w.settled("s")
+			m := shown(w, "s").Messages[1]
+			test.stop(w, &m)
+			before, err := w.eng.Session(t.Context(), "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := post(w, "s", m); !strings.HasSuffix(got, "data: [DONE]\n\n") || strings.Contains(got, "That is that.") {
+				t.Errorf("the response is %s", got)
+			}
+			if after, err := w.eng.Session(t.Context(), "s"); err != nil || after.Status != before.Status || after.Turn != before.Turn {
+				t.Errorf("the session is %s at turn %d, %v; it was %s at turn %d", after.Status, after.Turn, err, before.Status, before.Turn)
+			}
+		})
+	}
+}
+
+// approve adds the approval of its calls to a message, as a page does.
+func approve(m *aisdk.Message) {
+	for i := range m.Parts {
+		if by := m.Parts[i].Approval; by != nil {
+			yes := true
+			m.Parts[i].State, by.Approved = "approval-responded", &yes
+		}
 	}
 }
 

@@ -89,7 +89,11 @@ func (c *request) trimmed(row *cairn.Session, runs []cairn.Run, to int, rest []c
 		}
 		list = append(list, *m)
 	}
-	return append(aisdk.Events(row.ID, runs, runs[0].FirstMessage, list), rest...), nil
+	decided, err := c.decidedCalls(row.ID)
+	if err != nil {
+		return nil, err
+	}
+	return append(aisdk.Events(row.ID, runs, runs[0].FirstMessage, list, decided), rest...), nil
 }
 
 // turnReader reads a turn from the log.

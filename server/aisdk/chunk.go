@@ -69,6 +69,18 @@ type approvalRequest struct {
 	Descriptor json.RawMessage `json:"approvalDescriptor,omitempty"`
 }
 
+// approvalResponse shows the decision on a request that is in the same stream. Only clients of version 7 know it.
+type approvalResponse struct {
+	Type       string `json:"type"`
+	ApprovalID string `json:"approvalId"`
+	Approved   bool   `json:"approved"`
+}
+
+type toolDenied struct {
+	Type   string `json:"type"`
+	CallID string `json:"toolCallId"`
+}
+
 // asked is the data of a part that asks the user something for which the client has no part: a question of a tool,
 // or an approval on clients of version 5. It is answered with POST /chat/{id}/submit-tool-result.
 type asked struct {

@@ -34,9 +34,9 @@ type Encoder struct {
 
 	version Version
 	session string
-	// answered are the calls whose results are in a replay. They are shown as settled from the beginning, since a
-	// client runs a tool of its own as soon as it may.
-	answered map[string]bool
+	// answered has the results of the calls that a replay settles. Such calls are shown as settled from the beginning,
+	// since a client runs a tool of its own as soon as it may.
+	answered map[string]*cairn.Event
 
 	turn  string // id of the UI message
 	began bool   // the message was started
@@ -47,6 +47,8 @@ type Encoder struct {
 	sources, settled int
 	inStep           bool
 	shown            bool // the attempt has shown something
+	held             bool // the attempt was discarded; its words remain if the run fails with it
+	resumed          bool // a run has resumed the turn, and no step has begun since
 	tools            int  // number of calls that the last step has shown
 	calls            map[string]*call
 	done             bool
@@ -65,9 +67,13 @@ const (
 // call is what a client has seen of a tool call.
 type call struct {
 	tool      string
+	own       bool // of the session itself, not of a sub-agent
 	hidden    bool // the agent's way to end its turn, not a tool
 	input     json.RawMessage
 	available bool   // the client has the whole input
+	approval  string // id of the approval request; empty if the call needs none
+	requested bool   // this stream shows the request, and not yet the decision
+	edited    bool   // the client has the input that a reviewer changed
 	asked     *asked // what the user is asked in a data part; nil once it is settled
 	askedAs   string
 	begun     int // the attempt that showed it
@@ -89,10 +95,10 @@ func (e *Encoder) Done() bool { return e.done }
 // Replay encodes the events that exist when a client joins, from the turn's beginning. Discarded steps are left
 // out, and answered calls are shown as settled. Later events go to Event.
 func (e *Encoder) Replay(events []cairn.Event) []byte {
-	e.answered = map[string]bool{}
+	e.answered = map[string]*cairn.Event{}
 	for i := range events {
 		if ev := &events[i]; ev.Type == cairn.EventToolEnd && ev.Origin == "" {
-			e.answered[ev.CallID] = true
+			e.answered[ev.CallID] = ev
 		}
 	}
 	var out []byte
@@ -110,9 +116,13 @@ func (e *Encoder) Skip(events []cairn.Event) {
 		e.Event(ev)
 	}
 	e.began, e.done, e.tools = false, false, 0
+	for _, c := range e.calls {
+		c.requested = false
+	}
 }
 
-// standing returns the events without those of discarded attempts, and without the ends of runs that were resumed.
+// standing returns the events without those of discarded attempts, and without the ends of runs that were resumed. An
+// attempt that no other one has followed is kept: if its run fails with it, the client keeps its words.
 func (e *Encoder) standing(events []cairn.Event) []*cairn.Event {
 	type attempt struct {
 		run  string
@@ -121,22 +131,39 @@ func (e *Encoder) standing(events []cairn.Event) []*cairn.Event {
 	void := make([]bool, len(events))
 	began := map[attempt]int{} // index of the attempt's start
 	var ends []int             // indexes of the ends of runs
+	discard := func(start, end int) {
+		for n := start; n <= end; n++ { // events of other runs may be in between
+			void[n] = void[n] || events[n].RunID == events[end].RunID && events[n].Step == events[end].Step
+		}
+	}
+	held := [2]int{-1, -1} // the last discarded attempt of the session itself
+	drop := func() {
+		if held[0] >= 0 {
+			discard(held[0], held[1])
+			held[0] = -1
+		}
+	}
 	for i := range events {
 		ev := &events[i]
 		at := attempt{ev.RunID, ev.Step}
 		own := ev.SessionID == e.session
 		switch {
 		case ev.Type == cairn.EventStepStart:
-			began[at] = i
+			if began[at] = i; own {
+				drop()
+			}
 		case ev.Type == cairn.EventStepDiscarded:
-			if start, ok := began[at]; ok {
-				for n := start; n <= i; n++ { // events of other runs may be in between
-					void[n] = void[n] || events[n].RunID == ev.RunID && events[n].Step == ev.Step
-				}
+			if start, ok := began[at]; ok && own {
+				held = [2]int{start, i}
+			} else if ok {
+				discard(start, i)
 			}
 		case ev.Type == cairn.EventRunEnd && own:
-			ends = append(ends, i)
+			if ends = append(ends, i); ev.Status != cairn.RunFailed {
+				drop()
+			}
 		case ev.Type == cairn.EventRunResumed && own:
+			drop()
 			for _, n := range ends {
 				void[n] = true
 			}
@@ -155,7 +182,8 @@ func (e *Encoder) standing(events []cairn.Event) []*cairn.Event {
 // Taken reports whether an event discards what the client was shown and cannot forget. Its connection must then be
 // cut: when the client resumes it is shown each word once.
 func (e *Encoder) Taken(ev *cairn.Event) bool {
-	return ev.Type == cairn.EventStepDiscarded && ev.SessionID == e.session && e.version < V7 && e.shown
+	return e.held && e.shown && e.version < V7 && ev.SessionID == e.session &&
+		(ev.Type == cairn.EventStepStart || ev.Type == cairn.EventRunEnd && ev.Status != cairn.RunFailed)
 }
 
 // Event encodes one event as frames of server-sent events. Most events give none or one.
@@ -181,18 +209,23 @@ func (e *Encoder) own(ev *cairn.Event) {
 	e.start(ev)
 	switch ev.Type {
 	case cairn.EventRunResumed:
-		if began {
+		e.takeBack()
+		if e.resumed = true; began {
 			e.emit(messageMetadata{"message-metadata", Metadata{RunID: ev.RunID}})
 		}
 	case cairn.EventStepStart:
+		e.takeBack()
 		e.endStep()
-		e.emit(plain{"start-step"})
+		if !e.resumed || !e.waits() { // the calls of a suspended step are settled in the client's step
+			e.emit(plain{"start-step"})
+			e.inStep, e.tools = true, 0
+		}
 		e.step++
-		e.inStep, e.shown, e.tools, e.settled = true, false, 0, e.sources
+		e.resumed, e.shown, e.settled = false, false, e.sources
 	case cairn.EventStepCommitted:
 		e.endStep()
 	case cairn.EventStepDiscarded:
-		e.takeBack()
+		e.held = true
 	case cairn.EventTextDelta:
 		e.delta(inText, ev.Text)
 	case cairn.EventThinking:
@@ -213,7 +246,7 @@ func (e *Encoder) own(ev *cairn.Event) {
 		e.said(ev)
 	case cairn.EventCustom:
 		e.closePart()
-		e.emit(data{"data-" + dataName(ev.Name), "", orNull(ev.Data)})
+		e.emit(data{"data-" + dataName(ev.Name), ev.DataID, orNull(ev.Data)})
 	case cairn.EventOutput:
 		e.closePart()
 		e.emit(data{"data-output", "output", orNull(ev.Data)})
@@ -300,13 +333,29 @@ func (e *Encoder) endStep() {
 	}
 }
 
-// takeBack makes the client discard the current attempt.
+// waits reports whether a call of the session has no result.
+func (e *Encoder) waits() bool {
+	for _, c := range e.calls {
+		if c.own && !c.hidden && c.settled == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// takeBack makes the client forget an attempt that was discarded. A client before version 7 cannot: it was shown
+// nothing, or its connection is cut.
 func (e *Encoder) takeBack() {
-	if e.version < V7 || !e.inStep {
+	if !e.held {
 		return
 	}
+	if e.held = false; e.version < V7 {
+		return
+	}
+	if e.inStep {
+		e.emit(plain{"reset-step"})
+	}
 	e.open, e.inStep, e.shown, e.tools, e.sources = noPart, false, false, 0, e.settled
-	e.emit(plain{"reset-step"})
 	for id, c := range e.calls {
 		if c.begun == e.step {
 			delete(e.calls, id)
@@ -319,6 +368,10 @@ func (e *Encoder) takeBack() {
 // end ends the message with the outcome of its run. A suspended turn ends the stream as well; the run that resumes
 // it continues the same message.
 func (e *Encoder) end(ev *cairn.Event) {
+	if ev.Status != cairn.RunFailed {
+		e.takeBack()
+	}
+	e.held = false
 	e.endStep()
 	meta := Metadata{Status: ev.Status, Usage: ev.Usage}
 	switch ev.Status {
@@ -336,6 +389,7 @@ func (e *Encoder) end(ev *cairn.Event) {
 		if e.version >= V7 {
 			e.emit(finish{"finish", "interrupted", meta})
 		} else {
+			e.rest() // an abort does not keep a client from posting
 			e.emit(messageMetadata{"message-metadata", meta})
 			e.emit(aborted{"abort", ev.Text})
 		}
@@ -346,7 +400,7 @@ func (e *Encoder) end(ev *cairn.Event) {
 	e.out = append(e.out, "data: [DONE]\n\n"...)
 }
 
-// rest adds an empty step after one whose calls have all been answered by the server. Otherwise a client that posts
+// rest adds an empty step after one whose calls have all been settled by the server. Otherwise a client that posts
 // automatically once the last step's calls are settled would post forever.
 func (e *Encoder) rest() {
 	if e.tools > 0 {

@@ -61,7 +61,7 @@ func logOf(t *testing.T, lines string) []cairn.Event {
 				ev.Files = append(ev.Files, ref)
 			}
 		case cairn.EventCustom:
-			ev.Name, ev.Data = f[1], json.RawMessage(f[2])
+			ev.Name, ev.Data, ev.DataID = f[1], json.RawMessage(f[2]), arg(3)
 		case cairn.EventToolArgDelta:
 			ev.CallID, ev.Text = f[1], f[2]
 		case cairn.EventToolArgStart:
@@ -70,11 +70,17 @@ func logOf(t *testing.T, lines string) []cairn.Event {
 			ev.Type, ev.CallID, ev.ToolCallID, ev.Tool, ev.Prompt = cairn.EventToolPending, f[1], f[2], f[3], arg(4)
 			ev.Data = json.RawMessage("{}")
 		case cairn.EventToolEnd:
-			ev.CallID, ev.Tool, ev.Data, ev.IsError = f[1], f[2], json.RawMessage(f[3]), arg(4) == "error"
+			ev.CallID, ev.Tool, ev.Data, ev.IsError = f[1], f[2], json.RawMessage(f[3]), arg(4) == "error" || arg(4) == "denied"
+			if arg(4) == "denied" {
+				ev.Code = cairn.CodeDenied
+			}
 		case cairn.EventToolStart, cairn.EventToolArgEnd, cairn.EventToolPending, cairn.EventToolApproval:
 			ev.CallID, ev.Tool, ev.Data = f[1], f[2], json.RawMessage(f[3])
 			if ev.Type == cairn.EventToolApproval {
 				ev.ApprovalID = "a-" + f[1]
+			}
+			if arg(4) == "edited" {
+				ev.Edited = ev.Data
 			}
 		}
 		ev.RunID, ev.Step = run, step
@@ -92,9 +98,12 @@ type client struct {
 	lines []string       // the parts of the message
 	open  map[string]int // text and reasoning, by id
 	calls map[string]int
-	step  int // index of the first part of the current step
-	end   string
-	run   string // last run that it has seen
+	asked map[string]string // the calls of approval requests
+	// inputs are the inputs of calls, as of now.
+	inputs map[string]string
+	step   int // index of the first part of the current step
+	end    string
+	run    string // last run that it has seen
 }
 
 func (c *client) take(frames []byte) {
@@ -132,7 +141,7 @@ func (c *client) chunk(m map[string]any) {
 	switch kind {
 	case "start", "message-metadata":
 		if kind == "start" {
-			*c = client{t: c.t, open: map[string]int{}, calls: map[string]int{}}
+			*c = *reducer(c.t)
 		}
 		c.run, _ = m["messageMetadata"].(map[string]any)["run_id"].(string)
 	case "start-step":
@@ -162,15 +171,24 @@ func (c *client) chunk(m map[string]any) {
 		c.calls[call] = add(str("toolName") + "#" + call)
 	case "tool-input-available":
 		raw, _ := json.Marshal(m["input"])
+		c.inputs[call] = string(raw)
 		c.set(call, "input "+string(raw))
 	case "tool-input-delta":
+		c.inputs[call] += str("inputTextDelta")
 	case "tool-approval-request":
+		c.asked[str("approvalId")] = call
 		c.set(call, "asks "+str("approvalId"))
 	case "tool-output-available":
 		raw, _ := json.Marshal(m["output"])
 		c.set(call, "output "+string(raw))
 	case "tool-output-error":
 		c.set(call, "error "+str("errorText"))
+	case "tool-output-denied":
+		c.set(call, "denied")
+	case "tool-approval-response":
+		if c.asked[str("approvalId")] == "" {
+			c.t.Errorf("%s to a request that was not shown", kind)
+		}
 	case "finish-step", "abort":
 		if len(c.open) > 0 {
 			c.t.Errorf("%s with an open part", kind)
@@ -271,7 +289,7 @@ func TestJoinAnywhere(t *testing.T) {
 	events := logOf(t, turn)
 	for n := range len(events) + 1 {
 		for _, v := range []Version{V5, V6, V7} {
-			c := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
+			c := reducer(t)
 			e := New(v, "s", TurnID("r1"))
 			c.take(e.Replay(events[:n]))
 			cut := false
@@ -364,12 +382,17 @@ func TestEmptyStepAtTheEnd(t *testing.T) {
 	if got := string(e.Replay(logOf(t, calls+"run_end suspended_step_partial"))); strings.Count(got, "start-step") != 1 {
 		t.Errorf("got %s", got)
 	}
+	for _, v := range []Version{V5, V6} { // an abort alone does not keep a client from posting
+		if got := string(New(v, "s", "turn_r1").Replay(logOf(t, calls+"run_end interrupted"))); strings.Count(got, "start-step") != 2 {
+			t.Errorf("version %d, stopped: %s", v, got)
+		}
+	}
 }
 
 // A sub-agent's pending call for the user is shown. Its other activity is not.
 func TestCallOfSubAgent(t *testing.T) {
 	e := New(V6, "s", "turn_r1")
-	c := &client{t: t}
+	c := reducer(t)
 	c.take(e.Replay(logOf(t, `run_start r1
 step_start 1
 tool_arg_start c1 helper
@@ -379,6 +402,171 @@ child tool_approval_request x2 pay {"cents":1}
 run_end suspended_awaiting_children`)))
 	if got, want := c.String(), "helper#c1 input {}\npay#x2 asks a-x2"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// reducer returns a client that has seen nothing.
+func reducer(t *testing.T) *client {
+	return &client{t: t, open: map[string]int{}, calls: map[string]int{}, asked: map[string]string{}, inputs: map[string]string{}}
+}
+
+// The words of a model call that fails its run remain, live and in a replay. Those of an attempt that is repeated do
+// not, nor do those of a run that is retried.
+func TestWordsOfAFailedCallRemain(t *testing.T) {
+	const failed = `run_start r1
+step_start 1
+text_delta Once_upon
+step_discarded
+error
+run_end failed`
+	const retried = `
+run_resumed r2 r1
+step_start 1
+text_delta Right.
+step_committed
+run_end completed`
+	for _, v := range []Version{V5, V6, V7} {
+		live, late := reducer(t), reducer(t)
+		events := logOf(t, failed)
+		e := New(v, "s", "turn_r1")
+		for i := range events {
+			if e.Taken(&events[i]) {
+				t.Errorf("version %d: the connection is cut", v)
+			}
+			live.take(e.Event(&events[i]))
+		}
+		late.take(New(v, "s", "turn_r1").Replay(events))
+		for _, c := range []*client{live, late} {
+			if got := c.String(); got != "text:Once upon" || c.end != "[DONE]" {
+				t.Errorf("version %d shows %q, %s", v, got, c.end)
+			}
+		}
+		again := reducer(t)
+		again.take(New(v, "s", "turn_r1").Replay(logOf(t, failed+retried)))
+		if got := again.String(); got != "text:Right." {
+			t.Errorf("version %d, retried: %q", v, got)
+		}
+	}
+}
+
+// A repeated attempt takes back the words of the one before it: a client of version 7 is notified when the next attempt
+// begins, an older one is cut then.
+func TestRepeatedAttempt(t *testing.T) {
+	events := logOf(t, "run_start r1\nstep_start 1\ntext_delta Wrong\nstep_discarded\nstep_start 1\ntext_delta Right.\nstep_committed\nrun_end completed")
+	for _, v := range []Version{V5, V6, V7} {
+		e, c, cut := New(v, "s", "turn_r1"), reducer(t), 0
+		for i := range events {
+			if e.Taken(&events[i]) {
+				cut = i
+				break
+			}
+			c.take(e.Event(&events[i]))
+		}
+		if v == V7 && (cut != 0 || c.String() != "text:Right.") || v < V7 && cut != 4 {
+			t.Errorf("version %d is cut at %d and shows %q", v, cut, c)
+		}
+	}
+}
+
+const decided = `run_start r1
+step_start 1
+tool_arg_start c1 pay
+tool_arg_end c1 pay {"cents":100}
+tool_arg_start c2 pay
+tool_arg_end c2 pay {"cents":1}
+step_committed
+tool_approval_request c1 pay {"cents":100}
+tool_approval_request c2 pay {"cents":1}
+run_end suspended_client_tool
+run_resumed r2 r1
+step_start 1
+tool_start c1 pay {"cents":50} edited
+tool_end c1 pay "paid"
+tool_end c2 pay "no" denied
+step_committed
+step_start 2
+text_delta Done.
+step_committed
+run_end completed`
+
+// Wherever a client joins, a denied call is shown as denied, and an approved one with the input that its tool ran with.
+func TestDecisions(t *testing.T) {
+	events := logOf(t, decided)
+	for _, v := range []Version{V6, V7} {
+		for n := range len(events) + 1 {
+			e, c := New(v, "s", "turn_r1"), reducer(t)
+			c.take(e.Replay(events[:n]))
+			if n > 13 && n < 16 && strings.Contains(c.String(), "c1 asks") {
+				t.Errorf("version %d, joined after %d: the running call is shown as undecided", v, n)
+			}
+			for i := n; i < len(events); i++ {
+				if frames := e.Event(&events[i]); len(frames) > 0 {
+					c.end = ""
+					c.take(frames)
+				}
+			}
+			if got, want := c.String(), "pay#c1 output \"paid\"\npay#c2 denied\ntext:Done."; got != want {
+				t.Errorf("version %d, joined after %d:\n%s", v, n, got)
+			}
+			if got := c.inputs["c1"]; got != `{"cents":50}` {
+				t.Errorf("version %d, joined after %d: the input is %s", v, n, got)
+			}
+		}
+	}
+	e := New(V6, "s", "turn_r1")
+	e.Skip(events[:10])
+	got := string(e.Replay(events[10:]))
+	if strings.Count(got, "start-step") != 1 {
+		t.Errorf("the results of a suspended step are in another step: %s", got)
+	}
+}
+
+// The history shows decided approvals as the client that made the decisions does, and open ones in the client's way.
+func TestDecisionsInTheHistory(t *testing.T) {
+	use := func(id string) cairn.Part {
+		return cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: id, Tool: "pay", Input: json.RawMessage(`{"cents":100}`)}}
+	}
+	call := func(id string, status cairn.CallStatus, answer *cairn.CallAnswer) cairn.PendingCall {
+		return cairn.PendingCall{CallRef: cairn.CallRef{ID: id, ApprovalID: "a-" + id, Kind: cairn.CallApproval, Tool: "pay",
+			Input: json.RawMessage(`{"cents":100}`)}, Status: status, Answer: answer}
+	}
+	list := []cairn.Message{
+		{ID: "u", RunID: "r1", Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("pay")}},
+		{ID: "m", RunID: "r1", Role: cairn.RoleAssistant, Parts: []cairn.Part{use("c1"), use("c2"), use("c3"), use("c4")}},
+		{ID: "n", RunID: "r1", Role: cairn.RoleTool, Parts: []cairn.Part{
+			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "c1", Output: json.RawMessage(`"paid"`), Edited: json.RawMessage(`{"cents":50}`)}},
+			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "c2", Output: json.RawMessage(`"no"`), IsError: true, Code: cairn.CodeDenied}}}}}
+	decided := []cairn.PendingCall{
+		call("c1", cairn.CallSettled, &cairn.CallAnswer{Kind: cairn.DecisionApproved, Text: "fine"}),
+		call("c2", cairn.CallSettled, &cairn.CallAnswer{Kind: cairn.DecisionDenied, Text: "never"}),
+		call("c3", cairn.CallAnswered, &cairn.CallAnswer{Kind: cairn.DecisionApproved})}
+	runs := []cairn.Run{{ID: "r1", Status: cairn.SuspendedClientTool}}
+	for v, want := range map[Version]string{
+		V5: `output-available {"cents":50}, output-error {"cents":100}, input-available {"cents":100}, input-available {"cents":100}, data-approval a-c4`,
+		V6: `output-available {"cents":50} a-c1 true fine, output-denied {"cents":100} a-c2 false never, approval-responded {"cents":100} a-c3 true , approval-requested {"cents":100} a-c4`,
+	} {
+		var parts []string
+		row := &cairn.Session{ID: "s", RunID: "r1", Status: cairn.SessionPaused}
+		for _, p := range Messages(v, row, list, []cairn.PendingCall{call("c4", cairn.CallOpen, nil)}, decided, runs, nil)[1].Parts {
+			switch by := p.Approval; {
+			case p.Type == "data-approval":
+				var a asked
+				if err := json.Unmarshal(p.Data, &a); err != nil {
+					t.Fatal(err)
+				}
+				parts = append(parts, p.Type+" "+a.ApprovalID)
+			case p.CallID == "":
+			case by == nil:
+				parts = append(parts, fmt.Sprintf("%s %s", p.State, p.Input))
+			case by.Approved == nil:
+				parts = append(parts, fmt.Sprintf("%s %s %s", p.State, p.Input, by.ID))
+			default:
+				parts = append(parts, fmt.Sprintf("%s %s %s %t %s", p.State, p.Input, by.ID, *by.Approved, by.Reason))
+			}
+		}
+		if got := strings.Join(parts, ", "); got != want {
+			t.Errorf("version %d shows\n%s\nwant\n%s", v, got, want)
+		}
 	}
 }
 
@@ -427,7 +615,7 @@ func TestQuestions(t *testing.T) {
 data-question {"callId":"q1","prompt":"Which day?","settled":true,"toolCallId":"c1","toolName":"book"}
 data-question {"callId":"q2","prompt":"Which room?","settled":true,"toolCallId":"c1","toolName":"book"}`
 	for n := range len(events) + 1 {
-		c := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
+		c := reducer(t)
 		e := New(V6, "s", "turn_r1")
 		c.take(e.Replay(events[:n]))
 		for i := n; i < len(events); i++ {
@@ -462,7 +650,7 @@ sources javascript:alert(1)
 step_committed
 run_end completed`)
 	for _, v := range []Version{V6, V7} {
-		c := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
+		c := reducer(t)
 		e := New(v, "s", "turn_r1")
 		live := 0
 		if v >= V7 {
@@ -481,13 +669,13 @@ run_end completed`)
 		{Type: cairn.PartText, Text: "Grass is green", Sources: []cairn.Source{page("https://a.example/1"), page("https://a.example/2")}},
 		{Type: cairn.PartText, Text: " and high."}, {Type: cairn.PartProvider, Sources: []cairn.Source{page("javascript:alert(1)")}}}}
 	runs := []cairn.Run{{ID: "r1", Status: cairn.RunCompleted}}
-	trimmed := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
-	trimmed.take(New(V6, "s", "turn_r1").Replay(Events("s", runs, 0, []cairn.Message{reply})))
+	trimmed := reducer(t)
+	trimmed.take(New(V6, "s", "turn_r1").Replay(Events("s", runs, 0, []cairn.Message{reply}, nil)))
 	if got := trimmed.String(); got != cited {
 		t.Errorf("of the transcript: got\n%s\nwant\n%s", got, cited)
 	}
 	var lines []string
-	for _, p := range Messages(V6, &cairn.Session{ID: "s", RunID: "r1"}, []cairn.Message{reply}, nil, runs, nil)[0].Parts {
+	for _, p := range Messages(V6, &cairn.Session{ID: "s", RunID: "r1"}, []cairn.Message{reply}, nil, nil, runs, nil)[0].Parts {
 		switch {
 		case p.Type == "text":
 			lines = append(lines, "text:"+p.Text)
@@ -521,7 +709,7 @@ run_end completed`)
 		return fmt.Sprintf("/%s/%d/%s/%d", session, index, id, n)
 	}
 	replayed := func(events []cairn.Event) string {
-		c := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
+		c := reducer(t)
 		e := New(V6, "s", "turn_r1")
 		e.Address = address
 		c.take(e.Replay(events))
@@ -539,11 +727,11 @@ run_end completed`)
 		{Type: cairn.PartProvider, Provider: json.RawMessage("{}")}, cairn.TextPart("Here they are."), picture(cairn.File{Data: []byte("a")}),
 		picture(cairn.File{URL: "https://a.example/b.png"}), picture(cairn.File{URL: "javascript:alert(1)"}), picture(cairn.File{Data: []byte("d")})}}
 	list, runs := []cairn.Message{hidden, reply}, []cairn.Run{{ID: "r1", Status: cairn.RunCompleted}}
-	if got := replayed(Events("s", runs, 0, list)); got != wanted {
+	if got := replayed(Events("s", runs, 0, list, nil)); got != wanted {
 		t.Errorf("of the transcript: got\n%s\nwant\n%s", got, wanted)
 	}
 	shown := func(address Address) (lines []string) {
-		for _, p := range Messages(V6, &cairn.Session{ID: "s", RunID: "r1"}, list, nil, runs, address)[0].Parts {
+		for _, p := range Messages(V6, &cairn.Session{ID: "s", RunID: "r1"}, list, nil, nil, runs, address)[0].Parts {
 			switch p.Type {
 			case "text":
 				lines = append(lines, "text:"+p.Text)
@@ -595,7 +783,7 @@ func FuzzEncoder(f *testing.F) {
 	f.Add([]byte(turn), 3)
 	f.Fuzz(func(t *testing.T, text []byte, v int) {
 		events := hostile(text[:min(len(text), 300)])
-		c := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
+		c := reducer(t)
 		e := New(Version(5+((v%3)+3)%3), "s", "turn_r")
 		c.take(e.Replay(events[:len(events)/2]))
 		for i := len(events) / 2; i < len(events); i++ {

@@ -1,9 +1,11 @@
 package aisdk
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"mime"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -19,27 +21,39 @@ type Message struct {
 	Role string `json:"role"`
 	// Parts are the parts of the message, in order.
 	Parts []Part `json:"parts"`
-	// Metadata describes the run of a turn; absent for a user's message.
+	// Metadata describes the run of a turn. That of a user's message is the page's own.
 	Metadata *Metadata `json:"metadata,omitempty"`
 }
 
-// Metadata is what the message of a turn carries in addition to its parts.
+// Metadata is what a message carries in addition to its parts: what the server knows of a turn, or what a page sent
+// with a user's message.
 type Metadata struct {
 	// RunID is the last run that the client has seen. It is all that is read when a client sends metadata back.
 	RunID string `json:"run_id,omitempty"`
 	// Status is how that run has ended, and Usage what it used and cost. Both are absent while it is under way.
 	Status cairn.RunStatus `json:"status,omitempty"`
 	Usage  *cairn.Usage    `json:"usage,omitempty"`
+	// Sent is the metadata as a client has sent it. That of a user's message is kept, and is all of its metadata.
+	Sent json.RawMessage `json:"-"`
 }
 
-// UnmarshalJSON reads the metadata that a client sends back.
+// UnmarshalJSON reads the metadata that a client sends. It may be any JSON.
 func (m *Metadata) UnmarshalJSON(raw []byte) error {
 	var back struct {
 		RunID string `json:"run_id"`
 	}
-	err := json.Unmarshal(raw, &back)
-	*m = Metadata{RunID: back.RunID}
-	return err
+	_ = json.Unmarshal(raw, &back) // a page's own metadata need not have a run
+	*m = Metadata{RunID: back.RunID, Sent: slices.Clone(raw)}
+	return nil
+}
+
+// MarshalJSON writes the metadata: Sent, if it is set.
+func (m Metadata) MarshalJSON() ([]byte, error) {
+	if len(m.Sent) > 0 {
+		return m.Sent, nil
+	}
+	type plain Metadata
+	return json.Marshal(plain(m))
 }
 
 // Part is a part of a message. The part of a tool call has the type "tool-" with the tool's name.
@@ -87,6 +101,9 @@ type Approval struct {
 	Descriptor    json.RawMessage `json:"descriptor,omitempty"`
 }
 
+// dataPrefix begins the types of data parts.
+const dataPrefix = "data-"
+
 // User returns a user's message in the engine's form. It keeps the client's id, so that a message posted twice is
 // recognized.
 func (m *Message) User() (cairn.Message, error) {
@@ -106,14 +123,29 @@ func (m *Message) User() (cairn.Message, error) {
 				}
 			}
 			parts = append(parts, cairn.FilePart(file))
+		default:
+			if name, ok := strings.CutPrefix(p.Type, dataPrefix); ok && name != "" {
+				parts = append(parts, cairn.DataPart(cairn.Data{Name: name, ID: p.ID, Value: orNull(p.Data)}))
+			}
 		}
 	}
 	if len(parts) == 0 {
-		return cairn.Message{}, cairn.Invalid("messages", "the last one has neither text nor files")
+		return cairn.Message{}, cairn.Invalid("messages", "the last one has no text, file or data")
 	}
 	out := cairn.User(parts...)
 	out.ID = m.ID
+	if m.Metadata == nil {
+		return out, nil
+	}
+	if out.Metadata = m.Metadata.Sent; !bytes.HasPrefix(bytes.TrimSpace(out.Metadata), []byte("{")) {
+		return cairn.Message{}, cairn.Invalid("messages", "the metadata of the last one must be an object")
+	}
 	return out, nil
+}
+
+// OfAnotherTurn reports whether the message shows another turn than that of a first run.
+func (m *Message) OfAnotherTurn(firstRun string) bool {
+	return strings.HasPrefix(m.ID, TurnID("")) && m.ID != TurnID(firstRun)
 }
 
 // Answer returns a client's answer to a pending call, or false if the message has none.
@@ -126,7 +158,9 @@ func (m *Message) Answer(call cairn.CallRef) (cairn.Submission, bool) {
 		switch {
 		case call.Kind == cairn.CallApproval && p.Approval != nil && p.Approval.Approved != nil && p.Approval.ID == call.ApprovalID:
 			if *p.Approval.Approved {
-				return cairn.Approve(call), true
+				s := cairn.Approve(call)
+				s.Reason = p.Approval.Reason
+				return s, true
 			}
 			return cairn.Deny(call, p.Approval.Reason), true
 		case call.Kind == cairn.CallClientTool && p.State == "output-available":
@@ -143,22 +177,31 @@ func (m *Message) Answer(call cairn.CallRef) (cairn.Submission, bool) {
 type Address func(session string, index int, id string, n int) string
 
 // Messages returns the transcript of a session as clients show it. list has all messages of the session, pending
-// its open calls, and runs its runs in order. If a turn is under way, only what its user said is included: its
+// the open calls of its tree, decided its calls that reviewers decided, and runs its runs in order. If a turn is under way, only what its user said is included: its
 // stream shows the rest from the beginning. address makes the addresses of files with bytes; nil means "data:"
 // URLs.
-func Messages(v Version, row *cairn.Session, list []cairn.Message, pending []cairn.PendingCall, runs []cairn.Run, address Address) []Message {
-	h := history{version: v, session: row.ID, address: address, runs: make(map[string]ran, len(runs)), calls: map[string]place{}}
+func Messages(v Version, row *cairn.Session, list []cairn.Message, pending, decided []cairn.PendingCall, runs []cairn.Run, address Address) []Message {
+	h := history{version: v, session: row.ID, address: address, runs: make(map[string]ran, len(runs)), last: map[string]*cairn.Run{},
+		calls: map[string]place{}, decided: map[string]*cairn.PendingCall{}}
 	for i := range runs {
 		h.add(&runs[i])
 	}
+	for i := range decided {
+		h.decided[decided[i].ID] = &decided[i]
+	}
 	underWay := row.Status == cairn.SessionActive
 	shown := false // the turn that is left out has begun to reply
+	turn := ""     // of the message before
 	for i := range list {
 		if list[i].Hidden {
 			continue
 		}
 		m := list[i].Public()
 		left := underWay && h.turn(m.RunID) == h.turn(row.RunID)
+		if next := h.turn(m.RunID); next != turn {
+			h.end(turn)
+			turn = next
+		}
 		switch {
 		case left && (shown || m.Role != cairn.RoleUser):
 			shown = true
@@ -173,6 +216,10 @@ func Messages(v Version, row *cairn.Session, list []cairn.Message, pending []cai
 		}
 	}
 	if !underWay {
+		h.end(turn)
+		for i := range decided {
+			h.waiting(&decided[i])
+		}
 		for i := range pending {
 			h.pending(&pending[i])
 		}
@@ -186,8 +233,12 @@ type history struct {
 	session string
 	address Address
 	runs    map[string]ran
+	last    map[string]*cairn.Run // last run of each turn
 	list    []Message
 	calls   map[string]place
+	decided map[string]*cairn.PendingCall
+	said    string // text of the last reply
+	saidBy  string // its run
 }
 
 // ran describes a run: the first run of its turn, and the metadata that the message of the turn gets from it.
@@ -204,7 +255,28 @@ func (h *history) add(r *cairn.Run) {
 	if r.Status != cairn.RunRunning {
 		one.meta.Status, one.meta.Usage = r.Status, &r.Usage
 	}
-	h.runs[r.ID] = one
+	h.runs[r.ID], h.last[one.turn] = one, r
+}
+
+// end completes the message of a turn with what its last run left outside of the transcript: the words of a model call
+// that failed, and the typed output. A turn that ended before the model said anything has a message as well.
+func (h *history) end(turn string) {
+	run := h.last[turn]
+	if run == nil || run.Status == cairn.RunRunning {
+		return
+	}
+	m := h.message(run.ID)
+	m.Metadata = h.metadata(run.ID)
+	said := ""
+	if h.saidBy == run.ID {
+		said = h.said
+	}
+	if text := unfinished(run, said); text != "" {
+		m.Parts = append(m.Parts, Part{Type: "step-start"}, Part{Type: "text", Text: text, State: "done"})
+	}
+	if len(run.Output) > 0 {
+		m.Parts = append(m.Parts, Part{Type: dataPrefix + "output", ID: "output", Data: run.Output})
+	}
 }
 
 func (h *history) metadata(runID string) *Metadata {
@@ -227,6 +299,9 @@ func (h *history) turn(runID string) string {
 
 func (h *history) user(index int, m *cairn.Message) {
 	out := Message{ID: m.ID, Role: "user", Parts: []Part{}}
+	if len(m.Metadata) > 0 {
+		out.Metadata = &Metadata{Sent: m.Metadata}
+	}
 	files := h.files(index, m)
 	for i := range m.Parts {
 		switch p := &m.Parts[i]; p.Type {
@@ -235,6 +310,8 @@ func (h *history) user(index int, m *cairn.Message) {
 		case cairn.PartFile:
 			out.Parts = append(out.Parts, files[0])
 			files = files[1:]
+		case cairn.PartData:
+			out.Parts = append(out.Parts, Part{Type: dataPrefix + p.Data.Name, ID: p.Data.ID, Data: p.Data.Value})
 		}
 	}
 	if n := len(h.list); n > 0 && h.list[n-1].ID == TurnID(h.turn(m.RunID)) { // the message joined the turn
@@ -247,7 +324,8 @@ func (h *history) user(index int, m *cairn.Message) {
 // steering returns the part that shows a user's message that joined a turn. Clients before version 7 get a data
 // part.
 func steering(v Version, id string, parts []Part) Part {
-	if v >= V7 {
+	if v >= V7 { // which shows text and files
+		parts = slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return strings.HasPrefix(p.Type, dataPrefix) })
 		return Part{Type: "steering-message", ID: id, Parts: parts}
 	}
 	body, err := json.Marshal(map[string][]Part{"parts": parts})
@@ -309,6 +387,7 @@ func (h *history) assistant(index int, m *cairn.Message) {
 	files := h.files(index, m)
 	out.Metadata = h.metadata(m.RunID)
 	out.Parts = append(out.Parts, Part{Type: "step-start"})
+	h.said, h.saidBy = m.Text(), m.RunID
 	text := -1 // index of the text under way, which citations do not interrupt
 	for i := range m.Parts {
 		if t := m.Parts[i].Type; t != cairn.PartText && t != cairn.PartProvider {
@@ -379,12 +458,55 @@ func (h *history) result(runID string, r *cairn.ToolResult) {
 		return
 	}
 	h.list[at.message].Metadata = h.metadata(runID)
+	for _, d := range r.Data {
+		h.emitted(&h.list[at.message], d)
+	}
 	p := &h.list[at.message].Parts[at.part]
-	if r.IsError {
+	if len(r.Edited) > 0 {
+		p.Input = r.Edited
+	}
+	by := h.decided[r.CallID]
+	if by != nil && h.version >= V6 {
+		p.Approval = decision(by)
+	}
+	switch {
+	case by != nil && r.Code == cairn.CodeDenied && h.version >= V6:
+		p.State = "output-denied"
+		return
+	case r.IsError:
 		p.State, p.ErrorText = "output-error", words(r.Output)
 		return
 	}
 	p.State, p.Output = "output-available", orNull(r.Output)
+}
+
+// emitted shows what a tool emitted, in place of what it emitted before with the same id.
+func (h *history) emitted(m *Message, d cairn.Data) {
+	part := Part{Type: dataPrefix + dataName(d.Name), ID: d.ID, Data: orNull(d.Value)}
+	i := slices.IndexFunc(m.Parts, func(p Part) bool { return d.ID != "" && p.Type == part.Type && p.ID == part.ID })
+	if i < 0 {
+		m.Parts = append(m.Parts, part)
+		return
+	}
+	m.Parts[i] = part
+}
+
+// decision returns the approval of a call that a reviewer decided.
+func decision(c *cairn.PendingCall) *Approval {
+	approved := c.Answer.Kind == cairn.DecisionApproved
+	return &Approval{ID: c.ApprovalID, Approved: &approved, Reason: c.Answer.Text, RequestReason: c.Prompt, Descriptor: c.Payload}
+}
+
+// waiting shows a call that a reviewer decided and whose step waits for other calls.
+func (h *history) waiting(c *cairn.PendingCall) {
+	at, ok := h.calls[c.ID]
+	if !ok || h.version < V6 || c.Status != cairn.CallAnswered {
+		return
+	}
+	p := &h.list[at.message].Parts[at.part]
+	if p.State, p.Approval = "approval-responded", decision(c); len(c.Answer.Value) > 0 {
+		p.Input = c.Answer.Value
+	}
 }
 
 // pending shows a pending call. A call of a sub-agent is shown with the last message.
@@ -405,12 +527,21 @@ func (h *history) pending(c *cairn.PendingCall) {
 	}
 	switch c.Kind {
 	case cairn.CallApproval:
+		if h.version < V6 {
+			h.ask(at, approval, &asked{CallID: c.ID, ToolCallID: id, Tool: c.Tool, ApprovalID: c.ApprovalID, Prompt: c.Prompt, Payload: c.Payload})
+			return
+		}
 		p := &h.list[at.message].Parts[at.part]
 		p.State = "approval-requested"
 		p.Approval = &Approval{ID: c.ApprovalID, RequestReason: c.Prompt, Descriptor: c.Payload}
 	case cairn.CallQuestion, cairn.CallConnect:
-		body, _ := json.Marshal(asked{CallID: c.ID, ToolCallID: id, Tool: c.Tool, Prompt: c.Prompt, Payload: c.Payload}) // JSON from the store
-		m := &h.list[at.message]
-		m.Parts = append(m.Parts, Part{Type: question, ID: c.ID, Data: body})
+		h.ask(at, question, &asked{CallID: c.ID, ToolCallID: id, Tool: c.Tool, Prompt: c.Prompt, Payload: c.Payload})
 	}
+}
+
+// ask adds a part that asks the user something.
+func (h *history) ask(at place, kind string, a *asked) {
+	body, _ := json.Marshal(a) // JSON from the store
+	m := &h.list[at.message]
+	m.Parts = append(m.Parts, Part{Type: kind, ID: a.CallID, Data: body})
 }

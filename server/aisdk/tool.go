@@ -17,7 +17,7 @@ func (e *Encoder) tool(ev *cairn.Event) {
 	}
 	c := e.calls[id]
 	if c == nil {
-		c = &call{tool: ev.Tool, hidden: ev.Tool == cairn.FinishTool, begun: e.step}
+		c = &call{tool: ev.Tool, own: ev.SessionID == e.session, hidden: ev.Tool == cairn.FinishTool, begun: e.step}
 		e.calls[id] = c
 		if !c.hidden {
 			e.closePart()
@@ -30,7 +30,7 @@ func (e *Encoder) tool(ev *cairn.Event) {
 	e.tools++
 	switch ev.Type {
 	case cairn.EventToolArgDelta:
-		if !e.answered[ev.CallID] {
+		if e.answered[ev.CallID] == nil {
 			e.emit(toolDelta{"tool-input-delta", ev.CallID, ev.Text})
 		}
 	case cairn.EventToolArgEnd:
@@ -38,6 +38,7 @@ func (e *Encoder) tool(ev *cairn.Event) {
 	case cairn.EventToolStart, cairn.EventToolPending:
 		c.input = ev.Data
 		e.input(id, c)
+		e.begins(ev, c)
 		if ev.ToolCallID != "" {
 			e.ask(question, c, &asked{CallID: ev.CallID, ToolCallID: id, Tool: c.tool, Prompt: ev.Prompt, Payload: ev.Payload})
 		}
@@ -58,7 +59,10 @@ func (e *Encoder) input(id string, c *call) {
 		return
 	}
 	c.available = true
-	if e.answered[id] {
+	if by := e.answered[id]; by != nil {
+		if len(by.Edited) > 0 {
+			c.input, c.edited = by.Edited, true
+		}
 		e.emit(toolDelta{"tool-input-delta", id, string(orNull(c.input))})
 		return
 	}
@@ -67,11 +71,39 @@ func (e *Encoder) input(id string, c *call) {
 
 // approval asks for a decision. Clients of version 5 do not know approvals and get a data part.
 func (e *Encoder) approval(ev *cairn.Event, c *call) {
+	c.approval = ev.ApprovalID
+	by := e.answered[ev.CallID]
 	switch {
 	case e.version < V6:
 		e.ask(approval, c, &asked{CallID: ev.CallID, ToolCallID: ev.CallID, Tool: c.tool, ApprovalID: ev.ApprovalID, Prompt: ev.Prompt, Payload: ev.Payload})
-	case !e.answered[ev.CallID]:
+	case by == nil || by.Code == cairn.CodeDenied || e.version >= V7:
+		c.requested = true
 		e.emit(approvalRequest{"tool-approval-request", ev.ApprovalID, ev.CallID, ev.Prompt, ev.Payload})
+		if by != nil && by.Code == cairn.CodeDenied {
+			e.decided(c, false)
+		}
+	}
+}
+
+// decided shows the decision on a request that the stream has shown.
+func (e *Encoder) decided(c *call, approved bool) {
+	if c.requested && e.version >= V7 {
+		e.emit(approvalResponse{"tool-approval-response", c.approval, approved})
+	}
+	c.requested = false
+}
+
+// begins shows that a call which needed an approval has it, and with which input its tool runs. The client that made
+// the decision knows it, but not the input if another one has changed that.
+func (e *Encoder) begins(ev *cairn.Event, c *call) {
+	if c.approval == "" || ev.Type != cairn.EventToolStart {
+		return
+	}
+	shown := c.requested && e.version == V6 && e.answered[ev.CallID] == nil
+	e.decided(c, true)
+	if edited := len(ev.Edited) > 0 && !c.edited; edited || shown {
+		c.edited = edited
+		e.emit(toolInput{"tool-input-available", ev.CallID, c.tool, orNull(c.input)})
 	}
 }
 
@@ -106,6 +138,10 @@ func (e *Encoder) result(ev *cairn.Event, c *call) {
 	e.input(ev.CallID, c)
 	e.settle(c)
 	c.settled = e.step
+	if c.approval != "" && ev.Code == cairn.CodeDenied && e.version >= V6 {
+		e.emit(toolDenied{"tool-output-denied", ev.CallID})
+		return
+	}
 	if ev.IsError {
 		e.emit(toolError{"tool-output-error", ev.CallID, words(ev.Data)})
 		return

@@ -3,10 +3,14 @@ package aisdk
 import "github.com/cairn-agents/cairn"
 
 // Events rebuilds the events of a turn's runs from its messages, for a log that was trimmed. messages are the
-// transcript from index first on. What only the log had is missing: data that tools emitted, and what calls asked
-// before they had results.
-func Events(session string, runs []cairn.Run, first int, messages []cairn.Message) []cairn.Event {
+// transcript from index first on, decided the calls of the session that reviewers decided. What only the log had is
+// missing: data that code other than tools emitted, and the questions of calls that have results.
+func Events(session string, runs []cairn.Run, first int, messages []cairn.Message, decided []cairn.PendingCall) []cairn.Event {
 	var list []cairn.Event
+	approvals := map[string]*cairn.PendingCall{}
+	for i := range decided {
+		approvals[decided[i].ID] = &decided[i]
+	}
 	for n := range runs {
 		add := func(ev cairn.Event) {
 			ev.SessionID, ev.RunID = session, runs[n].ID
@@ -17,7 +21,7 @@ func Events(session string, runs []cairn.Run, first int, messages []cairn.Messag
 		} else {
 			add(cairn.Event{Type: cairn.EventRunResumed})
 		}
-		steps := 0
+		steps, said := 0, ""
 		for i := range messages {
 			m := messages[i].Public()
 			if m.RunID != runs[n].ID || m.Hidden {
@@ -29,12 +33,18 @@ func Events(session string, runs []cairn.Run, first int, messages []cairn.Messag
 				continue
 			case cairn.RoleAssistant:
 				steps++
+				said = m.Text()
 				add(cairn.Event{Type: cairn.EventStepStart, Step: steps})
 			}
-			parts(&m, add)
+			parts(&m, approvals, add)
 			if m.Role == cairn.RoleAssistant {
 				add(cairn.Event{Type: cairn.EventFiles, Index: first + i, MessageID: m.ID, Files: filesOf(&m)})
 			}
+		}
+		if text := unfinished(&runs[n], said); text != "" && n == len(runs)-1 {
+			steps++
+			add(cairn.Event{Type: cairn.EventStepStart, Step: steps})
+			add(cairn.Event{Type: cairn.EventTextDelta, Step: steps, Text: text})
 		}
 		if steps > 0 {
 			add(cairn.Event{Type: cairn.EventStepCommitted, Step: steps})
@@ -44,6 +54,15 @@ func Events(session string, runs []cairn.Run, first int, messages []cairn.Messag
 		}
 	}
 	return list
+}
+
+// unfinished returns the words of the model call that failed a run, which the transcript does not have. said is the
+// text of the run's last reply.
+func unfinished(run *cairn.Run, said string) string {
+	if run.Status != cairn.RunFailed || run.Text == said {
+		return ""
+	}
+	return run.Text
 }
 
 // joined returns the event of a user's message.
@@ -62,7 +81,7 @@ func filesOf(m *cairn.Message) (list []cairn.FileRef) {
 }
 
 // parts adds the events that the parts of a message stand for.
-func parts(m *cairn.Message, add func(cairn.Event)) {
+func parts(m *cairn.Message, approvals map[string]*cairn.PendingCall, add func(cairn.Event)) {
 	for i := range m.Parts {
 		switch p := &m.Parts[i]; p.Type {
 		case cairn.PartText:
@@ -77,7 +96,21 @@ func parts(m *cairn.Message, add func(cairn.Event)) {
 			add(cairn.Event{Type: cairn.EventToolStart, CallID: p.ToolUse.CallID, Tool: p.ToolUse.Tool, Data: p.ToolUse.Input})
 		case cairn.PartToolResult:
 			r := p.Result
-			add(cairn.Event{Type: cairn.EventToolEnd, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError})
+			if c := approvals[r.CallID]; c != nil {
+				add(cairn.Event{Type: cairn.EventToolApproval, CallID: r.CallID, Tool: r.Tool, ApprovalID: c.ApprovalID, Data: c.Input,
+					Prompt: c.Prompt, Payload: c.Payload})
+				if c.Answer.Kind == cairn.DecisionApproved {
+					input := c.Input
+					if len(r.Edited) > 0 {
+						input = r.Edited
+					}
+					add(cairn.Event{Type: cairn.EventToolStart, CallID: r.CallID, Tool: r.Tool, Data: input, Edited: r.Edited})
+				}
+			}
+			for _, d := range r.Data {
+				add(cairn.Event{Type: cairn.EventCustom, Name: d.Name, DataID: d.ID, Data: d.Value})
+			}
+			add(cairn.Event{Type: cairn.EventToolEnd, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError, Code: r.Code, Edited: r.Edited})
 		}
 	}
 }

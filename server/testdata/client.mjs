@@ -23,7 +23,7 @@ const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // visit opens a page, does with it what is to be done, and returns what it shows.
 async function visit(id, todo) {
-  const seen = { errors: [], posts: 0, toolRuns: 0 };
+  const seen = { errors: [], posts: 0, toolRuns: 0, ends: [] };
   const open = (messages) => {
     const chat = new Chat({
       id,
@@ -44,6 +44,9 @@ async function visit(id, todo) {
         chat.addToolOutput ? chat.addToolOutput(answer) : chat.addToolResult(answer);
       },
       onError: (e) => { seen.errors.push(String(e)); },
+      onFinish: ({ finishReason, isAbort, isDisconnect, isError }) => {
+        seen.ends.push(Object.entries({ [finishReason ?? "no reason"]: true, isAbort, isDisconnect, isError }).filter(([, is]) => is).map(([name]) => name).join(" "));
+      },
     });
     return chat;
   };
@@ -81,8 +84,32 @@ async function visit(id, todo) {
         break;
       }
       case "edit": await chat.sendMessage({ text: arg, messageId: chat.messages[0].id }); break; // the first one
+      case "send": { // a message with metadata: text, a data part, or both
+        const parts = arg.split("+").map((p) => (p === "data" ? { type: "data-choice", id: "c", data: { color: "red" } } : { type: "text", text: p }));
+        await chat.sendMessage({ parts, metadata: { from: "the page" } });
+        break;
+      }
+      case "resume": await chat.resumeStream(); break;
+      case "halt": // the page's own stop, then the server's
+        await chat.stop();
+        await fetch(`${url}/chat/${id}/interrupt`, { method: "POST", headers });
+        break;
+      case "edited": { // approves with another input
+        const { toolCallId, approval } = chat.lastMessage.parts.find((p) => p.state === "approval-requested");
+        const body = JSON.stringify({ type: "approval-response", call_id: toolCallId, approval_id: approval.id, approved: true, input: JSON.parse(arg) });
+        await fetch(`${url}/chat/${id}/submit-tool-result`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
+        await chat.addToolApprovalResponse({ id: approval.id, approved: true }); // the first decision stands
+        break;
+      }
+      case "accept": { // answers the data part that stands for an approval on version 5
+        const { callId, approvalId } = chat.lastMessage.parts.find((p) => p.type === "data-approval").data;
+        const body = JSON.stringify({ type: "approval-response", call_id: callId, approval_id: approvalId, approved: true });
+        await fetch(`${url}/chat/${id}/submit-tool-result`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
+        await chat.sendMessage();
+        break;
+      }
       case "ask": chat.sendMessage({ text: arg }); break; // without waiting for the answer
-      case "approve": await chat.addToolApprovalResponse({ id: approval(), approved: true }); break;
+      case "approve": await chat.addToolApprovalResponse({ id: approval(), approved: true, ...(arg && { reason: arg }) }); break;
       case "deny": await chat.addToolApprovalResponse({ id: approval(), approved: false, reason: arg }); break;
       case "until": // the page shows a text
         for (let n = 0; !JSON.stringify(chat.messages).includes(arg); n++) {
@@ -92,7 +119,7 @@ async function visit(id, todo) {
         break;
       case "reload": { // first the history, then the stream of the turn under way
         const history = await (await fetch(`${url}/chat/${id}?version=${major}`, { headers })).json();
-        chat = open(history.messages);
+        chat = open(history.messages ?? []);
         chat.resumeStream();
         break;
       }
