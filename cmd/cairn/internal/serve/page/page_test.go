@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,18 @@ func TestRoutes(t *testing.T) {
 	}
 	if _, body := get(t, url+"/page/assistants", token); body != `[{"name":"helper","description":"Does what it is asked for."}]`+"\n" {
 		t.Errorf("got %s", body)
+	}
+}
+
+// A connection that is silent for 45 seconds is replaced, behind the last event.
+func TestSilentConnection(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs("web/stream.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := string(testenv.Node(t, "testdata/silent.mjs", script)); strings.TrimSpace(out) != `["0","1",1,2]` {
+		t.Errorf("the page's requests and events are %s", out)
 	}
 }
 

@@ -128,6 +128,37 @@ await test("stop", async (context, wrong) => {
   await says(page, "You said hello.");
 });
 
+await test("a session that was rewound, then deleted and restored", async (context, wrong) => {
+  const page = await tab(context, open, wrong);
+  let snapshots = 0;
+  page.on("request", (r) => { if (r.url().endsWith("/snapshot")) snapshots++; });
+  await say(page, "hello");
+  await says(page, "You said hello.");
+  const session = open + "/sessions/" + new URL(page.url()).hash.slice(1);
+  const { items: [{ id }] } = await (await page.request.get(session + "/checkpoints?limit=1")).json();
+  await say(page, "again");
+  await says(page, "You said again.");
+  const shows = async (what) => { // another turn, so that every event before it was read
+    snapshots = 0;
+    await page.reload();
+    await say(page, what);
+    await says(page, "You said " + what + ".");
+    if (snapshots > 2) wrong.push(`${what}: the page reads ${snapshots} snapshots`);
+  };
+  for (const [verb, body] of [["/rewind", { checkpoint_id: id }], ["", undefined], ["/restore", undefined]]) {
+    const res = await page.request.fetch(session + verb, { method: verb ? "POST" : "DELETE", data: body });
+    if (!res.ok()) wrong.push(`${verb}: ${res.status()} ${await res.text()}`);
+    if (verb) await shows("something after " + verb.slice(1));
+  }
+});
+
+await test("a page over plain http from another host", async (context, wrong) => {
+  await context.addInitScript(() => { delete Crypto.prototype.randomUUID; });
+  const page = await tab(context, open, wrong);
+  await say(page, "hello");
+  await says(page, "You said hello.");
+});
+
 await test("a token", async (context, wrong) => {
   const page = await tab(context, closed, wrong);
   await page.getByLabel("Token").fill("not the one that it is");

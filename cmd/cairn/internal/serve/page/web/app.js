@@ -63,8 +63,12 @@ async function sessions() {
   $("title").textContent = mine ? mine.title || mine.opening || mine.id : session || "New session";
 }
 
-// show shows a session from its snapshot on, and follows it until another one is shown.
-async function show(id) {
+// place is the sequence of the event that a cursor is behind.
+const place = (cursor) => Number(cursor.slice(cursor.lastIndexOf(".") + 1));
+
+// show shows a session from its snapshot on, and follows it until another one is shown. The events up to the sequence seen, which
+// the stream may repeat, are no reason to read the snapshot again.
+async function show(id, seen = 0) {
   watching.abort();
   watching = new AbortController();
   const { signal } = watching;
@@ -88,7 +92,8 @@ async function show(id) {
       const was = transcript.running;
       if (apply(transcript, event, cursor)) repaint();
       if (was !== transcript.running) sessions().catch(problem);
-      if (transcript.stale) show(id);
+      if (transcript.stale && place(cursor) > seen) return show(id, place(cursor));
+      transcript.stale = false;
     }, (state) => { connection = state; repaint(); });
     if (ended && ended.status === 410) return show(id); // the log has been trimmed
     if (ended) throw ended;
@@ -261,6 +266,12 @@ function card(call) {
 
 // Saying.
 
+// newID returns an id for a session. A page that was loaded over plain http has no randomUUID.
+function newID() {
+  if (crypto.randomUUID) return crypto.randomUUID();
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 $("say").addEventListener("submit", async (ev) => {
   ev.preventDefault();
   const text = $("text").value.trim();
@@ -269,7 +280,7 @@ $("say").addEventListener("submit", async (ev) => {
   problem(null);
   try {
     await started; // the assistants are known
-    const id = session || crypto.randomUUID();
+    const id = session || newID();
     await ask("POST", "/start", { session_id: id, agent: session ? "" : $("assistant").value, input: { text } });
     $("text").value = "";
     if (!session) location.hash = id;

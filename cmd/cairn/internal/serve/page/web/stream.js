@@ -66,25 +66,45 @@ export async function* frames(pieces) {
   }
 }
 
+// silence is how long a stream may be silent, in milliseconds. The server sends a comment every 15 seconds.
+const silence = 45_000;
+
+// noting calls arrived for each piece.
+async function* noting(pieces, arrived) {
+  for await (const piece of pieces) {
+    arrived();
+    yield piece;
+  }
+}
+
 // follow calls on for each event behind a cursor, over as many connections as it takes, until the signal is aborted. It returns
-// the problem for which the server will not go on.
+// the problem for which the server will not go on. A connection that is silent for too long is given up: its other end may be gone.
 export async function follow(session, cursor, signal, on, state) {
   for (let wait = 250; !signal.aborted; ) {
+    const dead = new AbortController();
+    let timer;
+    const arrived = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => dead.abort(), silence);
+    };
+    arrived();
     try {
-      const res = await request("GET", "/sse?session_id=" + encodeURIComponent(session) + "&after=" + encodeURIComponent(cursor), undefined, signal);
+      const res = await request("GET", "/sse?session_id=" + encodeURIComponent(session) + "&after=" + encodeURIComponent(cursor), undefined, AbortSignal.any([signal, dead.signal]));
       if (!res.ok) {
         const problem = new Problem(res.status, await res.json().catch(() => ({})));
         if (![429, 502, 503, 504].includes(res.status)) return problem;
         throw problem;
       }
       state("connected");
-      for await (const { id, event } of frames(res.body.pipeThrough(new TextDecoderStream()))) {
+      for await (const { id, event } of frames(noting(res.body.pipeThrough(new TextDecoderStream()), arrived))) {
         cursor = id || cursor;
         wait = 250;
         on(event, cursor);
       }
     } catch (err) {
       if (signal.aborted) return null;
+    } finally {
+      clearTimeout(timer);
     }
     state("reconnecting");
     await new Promise((done) => setTimeout(done, wait));
