@@ -140,12 +140,14 @@ await test("a session that was rewound, then deleted and restored", async (conte
   await says(page, "You said again.");
   const shows = async (what) => { // another turn, so that every event before it was read
     snapshots = 0;
-    await page.reload();
+    await page.goto(at);
     await say(page, what);
     await says(page, "You said " + what + ".");
     if (snapshots > 2) wrong.push(`${what}: the page reads ${snapshots} snapshots`);
   };
+  const at = page.url();
   for (const [verb, body] of [["/rewind", { checkpoint_id: id }], ["", undefined], ["/restore", undefined]]) {
+    await page.goto("about:blank");
     const res = await page.request.fetch(session + verb, { method: verb ? "POST" : "DELETE", data: body });
     if (!res.ok()) wrong.push(`${verb}: ${res.status()} ${await res.text()}`);
     if (verb) await shows("something after " + verb.slice(1));
