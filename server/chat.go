@@ -375,7 +375,7 @@ func getChat(c *request, in *showIn) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	decided, err := c.decidedCalls(row.ID)
+	decided, err := c.decidedCalls(row)
 	if err != nil {
 		return nil, err
 	}
@@ -384,8 +384,8 @@ func getChat(c *request, in *showIn) (*Chat, error) {
 }
 
 // decidedCalls lists the calls of a session that reviewers have decided.
-func (c *request) decidedCalls(session string) (list []cairn.PendingCall, err error) {
-	q := store.CallQuery{RootID: session, SessionID: session, Kind: cairn.CallApproval, Statuses: []cairn.CallStatus{cairn.CallAnswered, cairn.CallSettled}, Limit: 1000}
+func (c *request) decidedCalls(row *cairn.Session) (list []cairn.PendingCall, err error) {
+	q := store.CallQuery{RootID: row.RootID, SessionID: row.ID, Kind: cairn.CallApproval, Statuses: []cairn.CallStatus{cairn.CallAnswered, cairn.CallSettled}, Limit: 1000}
 	for call, err := range store.All(func(cursor string) (store.Page[cairn.PendingCall], error) {
 		q.Cursor = cursor
 		return c.h.eng.Inbox(c.ctx, q)

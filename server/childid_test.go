@@ -111,7 +111,7 @@ func TestRoutesSpeakOfTheSessionTheyAreGiven(t *testing.T) {
 			if path == rt.Path && path != "/chat" {
 				path += "?session_id=" + child
 			}
-			if res, _ := w.do("e", rt.Method, path, c.body); res.StatusCode != 404 {
+			if res, _ := w.do("e", rt.Method, path, c.body); res.StatusCode != missing(rt) {
 				t.Errorf("for another user: %d", res.StatusCode)
 			}
 			res, data := w.do(cmp.Or(c.token, "a"), rt.Method, path, c.body)

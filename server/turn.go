@@ -89,7 +89,7 @@ func (c *request) trimmed(row *cairn.Session, runs []cairn.Run, to int, rest []c
 		}
 		list = append(list, *m)
 	}
-	decided, err := c.decidedCalls(row.ID)
+	decided, err := c.decidedCalls(row)
 	if err != nil {
 		return nil, err
 	}
