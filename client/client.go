@@ -226,7 +226,7 @@ func refusal(req *http.Request, res *http.Response, body []byte) error {
 	switch p.Code {
 	case "unauthorized", "cross_origin":
 		p.Code = cairn.CodeAuth
-	case "too_many_requests", "too_many_streams":
+	case "too_many_requests", "too_many_streams", "too_many_runs":
 		p.Code = cairn.CodeRateLimited
 	case "media_type", "method_not_allowed":
 		p.Code = cairn.CodeInvalid

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,6 +90,7 @@ func TestErrorsAreCairnErrors(t *testing.T) {
 		{403, `{"code":"cross_origin","detail":"no"}`, cairn.CodeAuth},
 		{429, `{"code":"too_many_requests","detail":"slow"}`, cairn.CodeRateLimited},
 		{429, `{"code":"too_many_streams","detail":"slow"}`, cairn.CodeRateLimited},
+		{429, `{"code":"too_many_runs","detail":"slow"}`, cairn.CodeRateLimited},
 		{503, `{"code":"closed","detail":"stopping"}`, cairn.CodeClosed},
 		{401, `<html>no</html>`, cairn.CodeAuth}, {403, ``, cairn.CodeAuth}, {404, ``, cairn.CodeNotFound}, {410, `{}`, cairn.CodeDeleted},
 		{413, ``, cairn.CodeTooLarge}, {429, ``, cairn.CodeRateLimited}, {502, `bad gateway`, cairn.CodeUnavailable}, {504, ``, cairn.CodeUnavailable},
@@ -226,6 +228,90 @@ func TestEventsEnd(t *testing.T) {
 	}
 }
 
+// A response that ends without the event that ends the stream is a broken connection: a proxy has lost the server
+// behind it. The client reads on after its last event, whatever types it asked for.
+func TestEventsContinueAfterAnEndWithoutItsEvent(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts client.EventsOptions
+		end  string // the event that ends the stream
+		want string
+	}{
+		"of a run":          {client.EventsOptions{RunID: "r"}, `"type":"run_end","run_id":"r"`, "run_start text_delta run_end run_end"},
+		"of a session":      {client.EventsOptions{}, `"type":"session_deleted"`, "run_start text_delta run_end session_deleted"},
+		"of some types":     {client.EventsOptions{RunID: "r", Types: []cairn.EventType{cairn.EventTextDelta}}, `"type":"run_end","run_id":"r"`, "text_delta"},
+		"of other sessions": {client.EventsOptions{Types: []cairn.EventType{cairn.EventTextDelta}}, `"type":"session_deleted"`, "text_delta"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := 0
+			c := open(t, func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				frame := func(seq int, fields string) {
+					fmt.Fprintf(w, "id: inc.%d\ndata: {\"sequence\":%d,%s}\n\n", seq, seq, fields)
+				}
+				if want := []string{"", "inc.2", "inc.2", "inc.3"}[requests-1]; r.Header.Get("Last-Event-ID") != want {
+					t.Errorf("request %d continues behind %q, want %q", requests, r.Header.Get("Last-Event-ID"), want)
+				}
+				if types := r.URL.Query()["type"]; len(types) > 0 && !slices.Equal(types, []string{"text_delta", "run_end", "session_deleted"}) {
+					t.Errorf("it asks for %q", types)
+				}
+				switch requests {
+				case 1:
+					frame(1, `"type":"run_start","run_id":"r"`)
+					frame(2, `"type":"text_delta","run_id":"r"`)
+				case 3: // the end of a sub-agent's run
+					frame(3, `"type":"run_end","run_id":"other"`)
+				case 4:
+					frame(4, test.end)
+				}
+			}, func(o *client.Options) { o.Patience = time.Minute })
+			var got []string
+			for ev, err := range c.Events(t.Context(), "s", &test.opts) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(test.opts.Types) == 0 || slices.Contains(test.opts.Types, ev.Type) {
+					got = append(got, string(ev.Type))
+				} else {
+					t.Errorf("got %s, which was not asked for", ev.Type)
+				}
+			}
+			if s := strings.Join(got, " "); s != test.want || requests != 4 {
+				t.Errorf("%d requests got %s", requests, s)
+			}
+		})
+	}
+}
+
+// A server whose streams end at once is given up as one that cannot be reached, at growing intervals.
+func TestEventsGiveUpStreamsThatEndAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		c, err := client.New("http://server", &client.Options{HTTP: &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+			requests++
+			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+		})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for _, failed := range c.Events(t.Context(), "s", &client.EventsOptions{RunID: "r"}) {
+			err = failed
+		}
+		if !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "it ended before its last event") {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took < time.Minute || took > 2*time.Minute || requests > 40 {
+			t.Errorf("%d requests in %s", requests, took)
+		}
+	})
+}
+
+// transport is a function that answers requests.
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
 // quiet is a transport whose first response is a stream with one event and two comments, and then nothing more, as
 // over a connection whose other end is gone.
 type quiet struct {
@@ -239,7 +325,7 @@ func (q *quiet) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Header.Get("Last-Event-ID") != "inc.1" {
 			q.t.Errorf("it continues behind %q", r.Header.Get("Last-Event-ID"))
 		}
-		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("id: inc.2\nevent: run_end\ndata: {\"sequence\":2,\"type\":\"run_end\"}\n\n"))}, nil
+		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("id: inc.2\nevent: session_deleted\ndata: {\"sequence\":2,\"type\":\"session_deleted\"}\n\n"))}, nil
 	}
 	out, in := io.Pipe()
 	go func() {

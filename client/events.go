@@ -10,6 +10,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -28,26 +29,39 @@ type EventsOptions struct {
 
 // Events yields the events of a session. A broken connection is re-established after the last event, with whichever
 // process the address leads to; each event is yielded once. The loop ends with the run, if one is named, or when
-// the session is deleted. It ends early with one error: that of ctx, ErrTrimmed if the log no longer reaches back
-// to the cursor, ErrNotFound, CodeAuth, or CodeUnavailable after the server was unreachable for Options.Patience.
+// the session is deleted. A response that ends before the event that says so is a broken connection too: a proxy may
+// end it when the server behind it has died. The loop ends early with one error: that of ctx, ErrTrimmed if the log no
+// longer reaches back to the cursor, ErrNotFound, CodeAuth, or CodeUnavailable after Options.Patience without a server
+// whose stream stays open.
 func (c *Client) Events(ctx context.Context, session string, opts *EventsOptions) iter.Seq2[cairn.Event, error] {
 	var o EventsOptions
 	if opts != nil {
 		o = *opts
 	}
+	wanted := o.Types
+	if len(wanted) > 0 { // the end of the stream is recognized by these
+		o.Types = append(slices.Clone(wanted), cairn.EventRunEnd, cairn.EventSessionDeleted)
+	}
 	return func(yield func(cairn.Event, error) bool) {
 		var wait pauses
 		reached := time.Now()
 		for {
-			left := false
+			left, opened := false, time.Time{}
 			over, err := c.stream(ctx, session, o, func(ev *cairn.Event) bool {
+				if opened.IsZero() { // the stream begins
+					opened = time.Now()
+					return true
+				}
 				if wait, reached = (pauses{}), time.Now(); ev == nil {
 					return true
 				}
 				o.After = ev.Cursor()
-				left = !yield(*ev, nil)
+				left = (len(wanted) == 0 || slices.Contains(wanted, ev.Type)) && !yield(*ev, nil)
 				return !left
 			})
+			if !opened.IsZero() && time.Since(opened) > longestPause { // silent, but open for a while
+				wait, reached = pauses{}, time.Now()
+			}
 			switch {
 			case left, over:
 				return
@@ -67,7 +81,8 @@ func (c *Client) Events(ctx context.Context, session string, opts *EventsOptions
 }
 
 // stream reads one connection. It calls take with each event, and with nil when the stream begins and for each
-// comment. If take returns false, stream returns a nil error. over reports that no more events follow.
+// comment. If take returns false, stream returns a nil error. over reports that no more events follow: the last one
+// ended the run or deleted the session.
 func (c *Client) stream(ctx context.Context, session string, o EventsOptions, take func(*cairn.Event) bool) (over bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -108,12 +123,13 @@ func (c *Client) stream(ctx context.Context, session string, o EventsOptions, ta
 			return false, cairn.Errorf(cairn.CodeInternal, "%s: an event has no place: %w", what(req), err)
 		}
 		ev.Incarnation = cursor.Incarnation
+		over = ev.Type == cairn.EventSessionDeleted || o.RunID != "" && ev.Ends(o.RunID)
 		return take(&ev), nil
 	})
 	switch {
 	case err == nil:
 		return false, nil
-	case errors.Is(err, io.EOF): // the server closed it, so it is complete
+	case errors.Is(err, io.EOF) && over:
 		return true, nil
 	case errors.As(err, new(*cairn.Error)):
 		return false, err
@@ -141,6 +157,9 @@ func (c *Client) eventsRequest(ctx context.Context, session string, o EventsOpti
 
 // broken returns the error for a stream that broke off before its end.
 func broken(req *http.Request, err error) error {
+	if errors.Is(err, io.EOF) {
+		err = errors.New("it ended before its last event")
+	}
 	if outer := (*url.Error)(nil); errors.As(err, &outer) {
 		err = outer.Err
 	}
@@ -148,7 +167,7 @@ func broken(req *http.Request, err error) error {
 }
 
 // frames reads server-sent events. It calls take with the id and the data of each, and with nil data for a comment.
-// If take returns false, the error is nil. The error is io.EOF when the stream is complete.
+// If take returns false, the error is nil. The error is io.EOF at the end of the response.
 func frames(body io.Reader, most int64, alive func(), take func(id string, data []byte) (bool, error)) error {
 	r := bufio.NewReaderSize(body, 32<<10)
 	var id string
