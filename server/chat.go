@@ -94,6 +94,9 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if err := c.ownFiles(in.ID, &m); err != nil {
 		return err
 	}
+	if err := c.mayRun(in.ID); err != nil {
+		return err
+	}
 	if in.Trigger == regenerateMessage || in.MessageID != "" {
 		return c.sayAgain(in, &m, v, opts)
 	}

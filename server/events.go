@@ -182,5 +182,5 @@ func (c *request) stream(frames func(context.Context) iter.Seq2[[]byte, error]) 
 			}
 		}
 	}
-	return sse.Write(ctx, c.w, counted, sse.Options{KeepAlive: c.h.opts.KeepAlive, WriteTimeout: c.h.opts.WriteTimeout})
+	return sse.Write(ctx, c.w, c.r, counted, sse.Options{KeepAlive: c.h.opts.KeepAlive, WriteTimeout: c.h.opts.WriteTimeout})
 }

@@ -32,8 +32,8 @@ type Options struct {
 	Origins []string
 
 	// URL is the address under which clients reach the handler, such as "https://example.com/agents". The addresses
-	// of files begin with it. If it is empty it is derived from each request, which is wrong behind a proxy that
-	// changes paths.
+	// of files begin with it, and pages of its origin may call the server. If it is empty both are derived from each
+	// request, which is wrong behind a proxy that changes hosts or paths.
 	URL string
 
 	// MaxBody is the maximum size of a request body in bytes; 0 means 4 MiB. Of a chat client's post, which has the whole
@@ -51,6 +51,11 @@ type Options struct {
 	// RequestsPerMinute is how many requests one user may make per minute, on average; 0 means 600, a negative
 	// value means no limit. A tenth of it may come in one burst.
 	RequestsPerMinute int
+	// RunsPerUser is how many sessions of one user may have a turn under way when another session's turn is started
+	// or retried; 0 means no limit. It counts the store's sessions, so it holds for all processes together, but not
+	// exactly for concurrent requests. Resumed and queued turns are not refused, nor are those of requests without a
+	// user.
+	RunsPerUser int
 	// ReadTimeout is how long reading the body of a request may take; 0 means 30 seconds. The ReadHeaderTimeout of
 	// [http.Server] covers what precedes the body.
 	ReadTimeout time.Duration
@@ -82,6 +87,7 @@ type Handler struct {
 	openAPI json.RawMessage
 	fileKey atomic.Pointer[[]byte] // see signingKey
 
-	ctx  context.Context // cancelled by Drain
-	stop context.CancelFunc
+	leaving atomic.Bool     // set by LameDuck and Drain
+	ctx     context.Context // cancelled by Drain
+	stop    context.CancelFunc
 }

@@ -12,9 +12,9 @@ type Health struct {
 
 func healthz(*request, *struct{}) (*Health, error) { return &Health{"ok"}, nil }
 
-// readyz fails once the handler is drained, so that a proxy sends requests elsewhere.
+// readyz fails once the process is about to stop, so that a proxy sends requests elsewhere.
 func readyz(c *request, _ *struct{}) (*Health, error) {
-	if c.h.ctx.Err() != nil {
+	if c.h.leaving.Load() {
 		return nil, &cairn.Error{Code: cairn.CodeClosed, Message: "the server is being stopped"}
 	}
 	return &Health{"ok"}, nil

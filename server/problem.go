@@ -15,7 +15,7 @@ type Problem struct {
 	// Detail describes what is wrong with this request.
 	Detail string `json:"detail"`
 	// Code is one of [cairn.Code], or a code that only HTTP has: "unauthorized", "cross_origin",
-	// "method_not_allowed", "media_type", "range_not_satisfiable", "too_many_requests", "too_many_streams",
+	// "method_not_allowed", "media_type", "range_not_satisfiable", "too_many_requests", "too_many_streams", "too_many_runs",
 	// "idempotency_key_reused".
 	Code string `json:"code"`
 	// Field names the part of the request that is wrong, if it is a single one.

@@ -104,7 +104,7 @@ func (h *Handler) serve(rt route) http.Handler {
 		switch {
 		case errors.Is(err, sse.ErrCut):
 			h.opts.Logger.Debug("stream cut", "path", r.URL.Path, "error", err)
-			sse.Cut()
+			sse.Cut(w, r)
 		case err != nil:
 			h.fail(w, r, err, c.wholeErrors())
 		}

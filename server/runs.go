@@ -119,6 +119,9 @@ func start(c *request, in *startIn) (*Started, error) {
 	if in.RunID != "" && in.SessionID == "" {
 		return nil, cairn.Invalid("run_id", "needs a session_id")
 	}
+	if err := c.mayRun(in.SessionID); err != nil {
+		return nil, err
+	}
 	options := func(agent string) ([]engine.RunOption, error) {
 		opts, err := c.unready(agent, in.Unready, "")
 		return in.Choice.options(opts...), err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/server/internal/sse"
 )
 
 // New returns a handler for an engine. The error is ErrInvalid and names the option that is missing or wrong.
@@ -35,6 +37,8 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 		return nil, cairn.Invalid("URL", "%q is not an address such as https://example.com/agents", o.URL)
 	case o.ReadTimeout < 0:
 		return nil, cairn.Invalid("ReadTimeout", "is negative")
+	case o.RunsPerUser < 0:
+		return nil, cairn.Invalid("RunsPerUser", "is negative")
 	}
 	if o.Policy == nil {
 		o.Policy = OwnSessions
@@ -69,6 +73,11 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 		}
 		h.origins[origin] = true
 	}
+	if u, _ := url.Parse(o.URL); o.URL != "" {
+		if err := h.protect.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
+			return nil, cairn.Invalid("URL", "%v", err)
+		}
+	}
 	h.users = newUsers(o.StreamsPerUser, o.RequestsPerMinute)
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	list := routes()
@@ -89,9 +98,20 @@ func isAddress(text string) bool {
 	return text == "" || err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.RawQuery == "" && u.Fragment == "" && u.User == nil
 }
 
+// ConnContext is the ConnContext of an [http.Server] that clients or proxies reach over HTTP/1.0, as nginx does by
+// default. A response without a length ends with its connection there, so a proxy would take the end of a killed
+// process for the end of the stream. With this function the connection of an unfinished stream is reset instead, which
+// proxies pass on as a broken response. It has no effect on HTTP/1.1, HTTP/2 and connections other than TCP.
+func ConnContext(ctx context.Context, c net.Conn) context.Context { return sse.WithConn(ctx, c) }
+
+// LameDuck makes /readyz fail, so that proxies send requests elsewhere, and has clients close their connections after
+// the response. Everything is served as before. Call it as long before Drain as proxies take to notice.
+func (h *Handler) LameDuck() { h.leaving.Store(true) }
+
 // Drain ends every stream so that its client reconnects, to another process or to this one after its restart. New
 // streams are refused with 503. Call Drain before http.Server.Shutdown, which waits for requests to end.
 func (h *Handler) Drain() {
+	h.LameDuck()
 	if h.ctx.Err() == nil {
 		h.opts.Observer.Drained()
 	}
@@ -106,6 +126,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(requestIDHeader, id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if h.leaving.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	_, pattern := h.mux.Handler(r)
 	w, done := observe(h.opts.Observer, w, pattern)
 	defer done()

@@ -18,6 +18,10 @@ redis_server() {
 	command -v redis-server >/dev/null
 }
 
+nginx_proxy() {
+	command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]
+}
+
 # A Temporal server comes as a Go module: it is built once, into a directory that package testenv knows as well.
 temporal=${XDG_CACHE_HOME:-$HOME/.cache}/cairn/temporal-1.5.1
 temporal_server() {
@@ -54,6 +58,7 @@ require() {
 require c_compiler "a C compiler, for the race detector" gcc libc6-dev
 require postgres "a PostgreSQL server" postgresql
 require redis_server "a Redis server" redis-server
+require nginx_proxy "nginx, as a proxy in front of servers" nginx
 require node_js "Node.js with npm, for the clients of the server" nodejs npm
 require chromium_browser "a Chromium, for pages with the clients of the server" chromium
 if ! npm_clients; then

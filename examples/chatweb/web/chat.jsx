@@ -4,11 +4,12 @@ import { useChat } from "@ai-sdk/react";
 import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses, lastAssistantMessageIsCompleteWithToolCalls } from "ai";
 import { useCallback, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
+import { whole } from "./whole.js";
 
 const VERSION = 7; // the major version of the AI SDK
 
 // Of what the client knows only the last message counts: the transcript is the server's.
-const transport = new DefaultChatTransport({
+const transport = new (whole(DefaultChatTransport))({
   api: "/chat",
   prepareSendMessagesRequest: ({ id, messages, trigger, messageId }) => ({
     body: { id, trigger, messageId, messages: messages.slice(-1), version: VERSION, on_busy: "enqueue" },

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net"
 	"net/http"
 	"time"
 )
@@ -25,9 +26,6 @@ type Options struct {
 // that would end the response as if it were complete: see Cut.
 var ErrCut = errors.New("the stream was cut")
 
-// Cut aborts a response so that its client sees a broken connection, not the end of a stream.
-func Cut() { panic(http.ErrAbortHandler) }
-
 const (
 	keepAlive    = 15 * time.Second
 	writeTimeout = 30 * time.Second
@@ -41,11 +39,11 @@ type frame struct {
 	err  error
 }
 
-// Write sends frames to a client as they come, until the last one, and comments in between. One goroutine reads
+// Write sends frames to the client of r as they come, until the last one, and comments in between. One goroutine reads
 // frames, until it ends or its context does. Write returns nil if frames ended without an error. Otherwise
 // errors.Is reports ErrCut for its error, and the other cause is an error of frames, of the client's connection, or
 // of ctx.
-func Write(ctx context.Context, w http.ResponseWriter, frames func(context.Context) iter.Seq2[[]byte, error], o Options) error {
+func Write(ctx context.Context, w http.ResponseWriter, r *http.Request, frames func(context.Context) iter.Seq2[[]byte, error], o Options) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform") // proxies must not hold frames back to compress or cache them
@@ -53,8 +51,11 @@ func Write(ctx context.Context, w http.ResponseWriter, frames func(context.Conte
 	for name, values := range o.Header {
 		h[name] = values
 	}
+	c := client{w: w, rc: http.NewResponseController(w), timeout: o.WriteTimeout, disarm: func() {}}
+	if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok && unframed(r) {
+		c.disarm = armed(conn)
+	}
 	w.WriteHeader(http.StatusOK)
-	c := client{w: w, rc: http.NewResponseController(w), timeout: o.WriteTimeout}
 	if c.timeout == 0 {
 		c.timeout = writeTimeout
 	}
@@ -87,6 +88,7 @@ type client struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	timeout time.Duration
+	disarm  func() // the connection no longer has to be reset
 }
 
 func (c *client) send(ctx context.Context, list <-chan frame, every time.Duration) error {
@@ -132,6 +134,7 @@ func (c *client) close() error {
 	if err != nil {
 		return errors.Join(ErrCut, err)
 	}
+	c.disarm()
 	return nil
 }
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -32,10 +34,10 @@ func serve(t *testing.T, frames func(context.Context) iter.Seq2[[]byte, error], 
 	t.Helper()
 	result := make(chan error, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := Write(r.Context(), w, frames, o)
+		err := Write(r.Context(), w, r, frames, o)
 		result <- err
 		if err != nil {
-			Cut()
+			Cut(w, r)
 		}
 	}))
 	defer srv.Close()
@@ -61,6 +63,50 @@ func TestFailureCuts(t *testing.T) {
 	got, read, wrote := serve(t, list([]string{"data: a\n\n"}, why), Options{}, io.ReadAll)
 	if got != "data: a\n\n" || read == nil || !errors.Is(wrote, ErrCut) || !errors.Is(wrote, why) {
 		t.Errorf("got %q, %v, %v", got, read, wrote)
+	}
+}
+
+// Over HTTP/1.0, where a response ends with its connection, a stream that is cut ends with a reset. That of a whole one
+// is closed.
+func TestCutOverHTTP10IsAReset(t *testing.T) {
+	for name, test := range map[string]struct {
+		end    error
+		known  bool // the connection is known to Write
+		hidden bool // it cannot be taken from the server
+		reset  bool
+	}{
+		"whole": {nil, true, false, false}, "cut": {errors.New("away"), false, false, true}, "cut, known": {errors.New("away"), true, false, true},
+		"cut, hidden": {errors.New("away"), true, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if test.hidden {
+					w = struct {
+						http.ResponseWriter
+						http.Flusher
+					}{w, w.(http.Flusher)}
+				}
+				if Write(r.Context(), w, r, list([]string{"data: a\n\n"}, test.end), Options{}) != nil {
+					Cut(w, r)
+				}
+			}))
+			if test.known {
+				srv.Config.ConnContext = WithConn
+			}
+			srv.Start()
+			defer srv.Close()
+			c, err := net.Dial("tcp", srv.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadAll(c); errors.Is(err, syscall.ECONNRESET) != test.reset {
+				t.Errorf("the connection ended with %v", err)
+			}
+		})
 	}
 }
 
