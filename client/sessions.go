@@ -46,6 +46,8 @@ type Turn struct {
 	// with it, and starts nothing twice. The run's id is derived from it and the session's id.
 	RunID string `json:"run_id,omitempty"`
 	Context
+	// Model is the name of one of the agent's models; empty means the agent's own.
+	Model string `json:"model,omitempty"`
 	// OnBusy is reject (the default), enqueue, interrupt, rollback or steer. OnWaiting is refuse (the default),
 	// withdraw or enqueue. See package engine.
 	OnBusy    string `json:"on_busy,omitempty"`
@@ -289,16 +291,6 @@ func (c *Client) Start(ctx context.Context, t Turn) (*Started, error) {
 	return out[Started](c, ctx, "POST", "/start", nil, t)
 }
 
-// Resume continues a session that was interrupted or is paused, or whose process died.
-func (c *Client) Resume(ctx context.Context, id string) (*Started, error) {
-	return out[Started](c, ctx, "POST", "/resume", nil, of{SessionID: id})
-}
-
-// Retry runs a failed turn again from its last committed step.
-func (c *Client) Retry(ctx context.Context, id string) (*Started, error) {
-	return out[Started](c, ctx, "POST", "/retry", nil, of{SessionID: id})
-}
-
 // Status returns the current status of a session.
 func (c *Client) Status(ctx context.Context, id string) (*Status, error) {
 	return out[Status](c, ctx, "GET", "/status", url.Values{"session_id": {id}}, nil)
@@ -325,6 +317,34 @@ func (c *Client) Submit(ctx context.Context, root string, s cairn.Submission) (*
 		cairn.Submission
 	}{root, s}
 	return out[cairn.Receipt](c, ctx, "POST", "/submit-tool-result", nil, in)
+}
+
+// Call returns a pending call of the tree with the given root, with its decisions.
+func (c *Client) Call(ctx context.Context, root, call string) (*cairn.PendingCall, error) {
+	return out[cairn.PendingCall](c, ctx, "GET", callPath(root, call), nil, nil)
+}
+
+// Claim reserves a pending call for the client's user, or for a reviewer on a server without authentication. The time
+// counts in whole seconds; 0 means the server's default of 15 minutes. The error is ErrClaimed if another reviewer has
+// claimed the call.
+func (c *Client) Claim(ctx context.Context, root, call, reviewer string, d time.Duration) (*cairn.PendingCall, error) {
+	in := struct {
+		Seconds  int    `json:"seconds,omitempty"`
+		Reviewer string `json:"reviewer,omitempty"`
+	}{int((d + time.Second - 1) / time.Second), reviewer}
+	return out[cairn.PendingCall](c, ctx, "POST", callPath(root, call)+"/claim", nil, in)
+}
+
+// Release ends a claim: see [Client.Claim].
+func (c *Client) Release(ctx context.Context, root, call, reviewer string) (*cairn.PendingCall, error) {
+	in := struct {
+		Reviewer string `json:"reviewer,omitempty"`
+	}{reviewer}
+	return out[cairn.PendingCall](c, ctx, "POST", callPath(root, call)+"/release", nil, in)
+}
+
+func callPath(root, call string) string {
+	return "/inbox/" + url.PathEscape(root) + "/" + url.PathEscape(call)
 }
 
 // InboxQuery selects the pending calls to list. The zero value means all open calls that the client may decide.

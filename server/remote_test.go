@@ -33,6 +33,7 @@ type callee struct {
 	now     atomic.Int64 // offset of its clock in nanoseconds
 	url     string
 	user    string // owner of the caller's sessions
+	runs    int    // how many turns that user may have under way
 	client  *client.Client
 
 	mu     sync.Mutex
@@ -77,7 +78,7 @@ func (c *callee) with(opts *engine.Options, token string, agents ...*cairn.Agent
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() { eng.Close(context.Background()) })
-	h, err := server.New(eng, &server.Options{RequestsPerMinute: -1, KeepAlive: 50 * time.Millisecond,
+	h, err := server.New(eng, &server.Options{RequestsPerMinute: -1, RunsPerUser: c.runs, KeepAlive: 50 * time.Millisecond,
 		Authenticate: server.Tokens(map[string]*server.Principal{token: {User: c.user, Roles: []server.Role{server.RoleUser}}})})
 	if err != nil {
 		c.t.Fatal(err)
