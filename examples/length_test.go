@@ -21,7 +21,7 @@ func TestExamplesArePagesLong(t *testing.T) {
 		"proxy/main.go":           90,
 		"shutdown/main.go":        80,
 		"remote/main.go":          70,
-		"sse/main.go":             60,
+		"sse/main.go":             65,
 		"support/support_test.go": 25,
 		"timetravel/main.go":      100,
 		"workers/main.go":         60,

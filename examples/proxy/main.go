@@ -44,7 +44,7 @@ func serve(ctx context.Context, listener net.Listener) {
 	defer st.Close()
 	eng := must(engine.New(st, []*cairn.Agent{author}, nil))
 	h := must(server.New(eng, &server.Options{AllowUnauthenticated: true}))
-	web := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	web := &http.Server{Handler: h, ConnContext: server.ConnContext, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	go func() {
 		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Fatal(err)
@@ -61,8 +61,9 @@ func serve(ctx context.Context, listener net.Listener) {
 func roundRobin(servers []string) http.Handler {
 	var next atomic.Uint64
 	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		for range servers {
-			to := must(url.Parse(servers[next.Add(1)%uint64(len(servers))]))
+		first := next.Add(1)
+		for i := range uint64(len(servers)) { // each server once, whatever other requests do
+			to := must(url.Parse(servers[(first+i)%uint64(len(servers))]))
 			res, err := http.Get(to.JoinPath("readyz").String()) // real proxies check every few seconds
 			if err != nil {
 				continue

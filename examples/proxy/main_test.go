@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"syscall"
@@ -15,6 +16,36 @@ import (
 )
 
 func TestMain(m *testing.M) { process.Main(main, func() { os.Exit(m.Run()) }) }
+
+// While one of two servers is dead, the other one gets every request, also of those that arrive at the same time.
+func TestRequestsAtOnceReachTheServerThatLives(t *testing.T) {
+	t.Parallel()
+	const requests = 200
+	live := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer live.Close()
+	dead := httptest.NewServer(http.NotFoundHandler())
+	dead.Close()
+	proxy := httptest.NewServer(roundRobin([]string{dead.URL, live.URL}))
+	defer proxy.Close()
+	statuses := make(chan int, requests)
+	for range requests {
+		go func() {
+			res, err := http.Get(proxy.URL + "/status")
+			if err != nil {
+				t.Error(err)
+				statuses <- 0
+				return
+			}
+			res.Body.Close()
+			statuses <- res.StatusCode
+		}()
+	}
+	for range requests {
+		if status := <-statuses; status != http.StatusOK {
+			t.Errorf("a request is answered with %d", status)
+		}
+	}
+}
 
 // A client that only knows the proxy reads its turn to the end, although the server that began it is asked to end.
 // No chapter is written twice.

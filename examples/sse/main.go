@@ -44,10 +44,14 @@ func routes(eng *engine.Engine) http.Handler {
 			return err
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
+		begun := false
 		for ev, err := range eng.Events(r.Context(), session, after) {
-			if err != nil {
+			if err != nil && begun {
+				panic(http.ErrAbortHandler) // a stream that just ended would look complete
+			} else if err != nil {
 				return err
 			}
+			begun = true
 			data, _ := json.Marshal(ev.Public()) // what the user may read
 			fmt.Fprintf(w, "id: %s\nevent: %s\ndata: %s\n\n", ev.Cursor(), ev.Type, data)
 			_ = http.NewResponseController(w).Flush()

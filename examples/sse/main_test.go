@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -141,6 +142,38 @@ func TestPageTakesBackWhatWasDiscarded(t *testing.T) {
 	p.connect(func(ev cairn.Event) bool { return ev.Type == cairn.EventRunEnd })
 	if p.text() != "Violets are blue." {
 		t.Errorf("at last the page shows %q", p.text())
+	}
+}
+
+// A stream that fails in the middle is broken off, so that no page takes it for complete, and nothing is written after it.
+func TestStreamThatFailsIsBrokenOff(t *testing.T) {
+	t.Parallel()
+	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{{Name: "poet", Model: model}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var complaints strings.Builder
+	srv := httptest.NewUnstartedServer(routes(eng))
+	srv.Config.ErrorLog = log.New(&complaints, "", 0)
+	srv.Start()
+	p := &page{t: t, url: srv.URL + "/session-1"}
+	p.post("/say", url.Values{"text": {"Once"}})
+	res, err := http.Get(p.url + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() && lines.Text() != "event: text_delta" {
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = eng.Close(ctx)
+	for lines.Scan() {
+	}
+	srv.Close()
+	if lines.Err() == nil || complaints.String() != "" {
+		t.Errorf("it ends with %v, and the server logs %q", lines.Err(), complaints.String())
 	}
 }
 
