@@ -204,18 +204,18 @@ func TestServeKilled(t *testing.T) {
 	again.end()
 }
 
-// Without authentication only loopback names are served, so that no page of another host gets in by its own name.
+// Without authentication only loopback names and that of the key url are served, so that no page of another host gets in by its own name.
 func TestServeWithoutAuthentication(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	file := b.file(t, "cairn.yaml", guide("a"))
 	raw := must(os.ReadFile(file))
-	text := strings.Replace(string(raw), "{tokens: [{token: "+aliceToken+", user: alice}]}", "{allow_unauthenticated: true}", 1)
+	text := strings.Replace(string(raw), "{tokens: [{token: "+aliceToken+", user: alice}]}", "{allow_unauthenticated: true}\nurl: https://chat.example/agents", 1)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := b.serve(t, file)
-	for host, want := range map[string]int{"": http.StatusOK, "localhost:80": http.StatusOK, "[::1]": http.StatusOK, "evil.example": http.StatusForbidden, "127.0.0.1.evil.example:80": http.StatusForbidden} {
+	for host, want := range map[string]int{"": http.StatusOK, "localhost:80": http.StatusOK, "[::1]": http.StatusOK, "chat.example": http.StatusOK, "evil.example": http.StatusForbidden, "127.0.0.1.evil.example:80": http.StatusForbidden} {
 		req := must(http.NewRequestWithContext(t.Context(), "GET", s.url+"/sessions", nil))
 		req.Host = host
 		res := must(http.DefaultClient.Do(req))
@@ -312,7 +312,7 @@ func TestServeDemo(t *testing.T) {
 	if run := s.say("s", "where is my location?"); run.Suspended == nil || run.Suspended.Calls[0].Tool != "get_location" {
 		t.Errorf("the run came to %+v", run)
 	}
-	s.signal(syscall.SIGTERM)
+	s.signal(syscall.SIGHUP) // its terminal is closed
 	if _, stderr, code := s.end(); code != cli.ExitOK {
 		t.Errorf("exit %d: %s", code, stderr)
 	}

@@ -3,9 +3,13 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +19,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/assistants"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
+	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -27,6 +32,15 @@ type served struct {
 	agent   *cairn.Agent // the first assistant
 	unready server.Unready
 	options *server.Options
+	engine  engine.Options
+	front   http.Handler
+}
+
+// status returns the status of the answer to a probe.
+func (s *served) status(path string) int {
+	w := httptest.NewRecorder()
+	s.front.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w.Code
 }
 
 // servedBy serves the example with some of its text replaced.
@@ -60,7 +74,16 @@ func servedBy(t *testing.T, changes ...string) *served {
 		t.Fatal(err)
 	}
 	s.set.Store(set)
-	return &served{t: t, cfg: cfg, agent: set.Agents[0], unready: s.unready("support"), options: s.options(cfg)}
+	s.eng, err = engine.New(memstore.New(nil), set.Agents, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.eng.Close(context.Background()) })
+	h, err := server.New(s.eng, s.options(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &served{t: t, cfg: cfg, agent: set.Agents[0], unready: s.unready("support"), options: s.options(cfg), engine: s.engineOptions(cfg), front: s.front(cfg, h)}
 }
 
 // tool returns one of the first assistant's tools, including those of its MCP servers.
@@ -94,6 +117,30 @@ func (s *served) deferred(server int) bool {
 	return define.Of(&tools[0]).Deferred
 }
 
+// A file that is read again reports the changed keys that count from the next start on.
+func TestKeysOfTheNextStart(t *testing.T) {
+	t.Parallel()
+	before := servedBy(t).cfg
+	for change, want := range map[[2]string][]string{
+		{"level: info", "level: debug"}:                   nil,
+		{"temperature: 0.2", "temperature: 0.3"}:          nil,
+		{"user: alice", "user: bob"}:                      nil,
+		{"cert: cairn.pem", "cert: other.pem"}:            nil,
+		{"tls: {cert: cairn.pem, key: cairn.key}", ""}:    {"tls.cert", "tls.key"},
+		{"format: text", "format: json"}:                  {"log.format"},
+		{"body: 4MiB", "body: 5MiB"}:                      {"limits.body"},
+		{"event_age: 90d, events: 100000", "events: 5"}:   {"retention.event_age", "retention.events"},
+		{"http://localhost:3000", "https://example.com"}:  {"cors.origins"},
+		{"drain: 10s", "drain: 20s"}:                      {"drain"},
+		{"allow_unauthenticated: false", ""}:              nil,
+		{"listen: 127.0.0.1:8420", "listen: localhost:1"}: {"listen"},
+	} {
+		if got := lasting(before, servedBy(t, change[0], change[1]).cfg); !slices.Equal(got, want) {
+			t.Errorf("%s → %s: %q, want %q", change[0], change[1], got, want)
+		}
+	}
+}
+
 // Each key of the example has its effect, and another value has another effect.
 func TestExample(t *testing.T) {
 	t.Parallel()
@@ -112,12 +159,32 @@ func TestExample(t *testing.T) {
 		"wait_at_most":     {"wait_at_most: 72h", "wait_at_most: 2h", func(s *served) bool { return time.Duration(s.cfg.WaitAtMost) == 72*time.Hour }, func(s *served) bool { return time.Duration(s.cfg.WaitAtMost) == 2*time.Hour }},
 		"auth":             {"${CAIRN_TOKEN}", "", func(s *served) bool { return s.options.Authenticate != nil && !s.options.AllowUnauthenticated }, nil},
 		"cors":             {"http://localhost:3000", "https://app.example.com", func(s *served) bool { return slices.Equal(s.options.Origins, []string{"http://localhost:3000"}) }, func(s *served) bool { return slices.Equal(s.options.Origins, []string{"https://app.example.com"}) }},
-		"limits": {"{body: 4MiB, streams_per_user: 20, requests_per_minute: 600}", "{body: 1KiB, chat_body: 2KiB, json_values: 5, queue: 6, streams_per_user: 3, requests_per_minute: 4}",
+		"limits": {"{body: 4MiB, streams_per_user: 20, requests_per_minute: 600, runs_per_user: 5}", "{body: 1KiB, chat_body: 2KiB, json_values: 5, queue: 6, streams_per_user: 3, requests_per_minute: 4}",
 			func(s *served) bool {
-				return s.options.MaxBody == 4<<20 && s.options.MaxChatBody == 64<<20 && s.options.MaxValues == 30_000 && s.cfg.Limits.Queue == 100 && s.options.StreamsPerUser == 20 && s.options.RequestsPerMinute == 600
+				return s.options.MaxBody == 4<<20 && s.options.MaxChatBody == 64<<20 && s.options.MaxValues == 30_000 && s.engine.MaxQueue == 100 && s.options.StreamsPerUser == 20 && s.options.RequestsPerMinute == 600 && s.options.RunsPerUser == 5
 			},
 			func(s *served) bool {
-				return s.options.MaxBody == 1<<10 && s.options.MaxChatBody == 2<<10 && s.options.MaxValues == 5 && s.cfg.Limits.Queue == 6 && s.options.StreamsPerUser == 3 && s.options.RequestsPerMinute == 4
+				return s.options.MaxBody == 1<<10 && s.options.MaxChatBody == 2<<10 && s.options.MaxValues == 5 && s.engine.MaxQueue == 6 && s.options.StreamsPerUser == 3 && s.options.RequestsPerMinute == 4 && s.options.RunsPerUser == 0
+			}},
+		"url":       {"https://example.com/agents", "http://localhost", func(s *served) bool { return s.options.URL == "https://example.com/agents" }, func(s *served) bool { return s.options.URL == "http://localhost" }},
+		"base_path": {"base_path: /agents", "", func(s *served) bool { return s.status("/agents/healthz") == 200 && s.status("/healthz") == 404 }, func(s *served) bool { return s.status("/healthz") == 200 }},
+		"log.level": {"level: info", "level: warn", func(s *served) bool { return s.cfg.Log.Least() == slog.LevelInfo }, func(s *served) bool { return s.cfg.Log.Least() == slog.LevelWarn }},
+		"lease":     {"lease: 30s", "lease: 5s", func(s *served) bool { return s.engine.LeaseTTL == 30*time.Second }, func(s *served) bool { return s.engine.LeaseTTL == 5*time.Second }},
+		"drain":     {"drain: 10s", "drain: 1m", func(s *served) bool { return s.engine.CloseGrace == 10*time.Second }, func(s *served) bool { return s.engine.CloseGrace == time.Minute }},
+		"retention": {"{removed: 30d, event_age: 90d, events: 100000}", "{removed: 1w, event_age: 36h}",
+			func(s *served) bool {
+				return s.engine.Retention == 30*24*time.Hour && s.engine.EventRetention == engine.EventRetention{Age: 90 * 24 * time.Hour, Events: 100000}
+			},
+			func(s *served) bool {
+				return s.engine.Retention == 7*24*time.Hour && s.engine.EventRetention == engine.EventRetention{Age: 36 * time.Hour}
+			}},
+		"settings": {"{temperature: 0.2, top_p: 0.9, max_output_tokens: 2000, reasoning_effort: low, stop_sequences: [END], options: {seed: 7}}", "{temperature: 0}",
+			func(s *served) bool {
+				return reflect.DeepEqual(s.agent.Settings, cairn.Settings{Temperature: new(0.2), TopP: new(0.9), MaxOutputTokens: 2000, ReasoningEffort: "low",
+					StopSequences: []string{"END"}, Options: map[string]any{"seed": 7.0}})
+			},
+			func(s *served) bool {
+				return reflect.DeepEqual(s.agent.Settings, cairn.Settings{Temperature: new(0.0)})
 			}},
 		"model":        {"openai-chat:llama3.2", "openai-chat:other", func(s *served) bool { return s.agent.Model.Info().Name == "llama3.2" }, func(s *served) bool { return s.agent.Model.Info().Name == "other" }},
 		"instructions": {"You help customers with their orders.", "Be brief.", func(s *served) bool { return s.agent.Instructions == "You help customers with their orders." }, func(s *served) bool { return s.agent.Instructions == "Be brief." }},

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"slices"
@@ -31,28 +32,30 @@ type Command struct {
 	Demo   bool   `xor:"what" required:"" help:"Serve the demo's support agent and a scripted assistant to this machine, with a page for a browser."`
 	Listen string `placeholder:"ADDRESS" help:"The address to listen on, instead of the file's."`
 	Page   bool   `help:"Also serve a page for a browser."`
-	JSON   bool   `name:"json" help:"Log in JSON."`
+	JSON   bool   `name:"json" help:"Log in JSON, whatever the file says."`
 }
 
-const (
-	// drain is how long runs may take to finish their step when the process is terminated.
-	drain = 10 * time.Second
-	// rest is how long requests may take after that.
-	rest = 5 * time.Second
-)
+// rest is how long requests may take once the engine is drained.
+const rest = 5 * time.Second
 
 // Run serves until the process is terminated.
 func (cmd *Command) Run(a *cli.App) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	again := make(chan os.Signal, 1)
-	signal.Notify(again, syscall.SIGHUP)
-	defer signal.Stop(again)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if cmd.Demo { // has no file to read again, and ends with its terminal
+		ends = append(ends, syscall.SIGHUP)
+	} else {
+		signal.Notify(again, syscall.SIGHUP)
+		defer signal.Stop(again)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	defer stop()
 	cfg, err := cmd.read(a)
 	if err != nil {
 		return err
 	}
-	s := &service{app: a, cmd: cmd, log: cmd.logger(a), again: again}
+	s := &service{app: a, cmd: cmd, again: again}
+	s.log = cmd.logger(a, &cfg.Log, &s.level)
 	s.toolsets = &toolsets{env: a.Env, logger: s.log}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	if err := s.open(ctx, cfg); err != nil {
@@ -75,6 +78,9 @@ func (cmd *Command) read(a *cli.App) (*config.Config, error) {
 		fmt.Fprintln(a.Stderr, mistakes)
 		return nil, cli.Misuse("--config: %s in %s", counted(len(mistakes.Problems)), mistakes.File)
 	}
+	if err == nil && cmd.Page && (cfg.BasePath != "" || hasPath(cfg.URL)) {
+		return nil, cli.Misuse("--page: the page needs an address without a path: base_path, and the path of url, must be empty")
+	}
 	if err != nil || cmd.Listen == "" {
 		return cfg, err
 	}
@@ -89,6 +95,12 @@ func (cmd *Command) read(a *cli.App) (*config.Config, error) {
 	return cfg, nil
 }
 
+// hasPath reports whether an address leads below its host.
+func hasPath(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && strings.Trim(u.Path, "/") != ""
+}
+
 func counted(mistakes int) string {
 	if mistakes == 1 {
 		return "1 mistake"
@@ -96,9 +108,11 @@ func counted(mistakes int) string {
 	return fmt.Sprintf("%d mistakes", mistakes)
 }
 
-func (cmd *Command) logger(a *cli.App) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: slog.LevelInfo}
-	if cmd.JSON {
+// logger returns the process's log. level is set to that of the file, and may be changed later.
+func (cmd *Command) logger(a *cli.App, log *config.Log, level *slog.LevelVar) *slog.Logger {
+	level.Set(log.Least())
+	opts := &slog.HandlerOptions{Level: level}
+	if cmd.JSON || log.Format == "json" {
 		return slog.New(slog.NewJSONHandler(a.Stderr, opts))
 	}
 	return slog.New(slog.NewTextHandler(a.Stderr, opts))
@@ -115,10 +129,16 @@ func (s *service) serve(ctx context.Context, cfg *config.Config) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	web := &http.Server{Handler: s.front(cfg, h), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
+		ConnContext: server.ConnContext, TLSConfig: s.certificate.config(), ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
 	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(l) }()
-	working, end := context.WithCancelCause(ctx)
+	go func() {
+		if cfg.TLS.Cert != "" {
+			failed <- web.ServeTLS(l, "", "")
+		} else {
+			failed <- web.Serve(l)
+		}
+	}()
+	working, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	watched := make(chan struct{})
 	go func() {
@@ -130,6 +150,13 @@ func (s *service) serve(ctx context.Context, cfg *config.Config) error {
 		case err := <-failed:
 			end(err)
 		case <-working.Done():
+		case <-ctx.Done():
+			h.LameDuck()
+			select {
+			case <-time.After(time.Duration(cfg.LameDuck)):
+			case <-working.Done():
+			}
+			end(nil)
 		}
 		h.Drain()
 	}()
@@ -138,7 +165,7 @@ func (s *service) serve(ctx context.Context, cfg *config.Config) error {
 		err = s.eng.Serve(working)
 	} else {
 		<-working.Done()
-		err = s.leave(ctx)
+		err = s.leave(ctx, time.Duration(cfg.Drain))
 	}
 	end(nil)
 	<-watched
@@ -154,7 +181,7 @@ func (s *service) serve(ctx context.Context, cfg *config.Config) error {
 }
 
 // leave drains the engine as its Serve does, for a process that is not a worker.
-func (s *service) leave(ctx context.Context) error {
+func (s *service) leave(ctx context.Context, drain time.Duration) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	return s.eng.Drain(closing)
@@ -163,14 +190,18 @@ func (s *service) leave(ctx context.Context) error {
 // announce prints the server's address.
 func (s *service) announce(cfg *config.Config, at net.Addr) {
 	names := strings.Join(s.eng.Agents(), ", ")
-	if s.cmd.JSON {
-		s.log.Info("serving", "url", "http://"+at.String(), "assistants", s.eng.Agents(), "store", s.place, "worker", cfg.Worker)
+	url := "http://" + at.String() + cfg.BasePath
+	if cfg.TLS.Cert != "" {
+		url = "https" + strings.TrimPrefix(url, "http")
+	}
+	if s.cmd.JSON || cfg.Log.Format == "json" {
+		s.log.Info("serving", "url", url, "assistants", s.eng.Agents(), "store", s.place, "worker", cfg.Worker)
 		return
 	}
-	fmt.Fprintf(s.app.Stderr, "Serving %s from %s. Ctrl-C ends.\nhttp://%s\n", cmp.Or(names, "no assistants"), s.place, at)
+	fmt.Fprintf(s.app.Stderr, "Serving %s from %s. Ctrl-C ends.\n%s\n", cmp.Or(names, "no assistants"), s.place, url)
 }
 
-// front wraps the server's routes with the page, and with the check of a request's host.
+// front wraps the server's routes with the page, the base path, and the check of a request's host.
 func (s *service) front(cfg *config.Config, h http.Handler) http.Handler {
 	if s.cmd.Page || s.cmd.Demo {
 		opts := page.Options{Assistants: s.offered}
@@ -179,8 +210,13 @@ func (s *service) front(cfg *config.Config, h http.Handler) http.Handler {
 		}
 		h = page.Handler(h, opts)
 	}
+	if cfg.BasePath != "" {
+		below := http.NewServeMux()
+		below.Handle(cfg.BasePath+"/", http.StripPrefix(cfg.BasePath, h))
+		h = below
+	}
 	if cfg.Auth.AllowUnauthenticated {
-		h = local(h)
+		h = local(h, cfg.URL)
 	}
 	return h
 }
@@ -198,16 +234,21 @@ func (s *service) offered() []page.Assistant {
 	return list
 }
 
-// local rejects requests whose Host is not this machine. Otherwise a page of another host whose name resolves to
-// this machine (DNS rebinding) could do all that users of this machine may do.
-func local(h http.Handler) http.Handler {
+// local rejects requests whose Host is neither this machine nor that of the server's address, which may be empty.
+// Otherwise a page of another host whose name resolves to this machine (DNS rebinding) could do all that users of this
+// machine may do.
+func local(h http.Handler, address string) http.Handler {
+	own := ""
+	if u, err := url.Parse(address); err == nil {
+		own = u.Hostname()
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
 			host = r.Host
 		}
-		if !config.Loopback(strings.Trim(host, "[]")) {
-			http.Error(w, "without authentication only this machine is served, under the name localhost", http.StatusForbidden)
+		if host = strings.Trim(host, "[]"); !config.Loopback(host) && (own == "" || !strings.EqualFold(host, own)) {
+			http.Error(w, "without authentication only this machine is served, under the name localhost or that of the key url", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -219,7 +260,7 @@ func (s *service) options(cfg *config.Config) *server.Options {
 	opts := &server.Options{
 		AllowUnauthenticated: cfg.Auth.AllowUnauthenticated, Logger: s.log, Origins: slices.Clone(cfg.CORS.Origins), URL: cfg.URL, MaxBody: int64(cfg.Limits.Body),
 		MaxChatBody: int64(cfg.Limits.ChatBody), MaxValues: cfg.Limits.JSONValues,
-		StreamsPerUser: cfg.Limits.StreamsPerUser, RequestsPerMinute: cfg.Limits.RequestsPerMinute, Unready: s.unready,
+		StreamsPerUser: cfg.Limits.StreamsPerUser, RequestsPerMinute: cfg.Limits.RequestsPerMinute, RunsPerUser: max(cfg.Limits.RunsPerUser, 0), Unready: s.unready,
 	}
 	if !opts.AllowUnauthenticated {
 		opts.Authenticate = s.authenticate
@@ -240,9 +281,13 @@ func (s *service) unready(agent string) server.Unready {
 	return server.Unready{}
 }
 
-// engineOptions returns the options of the engine, except its host.
-func (s *service) engineOptions() engine.Options {
+// engineOptions returns the options of the engine from the file, except its host and its log.
+func (s *service) engineOptions(cfg *config.Config) engine.Options {
 	opts := s.app.Engine
-	opts.Logger, opts.CloseGrace = s.log, drain
+	opts.Logger, opts.CloseGrace = s.log, time.Duration(cfg.Drain)
+	opts.WorkConcurrency, opts.WaitAtMost, opts.MaxQueue = cfg.WorkConcurrency, time.Duration(cfg.WaitAtMost), cfg.Limits.Queue
+	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, time.Duration(cfg.Lease))
+	opts.Retention = time.Duration(cfg.Retention.Removed)
+	opts.EventRetention = engine.EventRetention{Age: time.Duration(cfg.Retention.EventAge), Events: cfg.Retention.Events}
 	return opts
 }

@@ -29,7 +29,10 @@ type service struct {
 	app   *cli.App
 	cmd   *Command
 	log   *slog.Logger
+	level slog.LevelVar
 	again <-chan os.Signal // requests to read the file again
+
+	certificate certificate
 
 	place    string // of the store, without a password
 	closers  []func() error
@@ -47,6 +50,9 @@ type service struct {
 
 // open opens what the file names and loads its assistants.
 func (s *service) open(ctx context.Context, cfg *config.Config) error {
+	if err := s.certificate.load(cfg.TLS); err != nil {
+		return err
+	}
 	st, err := s.store(ctx, "store", cfg.Store)
 	if err != nil {
 		return err
@@ -56,7 +62,7 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 		return cairn.Invalid("store", "store: it keeps no records, which the definitions of assistants are")
 	}
 	s.catalog = &assistants.Catalog{Records: records.Records(), Logger: s.log}
-	opts := s.engineOptions()
+	opts := s.engineOptions(cfg)
 	if cfg.Events != "" {
 		events, err := s.store(ctx, "events", cfg.Events)
 		if err != nil {
@@ -75,7 +81,6 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 			return err
 		}
 	}
-	opts.WorkConcurrency, opts.WaitAtMost, opts.MaxQueue = cfg.WorkConcurrency, time.Duration(cfg.WaitAtMost), cfg.Limits.Queue
 	if s.eng, err = engine.New(st, nil, &opts); err != nil {
 		return err
 	}
@@ -119,10 +124,10 @@ func (s *service) connect(ctx context.Context, cfg *config.Config, opts *engine.
 	}
 	reaching, cancel := context.WithTimeout(ctx, cmp.Or(s.app.Reach, hosts.Reach))
 	defer cancel()
-	if s.host, err = at.Connect(reaching, s.app.Env, cfg.Executor, drain, s.log); err != nil {
+	if s.host, err = at.Connect(reaching, s.app.Env, cfg.Executor, time.Duration(cfg.Drain), s.log); err != nil {
 		return err
 	}
-	opts.Host, opts.LeaseTTL = s.host.Host, cmp.Or(s.app.Engine.LeaseTTL, hosts.Lease)
+	opts.Host, opts.LeaseTTL = s.host.Host, cmp.Or(opts.LeaseTTL, hosts.Lease)
 	return nil
 }
 
@@ -132,6 +137,11 @@ func (s *service) take(ctx context.Context, cfg *config.Config) error {
 	parts := s.parts(cfg)
 	if err := assistants.Check(cfg.Assistants, parts); err != nil {
 		return err
+	}
+	if s.cfg != nil && s.cfg.TLS.Cert != "" { // later than the start
+		if err := s.certificate.load(cfg.TLS); err != nil {
+			return err
+		}
 	}
 	if err := s.catalog.Publish(ctx, cfg.Assistants); err != nil {
 		return err
@@ -144,6 +154,7 @@ func (s *service) take(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	s.known.Store(who)
+	s.level.Set(cfg.Log.Least())
 	s.cfg = cfg
 	return nil
 }
@@ -209,16 +220,23 @@ func (s *service) watch(ctx context.Context) {
 	}
 }
 
-// stamp changes with the file.
+// stamp changes with the file and with those of the certificate.
 func (s *service) stamp() string {
 	if s.cmd.Demo {
 		return ""
 	}
-	info, err := os.Stat(s.cmd.Config)
-	if err != nil {
-		return "" // being replaced
+	all := ""
+	for _, file := range []string{s.cmd.Config, s.cfg.TLS.Cert, s.cfg.TLS.Key} {
+		if file == "" {
+			continue
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			return "" // being replaced
+		}
+		all += fmt.Sprint(info.ModTime().UnixNano(), " ", info.Size(), " ")
 	}
-	return fmt.Sprint(info.ModTime().UnixNano(), " ", info.Size())
+	return all
 }
 
 // reload reads the file again and applies it. A file with mistakes changes nothing.
@@ -248,16 +266,25 @@ func (s *service) reload(ctx context.Context) {
 }
 
 // lasting returns the changed keys that are read only at the start.
-func lasting(before, after *config.Config) (keys []string) {
-	a, b := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
+func lasting(before, after *config.Config) []string {
+	at := []string{"auth.tokens", "auth.jwt", "providers", "assistants", "log.level"} // at once
+	if before.TLS.Cert != "" && after.TLS.Cert != "" {
+		at = append(at, "tls")
+	}
+	return changed(reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), "", at)
+}
+
+// changed returns the keys whose values differ, except some.
+func changed(a, b reflect.Value, prefix string, except []string) (keys []string) {
 	for i := range a.NumField() {
-		key := a.Type().Field(i).Tag.Get("yaml")
-		if !slices.Contains([]string{"auth", "providers", "assistants"}, key) && !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+		key := prefix + a.Type().Field(i).Tag.Get("yaml")
+		switch x, y := a.Field(i), b.Field(i); {
+		case slices.Contains(except, key) || reflect.DeepEqual(x.Interface(), y.Interface()):
+		case x.Kind() == reflect.Struct:
+			keys = append(keys, changed(x, y, key+".", except)...)
+		default:
 			keys = append(keys, key)
 		}
-	}
-	if before.Auth.AllowUnauthenticated != after.Auth.AllowUnauthenticated {
-		keys = append(keys, "auth.allow_unauthenticated")
 	}
 	return keys
 }

@@ -66,13 +66,17 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", v, err)
 	}
+	settings, err := d.Settings.ForModel()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", v, err)
+	}
 	durability, err := d.CommitsWhen()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", v, err)
 	}
 	a := &cairn.Agent{
 		Name: d.Name, Version: fmt.Sprint(v.number), KeepVersion: d.Versions == "pin",
-		Description: d.Description, Instructions: d.Instructions, Model: model, MaxSteps: d.MaxSteps, DeferAbove: d.DeferAbove,
+		Description: d.Description, Instructions: d.Instructions, Model: model, Settings: settings, MaxSteps: d.MaxSteps, DeferAbove: d.DeferAbove,
 		Durability: durability, TTL: time.Duration(d.TTL),
 	}
 	for i := range d.Tools {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/durations"
+	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/server/jwtauth"
 )
 
@@ -35,6 +37,16 @@ func (d *decoder) check(c *Config) {
 		d.wrong("url", "%q is no address such as https://example.com/agents", c.URL)
 	}
 	d.checkAuth(&c.Auth)
+	if c.BasePath != "" && (c.BasePath[0] != '/' || c.BasePath == "/" || path.Clean(c.BasePath) != c.BasePath || strings.ContainsAny(c.BasePath, "?#% ")) {
+		d.wrong("base_path", "%q is no path such as /agents", c.BasePath)
+	}
+	switch {
+	case c.TLS.Cert != "" && c.TLS.Key == "":
+		d.wrong("tls.key", "is required with tls.cert")
+	case c.TLS.Cert == "" && c.TLS.Key != "":
+		d.wrong("tls.cert", "is required with tls.key")
+	}
+	d.checkTimes(c)
 	if c.Store == "" {
 		d.wrong("store", "is empty")
 	}
@@ -57,7 +69,7 @@ func (d *decoder) check(c *Config) {
 	for _, limit := range []struct {
 		name  string
 		value int
-	}{{"json_values", c.Limits.JSONValues}, {"queue", c.Limits.Queue}, {"streams_per_user", c.Limits.StreamsPerUser}, {"requests_per_minute", c.Limits.RequestsPerMinute}} {
+	}{{"json_values", c.Limits.JSONValues}, {"queue", c.Limits.Queue}, {"streams_per_user", c.Limits.StreamsPerUser}, {"requests_per_minute", c.Limits.RequestsPerMinute}, {"runs_per_user", c.Limits.RunsPerUser}} {
 		if limit.value == 0 || limit.value < -1 {
 			d.wrong("limits."+limit.name, "%d is neither positive nor -1, which is any number", limit.value)
 		}
@@ -66,6 +78,18 @@ func (d *decoder) check(c *Config) {
 		d.checkProvider(name, c.Providers[name])
 	}
 	d.checkAssistants(c.Assistants)
+}
+
+func (d *decoder) checkTimes(c *Config) {
+	if lease := time.Duration(c.Lease); lease > 0 && lease < time.Second {
+		d.wrong("lease", "%s is less than 1s", lease)
+	}
+	if age := time.Duration(c.Retention.EventAge); age > 0 && age < engine.MinEventAge {
+		d.wrong("retention.event_age", "%s is less than %s, for which events are kept in any case", age, engine.MinEventAge)
+	}
+	if c.Retention.Events < 0 {
+		d.wrong("retention.events", "%d is negative", c.Retention.Events)
+	}
 }
 
 func (d *decoder) checkListen(c *Config) {
@@ -196,6 +220,7 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	case name == "" && provider != Scripted:
 		d.wrong(path+".model", "names no model of %s", provider)
 	}
+	d.checkSettings(&a.Settings, path+".settings")
 	if a.MaxSteps < 0 {
 		d.wrong(path+".max_steps", "%d is negative", a.MaxSteps)
 	}
@@ -218,6 +243,30 @@ func (d *decoder) checkCache(c ToolCache, path string) {
 	if c.MaxEntries < 0 {
 		d.wrong(path+".tool_cache.max_entries", "%d is negative", c.MaxEntries)
 	}
+}
+
+// checkSettings checks the settings of model calls by validating an agent that has them.
+func (d *decoder) checkSettings(s *Settings, path string) {
+	settings, err := s.ForModel()
+	if err != nil {
+		d.wrong(path+".options", "must be a mapping of names")
+		return
+	}
+	probe := cairn.Agent{Name: "probe", Model: unasked{}, Settings: settings}
+	if err := probe.Validate(); err != nil {
+		e := cairn.AsError(err)
+		key := strings.TrimPrefix(e.Field, "settings.")
+		d.wrong(path+"."+key, "%s", strings.TrimPrefix(e.Message, `agent "probe": `+e.Field+": "))
+	}
+}
+
+// ForModel returns the settings for model calls.
+func (s *Settings) ForModel() (cairn.Settings, error) {
+	settings := cairn.Settings{Temperature: s.Temperature, TopP: s.TopP, MaxOutputTokens: s.MaxOutputTokens, ReasoningEffort: s.ReasoningEffort, StopSequences: s.StopSequences}
+	if s.Options == nil {
+		return settings, nil
+	}
+	return settings, json.Unmarshal(s.Options, &settings.Options)
 }
 
 // CommitsWhen returns the durability of the assistant's steps.

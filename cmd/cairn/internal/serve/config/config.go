@@ -1,9 +1,10 @@
-// Package config reads the YAML file of cairn serve. It reports all mistakes at once, each with its line. It opens
-// nothing: package serve implements the keys.
+// Package config reads the YAML file of cairn serve, and the files of secrets that it refers to. It reports all mistakes
+// at once, each with its line. Package serve implements the keys.
 package config
 
 import (
 	"encoding/json"
+	"log/slog"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -15,6 +16,9 @@ import (
 type Config struct {
 	Listen          string              `yaml:"listen" doc:"The address to listen on. Without authentication it must be a loopback address." default:"127.0.0.1:8420"`
 	URL             string              `yaml:"url" doc:"The address under which clients reach the server, such as https://example.com/agents, if a proxy changes hosts or paths."`
+	BasePath        string              `yaml:"base_path" doc:"The path below which the routes are, such as /agents, if a proxy passes it on. Requests for other paths are not found."`
+	TLS             TLS                 `yaml:"tls" doc:"Serve HTTPS. Without the key the server speaks plain HTTP."`
+	Log             Log                 `yaml:"log" doc:"The process's log, on standard error."`
 	Store           string              `yaml:"store" doc:"The store of sessions: memory:, sqlite:PATH, postgres://… or redis://…" default:"sqlite:cairn.db"`
 	Events          string              `yaml:"events" doc:"The store of events, named as in store; empty means that of the sessions."`
 	Host            string              `yaml:"host" doc:"The host that drives runs: temporal://… or dbos://…; empty means this process."`
@@ -22,11 +26,39 @@ type Config struct {
 	Worker          bool                `yaml:"worker" doc:"Take over crashed runs, resume answered sessions, enforce deadlines, sweep." default:"true"`
 	WorkConcurrency int                 `yaml:"work_concurrency" doc:"How many runs the worker drives at once. They mostly wait for models: memory is what they take." default:"1000"`
 	WaitAtMost      Duration            `yaml:"wait_at_most" doc:"How long a call waits for people, if its tool has no timeout of its own: approvals, client tools, questions. Without the key there is no limit."`
+	Lease           Duration            `yaml:"lease" doc:"How long a session stays with a process that shows no sign of life, at least 1s. Another process takes its turn over after that." default:"30s, 15s on a host"`
+	Retention       Retention           `yaml:"retention" doc:"What the worker's sweeps keep."`
+	LameDuck        Duration            `yaml:"lame_duck" doc:"How long everything is still served after SIGTERM, while /readyz fails, so that proxies send requests elsewhere. Without the key, no time."`
+	Drain           Duration            `yaml:"drain" doc:"How long turns may take to finish their step at the end of the process, after lame_duck. Whatever kills the process must allow 5s more." default:"10s"`
 	Auth            Auth                `yaml:"auth" doc:"Who may use the server."`
 	CORS            CORS                `yaml:"cors" doc:"Access for pages of other origins."`
 	Limits          Limits              `yaml:"limits" doc:"Limits for each user."`
 	Providers       map[string]Provider `yaml:"providers" doc:"Settings of model providers, by the word before the colon in a model."`
 	Assistants      []Assistant         `yaml:"assistants" doc:"The agents. Their names are unique." text:"raw"`
+}
+
+// TLS names the files of a certificate.
+type TLS struct {
+	Cert string `yaml:"cert" doc:"The file of the certificate, in PEM, with the intermediate ones after it. It is read again on SIGHUP and when the file changes."`
+	Key  string `yaml:"key" doc:"The file of the certificate's private key, in PEM."`
+}
+
+// Log tunes the process's log.
+type Log struct {
+	Level  string `yaml:"level" doc:"The least level that is logged: debug, info, warn or error." default:"info" oneof:"debug info warn error"`
+	Format string `yaml:"format" doc:"text, or json for an object per line." default:"text" oneof:"text json"`
+}
+
+// Least returns the least level that is logged.
+func (l *Log) Least() slog.Level {
+	return map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[l.Level] // else LevelInfo, 0
+}
+
+// Retention is what sweeps keep. The zero value of an event field keeps everything.
+type Retention struct {
+	Removed  Duration `yaml:"removed" doc:"How long deleted and expired sessions are kept and can be restored." default:"720h"`
+	EventAge Duration `yaml:"event_age" doc:"How long the events of a run are kept after its end, at least 1h. Without the key they are kept. Transcripts are always kept."`
+	Events   int      `yaml:"events" doc:"How many of its newest events a log keeps. Without the key, all."`
 }
 
 // Auth says who may use the server.
@@ -91,6 +123,7 @@ type Limits struct {
 	Queue             int   `yaml:"queue" doc:"The maximum number of queued turns of a session; -1 means no limit." default:"100"`
 	StreamsPerUser    int   `yaml:"streams_per_user" doc:"The maximum number of open streams of a user; -1 means no limit." default:"20"`
 	RequestsPerMinute int   `yaml:"requests_per_minute" doc:"The maximum number of requests of a user per minute; -1 means no limit." default:"600"`
+	RunsPerUser       int   `yaml:"runs_per_user" doc:"The maximum number of a user's sessions with a turn under way, in all processes together, at which further turns are refused; -1 means no limit." default:"-1"`
 }
 
 // Provider holds the settings of a provider of models.
@@ -105,6 +138,7 @@ type Assistant struct {
 	Description  string    `yaml:"description" json:"description,omitempty" doc:"Its purpose, which other assistants read."`
 	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME; scripted: is a model without a provider, for tests."`
 	Instructions string    `yaml:"instructions" json:"instructions,omitempty" doc:"The system prompt."`
+	Settings     Settings  `yaml:"settings" json:"settings,omitzero" doc:"Settings of each model call. Without a key, its provider's default."`
 	MaxSteps     int       `yaml:"max_steps" json:"max_steps,omitempty" doc:"The maximum number of model calls in a turn." default:"50"`
 	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"What happens to a turn while another one runs, if the request does not say: reject, enqueue, interrupt, rollback or steer. Without the key, POST /chat queues it." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
 	OnWaiting    string    `yaml:"on_waiting" json:"on_waiting,omitempty" doc:"What happens to a turn while calls are pending, if the request does not say: refuse, withdraw or enqueue." default:"refuse" oneof:"refuse withdraw enqueue"`
@@ -122,6 +156,16 @@ func (c ToolCache) Policy() *cairn.CachePolicy {
 		return nil
 	}
 	return &cairn.CachePolicy{Max: c.MaxEntries, TTL: time.Duration(c.TTL)}
+}
+
+// Settings tune the model calls of an assistant.
+type Settings struct {
+	Temperature     *float64 `yaml:"temperature" json:"temperature,omitempty" doc:"The sampling temperature, from 0."`
+	TopP            *float64 `yaml:"top_p" json:"top_p,omitempty" doc:"The probability mass of nucleus sampling, from 0."`
+	MaxOutputTokens int      `yaml:"max_output_tokens" json:"max_output_tokens,omitempty" doc:"The maximum length of a reply, in tokens."`
+	ReasoningEffort string   `yaml:"reasoning_effort" json:"reasoning_effort,omitempty" doc:"One of the provider's levels, such as low, medium or high."`
+	StopSequences   []string `yaml:"stop_sequences" json:"stop_sequences,omitempty" doc:"Texts that end a reply where one of them would follow."`
+	Options         JSON     `yaml:"options" json:"options,omitempty" doc:"A mapping that is merged into the provider's request, by top-level name."`
 }
 
 // ToolCache limits the tool results that a session keeps.
@@ -157,7 +201,7 @@ type MCP struct {
 	URL     string            `yaml:"url" json:"url,omitempty" doc:"The address of an MCP server."`
 }
 
-// Duration is a duration in the form 90s, 24h or 30d.
+// Duration is a duration in the form 90s, 24h, 30d or 1w.
 type Duration time.Duration
 
 // Bytes is a size in the form 512KiB or 4MiB.
@@ -176,7 +220,8 @@ func (j *JSON) UnmarshalJSON(raw []byte) error { return (*json.RawMessage)(j).Un
 func defaults() *Config {
 	return &Config{
 		Listen: "127.0.0.1:8420", Store: "sqlite:cairn.db", Worker: true, WorkConcurrency: 1000,
-		Auth:   Auth{JWT: usual},
-		Limits: Limits{Body: 4 << 20, ChatBody: 64 << 20, JSONValues: 30_000, Queue: 100, StreamsPerUser: 20, RequestsPerMinute: 600},
+		Auth: Auth{JWT: usual},
+		Log:  Log{Level: "info", Format: "text"}, Retention: Retention{Removed: Duration(30 * 24 * time.Hour)}, Drain: Duration(10 * time.Second),
+		Limits: Limits{Body: 4 << 20, ChatBody: 64 << 20, JSONValues: 30_000, Queue: 100, StreamsPerUser: 20, RequestsPerMinute: 600, RunsPerUser: -1},
 	}
 }

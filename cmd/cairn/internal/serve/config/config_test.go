@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -77,22 +78,37 @@ func TestMistakes(t *testing.T) {
 		"wrong types": {auth + "worker: perhaps\nlimits: 3\nassistants: {a: b}\ncors: {origins: http://x}", []string{
 			"2:9: worker: is a text where true or false is expected", "3:9: limits: is a number where a mapping of keys is expected",
 			"4:13: assistants: is a mapping where a list is expected", "5:17: cors.origins: is a text where a list is expected"}},
-		"no size":           {auth + "limits: {body: 4 apples}", []string{"2:16: limits.body: is a text where a size such as 512KiB or 4MiB is expected"}},
-		"no address":        {auth + "url: example.com/agents", []string{`2:6: url: "example.com/agents" is no address such as https://example.com/agents`}},
-		"a queue of none":   {auth + "limits: {queue: 0}", []string{"2:17: limits.queue: 0 is neither positive nor -1, which is any number"}},
-		"values of none":    {auth + "limits: {json_values: -2}", []string{"2:23: limits.json_values: -2 is neither positive nor -1, which is any number"}},
-		"no duration":       {auth + "wait_at_most: 3 weeks", []string{"2:15: wait_at_most: is a text where a duration such as 90s, 24h or 30d is expected"}},
-		"limits of nothing": {auth + "limits: {streams_per_user: 0}", []string{"2:28: limits.streams_per_user: 0 is neither positive nor -1, which is any number"}},
-		"no YAML":           {"a: [", []string{"did not find"}},
-		"nobody said":       {"listen: 127.0.0.1:1", []string{"auth: has neither tokens nor jwt; allow_unauthenticated: true serves everybody on this machine"}},
-		"open to the world": {"listen: 0.0.0.0:80\nauth: {allow_unauthenticated: true}", []string{"1:9: listen: other machines may reach 0.0.0.0:80: auth.tokens or auth.jwt must say who may use it"}},
-		"any interface":     {"listen: :80\nauth: {allow_unauthenticated: true}", []string{"1:9: listen: other machines may reach :80"}},
-		"both":              {"auth: {allow_unauthenticated: true, tokens: [{token: 0123456789abcdef, user: a}]}", []string{"1:31: auth.allow_unauthenticated: contradicts auth.tokens and auth.jwt"}},
-		"an unset variable": {"auth: {tokens: [{token: '${NO_SUCH}', user: a}]}", []string{"the environment variable NO_SUCH is not set", "has fewer than 16 characters"}},
-		"an empty token":    {"auth: {tokens: [{token: '${NO_SUCH:-}', user: a}]}", []string{"auth.tokens[0].token: has fewer than 16 characters; cairn token makes one"}},
-		"a token twice":     {"auth: {tokens: [{token: 0123456789abcdef, user: a}, {token: 0123456789abcdef, user: b}]}", []string{"auth.tokens[1].token: is that of auth.tokens[0]"}},
-		"a role":            {"auth: {tokens: [{token: 0123456789abcdef, user: a, roles: [amin]}]}", []string{`roles[0]: "amin" is none of user, reviewer, operator, admin; did you mean admin?`}},
-		"a JWT":             {auth + "  \nassistants: []\n" + "providers: {antropic: {}}", []string{`there is no provider "antropic", only anthropic, openai-chat, scripted; did you mean anthropic?`}},
+		"a queue of none":    {auth + "limits: {queue: 0}", []string{"2:17: limits.queue: 0 is neither positive nor -1, which is any number"}},
+		"values of none":     {auth + "limits: {json_values: -2}", []string{"2:23: limits.json_values: -2 is neither positive nor -1, which is any number"}},
+		"no duration":        {auth + "wait_at_most: 3 weeks", []string{"2:15: wait_at_most: is a text where a duration such as 90s, 24h or 30d is expected"}},
+		"no size":            {auth + "limits: {body: 4 apples}", []string{"2:16: limits.body: is a text where a size such as 512KiB or 4MiB is expected"}},
+		"no address":         {auth + "url: example.com/agents", []string{`2:6: url: "example.com/agents" is no address such as https://example.com/agents`}},
+		"limits of nothing":  {auth + "limits: {streams_per_user: 0}", []string{"2:28: limits.streams_per_user: 0 is neither positive nor -1, which is any number"}},
+		"no runs":            {auth + "limits: {runs_per_user: 0}", []string{"limits.runs_per_user: 0 is neither positive nor -1"}},
+		"half a certificate": {auth + "tls: {cert: a.pem}", []string{"2:6: tls.key: is required with tls.cert"}},
+		"a key alone":        {auth + "tls: {key: a.key}", []string{"2:6: tls.cert: is required with tls.key"}},
+		"a path":             {auth + "base_path: agents/", []string{`2:12: base_path: "agents/" is no path such as /agents`}},
+		"a level":            {auth + "log: {level: wrn}", []string{`2:14: log.level: "wrn" is none of debug, info, warn, error; did you mean warn?`}},
+		"a format":           {auth + "log: {format: xml}", []string{`log.format: "xml" is none of text, json`}},
+		"a short lease":      {auth + "lease: 10ms", []string{"2:8: lease: 10ms is less than 1s"}},
+		"a short event age":  {auth + "retention: {event_age: 10m}", []string{"2:24: retention.event_age: 10m0s is less than 1h0m0s"}},
+		"negative events":    {auth + "retention: {events: -1}", []string{"retention.events: -1 is negative"}},
+		"no time to drain":   {auth + "drain: 5 apples", []string{"2:8: drain: is a text where a duration such as 90s, 24h or 30d is expected"}},
+		"a cold model":       {auth + "assistants: [{name: a, model: 'scripted:', settings: {temperature: -1}}]", []string{"2:68: assistants[0].settings.temperature: -1 is not a number from 0 on"}},
+		"warm words":         {auth + "assistants: [{name: a, model: 'scripted:', settings: {top_p: high}}]", []string{"assistants[0].settings.top_p: is a text where a number is expected"}},
+		"negative tokens":    {auth + "assistants: [{name: a, model: 'scripted:', settings: {max_output_tokens: -1}}]", []string{"assistants[0].settings.max_output_tokens: -1 is negative"}},
+		"a list of options":  {auth + "assistants: [{name: a, model: 'scripted:', settings: {options: [1]}}]", []string{"assistants[0].settings.options: must be a mapping of names"}},
+		"no secret":          {"auth: {tokens: [{token: '${file:/no/such/file}', user: a}]}", []string{"auth.tokens[0].token: ${file:/no/such/file}: open /no/such/file: no such file or directory", "has fewer than 16"}},
+		"no YAML":            {"a: [", []string{"did not find"}},
+		"nobody said":        {"listen: 127.0.0.1:1", []string{"auth: has neither tokens nor jwt; allow_unauthenticated: true serves everybody on this machine"}},
+		"open to the world":  {"listen: 0.0.0.0:80\nauth: {allow_unauthenticated: true}", []string{"1:9: listen: other machines may reach 0.0.0.0:80: auth.tokens or auth.jwt must say who may use it"}},
+		"any interface":      {"listen: :80\nauth: {allow_unauthenticated: true}", []string{"1:9: listen: other machines may reach :80"}},
+		"both":               {"auth: {allow_unauthenticated: true, tokens: [{token: 0123456789abcdef, user: a}]}", []string{"1:31: auth.allow_unauthenticated: contradicts auth.tokens and auth.jwt"}},
+		"an unset variable":  {"auth: {tokens: [{token: '${NO_SUCH}', user: a}]}", []string{"the environment variable NO_SUCH is not set", "has fewer than 16 characters"}},
+		"an empty token":     {"auth: {tokens: [{token: '${NO_SUCH:-}', user: a}]}", []string{"auth.tokens[0].token: has fewer than 16 characters; cairn token makes one"}},
+		"a token twice":      {"auth: {tokens: [{token: 0123456789abcdef, user: a}, {token: 0123456789abcdef, user: b}]}", []string{"auth.tokens[1].token: is that of auth.tokens[0]"}},
+		"a role":             {"auth: {tokens: [{token: 0123456789abcdef, user: a, roles: [amin]}]}", []string{`roles[0]: "amin" is none of user, reviewer, operator, admin; did you mean admin?`}},
+		"a JWT":              {auth + "  \nassistants: []\n" + "providers: {antropic: {}}", []string{`there is no provider "antropic", only anthropic, openai-chat, scripted; did you mean anthropic?`}},
 		"half an issuer": {"auth:\n  jwt:\n    issuer: https://id.example.com\n    jwks_ur: https://id.example.com/keys", []string{
 			"3:5: auth.jwt.audience: is required: auth.jwt needs issuer, audience and jwks_url", "3:5: auth.jwt.jwks_url: is required",
 			"4:5: auth.jwt.jwks_ur: there is no such key; did you mean jwks_url?"}},
@@ -145,6 +161,28 @@ func TestMistakes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A secret comes from a file, without the line break at its end. Another text stands in for a file that does not exist.
+func TestSecretsFromFiles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("abcdef0123456789\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Parse("cairn.yaml", []byte("store: redis://:${file:"+file+"}@localhost/0\nauth: {tokens: [{token: ${file:"+file+"}, user: a}, {token: ${file:/no/such/file:-0123456789abcdef}, user: b}]}"), nil, providers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Store != "redis://:abcdef0123456789@localhost/0" || c.Auth.Tokens[0].Token != "abcdef0123456789" || c.Auth.Tokens[1].Token != "0123456789abcdef" {
+		t.Errorf("got %+v", c)
+	}
+	if err := os.WriteFile(file, make([]byte, 1<<17), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Parse("cairn.yaml", []byte("store: ${file:"+file+"}\nauth: {allow_unauthenticated: true}"), nil, providers); err == nil || !strings.Contains(err.Error(), "store: ${file:"+file+"}: the file has more than 65536 bytes") {
+		t.Errorf("a large file: %v", err)
 	}
 }
 

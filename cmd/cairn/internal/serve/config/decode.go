@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"reflect"
@@ -207,7 +208,7 @@ func (d *decoder) ownForm(n *yaml.Node, v reflect.Value, path string, here place
 func (d *decoder) plain(n *yaml.Node, v reflect.Value, path, choices string, expected func(string)) {
 	here := place{n.Line, n.Column}
 	if n.Kind != yaml.ScalarNode {
-		expected(map[reflect.Kind]string{reflect.String: "a text", reflect.Bool: "true or false", reflect.Int: "a whole number"}[v.Kind()])
+		expected(map[reflect.Kind]string{reflect.String: "a text", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Float64: "a number"}[v.Kind()])
 		return
 	}
 	text := d.scalar(n, path)
@@ -234,6 +235,12 @@ func (d *decoder) plain(n *yaml.Node, v reflect.Value, path, choices string, exp
 			expected("a whole number")
 		}
 		v.SetInt(i)
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+			expected("a number")
+		}
+		v.SetFloat(f)
 	}
 }
 
@@ -293,8 +300,15 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// variable is a reference to an environment variable: ${NAME}, ${NAME:-default}; $${ is ${ itself.
+// variable is a reference to an environment variable or to the content of a file: ${NAME}, ${NAME:-default}, ${file:PATH};
+// $${ is ${ itself.
 var variable = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
+
+// fromFile precedes the path of a file in a reference, maxSecret limits its size in bytes.
+const (
+	fromFile  = "file:"
+	maxSecret = 64 << 10
+)
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
@@ -302,7 +316,7 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // one, while the YAML is parsed.
 const opened, closed = "\uE000", "\uE001"
 
-var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^{}\n]*)?)\}`)
+var reference = regexp.MustCompile(`\$\{((?:[A-Za-z_][A-Za-z0-9_]*|file:[^{}:\n]+)(?::-[^{}\n]*)?)\}`)
 
 func hide(text string) string { return reference.ReplaceAllString(text, opened+opened+"$1"+closed) }
 
@@ -336,10 +350,20 @@ func (d *decoder) expand(text string, at place, path string) string {
 			return ref[1:]
 		}
 		name, other, hasOther := strings.Cut(ref[2:len(ref)-1], ":-")
+		if file, ok := strings.CutPrefix(name, fromFile); ok {
+			value, err := secret(file)
+			if errors.Is(err, os.ErrNotExist) && hasOther {
+				return other
+			}
+			if err != nil {
+				d.report(at, path, "${%s}: %v", name, err)
+			}
+			return value
+		}
 		value, set := d.env[name]
 		switch {
 		case !variableName.MatchString(name):
-			d.report(at, path, "${%s} is no reference to an environment variable; $${ is a plain ${", name)
+			d.report(at, path, "${%s} is no reference to an environment variable or a file; $${ is a plain ${", name)
 		case value == "" && hasOther:
 			return other
 		case !set:
@@ -347,6 +371,23 @@ func (d *decoder) expand(text string, at place, path string) string {
 		}
 		return value
 	})
+}
+
+// secret returns the content of a file without the line break at its end.
+func secret(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(raw) > maxSecret:
+		return "", fmt.Errorf("the file has more than %d bytes", maxSecret)
+	}
+	return strings.TrimRight(string(raw), "\r\n"), nil
 }
 
 // json decodes any value.
