@@ -135,6 +135,29 @@ func TestApproveAtTheTerminal(t *testing.T) {
 	wantRefunds(t, b, 1)
 }
 
+// TestApproveFromAnotherTerminal approves a refund elsewhere while the demo asks about it: the demo resumes the answer.
+// What another process says is shown at the prompt as well.
+func TestApproveFromAnotherTerminal(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	cmd, keys, shown := b.startAt(t, "demo", "--pace", "0s")
+	readUntil(t, shown, prompt)
+	press(t, keys, "Order 42 arrived broken\r")
+	readUntil(t, shown, "[l]ater: ")
+	b.settle(t, cli.ExitOK, "approve", "call_")
+	readUntil(t, shown, "Done: 24.50 EUR")
+	readUntil(t, shown, prompt)
+	b.everyday = true
+	b.run("thank you\n", "demo")
+	readUntil(t, shown, "You are welcome.")
+	readUntil(t, shown, prompt)
+	press(t, keys, ctrlD)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	wantRefunds(t, b, 1)
+}
+
 // TestCtrlCAtThePrompt leaves with Ctrl-C.
 func TestCtrlCAtThePrompt(t *testing.T) {
 	t.Parallel()

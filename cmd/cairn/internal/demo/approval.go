@@ -59,13 +59,24 @@ func (c *chat) catchUp(ctx context.Context) error {
 
 // decide asks about the first pending call of the session. The error is dialog.ErrLeft if the call stays open.
 func (c *chat) decide(ctx context.Context) error {
+	before := c.state(ctx)
 	open, err := c.openCalls(ctx)
 	if err != nil || len(open) == 0 { // answered a moment ago
 		c.behind = true
 		return err
 	}
 	call := &open[0]
-	answer, ok, err := c.question(ctx, call)
+	var answer cairn.Submission
+	var ok bool
+	err = c.watched(ctx, before, func() (err error) {
+		answer, ok, err = c.question(ctx, call)
+		return err
+	})
+	if errors.Is(err, dialog.ErrWoken) {
+		c.behind = true
+		c.Note("Another process has changed the session.")
+		return nil
+	}
 	if err != nil && !errors.Is(err, dialog.ErrLeft) {
 		return err
 	}

@@ -44,6 +44,19 @@ func newChat(a *cli.App, d *desk.Desk, session string, interrupts <-chan os.Sign
 	return c
 }
 
+// line returns the next line. At a terminal it returns early, woken, if another process has changed the session.
+func (c *chat) line(ctx context.Context) (line string, ok, woken bool, err error) {
+	ask := func() (err error) {
+		line, ok, err = c.Ask(ctx, "")
+		return err
+	}
+	if err = c.watched(ctx, c.state(ctx), ask); errors.Is(err, dialog.ErrWoken) {
+		c.behind = true
+		return "", false, true, nil
+	}
+	return line, ok, false, err
+}
+
 // patience returns how long to wait for an answer when the conversation ends.
 func (c *chat) patience() time.Duration {
 	if c.left {
@@ -57,9 +70,12 @@ func (c *chat) patience() time.Duration {
 func (c *chat) talk(ctx context.Context) error {
 	err := c.pickUp(ctx)
 	for err == nil {
-		var line string
-		var ok bool
-		if line, ok, err = c.Ask(ctx, ""); err != nil || !ok {
+		line, ok, woken, asked := c.line(ctx)
+		if woken {
+			err = c.settle(ctx)
+			continue
+		}
+		if err = asked; err != nil || !ok {
 			break
 		}
 		if err = c.obey(ctx, line); err == nil {
