@@ -192,8 +192,8 @@ type secretNames map[string]string
 
 var secretID = regexp.MustCompile(`(call|approval|child)_[a-z2-7]{26}\b`)
 
-// incarnation matches incarnations in the JSON of sessions and events.
-var incarnation = regexp.MustCompile(`("(?:incarnation|cursor)": ?")[a-z2-7]{12}\b`)
+// incarnation matches incarnations in the JSON of sessions and events, and where a list of events continues.
+var incarnation = regexp.MustCompile(`("(?:incarnation|cursor|next)": ?"|more: --after )[a-z2-7]{12}\b`)
 
 func (n secretNames) hide(text string) string {
 	text = incarnation.ReplaceAllString(text, "${1}000000000000")

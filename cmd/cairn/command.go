@@ -29,6 +29,9 @@ type grammar struct {
 	Migrate  upkeep.Migrate    `cmd:"" help:"Create the tables of a store, or show their version."`
 	Models   modelsCmd         `cmd:"" help:"List models with their windows and the prices of a million tokens."`
 	Version  versionCmd        `cmd:"" help:"Print the version."`
+
+	Completion  completionCmd    `cmd:"" help:"Print a script that completes commands in a shell."`
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 }
 
 // run performs one command line and returns its exit code.
@@ -54,7 +57,7 @@ func perform(a *cli.App, args []string) (code int) {
 		kong.Writers(a.Stdout, a.Stderr),
 		kong.Exit(func(code int) { panic(helpShown(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"model": desk.DefaultModel(a.Env), "session": demo.DefaultSession},
+		kong.Vars{"model": desk.DefaultModel(a.Env), "session": demo.DefaultSession, "version": build().String()},
 		kong.Bind(a),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(duration)),
 	)

@@ -77,26 +77,28 @@ users      1        1       0       copied
 	put(target, store.UserRecords, "account/1", "bob", 0)
 	put(source, store.UserRecords, "account/2", "ada", 0)
 	for _, args := range [][]string{{"--json", "--dry-run"}, {"--json"}} {
-		check(cli.ExitFailure, `[
-  {
-    "namespace": "budgets",
-    "records": 101,
-    "copied": 0,
-    "differ": 0,
-    "outcome": "there already"
-  },
-  {
-    "namespace": "users",
-    "records": 2,
-    "copied": 1,
-    "differ": 1,
-    "outcome": "failed",
-    "error": {
-      "code": "already_exists",
-      "message": "record \"account/1\" in \"users\" is there already, and differs"
+		check(cli.ExitFailure, `{
+  "items": [
+    {
+      "namespace": "budgets",
+      "records": 101,
+      "copied": 0,
+      "differ": 0,
+      "outcome": "there already"
+    },
+    {
+      "namespace": "users",
+      "records": 2,
+      "copied": 1,
+      "differ": 1,
+      "outcome": "failed",
+      "error": {
+        "code": "already_exists",
+        "message": "record \"account/1\" in \"users\" is there already, and differs"
+      }
     }
-  }
-]
+  ]
+}
 cairn: records of 1 namespace could not be copied
 `, args...)
 	}

@@ -206,12 +206,15 @@ func TestCost(t *testing.T) {
 	if stdout, _, _ = b.run("", "sessions", "events", "demo"); !strings.Contains(stdout, " tokens $0.0") {
 		t.Errorf("no step has a cost:\n%s", stdout)
 	}
-	var list []struct {
-		Of, Cost string
-		Usage    cairn.Usage
+	var printed struct {
+		Items []struct {
+			Of, Cost string
+			Usage    cairn.Usage
+		}
 	}
 	stdout, _, _ = b.run("", "sessions", "usage", "demo", "--json")
-	if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list) != 3 || list[2].Of != "tree" || list[2].Usage.CostNanos == 0 || list[2].Cost != list[0].Cost {
+	err := json.Unmarshal([]byte(stdout), &printed)
+	if list := printed.Items; err != nil || len(list) != 3 || list[2].Of != "tree" || list[2].Usage.CostNanos == 0 || list[2].Cost != list[0].Cost {
 		t.Errorf("%v: %s", err, stdout)
 	}
 }

@@ -34,7 +34,10 @@ func (cmd *modelsCmd) Run(a *cli.App) error {
 		}
 	}
 	header := []string{"MODEL", "WINDOW", "INPUT", "CACHED", "CACHE WRITE", "OUTPUT", "AS OF"}
-	return output.Rows(a.Stdout, cmd.JSON, entries, header, func(e *cairn.ModelEntry) [][]string {
+	if cmd.JSON {
+		return output.Array(a.Stdout, entries)
+	}
+	return output.Rows(a.Stdout, entries, header, func(e *cairn.ModelEntry) [][]string {
 		window := "unknown"
 		if e.Window > 0 {
 			window = fmt.Sprint(e.Window)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -124,10 +125,13 @@ func (b *bench) session(t *testing.T) (s cairn.Session) {
 	return s
 }
 
-// query runs a sessions command with --json and decodes its output.
+// query runs a sessions command with --json and decodes its output, or the items of a list.
 func (b *bench) query(t *testing.T, into any, args ...string) {
 	t.Helper()
 	out := b.runNow(t, cli.ExitOK, append([]string{"sessions", "--json"}, args...)...)
+	if reflect.TypeOf(into).Elem().Kind() == reflect.Slice {
+		into = &struct{ Items any }{into}
+	}
 	if err := json.Unmarshal([]byte(out), into); err != nil {
 		t.Fatal(err)
 	}

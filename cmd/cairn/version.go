@@ -14,15 +14,21 @@ type versionCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// Run prints the version, the revision and the platform of the binary.
-func (cmd *versionCmd) Run(a *cli.App) error {
-	v := struct {
-		Version  string `json:"version"`
-		Revision string `json:"revision,omitempty"`
-		Modified bool   `json:"modified,omitempty"`
-		Go       string `json:"go"`
-		Platform string `json:"platform"`
-	}{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+// built describes the binary.
+type built struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// String returns the version on one line.
+func (v built) String() string { return fmt.Sprintf("cairn %s %s %s", v.Version, v.Go, v.Platform) }
+
+// build returns what this binary was built from.
+func build() built {
+	v := built{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		v.Version = cmp.Or(info.Main.Version, v.Version)
 		for _, s := range info.Settings {
@@ -34,9 +40,14 @@ func (cmd *versionCmd) Run(a *cli.App) error {
 			}
 		}
 	}
+	return v
+}
+
+// Run prints the version, the revision and the platform of the binary.
+func (cmd *versionCmd) Run(a *cli.App) error {
 	if cmd.JSON {
-		return json.NewEncoder(a.Stdout).Encode(v)
+		return json.NewEncoder(a.Stdout).Encode(build())
 	}
-	_, err := fmt.Fprintf(a.Stdout, "cairn %s %s %s\n", v.Version, v.Go, v.Platform)
+	_, err := fmt.Fprintln(a.Stdout, build())
 	return err
 }

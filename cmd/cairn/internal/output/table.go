@@ -4,6 +4,7 @@ package output
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -11,23 +12,26 @@ import (
 	"text/tabwriter"
 )
 
-// List prints items as a table with one row per item, or as one JSON array.
+// List prints items as a table with one row per item, or as [Items] does.
 func List[T any](out io.Writer, asJSON bool, items iter.Seq2[T, error], header []string, row func(*T) []string) error {
-	return Rows(out, asJSON, items, header, func(item *T) [][]string { return [][]string{row(item)} })
+	if asJSON {
+		return Items(out, items, nil)
+	}
+	return Rows(out, items, header, func(item *T) [][]string { return [][]string{row(item)} })
 }
 
 // block is the number of rows that are buffered to align a table.
 const block = 1000
 
-// Rows prints items as a table with any number of rows per item, or as one JSON array.
-func Rows[T any](out io.Writer, asJSON bool, items iter.Seq2[T, error], header []string, rows func(*T) [][]string) error {
-	if asJSON {
-		return Array(out, items)
-	}
+// Rows prints items as a table with any number of rows per item.
+func Rows[T any](out io.Writer, items iter.Seq2[T, error], header []string, rows func(*T) [][]string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	printRow(w, header)
 	held := 0
 	for item, err := range items {
+		if err != nil && held > 0 { // what is done is shown
+			return errors.Join(err, w.Flush())
+		}
 		if err != nil {
 			return err
 		}

@@ -29,17 +29,20 @@ func All[T any](page func(cursor string) (store.Page[T], error)) iter.Seq2[T, er
 	}
 }
 
-// First yields at most n items; 0 is no limit.
-func First[T any](items iter.Seq2[T, error], n int) iter.Seq2[T, error] {
+// First yields at most n items; 0 is no limit. If there are more, it calls more with the last one that it yields.
+func First[T any](items iter.Seq2[T, error], n int, more func(last T)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		given := 0
+		var last T
 		for item, err := range items {
+			if err == nil && n > 0 && given == n {
+				more(last)
+				return
+			}
 			if !yield(item, err) {
 				return
 			}
-			if given++; given == n {
-				return
-			}
+			given, last = given+1, item
 		}
 	}
 }

@@ -15,7 +15,7 @@ type checkpointCmd struct{ one }
 
 // Run makes a checkpoint.
 func (cmd *checkpointCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		cp, err := eng.Checkpoint(ctx, cmd.Session)
 		if err != nil {
 			return err
@@ -42,7 +42,7 @@ type droppedResults struct {
 
 // Run lists cached results, or removes them.
 func (cmd *cacheCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		if cmd.All || len(cmd.Drop) > 0 {
 			n, err := eng.DropToolCache(ctx, cmd.Session, cmd.Drop...)
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 type branchCmd struct {
-	From       string `arg:"" help:"The session to branch from."`
+	From       string `arg:"" help:"The session to branch from, by its id or the beginning of it."`
 	To         string `arg:"" help:"The id of the new session."`
 	Checkpoint string `placeholder:"ID" xor:"at" help:"Branch from this checkpoint."`
 	Message    *int   `placeholder:"N" xor:"at" help:"Branch after the first N messages."`
@@ -28,7 +28,7 @@ func (cmd *branchCmd) Run(a *cli.App, all *flags) error {
 	case cmd.Checkpoint != "":
 		at = append(at, engine.AtCheckpoint(cmd.Checkpoint))
 	}
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.From, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Branch(ctx, cmd.From, cmd.To, at...)
 		if err != nil {
 			return err
@@ -44,7 +44,7 @@ type rewindCmd struct {
 
 // Run rewinds a session.
 func (cmd *rewindCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Rewind(ctx, cmd.Session, cmd.Checkpoint)
 		if err != nil {
 			return err
@@ -55,12 +55,18 @@ func (cmd *rewindCmd) Run(a *cli.App, all *flags) error {
 
 type deleteCmd struct {
 	one
-	Yes bool `short:"y" help:"Do not ask for confirmation."`
+	Yes bool `short:"y" help:"Do not ask for confirmation. The id must then be whole."`
 }
 
 // Run deletes a session. If it is busy, it is stopped first.
 func (cmd *deleteCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	inspect := all.At.Inspect // without a question the id must be whole
+	if !cmd.Yes {
+		inspect = func(a *cli.App, do func(context.Context, *engine.Engine) error) error {
+			return all.inspect(a, &cmd.Session, do)
+		}
+	}
+	return inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Session(ctx, cmd.Session)
 		if err != nil {
 			return err
@@ -81,7 +87,7 @@ type restoreCmd struct{ one }
 
 // Run restores a session.
 func (cmd *restoreCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Restore(ctx, cmd.Session)
 		if err != nil {
 			return err
@@ -100,7 +106,7 @@ func (cmd *trimCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Kept == (stores.EventFlags{}) {
 		return cli.Misuse("trim: say what is kept, with --event-age, --events or both")
 	}
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		n, err := eng.TrimEvents(ctx, cmd.Session, cmd.Kept.Retention())
 		if err != nil {
 			return err
@@ -127,7 +133,7 @@ type stopCmd struct {
 
 // Run stops a run and waits until it has ended.
 func (cmd *stopCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		stop := eng.Interrupt
 		if cmd.Abort {
 			stop = eng.Abort

@@ -33,7 +33,7 @@ func (cmd *compactCmd) Run(a *cli.App, all *flags) error {
 	if err != nil {
 		return err
 	}
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Session(ctx, cmd.Session)
 		if err != nil {
 			return err

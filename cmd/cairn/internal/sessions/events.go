@@ -28,18 +28,23 @@ func (cmd *eventsCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Limit < 0 {
 		return cli.Misuse("--limit cannot be negative")
 	}
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		events := cmd.kept(func(after cairn.Cursor) iter.Seq2[cairn.Event, error] {
 			if cmd.Follow {
 				return eng.Events(ctx, cmd.Session, after)
 			}
 			return pages.Events(ctx, eng, cmd.Session, after)
 		})
+		next := ""
+		if !cmd.Follow {
+			events = pages.First(events, cmd.Limit, func(last cairn.Event) { next = last.Cursor().String() })
+		}
 		if !cmd.Follow && all.JSON {
-			return output.Array(a.Stdout, eventLines(pages.First(events, cmd.Limit)))
+			return output.Items(a.Stdout, eventLines(events), &next)
 		}
 		lines := json.NewEncoder(a.Stdout)
-		for ev, err := range pages.First(events, cmd.Limit) {
+		printed := 0
+		for ev, err := range events {
 			switch {
 			case cmd.Follow && ctx.Err() != nil:
 				return nil
@@ -55,8 +60,11 @@ func (cmd *eventsCmd) Run(a *cli.App, all *flags) error {
 			if err != nil {
 				return err
 			}
+			if printed++; cmd.Follow && printed == cmd.Limit {
+				return nil
+			}
 		}
-		return nil
+		return a.More("--after", next)
 	})
 }
 

@@ -1,12 +1,15 @@
 package sessions
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/named"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
+	"github.com/cairn-agents/cairn/engine"
 )
 
 // flags are the flags that all commands share.
@@ -17,7 +20,17 @@ type flags struct {
 
 // one is the argument of commands about one session.
 type one struct {
-	Session string `arg:"" help:"The session's id."`
+	Session string `arg:"" help:"The session's id or its beginning."`
+}
+
+// inspect calls do with an engine on the store, once id is the whole id of a session that it names or begins.
+func (all *flags) inspect(a *cli.App, id *string, do func(context.Context, *engine.Engine) error) error {
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) (err error) {
+		if *id, err = named.Session(ctx, eng, *id); err != nil {
+			return err
+		}
+		return do(ctx, eng)
+	})
 }
 
 // printed returns a copy of a session for output, without the fields that only serve to publish its events.

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -25,13 +26,18 @@ func (cmd *messagesCmd) Run(a *cli.App, all *flags) error {
 	if cmd.From < 0 || cmd.Limit < 0 {
 		return cli.Misuse("--from and --limit cannot be negative")
 	}
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
-		messages := pages.First(pages.Messages(ctx, eng, cmd.Session, cmd.From), cmd.Limit)
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
+		next := ""
+		messages := pages.First(pages.Messages(ctx, eng, cmd.Session, cmd.From), cmd.Limit, func(last pages.Numbered) { next = fmt.Sprint(last.Index + 1) })
 		waiting, err := waitingCalls(ctx, eng, cmd.Session)
 		if err != nil {
 			return err
 		}
-		return output.Rows(a.Stdout, all.JSON, messages, []string{"INDEX", "ROLE", "CONTENT"}, func(m *pages.Numbered) [][]string { return messageRows(m, waiting) })
+		if all.JSON {
+			return output.Items(a.Stdout, messages, &next)
+		}
+		err = output.Rows(a.Stdout, messages, []string{"INDEX", "ROLE", "CONTENT"}, func(m *pages.Numbered) [][]string { return messageRows(m, waiting) })
+		return errors.Join(err, a.More("--from", next))
 	})
 }
 

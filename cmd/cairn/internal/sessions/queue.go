@@ -13,7 +13,7 @@ type queueCmd struct{ one }
 
 // Run lists queued turns.
 func (cmd *queueCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		turns, err := eng.Queue(ctx, cmd.Session)
 		if err != nil {
 			return err
@@ -45,7 +45,7 @@ type dequeueCmd struct {
 
 // Run removes a turn from the queue.
 func (cmd *dequeueCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		if err := eng.Dequeue(ctx, cmd.Session, cmd.RunID); err != nil {
 			return err
 		}

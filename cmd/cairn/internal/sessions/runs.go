@@ -17,7 +17,7 @@ type runsCmd struct{ one }
 
 // Run lists runs.
 func (cmd *runsCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		runs := pages.All(func(cursor string) (store.Page[cairn.Run], error) {
 			return eng.Runs(ctx, cmd.Session, store.PageQuery{Cursor: cursor})
 		})
@@ -41,7 +41,7 @@ type checkpointsCmd struct{ one }
 
 // Run lists checkpoints.
 func (cmd *checkpointsCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Session(ctx, cmd.Session)
 		if err != nil {
 			return err
@@ -69,7 +69,7 @@ type stateCmd struct {
 
 // Run prints the state.
 func (cmd *stateCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		state, err := eng.State(ctx, cmd.Session, cmd.Checkpoint)
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ func (cmd *setCmd) Run(a *cli.App, all *flags) error {
 	if change.UserID == nil && change.Title == nil && change.Tags == nil && len(change.Metadata) == 0 && change.ExpiresAt == nil {
 		return cli.Misuse("give what to set: --user, --title, --tag, --metadata, --metadata-json or --expires")
 	}
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.SetContext(ctx, cmd.Session, change)
 		if err != nil {
 			return err

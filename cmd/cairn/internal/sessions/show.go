@@ -28,7 +28,7 @@ type shown struct {
 
 // Run shows a session.
 func (cmd *showCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Session(ctx, cmd.Session)
 		if err != nil {
 			return err

@@ -31,7 +31,7 @@ type spent struct {
 
 // Run prints the usage of a session.
 func (cmd *usageCmd) Run(a *cli.App, all *flags) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Session(ctx, cmd.Session)
 		if err != nil {
 			return err

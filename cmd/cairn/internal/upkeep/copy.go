@@ -19,7 +19,7 @@ type copyCmd struct {
 	To      string   `arg:"" help:"The store to copy to. A missing file is created."`
 	Session []string `placeholder:"ID" help:"Only these sessions, and no records. Default: all."`
 	DryRun  bool     `help:"Only show what would be copied."`
-	JSON    bool     `name:"json" help:"Print the outcome for each session and each namespace of records as a JSON array."`
+	JSON    bool     `name:"json" help:"Print the outcome for each session and each namespace of records as JSON."`
 }
 
 // Help returns the details for --help.
@@ -95,9 +95,22 @@ func (cmd *copyCmd) Run(a *cli.App) error {
 	if target != nil {
 		defer target.Close()
 	}
-	c := &copying{copyCmd: cmd, source: source, target: target}
-	if err := c.print(ctx, a); err != nil {
-		return err
+	return newCopying(cmd, a, source, target).run(ctx, a)
+}
+
+func newCopying(cmd *copyCmd, a *cli.App, source, target store.Importer) *copying {
+	return &copying{copyCmd: cmd, source: source, target: target, progress: a.Progress(), trees: map[copyOutcome]int{}}
+}
+
+// run copies. If it is interrupted, it says how far it came.
+func (c *copying) run(ctx context.Context, a *cli.App) error {
+	err := c.print(ctx, a)
+	c.progress.End()
+	if ctx.Err() != nil {
+		fmt.Fprintln(a.Stderr, c.summary())
+	}
+	if err != nil {
+		return cli.Unfinished(ctx, err)
 	}
 	return c.failure()
 }
@@ -119,15 +132,33 @@ func (cmd *copyCmd) openTarget(ctx context.Context, a *cli.App, to *stores.Addre
 // copying is a copy under way. target is nil if a dry run found no store.
 type copying struct {
 	*copyCmd
-	source, target                store.Importer
-	failedTrees, failedNamespaces int
+	source, target   store.Importer
+	progress         *cli.Progress
+	trees            map[copyOutcome]int // number of trees by what became of them
+	failedNamespaces int
+}
+
+// summary returns how far the copy is.
+func (c *copying) summary() string {
+	done := 0
+	var words []string
+	for _, o := range []copyOutcome{outcomeCopied, outcomeWouldCopy, outcomeThere, outcomeFailed} {
+		if n := c.trees[o]; n > 0 {
+			done += n
+			words = append(words, fmt.Sprintf("%d %s", n, o))
+		}
+	}
+	if done == 0 {
+		return "No session was looked at."
+	}
+	return output.Count(done, "session") + ": " + strings.Join(words, ", ") + "."
 }
 
 // print copies, and prints the result for each session and each namespace of records.
 func (c *copying) print(ctx context.Context, a *cli.App) error {
 	if c.JSON {
-		return output.Array(a.Stdout, func(yield func(any, error) bool) {
-			for r, err := range c.trees(ctx) {
+		return output.Items(a.Stdout, func(yield func(any, error) bool) {
+			for r, err := range c.copyTrees(ctx) {
 				if !yield(r, err) || err != nil {
 					return
 				}
@@ -137,9 +168,9 @@ func (c *copying) print(ctx context.Context, a *cli.App) error {
 					return
 				}
 			}
-		})
+		}, nil)
 	}
-	err := output.List(a.Stdout, false, c.trees(ctx), treeHeader, (*treeReport).row)
+	err := output.List(a.Stdout, false, c.copyTrees(ctx), treeHeader, (*treeReport).row)
 	if err != nil || len(c.Session) > 0 {
 		return err
 	}
@@ -159,8 +190,8 @@ func (c *copying) print(ctx context.Context, a *cli.App) error {
 // failure returns an error if anything could not be copied.
 func (c *copying) failure() error {
 	var failed []string
-	if c.failedTrees > 0 {
-		failed = append(failed, output.Count(c.failedTrees, "session"))
+	if n := c.trees[outcomeFailed]; n > 0 {
+		failed = append(failed, output.Count(n, "session"))
 	}
 	if c.failedNamespaces > 0 {
 		failed = append(failed, "records of "+output.Count(c.failedNamespaces, "namespace"))

@@ -25,8 +25,8 @@ func (r *treeReport) row() []string {
 	return []string{r.Session, fmt.Sprint(r.Sessions), fmt.Sprint(r.Messages), fmt.Sprint(r.Events), r.text()}
 }
 
-// trees copies session trees and yields the result for each.
-func (c *copying) trees(ctx context.Context) iter.Seq2[treeReport, error] {
+// copyTrees copies session trees and yields the result for each. One that is cut short by the end of ctx has none.
+func (c *copying) copyTrees(ctx context.Context) iter.Seq2[treeReport, error] {
 	return func(yield func(treeReport, error) bool) {
 		for root, err := range c.roots(ctx) {
 			if err != nil {
@@ -34,10 +34,13 @@ func (c *copying) trees(ctx context.Context) iter.Seq2[treeReport, error] {
 				return
 			}
 			r := c.tree(ctx, root)
-			if r.Error != nil {
-				c.failedTrees++
+			if err := ctx.Err(); err != nil {
+				yield(treeReport{}, err)
+				return
 			}
-			if !yield(r, ctx.Err()) {
+			c.trees[r.Outcome]++
+			c.progress.Show("%s", c.summary())
+			if !yield(r, nil) {
 				return
 			}
 		}

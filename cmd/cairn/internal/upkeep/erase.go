@@ -2,10 +2,12 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/named"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 	"github.com/cairn-agents/cairn/engine"
@@ -13,7 +15,7 @@ import (
 
 type eraseCmd struct {
 	At      stores.Flags `embed:""`
-	Session string       `arg:"" optional:"" help:"The session's id."`
+	Session string       `arg:"" optional:"" help:"The session's id, or its beginning without --yes."`
 	User    string       `help:"Erase all sessions of this user instead, also removed ones; runs are aborted."`
 	JSON    bool         `name:"json" help:"Print the erased session as JSON; with --user the number of erased sessions."`
 	Yes     bool         `short:"y" help:"Do not ask for confirmation."`
@@ -28,6 +30,13 @@ func (cmd *eraseCmd) Run(a *cli.App) error {
 		return cmd.eraseUser(a)
 	}
 	return cmd.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		if !cmd.Yes { // without a question the id must be whole
+			id, err := named.Session(ctx, eng, cmd.Session)
+			if err != nil {
+				return err
+			}
+			cmd.Session = id
+		}
 		s, err := eng.Session(ctx, cmd.Session)
 		if err != nil {
 			return err
@@ -60,14 +69,18 @@ func (cmd *eraseCmd) eraseUser(a *cli.App) error {
 				return cairn.Errorf(cairn.CodeNotExecuted, "user %q was not erased", cmd.User)
 			}
 		}
-		r, err := eng.EraseUser(ctx, cmd.User)
-		if err != nil {
-			return err
+		r, unfinished := eng.EraseUser(ctx, cmd.User)
+		if unfinished != nil && ctx.Err() == nil {
+			return unfinished
 		}
+		var err error
 		if cmd.JSON {
 			err = output.JSON(a.Stdout, r)
 		} else {
 			_, err = fmt.Fprintf(a.Stdout, "Erased %s of user %s.\n", output.Count(r.Erased, "session"), cmd.User)
+		}
+		if unfinished != nil {
+			return errors.Join(err, cli.Unfinished(ctx, unfinished))
 		}
 		if err == nil && r.Remains != "" {
 			_, err = fmt.Fprintf(a.Stderr, "Not overwritten yet: %s\n", r.Remains)

@@ -13,7 +13,7 @@ import (
 // Migrate holds the flags that its commands share.
 type Migrate struct {
 	At   stores.Flags `embed:""`
-	JSON bool         `name:"json" help:"Print the migrations as a JSON array."`
+	JSON bool         `name:"json" help:"Print the migrations as JSON."`
 
 	Up     migrateUpCmd     `cmd:"" help:"Create or update the tables."`
 	Status migrateStatusCmd `cmd:"" help:"Show which migrations are applied and which are pending."`
@@ -52,7 +52,7 @@ func (migrateUpCmd) Run(a *cli.App, all *Migrate) error {
 		return err
 	}
 	if all.JSON {
-		return output.Array(a.Stdout, pages.Of(after...))
+		return output.Items(a.Stdout, pages.Of(after...), nil)
 	}
 	version := stores.Applied(after)
 	if n := version - stores.Applied(before); n > 0 {

@@ -33,6 +33,7 @@ func (cmd *sweepCmd) Run(a *cli.App) error {
 		if printed := cmd.print(a, r); printed != nil {
 			return printed
 		}
+		err = cli.Unfinished(ctx, err)
 		if err == nil && r.Failed > 0 {
 			err = cairn.Errorf(cairn.CodeUnavailable, "%s could not be removed, purged or trimmed", output.Count(r.Failed, "session"))
 		}
