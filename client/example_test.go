@@ -51,6 +51,17 @@ func ExampleNew() {
 	// run_end
 }
 
+func ExampleNewFile() {
+	file, err := client.NewFile(&cairn.File{Name: "note.txt", MediaType: "text/plain", Data: []byte("Hello.")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	turn := client.Turn{Agent: "support", Input: client.Input{Text: "What does it say?", Files: []client.File{file}}}
+	fmt.Println(turn.Input.Files[0].URL)
+	// Output: data:text/plain;base64,SGVsbG8u
+}
+
 func ExampleRemoteAgent() {
 	c, err := client.New("https://agents.example.com", &client.Options{Token: "secret"})
 	if err != nil {

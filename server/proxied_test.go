@@ -36,8 +36,8 @@ func TestURLIsTheOriginOfItsPages(t *testing.T) {
 	}
 }
 
-// A process that is about to stop tells its proxy by /readyz and its clients by closing their connections. It serves
-// requests and streams until it is drained.
+// A process that is about to stop is not ready, so that proxies pass it by, and closes connections after their response.
+// It serves requests and streams until it is drained.
 func TestLameDuckServesUntilItIsDrained(t *testing.T) {
 	w := newWorld(t, nil)
 	if res, _ := w.do("", "GET", "/readyz", nil); res.StatusCode != 200 || res.Close {

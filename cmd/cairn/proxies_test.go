@@ -43,6 +43,15 @@ func plainProxy(t *testing.T, servers ...*servingProcess) string {
 		strings.TrimPrefix(servers[0].url, "http://"), strings.TrimPrefix(servers[1].url, "http://"))
 }
 
+// docs/PROXIES.md has the transport that the pages are tested with.
+func TestDocumentedTransport(t *testing.T) {
+	t.Parallel()
+	code := must(os.ReadFile("../../examples/chatweb/web/whole.js"))
+	if docs := string(must(os.ReadFile("../../docs/PROXIES.md"))); !strings.Contains(docs, "```js\n"+string(code)+"```\n") {
+		t.Error("docs/PROXIES.md differs from examples/chatweb/web/whole.js")
+	}
+}
+
 // Two servers are behind nginx, and one of them ends in the middle of answers. No client takes an answer that was cut
 // for a whole one: each shows its whole answer, once.
 func TestAnswersThroughNginxAreWhole(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// Over HTTP/1.0 a response without a length ends with its connection, so a client, or the proxy that asks for it,
-// cannot tell a whole stream from one whose server was killed. A TCP reset differs from the end of a connection.
+// Over HTTP/1.0 a response without a length ends with its connection, so a whole stream and one whose server was killed
+// look the same to a client, or to the proxy that asks for it. A TCP reset differs from the end of a connection.
 
 type connKey struct{}
 
