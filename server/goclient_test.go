@@ -190,7 +190,7 @@ func TestClientClaims(t *testing.T) {
 	c := newCallee(t, replies(nil))
 	id := c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "pay"}}).Suspended.Calls[0].ID
 	call, err := c.client.Claim(t.Context(), "s", id, "", 90*time.Second)
-	if err != nil || call.ClaimedBy != c.user || call.ClaimedUntil.Sub(time.Now()) > 2*time.Minute {
+	if err != nil || call.ClaimedBy != c.user || time.Until(call.ClaimedUntil) > 2*time.Minute {
 		t.Errorf("got %+v, %v", call, err)
 	}
 	if call, err = c.client.Call(t.Context(), "s", id); err != nil || call.ClaimedBy != c.user {
