@@ -146,7 +146,7 @@ func TestWorkerLogsTimeout(t *testing.T) {
 	})
 }
 
-// A sub-agent that cannot begin is a warning, since the parent's turn goes on.
+// A sub-agent that cannot begin is a warning, since the parent's turn continues.
 func TestFailedStartOfSubAgentIsLogged(t *testing.T) {
 	t.Parallel()
 	helper := &cairn.Agent{Name: "helper", Description: "Helps.", Model: scripted.New()}

@@ -88,8 +88,8 @@ type Policy func(context.Context, Access) (bool, error)
 
 // OwnSessions is the default policy. A user may do anything with the sessions that carry its name, and decide their
 // calls. A call with named reviewers is decided by these alone. A reviewer may decide approvals and questions that name
-// none; client tools and accounts to connect are for the session's user. Whoever may decide an open call may read the
-// conversation up to it. An operator may read everything. An administrator may do anything.
+// none; client tools and accounts to connect are for the session's user. A principal that may decide an open call may read
+// the conversation up to it. An operator may read everything. An administrator may do anything.
 func OwnSessions(_ context.Context, a Access) (bool, error) {
 	p := a.Principal
 	if p.Is(RoleAdmin) {

@@ -39,7 +39,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// Whoever overrides a claim ends that of another reviewer, and nothing else.
+// Override ends the claim of another reviewer, and nothing else.
 func TestOverride(t *testing.T) {
 	t.Parallel()
 	got, err := inbox.Override(approvalCall(claimedBy("ann", noon.Add(1))), "root", noon)

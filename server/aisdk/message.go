@@ -335,7 +335,7 @@ func steering(v Version, id string, parts []Part) Part {
 	return Part{Type: "data-steering", ID: id, Data: body}
 }
 
-// unsafeAddress replaces the address of a file that is not a web address, whoever named it: a model, or a user whose
+// unsafeAddress replaces the address of a file that is not a web address, be it from a model or from a user whose
 // conversation others read. Pages show addresses as links and images.
 const unsafeAddress = "about:blank"
 

@@ -29,7 +29,7 @@ func LogCall(log *slog.Logger, level slog.Level, line string, c *cairn.PendingCa
 }
 
 // LogEnd writes the lines about a run that has ended: the calls that it waits for, or why it failed, in the words of the
-// provider or program that is at fault. The failure of a sub-agent is a warning, since its parent goes on.
+// provider or program that is at fault. The failure of a sub-agent is a warning, since its parent continues.
 func (r *Runs) LogEnd(row *cairn.Session, run *cairn.Run, opened []cairn.PendingCall) {
 	for i := range opened {
 		LogCall(r.Logger, slog.LevelInfo, LineCallSuspended, &opened[i], "deadline", opened[i].Deadline)
