@@ -50,10 +50,15 @@ GET    /sessions/{id}/messages/{message}/files/{file}   401   yes    no     part
 GET    /sessions/{id}/runs                              401   yes    no     no        yes       yes
 GET    /sessions/{id}/checkpoints                       401   yes    no     no        yes       yes
 POST   /sessions/{id}/checkpoints                       401   yes    no     no        no        yes
+GET    /sessions/{id}/checkpoints/{checkpoint}          401   yes    no     no        yes       yes
+GET    /sessions/{id}/decisions                         401   yes    no     no        yes       yes
+GET    /sessions/{id}/stream                            401   yes    no     no        yes       yes
+POST   /sessions/{id}/events                            401   400    no     no        no        yes
 GET    /sessions/{id}/queue                             401   yes    no     no        yes       yes
 DELETE /sessions/{id}/queue/{run}                       401   yes    no     no        no        yes
 POST   /sessions/{id}/branch                            401   yes    no     no        no        yes
 POST   /sessions/{id}/rewind                            401   yes    no     no        no        yes
+GET    /agents                                          401   yes    yes    yes       yes       yes
 GET    /inbox                                           401   yes    own    yes       yes       yes
 GET    /inbox/{root}/{call}                             401   yes    no     yes       yes       yes
 POST   /inbox/{root}/{call}/claim                       401   yes    no     yes       no        yes
@@ -131,7 +136,7 @@ func (w *world) cell(want string, status int, data []byte) string {
 		return "401"
 	case status == http.StatusNotFound:
 		return "no"
-	case status == http.StatusBadRequest && bytes.Contains(data, []byte("is only for administrators")):
+	case status == http.StatusBadRequest && bytes.Contains(data, []byte("administrators")):
 		return "400"
 	case status >= 400 && status != http.StatusConflict: // a conflict is with the session's state, which is known by then
 		return http.StatusText(status)
@@ -171,7 +176,7 @@ func (w *world) waiting(rt route) func(token string) (*http.Response, []byte) {
 		_, err := w.eng.Claim(ctx, "s", call.ID, "rita", 0)
 		must(err)
 	}
-	path := strings.NewReplacer("{id}", "s", "{root}", "s", "{call}", call.ID, "{run}", queued.ID(), "{message}", "0", "{file}", "0").Replace(rt.Path)
+	path := strings.NewReplacer("{id}", "s", "{root}", "s", "{call}", call.ID, "{run}", queued.ID(), "{checkpoint}", row.CheckpointID, "{message}", "0", "{file}", "0").Replace(rt.Path)
 	for f := range fields(rt.In) {
 		if f.Tag.Get("query") == "session_id" && rt.Path != "/inbox" {
 			path += "?session_id=s"
@@ -190,6 +195,7 @@ func (w *world) waiting(rt route) func(token string) (*http.Response, []byte) {
 		"/sessions":                     map[string]any{"agent": "bot"},
 		"/sessions/{id}":                map[string]any{"title": "A title"},
 		"/sessions/{id}/rewind":         map[string]any{"checkpoint_id": row.CheckpointID},
+		"/sessions/{id}/events":         map[string]any{"name": "note"},
 		"/sessions/{id}/state":          map[string]any{"state": map[string]any{"plan": "pro"}},
 	}
 	body := bodies[rt.Path]
