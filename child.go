@@ -10,6 +10,10 @@ const (
 	ChildSubAgent ChildKind = "sub_agent"
 	// ChildCompanion is a session with a name that is kept between calls: see [Companion].
 	ChildCompanion ChildKind = "companion"
+	// ChildReplaced is a session that no agent began. It keeps its parent's transcript and state from before a turn was
+	// replaced, see engine.KeepReplaced, and never runs; Engine.Branch continues it. Its Name is the id of the message
+	// with which the replaced turn began.
+	ChildReplaced ChildKind = "replaced"
 )
 
 // ChildRef names the session of another agent that a call consults.

@@ -56,6 +56,9 @@ type Session struct {
 	TTL       time.Duration `json:"ttl,omitempty"`
 	// TraceParent is the W3C trace context that the session belongs to.
 	TraceParent string `json:"trace_parent,omitempty"`
+	// ThreadID is the thread of a root: the conversation of which it is one of any number of sessions. It is the root's own
+	// id unless engine.WithThread names another, and empty for a session with a parent. It does not change.
+	ThreadID string `json:"thread_id,omitempty"`
 	// ParentID and RootID are the session's place in a tree. A root has no parent and is its own root.
 	ParentID string `json:"parent_id,omitempty"`
 	RootID   string `json:"root_id"`
@@ -68,7 +71,7 @@ type Session struct {
 	Incarnation string `json:"incarnation,omitempty"`
 	// Kind is the session's relation to its parent; empty for a root.
 	Kind ChildKind `json:"kind,omitempty"`
-	// Name is the parent's name for the session, if it is a companion.
+	// Name is the parent's name for the session, if it is a companion; see also ChildReplaced.
 	Name string `json:"name,omitempty"`
 	// Secret is the secret from which ids of children and pending calls are derived. Only the store exposes it.
 	Secret string `json:"-"`

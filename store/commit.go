@@ -26,11 +26,11 @@ type Commit struct {
 	Guard Guard
 
 	// Create creates the session if it does not exist. ID, Agent, UserID, Title, Tags, Metadata, ExpiresAt, TTL,
-	// TraceParent, Depth, ParentID, RootID, Incarnation, Kind, Name and Secret are taken from it; everything else starts at
-	// zero. RootID defaults to ID. Secret, and a root's Incarnation, default to random values. TTL is kept in
-	// microseconds, and a negative one as 0. A new session has Status idle. The id of a removed or expired session is
-	// refused like any other use of it, see [Sweeper]. Create is ignored if the session exists, unless Guard.New is
-	// set.
+	// TraceParent, Depth, ThreadID, ParentID, RootID, Incarnation, Kind, Name and Secret are taken from it; everything else
+	// starts at zero. RootID defaults to ID, and so does the ThreadID of a root. Secret, and a root's Incarnation, default
+	// to random values. TTL is kept in microseconds, and a negative one as 0. A new session has Status idle. The id of a
+	// removed or expired session is refused like any other use of it, see [Sweeper]. Create is ignored if the session
+	// exists, unless Guard.New is set.
 	Create *cairn.Session
 	// InitialState is the state of a session that this commit creates; empty means {}. It is stored as keyframe 0.
 	InitialState json.RawMessage

@@ -17,6 +17,8 @@ type SessionQuery struct {
 	// the number 1 is not the text "1". A value is a string, a number, a bool or nil for JSON's null, or an object,
 	// which leads to such values at a path of at most [MaxFilterDepth] members. Lists are neither entered nor compared.
 	Metadata cairn.Metadata
+	// ThreadID selects the sessions of a thread.
+	ThreadID string
 	ParentID string
 	RootID   string
 	// RootsOnly leaves out sessions with a parent.

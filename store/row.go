@@ -68,6 +68,7 @@ func (q *SessionQuery) Selects(s *cairn.Session) bool {
 		(q.UserID == "" || s.UserID == q.UserID) &&
 		(q.Agent == "" || s.Agent == q.Agent) &&
 		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, s.Status)) &&
+		(q.ThreadID == "" || s.ThreadID == q.ThreadID) &&
 		(q.ParentID == "" || s.ParentID == q.ParentID) &&
 		(q.RootID == "" || s.RootID == q.RootID) &&
 		(!q.RootsOnly || s.ParentID == "") &&

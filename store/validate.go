@@ -125,7 +125,7 @@ func (c *Commit) validateCache() error {
 // validateRow checks the fields of a row that callers set.
 func validateRow(row *cairn.Session) error {
 	return cmp.Or(cairn.CheckText("session", row.ID), cairn.CheckText("agent", row.Agent), cairn.CheckText("kind", string(row.Kind)), cairn.CheckText("name", row.Name),
-		cairn.CheckText("secret", row.Secret),
+		cairn.CheckText("secret", row.Secret), cairn.CheckText("thread_id", row.ThreadID),
 		cairn.CheckText("parent_id", row.ParentID), cairn.CheckText("root_id", row.RootID), row.ValidateContext())
 }
 

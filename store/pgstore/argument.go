@@ -82,6 +82,7 @@ var arguments = map[string]func(*write) any{
 	"opening_at":   func(w *write) any { return int64(w.d.Row.OpeningAt) },
 	"words":        func(w *write) any { return words(w.d.Row) },
 	"trace_parent": func(w *write) any { return w.d.Row.TraceParent },
+	"thread_id":    func(w *write) any { return w.d.Row.ThreadID },
 	"parent_id":    func(w *write) any { return w.d.Row.ParentID },
 	"incarnation":  func(w *write) any { return w.d.Row.Incarnation },
 	"kind":         func(w *write) any { return string(w.d.Row.Kind) },

@@ -44,11 +44,13 @@ func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
 		f.add("(s.created_at, s.id) < (?::timestamptz, ?)", cursor.CreatedAt, cursor.ID)
 	}
 	from := "SELECT" + sessionColumns + "\n\tFROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key"
-	if len(q.Removed) > 0 { // reads all of them
+	if len(q.Removed) > 0 { // reads all of them, or those of a root by removed_root_id, or of a thread by removed_thread
 		from = "SELECT" + sessionColumns + `, r.reason, r.removed_at
 			FROM {schema}.removed r, jsonb_populate_record(NULL::{schema}.sessions, r.data -> 'session') s,
 				jsonb_populate_record(NULL::{schema}.heads, r.data -> 'head') h`
 		f.add("r.reason = ANY (?::text[])", asTexts(q.Removed))
+		f.addText("r.thread_id = ?", q.ThreadID)
+		f.addText("r.root_id = ?", q.RootID)
 	}
 	return f.page(from, "s.created_at DESC, s.id DESC", store.PageSize(q.Limit)), f.args, nil
 }
@@ -57,6 +59,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	f := &filter{}
 	f.addText("s.user_id = ?", q.UserID)
 	f.addText("s.agent = ?", q.Agent)
+	f.addText("s.thread_id = ?", q.ThreadID)
 	f.addText("s.parent_id = ?", q.ParentID)
 	f.addText("s.root_id = ?", q.RootID)
 	if q.RootsOnly {
@@ -76,7 +79,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	}
 	if list := store.Words(q.Search); len(list) > 0 { // a word contains nothing that needs quoting
 		condition := "s.words @@ ?::tsquery"
-		if q.UserID+q.ParentID+q.RootID == "" && len(q.Removed) == 0 {
+		if q.UserID+q.ThreadID+q.ParentID+q.RootID == "" && len(q.Removed) == 0 {
 			// The planner assumes that the beginning of a word is frequent, and would read the newest sessions until it
 			// has found a page of matches. All matches are therefore read first, by sessions_words.
 			condition = "s.key = ANY (ARRAY(SELECT w.key FROM {schema}.sessions w WHERE w.words @@ ?::tsquery))"

@@ -232,6 +232,7 @@ func TestListsUseTheirIndexes(t *testing.T) {
 		"sessions_agent":   {Agent: "agent-7"},
 		"sessions_parent":  {ParentID: "session-1"},
 		"sessions_root":    {RootID: "session-7"},
+		"sessions_thread":  {ThreadID: "session-7"},
 	} {
 		for _, q.Cursor = range []string{"", cursor} {
 			q.Limit = 10

@@ -39,14 +39,14 @@ const (
 		), kept AS (
 			INSERT INTO {schema}.removed_calls (session, data) SELECT c.session, to_jsonb(c) FROM calls c
 		), rows AS (
-			INSERT INTO {schema}.removed (key, tree, root, id, root_id, incarnation, reason, removed_at, data)
-			SELECT s.key, $2, s.key = $2, s.id, $1, $6, $4, $5::timestamptz, jsonb_build_object('head', to_jsonb(h), 'session', to_jsonb(s))
+			INSERT INTO {schema}.removed (key, tree, root, id, root_id, incarnation, reason, removed_at, thread_id, data)
+			SELECT s.key, $2, s.key = $2, s.id, $1, $6, $4, $5::timestamptz, s.thread_id, jsonb_build_object('head', to_jsonb(h), 'session', to_jsonb(s))
 			FROM {schema}.sessions s JOIN heads h ON h.session = s.key
 			WHERE s.key = ANY ($3::bigint[])
 		)
 		UPDATE {schema}.sessions
 		SET key = DEFAULT, agent = '', user_id = '', tags = '{}', metadata = '{}', expires_at = NULL, ttl = NULL, sweep_at = NULL,
-			trace_parent = '', parent_id = '', root_id = '', name = '', secret = '', title = '', opening = '', opening_at = 0, words = '', created_at = '-infinity'
+			trace_parent = '', parent_id = '', root_id = '', thread_id = '', name = '', secret = '', title = '', opening = '', opening_at = 0, words = '', created_at = '-infinity'
 		WHERE key = ANY ($3::bigint[])`
 
 	sqlPostpone = `UPDATE {schema}.sessions SET sweep_at = $2::timestamptz WHERE key = $1`

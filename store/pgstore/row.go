@@ -15,7 +15,7 @@ import (
 const (
 	ownColumns = `
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id, s.root_id, s.incarnation,
-	s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at`
+	s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at, s.thread_id`
 
 	headColumns = `
 	h.status, h.version, h.run_id, h.suspended_step, h.lease_token, h.lease_until, h.lease_ttl, h.next_deadline, h.stop_run, h.stop,
@@ -74,6 +74,7 @@ type headData struct {
 	ExpiresAt     struct{} `json:"expires_at,omitzero"`
 	TTL           struct{} `json:"ttl,omitzero"`
 	TraceParent   struct{} `json:"trace_parent,omitzero"`
+	ThreadID      struct{} `json:"thread_id,omitzero"`
 	ParentID      struct{} `json:"parent_id,omitzero"`
 	RootID        struct{} `json:"root_id,omitzero"`
 	Incarnation   struct{} `json:"incarnation,omitzero"`
@@ -131,7 +132,7 @@ type ownRow struct {
 // columns returns the destinations of ownColumns.
 func (o *ownRow) columns(key *int64, s *cairn.Session) []any {
 	return []any{key, &s.ID, &s.Agent, &s.UserID, &s.Tags, &o.metadata, &o.expires, &o.ttl, &s.TraceParent, &s.ParentID,
-		&s.RootID, &s.Incarnation, &s.Kind, &s.Name, &s.Secret, &s.CreatedAt, &s.Title, &s.Opening, &s.OpeningAt}
+		&s.RootID, &s.Incarnation, &s.Kind, &s.Name, &s.Secret, &s.CreatedAt, &s.Title, &s.Opening, &s.OpeningAt, &s.ThreadID}
 }
 
 // finish converts what was read from ownColumns.

@@ -74,11 +74,11 @@ FROM head h`
 const sqlMake = `
 WITH made AS (
 	INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id,
-		root_id, incarnation, kind, name, secret, created_at, title, opening, opening_at, words)
+		root_id, incarnation, kind, name, secret, created_at, title, opening, opening_at, words, thread_id)
 	VALUES (@id::text, @agent::text, @user_id::text, @tags::text[], @metadata::jsonb, @expires_at::timestamptz, @ttl::interval,
 		least(@sweep_at::timestamptz, statement_timestamp() + @sweep_in::interval), @trace_parent::text, @parent_id::text,
 		@root_id::text, @incarnation::text, @kind::text, @name::text, @secret::text, statement_timestamp(),
-		@title::text, @opening::text, @opening_at::bigint, array_to_tsvector(@words::text[]))
+		@title::text, @opening::text, @opening_at::bigint, array_to_tsvector(@words::text[]), @thread_id::text)
 	ON CONFLICT (id) DO NOTHING
 	RETURNING key, created_at
 ), head AS (

@@ -24,6 +24,9 @@ func RowOf(from *cairn.Session, id string) *cairn.Session {
 	if row.RootID == "" {
 		row.RootID = id
 	}
+	if row.ThreadID = from.ThreadID; row.ThreadID == "" && row.RootID == id {
+		row.ThreadID = id
+	}
 	if row.Incarnation == "" && row.RootID == id {
 		row.Incarnation = ids.Short()
 	}

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"errors"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,12 +78,34 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	return page, nil
 }
 
-// listRemoved is List of removed sessions. It reads all of them.
+// removedTrees iterates over the removed trees that a query may select: the one of its root, those of its thread, or
+// all.
+func (s *Store) removedTrees(ctx context.Context, q *store.SessionQuery) iter.Seq2[*store.Removed, error] {
+	if q.RootID != "" {
+		return func(yield func(*store.Removed, error) bool) {
+			_, err := store.Load(ctx, s, q.RootID)
+			var gone *store.GoneError
+			switch {
+			case errors.As(err, &gone):
+				yield(&gone.Removed, nil)
+			case err != nil && !errors.Is(err, cairn.ErrNotFound):
+				yield(nil, err)
+			}
+		}
+	}
+	index := "removed"
+	if q.ThreadID != "" {
+		index = "gone:" + q.ThreadID
+	}
+	return store.All(func(cursor string) (store.Page[store.Removed], error) {
+		return s.removedIn(ctx, index, 0, store.PageQuery{Limit: 1000, Cursor: cursor})
+	})
+}
+
+// listRemoved is List of removed sessions.
 func (s *Store) listRemoved(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
 	var rows []*cairn.Session
-	for tree, err := range store.All(func(cursor string) (store.Page[store.Removed], error) {
-		return s.Removed(ctx, 0, store.PageQuery{Limit: 1000, Cursor: cursor})
-	}) {
+	for tree, err := range s.removedTrees(ctx, &q) {
 		if err != nil {
 			return store.Page[cairn.Session]{}, err
 		}
@@ -122,7 +146,7 @@ func readRows(r reply) ([]*cairn.Session, error) {
 // sessionIndex returns the index for a query, and whether the query has further conditions.
 func sessionIndex(q *store.SessionQuery) (name string, rest bool) {
 	var names []string
-	for _, index := range [][2]string{{"parent:", q.ParentID}, {"root:", q.RootID}, {"user:", q.UserID}, {"agent:", q.Agent}} {
+	for _, index := range [][2]string{{"thread:", q.ThreadID}, {"parent:", q.ParentID}, {"root:", q.RootID}, {"user:", q.UserID}, {"agent:", q.Agent}} {
 		if index[1] != "" {
 			names = append(names, index[0]+index[1])
 		}

@@ -120,7 +120,12 @@ func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string
 
 // Removed implements store.Sweeper.
 func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
-	found, err := s.overdues(ctx, "removed", q, age, "z", "id", "reason", "incarnation")
+	return s.removedIn(ctx, "removed", age, q)
+}
+
+// removedIn pages through an index of removed trees.
+func (s *Store) removedIn(ctx context.Context, index string, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
+	found, err := s.overdues(ctx, index, q, age, "z", "id", "reason", "incarnation")
 	page := store.Page[store.Removed]{Next: found.Next}
 	for _, o := range found.Items {
 		page.Items = append(page.Items, store.Removed{Key: o.name, SessionID: o.fields.text(0), Reason: store.Removal(o.fields.text(1)),

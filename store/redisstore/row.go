@@ -113,6 +113,8 @@ func (r *storedRow) readField(field string, u *unpacker) {
 		s.TraceParent = u.text()
 	case "depth":
 		s.Depth = int(u.int64())
+	case "thread":
+		s.ThreadID = u.text()
 	case "parent":
 		s.ParentID = u.text()
 	case "root":
@@ -263,6 +265,9 @@ func (r *storedRow) head(to []byte, open int) []byte {
 // listed returns the indexes that a session is in from its creation.
 func listed(s *cairn.Session) []string {
 	names := []string{"all", "agent:" + s.Agent, "root:" + s.RootID}
+	if s.ThreadID != "" {
+		names = append(names, "thread:"+s.ThreadID)
+	}
 	if s.ParentID != "" {
 		names = append(names, "parent:"+s.ParentID)
 	}
@@ -336,6 +341,7 @@ func packBase(to []byte, row *cairn.Session, secret string, open int) ([]byte, e
 	p.some("opening_at", int64(row.OpeningAt))
 	p.someText("trace", row.TraceParent)
 	p.some("depth", int64(row.Depth))
+	p.someText("thread", row.ThreadID)
 	p.someText("parent", row.ParentID)
 	p.someText("kind", string(row.Kind))
 	p.someText("name", row.Name)

@@ -20,7 +20,7 @@ var decoders = []struct {
 	columns int
 	read    func(*columns)
 }{
-	{37, func(c *columns) { readSession(c) }},
+	{38, func(c *columns) { readSession(c) }},
 	{8, func(c *columns) { readRun(c, "session") }},
 	{11, func(c *columns) { readCheckpoint(c, "session") }},
 	{2, func(c *columns) { readBatch(c, &[]cairn.Event{}, 0, 10) }},
@@ -103,7 +103,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	set(t, reflect.ValueOf(&changed).Elem(), 2)
 	// These fields never change.
 	changed.ID, changed.Agent, changed.TraceParent = want.session.ID, want.session.Agent, want.session.TraceParent
-	changed.ParentID, changed.RootID, changed.CreatedAt = want.session.ParentID, want.session.RootID, want.session.CreatedAt
+	changed.ThreadID, changed.ParentID, changed.RootID, changed.CreatedAt = want.session.ThreadID, want.session.ParentID, want.session.RootID, want.session.CreatedAt
 	changed.Name, changed.Secret, changed.TTL = want.session.Name, want.session.Secret, want.session.TTL
 	changed.Incarnation, changed.Kind, changed.Depth = want.session.Incarnation, want.session.Kind, want.session.Depth
 	changed.Removal, changed.RemovedAt = "", time.Time{}

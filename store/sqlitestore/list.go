@@ -97,6 +97,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	f := &filter{}
 	f.addText("s.user_id = ?", q.UserID)
 	f.addText("s.agent = ?", q.Agent)
+	f.addText("s.thread_id = ?", q.ThreadID)
 	f.addText("s.parent_id = ?", q.ParentID)
 	f.addText("s.root_id = ?", q.RootID)
 	if q.RootsOnly {

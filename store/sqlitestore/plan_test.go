@@ -173,6 +173,7 @@ func TestListUsesIndexes(t *testing.T) {
 		"sessions_user":    {UserID: "user"},
 		"sessions_agent":   {Agent: "support"},
 		"sessions_root":    {RootID: "root"},
+		"sessions_thread":  {ThreadID: "thread"},
 		"sessions_parent":  {RootsOnly: true, Statuses: []cairn.SessionStatus{cairn.SessionPaused}, Cursor: "1.session"},
 	} {
 		text, args, err := listStatement(&q)
@@ -181,6 +182,25 @@ func TestListUsesIndexes(t *testing.T) {
 		}
 		plan := s.plan(t, text, args...)
 		if !strings.Contains(plan, uses) || strings.Contains(plan, "TEMP B-TREE FOR ORDER BY") {
+			t.Errorf("%+v does not use %s:\n%s", q, uses, plan)
+		}
+	}
+}
+
+// The removed sessions of a root or of a thread are found by an index.
+func TestListOfRemovedUsesIndexes(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	for uses, q := range map[string]store.SessionQuery{
+		"removed_sessions_root (root_id=?":     {RootID: "root", RootsOnly: true},
+		"removed_sessions_thread (thread_id=?": {ThreadID: "thread"},
+	} {
+		q.Removed = []store.Removal{store.Expired}
+		text, args, err := listStatement(&q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan := s.plan(t, text, args...); !strings.Contains(plan, uses) {
 			t.Errorf("%+v does not use %s:\n%s", q, uses, plan)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // sessionColumns are the columns of a session's row, as readSession reads them.
 var sessionColumns = nameless(`
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id,
-	s.root_id, s.incarnation, s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at, s.depth,
+	s.root_id, s.incarnation, s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at, s.depth, s.thread_id,
 	CASE s.root_id WHEN s.id THEN s.sweep_at ELSE (SELECT CAST(total(r.sweep_at) AS INTEGER) FROM sessions r WHERE r.id = s.root_id) END, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries,
 	h.checkpoint_id, h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until, h.lease_ttl,
 	h.state_position, h.keyframe_bytes, h.change_bytes, h.usage, h.run_usage, h.stop, h.updated_at, h.wait`)
@@ -42,8 +42,8 @@ const (
 
 	sqlInsertSession = `
 		INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id, root_id,
-			name, secret, created_at, incarnation, kind, title, opening, opening_at, words, depth)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)
+			name, secret, created_at, incarnation, kind, title, opening, opening_at, words, depth, thread_id)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)
 		RETURNING key`
 
 	sqlInsertHead = `
@@ -117,7 +117,7 @@ func readSession(c *columns) *storedRow {
 	s.ExpiresAt, s.TTL = c.time(), time.Duration(c.int64())*time.Microsecond
 	s.TraceParent, s.ParentID, s.RootID = c.text(), c.text(), c.text()
 	s.Incarnation, s.Kind, s.Name, s.Secret, s.CreatedAt = c.text(), cairn.ChildKind(c.text()), c.text(), c.text(), c.time()
-	s.Title, s.Opening, s.OpeningAt, s.Depth = c.text(), c.text(), c.int(), c.int()
+	s.Title, s.Opening, s.OpeningAt, s.Depth, s.ThreadID = c.text(), c.text(), c.int(), c.int(), c.text()
 	r.sweep = c.int64()
 
 	s.Status = cairn.SessionStatus(c.text())
@@ -215,7 +215,7 @@ func (r *storedRow) insert(c *conn) error {
 	if _, err := c.row(sqlInsertSession, func(cols *columns) { r.key = cols.int64() },
 		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), s.TTL.Microseconds(), r.sweep,
 		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt), s.Incarnation, string(s.Kind),
-		s.Title, s.Opening, s.OpeningAt, wordsOf(s), s.Depth); err != nil {
+		s.Title, s.Opening, s.OpeningAt, wordsOf(s), s.Depth, s.ThreadID); err != nil {
 		return err
 	}
 	c.wrote = true

@@ -49,8 +49,8 @@ func createFields(h *harness) {
 		h.Fatalf("a new session's state is at position %d, want 0", got.State.Position)
 	}
 	root := h.create("plain")
-	if root.RootID != "plain" || root.ParentID != "" {
-		h.Fatalf("a session without a root has root %q and parent %q, want itself and none", root.RootID, root.ParentID)
+	if root.RootID != "plain" || root.ThreadID != "plain" || root.ParentID != "" {
+		h.Fatalf("a session without a root has root %q, thread %q and parent %q, want itself twice and none", root.RootID, root.ThreadID, root.ParentID)
 	}
 	if other := h.create("other"); root.Incarnation == "" || root.Incarnation == other.Incarnation {
 		h.Fatalf("the incarnations of two roots are %q and %q", root.Incarnation, other.Incarnation)
@@ -73,7 +73,7 @@ func createNothingElse(h *harness) {
 		State: cairn.StatePosition{Position: 78}, Usage: cairn.Usage{InputTokens: 79}, RunUsage: cairn.Usage{InputTokens: 79},
 		CreatedAt: time.Unix(80, 0), UpdatedAt: time.Unix(81, 0)}, nil)
 	h.must(err)
-	want := &cairn.Session{ID: "session", RootID: "session", Agent: agentName, Status: cairn.SessionIdle, Version: 1,
+	want := &cairn.Session{ID: "session", RootID: "session", ThreadID: "session", Agent: agentName, Status: cairn.SessionIdle, Version: 1,
 		State: cairn.StatePosition{KeyframeBytes: got.State.KeyframeBytes}, CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt,
 		Lease: cairn.Lease{Token: got.CreatedAt.UnixMicro()}, Incarnation: got.Incarnation}
 	same(h.T, "the new row", got, want)

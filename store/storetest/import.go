@@ -166,7 +166,7 @@ func importsEverything(h *harness) {
 	}
 	same(h.T, "the copy", to.whole("root", ids), h.whole("root", ids))
 	for _, q := range []store.SessionQuery{{UserID: "ann"}, {Agent: "other"}, {Tags: []string{"ü"}}, {Metadata: cairn.Metadata{"k": "v"}},
-		{ParentID: "root"}, {RootID: "root"}, {RootsOnly: true}, {Statuses: []cairn.SessionStatus{cairn.SessionPaused}}} {
+		{ThreadID: "root"}, {ParentID: "root"}, {RootID: "root"}, {RootsOnly: true}, {Statuses: []cairn.SessionStatus{cairn.SessionPaused}}} {
 		same(h.T, fmt.Sprintf("sessions of %+v", q), to.list(q), h.list(q))
 	}
 	for _, q := range []store.CallQuery{{Reviewer: "ann"}, {Statuses: []cairn.CallStatus{cairn.CallOpen}}, {UserID: "ann"}, {Agent: agentName},

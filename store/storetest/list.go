@@ -41,6 +41,9 @@ func (h *harness) population() []*cairn.Session {
 			}
 		}
 		s.Metadata = cairn.Metadata{"plan": []string{"free", "paid", ""}[i%3], "region": []string{"eu", "us"}[i%2]}
+		if i%6 == 4 {
+			s.ThreadID = ids[0]
+		}
 		if i%4 == 3 {
 			s.ParentID, s.RootID = ids[i-1], ids[i-2]
 		}
@@ -79,6 +82,8 @@ func listFilters(h *harness) {
 		"several entries": {Metadata: cairn.Metadata{"plan": "free", "region": "eu"}},
 		"empty entry":     {Metadata: cairn.Metadata{"plan": ""}},
 		"missing entry":   {Metadata: cairn.Metadata{"no": ""}},
+		"thread":          {ThreadID: rows[0].ID},
+		"no such thread":  {ThreadID: rows[4].ID},
 		"parent":          {ParentID: rows[2].ID},
 		"root":            {RootID: rows[1].ID},
 		"roots only":      {RootsOnly: true},
@@ -124,7 +129,7 @@ func expected(rows []*cairn.Session, q store.SessionQuery) []*cairn.Session {
 	for _, s := range rows {
 		ok := (q.UserID == "" || q.UserID == s.UserID) && (q.Agent == "" || q.Agent == s.Agent) &&
 			(q.Statuses == nil || slices.Contains(q.Statuses, s.Status)) &&
-			(q.ParentID == "" || q.ParentID == s.ParentID) && (q.RootID == "" || q.RootID == s.RootID) &&
+			(q.ThreadID == "" || q.ThreadID == s.ThreadID) && (q.ParentID == "" || q.ParentID == s.ParentID) && (q.RootID == "" || q.RootID == s.RootID) &&
 			!(q.RootsOnly && s.ParentID != "") &&
 			!(s.CreatedAt.Before(q.CreatedAfter) || s.UpdatedAt.Before(q.UpdatedAfter)) &&
 			(q.CreatedBefore.IsZero() || s.CreatedAt.Before(q.CreatedBefore)) &&

@@ -48,7 +48,7 @@ type modelCall struct {
 
 func newModelSession(id string, state json.RawMessage, messages []string) *modelSession {
 	return &modelSession{states: []json.RawMessage{state}, messages: slices.Clone(messages),
-		row: cairn.Session{ID: id, Agent: agentName, RootID: id, Status: cairn.SessionIdle, Version: 1, MessageCount: len(messages)}}
+		row: cairn.Session{ID: id, Agent: agentName, RootID: id, ThreadID: id, Status: cairn.SessionIdle, Version: 1, MessageCount: len(messages)}}
 }
 
 func (m *modelSession) state() json.RawMessage { return m.states[len(m.states)-1] }

@@ -99,7 +99,7 @@ func listOpening(h *harness) {
 func listRemoved(h *harness) {
 	rows := map[string]*cairn.Session{}
 	for i, root := range []string{"live", "deleted", "expired", "restored", "purged"} {
-		s := &cairn.Session{ID: root, Agent: agentName, UserID: fmt.Sprint("user-", i%2), Title: "About " + root, Tags: []string{"tag"}}
+		s := &cairn.Session{ID: root, Agent: agentName, UserID: fmt.Sprint("user-", i%2), ThreadID: "thread", Title: "About " + root, Tags: []string{"tag"}}
 		if root == "expired" {
 			s.TTL = time.Millisecond
 		}
@@ -136,6 +136,10 @@ func listRemoved(h *harness) {
 		"by tag":               {store.SessionQuery{Removed: both, Tags: []string{"tag"}}, "expired deleted"},
 		"by search":            {store.SessionQuery{Removed: both, Search: "about del"}, "deleted"},
 		"of a tree":            {store.SessionQuery{Removed: both, RootID: "deleted"}, "deleted-child deleted"},
+		"of no removed tree":   {store.SessionQuery{Removed: both, RootID: "restored"}, ""},
+		"of a thread":          {store.SessionQuery{Removed: both, ThreadID: "thread"}, "expired deleted"},
+		"of a thread, deleted": {store.SessionQuery{Removed: both[:1], ThreadID: "thread"}, "deleted"},
+		"of no thread":         {store.SessionQuery{Removed: both, ThreadID: "deleted"}, ""},
 		"of no reason":         {store.SessionQuery{Removed: []store.Removal{"none"}}, ""},
 	} {
 		for _, limit := range []int{0, 1} {

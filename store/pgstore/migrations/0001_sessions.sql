@@ -19,6 +19,7 @@ CREATE TABLE {schema}.sessions (
     trace_parent text        NOT NULL,
     parent_id    text        COLLATE "C" NOT NULL,
     root_id      text        COLLATE "C" NOT NULL,
+    thread_id    text        COLLATE "C" NOT NULL DEFAULT '', -- the conversation that a root belongs to; empty for a session with a parent
     incarnation  text        NOT NULL, -- distinguishes a tree from others that had its root's id
     kind         text        NOT NULL, -- what it is to its parent; empty for a root
     name         text        COLLATE "C" NOT NULL,
@@ -42,6 +43,8 @@ CREATE INDEX sessions_agent ON {schema}.sessions (agent, created_at, id);
 CREATE INDEX sessions_parent ON {schema}.sessions (parent_id, created_at, id);
 -- List by root.
 CREATE INDEX sessions_root ON {schema}.sessions (root_id, created_at, id);
+-- List by thread.
+CREATE INDEX sessions_thread ON {schema}.sessions (thread_id, created_at, id);
 -- List by search. What is added goes to a list first, which each search reads, so that it must be short.
 CREATE INDEX sessions_words ON {schema}.sessions USING gin (words) WITH (gin_pending_list_limit = 64);
 -- Stale: the roots that may have expired, the longest ago first.

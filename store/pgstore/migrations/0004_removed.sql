@@ -9,6 +9,7 @@ CREATE TABLE {schema}.removed (
     incarnation text        NOT NULL,
     reason      text        NOT NULL,
     removed_at  timestamptz NOT NULL,
+    thread_id   text        COLLATE "C" NOT NULL DEFAULT '', -- that of the session
     data        jsonb       NOT NULL     -- the row of sessions and that of heads
 );
 
@@ -19,6 +20,10 @@ CREATE INDEX removed_roots ON {schema}.removed (removed_at, key) WHERE root;
 
 -- By which removal a session is gone.
 CREATE INDEX removed_id ON {schema}.removed (id);
+
+-- List of removed sessions by root, and by thread.
+CREATE INDEX removed_root_id ON {schema}.removed (root_id);
+CREATE INDEX removed_thread ON {schema}.removed (thread_id);
 
 -- The calls of sessions that were removed.
 CREATE TABLE {schema}.removed_calls (

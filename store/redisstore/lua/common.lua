@@ -193,6 +193,9 @@ end
 -- listed names the indexes that have a session from its creation on.
 local function listed(row)
 	local names = { 'all', 'agent:' .. row.agent, 'root:' .. row.root }
+	if row.thread then
+		table.insert(names, 'thread:' .. row.thread)
+	end
 	if row.parent then
 		table.insert(names, 'parent:' .. row.parent)
 	end

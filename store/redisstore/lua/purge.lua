@@ -4,7 +4,7 @@ local key, n = ARGV[1], tonumber(ARGV[2])
 if call('EXISTS', P .. 'z:' .. key) == 0 then
 	return { 'none' }
 end
-for _, right in ipairs({ 'DEL', 'EXISTS', 'LLEN', 'LRANGE', 'LTRIM', 'UNLINK', 'ZREM' }) do
+for _, right in ipairs({ 'DEL', 'EXISTS', 'HGET', 'LLEN', 'LRANGE', 'LTRIM', 'UNLINK', 'ZREM' }) do
 	if not redis.acl_check_cmd(right, KEYS[1]) then
 		return redis.error_reply('NOPERM ' .. right)
 	end
@@ -25,6 +25,7 @@ call('LTRIM', left, n, -1)
 if call('EXISTS', left) == 1 then
 	return { 'ok', checkpoints, '', free }
 end
+call('ZREM', P .. 'i:gone:' .. (call('HGET', P .. 'z:' .. key, 'thread') or ''), key)
 call('DEL', P .. 'z:' .. key)
 call('ZREM', P .. 'i:removed', key)
 return { 'ok', checkpoints, 'all', free }

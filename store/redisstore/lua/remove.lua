@@ -67,9 +67,16 @@ for _, id in ipairs(ids) do
 	call('SET', P .. 'd:' .. id, key)
 	names[#names + 1] = 'd:' .. id
 end
-call('HSET', P .. 'z:' .. key, 'id', id, 'reason', ARGV[5], 'at', now, 'incarnation', root.incarnation or '')
+call('HSET', P .. 'z:' .. key, 'id', id, 'reason', ARGV[5], 'at', now, 'incarnation', root.incarnation or '',
+	'thread', root.thread or '')
 push(P .. 't:' .. key, names, 1)
 call('ZADD', P .. 'i:removed', now, key)
+if root.thread then
+	call('ZADD', P .. 'i:gone:' .. root.thread, now, key)
+	if keep ~= '0' then
+		call('PEXPIRE', P .. 'i:gone:' .. root.thread, keep) -- with the last of them
+	end
+end
 if keep ~= '0' then
 	table.insert(names, 'z:' .. key)
 	table.insert(names, 't:' .. key)

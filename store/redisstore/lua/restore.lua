@@ -38,6 +38,7 @@ for _, name in ipairs(call('LRANGE', P .. 't:' .. key, 0, -1)) do
 		call('UNLINK', P .. name)
 	end
 end
+call('ZREM', P .. 'i:gone:' .. (call('HGET', P .. 'z:' .. key, 'thread') or ''), key)
 call('UNLINK', P .. 't:' .. key, P .. 'z:' .. key)
 call('ZREM', P .. 'i:removed', key)
 

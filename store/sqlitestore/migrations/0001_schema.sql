@@ -17,6 +17,7 @@ CREATE TABLE sessions (
     trace_parent TEXT    NOT NULL,
     parent_id    TEXT    NOT NULL,
     root_id      TEXT    NOT NULL,
+    thread_id    TEXT    NOT NULL, -- the conversation that a root belongs to; empty for a session with a parent
     created_at   INTEGER NOT NULL,
     name         TEXT    NOT NULL,
     secret       TEXT    NOT NULL,
@@ -45,6 +46,8 @@ CREATE INDEX sessions_agent ON sessions (agent, created_at, id);
 CREATE INDEX sessions_parent ON sessions (parent_id, created_at, id);
 -- List by root.
 CREATE INDEX sessions_root ON sessions (root_id, created_at, id);
+-- List by thread.
+CREATE INDEX sessions_thread ON sessions (thread_id, created_at, id);
 -- Stale: the roots that may have expired, the longest ago first.
 CREATE INDEX sessions_sweep ON sessions (sweep_at, id) WHERE sweep_at > 0;
 
@@ -252,6 +255,9 @@ CREATE TABLE removed_heads AS SELECT * FROM heads WHERE 0;
 CREATE TABLE removed_calls AS SELECT * FROM calls WHERE 0;
 CREATE TABLE removed_assignments AS SELECT * FROM assignments WHERE 0;
 CREATE INDEX removed_sessions_key ON removed_sessions (key);
+-- List of removed sessions by root, and by thread.
+CREATE INDEX removed_sessions_root ON removed_sessions (root_id, created_at, id);
+CREATE INDEX removed_sessions_thread ON removed_sessions (thread_id, created_at, id);
 CREATE INDEX removed_heads_session ON removed_heads (session);
 CREATE INDEX removed_calls_session ON removed_calls (session);
 CREATE INDEX removed_assignments_root ON removed_assignments (root_id);
