@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // Create creates a session without beginning a turn, for callers that must know who owns a session before its first
 // turn, or that branch from it. It takes the options that describe a session that Execute creates: [WithUser],
-// [WithTags], [WithMetadata], [WithTraceParent], [WithDepth], [WithExpiry], [WithState]; any other is ErrInvalid. Of
+// [WithTags], [WithMetadata], [WithThread], [WithTraceParent], [WithDepth], [WithExpiry], [WithState]; any other is ErrInvalid. Of
 // any number of concurrent creators exactly one succeeds; the others get ErrExists. The error is ErrDeleted or
 // ErrExpired while a removed session reserves the id, and ErrNotFound for an unknown agent.
 func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption) (*cairn.Session, error) {
@@ -22,7 +23,7 @@ func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption
 	switch {
 	case a == nil:
 		return nil, unknownAgent(agent)
-	case o.hooks != nil, o.input != nil, o.checkpoint != "", o.busy != BusyReject, o.waiting != WaitingRefuse, o.from != nil, o.model != nil, o.runID != "":
+	case o.hooks != nil, o.input != nil, o.checkpoint != "", o.busy != BusyReject, o.waiting != WaitingRefuse, o.from != nil, o.keep, o.model != nil, o.runID != "":
 		return nil, cairn.Invalid("options", "Create takes only those that say what a session is like")
 	}
 	o.create.ID, o.create.Agent, o.create.TTL = id, agent, e.ttl(agent)
@@ -45,6 +46,9 @@ const maxDepth = 1000
 // checkCreated checks what options say of a session to be created.
 func (e *Engine) checkCreated(s *cairn.Session) error {
 	err := s.ValidateContext()
+	if problem := ids.Check(s.ThreadID); s.ThreadID != "" && problem != "" {
+		err = cairn.Invalid("thread", "the id %s", problem)
+	}
 	if s.Depth < 0 || s.Depth > maxDepth {
 		err = cairn.Invalid("depth", "%d is not between 0 and %d", s.Depth, maxDepth)
 	}

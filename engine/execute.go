@@ -88,6 +88,9 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 			return err
 		}
 	}
+	if o.keep && o.from == nil {
+		return cairn.Invalid("options", "KeepReplaced is for FromMessage")
+	}
 	if err := o.checkRunID(); err != nil {
 		return err
 	}

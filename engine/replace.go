@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -22,13 +24,17 @@ func (e *Engine) replace(ctx context.Context, in lifecycle.Turn, input *cairn.In
 		}
 		row, err := e.vacant(ctx, in.SessionID, o)
 		if err == nil {
-			var replaced string
-			if replaced, err = e.begunWith(ctx, row, *o.from); err == nil {
+			var replaced, kept string
+			if replaced, err = e.begunWith(ctx, row, *o.from); err == nil && o.keep && row.Status != cairn.SessionActive { // which begin refuses
+				kept, err = e.keepReplaced(ctx, row, *o.from)
+			}
+			if err == nil {
 				var run *Run
 				run, err = e.begin(ctx, &in.NewRun, input, func() (host.Run, error) { return e.runs.Replace(ctx, in, replaced, row.Version) })
 				if err == nil {
 					return run, nil
 				}
+				e.dropReplaced(ctx, kept)
 			}
 		}
 		busy := errors.Is(err, errBusy) || o.busy == BusyInterrupt && errors.Is(err, cairn.ErrAlreadyRunning)
@@ -79,6 +85,43 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 		err = errBusy
 	}
 	return nil, err
+}
+
+// keepReplaced copies a session to a new one below it, before message n of it is replaced, and returns its id. The id
+// derives from the session's version, so that a repeated call makes no second copy.
+func (e *Engine) keepReplaced(ctx context.Context, row *cairn.Session, n int) (id string, err error) {
+	first, err := store.Messages(ctx, e.store, row.ID, n, 1)
+	if err != nil {
+		return "", err
+	}
+	status, err := e.branchStatus(ctx, row.ID, row.MessageCount)
+	if err != nil {
+		return "", err
+	}
+	id = ids.Derive("replaced", row.Secret, row.ID, strconv.FormatInt(row.Version, 10))
+	kept, err := e.store.Branch(ctx, row.ID, store.BranchPoint{}, &cairn.Session{ID: id, Agent: row.Agent, UserID: row.UserID, Status: status,
+		Title: row.Title, Opening: row.Opening, OpeningAt: row.OpeningAt, Tags: row.Tags, Metadata: row.Metadata, Depth: row.Depth + 1,
+		ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Kind: cairn.ChildReplaced, Name: first[0].ID,
+		Secret: ids.Derive("secret", row.Secret, id)})
+	switch {
+	case errors.Is(err, cairn.ErrExists):
+		return id, nil
+	case err != nil:
+		return "", err
+	}
+	e.upkeep.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: row.ID, Agent: row.Agent, ChildID: id,
+		MessageCount: kept.MessageCount})
+	return id, nil
+}
+
+// dropReplaced removes a copy that keepReplaced made for a turn that was not replaced. It may stay.
+func (e *Engine) dropReplaced(ctx context.Context, id string) {
+	if id == "" {
+		return
+	}
+	if err := e.store.Delete(context.WithoutCancel(ctx), id); err != nil && !errors.Is(err, cairn.ErrNotFound) {
+		e.opts.Logger.Warn("copy of a session that was not changed stays", "session", id, "error", err)
+	}
 }
 
 // begunWith returns the id of the run that began with message n of a session: the first message of its user in that

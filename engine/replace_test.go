@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -117,5 +118,110 @@ func TestFromMessageAsksTheNamedModel(t *testing.T) {
 		if res, err := run.Wait(t.Context()); err != nil || res.Text != turn.want {
 			t.Errorf("it answered %+v, %v; want %q", res, err, turn.want)
 		}
+	}
+}
+
+// KeepReplaced copies what a turn replaces to a session below, with its messages and state. A refused turn leaves no copy.
+func TestKeepReplaced(t *testing.T) {
+	t.Parallel()
+	st := memstore.New(nil)
+	defer st.Close()
+	eng := open(t, st, &cairn.Agent{Name: "bot", Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+		return scripted.Text("You said " + r.Messages[len(r.Messages)-1].Text() + ".")
+	})})
+	say := func(text string, opts ...engine.RunOption) error {
+		run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text(text), opts...)
+		if err == nil {
+			_, err = run.Wait(t.Context())
+		}
+		return err
+	}
+	for _, text := range []string{"one", "two", "three"} {
+		if err := say(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := eng.Snapshot(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := say("two again", engine.FromMessage(2), engine.KeepReplaced()); err != nil {
+		t.Fatal(err)
+	}
+	kept := func() []cairn.Session {
+		page, err := eng.Sessions(t.Context(), store.SessionQuery{ParentID: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page.Items
+	}
+	list := kept()
+	if len(list) != 1 || list[0].Kind != cairn.ChildReplaced || list[0].Name != before.Messages[2].ID || list[0].RootID != "s" || list[0].Status != cairn.SessionCompleted {
+		t.Fatalf("kept is %+v", list)
+	}
+	old, err := eng.Snapshot(t.Context(), list[0].ID)
+	if err != nil || len(old.Messages) != 6 || old.Messages[5].Text() != "You said three." || string(old.State) != string(before.State) {
+		t.Errorf("kept is %+v, %v", old, err)
+	}
+	if _, err := eng.Execute(t.Context(), list[0].ID, "bot", cairn.Text("hi")); !errors.Is(err, cairn.ErrInvalid) {
+		t.Errorf("a turn of what is kept: %v", err)
+	}
+	if branch, err := eng.Branch(t.Context(), list[0].ID, "again"); err != nil || branch.ParentID != "" || branch.ThreadID != "again" || branch.MessageCount != 6 {
+		t.Errorf("a branch of what is kept: %+v, %v", branch, err)
+	}
+	if _, err := eng.Prune(t.Context(), "s", 1); err != nil {
+		t.Fatal(err)
+	}
+	for name, opts := range map[string][]engine.RunOption{
+		"no turn to replace":  {engine.KeepReplaced()},
+		"a pruned checkpoint": {engine.FromMessage(2), engine.KeepReplaced()},
+		"no turn's beginning": {engine.FromMessage(1), engine.KeepReplaced()},
+	} {
+		if err := say("never", opts...); !errors.Is(err, cairn.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if list := kept(); len(list) != 1 {
+		t.Errorf("refused turns left %+v", list)
+	}
+}
+
+// What is kept of replaced turns takes no room in the tree from agents' sessions.
+func TestKeptTurnsDoNotCountAsAgents(t *testing.T) {
+	t.Parallel()
+	st := memstore.New(nil)
+	defer st.Close()
+	helper := &cairn.Agent{Name: "helper", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("helped") })}
+	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{cairn.SubAgent(helper)}, Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+		last := r.Messages[len(r.Messages)-1]
+		if last.Role == cairn.RoleTool {
+			return scripted.Text(last.Parts[0].Result.Tool + ": " + string(last.Parts[0].Result.Output))
+		}
+		if last.Text() == "help" {
+			return scripted.Call("helper", map[string]string{"input": "please"})
+		}
+		return scripted.Text("yes")
+	})}
+	eng := open(t, st, agent, with(func(o *engine.Options) { o.MaxTreeSessions = 2 }))
+	say := func(text string, opts ...engine.RunOption) string {
+		run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text(text), opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := run.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Text
+	}
+	say("hi")
+	for range 3 {
+		say("hi", engine.FromMessage(0), engine.KeepReplaced())
+	}
+	if got := say("help"); got != `helper: "helped"` {
+		t.Errorf("beside three kept turns: %s", got)
+	}
+	if got := say("help"); got == `helper: "helped"` {
+		t.Error("a third session of an agent was begun")
 	}
 }

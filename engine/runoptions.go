@@ -23,6 +23,7 @@ type runOptions struct {
 	paused     bool
 	model      *string
 	from       *int
+	keep       bool
 	busy       OnBusy
 	waiting    OnWaiting
 	runID      string
@@ -84,6 +85,13 @@ func WithTraceParent(traceParent string) RunOption {
 	return ofCreation("WithTraceParent", func(s *cairn.Session) { s.TraceParent = traceParent })
 }
 
+// WithThread makes a session that Execute or Create creates one of the sessions of a thread, instead of the first of
+// its own: see [cairn.Session.ThreadID] and [Engine.Thread]. The error is ErrInvalid for an id that breaks the rules of
+// [cairn.CheckSessionID].
+func WithThread(id string) RunOption {
+	return ofCreation("WithThread", func(s *cairn.Session) { s.ThreadID = id })
+}
+
 // WithDepth sets the depth of a session that Execute creates for an agent of another server: that of the session there
 // which it stands for, see [cairn.Session]. So agents that consult each other in a cycle of servers come to the limit of
 // one of them. The error is ErrTooLarge for more than Options.MaxDepth, and ErrInvalid for a number that is negative or
@@ -138,6 +146,12 @@ func OnlyPaused() RunOption { return func(o *runOptions) { o.paused = true } }
 // do earlier checkpoints. Calls that the session waits for are closed as not executed. The error of Execute is
 // ErrInvalid if no turn began with message n, or if the checkpoint before it was pruned. Such a turn cannot be queued.
 func FromMessage(n int) RunOption { return func(o *runOptions) { o.from = &n } }
+
+// KeepReplaced makes FromMessage keep what it removes: the session's transcript and state as they are go to a session of
+// kind [cairn.ChildReplaced] below it, which lives and is deleted with it. A query with store.SessionQuery.ParentID lists
+// these. Each copies the messages. They do not count against Options.MaxTreeSessions. If the process dies before the new
+// turn has begun, there may be one without a turn that was replaced.
+func KeepReplaced() RunOption { return func(o *runOptions) { o.keep = true } }
 
 func options(list []RunOption) *runOptions {
 	o := &runOptions{}

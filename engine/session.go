@@ -104,13 +104,22 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, _, err := e.log.Bounds(ctx, snap.Session.Log())
+	at, err := e.Cursor(ctx, snap.Session)
 	if err != nil {
 		return nil, err
 	}
-	// For trimmed events, the transcript and the status of the snapshot are enough.
-	sequence := max(snap.Session.LogSequence, first-1)
-	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Queue: turnsOf(snap.Queue), Sequence: sequence}, nil
+	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Queue: turnsOf(snap.Queue), Sequence: at.Sequence}, nil
+}
+
+// Cursor returns the place in the log that belongs to a session's row and the messages it counts, as for a [Snapshot].
+// It is for readers that show only a part of a long transcript.
+func (e *Engine) Cursor(ctx context.Context, row *cairn.Session) (cairn.Cursor, error) {
+	first, _, err := e.log.Bounds(ctx, row.Log())
+	if err != nil {
+		return cairn.Cursor{}, err
+	}
+	// For trimmed events, the transcript and the status of the row are enough.
+	return cairn.Cursor{Incarnation: row.Incarnation, Sequence: max(row.LogSequence, first-1)}, nil
 }
 
 // Events yields the events of a session and of the sessions below it after a cursor, past and future, across runs: of a

@@ -19,6 +19,9 @@ func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string
 	if err == nil && fx.MaxTreeSessions > 0 {
 		var n int
 		if n, err = store.CountTree(ctx, fx.Store, parent.RootID); err == nil && n >= fx.MaxTreeSessions {
+			n, err = fx.countAgents(ctx, parent.RootID)
+		}
+		if err == nil && n >= fx.MaxTreeSessions {
 			err = cairn.Errorf(cairn.CodeTooLarge, "there are %d agents' sessions in this conversation already, which is the limit", n)
 		}
 	}
@@ -29,6 +32,21 @@ func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string
 		return nil
 	}
 	return err
+}
+
+// countAgents counts the sessions of a tree that an agent runs, or has run.
+func (fx *Effects) countAgents(ctx context.Context, root string) (n int, err error) {
+	for row, err := range store.All(func(cursor string) (store.Page[cairn.Session], error) {
+		return fx.Store.List(ctx, store.SessionQuery{RootID: root, Limit: 1000, Cursor: cursor})
+	}) {
+		if err != nil {
+			return 0, err
+		}
+		if row.Kind != cairn.ChildReplaced {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // childID returns the id of the session that a call begins to consult a sub-agent.
