@@ -23,6 +23,7 @@ const (
 	CodeNotRunning    Code = "not_running"       // there is no run to stop
 	CodeNotResumable  Code = "not_resumable"     // the session cannot be resumed or retried in its current state
 	CodeStale         Code = "stale"             // the session changed since it was read
+	CodeOutdated      Code = "outdated"          // the caller refers to messages that were replaced since
 	CodeFenced        Code = "fenced"            // the lease was lost to another process
 	CodeStoreBehind   Code = "store_behind"      // the store lacks writes that it had acknowledged
 	CodeClaimed       Code = "claimed"           // another reviewer has claimed the pending call
@@ -95,6 +96,7 @@ var codes = map[Code]codeInfo{
 	CodeNotRunning:    {CategoryConflict, 409, false},
 	CodeNotResumable:  {CategoryConflict, 409, false},
 	CodeStale:         {CategoryConflict, 409, true},
+	CodeOutdated:      {CategoryConflict, 409, false},
 	CodeFenced:        {CategoryConflict, 409, false},
 	CodeStoreBehind:   {CategoryStorage, 503, false},
 	CodeClaimed:       {CategoryConflict, 409, true},
@@ -253,6 +255,7 @@ var (
 	ErrNotRunning     = &Error{Code: CodeNotRunning, Message: "session is not running"}
 	ErrNotResumable   = &Error{Code: CodeNotResumable, Message: "session cannot be resumed"}
 	ErrStale          = &Error{Code: CodeStale, Message: "session has changed"}
+	ErrOutdated       = &Error{Code: CodeOutdated, Message: "messages were replaced"}
 	ErrCorrupt        = &Error{Code: CodeCorrupt, Message: "stored data does not decode"}
 	ErrFenced         = &Error{Code: CodeFenced, Message: "lease lost to another process"}
 	ErrStoreBehind    = &Error{Code: CodeStoreBehind, Message: "store lacks acknowledged writes"}

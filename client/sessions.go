@@ -120,6 +120,9 @@ type SessionQuery struct {
 	// store.SessionQuery.
 	Metadata cairn.Metadata
 	UserID   string // for administrators
+	ThreadID string
+	// Latest selects only the latest session of each thread.
+	Latest bool
 	// ParentID lists the sessions of that session's sub-agents and companions, instead of sessions without a parent.
 	ParentID string
 	// Search selects the sessions with all of these words, or beginnings of them, in their title or first message.
@@ -149,6 +152,10 @@ func (c *Client) Sessions(ctx context.Context, q SessionQuery) (*Page[cairn.Sess
 	}
 	set(query, "agent", q.Agent)
 	set(query, "user_id", q.UserID)
+	set(query, "thread_id", q.ThreadID)
+	if q.Latest {
+		query.Set("latest", "true")
+	}
 	set(query, "parent_id", q.ParentID)
 	set(query, "search", q.Search)
 	if len(q.Metadata) > 0 {
@@ -195,8 +202,8 @@ type Checkpoint struct {
 	State json.RawMessage `json:"state"`
 }
 
-// Checkpoint returns a checkpoint of a session. The error is ErrNotFound if the session does not have it.
-func (c *Client) Checkpoint(ctx context.Context, id, checkpointID string) (*Checkpoint, error) {
+// FindCheckpoint returns a checkpoint of a session. The error is ErrNotFound if the session does not have it.
+func (c *Client) FindCheckpoint(ctx context.Context, id, checkpointID string) (*Checkpoint, error) {
 	return out[Checkpoint](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/checkpoints/"+url.PathEscape(checkpointID), nil, nil)
 }
 
@@ -230,6 +237,12 @@ func (c *Client) Emit(ctx context.Context, id, name string, data any) error {
 // sub-agent.
 func (c *Client) Delete(ctx context.Context, id string) error {
 	return c.do(ctx, "DELETE", "/sessions/"+url.PathEscape(id), nil, nil, nil)
+}
+
+// Restore restores a session that was deleted or has expired. The error is ErrExists if it exists, and ErrNotFound if
+// there is none that the client may restore.
+func (c *Client) Restore(ctx context.Context, id string) (*cairn.Session, error) {
+	return out[cairn.Session](c, ctx, "POST", "/sessions/"+url.PathEscape(id)+"/restore", nil, nil)
 }
 
 // File returns the n-th file of the message at an index of the transcript, both counted from 0, in the order in

@@ -32,6 +32,8 @@ POST   /submit-tool-result                              401   yes    no     yes 
 GET    /sse                                             401   yes    no     no        yes       yes
 POST   /chat                                            401   yes    no     no        no        yes
 GET    /chat/{id}                                       401   yes    no     part      yes       yes
+DELETE /chat/{id}                                       401   yes    no     no        no        yes
+GET    /chat/{id}/branches                              401   yes    no     no        yes       yes
 GET    /chat/{id}/stream                                401   yes    no     no        yes       yes
 POST   /chat/{id}/submit-tool-result                    401   yes    no     yes       no        yes
 POST   /chat/{id}/interrupt                             401   yes    no     no        no        yes

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/server/aisdk"
 )
 
 // A body is bounded while it is read, before anything of it is decoded: JSON decodes into up to a hundred times its size.
@@ -46,6 +47,9 @@ func (c *request) readBody() ([]byte, error) {
 	case refused != nil:
 		return nil, refused
 	}
+	if s.turn != "" { // a body that is read again has only the last message
+		c.seen = s.turn
+	}
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // the response may be a stream
 	return s.kept, nil
 }
@@ -73,6 +77,9 @@ type skim struct {
 	text     bool   // within a text
 	escaped  bool   // behind a backslash in it
 	scalar   bool   // within a number or a word
+	inID     bool   // the text under way is the id of an item of list
+	id       []byte // what came of it
+	turn     string // the last id of an item that is a turn's
 	items    int    // of list so far
 	itemAt   int    // where in kept the item under way begins
 	before   tally  // as of there
@@ -156,6 +163,13 @@ func (s *skim) rest(chunk []byte) int {
 		const most = 64 // of the names that matter, however they are escaped
 		s.name = append(s.name, chunk[:min(n, most-len(s.name))]...)
 	}
+	if s.inID {
+		const most = 256
+		s.id = append(s.id, chunk[:min(n, most-len(s.id))]...)
+		if s.inID = s.text; !s.inID && strings.HasPrefix(string(s.id), aisdk.TurnID("")) {
+			s.turn = strings.TrimSuffix(string(s.id), `"`)
+		}
+	}
 	return n
 }
 
@@ -177,6 +191,8 @@ func (s *skim) token(c byte) error {
 			s.name = s.name[:0]
 			return nil
 		}
+		s.inID = s.depth == 3 && s.open[1] == ofItems && s.top() == anObject && s.named("id")
+		s.id = s.id[:0]
 		return s.value()
 	case '{', '[':
 		if err := s.value(); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/server/aisdk"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -97,12 +98,22 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if err := c.mayRun(in.ID); err != nil {
 		return err
 	}
-	if in.Trigger == regenerateMessage || in.MessageID != "" {
-		return c.sayAgain(in, &m, v, opts)
-	}
-	row, err := c.openOrCreate(in.ID, in.Agent, &Context{})
+	again := in.Trigger == regenerateMessage || in.MessageID != ""
+	row, err := c.chatSession(in.ID, in.Agent, m.ID, again)
 	if err != nil {
 		return err
+	}
+	if again {
+		n, stored, err := c.find(row, m.ID)
+		if err != nil {
+			return err
+		}
+		if err := c.checkSeen(row, stored == nil); err != nil {
+			return err
+		}
+		if stored != nil {
+			return c.sayAgain(in, row, &m, n, stored, v, opts)
+		}
 	}
 	posted, err := c.posted(row, m.ID)
 	if err != nil {
@@ -110,6 +121,9 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	}
 	if posted != nil {
 		return c.turn(row, posted, v, nil)
+	}
+	if err := c.checkSeen(row, false); err != nil {
+		return err
 	}
 	agent := cmp.Or(in.Agent, row.Agent, c.only())
 	// Until its lease lapses, the run of a dead process looks like a live one: a page never has to wait for that.
@@ -119,29 +133,48 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	return c.execute(row, agent, cairn.Messages(m), v, opts)
 }
 
-// sayAgain starts a turn that replaces the one begun by an earlier message of the user's: with another message, or
-// with the same one to regenerate its answer.
-func (c *request) sayAgain(in *chatIn, m *cairn.Message, v aisdk.Version, opts []engine.RunOption) error {
-	row, err := c.openRoot(in.ID, ActionRun)
-	if err != nil {
-		return err
+// chatSession returns the session for a message to a chat, as openOrCreate does. message is the message's id: posted once
+// more, the message is found in the session that it began. One that is said again, in place of an earlier one, begins no
+// session.
+func (c *request) chatSession(thread, agent, message string, again bool) (*cairn.Session, error) {
+	if thread == "" {
+		thread = c.newID()
 	}
-	n, stored, err := c.find(row, m.ID)
-	if err != nil {
-		return err
+	if again { // there must be a session
+		if _, err := c.openThread(thread, ActionRun); err != nil && !errors.Is(err, cairn.ErrExpired) {
+			return nil, err
+		}
 	}
-	if stored == nil {
-		return &cairn.Error{Code: cairn.CodeNotFound, Field: "messages", Message: "the session has no such message"}
+	row, err := c.forMessage(thread, agent, &Context{}, func() (*cairn.Session, error) { return c.openThread(thread, ActionRun) })
+	if err != nil || again || !c.threads(row.Agent).EachTurn || row.RunID == "" && row.Queued == 0 {
+		return row, err
 	}
+	if posted, err := c.posted(row, message); posted != nil || err != nil {
+		return row, err
+	}
+	id := c.newID()
+	if message != "" {
+		id = ids.Derive("session", row.ThreadID, message)
+	}
+	made, err := c.create(id, cmp.Or(agent, row.Agent), nil, row)
+	if errors.Is(err, cairn.ErrExists) {
+		return c.open(id, ActionRun)
+	}
+	return made, err
+}
+
+// sayAgain starts a turn that replaces the one begun by message n, which is stored: with another message of the user's,
+// or with the same one to regenerate its answer. What it replaces is kept as a branch of the chat.
+func (c *request) sayAgain(in *chatIn, row *cairn.Session, m *cairn.Message, n int, stored *cairn.Message, v aisdk.Version, opts []engine.RunOption) error {
+	opts = append(opts, engine.FromMessage(n))
 	if in.Trigger == regenerateMessage { // the stored message counts, not the client's copy
 		*m = cairn.User(stored.Parts...)
 		m.ID, m.Metadata = stored.ID, stored.Metadata
 	}
-	agent := in.Agent
-	if agent == "" {
-		agent = row.Agent
+	if in.Trigger != regenerateMessage || row.MessageCount > n+1 { // else nothing is lost
+		opts = append(opts, engine.KeepReplaced())
 	}
-	return c.execute(row, agent, cairn.Messages(*m), v, append(opts, engine.FromMessage(n)))
+	return c.execute(row, cmp.Or(in.Agent, row.Agent), cairn.Messages(*m), v, opts)
 }
 
 // execute starts a turn and streams it.
@@ -247,7 +280,7 @@ func (c *request) find(row *cairn.Session, id string) (int, *cairn.Message, erro
 // was answered before keeps its first answer. Only a turn that waits, and has all its answers, is resumed: a client
 // posts by itself after a stop as well.
 func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
-	row, err := c.openRoot(in.ID, ActionRun)
+	row, err := c.openThread(in.ID, ActionRun)
 	if err != nil {
 		return err
 	}
@@ -327,8 +360,8 @@ func resumeChat(c *request, in *showIn) error {
 	if err != nil {
 		return err
 	}
-	row, err := c.open(in.ID, ActionRead)
-	missing := errors.Is(err, cairn.ErrNotFound)
+	row, err := c.openThread(in.ID, ActionRead)
+	missing := errors.Is(err, cairn.ErrNotFound) || errors.Is(err, cairn.ErrExpired) && c.threads(row.Agent).OnExpired == ExpiredNew
 	if err != nil && !missing {
 		return err
 	}
@@ -341,49 +374,6 @@ func resumeChat(c *request, in *showIn) error {
 		return err
 	}
 	return c.turn(row, runs, v, nil)
-}
-
-// Chat is a conversation as a chat client shows it.
-type Chat struct {
-	// Messages are what the page shows, oldest first.
-	Messages []aisdk.Message `json:"messages"`
-	// Streaming reports that a turn is under way. It is not among the messages: the client resumes its stream.
-	Streaming bool `json:"streaming"`
-	// Cursor is the log position that the messages belong to: later events are behind it, see GET /sse.
-	Cursor string `json:"cursor"`
-}
-
-func getChat(c *request, in *showIn) (*Chat, error) {
-	v, err := version(in.Version)
-	if err != nil {
-		return nil, err
-	}
-	part, err := c.openExcerpt(in.ID)
-	if err != nil {
-		return nil, err
-	}
-	row := part.row
-	snap, err := c.h.eng.Snapshot(c.ctx, row.ID)
-	if err != nil {
-		return nil, err
-	}
-	snap.Messages = snap.Messages[:min(len(snap.Messages), part.upTo)]
-	calls := part.calls
-	if part.whole() {
-		if calls, err = c.openCalls(row); err != nil {
-			return nil, err
-		}
-	}
-	runs, err := c.runs(row.ID)
-	if err != nil {
-		return nil, err
-	}
-	decided, err := c.decidedCalls(row)
-	if err != nil {
-		return nil, err
-	}
-	messages := aisdk.Messages(v, snap.Session, snap.Messages, calls, decided, runs, c.addresses())
-	return &Chat{Messages: messages, Streaming: snap.Session.Status == cairn.SessionActive, Cursor: snap.Cursor().String()}, nil
 }
 
 // decidedCalls lists the calls of a session that reviewers have decided.
@@ -403,26 +393,17 @@ func (c *request) decidedCalls(row *cairn.Session) (list []cairn.PendingCall, er
 	return list, nil
 }
 
-// runs lists the runs of a session.
-func (c *request) runs(session string) (list []cairn.Run, err error) {
-	for r, err := range store.All(func(cursor string) (store.Page[cairn.Run], error) {
-		return c.h.eng.Runs(c.ctx, session, store.PageQuery{Limit: 1000, Cursor: cursor})
-	}) {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, *r)
-	}
-	return list, nil
-}
-
 type chatSubmitIn struct {
 	ID string `path:"id" json:"-"`
 	cairn.Submission
 }
 
 func chatSubmit(c *request, in *chatSubmitIn) (*cairn.Receipt, error) {
-	return submit(c, &submitIn{SessionID: in.ID, Submission: in.Submission})
+	id, err := c.owner(in.ID, in.CallID)
+	if err != nil {
+		return nil, err
+	}
+	return submit(c, &submitIn{SessionID: id, Submission: in.Submission})
 }
 
 type chatStopIn struct {
@@ -432,9 +413,36 @@ type chatStopIn struct {
 }
 
 func chatInterrupt(c *request, in *chatStopIn) (*cairn.Session, error) {
-	return interrupt(c, &stopIn{SessionID: in.ID, RunID: in.RunID, Reason: in.Reason})
+	return chatStop(c, in, interrupt)
 }
 
-func chatAbort(c *request, in *chatStopIn) (*cairn.Session, error) {
-	return abort(c, &stopIn{SessionID: in.ID, RunID: in.RunID, Reason: in.Reason})
+func chatAbort(c *request, in *chatStopIn) (*cairn.Session, error) { return chatStop(c, in, abort) }
+
+func chatStop(c *request, in *chatStopIn, stop func(*request, *stopIn) (*cairn.Session, error)) (*cairn.Session, error) {
+	id, err := c.current(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return stop(c, &stopIn{SessionID: id, RunID: in.RunID, Reason: in.Reason})
+}
+
+// deleteChat deletes the sessions of a thread.
+func deleteChat(c *request, in *idIn) (none, error) {
+	row, err := c.openThread(in.ID, ActionChange)
+	if err != nil {
+		return none{}, err
+	}
+	for row != nil {
+		if _, err := deleteSession(c, &idIn{ID: row.ID}); err != nil {
+			return none{}, err
+		}
+		page, err := c.h.eng.Sessions(c.ctx, store.SessionQuery{ThreadID: in.ID, Limit: 1})
+		if err != nil {
+			return none{}, err
+		}
+		if row = nil; len(page.Items) > 0 {
+			row = &page.Items[0]
+		}
+	}
+	return none{}, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/ids"
 )
 
 // Context describes a session to be created.
@@ -38,32 +39,61 @@ func (x *Context) options(user string) []engine.RunOption {
 	return opts
 }
 
-// openOrCreate opens a session for a turn, or creates it if it does not exist.
+// openOrCreate opens a session for a turn, or creates it if it does not exist. One that has expired is continued as
+// its agent's Threads say.
 func (c *request) openOrCreate(id, agent string, x *Context) (*cairn.Session, error) {
 	if id == "" {
 		id = c.newID()
 	}
-	for {
+	return c.forMessage(id, agent, x, func() (*cairn.Session, error) {
 		row, err := c.openRoot(id, ActionRun)
-		if !errors.Is(err, cairn.ErrNotFound) || row != nil { // a row means that the session exists, but not for this principal
+		if err == nil || row != nil && !errors.Is(err, cairn.ErrExpired) {
 			return row, err
 		}
-		row, err = c.create(id, agent, x)
-		if !errors.Is(err, cairn.ErrExists) { // ErrExists: a concurrent request has created it
+		if latest, err := c.latest(id, ActionRun); latest != nil || !errors.Is(err, cairn.ErrNotFound) {
+			return latest, err
+		}
+		return row, err
+	})
+}
+
+// forMessage returns the session that open finds, or restores or creates it. Of concurrent requests one does so, and all
+// get the same session: the id of a new one follows from the one that has expired.
+func (c *request) forMessage(id, agent string, x *Context, open func() (*cairn.Session, error)) (*cairn.Session, error) {
+	for try := 0; ; try++ {
+		row, err := open()
+		switch {
+		case errors.Is(err, cairn.ErrExpired):
+			switch c.threads(row.Agent).OnExpired {
+			case ExpiredRestore:
+				row, err = c.h.eng.Restore(c.ctx, row.ID)
+			case ExpiredNew:
+				row, err = c.create(ids.Derive("session", row.ThreadID, row.ID, row.Incarnation), cmp.Or(agent, row.Agent), nil, row)
+			}
+		case errors.Is(err, cairn.ErrNotFound) && row == nil: // a row means that the session exists, but not for this principal
+			row, err = c.create(id, agent, x, nil)
+		}
+		if !errors.Is(err, cairn.ErrExists) || try == 2 { // ErrExists: a concurrent request was faster
 			return row, err
 		}
 	}
 }
 
-func (c *request) create(id, agent string, x *Context) (*cairn.Session, error) {
+// create creates a session: as the principal's own, described by x, or as the next session of the thread of after.
+func (c *request) create(id, agent string, x *Context, after *cairn.Session) (*cairn.Session, error) {
 	if agent = cmp.Or(agent, c.only()); agent == "" {
 		return nil, cairn.Invalid("agent", "is required for a new session")
 	}
-	planned := &cairn.Session{ID: id, RootID: id, Agent: agent, UserID: c.principal.User, Tags: x.Tags, Metadata: x.Metadata}
+	user, thread := c.principal.User, id
+	if after != nil {
+		user, thread = after.UserID, after.ThreadID
+		x = &Context{Tags: after.Tags, Metadata: after.Metadata, Depth: after.Depth}
+	}
+	planned := &cairn.Session{ID: id, RootID: id, ThreadID: thread, Agent: agent, UserID: user, Tags: x.Tags, Metadata: x.Metadata}
 	if err := c.allow(Access{Principal: c.principal, Action: ActionRun, Session: planned}, id); err != nil {
 		return nil, err
 	}
-	row, err := c.h.eng.Create(c.ctx, id, agent, x.options(c.principal.User)...)
+	row, err := c.h.eng.Create(c.ctx, id, agent, append(x.options(user), engine.WithThread(thread))...)
 	if errors.Is(err, cairn.ErrDeleted) || errors.Is(err, cairn.ErrExpired) {
 		err = hidden(err, id)
 	}
@@ -89,12 +119,16 @@ type createIn struct {
 func createSession(c *request, in *createIn) (*cairn.Session, error) {
 	if in.SessionID == "" {
 		in.SessionID = c.newID()
+	} else if row, err := c.latest(in.SessionID, ActionRun); row != nil && err == nil && row.ID != in.SessionID {
+		return nil, cairn.Errorf(cairn.CodeExists, "there is a thread %q, whose latest session is %q", in.SessionID, row.ID)
+	} else if err != nil && (row != nil || !errors.Is(err, cairn.ErrNotFound)) {
+		return nil, err
 	}
 	agent, err := in.name(in.Agent)
 	if err != nil {
 		return nil, err
 	}
-	row, err := c.create(in.SessionID, agent, &in.Context)
+	row, err := c.create(in.SessionID, agent, &in.Context, nil)
 	if errors.Is(err, cairn.ErrExists) && c.repeated() {
 		row, err = c.open(in.SessionID, ActionRun)
 	}

@@ -27,13 +27,13 @@ func (c *request) openExcerpt(id string) (*excerpt, error) {
 	if err == nil {
 		return &excerpt{row: row, upTo: math.MaxInt}, nil
 	}
-	if row == nil || !errors.Is(err, cairn.ErrNotFound) {
+	if row == nil || row.Removal != "" || !errors.Is(err, cairn.ErrNotFound) {
 		return nil, err
 	}
 	denied := err
 	row, root, err := c.load(id)
 	if err != nil {
-		return nil, err
+		return nil, hidden(err, id)
 	}
 	calls, err := c.openCalls(row)
 	if err != nil {

@@ -174,9 +174,9 @@ func (c *request) base() string {
 	return scheme + "://" + c.r.Host + base
 }
 
-// ownFiles replaces the addresses of the session's files in a client's message by the files. Clients post such
+// ownFiles replaces the addresses of files of a thread's sessions in a client's message by the files. Clients post such
 // addresses back when they edit an earlier message of their user.
-func (c *request) ownFiles(session string, m *cairn.Message) error {
+func (c *request) ownFiles(thread string, m *cairn.Message) error {
 	for i := range m.Parts {
 		f := m.Parts[i].File
 		if f == nil || f.URL == "" {
@@ -190,15 +190,20 @@ func (c *request) ownFiles(session string, m *cairn.Message) error {
 		if at == nil {
 			continue
 		}
-		if id, err := url.PathUnescape(at[1]); err != nil || id != session {
+		id, err := url.PathUnescape(at[1])
+		if err != nil {
+			return cairn.Invalid("messages", "the address of a file of the last one is invalid")
+		}
+		row, err := c.open(id, ActionRun)
+		if id != thread && (err != nil || row.ThreadID != thread) {
 			return cairn.Invalid("messages", "a file of the last one is of another session")
 		}
-		if _, err := c.open(session, ActionRun); err != nil {
+		if err != nil {
 			return err
 		}
 		index, _ := strconv.Atoi(at[2]) // digits
 		n, _ := strconv.Atoi(at[3])
-		of, stored, err := c.file(session, index, n)
+		of, stored, err := c.file(id, index, n)
 		if err == nil && address.Query().Get("message_id") != of.ID {
 			err = noFile()
 		}

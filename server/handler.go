@@ -21,6 +21,9 @@ type Options struct {
 	// Unready returns what to do with a turn of an agent if the session cannot take it at once and the request does
 	// not say; nil means that the turn is refused. It does not apply to a message that replaces an earlier one.
 	Unready func(agent string) Unready
+	// Threads returns how the sessions of a chat with an agent follow each other; nil means the zero value, which keeps
+	// one session until it expires.
+	Threads func(agent string) Threads
 	// Policy decides who may do what; nil means [OwnSessions].
 	Policy Policy
 	// Logger gets the failures whose reason is not disclosed to clients; nil is silent.

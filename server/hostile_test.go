@@ -37,11 +37,15 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// A session that was deleted or has expired accepts no operation, even from its own user, except to be restored.
+// A session that was deleted or has expired accepts no operation, even from its own user, except to be restored. Only its
+// user learns that it has expired.
 func TestNoRouteServesARemovedSession(t *testing.T) {
-	for name, remove := range map[string]func(w *world){
-		"deleted": func(w *world) { want[none](w, 204, "a", "DELETE", "/sessions/s", nil) },
-		"expired": func(w *world) { w.ahead.Store(int64(time.Hour)) },
+	for name, test := range map[string]struct {
+		remove func(w *world)
+		status int
+	}{
+		"deleted": {func(w *world) { want[none](w, 204, "a", "DELETE", "/sessions/s", nil) }, 404},
+		"expired": {func(w *world) { w.ahead.Store(int64(time.Hour)) }, 410},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, &Options{RequestsPerMinute: -1})
@@ -50,15 +54,23 @@ func TestNoRouteServesARemovedSession(t *testing.T) {
 			call := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0].ID
 			until := time.Now().Add(time.Minute)
 			want[cairn.Session](w, 200, "a", "PATCH", "/sessions/s", patchIn{ExpiresAt: &until})
-			remove(w)
+			test.remove(w)
 			for _, rt := range routes() {
 				path, body := w.request(rt, "s", call)
 				if rt.anonymous || strings.HasSuffix(path, "/restore") || rt.Path == "/sessions" || rt.Path == "/inbox" || !strings.Contains(path, "s") {
 					continue
 				}
 				if rt.Path == "/start" || rt.Path == "/chat" || strings.Contains(rt.Path, "{") || strings.Contains(path, "=s") {
-					if res, data := w.do("a", rt.Method, path, body); res.StatusCode != missing(rt) {
-						t.Errorf("%s %s: %d %s", rt.Method, rt.Path, res.StatusCode, data)
+					for token, status := range map[string]int{"a": test.status, "e": 404} {
+						if strings.Contains(path, call) || strings.HasSuffix(rt.Path, "/submit-tool-result") {
+							status = 404
+						}
+						if status == 404 {
+							status = missing(rt)
+						}
+						if res, data := w.do(token, rt.Method, path, body); res.StatusCode != status {
+							t.Errorf("%s %s with token %s: %d %s", rt.Method, rt.Path, token, res.StatusCode, data)
+						}
 					}
 				}
 			}

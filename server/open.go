@@ -47,12 +47,12 @@ func (c *request) grant() error {
 }
 
 // open returns a session, if the principal may perform the action on the tree that it belongs to: its root decides.
-// Access to sessions is decided here alone. A session that is deleted, expired or not permitted is reported as not
-// found.
+// Access to sessions is decided here alone. A session that is deleted or not permitted is reported as not found. One that
+// has expired is returned with ErrExpired.
 func (c *request) open(id string, a Action) (*cairn.Session, error) {
 	row, root, err := c.load(id)
 	if err != nil {
-		return nil, err
+		return c.gone(id, a, err)
 	}
 	if c.granted != "" && c.granted == id && a == ActionRead { // access was checked before the address was signed
 		return row, nil
@@ -70,12 +70,108 @@ func (c *request) openRoot(id string, a Action) (*cairn.Session, error) {
 	return row, err
 }
 
+// openThread opens the latest session of a thread, or else the session with the id. If it has expired, the error is
+// ErrExpired and the session is returned as well.
+func (c *request) openThread(id string, a Action) (*cairn.Session, error) {
+	row, err := c.latest(id, a)
+	switch {
+	case row != nil || !errors.Is(err, cairn.ErrNotFound):
+		return row, err
+	case a == ActionRead:
+		return c.open(id, a)
+	}
+	return c.openRoot(id, a)
+}
+
+// latest is openThread for an id that is known to name no session.
+func (c *request) latest(id string, a Action) (*cairn.Session, error) {
+	row, err := c.h.eng.Thread(c.ctx, id)
+	if err != nil {
+		return nil, hidden(err, id)
+	}
+	if err = c.allow(Access{Principal: c.principal, Action: a, Session: row}, id); err == nil {
+		err = removed(row)
+	}
+	return row, err
+}
+
+// gone returns the error for a session that cannot be opened. Only who might use the session learns that it has expired,
+// and gets it with the error.
+func (c *request) gone(id string, a Action, err error) (*cairn.Session, error) {
+	var gone *store.GoneError
+	if !errors.As(err, &gone) || gone.Removed.Reason != store.Expired {
+		return nil, hidden(err, id)
+	}
+	page, err := c.h.eng.Sessions(c.ctx, store.SessionQuery{RootID: gone.Removed.SessionID, RootsOnly: true,
+		Removed: []store.Removal{store.Expired}, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(page.Items) == 0 { // restored or purged in between
+		return nil, notFound(id)
+	}
+	row := &page.Items[0]
+	if err = c.allow(Access{Principal: c.principal, Action: a, Session: row}, id); err == nil {
+		err = removed(row)
+	}
+	return row, err
+}
+
+// removed returns the error for a session that was removed, or nil. A deleted one appears not to exist.
+func removed(row *cairn.Session) error {
+	switch store.Removal(row.Removal) {
+	case store.Deleted:
+		return notFound(row.ID)
+	case store.Expired:
+		return cairn.Errorf(cairn.CodeExpired, "session %q has expired; POST /sessions/{id}/restore restores it", row.ID)
+	}
+	return nil
+}
+
+// threads returns what an agent does with the sessions of a thread.
+func (c *request) threads(agent string) Threads {
+	if usual := c.h.opts.Threads; usual != nil {
+		return usual(agent)
+	}
+	return Threads{}
+}
+
+// current returns the id of the latest session of a thread, or else the id itself. It does not decide about access.
+func (c *request) current(id string) (string, error) {
+	row, err := c.h.eng.Thread(c.ctx, id)
+	switch {
+	case err == nil:
+		return row.ID, nil
+	case errors.Is(err, cairn.ErrNotFound):
+		return id, nil
+	}
+	return "", err
+}
+
+// owner returns the session of a thread that has a pending call, or else the id itself.
+func (c *request) owner(id, call string) (string, error) {
+	for row, err := range store.All(func(cursor string) (store.Page[cairn.Session], error) {
+		return c.h.eng.Sessions(c.ctx, store.SessionQuery{ThreadID: id, Cursor: cursor})
+	}) {
+		if err == nil {
+			_, err = c.h.eng.Call(c.ctx, row.ID, call)
+		}
+		if err == nil {
+			return row.ID, nil
+		}
+		if !errors.Is(err, cairn.ErrNotFound) {
+			return "", err
+		}
+	}
+	return id, nil
+}
+
 // openCall returns a pending call of a session or of one below it, with the root of the tree, if the principal may
 // review it.
 func (c *request) openCall(session, callID string) (root *cairn.Session, call *cairn.PendingCall, err error) {
 	row, root, err := c.load(session)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, hidden(err, session)
 	}
 	call, err = c.h.eng.Call(c.ctx, root.ID, callID)
 	if err == nil && !c.within(row, call.SessionID) {
@@ -96,7 +192,7 @@ func (c *request) load(id string) (row, root *cairn.Session, err error) {
 	if root = row; err == nil && row.RootID != row.ID {
 		root, err = c.h.eng.Session(c.ctx, row.RootID)
 	}
-	return row, root, hidden(err, id)
+	return row, root, err
 }
 
 // within reports whether a session of row's tree is row's or is below it.

@@ -25,7 +25,7 @@ var enums = map[reflect.Type][]string{
 		cairn.OutcomeUnknownCall, cairn.OutcomeInvalid),
 	reflect.TypeFor[cairn.SessionStatus](): values(cairn.SessionIdle, cairn.SessionActive, cairn.SessionPaused, cairn.SessionCompleted,
 		cairn.SessionFailed, cairn.SessionInterrupted),
-	reflect.TypeFor[cairn.ChildKind](): values(cairn.ChildSubAgent, cairn.ChildCompanion),
+	reflect.TypeFor[cairn.ChildKind](): values(cairn.ChildSubAgent, cairn.ChildCompanion, cairn.ChildReplaced),
 	reflect.TypeFor[cairn.RunStatus](): values(cairn.RunRunning, cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted,
 		cairn.SuspendedClientTool, cairn.SuspendedChildren, cairn.SuspendedStepPartially),
 	reflect.TypeFor[cairn.RunKind](): values(cairn.RunExecute, cairn.RunResume, cairn.RunRetry),

@@ -180,7 +180,7 @@ var lossKinds = []struct {
 		if _, err := c.eng.Sweep(context.Background()); err != nil {
 			c.t.Error(err)
 		}
-	}, "is not on the other server any more"},
+	}, "has expired on the other server"},
 	{"its session has expired and was purged", func(c *callee, agent *cairn.Agent) {
 		c.now.Store(int64(8 * 24 * time.Hour))
 		c.serve(agent)

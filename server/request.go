@@ -16,6 +16,7 @@ type request struct {
 	granted   string // session whose file the signed address is for; empty without one
 	once      *once  // nil for a request without an Idempotency-Key
 	lastOf    string // see [route]
+	seen      string // id of the last turn among the items of that list
 }
 
 // wholeErrors reports whether the principal sees errors in full. Others see what is meant for the users of a

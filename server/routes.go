@@ -19,7 +19,9 @@ func routes() []route {
 		stream[cairn.Event]("GET", "/sse", "The events of a session, or of one of its runs", events),
 
 		lastOf("messages", stream[chatChunk]("POST", "/chat", "Send a message or answers to pending calls, as the AI SDK's chat does", chat)),
-		answer("GET", "/chat/{id}", "The conversation as a chat client shows it", http.StatusOK, getChat),
+		answer("GET", "/chat/{id}", "The conversation as a chat client shows it, the newest messages first", http.StatusOK, getChat),
+		answer("DELETE", "/chat/{id}", "Delete a chat: the sessions of its thread", http.StatusNoContent, deleteChat),
+		answer("GET", "/chat/{id}/branches", "The versions of the chat that an edit has replaced, newest first", http.StatusOK, listBranches),
 		stream[chatChunk]("GET", "/chat/{id}/stream", "The turn under way, from its beginning; 204 if there is none", resumeChat),
 		answer("POST", "/chat/{id}/submit-tool-result", "Answer a pending call", http.StatusOK, chatSubmit),
 		answer("POST", "/chat/{id}/interrupt", "Stop the turn and keep what the user saw", http.StatusOK, chatInterrupt),

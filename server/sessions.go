@@ -28,6 +28,10 @@ type listIn struct {
 	// ParentID lists the sessions of the sub-agents and companions of that session, instead of sessions without a parent.
 	ParentID string `query:"parent_id"`
 	Search   string `query:"search"`
+	// ThreadID lists the sessions of a thread.
+	ThreadID string `query:"thread_id"`
+	// Latest lists one session of each thread: the latest.
+	Latest bool `query:"latest"`
 	// Removed lists sessions that were "deleted" or have "expired" and can be restored, instead of the existing
 	// ones.
 	Removed       []string  `query:"removed"`
@@ -44,7 +48,7 @@ type listIn struct {
 // listSessions lists the principal's sessions, or those of any user for an administrator or operator. The policy filters
 // each page. The children of a session are for every principal that may read the session.
 func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
-	q := store.SessionQuery{UserID: in.UserID, Tags: in.Tags, Metadata: in.Metadata, Search: in.Search,
+	q := store.SessionQuery{UserID: in.UserID, ThreadID: in.ThreadID, Tags: in.Tags, Metadata: in.Metadata, Search: in.Search,
 		RootsOnly: true, CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore,
 		UpdatedAfter: in.UpdatedAfter, UpdatedBefore: in.UpdatedBefore}
 	var err error
@@ -90,7 +94,12 @@ func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 		if !ok {
 			ok, err = c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionRead, Session: row})
 		}
-		if err != nil {
+		if err == nil && ok && in.Latest {
+			var latest *cairn.Session
+			latest, err = c.h.eng.Thread(c.ctx, row.ThreadID)
+			ok = err == nil && latest.ID == row.ID
+		}
+		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
 			return nil, err
 		}
 		if ok {

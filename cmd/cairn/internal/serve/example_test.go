@@ -31,6 +31,7 @@ type served struct {
 	cfg     *config.Config
 	agent   *cairn.Agent // the first assistant
 	unready server.Unready
+	threads server.Threads
 	options *server.Options
 	engine  engine.Options
 	front   http.Handler
@@ -83,7 +84,7 @@ func servedBy(t *testing.T, changes ...string) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &served{t: t, cfg: cfg, agent: set.Agents[0], unready: s.unready("support"), options: s.options(cfg), engine: s.engineOptions(cfg), front: s.front(cfg, h)}
+	return &served{t: t, cfg: cfg, agent: set.Agents[0], unready: s.unready("support"), threads: s.threads("support"), options: s.options(cfg), engine: s.engineOptions(cfg), front: s.front(cfg, h)}
 }
 
 // tool returns one of the first assistant's tools, including those of its MCP servers.
@@ -191,6 +192,8 @@ func TestExample(t *testing.T) {
 		"max_steps":    {"max_steps: 50", "max_steps: 7", func(s *served) bool { return s.agent.MaxSteps == 50 }, func(s *served) bool { return s.agent.MaxSteps == 7 }},
 		"on_busy":      {"on_busy: reject", "on_busy: steer", func(s *served) bool { return s.unready.OnBusy == "reject" }, func(s *served) bool { return s.unready.OnBusy == "steer" }},
 		"on_waiting":   {"on_waiting: refuse", "on_waiting: withdraw", func(s *served) bool { return s.unready.OnWaiting == "refuse" }, func(s *served) bool { return s.unready.OnWaiting == "withdraw" }},
+		"on_expired":   {"on_expired: refuse", "on_expired: new", func(s *served) bool { return s.threads.OnExpired == server.ExpiredRefuse }, func(s *served) bool { return s.threads.OnExpired == server.ExpiredNew }},
+		"sessions":     {"sessions: thread", "sessions: each_turn", func(s *served) bool { return !s.threads.EachTurn }, func(s *served) bool { return s.threads.EachTurn }},
 		"versions":     {"versions: follow", "versions: pin", func(s *served) bool { return !s.agent.KeepVersion && s.agent.Version == "1" }, func(s *served) bool { return s.agent.KeepVersion }},
 		"durability":   {"durability: per_step", "durability: per_tool", func(s *served) bool { return s.agent.Durability == cairn.PerStep }, func(s *served) bool { return s.agent.Durability == cairn.PerTool }},
 		"ttl":          {"ttl: 168h", "ttl: 2h", func(s *served) bool { return s.agent.TTL == 168*time.Hour }, func(s *served) bool { return s.agent.TTL == 2*time.Hour }},

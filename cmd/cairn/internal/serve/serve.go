@@ -260,7 +260,7 @@ func (s *service) options(cfg *config.Config) *server.Options {
 	opts := &server.Options{
 		AllowUnauthenticated: cfg.Auth.AllowUnauthenticated, Logger: s.log, Origins: slices.Clone(cfg.CORS.Origins), URL: cfg.URL, MaxBody: int64(cfg.Limits.Body),
 		MaxChatBody: int64(cfg.Limits.ChatBody), MaxValues: cfg.Limits.JSONValues,
-		StreamsPerUser: cfg.Limits.StreamsPerUser, RequestsPerMinute: cfg.Limits.RequestsPerMinute, RunsPerUser: max(cfg.Limits.RunsPerUser, 0), Unready: s.unready,
+		StreamsPerUser: cfg.Limits.StreamsPerUser, RequestsPerMinute: cfg.Limits.RequestsPerMinute, RunsPerUser: max(cfg.Limits.RunsPerUser, 0), Unready: s.unready, Threads: s.threads,
 	}
 	if !opts.AllowUnauthenticated {
 		opts.Authenticate = s.authenticate
@@ -279,6 +279,14 @@ func (s *service) unready(agent string) server.Unready {
 		return server.Unready{OnBusy: d.OnBusy, OnWaiting: d.OnWaiting}
 	}
 	return server.Unready{}
+}
+
+// threads returns how the sessions of a thread of an assistant follow each other.
+func (s *service) threads(agent string) server.Threads {
+	if d := s.set.Load().Latest[agent]; d != nil {
+		return server.Threads{OnExpired: server.OnExpired(d.OnExpired), EachTurn: d.Sessions == "each_turn"}
+	}
+	return server.Threads{}
 }
 
 // engineOptions returns the options of the engine from the file, except its host and its log.

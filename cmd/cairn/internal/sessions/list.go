@@ -23,6 +23,7 @@ type listCmd struct {
 	Metadata     map[string]string `placeholder:"KEY=VALUE" help:"Only sessions with all of these texts in their metadata."`
 	MetadataJSON string            `placeholder:"OBJECT" help:"Only sessions with these values in their metadata, such as '{\"order\":{\"lines\":2}}'."`
 	Parent       string            `help:"Only sessions of the sub-agents and companions of this session."`
+	Thread       string            `placeholder:"ID" help:"Only sessions of this thread."`
 	Search       string            `placeholder:"WORDS" help:"Only sessions with all of these words, or the beginnings of them, in their title or first message."`
 	Limit        int               `default:"50" help:"The maximum number; 0 lists all. Default: 50."`
 	Cursor       string            `help:"Begin at the end of an earlier list."`
@@ -36,7 +37,7 @@ func (cmd *listCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Limit < 0 {
 		return cli.Misuse("--limit: %d is negative", cmd.Limit)
 	}
-	q := store.SessionQuery{UserID: cmd.User, Agent: cmd.Agent, Tags: cmd.Tag, ParentID: cmd.Parent, RootsOnly: !cmd.SubAgents && cmd.Parent == "", Search: cmd.Search, Cursor: cmd.Cursor}
+	q := store.SessionQuery{UserID: cmd.User, Agent: cmd.Agent, Tags: cmd.Tag, ThreadID: cmd.Thread, ParentID: cmd.Parent, RootsOnly: !cmd.SubAgents && cmd.Parent == "", Search: cmd.Search, Cursor: cmd.Cursor}
 	var err error
 	if q.Metadata, err = metadata(cmd.Metadata, cmd.MetadataJSON); err != nil {
 		return err
