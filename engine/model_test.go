@@ -115,7 +115,7 @@ func TestModelErrorsThatARetryCannotMendFailAtOnce(t *testing.T) {
 			eng := open(t, st, bot(model))
 			res := turn(t, eng, "s", "go")
 			wantStatus(t, res, cairn.RunFailed, cairn.ReasonError)
-			if res.Error.Code != code || model.Calls() != 1 || res.Steps != 0 || res.Text != "" {
+			if res.Error.Code != code || model.Calls() != 1 || res.Steps != 0 || res.Text != "half a wo" {
 				t.Errorf("%d calls, outcome %+v, error %v", model.Calls(), res, res.Error)
 			}
 			wantSound(t, st, "s")

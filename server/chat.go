@@ -361,7 +361,10 @@ func resumeChat(c *request, in *showIn) error {
 		return err
 	}
 	row, err := c.openThread(in.ID, ActionRead)
-	missing := errors.Is(err, cairn.ErrNotFound) || errors.Is(err, cairn.ErrExpired) && c.threads(row.Agent).OnExpired == ExpiredNew
+	missing := errors.Is(err, cairn.ErrNotFound) // ErrExpired among them
+	if errors.Is(err, cairn.ErrExpired) {
+		missing = c.threads(row.Agent).OnExpired == ExpiredNew
+	}
 	if err != nil && !missing {
 		return err
 	}

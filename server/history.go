@@ -109,10 +109,23 @@ func (c *request) history(row *cairn.Session, part *excerpt, v aisdk.Version, li
 			return nil, err
 		}
 	}
+	after := ""
+	if to < end {
+		behind, err := c.h.eng.Messages(c.ctx, row.ID, to, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(behind) > 0 {
+			after = behind[0].RunID
+		}
+	}
 	for i := range list { // so that all runs of the page's turns are known
 		if _, err := runs.turn(list[i].RunID); err != nil {
 			return nil, err
 		}
+	}
+	if _, err := runs.turn(after); err != nil {
+		return nil, err
 	}
 	slices.Reverse(runs.list)
 	decided, err := c.decidedCalls(row)
@@ -120,7 +133,7 @@ func (c *request) history(row *cairn.Session, part *excerpt, v aisdk.Version, li
 		return nil, err
 	}
 	address := c.addresses()
-	out.Messages = aisdk.Messages(v, row, list, calls, decided, runs.list, func(session string, index int, id string, n int) string {
+	out.Messages = aisdk.Messages(v, row, list, after, calls, decided, runs.list, func(session string, index int, id string, n int) string {
 		return address(session, from+index, id, n)
 	})
 	return out, nil

@@ -127,7 +127,7 @@ func TestRegenerateWithoutAnAnswer(t *testing.T) {
 	})})
 	again := map[string]any{"trigger": "regenerate-message"}
 	w.post(200, "a", "s", nil, text("user", "one", "hi"))
-	wantChat(t, "after a failure", w.chat("a", "s"), "user: hi")
+	wantChat(t, "after a failure", w.chat("a", "s"), "user: hi", "assistant:")
 	w.post(200, "a", "s", again, text("user", "one", "hi"))
 	seen := want[Chat](w, 200, "a", "GET", "/chat/s", nil).Messages
 	w.post(200, "a", "s", again, append(seen, text("user", "two", "ho"))...)

@@ -547,7 +547,7 @@ func TestDecisionsInTheHistory(t *testing.T) {
 	} {
 		var parts []string
 		row := &cairn.Session{ID: "s", RunID: "r1", Status: cairn.SessionPaused}
-		for _, p := range Messages(v, row, list, []cairn.PendingCall{call("c4", cairn.CallOpen, nil)}, decided, runs, nil)[1].Parts {
+		for _, p := range Messages(v, row, list, "", []cairn.PendingCall{call("c4", cairn.CallOpen, nil)}, decided, runs, nil)[1].Parts {
 			switch by := p.Approval; {
 			case p.Type == "data-approval":
 				var a asked
@@ -675,7 +675,7 @@ run_end completed`)
 		t.Errorf("of the transcript: got\n%s\nwant\n%s", got, cited)
 	}
 	var lines []string
-	for _, p := range Messages(V6, &cairn.Session{ID: "s", RunID: "r1"}, []cairn.Message{reply}, nil, nil, runs, nil)[0].Parts {
+	for _, p := range Messages(V6, &cairn.Session{ID: "s", RunID: "r1"}, []cairn.Message{reply}, "", nil, nil, runs, nil)[0].Parts {
 		switch {
 		case p.Type == "text":
 			lines = append(lines, "text:"+p.Text)
@@ -731,7 +731,7 @@ run_end completed`)
 		t.Errorf("of the transcript: got\n%s\nwant\n%s", got, wanted)
 	}
 	shown := func(address Address) (lines []string) {
-		for _, p := range Messages(V6, &cairn.Session{ID: "s", RunID: "r1"}, list, nil, nil, runs, address)[0].Parts {
+		for _, p := range Messages(V6, &cairn.Session{ID: "s", RunID: "r1"}, list, "", nil, nil, runs, address)[0].Parts {
 			switch p.Type {
 			case "text":
 				lines = append(lines, "text:"+p.Text)

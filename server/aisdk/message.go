@@ -176,11 +176,12 @@ func (m *Message) Answer(call cairn.CallRef) (cairn.Submission, bool) {
 // 0. The message has the given index and id in a session.
 type Address func(session string, index int, id string, n int) string
 
-// Messages returns the transcript of a session as clients show it. list has all messages of the session, pending
-// the open calls of its tree, decided its calls that reviewers decided, and runs its runs in order. If a turn is under way, only what its user said is included: its
-// stream shows the rest from the beginning. address makes the addresses of files with bytes; nil means "data:"
-// URLs.
-func Messages(v Version, row *cairn.Session, list []cairn.Message, pending, decided []cairn.PendingCall, runs []cairn.Run, address Address) []Message {
+// Messages returns messages of a session as clients show them. list has consecutive messages of the session, and after is
+// the run of the message behind them; it is empty if there is none. pending are the open calls of the session's tree,
+// decided its calls that reviewers decided, and runs those of the messages, in order. If a turn is under way, only what its
+// user said is included: its stream shows the rest from the beginning. address makes the addresses of files with bytes;
+// nil means "data:" URLs.
+func Messages(v Version, row *cairn.Session, list []cairn.Message, after string, pending, decided []cairn.PendingCall, runs []cairn.Run, address Address) []Message {
 	h := history{version: v, session: row.ID, address: address, runs: make(map[string]ran, len(runs)), last: map[string]*cairn.Run{},
 		calls: map[string]place{}, decided: map[string]*cairn.PendingCall{}}
 	for i := range runs {
@@ -215,8 +216,10 @@ func Messages(v Version, row *cairn.Session, list []cairn.Message, pending, deci
 			}
 		}
 	}
-	if !underWay {
+	if h.turn(after) != turn && !(underWay && turn == h.turn(row.RunID)) {
 		h.end(turn)
+	}
+	if !underWay {
 		for i := range decided {
 			h.waiting(&decided[i])
 		}

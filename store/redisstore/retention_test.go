@@ -135,7 +135,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 			if len(want) <= purgeBatch {
 				t.Fatalf("%d keys are purged at once", len(want))
 			}
-			want = append(want, "i:removed", "t:"+removed.Key, "z:"+removed.Key)
+			want = append(want, "i:gone:session", "i:removed", "t:"+removed.Key, "z:"+removed.Key)
 			slices.Sort(want)
 			if got := keys(t, s); !slices.Equal(got, want) {
 				t.Errorf("keys after the removal: %q, want %q", got, want)

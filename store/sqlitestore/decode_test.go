@@ -172,6 +172,8 @@ func set(t *testing.T, v reflect.Value, n int64) {
 		v.SetInt(n)
 	case reflect.Float64:
 		v.SetFloat(float64(n) / 2)
+	case reflect.Interface:
+		v.Set(reflect.ValueOf("value " + string(rune('a'+n%26))))
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		for i := range 2 {
