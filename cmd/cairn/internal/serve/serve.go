@@ -120,6 +120,7 @@ func (cmd *Command) logger(a *cli.App, log *config.Log, level *slog.LevelVar) *s
 
 // serve answers requests and drives runs until ctx is done.
 func (s *service) serve(ctx context.Context, cfg *config.Config) error {
+	was := s.stamp()
 	h, err := server.New(s.eng, s.options(cfg))
 	if err != nil {
 		return err
@@ -143,7 +144,7 @@ func (s *service) serve(ctx context.Context, cfg *config.Config) error {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		s.watch(working)
+		s.watch(working, was)
 	}()
 	go func() { // streams end first, so that their clients reconnect to another process
 		select {

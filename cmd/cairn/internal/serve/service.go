@@ -198,11 +198,11 @@ func (s *service) parts(cfg *config.Config) assistants.Parts {
 // look is the interval at which the file and the store are checked for changes.
 const look = time.Second
 
-// watch applies changes of the file, and changes that other processes made to the assistants, until ctx is done.
-func (s *service) watch(ctx context.Context) {
+// watch applies changes of the file since its stamp was was, and changes that other processes made to the assistants, until
+// ctx is done.
+func (s *service) watch(ctx context.Context, was string) {
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
-	was := s.stamp()
 	for {
 		select {
 		case <-ctx.Done():
