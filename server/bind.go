@@ -50,7 +50,7 @@ func bind[In any](c *request) (*In, error) {
 		}
 	}
 	for name := range query {
-		return nil, cairn.Invalid(name, "is no parameter of %s", c.r.URL.Path)
+		return nil, cairn.Invalid(name, "is not a parameter of %s", c.r.URL.Path)
 	}
 	return in, nil
 }

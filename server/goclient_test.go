@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/client"
+	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -223,6 +224,9 @@ func TestRunsPerUser(t *testing.T) {
 	c := newCallee(t, replies(gate))
 	c.runs = 2
 	c.serve(replies(gate))
+	if _, err := c.eng.Create(t.Context(), "other", "bot", engine.WithUser(c.user)); err != nil {
+		t.Fatal(err)
+	}
 	var last *client.Started
 	for _, id := range []string{"a", "b"} {
 		var err error
@@ -238,6 +242,9 @@ func TestRunsPerUser(t *testing.T) {
 	}
 	if _, err := c.client.Session(t.Context(), "c"); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("the refused turn has a session: %v", err)
+	}
+	if _, err := c.client.Retry(t.Context(), "other"); !errors.As(err, &refused) || refused.Code != cairn.CodeRateLimited {
+		t.Errorf("a retry: %v", err)
 	}
 	if run, err := c.client.Start(t.Context(), client.Turn{SessionID: "a", Input: client.Input{Text: "hi"}, OnBusy: "enqueue"}); err != nil || run.Turn != 0 {
 		t.Errorf("a queued turn: %+v, %v", run, err)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -41,7 +42,7 @@ func getChat(c *request, in *historyIn) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := paging{limit: in.Limit}
+	p := paging{limit: cmp.Or(in.Limit, maxPage)}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -128,9 +129,11 @@ func (c *request) history(row *cairn.Session, part *excerpt, v aisdk.Version, li
 		return nil, err
 	}
 	slices.Reverse(runs.list)
-	decided, err := c.decidedCalls(row)
-	if err != nil {
-		return nil, err
+	var decided []cairn.PendingCall
+	if slices.ContainsFunc(list, func(m cairn.Message) bool { return len(m.ToolUses()) > 0 }) {
+		if decided, err = c.decidedCalls(row); err != nil {
+			return nil, err
+		}
 	}
 	address := c.addresses()
 	out.Messages = aisdk.Messages(v, row, list, after, calls, decided, runs.list, func(session string, index int, id string, n int) string {
@@ -311,11 +314,13 @@ func listBranches(c *request, in *branchesIn) (*Page[ChatBranch], error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Page[ChatBranch]{Items: []ChatBranch{}, Next: page.Next}
+	var items []ChatBranch
 	for _, s := range page.Items {
 		if s.Kind == cairn.ChildReplaced {
-			out.Items = append(out.Items, ChatBranch{ID: s.ID, MessageID: s.Name, CreatedAt: s.CreatedAt})
+			items = append(items, ChatBranch{ID: s.ID, MessageID: s.Name, CreatedAt: s.CreatedAt})
 		}
 	}
+	out := pageAt(p, items, page.Next)
+	out.Offset = nil // the list has no offsets
 	return out, nil
 }

@@ -75,6 +75,24 @@ func TestChatPages(t *testing.T) {
 	}
 }
 
+// A page that does not say how many messages it wants gets a hundred, and is told where a list of branches continues.
+func TestChatPageIsLarge(t *testing.T) {
+	w := newWorld(t, &Options{RequestsPerMinute: -1})
+	for i := range 12 {
+		w.post(200, "a", "s", nil, text("user", fmt.Sprint("m", i), "hi"))
+	}
+	if all := want[Chat](w, 200, "a", "GET", "/chat/s", nil); len(all.Messages) != 24 || all.Next != "" {
+		t.Errorf("%d messages, next %q", len(all.Messages), all.Next)
+	}
+	for _, id := range []string{"m11", "m10"} {
+		w.post(200, "a", "s", map[string]any{"messageId": id}, text("user", id, "ho"))
+	}
+	page := want[Page[ChatBranch]](w, 200, "a", "GET", "/chat/s/branches?limit=1", nil)
+	if len(page.Items) != 1 || page.Next == "" || !page.HasMore || page.Limit != 1 {
+		t.Errorf("%+v", page)
+	}
+}
+
 // An edited message and another answer keep what they replace: as a branch of the chat, which is listed and shown as it
 // was, is in no list of sessions, and goes with the chat.
 func TestEditKeepsABranch(t *testing.T) {

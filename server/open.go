@@ -83,7 +83,7 @@ func (c *request) openThread(id string, a Action) (*cairn.Session, error) {
 	return c.openRoot(id, a)
 }
 
-// latest is openThread for an id that is known to name no session.
+// latest opens the latest session of a thread. The error is ErrNotFound, without a session, if the thread has none.
 func (c *request) latest(id string, a Action) (*cairn.Session, error) {
 	row, err := c.h.eng.Thread(c.ctx, id)
 	if err != nil {

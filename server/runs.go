@@ -192,6 +192,9 @@ func retry(c *request, in *retryIn) (*Started, error) {
 	if _, err := c.openRoot(in.SessionID, ActionRun); err != nil {
 		return nil, err
 	}
+	if err := c.mayRun(in.SessionID); err != nil {
+		return nil, err
+	}
 	return started(c.h.eng.Retry(c.ctx, in.SessionID, c.named(in.Choice.options()...)...))
 }
 

@@ -38,7 +38,7 @@ func (d *decoder) check(c *Config) {
 	}
 	d.checkAuth(&c.Auth)
 	if c.BasePath != "" && (c.BasePath[0] != '/' || c.BasePath == "/" || path.Clean(c.BasePath) != c.BasePath || strings.ContainsAny(c.BasePath, "?#% ")) {
-		d.wrong("base_path", "%q is no path such as /agents", c.BasePath)
+		d.wrong("base_path", "%q must be a path such as /agents", c.BasePath)
 	}
 	switch {
 	case c.TLS.Cert != "" && c.TLS.Key == "":

@@ -87,7 +87,7 @@ func TestMistakes(t *testing.T) {
 		"no runs":            {auth + "limits: {runs_per_user: 0}", []string{"limits.runs_per_user: 0 is neither positive nor -1"}},
 		"half a certificate": {auth + "tls: {cert: a.pem}", []string{"2:6: tls.key: is required with tls.cert"}},
 		"a key alone":        {auth + "tls: {key: a.key}", []string{"2:6: tls.cert: is required with tls.key"}},
-		"a path":             {auth + "base_path: agents/", []string{`2:12: base_path: "agents/" is no path such as /agents`}},
+		"a path":             {auth + "base_path: agents/", []string{`2:12: base_path: "agents/" must be a path such as /agents`}},
 		"a level":            {auth + "log: {level: wrn}", []string{`2:14: log.level: "wrn" is none of debug, info, warn, error; did you mean warn?`}},
 		"a format":           {auth + "log: {format: xml}", []string{`log.format: "xml" is none of text, json`}},
 		"a short lease":      {auth + "lease: 10ms", []string{"2:8: lease: 10ms is less than 1s"}},

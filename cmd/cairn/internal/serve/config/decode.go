@@ -363,7 +363,7 @@ func (d *decoder) expand(text string, at place, path string) string {
 		value, set := d.env[name]
 		switch {
 		case !variableName.MatchString(name):
-			d.report(at, path, "${%s} is no reference to an environment variable or a file; $${ is a plain ${", name)
+			d.report(at, path, "${%s} must name an environment variable or a file; write $${ for a plain ${", name)
 		case value == "" && hasOther:
 			return other
 		case !set:
