@@ -75,7 +75,7 @@ func TestChatPages(t *testing.T) {
 	}
 }
 
-// A page that does not say how many messages it wants gets a hundred, and is told where a list of branches continues.
+// A page that does not say how many messages it wants gets a hundred, and a list of branches says where it continues.
 func TestChatPageIsLarge(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	for i := range 12 {
