@@ -80,6 +80,13 @@ func (b *bench) now() time.Time {
 	return b.clock
 }
 
+// advance moves the clock. Engines of before may still read it.
+func (b *bench) advance(d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.clock = b.clock.Add(d)
+}
+
 func (b *bench) newID(prefix string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,9 +96,7 @@ func (b *bench) newID(prefix string) string {
 
 // run performs one command line in this process, a minute after the previous one.
 func (b *bench) run(stdin string, args ...string) (stdout, stderr string, code int) {
-	b.mu.Lock()
-	b.clock = b.clock.Add(time.Minute)
-	b.mu.Unlock()
+	b.advance(time.Minute)
 	var out, errs bytes.Buffer
 	a := &cli.App{
 		Env: b.env, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Reach: b.reach,

@@ -13,11 +13,6 @@ import (
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	later := func(d time.Duration) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.clock = b.clock.Add(d)
-	}
 	sweep := func(want string, flags ...string) {
 		t.Helper()
 		stdout, stderr, code := b.run("", append([]string{"sweep"}, flags...)...)
@@ -32,13 +27,13 @@ func TestSweep(t *testing.T) {
 		t.Fatal(stdout)
 	}
 	sweep("0 0 0 0 0 0")
-	later(7 * 24 * time.Hour)
+	b.advance(7 * 24 * time.Hour)
 	sweep("1 1 0 0 0 0")
 	if _, _, code := b.run("", "sessions", "show", "demo"); code != cli.ExitNotFound {
 		t.Errorf("the session has not expired: exit %d", code)
 	}
 	sweep("0 0 1 1 0 0", "--retention", "168h") // the other session was deleted longer ago
-	later(30 * 24 * time.Hour)
+	b.advance(30 * 24 * time.Hour)
 	stdout, _, code := b.run("", "sweep", "--json")
 	if want := "{\n  \"detected\": 0,\n  \"expired\": 0,\n  \"purged\": 1,\n  \"snapshots_deleted\": 1,\n  \"trimmed\": 0,\n  \"events_trimmed\": 0,\n  \"failed\": 0\n}\n"; stdout != want || code != cli.ExitOK {
 		t.Errorf("exit %d, %s", code, stdout)
@@ -76,9 +71,7 @@ func TestTrim(t *testing.T) {
 	if stdout, stderr, code := b.run("", "sessions", "trim", "demo", "--events", "1"); code != cli.ExitOK || stdout != "Trimmed 0 events of session demo.\n" {
 		t.Fatalf("exit %d, %s%s", code, stdout, stderr)
 	}
-	b.mu.Lock()
-	b.clock = b.clock.Add(2 * time.Hour)
-	b.mu.Unlock()
+	b.advance(2 * time.Hour)
 	if stdout, _, code := b.run("", "sessions", "trim", "demo", "--events", "1", "--json"); code != cli.ExitOK || !strings.Contains(stdout, `"events_trimmed": `) || strings.Contains(stdout, ": 0") {
 		t.Fatalf("exit %d, %s", code, stdout)
 	}

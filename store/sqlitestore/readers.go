@@ -87,7 +87,11 @@ func (r *readers) lendOnce(ctx context.Context, fn func(*conn) error) (again boo
 		c = opened
 	}
 	err = fn(c)
-	if lost := r.watch.checkDatabase(); lost != nil {
+	check := r.watch.checkDatabase
+	if err != nil {
+		check = r.watch.check // a read that meets a log or an index that was taken away fails with whatever SQLite found
+	}
+	if lost := check(); lost != nil {
 		return false, lost
 	}
 	if c.seen != nil && c.seen.changed() {
