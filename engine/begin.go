@@ -25,6 +25,9 @@ func (e *Engine) beginTurn(ctx context.Context, in lifecycle.Turn, input *cairn.
 
 // beginResume begins a run that continues a session and drives it.
 func (e *Engine) beginResume(ctx context.Context, in lifecycle.Resumption, input *cairn.Input) (*Run, error) {
+	if input != nil {
+		in.QueueID = e.opts.NewID("run")
+	}
 	return e.begin(ctx, &in.NewRun, input, func() (host.Run, error) { return e.runs.Resume(ctx, in) })
 }
 

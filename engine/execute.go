@@ -98,10 +98,11 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 }
 
 // Resume continues an interrupted or paused session in a new run, or takes over the run of a process that died.
-// WithInput adds messages first, FromCheckpoint rewinds first. If a process died, the messages of WithInput become the
-// next turn, which begins when the run that Resume takes over has ended. The error is ErrNotResumable if there is
-// nothing to continue (see [Engine.CanResume]), ErrAlreadyRunning while a run holds the session, ErrNotRunning if
-// OnlyPaused refuses it, ErrInvalid for the session of a sub-agent, which its root continues.
+// WithInput adds messages first, FromCheckpoint rewinds first. Behind a wait, the results of its calls come before the
+// messages of WithInput, which are queued until then. If a process died, they become the next turn, which begins when
+// the run that Resume takes over has ended. The error is ErrNotResumable if there is nothing to continue (see
+// [Engine.CanResume]), ErrAlreadyRunning while a run holds the session, ErrNotRunning if OnlyPaused refuses it,
+// ErrInvalid for the session of a sub-agent, which its root continues.
 func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := e.check(ctx, sessionID, o); err != nil {

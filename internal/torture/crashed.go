@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -194,6 +195,7 @@ func messagesKept(h *History) error {
 	out := h.takenOut()
 	for _, r := range h.Journal {
 		there := turns[r.Text]
+		r.Queued = cmp.Or(h.queuedBy(r.Queued), r.Queued)
 		switch {
 		case r.Kind != sending && r.Kind != sent:
 		case len(there) > 1:
@@ -206,6 +208,16 @@ func messagesKept(h *History) error {
 		}
 	}
 	return nil
+}
+
+// queuedBy returns the turn that the commit queued which began a run: a message that resumes a paused session waits
+// there for the results of the calls. It is empty for other runs.
+func (h *History) queuedBy(run string) string {
+	at := slices.IndexFunc(h.Journal, func(r record) bool { return r.Kind == committed && r.Began == run && r.Queued != "" })
+	if run == "" || at < 0 {
+		return ""
+	}
+	return h.Journal[at].Queued
 }
 
 // rewindsCounted finds sessions whose epoch does not count the rewinds.

@@ -182,8 +182,11 @@ func (r *Runs) draft(ctx context.Context, b *beginning) error {
 	}
 	l.LogLast = max(l.LogLast, last)
 	messages := b.Messages
-	if row.SuspendedStep == "" {
+	switch {
+	case row.SuspendedStep == "":
 		messages = append(openers(l, messages), messages...)
+	case b.kind == cairn.RunResume:
+		messages = nil // see join
 	}
 	b.commit = r.first(b, row.Agent, messages, l.LogLast)
 	// The fencing token distinguishes successive sessions of this id.

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -17,6 +18,8 @@ type Resumption struct {
 	NewRun
 	// Paused requires that the session is paused. A session that was stopped is then refused.
 	Paused bool
+	// QueueID is the id under which the messages are queued if they come behind results of calls.
+	QueueID string
 }
 
 // Resume begins a run that continues a paused or interrupted session. It returns a DiedError if the session's process
@@ -38,9 +41,16 @@ func (r *Runs) resume(ctx context.Context, l *session.Live, in Resumption) error
 	}
 	if b.row.SuspendedStep != "" {
 		b.expire()
+		b.join(in.QueueID)
 	}
 	if err := r.write(ctx, b); err != nil {
 		return err
+	}
+	if b.commit.Publish != nil {
+		r.Published(ctx, l.Row, nil)
+		if _, last, err := r.Log.Bounds(ctx, l.Row.Log()); err == nil {
+			l.LogLast = max(l.LogLast, last)
+		}
 	}
 	for i := range b.commit.Calls {
 		if call := &b.commit.Calls[i].Call; call.Status == cairn.CallAnswered { // see expire
@@ -78,6 +88,18 @@ func (b *beginning) expire() {
 			b.commit.Calls = append(b.commit.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
 		}
 	}
+}
+
+// join queues the run's messages in place of adding them: the results of the suspended step come first. They join the
+// turn with the step's commit, as messages do that steer it.
+func (b *beginning) join(queueID string) {
+	if len(b.Messages) == 0 {
+		return
+	}
+	b.commit.Enqueue = &store.QueuedTurn{ID: queueID, Messages: stamp(b.Messages, queueID), Steer: true, At: b.row.AsOf}
+	note := journal.Queued(queueID, b.Messages)
+	note.Sequence = b.live.LogLast
+	b.commit.Publish, b.commit.Published = &note, false
 }
 
 // Resumable reports whether a session that no process drives can be resumed, and if not, why.
