@@ -22,10 +22,11 @@ import (
 const MetaIdempotencyKey = "io.github.cairn-agents/idempotencyKey"
 
 // maxRounds bounds how often a server may ask for something in one call, maxBusy how often it may ask to be called
-// later.
+// later, maxConnects how often the user is asked to connect an account: once for it, and once for further scopes.
 const (
-	maxRounds = 32
-	maxBusy   = 3
+	maxRounds   = 32
+	maxBusy     = 3
+	maxConnects = 2
 )
 
 // call calls a server's tool. What the server wants to know from the user suspends the call. Each request is made
@@ -33,6 +34,7 @@ const (
 // state.
 func (s *Server) call(ctx context.Context, call *cairn.Call, remote string, arguments json.RawMessage) (json.RawMessage, error) {
 	params := &sdk.CallToolParams{Name: remote, Arguments: arguments}
+	connects := 0
 	for round := range maxRounds {
 		r, err := cairn.Once(ctx, call, func(ctx context.Context) (*result, error) {
 			params.Meta = sdk.Meta{MetaIdempotencyKey: fmt.Sprintf("%s/%d", call.IdempotencyKey(), round)}
@@ -41,7 +43,10 @@ func (s *Server) call(ctx context.Context, call *cairn.Call, remote string, argu
 		switch {
 		case err != nil:
 			return nil, err
+		case r.Type == mustConnect && connects == maxConnects:
+			return nil, fmt.Errorf("MCP server %q does not permit the call to this user", s.name)
 		case r.Type == mustConnect:
+			connects++
 			if err := s.opts.Auth.connect(ctx, call); err != nil {
 				return nil, err
 			}
@@ -106,6 +111,8 @@ func (s *Server) send(ctx context.Context, user string, params *sdk.CallToolPara
 		return &result{Type: mustConnect}, nil
 	case context.Cause(ctx) != nil:
 		return nil, context.Cause(ctx)
+	case errors.Is(err, errForbidden):
+		return nil, fmt.Errorf("MCP server %q does not permit the call to this user", s.name)
 	case errors.As(err, &refused):
 		return nil, fmt.Errorf("MCP server %q refuses the call: %s (%d)", s.name, clean(refused.Message, maxDescription), refused.Code)
 	case err != nil:

@@ -1,11 +1,13 @@
 package mcp_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
@@ -36,6 +38,10 @@ type bank struct {
 	given  int
 	life   time.Duration // of an access token
 	grants []string      // the grants that were requested
+	scopes []string      // the scopes that users were asked for, by request
+	forbid string        // the challenge with which calls are forbidden; "" permits them
+	until  string        // the scope with which users may make the calls
+	tries  int           // calls that were forbidden
 }
 
 func newBank(t *testing.T, s *sdk.Server) *bank {
@@ -53,7 +59,7 @@ func newBank(t *testing.T, s *sdk.Server) *bank {
 		return &auth.TokenInfo{Expiration: time.Now().Add(time.Hour), UserID: "u"}, nil
 	}
 	inner := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
-	mux.Handle("/mcp", auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{ResourceMetadataURL: web.URL + "/meta"})(inner))
+	mux.Handle("/mcp", auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{ResourceMetadataURL: web.URL + "/meta"})(b.guard(inner)))
 	mux.Handle("/meta", auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{Resource: web.URL + "/mcp", AuthorizationServers: []string{web.URL}}))
 	mux.HandleFunc("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -69,10 +75,35 @@ func newBank(t *testing.T, s *sdk.Server) *bank {
 		defer b.mu.Unlock()
 		code := fmt.Sprint("code-", len(b.codes))
 		b.codes[code] = q.Get("code_challenge")
+		b.scopes = append(b.scopes, q.Get("scope"))
 		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(), http.StatusFound)
 	})
 	mux.HandleFunc("/token", b.token)
 	return b
+}
+
+// guard forbids calls of tools.
+func (b *bank) guard(inner http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		raw, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(raw))
+		b.mu.Lock()
+		asked := ""
+		if len(b.scopes) > 0 {
+			asked = b.scopes[len(b.scopes)-1]
+		}
+		forbidden := b.forbid != "" && bytes.Contains(raw, []byte(`"tools/call"`)) && (b.until == "" || !strings.Contains(asked, b.until))
+		if forbidden {
+			b.tries++
+			w.Header().Set("WWW-Authenticate", b.forbid)
+		}
+		b.mu.Unlock()
+		if forbidden {
+			http.Error(w, "forbidden", http.StatusForbidden)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	})
 }
 
 func (b *bank) token(w http.ResponseWriter, r *http.Request) {

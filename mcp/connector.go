@@ -149,16 +149,24 @@ func (o *connection) connect(ctx context.Context, call *cairn.Call) error {
 	if call.UserID == "" {
 		return fmt.Errorf("MCP server %q: %w: the session has no user", o.server, errConnect)
 	}
-	id, err := cairn.Once(ctx, call, func(ctx context.Context) (string, error) {
-		id := ids.New("connect")
+	type request struct{ Ticket, Prompt string }
+	r, err := cairn.Once(ctx, call, func(ctx context.Context) (*request, error) {
+		r := &request{Ticket: ids.New("connect"), Prompt: fmt.Sprintf("Connect your account with %s.", o.server)}
+		g, err := o.stored(ctx, call.UserID)
+		if err != nil {
+			return nil, err
+		}
+		if g != nil && len(g.Need) > 0 {
+			r.Prompt = clean(fmt.Sprintf("Allow more with your account with %s: %s.", o.server, strings.Join(g.Need, ", ")), maxDescription)
+		}
 		t := ticket{Server: o.server, User: call.UserID, Root: cmp.Or(call.RootID, call.SessionID), Session: call.SessionID, Call: call.ID}
-		return id, o.c.records.put(ctx, aTicket, id, t.User, t, ticketTTL)
+		return r, o.c.records.put(ctx, aTicket, r.Ticket, t.User, t, ticketTTL)
 	})
 	if err != nil {
 		return err
 	}
-	address := o.c.opts.Address + "start?" + url.Values{"ticket": {id}}.Encode()
-	if err := call.Connect(ctx, fmt.Sprintf("Connect your account with %s.", o.server), address); err != nil {
+	address := o.c.opts.Address + "start?" + url.Values{"ticket": {r.Ticket}}.Encode()
+	if err := call.Connect(ctx, r.Prompt, address); err != nil {
 		return err
 	}
 	if t, err := o.token(ctx, call.UserID); err != nil || t == nil {

@@ -99,7 +99,12 @@ type flow struct {
 	HasIssuer bool   `json:"has_issuer,omitempty"`
 	TokenURL  string `json:"token_url"`
 	Client    string `json:"client"`
-	Resource  string `json:"resource"`
+	// Post reports that the client's secret is sent in the body of a request, not in its header.
+	Post     bool     `json:"post,omitempty"`
+	Resource string   `json:"resource"`
+	Scopes   []string `json:"scopes,omitempty"`
+	// Raised are those of Scopes that the server has demanded with the refusal of a call.
+	Raised []string `json:"raised,omitempty"`
 }
 
 const gone = "This address is not good any more, or not yours."
@@ -112,11 +117,12 @@ func (c *Connector) start(w http.ResponseWriter, r *http.Request, eng *engine.En
 		c.refuse(w, err, gone)
 		return
 	}
-	if g, err := o.token(r.Context(), user); err == nil && g != nil {
+	g, err := o.token(r.Context(), user)
+	if err == nil && g != nil && len(g.Need) == 0 {
 		c.connected(w, r, eng, t)
 		return
 	}
-	f, cfg, err := o.begin(r.Context())
+	f, cfg, err := o.begin(r.Context(), g)
 	if err != nil {
 		c.refuse(w, err, "The server's sign-in cannot be reached or used.")
 		return
@@ -144,9 +150,9 @@ func (c *Connector) refuse(w http.ResponseWriter, err error, text string) {
 	page(w, http.StatusBadGateway, text)
 }
 
-// begin determines where a user is to be sent.
-func (o *connection) begin(ctx context.Context) (*flow, *oauth2.Config, error) {
-	prm, err := o.discover(ctx)
+// begin determines where a user is to be sent, to authorise what a former grant, if any, covers and what it lacks.
+func (o *connection) begin(ctx context.Context, former *grant) (*flow, *oauth2.Config, error) {
+	prm, demanded, err := o.discover(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,60 +178,76 @@ func (o *connection) begin(ctx context.Context) (*flow, *oauth2.Config, error) {
 	}
 	scopes := o.client.Scopes
 	if scopes == nil {
+		scopes = demanded
+	}
+	if scopes == nil {
 		scopes = prm.ScopesSupported
 	}
-	f := &flow{Issuer: meta.Issuer, HasIssuer: meta.AuthorizationResponseIssParameterSupported, TokenURL: meta.TokenEndpoint, Client: client, Resource: prm.Resource}
+	if slices.Contains(meta.ScopesSupported, offline) {
+		scopes = union(scopes, []string{offline})
+	}
+	f := &flow{Issuer: meta.Issuer, HasIssuer: meta.AuthorizationResponseIssParameterSupported, TokenURL: meta.TokenEndpoint, Client: client,
+		Post: methodOf(o.client.Secret, meta.TokenEndpointAuthMethodsSupported) == oauth2.AuthStyleInParams, Resource: prm.Resource}
+	if former != nil {
+		scopes, f.Raised = union(union(former.Scopes, scopes), former.Need), union(former.Raised, former.Need)
+	}
+	f.Scopes = scopes
 	return f, &oauth2.Config{ClientID: client, RedirectURL: o.c.redirect(), Scopes: scopes, Endpoint: oauth2.Endpoint{AuthURL: meta.AuthorizationEndpoint}}, nil
 }
 
-// discover asks the server which authorisation server authorises its users.
-func (o *connection) discover(ctx context.Context) (*oauthex.ProtectedResourceMetadata, error) {
+// offline is the scope by which an authorisation server that lists it issues refresh tokens.
+const offline = "offline_access"
+
+// discover asks the server which authorisation server authorises its users, and which scopes it demands.
+func (o *connection) discover(ctx context.Context) (*oauthex.ProtectedResourceMetadata, []string, error) {
 	u, err := url.Parse(o.address)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	root := url.URL{Scheme: u.Scheme, Host: u.Host}
 	type place struct{ metadata, resource string }
 	list := []place{
 		{root.String() + "/.well-known/oauth-protected-resource/" + strings.TrimLeft(u.Path, "/"), o.address},
 		{root.String() + "/.well-known/oauth-protected-resource", root.String()}}
-	if named := o.challenge(ctx); named != "" {
+	named, scopes := o.challenge(ctx)
+	if named != "" {
 		list = append([]place{{named, o.address}}, list...)
 	}
 	var errs []error
 	for _, p := range list {
 		prm, err := oauthex.GetProtectedResourceMetadata(ctx, p.metadata, p.resource, o.c.opts.HTTPClient)
 		if err == nil {
-			return prm, nil
+			return prm, scopes, nil
 		}
 		errs = append(errs, err)
 	}
-	return nil, errors.Join(errs...)
+	return nil, nil, errors.Join(errs...)
 }
 
-// challenge returns the address at which the server says that its metadata is; "" if it names none.
-func (o *connection) challenge(ctx context.Context) string {
+// challenge returns the address at which the server says that its metadata is, "" if it names none, and the scopes that
+// it demands.
+func (o *connection) challenge(ctx context.Context) (metadata string, scopes []string) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.address, strings.NewReader("{}"))
 	if err != nil {
-		return ""
+		return "", nil
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	resp, err := o.c.opts.HTTPClient.Do(req)
 	if err != nil {
-		return ""
+		return "", nil
 	}
 	defer resp.Body.Close()
 	challenges, err := oauthex.ParseWWWAuthenticate(resp.Header.Values("WWW-Authenticate"))
 	if err != nil {
-		return ""
+		return "", nil
 	}
 	for _, ch := range challenges {
-		if named := ch.Params["resource_metadata"]; named != "" {
-			return named
+		if named := ch.Params["resource_metadata"]; named != "" || ch.Params["scope"] != "" {
+			return named, scopeList(ch.Params["scope"])
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // callback receives a user who comes back. The state is valid once, and for the user who was sent away with it.
@@ -259,7 +281,10 @@ func (c *Connector) callback(w http.ResponseWriter, r *http.Request, eng *engine
 		page(w, http.StatusOK, "Nothing was connected. You can open the address again.")
 		return
 	}
-	cfg := &oauth2.Config{ClientID: f.Client, ClientSecret: o.client.Secret, RedirectURL: c.redirect(), Endpoint: oauth2.Endpoint{TokenURL: f.TokenURL}}
+	cfg := &oauth2.Config{ClientID: f.Client, ClientSecret: o.client.Secret, RedirectURL: c.redirect(), Endpoint: oauth2.Endpoint{TokenURL: f.TokenURL, AuthStyle: oauth2.AuthStyleInHeader}}
+	if f.Post {
+		cfg.Endpoint.AuthStyle = oauth2.AuthStyleInParams
+	}
 	token, err := cfg.Exchange(context.WithValue(ctx, oauth2.HTTPClient, c.opts.HTTPClient), q.Get("code"),
 		oauth2.VerifierOption(f.Verifier), oauth2.SetAuthURLParam("resource", f.Resource))
 	if err != nil { // its text may contain tokens
@@ -267,7 +292,7 @@ func (c *Connector) callback(w http.ResponseWriter, r *http.Request, eng *engine
 		return
 	}
 	g := &grant{Access: token.AccessToken, Type: token.TokenType, Refresh: token.RefreshToken, Expiry: token.Expiry,
-		TokenURL: f.TokenURL, Client: f.Client, Resource: f.Resource}
+		TokenURL: f.TokenURL, Client: f.Client, Post: f.Post, Resource: f.Resource, Scopes: f.Scopes, Raised: f.Raised}
 	if err := o.keep(ctx, user, g); err != nil {
 		c.refuse(w, err, "")
 		return

@@ -183,6 +183,14 @@ func sent(err error) bool {
 	return !(errors.As(err, &op) && op.Op == "dial")
 }
 
+// answered reports whether a request failed although the connection is good: the server has answered it with an error,
+// or the user lacks a right or a token for it.
+func answered(err error) bool {
+	var wire *jsonrpc.Error
+	var lacks refusal
+	return errors.As(err, &wire) || errors.As(err, &lacks) || needsConnect(err)
+}
+
 // callTool calls a tool. It opens a new connection if the present one is lost. A request that may have reached the
 // server is not repeated.
 func (l *link) callTool(ctx context.Context, params *sdk.CallToolParams) (*sdk.CallToolResult, error) {
@@ -193,8 +201,7 @@ func (l *link) callTool(ctx context.Context, params *sdk.CallToolParams) (*sdk.C
 			if res, err = session.CallTool(ctx, params); err == nil {
 				return res, nil
 			}
-			var refused *jsonrpc.Error
-			if errors.As(err, &refused) || ctx.Err() != nil || needsConnect(err) {
+			if answered(err) || ctx.Err() != nil {
 				return nil, err
 			}
 			l.drop(session)
@@ -202,7 +209,7 @@ func (l *link) callTool(ctx context.Context, params *sdk.CallToolParams) (*sdk.C
 				return nil, fmt.Errorf("the connection was lost; the call may have had effects: %w", err)
 			}
 		}
-		if needsConnect(err) || errors.Is(err, cairn.ErrClosed) || try == 3 {
+		if answered(err) || errors.Is(err, cairn.ErrClosed) || try == 3 {
 			return nil, err
 		}
 		select { // the server may be restarting
@@ -288,8 +295,7 @@ func (l *link) fetchNow(ctx context.Context) (*toolList, error) {
 			return nil, err
 		}
 		list, err := l.e.fetch(ctx, session)
-		var refused *jsonrpc.Error
-		if err == nil || errors.As(err, &refused) || ctx.Err() != nil || needsConnect(err) {
+		if err == nil || answered(err) || ctx.Err() != nil {
 			return list, err
 		}
 		l.drop(session)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
+	"slices"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -22,7 +20,15 @@ type grant struct {
 	Expiry   time.Time `json:"expiry,omitzero"`
 	TokenURL string    `json:"token_url"`
 	Client   string    `json:"client"`
-	Resource string    `json:"resource"`
+	// Post reports that the client's secret is sent in the body of a request, not in its header.
+	Post     bool   `json:"post,omitempty"`
+	Resource string `json:"resource"`
+	// Scopes are the scopes that the user was asked for.
+	Scopes []string `json:"scopes,omitempty"`
+	// Raised are those of Scopes that were asked for since the server refused a call without them.
+	Raised []string `json:"raised,omitempty"`
+	// Need are scopes that the server demands, and that the user has not been asked for.
+	Need []string `json:"need,omitempty"`
 	// version is the version of the record.
 	version int64
 }
@@ -30,57 +36,67 @@ type grant struct {
 // early is how long before its expiry a token is refreshed.
 const early = 30 * time.Second
 
-func (g *grant) good() bool { return g.Expiry.IsZero() || time.Until(g.Expiry) > early }
+// fresh reports whether the token need not be refreshed yet, valid whether it has not expired.
+func (g *grant) fresh() bool { return g.Expiry.IsZero() || time.Until(g.Expiry) > early }
+func (g *grant) valid() bool { return g.Expiry.IsZero() || time.Until(g.Expiry) > 0 }
 
-// key returns the key of the record of a user's grant.
+// errRefresh reports that the authorisation server issues no new token at the moment.
+var errRefresh = errors.New("the token cannot be refreshed at the moment")
+
+// key returns the key of the records of a user's grant.
 func (o *connection) key(user string) string { return ids.Derive("grant", o.server, o.address, user) }
 
-// token returns a user's grant, refreshed if it is due; nil if there is none, or if it is no longer valid.
-func (o *connection) token(ctx context.Context, user string) (*grant, error) {
-	for try := 0; ; try++ {
-		g := new(grant)
-		version, err := o.c.records.get(ctx, aToken, o.key(user), g)
-		if err != nil || version == 0 {
-			return nil, err
-		}
-		if g.version = version; g.good() {
-			return g, nil
-		}
-		if g.Refresh == "" {
-			return nil, o.forget(ctx, user, g)
-		}
-		next, err := o.refresh(ctx, g)
-		var refused *oauth2.RetrieveError
-		switch {
-		case err == nil:
-			return next, o.keep(ctx, user, next)
-		case errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode < 500:
-			// If two processes refresh at once, one may be refused: the other has kept a newer grant.
-			again := new(grant)
-			if v, err := o.c.records.get(ctx, aToken, o.key(user), again); err == nil && v != version && try < 3 {
-				continue
-			}
-			return nil, o.forget(ctx, user, g)
-		default:
-			return nil, fmt.Errorf("the token for %s cannot be refreshed at the moment", o.server) // the error may contain tokens
-		}
-	}
-}
-
-// refresh requests a new token.
-func (o *connection) refresh(ctx context.Context, g *grant) (*grant, error) {
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, o.c.opts.HTTPClient)
-	cfg := &oauth2.Config{ClientID: g.Client, ClientSecret: o.client.Secret, Endpoint: oauth2.Endpoint{TokenURL: g.TokenURL}}
-	t, err := cfg.TokenSource(ctx, &oauth2.Token{RefreshToken: g.Refresh}).Token()
-	if err != nil {
+// stored returns a user's grant as it is stored; nil if there is none.
+func (o *connection) stored(ctx context.Context, user string) (*grant, error) {
+	g := new(grant)
+	version, err := o.c.records.get(ctx, aToken, o.key(user), g)
+	if err != nil || version == 0 {
 		return nil, err
 	}
-	next := *g
-	next.Access, next.Type, next.Expiry = t.AccessToken, t.TokenType, t.Expiry
-	if t.RefreshToken != "" {
-		next.Refresh = t.RefreshToken
+	g.version = version
+	return g, nil
+}
+
+// token returns a user's grant, refreshed if it is due; nil if there is none, or if it is no longer valid. While another
+// process refreshes it, a token that has not expired is used, and for any other the call waits.
+func (o *connection) token(ctx context.Context, user string) (*grant, error) {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		g, err := o.stored(ctx, user)
+		switch {
+		case err != nil || g == nil || g.fresh():
+			return g, err
+		case g.Refresh == "" && g.valid():
+			return g, nil
+		case g.Refresh == "":
+			return nil, o.forget(ctx, user, g)
+		}
+		claim, err := o.claim(ctx, user)
+		if err != nil {
+			return nil, err
+		}
+		if claim != 0 {
+			err := o.renew(ctx, user, g.version)
+			o.release(context.WithoutCancel(ctx), user, claim)
+			if err != nil && !g.valid() {
+				return nil, err
+			}
+			if err == nil {
+				next, err := o.stored(ctx, user)
+				if err != nil || next == nil || next.valid() {
+					return next, err
+				}
+				continue
+			}
+		}
+		if g.valid() {
+			return g, nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	return &next, nil
 }
 
 func (o *connection) keep(ctx context.Context, user string, g *grant) error {
@@ -105,37 +121,28 @@ func (c *Connector) Disconnect(ctx context.Context, server, user string) error {
 	return err
 }
 
-// userHandler authorises a user's requests.
-type userHandler struct {
-	o    *connection
-	user string
+// methodOf returns how a client authenticates at a token endpoint, by the methods that it supports (RFC 8414).
+func methodOf(secret string, supported []string) oauth2.AuthStyle {
+	if secret == "" || slices.Contains(supported, "client_secret_post") && !slices.Contains(supported, "client_secret_basic") {
+		return oauth2.AuthStyleInParams
+	}
+	return oauth2.AuthStyleInHeader
 }
 
-// TokenSource implements auth.OAuthHandler.
-func (h *userHandler) TokenSource(ctx context.Context) (oauth2.TokenSource, error) {
-	if h.user == "" {
-		return nil, nil
+// union returns the scopes of both lists, each once, in order.
+func union(a, b []string) []string {
+	list := slices.Clone(a)
+	for _, s := range b {
+		if !slices.Contains(list, s) {
+			list = append(list, s)
+		}
 	}
-	g, err := h.o.token(ctx, h.user)
-	if err != nil || g == nil {
-		return nil, err
-	}
-	return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: g.Access, TokenType: g.Type}), nil
+	return list
 }
 
-// Authorize implements auth.OAuthHandler. It removes a token that the server rejects, and reports that the user has
-// to connect.
-func (h *userHandler) Authorize(ctx context.Context, req *http.Request, resp *http.Response) error {
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
-	_ = resp.Body.Close()
-	_, sent, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	if g, err := h.o.token(ctx, h.user); err == nil && g != nil {
-		if g.Access != sent { // it was refreshed concurrently
-			return nil
-		}
-		if err := h.o.forget(ctx, h.user, g); err != nil {
-			return err
-		}
-	}
-	return errConnect
-}
+// refusal is an error of a request that was not carried out, for lack of a right or a token: the connection is good.
+type refusal struct{ error }
+
+func (e refusal) Unwrap() error { return e.error }
+
+func refused(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }

@@ -45,19 +45,32 @@ func newVault(records store.Records, key []byte) (vault, error) {
 
 // put writes a record, whatever it replaces.
 func (v *vault) put(ctx context.Context, what, name, user string, value any, ttl time.Duration) error {
+	_, err := v.swap(ctx, what, name, user, value, store.AnyVersion, ttl)
+	return err
+}
+
+// swap writes a record in place of the version seen; 0 is that of a record that does not exist. It returns the new
+// version, 0 if the record has another one.
+func (v *vault) swap(ctx context.Context, what, name, user string, value any, seen int64, ttl time.Duration) (int64, error) {
 	plain, err := json.Marshal(value)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	nonce := make([]byte, v.seal.NonceSize())
 	rand.Read(nonce) // never fails
 	raw, err := json.Marshal(v.seal.Seal(nonce, nonce, plain, []byte(what+name)))
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = v.records.Put(ctx, store.RecordWrite{Namespace: store.UserRecords, Key: what + name, Index: store.UserIndex(user),
-		Value: raw, Seen: store.AnyVersion, TTL: ttl})
-	return err
+	r, err := v.records.Put(ctx, store.RecordWrite{Namespace: store.UserRecords, Key: what + name, Index: store.UserIndex(user),
+		Value: raw, Seen: seen, TTL: ttl})
+	if errors.Is(err, cairn.ErrStale) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return r.Version, nil
 }
 
 // get reads a record into value, and returns its version; 0 if there is none.

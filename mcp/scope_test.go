@@ -1,0 +1,108 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/mcp"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// customer is a session of a user at a bank, whose account is connected.
+type customer struct {
+	*talk
+	open func(cairn.CallRef) // opens the address of a call in the user's browser
+}
+
+func newCustomer(t *testing.T, b *bank) *customer {
+	t.Helper()
+	st := memstore.New(nil)
+	var handler http.Handler
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+	t.Cleanup(app.Close)
+	connector, err := mcp.NewConnector(st, mcp.ConnectorOptions{Key: make([]byte, 32), Address: app.URL + "/connect",
+		Authenticate: func(*http.Request) (string, error) { return "ada", nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := mcp.URL("bench", b.url+"/mcp", &mcp.Options{Auth: connector.Server(mcp.Client{}), ListTimeout: testWait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	k := newTalkIn(t, st, []cairn.Toolset{s})
+	k.user = "ada"
+	handler = connector.Handler(k.eng)
+	c := &customer{talk: k, open: func(call cairn.CallRef) {
+		t.Helper()
+		var payload struct{ URL string }
+		if err := json.Unmarshal(call.Payload, &payload); err != nil {
+			t.Fatal(err)
+		}
+		if status, text := open(t, http.DefaultClient, payload.URL); status != http.StatusOK || !strings.Contains(text, "is connected") {
+			t.Fatalf("the user gets %d %s", status, text)
+		}
+		until(t, "the run has ended", func() bool {
+			row, err := k.eng.Session(t.Context(), "s")
+			return err == nil && row.Status == cairn.SessionCompleted
+		})
+	}}
+	k.script(asks("bench_connect", none{}))
+	c.open(k.turn("use the bank").Suspended.Calls[0])
+	return c
+}
+
+// A call that the server forbids leaves the user's token. Scopes that the server demands are asked for once.
+func TestForbiddenCalls(t *testing.T) {
+	t.Parallel()
+	const challenge = `Bearer error="insufficient_scope", scope="files:write"`
+	for name, test := range map[string]struct {
+		forbid, until string
+		asks          int    // how often the user is asked, in two calls
+		want          string // the result of each call
+	}{
+		"further scopes suffice":        {challenge, "files:write", 1, `"you said hello"`},
+		"further scopes do not suffice": {challenge, "", 1, "does not permit the call"},
+		"no scope is named":             {`Bearer error="insufficient_scope"`, "", 0, "does not permit the call"},
+		"not a matter of scopes":        {`Bearer error="access_denied"`, "", 0, "does not permit the call"},
+		"no challenge":                  {`-`, "", 0, "does not permit the call"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, bench(t.TempDir()))
+			c := newCustomer(t, b)
+			b.mu.Lock()
+			b.forbid, b.until = test.forbid, test.until
+			b.mu.Unlock()
+			asked := 0
+			for range 2 {
+				c.script(asks("bench_echo", text{"hello"}))
+				if res := c.turn("go on"); res.Suspended != nil {
+					asked++
+					if call := res.Suspended.Calls[0]; call.Kind != cairn.CallConnect || !strings.Contains(call.Prompt, "files:write") {
+						t.Fatalf("the user is asked %+v", call)
+					}
+					c.open(res.Suspended.Calls[0])
+				}
+				if got := c.last(); !strings.Contains(got, test.want) {
+					t.Errorf("the call came to %s", got)
+				}
+			}
+			if asked != test.asks {
+				t.Errorf("the user was asked %d times", asked)
+			}
+			b.mu.Lock()
+			b.forbid = ""
+			b.mu.Unlock()
+			c.script(asks("bench_echo", text{"again"}), scripted.Text("done"))
+			if res := c.turn("go on"); res.Suspended != nil || c.last() != `"you said again"` {
+				t.Errorf("a permitted call came to %s", c.last())
+			}
+		})
+	}
+}
