@@ -56,6 +56,7 @@ const (
 	CodeOverloaded    Code = "overloaded"        // model: the provider is overloaded or failing
 	CodeModelRequest  Code = "model_request"     // model: the provider refused the request as malformed
 	CodeContextLength Code = "context_too_long"  // model: the conversation exceeds the model's window
+	CodeModelNotFound Code = "model_not_found"   // model: the provider does not have the model, or not for this key
 	CodeAuth          Code = "authentication"    // model: missing or refused credentials
 	CodeFiltered      Code = "content_filtered"  // model: the provider's content filter stepped in
 	CodeModel         Code = "model_failed"      // model: a broken or unintelligible reply
@@ -128,6 +129,7 @@ var codes = map[Code]codeInfo{
 	CodeOverloaded:    {CategoryModel, 503, true},
 	CodeModelRequest:  {CategoryModel, 502, false},
 	CodeContextLength: {CategoryModel, 502, false},
+	CodeModelNotFound: {CategoryModel, 502, false},
 	CodeAuth:          {CategoryModel, 502, false},
 	CodeFiltered:      {CategoryModel, 502, false},
 	CodeModel:         {CategoryModel, 502, true},

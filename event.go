@@ -22,10 +22,12 @@ const (
 	// failed or the process died. Readers drop these events.
 	EventStepDiscarded EventType = "step_discarded"
 
-	EventTextDelta     EventType = "text_delta"     // Text
-	EventModelFallback EventType = "model_fallback" // Name: the model that answers instead of the requested one
-	EventThinking      EventType = "thinking"       // Text: a delta
-	EventThinkingEnd   EventType = "thinking_end"   // the reasoning is complete
+	EventTextDelta EventType = "text_delta" // Text
+	// EventModelFallback names the models of a reply that another model than the requested one gives: Name is the
+	// model that answers, Text the requested one.
+	EventModelFallback EventType = "model_fallback"
+	EventThinking      EventType = "thinking"     // Text: a delta
+	EventThinkingEnd   EventType = "thinking_end" // the reasoning is complete
 	// EventSources is what the text so far cites, or what a search by the provider found: Sources.
 	EventSources EventType = "sources"
 	// EventFiles are the files of a reply, readable from now on: Index, MessageID, Files, Truncated.

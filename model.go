@@ -143,7 +143,7 @@ const (
 	ChunkModel     ChunkType = "model"      // before all else: Model answers instead of the requested one
 	ChunkEvent     ChunkType = "event"      // Event happened on another server and is published with the reply
 	ChunkUsage     ChunkType = "usage"      // Usage replaces the previous figures
-	ChunkRestart   ChunkType = "restart"    // the reply so far is void: it begins again
+	ChunkRestart   ChunkType = "restart"    // the reply so far is void and begins again; Text is why, if known
 	ChunkFinish    ChunkType = "finish"     // the reply is complete; FinishReason is why
 )
 

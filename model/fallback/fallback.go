@@ -17,11 +17,16 @@ import (
 // Options tune a chain. The zero value means the defaults.
 type Options struct {
 	// When reports whether to call the next model after an error. nil means after errors that are worth a retry
-	// ([cairn.Error.Retryable]), rejected credentials, and calls that timed out. It is not asked about a call that
-	// was stopped.
+	// ([cairn.Error.Retryable]), rejected credentials, calls that timed out, and a model that its provider does not
+	// have ([cairn.CodeModelNotFound]). It is not asked about a call that was stopped.
 	When func(error) bool
+	// Refusals has the next model called also after a refusal ([cairn.CodeFiltered]): the model, or its provider's
+	// filter, declined the request. The default false ends the call, since another model may answer what this one
+	// must not. A refusal causes no cooldown.
+	Refusals bool
 	// Cooldown is how long a model that failed is called only if the others fail too; 0 means 30 seconds, negative
-	// disables it. Each process tracks its own failures.
+	// disables it. A failure that asks for a longer wait ([cairn.Error.RetryAfter]) has that. Each process tracks its
+	// own failures.
 	Cooldown time.Duration
 	// Logger gets a warning with the error of each model that was skipped; nil is silent.
 	Logger *slog.Logger
@@ -38,10 +43,11 @@ type Model struct {
 	until []time.Time // by model; it is called last until then
 }
 
-// New returns a model that calls the first of models, and the next one whenever one fails before its reply has
-// begun. A reply that breaks off later is retried by the agent's [cairn.RetryPolicy], starting again with the first
-// model that is not cooling down. The reply of any model but the first carries that model's name:
-// [cairn.Message.Model], [cairn.EventModelFallback].
+// New returns a model that calls the first of models, and the next one whenever one fails. A reply that had begun by
+// then is void: the reply of the next model begins with a [cairn.ChunkRestart], which readers of the event log see as
+// [cairn.EventStepDiscarded]. If all models fail, the agent's [cairn.RetryPolicy] determines whether they are called
+// again. The reply of any model but the first carries that model's name: [cairn.Message.Model],
+// [cairn.EventModelFallback].
 //
 // Each model gets the same request. Settings.Options are specific to a provider, so only models of the first one's
 // provider get them.
@@ -67,9 +73,16 @@ func (m *Model) Unwrap() []cairn.Model { return slices.Clone(m.models) }
 
 // passing reports whether another model may succeed.
 func passing(err error) bool {
-	known := cairn.AsError(err)
-	return known.Retryable() || known.Code == cairn.CodeAuth || known.Code == cairn.CodeTimeout
+	switch known := cairn.AsError(err); known.Code {
+	case cairn.CodeAuth, cairn.CodeTimeout, cairn.CodeModelNotFound:
+		return true
+	default:
+		return known.Retryable()
+	}
 }
+
+// refused reports whether an error is a refusal.
+func refused(err error) bool { return errors.Is(err, &cairn.Error{Code: cairn.CodeFiltered}) }
 
 // Info names the first model.
 func (m *Model) Info() cairn.ModelInfo {
@@ -118,13 +131,15 @@ func (m *Model) Compact(ctx context.Context, req *cairn.Request) (cairn.Compacte
 func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
 		err := error(cairn.Errorf(cairn.CodeModelRequest, "the fallback has no models"))
+		r := &reply{yield: yield}
 		for _, i := range m.order(time.Now()) {
-			var said bool
-			if said, err = m.ask(ctx, req, i, yield); err == nil || said || ctx.Err() != nil || !m.opts.When(err) {
+			if err = m.ask(ctx, req, i, r); err == nil || errors.Is(err, errStopped) || ctx.Err() != nil || !m.passes(err) {
 				break
 			}
 			m.opts.Logger.Warn("model passed over", "model", m.models[i].Info().ID(), "session", req.SessionID, "error", err)
-			m.rest(i)
+			if !refused(err) {
+				m.rest(i, err)
+			}
 		}
 		if err != nil && !errors.Is(err, errStopped) {
 			yield(cairn.Chunk{}, err)
@@ -132,46 +147,44 @@ func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.
 	}
 }
 
-// errStopped reports that the reader of a stream wants no more of it.
-var errStopped = errors.New("stopped")
+// passes reports whether the next model is called after an error.
+func (m *Model) passes(err error) bool { return m.opts.Refusals && refused(err) || m.opts.When(err) }
 
-// ask streams the reply of a model, and reports whether the reply has begun.
-func (m *Model) ask(ctx context.Context, req *cairn.Request, i int, yield func(cairn.Chunk, error) bool) (said bool, err error) {
+// ask streams the reply of a model.
+func (m *Model) ask(ctx context.Context, req *cairn.Request, i int, r *reply) error {
 	one := m.models[i]
 	if req.Settings.Options != nil && one.Info().Provider != m.models[0].Info().Provider {
 		plain := *req
 		plain.Settings.Options = nil
 		req = &plain
 	}
-	var held []cairn.Chunk // model name and usage that precede the reply
+	r.begin("")
 	if i > 0 {
-		held = append(held, cairn.Chunk{Type: cairn.ChunkModel, Model: one.Info().ID()})
+		r.model = one.Info().ID()
 	}
+	named, ended := r.model, false
 	for c, err := range one.Stream(ctx, req) {
 		switch {
 		case err != nil:
-			return said, err
-		case !said && c.Type == cairn.ChunkModel: // from a fallback within this one
-			held = append([]cairn.Chunk{c}, held[min(i, 1):]...)
+			return r.broke(err)
+		case c.Type == cairn.ChunkRestart: // the model starts its reply again
+			r.begin(c.Text)
+			r.model = named
 			continue
-		case !said && c.Type == cairn.ChunkUsage:
-			held = append(held, c)
-			continue
+		case c.Type == cairn.ChunkFinish:
+			ended = true
 		}
-		for _, h := range held {
-			if !yield(h, nil) {
-				return true, errStopped
-			}
-		}
-		held, said = nil, true
-		if !yield(c, nil) {
-			return true, errStopped
+		if err := r.add(c); err != nil {
+			return err
 		}
 	}
-	if !said { // the stream ended before its reply
-		return false, cairn.Errorf(cairn.CodeModel, "%s: the reply is empty", one.Info().ID())
+	switch {
+	case !r.begun:
+		return r.broke(cairn.Errorf(cairn.CodeModel, "%s: the reply is empty", one.Info().ID()))
+	case !ended:
+		return r.broke(cairn.Errorf(cairn.CodeModel, "%s: the reply broke off", one.Info().ID()))
 	}
-	return true, nil
+	return nil
 }
 
 // order returns the indexes of the models in the order in which they are called. Models that are cooling down come
@@ -191,10 +204,10 @@ func (m *Model) order(now time.Time) []int {
 }
 
 // rest starts the cooldown of a model that failed.
-func (m *Model) rest(i int) {
+func (m *Model) rest(i int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.opts.Cooldown > 0 {
-		m.until[i] = time.Now().Add(m.opts.Cooldown)
+		m.until[i] = time.Now().Add(max(m.opts.Cooldown, cairn.AsError(err).RetryAfter))
 	}
 }

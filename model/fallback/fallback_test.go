@@ -44,6 +44,9 @@ func ask(ctx context.Context, m cairn.Model, req *cairn.Request) (by, text strin
 			return by, text, err
 		case c.Type == cairn.ChunkModel && text == "":
 			by = c.Model
+		case c.Type == cairn.ChunkRestart:
+			by, text = "", ""
+			continue
 		}
 		text += c.Text
 	}
@@ -53,6 +56,7 @@ func ask(ctx context.Context, m cairn.Model, req *cairn.Request) (by, text strin
 func TestChain(t *testing.T) {
 	for _, test := range []struct {
 		name     string
+		opts     fallback.Options
 		first    scripted.Step
 		by, text string
 		code     cairn.Code
@@ -62,12 +66,20 @@ func TestChain(t *testing.T) {
 		{name: "its key is refused", first: fail(cairn.CodeAuth), by: "p-b:b", text: "two"},
 		{name: "it fails behind its usage", first: scripted.Reply(usage(), fail(cairn.CodeOverloaded)), by: "p-b:b", text: "two"},
 		{name: "it says nothing", first: scripted.Break(), by: "p-b:b", text: "two"},
-		{name: "it fails in the middle", first: scripted.Reply(scripted.Text("on"), fail(cairn.CodeOverloaded)), text: "on", code: cairn.CodeOverloaded},
+		{name: "it fails in the middle", first: scripted.Reply(scripted.Text("on"), fail(cairn.CodeOverloaded)), by: "p-b:b", text: "two"},
+		{name: "it breaks off in the middle", first: scripted.Reply(scripted.Text("on"), scripted.Break()), by: "p-b:b", text: "two"},
+		{name: "it breaks off in a call", first: scripted.Reply(scripted.Chunk(cairn.Chunk{Type: cairn.ChunkToolStart, CallID: "1", Tool: "t"}), scripted.Break()), by: "p-b:b", text: "two"},
+		{name: "it does not exist", first: fail(cairn.CodeModelNotFound), by: "p-b:b", text: "two"},
+		{name: "the request is wrong in the middle", first: scripted.Reply(scripted.Text("on"), fail(cairn.CodeModelRequest)), text: "on", code: cairn.CodeModelRequest},
 		{name: "the request is wrong", first: fail(cairn.CodeModelRequest), code: cairn.CodeModelRequest},
 		{name: "the filter steps in", first: fail(cairn.CodeFiltered), code: cairn.CodeFiltered},
+		{name: "it refuses, and others may answer", opts: fallback.Options{Refusals: true}, first: fail(cairn.CodeFiltered), by: "p-b:b", text: "two"},
+		{name: "it refuses in the middle, and others may answer", opts: fallback.Options{Refusals: true},
+			first: scripted.Reply(scripted.Text("I c"), fail(cairn.CodeFiltered)), by: "p-b:b", text: "two"},
+		{name: "the request is wrong, and others may answer refusals", opts: fallback.Options{Refusals: true}, first: fail(cairn.CodeModelRequest), code: cairn.CodeModelRequest},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m := fallback.New(nil, model("a", test.first), model("b", scripted.Text("two")))
+			m := fallback.New(&test.opts, model("a", test.first), model("b", scripted.Text("two")))
 			by, text, err := ask(t.Context(), m, &cairn.Request{})
 			if test.code == "" && err != nil || test.code != "" && cairn.AsError(err).Code != test.code || by != test.by || text != test.text {
 				t.Errorf("%q says %q, %v", by, text, err)

@@ -183,11 +183,10 @@ func finishReply(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 func (fx *Effects) take(to *step.Reply, r *reply, partial bool) error {
 	m := r.message(partial)
 	model, _ := define.Model(r.agent, r.live.Run.Model)
-	info := model.Info()
-	if r.model != "" { // another model answered instead
-		info.Provider, info.Name, _ = strings.Cut(r.model, ":")
+	if r.model != "" {
+		to.Requested = model.Info().ID()
 	}
-	used := fx.priced(info, r.usage)
+	used := fx.priced(repliedBy(model, r.model), r.usage)
 	to.Usage = to.Usage.Add(used)
 	if m != nil {
 		m.Tokens = used.InputTokens + used.OutputTokens
@@ -199,6 +198,15 @@ func (fx *Effects) take(to *step.Reply, r *reply, partial bool) error {
 	}
 	to.Message, to.Passed = m, r.passed
 	return nil
+}
+
+// repliedBy returns the model that gave a reply: the one with the id instead, or the requested one if that is empty.
+func repliedBy(requested cairn.Model, instead string) (info cairn.ModelInfo) {
+	if instead == "" {
+		return requested.Info()
+	}
+	info.Provider, info.Name, _ = strings.Cut(instead, ":")
+	return info
 }
 
 // request builds the model's request. It is identical, byte for byte, up to the new messages, so that providers can
@@ -301,6 +309,7 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 		}
 		return none, nil
 	}
+	r.requested = model.Info().ID()
 	var err error
 	if wrapsModel(hooks) {
 		u.What = "the model, or an AroundModel hook,"

@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"slices"
@@ -25,9 +26,11 @@ type reply struct {
 	parts   []*part
 	usage   cairn.Usage
 	cut     cairn.FinishReason // why the answer is not whole
-	model   string             // the model that answered, if not the one that was asked
-	ended   bool
-	said    bool // something was emitted
+	model   string             // the model that answered, if not the requested one
+	// requested is the model that was asked.
+	requested string
+	ended     bool
+	said      bool // something was emitted
 	// passed are the events of another server, kept for a process that takes over the step. passedSize is their size in
 	// bytes.
 	passed     []cairn.Event
@@ -226,7 +229,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 			return cairn.Errorf(cairn.CodeModel, "the model that answers is to be named before its answer")
 		}
 		r.model = limits.Cut(limits.Clean(c.Model), maxModelName)
-		r.say(journal.Fallback(r.step, r.model))
+		r.say(journal.Fallback(r.step, r.model, r.requested))
 	case cairn.ChunkEvent:
 		return r.pass(c.Event)
 	case cairn.ChunkUsage:
@@ -236,7 +239,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 		}
 		r.usage = c.Usage
 	case cairn.ChunkRestart:
-		r.restart()
+		r.restart(c.Text)
 	case cairn.ChunkFinish:
 		r.ended = true
 		if c.FinishReason == cairn.FinishReasonLength || c.FinishReason == cairn.FinishReasonWindow {
@@ -299,10 +302,11 @@ func (r *reply) addArguments(c *cairn.Chunk) error {
 	return nil
 }
 
-// restart voids what arrived so far.
-func (r *reply) restart() {
+// restart voids what arrived so far, for the reason why.
+func (r *reply) restart(why string) {
 	if r.said {
-		r.say(journal.StepDiscarded(r.step, cairn.Errorf(cairn.CodeModel, "the model began its reply again")))
+		why = cmp.Or(limits.Clean(why), "the model began its reply again")
+		r.say(journal.StepDiscarded(r.step, cairn.Errorf(cairn.CodeModel, "%s", why)))
 		r.say(journal.StepStart(r.step))
 	}
 	r.passed, r.passedSize = nil, 0

@@ -58,7 +58,7 @@ func (fx *Effects) text(ctx context.Context, a *cairn.Agent, sessionID string, m
 		if w.usage.Validate() != nil {
 			w.usage = cairn.Usage{}
 		}
-		usage = usage.Add(fx.priced(model.Info(), w.usage))
+		usage = usage.Add(fx.priced(repliedBy(model, w.model), w.usage))
 		if err == nil {
 			return w.text, usage, nil
 		}
@@ -77,6 +77,7 @@ func (fx *Effects) text(ctx context.Context, a *cairn.Agent, sessionID string, m
 type written struct {
 	text  string
 	usage cairn.Usage
+	model string // the model that wrote it, if not the requested one
 }
 
 // read collects the text of a model's stream.
@@ -95,6 +96,11 @@ func read(ctx context.Context, pulse *user.Pulse, stream iter.Seq2[cairn.Chunk, 
 			b.WriteString(chunk.Text)
 		case cairn.ChunkUsage:
 			w.usage = chunk.Usage
+		case cairn.ChunkModel:
+			w.model = chunk.Model
+		case cairn.ChunkRestart:
+			b.Reset()
+			w.usage, w.model = cairn.Usage{}, ""
 		case cairn.ChunkFinish:
 			ended = true
 		}

@@ -93,7 +93,7 @@ func Step(say func(cairn.Event), st *step.Step) {
 	// published it.
 	if m := st.Message(); m != nil && !st.Carried {
 		if m.Model != "" {
-			say(Fallback(st.Number, m.Model))
+			say(Fallback(st.Number, m.Model, st.Reply.Requested))
 		}
 		for i := range m.Parts {
 			Part(say, st.Number, &m.Parts[i])
@@ -111,9 +111,9 @@ func Step(say func(cairn.Event), st *step.Step) {
 	}
 }
 
-// Fallback returns the event of a reply by a model other than the one that was asked.
-func Fallback(number int, model string) cairn.Event {
-	return cairn.Event{Type: cairn.EventModelFallback, Step: number, Name: model}
+// Fallback returns the event of a reply by a model other than the requested one.
+func Fallback(number int, model, requested string) cairn.Event {
+	return cairn.Event{Type: cairn.EventModelFallback, Step: number, Name: model, Text: requested}
 }
 
 // Part publishes a whole part of a reply.

@@ -82,6 +82,8 @@ type Reply struct {
 	// Refused lists the ids of calls to tools that were off.
 	Refused []string     `json:"refused,omitempty"`
 	Failed  *cairn.Error `json:"failed,omitempty"`
+	// Requested is the model that Message was requested from, if another one gave it.
+	Requested string `json:"requested,omitempty"`
 	// Said is the text that a failed call had shown.
 	Said string `json:"said,omitempty"`
 	// Passed lists the events of another server that the model passed on, see [cairn.ChunkEvent].

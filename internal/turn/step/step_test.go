@@ -257,6 +257,7 @@ func every() []step.Fact {
 	r.Passed = []cairn.Event{{Type: cairn.EventToolStart, Origin: "far", CallID: "x", Data: json.RawMessage("1")}}
 	r.Said = "so"
 	r.Context, r.Usage, r.Refused, r.Failed, r.Writes, r.Sequence = []cairn.Message{cairn.Context("x")}, cairn.Usage{ModelCalls: 1}, []string{"a"}, failed, w, 7
+	r.Requested = "p:m"
 	return []step.Fact{
 		&step.Opening{Writes: w}, r,
 		&step.Started{CallID: "a", Agent: "helper", ChildID: "child", Announced: true, Run: &turn.Begun{Position: turn.Position{RunID: "r1"}}, Writes: w},
