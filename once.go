@@ -1,8 +1,11 @@
 package cairn
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // Once calls fn and keeps its result for as long as the call waits. When the tool's function runs again from its
@@ -11,7 +14,7 @@ import (
 // should not repeat. If the process crashes before the question was stored, fn is called again;
 // [Call.IdempotencyKey] is the same then.
 //
-// T is kept as JSON. A result that fn returns together with an error is not kept. Kept values, together with the
+// T is kept as JSON, with U+FFFD in place of characters that a session cannot keep, see [CheckJSON]. A result that fn returns together with an error is not kept. Kept values, together with the
 // question's prompt and payload, are limited to [MaxPromptBytes]; beyond that Ask fails with an ErrTooLarge error.
 // The people who answer do not see them.
 func Once[T any](ctx context.Context, call *Call, fn func(ctx context.Context) (T, error)) (T, error) {
@@ -31,6 +34,14 @@ func Once[T any](ctx context.Context, call *Call, fn func(ctx context.Context) (
 	}
 	if raw, err = json.Marshal(v); err != nil {
 		return v, Invalid("result", "does not encode as JSON: %v", err)
+	}
+	if clean, _ := limits.CleanJSON(raw); !bytes.Equal(clean, raw) {
+		// The next pass must get what this one did.
+		var kept T
+		if err := json.Unmarshal(clean, &kept); err == nil {
+			v = kept
+		}
+		raw = clean
 	}
 	if err := CheckJSON("result", raw); err != nil {
 		return v, err

@@ -1,11 +1,13 @@
 package cairn
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // CallStatus is the progress of a pending call.
@@ -251,10 +253,8 @@ func (s *Submission) Validate() error {
 		case len(s.Value) > 0:
 			return Invalid("value", "is for the answer to a question")
 		}
-		if err := CheckText("error", s.Error); err != nil {
-			return err
-		}
-		return CheckJSON("result", s.Result)
+		stored := s.Storable()
+		return cmp.Or(CheckText("error", stored.Error), CheckJSON("result", stored.Result))
 	case SubmitApproval:
 		switch {
 		case len(s.Result) > 0 || len(s.Value) > 0 || s.Error != "":
@@ -284,6 +284,17 @@ func (s *Submission) Validate() error {
 		return CheckJSON("value", s.Value)
 	}
 	return Invalid("type", "%q is none of %q, %q and %q", s.Type, SubmitResult, SubmitApproval, SubmitAnswer)
+}
+
+// Storable returns the submission as it is stored: in the result and the error of a client tool, U+FFFD replaces
+// characters that a session cannot keep, see [CheckJSON]. The tool has run, so its result must not be lost. Approvals
+// and answers to questions are returned as they are; [Submission.Validate] refuses such characters in them.
+func (s Submission) Storable() Submission {
+	if s.Type == SubmitResult {
+		s.Error = limits.Clean(s.Error)
+		s.Result, _ = limits.CleanJSON(s.Result)
+	}
+	return s
 }
 
 // Outcome is the outcome of a submission.

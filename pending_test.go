@@ -59,19 +59,20 @@ func TestSubmissionMistakes(t *testing.T) {
 		field  string
 		says   string
 	}{
-		"no type":               {result, func(s *cairn.Submission) { s.Type = "" }, "type", `""`},
-		"another type":          {result, func(s *cairn.Submission) { s.Type = "vote" }, "type", `"vote"`},
-		"no call":               {result, func(s *cairn.Submission) { s.CallID = "" }, "call_id", "empty"},
-		"a call id of bytes":    {result, func(s *cairn.Submission) { s.CallID = "\xff" }, "call_id", "UTF-8"},
-		"a long call id":        {result, func(s *cairn.Submission) { s.CallID = strings.Repeat("x", 201) }, "call_id", "200"},
-		"a reviewer of bytes":   {result, func(s *cairn.Submission) { s.Reviewer = "\xff" }, "reviewer", "UTF-8"},
-		"a padded reviewer":     {approval, func(s *cairn.Submission) { s.Reviewer = "ann " }, "reviewer", "white space"},
-		"nothing":               {result, func(s *cairn.Submission) { s.Result = nil }, "result", "either"},
-		"result and error":      {result, func(s *cairn.Submission) { s.Error = "no" }, "result", "either"},
-		"no JSON":               {result, func(s *cairn.Submission) { s.Result = json.RawMessage(`{`) }, "result", "JSON"},
-		"two JSON texts":        {result, func(s *cairn.Submission) { s.Result = json.RawMessage(`1 2`) }, "result", "JSON"},
-		"bytes in JSON":         {result, func(s *cairn.Submission) { s.Result = json.RawMessage("\"\xff\"") }, "result", "UTF-8"},
-		"an error of bytes":     {cairn.AnswerError(clientRef, "\xff"), nil, "error", "UTF-8"},
+		"no type":             {result, func(s *cairn.Submission) { s.Type = "" }, "type", `""`},
+		"another type":        {result, func(s *cairn.Submission) { s.Type = "vote" }, "type", `"vote"`},
+		"no call":             {result, func(s *cairn.Submission) { s.CallID = "" }, "call_id", "empty"},
+		"a call id of bytes":  {result, func(s *cairn.Submission) { s.CallID = "\xff" }, "call_id", "UTF-8"},
+		"a long call id":      {result, func(s *cairn.Submission) { s.CallID = strings.Repeat("x", 201) }, "call_id", "200"},
+		"a reviewer of bytes": {result, func(s *cairn.Submission) { s.Reviewer = "\xff" }, "reviewer", "UTF-8"},
+		"a padded reviewer":   {approval, func(s *cairn.Submission) { s.Reviewer = "ann " }, "reviewer", "white space"},
+		"nothing":             {result, func(s *cairn.Submission) { s.Result = nil }, "result", "either"},
+		"result and error":    {result, func(s *cairn.Submission) { s.Error = "no" }, "result", "either"},
+		"no JSON":             {result, func(s *cairn.Submission) { s.Result = json.RawMessage(`{`) }, "result", "JSON"},
+		"two JSON texts":      {result, func(s *cairn.Submission) { s.Result = json.RawMessage(`1 2`) }, "result", "JSON"},
+		"a deep result": {result, func(s *cairn.Submission) {
+			s.Result = json.RawMessage(strings.Repeat("[", 200) + strings.Repeat("]", 200))
+		}, "result", "128 levels"},
 		"an empty error":        {cairn.AnswerError(clientRef, ""), nil, "result", "either"},
 		"an approving result":   {result, func(s *cairn.Submission) { s.Approved = true }, "approved", "nothing"},
 		"a result's approval":   {result, func(s *cairn.Submission) { s.ApprovalID = "a" }, "approved", "nothing"},
@@ -102,6 +103,31 @@ func TestSubmissionMistakes(t *testing.T) {
 	}
 }
 
+// TestSubmissionStorable has results of client tools, which have run, and an answer, which a person can give again.
+func TestSubmissionStorable(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		given  cairn.Submission
+		result string
+		err    string
+	}{
+		{given: cairn.Answer(clientRef, json.RawMessage(`["\u0000","\ud83d"]`)), result: `["\ufffd","\ufffd"]`},
+		{given: cairn.Submission{Type: cairn.SubmitResult, CallID: "c", Result: json.RawMessage("\"\xff\"")}, result: `"\ufffd"`},
+		{given: cairn.AnswerError(clientRef, "caf\xe9\x00"), err: "caf\uFFFD\uFFFD"},
+	} {
+		if err := test.given.Validate(); err != nil {
+			t.Errorf("%+v: %v", test.given, err)
+		}
+		if got := test.given.Storable(); string(got.Result) != test.result || got.Error != test.err || got.Validate() != nil {
+			t.Errorf("%s %q, want %s %q", got.Result, got.Error, test.result, test.err)
+		}
+	}
+	denial := cairn.Deny(approvalRef, "\x00")
+	if got := denial.Storable(); got.Reason != denial.Reason || denial.Validate() == nil {
+		t.Errorf("a reviewer's reason becomes %q", got.Reason)
+	}
+}
+
 func TestSubmissionSize(t *testing.T) {
 	t.Parallel()
 	words := func(n int) string { return strings.Repeat("x", n) }
@@ -125,8 +151,8 @@ func TestSubmissionSize(t *testing.T) {
 	}
 }
 
-// FuzzSubmission decodes arbitrary wire input. A submission that passes validation has only valid text and JSON,
-// has one meaning, and survives another round trip.
+// FuzzSubmission decodes arbitrary wire input. A submission that passes validation has one meaning; as it is stored it
+// has only valid text and JSON, and survives another round trip.
 func FuzzSubmission(f *testing.F) {
 	for _, text := range []string{
 		`{"type":"client-tool-result","call_id":"call_1","result":{"lat":1}}`, `{"type":"client-tool-result","call_id":"c","error":"no","reviewer":"ann"}`,
@@ -158,6 +184,7 @@ func FuzzSubmission(f *testing.F) {
 		default:
 			t.Fatalf("%s is valid, of type %q", text, s.Type)
 		}
+		s = s.Storable()
 		raw, err := json.Marshal(s)
 		if err != nil || !utf8.Valid(raw) {
 			t.Fatalf("%s becomes %q, %v", text, raw, err)

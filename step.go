@@ -7,11 +7,15 @@ import (
 
 	"github.com/cairn-agents/cairn/internal/define/bridge"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/pointer"
 )
 
 // Step is the handle on a step of a run that is passed to hooks, guards, stop conditions and instructions. A [Call]
 // embeds one. It is valid until the function that it was passed to returns, and safe for concurrent use until then.
+//
+// In texts and JSON that are written through the handle, U+FFFD replaces characters that a session cannot keep, see
+// [CheckJSON]: what has been done must not fail because of a character in what was written about it.
 type Step struct {
 	SessionID string // the session of the step, which may be a sub-agent's
 	// RunID is the run that the step belongs to.
@@ -97,6 +101,7 @@ func (s *Step) Emit(name string, data any, opts ...EmitOption) error {
 	if err != nil {
 		return Invalid("data", "event %q: %v", name, err)
 	}
+	raw, _ = limits.CleanJSON(raw)
 	if err := CheckJSON("data", raw); err != nil {
 		return err
 	}
@@ -115,6 +120,7 @@ func (s *Step) AddContext(text string) error {
 	if text == "" {
 		return Invalid("context", "is empty")
 	}
+	text = limits.Clean(text)
 	if err := CheckText("context", text); err != nil {
 		return err
 	}
@@ -124,8 +130,9 @@ func (s *Step) AddContext(text string) error {
 
 // SetTitle sets the session's title with the step's commit. The last title set in a step wins, and an empty one
 // removes the title. It is for tools and hooks that know what a conversation is about. The error is ErrTooLarge for
-// more than [MaxTitleBytes], ErrInvalid for text that cannot be stored.
+// more than [MaxTitleBytes].
 func (s *Step) SetTitle(title string) error {
+	title = limits.Clean(title)
 	if err := CheckTitle(title); err != nil {
 		return err
 	}
@@ -137,6 +144,10 @@ func (s *Step) SetTitle(title string) error {
 // key or value that cannot be stored, see [Metadata], and ErrTooLarge if the session would have more than
 // [MaxMetadataBytes].
 func (s *Step) SetMetadata(key string, value any) error {
+	if raw, err := encodePlain(value); err == nil { // Canonical reports the error
+		raw, _ = limits.CleanJSON(raw)
+		value = json.RawMessage(raw)
+	}
 	entry, err := Metadata{key: value}.Canonical()
 	if err != nil {
 		return err

@@ -72,7 +72,7 @@ func Func[In, Out any](name, description string, fn func(ctx context.Context, ca
 		}
 		raw, err := json.Marshal(out)
 		if err != nil {
-			return nil, Errorf(CodeTool, "the result does not encode as JSON: %w", err)
+			return nil, Errorf(CodeTool, "the tool has run, but its result does not encode as JSON: %w", err)
 		}
 		return raw, nil
 	}

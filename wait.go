@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn/internal/define/bridge"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
@@ -204,6 +205,7 @@ const MaxPromptBytes = 1 << 20
 // setPrompt sets the prompt and payload of a question. If they cannot be kept, the error is ErrInvalid or
 // ErrTooLarge.
 func setPrompt(q *question, text string, payload any) error {
+	text = limits.Clean(text)
 	if err := CheckText("prompt", text); err != nil {
 		return err
 	}
@@ -213,6 +215,7 @@ func setPrompt(q *question, text string, payload any) error {
 		if raw, err = json.Marshal(payload); err != nil {
 			return Invalid("payload", "does not encode as JSON: %v", err)
 		}
+		raw, _ = limits.CleanJSON(raw)
 		if err := CheckJSON("payload", raw); err != nil {
 			return err
 		}

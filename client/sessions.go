@@ -325,6 +325,7 @@ func (c *Client) Submit(ctx context.Context, root string, s cairn.Submission) (*
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
+	s = s.Storable()
 	in := struct {
 		SessionID string `json:"session_id"`
 		cairn.Submission

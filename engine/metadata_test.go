@@ -104,7 +104,7 @@ func TestMetadataOfAStepIsBounded(t *testing.T) {
 	var errs []error
 	put := tool("put", func(_ context.Context, call *cairn.Call, in in) (string, error) {
 		if in.Text == "bad" {
-			for key, value := range map[string]any{"a\n": 1, "text": "\xff", "nul": "\x00", "function": func() {}, "inexact": 1 << 60, "large": half + half} {
+			for key, value := range map[string]any{"a\n": 1, "function": func() {}, "inexact": 1 << 60, "large": half + half} {
 				errs = append(errs, call.SetMetadata(key, value))
 			}
 			return "", errors.Join(call.AddTags("\n"), errs[0])

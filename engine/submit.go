@@ -30,6 +30,7 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 	if err := s.Validate(); err != nil {
 		return invalid, err
 	}
+	s = s.Storable()
 	var receipt cairn.Receipt
 	id := e.opts.NewID("answer")
 	row, err := e.changeCall(ctx, root, s.CallID, func(call cairn.PendingCall, c *store.Commit, now time.Time) (next cairn.PendingCall, err error) {

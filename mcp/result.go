@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // result is a server's response to a call, in the protocol's form.
@@ -51,25 +51,11 @@ type content struct {
 	} `json:"resource,omitempty"`
 }
 
-// withoutNUL returns JSON with U+FFFD in place of each NUL in its strings, since sessions cannot keep NUL.
-func withoutNUL(raw []byte) []byte {
-	clean := bytes.Clone(raw)
-	for i := 0; i < len(clean)-1; i++ {
-		if clean[i] != '\\' {
-			continue
-		}
-		if bytes.HasPrefix(clean[i:], []byte(`\u0000`)) {
-			copy(clean[i:], `\ufffd`)
-		}
-		i++ // an escaped character begins no escape
-	}
-	return clean
-}
-
 // decodeResult decodes a result. Its error is meant for the model.
 func decodeResult(raw []byte) (*result, error) {
 	r := new(result)
-	if err := json.Unmarshal(withoutNUL(raw), r); err != nil {
+	raw, _ = limits.CleanJSON(raw)
+	if err := json.Unmarshal(raw, r); err != nil {
 		return nil, cairn.Errorf(cairn.CodeTool, "the server's result does not decode: %w", err)
 	}
 	switch r.Type {
@@ -153,7 +139,7 @@ func (c *content) show(n int) (shown, *cairn.File) {
 	media, data := c.MIMEType, c.Data
 	switch c.Type {
 	case "text":
-		return shown{Type: "text", Text: strings.ReplaceAll(strings.ToValidUTF8(c.Text, "\uFFFD"), "\x00", "\uFFFD")}, nil
+		return shown{Type: "text", Text: limits.Clean(c.Text)}, nil
 	case "resource_link":
 		b.MIMEType, b.Text = clean(c.MIMEType, 256), clean(c.Description, maxDescription)
 		return b, nil
@@ -164,7 +150,7 @@ func (c *content) show(n int) (shown, *cairn.File) {
 		}
 		b.URI, media, data = clean(c.Resource.URI, 2048), c.Resource.MIMEType, c.Resource.Blob
 		if data == "" {
-			b.MIMEType, b.Text = clean(media, 256), strings.ReplaceAll(strings.ToValidUTF8(c.Resource.Text, "\uFFFD"), "\x00", "\uFFFD")
+			b.MIMEType, b.Text = clean(media, 256), limits.Clean(c.Resource.Text)
 			return b, nil
 		}
 	}

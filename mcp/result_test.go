@@ -43,6 +43,7 @@ func TestNULInResults(t *testing.T) {
 		`a\u0000b\u0000`: "a\uFFFDb\uFFFD",
 		`a\\u0000\"`:     `a\u0000"`,
 		`a\\\u0000\n`:    "a\\\uFFFD\n",
+		`a\ud83d`:        "a\uFFFD",
 	} {
 		r, err := decodeResult(fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s"}],"structuredContent":{"a":"%[1]s"}}`, text))
 		if err != nil {

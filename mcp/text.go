@@ -1,6 +1,10 @@
 package mcp
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/cairn-agents/cairn/internal/limits"
+)
 
 // maxDescription bounds a server's texts for a model or the user, in bytes.
 const maxDescription = 8 << 10
@@ -17,7 +21,7 @@ func plainName(name string) string {
 
 // clean returns a text that a session can keep, cut to a number of bytes.
 func clean(text string, most int) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	text = limits.Clean(text)
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + " …"
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // A request is decoded into a struct. A field with a "path" tag is read from the path, one with a "query" tag from
@@ -109,6 +110,10 @@ func set(f reflect.Value, name string, values []string) error {
 // lenient marks the struct of a body that may have unknown fields, because clients add their own.
 type lenient interface{ lenient() }
 
+// answering marks the struct of a body that may have the result of a client tool, which has run: the engine replaces
+// characters of the result that it cannot keep, and checks the other fields.
+type answering interface{ answering() }
+
 // boundRead sets the deadline for reading the body of a request.
 func (h *Handler) boundRead(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
@@ -130,7 +135,11 @@ func (c *request) body(into any) error {
 	if mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || mediaType != "application/json" {
 		return &httpError{http.StatusUnsupportedMediaType, "media_type", "the body must be application/json"}
 	}
-	if err := cairn.CheckJSON("body", raw); err != nil {
+	checked := raw
+	if _, ok := into.(answering); ok {
+		checked, _ = limits.CleanJSON(raw)
+	}
+	if err := cairn.CheckJSON("body", checked); err != nil {
 		return err
 	}
 	of := reflect.TypeOf(into).Elem()

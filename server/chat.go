@@ -35,6 +35,8 @@ type chatIn struct {
 
 func (*chatIn) lenient() {}
 
+func (*chatIn) answering() {}
+
 // Triggers of a client's post. Unless it regenerates an answer, its last message determines what is done.
 const (
 	submitMessage     = "submit-message"

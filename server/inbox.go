@@ -191,6 +191,8 @@ type submitIn struct {
 	cairn.Submission
 }
 
+func (*submitIn) answering() {}
+
 func submit(c *request, in *submitIn) (*cairn.Receipt, error) {
 	if err := c.reviewAs(&in.Reviewer); err != nil {
 		return nil, err

@@ -27,8 +27,9 @@ func (s *scene) raw(name string, fn func(call *cairn.Call) (string, error), opts
 	}, opts...)
 }
 
-// The model gets an error for each value, its own or a tool's, that no store can keep. Each tool runs once, and the
-// session continues in another process.
+// The model gets an error for each value, its own or a tool's, that no store can keep. In text and in what tools give
+// back and write, U+FFFD replaces characters that no store can keep. Each tool runs once, and the session continues in
+// another process.
 func (s *scene) limits(d cairn.Durability) {
 	deep := strings.Repeat("[", 130) + strings.Repeat("]", 130)
 	b := bot(plays(
@@ -57,7 +58,7 @@ func (s *scene) limits(d cairn.Durability) {
 // Provider data that no store can keep fails the run at once.
 func (s *scene) limitsProvider() {
 	s.agents = []*cairn.Agent{bot(plays(
-		scripted.Reply(scripted.Text("Well, "), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkReasoning, Text: "hm", Provider: json.RawMessage("\"\xff\"")})),
+		scripted.Reply(scripted.Text("Well, "), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkReasoning, Text: "hm", Provider: json.RawMessage(strings.Repeat("[", 130) + strings.Repeat("]", 130))})),
 		scripted.Text("unheard")))}
 	one, two := s.process(), s.process()
 	one.turn("s", "go")

@@ -51,25 +51,25 @@ func (t *Tool) Check(input json.RawMessage) error {
 	return &cairn.Error{Code: cairn.CodeArguments, Message: "arguments violate the schema: " + strings.Join(list, "; "), Details: list}
 }
 
-// Run executes the tool. The input must have passed Check. A panic of the function is not recovered. A result that
-// cannot be stored is a CodeTool error, see [cairn.CheckJSON].
+// Run executes the tool. The input must have passed Check. A panic of the function is not recovered. The result
+// is in the form that is stored, see [Storable].
 func (t *Tool) Run(ctx context.Context, call *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 	out, err := t.Func(ctx, call, input)
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckResult(out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	// A model that does not know that the tool has run would repeat its effects.
+	return Storable("the tool has run, but its result cannot be kept: it", out)
 }
 
-// CheckResult returns a CodeTool error if a tool's result cannot be stored.
-func CheckResult(out json.RawMessage) error {
-	if problem := limits.JSON(out); problem != "" {
-		return cairn.Errorf(cairn.CodeTool, "the result %s", problem)
+// Storable returns a tool's result in the form that is stored: with U+FFFD in place of characters that a session
+// cannot keep. A CodeTool error, which begins with subject, says why any other result cannot be stored.
+func Storable(subject string, out json.RawMessage) (json.RawMessage, error) {
+	clean, problem := limits.CleanJSON(out)
+	if problem != "" {
+		return nil, cairn.Errorf(cairn.CodeTool, "%s %s", subject, problem)
 	}
-	return nil
+	return clean, nil
 }
 
 // Delegates reports whether a call of the tool makes another agent run.

@@ -50,7 +50,7 @@ func run(ctx context.Context, hooks user.Hooks, call *cairn.Call, tool *define.T
 	}
 	out, err := next(ctx)
 	if err == nil && wrapped {
-		err = define.CheckResult(out)
+		out, err = define.Storable("the result", out)
 	}
 	return out, err
 }

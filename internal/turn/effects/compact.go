@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
@@ -207,6 +208,7 @@ func (fx *Effects) byProvider(ctx context.Context, a *cairn.Agent, r roomOf, req
 	case err == nil && tokens > most:
 		err = fmt.Errorf("it has about %d tokens, more than %d", tokens, most)
 	case err == nil:
+		c.Provider, _ = limits.CleanJSON(c.Provider)
 		err = cairn.CheckJSON("provider", c.Provider)
 	}
 	if err != nil {

@@ -29,13 +29,15 @@ func (r *reply) pass(ev *cairn.Event) error {
 		Name: named(ev.Name), ChildID: named(ev.ChildID), Status: cairn.RunStatus(named(string(ev.Status))), Attempts: ev.Attempts,
 		IsError: ev.IsError, Truncated: ev.Truncated, Cached: ev.Cached}
 	for _, raw := range []struct{ from, to *json.RawMessage }{{&ev.Data, &out.Data}, {&ev.Edited, &out.Edited}} {
-		switch {
-		case len(*raw.from) == 0:
-		case limits.JSON(*raw.from) != "":
-			out.Truncated = true
-		default:
-			*raw.to = slices.Clone(*raw.from)
+		if len(*raw.from) == 0 {
+			continue
 		}
+		clean, problem := limits.CleanJSON(*raw.from)
+		if problem != "" {
+			out.Truncated = true
+			continue
+		}
+		*raw.to = slices.Clone(clean)
 	}
 	if n := len(out.Data) + len(out.Edited) + 512; r.passedSize+n <= maxPassed {
 		r.passed, r.passedSize = append(r.passed, out), r.passedSize+n

@@ -166,7 +166,8 @@ func (r *reply) complete(p *part) {
 	}
 }
 
-// bounds returns an error if a chunk makes the reply one that cannot be stored.
+// bounds returns an error if a chunk makes the reply one that cannot be stored. It replaces characters of the provider's
+// data that cannot.
 func (r *reply) bounds(c *cairn.Chunk) error {
 	r.size += len(c.Text) + len(c.Provider)
 	for _, s := range c.Sources {
@@ -181,9 +182,11 @@ func (r *reply) bounds(c *cairn.Chunk) error {
 	if len(c.Provider) == 0 {
 		return nil
 	}
-	if problem := limits.JSON(c.Provider); problem != "" {
+	clean, problem := limits.CleanJSON(c.Provider)
+	if problem != "" {
 		return cairn.Errorf(cairn.CodeModelReply, "what the model's provider wants back %s", problem)
 	}
+	c.Provider = clean
 	return nil
 }
 
@@ -279,12 +282,25 @@ func (r *reply) beginCall(c *cairn.Chunk) {
 	r.endThinking()
 	tool := limits.Cut(limits.Clean(c.Tool), maxToolName)
 	id := r.callID(c.CallID, tool, c.Awaits != nil)
-	p := &part{Part: cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: id, Tool: tool, Awaits: c.Awaits}}, open: true, id: c.CallID}
+	p := &part{Part: cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: id, Tool: tool, Awaits: storable(c.Awaits)}}, open: true, id: c.CallID}
 	p.keep(c)
 	r.parts = append(r.parts, p)
 	if ev, _ := journal.PartBegan(r.step, &p.Part); !p.wrapped() {
 		r.say(ev)
 	}
+}
+
+// storable returns what a call of another server waits for, with U+FFFD in place of characters that cannot be stored.
+func storable(a *cairn.Awaits) *cairn.Awaits {
+	if a == nil {
+		return nil
+	}
+	clean := *a
+	clean.Prompt = limits.Clean(a.Prompt)
+	if len(a.Payload) > 0 {
+		clean.Payload, _ = limits.CleanJSON(a.Payload)
+	}
+	return &clean
 }
 
 // addArguments appends to the arguments of a call that has begun.

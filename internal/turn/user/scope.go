@@ -124,6 +124,7 @@ func (s *Scope) Change(before, after json.RawMessage) error {
 // update records operations. If one cannot be applied to any state, it returns a CodeState error and records none.
 func (s *Scope) update(list ...cairn.Op) error {
 	for i := range list {
+		clean(&list[i])
 		if err := ops.Validate(&list[i]); err != nil {
 			return cairn.Errorf(cairn.CodeState, "state: %w", err)
 		}
@@ -139,6 +140,20 @@ func (s *Scope) update(list ...cairn.Op) error {
 	s.w.Ops = append(s.w.Ops, list...)
 	s.view = nil
 	return nil
+}
+
+// clean replaces characters of an operation that a session cannot keep.
+func clean(op *cairn.Op) {
+	op.Path = limits.Clean(op.Path)
+	if op.Value != nil {
+		op.Value, _ = limits.CleanJSON(op.Value)
+	}
+	if len(op.Items) > 0 {
+		op.Items = slices.Clone(op.Items)
+	}
+	for i := range op.Items {
+		op.Items[i], _ = limits.CleanJSON(op.Items[i])
+	}
 }
 
 // Emit implements define.Env.

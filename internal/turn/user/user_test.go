@@ -142,10 +142,10 @@ func TestWritesThatAStateCannotKeepAreRefused(t *testing.T) {
 	s := scopeOf(&room{state: `{"list":[1]}`})
 	one := json.RawMessage("1")
 	for name, op := range map[string]cairn.Op{
-		"append to the whole":      {Kind: cairn.OpAppend, Items: []json.RawMessage{one}},
-		"set the whole":            {Kind: cairn.OpReplace, Value: one},
-		"delete the whole":         {Kind: cairn.OpDelete},
-		"a name that is not UTF-8": {Kind: cairn.OpReplace, Path: "/\xff", Value: one},
+		"append to the whole":     {Kind: cairn.OpAppend, Items: []json.RawMessage{one}},
+		"set the whole":           {Kind: cairn.OpReplace, Value: one},
+		"delete the whole":        {Kind: cairn.OpDelete},
+		"a value that is no JSON": {Kind: cairn.OpReplace, Path: "/a", Value: json.RawMessage("{")},
 	} {
 		if err := s.Update(op); !errors.Is(err, cairn.ErrState) {
 			t.Errorf("%s: error %v", name, err)
@@ -156,6 +156,23 @@ func TestWritesThatAStateCannotKeepAreRefused(t *testing.T) {
 	}
 	if w := s.End(); len(w.Ops) != 0 {
 		t.Errorf("mistakes wrote %v", w.Ops)
+	}
+}
+
+func TestCharactersThatAStateCannotKeepAreReplaced(t *testing.T) {
+	s := scopeOf(&room{state: `{}`})
+	given := cairn.Op{Kind: cairn.OpAppend, Path: "/\xff", Items: []json.RawMessage{json.RawMessage(`"\u0000"`)}}
+	if err := s.Update(given); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Change(json.RawMessage(`{}`), json.RawMessage(`{"a\u0000":"\ud800"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if string(given.Items[0]) != `"\u0000"` {
+		t.Errorf("the caller's items are now %s", given.Items)
+	}
+	if w := s.End(); len(w.Ops) != 2 || w.Ops[0].Path != "/\uFFFD" || string(w.Ops[0].Items[0]) != `"\ufffd"` || w.Ops[1].Path != "/a\uFFFD" || string(w.Ops[1].Value) != `"\ufffd"` {
+		t.Errorf("wrote %+v", w.Ops)
 	}
 }
 
