@@ -17,7 +17,8 @@ type OutputType struct {
 }
 
 // OutputOf declares T, a struct, as an agent's output. The model is given the tool [FinishTool], whose arguments are
-// the output; they are checked against the schema of T (see [SchemaFor]).
+// the output; they are checked against the schema of T (see [SchemaFor]). An output is not taken while another call of
+// the same reply has ended in an error, or was denied: the model reads the error and then calls the tool again.
 func OutputOf[T any]() *OutputType {
 	t := reflect.TypeFor[T]()
 	s, err := schema.For(t)

@@ -119,6 +119,7 @@ var scenarios = slices.Concat(
 	returns,
 	changes,
 	endings,
+	beside,
 	serials,
 	choices,
 	unruly,

@@ -278,7 +278,7 @@ func (s *scene) askRefused() {
 		return "odd", nil
 	})
 	s.agents = []*cairn.Agent{bot(plays(
-		scripted.Reply(asks("c1", "swallow", "a"), asks("c2", "replace", "b"), asks("c3", "end", "c"), asks("c4", "odd", "d")),
+		scripted.Reply(asks("c1", "swallow", "a"), asks("c2", "replace", "b"), asks("c4", "odd", "d")), asks("c3", "end", "c"),
 		scripted.Text("None of them.")), swallow, replace, end, odd)}
 	s.process().turn("s", "ask me")
 }

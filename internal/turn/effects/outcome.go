@@ -110,6 +110,10 @@ func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent
 	for _, c := range st.Order() {
 		switch {
 		case c.Result != nil:
+			if c.Done() && failedBeside(l, c) != nil { // what the other call wrote does not fit
+				st.Add(reopened(l, c))
+				out.Final = nil
+			}
 			if err := l.Include(out, c); err != nil {
 				short := failure(c.Use, err)
 				short.Edited = c.Result.Result.Edited

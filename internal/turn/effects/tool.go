@@ -185,6 +185,11 @@ const leaveTime = 5 * time.Second
 // execute runs the call and returns its result; nil if the run was stopped before there was one, or if the call waits.
 func (t *trial) execute() *cairn.ToolResult {
 	fx, a, l, c := t.fx, t.a, t.l, t.c
+	if c.Ends(a) {
+		if result := premature(l, c); result != nil {
+			return result
+		}
+	}
 	if c.Use.Tool == cairn.FinishTool && a.Output != nil {
 		err := notStored(c.Use.Input)
 		if err == nil {

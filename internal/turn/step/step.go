@@ -394,6 +394,11 @@ func (c *Call) Finishing() bool {
 	return c.Use.Tool == cairn.FinishTool || c.Tool != nil && c.Tool.Finishes
 }
 
+// Ends reports whether the call of an agent ends the turn if it succeeds.
+func (c *Call) Ends(a *cairn.Agent) bool {
+	return c.Use.Tool == cairn.FinishTool && a.Output != nil || c.Tool != nil && c.Tool.Finishes
+}
+
 // Delegates reports whether the call is one of a sub-agent or a companion.
 func (c *Call) Delegates() bool {
 	return c.Tool != nil && (c.Tool.Delegates())

@@ -84,10 +84,8 @@ func Unanswered(messages []cairn.Message) (reply *cairn.Message, open []*cairn.T
 		return nil, nil
 	}
 	answered := map[string]bool{}
-	for i := last + 1; i < len(messages); i++ {
-		for _, r := range messages[i].ToolResults() {
-			answered[r.CallID] = true
-		}
+	for _, r := range Answered(messages) {
+		answered[r.CallID] = true
 	}
 	for _, use := range messages[last].ToolUses() {
 		if !answered[use.CallID] {
@@ -95,6 +93,18 @@ func Unanswered(messages []cairn.Message) (reply *cairn.Message, open []*cairn.T
 		}
 	}
 	return &messages[last], open
+}
+
+// Answered returns the results of the last reply of a transcript, in the order in which they came.
+func Answered(messages []cairn.Message) (results []*cairn.ToolResult) {
+	last := len(messages) - 1
+	for last >= 0 && messages[last].Role != cairn.RoleAssistant {
+		last--
+	}
+	for i := last + 1; i < len(messages); i++ {
+		results = append(results, messages[i].ToolResults()...)
+	}
+	return results
 }
 
 // Closing returns the message that answers the open tool uses of a transcript's last reply as not executed, or nil if
