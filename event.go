@@ -31,7 +31,10 @@ const (
 	// EventSources is what the text so far cites, or what a search by the provider found: Sources.
 	EventSources EventType = "sources"
 	// EventFiles are the files of a reply, readable from now on: Index, MessageID, Files, Truncated.
-	EventFiles        EventType = "files"
+	EventFiles EventType = "files"
+	// EventToolsMissing says that a turn runs without the tools of a toolset, such as those of a server that did not
+	// start in time: Name, Error.
+	EventToolsMissing EventType = "tools_missing"
 	EventToolArgStart EventType = "tool_arg_start" // CallID, Tool
 	EventToolArgDelta EventType = "tool_arg_delta" // CallID, Text
 	EventToolArgEnd   EventType = "tool_arg_end"   // CallID, Tool, Data: the complete arguments

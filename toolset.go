@@ -19,15 +19,25 @@ type Toolset interface {
 	// rules of session ids.
 	Name() string
 	// Offer is called when a turn begins, but not when a run is resumed. pinned is the session's pinned offer of
-	// the toolset; nil for none. A nil offer keeps it, and so does an error, which is logged. The handle is
-	// read-only: it writes nothing to the session. The engine's Options.HookTimeout limits the call; a toolset
-	// should answer within two seconds, since the turn waits for it. All toolsets of an agent are called
+	// the toolset; nil for none. A nil offer keeps it, and so does an error, which is logged. If there is none to
+	// keep, the turn continues without the toolset after an error, and [EventToolsMissing] is published, unless the
+	// toolset is a [RequiredToolset]. The handle is read-only: it writes nothing to the session. The engine's
+	// Options.HookTimeout limits the call, for which the turn waits. All toolsets of an agent are called
 	// concurrently.
 	Offer(ctx context.Context, step *Step, pinned json.RawMessage) (*Offer, error)
 	// Tools returns the offered tools. The result must depend on pinned only, without I/O, because each process
 	// computes it again. To keep the provider's cached prefix valid, later offers should repeat the earlier tools;
 	// the note of an offer can inform the model that some are gone.
 	Tools(pinned json.RawMessage) ([]Tool, error)
+}
+
+// RequiredToolset is a Toolset that turns may require.
+type RequiredToolset interface {
+	Toolset
+	// Required reports whether a turn fails if Offer fails and the session has no pinned offer of the toolset. The
+	// error is ErrUnavailable and names the toolset; Engine.Retry repeats the turn. False is like a Toolset that
+	// does not implement the interface.
+	Required() bool
 }
 
 // Offer is the offer of a [Toolset] from a turn on.

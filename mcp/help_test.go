@@ -41,6 +41,16 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(0)
+	case "slow":
+		if err := slowServer(os.Getenv("MCP_TEST_DIR")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(0)
+	case "noisy":
+		if err := noisyServer(os.Getenv("MCP_TEST_DIR")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(0)
 	case "silent": // reads and never responds
 		_, _ = os.Stdin.WriteTo(devNull{})
 		os.Exit(0)

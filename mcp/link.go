@@ -63,8 +63,8 @@ func (l *link) connect(ctx context.Context) (*sdk.ClientSession, error) {
 	}
 }
 
-// connectTimeout bounds a connection attempt, and a listing of tools.
-const connectTimeout = 30 * time.Second
+// connectTimeout bounds a connection attempt, and a listing of tools, unless a turn waits longer for them.
+const connectTimeout = time.Minute
 
 // begin runs do in a goroutine that the server's Close waits for, and closes a channel after it. The caller holds
 // the mutex.
@@ -77,7 +77,7 @@ func (l *link) begin(done *chan struct{}, do func(ctx context.Context)) error {
 	ch := make(chan struct{})
 	*done = ch
 	l.e.start(func() {
-		ctx, cancel := context.WithTimeout(l.e.ctx, connectTimeout)
+		ctx, cancel := context.WithTimeout(l.e.ctx, max(connectTimeout, l.e.opts.ListTimeout))
 		defer cancel()
 		do(ctx)
 		l.mu.Lock()
@@ -226,6 +226,40 @@ const fresh = 100 * time.Millisecond
 // pause is how long turns wait no longer than fresh, after a listing failed or took too long.
 const pause = 10 * time.Second
 
+// await returns the server's tools once they are known.
+func (l *link) await(ctx context.Context) (*toolList, error) {
+	l.mu.Lock()
+	if l.known != nil {
+		defer l.mu.Unlock()
+		return l.known, nil
+	}
+	done, err := l.relist()
+	l.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known == nil {
+		return nil, l.unlist
+	}
+	return l.known, nil
+}
+
+// relist begins a listing unless one is under way, and returns a channel that is closed when it ends. The caller holds
+// the mutex.
+func (l *link) relist() (done <-chan struct{}, err error) {
+	if l.listing == nil {
+		err = l.begin(&l.listing, l.listNow)
+	}
+	return l.listing, err
+}
+
 // list returns the server's tools; nil if they are not known in time. known reports that the session has a list
 // already.
 func (l *link) list(ctx context.Context, known bool) (*toolList, error) {
@@ -234,17 +268,13 @@ func (l *link) list(ctx context.Context, known bool) (*toolList, error) {
 		defer l.mu.Unlock()
 		return l.known, nil
 	}
-	if l.listing == nil {
-		if err := l.begin(&l.listing, l.listNow); err != nil {
-			l.mu.Unlock()
-			return nil, err
-		}
+	done, err := l.relist()
+	if err != nil {
+		l.mu.Unlock()
+		return nil, err
 	}
-	done, wait := l.listing, l.e.opts.ListTimeout
-	if known || l.known != nil {
-		wait = fresh
-	}
-	if time.Now().Before(l.retry) {
+	wait := l.e.opts.ListTimeout
+	if known || l.known != nil || !l.e.opts.Required && time.Now().Before(l.retry) {
 		wait = fresh
 	}
 	l.mu.Unlock()

@@ -228,6 +228,8 @@ func (s *Server) Offer(ctx context.Context, step *cairn.Step, pinned json.RawMes
 		return s.pin(nil, &offer{Connect: true}, fmt.Sprintf("The tools of %s are there once the user has connected an account; %sconnect asks for it.", s.name, s.opts.Prefix))
 	case err != nil:
 		return nil, err
+	case list == nil && before == nil:
+		return nil, fmt.Errorf("MCP server %q has not listed its tools within %s", s.name, s.opts.ListTimeout)
 	case list == nil:
 		return nil, nil
 	}

@@ -33,7 +33,11 @@ type Options struct {
 	Cache *cairn.CachePolicy
 	// Timeout bounds a call. Default: 1 minute.
 	Timeout time.Duration
-	// ListTimeout is how long a turn waits for the list of tools if none is known. Default: 2 seconds.
+	// Required makes a turn fail whose session has no tools of the server because the server did not list them within
+	// ListTimeout. Default: such a turn continues without them, and [cairn.EventToolsMissing] names the server.
+	Required bool
+	// ListTimeout is how long a turn waits for the list of tools if none is known, such as while a command starts. The
+	// engine's Options.HookTimeout bounds it, too. Default: 15 seconds. See also [Server.Ready].
 	ListTimeout time.Duration
 	// MaxResult is the maximum size of a result's text in bytes; a larger one is an error of the call. Default: 1
 	// MiB.

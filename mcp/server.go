@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"path"
@@ -20,7 +21,7 @@ type Server struct {
 	links map[string]*link // by user; "" is for all users. Guarded by the mutex.
 }
 
-var _ cairn.Toolset = (*Server)(nil)
+var _ cairn.RequiredToolset = (*Server)(nil)
 
 // Command returns the server that a command runs, reached over its standard input and output. The command is
 // started on demand and ended by Close. Lines of its standard error are logged.
@@ -70,7 +71,7 @@ func newServer(name string, opts *Options) (*Server, error) {
 		s.opts = *opts
 	}
 	o := &s.opts
-	o.Timeout, o.ListTimeout = cmp.Or(o.Timeout, time.Minute), cmp.Or(o.ListTimeout, 2*time.Second)
+	o.Timeout, o.ListTimeout = cmp.Or(o.Timeout, time.Minute), cmp.Or(o.ListTimeout, 15*time.Second)
 	o.MaxResult = cmp.Or(o.MaxResult, 1<<20)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -110,6 +111,27 @@ func newServer(name string, opts *Options) (*Server, error) {
 
 // Name implements [cairn.Toolset].
 func (s *Server) Name() string { return s.name }
+
+// Required implements [cairn.RequiredToolset].
+func (s *Server) Required() bool { return s.opts.Required }
+
+// Ready waits until the server has started and its tools are known, so that the first turn does not have to. If they
+// cannot be listed, the error says why, and a later call tries again. If ctx ends first, the error is its cause, and the
+// server continues to start. A server at which each user has an account of their own has no common list: the error is
+// ErrInvalid.
+func (s *Server) Ready(ctx context.Context) error {
+	if s.opts.Auth != nil && s.opts.Auth.perUser() {
+		return cairn.Invalid("auth", "MCP server %q: each user has a list of tools of their own", s.name)
+	}
+	l, err := s.link("")
+	if err != nil {
+		return err
+	}
+	if _, err := l.await(ctx); err != nil {
+		return fmt.Errorf("MCP server %q is not ready: %w", s.name, err)
+	}
+	return nil
+}
 
 // Close ends the connections, and the command if the server has one, and waits until they have ended. Calls under
 // way fail.

@@ -35,7 +35,9 @@ func (d *commandDialer) transport(context.Context, string) (sdk.Transport, error
 	cmd.Env = append(cmd.Env, d.opts.Env...)
 	cmd.Stderr = &logWriter{d: d}
 	cmd.WaitDelay = time.Second // a child of the command may keep its standard error open
-	return marking{&sdk.CommandTransport{Command: cmd, TerminateDuration: 2 * time.Second}}, nil
+	return marking{&pipes{cmd: cmd, skipped: func(line string) {
+		d.opts.Logger.Warn("an MCP server writes a line to its standard output that is not a message", "server", d.name, "line", clean(line, 4<<10))
+	}}}, nil
 }
 
 // logWriter logs the lines of a command's standard error.

@@ -7,23 +7,35 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
 // offers asks the agent's toolsets concurrently what they offer the turn that begins, and returns the messages that pin
 // it. The messages belong to the reply of the turn's first step, so a process that continues the step has the same
-// tools.
-func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) []cairn.Message {
+// tools. The error is that of a required toolset without which the turn must not run.
+func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) ([]cairn.Message, error) {
 	if l.Step.Number != 1 || l.Run.PreviousRunID != "" {
-		return nil
+		return nil, nil
 	}
-	list := make([]*cairn.Offer, len(a.Toolsets))
+	list, failed := make([]*cairn.Offer, len(a.Toolsets)), make([]error, len(a.Toolsets))
 	var all sync.WaitGroup
 	for i, ts := range a.Toolsets {
-		all.Go(func() { list[i] = fx.offer(ctx, l, ts) })
+		all.Go(func() { list[i], failed[i] = fx.offer(ctx, l, ts) })
 	}
 	all.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	for i, err := range failed {
+		if err == nil {
+			continue
+		}
+		if err := fx.without(l, a.Toolsets[i], err); err != nil {
+			return nil, err
+		}
+	}
 	var messages []cairn.Message
 	for i, o := range list {
 		if o == nil {
@@ -37,11 +49,26 @@ func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) 
 			fx.Logger.Warn("a tool is left out", "session", l.Row.ID, "agent", a.Name, "error", err)
 		}
 	}
-	return messages
+	return messages, nil
 }
 
-// offer asks one toolset. If it fails, the session keeps the tools that it has.
-func (fx *Effects) offer(ctx context.Context, l *session.Live, ts cairn.Toolset) *cairn.Offer {
+// without decides about a turn whose toolset has failed. The session keeps the tools that it has; if it has none, the
+// turn runs without, unless the toolset is required.
+func (fx *Effects) without(l *session.Live, ts cairn.Toolset, err error) error {
+	if _, has := l.Index.Pinned()[ts.Name()]; has {
+		fx.Logger.Warn("a toolset offers nothing; the session keeps its tools", "session", l.Row.ID, "agent", l.Agent.Name, "toolset", ts.Name(), "error", err)
+		return nil
+	}
+	if r, ok := ts.(cairn.RequiredToolset); ok && r.Required() {
+		return cairn.Errorf(cairn.CodeUnavailable, "the required toolset %q offers no tools: %w", ts.Name(), err)
+	}
+	fx.Logger.Warn("a turn runs without the tools of a toolset", "session", l.Row.ID, "agent", l.Agent.Name, "toolset", ts.Name(), "error", err)
+	l.Emit.Event(journal.ToolsMissing(ts.Name(), err))
+	return nil
+}
+
+// offer asks one toolset.
+func (fx *Effects) offer(ctx context.Context, l *session.Live, ts cairn.Toolset) (*cairn.Offer, error) {
 	u := user.Code{What: "the toolset", Err: cairn.CodeHook, Limit: fx.HookTimeout}
 	pinned := l.Index.Pinned()[ts.Name()]
 	o, err := user.Lent(ctx, fx.Scope(l, l.Step.Number).Freeze("by a toolset"), u, func(ctx context.Context, step *cairn.Step) (*cairn.Offer, error) {
@@ -51,8 +78,7 @@ func (fx *Effects) offer(ctx context.Context, l *session.Live, ts cairn.Toolset)
 		err = o.Validate()
 	}
 	if err != nil {
-		fx.Logger.Warn("a toolset offers nothing", "session", l.Row.ID, "agent", l.Agent.Name, "toolset", ts.Name(), "error", err)
-		return nil
+		return nil, err
 	}
-	return o
+	return o, nil
 }

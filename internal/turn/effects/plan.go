@@ -223,7 +223,11 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 	if err := stepContext(ctx, l, s, to, fx.HookTimeout); err != nil {
 		return nil, cairn.Errorf(cairn.CodeHook, "step context: %w", err)
 	}
-	to.Context = append(to.Context, fx.offers(ctx, a, l)...)
+	offers, err := fx.offers(ctx, a, l)
+	if err != nil {
+		return nil, err
+	}
+	to.Context = append(to.Context, offers...)
 	to.Context = append(to.Context, answers...)
 	req.Messages = sent(l, to.Context)
 	req.Tools = define.Specs(req.Tools, l.Listed(to.Context))

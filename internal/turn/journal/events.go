@@ -9,6 +9,7 @@ package journal
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
@@ -114,6 +115,16 @@ func Step(say func(cairn.Event), st *step.Step) {
 // Fallback returns the event of a reply by a model other than the requested one.
 func Fallback(number int, model, requested string) cairn.Event {
 	return cairn.Event{Type: cairn.EventModelFallback, Step: number, Name: model, Text: requested}
+}
+
+// ToolsMissing returns the event of a turn that runs without the tools of a toolset. It belongs to no step: what it says
+// stays so when the step is repeated.
+func ToolsMissing(toolset string, err error) cairn.Event {
+	var e *cairn.Error
+	if !errors.As(err, &e) {
+		e = cairn.Errorf(cairn.CodeUnavailable, "%w", err)
+	}
+	return cairn.Event{Type: cairn.EventToolsMissing, Name: toolset, Error: e.Public()}
 }
 
 // Part publishes a whole part of a reply.
