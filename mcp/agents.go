@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cairn-agents/cairn"
@@ -45,6 +46,7 @@ type AgentOptions struct {
 // pending calls in the inbox. The turn continues once these are answered, and its outcome is in the session.
 type Agents struct {
 	eng    *engine.Engine
+	agents map[string]string // by the tools' names
 	server *sdk.Server
 	logger *slog.Logger
 }
@@ -59,11 +61,16 @@ func NewAgents(eng *engine.Engine, tools []AgentTool, opts *AgentOptions) (*Agen
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	a := &Agents{eng: eng, logger: o.Logger}
-	a.server = sdk.NewServer(&sdk.Implementation{Name: cmp.Or(o.Name, "cairn"), Version: "1"}, nil)
+	a.server = sdk.NewServer(&sdk.Implementation{Name: cmp.Or(o.Name, "cairn"), Version: "1"}, &sdk.ServerOptions{
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+		// Answers are for the authenticated user.
+		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
+	})
+	a.server.AddReceivingMiddleware(declared, a.described)
 	if len(tools) == 0 {
 		return nil, cairn.Invalid("tools", "no agents")
 	}
-	seen := map[string]bool{}
+	a.agents = map[string]string{}
 	for i, t := range tools {
 		field, name := fmt.Sprintf("tools[%d]", i), cmp.Or(t.Name, t.Agent)
 		switch {
@@ -73,15 +80,58 @@ func NewAgents(eng *engine.Engine, tools []AgentTool, opts *AgentOptions) (*Agen
 			return nil, cairn.Invalid(field, "%q cannot be the name of a tool", name)
 		case t.Description == "":
 			return nil, cairn.Invalid(field, "the description is empty")
-		case seen[name]:
+		case a.agents[name] != "":
 			return nil, cairn.Invalid(field, "the name %q is taken", name)
 		}
-		seen[name] = true
-		sdk.AddTool(a.server, &sdk.Tool{Name: name, Description: t.Description}, func(ctx context.Context, req *sdk.CallToolRequest, in turnIn) (*sdk.CallToolResult, *turnOut, error) {
-			return a.call(ctx, req, t.Agent, in)
+		if _, err := turnSchema(eng.Agent(t.Agent).Output); err != nil {
+			return nil, cairn.Invalid(field, "agent %q: %v", t.Agent, err)
+		}
+		a.agents[name] = t.Agent
+		sdk.AddTool(a.server, &sdk.Tool{Name: name, Description: t.Description}, func(ctx context.Context, req *sdk.CallToolRequest, in turnIn) (*sdk.CallToolResult, any, error) {
+			res, out, err := a.call(ctx, req, t.Agent, in)
+			if err != nil || out == nil {
+				return res, nil, err
+			}
+			return res, out, nil
 		})
 	}
 	return a, nil
+}
+
+// declared refuses methods of capabilities that are not declared, which the SDK answers with empty lists.
+func declared(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		switch kind, _, _ := strings.Cut(method, "/"); kind {
+		case "prompts", "resources", "completion", "logging":
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + clean(method, 256)}
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// described adds the schemas of results to a list of tools: those of the agents that are registered at the time.
+func (a *Agents) described(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		res, err := next(ctx, method, req)
+		list, ok := res.(*sdk.ListToolsResult)
+		if err != nil || !ok {
+			return res, err
+		}
+		for i, t := range list.Tools {
+			agent := a.eng.Agent(a.agents[t.Name])
+			if agent == nil {
+				continue
+			}
+			schema, err := turnSchema(agent.Output)
+			if err != nil {
+				return nil, err
+			}
+			described := *t
+			described.OutputSchema = schema
+			list.Tools[i] = &described
+		}
+		return list, nil
+	}
 }
 
 // turnIn is the input of an agent's tool.
@@ -90,11 +140,11 @@ type turnIn struct {
 	Session string `json:"session,omitempty" jsonschema:"The session of an earlier call, to continue the conversation. A new one by default."`
 }
 
-// turnOut is the result of a call.
+// turnOut is the result of a call, see turnSchema.
 type turnOut struct {
-	Session string          `json:"session" jsonschema:"Names the conversation, for further calls."`
-	Text    string          `json:"text,omitempty" jsonschema:"The agent's answer."`
-	Output  json.RawMessage `json:"output,omitempty" jsonschema:"The agent's typed output, if it has one."`
+	Session string          `json:"session"`
+	Text    string          `json:"text,omitempty"`
+	Output  json.RawMessage `json:"output,omitempty"`
 }
 
 // Stdio serves one client over this process's standard input and output, until ctx ends or the client disconnects.
