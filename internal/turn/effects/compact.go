@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -18,8 +19,11 @@ import (
 
 // sent returns the messages that a model is sent: those of the session, followed by context.
 func sent(l *session.Live, context []cairn.Message) []cairn.Message {
-	messages := append(l.Transcript(), context...)
-	return shaped(l, transcript.Recent(messages, l.First))
+	messages := transcript.Recent(append(l.Transcript(), context...), l.First)
+	if slices.ContainsFunc(context, func(m cairn.Message) bool { return len(m.Pinned) > 0 }) && !l.Index.Differs() {
+		messages = transcript.Sent(messages)
+	}
+	return shaped(l, messages)
 }
 
 // shaped returns messages of a session in the form that models are sent.

@@ -20,7 +20,7 @@ type Index struct {
 	off   map[string]struct{}
 	away  map[string]struct{}
 	// differs reports whether some message is sent in another form than it is stored: a result has the arguments that
-	// its tool ran with, a tool was called as a deferred one, or a message has data for pages.
+	// its tool ran with, a tool was called as a deferred one, a message has data for pages, or a toolset has a note.
 	differs bool
 	// pinned is what toolsets offer.
 	pinned map[string]json.RawMessage
@@ -34,6 +34,7 @@ func (x *Index) Add(m *cairn.Message) {
 	if m.Summary != nil {
 		x.restart(m.Summary)
 	}
+	x.differs = x.differs || notes(m)
 	if m.Hidden {
 		x.addSwitches(m.Tools)
 		if len(m.Pinned) > 0 {

@@ -61,3 +61,47 @@ func TestSentWithoutDataForPages(t *testing.T) {
 		t.Errorf("the transcript has become %+v", list)
 	}
 }
+
+// The note of a toolset comes before the user's messages that it follows.
+func TestNotesPrecedeTheUser(t *testing.T) {
+	t.Parallel()
+	user := func(text string) cairn.Message { return cairn.User(cairn.TextPart(text)) }
+	note := func(text string) cairn.Message {
+		m := cairn.Context(text)
+		m.Pinned = map[string]json.RawMessage{"shop": json.RawMessage(`{}`)}
+		return m
+	}
+	summary := note("so far")
+	summary.Summary = &cairn.Summary{}
+	reply := cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("reply")}}
+	result := cairn.Message{Role: cairn.RoleTool, Parts: []cairn.Part{{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "c", Tool: "t", Output: json.RawMessage(`1`)}}}}
+	for name, test := range map[string]struct {
+		list []cairn.Message
+		want []int // the messages in the order sent
+	}{
+		"the first turn":      {[]cairn.Message{user("hi"), note("tools")}, []int{1, 0}},
+		"two toolsets":        {[]cairn.Message{user("hi"), note("one"), note("two"), reply}, []int{1, 2, 0, 3}},
+		"later turns":         {[]cairn.Message{user("hi"), note("one"), reply, user("again"), note("two"), reply}, []int{1, 0, 2, 4, 3, 5}},
+		"several messages":    {[]cairn.Message{reply, user("hi"), user("there"), note("tools")}, []int{0, 3, 1, 2}},
+		"context of the step": {[]cairn.Message{user("hi"), cairn.Context("it rains"), note("tools"), reply}, []int{2, 0, 1, 3}},
+		"files of a result":   {[]cairn.Message{result, cairn.Context("files"), user("hi"), note("tools")}, []int{0, 1, 3, 2}},
+		"no user":             {[]cairn.Message{result, cairn.Context("files"), note("tools")}, []int{0, 1, 2}},
+		"after a summary":     {[]cairn.Message{summary, user("hi"), note("tools"), reply}, []int{0, 2, 1, 3}},
+		"a summary":           {[]cairn.Message{user("hi"), summary, reply}, []int{0, 1, 2}},
+	} {
+		var want []cairn.Message
+		for _, i := range test.want {
+			want = append(want, test.list[i])
+		}
+		if sent := transcript.Sent(test.list); !reflect.DeepEqual(sent, want) || !reflect.DeepEqual(transcript.Sent(sent), want) {
+			t.Errorf("%s: the model is sent %+v", name, sent)
+		}
+		var x transcript.Index
+		for i := range test.list {
+			x.Add(&test.list[i])
+		}
+		if moved := !reflect.DeepEqual(want, test.list); moved && !x.Differs() {
+			t.Errorf("%s: the messages are sent as they are", name)
+		}
+	}
+}

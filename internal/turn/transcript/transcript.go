@@ -163,9 +163,15 @@ func Failed(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult 
 // Sent returns the transcript in the form that a model is sent. A deferred tool appears as the call of [cairn.CallTool]
 // that the model made, and its result as that tool's. A result whose tool ran with arguments edited by a reviewer
 // begins with a note of it, because the arguments in the transcript stay as the model wrote them. Parts for pages are
-// left out, or given as JSON in a message that has no others. Sent is idempotent.
+// left out, or given as JSON in a message that has no others. The note of a toolset comes before the user's messages that
+// it follows in the transcript, so that the model's last message is the user's. Sent is idempotent.
 func Sent(messages []cairn.Message) []cairn.Message {
 	sent := slices.Clone(messages)
+	for i := range sent {
+		if notes(&sent[i]) {
+			lead(sent[:i+1])
+		}
+	}
 	wrapped := map[string]bool{}
 	otherwise := func(p cairn.Part) bool {
 		return p.Data != nil || edited(p) || p.ToolUse != nil && p.ToolUse.Deferred || p.Result != nil && wrapped[p.Result.CallID]
@@ -196,6 +202,24 @@ func Sent(messages []cairn.Message) []cairn.Message {
 		}
 	}
 	return sent
+}
+
+// notes reports whether a message is the note of a toolset. A summary restates such notes.
+func notes(m *cairn.Message) bool { return len(m.Pinned) > 0 && m.Summary == nil }
+
+// lead moves the last message before the first of the user's messages that directly precede it, if there are any. Hidden
+// messages among these move with them.
+func lead(list []cairn.Message) {
+	last := len(list) - 1
+	to := last
+	for i := last - 1; i >= 0 && list[i].Role == cairn.RoleUser && list[i].Summary == nil && !notes(&list[i]); i-- {
+		if !list[i].Hidden {
+			to = i
+		}
+	}
+	note := list[last]
+	copy(list[to+1:], list[to:last])
+	list[to] = note
 }
 
 // withoutData returns a copy of a message's parts without those for pages. If there are no others they become text.
