@@ -81,7 +81,7 @@ const (
 	EventCustom     EventType = "custom"      // Name, Data, DataID
 	EventOutput     EventType = "output"      // Data: the typed output
 	EventError      EventType = "error"       // Error
-	EventUsage      EventType = "usage"       // Usage of the step
+	EventUsage      EventType = "usage"       // Usage of the step; Step is 0 for calls of a step that added nothing
 	EventCheckpoint EventType = "checkpoint"  // CheckpointID, MessageCount
 
 	// EventSessionDeleted is the last event of a removed tree, unless the tree was restored: then

@@ -143,9 +143,17 @@ const (
 	ChunkModel     ChunkType = "model"      // before all else: Model answers instead of the requested one
 	ChunkEvent     ChunkType = "event"      // Event happened on another server and is published with the reply
 	ChunkUsage     ChunkType = "usage"      // Usage replaces the previous figures
-	ChunkRestart   ChunkType = "restart"    // the reply so far is void and begins again; Text is why, if known
+	ChunkRestart   ChunkType = "restart"    // the reply so far is void, its usage is paid for: it begins again; Text is why, if known
 	ChunkFinish    ChunkType = "finish"     // the reply is complete; FinishReason is why
 )
+
+// ModelCall is a request that a provider made to a model for a reply.
+type ModelCall struct {
+	// Model is the [ModelInfo.ID] of the model; empty for the one that answers.
+	Model string `json:"model,omitempty"`
+	// Usage is the request's own.
+	Usage Usage `json:"usage"`
+}
 
 // Chunk is one piece of a streamed reply.
 type Chunk struct {
@@ -163,8 +171,16 @@ type Chunk struct {
 	Model    string          `json:"model,omitempty"`
 	Sources  []Source        `json:"sources,omitempty"`
 	File     *File           `json:"file,omitempty"`
-	// Usage is the usage of the call so far; the last one counts.
+	// Usage is the usage of the call so far; the last one counts. Its CostNanos count if PricedCalls is not 0: the
+	// provider has named the price itself. A provider that made several requests for the reply, such as one for each
+	// use of its own tools, reports their sum.
 	Usage Usage `json:"usage,omitzero"`
+	// Calls lists the requests of a ChunkUsage that sums up several, or any of another model, oldest first: each has
+	// its own price. nil means one request to the model that answers.
+	Calls []ModelCall `json:"calls,omitempty"`
+	// WindowTokens is how many tokens of the model's window the conversation fills with the reply, for a ChunkUsage
+	// that sums up several requests; 0 means the input and output of Usage.
+	WindowTokens int64 `json:"window_tokens,omitempty"`
 	// FinishReason is why the model stopped, for a ChunkFinish.
 	FinishReason FinishReason `json:"finish_reason,omitempty"`
 	// Event is an action of an agent on another server, for a ChunkEvent: an EventToolStart, EventToolEnd,

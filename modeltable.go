@@ -2,6 +2,7 @@ package cairn
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -27,6 +28,9 @@ type ModelEntry struct {
 	Window    int `json:"window,omitempty"`
 	MaxOutput int `json:"max_output,omitempty"`
 	Price
+	// NoPrice reports that the price is not known: the cost of calls of the model is unknown. A model with a price of 0
+	// is free.
+	NoPrice bool `json:"no_price,omitempty"`
 	// Long are the prices of requests with more than Over input tokens, if they differ.
 	Long *LongPrice `json:"long,omitempty"`
 	// AsOf is the date of the provider's page with these figures, as YYYY-MM-DD. Source is the address of that
@@ -41,9 +45,10 @@ type Price struct {
 	Input  Dollars `json:"input"`
 	Output Dollars `json:"output"`
 	// CacheRead is the price of input that the provider has cached, CacheWrite that of input that it writes into
-	// its cache; 0 means Input.
-	CacheRead  Dollars `json:"cache_read,omitempty"`
-	CacheWrite Dollars `json:"cache_write,omitempty"`
+	// its cache; 0 means Input. CacheWriteHour is that of input that the cache keeps for an hour; 0 means CacheWrite.
+	CacheRead      Dollars `json:"cache_read,omitempty"`
+	CacheWrite     Dollars `json:"cache_write,omitempty"`
+	CacheWriteHour Dollars `json:"cache_write_hour,omitempty"`
 }
 
 // LongPrice is the price of requests whose input exceeds a number of tokens.
@@ -138,25 +143,22 @@ func undated(name, entry string) string {
 	return name
 }
 
-// Cost returns the cost of a model call with the given usage, in nano-dollars, rounded up.
+// Cost returns the cost of a request with the given usage, in nano-dollars, rounded up. It is 0 if the entry has
+// NoPrice.
 func (e *ModelEntry) Cost(u Usage) int64 {
 	p := e.Price
 	if e.Long != nil && u.InputTokens > e.Long.Over {
 		p = e.Long.Price
 	}
-	read, write := p.CacheRead, p.CacheWrite
-	if read == 0 {
-		read = p.Input
-	}
-	if write == 0 {
-		write = p.Input
-	}
+	read, write := cmp.Or(p.CacheRead, p.Input), cmp.Or(p.CacheWrite, p.Input)
+	hour := cmp.Or(p.CacheWriteHour, write)
+	hourly := min(u.CacheWriteHourTokens, u.CacheWriteTokens)
 	fresh := max(u.InputTokens-u.CachedTokens-u.CacheWriteTokens, 0)
 	sum := new(big.Int)
 	for _, part := range [...]struct {
 		tokens int64
 		price  Dollars
-	}{{fresh, p.Input}, {u.CachedTokens, read}, {u.CacheWriteTokens, write}, {u.OutputTokens, p.Output}} {
+	}{{fresh, p.Input}, {u.CachedTokens, read}, {u.CacheWriteTokens - hourly, write}, {hourly, hour}, {u.OutputTokens, p.Output}} {
 		sum.Add(sum, new(big.Int).Mul(big.NewInt(max(part.tokens, 0)), big.NewInt(int64(part.price))))
 	}
 	// Millionths of a dollar per million tokens are thousandths of a nano-dollar per token.

@@ -18,8 +18,13 @@ type Usage struct {
 	CachedTokens int64 `json:"cached_tokens,omitempty"`
 	// CacheWriteTokens is the part of InputTokens that the provider wrote to its cache.
 	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
-	// ModelCalls counts committed model calls.
+	// CacheWriteHourTokens is the part of CacheWriteTokens that the provider keeps for an hour, at a price of its own.
+	CacheWriteHourTokens int64 `json:"cache_write_hour_tokens,omitempty"`
+	// ModelCalls counts model calls whose reply was used, in whole or, if the run was stopped, in part.
 	ModelCalls int64 `json:"model_calls,omitempty"`
+	// DiscardedCalls counts further model calls for which the provider reported usage and whose reply was not used:
+	// those that failed, were refused, were retried or were handed to a fallback. The tokens and the cost have theirs.
+	DiscardedCalls int64 `json:"discarded_calls,omitempty"`
 	// ToolCalls counts tool calls with a result; ToolErrors counts those whose result is an error.
 	ToolCalls  int64 `json:"tool_calls,omitempty"`
 	ToolErrors int64 `json:"tool_errors,omitempty"`
@@ -30,8 +35,9 @@ type Usage struct {
 	WaitSeconds int64 `json:"wait_seconds,omitempty"`
 	// SubAgentRuns counts the calls that ran a sub-agent or companion; the usage of those is in their own sessions.
 	SubAgentRuns int64 `json:"sub_agent_runs,omitempty"`
-	// CostNanos is the cost of the PricedCalls among the ModelCalls, in billionths of a US dollar, by the table of
-	// models at the time of each call. The prices of the other calls are not known: see [Usage.Cost].
+	// CostNanos is the cost of the model calls, in billionths of a US dollar: as the provider reported it, else by the
+	// table of models at the time of each call. PricedCalls counts those of the ModelCalls and DiscardedCalls whose
+	// whole cost is known; of the others CostNanos has the part that is known. See [Usage.Cost].
 	CostNanos   int64 `json:"cost_nanos,omitempty"`
 	PricedCalls int64 `json:"priced_calls,omitempty"`
 	// Custom holds the amounts that tools recorded with Call.RecordUsage, by name.
@@ -41,19 +47,21 @@ type Usage struct {
 // Add returns the sum of two usages.
 func (u Usage) Add(v Usage) Usage {
 	sum := Usage{
-		InputTokens:      u.InputTokens + v.InputTokens,
-		OutputTokens:     u.OutputTokens + v.OutputTokens,
-		ReasoningTokens:  u.ReasoningTokens + v.ReasoningTokens,
-		CachedTokens:     u.CachedTokens + v.CachedTokens,
-		CacheWriteTokens: u.CacheWriteTokens + v.CacheWriteTokens,
-		ModelCalls:       u.ModelCalls + v.ModelCalls,
-		ToolCalls:        u.ToolCalls + v.ToolCalls,
-		ToolErrors:       u.ToolErrors + v.ToolErrors,
-		ToolCacheHits:    u.ToolCacheHits + v.ToolCacheHits,
-		WaitSeconds:      u.WaitSeconds + v.WaitSeconds,
-		SubAgentRuns:     u.SubAgentRuns + v.SubAgentRuns,
-		CostNanos:        u.CostNanos + v.CostNanos,
-		PricedCalls:      u.PricedCalls + v.PricedCalls,
+		InputTokens:          u.InputTokens + v.InputTokens,
+		OutputTokens:         u.OutputTokens + v.OutputTokens,
+		ReasoningTokens:      u.ReasoningTokens + v.ReasoningTokens,
+		CachedTokens:         u.CachedTokens + v.CachedTokens,
+		CacheWriteTokens:     u.CacheWriteTokens + v.CacheWriteTokens,
+		CacheWriteHourTokens: u.CacheWriteHourTokens + v.CacheWriteHourTokens,
+		ModelCalls:           u.ModelCalls + v.ModelCalls,
+		DiscardedCalls:       u.DiscardedCalls + v.DiscardedCalls,
+		ToolCalls:            u.ToolCalls + v.ToolCalls,
+		ToolErrors:           u.ToolErrors + v.ToolErrors,
+		ToolCacheHits:        u.ToolCacheHits + v.ToolCacheHits,
+		WaitSeconds:          u.WaitSeconds + v.WaitSeconds,
+		SubAgentRuns:         u.SubAgentRuns + v.SubAgentRuns,
+		CostNanos:            u.CostNanos + v.CostNanos,
+		PricedCalls:          u.PricedCalls + v.PricedCalls,
 	}
 	if len(u.Custom)+len(v.Custom) > 0 {
 		sum.Custom = make(map[string]float64, len(u.Custom)+len(v.Custom))
@@ -70,10 +78,11 @@ func (u Usage) Add(v Usage) Usage {
 // Cost returns the cost of the model calls, as "$0.0123"; "unknown" if the price of none is known, and "at least
 // $0.0123" if the price of some is not.
 func (u Usage) Cost() string {
+	calls := u.ModelCalls + u.DiscardedCalls
 	switch {
-	case u.PricedCalls == 0 && u.ModelCalls > 0:
+	case u.PricedCalls == 0 && u.CostNanos == 0 && calls > 0:
 		return "unknown"
-	case u.PricedCalls < u.ModelCalls:
+	case u.PricedCalls < calls:
 		return "at least $" + money(u.CostNanos, 9)
 	}
 	return "$" + money(u.CostNanos, 9)

@@ -83,6 +83,9 @@ func (r *reader) read(ev *cairn.Event) error {
 		s.results[ev.CallID] = render(ev.CallID, ev.Data, ev.IsError)
 	case cairn.EventTextDelta, cairn.EventToolArgStart, cairn.EventToolArgDelta, cairn.EventToolArgEnd, cairn.EventToolStart,
 		cairn.EventStatePatch, cairn.EventUsage:
+		if ev.Type == cairn.EventUsage && ev.Step == 0 {
+			return nil
+		}
 		if s == nil {
 			return fmt.Errorf("event %d (%s) is of step %s, which is not open", ev.Sequence, ev.Type, id)
 		}

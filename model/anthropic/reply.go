@@ -19,8 +19,7 @@ type reply struct {
 	open       *content // the open block; it ends before the next begins
 	index      int      // of open
 	calls      int
-	before     cairn.Usage // usage of earlier requests of this reply
-	usage      usage
+	bill       bill
 	stopReason string
 	refused    string // reason for the model's refusal; empty if it did not refuse
 	done       bool
@@ -34,8 +33,8 @@ func (r *reply) resume() error {
 	if err := r.stop(); err != nil {
 		return err
 	}
-	r.before = r.before.Add(r.usage.total())
-	r.usage, r.stopReason, r.done = usage{}, "", false
+	r.bill.next()
+	r.stopReason, r.done = "", false
 	return nil
 }
 
@@ -44,6 +43,10 @@ func (r *reply) event(ev event) error {
 	switch ev.Type {
 	case "message_start":
 		r.contained(ev.Message.Container)
+		r.bill.served = ev.Message.Model
+		if ev.Message.Usage != nil {
+			r.bill.start = ev.Message.Usage.own()
+		}
 		return r.count(ev.Message.Usage)
 	case "content_block_start":
 		return r.start(ev.Index, ev.ContentBlock)
@@ -80,8 +83,8 @@ func (r *reply) count(u *usage) error {
 	if u == nil {
 		return nil
 	}
-	r.usage.add(u)
-	return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: r.before.Add(r.usage.total())})
+	r.bill.now.add(u)
+	return r.say(r.bill.chunk())
 }
 
 // start begins a content block.
@@ -179,7 +182,11 @@ func (r *reply) stop() error {
 	case "tool_use":
 		return r.called(c)
 	default:
-		part = cairn.Part{Type: cairn.PartProvider, Provider: provider.Keepable(c.whole()), Sources: c.sources()}
+		whole := c.whole()
+		if _, result := c.fields["tool_use_id"]; result {
+			r.bill.found += len(whole)
+		}
+		part = cairn.Part{Type: cairn.PartProvider, Provider: provider.Keepable(whole), Sources: c.sources()}
 		if part.Provider == nil {
 			return nil
 		}

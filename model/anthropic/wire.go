@@ -57,6 +57,7 @@ type event struct {
 	Type    string `json:"type"`
 	Index   int    `json:"index"`
 	Message struct {
+		Model     string     `json:"model"`
 		Usage     *usage     `json:"usage"`
 		Container *container `json:"container"`
 	} `json:"message"`
@@ -115,18 +116,4 @@ func (e *event) known() bool {
 func mistyped(err error) bool {
 	_, wrong := errors.AsType[*json.UnmarshalTypeError](err)
 	return wrong
-}
-
-// usage has pointers because a later event contains only what changed.
-type usage struct {
-	Input      *int64 `json:"input_tokens"`
-	CacheWrite *int64 `json:"cache_creation_input_tokens"`
-	CacheRead  *int64 `json:"cache_read_input_tokens"`
-	Output     *int64 `json:"output_tokens"`
-	Details    *struct {
-		Thinking int64 `json:"thinking_tokens"`
-	} `json:"output_tokens_details"`
-	// Iterations are the model calls behind a reply before which the provider compacted. The totals do not include
-	// them.
-	Iterations []usage `json:"iterations"`
 }

@@ -150,7 +150,7 @@ func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.
 // passes reports whether the next model is called after an error.
 func (m *Model) passes(err error) bool { return m.opts.Refusals && refused(err) || m.opts.When(err) }
 
-// ask streams the reply of a model.
+// ask streams the reply of a model. What a model without a reply has used is reported as that of a reply that is void.
 func (m *Model) ask(ctx context.Context, req *cairn.Request, i int, r *reply) error {
 	one := m.models[i]
 	if req.Settings.Options != nil && one.Info().Provider != m.models[0].Info().Provider {
@@ -166,8 +166,11 @@ func (m *Model) ask(ctx context.Context, req *cairn.Request, i int, r *reply) er
 	for c, err := range one.Stream(ctx, req) {
 		switch {
 		case err != nil:
-			return r.broke(err)
+			return r.broke(one, err)
 		case c.Type == cairn.ChunkRestart: // the model starts its reply again
+			if err := r.void(one); err != nil {
+				return err
+			}
 			r.begin(c.Text)
 			r.model = named
 			continue
@@ -180,9 +183,9 @@ func (m *Model) ask(ctx context.Context, req *cairn.Request, i int, r *reply) er
 	}
 	switch {
 	case !r.begun:
-		return r.broke(cairn.Errorf(cairn.CodeModel, "%s: the reply is empty", one.Info().ID()))
+		return r.broke(one, cairn.Errorf(cairn.CodeModel, "%s: the reply is empty", one.Info().ID()))
 	case !ended:
-		return r.broke(cairn.Errorf(cairn.CodeModel, "%s: the reply broke off", one.Info().ID()))
+		return r.broke(one, cairn.Errorf(cairn.CodeModel, "%s: the reply broke off", one.Info().ID()))
 	}
 	return nil
 }

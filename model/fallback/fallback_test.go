@@ -3,6 +3,7 @@ package fallback_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -208,5 +209,50 @@ func TestSession(t *testing.T) {
 	messages, err := eng.Messages(t.Context(), "s", 0, 0)
 	if err != nil || len(messages) != 4 || messages[1].Model != "p-b:b" || messages[3].Model != "" {
 		t.Errorf("the transcript is %+v, %v", messages, err)
+	}
+}
+
+// The usage of a model that was passed over is on the bill, under its own name, before that of the next one.
+func TestUsageOfModelsPassedOver(t *testing.T) {
+	spent := func(n int64) scripted.Step {
+		return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: n}})
+	}
+	fails := func(name string, n int64) named {
+		return model(name, scripted.Reply(spent(n), fail(cairn.CodeOverloaded)))
+	}
+	answers := func() named { return model("last", scripted.Text("hello").Usage(1000, 0)) }
+	for name, test := range map[string]struct {
+		model cairn.Model
+		want  string
+	}{
+		"in one chain":      {fallback.New(nil, fails("one", 1), fails("two", 20), fails("three", 300), answers()), "p-one:one=1 p-two:two=20 p-three:three=300 p-last:last answers 1000"},
+		"in nested chains":  {fallback.New(nil, fails("one", 1), fallback.New(nil, fails("two", 20), fails("three", 300)), fallback.New(nil, fails("four", 4000), answers())), "p-one:one=1 p-two:two=20 p-three:three=300 p-four:four=4000 p-last:last answers 1000"},
+		"of an empty reply": {fallback.New(nil, model("one", scripted.Reply(spent(1), scripted.Break())), answers()), "p-one:one=1 p-last:last answers 1000"},
+		"without usage":     {fallback.New(nil, model("one", fail(cairn.CodeOverloaded)), answers()), "p-last:last answers 1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var bill []string
+			by, last := "", cairn.Chunk{}
+			for c, err := range test.model.Stream(t.Context(), &cairn.Request{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch c.Type {
+				case cairn.ChunkUsage:
+					last = c
+				case cairn.ChunkModel:
+					by = c.Model
+				case cairn.ChunkRestart:
+					for _, call := range last.Calls {
+						bill = append(bill, fmt.Sprintf("%s=%d", call.Model, call.Usage.InputTokens))
+					}
+					by, last = "", cairn.Chunk{}
+				}
+			}
+			bill = append(bill, fmt.Sprintf("%s answers %d", by, last.Usage.InputTokens))
+			if got := strings.Join(bill, " "); got != test.want {
+				t.Errorf("the bill is %s\nwant %s", got, test.want)
+			}
+		})
 	}
 }

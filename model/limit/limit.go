@@ -112,19 +112,22 @@ func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.
 			yield(cairn.Chunk{}, err)
 			return
 		}
-		var usage cairn.Usage
+		var usage, void cairn.Usage
 		for c, err := range m.model.Stream(ctx, req) {
 			if err != nil {
 				m.pause(ctx, err)
 			}
-			if c.Type == cairn.ChunkUsage {
+			switch c.Type {
+			case cairn.ChunkUsage:
 				usage = c.Usage
+			case cairn.ChunkRestart: // what the void reply used is spent
+				void, usage = void.Add(usage), cairn.Usage{}
 			}
 			if !yield(c, err) {
 				break
 			}
 		}
-		m.spend(ctx, usage, estimate)
+		m.spend(ctx, void.Add(usage), estimate)
 	}
 }
 

@@ -215,7 +215,8 @@ func (r *rest) encode() (raw []byte, usage []int64, err error) {
 // usageFields returns the counts of a usage in their stored order. The list may only grow at its end.
 func usageFields(u *cairn.Usage) []*int64 {
 	return []*int64{&u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.ModelCalls,
-		&u.ToolCalls, &u.ToolErrors, &u.ToolCacheHits, &u.SubAgentRuns, &u.CostNanos, &u.PricedCalls, &u.WaitSeconds}
+		&u.ToolCalls, &u.ToolErrors, &u.ToolCacheHits, &u.SubAgentRuns, &u.CostNanos, &u.PricedCalls, &u.WaitSeconds,
+		&u.CacheWriteHourTokens, &u.DiscardedCalls}
 }
 
 // write appends an event. The fields are in the order of their bits.

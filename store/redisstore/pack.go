@@ -104,6 +104,8 @@ var counters = [...]struct {
 	{"reasoning", func(u *cairn.Usage) *int64 { return &u.ReasoningTokens }},
 	{"cached", func(u *cairn.Usage) *int64 { return &u.CachedTokens }},
 	{"cache_write", func(u *cairn.Usage) *int64 { return &u.CacheWriteTokens }},
+	{"cache_write_hour", func(u *cairn.Usage) *int64 { return &u.CacheWriteHourTokens }},
+	{"discarded_calls", func(u *cairn.Usage) *int64 { return &u.DiscardedCalls }},
 	{"model_calls", func(u *cairn.Usage) *int64 { return &u.ModelCalls }},
 	{"tool_calls", func(u *cairn.Usage) *int64 { return &u.ToolCalls }},
 	{"tool_errors", func(u *cairn.Usage) *int64 { return &u.ToolErrors }},

@@ -133,9 +133,12 @@ func publish(l *session.Live, st *step.Step, out *session.Outcome) {
 		data, _ := json.Marshal(out.About) // it was made of JSON
 		l.Emit.Event(cairn.Event{Type: cairn.EventContextChanged, Step: st.Number, Name: journal.SessionChanged, Data: data})
 	}
-	if out.Counts {
-		usage := out.Usage
+	usage := out.Usage
+	switch {
+	case out.Counts:
 		l.Emit.Event(cairn.Event{Type: cairn.EventUsage, Step: st.Number, Usage: &usage})
+	case paid(usage): // the step leaves nothing else
+		l.Emit.Event(cairn.Event{Type: cairn.EventUsage, Usage: &usage})
 	}
 }
 

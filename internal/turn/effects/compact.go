@@ -220,10 +220,12 @@ func (fx *Effects) byProvider(ctx context.Context, a *cairn.Agent, r roomOf, req
 	} else {
 		summary.Provider, summary.Model = c.Provider, r.model.Info().ID()
 	}
-	if c.Usage.Validate() != nil {
-		c.Usage = cairn.Usage{}
+	m := fx.meter(r.model.Info())
+	_ = m.report(&cairn.Chunk{Usage: c.Usage}) // usage that cannot be stored is left out
+	if err != nil {
+		return m.wasted()
 	}
-	return fx.priced(r.model.Info(), c.Usage)
+	return m.used()
 }
 
 // cut returns the index in all of the first message that is kept; all[0] has index first in the transcript. fixed is

@@ -48,15 +48,6 @@ func (fx *Effects) window(m cairn.ModelInfo) int {
 	return e.Window
 }
 
-// priced returns the usage of one model call, with its cost if the price is known.
-func (fx *Effects) priced(m cairn.ModelInfo, used cairn.Usage) cairn.Usage {
-	used.ModelCalls++
-	if e, ok := fx.Models.Find(m); ok && used.InputTokens+used.OutputTokens > 0 {
-		used.CostNanos, used.PricedCalls = e.Cost(used), 1
-	}
-	return used
-}
-
 // persist calls the store, and retries while storage is unavailable.
 func (fx *Effects) persist(ctx context.Context, call func() error) error {
 	return retry.Storage(ctx, fx.Logger, call)

@@ -29,6 +29,7 @@ func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *sessio
 	if err := fx.ReapChildren(ctx, l.Row, time.Time{}); err != nil {
 		return turn.Committed{}, err
 	}
+	lost := spent(l, st)
 	for {
 		run := *l.Run
 		run.Status, run.Reason, run.Error, run.Steps, run.Usage = cairn.RunFailed, cairn.ReasonError, failed, l.Row.Step, l.Row.RunUsage
@@ -42,6 +43,7 @@ func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *sessio
 		if err := fx.TakeAdditions(ctx, c, l.Row, run.ID); err != nil {
 			return turn.Committed{}, err
 		}
+		c.Usage, run.Usage = c.Usage.Add(lost), run.Usage.Add(lost)
 		owed, err := fx.recordStop(ctx, l, &run)
 		if err != nil {
 			return turn.Committed{}, err
@@ -72,4 +74,19 @@ func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *sessio
 		defer fx.Owed.Deliver(ctx, owed)
 		return fx.ended(ctx, l, &run, nil), nil
 	}
+}
+
+// spent returns what the models were paid for the step and for those deferred before it, none of which is kept.
+func spent(l *session.Live, st *step.Step) cairn.Usage {
+	sum := l.Deferred.Usage
+	if st.Reply != nil {
+		sum = sum.Add(st.Reply.Usage)
+	}
+	models := cairn.Usage{InputTokens: sum.InputTokens, OutputTokens: sum.OutputTokens, ReasoningTokens: sum.ReasoningTokens, CachedTokens: sum.CachedTokens,
+		CacheWriteTokens: sum.CacheWriteTokens, CacheWriteHourTokens: sum.CacheWriteHourTokens, ModelCalls: sum.ModelCalls, DiscardedCalls: sum.DiscardedCalls,
+		CostNanos: sum.CostNanos, PricedCalls: sum.PricedCalls}
+	if total := l.Row.Usage.Add(models); total.Validate() != nil {
+		return cairn.Usage{}
+	}
+	return discarded(models)
 }

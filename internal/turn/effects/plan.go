@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -86,7 +85,7 @@ func (fx *Effects) replied(ctx context.Context, a *cairn.Agent, l *session.Live,
 	err := fx.put(ctx, l, r, lasts)
 	if unkeepable(err) { // what the store rejects once it rejects each time
 		l.Step = l.NewStep(l.Step.Number)
-		err = fx.put(ctx, l, &step.Reply{Usage: r.Usage, Failed: cairn.AsError(err)}, false)
+		err = fx.put(ctx, l, &step.Reply{Usage: discarded(r.Usage), Failed: cairn.AsError(err)}, false)
 	}
 	return err
 }
@@ -120,14 +119,16 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 	var r *reply
 	compacted := false
 	for n := 0; ; n++ {
-		r = &reply{step: number, agent: a, live: l, offered: l.Offered(to.Context), logger: fx.Logger}
+		model, _ := define.Model(a, l.Run.Model)
+		r = &reply{step: number, agent: a, live: l, offered: l.Offered(to.Context), logger: fx.Logger, meter: fx.meter(model.Info())}
 		err := fx.stream(ctx, a, l, r, s, req)
 		if err == nil {
 			break
 		}
 		if ctx.Err() != nil { // stopped: keep what arrived so far
-			return fx.take(to, r, true)
+			return take(to, r, true)
 		}
+		to.Usage = to.Usage.Add(r.meter.wasted())
 		if r.said {
 			l.Emit.Event(journal.StepDiscarded(number, cairn.AsError(err)))
 		}
@@ -157,7 +158,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 			l.Emit.Event(journal.StepStart(number))
 		}
 	}
-	if err := fx.take(to, r, false); err != nil {
+	if err := take(to, r, false); err != nil {
 		return err
 	}
 	finishReply(ctx, l, s, to)
@@ -180,33 +181,21 @@ func finishReply(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 }
 
 // take makes a finished or partial answer the reply, unless it is invalid.
-func (fx *Effects) take(to *step.Reply, r *reply, partial bool) error {
+func take(to *step.Reply, r *reply, partial bool) error {
 	m := r.message(partial)
-	model, _ := define.Model(r.agent, r.live.Run.Model)
-	if r.model != "" {
-		to.Requested = model.Info().ID()
-	}
-	used := fx.priced(repliedBy(model, r.model), r.usage)
-	to.Usage = to.Usage.Add(used)
-	if m != nil {
-		m.Tokens = used.InputTokens + used.OutputTokens
+	if r.meter.model != "" {
+		to.Requested = r.requested
 	}
 	if m != nil {
+		m.Tokens = r.meter.window()
 		if err := m.Validate(); err != nil {
+			to.Usage = to.Usage.Add(r.meter.wasted())
 			return cairn.Errorf(cairn.CodeModelReply, "the model's reply cannot be kept: %w", err)
 		}
 	}
+	to.Usage = to.Usage.Add(r.meter.used())
 	to.Message, to.Passed = m, r.passed
 	return nil
-}
-
-// repliedBy returns the model that gave a reply: the one with the id instead, or the requested one if that is empty.
-func repliedBy(requested cairn.Model, instead string) (info cairn.ModelInfo) {
-	if instead == "" {
-		return requested.Info()
-	}
-	info.Provider, info.Name, _ = strings.Cut(instead, ":")
-	return info
 }
 
 // request builds the model's request. It is identical, byte for byte, up to the new messages, so that providers can

@@ -24,9 +24,8 @@ type reply struct {
 	offered []cairn.Tool // by the agent's toolsets
 	logger  *slog.Logger
 	parts   []*part
-	usage   cairn.Usage
+	meter   *meter
 	cut     cairn.FinishReason // why the answer is not whole
-	model   string             // the model that answered, if not the requested one
 	// requested is the model that was asked.
 	requested string
 	ended     bool
@@ -231,16 +230,14 @@ func (r *reply) add(c *cairn.Chunk) error {
 		if c.Model == "" || len(r.parts) > 0 {
 			return cairn.Errorf(cairn.CodeModel, "the model that answers is to be named before its answer")
 		}
-		r.model = limits.Cut(limits.Clean(c.Model), maxModelName)
-		r.say(journal.Fallback(r.step, r.model, r.requested))
+		r.meter.model = limits.Cut(limits.Clean(c.Model), maxModelName)
+		r.say(journal.Fallback(r.step, r.meter.model, r.requested))
 	case cairn.ChunkEvent:
 		return r.pass(c.Event)
 	case cairn.ChunkUsage:
-		if err := c.Usage.Validate(); err != nil {
+		if err := r.meter.report(c); err != nil {
 			r.logger.Warn("the model's usage is left out", "session", r.live.Row.ID, "step", r.step, "error", err)
-			return nil
 		}
-		r.usage = c.Usage
 	case cairn.ChunkRestart:
 		r.restart(c.Text)
 	case cairn.ChunkFinish:
@@ -326,7 +323,8 @@ func (r *reply) restart(why string) {
 		r.say(journal.StepStart(r.step))
 	}
 	r.passed, r.passedSize = nil, 0
-	r.parts, r.usage, r.model, r.size, r.said = nil, cairn.Usage{}, "", 0, false
+	r.parts, r.size, r.said = nil, 0, false
+	r.meter.restart()
 }
 
 // call returns the call with a provider's id, the last one if the id occurs twice; nil if there is none.
@@ -343,7 +341,7 @@ func (r *reply) call(provider string) *part {
 // arguments.
 func (r *reply) message(partial bool) *cairn.Message {
 	r.endThinking()
-	m := &cairn.Message{Role: cairn.RoleAssistant, Model: r.model, Cut: r.cut}
+	m := &cairn.Message{Role: cairn.RoleAssistant, Model: r.meter.model, Cut: r.cut}
 	for _, p := range r.parts {
 		r.complete(p)
 		text := p.text.String()

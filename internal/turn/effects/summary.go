@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"strings"
+	"sync"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/limits"
@@ -54,13 +55,14 @@ func (fx *Effects) summary(ctx context.Context, a *cairn.Agent, sessionID string
 func (fx *Effects) text(ctx context.Context, a *cairn.Agent, sessionID string, model cairn.Model, req *cairn.Request) (text string, usage cairn.Usage, err error) {
 	for n := 0; ; n++ {
 		u := user.Code{What: "the model that summarises", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: sessionID, Agent: a.Name}
-		w, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (written, error) { return read(ctx, u.Pulse, model.Stream(ctx, req)) })
-		if w.usage.Validate() != nil {
-			w.usage = cairn.Usage{}
-		}
-		usage = usage.Add(fx.priced(repliedBy(model, w.model), w.usage))
+		w := &written{meter: fx.meter(model.Info())}
+		_, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, w.read(ctx, u.Pulse, model.Stream(ctx, req))
+		})
+		text, used := w.end(err == nil)
+		usage = usage.Add(used)
 		if err == nil {
-			return w.text, usage, nil
+			return text, usage, nil
 		}
 		wait, failed := fx.retryWait(ctx, a.Retry, err, n, "the agent's")
 		if failed != nil {
@@ -73,48 +75,74 @@ func (fx *Effects) text(ctx context.Context, a *cairn.Agent, sessionID string, m
 	}
 }
 
-// written is a text that a model wrote, with its usage.
+// written is a text that a model writes, with its usage.
 type written struct {
-	text  string
-	usage cairn.Usage
-	model string // the model that wrote it, if not the requested one
+	mu    sync.Mutex
+	text  strings.Builder
+	meter *meter
+	over  bool // nothing more is accepted
+}
+
+// end ends the attempt and returns the text and the usage. What an abandoned model still sends is not part of them.
+func (w *written) end(used bool) (string, cairn.Usage) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	if !used {
+		return "", w.meter.wasted()
+	}
+	return w.clean(), w.meter.used()
+}
+
+func (w *written) clean() string { return strings.TrimSpace(limits.Clean(w.text.String())) }
+
+// add adds a chunk.
+func (w *written) add(c *cairn.Chunk) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return cairn.Errorf(cairn.CodeAborted, "the model call was given up")
+	}
+	switch c.Type {
+	case cairn.ChunkText:
+		w.text.WriteString(c.Text)
+	case cairn.ChunkModel:
+		w.meter.model = limits.Clean(c.Model)
+	case cairn.ChunkUsage:
+		_ = w.meter.report(c) // usage that cannot be stored is left out
+	case cairn.ChunkRestart:
+		w.text.Reset()
+		w.meter.restart()
+	}
+	if problem := limits.Size(w.text.Len()); problem != "" {
+		return cairn.Errorf(cairn.CodeModelReply, "the summary %s", problem)
+	}
+	return nil
 }
 
 // read collects the text of a model's stream.
-func read(ctx context.Context, pulse *user.Pulse, stream iter.Seq2[cairn.Chunk, error]) (w written, err error) {
-	var b strings.Builder
+func (w *written) read(ctx context.Context, pulse *user.Pulse, stream iter.Seq2[cairn.Chunk, error]) error {
 	ended := false
 	for chunk, err := range stream {
 		if ctx.Err() != nil {
-			return w, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		if err != nil {
-			return w, err
+			return err
 		}
-		switch chunk.Type {
-		case cairn.ChunkText:
-			b.WriteString(chunk.Text)
-		case cairn.ChunkUsage:
-			w.usage = chunk.Usage
-		case cairn.ChunkModel:
-			w.model = chunk.Model
-		case cairn.ChunkRestart:
-			b.Reset()
-			w.usage, w.model = cairn.Usage{}, ""
-		case cairn.ChunkFinish:
-			ended = true
+		if err := w.add(&chunk); err != nil {
+			return err
 		}
-		if problem := limits.Size(b.Len()); problem != "" {
-			return w, cairn.Errorf(cairn.CodeModelReply, "the summary %s", problem)
-		}
+		ended = ended || chunk.Type == cairn.ChunkFinish
 		pulse.Beat()
 	}
-	w.text = strings.TrimSpace(limits.Clean(b.String()))
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
 	case !ended:
-		return w, cairn.Errorf(cairn.CodeModel, "the summary broke off")
-	case w.text == "":
-		return w, cairn.Errorf(cairn.CodeModel, "the summary is empty")
+		return cairn.Errorf(cairn.CodeModel, "the summary broke off")
+	case w.clean() == "":
+		return cairn.Errorf(cairn.CodeModel, "the summary is empty")
 	}
-	return w, nil
+	return nil
 }

@@ -206,7 +206,8 @@ func (l *Live) Bound(out *Outcome) {
 		if err := total.Validate(); err != nil {
 			out.Logger.Warn("the model's usage is left out", "session", l.Row.ID, "error", err)
 			u := &out.Usage
-			u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CachedTokens, u.CacheWriteTokens = 0, 0, 0, 0, 0
+			u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CachedTokens = 0, 0, 0, 0
+			u.CacheWriteTokens, u.CacheWriteHourTokens = 0, 0
 			u.CostNanos, u.PricedCalls = 0, 0
 			return
 		}

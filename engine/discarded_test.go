@@ -1,0 +1,213 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// priced is a model with a price per token: 1 nano-dollar of input, 10 of output.
+type priced struct{ cairn.Model }
+
+func (priced) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "test", Name: "penny"} }
+
+func pennies(o *engine.Options) {
+	penny := cairn.Price{Input: 1000, Output: 10_000}
+	o.Models = cairn.ModelTable{
+		{Provider: "test", Name: "penny", Window: 100_000, Price: penny, Long: &cairn.LongPrice{Over: 250, Price: cairn.Price{Input: 5000, Output: 50_000}}, AsOf: "2026-11-01", Source: "test"},
+		{Provider: "test", Name: "dear", Price: cairn.Price{Input: 100_000, Output: 1_000_000}, AsOf: "2026-11-01", Source: "test"},
+	}
+}
+
+func spends(input, output int64) scripted.Step {
+	return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: input, OutputTokens: output}})
+}
+
+func fails(code cairn.Code) scripted.Step { return scripted.Fail(cairn.Errorf(code, "cut")) }
+
+// What a provider reports of a call counts once, in the run, in the session and on the log, whatever becomes of the
+// call.
+func TestUsageOfDiscardedCalls(t *testing.T) {
+	t.Parallel()
+	cut := scripted.Reply(spends(100, 7), scripted.Text("Half an"), fails(cairn.CodeOverloaded))
+	last := cairn.Usage{InputTokens: 100, OutputTokens: 9, ModelCalls: 1, PricedCalls: 1, CostNanos: 190}
+	whole := scripted.Text("Whole.").Usage(100, 9)
+	lost := func(n int64) cairn.Usage {
+		return cairn.Usage{InputTokens: n * 100, OutputTokens: n * 7, DiscardedCalls: n, PricedCalls: n, CostNanos: n * 170}
+	}
+	for name, test := range map[string]struct {
+		steps  []scripted.Step
+		status cairn.RunStatus
+		want   cairn.Usage
+	}{
+		"retried":                           {[]scripted.Step{cut, cut, whole}, cairn.RunCompleted, lost(2).Add(last)},
+		"retried before it said anything":   {[]scripted.Step{scripted.Reply(spends(100, 7), fails(cairn.CodeOverloaded)), whole}, cairn.RunCompleted, lost(1).Add(last)},
+		"retried without usage":             {[]scripted.Step{fails(cairn.CodeOverloaded), whole}, cairn.RunCompleted, last},
+		"failed in every attempt":           {[]scripted.Step{cut, cut, cut, cut}, cairn.RunFailed, lost(4)},
+		"failed for good":                   {[]scripted.Step{scripted.Reply(spends(100, 7), scripted.Text("Half an"), fails(cairn.CodeModelRequest))}, cairn.RunFailed, lost(1)},
+		"refused":                           {[]scripted.Step{scripted.Reply(spends(100, 7), fails(cairn.CodeFiltered))}, cairn.RunFailed, lost(1)},
+		"broke off":                         {[]scripted.Step{scripted.Reply(spends(100, 7), scripted.Break()), whole}, cairn.RunCompleted, lost(1).Add(last)},
+		"began its reply again":             {[]scripted.Step{scripted.Reply(spends(100, 7), scripted.Text("Half"), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkRestart}), scripted.Text("Whole.")).Usage(100, 9)}, cairn.RunCompleted, lost(1).Add(last)},
+		"a chunk that is not valid":         {[]scripted.Step{scripted.Reply(spends(100, 7), scripted.Chunk(cairn.Chunk{Type: "strange"})), whole}, cairn.RunCompleted, lost(1).Add(last)},
+		"a later step fails":                {[]scripted.Step{scripted.Call("echo", in{"x"}).Usage(100, 9), scripted.Reply(spends(100, 7), fails(cairn.CodeFiltered))}, cairn.RunFailed, lost(1).Add(last).Add(cairn.Usage{ToolCalls: 1})},
+		"usage that is reported repeatedly": {[]scripted.Step{scripted.Reply(spends(100, 1), spends(100, 7), fails(cairn.CodeFiltered))}, cairn.RunFailed, lost(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := memstore.New(nil)
+				eng := open(t, st, bot(priced{scripted.New(test.steps...)}, echo("echo")), with(pennies))
+				res := turn(t, eng, "s", "go")
+				if res.Status != test.status {
+					t.Fatalf("the run is %s: %v", res.Status, res.Error)
+				}
+				wantUsage(t, st, res, test.want)
+			})
+		})
+	}
+}
+
+// wantUsage checks the usage of a session with one run.
+func wantUsage(t *testing.T, st store.LogProvider, res *cairn.Result, want cairn.Usage) {
+	t.Helper()
+	all := st.(store.Store)
+	var logged cairn.Usage
+	for _, ev := range history(t, st, "s") {
+		if ev.Type == cairn.EventUsage {
+			logged = logged.Add(*ev.Usage)
+		}
+	}
+	for of, got := range map[string]cairn.Usage{"the result": res.Usage, "the session": load(t, all, "s").Usage, "the run": runsOf(t, all, "s")[0].Usage, "the log": logged} {
+		if string(marshal(got)) != string(marshal(want)) {
+			t.Errorf("%s has %s\nwant %s", of, marshal(got), marshal(want))
+		}
+	}
+}
+
+// A stopped call has used what was reported until then, and the attempts before it what they reported.
+func TestUsageOfAStoppedCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(nil)
+		eng := open(t, st, bot(priced{scripted.New(scripted.Reply(spends(100, 7), fails(cairn.CodeOverloaded)), scripted.Reply(spends(200, 1), scripted.Pause(time.Hour)))}), with(pennies))
+		run := start(t, eng, "s", "go")
+		time.Sleep(time.Minute)
+		if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
+			t.Fatal(err)
+		}
+		res := wait(t, run)
+		wantStatus(t, res, cairn.RunInterrupted, cairn.ReasonInterrupted)
+		wantUsage(t, st, res, cairn.Usage{InputTokens: 300, OutputTokens: 8, ModelCalls: 1, DiscardedCalls: 1, PricedCalls: 2, CostNanos: 380})
+	})
+}
+
+// A run stopped while its next attempt is due has used what the earlier ones reported.
+func TestUsageOfAStopBetweenAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(nil)
+		later := scripted.Fail(&cairn.Error{Code: cairn.CodeRateLimited, Message: "later", RetryAfter: 30 * time.Second})
+		eng := open(t, st, bot(priced{scripted.New(scripted.Reply(spends(100, 7), later))}), with(pennies))
+		run := start(t, eng, "s", "go")
+		time.Sleep(time.Second)
+		if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
+			t.Fatal(err)
+		}
+		wantUsage(t, st, wait(t, run), cairn.Usage{InputTokens: 100, OutputTokens: 7, DiscardedCalls: 1, PricedCalls: 1, CostNanos: 170})
+	})
+}
+
+// The requests that a provider made for one reply each have the price of their own model and size. What the provider
+// says that they cost counts in place of the table, and a request whose price is unknown makes the cost a lower bound.
+func TestCostOfTheRequestsOfAReply(t *testing.T) {
+	t.Parallel()
+	used := func(input, output int64) cairn.Usage { return cairn.Usage{InputTokens: input, OutputTokens: output} }
+	sum := cairn.Usage{InputTokens: 600, OutputTokens: 6}
+	for name, test := range map[string]struct {
+		calls  []cairn.ModelCall
+		sum    cairn.Usage
+		nanos  int64
+		priced int64
+		cost   string
+	}{
+		"one long request":  {nil, sum, 600*5 + 6*50, 1, "$0.0000033"},
+		"three small ones":  {[]cairn.ModelCall{{Usage: used(200, 2)}, {Usage: used(200, 2)}, {Usage: used(200, 2)}}, sum, 600 + 60, 1, "$0.00000066"},
+		"of another model":  {[]cairn.ModelCall{{Usage: used(200, 2)}, {Model: "test:dear", Usage: used(200, 2)}, {Usage: used(200, 2)}}, sum, 400 + 40 + 20_000 + 2000, 1, "$0.00002244"},
+		"of an unknown one": {[]cairn.ModelCall{{Usage: used(200, 2)}, {Model: "test:unknown", Usage: used(400, 4)}}, sum, 220, 0, "at least $0.00000022"},
+		"by the provider":   {nil, cairn.Usage{InputTokens: 600, OutputTokens: 6, CostNanos: 7, PricedCalls: 1}, 7, 1, "$0.000000007"},
+		"for nothing":       {nil, cairn.Usage{InputTokens: 600, OutputTokens: 6, PricedCalls: 1}, 0, 1, "$0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := memstore.New(nil)
+			report := scripted.Chunk(cairn.Chunk{Type: cairn.ChunkUsage, Usage: test.sum, Calls: test.calls, WindowTokens: 202})
+			eng := open(t, st, bot(priced{scripted.New(scripted.Reply(report, scripted.Text("hello")))}), with(pennies))
+			res := turn(t, eng, "s", "go")
+			wantUsage(t, st, res, cairn.Usage{InputTokens: 600, OutputTokens: 6, ModelCalls: 1, CostNanos: test.nanos, PricedCalls: test.priced})
+			if res.Usage.Cost() != test.cost {
+				t.Errorf("it costs %s, want %s", res.Usage.Cost(), test.cost)
+			}
+			if list := messages(t, st, "s"); list[1].Tokens != 202 {
+				t.Errorf("the conversation has %d tokens of the window, want 202", list[1].Tokens)
+			}
+		})
+	}
+}
+
+// A reply that sums up many requests does not fill the window with their sum.
+func TestWindowIsNotTheSumOfRequests(t *testing.T) {
+	t.Parallel()
+	st := memstore.New(nil)
+	report := func(window int64) scripted.Step {
+		return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: 325_590, OutputTokens: 10}, WindowTokens: window})
+	}
+	summed := 0
+	m := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		if req.System == cairn.SummaryInstructions {
+			summed++
+			return scripted.Text("They spoke.")
+		}
+		return scripted.Reply(report(5000), scripted.Text("hello"))
+	})
+	eng := open(t, st, bot(priced{m}), with(pennies))
+	for range 4 {
+		wantStatus(t, turn(t, eng, "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
+	}
+	if summed > 0 {
+		t.Errorf("a short history was summarised %d times", summed)
+	}
+}
+
+// Failed attempts at a summary are paid for as well.
+func TestUsageOfAFailedSummary(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(nil)
+		tries := 0
+		m := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+			if req.System != cairn.SummaryInstructions {
+				return scripted.Text("hello").Usage(60, 40)
+			}
+			if tries++; tries == 1 {
+				return scripted.Reply(spends(50, 5), scripted.Text("They"), fails(cairn.CodeOverloaded))
+			}
+			return scripted.Text("They spoke.").Usage(50, 5)
+		})
+		agent := bot(priced{m})
+		agent.Compaction = &cairn.Compaction{Window: 120, Keep: 1}
+		eng := open(t, st, agent, with(pennies))
+		turn(t, eng, "s", "one")
+		res := turn(t, eng, "s", "two")
+		want := cairn.Usage{InputTokens: 160, OutputTokens: 50, ModelCalls: 2, DiscardedCalls: 1, PricedCalls: 3, CostNanos: 660}
+		if string(marshal(res.Usage)) != string(marshal(want)) {
+			t.Errorf("the run has %s\nwant %s", marshal(res.Usage), marshal(want))
+		}
+	})
+}

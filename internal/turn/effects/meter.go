@@ -1,0 +1,128 @@
+package effects
+
+import (
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
+)
+
+// meter adds up what a model reports of its usage during one attempt at a call.
+type meter struct {
+	asked cairn.ModelInfo // the model that was called
+	model string          // the id of the model that answers, if it is another one
+	// last is the last report. The tokens and the cost of void replies are in void.
+	last report
+	void cairn.Usage
+	fx   *Effects
+}
+
+// report is the usage of a [cairn.ChunkUsage].
+type report struct {
+	cairn.Usage
+	calls  []cairn.ModelCall
+	window int64
+}
+
+func (fx *Effects) meter(asked cairn.ModelInfo) *meter { return &meter{asked: asked, fx: fx} }
+
+// maxCalls bounds how many requests one reply may list.
+const maxCalls = 4096
+
+// report records the usage so far, which replaces what was reported before. It returns an error for usage that cannot
+// be stored, and leaves it out.
+func (m *meter) report(c *cairn.Chunk) error {
+	if err := c.Usage.Validate(); err != nil {
+		return err
+	}
+	if len(c.Calls) > maxCalls {
+		return cairn.Invalid("calls", "%d are more than %d", len(c.Calls), maxCalls)
+	}
+	for i := range c.Calls {
+		if err := c.Calls[i].Usage.Validate(); err != nil {
+			return err
+		}
+	}
+	if c.WindowTokens < 0 || c.WindowTokens > limits.Count {
+		return cairn.Invalid("window_tokens", "%d is not between 0 and %d", c.WindowTokens, int64(limits.Count))
+	}
+	m.last = report{c.Usage, c.Calls, c.WindowTokens}
+	return nil
+}
+
+// restart makes the reply so far void. Its usage stays on the bill.
+func (m *meter) restart() {
+	m.void = m.void.Add(discarded(m.priced()))
+	m.last, m.model = report{}, ""
+}
+
+// used returns the usage of an attempt whose reply is used.
+func (m *meter) used() cairn.Usage { return m.void.Add(m.priced()) }
+
+// wasted returns the usage of an attempt whose reply is not used. It is zero if the provider reported none.
+func (m *meter) wasted() cairn.Usage { return m.void.Add(discarded(m.priced())) }
+
+// window returns how many tokens of the model's window the conversation fills with the reply; 0 if it is not known.
+func (m *meter) window() int64 {
+	if m.last.window > 0 {
+		return m.last.window
+	}
+	return m.last.InputTokens + m.last.OutputTokens
+}
+
+// answers returns the model that answers.
+func (m *meter) answers() cairn.ModelInfo { return modelOf(m.asked, m.model) }
+
+// modelOf returns the model with an id; own if the id is empty.
+func modelOf(own cairn.ModelInfo, id string) cairn.ModelInfo {
+	if id == "" {
+		return own
+	}
+	provider, name, _ := strings.Cut(id, ":")
+	return cairn.ModelInfo{Provider: provider, Name: name}
+}
+
+// priced returns the last report as one model call, with its cost as far as it is known. Each request has a price of
+// its own, unless the provider named that of all.
+func (m *meter) priced() cairn.Usage {
+	sum := m.last.Usage
+	sum.ModelCalls++
+	if sum.PricedCalls > 0 {
+		return sum
+	}
+	calls := m.last.calls
+	if len(calls) == 0 {
+		calls = []cairn.ModelCall{{Usage: m.last.Usage}}
+	}
+	sum.CostNanos = 0
+	paid, known := false, true
+	for i := range calls {
+		u := calls[i].Usage
+		if u.InputTokens+u.OutputTokens == 0 {
+			continue
+		}
+		paid = true
+		e, ok := m.fx.Models.Find(modelOf(m.answers(), calls[i].Model))
+		if ok = ok && !e.NoPrice; ok {
+			sum.CostNanos = min(sum.CostNanos+e.Cost(u), limits.Count)
+		}
+		known = known && ok
+	}
+	if paid && known {
+		sum.PricedCalls = 1
+	}
+	return sum
+}
+
+// discarded returns usage with its model calls as discarded ones; none if nothing was used.
+func discarded(u cairn.Usage) cairn.Usage {
+	if !paid(u) {
+		return cairn.Usage{}
+	}
+	u.DiscardedCalls += u.ModelCalls
+	u.ModelCalls = 0
+	return u
+}
+
+// paid reports whether a provider reported any usage.
+func paid(u cairn.Usage) bool { return u.InputTokens+u.OutputTokens+u.CostNanos > 0 }
