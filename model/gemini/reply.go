@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,6 +64,18 @@ func (r *reply) event(data []byte) error {
 	if err := json.Unmarshal(data, &ev); err != nil {
 		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %w", err)
 	}
+	failed := r.content(&ev)
+	if u := ev.Usage; u != nil && !errors.Is(failed, provider.ErrStopped) { // of a failed reply, too
+		if err := r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: u.Prompt + u.ToolPrompt,
+			OutputTokens: u.Candidates + u.Thoughts, ReasoningTokens: u.Thoughts, CachedTokens: u.Cached}}); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// content processes what an event has of the reply.
+func (r *reply) content(ev *event) error {
 	if why := ev.PromptFeedback; why.BlockReason != "" {
 		r.blocked = strings.TrimSpace(why.BlockReason + " " + why.BlockReasonMessage)
 	}
@@ -85,10 +98,6 @@ func (r *reply) event(data []byte) error {
 		if c.FinishReason != "" {
 			r.reason, r.message = c.FinishReason, c.FinishMessage
 		}
-	}
-	if u := ev.Usage; u != nil {
-		return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: u.Prompt + u.ToolPrompt,
-			OutputTokens: u.Candidates + u.Thoughts, ReasoningTokens: u.Thoughts, CachedTokens: u.Cached}})
 	}
 	return nil
 }

@@ -102,8 +102,12 @@ func (r *reply) count(u *usage) error {
 }
 
 func (u *usage) total() cairn.Usage {
-	return cairn.Usage{InputTokens: u.Input, OutputTokens: u.Output, ReasoningTokens: u.OutputDetails.Reasoning,
+	used := cairn.Usage{InputTokens: u.Input, OutputTokens: u.Output, ReasoningTokens: u.OutputDetails.Reasoning,
 		CachedTokens: u.InputDetails.Cached, CacheWriteTokens: u.InputDetails.CacheWrite}
+	if nanos, ok := provider.Nanos(u.CostInTicks, provider.Tick); ok {
+		used.CostNanos, used.PricedCalls = nanos, 1
+	}
+	return used
 }
 
 // item processes an item of the output when it begins, or when it is complete.

@@ -93,6 +93,8 @@ type usage struct {
 	OutputDetails struct {
 		Reasoning int64 `json:"reasoning_tokens"`
 	} `json:"output_tokens_details"`
+	// CostInTicks is what xAI charges.
+	CostInTicks json.RawMessage `json:"cost_in_usd_ticks"`
 }
 
 // item is an item of the output.

@@ -53,6 +53,17 @@ func (r *reply) event(kind string, data []byte) error {
 	if err := decode(data, &chunk); err != nil {
 		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
 	}
+	failed := r.content(kind, data, &chunk)
+	if usage := chunk.used(); usage != nil && !errors.Is(failed, provider.ErrStopped) { // of a failed reply, too
+		if err := r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: usage.usage()}); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// content processes what an event has of the reply, or its error.
+func (r *reply) content(kind string, data []byte, chunk *chatChunk) error {
 	if kind == "error" || chunk.Object == "error" || given(chunk.Error) {
 		return r.failures.Fault(provider.ParseFault(data))
 	}
@@ -62,9 +73,6 @@ func (r *reply) event(kind string, data []byte) error {
 				return err
 			}
 		}
-	}
-	if chunk.Usage != nil {
-		return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: chunk.Usage.usage()})
 	}
 	return nil
 }
@@ -84,16 +92,6 @@ func decode(object []byte, v any) error {
 
 // given reports whether a field is present and not null.
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-
-func (u *completionUsage) usage() cairn.Usage {
-	return cairn.Usage{
-		InputTokens:      int64(u.PromptTokens),
-		OutputTokens:     int64(u.CompletionTokens),
-		ReasoningTokens:  int64(u.CompletionTokensDetails.ReasoningTokens),
-		CachedTokens:     int64(u.PromptTokensDetails.CachedTokens),
-		CacheWriteTokens: int64(u.PromptTokensDetails.CacheWriteTokens),
-	}
-}
 
 func (r *reply) choice(c *choice) error {
 	d := &c.Delta

@@ -66,7 +66,10 @@ type chatChunk struct {
 	Object  string           `json:"object"`
 	Choices []choice         `json:"choices"`
 	Usage   *completionUsage `json:"usage"`
-	Error   json.RawMessage  `json:"error"`
+	Groq    struct {
+		Usage *completionUsage `json:"usage"`
+	} `json:"x_groq"`
+	Error json.RawMessage `json:"error"`
 }
 
 type choice struct {
@@ -74,6 +77,8 @@ type choice struct {
 	Delta        delta           `json:"delta"`
 	Message      json.RawMessage `json:"message"` // in a whole completion, corresponds to Delta in a stream
 	FinishReason string          `json:"finish_reason"`
+	// Usage is where Moonshot puts that of a stream.
+	Usage *completionUsage `json:"usage"`
 }
 
 type delta struct {
@@ -91,17 +96,4 @@ type toolCallDelta struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"` // should be a string
 	} `json:"function"`
-}
-
-// completionUsage uses float64 because some servers write 12.0.
-type completionUsage struct {
-	PromptTokens        float64 `json:"prompt_tokens"`
-	CompletionTokens    float64 `json:"completion_tokens"`
-	PromptTokensDetails struct {
-		CachedTokens     float64 `json:"cached_tokens"`
-		CacheWriteTokens float64 `json:"cache_write_tokens"`
-	} `json:"prompt_tokens_details"`
-	CompletionTokensDetails struct {
-		ReasoningTokens float64 `json:"reasoning_tokens"`
-	} `json:"completion_tokens_details"`
 }
