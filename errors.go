@@ -56,7 +56,8 @@ const (
 	CodeOverloaded    Code = "overloaded"        // model: the provider is overloaded or failing
 	CodeModelRequest  Code = "model_request"     // model: the provider refused the request as malformed
 	CodeContextLength Code = "context_too_long"  // model: the conversation exceeds the model's window
-	CodeModelNotFound Code = "model_not_found"   // model: the provider does not have the model, or not for this key
+	CodeFileRefused   Code = "file_refused"      // model: the provider does not accept a file of the conversation
+	CodeModelNotFound Code = "model_not_found"   // model: the provider has no such model, or none at this address
 	CodeAuth          Code = "authentication"    // model: missing or refused credentials
 	CodeFiltered      Code = "content_filtered"  // model: the provider's content filter stepped in
 	CodeModel         Code = "model_failed"      // model: a broken or unintelligible reply
@@ -129,6 +130,7 @@ var codes = map[Code]codeInfo{
 	CodeOverloaded:    {CategoryModel, 503, true},
 	CodeModelRequest:  {CategoryModel, 502, false},
 	CodeContextLength: {CategoryModel, 502, false},
+	CodeFileRefused:   {CategoryModel, 502, false},
 	CodeModelNotFound: {CategoryModel, 502, false},
 	CodeAuth:          {CategoryModel, 502, false},
 	CodeFiltered:      {CategoryModel, 502, false},
@@ -168,6 +170,8 @@ type Error struct {
 	// CodeRunning it is the time until the run's lease lapses: a process that lives renews the lease, so the session is
 	// free by then only if the process has died.
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
+	// NoRetry reports that the provider asks not to repeat the call, although calls with this code may be repeated.
+	NoRetry bool `json:"no_retry,omitempty"`
 	// Details are further details, in a form that depends on the code; for CodeArguments and CodeOutput, the list
 	// of violations.
 	Details []string `json:"details,omitempty"`
@@ -208,8 +212,8 @@ func (e *Error) Is(target error) bool {
 		t.Code == CodeFenced && e.Code == CodeStoreBehind)
 }
 
-// Retryable reports whether the call may succeed when it is repeated.
-func (e *Error) Retryable() bool { return e.Code.Retryable() }
+// Retryable reports whether the call may succeed when it is repeated: its code says so, and the provider did not object.
+func (e *Error) Retryable() bool { return e.Code.Retryable() && !e.NoRetry }
 
 // Public returns the error as the end user of a conversation may read it: its code, RetryAfter, and a message
 // derived from the code alone. The text of a provider, a database or a hook may name things that are not meant for

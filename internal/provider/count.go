@@ -29,7 +29,7 @@ func (e *Endpoint) Count(ctx context.Context, ask func(context.Context) (int64, 
 	case err == nil && n <= 0:
 		err = e.Errorf(cairn.CodeModelRequest, "the answer has no number of tokens")
 	}
-	if errors.Is(err, &cairn.Error{Code: cairn.CodeModelRequest}) {
+	if errors.Is(err, &cairn.Error{Code: cairn.CodeModelRequest}) || errors.Is(err, &cairn.Error{Code: cairn.CodeModelNotFound}) {
 		e.uncounted.Store(true)
 	}
 	return n, err

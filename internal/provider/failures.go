@@ -6,21 +6,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math"
-	"net/http"
 	"net/url"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 )
 
-const (
-	maxMessage    = 1000 // bytes of a provider's message that are kept
-	maxRetryAfter = 24 * time.Hour
-)
+const maxMessage = 1000 // bytes of a provider's message that are kept
 
 // Failures makes the errors of one model's calls. Each error names the model, and none contains the key.
 type Failures struct {
@@ -67,46 +60,10 @@ func (f Failures) Transport(err error) *cairn.Error {
 	return f.Errorf(cairn.CodeOverloaded, "cannot reach the server: %w", err)
 }
 
-// tooLong matches the messages of servers that have no code for a conversation that does not fit.
-var tooLong = regexp.MustCompile(`(?i)maximum context length|context length (?:exceeded|of only)|` +
-	`exceeds? (?:the |this )?(?:model'?s? )?(?:available |maximum )?context|context window|prompt is too long|input is too long|` +
-	`longer than the maximum model length|input token count .* exceeds`)
-
-// TooLong reports whether a provider's message means that the conversation exceeds the model's window.
-func TooLong(message string) bool { return tooLong.MatchString(message) }
-
 // Clip returns a provider's text in a form that an error can hold: valid UTF-8 of at most about 1,000 bytes.
 func Clip(s string) string {
 	if len(s) > maxMessage {
 		s = s[:maxMessage] + "…"
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
-}
-
-// RetryAfter returns how long to wait. It reads OpenAI's milliseconds, seconds, or a date. A date is compared with
-// the server's own clock if the response has its time.
-func RetryAfter(h http.Header, now func() time.Time) time.Duration {
-	if n, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
-		return duration(n, time.Millisecond)
-	}
-	value := h.Get("Retry-After")
-	if n, err := strconv.ParseFloat(value, 64); err == nil {
-		return duration(n, time.Second)
-	}
-	until, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	from, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		from = now()
-	}
-	return min(max(until.Sub(from), 0), maxRetryAfter)
-}
-
-func duration(n float64, unit time.Duration) time.Duration {
-	if math.IsNaN(n) || n <= 0 {
-		return 0
-	}
-	return time.Duration(min(n*float64(unit), float64(maxRetryAfter)))
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +24,8 @@ type Fault struct {
 	Message string
 	Type    string
 	Code    string
+	// Wait is how long the report asks to wait; 0 if it does not say.
+	Wait time.Duration
 }
 
 // Refused returns the error of a request that failed. res may be nil.
@@ -54,7 +58,15 @@ func (f Failures) Answer(res *http.Response) *cairn.Error {
 		said.Message = cmp.Or(http.StatusText(res.StatusCode), "no reason given")
 	}
 	e := f.Fault(said)
-	e.RetryAfter = RetryAfter(res.Header, time.Now)
+	e.RetryAfter = cmp.Or(RetryAfter(res, time.Now), e.RetryAfter)
+	switch res.Header.Get("X-Should-Retry") { // a server of OpenAI or Anthropic knows better than its status tells
+	case "false":
+		e.NoRetry = true
+	case "true":
+		if e.Code != cairn.CodeContextLength && e.Code != cairn.CodeFileRefused && !e.Retryable() {
+			e.Code = cairn.CodeOverloaded
+		}
+	}
 	return e
 }
 
@@ -71,36 +83,38 @@ func (f Failures) Fault(said Fault) *cairn.Error {
 	if len(notes) > 0 {
 		message += " (" + strings.Join(notes, ", ") + ")"
 	}
-	return f.Errorf(said.classify(), "%s", message)
+	e := f.Errorf(said.classify(), "%s", message)
+	if e.RetryAfter = said.Wait; e.RetryAfter == 0 && e.Code == cairn.CodeRateLimited {
+		e.RetryAfter = waitIn(said.Message)
+	}
+	return e
 }
 
 // classify returns the error's code. An account without credit is CodeAuth: like a rejected key, it is not
 // retryable and needs a person.
 func (s Fault) classify() cairn.Code {
-	words := strings.ToLower(s.Type + " " + s.Code)
+	kind := strings.ToLower(s.Type + " " + s.Code)
 	has := func(list ...string) bool {
-		for _, w := range list {
-			if strings.Contains(words, w) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(list, func(w string) bool { return strings.Contains(kind, w) })
 	}
 	status := s.Status
 	if status == 0 {
 		status, _ = strconv.Atoi(s.Code) // some servers use the status of the failure as its code
 	}
 	message := strings.ToLower(s.Message) // for failures without a code of their own
-	limited := status == http.StatusTooManyRequests || has("rate_limit")
-	switch {
-	case has("insufficient_quota", "billing_", "insufficient_balance") || status == http.StatusPaymentRequired || strings.Contains(message, "credit balance"):
+	if has("insufficient_quota", "billing_", "insufficient_balance") || status == http.StatusPaymentRequired || strings.Contains(message, "credit balance") {
 		return cairn.CodeAuth
-	case has("context_length", "exceed_context_size", "context_window") || !limited && TooLong(s.Message):
-		return cairn.CodeContextLength
+	}
+	if code, ok := s.request(kind, status); ok {
+		return code
+	}
+	switch {
 	case has("content_filter", "content_policy", "responsibleaipolicy") || strings.Contains(message, "content filtering"):
 		return cairn.CodeFiltered
-	case limited:
+	case limited(kind, status):
 		return cairn.CodeRateLimited
+	case unknownModel.match(kind, s.Message) || status == http.StatusNotFound && !unknownItem.MatchString(s.Message):
+		return cairn.CodeModelNotFound
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return cairn.CodeAuth
 	case status == http.StatusRequestTimeout || status == http.StatusConflict || status == http.StatusTooEarly || status >= 500:
@@ -111,18 +125,46 @@ func (s Fault) classify() cairn.Code {
 		return cairn.CodeAuth
 	case has("server_error", "api_error", "overloaded", "unavailable", "timeout"):
 		return cairn.CodeOverloaded
-	case has("invalid_request", "not_found", "too_large"):
+	case has("not_found"):
+		return cairn.CodeModelNotFound
+	case has("invalid_request"):
 		return cairn.CodeModelRequest
 	}
 	return cairn.CodeModel
 }
 
+// unknownItem matches the reports of something in a request, rather than the model, that the provider does not have.
+var unknownItem = regexp.MustCompile(`(?i)\b(?:item|response|conversation|file|container)\b.{0,80}not found`)
+
+// limited reports whether there were too many requests.
+func limited(kind string, status int) bool {
+	return status == http.StatusTooManyRequests || strings.Contains(kind, "rate_limit") || strings.Contains(kind, "throttl")
+}
+
+// request returns the code of a failure for which the conversation is at fault, by the tables of wordings.
+func (s Fault) request(kind string, status int) (cairn.Code, bool) {
+	message := s.Message
+	if limited(kind, status) || rated.MatchString(message) || aboutOutput(message) {
+		message = ""
+	}
+	switch {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return "", false
+	case tooLong.match(kind, message):
+		return tooLong.code, true
+	case message == "" && s.Message != "":
+		return "", false
+	case refusedFile.match(kind, message):
+		return refusedFile.code, true
+	case status == http.StatusRequestEntityTooLarge:
+		return tooLong.code, true
+	}
+	return "", false
+}
+
 // reported decodes a response that reports an error although its status does not.
 func reported(body []byte) (said Fault, ok bool) {
-	var list []json.RawMessage
-	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
-		body = list[0]
-	}
+	body = first(body)
 	var answer struct {
 		Error json.RawMessage `json:"error"`
 	}
@@ -132,30 +174,73 @@ func reported(body []byte) (said Fault, ok bool) {
 	return ParseFault(body), true
 }
 
-// ParseFault decodes {"error": {…}}, {"error": "…"}, a bare {"message": …} or {"detail": …}, each also as the first
-// element of an array, and plain text.
+// ParseFault decodes {"error": {…}}, {"error": "…"}, {"errors": [{…}]}, a bare {"message": …} or {"detail": …}, each
+// also as the first element of an array, and plain text. Of a router's report it is the one of the server behind it
+// (error.metadata.raw, as OpenRouter has it). A wait is read from Google's RetryInfo.
 func ParseFault(body []byte) Fault {
-	body = bytes.TrimSpace(body)
-	var list []json.RawMessage
-	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
-		body = list[0]
-	}
+	body = first(bytes.TrimSpace(body))
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil {
 		return Fault{Message: Clip(Scalar(body))}
 	}
-	if inner := fields["error"]; len(inner) > 0 {
+	if inner := cmp.Or(string(first(fields["errors"])), string(fields["error"])); inner != "" && inner != "null" {
 		var nested map[string]json.RawMessage
-		if json.Unmarshal(inner, &nested) != nil {
-			return Fault{Message: Clip(Scalar(inner)), Type: Clip(Scalar(fields["type"])), Code: Clip(Scalar(fields["code"]))}
+		if json.Unmarshal([]byte(inner), &nested) != nil {
+			return Fault{Message: Clip(Scalar([]byte(inner))), Type: Clip(cmp.Or(Scalar(fields["type"]), Scalar(fields["error_type"]))), Code: Clip(Scalar(fields["code"]))}
 		}
 		fields = nested
 	}
-	return Fault{
+	said := Fault{
 		Message: Clip(cmp.Or(Scalar(fields["message"]), Scalar(fields["detail"]))),
 		Type:    Clip(cmp.Or(Scalar(fields["type"]), Scalar(fields["status"]))),
 		Code:    Clip(Scalar(fields["code"])),
+		Wait:    retryInfo(fields["details"]),
 	}
+	return said.behind(fields["metadata"])
+}
+
+// behind returns the fault with what the server behind a router has reported.
+func (s Fault) behind(metadata json.RawMessage) Fault {
+	var m struct {
+		Raw json.RawMessage `json:"raw"`
+	}
+	if json.Unmarshal(metadata, &m) != nil || Scalar(m.Raw) == "" || Scalar(m.Raw) == "null" {
+		return s
+	}
+	inner := ParseFault([]byte(Scalar(m.Raw)))
+	if inner.Message != "" && inner.Message != s.Message {
+		s.Message = Clip(strings.TrimPrefix(s.Message+": "+inner.Message, ": "))
+	}
+	s.Type, s.Wait = cmp.Or(inner.Type, s.Type), cmp.Or(s.Wait, inner.Wait)
+	if _, err := strconv.Atoi(inner.Code); err != nil { // the status is the router's
+		s.Code = cmp.Or(inner.Code, s.Code)
+	}
+	return s
+}
+
+// retryInfo returns the wait in the details of Google's errors.
+func retryInfo(raw json.RawMessage) (wait time.Duration) {
+	var details []struct {
+		RetryDelay string `json:"retryDelay"`
+	}
+	if json.Unmarshal(raw, &details) != nil {
+		return 0
+	}
+	for _, d := range details {
+		if w, ok := waitOf(d.RetryDelay, time.Second, time.Time{}); ok {
+			wait = max(wait, w)
+		}
+	}
+	return wait
+}
+
+// first returns the first element of an array, and anything else as it is.
+func first(raw []byte) []byte {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
+		return list[0]
+	}
+	return raw
 }
 
 // Scalar returns the value of a JSON string, and anything else as written; null is empty.

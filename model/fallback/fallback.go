@@ -17,7 +17,7 @@ import (
 // Options tune a chain. The zero value means the defaults.
 type Options struct {
 	// When reports whether to call the next model after an error. nil means after errors that are worth a retry
-	// ([cairn.Error.Retryable]), rejected credentials, calls that timed out, and a model that its provider does not
+	// ([cairn.Code.Retryable]), rejected credentials, calls that timed out, and a model that its provider does not
 	// have ([cairn.CodeModelNotFound]). It is not asked about a call that was stopped.
 	When func(error) bool
 	// Refusals has the next model called also after a refusal ([cairn.CodeFiltered]): the model, or its provider's
@@ -77,7 +77,7 @@ func passing(err error) bool {
 	case cairn.CodeAuth, cairn.CodeTimeout, cairn.CodeModelNotFound:
 		return true
 	default:
-		return known.Retryable()
+		return known.Code.Retryable() // NoRetry is about the same model
 	}
 }
 

@@ -46,7 +46,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 		"too long":  fail(400, "", "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).").Is(cairn.CodeContextLength, "1200000"),
 		"key":       fail(400, "", "API key not valid. Please pass a valid API key.").Is(cairn.CodeAuth, "not valid"),
 		"forbidden": fail(403, "", "No access.").Is(cairn.CodeAuth, "No access."),
-		"unknown":   fail(404, "", "models/x is not found").Is(cairn.CodeModelRequest, "not found"),
+		"unknown":   fail(404, "", "models/x is not found").Is(cairn.CodeModelNotFound, "not found"),
 		"rate":      fail(429, "", "You exceeded your current quota.").Is(cairn.CodeRateLimited, "quota"),
 		"server":    fail(500, "", "Internal.").Is(cairn.CodeOverloaded, "Internal."),
 		"busy":      fail(503, "", "The model is overloaded.").Is(cairn.CodeOverloaded, "overloaded"),

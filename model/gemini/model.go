@@ -3,13 +3,11 @@ package gemini
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"iter"
 	"net/http"
 	"strings"
-	"time"
 
 	"google.golang.org/genai"
 
@@ -99,39 +97,22 @@ func (e *endpoint) failed(t *tap, err error, r *reply) error {
 	case t.res == nil:
 		return e.Transport(err)
 	case t.res.StatusCode != http.StatusOK:
-		body := bytes.Clone(t.rest)
-		t.res.Body = io.NopCloser(bytes.NewReader(body))
-		return classified(e.Answer(t.res), body)
+		t.res.Body = io.NopCloser(bytes.NewReader(t.rest))
+		return classified(e.Answer(t.res))
 	case t.err != nil && r.complete():
 		return nil
 	case t.err != nil:
 		return e.Broken(t.err)
 	case errors.As(err, &said):
-		event := t.next()
-		return classified(e.Fault(provider.ParseFault(event)), event)
+		return classified(e.Fault(provider.ParseFault(t.next())))
 	}
 	return e.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(t.next())))
 }
 
-// classified adds to an error what only this provider reports: an invalid key, and how long to wait.
-func classified(e *cairn.Error, body []byte) *cairn.Error {
+// classified adds to an error what only this provider reports as a mistake of the request: an invalid key.
+func classified(e *cairn.Error) *cairn.Error {
 	if e.Code == cairn.CodeModelRequest && strings.Contains(e.Message, "API key") {
 		e.Code = cairn.CodeAuth
-	}
-	var report struct {
-		Error struct {
-			Details []struct {
-				RetryDelay string `json:"retryDelay"`
-			} `json:"details"`
-		} `json:"error"`
-	}
-	if json.Unmarshal(body, &report) != nil || e.RetryAfter > 0 {
-		return e
-	}
-	for _, d := range report.Error.Details {
-		if wait, err := time.ParseDuration(d.RetryDelay); err == nil && wait > 0 {
-			e.RetryAfter = min(wait, 24*time.Hour)
-		}
 	}
 	return e
 }

@@ -64,7 +64,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 		"context code":  fail(400, "context_length_exceeded", "Too long.").Is(cairn.CodeContextLength, "Too long."),
 		"context words": fail(400, "", "Your input exceeds the context window of this model.").Is(cairn.CodeContextLength, "window"),
 		"key":           fail(401, "invalid_api_key", "Incorrect API key provided.").Is(cairn.CodeAuth, "Incorrect"),
-		"unknown model": fail(404, "model_not_found", "The model does not exist.").Is(cairn.CodeModelRequest, "does not exist"),
+		"unknown model": fail(404, "model_not_found", "The model does not exist.").Is(cairn.CodeModelNotFound, "does not exist"),
 		"quota":         fail(429, "insufficient_quota", "You exceeded your current quota.").Is(cairn.CodeAuth, "quota"),
 		"rate":          fail(429, "rate_limit_exceeded", "Slow down.").Is(cairn.CodeRateLimited, "Slow down. (status 429, rate_limit_exceeded)"),
 		"server":        fail(500, "", "Oops.").Is(cairn.CodeOverloaded, "Oops. (status 500, server_error)"),

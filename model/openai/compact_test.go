@@ -102,7 +102,7 @@ func TestCompact(t *testing.T) {
 		"no item":       {200, `{"output":[{"type":"message","role":"user"}]}`, cairn.CodeModel},
 		"no list":       {200, `{"output":{"type":"compaction"}}`, cairn.CodeModel},
 		"no JSON":       {200, `<html>`, cairn.CodeModel},
-		"unknown":       {404, `{"error":{"message":"no such path"}}`, cairn.CodeModelRequest},
+		"unknown":       {404, `{"error":{"message":"no such path"}}`, cairn.CodeModelNotFound},
 		"too long":      {400, `{"error":{"message":"Too long.","code":"context_length_exceeded"}}`, cairn.CodeContextLength},
 		"rate":          {429, `{"error":{"message":"Slow down."}}`, cairn.CodeRateLimited},
 		"server failed": {500, ``, cairn.CodeOverloaded},

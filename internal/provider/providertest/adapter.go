@@ -55,7 +55,7 @@ func (a Adapter[Q, R]) Run(t *testing.T) {
 	t.Run("environment", a.environment)
 	t.Run("allocations", a.allocations)
 	for name, f := range map[string]func(*testing.T){
-		"streams": a.streams, "unicode": a.unicode, "reader may stop": a.readerStops, "retry after": a.retryAfter, "key": a.key, "unreachable": a.unreachable,
+		"streams": a.streams, "unicode": a.unicode, "reader may stop": a.readerStops, "retry after": a.retryAfter, "should retry": a.shouldRetry, "reports": a.reports, "key": a.key, "unreachable": a.unreachable,
 		"no stream": a.noStream, "error of status 200": a.quietError, "redirect": a.redirect, "endless error": a.endlessError, "dropped": a.dropped, "cancel": a.cancel, "idle": a.idle, "timeout": a.timeout, "stop": a.stop, "large": a.large,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,13 +213,18 @@ func (a Adapter[Q, R]) retryAfter(t *testing.T) {
 		"Retry-After: 1e300":   24 * time.Hour,
 		"Date: Fri, 13 Nov 2026 10:00:00 GMT|Retry-After: Fri, 13 Nov 2026 10:01:30 GMT": 90 * time.Second,
 		"Date: Fri, 13 Nov 2026 10:00:00 GMT|Retry-After: Fri, 13 Nov 2026 09:00:00 GMT": 0,
+		"Retry-After: 12s":                            12 * time.Second,
+		"Retry-After: 1m0.5s":                         time.Minute + 500*time.Millisecond,
+		"Retry-After-Ms: 250.5":                       250500 * time.Microsecond,
+		"Retry-After-Ms: 86400001":                    24 * time.Hour,
+		"Retry-After: 99999h":                         24 * time.Hour,
+		"Retry-After: 9223372036854":                  24 * time.Hour,
+		"Retry-After: 3|X-Ratelimit-Reset-Tokens: 6s": 3 * time.Second,
+		"Date: Fri, 13 Nov 2026 10:00:00 GMT|Retry-After: 2026-11-13T10:00:20Z":           20 * time.Second,
+		"Date: Fri, 13 Nov 2026 10:00:00 GMT|Retry-After: Friday, 13-Nov-26 10:00:30 GMT": 30 * time.Second,
 		"X-Other: 1": 0,
 	} {
-		w := Wire{Status: http.StatusTooManyRequests, Message: "Slow down.", Header: http.Header{}}
-		for line := range strings.SplitSeq(header, "|") {
-			name, value, _ := strings.Cut(line, ": ")
-			w.Header.Set(name, value)
-		}
+		w := Wire{Status: http.StatusTooManyRequests, Message: "Slow down.", Header: headerOf(header)}
 		overloaded := w
 		overloaded.Status = 529
 		m, server := a.serve(t, a.Text("", w), a.Text("", overloaded))
@@ -233,6 +238,16 @@ func (a Adapter[Q, R]) retryAfter(t *testing.T) {
 			t.Errorf("%d requests were made: retries are the engine's", n)
 		}
 	}
+}
+
+// headerOf returns the header of lines separated by |.
+func headerOf(lines string) http.Header {
+	h := http.Header{}
+	for line := range strings.SplitSeq(lines, "|") {
+		name, value, _ := strings.Cut(line, ": ")
+		h.Set(name, value)
+	}
+	return h
 }
 
 func (a Adapter[Q, R]) key(t *testing.T) {

@@ -68,7 +68,11 @@ func (a Adapter[Q, R]) answering(status int, body string) (cairn.Model, *atomic.
 func (a Adapter[Q, R]) countRefused(t *testing.T) {
 	for status, body := range map[int]string{404: `{"error":{"message":"no such path"}}`, 405: ``, 200: `{}`} {
 		m, asked := a.answering(status, body)
-		if n, err := count(t.Context(), m, Hello()); !errors.Is(err, &cairn.Error{Code: cairn.CodeModelRequest}) {
+		code := cairn.CodeModelRequest
+		if status == 404 {
+			code = cairn.CodeModelNotFound
+		}
+		if n, err := count(t.Context(), m, Hello()); !errors.Is(err, &cairn.Error{Code: code}) {
 			t.Errorf("status %d: %d tokens, %v", status, n, err)
 		}
 		if _, err := count(t.Context(), m, Hello()); !errors.Is(err, errors.ErrUnsupported) || asked.Load() != 1 {

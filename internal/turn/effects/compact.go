@@ -103,10 +103,12 @@ func (fx *Effects) refit(ctx context.Context, a *cairn.Agent, l *session.Live, s
 	if r.Off {
 		return nil, why
 	}
-	if r.all == 0 { // assume less than what was rejected
-		counted, estimated := transcript.Measured(req.Messages, before(req))
-		n := counted + estimated
-		r.all, r.keep, r.piece = n, n*int64(r.Keep)/100, cmp.Or(r.piece, n*pieceShare/100)
+	counted, estimated := transcript.Measured(req.Messages, before(req))
+	if n := counted + estimated; r.all == 0 || n < r.all { // the window is unknown, or smaller than believed
+		if r.Compaction.Model == nil || r.piece == 0 {
+			r.piece = n * pieceShare / 100
+		}
+		r.all, r.keep = n, n*int64(r.Keep)/100
 	}
 	if err := fx.summarise(ctx, a, l, r, to, req, true); err != nil {
 		return nil, fmt.Errorf("%w (%v)", why, err)
