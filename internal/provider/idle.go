@@ -7,6 +7,13 @@ import (
 	"time"
 )
 
+const (
+	// Grace is how long a server may take for what follows a complete reply, such as its usage.
+	Grace = 2 * time.Second
+	// closing is how long it may take to end the stream, without which the connection cannot be used again.
+	closing = 100 * time.Millisecond
+)
+
 // ErrIdle is the cancellation cause of a call that received nothing for too long.
 var ErrIdle = errors.New("idle")
 
@@ -15,6 +22,8 @@ var ErrIdle = errors.New("idle")
 type Idle struct {
 	timeout time.Duration
 	timer   *time.Timer
+	rest    *time.Timer // of a complete reply
+	cancel  context.CancelCauseFunc
 }
 
 // WatchIdle returns a context that is cancelled with the cause ErrIdle when the watch fires. The watch runs from
@@ -22,10 +31,23 @@ type Idle struct {
 func WatchIdle(ctx context.Context, timeout time.Duration) (context.Context, *Idle, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(timeout, func() { cancel(ErrIdle) })
-	return ctx, &Idle{timeout, timer}, func() {
+	watch := &Idle{timeout: timeout, timer: timer, cancel: cancel}
+	return ctx, watch, func() {
 		timer.Stop()
+		if watch.rest != nil {
+			watch.rest.Stop()
+		}
 		cancel(nil)
 	}
+}
+
+// Expect cancels the call after a time, whether bytes are received or not, unless it is called again before.
+func (w *Idle) Expect(within time.Duration) {
+	if w.rest != nil {
+		w.rest.Reset(within)
+		return
+	}
+	w.rest = time.AfterFunc(within, func() { w.cancel(ErrIdle) })
 }
 
 // Body returns a response body whose reads are watched. The first read takes over from the wait for the response.

@@ -2,12 +2,8 @@ package anthropic
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"net/http"
-
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
@@ -77,25 +73,7 @@ func (m *MessagesModel) read(ctx context.Context, watch *provider.Idle, body []b
 	if err := e.NoStream(res, res.Body); err != nil {
 		return err
 	}
-	events := ssestream.NewStream[event](ssestream.NewDecoder(res), nil)
-	for !r.done && events.Next() {
-		if err := r.event(events.Current()); err != nil {
-			return err
-		}
-	}
-	switch err := events.Err(); {
-	case r.stopReason != "":
-		return nil // what follows a reply's end may be missing
-	case err != nil:
-		return e.broken(err)
-	}
-	return e.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
-}
-
-// broken returns the error for an error of the SDK within a stream.
-func (e *endpoint) broken(err error) error {
-	if said, ok := errors.AsType[*anthropic.Error](err); ok {
-		return e.Fault(provider.ParseFault([]byte(said.RawJSON())))
-	}
-	return e.Broken(err)
+	reader := provider.Reader{Failures: e.Failures, Watch: watch, Event: r.received,
+		Complete: func() bool { return r.stopReason != "" }, Ended: func() bool { return r.done }}
+	return reader.Read(res)
 }

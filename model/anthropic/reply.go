@@ -16,6 +16,7 @@ type reply struct {
 	parts     []cairn.Part // complete parts, as the session keeps them; a paused reply is continued with them
 	container string       // container that the provider's code ran in
 
+	began      bool     // the message has begun
 	open       *content // the open block; it ends before the next begins
 	index      int      // of open
 	calls      int
@@ -25,8 +26,10 @@ type reply struct {
 	done       bool
 }
 
-// paused reports whether the provider expects a request that continues the reply.
-func (r *reply) paused() bool { return r.stopReason == "pause_turn" || r.stopReason == "compaction" }
+// paused reports whether the provider expects a request that continues the reply. Calls need their results first.
+func (r *reply) paused() bool {
+	return (r.stopReason == "pause_turn" || r.stopReason == "compaction") && r.calls == 0
+}
 
 // resume prepares the reply for the stream that continues it.
 func (r *reply) resume() error {
@@ -34,14 +37,32 @@ func (r *reply) resume() error {
 		return err
 	}
 	r.bill.next()
-	r.stopReason, r.done = "", false
+	r.stopReason, r.done, r.began = "", false, false
 	return nil
+}
+
+// received decodes an event. Some gateways leave out its name, others its type.
+func (r *reply) received(kind string, data []byte) error {
+	if kind == "error" {
+		return r.failures.Fault(provider.ParseFault(data))
+	}
+	ev := event{Type: kind}
+	if err := json.Unmarshal(data, &ev); err != nil {
+		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %w", err)
+	}
+	return r.event(ev)
 }
 
 // event processes one event. Events of unknown types are ignored.
 func (r *reply) event(ev event) error {
 	switch ev.Type {
+	case "error":
+		return r.failures.Fault(provider.ParseFault(ev.raw))
 	case "message_start":
+		if r.began { // a gateway asked again in the middle of the stream; both replies may have the same calls
+			return r.failures.Errorf(cairn.CodeModel, "the stream has a second message after the beginning of the first")
+		}
+		r.began = true
 		r.contained(ev.Message.Container)
 		r.bill.served = ev.Message.Model
 		if ev.Message.Usage != nil {

@@ -107,10 +107,11 @@ type conversation struct {
 func (m *MessagesModel) messages(history []cairn.Message, paused []cairn.Part) []message {
 	var c conversation
 	ids := provider.CallIDs{}
+	items := m.items(history)
 	for i := range history {
 		msg := &history[i]
 		if msg.Role == cairn.RoleAssistant {
-			c.assistant(m.reply(msg.Parts, ids, false))
+			c.assistant(m.reply(msg.Parts, ids, func(raw json.RawMessage) bool { return items.sendable(i, raw) }))
 			continue
 		}
 		for j := range msg.Parts {
@@ -131,7 +132,7 @@ func (m *MessagesModel) messages(history []cairn.Message, paused []cairn.Part) [
 	}
 	m.mark(c.list)
 	if len(paused) > 0 {
-		c.assistant(m.reply(paused, ids, true))
+		c.assistant(m.reply(paused, ids, func(json.RawMessage) bool { return true }))
 	}
 	return c.list
 }
@@ -173,10 +174,9 @@ func (m *MessagesModel) mark(list []message) {
 }
 
 // reply returns the content of an assistant's message. Reasoning and items of a provider are sent only to the model
-// that gave them.
-func (m *MessagesModel) reply(parts []cairn.Part, ids provider.CallIDs, paused bool) []any {
+// that gave them, and of the items only those that sendable accepts.
+func (m *MessagesModel) reply(parts []cairn.Part, ids provider.CallIDs, sendable func(json.RawMessage) bool) []any {
 	var list []any
-	answered := answered(parts)
 	for i := range parts {
 		p := &parts[i]
 		own := p.Model == m.endpoint.ID && len(p.Provider) > 0
@@ -190,7 +190,7 @@ func (m *MessagesModel) reply(parts []cairn.Part, ids provider.CallIDs, paused b
 				list = append(list, joined(thought{Type: "thinking", Thinking: p.Text}, p, own))
 			}
 		case cairn.PartProvider:
-			if own && (paused || answered(p.Provider)) {
+			if own && sendable(p.Provider) {
 				list = append(list, p.Provider)
 			}
 		case cairn.PartToolUse:
@@ -206,35 +206,6 @@ func (m *MessagesModel) reply(parts []cairn.Part, ids provider.CallIDs, paused b
 type thought struct {
 	Type     string `json:"type"`
 	Thinking string `json:"thinking"`
-}
-
-// answered returns a function that reports whether an item can be sent. A tool of the provider's needs its result,
-// and a result its tool; a reply that broke off may have one without the other.
-func answered(parts []cairn.Part) func(json.RawMessage) bool {
-	type item struct {
-		ID        string `json:"id"`
-		ToolUseID string `json:"tool_use_id"`
-	}
-	uses, results := map[string]bool{}, map[string]bool{}
-	parse := func(raw json.RawMessage) (it item) {
-		_ = json.Unmarshal(raw, &it) // an item with other fields is neither
-		return it
-	}
-	for i := range parts {
-		if parts[i].Type == cairn.PartProvider {
-			it := parse(parts[i].Provider)
-			uses[it.ID], results[it.ToolUseID] = true, true
-		}
-	}
-	return func(raw json.RawMessage) bool {
-		switch it := parse(raw); {
-		case it.ToolUseID != "":
-			return uses[it.ToolUseID]
-		case it.ID != "":
-			return results[it.ID]
-		}
-		return true
-	}
 }
 
 // joined returns a block merged with the provider data that belongs to it.

@@ -3,7 +3,6 @@ package anthropic_test
 import (
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/cairn-agents/cairn"
@@ -23,9 +22,6 @@ var adapter = providertest.Adapter[*anthropictest.Request, anthropictest.Reply]{
 	},
 	Piece: piece, Last: last, Done: done,
 	Delta: "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"some words \"}}\n\n",
-	Comments: func(stream string) string {
-		return ": connected\n\n" + strings.ReplaceAll(stream, "event: ", ": keep-alive\n\nevent: ")
-	},
 }
 
 func TestAdapter(t *testing.T) { adapter.Run(t) }

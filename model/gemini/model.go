@@ -3,13 +3,10 @@ package gemini
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"iter"
 	"net/http"
 	"strings"
-
-	"google.golang.org/genai"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
@@ -41,13 +38,17 @@ func (m *ContentModel) Validate() error { return m.endpoint.Validate() }
 // unchanged. A stop sequence that was met is reported as FinishReasonEnd.
 func (m *ContentModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
-		body, err := m.body(req)
+		fields, err := m.body(req)
+		if err != nil {
+			return err
+		}
+		body, err := m.endpoint.Body(fields, &cairn.Settings{})
 		if err != nil {
 			return err
 		}
 		r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit, turn: len(req.Messages)}
 		err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error {
-			return m.read(ctx, &tap{watch: watch}, body, r)
+			return m.read(ctx, watch, body, r)
 		})
 		if err != nil {
 			return err
@@ -57,56 +58,53 @@ func (m *ContentModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2
 }
 
 // read makes the request and feeds its response to r.
-func (m *ContentModel) read(ctx context.Context, t *tap, body map[string]any, r *reply) error {
+func (m *ContentModel) read(ctx context.Context, watch *provider.Idle, body []byte, r *reply) error {
 	e := m.endpoint
-	config := &genai.GenerateContentConfig{HTTPOptions: &genai.HTTPOptions{
-		ExtrasRequestProvider: func(map[string]any) map[string]any { return body }, // replaces what the SDK would write
-	}}
-	for seen, err := range e.client.Models.GenerateContentStream(withTap(ctx, t), e.Model, genai.Text("-"), config) {
-		if t.res != nil && t.res.StatusCode == http.StatusOK {
-			if err := e.NoStream(t.res, bytes.NewReader(t.rest)); err != nil {
-				return err
-			}
-		}
-		if err != nil {
-			return e.failed(t, err, r)
-		}
-		data := t.next()
-		if plain(seen) {
-			err = r.plain(seen.Candidates[0].Content.Parts)
-		} else {
-			err = r.event(data)
-		}
-		if err != nil {
-			return err
-		}
+	res, err := e.post(ctx, watch, "streamGenerateContent", "alt=sse", body)
+	if err != nil {
+		return err
 	}
-	switch {
-	case r.complete():
-		return nil
-	case t.err != nil:
-		return e.Broken(t.err)
+	defer res.Body.Close()
+	if err := e.NoStream(res, res.Body); err != nil {
+		return err
 	}
-	return e.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
+	reader := provider.Reader{Failures: e.Failures, Watch: watch, Event: r.received,
+		Complete: r.complete, Ended: func() bool { return false }} // the end of a stream has no marker
+	return reader.Read(res)
 }
 
-// failed returns the error for an error of the SDK.
-func (e *endpoint) failed(t *tap, err error, r *reply) error {
-	var said genai.APIError
-	switch {
-	case t.res == nil:
-		return e.Transport(err)
-	case t.res.StatusCode != http.StatusOK:
-		t.res.Body = io.NopCloser(bytes.NewReader(t.rest))
-		return classified(e.Answer(t.res))
-	case t.err != nil && r.complete():
-		return nil
-	case t.err != nil:
-		return e.Broken(t.err)
-	case errors.As(err, &said):
-		return classified(e.Fault(provider.ParseFault(t.next())))
+// post makes a request of a method of the model, and returns a response of status 200.
+func (e *endpoint) post(ctx context.Context, watch *provider.Idle, method, query string, body []byte) (*http.Response, error) {
+	address := e.Base.JoinPath("v1beta", e.resource()+":"+method)
+	address.RawQuery = query
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, e.Errorf(cairn.CodeModelRequest, "%w", err)
 	}
-	return e.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(t.next())))
+	req.Header.Set("Content-Type", "application/json")
+	if e.Key != "" {
+		req.Header.Set("X-Goog-Api-Key", e.Key)
+	}
+	res, err := e.Client.Do(req)
+	if err != nil {
+		return nil, e.Transport(err)
+	}
+	res.Body = watch.Body(res.Body)
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
+	defer res.Body.Close()
+	said, _ := io.ReadAll(res.Body) // the endpoint's client returns only its beginning
+	res.Body = io.NopCloser(bytes.NewReader(said))
+	return nil, classified(e.Answer(res))
+}
+
+// resource returns the model's name in addresses and requests.
+func (e *endpoint) resource() string {
+	if strings.HasPrefix(e.Model, "models/") || strings.HasPrefix(e.Model, "tunedModels/") {
+		return e.Model
+	}
+	return "models/" + e.Model
 }
 
 // classified adds to an error what only this provider reports as a mistake of the request: an invalid key.

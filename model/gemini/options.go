@@ -1,4 +1,4 @@
-// Package gemini connects to Google's Gemini models over the Gemini API, by Google's own SDK.
+// Package gemini connects to Google's Gemini models over the Gemini API.
 //
 // Data that the API wants back unchanged, such as thought signatures and the code that it ran, is kept with the
 // message and sent only to the same model.
@@ -6,14 +6,11 @@ package gemini
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"time"
-
-	"google.golang.org/genai"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
@@ -49,7 +46,6 @@ const (
 // endpoint is the API, with the options that only this adapter has.
 type endpoint struct {
 	*provider.Endpoint
-	client      *genai.Client
 	thoughts    bool
 	serverTools []json.RawMessage
 }
@@ -67,28 +63,5 @@ func newEndpoint(name string, o *Options) *endpoint {
 	if e.serverTools, wrong = provider.Objects(o.ServerTools); wrong >= 0 {
 		e.Refuse(cairn.CodeModelRequest, fmt.Sprintf("ServerTools[%d]", wrong), "does not encode as a JSON object")
 	}
-	if e.Problem == nil {
-		e.connect()
-	}
 	return e
-}
-
-// connect creates the SDK's client.
-func (e *endpoint) connect() {
-	client := *e.Client
-	transport := client.Transport
-	if transport == nil {
-		transport = http.DefaultTransport
-	}
-	client.Transport = tapped{transport}
-	var err error
-	e.client, err = genai.NewClient(context.Background(), &genai.ClientConfig{
-		Backend:     genai.BackendGeminiAPI,
-		APIKey:      cmp.Or(e.Key, "none"), // the SDK requires one
-		HTTPClient:  &client,
-		HTTPOptions: genai.HTTPOptions{BaseURL: e.Base.String(), APIVersion: "v1beta"},
-	})
-	if err != nil {
-		e.Refuse(cairn.CodeModelRequest, "Options", err.Error())
-	}
 }

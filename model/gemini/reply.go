@@ -6,10 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-
-	"google.golang.org/genai"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
@@ -30,41 +27,52 @@ type reply struct {
 	reason  string
 	message string // about the reason
 	blocked string // why the prompt was blocked
+	splice  splice
 }
 
 func (r *reply) complete() bool { return r.reason != "" || r.blocked != "" }
 
-// plain reports whether an event has text and nothing else, so that the SDK decoded it completely. Most events do.
-func plain(seen *genai.GenerateContentResponse) bool {
-	if len(seen.Candidates) != 1 || seen.UsageMetadata != nil || seen.PromptFeedback != nil {
-		return false
+// received processes one event.
+func (r *reply) received(kind string, data []byte) error {
+	var ev event
+	err := json.Unmarshal(data, &ev)
+	switch {
+	case kind == "error" || err == nil && len(ev.Error) > 0:
+		return classified(r.failures.Fault(provider.ParseFault(data)))
+	case bytes.HasPrefix(data, []byte("[DONE]")):
+		return nil
+	case err != nil:
+		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
+	case r.splice.by(ev.ID):
+		return r.failures.Errorf(cairn.CodeModel, "the stream has a second response after the beginning of the first")
 	}
-	c := seen.Candidates[0]
-	if c.Content == nil || c.Index != 0 || c.FinishReason != "" || c.GroundingMetadata != nil {
-		return false
-	}
-	return !slices.ContainsFunc(c.Content.Parts, func(p *genai.Part) bool {
-		return p.Text == "" || p.ThoughtSignature != nil || p.FunctionCall != nil || p.InlineData != nil
-	})
+	return r.event(&ev)
 }
 
-// plain processes the parts of a plain event.
-func (r *reply) plain(parts []*genai.Part) error {
-	for _, p := range parts {
-		if err := r.text(nil, &given{Text: &p.Text, Thought: p.Thought}); err != nil {
-			return err
-		}
+// splice detects that a gateway began the reply again within its stream. The events of a reply have one id, unless a
+// server gives each an id of its own: so only an id that follows a repeated one begins another reply.
+type splice struct {
+	id       string
+	repeated bool
+}
+
+func (s *splice) by(id string) bool {
+	switch {
+	case id == "":
+		return false
+	case id == s.id:
+		s.repeated = true
+		return false
+	case s.repeated:
+		return true
 	}
-	return nil
+	s.id = id
+	return false
 }
 
 // event processes one event.
-func (r *reply) event(data []byte) error {
-	var ev event
-	if err := json.Unmarshal(data, &ev); err != nil {
-		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %w", err)
-	}
-	failed := r.content(&ev)
+func (r *reply) event(ev *event) error {
+	failed := r.content(ev)
 	if u := ev.Usage; u != nil && !errors.Is(failed, provider.ErrStopped) { // of a failed reply, too
 		if err := r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: u.Prompt + u.ToolPrompt,
 			OutputTokens: u.Candidates + u.Thoughts, ReasoningTokens: u.Thoughts, CachedTokens: u.Cached}}); err != nil {

@@ -2,8 +2,8 @@ package gemini
 
 import "encoding/json"
 
-// The wire form of requests and responses. The SDK's own parameters are not used: data from the provider must be
-// sent back unchanged, and an update of the SDK must not change how a request begins.
+// The wire form of requests and responses. Google's SDK is not used: its types lose large numbers and unknown fields,
+// and data from the provider must be sent back unchanged.
 
 type content struct {
 	Role  string `json:"role,omitempty"`
@@ -49,6 +49,8 @@ type function struct {
 
 // event is one event of a stream.
 type event struct {
+	ID         string          `json:"responseId"`
+	Error      json.RawMessage `json:"error"`
 	Candidates []struct {
 		Index   int `json:"index"`
 		Content struct {

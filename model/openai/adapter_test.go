@@ -28,9 +28,6 @@ var adapter = providertest.Adapter[*openaitest.Request, openaitest.Reply]{
 	},
 	Piece: delta,
 	Last:  "event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\"}}\n\n",
-	Comments: func(stream string) string {
-		return ": connected\n\n" + strings.ReplaceAll(stream, "event: ", ": keep-alive\n\nevent: ")
-	},
 }
 
 const delta = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"output_index\":0,\"delta\":\"some words \"}\n\n"

@@ -2,11 +2,8 @@ package openai
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"net/http"
-
-	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
@@ -43,7 +40,7 @@ func (m *ResponsesModel) Stream(ctx context.Context, req *cairn.Request) iter.Se
 		if err != nil {
 			return err
 		}
-		r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit, calls: map[int]*call{}}
+		r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit}
 		err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error { return m.read(ctx, watch, body, r) })
 		if err != nil {
 			return err
@@ -64,25 +61,6 @@ func (m *ResponsesModel) read(ctx context.Context, watch *provider.Idle, body []
 	if err := e.NoStream(res, res.Body); err != nil {
 		return err
 	}
-	events := ssestream.NewStream[event](ssestream.NewDecoder(res), nil)
-	for !r.complete() && events.Next() {
-		if err := r.event(events.Current()); err != nil {
-			return err
-		}
-	}
-	switch err := events.Err(); {
-	case r.complete():
-		return nil
-	case err != nil:
-		return e.broken(err)
-	}
-	return e.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
-}
-
-// broken returns the error for an error of the SDK within a stream.
-func (e *endpoint) broken(err error) error {
-	if said, ok := errors.AsType[*ssestream.StreamError](err); ok {
-		return e.Fault(provider.ParseFault(said.Event.Data))
-	}
-	return e.Broken(err)
+	reader := provider.Reader{Failures: e.Failures, Watch: watch, Event: r.received, Complete: r.complete, Ended: r.complete}
+	return reader.Read(res)
 }

@@ -18,12 +18,13 @@ type reply struct {
 	model    string
 	say      provider.Emit
 
+	id      string    // the response's, once it has begun
 	end     *response // set once the reply is complete
-	spoke   bool      // whether the current message had text
-	thought bool      // whether the current reasoning had text
 	refused strings.Builder
-	calls   map[int]*call // by the index of the output
+	outputs outputs
+	calls   []*call
 	ids     provider.Unique
+	owed    map[string]string // types of items that lack an output of the client's, by their call ids
 }
 
 // call is a call that has begun.
@@ -35,63 +36,101 @@ type call struct {
 
 func (r *reply) complete() bool { return r.end != nil }
 
+// received decodes an event. Some gateways leave out its name, others its type.
+func (r *reply) received(kind string, data []byte) error {
+	if bytes.HasPrefix(data, []byte("[DONE]")) {
+		return nil
+	}
+	if kind == "error" {
+		return r.failures.Fault(provider.ParseFault(data))
+	}
+	ev := event{Type: kind}
+	if err := json.Unmarshal(data, &ev); err != nil {
+		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %w", err)
+	}
+	if ev.Type == "error" || ev.Type == "" && len(ev.Error) > 0 {
+		return r.failures.Fault(provider.ParseFault(data))
+	}
+	return r.event(ev)
+}
+
 // event processes one event. Events of unknown types are ignored.
 func (r *reply) event(ev event) error {
 	switch ev.Type {
+	case "response.created":
+		return r.began(ev.Response)
 	case "response.output_text.delta":
-		return r.text(ev.Delta)
+		return r.text(r.outputs.of(&ev), ev.Delta)
 	case "response.refusal.delta":
 		r.refused.WriteString(ev.Delta)
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
-		return r.think(ev.Delta)
+		return r.think(r.outputs.of(&ev), ev.Delta)
 	case "response.reasoning_summary_part.added":
 		if ev.SummaryIndex > 0 {
-			return r.think("\n\n")
+			return r.think(r.outputs.of(&ev), "\n\n")
 		}
 	case "response.function_call_arguments.delta":
-		if c := r.calls[ev.OutputIndex]; c != nil {
-			return r.arguments(c, ev.Delta)
+		if o := r.outputs.of(&ev); o.call != nil {
+			return r.arguments(o, ev.Delta)
 		}
 		return r.failures.Errorf(cairn.CodeModel, "the stream has arguments of a call that did not begin")
 	case "response.output_item.added":
 		return r.item(&ev, false)
 	case "response.output_item.done":
 		return r.item(&ev, true)
-	case "response.completed", "response.incomplete", "response.failed":
-		if ev.Response == nil {
-			ev.Response = &response{}
-		}
-		ev.Response.Status = strings.TrimPrefix(ev.Type, "response.")
-		r.end = ev.Response
-		return r.count(ev.Response.Usage)
-	case "error":
-		return r.failures.Fault(provider.ParseFault(ev.raw))
+	case "response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done":
+		return r.ended(&ev)
 	}
 	return nil
 }
 
-func (r *reply) text(text string) error {
-	if text == "" {
+// began notes the response that the stream has. Two of them are those of a gateway that asked again: both may have
+// the same calls.
+func (r *reply) began(res *response) error {
+	switch {
+	case res == nil || res.ID == "" || res.ID == r.id:
 		return nil
+	case r.id != "":
+		return r.failures.Errorf(cairn.CodeModel, "the stream has a second response after the beginning of the first")
 	}
-	r.spoke = true
-	return r.say(cairn.Chunk{Type: cairn.ChunkText, Text: text})
+	r.id = res.ID
+	return nil
 }
 
-func (r *reply) think(text string) error {
-	if text == "" {
-		return nil
+// ended notes how the response ended.
+func (r *reply) ended(ev *event) error {
+	if ev.Response == nil {
+		ev.Response = &response{}
 	}
-	r.thought = true
-	return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: text})
+	if ev.Type != "response.done" { // a compatible server's event for any end
+		ev.Response.Status = strings.TrimPrefix(ev.Type, "response.")
+	}
+	r.end = ev.Response
+	return r.count(ev.Response.Usage)
 }
 
-func (r *reply) arguments(c *call, text string) error {
+func (r *reply) text(o *output, text string) error {
 	if text == "" {
 		return nil
 	}
-	c.filled = true
-	return r.say(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: c.id, Text: text})
+	o.spoke = true
+	return r.emit(o, cairn.Chunk{Type: cairn.ChunkText, Text: text})
+}
+
+func (r *reply) think(o *output, text string) error {
+	if text == "" {
+		return nil
+	}
+	o.thought = true
+	return r.emit(o, cairn.Chunk{Type: cairn.ChunkReasoning, Text: text})
+}
+
+func (r *reply) arguments(o *output, text string) error {
+	if text == "" {
+		return nil
+	}
+	o.call.filled = true
+	return r.emit(o, cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: o.call.id, Text: text})
 }
 
 func (r *reply) count(u *usage) error {
@@ -116,18 +155,36 @@ func (r *reply) item(ev *event, done bool) error {
 	if err := json.Unmarshal(ev.Item, &it); it.Type == "" {
 		return r.failures.Errorf(cairn.CodeModel, "unintelligible item in the stream: %w", cmp.Or(err, errNoType))
 	}
+	find := r.outputs.began
+	if done {
+		find = r.outputs.ended
+	}
+	o := find(ev, &it)
+	if err := r.part(o, ev, &it, done); err != nil || !done {
+		return err
+	}
+	return r.close(o)
+}
+
+// part emits what an item has become.
+func (r *reply) part(o *output, ev *event, it *item, done bool) error {
 	switch {
-	case it.Type == "function_call":
-		return r.call(ev, &it, done)
+	case it.Type == functionType:
+		return r.call(o, ev, it, done)
 	case !done:
 		return nil
+	case it.Type == customType:
+		return r.custom(o, ev, it)
+	case it.Type == approvalType:
+		return r.approval(o, ev, it)
 	case it.Type == "message":
-		return r.message(ev.Item, &it)
+		return r.message(o, ev.Item, it)
 	case it.Type == "reasoning":
-		return r.reasoning(ev.Item, &it)
+		return r.reasoning(o, ev.Item, it)
 	case it.Type == "image_generation_call" && it.Result != "":
-		return r.image(&it)
+		return r.image(o, it)
 	}
+	r.owe(it)
 	raw := provider.Keepable(ev.Item)
 	if raw == nil {
 		return nil
@@ -138,61 +195,22 @@ func (r *reply) item(ev *event, done bool) error {
 			chunk.Sources = append(chunk.Sources, cairn.Source{URL: s.URL})
 		}
 	}
-	return r.say(chunk)
+	return r.emit(o, chunk)
 }
 
 var errNoType = errors.New("it has no type")
 
-// call begins a call, or ends it. Some servers give all calls the same index.
-func (r *reply) call(ev *event, it *item, done bool) error {
-	c := r.calls[ev.OutputIndex]
-	if c == nil || it.CallID != "" && it.CallID != c.given {
-		if it.CallID == "" || it.Name == "" {
-			return r.failures.Errorf(cairn.CodeModel, "the reply has a tool call without an id or a name")
-		}
-		if c != nil {
-			if err := r.close(c); err != nil {
-				return err
-			}
-		}
-		c = &call{given: it.CallID, id: r.ids.Of(it.CallID)}
-		r.calls[ev.OutputIndex] = c
-		chunk := cairn.Chunk{Type: cairn.ChunkToolStart, CallID: c.id, Tool: it.Name}
-		if more := without(ev.Item, "type", "call_id", "name", "arguments", "status"); len(more) > 0 {
-			raw, _ := json.Marshal(more) // parts of valid JSON
-			if chunk.Provider = provider.Keepable(raw); chunk.Provider != nil {
-				chunk.Model = r.model
-			}
-		}
-		if err := r.say(chunk); err != nil {
-			return err
-		}
-	}
-	if !done || c.filled {
-		return nil
-	}
-	return r.arguments(c, cmp.Or(it.Arguments, "{}"))
-}
-
-// close gives {} to a call that never received arguments.
-func (r *reply) close(c *call) error {
-	if c.filled {
-		return nil
-	}
-	return r.arguments(c, "{}")
-}
-
 // message ends a text.
-func (r *reply) message(raw json.RawMessage, it *item) error {
+func (r *reply) message(o *output, raw json.RawMessage, it *item) error {
 	k := kept{Item: without(raw, "content")}
 	chunk := cairn.Chunk{Type: cairn.ChunkPartEnd}
-	spoke := r.spoke
+	spoke := o.spoke
 	for _, c := range it.Content {
 		if c.Type == "refusal" && r.refused.Len() == 0 {
 			r.refused.WriteString(c.Refusal)
 		}
 		if !spoke {
-			if err := r.text(c.Text); err != nil {
+			if err := r.text(o, c.Text); err != nil {
 				return err
 			}
 		}
@@ -201,26 +219,25 @@ func (r *reply) message(raw json.RawMessage, it *item) error {
 		}
 		chunk.Sources = append(chunk.Sources, cited(c.Annotations)...)
 	}
-	if !r.spoke {
+	if !o.spoke {
 		return nil
 	}
-	r.spoke = false
 	if data, err := json.Marshal(k); err == nil {
 		if chunk.Provider = provider.Keepable(data); chunk.Provider != nil {
 			chunk.Model = r.model
 		}
 	}
-	return r.say(chunk)
+	return r.emit(o, chunk)
 }
 
 // reasoning ends reasoning. Encrypted reasoning is sent back whole, since nothing is stored at the provider.
-func (r *reply) reasoning(raw json.RawMessage, it *item) error {
-	if !r.thought {
+func (r *reply) reasoning(o *output, raw json.RawMessage, it *item) error {
+	if !o.thought {
 		var all []string
 		for _, s := range it.Summary {
 			all = append(all, s.Text)
 		}
-		if err := r.think(strings.Join(all, "\n\n")); err != nil {
+		if err := r.think(o, strings.Join(all, "\n\n")); err != nil {
 			return err
 		}
 	}
@@ -230,24 +247,23 @@ func (r *reply) reasoning(raw json.RawMessage, it *item) error {
 			chunk.Model = r.model
 		}
 	}
-	if !r.thought {
+	if !o.thought {
 		if chunk.Provider == nil {
 			return nil
 		}
-		if err := r.say(cairn.Chunk{Type: cairn.ChunkReasoning}); err != nil { // a part needs a chunk that begins it
+		if err := r.emit(o, cairn.Chunk{Type: cairn.ChunkReasoning}); err != nil { // a part needs a chunk that begins it
 			return err
 		}
 	}
-	r.thought = false
-	return r.say(chunk)
+	return r.emit(o, chunk)
 }
 
-func (r *reply) image(it *item) error {
+func (r *reply) image(o *output, it *item) error {
 	data, err := base64.StdEncoding.DecodeString(it.Result)
 	if err != nil {
 		return r.failures.Errorf(cairn.CodeModel, "the reply has an image that is not base64: %w", err)
 	}
-	return r.say(cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{MediaType: "image/" + cmp.Or(it.Format, "png"), Data: data}})
+	return r.emit(o, cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{MediaType: "image/" + cmp.Or(it.Format, "png"), Data: data}})
 }
 
 func cited(annotations []json.RawMessage) []cairn.Source {
@@ -267,16 +283,19 @@ func cited(annotations []json.RawMessage) []cairn.Source {
 
 // finish ends the reply once it is complete.
 func (r *reply) finish() error {
-	if r.end.Status == "failed" {
+	if r.end.Status == "failed" || r.end.Status == "cancelled" {
 		return r.failures.Fault(provider.ParseFault(r.end.Error))
 	}
 	if r.refused.Len() > 0 {
 		return r.failures.Errorf(cairn.CodeFiltered, "the model refused to answer: %s", provider.Clip(r.refused.String()))
 	}
-	for _, c := range r.calls { // calls whose item was cut off by the end of the reply
-		if err := r.close(c); err != nil {
+	for _, o := range r.outputs.open() { // items that were cut off by the end of the reply
+		if err := r.close(o); err != nil {
 			return err
 		}
+	}
+	if err := r.unanswered(); err != nil {
+		return err
 	}
 	reason := cairn.FinishReasonEnd
 	switch why := r.end.IncompleteDetails.Reason; {

@@ -125,7 +125,7 @@ func required(v any) bool {
 // input converts the history to items.
 func (m *ResponsesModel) input(history []cairn.Message) []any {
 	list := make([]any, 0, len(history)+1)
-	ids := provider.CallIDs{}
+	calls := newCalls()
 	var said []content // user content, or content next to results; results stay together
 	flush := func() {
 		if len(said) > 0 {
@@ -138,7 +138,7 @@ func (m *ResponsesModel) input(history []cairn.Message) []any {
 			flush()
 		}
 		if msg.Role == cairn.RoleAssistant {
-			list = append(list, m.reply(msg.Parts, ids)...)
+			list = append(list, m.reply(msg.Parts, calls)...)
 			continue
 		}
 		for j := range msg.Parts {
@@ -153,11 +153,7 @@ func (m *ResponsesModel) input(history []cairn.Message) []any {
 			case cairn.PartFile:
 				said = append(said, file(p.File))
 			case cairn.PartToolResult:
-				text := provider.Text(p.Result.Output)
-				if p.Result.IsError {
-					text = "Error: " + text
-				}
-				list = append(list, functionOutput{Type: "function_call_output", CallID: ids.Of(p.Result.CallID), Output: text})
+				list = append(list, calls.output(p.Result))
 			}
 		}
 	}
@@ -167,7 +163,7 @@ func (m *ResponsesModel) input(history []cairn.Message) []any {
 
 // reply returns the items of an assistant's message. Reasoning and items of the provider are sent only to the model
 // that gave them, and reasoning only with what it led to.
-func (m *ResponsesModel) reply(parts []cairn.Part, ids provider.CallIDs) []any {
+func (m *ResponsesModel) reply(parts []cairn.Part, calls *calls) []any {
 	var list, thought []any
 	add := func(item any) {
 		list, thought = append(append(list, thought...), item), nil
@@ -189,9 +185,7 @@ func (m *ResponsesModel) reply(parts []cairn.Part, ids provider.CallIDs) []any {
 				add(p.Provider)
 			}
 		case cairn.PartToolUse:
-			call := functionCall{Type: "function_call", CallID: ids.Of(p.ToolUse.CallID), Name: provider.ToolName(p.ToolUse.Tool),
-				Arguments: string(provider.Arguments(p.ToolUse.Input))}
-			add(joined(call, p.Provider, own))
+			add(calls.called(p, own))
 		case cairn.PartFile:
 			add(message{Type: "message", Role: "assistant", Content: []content{{Type: "output_text", Text: provider.Described(p.File), Annotations: []json.RawMessage{}}}})
 		}

@@ -54,10 +54,12 @@ type reasoning struct {
 type event struct {
 	Type         string          `json:"type"`
 	OutputIndex  int             `json:"output_index"`
+	ItemID       string          `json:"item_id"`
 	SummaryIndex int             `json:"summary_index"`
 	Delta        string          `json:"delta"`
 	Item         json.RawMessage `json:"item"`
 	Response     *response       `json:"response"`
+	Error        json.RawMessage `json:"error"`
 
 	raw []byte
 }
@@ -75,6 +77,7 @@ func (e *event) UnmarshalJSON(data []byte) error {
 
 // response is the response object in the events that end a reply.
 type response struct {
+	ID                string          `json:"id"`
 	Status            string          `json:"status"`
 	Error             json.RawMessage `json:"error"`
 	IncompleteDetails struct {
@@ -100,9 +103,12 @@ type usage struct {
 // item is an item of the output.
 type item struct {
 	Type      string `json:"type"`
+	ID        string `json:"id"`
 	CallID    string `json:"call_id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
+	Input     string `json:"input"`        // of a custom tool
+	Server    string `json:"server_label"` // of an MCP tool
 	Encrypted string `json:"encrypted_content"`
 	Result    string `json:"result"` // of an image
 	Format    string `json:"output_format"`

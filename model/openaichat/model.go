@@ -16,6 +16,7 @@ import (
 type ChatModel struct {
 	endpoint *endpoint
 	origin   json.RawMessage // marks reasoning as this server's
+	listed   json.RawMessage // the same for reasoning in a list
 }
 
 var (
@@ -28,8 +29,7 @@ var (
 // each call. The error is not retryable and names the field.
 func Model(name string, o *Options) *ChatModel {
 	e := newEndpoint(name, o)
-	origin, _ := json.Marshal(provenance{Field: reasoningContent, Host: e.host}) // strings always encode
-	return &ChatModel{e, origin}
+	return &ChatModel{e, kept{Field: reasoningContent, Host: e.host}.raw(), kept{Field: thinkingList, Host: e.host}.raw()}
 }
 
 const providerName = "openai-chat"
@@ -52,7 +52,7 @@ func (m *ChatModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[ca
 		if err != nil {
 			return err
 		}
-		r := &reply{failures: m.endpoint.Failures, origin: m.origin, model: m.endpoint.ID, say: emit, turn: len(req.Messages)}
+		r := &reply{failures: m.endpoint.Failures, host: m.endpoint.host, origin: m.origin, listed: m.listed, model: m.endpoint.ID, say: emit, turn: len(req.Messages)}
 		err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error {
 			res, err := m.send(ctx, body)
 			if err != nil {
@@ -60,7 +60,7 @@ func (m *ChatModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[ca
 			}
 			res.Body = watch.Body(res.Body)
 			defer res.Body.Close()
-			return m.read(res, r)
+			return m.read(res, watch, r)
 		})
 		if err != nil {
 			return err
@@ -97,28 +97,15 @@ func mediaType(res *http.Response) string {
 }
 
 // read feeds the response to r until the reply is complete.
-func (m *ChatModel) read(res *http.Response, r *reply) error {
+func (m *ChatModel) read(res *http.Response, watch *provider.Idle, r *reply) error {
 	if mediaType(res) == "application/json" {
-		body, err := io.ReadAll(io.LimitReader(res.Body, maxEvent))
+		body, err := io.ReadAll(io.LimitReader(res.Body, provider.MaxEvent))
 		if err != nil {
 			return m.endpoint.Errorf(cairn.CodeModel, "the reply broke off: %w", err)
 		}
 		return r.event("", body)
 	}
-	events := newEvents(res.Body)
-	for !r.done {
-		kind, data, err := events.next()
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil && r.complete():
-			return nil // usage, [DONE] or an orderly close may be missing after a reply's end
-		case err != nil:
-			return m.endpoint.Broken(err)
-		}
-		if err := r.event(kind, data); err != nil {
-			return err
-		}
-	}
-	return nil
+	reader := provider.Reader{Failures: m.endpoint.Failures, Watch: watch, Event: r.event,
+		Complete: r.complete, Ended: func() bool { return r.done }, Settled: r.settled}
+	return reader.Read(res)
 }

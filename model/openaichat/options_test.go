@@ -1,7 +1,6 @@
 package openaichat_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/cairn-agents/cairn"
@@ -29,12 +28,6 @@ var adapter = providertest.Adapter[*openaichattest.Request, openaichattest.Reply
 	Piece: `data: {"choices":[{"delta":{"content":"x"}}]}` + "\n\n",
 	Last:  `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\n",
 	Done:  "data: [DONE]\n\n",
-	Comments: func(stream string) string {
-		if strings.Contains(stream, "\nevent:") || strings.HasPrefix(stream, "event:") || strings.HasPrefix(stream, "id:") {
-			return ": connected\n\n" + stream // a blank line would cut the event in two
-		}
-		return ": connected\n\n" + strings.ReplaceAll(stream, "data: {", ": keep-alive\n\n:\ndata: {")
-	},
 }
 
 func TestAdapter(t *testing.T) { adapter.Run(t) }

@@ -13,14 +13,24 @@ import (
 // reply turns the events of one streamed chat completion into chunks.
 type reply struct {
 	failures provider.Failures
+	host     string          // server that wants data back
 	origin   json.RawMessage // provider data of reasoning_content
-	model    string          // model that wants it back
+	listed   json.RawMessage // provider data of reasoning in a list
+	model    string          // model that wants data back
 	say      provider.Emit
 	turn     int // from which ids are made for calls without one
 
-	reason string // the finish reason, once it is known
-	done   bool   // the server said [DONE]
-	spoke  bool   // there was text
+	reason  string          // the finish reason, once it is known
+	failure json.RawMessage // why the server failed within the reply
+	done    bool            // the server said [DONE]
+	spoke   bool            // there was text
+	counted bool            // the usage is known
+	splice  splice
+
+	open    cairn.ChunkType // kind of the open text or reasoning; empty for none
+	sources []cairn.Source  // of the text
+	details []json.RawMessage
+	extra   json.RawMessage
 
 	calls   []*toolCall
 	byIndex map[int]*toolCall
@@ -32,12 +42,16 @@ type toolCall struct {
 	given   string // the server's id
 	id      string // the same id, made unique in the reply
 	name    string
-	held    []byte // arguments received before the call could begin
+	held    []byte          // arguments received before the call could begin
+	extra   json.RawMessage // the server's own data of the call
 	started bool
 	filled  bool // whether arguments were received
 }
 
 func (r *reply) complete() bool { return r.done || r.reason != "" }
+
+// settled reports whether the reply has everything that servers send.
+func (r *reply) settled() bool { return r.reason != "" && r.counted }
 
 // event processes one event of the stream, or a whole completion.
 func (r *reply) event(kind string, data []byte) error {
@@ -45,6 +59,8 @@ func (r *reply) event(kind string, data []byte) error {
 	switch {
 	case len(data) == 0:
 		return nil
+	case kind == "error":
+		return r.failures.Fault(provider.ParseFault(data))
 	case bytes.HasPrefix(data, []byte("[DONE]")):
 		r.done = true
 		return nil
@@ -53,8 +69,9 @@ func (r *reply) event(kind string, data []byte) error {
 	if err := decode(data, &chunk); err != nil {
 		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
 	}
-	failed := r.content(kind, data, &chunk)
+	failed := r.body(data, &chunk)
 	if usage := chunk.used(); usage != nil && !errors.Is(failed, provider.ErrStopped) { // of a failed reply, too
+		r.counted = true
 		if err := r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: usage.usage()}); err != nil {
 			return err
 		}
@@ -62,10 +79,13 @@ func (r *reply) event(kind string, data []byte) error {
 	return failed
 }
 
-// content processes what an event has of the reply, or its error.
-func (r *reply) content(kind string, data []byte, chunk *chatChunk) error {
-	if kind == "error" || chunk.Object == "error" || given(chunk.Error) {
+// body processes what an event has of the reply, or its error.
+func (r *reply) body(data []byte, chunk *chatChunk) error {
+	if chunk.Object == "error" || given(chunk.Error) {
 		return r.failures.Fault(provider.ParseFault(data))
+	}
+	if r.splice.by(chunk) {
+		return r.failures.Errorf(cairn.CodeModel, "the stream has a second reply after the beginning of the first")
 	}
 	for i := range chunk.Choices {
 		if chunk.Choices[i].Index == 0 { // others are replies that were not requested
@@ -74,6 +94,7 @@ func (r *reply) content(kind string, data []byte, chunk *chatChunk) error {
 			}
 		}
 	}
+	r.cite(chunk)
 	return nil
 }
 
@@ -104,15 +125,14 @@ func (r *reply) choice(c *choice) error {
 	if err := r.reasoning(d); err != nil {
 		return err
 	}
-	if given(d.Content) && d.Content[0] != '"' {
-		return r.failures.Errorf(cairn.CodeModel, "the reply's content is not text: %s", provider.Clip(string(d.Content)))
+	if err := r.content(d.Content); err != nil {
+		return err
 	}
-	for _, text := range []string{provider.Scalar(d.Content), d.Refusal} {
-		if text == "" {
-			continue
-		}
-		r.spoke = true
-		if err := r.say(cairn.Chunk{Type: cairn.ChunkText, Text: text}); err != nil {
+	if err := r.text(d.Refusal); err != nil {
+		return err
+	}
+	for i := range d.Images {
+		if err := r.image(d.Images[i].ImageURL); err != nil {
 			return err
 		}
 	}
@@ -121,27 +141,62 @@ func (r *reply) choice(c *choice) error {
 			return err
 		}
 	}
+	for _, a := range d.Annotations {
+		if u := a.URLCitation; u.URL != "" {
+			r.source(cairn.Source{URL: u.URL, Title: u.Title, Quote: u.Content})
+		}
+	}
+	if given(d.ExtraContent) {
+		r.extra = d.ExtraContent
+	}
+	if given(c.Error) {
+		r.failure = c.Error
+	}
 	if c.FinishReason != "" {
 		r.reason = c.FinishReason
 	}
 	return nil
 }
 
-// provenance is the provider data of reasoning that its server wants back.
-type provenance struct {
-	Field string `json:"field"`
-	Host  string `json:"host"`
+func (r *reply) text(text string) error {
+	if text == "" {
+		return nil
+	}
+	r.spoke, r.open = true, cairn.ChunkText
+	return r.say(cairn.Chunk{Type: cairn.ChunkText, Text: text})
 }
 
-// reasoningContent is the field in which reasoning is sent back. Fields of other names are only read.
-const reasoningContent = "reasoning_content"
+// think emits reasoning. from is the provider data of reasoning that can be sent back.
+func (r *reply) think(text string, from json.RawMessage) error {
+	if text == "" {
+		return nil
+	}
+	chunk := cairn.Chunk{Type: cairn.ChunkReasoning, Text: text, Provider: from}
+	if from != nil {
+		chunk.Model = r.model
+	}
+	r.open = cairn.ChunkReasoning
+	return r.say(chunk)
+}
 
+// reasoning processes reasoning beside the content. Servers that fill several fields give each the same text.
 func (r *reply) reasoning(d *delta) error {
-	switch { // servers that fill both fields give both the same text
+	r.details = append(r.details, d.ReasoningDetails...)
+	switch {
 	case d.ReasoningContent != "":
-		return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: d.ReasoningContent, Provider: r.origin, Model: r.model})
+		return r.think(d.ReasoningContent, r.origin)
 	case d.Reasoning != "":
-		return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: d.Reasoning})
+		return r.think(d.Reasoning, nil)
+	}
+	for _, raw := range d.ReasoningDetails {
+		var detail struct {
+			Text    string `json:"text"`
+			Summary string `json:"summary"`
+		}
+		_ = json.Unmarshal(raw, &detail) // one of another form has no text that can be shown
+		if err := r.think(detail.Text+detail.Summary, nil); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -154,6 +209,9 @@ func (r *reply) toolCall(d *toolCallDelta) error {
 	}
 	if c.id == "" && d.ID != "" {
 		c.given, c.id = d.ID, r.ids.Of(d.ID)
+	}
+	if given(d.ExtraContent) {
+		c.extra = d.ExtraContent
 	}
 	args := provider.Scalar(d.Function.Arguments) // some servers send an object instead of a string
 	if !c.started {
@@ -201,6 +259,9 @@ func (c *toolCall) whole(d *toolCallDelta) bool {
 
 func (r *reply) start(c *toolCall) error {
 	c.started = true
+	if err := r.endText(); err != nil {
+		return err
+	}
 	if err := r.say(cairn.Chunk{Type: cairn.ChunkToolStart, CallID: c.id, Tool: c.name}); err != nil {
 		return err
 	}
@@ -226,8 +287,13 @@ func (r *reply) finish() error {
 		return r.failures.Errorf(cairn.CodeModel, "the reply is empty")
 	case r.reason == "content_filter":
 		return r.failures.Errorf(cairn.CodeFiltered, "the provider's content filter stopped the reply")
+	case given(r.failure):
+		return r.failures.Fault(provider.ParseFault(r.failure))
 	case r.reason == "error":
 		return r.failures.Errorf(cairn.CodeModel, "the provider failed within the reply")
+	}
+	if err := r.keep(); err != nil {
+		return err
 	}
 	for i, c := range r.calls {
 		if err := r.close(c, i+1); err != nil {
@@ -255,8 +321,17 @@ func (r *reply) close(c *toolCall, n int) error {
 			return err
 		}
 	}
-	if c.filled {
+	if !c.filled {
+		if err := r.arguments(c, "{}"); err != nil {
+			return err
+		}
+	}
+	if c.extra == nil {
 		return nil
 	}
-	return r.arguments(c, "{}")
+	data := kept{Host: r.host, Extra: c.extra}.raw()
+	if data == nil {
+		return nil
+	}
+	return r.say(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: c.id, Provider: data, Model: r.model})
 }

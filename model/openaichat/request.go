@@ -3,8 +3,8 @@ package openaichat
 import (
 	"cmp"
 	"encoding/base64"
-	"encoding/json"
 	"mime"
+	"slices"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -181,32 +181,47 @@ func (m *ChatModel) file(f *cairn.File) (contentPart, error) {
 func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *chatMessage {
 	a := &chatMessage{Role: "assistant"}
 	var text, reasoning strings.Builder
+	var list []contentPart // content as a list, if there is reasoning in it
 	for i := range msg.Parts {
-		switch p := &msg.Parts[i]; p.Type {
+		p := &msg.Parts[i]
+		k, own := m.had(p)
+		switch p.Type {
 		case cairn.PartText:
 			text.WriteString(p.Text)
+			list = append(list, textPart(p.Text))
 		case cairn.PartReasoning:
-			if thisTurn && m.gave(p) {
+			switch {
+			case !thisTurn || !own:
+			case k.Field == reasoningContent:
 				reasoning.WriteString(p.Text)
+			case k.Field == thinkingList:
+				list = append(list, contentPart{Type: "thinking", Thinking: []contentPart{textPart(p.Text)}})
+			}
+		case cairn.PartProvider:
+			if own {
+				a.ReasoningDetails, a.ExtraContent = append(a.ReasoningDetails, k.Details...), k.Extra
 			}
 		case cairn.PartToolUse:
-			a.ToolCalls = append(a.ToolCalls, toolUse(p.ToolUse))
+			call := toolUse(p.ToolUse)
+			if own {
+				call.ExtraContent = k.Extra
+			}
+			a.ToolCalls = append(a.ToolCalls, call)
 		}
 	}
 	if text.Len() == 0 && len(a.ToolCalls) == 0 {
 		return nil
 	}
-	if text.Len() > 0 {
+	switch {
+	case slices.ContainsFunc(list, func(p contentPart) bool { return p.Thinking != nil }):
+		a.Content = list
+	case text.Len() > 0:
 		a.Content = text.String()
 	}
-	a.ReasoningContent = reasoning.String()
+	if len(a.ReasoningDetails) == 0 { // otherwise the text is in them
+		a.ReasoningContent = reasoning.String()
+	}
 	return a
-}
-
-// gave reports whether reasoning came from this model and this server, in a form that the server accepts back.
-func (m *ChatModel) gave(p *cairn.Part) bool {
-	var from provenance
-	return p.Model == m.endpoint.ID && json.Unmarshal(p.Provider, &from) == nil && from.Field == reasoningContent && from.Host == m.endpoint.host
 }
 
 func toolUse(u *cairn.ToolUse) messageToolCall {

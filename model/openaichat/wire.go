@@ -8,13 +8,16 @@ type chatMessage struct {
 	Role             string            `json:"role"`
 	Content          any               `json:"content,omitempty"` // a string or []contentPart
 	ReasoningContent string            `json:"reasoning_content,omitempty"`
+	ReasoningDetails []json.RawMessage `json:"reasoning_details,omitempty"`
+	ExtraContent     json.RawMessage   `json:"extra_content,omitempty"`
 	ToolCalls        []messageToolCall `json:"tool_calls,omitempty"`
 	ToolCallID       string            `json:"tool_call_id,omitempty"`
 }
 
 type contentPart struct {
 	Type       string      `json:"type"`
-	Text       *string     `json:"text,omitempty"` // empty text is sent too
+	Thinking   any         `json:"thinking,omitempty"` // []contentPart
+	Text       *string     `json:"text,omitempty"`     // empty text is sent too
 	ImageURL   *imageURL   `json:"image_url,omitempty"`
 	InputAudio *inputAudio `json:"input_audio,omitempty"`
 	File       *fileData   `json:"file,omitempty"`
@@ -38,6 +41,8 @@ type messageToolCall struct {
 	ID       string       `json:"id"`
 	Type     string       `json:"type"`
 	Function functionCall `json:"function"`
+	// ExtraContent is the server's own data of the call.
+	ExtraContent json.RawMessage `json:"extra_content,omitempty"`
 }
 
 type functionCall struct {
@@ -63,13 +68,15 @@ type streamOptions struct {
 
 // chatChunk is an event of the stream, or a whole completion.
 type chatChunk struct {
+	ID      string           `json:"id"`
 	Object  string           `json:"object"`
 	Choices []choice         `json:"choices"`
 	Usage   *completionUsage `json:"usage"`
 	Groq    struct {
 		Usage *completionUsage `json:"usage"`
 	} `json:"x_groq"`
-	Error json.RawMessage `json:"error"`
+	Error     json.RawMessage   `json:"error"`
+	Citations []json.RawMessage `json:"citations"` // addresses, of Perplexity
 }
 
 type choice struct {
@@ -79,14 +86,36 @@ type choice struct {
 	FinishReason string          `json:"finish_reason"`
 	// Usage is where Moonshot puts that of a stream.
 	Usage *completionUsage `json:"usage"`
+	Error json.RawMessage  `json:"error"`
 }
 
 type delta struct {
-	Content          json.RawMessage `json:"content"` // should be a string
-	Refusal          string          `json:"refusal"`
-	ReasoningContent string          `json:"reasoning_content"`
-	Reasoning        string          `json:"reasoning"`
-	ToolCalls        []toolCallDelta `json:"tool_calls"`
+	Role             string            `json:"role"`
+	Content          json.RawMessage   `json:"content"` // should be a string
+	Refusal          string            `json:"refusal"`
+	ReasoningContent string            `json:"reasoning_content"`
+	Reasoning        string            `json:"reasoning"`
+	ReasoningDetails []json.RawMessage `json:"reasoning_details"`
+	ExtraContent     json.RawMessage   `json:"extra_content"`
+	ToolCalls        []toolCallDelta   `json:"tool_calls"`
+	Annotations      []annotation      `json:"annotations"`
+	Images           []contentItem     `json:"images"`
+}
+
+// contentItem is an item of content that is a list, or of generated images.
+type contentItem struct {
+	Type     string          `json:"type"`
+	Text     string          `json:"text"`
+	Thinking json.RawMessage `json:"thinking"` // a list of items, or a string
+	ImageURL json.RawMessage `json:"image_url"`
+}
+
+type annotation struct {
+	URLCitation struct {
+		URL     string `json:"url"`
+		Title   string `json:"title"`
+		Content string `json:"content"`
+	} `json:"url_citation"`
 }
 
 type toolCallDelta struct {
@@ -96,4 +125,5 @@ type toolCallDelta struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"` // should be a string
 	} `json:"function"`
+	ExtraContent json.RawMessage `json:"extra_content"`
 }

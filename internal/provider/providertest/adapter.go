@@ -44,8 +44,6 @@ type Adapter[Q, R any] struct {
 	Piece, Last, Done string
 	// Delta is an event with more text for what Piece began. Default: Piece.
 	Delta string
-	// Comments returns a stream interspersed with comments; nil if the provider sends none.
-	Comments func(stream string) string
 }
 
 // Run runs the tests that are the same for all adapters. It changes the environment of the test, so t must not be
@@ -56,7 +54,7 @@ func (a Adapter[Q, R]) Run(t *testing.T) {
 	t.Run("allocations", a.allocations)
 	for name, f := range map[string]func(*testing.T){
 		"streams": a.streams, "unicode": a.unicode, "reader may stop": a.readerStops, "retry after": a.retryAfter, "should retry": a.shouldRetry, "reports": a.reports, "key": a.key, "unreachable": a.unreachable,
-		"no stream": a.noStream, "error of status 200": a.quietError, "redirect": a.redirect, "endless error": a.endlessError, "dropped": a.dropped, "cancel": a.cancel, "idle": a.idle, "timeout": a.timeout, "stop": a.stop, "large": a.large,
+		"no stream": a.noStream, "error of status 200": a.quietError, "redirect": a.redirect, "endless error": a.endlessError, "dropped": a.dropped, "cancel": a.cancel, "idle": a.idle, "timeout": a.timeout, "stop": a.stop, "large": a.large, "left open": a.leftOpen, "raw error": a.rawError,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,15 +136,15 @@ func (a Adapter[Q, R]) serve(t testing.TB, replies ...R) (cairn.Model, *testserv
 }
 
 // streams reads each recorded stream as a server may send it: in one piece, byte by byte, with other line ends, and
-// interspersed with comments. All must give the same chunks.
+// in each of the framings. All must give the same chunks.
 func (a Adapter[Q, R]) streams(t *testing.T) {
 	for name, stream := range Streams(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			crlf := strings.ReplaceAll(stream, "\n", "\r\n")
 			wires := []Wire{{Raw: stream}, {Raw: stream, Piece: 1}, {Raw: stream, Piece: 7}, {Raw: crlf, Piece: 3}}
-			if a.Comments != nil {
-				wires = append(wires, Wire{Raw: a.Comments(stream), Piece: 5})
+			for _, reframe := range framings {
+				wires = append(wires, Wire{Raw: reframe(stream), Piece: 5})
 			}
 			var replies []R
 			for _, w := range wires {

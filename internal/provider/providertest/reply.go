@@ -124,6 +124,7 @@ func Parts(chunks []cairn.Chunk) []cairn.Part {
 			for i := range list {
 				if u := list[i].ToolUse; u != nil && u.CallID == c.CallID {
 					u.Input = append(u.Input, c.Text...)
+					keep(&list[i])
 				}
 			}
 		}
@@ -150,10 +151,10 @@ func WellFormed(chunks []cairn.Chunk, err error) string {
 			}
 			started[c.CallID], open = true, false
 		case cairn.ChunkToolArgs:
-			if !started[c.CallID] || c.Text == "" {
+			if !started[c.CallID] || c.Text == "" && c.Provider == nil {
 				return "arguments of a call that has not begun, or none"
 			}
-			filled[c.CallID] = true
+			filled[c.CallID] = filled[c.CallID] || c.Text != ""
 		case cairn.ChunkFinish:
 			if i != len(chunks)-1 || err != nil {
 				return "something comes after the finish"
@@ -173,8 +174,10 @@ func WellFormed(chunks []cairn.Chunk, err error) string {
 	if n := len(chunks); n == 0 || chunks[n-1].Type != cairn.ChunkFinish {
 		return "neither finish nor error"
 	}
-	if len(filled) != len(started) {
-		return "a call without arguments"
+	for id := range started {
+		if !filled[id] {
+			return "a call without arguments"
+		}
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -229,11 +230,15 @@ func (c *checker) message(i int) error {
 		return fmt.Errorf("roles must alternate between user and assistant")
 	case len(m.Content) == 0:
 		return fmt.Errorf("content: all messages must have non-empty content")
-	case len(c.running) > 0:
+	case len(c.running) > 0 && len(c.open) == 0 && m.Role == "user":
 		return fmt.Errorf("a tool of the server was found without its result block")
 	}
 	open, answered := c.open, false
-	c.open, c.running = map[string]bool{}, map[string]bool{}
+	c.open = map[string]bool{}
+	if c.running == nil {
+		c.running = map[string]bool{}
+	}
+	deferred := maps.Clone(c.running) // beside calls of the client's tools: the server runs it with their results
 	for j, raw := range m.Content {
 		var b Block
 		if err := json.Unmarshal(raw, &b); err != nil {
@@ -261,6 +266,11 @@ func (c *checker) message(i int) error {
 	}
 	if len(open) > 0 {
 		return fmt.Errorf("`tool_use` ids were found without `tool_result` blocks immediately after: %v", open)
+	}
+	for id := range deferred {
+		if m.Role == "assistant" && c.running[id] {
+			return fmt.Errorf("the tool of the server %q was found without its result block", id)
+		}
 	}
 	return nil
 }
