@@ -268,6 +268,10 @@ func (r *reply) finish() error {
 		if r.calls > 0 {
 			reason = cairn.FinishReasonTools
 		}
+	case "pause_turn", "compaction":
+		if reason = cairn.FinishReason(r.stopReason); r.calls > 0 { // the provider goes on with the results
+			reason = cairn.FinishReasonTools
+		}
 	default:
 		reason = cairn.FinishReason(r.stopReason)
 	}

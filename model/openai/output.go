@@ -27,7 +27,10 @@ func (o *output) is(it *item) bool {
 // order. The parts of a reply follow each other, so what belongs to a later item is held until the earlier ones have
 // ended. An event names its item by its id, its index or both: some servers give all items the same index, and some
 // give an item another id in each event.
-type outputs struct{ list []*output }
+type outputs struct {
+	list []*output
+	any  bool // whether there was an item at all
+}
 
 // find returns the last open item that matches.
 func (s *outputs) find(match func(*output) bool) *output {
@@ -40,7 +43,7 @@ func (s *outputs) find(match func(*output) bool) *output {
 }
 
 func (s *outputs) add(o *output) *output {
-	s.list = append(s.list, o)
+	s.list, s.any = append(s.list, o), true
 	return o
 }
 

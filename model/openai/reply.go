@@ -106,6 +106,15 @@ func (r *reply) ended(ev *event) error {
 		ev.Response.Status = strings.TrimPrefix(ev.Type, "response.")
 	}
 	r.end = ev.Response
+	output := ev.Response.Output
+	if r.outputs.any { // the stream had them
+		output = nil
+	}
+	for i, raw := range output {
+		if err := r.item(&event{OutputIndex: i, Item: raw}, true); err != nil {
+			return err
+		}
+	}
 	return r.count(ev.Response.Usage)
 }
 
@@ -236,6 +245,9 @@ func (r *reply) reasoning(o *output, raw json.RawMessage, it *item) error {
 		var all []string
 		for _, s := range it.Summary {
 			all = append(all, s.Text)
+		}
+		for _, c := range it.Content { // of open models
+			all = append(all, c.Text)
 		}
 		if err := r.think(o, strings.Join(all, "\n\n")); err != nil {
 			return err

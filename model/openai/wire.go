@@ -77,9 +77,11 @@ func (e *event) UnmarshalJSON(data []byte) error {
 
 // response is the response object in the events that end a reply.
 type response struct {
-	ID                string          `json:"id"`
-	Status            string          `json:"status"`
-	Error             json.RawMessage `json:"error"`
+	ID     string          `json:"id"`
+	Status string          `json:"status"`
+	Error  json.RawMessage `json:"error"`
+	// Output repeats the items. It is read if the stream has none.
+	Output            []json.RawMessage `json:"output"`
 	IncompleteDetails struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`

@@ -1,0 +1,5 @@
+package openaichat_test
+
+import "testing"
+
+func TestCorpus(t *testing.T) { adapter.Corpus(t, false) }
