@@ -180,7 +180,7 @@ func (o *connection) begin(ctx context.Context, former *grant) (*flow, *oauth2.C
 	if scopes == nil {
 		scopes = demanded
 	}
-	if scopes == nil {
+	if len(scopes) == 0 && o.client.Scopes == nil {
 		scopes = prm.ScopesSupported
 	}
 	if slices.Contains(meta.ScopesSupported, offline) {

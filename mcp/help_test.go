@@ -41,6 +41,12 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(0)
+	case "conformance":
+		if err := runConformant(context.Background(), os.Args[len(os.Args)-1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case "slow":
 		if err := slowServer(os.Getenv("MCP_TEST_DIR")); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -113,6 +113,9 @@ func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
 	})
 	session, err := client.Connect(ctx, t, nil)
+	if a, ok := t.(authorised); ok && err != nil && a.unauthorised() != nil {
+		err = a.unauthorised()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("no connection: %w", err)
 	}

