@@ -26,10 +26,10 @@ type Auth interface {
 	connect(ctx context.Context, call *cairn.Call) error
 }
 
-// errConnect reports that the user has to connect an account first.
-var errConnect = errors.New("the user has not connected an account")
+// ErrNotConnected reports that the user has to connect an account first.
+var ErrNotConnected = errors.New("the user has not connected an account")
 
-func needsConnect(err error) bool { return errors.Is(err, errConnect) }
+func needsConnect(err error) bool { return errors.Is(err, ErrNotConnected) }
 
 // ClientCredentials authorise this program itself, by the OAuth grant of that name. All users share one token. It
 // is requested when the server demands it, and again when it has expired.
@@ -55,7 +55,7 @@ func (c *ClientCredentials) bind(server, _ string) error {
 
 func (c *ClientCredentials) perUser() bool { return false }
 
-func (c *ClientCredentials) connect(context.Context, *cairn.Call) error { return errConnect }
+func (c *ClientCredentials) connect(context.Context, *cairn.Call) error { return ErrNotConnected }
 
 func (c *ClientCredentials) handler(string) (auth.OAuthHandler, error) {
 	c.mu.Lock()

@@ -44,7 +44,7 @@ func (h *userHandler) Authorize(ctx context.Context, req *http.Request, resp *ht
 	case err != nil:
 		return refusal{err}
 	case g == nil:
-		return errConnect
+		return ErrNotConnected
 	case g.Access != sent: // it was refreshed concurrently
 		return nil
 	case resp.StatusCode == http.StatusForbidden:
@@ -55,7 +55,7 @@ func (h *userHandler) Authorize(ctx context.Context, req *http.Request, resp *ht
 	if err := h.o.forget(ctx, h.user, g); err != nil {
 		return err
 	}
-	return errConnect
+	return ErrNotConnected
 }
 
 // errForbidden reports that the server does not permit the request. The token is valid.
@@ -70,7 +70,7 @@ func (o *connection) permit(ctx context.Context, user string, demanded []string)
 		case err != nil:
 			return refusal{err}
 		case g == nil:
-			return errConnect
+			return ErrNotConnected
 		case !slices.ContainsFunc(demanded, func(s string) bool { return !slices.Contains(g.Raised, s) }):
 			return refused("%w by MCP server %q", errForbidden, o.server)
 		}
@@ -80,7 +80,7 @@ func (o *connection) permit(ctx context.Context, user string, demanded []string)
 			return refusal{err}
 		}
 		if version != 0 {
-			return errConnect
+			return ErrNotConnected
 		}
 	}
 	return refused("%w by MCP server %q", errForbidden, o.server)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/ids"
 )
 
 // MetaIdempotencyKey is the member of a request's _meta that holds the call's idempotency key. A server that sees a
@@ -38,7 +39,7 @@ func (s *Server) call(ctx context.Context, call *cairn.Call, remote string, argu
 	for round := range maxRounds {
 		r, err := cairn.Once(ctx, call, func(ctx context.Context) (*result, error) {
 			params.Meta = sdk.Meta{MetaIdempotencyKey: fmt.Sprintf("%s/%d", call.IdempotencyKey(), round)}
-			return s.patient(ctx, call.UserID, params)
+			return s.patient(ctx, call, params)
 		})
 		switch {
 		case err != nil:
@@ -80,9 +81,9 @@ func (s *Server) finish(call *cairn.Call, r *result) (json.RawMessage, error) {
 }
 
 // patient makes a request, and repeats it with a backoff while the server reports only that it is busy.
-func (s *Server) patient(ctx context.Context, user string, params *sdk.CallToolParams) (*result, error) {
+func (s *Server) patient(ctx context.Context, call *cairn.Call, params *sdk.CallToolParams) (*result, error) {
 	for busy := 0; ; busy++ {
-		r, err := s.send(ctx, user, params)
+		r, err := s.send(ctx, call, params)
 		if err != nil || r.Type != inputRequired || len(r.Requests) > 0 {
 			return r, err
 		}
@@ -99,11 +100,14 @@ func (s *Server) patient(ctx context.Context, user string, params *sdk.CallToolP
 }
 
 // send makes one request.
-func (s *Server) send(ctx context.Context, user string, params *sdk.CallToolParams) (*result, error) {
-	l, err := s.link(user)
+func (s *Server) send(ctx context.Context, call *cairn.Call, params *sdk.CallToolParams) (*result, error) {
+	l, err := s.link(call.UserID)
 	if err != nil {
 		return nil, err
 	}
+	token := ids.New("progress")
+	params.SetProgressToken(token)
+	defer l.follow(`"`+token+`"`, &progress{server: s.name, call: call})()
 	res, err := l.callTool(ctx, params)
 	var refused *jsonrpc.Error
 	switch {

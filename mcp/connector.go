@@ -147,7 +147,7 @@ type ticket struct {
 
 func (o *connection) connect(ctx context.Context, call *cairn.Call) error {
 	if call.UserID == "" {
-		return fmt.Errorf("MCP server %q: %w: the session has no user", o.server, errConnect)
+		return fmt.Errorf("MCP server %q: %w: the session has no user", o.server, ErrNotConnected)
 	}
 	type request struct{ Ticket, Prompt string }
 	r, err := cairn.Once(ctx, call, func(ctx context.Context) (*request, error) {

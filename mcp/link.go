@@ -29,6 +29,8 @@ type link struct {
 	listing chan struct{} // closed when a listing ends; nil if none is under way
 	unlist  error         // error of the last listing
 	retry   time.Time     // until then turns wait for a list no longer than fresh
+
+	following map[string]*progress // of requests under way, by their tokens as JSON
 }
 
 // implementation is how this client identifies itself.
@@ -110,7 +112,8 @@ func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
 		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			return nil, errors.New("the user is asked through an inbox, not while a call is open: ask by a result, as revision 2026-07-28 has it")
 		},
-		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
+		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) { l.progressed(req.Params) },
+		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
 	})
 	session, err := client.Connect(ctx, t, nil)
 	if a, ok := t.(authorised); ok && err != nil && a.unauthorised() != nil {
@@ -306,7 +309,7 @@ func (l *link) listNow(ctx context.Context) {
 	l.mu.Lock()
 	l.stale = false
 	l.mu.Unlock()
-	list, err := l.fetchNow(ctx)
+	list, err := retried(ctx, l, l.e.fetch)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unlist = err
@@ -321,19 +324,21 @@ func (l *link) listNow(ctx context.Context) {
 	l.known, l.retry = list, time.Time{}
 }
 
-func (l *link) fetchNow(ctx context.Context) (*toolList, error) {
+// retried makes a request that only reads, and repeats it once over a new connection if the connection is lost.
+func retried[T any](ctx context.Context, l *link, do func(context.Context, *sdk.ClientSession) (T, error)) (T, error) {
 	for try := 0; ; try++ {
+		var value T
 		session, err := l.connect(ctx)
 		if err != nil {
-			return nil, err
+			return value, err
 		}
-		list, err := l.e.fetch(ctx, session)
+		value, err = do(ctx, session)
 		if err == nil || answered(err) || ctx.Err() != nil {
-			return list, err
+			return value, err
 		}
 		l.drop(session)
 		if try == 1 {
-			return nil, err
+			return value, err
 		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 // customer is a session of a user at a bank, whose account is connected.
 type customer struct {
 	*talk
-	open func(cairn.CallRef) // opens the address of a call in the user's browser
+	server *mcp.Server
+	open   func(cairn.CallRef) // opens the address of a call in the user's browser
 }
 
 func newCustomer(t *testing.T, b *bank) *customer {
@@ -38,7 +39,7 @@ func newCustomer(t *testing.T, b *bank) *customer {
 	k := newTalkIn(t, st, []cairn.Toolset{s})
 	k.user = "ada"
 	handler = connector.Handler(k.eng)
-	c := &customer{talk: k, open: func(call cairn.CallRef) {
+	c := &customer{talk: k, server: s, open: func(call cairn.CallRef) {
 		t.Helper()
 		var payload struct{ URL string }
 		if err := json.Unmarshal(call.Payload, &payload); err != nil {
