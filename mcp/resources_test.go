@@ -113,7 +113,7 @@ func TestNoResources(t *testing.T) {
 	}
 }
 
-// A user without an account is told so, and one with an account has their own resources.
+// A user without an account gets an error, and one with an account has their own resources.
 func TestResourcesOfAUser(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, archive())
