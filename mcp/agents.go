@@ -197,9 +197,10 @@ func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent strin
 	var err error
 	if state := req.Params.RequestState; state != "" {
 		session = state
-		if err = a.own(ctx, session, agent, user); err == nil {
-			run, err = a.answered(ctx, req, session)
+		if err = a.own(ctx, session, agent, user); err != nil {
+			return nil, nil, err
 		}
+		run, err = a.answered(ctx, req, session)
 	} else {
 		if session == "" {
 			session = ids.New("mcp")

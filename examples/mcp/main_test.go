@@ -20,8 +20,11 @@ import (
 
 func TestMain(m *testing.M) {
 	process.Main(func() {
-		if os.Args[1] == "drive" {
+		switch os.Args[1] {
+		case "drive":
 			drive(os.Args[2])
+		case "agents":
+			serveAgents()
 		}
 		main()
 	}, func() { os.Exit(m.Run()) })
