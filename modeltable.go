@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -21,7 +20,8 @@ type ModelTable []ModelEntry
 
 // ModelEntry is the entry of one model in a [ModelTable].
 type ModelEntry struct {
-	// Provider and Name are those of the model's [ModelInfo], such as "anthropic" and "claude-opus-5".
+	// Provider and Name identify the model at its vendor, such as "anthropic" and "claude-opus-5". [ModelTable.Find]
+	// says which other forms of a name find the entry.
 	Provider string `json:"provider"`
 	Name     string `json:"name"`
 	// Window is the maximum number of tokens of a request; 0 if it is not known. MaxOutput is that of a reply.
@@ -31,6 +31,8 @@ type ModelEntry struct {
 	// NoPrice reports that the price is not known: the cost of calls of the model is unknown. A model with a price of 0
 	// is free.
 	NoPrice bool `json:"no_price,omitempty"`
+	// Note is what else is to be known about the price.
+	Note string `json:"note,omitempty"`
 	// Long are the prices of requests with more than Over input tokens, if they differ.
 	Long *LongPrice `json:"long,omitempty"`
 	// AsOf is the date of the provider's page with these figures, as YYYY-MM-DD. Source is the address of that
@@ -117,30 +119,14 @@ func ParseModels(raw []byte) (ModelTable, error) {
 		if e.Provider == "" || e.Name == "" || e.AsOf == "" || e.Window < 0 || e.MaxOutput < 0 {
 			return nil, Invalid(fmt.Sprintf("models[%d]", i), "%s:%s needs a provider, a name, a date and sizes that are not negative", e.Provider, e.Name)
 		}
+		if e.NoPrice && (e.Price != Price{} || e.Long != nil) {
+			return nil, Invalid(fmt.Sprintf("models[%d].no_price", i), "%s:%s has a price", e.Provider, e.Name)
+		}
+		if e.Long != nil && e.Long.Over <= 0 {
+			return nil, Invalid(fmt.Sprintf("models[%d].long.over", i), "%d is not positive", e.Long.Over)
+		}
 	}
 	return table, nil
-}
-
-// Find returns the entry of a model: the one with its name, or the one whose name is followed in the model's name
-// by a hyphen and a date or "latest". The provider "openai-chat" uses the entries of openai, for the names that
-// openai has.
-func (t ModelTable) Find(m ModelInfo) (ModelEntry, bool) {
-	provider := strings.TrimSuffix(m.Provider, "-chat")
-	i := slices.IndexFunc(t, func(e ModelEntry) bool { return e.Provider == provider && e.Name == undated(m.Name, e.Name) })
-	if i < 0 {
-		return ModelEntry{}, false
-	}
-	return t[i], true
-}
-
-// undated returns the name of an entry if the model's name is that name with a date after it, else the model's own
-// name.
-func undated(name, entry string) string {
-	rest, ok := strings.CutPrefix(name, entry+"-")
-	if ok && (rest == "latest" || len(rest) >= 8 && strings.Trim(rest, "0123456789-") == "") {
-		return entry
-	}
-	return name
 }
 
 // Cost returns the cost of a request with the given usage, in nano-dollars, rounded up. It is 0 if the entry has
