@@ -1,7 +1,10 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,4 +213,76 @@ func TestUsageOfAFailedSummary(t *testing.T) {
 			t.Errorf("the run has %s\nwant %s", marshal(res.Usage), marshal(want))
 		}
 	})
+}
+
+// nameless is a model that no table has, with a name of its own.
+type nameless struct {
+	cairn.Model
+	name string
+}
+
+func (m nameless) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "test", Name: m.name} }
+
+// A model that the table does not have is logged once, with what follows, and its history is summarised by the estimate
+// once the provider refuses it.
+func TestUnknownModel(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	st := memstore.New(nil)
+	summed := 0
+	m := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		size := 0
+		for i := range req.Messages {
+			size += req.Messages[i].Size()
+		}
+		switch {
+		case req.System == cairn.SummaryInstructions:
+			summed++
+			return scripted.Text("They spoke.").Usage(10, 1)
+		case size > 4000:
+			return fails(cairn.CodeContextLength)
+		}
+		return scripted.Text("hello").Usage(10, 1)
+	})
+	dark := func(name string) *cairn.Agent {
+		a := bot(nameless{m, name})
+		a.Name = name
+		return a
+	}
+	agents := []*cairn.Agent{dark("one"), dark("two"), dark("bare"), dark("unpriced")}
+	eng, err := engine.New(st, agents, &engine.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil)), Models: cairn.ModelTable{
+		{Provider: "test", Name: "bare", Price: cairn.Price{Input: 1, Output: 1}, AsOf: "2026-11-01"},
+		{Provider: "test", Name: "unpriced", NoPrice: true, Window: 100_000, AsOf: "2026-11-01"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { leave(t, eng) })
+	for _, a := range agents {
+		for range 8 {
+			run, err := eng.Execute(t.Context(), a.Name, a.Name, cairn.Text(strings.Repeat("words ", 150)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res := wait(t, run); res.Status != cairn.RunCompleted {
+				t.Fatalf("%s: %v", a.Name, res.Error)
+			}
+		}
+		if row := load(t, st, a.Name); row.Summary.From == 0 {
+			t.Errorf("%s: the history was not summarised", a.Name)
+		}
+	}
+	if summed < 4 {
+		t.Errorf("%d summaries", summed)
+	}
+	for name, want := range map[string][2]bool{"one": {true, true}, "two": {true, true}, "bare": {false, true}, "unpriced": {true, false}} {
+		var lines []string
+		for line := range strings.Lines(logged.String()) {
+			if strings.Contains(line, "model=test:"+name+" ") && strings.Contains(line, "table of models") {
+				lines = append(lines, line)
+			}
+		}
+		if len(lines) != 1 || strings.Contains(lines[0], "price=") != want[0] || strings.Contains(lines[0], "window=") != want[1] {
+			t.Errorf("%s: logged %q", name, lines)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/durations"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/models"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/sessions"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/upkeep"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/work"
@@ -27,7 +28,7 @@ type grammar struct {
 	Removal  upkeep.Removal    `embed:""`
 	Store    upkeep.Store      `cmd:"" help:"Copy sessions from one store to another."`
 	Migrate  upkeep.Migrate    `cmd:"" help:"Create the tables of a store, or show their version."`
-	Models   modelsCmd         `cmd:"" help:"List models with their windows and the prices of a million tokens."`
+	Models   models.Commands   `cmd:"" help:"List models with their windows and prices; make a table of a public catalog."`
 	Version  versionCmd        `cmd:"" help:"Print the version."`
 
 	Completion  completionCmd    `cmd:"" help:"Print a script that completes commands in a shell."`

@@ -37,6 +37,8 @@ type Effects struct {
 	*lifecycle.Runs
 	Config
 	growing growing
+	// incomplete has the models about which [Effects.entry] has logged what the table lacks.
+	incomplete sync.Map
 }
 
 // New returns the effects of runs. Every field of c must be set.

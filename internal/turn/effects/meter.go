@@ -102,7 +102,7 @@ func (m *meter) priced() cairn.Usage {
 			continue
 		}
 		paid = true
-		e, ok := m.fx.Models.Find(modelOf(m.answers(), calls[i].Model))
+		e, ok := m.fx.entry(modelOf(m.answers(), calls[i].Model))
 		if ok = ok && !e.NoPrice; ok {
 			sum.CostNanos = min(sum.CostNanos+e.Cost(u), limits.Count)
 		}
@@ -112,6 +112,28 @@ func (m *meter) priced() cairn.Usage {
 		sum.PricedCalls = 1
 	}
 	return sum
+}
+
+// entry returns a model's entry in the table. It logs, once, what the table does not know of a model that was called,
+// and what follows from that.
+func (fx *Effects) entry(m cairn.ModelInfo) (e cairn.ModelEntry, ok bool) {
+	e, ok = fx.Models.Find(m)
+	price, window := ok && !e.NoPrice, e.Window > 0
+	if price && window {
+		return e, ok
+	}
+	if _, told := fx.incomplete.LoadOrStore(m, struct{}{}); told {
+		return e, ok
+	}
+	attrs := []any{"model", m.ID()}
+	if !price {
+		attrs = append(attrs, "price", "unknown: its cost is, unless the provider reports it")
+	}
+	if !window {
+		attrs = append(attrs, "window", "unknown: unless Compaction.Window is set, histories are summarised by an estimate, once the provider refuses one as too long")
+	}
+	fx.Logger.Warn("the table of models lacks figures of a model", attrs...)
+	return e, ok
 }
 
 // discarded returns usage with its model calls as discarded ones; none if nothing was used.

@@ -84,7 +84,11 @@ func servedBy(t *testing.T, changes ...string) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &served{t: t, cfg: cfg, agent: set.Agents[0], unready: s.unready("support"), threads: s.threads("support"), options: s.options(cfg), engine: s.engineOptions(cfg), front: s.front(cfg, h)}
+	opts, err := s.engineOptions(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &served{t: t, cfg: cfg, agent: set.Agents[0], unready: s.unready("support"), threads: s.threads("support"), options: s.options(cfg), engine: opts, front: s.front(cfg, h)}
 }
 
 // tool returns one of the first assistant's tools, including those of its MCP servers.
@@ -179,6 +183,8 @@ func TestExample(t *testing.T) {
 			func(s *served) bool {
 				return s.engine.Retention == 7*24*time.Hour && s.engine.EventRetention == engine.EventRetention{Age: 36 * time.Hour}
 			}},
+		"models": {`models: ""`, "models: testdata/models.json", func(s *served) bool { return s.engine.Models == nil },
+			func(s *served) bool { return len(s.engine.Models) == 1 && s.engine.Models[0].Window == 4096 }},
 		"settings": {"{temperature: 0.2, top_p: 0.9, max_output_tokens: 2000, reasoning_effort: low, stop_sequences: [END], options: {seed: 7}}", "{temperature: 0}",
 			func(s *served) bool {
 				return reflect.DeepEqual(s.agent.Settings, cairn.Settings{Temperature: new(0.2), TopP: new(0.9), MaxOutputTokens: 2000, ReasoningEffort: "low",

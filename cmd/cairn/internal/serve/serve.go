@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/page"
@@ -291,12 +292,21 @@ func (s *service) threads(agent string) server.Threads {
 }
 
 // engineOptions returns the options of the engine from the file, except its host and its log.
-func (s *service) engineOptions(cfg *config.Config) engine.Options {
+func (s *service) engineOptions(cfg *config.Config) (engine.Options, error) {
 	opts := s.app.Engine
+	if cfg.Models != "" {
+		raw, err := os.ReadFile(cfg.Models)
+		if err == nil {
+			opts.Models, err = cairn.ParseModels(raw)
+		}
+		if err != nil {
+			return opts, cairn.Invalid("models", "models: %s: %v", cfg.Models, err)
+		}
+	}
 	opts.Logger, opts.CloseGrace = s.log, time.Duration(cfg.Drain)
 	opts.WorkConcurrency, opts.WaitAtMost, opts.MaxQueue = cfg.WorkConcurrency, time.Duration(cfg.WaitAtMost), cfg.Limits.Queue
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, time.Duration(cfg.Lease))
 	opts.Retention = time.Duration(cfg.Retention.Removed)
 	opts.EventRetention = engine.EventRetention{Age: time.Duration(cfg.Retention.EventAge), Events: cfg.Retention.Events}
-	return opts
+	return opts, nil
 }

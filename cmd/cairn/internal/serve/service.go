@@ -62,7 +62,10 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 		return cairn.Invalid("store", "store: it keeps no records, which the definitions of assistants are")
 	}
 	s.catalog = &assistants.Catalog{Records: records.Records(), Logger: s.log}
-	opts := s.engineOptions(cfg)
+	opts, err := s.engineOptions(cfg)
+	if err != nil {
+		return err
+	}
 	if cfg.Events != "" {
 		events, err := s.store(ctx, "events", cfg.Events)
 		if err != nil {

@@ -34,6 +34,7 @@ type Config struct {
 	CORS            CORS                `yaml:"cors" doc:"Access for pages of other origins."`
 	Limits          Limits              `yaml:"limits" doc:"Limits for each user."`
 	Providers       map[string]Provider `yaml:"providers" doc:"Settings of model providers, by the word before the colon in a model."`
+	Models          string              `yaml:"models" doc:"A file with the windows and prices of models, in place of the built-in table: cairn models import makes one."`
 	Assistants      []Assistant         `yaml:"assistants" doc:"The agents. Their names are unique." text:"raw"`
 }
 
