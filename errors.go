@@ -42,6 +42,7 @@ const (
 	CodeSuspended     Code = "suspended"         // a tool call waits for the answer to its question
 	CodeTimeout       Code = "timeout"           // a deadline passed
 	CodeMaxSteps      Code = "max_steps"         // the turn used up its steps without an output
+	CodeOutputLimit   Code = "output_limit"      // the output limit cut tool calls; if of a run, in three replies in a row: raise Settings.MaxOutputTokens
 	CodeDenied        Code = "denied"            // a reviewer denied the call
 	CodeRejected      Code = "rejected"          // a completion guard refused the outcome
 	CodeHook          Code = "hook_failed"       // a hook vetoed or failed
@@ -115,6 +116,7 @@ var codes = map[Code]codeInfo{
 	CodeStopped:       {CategoryAgent, 409, false},
 	CodeSuspended:     {CategoryAgent, 409, false},
 	CodeMaxSteps:      {CategoryAgent, 422, false},
+	CodeOutputLimit:   {CategoryAgent, 422, false},
 	CodeRejected:      {CategoryAgent, 422, false},
 	CodeHook:          {CategoryAgent, 422, false},
 	CodeDenied:        {CategoryAgent, 422, false},

@@ -20,6 +20,8 @@ var conversations = []scenario{
 	{"retries", (*scene).retries},
 	{"step-limit", (*scene).stepLimit},
 	{"stops", (*scene).stopped},
+	{"cut-calls", (*scene).cutCalls},
+	{"cut-too-often", (*scene).cutTooOften},
 }
 
 func (s *scene) hooks() {
@@ -64,6 +66,24 @@ func (s *scene) toolFailures() {
 			scripted.Call("note", `{"text": "cut o`).ID("c3"), asks("c4", "explode", "x"), asks("c5", "refuse", "x")),
 		scripted.Text("I give up.")), s.note(), explode, refuse)}
 	s.process().turn("s", "try all")
+}
+
+// The output limit cuts the second of two calls. The first one runs, and the model reads why the second did not.
+func (s *scene) cutCalls() {
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(asks("c1", "note", "a"), scripted.Call("note", `{"text":"a long te`).ID("c2")).FinishReason(cairn.FinishReasonLength),
+		asks("c3", "note", "b"), scripted.Text("Done.")), s.note())}
+	s.process().turn("s", "go")
+}
+
+// Every reply is cut. A retry has all its attempts again.
+func (s *scene) cutTooOften() {
+	s.agents = []*cairn.Agent{bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+		return scripted.Call("note", `{"text":"a long te`).ID("c1").FinishReason(cairn.FinishReasonLength)
+	}), s.note())}
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	two.retry("s")
 }
 
 type verdict struct {

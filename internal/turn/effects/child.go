@@ -139,7 +139,7 @@ func (v *visit) open() (*cairn.ToolResult, error) {
 			return nil, err
 		}
 	}
-	if err := checkInput(v.c); err != nil {
+	if err := checkInput(v.l, v.a, v.c); err != nil {
 		return failure(v.c.Use, err), nil
 	}
 	if v.l.Step.Carried {

@@ -262,11 +262,18 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 	case out.Answers(st) && a.Output == nil:
 		return complete(cairn.Completion{Reason: replyReason(st.Message()), Text: run.Text})
 	case out.Answers(st):
-		out.Say(cairn.Context(fmt.Sprintf("Call %s with the final result to end your turn.", cairn.FinishTool)))
+		text := fmt.Sprintf("Call %s with the final result to end your turn.", cairn.FinishTool)
+		if m := st.Message(); m != nil && m.Cut != "" {
+			text = fmt.Sprintf("Your reply was cut by %s. %s Write less before it.", cutBy(l, a, m.Cut), text)
+		}
+		out.Say(cairn.Context(text))
 	case j.Owes:
 		m := cairn.Context(fmt.Sprintf("The turn ends here. Call %s with the final result.", cairn.FinishTool))
 		m.Origin = cairn.OriginMustFinish
 		out.Say(m)
+	}
+	if err := tooOftenCut(l, a, st); err != nil {
+		return fail(cairn.ReasonError, err)
 	}
 	if st.Number >= define.Steps(a) {
 		return fail(cairn.ReasonError, cairn.Errorf(cairn.CodeMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, define.Steps(a)))

@@ -342,7 +342,7 @@ func (r *reply) call(provider string) *part {
 func (r *reply) message(partial bool) *cairn.Message {
 	r.endThinking()
 	m := &cairn.Message{Role: cairn.RoleAssistant, Model: r.meter.model, Cut: r.cut}
-	for _, p := range r.parts {
+	for i, p := range r.parts {
 		r.complete(p)
 		text := p.text.String()
 		switch p.Type {
@@ -352,6 +352,9 @@ func (r *reply) message(partial bool) *cairn.Message {
 			input, ok := arguments(text)
 			if partial && (!ok || strings.TrimSpace(text) == "") { // the rest of the arguments is unknown
 				continue
+			}
+			if r.cut != "" && i == len(r.parts)-1 && strings.TrimSpace(text) == "" { // cut before its arguments
+				input = json.RawMessage(`""`)
 			}
 			p.ToolUse.Input = input
 			if p.wrapped() {

@@ -106,7 +106,10 @@ func notStored(input json.RawMessage) error {
 }
 
 // checkInput returns what is wrong with the arguments that a call's tool would run with.
-func checkInput(c *step.Call) error {
+func checkInput(l *session.Live, a *cairn.Agent, c *step.Call) error {
+	if err := cutShort(l, a, c); err != nil {
+		return err
+	}
 	if err := notStored(c.Use.Input); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -191,7 +192,7 @@ func (t *trial) execute() *cairn.ToolResult {
 		}
 	}
 	if c.Use.Tool == cairn.FinishTool && a.Output != nil {
-		err := notStored(c.Use.Input)
+		err := cmp.Or(cutShort(l, a, c), notStored(c.Use.Input))
 		if err == nil {
 			err = fx.checkOutput(t.work, a, c.Use.Input)
 		}
@@ -206,7 +207,7 @@ func (t *trial) execute() *cairn.ToolResult {
 	if c.Tool == nil {
 		return transcript.Failed(c.Use, cairn.CodeUnknownTool, unknownTool(l, a, c.Use.Tool))
 	}
-	if err := checkInput(c); err != nil {
+	if err := checkInput(l, a, c); err != nil {
 		return failure(c.Use, err)
 	}
 	if c.Continues() { // the hooks saw the call when it was made

@@ -47,6 +47,8 @@ type Call struct {
 	Off bool
 	// Round is when the call runs, see [turn.Planned]: after all calls of earlier rounds, whose writes it sees.
 	Round int
+	// Cut is why the arguments are incomplete; empty if they are complete.
+	Cut cairn.FinishReason
 	// Row is the row of an approval or of a client tool's call, pending or answered; its Version is 0 until it is
 	// committed. Asked lists the rows of the tool's questions, in order.
 	Row   *cairn.PendingCall
@@ -160,7 +162,7 @@ func (s *Step) setCalls() {
 	s.Calls = make([]*Call, 0, n)
 	for i := range s.Reply.Message.Parts {
 		if p := &s.Reply.Message.Parts[i]; p.Type == cairn.PartToolUse {
-			c := &Call{Use: p.ToolUse, Off: slices.Contains(s.Reply.Refused, p.ToolUse.CallID)}
+			c := &Call{Use: p.ToolUse, Cut: cutOf(s.Reply.Message, p.ToolUse), Off: slices.Contains(s.Reply.Refused, p.ToolUse.CallID)}
 			if !c.Off {
 				if c.Tool = s.tool(p.ToolUse.Tool, offered); p.ToolUse.Awaits != nil {
 					c.Tool = define.Awaiting(p.ToolUse)
@@ -170,6 +172,20 @@ func (s *Step) setCalls() {
 		}
 	}
 	s.setRounds()
+}
+
+// IsCut reports whether the arguments of a use were cut, because the model stopped before its reply was done. Such
+// arguments are stored as a JSON string, which no schema accepts.
+func IsCut(m *cairn.Message, use *cairn.ToolUse) bool {
+	return m.Cut != "" && bytes.HasPrefix(use.Input, []byte(`"`))
+}
+
+// cutOf returns what has cut the arguments of a use; empty if they are complete.
+func cutOf(m *cairn.Message, use *cairn.ToolUse) cairn.FinishReason {
+	if IsCut(m, use) {
+		return m.Cut
+	}
+	return ""
 }
 
 // setRounds divides the calls into rounds, in call order. A serial call has a round of its own, and so has each call

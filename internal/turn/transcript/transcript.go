@@ -144,6 +144,20 @@ func MustFinish(messages []cairn.Message, runID string) bool {
 	return false
 }
 
+// RepliesWhile counts the last replies of a run for which a condition holds.
+func RepliesWhile(messages []cairn.Message, runID string, holds func(*cairn.Message) bool) (n int) {
+	for i := len(messages) - 1; i >= 0 && messages[i].RunID == runID; i-- {
+		if messages[i].Role != cairn.RoleAssistant {
+			continue
+		}
+		if !holds(&messages[i]) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
 // NotExecuted returns the result of a call that was not executed.
 func NotExecuted(use *cairn.ToolUse, why string) *cairn.ToolResult {
 	return Failed(use, cairn.CodeNotExecuted, why)
