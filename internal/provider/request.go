@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
 // Body encodes a request. Options of the settings override fields by name.
@@ -34,17 +35,17 @@ func (f Failures) Merge(body map[string]any, s *cairn.Settings) error {
 	return nil
 }
 
-// Schema returns a tool's schema in its original order, in which models read the properties.
-func (f Failures) Schema(t *cairn.ToolSpec) (json.RawMessage, error) {
+// Schema returns a tool's schema in a provider's dialect, in its original order, in which models read the properties.
+func (f Failures) Schema(t *cairn.ToolSpec, d *toolschema.Dialect) (json.RawMessage, error) {
 	if len(t.Schema) == 0 {
-		return json.RawMessage(`{"type":"object","properties":{}}`), nil
+		return json.RawMessage(toolschema.Empty), nil
 	}
 	if !json.Valid(t.Schema) {
 		e := f.Errorf(cairn.CodeModelRequest, "tool %q: the schema is not JSON", t.Name)
 		e.Field = "Schema"
 		return nil, e
 	}
-	return t.Schema, nil
+	return d.Lower(t.Schema), nil
 }
 
 // Objects encodes values that must each be a JSON object, such as tools that the provider executes itself. wrong is

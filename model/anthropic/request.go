@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
+	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
 // body encodes the body of a request. If r has parts, the request continues that paused reply. The body is built as
@@ -69,7 +70,7 @@ func (m *MessagesModel) tools(req *cairn.Request, body map[string]any) error {
 	}
 	for i := range req.Tools {
 		t := &req.Tools[i]
-		schema, err := e.Schema(t)
+		schema, err := e.Schema(t, toolschema.Anthropic)
 		if err != nil {
 			return err
 		}

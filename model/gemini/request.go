@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
+	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
 // unsigned replaces the signature of a call that another model made. The API requires one on the first call of each
@@ -75,7 +76,7 @@ func (m *ContentModel) tools(req *cairn.Request, body map[string]any) error {
 		functions := make([]function, len(req.Tools))
 		for i := range req.Tools {
 			t := &req.Tools[i]
-			schema, err := m.endpoint.Schema(t)
+			schema, err := m.endpoint.Schema(t, toolschema.Gemini)
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
+	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
 // body encodes the body of a request. It is built as a map because options override fields by name.
@@ -74,7 +75,7 @@ func (m *ResponsesModel) tools(req *cairn.Request, body map[string]any) error {
 	}
 	for i := range req.Tools {
 		t := &req.Tools[i]
-		schema, err := e.Schema(t)
+		schema, err := e.Schema(t, toolschema.OpenAI)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
+	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
 // body encodes the body of a request. It is built as a map because options override fields by name.
@@ -52,7 +53,7 @@ func (m *ChatModel) tools(req *cairn.Request, body map[string]any) error {
 	list := make([]chatTool, len(req.Tools))
 	for i := range req.Tools {
 		t := &req.Tools[i]
-		schema, err := m.endpoint.Schema(t)
+		schema, err := m.endpoint.Schema(t, toolschema.OpenAI)
 		if err != nil {
 			return err
 		}
