@@ -42,6 +42,9 @@ type Message struct {
 	// Summary is set if the message replaces the older part of the transcript in requests. Only hidden messages
 	// have it. Tools and Pinned then contain everything that was switched off and pinned before.
 	Summary *Summary `json:"summary,omitempty"`
+	// LeftOut lists files of earlier messages that requests no longer contain, since a model's provider does not accept
+	// them. Only hidden messages have it.
+	LeftOut *LeftOut `json:"left_out,omitempty"`
 	// Origin is the purpose of a message that Cairn itself added; empty for messages of users, models, tools and
 	// hooks.
 	Origin Origin `json:"origin,omitempty"`
@@ -89,6 +92,25 @@ type Summary struct {
 	Background []string `json:"background,omitempty"`
 	// Found are the deferred tools that the model had found, see [Deferred].
 	Found []string `json:"found,omitempty"`
+}
+
+// LeftOut lists files that are left out of the requests to a model. In the place of each, the model reads what was left
+// out and why. The transcript keeps the files, and another model is sent them.
+type LeftOut struct {
+	// Files are the places of the files.
+	Files []FilePlace `json:"files"`
+	// Model is the [ModelInfo.ID] of the model that was asked.
+	Model string `json:"model"`
+	// Reason is the provider's report.
+	Reason string `json:"reason"`
+}
+
+// FilePlace is the place of a file in a transcript.
+type FilePlace struct {
+	// Message is the index of the message, from 0.
+	Message int `json:"message"`
+	// Part is the index of its part, from 0.
+	Part int `json:"part"`
 }
 
 // PartType is the kind of a [Part].
@@ -322,7 +344,7 @@ func (m *Message) ToolUses() []*ToolUse {
 // PartProvider is reduced to its sources, or omitted if it has none.
 func (m *Message) Public() Message {
 	out := *m
-	out.Pinned, out.Summary, out.Tokens, out.EndsTurn = nil, nil, 0, false
+	out.Pinned, out.Summary, out.LeftOut, out.Tokens, out.EndsTurn = nil, nil, nil, 0, false
 	out.Parts = slices.DeleteFunc(slices.Clone(m.Parts), func(p Part) bool {
 		return p.Type == PartProvider && len(p.Sources) == 0
 	})
@@ -370,6 +392,9 @@ const MaxInputBytes = MaxMessageBytes
 // Size returns the number of content bytes in the message's parts and in Pinned.
 func (m *Message) Size() int {
 	total := len(m.Metadata)
+	if m.LeftOut != nil {
+		total += len(m.LeftOut.Reason)
+	}
 	for _, raw := range m.Pinned {
 		total += len(raw)
 	}

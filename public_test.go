@@ -45,7 +45,7 @@ func TestPublicEvent(t *testing.T) {
 		cairn.EventUserMessage:    nil,
 		cairn.EventToolEnd:        nil,
 		cairn.EventContextAdded:   {"Text", "Truncated", "Files"},
-		cairn.EventContextChanged: {"Data", "Truncated"},
+		cairn.EventContextChanged: {"Text", "Data", "Truncated"},
 	} {
 		var ev cairn.Event
 		sample.Fill(&ev)

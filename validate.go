@@ -32,7 +32,7 @@ func (m *Message) Validate() error {
 	if m.Tokens < 0 {
 		return Invalid("tokens", "%d is negative", m.Tokens)
 	}
-	if err := m.Summary.validate(); err != nil {
+	if err := cmp.Or(m.Summary.validate(), m.LeftOut.validate()); err != nil {
 		return err
 	}
 	for i := range m.Parts {
@@ -45,6 +45,18 @@ func (m *Message) Validate() error {
 		return refused("parts", problem, total)
 	}
 	return nil
+}
+
+func (o *LeftOut) validate() error {
+	if o == nil {
+		return nil
+	}
+	for _, f := range o.Files {
+		if f.Message < 0 || f.Part < 0 {
+			return Invalid("left_out.files", "message %d, part %d: must not be negative", f.Message, f.Part)
+		}
+	}
+	return cmp.Or(CheckText("left_out.model", o.Model), CheckText("left_out.reason", o.Reason))
 }
 
 func (s *Summary) validate() error {
@@ -283,6 +295,9 @@ func (in Input) Validate() error {
 		}
 		if m.Summary != nil {
 			return Invalid(at+".summary", "an input holds no summary; use Engine.Compact")
+		}
+		if m.LeftOut != nil {
+			return Invalid(at+".left_out", "may not be set on input messages")
 		}
 		if m.Cut != "" {
 			return Invalid(at+".cut", "is of replies")

@@ -50,6 +50,9 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 	if m.Summary != nil {
 		w.value("summary", m.Summary)
 	}
+	if m.LeftOut != nil {
+		w.value("left_out", m.LeftOut)
+	}
 	if m.Origin != "" {
 		w.text("origin", string(m.Origin))
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/wording"
 )
 
 const maxErrorBody = 64 << 10 // bytes of an error response that are read
@@ -105,17 +106,21 @@ func (s Fault) classify() cairn.Code {
 	if has("insufficient_quota", "billing_", "insufficient_balance") || status == http.StatusPaymentRequired || strings.Contains(message, "credit balance") {
 		return cairn.CodeAuth
 	}
-	if code, ok := s.request(kind, status); ok {
+	limited := status == http.StatusTooManyRequests || wording.Limited(kind)
+	denied := status == http.StatusUnauthorized || status == http.StatusForbidden
+	if code, ok := wording.Conversation(kind, s.Message); ok && !limited && !denied {
 		return code
 	}
 	switch {
+	case status == http.StatusRequestEntityTooLarge && !limited && !wording.PerTime(s.Message):
+		return cairn.CodeContextLength
 	case has("content_filter", "content_policy", "responsibleaipolicy") || strings.Contains(message, "content filtering"):
 		return cairn.CodeFiltered
-	case limited(kind, status):
+	case limited:
 		return cairn.CodeRateLimited
-	case unknownModel.match(kind, s.Message) || status == http.StatusNotFound && !unknownItem.MatchString(s.Message):
+	case wording.UnknownModel(kind, s.Message) || status == http.StatusNotFound && !unknownItem.MatchString(s.Message):
 		return cairn.CodeModelNotFound
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+	case denied:
 		return cairn.CodeAuth
 	case status == http.StatusRequestTimeout || status == http.StatusConflict || status == http.StatusTooEarly || status >= 500:
 		return cairn.CodeOverloaded
@@ -135,32 +140,6 @@ func (s Fault) classify() cairn.Code {
 
 // unknownItem matches the reports of something in a request, rather than the model, that the provider does not have.
 var unknownItem = regexp.MustCompile(`(?i)\b(?:item|response|conversation|file|container)\b.{0,80}not found`)
-
-// limited reports whether there were too many requests.
-func limited(kind string, status int) bool {
-	return status == http.StatusTooManyRequests || strings.Contains(kind, "rate_limit") || strings.Contains(kind, "throttl")
-}
-
-// request returns the code of a failure for which the conversation is at fault, by the tables of wordings.
-func (s Fault) request(kind string, status int) (cairn.Code, bool) {
-	message := s.Message
-	if limited(kind, status) || rated.MatchString(message) || aboutOutput(message) {
-		message = ""
-	}
-	switch {
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return "", false
-	case tooLong.match(kind, message):
-		return tooLong.code, true
-	case message == "" && s.Message != "":
-		return "", false
-	case refusedFile.match(kind, message):
-		return refusedFile.code, true
-	case status == http.StatusRequestEntityTooLarge:
-		return tooLong.code, true
-	}
-	return "", false
-}
 
 // reported decodes a response that reports an error although its status does not.
 func reported(body []byte) (said Fault, ok bool) {

@@ -19,16 +19,17 @@ func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *store.Co
 		return m, usage, err
 	}
 	r := fx.roomFor(a, a.Model, &a.Settings)
-	n := transcript.Tokens(sent(l, nil))
+	n := transcript.Tokens(sent(l, a.Model, nil))
 	r.all, r.keep, r.piece = max(r.all, n), n*int64(r.Keep)/100, cmp.Or(r.piece, n)
-	cut, err := r.cut(l.Messages, l.First, 0, true)
+	all := without(l, a.Model, l.Messages)
+	cut, err := r.cut(all, l.First, 0, true)
 	if errors.Is(err, &cairn.Error{Code: cairn.CodeContextLength}) {
 		return m, usage, cairn.Invalid("session", "%q has nothing older to summarise", l.Row.ID)
 	}
 	if err != nil {
 		return m, usage, err
 	}
-	if m, usage, err = fx.summaryOf(ctx, a, l, r, l.Messages[:cut:cut], ""); err != nil {
+	if m, usage, err = fx.summaryOf(ctx, a, l, r, all[:cut:cut], ""); err != nil {
 		return m, usage, err
 	}
 	l.Index.Summarise(&m)

@@ -18,12 +18,28 @@ import (
 )
 
 // sent returns the messages that a model is sent: those of the session, followed by context.
-func sent(l *session.Live, context []cairn.Message) []cairn.Message {
-	messages := transcript.Recent(append(l.Transcript(), context...), l.First)
+func sent(l *session.Live, m cairn.Model, context []cairn.Message) []cairn.Message {
+	messages := recent(l, without(l, m, append(l.Transcript(), context...)))
 	if slices.ContainsFunc(context, func(m cairn.Message) bool { return len(m.Pinned) > 0 }) && !l.Index.Differs() {
 		messages = transcript.Sent(messages)
 	}
 	return shaped(l, messages)
+}
+
+// without returns the messages of a session's transcript, from the first in memory on, without files that a model's
+// provider does not accept.
+func without(l *session.Live, m cairn.Model, messages []cairn.Message) []cairn.Message {
+	known := len(l.Messages) + len(l.Deferred.Messages)
+	added := messages[min(known, len(messages)):]
+	if !l.Index.LeavesOut() && !slices.ContainsFunc(added, func(m cairn.Message) bool { return m.LeftOut != nil }) {
+		return messages
+	}
+	return transcript.LeaveOut(messages, l.First, m.Info().ID())
+}
+
+// recent returns those of a session's messages that a model is sent.
+func recent(l *session.Live, messages []cairn.Message) []cairn.Message {
+	return transcript.Plain(transcript.Recent(messages, l.First))
 }
 
 // shaped returns messages of a session in the form that models are sent.
@@ -155,7 +171,7 @@ var errTooLittle = errors.New("what is older than the messages that are kept is 
 // summarise adds a summary to the step's context, and reduces the request to the messages that remain with it. must
 // reports whether the request cannot be sent without it.
 func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Live, r roomOf, to *step.Reply, req *cairn.Request, must bool) error {
-	all := append(l.Transcript(), to.Context...)
+	all := without(l, r.model, append(l.Transcript(), to.Context...))
 	cut, err := r.cut(all, l.First, before(req), must)
 	if err != nil {
 		return err
@@ -174,7 +190,7 @@ func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Liv
 		m.Origin = cairn.OriginMustFinish
 	}
 	to.Context = append(to.Context, m)
-	req.Messages = sent(l, to.Context)
+	req.Messages = sent(l, r.model, to.Context)
 	fx.Logger.Info("history summarised", "session", l.Row.ID, "agent", a.Name, "messages", l.First+cut)
 	return nil
 }
@@ -182,7 +198,7 @@ func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Liv
 // summaryOf makes the message that is to stand for the first messages of a session's transcript. system is the system
 // prompt of the requests that they were part of.
 func (fx *Effects) summaryOf(ctx context.Context, a *cairn.Agent, l *session.Live, r roomOf, all []cairn.Message, system string) (cairn.Message, cairn.Usage, error) {
-	older := transcript.Recent(all, l.First)
+	older := recent(l, all)
 	text, usage, err := fx.summary(ctx, a, l.Row.ID, r, older)
 	if err != nil {
 		return cairn.Message{}, usage, err

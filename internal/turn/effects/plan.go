@@ -117,7 +117,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 		return err
 	}
 	var r *reply
-	compacted := false
+	fixes := mender{fx: fx, a: a, l: l}
 	for n := 0; ; n++ {
 		model, _ := define.Model(a, l.Run.Model)
 		r = &reply{step: number, agent: a, live: l, offered: l.Offered(to.Context), logger: fx.Logger, meter: fx.meter(model.Info())}
@@ -132,19 +132,18 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 		if r.said {
 			l.Emit.Event(journal.StepDiscarded(number, cairn.AsError(err)))
 		}
-		if !compacted && errors.Is(err, &cairn.Error{Code: cairn.CodeContextLength}) {
-			compacted = true
-			var shorter *cairn.Request
-			if shorter, err = fx.refit(ctx, a, l, s, to, base, err); err == nil {
-				if req = shorter; r.said {
-					l.Emit.Event(journal.StepStart(number))
-				}
-				continue
+		mended, why := fixes.mend(ctx, s, to, base, err)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case why == nil:
+			if req = mended; r.said {
+				l.Emit.Event(journal.StepStart(number))
 			}
-			if ctx.Err() != nil {
-				return nil
-			}
+			n-- // not an attempt at the same request
+			continue
 		}
+		err = why
 		wait, failed := fx.retryWait(ctx, a.Retry, err, n, "the agent's")
 		if failed != nil {
 			to.Said = r.text()
@@ -218,7 +217,8 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 	}
 	to.Context = append(to.Context, offers...)
 	to.Context = append(to.Context, answers...)
-	req.Messages = sent(l, to.Context)
+	model, _ := define.Model(a, l.Run.Model)
+	req.Messages = sent(l, model, to.Context)
 	req.Tools = define.Specs(req.Tools, l.Listed(to.Context))
 	if a.Output != nil {
 		req.Tools = append(req.Tools, cairn.ToolSpec{Name: cairn.FinishTool, Schema: a.Output.Schema(),

@@ -39,6 +39,11 @@ func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 			ev.Data, _ = json.Marshal(m.Tools) // names and booleans always encode
 			list = append(list, ev)
 			continue
+		case m.LeftOut != nil:
+			ev.Type, ev.Name, ev.Text = cairn.EventContextChanged, FilesLeftOut, limits.Cut(m.LeftOut.Reason, cairn.MaxEventText)
+			ev.Data, _ = json.Marshal(m.LeftOut.Files) // numbers always encode
+			list = append(list, ev)
+			continue
 		case m.Hidden:
 			ev.Type = cairn.EventContextAdded
 		}
@@ -51,6 +56,7 @@ func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 // The part of a session's context that changed, as the name of an EventContextChanged.
 const (
 	ToolsChanged   = "tools"
+	FilesLeftOut   = "files"
 	SessionChanged = "session"
 )
 

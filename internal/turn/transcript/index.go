@@ -25,6 +25,8 @@ type Index struct {
 	// pinned is what toolsets offer.
 	pinned map[string]json.RawMessage
 	found  map[string]struct{}
+	// leftOut reports whether some message lists files that are left out.
+	leftOut bool
 	// summed reports whether a summary stands for older messages, whose call ids are not in calls.
 	summed bool
 }
@@ -34,7 +36,7 @@ func (x *Index) Add(m *cairn.Message) {
 	if m.Summary != nil {
 		x.restart(m.Summary)
 	}
-	x.differs = x.differs || notes(m)
+	x.differs, x.leftOut = x.differs || notes(m), x.leftOut || m.LeftOut != nil
 	if m.Hidden {
 		x.addSwitches(m.Tools)
 		if len(m.Pinned) > 0 {
@@ -144,11 +146,14 @@ func (x *Index) Pinned() map[string]json.RawMessage { return x.pinned }
 
 // Clone returns a copy that shares nothing with x.
 func (x *Index) Clone() Index {
-	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.differs, maps.Clone(x.pinned), maps.Clone(x.found), x.summed}
+	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.differs, maps.Clone(x.pinned), maps.Clone(x.found), x.leftOut, x.summed}
 }
 
 // Differs reports whether some message is sent to a model in another form than it is stored, see [Sent].
 func (x *Index) Differs() bool { return x.differs }
+
+// LeavesOut reports whether files are left out of requests, see [LeaveOut].
+func (x *Index) LeavesOut() bool { return x.leftOut }
 
 // Found reports whether the model has found deferred tools.
 func (x *Index) Found() bool { return len(x.found) > 0 }

@@ -1,4 +1,5 @@
-package provider
+// Package wording knows the words in which the servers of models report failures that have no code of their own.
+package wording
 
 import (
 	"regexp"
@@ -8,16 +9,16 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// wording is how a server reports a kind of failure: by a part of its code or type, or by its message.
-type wording struct {
+// row is how a server reports a kind of failure: by a part of its code or type, or by its message.
+type row struct {
 	source  string // the server, or what it has in common with others
 	kind    string // part of the lower-case code or type
 	message string // regular expression for the message; case does not matter
 }
 
-// tooLong are the reports of a conversation that exceeds the model's window, or the size of requests that the server
+// tooLong lists the reports of a conversation that exceeds the model's window, or the size of requests that the server
 // accepts. Texts are those of public bug reports and of tests of other clients.
-var tooLong = compile(cairn.CodeContextLength, []wording{
+var tooLong = compile(cairn.CodeContextLength, []row{
 	{"OpenAI, Azure, Groq, Cerebras", "context_length", ""},
 	{"OpenAI Responses; Cloudflare; MiniMax", "context_window", `context window`},
 	{"OpenAI, a single text", "", `invalid '(?:messages|input)\b.*string too long`},
@@ -49,9 +50,9 @@ var tooLong = compile(cairn.CodeContextLength, []wording{
 	{"older servers", "", `context length exceeded`},
 })
 
-// refusedFile are the reports of a file or image of the conversation that the server does not accept: because of its
+// refusedFile lists the reports of a file or image of the conversation that the server does not accept: because of its
 // size, type or content, because it cannot fetch it, or because the model reads no such files.
-var refusedFile = compile(cairn.CodeFileRefused, []wording{
+var refusedFile = compile(cairn.CodeFileRefused, []row{
 	{"Anthropic, with the path of the part", "", `\.(?:image|document)\.(?:source|file)\b`},
 	{"Anthropic, dimensions and size", "", `image dimensions exceed|image exceeds [\d.]+ ?mb`},
 	{"Anthropic, content", "", `could not process (?:image|pdf|document)|does not match the provided media type|using the image/\S+ media type`},
@@ -87,8 +88,8 @@ var refusedFile = compile(cairn.CodeFileRefused, []wording{
 	{"servers that decode files", "", `failed to (?:decode|parse|load|download|fetch|process|read) (?:the )?(?:input )?(?:image|pdf|file|document)`},
 })
 
-// unknownModel are the reports of a model that the server does not have, with a status other than 404.
-var unknownModel = compile(cairn.CodeModelNotFound, []wording{
+// unknownModel lists the reports of a model that the server does not have, with a status other than 404.
+var unknownModel = compile(cairn.CodeModelNotFound, []row{
 	{"OpenAI, Groq, Cerebras", "model_not_found", ""},
 	{"Groq", "model_decommissioned", `has been decommissioned`},
 	{"Mistral", "invalid_model", `^invalid model: `},
@@ -108,7 +109,7 @@ type words struct {
 	message *regexp.Regexp
 }
 
-func compile(code cairn.Code, list []wording) words {
+func compile(code cairn.Code, list []row) words {
 	w := words{code: code}
 	var messages []string
 	for _, row := range list {
@@ -130,7 +131,35 @@ func (w *words) match(kind, message string) bool {
 			return true
 		}
 	}
-	return w.message.MatchString(message)
+	return message != "" && w.message.MatchString(message)
+}
+
+// UnknownModel reports whether a failure means that the server does not have the model. kind is its code and type.
+func UnknownModel(kind, message string) bool {
+	return unknownModel.match(strings.ToLower(kind), message)
+}
+
+// Limited reports whether the code and type of a failure mean that there were too many requests.
+func Limited(kind string) bool {
+	kind = strings.ToLower(kind)
+	return strings.Contains(kind, "rate_limit") || strings.Contains(kind, "throttl")
+}
+
+// PerTime reports whether a message is about a limit per time.
+func PerTime(message string) bool { return rated.MatchString(message) }
+
+// Conversation returns the code of a failure for which the conversation is at fault: CodeContextLength or
+// CodeFileRefused. ok is false for any other failure. kind is the failure's code and type.
+func Conversation(kind, message string) (code cairn.Code, ok bool) {
+	kind = strings.ToLower(kind)
+	other := Limited(kind) || rated.MatchString(message) || aboutOutput(message) // which may name tokens, windows and images
+	switch {
+	case tooLong.match(kind, "") || !other && tooLong.match("", message):
+		return tooLong.code, true
+	case !other && refusedFile.match(kind, message):
+		return refusedFile.code, true
+	}
+	return "", false
 }
 
 // rated matches messages about a limit per time, which may name tokens and windows.
