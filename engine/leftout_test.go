@@ -175,7 +175,9 @@ func TestWhichFilesAreLeftOut(t *testing.T) {
 			}
 			return ""
 		}, []cairn.Part{url("a")}, []cairn.Part{url("b"), url("c")}, "a c", 1},
-		"all, if the old ones are refused now": {func(f []*cairn.File) string { return map[bool]string{true: "This model does not support image input"}[len(f) > 0] },
+		"all, if the old ones are refused now": {func(f []*cairn.File) string {
+			return map[bool]string{true: "This model does not support image input"}[len(f) > 0]
+		},
 			nil, []cairn.Part{image("b")}, "", 1},
 	} {
 		model := newPicky("one")

@@ -17,13 +17,25 @@ import (
 // minPiece is the smallest piece of a history, in bytes, that a model summarizes at once.
 const minPiece = 4 << 10
 
-// summary has a model summarize messages, piece by piece if they exceed its window. usage covers all calls, even if it
-// fails.
+// summary has a model summarize messages: that of the compaction or, if that fails, the run's. usage covers all calls,
+// even if both fail.
 func (fx *Effects) summary(ctx context.Context, a *cairn.Agent, sessionID string, r roomOf, older []cairn.Message) (text string, usage cairn.Usage, err error) {
-	model := r.model
-	if r.Model != nil {
-		model = r.Model
+	if r.Model == nil {
+		return fx.summaryBy(ctx, a, sessionID, r.model, r, older)
 	}
+	text, usage, err = fx.summaryBy(ctx, a, sessionID, r.Model, r, older)
+	if err == nil || ctx.Err() != nil {
+		return text, usage, err
+	}
+	fx.Logger.Warn("the compaction's model failed; the run's model summarises", "session", sessionID, "agent", a.Name,
+		"model", r.Model.Info().ID(), "instead", r.model.Info().ID(), "error", err)
+	r.piece = r.all * pieceShare / 100
+	text, used, err := fx.summaryBy(ctx, a, sessionID, r.model, r, older)
+	return text, usage.Add(used), err
+}
+
+// summaryBy has one model summarize messages, piece by piece if they exceed its window.
+func (fx *Effects) summaryBy(ctx context.Context, a *cairn.Agent, sessionID string, model cairn.Model, r roomOf, older []cairn.Message) (text string, usage cairn.Usage, err error) {
 	instructions := cmp.Or(r.Instructions, cairn.SummaryInstructions)
 	most := max(transcript.TextBytes(r.piece)-len(instructions), minPiece)
 	lines := transcript.Text(older, most/4)
