@@ -29,7 +29,8 @@ type Compaction struct {
 	// Keep is the share of the same, in percent, that the latest messages, which a summary leaves unchanged, may
 	// fill; 0 means 20. It must be less than Trigger.
 	Keep int
-	// Model generates the summaries; nil means the model of the run. A smaller, cheaper one will do.
+	// Model generates the summaries; nil means the model of the run, which also does so if Model fails. A smaller,
+	// cheaper one will do.
 	Model Model
 	// Instructions are the system prompt for summaries; empty means [SummaryInstructions].
 	Instructions string

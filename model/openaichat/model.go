@@ -42,7 +42,7 @@ func (m *ChatModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
 func (m *ChatModel) Validate() error { return m.endpoint.Validate() }
 
 // Stream asks for one reply. It makes one request and never retries. Errors are of CategoryModel, unless ctx has
-// ended: then the error wraps ctx.Err().
+// ended: then the error wraps ctx.Err(). A refusal is an error of CodeFiltered with the model's words.
 //
 // Two limits of the protocol are visible. A stop sequence that was met is reported as FinishReasonEnd. A file that
 // is not an image can only be sent by its bytes.

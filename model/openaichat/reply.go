@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
@@ -21,6 +22,7 @@ type reply struct {
 	turn     int // from which ids are made for calls without one
 
 	reason  string          // the finish reason, once it is known
+	refused string          // the model's words, if it refused to answer
 	failure json.RawMessage // why the server failed within the reply
 	done    bool            // the server said [DONE]
 	spoke   bool            // there was text
@@ -128,9 +130,7 @@ func (r *reply) choice(c *choice) error {
 	if err := r.content(d.Content); err != nil {
 		return err
 	}
-	if err := r.text(d.Refusal); err != nil {
-		return err
-	}
+	r.refused = provider.Clip(r.refused + d.Refusal)
 	for i := range d.Images {
 		if err := r.image(d.Images[i].ImageURL); err != nil {
 			return err
@@ -278,14 +278,27 @@ func (r *reply) arguments(c *toolCall, text string) error {
 	return r.say(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: c.id, Text: text})
 }
 
+// filtered reports whether a finish reason means that a model or its provider declined to answer. Beside OpenAI's there
+// are Gemini's, also behind OpenAI's and a colon, Anthropic's, and Z.ai's.
+func filtered(reason string) bool {
+	reason, _, _ = strings.Cut(strings.ToLower(reason), ":")
+	switch reason {
+	case "content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii", "refusal", "sensitive":
+		return true
+	}
+	return false
+}
+
 // finish ends the reply once the stream has ended.
 func (r *reply) finish() error {
 	switch {
 	case !r.complete():
 		return r.failures.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
+	case r.refused != "":
+		return r.failures.Errorf(cairn.CodeFiltered, "the model refused to answer: %s", r.refused)
 	case r.reason == "" && !r.spoke && len(r.calls) == 0:
 		return r.failures.Errorf(cairn.CodeModel, "the reply is empty")
-	case r.reason == "content_filter":
+	case filtered(r.reason):
 		return r.failures.Errorf(cairn.CodeFiltered, "the provider's content filter stopped the reply")
 	case given(r.failure):
 		return r.failures.Fault(provider.ParseFault(r.failure))
@@ -304,6 +317,8 @@ func (r *reply) finish() error {
 	switch {
 	case r.reason == "length":
 		stop = cairn.FinishReasonLength
+	case r.reason == "model_context_window_exceeded": // Z.ai
+		stop = cairn.FinishReasonWindow
 	case len(r.calls) > 0: // whatever the server's finish reason is
 		stop = cairn.FinishReasonTools
 	}
