@@ -145,7 +145,7 @@ func messageOf(m *sdk.PromptMessage, files *int) (cairn.Message, error) {
 		return cairn.Message{}, err
 	}
 	var c content
-	if err := json.Unmarshal(withoutNUL(raw), &c); err != nil {
+	if err := json.Unmarshal(raw, &c); err != nil {
 		return cairn.Message{}, err
 	}
 	role := cairn.RoleUser
