@@ -53,8 +53,8 @@ type CallRef struct {
 	Quorum    Quorum   `json:"quorum,omitempty"`
 	// WaitAtMost is how long the call waits, counted from when it is opened; 0 means forever. Deadline is when an
 	// unanswered call counts as failed; zero means never.
-	WaitAtMost time.Duration `json:"wait_at_most,omitempty"`
-	Deadline   time.Time     `json:"deadline,omitzero"`
+	WaitAtMost Duration  `json:"wait_at_most,omitempty"`
+	Deadline   time.Time `json:"deadline,omitzero"`
 }
 
 // Quorum determines how many of a call's reviewers decide it.

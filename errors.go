@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 )
 
 // Code names one kind of failure. Codes are stable: they are stored in runs and sent over the wire.
@@ -171,7 +170,7 @@ type Error struct {
 	// RetryAfter is how long to wait before another attempt; 0 if that is not known. A provider asks for it. For
 	// CodeRunning it is the time until the run's lease lapses: a process that lives renews the lease, so the session is
 	// free by then only if the process has died.
-	RetryAfter time.Duration `json:"retry_after,omitempty"`
+	RetryAfter Duration `json:"retry_after,omitempty"`
 	// NoRetry reports that the provider asks not to repeat the call, although calls with this code may be repeated.
 	NoRetry bool `json:"no_retry,omitempty"`
 	// Details are further details, in a form that depends on the code; for CodeArguments and CodeOutput, the list

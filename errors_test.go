@@ -75,13 +75,13 @@ func TestAsError(t *testing.T) {
 	if got := cairn.AsError(nil); got != nil {
 		t.Errorf("nil becomes %v", got)
 	}
-	own := &cairn.Error{Code: cairn.CodeTool, Message: "broke", Field: "f", Details: []string{"d"}, RetryAfter: time.Second}
+	own := &cairn.Error{Code: cairn.CodeTool, Message: "broke", Field: "f", Details: []string{"d"}, RetryAfter: cairn.Duration(time.Second)}
 	if got := cairn.AsError(own); got != own {
 		t.Errorf("an Error becomes another: %+v", got)
 	}
 	wrapped := fmt.Errorf("step 3: %w", own)
 	got := cairn.AsError(wrapped)
-	if got.Code != cairn.CodeTool || got.Message != "step 3: broke" || got.Field != "f" || got.RetryAfter != time.Second || !errors.Is(got, own) {
+	if got.Code != cairn.CodeTool || got.Message != "step 3: broke" || got.Field != "f" || got.RetryAfter != cairn.Duration(time.Second) || !errors.Is(got, own) {
 		t.Errorf("a wrapped Error becomes %+v", got)
 	}
 	if own.Message != "broke" {
@@ -95,7 +95,7 @@ func TestAsError(t *testing.T) {
 
 func TestErrorIsStored(t *testing.T) {
 	t.Parallel()
-	given := &cairn.Error{Code: cairn.CodeArguments, Message: "m", Field: "f", RetryAfter: time.Minute, Details: []string{"a", "b"}, Cause: io.EOF}
+	given := &cairn.Error{Code: cairn.CodeArguments, Message: "m", Field: "f", RetryAfter: cairn.Duration(time.Minute), Details: []string{"a", "b"}, Cause: io.EOF}
 	raw, err := json.Marshal(given)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestErrorIsStored(t *testing.T) {
 	if err := json.Unmarshal(raw, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Code != given.Code || got.Message != "m" || got.Field != "f" || got.RetryAfter != time.Minute || len(got.Details) != 2 || got.Cause != nil {
+	if got.Code != given.Code || got.Message != "m" || got.Field != "f" || got.RetryAfter != cairn.Duration(time.Minute) || len(got.Details) != 2 || got.Cause != nil {
 		t.Errorf("%s becomes %+v", raw, got)
 	}
 }

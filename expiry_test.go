@@ -13,7 +13,7 @@ func TestExpiry(t *testing.T) {
 	var never time.Time
 	// The session was last active at 1 o'clock.
 	idle := func(ttl int, expires time.Time) cairn.Session {
-		return cairn.Session{Status: cairn.SessionCompleted, UpdatedAt: hour(1), TTL: time.Duration(ttl) * time.Hour, ExpiresAt: expires}
+		return cairn.Session{Status: cairn.SessionCompleted, UpdatedAt: hour(1), TTL: cairn.Duration(time.Duration(ttl) * time.Hour), ExpiresAt: expires}
 	}
 	active := func(until time.Time, s cairn.Session) cairn.Session {
 		s.Status, s.Lease.Until = cairn.SessionActive, until

@@ -205,7 +205,7 @@ type Awaits struct {
 	// NoEdits reports whether an approval must leave the arguments unchanged.
 	NoEdits bool `json:"no_edits,omitempty"`
 	// WaitAtMost is how long the call waits; 0 means forever.
-	WaitAtMost time.Duration `json:"wait_at_most,omitempty"`
+	WaitAtMost Duration `json:"wait_at_most,omitempty"`
 }
 
 // Approved is the result, as JSON, of an approval that a model requested with [Awaits].

@@ -169,7 +169,7 @@ func (r *Run) suspended() *Suspension {
 	out.Calls = slices.Clone(out.Calls)
 	for i := range out.Calls {
 		if c := &out.Calls[i]; c.Deadline.IsZero() && c.WaitAtMost > 0 {
-			c.Deadline = r.EndedAt.Add(c.WaitAtMost)
+			c.Deadline = r.EndedAt.Add(time.Duration(c.WaitAtMost))
 		}
 	}
 	return &out

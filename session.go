@@ -52,8 +52,8 @@ type Session struct {
 	// ExpiresAt is when the session expires in any case. TTL is how long it may be idle before it expires: see
 	// Expiry. Zero means never. They are set on the root; the sessions of its sub-agents and companions expire with
 	// it.
-	ExpiresAt time.Time     `json:"expires_at,omitzero"`
-	TTL       time.Duration `json:"ttl,omitempty"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	TTL       Duration  `json:"ttl,omitempty"`
 	// TraceParent is the W3C trace context that the session belongs to.
 	TraceParent string `json:"trace_parent,omitempty"`
 	// ThreadID is the thread of a root: the conversation of which it is one of any number of sessions. It is the root's own
@@ -156,7 +156,7 @@ type Lease struct {
 	// Until is when the lease lapses without another heartbeat, by the store's clock.
 	Until time.Time `json:"until,omitzero"`
 	// TTL is for how long the lease was last taken or renewed; 0 if that is not known. See [Lease.Ahead].
-	TTL time.Duration `json:"ttl,omitempty"`
+	TTL Duration `json:"ttl,omitempty"`
 }
 
 // Ahead reports whether the lease ends later than any heartbeat up to now could have made it end: more than twice TTL
@@ -164,7 +164,7 @@ type Lease struct {
 // lapsed, or a session would be held for as long as the clock was ahead. The second TTL is the tolerance for a clock
 // that was set back a little. A lease of an unknown TTL is never ahead.
 func (l Lease) Ahead(now time.Time) bool {
-	return l.TTL > 0 && l.Until.After(now.Add(2*l.TTL))
+	return l.TTL > 0 && l.Until.After(now.Add(2*time.Duration(l.TTL)))
 }
 
 // Held reports whether the lease is valid at now, by the store's clock: it has not lapsed and is not [Lease.Ahead].
@@ -226,7 +226,7 @@ func (s *Session) Expiry(others ...*Session) time.Time {
 	}
 	expiry := s.ExpiresAt
 	if s.TTL > 0 {
-		if idle := active.Add(s.TTL); expiry.IsZero() || idle.Before(expiry) {
+		if idle := active.Add(time.Duration(s.TTL)); expiry.IsZero() || idle.Before(expiry) {
 			expiry = idle
 		}
 	}

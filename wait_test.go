@@ -194,7 +194,7 @@ func TestPending(t *testing.T) {
 		tool := of(test.tool)
 		c := tool.Pending(tool.Wait.Kind, nil)
 		if c.Kind != test.kind || c.Tool != "x" || c.Status != cairn.CallOpen || c.Quorum != test.quorum || !slices.Equal(c.Reviewers, test.reviewers) ||
-			!c.Deadline.IsZero() || c.WaitAtMost != test.atMost || (len(c.Schema) == 0) != (test.schema == "") || !strings.Contains(string(c.Schema), test.schema) {
+			!c.Deadline.IsZero() || c.WaitAtMost != cairn.Duration(test.atMost) || (len(c.Schema) == 0) != (test.schema == "") || !strings.Contains(string(c.Schema), test.schema) {
 			t.Errorf("%s: %+v with schema %s", name, c, c.Schema)
 		}
 	}

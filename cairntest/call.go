@@ -88,7 +88,7 @@ func (c *Call) Asked() *cairn.CallRef {
 		return nil
 	}
 	return &cairn.CallRef{Kind: cmp.Or(cairn.CallKind(q.Kind), cairn.CallQuestion), Tool: c.Tool, ToolCallID: c.ID, Input: c.Input, Prompt: q.Prompt, Payload: q.Payload,
-		Reviewers: q.Reviewers, Quorum: cairn.Quorum(q.Quorum), WaitAtMost: q.AtMost}
+		Reviewers: q.Reviewers, Quorum: cairn.Quorum(q.Quorum), WaitAtMost: cairn.Duration(q.AtMost)}
 }
 
 // room is the session behind the handle.

@@ -238,9 +238,9 @@ func refusal(req *http.Request, res *http.Response, body []byte) error {
 	}
 	e := &cairn.Error{Code: p.Code, Field: p.Field, Details: p.Details, Calls: p.Calls, Message: what(req) + ": " + p.Detail, Cause: &refused{p.Detail, foreign}}
 	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		e.RetryAfter = time.Duration(seconds) * time.Second
+		e.RetryAfter = cairn.Duration(seconds) * cairn.Duration(time.Second)
 	} else if at, err := http.ParseTime(res.Header.Get("Retry-After")); err == nil {
-		e.RetryAfter = max(time.Until(at), 0)
+		e.RetryAfter = cairn.Duration(max(time.Until(at), 0))
 	}
 	return e
 }
@@ -288,7 +288,7 @@ func (p *pauses) sleep(ctx context.Context, after error) error {
 	p.next = min(max(2*p.next, firstPause), longestPause)
 	wait := p.next/2 + rand.N(p.next/2)
 	if e := (*cairn.Error)(nil); errors.As(after, &e) {
-		wait = max(wait, e.RetryAfter)
+		wait = max(wait, time.Duration(e.RetryAfter))
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

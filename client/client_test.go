@@ -104,7 +104,7 @@ func TestErrorsAreCairnErrors(t *testing.T) {
 		}, nil)
 		_, err := c.Start(t.Context(), client.Turn{Agent: "a", Input: client.Input{Text: "hi"}})
 		var e *cairn.Error
-		if !errors.As(err, &e) || e.Code != test.code || test.status >= 400 && e.RetryAfter != 7*time.Second {
+		if !errors.As(err, &e) || e.Code != test.code || test.status >= 400 && e.RetryAfter != cairn.Duration(7*time.Second) {
 			t.Errorf("%d %q: %#v", test.status, test.body, err)
 			continue
 		}

@@ -117,8 +117,8 @@ func submitted(t *testing.T, eng *engine.Engine, s cairn.Submission) cairn.Outco
 
 // A call that is not answered in time fails, and the model receives that.
 func TestModelAwaitsAnswersForATime(t *testing.T) {
-	far := &cairn.Agent{Name: "far", Model: elsewhere(cairn.Awaits{Kind: cairn.CallApproval, WaitAtMost: time.Millisecond},
-		cairn.Awaits{Kind: cairn.CallQuestion, Prompt: "which?", WaitAtMost: time.Millisecond})}
+	far := &cairn.Agent{Name: "far", Model: elsewhere(cairn.Awaits{Kind: cairn.CallApproval, WaitAtMost: cairn.Duration(time.Millisecond)},
+		cairn.Awaits{Kind: cairn.CallQuestion, Prompt: "which?", WaitAtMost: cairn.Duration(time.Millisecond)})}
 	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{far}, nil)
 	if err != nil {
 		t.Fatal(err)

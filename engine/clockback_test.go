@@ -156,7 +156,7 @@ func TestSweepStopsWhenTheClockJumps(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Hour)
 			r, err := eng.Sweep(t.Context())
-			if jumped := errors.Is(err, cairn.ErrUnavailable); jumped != (jump != 0) || r.ClockJump != jump || r.Expired != want.Expired || r.Purged != want.Purged {
+			if jumped := errors.Is(err, cairn.ErrUnavailable); jumped != (jump != 0) || r.ClockJump != cairn.Duration(jump) || r.Expired != want.Expired || r.Purged != want.Purged {
 				t.Errorf("the report is %+v, %v, want %+v after a jump by %s", r, err, want, jump)
 			}
 		}

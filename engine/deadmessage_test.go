@@ -151,10 +151,10 @@ func TestRefusalSaysWhenTheLeaseLapses(t *testing.T) {
 		eng := open(t, tapOn(st.Store), bot(scripted.New(scripted.Text("one"), scripted.Text("two"))), shortLease, named("b"))
 		_, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("hello?"))
 		wantError(t, err, cairn.ErrAlreadyRunning)
-		if e := cairn.AsError(err); e.RetryAfter != ttl-ttl/4 {
+		if e := cairn.AsError(err); e.RetryAfter != cairn.Duration(ttl-ttl/4) {
 			t.Errorf("it is to be retried after %s, want %s", e.RetryAfter, ttl-ttl/4)
 		}
-		time.Sleep(cairn.AsError(err).RetryAfter)
+		time.Sleep(time.Duration(cairn.AsError(err).RetryAfter))
 		wantStatus(t, turn(t, eng, "s", "hello?"), cairn.RunCompleted, cairn.ReasonReply)
 	})
 }

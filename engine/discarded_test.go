@@ -116,7 +116,7 @@ func TestUsageOfAStopBetweenAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(nil)
-		later := scripted.Fail(&cairn.Error{Code: cairn.CodeRateLimited, Message: "later", RetryAfter: 30 * time.Second})
+		later := scripted.Fail(&cairn.Error{Code: cairn.CodeRateLimited, Message: "later", RetryAfter: cairn.Duration(30 * time.Second)})
 		eng := open(t, st, bot(priced{scripted.New(scripted.Reply(spends(100, 7), later))}), with(pennies))
 		run := start(t, eng, "s", "go")
 		time.Sleep(time.Second)

@@ -90,11 +90,11 @@ func (e *Engine) shorten(ctx context.Context, row *cairn.Session) error {
 	if row.Status != cairn.SessionActive || !row.Lease.Ahead(row.AsOf) {
 		return nil
 	}
-	if _, err := e.store.Renew(ctx, row.ID, row.Lease.Token, row.Lease.TTL); err != nil {
+	if _, err := e.store.Renew(ctx, row.ID, row.Lease.Token, time.Duration(row.Lease.TTL)); err != nil {
 		return err
 	}
 	e.opts.Logger.Warn("lease shortened: the store's clock was set back", "session", row.ID, "run", row.RunID,
-		"by", row.Lease.Until.Sub(row.AsOf)-row.Lease.TTL)
+		"by", row.Lease.Until.Sub(row.AsOf)-time.Duration(row.Lease.TTL))
 	return store.Conflict(cairn.CodeRunning, row, "session %q: its lease was taken before the store's clock was set back", row.ID)
 }
 

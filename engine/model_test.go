@@ -69,7 +69,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	for _, after := range []time.Duration{17 * time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			limited := cairn.Errorf(cairn.CodeRateLimited, "slow down")
-			limited.RetryAfter = after
+			limited.RetryAfter = cairn.Duration(after)
 			begun := time.Now()
 			wantStatus(t, turn(t, open(t, tapOn(nil), bot(scripted.New(scripted.Fail(limited), scripted.Text("ok")))), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
 			if took := time.Since(begun); took != after {
@@ -86,7 +86,7 @@ func TestRetryAfterBeyondTheLimitFailsAtOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			st := tapOn(nil)
 			limited := cairn.Errorf(cairn.CodeRateLimited, "slow down")
-			limited.RetryAfter = after
+			limited.RetryAfter = cairn.Duration(after)
 			agent := bot(scripted.New(scripted.Fail(limited), scripted.Text("ok")))
 			agent.Retry = &cairn.RetryPolicy{Limit: limit}
 			begun := time.Now()
@@ -97,7 +97,7 @@ func TestRetryAfterBeyondTheLimitFailsAtOnce(t *testing.T) {
 			}
 			kept := runsOf(t, st, "s")[0].Error
 			for _, e := range []*cairn.Error{res.Error, kept} {
-				if e.Code != cairn.CodeRateLimited || e.RetryAfter != after || !strings.Contains(e.Message, after.String()) {
+				if e.Code != cairn.CodeRateLimited || e.RetryAfter != cairn.Duration(after) || !strings.Contains(e.Message, after.String()) {
 					t.Errorf("error %+v", e)
 				}
 			}

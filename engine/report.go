@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/cairn-agents/cairn"
 )
 
@@ -10,7 +8,7 @@ import (
 type SweepReport struct {
 	// ClockJump is by how much more the store's clock has moved since the engine's last sweep than time has passed in
 	// this process; negative if it was set back. It is set only if the sweep did nothing because of that.
-	ClockJump time.Duration `json:"clock_jump,omitempty"`
+	ClockJump cairn.Duration `json:"clock_jump,omitempty"`
 	// Detected counts the sessions whose time was over. Expired counts those of them that were removed.
 	Detected int `json:"detected"`
 	Expired  int `json:"expired"`

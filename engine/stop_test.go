@@ -159,7 +159,7 @@ func TestInterruptBeforeTheModelSaysAnything(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]scripted.Step{
 		"while it thinks":            scripted.Pause(time.Hour),
-		"while the next try is due":  scripted.Fail(&cairn.Error{Code: cairn.CodeRateLimited, Message: "later", RetryAfter: 30 * time.Second}),
+		"while the next try is due":  scripted.Fail(&cairn.Error{Code: cairn.CodeRateLimited, Message: "later", RetryAfter: cairn.Duration(30 * time.Second)}),
 		"before the arguments":       scripted.Reply(scripted.Chunk(cairn.Chunk{Type: cairn.ChunkToolStart, Tool: "note", CallID: "c"}), scripted.Pause(time.Hour)),
 		"half-way through arguments": scripted.Reply(scripted.Chunk(cairn.Chunk{Type: cairn.ChunkToolStart, Tool: "note", CallID: "c"}), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: "c", Text: `{"te`}), scripted.Pause(time.Hour)),
 	} {

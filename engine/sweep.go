@@ -10,12 +10,12 @@ import (
 )
 
 // ttl returns how long a new session of an agent may be idle; 0 means forever.
-func (e *Engine) ttl(agent string) time.Duration {
+func (e *Engine) ttl(agent string) cairn.Duration {
 	ttl := e.opts.TTL
 	if a := e.agent(agent); a != nil && a.TTL != 0 {
 		ttl = a.TTL
 	}
-	return max(ttl, 0)
+	return cairn.Duration(max(ttl, 0))
 }
 
 // Delete removes a session with everything that it owns: its pending calls, the sessions of its sub-agents and

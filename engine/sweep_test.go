@@ -309,7 +309,7 @@ func TestBadSessionsDoNotStopASweep(t *testing.T) {
 		var bad []string
 		for i := range 250 {
 			id := fmt.Sprintf("s-%03d", i)
-			if _, err := store.Create(t.Context(), st, &cairn.Session{ID: id, Agent: "bot", TTL: time.Hour}, nil); err != nil {
+			if _, err := store.Create(t.Context(), st, &cairn.Session{ID: id, Agent: "bot", TTL: cairn.Duration(time.Hour)}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if i < 200 {
@@ -369,7 +369,7 @@ func TestTwoProcessesSweepAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(nil)
 		for i := range 500 {
-			if _, err := store.Create(t.Context(), st, &cairn.Session{ID: fmt.Sprint("s-", i), Agent: "bot", TTL: time.Hour}, nil); err != nil {
+			if _, err := store.Create(t.Context(), st, &cairn.Session{ID: fmt.Sprint("s-", i), Agent: "bot", TTL: cairn.Duration(time.Hour)}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

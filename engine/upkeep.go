@@ -155,7 +155,7 @@ func (u *upkeep) sweep(ctx context.Context) (SweepReport, error) {
 	case err != nil:
 		return r, fmt.Errorf("read the store's clock: %w", err)
 	case jump != 0:
-		r.ClockJump = jump
+		r.ClockJump = cairn.Duration(jump)
 		return r, cairn.Errorf(cairn.CodeUnavailable,
 			"the store's clock has jumped by %s since the last sweep: nothing was removed; the next sweep continues unless it jumps again", jump)
 	}

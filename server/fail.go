@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -46,12 +47,12 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error, whole 
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		after := 1
 		if e := (*cairn.Error)(nil); errors.As(err, &e) && e.RetryAfter > 0 {
-			after = int(math.Ceil(e.RetryAfter.Seconds()))
+			after = int(math.Ceil(time.Duration(e.RetryAfter).Seconds()))
 		}
 		w.Header().Set("Retry-After", strconv.Itoa(after))
 	case http.StatusConflict:
 		if e := (*cairn.Error)(nil); errors.As(err, &e) && e.RetryAfter > 0 { // until the lease of the run in the way lapses
-			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(time.Duration(e.RetryAfter).Seconds()))))
 		}
 	}
 	body, _ := json.Marshal(p) // strings and numbers

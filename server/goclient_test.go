@@ -237,7 +237,7 @@ func TestRunsPerUser(t *testing.T) {
 	third := client.Turn{SessionID: "c", Agent: "bot", Input: client.Input{Text: "hi"}}
 	_, err := c.client.Start(t.Context(), third)
 	var refused *cairn.Error
-	if !errors.As(err, &refused) || refused.Code != cairn.CodeRateLimited || !strings.Contains(err.Error(), "2 turns under way") || refused.RetryAfter != time.Second {
+	if !errors.As(err, &refused) || refused.Code != cairn.CodeRateLimited || !strings.Contains(err.Error(), "2 turns under way") || refused.RetryAfter != cairn.Duration(time.Second) {
 		t.Errorf("a third turn: %v", err)
 	}
 	if _, err := c.client.Session(t.Context(), "c"); !errors.Is(err, cairn.ErrNotFound) {

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+
+	"github.com/cairn-agents/cairn"
 )
 
 // meaningsFile holds the comments of the types and fields that the OpenAPI document shows, by "package.Type" and
@@ -26,7 +28,13 @@ var meanings = sync.OnceValue(func() map[string]string {
 
 // meaning returns the description of a type or field; empty if it has no comment and is not a common request field.
 func meaning(t reflect.Type, field string) string {
-	return cmp.Or(meanings()[meaningKey(t, field)], usual(t, field))
+	text := cmp.Or(meanings()[meaningKey(t, field)], usual(t, field))
+	if t.Kind() == reflect.Struct && field != "" {
+		if f, ok := t.FieldByName(field); ok && f.Type == reflect.TypeFor[cairn.Duration]() {
+			text += " In seconds."
+		}
+	}
+	return text
 }
 
 // usual returns the description of a field that means the same in every request.

@@ -31,6 +31,11 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[cairn.RunKind](): values(cairn.RunExecute, cairn.RunResume, cairn.RunRetry),
 }
 
+// own are the schemas of types that do not encode as their Go type does.
+var own = map[reflect.Type]*jsonschema.Schema{
+	reflect.TypeFor[cairn.Duration](): {Type: "number", Description: "Seconds."},
+}
+
 func values[T ~string](list ...T) []string {
 	out := make([]string, len(list))
 	for i, v := range list {
@@ -60,7 +65,7 @@ type document struct {
 // openAPI returns the document of the routes. Objects in responses permit additional properties, unless strict is
 // set.
 func openAPI(list []route, secured, strict bool) ([]byte, error) {
-	d := &document{closed: map[string]bool{}, defs: schema.Definitions{Prefix: "#/components/schemas/", Name: typeName, Enums: enums, Doc: meaning}}
+	d := &document{closed: map[string]bool{}, defs: schema.Definitions{Prefix: "#/components/schemas/", Name: typeName, Enums: enums, Own: own, Doc: meaning}}
 	if _, err := d.defs.Add(reflect.TypeFor[Problem]()); err != nil {
 		return nil, err
 	}

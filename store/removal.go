@@ -123,7 +123,7 @@ func SweepAt(now time.Time, root *cairn.Session, others ...*cairn.Session) time.
 	}
 	// The tree's suspension or run may end at any moment, and from then on these times apply.
 	if root.TTL > 0 {
-		earlier(now.Add(root.TTL))
+		earlier(now.Add(time.Duration(root.TTL)))
 	}
 	switch {
 	case root.ExpiresAt.After(now):

@@ -32,7 +32,7 @@ func TestSweepAt(t *testing.T) {
 		"held for an instant past a fixed time": {updated: -3, expires: -1, held: minute / 2, want: in(minute / 2)},
 	} {
 		s := &cairn.Session{ID: "s", RootID: "s", Status: cairn.SessionActive, UpdatedAt: in(test.updated),
-			TTL: in(test.ttl).Sub(now), Lease: cairn.Lease{Until: in(test.held)}}
+			TTL: cairn.Duration(in(test.ttl).Sub(now)), Lease: cairn.Lease{Until: in(test.held)}}
 		if test.expires != 0 {
 			s.ExpiresAt = in(test.expires)
 		}

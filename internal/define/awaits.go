@@ -3,6 +3,7 @@ package define
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/schema"
@@ -35,14 +36,14 @@ func schemaOf(raw json.RawMessage) *schema.Schema {
 func Awaiting(use *cairn.ToolUse) *Tool {
 	a := use.Awaits
 	t := &Tool{Name: use.Tool, Input: anything}
-	t.Wait.AtMost = a.WaitAtMost
+	t.Wait.AtMost = time.Duration(a.WaitAtMost)
 	switch {
 	case a.Kind.Asked():
 		kind := string(a.Kind)
 		if a.Kind == cairn.CallQuestion {
 			kind = ""
 		}
-		q := Question{Kind: kind, Prompt: a.Prompt, Payload: a.Payload, AtMost: a.WaitAtMost}
+		q := Question{Kind: kind, Prompt: a.Prompt, Payload: a.Payload, AtMost: time.Duration(a.WaitAtMost)}
 		if s := schemaOf(a.Schema); s != nil {
 			q.Schema = s.JSON()
 		}

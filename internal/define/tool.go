@@ -103,7 +103,7 @@ func (t *Tool) AsksApproval(ctx context.Context, call *cairn.Call, input json.Ra
 func (t *Tool) Pending(kind cairn.CallKind, q *Question) cairn.PendingCall {
 	w := &t.Wait
 	c := cairn.PendingCall{Status: cairn.CallOpen, CallRef: cairn.CallRef{Kind: kind, Tool: t.Name,
-		Reviewers: slices.Clone(w.Reviewers), Quorum: w.Quorum, WaitAtMost: w.AtMost}}
+		Reviewers: slices.Clone(w.Reviewers), Quorum: w.Quorum, WaitAtMost: cairn.Duration(w.AtMost)}}
 	if q != nil {
 		c.Prompt, c.Payload = q.Prompt, q.Payload
 	}
@@ -116,7 +116,7 @@ func (t *Tool) Pending(kind cairn.CallKind, q *Question) cairn.PendingCall {
 			c.Reviewers, c.Quorum = slices.Clone(q.Reviewers), cairn.Quorum(q.Quorum)
 		}
 		if q.AtMost > 0 {
-			c.WaitAtMost = q.AtMost
+			c.WaitAtMost = cairn.Duration(q.AtMost)
 		}
 	case w.Result != nil:
 		c.Schema = w.Result.JSON()

@@ -59,7 +59,7 @@ func (f Failures) Answer(res *http.Response) *cairn.Error {
 		said.Message = cmp.Or(http.StatusText(res.StatusCode), "no reason given")
 	}
 	e := f.Fault(said)
-	e.RetryAfter = cmp.Or(RetryAfter(res, time.Now), e.RetryAfter)
+	e.RetryAfter = cmp.Or(cairn.Duration(RetryAfter(res, time.Now)), e.RetryAfter)
 	switch res.Header.Get("X-Should-Retry") { // a server of OpenAI or Anthropic knows better than its status tells
 	case "false":
 		e.NoRetry = true
@@ -85,8 +85,8 @@ func (f Failures) Fault(said Fault) *cairn.Error {
 		message += " (" + strings.Join(notes, ", ") + ")"
 	}
 	e := f.Errorf(said.classify(), "%s", message)
-	if e.RetryAfter = said.Wait; e.RetryAfter == 0 && e.Code == cairn.CodeRateLimited {
-		e.RetryAfter = waitIn(said.Message)
+	if e.RetryAfter = cairn.Duration(said.Wait); e.RetryAfter == 0 && e.Code == cairn.CodeRateLimited {
+		e.RetryAfter = cairn.Duration(waitIn(said.Message))
 	}
 	return e
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,6 +22,8 @@ type Definitions struct {
 	Name func(reflect.Type) string
 	// Enums lists the values of types that admit no others.
 	Enums map[reflect.Type][]string
+	// Own has the schemas of types with a JSON form of their own.
+	Own map[reflect.Type]*jsonschema.Schema
 	// Doc returns the description of a struct type's field, or of the type itself for an empty field name; "" if it has
 	// none. A nil Doc means that nothing is described.
 	Doc func(t reflect.Type, field string) string
@@ -41,6 +44,7 @@ func (d *Definitions) Add(t reflect.Type) (*jsonschema.Schema, error) {
 			reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
 			reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 		}
+		maps.Copy(d.known, d.Own)
 		for t, values := range d.Enums {
 			s := &jsonschema.Schema{Type: "string"}
 			for _, v := range values {

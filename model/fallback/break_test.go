@@ -83,7 +83,7 @@ func TestBrokenReplyAnsweredByTheFirst(t *testing.T) {
 // A model that asks for a pause that is longer than the cooldown has it.
 func TestCooldownAsAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limited := &cairn.Error{Code: cairn.CodeRateLimited, Message: "slow down", RetryAfter: time.Hour}
+		limited := &cairn.Error{Code: cairn.CodeRateLimited, Message: "slow down", RetryAfter: cairn.Duration(time.Hour)}
 		m := fallback.New(nil, model("a", scripted.Fail(limited), scripted.Text("one")), model("b", scripted.Text("two"), scripted.Text("two"), scripted.Text("two")))
 		chunksOf(t, m)
 		time.Sleep(59 * time.Minute)

@@ -211,6 +211,6 @@ func (m *Model) rest(i int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.opts.Cooldown > 0 {
-		m.until[i] = time.Now().Add(max(m.opts.Cooldown, cairn.AsError(err).RetryAfter))
+		m.until[i] = time.Now().Add(max(m.opts.Cooldown, time.Duration(cairn.AsError(err).RetryAfter)))
 	}
 }

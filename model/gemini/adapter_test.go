@@ -63,7 +63,7 @@ func TestRetryDelay(t *testing.T) {
 		Raw: `{"error":{"code":429,"message":"Slow down.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"x"},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"17.5s"}]}}`}})
 	t.Cleanup(server.Close)
 	_, err := providertest.Ask(t.Context(), gemini.Model("m", &gemini.Options{BaseURL: server.BaseURL}), providertest.Hello())
-	if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeRateLimited || e.RetryAfter != 17500*time.Millisecond {
+	if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeRateLimited || e.RetryAfter != cairn.Duration(17500*time.Millisecond) {
 		t.Errorf("%+v", e)
 	}
 }

@@ -174,7 +174,7 @@ func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 			return nil
 		case m.opts.MaxWait > 0 && wait > m.opts.MaxWait-time.Since(began):
 			e := cairn.Errorf(cairn.CodeRateLimited, "the limit of the model is reached: its next call is in %s", wait.Round(time.Second))
-			e.RetryAfter = wait
+			e.RetryAfter = cairn.Duration(wait)
 			return e
 		}
 		timer := time.NewTimer(wait)
@@ -205,6 +205,6 @@ func stopped(err error) error {
 // pause stops all calls for as long as the provider asks to wait.
 func (m *Model) pause(ctx context.Context, err error) {
 	if e := cairn.AsError(err); e.Code == cairn.CodeRateLimited && e.RetryAfter > 0 {
-		m.count.pause(context.WithoutCancel(ctx), e.RetryAfter)
+		m.count.pause(context.WithoutCancel(ctx), time.Duration(e.RetryAfter))
 	}
 }

@@ -176,7 +176,7 @@ func TestStoreFails(t *testing.T) {
 func TestProviderAsksToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := cairn.Errorf(cairn.CodeRateLimited, "slow down")
-		busy.RetryAfter = time.Minute
+		busy.RetryAfter = cairn.Duration(time.Minute)
 		b := newBackend(scripted.Fail(busy))
 		m := limit.New(b.model(), limit.Options{TokensPerMinute: 1_000_000})
 		ask(t.Context(), m, "a", "hi")
@@ -193,7 +193,7 @@ func TestWaitEnds(t *testing.T) {
 		m := limit.New(b.model(), limit.Options{RequestsPerMinute: 1, MaxWait: 30 * time.Second})
 		ask(t.Context(), m, "s", "hi")
 		err := ask(t.Context(), m, "s", "hi")
-		if e := cairn.AsError(err); e.Code != cairn.CodeRateLimited || e.RetryAfter != 50*time.Second {
+		if e := cairn.AsError(err); e.Code != cairn.CodeRateLimited || e.RetryAfter != cairn.Duration(50*time.Second) {
 			t.Errorf("a wait that is too long: %v", err)
 		}
 		m = limit.New(b.model(), limit.Options{RequestsPerMinute: 1})

@@ -121,7 +121,7 @@ func TestCallArguments(t *testing.T) {
 
 func TestFailKeepsVocabulary(t *testing.T) {
 	t.Parallel()
-	limited := &cairn.Error{Code: cairn.CodeRateLimited, Message: "slow down", RetryAfter: time.Minute}
+	limited := &cairn.Error{Code: cairn.CodeRateLimited, Message: "slow down", RetryAfter: cairn.Duration(time.Minute)}
 	cause := errors.New("reset")
 	m := scripted.New(scripted.Fail(limited), scripted.Fail(cause), scripted.Fail(nil), scripted.Text("ok"))
 	want := []cairn.Code{cairn.CodeRateLimited, cairn.CodeModel, cairn.CodeModelRequest}
@@ -133,7 +133,7 @@ func TestFailKeepsVocabulary(t *testing.T) {
 		}
 		errs = append(errs, err)
 	}
-	if cairn.AsError(errs[0]).RetryAfter != time.Minute || !errors.Is(errs[1], cause) {
+	if cairn.AsError(errs[0]).RetryAfter != cairn.Duration(time.Minute) || !errors.Is(errs[1], cause) {
 		t.Errorf("details were lost: %+v, %+v", errs[0], errs[1])
 	}
 	if chunks, err := collect(t.Context(), m, request("s", 1)); err != nil || texts(chunks) != "ok|" {

@@ -188,7 +188,7 @@ func (doc *Document) Renew(token int64, ttl time.Duration, now time.Time) (*cair
 	if err := plan.Fenced(doc.row(), token); err != nil {
 		return nil, err
 	}
-	doc.Row.Lease.Until, doc.Row.Lease.TTL = now.Add(ttl), ttl
+	doc.Row.Lease.Until, doc.Row.Lease.TTL = now.Add(ttl), cairn.Duration(ttl)
 	return StopOf(doc.Row.RunID, doc.Stop), nil
 }
 

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"regexp"
 	"strconv"
+	"time"
 )
 
 // statement is a text with named arguments and the functions that provide them.
@@ -76,7 +77,7 @@ var arguments = map[string]func(*write) any{
 	"expires_at":   func(w *write) any { return timestamp(w.d.Row.ExpiresAt) },
 	"sweep_at":     func(w *write) any { return timestamp(w.d.SweepAt.At) },
 	"sweep_in":     func(w *write) any { return from(w.d.SweepAt) },
-	"ttl":          func(w *write) any { return orNull(w.d.Row.TTL, w.d.Row.TTL > 0) },
+	"ttl":          func(w *write) any { return orNull(time.Duration(w.d.Row.TTL), w.d.Row.TTL > 0) },
 	"title":        func(w *write) any { return w.d.Row.Title },
 	"opening":      func(w *write) any { return w.d.Row.Opening },
 	"opening_at":   func(w *write) any { return int64(w.d.Row.OpeningAt) },

@@ -217,7 +217,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	}
 	made, err := m.c.row(ctx, sqlImportSession, []any{&m.key}, row.ID, row.Agent, row.UserID, append([]string{}, row.Tags...),
 		metadataText(row.Metadata), timestamp(row.ExpiresAt), row.TraceParent, row.ParentID, row.RootID, row.Name, p.Secret,
-		timestamp(row.CreatedAt), orNull(row.TTL, row.TTL > 0), timestamp(row.UpdatedAt), row.Incarnation, string(row.Kind),
+		timestamp(row.CreatedAt), orNull(time.Duration(row.TTL), row.TTL > 0), timestamp(row.UpdatedAt), row.Incarnation, string(row.Kind),
 		row.Title, row.Opening, row.OpeningAt, words(row), row.ThreadID)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	}
 	_, err = m.c.exec(ctx, sqlImportHead, m.key, row.Version, row.Lease.Token, timestamp(row.UpdatedAt), timestamp(row.Lease.Until),
 		timestamp(row.NextDeadline), timestamp(p.Inside.DueSince), string(row.Status), row.RunID, row.SuspendedStep,
-		string(store.DueKindOf(row)), request.run, request.data, data, row.RootID, row.Agent, row.Lease.TTL)
+		string(store.DueKindOf(row)), request.run, request.data, data, row.RootID, row.Agent, time.Duration(row.Lease.TTL))
 	if err != nil {
 		return err
 	}

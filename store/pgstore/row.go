@@ -101,7 +101,7 @@ func (r *storedRow) read(rows pgx.Rows, more ...any) error {
 	var until, deadline *time.Time
 	s := &cairn.Session{}
 	r.session = s
-	into := append(own.columns(&r.key, s), &status, &s.Version, &s.RunID, &s.SuspendedStep, &s.Lease.Token, &until, &s.Lease.TTL, &deadline,
+	into := append(own.columns(&r.key, s), &status, &s.Version, &s.RunID, &s.SuspendedStep, &s.Lease.Token, &until, (*time.Duration)(&s.Lease.TTL), &deadline,
 		&r.stop.run, &r.stop.data, &s.UpdatedAt, &data, &s.AsOf)
 	if err := rows.Scan(append(into, more...)...); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (o *ownRow) columns(key *int64, s *cairn.Session) []any {
 func (o *ownRow) finish(s *cairn.Session) error {
 	s.CreatedAt, s.ExpiresAt = s.CreatedAt.UTC(), instant(o.expires)
 	if o.ttl != nil {
-		s.TTL = *o.ttl
+		s.TTL = cairn.Duration(*o.ttl)
 	}
 	if len(s.Tags) == 0 {
 		s.Tags = nil

@@ -14,7 +14,9 @@ import (
 func from(t plan.Time) *time.Duration { return orNull(t.In, t.Open) }
 
 // leaseTTL returns the TTL that a delta gives to the lease, or null if it keeps the stored one.
-func leaseTTL(d *plan.Delta) *time.Duration { return orNull(d.Row.Lease.TTL, !d.LeaseUntil.Kept) }
+func leaseTTL(d *plan.Delta) *time.Duration {
+	return orNull(time.Duration(d.Row.Lease.TTL), !d.LeaseUntil.Kept)
+}
 
 // orNull returns v, or null if is is false.
 func orNull[T any](v T, is bool) *T {

@@ -183,6 +183,9 @@ func stored(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
+// micros returns a duration as stores keep it: in whole microseconds.
+func micros(d time.Duration) cairn.Duration { return cairn.Duration(d.Truncate(time.Microsecond)) }
+
 // At sets every open time to the store's time now and returns Row, which is the answer to the commit once the delta is
 // written. It may be called again with another time. If LeaseUntil is Kept, the row has the lease's end as it was read;
 // a store in which the lease may have been renewed since sets the stored end itself.

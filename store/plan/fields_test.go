@@ -180,7 +180,7 @@ func TestEveryFieldOfACommitIsPlanned(t *testing.T) {
 // Some commit sets each field of a delta.
 func TestEveryFieldOfADeltaIsMade(t *testing.T) {
 	t.Parallel()
-	commits := []*store.Commit{everyPart(), {Rewind: "c1"}, {Create: &cairn.Session{TTL: time.Hour}},
+	commits := []*store.Commit{everyPart(), {Rewind: "c1"}, {Create: &cairn.Session{TTL: cairn.Duration(time.Hour)}},
 		{Guard: store.Guard{Lapsed: true}}, {Dequeue: []string{"q1"}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Status: cairn.SessionPaused, Suspend: &store.Suspend{DeadlineIn: 1}},
 		{EndRun: &cairn.Run{ID: "r1", Status: cairn.RunCompleted}, Checkpoint: &cairn.Checkpoint{ID: "c", StepID: "st"}}}
 	made := map[string]bool{}

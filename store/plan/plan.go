@@ -215,14 +215,14 @@ func (d *Delta) lease(c *store.Commit) {
 	l := &d.Row.Lease
 	switch c.Lease.Action {
 	case store.LeaseTake:
-		l.Owner, l.TTL = c.Lease.Owner, c.Lease.TTL.Truncate(time.Microsecond)
+		l.Owner, l.TTL = c.Lease.Owner, micros(c.Lease.TTL)
 		// A time, so that the token of a holder is greater than that of each earlier one, whether or not the store still
 		// knows of it: it may have lost its last writes.
 		l.Token = max(l.Token+1, d.Row.AsOf.UnixMicro())
 		d.holders++
 		d.LeaseUntil = Time{Open: true, In: c.Lease.TTL}
 	case store.LeaseRenew:
-		l.TTL = c.Lease.TTL.Truncate(time.Microsecond)
+		l.TTL = micros(c.Lease.TTL)
 		d.LeaseUntil = Time{Open: true, In: c.Lease.TTL}
 	case store.LeaseRelease:
 		l.Owner = ""
@@ -256,7 +256,7 @@ func sweepAt(row *cairn.Session) Time {
 	if row.ID != row.RootID || row.TTL <= 0 && row.ExpiresAt.IsZero() {
 		return Time{}
 	}
-	return Time{At: row.ExpiresAt, Open: row.TTL > 0, In: row.TTL}
+	return Time{At: row.ExpiresAt, Open: row.TTL > 0, In: time.Duration(row.TTL)}
 }
 
 // wait sets what the session is suspended for, and the time from which it is due.

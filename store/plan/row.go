@@ -15,7 +15,7 @@ func RowOf(from *cairn.Session, id string) *cairn.Session {
 	row := &cairn.Session{
 		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
 		UserID: from.UserID, Title: from.Title, Tags: from.Tags, Metadata: canonical(from.Metadata),
-		ExpiresAt: stored(from.ExpiresAt), TTL: max(from.TTL, 0).Truncate(time.Microsecond), TraceParent: from.TraceParent, Depth: from.Depth,
+		ExpiresAt: stored(from.ExpiresAt), TTL: micros(max(time.Duration(from.TTL), 0)), TraceParent: from.TraceParent, Depth: from.Depth,
 		ParentID: from.ParentID, RootID: from.RootID, Incarnation: from.Incarnation, Kind: from.Kind, Name: from.Name, Secret: from.Secret,
 	}
 	if row.Secret == "" {

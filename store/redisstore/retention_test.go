@@ -34,7 +34,7 @@ func await(t *testing.T, what string, done func() bool) {
 func writeTree(t *testing.T, s *Store, root string, children int) {
 	t.Helper()
 	for i := range children + 1 {
-		id, create := root, &cairn.Session{Agent: "support", UserID: "user", TTL: time.Hour}
+		id, create := root, &cairn.Session{Agent: "support", UserID: "user", TTL: cairn.Duration(time.Hour)}
 		if i > 0 {
 			id, create.ParentID, create.RootID = fmt.Sprint(root, "-child-", i), root, root
 		}

@@ -71,7 +71,7 @@ func readStored(id string, stored []any) (*storedRow, error) {
 		r.session.AsOf = fromMicros(now)
 	}
 	if ttl, err := strconv.ParseInt(list.text(9), 10, 64); err == nil {
-		r.session.Lease.TTL = time.Duration(ttl) * time.Microsecond
+		r.session.Lease.TTL = cairn.Duration(ttl) * cairn.Duration(time.Microsecond)
 	}
 	return r, nil
 }
@@ -108,7 +108,7 @@ func (r *storedRow) readField(field string, u *unpacker) {
 	case "expires":
 		s.ExpiresAt = u.time()
 	case "ttl":
-		s.TTL = time.Duration(u.int64()) * time.Microsecond
+		s.TTL = cairn.Duration(u.int64()) * cairn.Duration(time.Microsecond)
 	case "trace":
 		s.TraceParent = u.text()
 	case "depth":
@@ -347,7 +347,7 @@ func packBase(to []byte, row *cairn.Session, secret string, open int) ([]byte, e
 	p.someText("name", row.Name)
 	p.someText("incarnation", row.Incarnation)
 	p.some("expires", micros(row.ExpiresAt))
-	p.some("ttl", row.TTL.Microseconds())
+	p.some("ttl", time.Duration(row.TTL).Microseconds())
 	p.int64("created", micros(row.CreatedAt))
 	if len(row.Tags) > 0 {
 		text, err := backend.EncodeJSON("tags", row.Tags)

@@ -290,7 +290,7 @@ func (w *write) times(cmd *command) {
 	if !d.LeaseUntil.Kept {
 		cmd.text("till")
 		cmd.time(d.LeaseUntil)
-		cmd.number(row.Lease.TTL.Microseconds())
+		cmd.number(time.Duration(row.Lease.TTL).Microseconds())
 	}
 	if d.DropStop != "" {
 		cmd.words("stop", d.DropStop)

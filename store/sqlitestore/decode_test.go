@@ -72,7 +72,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	want := &storedRow{session: &cairn.Session{}, checkpoints: 5, stop: `{"run_id":"run"}`}
 	set(t, reflect.ValueOf(want.session).Elem(), 1)
 	want.session.Status = cairn.SessionPaused // so that it is due at its deadline
-	want.session.TTL = 8 * time.Microsecond
+	want.session.TTL = cairn.Duration(8 * time.Microsecond)
 	want.session.Removal, want.session.RemovedAt = "", time.Time{} // of removed rows, which are read in another way
 	want.waits(micros(want.session.NextDeadline))
 	want.sweep = micros(store.SweepAt(want.session.UpdatedAt, want.session))
@@ -151,8 +151,8 @@ func TestQueryWithinARow(t *testing.T) {
 // set fills every field of a value with something that depends on n.
 func set(t *testing.T, v reflect.Value, n int64) {
 	switch x := v.Addr().Interface().(type) {
-	case *time.Duration:
-		*x = time.Duration(n) * time.Microsecond
+	case *cairn.Duration:
+		*x = cairn.Duration(n) * cairn.Duration(time.Microsecond)
 		return
 	case *time.Time:
 		*x = time.UnixMicro(1_700_000_000_000_000 + n).UTC()

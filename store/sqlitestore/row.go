@@ -114,7 +114,7 @@ func readSession(c *columns) *storedRow {
 	if metadata := c.text(); metadata != "{}" {
 		c.decode("metadata", metadata, &s.Metadata)
 	}
-	s.ExpiresAt, s.TTL = c.time(), time.Duration(c.int64())*time.Microsecond
+	s.ExpiresAt, s.TTL = c.time(), cairn.Duration(c.int64())*cairn.Duration(time.Microsecond)
 	s.TraceParent, s.ParentID, s.RootID = c.text(), c.text(), c.text()
 	s.Incarnation, s.Kind, s.Name, s.Secret, s.CreatedAt = c.text(), cairn.ChildKind(c.text()), c.text(), c.text(), c.time()
 	s.Title, s.Opening, s.OpeningAt, s.Depth, s.ThreadID = c.text(), c.text(), c.int(), c.int(), c.text()
@@ -124,7 +124,7 @@ func readSession(c *columns) *storedRow {
 	s.Version, s.Epoch, s.MessageCount = c.int64(), c.int64(), c.int()
 	s.RunID, s.Turn, s.Step, s.Recoveries = c.text(), c.int(), c.int(), c.int()
 	s.CheckpointID, r.checkpoints, s.LogSequence = c.text(), c.int64(), c.int64()
-	s.Lease = cairn.Lease{Owner: c.text(), Token: c.int64(), Until: c.time(), TTL: time.Duration(c.int64()) * time.Microsecond}
+	s.Lease = cairn.Lease{Owner: c.text(), Token: c.int64(), Until: c.time(), TTL: cairn.Duration(time.Duration(c.int64()) * time.Microsecond)}
 	s.State = cairn.StatePosition{Position: c.int64(), KeyframeBytes: c.int64(), ChangeBytes: c.int64()}
 	readUsage(c, &s.Usage)
 	readUsage(c, &s.RunUsage)
@@ -213,7 +213,7 @@ func (r *storedRow) insert(c *conn) error {
 		return err
 	}
 	if _, err := c.row(sqlInsertSession, func(cols *columns) { r.key = cols.int64() },
-		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), s.TTL.Microseconds(), r.sweep,
+		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), time.Duration(s.TTL).Microseconds(), r.sweep,
 		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt), s.Incarnation, string(s.Kind),
 		s.Title, s.Opening, s.OpeningAt, wordsOf(s), s.Depth, s.ThreadID); err != nil {
 		return err
@@ -291,7 +291,7 @@ func (r *storedRow) head(kept bool) ([]any, error) {
 	}
 	var until, ttl any
 	if !kept {
-		until, ttl = micros(s.Lease.Until), s.Lease.TTL.Microseconds()
+		until, ttl = micros(s.Lease.Until), time.Duration(s.Lease.TTL).Microseconds()
 	}
 	return append(make([]any, 0, 25), // room for the four more that both add
 		r.key, s.Version, s.Epoch, s.MessageCount, s.RunID, s.Turn, s.Step, s.Recoveries, s.CheckpointID,

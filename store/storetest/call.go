@@ -102,7 +102,7 @@ func callFields(h *harness) {
 	given := cairn.PendingCall{
 		CallRef: cairn.CallRef{ID: "call", RootID: "wrong", SessionID: "wrong", Kind: cairn.CallQuestion, Tool: "ask", ApprovalID: "approval",
 			ToolCallID: "tool call", Input: json.RawMessage(`{"a":[1,"é"]}`), Prompt: "How many?", Payload: json.RawMessage(`{"of":["x"]}`),
-			NoEdits: true, Reviewers: []string{"ann", "bob"}, Quorum: cairn.AllReviewers, WaitAtMost: time.Hour, Deadline: at(1)},
+			NoEdits: true, Reviewers: []string{"ann", "bob"}, Quorum: cairn.AllReviewers, WaitAtMost: cairn.Duration(time.Hour), Deadline: at(1)},
 		UserID: "wrong", Agent: "wrong", RunID: "run", StepID: "step", Number: 2, Schema: json.RawMessage(`{"type":"string"}`), Status: cairn.CallOpen,
 		Answer: &cairn.CallAnswer{Kind: cairn.DecisionDenied, Value: json.RawMessage(`null`), Text: "no", Reviewer: "ann", At: at(2)},
 		Kept:   []json.RawMessage{json.RawMessage(`{"k":1}`), json.RawMessage(`2`)}, ClaimedBy: "ann", ClaimedUntil: at(3), Trail: []cairn.Decision{{ID: "s", Step: "step", Kind: cairn.DecisionClaimed, Reviewer: "ann", At: at(4), Notes: "n", Value: json.RawMessage(`[2]`)}},

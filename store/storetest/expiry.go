@@ -32,7 +32,7 @@ var expiryTests = []storeTest{
 // lasting makes a session that expires.
 func (h *harness) lasting(id string, ttl time.Duration, expires time.Time) *cairn.Session {
 	h.Helper()
-	s, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, TTL: ttl, ExpiresAt: expires}, nil)
+	s, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, TTL: cairn.Duration(ttl), ExpiresAt: expires}, nil)
 	h.must(err)
 	return s
 }
@@ -93,17 +93,17 @@ func ttlKept(h *harness) {
 	} {
 		id := fmt.Sprint("session-", given)
 		s := h.lasting(id, given, future)
-		if s.TTL != want {
+		if s.TTL != cairn.Duration(want) {
 			h.Fatalf("TTL %v is kept as %v, want %v", given, s.TTL, want)
 		}
 		s = h.step(h.begin(id, "run"), "reply")
 		same(h.T, "row", h.load(id), s)
-		if s.TTL != want {
+		if s.TTL != cairn.Duration(want) {
 			h.Fatalf("TTL %v after a step, want %v", s.TTL, want)
 		}
-		branch, err := h.st.Branch(h.Context(), id, store.BranchPoint{}, &cairn.Session{ID: id + "-branch", Agent: agentName, TTL: time.Minute})
+		branch, err := h.st.Branch(h.Context(), id, store.BranchPoint{}, &cairn.Session{ID: id + "-branch", Agent: agentName, TTL: cairn.Duration(time.Minute)})
 		h.must(err)
-		if branch.TTL != time.Minute {
+		if branch.TTL != cairn.Duration(time.Minute) {
 			h.Fatalf("TTL %v of a branch, want that of its own", branch.TTL)
 		}
 		same(h.T, "row of a branch", h.load(branch.ID), branch)
@@ -120,7 +120,7 @@ func staleRoots(h *harness) {
 	h.lasting("over", 0, past.Add(time.Hour))
 	h.lasting("over and brief", brief, past)
 	h.lasting("over and long", time.Hour, past.Add(2*time.Hour))
-	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "child", Agent: agentName, ParentID: "never", RootID: "never", TTL: brief, ExpiresAt: past}, nil)
+	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "child", Agent: agentName, ParentID: "never", RootID: "never", TTL: cairn.Duration(brief), ExpiresAt: past}, nil)
 	h.must(err)
 	_, err = h.st.Branch(h.Context(), "never", store.BranchPoint{}, &cairn.Session{ID: "branch", Agent: agentName, ExpiresAt: past.Add(3 * time.Hour)})
 	h.must(err)
@@ -430,7 +430,7 @@ func looksAndCommits(h *harness, hs handles) {
 				h.must(err)
 			}
 		}
-		if root := h.load("root"); !root.ExpiresAt.Equal(expires) || root.TTL != time.Hour {
+		if root := h.load("root"); !root.ExpiresAt.Equal(expires) || root.TTL != cairn.Duration(time.Hour) {
 			h.Fatalf("the root expires at %v, after %v, want %v and %v", root.ExpiresAt, root.TTL, expires, time.Hour)
 		}
 	}

@@ -66,7 +66,7 @@ func testEveryFieldIsReadBack(h *harness) {
 	var create cairn.Session
 	sample.Fill(&create)
 	create.ParentID, create.RootID, create.Incarnation = "root", "root", h.load("root").Incarnation
-	create.ExpiresAt, create.TTL = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), time.Hour
+	create.ExpiresAt, create.TTL = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), cairn.Duration(time.Hour)
 	r.write(&store.Commit{Guard: store.Guard{New: true}, Create: &create, Messages: []cairn.Message{cairn.Context("first")}})
 
 	begin := beginCommit("run", "worker", time.Hour)

@@ -49,7 +49,7 @@ func (h *harness) other() *harness { return h.on(h.open(h.T)) }
 func (h *harness) grown(root string) []string {
 	h.Helper()
 	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: root, Agent: agentName, UserID: "ann", Tags: []string{"a", "ü"},
-		Metadata: cairn.Metadata{"k": "v"}, TraceParent: "00-1-2-03", Depth: 2, ExpiresAt: at(7), TTL: time.Hour}, []byte(`{"n":0,"list":[]}`))
+		Metadata: cairn.Metadata{"k": "v"}, TraceParent: "00-1-2-03", Depth: 2, ExpiresAt: at(7), TTL: cairn.Duration(time.Hour)}, []byte(`{"n":0,"list":[]}`))
 	h.must(err)
 	child, companion, grandchild := "child of "+root, "companion of "+root, "grandchild of "+root
 	h.tree(child, root)
@@ -624,7 +624,7 @@ func clockSetBack(h *harness) {
 	wantDue("at first", "alive", "dead", "deleted", "queued", "ready")
 
 	alive := to.load("alive")
-	if alive.Running(alive.AsOf) || !alive.Crashed(alive.AsOf) || alive.Lease.TTL != time.Minute {
+	if alive.Running(alive.AsOf) || !alive.Crashed(alive.AsOf) || alive.Lease.TTL != cairn.Duration(time.Minute) {
 		h.Fatalf("as of %v a lease of a minute is %+v", alive.AsOf, alive.Lease)
 	}
 	_, err := to.st.Renew(h.Context(), "alive", alive.Lease.Token, time.Minute)

@@ -78,7 +78,7 @@ func renew(h *harness) {
 		h.Fatalf("renewing to an hour moved a lease of a minute by %v", extended)
 	}
 	want := *s
-	want.Lease.Until, want.Lease.TTL, want.UpdatedAt = got.Lease.Until, time.Hour, got.UpdatedAt
+	want.Lease.Until, want.Lease.TTL, want.UpdatedAt = got.Lease.Until, cairn.Duration(time.Hour), got.UpdatedAt
 	same(h.T, "row", got, &want)
 	h.step(s, "reply")
 }

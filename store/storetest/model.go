@@ -123,9 +123,9 @@ func (m *modelSession) apply(c *store.Commit) error {
 	m.row.Usage, m.row.RunUsage = m.row.Usage.Add(c.Usage), m.row.RunUsage.Add(c.Usage)
 	switch c.Lease.Action {
 	case store.LeaseTake:
-		m.row.Lease = cairn.Lease{Owner: c.Lease.Owner, Token: m.row.Lease.Token + 1, TTL: c.Lease.TTL}
+		m.row.Lease = cairn.Lease{Owner: c.Lease.Owner, Token: m.row.Lease.Token + 1, TTL: cairn.Duration(c.Lease.TTL)}
 	case store.LeaseRenew:
-		m.row.Lease.TTL = c.Lease.TTL
+		m.row.Lease.TTL = cairn.Duration(c.Lease.TTL)
 	case store.LeaseRelease:
 		m.row.Lease.Owner = ""
 	}

@@ -140,7 +140,7 @@ func purgeCancelled(h *harness) {
 func removedReopen(h *harness) {
 	ids := h.family("root")
 	removed := *h.remove("root")
-	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "stale", Agent: agentName, TTL: brief}, nil)
+	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "stale", Agent: agentName, TTL: cairn.Duration(brief)}, nil)
 	h.must(err)
 	h.awaitStale("stale")
 	h = h.on(h.opts.Reopen(h.T, h.st))

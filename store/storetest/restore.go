@@ -135,7 +135,7 @@ func restoreExpired(h *harness) {
 			continue
 		}
 		r := h.awaitGone(id)
-		if idle := r.RemovedAt.Sub(row.UpdatedAt); idle < row.TTL {
+		if idle := r.RemovedAt.Sub(row.UpdatedAt); cairn.Duration(idle) < row.TTL {
 			h.Fatalf("it expired %v after it was restored, its TTL is %v", idle, row.TTL)
 		}
 	}

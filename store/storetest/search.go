@@ -101,7 +101,7 @@ func listRemoved(h *harness) {
 	for i, root := range []string{"live", "deleted", "expired", "restored", "purged"} {
 		s := &cairn.Session{ID: root, Agent: agentName, UserID: fmt.Sprint("user-", i%2), ThreadID: "thread", Title: "About " + root, Tags: []string{"tag"}}
 		if root == "expired" {
-			s.TTL = time.Millisecond
+			s.TTL = cairn.Duration(time.Millisecond)
 		}
 		_, err := store.Create(h.Context(), h.st, s, nil)
 		h.must(err)

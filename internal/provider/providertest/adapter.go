@@ -228,7 +228,7 @@ func (a Adapter[Q, R]) retryAfter(t *testing.T) {
 		m, server := a.serve(t, a.Text("", w), a.Text("", overloaded))
 		for _, code := range []cairn.Code{cairn.CodeRateLimited, cairn.CodeOverloaded} {
 			_, err := Ask(t.Context(), m, Hello())
-			if e := cairn.AsError(err); e == nil || e.RetryAfter != want || !e.Retryable() || e.Code != code {
+			if e := cairn.AsError(err); e == nil || e.RetryAfter != cairn.Duration(want) || !e.Retryable() || e.Code != code {
 				t.Errorf("%s: %+v, want %s after %v", header, e, code, want)
 			}
 		}

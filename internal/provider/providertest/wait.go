@@ -33,7 +33,7 @@ func (a Adapter[Q, R]) shouldRetry(t *testing.T) {
 		return &cairn.Error{}
 	}
 	for header, want := range resets {
-		if e := answer(Wire{Status: http.StatusTooManyRequests, Message: "Slow down.", Header: headerOf(header)}); e.RetryAfter != want {
+		if e := answer(Wire{Status: http.StatusTooManyRequests, Message: "Slow down.", Header: headerOf(header)}); time.Duration(e.RetryAfter) != want {
 			t.Errorf("%s: wait %s, want %s", header, e.RetryAfter, want)
 		}
 		if e := answer(Wire{Status: http.StatusServiceUnavailable, Message: "Down.", Header: headerOf(header)}); e.RetryAfter != 0 {
@@ -49,7 +49,7 @@ func (a Adapter[Q, R]) shouldRetry(t *testing.T) {
 		`{"error":{"message":"Rate limited. Please retry after 26 seconds."}}`:                                                                                        26 * time.Second,
 		`{"error":{"message":"Slow down.","details":"none"}}`:                                                                                                         0,
 	} {
-		if e := answer(Wire{Status: http.StatusTooManyRequests, Raw: body}); e.RetryAfter != want || e.Code != cairn.CodeRateLimited {
+		if e := answer(Wire{Status: http.StatusTooManyRequests, Raw: body}); time.Duration(e.RetryAfter) != want || e.Code != cairn.CodeRateLimited {
 			t.Errorf("%s: %s, wait %s, want %s", body, e.Code, e.RetryAfter, want)
 		}
 	}

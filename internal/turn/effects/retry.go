@@ -33,10 +33,10 @@ func (fx *Effects) retryWait(ctx context.Context, p *cairn.RetryPolicy, err erro
 	}
 	var e *cairn.Error
 	switch errors.As(err, &e); {
-	case e != nil && e.RetryAfter > policy.Limit:
+	case e != nil && time.Duration(e.RetryAfter) > policy.Limit:
 		return 0, fmt.Errorf("%w (it asks to wait %s, more than the %s that %s retry policy allows)", err, e.RetryAfter, policy.Limit, whose)
 	case e != nil && e.RetryAfter > 0:
-		return e.RetryAfter, nil
+		return time.Duration(e.RetryAfter), nil
 	}
 	return retry.Backoff(policy.First, policy.Limit, n), nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
@@ -23,7 +24,7 @@ import (
 func (fx *Effects) pend(l *session.Live, c *step.Call, kind cairn.CallKind, asked *define.Question) *cairn.PendingCall {
 	row := c.Tool.Pending(kind, asked)
 	row.ID, row.RootID, row.SessionID, row.Input = c.Use.CallID, l.Row.RootID, l.Row.ID, c.Use.Input
-	row.RunID, row.StepID, row.WaitAtMost = l.Run.ID, l.SuspendedStep(l.Step), cmp.Or(row.WaitAtMost, fx.WaitAtMost)
+	row.RunID, row.StepID, row.WaitAtMost = l.Run.ID, l.SuspendedStep(l.Step), cmp.Or(row.WaitAtMost, cairn.Duration(fx.WaitAtMost))
 	switch kind {
 	case cairn.CallApproval:
 		row.ApprovalID = ids.Derive("approval", l.Row.Secret, l.Row.ID, row.ID)
@@ -120,7 +121,7 @@ func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []stor
 			switch {
 			case p.Version == 0: // in a stopped run the call was never visible
 				if waits {
-					list = append(list, store.CallWrite{Call: *p, DeadlineIn: p.WaitAtMost})
+					list = append(list, store.CallWrite{Call: *p, DeadlineIn: time.Duration(p.WaitAtMost)})
 				}
 			case c.Result != nil && c.Result.Result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
 				list = append(list, store.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})

@@ -107,7 +107,7 @@ func (r *Runs) vacant(ctx context.Context, b *beginning) error {
 		return &DiedError{SessionID: row.ID}
 	}
 	e := cairn.Errorf(cairn.CodeRunning, "session %q is already running", row.ID)
-	e.RetryAfter = max(0, row.Lease.Until.Sub(b.live.Now(r.Now())))
+	e.RetryAfter = cairn.Duration(max(0, row.Lease.Until.Sub(b.live.Now(r.Now()))))
 	return &store.ConflictError{Err: e, Session: row}
 }
 

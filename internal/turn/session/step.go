@@ -104,7 +104,7 @@ func (l *Live) Waiting(st *step.Step) *store.Suspend {
 		case p.Version > 0:
 			s.NextDeadline = Earlier(s.NextDeadline, p.Deadline)
 		default:
-			if in := p.WaitAtMost; in > 0 && (s.DeadlineIn == 0 || in < s.DeadlineIn) {
+			if in := time.Duration(p.WaitAtMost); in > 0 && (s.DeadlineIn == 0 || in < s.DeadlineIn) {
 				s.DeadlineIn = in
 			}
 		}
