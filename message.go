@@ -286,7 +286,7 @@ func FileFromDataURL(name, url string) (File, error) {
 	if mediaType == "" {
 		mediaType = "text/plain"
 	}
-	return File{Name: name, MediaType: mediaType, Data: data}, nil
+	return File{Name: name, MediaType: strings.Clone(mediaType), Data: data}, nil // the URL need not be kept
 }
 
 // DataURL returns the file's bytes as a "data:" URL.

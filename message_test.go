@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -147,5 +148,19 @@ func TestUsageAdd(t *testing.T) {
 	}
 	if sum := (cairn.Usage{}).Add(cairn.Usage{}); sum.Custom != nil {
 		t.Errorf("nothing and nothing is %+v", sum)
+	}
+}
+
+// A file is kept without the text that it was decoded from, which is larger.
+func TestFileDoesNotKeepItsDataURL(t *testing.T) {
+	t.Parallel()
+	url := "data:image/png;base64," + strings.Repeat("AAAA", 100)
+	f, err := cairn.FileFromDataURL("name", url)
+	if err != nil || f.MediaType != "image/png" {
+		t.Fatal(f.MediaType, err)
+	}
+	first, last := uintptr(unsafe.Pointer(unsafe.StringData(url))), uintptr(len(url))
+	if at := uintptr(unsafe.Pointer(unsafe.StringData(f.MediaType))); at >= first && at < first+last {
+		t.Error("the media type is a part of the URL's memory")
 	}
 }

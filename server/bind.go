@@ -131,6 +131,9 @@ func (c *request) body(into any) error {
 	if len(raw) == 0 {
 		return nil
 	}
+	if err := c.takePlace(len(raw)); err != nil {
+		return err
+	}
 	// A page of another origin can send any other media type without a preflight.
 	if mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || mediaType != "application/json" {
 		return &httpError{http.StatusUnsupportedMediaType, "media_type", "the body must be application/json"}

@@ -21,7 +21,32 @@ import (
 const (
 	maxMessages = 10_000 // in a chat client's post
 	maxParts    = 5_000  // of the last message, and of the parts within it
+
+	largeBody   = 64 << 10 // size from which a body takes a place
+	largeBodies = 2        // places: large bodies that are decoded and stored at a time
 )
+
+// takePlace waits until few enough large bodies are decoded and stored, which takes many times their memory.
+func (c *request) takePlace(size int) error {
+	if size < largeBody || c.large {
+		return nil
+	}
+	select {
+	case c.h.large <- struct{}{}:
+		c.large = true
+		return nil
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+}
+
+// leavePlace lets another large body proceed. It is called once a turn has begun, at the latest at the request's end.
+func (c *request) leavePlace() {
+	if c.large {
+		c.large = false
+		<-c.h.large
+	}
+}
 
 // readBody reads the body of a request.
 func (c *request) readBody() ([]byte, error) {

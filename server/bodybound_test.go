@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -220,5 +221,44 @@ func TestLimitsOfBodiesAreOptions(t *testing.T) {
 		if _, err := New(w.eng, opts); err == nil {
 			t.Errorf("options %+v make a handler", opts)
 		}
+	}
+}
+
+// A few large bodies are decoded at a time. Others wait, and small ones do not.
+func TestLargeBodiesWaitForEachOther(t *testing.T) {
+	w := newWorld(t, nil)
+	for range largeBodies {
+		w.h.large <- struct{}{}
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan *httptest.ResponseRecorder)
+	post := func(ctx context.Context, session string) {
+		res := httptest.NewRecorder()
+		w.h.ServeHTTP(res, posted("POST", "/start", `{"session_id":"`+session+`","agent":"bot","input":{"text":"`, `x`, `"}}`, largeBody+100).WithContext(ctx))
+		ended <- res
+	}
+	go post(ctx, "gone")
+	leave()
+	if res := <-ended; res.Body.Len() > 0 {
+		t.Errorf("a request whose client is gone: %d %.100s", res.Code, res.Body)
+	}
+	go post(t.Context(), "large")
+	want[Started](w, 202, "x", "POST", "/start", startIn{SessionID: "small", Agent: "bot", Input: Input{Text: "hello"}})
+	w.settled("small")
+	select {
+	case res := <-ended:
+		t.Fatalf("it did not wait: %d %.100s", res.Code, res.Body)
+	default:
+	}
+	<-w.h.large
+	if res := <-ended; res.Code != 202 {
+		t.Errorf("%d %.100s", res.Code, res.Body)
+	}
+	if held := len(w.h.large); held != largeBodies-1 {
+		t.Errorf("%d places are taken, want %d", held, largeBodies-1)
+	}
+	w.settled("large")
+	if page, err := w.eng.Sessions(t.Context(), store.SessionQuery{}); err != nil || len(page.Items) != 2 {
+		t.Errorf("the sessions are %+v, %v", page.Items, err)
 	}
 }

@@ -161,6 +161,7 @@ func frame(ev *cairn.Event) ([]byte, error) {
 // stream responds with a stream of frames. It ends after the last one, with the client, or when the server is
 // drained.
 func (c *request) stream(frames func(context.Context) iter.Seq2[[]byte, error]) (err error) {
+	c.leavePlace()
 	if c.r.Method == http.MethodHead { // HEAD would wait for frames that it does not get
 		frames = func(context.Context) iter.Seq2[[]byte, error] { return func(func([]byte, error) bool) {} }
 	}

@@ -90,6 +90,7 @@ type Handler struct {
 	openAPI json.RawMessage
 	fileKey atomic.Pointer[[]byte] // see signingKey
 
+	large   chan struct{}   // a place for each large body at work
 	leaving atomic.Bool     // set by LameDuck and Drain
 	ctx     context.Context // cancelled by Drain
 	stop    context.CancelFunc

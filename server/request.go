@@ -17,6 +17,7 @@ type request struct {
 	once      *once  // nil for a request without an Idempotency-Key
 	lastOf    string // see [route]
 	seen      string // id of the last turn among the items of that list
+	large     bool   // it holds one of the places for large bodies
 }
 
 // wholeErrors reports whether the principal sees errors in full. Others see what is meant for the users of a

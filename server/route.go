@@ -83,6 +83,7 @@ func file[In any](path, summary string, do func(*request, *In) error) route {
 func (h *Handler) serve(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &request{h: h, w: w, r: r, ctx: r.Context(), lastOf: rt.lastOf}
+		defer c.leavePlace()
 		err := func() (err error) {
 			if rt.anonymous {
 				return rt.serve(c)

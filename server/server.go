@@ -17,7 +17,7 @@ import (
 
 // New returns a handler for an engine. The error is ErrInvalid and names the option that is missing or wrong.
 func New(eng *engine.Engine, opts *Options) (*Handler, error) {
-	h := &Handler{eng: eng, mux: http.NewServeMux(), protect: http.NewCrossOriginProtection(), origins: map[string]bool{}}
+	h := &Handler{eng: eng, mux: http.NewServeMux(), protect: http.NewCrossOriginProtection(), origins: map[string]bool{}, large: make(chan struct{}, largeBodies)}
 	if opts != nil {
 		h.opts = *opts
 	}
