@@ -151,12 +151,14 @@ func (e *Engine) rollback(ctx context.Context, in *lifecycle.Turn, o *runOptions
 	if err != nil {
 		return err
 	}
+	before := row
 	row, err = e.store.Commit(ctx, sessionID, &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true},
 		RewindRun: runID, DropStaged: true, Status: status, Suspend: &store.Suspend{},
 		Publish: &cairn.Event{Type: cairn.EventRewound, RunID: runID, Sequence: last}})
 	if err != nil {
 		return err
 	}
+	e.dropCopy(ctx, before)
 	in.RolledBack = append(in.RolledBack, called...)
 	e.runs.Published(ctx, row, nil)
 	return nil

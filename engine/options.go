@@ -58,6 +58,7 @@ func (o *Options) settings() []setting {
 		number[int64]{"cache_bytes", &o.CacheBytes, 64 << 20, mayBeNegative},
 		number[int]{"max_depth", &o.MaxDepth, 8, mayBeNegative},
 		number[int]{"max_tree_sessions", &o.MaxTreeSessions, 1000, mayBeNegative},
+		number[int]{"max_replaced", &o.MaxReplaced, 50, mayBeNegative},
 		number[int]{"max_queue", &o.MaxQueue, 100, mayBeNegative},
 		&o.EventRetention,
 	}
@@ -169,6 +170,9 @@ type Options struct {
 	// means 1,000, a negative value any number. A call that would begin one more is a tool error, which the model gets.
 	// Processes that begin sessions in one tree concurrently may each exceed the limit by one.
 	MaxTreeSessions int
+	// MaxReplaced is how many earlier versions of a session [KeepReplaced] keeps; 0 means 50, a negative value any number.
+	// One more removes the oldest.
+	MaxReplaced int
 	// MaxQueue is the maximum number of entries in a session's queue: queued turns, whatever they wait for, and what
 	// AddContext and SwitchTools add while a run is under way; 0 means 100, a negative value any number. One more is
 	// refused with ErrQueueFull.

@@ -24,7 +24,8 @@ func (e *Engine) replace(ctx context.Context, in lifecycle.Turn, input *cairn.In
 		}
 		row, err := e.vacant(ctx, in.SessionID, o)
 		if err == nil {
-			var replaced, kept string
+			var replaced string
+			var kept *cairn.Session
 			if replaced, err = e.begunWith(ctx, row, *o.from); err == nil && o.keep && row.Status != cairn.SessionActive { // which begin refuses
 				kept, err = e.keepReplaced(ctx, row, *o.from)
 			}
@@ -32,9 +33,9 @@ func (e *Engine) replace(ctx context.Context, in lifecycle.Turn, input *cairn.In
 				var run *Run
 				run, err = e.begin(ctx, &in.NewRun, input, func() (host.Run, error) { return e.runs.Replace(ctx, in, replaced, row.Version) })
 				if err == nil {
+					e.replaced(ctx, row, kept)
 					return run, nil
 				}
-				e.dropReplaced(ctx, kept)
 			}
 		}
 		busy := errors.Is(err, errBusy) || o.busy == BusyInterrupt && errors.Is(err, cairn.ErrAlreadyRunning)
@@ -87,41 +88,91 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 	return nil, err
 }
 
-// keepReplaced copies a session to a new one below it, before message n of it is replaced, and returns its id. The id
-// derives from the session's version, so that a repeated call makes no second copy.
-func (e *Engine) keepReplaced(ctx context.Context, row *cairn.Session, n int) (id string, err error) {
+// copyOf returns the id of the copy of a session that the next turn in place of another one makes. Until that turn begins,
+// which increments the session's epoch, the copy is hidden: see [Engine.Sessions].
+func copyOf(row *cairn.Session) string {
+	return ids.Derive("replaced", row.Secret, row.ID, strconv.FormatInt(row.Epoch, 10))
+}
+
+// keepReplaced copies a session to a new one below it, before message n of it is replaced. A repeated call makes no second
+// copy of the same version; one of an earlier version, left by a dead process, is replaced. A turn that is refused leaves
+// the copy: another call may be about to begin the turn with it.
+func (e *Engine) keepReplaced(ctx context.Context, row *cairn.Session, n int) (kept *cairn.Session, err error) {
 	first, err := store.Messages(ctx, e.store, row.ID, n, 1)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	status, err := e.branchStatus(ctx, row.ID, row.MessageCount)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	id = ids.Derive("replaced", row.Secret, row.ID, strconv.FormatInt(row.Version, 10))
-	kept, err := e.store.Branch(ctx, row.ID, store.BranchPoint{}, &cairn.Session{ID: id, Agent: row.Agent, UserID: row.UserID, Status: status,
-		Title: row.Title, Opening: row.Opening, OpeningAt: row.OpeningAt, Tags: row.Tags, Metadata: row.Metadata, Depth: row.Depth + 1,
-		ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Kind: cairn.ChildReplaced, Name: first[0].ID,
-		Secret: ids.Derive("secret", row.Secret, id)})
-	switch {
-	case errors.Is(err, cairn.ErrExists):
-		return id, nil
-	case err != nil:
-		return "", err
+	id := copyOf(row)
+	secret := ids.Derive("secret", row.Secret, id, strconv.FormatInt(row.Version, 10)) // names the version, too
+	branch := func() (*cairn.Session, error) {
+		return e.store.Branch(ctx, row.ID, store.BranchPoint{}, &cairn.Session{ID: id, Agent: row.Agent, UserID: row.UserID, Status: status,
+			Title: row.Title, Opening: row.Opening, OpeningAt: row.OpeningAt, Tags: row.Tags, Metadata: row.Metadata, Depth: row.Depth + 1,
+			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Kind: cairn.ChildReplaced, Name: first[0].ID, Secret: secret})
 	}
-	e.upkeep.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: row.ID, Agent: row.Agent, ChildID: id,
-		MessageCount: kept.MessageCount})
-	return id, nil
+	if kept, err = branch(); !errors.Is(err, cairn.ErrExists) {
+		return kept, err
+	}
+	if kept, err = store.Load(ctx, e.store, id); err == nil && kept.Secret == secret {
+		return kept, nil
+	}
+	if err == nil || errors.Is(err, cairn.ErrNotFound) {
+		if err = e.forget(ctx, id); err == nil {
+			return branch()
+		}
+	}
+	return nil, err
 }
 
-// dropReplaced removes a copy that keepReplaced made for a turn that was not replaced. It may stay.
-func (e *Engine) dropReplaced(ctx context.Context, id string) {
-	if id == "" {
+// replaced completes a replacement, which has begun: the copy of what was replaced is announced, and the oldest ones beyond
+// Options.MaxReplaced are removed. kept is nil without [KeepReplaced].
+func (e *Engine) replaced(ctx context.Context, row, kept *cairn.Session) {
+	ctx = context.WithoutCancel(ctx)
+	if kept == nil {
+		e.dropCopy(ctx, row)
 		return
 	}
-	if err := e.store.Delete(context.WithoutCancel(ctx), id); err != nil && !errors.Is(err, cairn.ErrNotFound) {
-		e.opts.Logger.Warn("copy of a session that was not changed stays", "session", id, "error", err)
+	e.upkeep.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: row.ID, Agent: row.Agent, ChildID: kept.ID,
+		MessageCount: kept.MessageCount})
+	if e.opts.MaxReplaced < 0 {
+		return
 	}
+	var list []cairn.Session
+	for s, err := range store.All(func(cursor string) (store.Page[cairn.Session], error) {
+		return e.store.List(ctx, store.SessionQuery{ParentID: row.ID, Limit: 1000, Cursor: cursor})
+	}) {
+		if err != nil {
+			e.opts.Logger.Warn("earlier versions of a session are not counted", "session", row.ID, "error", err)
+			return
+		}
+		if s.Kind == cairn.ChildReplaced && s.ID != kept.ID {
+			list = append(list, *s)
+		}
+	}
+	slices.SortFunc(list, func(a, b cairn.Session) int { return b.CreatedAt.Compare(a.CreatedAt) }) // newest first
+	for _, old := range list[min(len(list), e.opts.MaxReplaced-1):] {
+		if err := e.forget(ctx, old.ID); err != nil {
+			e.opts.Logger.Warn("earlier version of a session stays", "session", old.ID, "error", err)
+		}
+	}
+}
+
+// dropCopy removes the copy for a turn that never began, once row was rewound otherwise.
+func (e *Engine) dropCopy(ctx context.Context, row *cairn.Session) {
+	if err := e.forget(context.WithoutCancel(ctx), copyOf(row)); err != nil {
+		e.opts.Logger.Warn("copy of a session that was not changed stays", "session", copyOf(row), "error", err)
+	}
+}
+
+// forget removes a copy of a session, if there is one.
+func (e *Engine) forget(ctx context.Context, id string) error {
+	if err := e.store.Delete(ctx, id); err != nil && !errors.Is(err, cairn.ErrNotFound) {
+		return err
+	}
+	return nil
 }
 
 // begunWith returns the id of the run that began with message n of a session: the first message of its user in that

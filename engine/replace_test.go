@@ -2,7 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cairn-agents/cairn"
@@ -223,5 +228,192 @@ func TestKeptTurnsDoNotCountAsAgents(t *testing.T) {
 	}
 	if got := say("help"); got == `helper: "helped"` {
 		t.Error("a third session of an agent was begun")
+	}
+}
+
+// diesAfterCopy is a store whose commits fail once its sessions were copied, as if the process had died in between.
+type diesAfterCopy struct {
+	store.Store
+	dead atomic.Bool
+}
+
+func (s *diesAfterCopy) Unwrap() store.Store { return s.Store }
+
+func (s *diesAfterCopy) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+	row, err := s.Store.Branch(ctx, from, at, to)
+	s.dead.Store(true)
+	return row, err
+}
+
+func (s *diesAfterCopy) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	if s.dead.Load() {
+		return nil, cairn.Errorf(cairn.CodeInternal, "the process has died")
+	}
+	return s.Store.Commit(ctx, id, c)
+}
+
+// A copy and the turn that it is made for appear together. What a dead process leaves is neither listed nor taken for the
+// copy of a later turn, however the session goes on.
+func TestKeptCopyAppearsWithItsTurn(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func(*testing.T, *engine.Engine, func(string, ...engine.RunOption)) (kept []int){
+		"nothing": func(*testing.T, *engine.Engine, func(string, ...engine.RunOption)) []int { return nil },
+		"the same edit": func(_ *testing.T, _ *engine.Engine, say func(string, ...engine.RunOption)) []int {
+			say("again", engine.FromMessage(0), engine.KeepReplaced())
+			return []int{4}
+		},
+		"a turn, then an edit": func(_ *testing.T, _ *engine.Engine, say func(string, ...engine.RunOption)) []int {
+			say("three")
+			say("again", engine.FromMessage(0), engine.KeepReplaced())
+			return []int{6}
+		},
+		"another state, then an edit": func(t *testing.T, eng *engine.Engine, say func(string, ...engine.RunOption)) []int {
+			if _, err := eng.SetState(t.Context(), "s", json.RawMessage(`{"x":1}`)); err != nil {
+				t.Fatal(err)
+			}
+			say("again", engine.FromMessage(0), engine.KeepReplaced())
+			return []int{4}
+		},
+		"an edit that keeps nothing": func(_ *testing.T, _ *engine.Engine, say func(string, ...engine.RunOption)) []int {
+			say("again", engine.FromMessage(0))
+			return nil
+		},
+		"a rewind": func(t *testing.T, eng *engine.Engine, _ func(string, ...engine.RunOption)) []int {
+			page, err := eng.Checkpoints(t.Context(), "s", store.PageQuery{})
+			if err != nil || len(page.Items) == 0 {
+				t.Fatal(page, err)
+			}
+			if _, err := eng.Rewind(t.Context(), "s", page.Items[0].ID); err != nil {
+				t.Fatal(err)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := memstore.New(nil)
+			defer st.Close()
+			agent := &cairn.Agent{Name: "bot", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("yes") })}
+			saying := func(eng *engine.Engine) func(string, ...engine.RunOption) {
+				return func(text string, opts ...engine.RunOption) {
+					t.Helper()
+					run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text(text), opts...)
+					if err == nil {
+						_, err = run.Wait(t.Context())
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			dying := &diesAfterCopy{Store: st}
+			first := open(t, dying, agent)
+			saying(first)("one")
+			saying(first)("two")
+			if _, err := first.Execute(t.Context(), "s", "bot", cairn.Text("never"), engine.FromMessage(2), engine.KeepReplaced()); err == nil {
+				t.Fatal("the edit has begun")
+			}
+			eng := open(t, st, agent, named("second"))
+			list := func() (kept []int) {
+				page, err := eng.Sessions(t.Context(), store.SessionQuery{ParentID: "s"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range page.Items {
+					kept = append(kept, s.MessageCount)
+				}
+				return kept
+			}
+			if got := list(); got != nil {
+				t.Fatalf("copies of %d messages are listed before their turn", got)
+			}
+			want := then(t, eng, saying(eng))
+			if got := list(); !slices.Equal(got, want) {
+				t.Errorf("copies of %d messages are listed, want %d", got, want)
+			}
+			if name == "another state, then an edit" {
+				page, _ := eng.Sessions(t.Context(), store.SessionQuery{ParentID: "s"})
+				if state, err := eng.State(t.Context(), page.Items[0].ID, ""); err != nil || string(state) != `{"x":1}` {
+					t.Errorf("the copy has the state %s, %v", state, err)
+				}
+			}
+		})
+	}
+}
+
+// Two edits at once make one copy, and the one that is refused does not remove it.
+func TestKeptCopySurvivesARival(t *testing.T) {
+	t.Parallel()
+	st := memstore.New(nil)
+	defer st.Close()
+	agent := &cairn.Agent{Name: "bot", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("yes") })}
+	one, two := open(t, st, agent), open(t, st, agent, named("two"))
+	run, err := one.Execute(t.Context(), "s", "bot", cairn.Text("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var both sync.WaitGroup
+	var begun atomic.Int64
+	for _, eng := range []*engine.Engine{one, two} {
+		both.Go(func() {
+			run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("again"), engine.FromMessage(0), engine.KeepReplaced())
+			if err != nil {
+				if !errors.Is(err, cairn.ErrAlreadyRunning) && !errors.Is(err, cairn.ErrStale) && !errors.Is(err, cairn.ErrInvalid) {
+					t.Error(err)
+				}
+				return
+			}
+			begun.Add(1)
+			if _, err := run.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
+	page, err := one.Sessions(t.Context(), store.SessionQuery{ParentID: "s"})
+	if err != nil || len(page.Items) != int(begun.Load()) || begun.Load() == 0 {
+		t.Errorf("%d edits have begun, and %d copies are listed, %v", begun.Load(), len(page.Items), err)
+	}
+}
+
+// Beyond Options.MaxReplaced, the oldest copy goes.
+func TestReplacedVersionsAreBounded(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[int][]string{1: {"5"}, 2: {"5", "4"}, 0: {"5", "4", "3", "2", "1", "0"}, -1: {"5", "4", "3", "2", "1", "0"}} {
+		st := memstore.New(nil)
+		defer st.Close()
+		agent := &cairn.Agent{Name: "bot", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("yes") })}
+		eng := open(t, st, agent, with(func(o *engine.Options) { o.MaxReplaced = limit }))
+		for i := range 7 {
+			var opts []engine.RunOption
+			if i > 0 {
+				opts = []engine.RunOption{engine.FromMessage(0), engine.KeepReplaced()}
+			}
+			run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text(strconv.Itoa(i)), opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := run.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		page, err := eng.Sessions(t.Context(), store.SessionQuery{ParentID: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range page.Items {
+			list, err := eng.Messages(t.Context(), s.ID, 0, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, list[0].Text())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("with at most %d: %q, want %q", limit, got, want)
+		}
 	}
 }

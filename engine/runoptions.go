@@ -149,8 +149,8 @@ func FromMessage(n int) RunOption { return func(o *runOptions) { o.from = &n } }
 
 // KeepReplaced makes FromMessage keep what it removes: the session's transcript and state as they are go to a session of
 // kind [cairn.ChildReplaced] below it, which lives and is deleted with it. A query with store.SessionQuery.ParentID lists
-// these. Each copies the messages. They do not count against Options.MaxTreeSessions. If the process dies before the new
-// turn has begun, there may be one without a turn that was replaced.
+// these. Each copies the messages. They do not count against Options.MaxTreeSessions; Options.MaxReplaced bounds them. The copy
+// is listed from the write on that begins the new turn: if the process dies before, or the turn is refused, there is none.
 func KeepReplaced() RunOption { return func(o *runOptions) { o.keep = true } }
 
 func options(list []RunOption) *runOptions {

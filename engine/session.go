@@ -11,9 +11,40 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Sessions pages through sessions, newest first.
+// Sessions pages through sessions, newest first. A page may have fewer than the query's limit: a copy for a turn that has
+// not begun, see [KeepReplaced], is left out.
 func (e *Engine) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
-	return e.store.List(ctx, q)
+	page, err := e.store.List(ctx, q)
+	if err != nil {
+		return page, err
+	}
+	page.Items, err = e.withoutCopies(ctx, page.Items)
+	return page, err
+}
+
+// withoutCopies leaves out the copies for turns that have not begun.
+func (e *Engine) withoutCopies(ctx context.Context, list []cairn.Session) ([]cairn.Session, error) {
+	if !slices.ContainsFunc(list, func(s cairn.Session) bool { return s.Kind == cairn.ChildReplaced }) {
+		return list, nil
+	}
+	next := map[string]string{} // of parents: copyOf
+	var out []cairn.Session
+	for _, s := range list {
+		if s.Kind == cairn.ChildReplaced && next[s.ParentID] == "" {
+			parent, err := store.Load(ctx, e.store, s.ParentID)
+			switch {
+			case errors.Is(err, cairn.ErrNotFound): // removed since
+				continue
+			case err != nil:
+				return nil, err
+			}
+			next[s.ParentID] = copyOf(parent)
+		}
+		if s.Kind != cairn.ChildReplaced || s.ID != next[s.ParentID] {
+			out = append(out, s)
+		}
+	}
+	return out, nil
 }
 
 // Messages returns at most limit messages of a session from index from on; limit 0 means 100.
@@ -360,7 +391,9 @@ var errSuspended = errors.New("the session is suspended")
 
 // rewind takes a session that is at rest back. The error is errSuspended if it was suspended in the meantime.
 func (e *Engine) rewind(ctx context.Context, id, checkpointID string) (*cairn.Session, error) {
-	return e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+	var before *cairn.Session
+	row, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+		before = row
 		if row.Status == cairn.SessionPaused {
 			return nil, errSuspended
 		}
@@ -377,6 +410,10 @@ func (e *Engine) rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 		c.Publish = &cairn.Event{Type: cairn.EventRewound, CheckpointID: checkpointID}
 		return c, nil
 	})
+	if err == nil {
+		e.dropCopy(ctx, before)
+	}
+	return row, err
 }
 
 // Prune removes all but the newest keep checkpoints of a session and returns how many it removed.
