@@ -45,6 +45,10 @@ type Turn struct {
 	// RunID, which requires a SessionID, is an idempotency key: a Start whose response was lost may be repeated
 	// with it, and starts nothing twice. The run's id is derived from it and the session's id.
 	RunID string `json:"run_id,omitempty"`
+	// FromMessage is the index of a message with which a turn of the session began. This turn takes its place, in one
+	// write: see engine.FromMessage. With KeepReplaced, what it removes is kept as a session below.
+	FromMessage  *int `json:"from_message,omitempty"`
+	KeepReplaced bool `json:"keep_replaced,omitempty"`
 	Context
 	// Model is the name of one of the agent's models; empty means the agent's own.
 	Model string `json:"model,omitempty"`

@@ -257,3 +257,57 @@ func TestRunsPerUser(t *testing.T) {
 		t.Errorf("once a turn has ended: %+v", res)
 	}
 }
+
+// A turn in place of an earlier one is begun with the copy of what it replaces.
+func TestClientReplacesATurn(t *testing.T) {
+	c := newCallee(t, replies(nil))
+	at := func(n int) *int { return &n }
+	c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "one"}})
+	c.say(client.Turn{SessionID: "s", Input: client.Input{Text: "two"}})
+	if res := c.say(client.Turn{SessionID: "s", Input: client.Input{Text: "other"}, FromMessage: at(2), KeepReplaced: true}); res.Text != "own: other" {
+		t.Errorf("it answers %q", res.Text)
+	}
+	texts := func(id string) (all string) {
+		list, err := c.client.Messages(t.Context(), id, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range list {
+			all += m.Text() + "; "
+		}
+		return all
+	}
+	page, err := c.client.Sessions(t.Context(), client.SessionQuery{ParentID: "s"})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("kept is %+v, %v", page.Items, err)
+	}
+	if now, old := texts("s"), texts(page.Items[0].ID); now != "one; own: one; other; own: other; " || old != "one; own: one; two; own: two; " {
+		t.Errorf("the session has %q, the copy %q", now, old)
+	}
+	if c.say(client.Turn{SessionID: "s", Input: client.Input{Text: "first"}, FromMessage: at(0)}); texts("s") != "first; own: first; " {
+		t.Errorf("the session has %q", texts("s"))
+	}
+	for name, test := range map[string]struct {
+		turn  client.Turn
+		code  cairn.Code
+		field string
+	}{
+		"no session":       {client.Turn{FromMessage: at(0), Agent: "bot"}, cairn.CodeInvalid, "from_message"},
+		"another session":  {client.Turn{SessionID: "none", Agent: "bot", FromMessage: at(0)}, cairn.CodeNotFound, ""},
+		"a negative index": {client.Turn{SessionID: "s", FromMessage: at(-1)}, cairn.CodeInvalid, "from_message"},
+		"an answer":        {client.Turn{SessionID: "s", FromMessage: at(1)}, cairn.CodeInvalid, ""},
+		"nothing replaced": {client.Turn{SessionID: "s", KeepReplaced: true}, cairn.CodeInvalid, "keep_replaced"},
+	} {
+		test.turn.Input.Text = "never"
+		_, err := c.client.Start(t.Context(), test.turn)
+		if e := (*cairn.Error)(nil); !errors.As(err, &e) || e.Code != test.code || test.field != "" && e.Field != test.field {
+			t.Errorf("%s: %v, want %s for %s", name, err, test.code, test.field)
+		}
+	}
+	if texts("s") != "first; own: first; " {
+		t.Errorf("refused turns left %q", texts("s"))
+	}
+	if _, err := c.client.Session(t.Context(), "none"); !errors.Is(err, cairn.ErrNotFound) {
+		t.Errorf("a refused turn made a session: %v", err)
+	}
+}

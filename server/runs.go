@@ -88,9 +88,31 @@ type startIn struct {
 	// RunID makes the request idempotent: if the session already has this run, no run begins and the response names
 	// the existing one. Any valid id serves: the run's id is derived from it and the session's id.
 	RunID string `json:"run_id,omitempty"`
+	// FromMessage is the index of a message with which a turn of the session began. The new turn takes its place, in one
+	// write, and everything from there on is gone from the session: see [engine.FromMessage].
+	FromMessage *int `json:"from_message,omitempty"`
+	// KeepReplaced keeps what FromMessage removes, as a session below: see [engine.KeepReplaced].
+	KeepReplaced bool `json:"keep_replaced,omitempty"`
 	Context
 	Unready
 	Choice
+}
+
+// place returns the options of a turn in place of another one.
+func (in *startIn) place() ([]engine.RunOption, error) {
+	switch {
+	case in.FromMessage == nil && in.KeepReplaced:
+		return nil, cairn.Invalid("keep_replaced", "needs from_message")
+	case in.FromMessage == nil:
+		return nil, nil
+	case in.SessionID == "":
+		return nil, cairn.Invalid("from_message", "needs a session_id")
+	case *in.FromMessage < 0:
+		return nil, cairn.Invalid("from_message", "%d is negative", *in.FromMessage)
+	case in.KeepReplaced:
+		return []engine.RunOption{engine.FromMessage(*in.FromMessage), engine.KeepReplaced()}, nil
+	}
+	return []engine.RunOption{engine.FromMessage(*in.FromMessage)}, nil
 }
 
 // Choice selects the model of a run.
@@ -119,12 +141,16 @@ func start(c *request, in *startIn) (*Started, error) {
 	if in.RunID != "" && in.SessionID == "" {
 		return nil, cairn.Invalid("run_id", "needs a session_id")
 	}
+	place, err := in.place()
+	if err != nil {
+		return nil, err
+	}
 	if err := c.mayRun(in.SessionID); err != nil {
 		return nil, err
 	}
 	options := func(agent string) ([]engine.RunOption, error) {
 		opts, err := c.unready(agent, in.Unready, "")
-		return in.Choice.options(opts...), err
+		return in.Choice.options(append(opts, place...)...), err
 	}
 	if agent := cmp.Or(named, c.only()); agent != "" { // a refused request creates no session
 		opts, err := options(agent)
@@ -135,7 +161,12 @@ func start(c *request, in *startIn) (*Started, error) {
 			return nil, err
 		}
 	}
-	row, err := c.openOrCreate(in.SessionID, named, &in.Context)
+	var row *cairn.Session
+	if place != nil { // there must be a session
+		row, err = c.openRoot(in.SessionID, ActionRun)
+	} else {
+		row, err = c.openOrCreate(in.SessionID, named, &in.Context)
+	}
 	if err != nil {
 		return nil, err
 	}
