@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // Resource describes data that a server offers, such as a file. Its texts are the server's, which is not trusted.
@@ -144,6 +145,7 @@ func messageOf(m *sdk.PromptMessage, files *int) (cairn.Message, error) {
 	if err != nil {
 		return cairn.Message{}, err
 	}
+	raw, _ = limits.CleanJSON(raw)
 	var c content
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return cairn.Message{}, err
