@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ type AgentTool struct {
 	// Description says what the agent is for. Required, since it is all that a client's model knows about the
 	// agent.
 	Description string
+	// Message is what a call says that gives no message, for an agent that needs none. Default: each call must give one.
+	Message string
 }
 
 // AgentOptions say how agents are served.
@@ -87,7 +90,8 @@ func NewAgents(eng *engine.Engine, tools []AgentTool, opts *AgentOptions) (*Agen
 			return nil, cairn.Invalid(field, "agent %q: %v", t.Agent, err)
 		}
 		a.agents[name] = t.Agent
-		sdk.AddTool(a.server, &sdk.Tool{Name: name, Description: t.Description}, func(ctx context.Context, req *sdk.CallToolRequest, in turnIn) (*sdk.CallToolResult, any, error) {
+		sdk.AddTool(a.server, &sdk.Tool{Name: name, Description: t.Description, InputSchema: inputSchema(t.Message == "")}, func(ctx context.Context, req *sdk.CallToolRequest, in turnIn) (*sdk.CallToolResult, any, error) {
+			in.Message = cmp.Or(in.Message, t.Message)
 			res, out, err := a.call(ctx, req, t.Agent, in)
 			if err != nil || out == nil {
 				return res, nil, err
@@ -136,8 +140,20 @@ func (a *Agents) described(next sdk.MethodHandler) sdk.MethodHandler {
 
 // turnIn is the input of an agent's tool.
 type turnIn struct {
-	Message string `json:"message" jsonschema:"What to say to the agent, with everything it needs to know."`
-	Session string `json:"session,omitempty" jsonschema:"The session of an earlier call, to continue the conversation. A new one by default."`
+	Message string `json:"message"`
+	Session string `json:"session,omitempty"`
+}
+
+// inputSchema returns the schema of turnIn.
+func inputSchema(needsMessage bool) json.RawMessage {
+	required := ""
+	if needsMessage {
+		required = `"required":["message"],`
+	}
+	return json.RawMessage(`{"type":"object","properties":{` +
+		`"message":{"type":"string","description":"What to say to the agent, with everything it needs to know."},` +
+		`"session":{"type":"string","description":"The session of an earlier call, to continue the conversation. A new one by default."}},` +
+		required + `"additionalProperties":false}`)
 }
 
 // turnOut is the result of a call, see turnSchema.
@@ -196,9 +212,9 @@ func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent strin
 	var run *engine.Run
 	var err error
 	if state := req.Params.RequestState; state != "" {
-		session = state
+		_, session, _ = strings.Cut(state, "/")
 		if err = a.own(ctx, session, agent, user); err != nil {
-			return nil, nil, err
+			return nil, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState: " + err.Error()}
 		}
 		run, err = a.answered(ctx, req, session)
 	} else {
@@ -234,12 +250,18 @@ func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent strin
 		case len(requests) == 0 || !elicits:
 			return nil, nil, inInbox(session, waits)
 		case req.ProtocolVersion() >= durable:
-			return &sdk.CallToolResult{InputRequests: requests, RequestState: session}, nil, nil
+			return &sdk.CallToolResult{InputRequests: requests, RequestState: stateOf(session, requests)}, nil, nil
 		}
 		if run, err = a.elicit(ctx, req, session, requests); err != nil {
 			return nil, nil, errors.Join(err, inInbox(session, waits))
 		}
 	}
+}
+
+// stateOf returns the state with which a client continues the turn of a session. It differs from one set of questions to
+// the next. It needs no seal: whoever continues the turn must own the session.
+func stateOf(session string, requests sdk.InputRequestMap) string {
+	return ids.Derive("asked", slices.Sorted(maps.Keys(requests))...) + "/" + session
 }
 
 // durable is the first revision in which a client repeats a request with its answers.
@@ -289,139 +311,4 @@ func finished(session string, res *cairn.Result) (*sdk.CallToolResult, *turnOut,
 // inInbox returns the error for a turn that is suspended on calls that the client cannot answer.
 func inInbox(session string, waits []string) error {
 	return fmt.Errorf("the turn of session %q waits for people, who find it in the inbox: %s. Its outcome will be in the session", session, strings.Join(waits, "; "))
-}
-
-// requests returns elicitations for the pending calls of a run, by the ids of the calls, and a description of each
-// call. It returns no elicitations if a client's user cannot decide all of the calls.
-func (a *Agents) requests(ctx context.Context, s *cairn.Suspension) (requests sdk.InputRequestMap, waits []string) {
-	requests = sdk.InputRequestMap{}
-	all := true
-	for i := range s.Calls {
-		ref := &s.Calls[i]
-		waits = append(waits, fmt.Sprintf("call %s of %s (%s)", ref.ID, ref.Tool, ref.Kind))
-		call, err := a.eng.Call(ctx, ref.RootID, ref.ID)
-		if err != nil || len(ref.Reviewers) > 0 { // the named reviewers are not the client's user
-			all = false
-			continue
-		}
-		if p := elicitationOf(call); p != nil {
-			requests[ref.ID] = p
-		} else {
-			all = false
-		}
-	}
-	if !all {
-		return nil, waits
-	}
-	return requests, waits
-}
-
-// elicitationOf returns the elicitation of a pending call; nil for one that is not for people.
-func elicitationOf(c *cairn.PendingCall) *sdk.ElicitParams {
-	switch c.Kind {
-	case cairn.CallApproval:
-		text := cmp.Or(c.Prompt, fmt.Sprintf("May %s be called?", c.Tool))
-		return &sdk.ElicitParams{Mode: "form", Message: fmt.Sprintf("%s\n%s with %s", text, c.Tool, clean(string(c.Input), 4<<10)), RequestedSchema: json.RawMessage(
-			`{"type":"object","properties":{"approve":{"type":"boolean","title":"Approve"},"reason":{"type":"string","title":"Reason"}},"required":["approve"]}`)}
-	case cairn.CallConnect:
-		var p struct{ URL string }
-		if json.Unmarshal(c.Payload, &p) == nil && p.URL != "" {
-			return &sdk.ElicitParams{Mode: "url", Message: c.Prompt, URL: p.URL, ElicitationID: c.ID}
-		}
-	case cairn.CallQuestion:
-		form := c.Schema
-		if !isObject(form) {
-			form, _ = json.Marshal(map[string]any{"type": "object", "required": []string{"answer"}, // of a stored schema
-				"properties": map[string]any{"answer": orString(form)}})
-		}
-		return &sdk.ElicitParams{Mode: "form", Message: c.Prompt, RequestedSchema: form}
-	}
-	return nil
-}
-
-func isObject(schema json.RawMessage) bool {
-	var s struct{ Type any }
-	return json.Unmarshal(schema, &s) == nil && s.Type == "object"
-}
-
-func orString(schema json.RawMessage) json.RawMessage {
-	if len(schema) == 0 || string(schema) == "true" || string(schema) == "{}" {
-		return json.RawMessage(`{"type":"string"}`)
-	}
-	return schema
-}
-
-// answered submits the answers of a request and resumes the run.
-func (a *Agents) answered(ctx context.Context, req *sdk.CallToolRequest, session string) (*engine.Run, error) {
-	for id, response := range req.Params.InputResponses {
-		answer, ok := response.(*sdk.ElicitResult)
-		if !ok {
-			return nil, cairn.Invalid("inputResponses", "%q is not the answer to an elicitation", clean(id, 64))
-		}
-		if err := a.submit(ctx, session, id, answer); err != nil {
-			return nil, err
-		}
-	}
-	return a.resume(ctx, session)
-}
-
-// resume resumes a turn, unless a worker or an earlier attempt of the request has done so.
-func (a *Agents) resume(ctx context.Context, session string) (*engine.Run, error) {
-	run, err := a.eng.Resume(ctx, session)
-	if errors.Is(err, cairn.ErrNotResumable) || errors.Is(err, cairn.ErrAlreadyRunning) {
-		return a.eng.Attach(ctx, session)
-	}
-	return run, err
-}
-
-// elicit asks a client of an older revision during the call.
-func (a *Agents) elicit(ctx context.Context, req *sdk.CallToolRequest, session string, requests sdk.InputRequestMap) (*engine.Run, error) {
-	for id, r := range requests {
-		p := r.(*sdk.ElicitParams) // made by Agents.requests
-		answer, err := req.Session.Elicit(ctx, p)
-		if err != nil {
-			return nil, fmt.Errorf("the client could not ask: %w", err)
-		}
-		if err := a.submit(ctx, session, id, answer); err != nil {
-			return nil, err
-		}
-	}
-	return a.resume(ctx, session)
-}
-
-// submit answers a pending call for the client's user. A call that has an answer already is not an error.
-func (a *Agents) submit(ctx context.Context, session, id string, answer *sdk.ElicitResult) error {
-	call, err := a.eng.Call(ctx, session, id)
-	if err != nil {
-		return err
-	}
-	if call.Status != cairn.CallOpen {
-		return nil
-	}
-	var s cairn.Submission
-	switch {
-	case len(call.Reviewers) > 0:
-		return cairn.Invalid("inputResponses", "call %q is for reviewers", id)
-	case answer.Action == "cancel":
-		return fmt.Errorf("call %q was not decided", id)
-	case call.Kind == cairn.CallApproval:
-		reason, _ := answer.Content["reason"].(string)
-		if yes, _ := answer.Content["approve"].(bool); yes && answer.Action == "accept" {
-			s = cairn.Approve(call.CallRef)
-		} else {
-			s = cairn.Deny(call.CallRef, reason)
-		}
-	case !call.Kind.Asked():
-		return cairn.Invalid("inputResponses", "call %q is not for people", id)
-	case answer.Action != "accept":
-		s = cairn.AnswerError(call.CallRef, "declined")
-	case call.Kind == cairn.CallConnect:
-		s = cairn.Answer(call.CallRef, true)
-	case isObject(call.Schema):
-		s = cairn.Answer(call.CallRef, answer.Content)
-	default:
-		s = cairn.Answer(call.CallRef, answer.Content["answer"])
-	}
-	_, err = a.eng.Submit(ctx, session, s)
-	return err
 }

@@ -47,6 +47,8 @@ type callResult struct {
 	IsError           bool
 	Content           []struct{ Text string }
 	StructuredContent struct{ Text string }
+	// Refused is the error of a call without a result.
+	Refused string
 }
 
 // callClerk calls the clerk as a client of revision 2026-07-28 that can ask its user.
@@ -71,9 +73,15 @@ func callClerk(ctx context.Context, t *testing.T, address, user string, params m
 	if _, data, events := strings.Cut(text, "data: "); events {
 		text, _, _ = strings.Cut(data, "\n")
 	}
-	answer := struct{ Result *callResult }{&r}
-	if err := json.Unmarshal([]byte(text), &answer); err != nil || resp.StatusCode != http.StatusOK {
+	var answer struct {
+		Result callResult
+		Error  *struct{ Message string }
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || (resp.StatusCode == http.StatusOK) != (answer.Error == nil) {
 		t.Fatalf("the call is answered with %d %s", resp.StatusCode, text)
+	}
+	if r = answer.Result; answer.Error != nil {
+		r.Refused = answer.Error.Message
 	}
 	return r
 }
@@ -102,7 +110,7 @@ func TestElicitationOverKilledServers(t *testing.T) {
 	}
 	p := process.Start(t, dir, "agents")
 	address := p.Await(t, "http://")
-	if r := callClerk(t.Context(), t, address, "eve", params); !r.IsError || !strings.Contains(r.Content[0].Text, "there is no session") {
+	if r := callClerk(t.Context(), t, address, "eve", params); !strings.Contains(r.Refused, "there is no session") {
 		t.Errorf("another user's client gets %+v", r)
 	}
 	for range 2 { // a client may repeat the request
