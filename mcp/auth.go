@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"sync"
 
@@ -74,10 +75,11 @@ func (c *ClientCredentials) handler(string) (auth.OAuthHandler, error) {
 	return c.current, nil
 }
 
-// serial serializes the use of a handler.
+// serial serializes the use of a handler, and keeps it from asking for the same scopes for ever.
 type serial struct {
 	auth.OAuthHandler
-	mu sync.Mutex
+	mu     sync.Mutex
+	raised []string // scopes that were asked for since a server demanded them
 }
 
 func (s *serial) TokenSource(ctx context.Context) (oauth2.TokenSource, error) {
@@ -89,5 +91,15 @@ func (s *serial) TokenSource(ctx context.Context) (oauth2.TokenSource, error) {
 func (s *serial) Authorize(ctx context.Context, req *http.Request, resp *http.Response) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if resp.StatusCode == http.StatusForbidden {
+		demanded := scopesOf(resp)
+		if all := union(s.raised, demanded); len(all) > len(s.raised) {
+			s.raised = all
+		} else {
+			_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+			_ = resp.Body.Close()
+			return refused("%w by the MCP server", errForbidden)
+		}
+	}
 	return s.OAuthHandler.Authorize(ctx, req, resp)
 }

@@ -107,3 +107,34 @@ func TestForbiddenCalls(t *testing.T) {
 		})
 	}
 }
+
+// A program's own credentials are asked once for scopes that a server demands.
+func TestForbiddenToClientCredentials(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, bench(t.TempDir()))
+	s, err := mcp.URL("bench", b.url+"/mcp", &mcp.Options{Auth: &mcp.ClientCredentials{ID: "cairn", Secret: "secret-client"}, ListTimeout: testWait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	k := newTalk(t, []cairn.Toolset{s}, asks("bench_echo", text{"hello"}), asks("bench_echo", text{"hello"}), asks("bench_echo", text{"hello"}))
+	b.mu.Lock()
+	b.forbid = `Bearer error="insufficient_scope", scope="files:write"`
+	b.mu.Unlock()
+	k.turn("go")
+	if n := len(strings.Fields(b.asked())); n != 2 {
+		t.Errorf("%d tokens were requested: %s", n, b.asked())
+	}
+	for i, r := range k.results() {
+		if i > 0 && (!r.IsError || !strings.Contains(string(r.Output), "does not permit the call")) {
+			t.Errorf("call %d came to %s", i, r.Output)
+		}
+	}
+	b.mu.Lock()
+	b.forbid = ""
+	b.mu.Unlock()
+	k.script(asks("bench_echo", text{"again"}))
+	if k.turn("go"); k.last() != `"you said again"` || len(strings.Fields(b.asked())) != 2 {
+		t.Errorf("a permitted call came to %s, with %s", k.last(), b.asked())
+	}
+}

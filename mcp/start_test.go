@@ -32,7 +32,7 @@ func slowServer(dir string) error {
 
 // noisyServer prints lines before and between messages.
 func noisyServer(dir string) error {
-	fmt.Print("Welcome to the bench!\n\n[info] listening\n{not json}\n\"text\"\n123\n")
+	fmt.Print("Welcome to the bench!\n\n[info] listening\n{not json}\n{\"level\":\"info\",\"msg\":\"up\"}\n[{\"level\":30}]\n[]\n{}\nnull\n\"text\"\n123\n")
 	for i := range 100 {
 		fmt.Printf("line %d\n", i)
 	}

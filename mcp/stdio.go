@@ -116,7 +116,7 @@ func (m *messages) next() {
 		m.err = err
 		break
 	}
-	text := bytes.TrimSpace(line)
+	text := bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\uFEFF")))
 	if len(text) == 0 {
 		return
 	}
@@ -132,7 +132,18 @@ func (m *messages) next() {
 	}
 }
 
-// isMessage reports whether a line is a message, or a batch of an older revision.
+// isMessage reports whether a line is a message, or a batch of an older revision. Lines of structured logs are JSON, too.
 func isMessage(line []byte) bool {
-	return (line[0] == '{' || line[0] == '[' && bytes.HasPrefix(bytes.TrimSpace(line[1:]), []byte("{"))) && json.Valid(line)
+	type message struct {
+		Version string `json:"jsonrpc"`
+	}
+	var one message
+	var batch []message
+	switch line[0] {
+	case '{':
+		return json.Unmarshal(line, &one) == nil && one.Version != ""
+	case '[':
+		return json.Unmarshal(line, &batch) == nil && len(batch) > 0 && batch[0].Version != ""
+	}
+	return false
 }
