@@ -45,6 +45,19 @@ func TestMCP(t *testing.T) {
 	}
 }
 
+// A turn without the tools of a server says so.
+func TestMCPMissing(t *testing.T) {
+	t.Parallel()
+	server := openaichattest.NewServer(openaichattest.Text("That was it."))
+	defer server.Close()
+	b := newBench(t)
+	b.env["OPENAI_BASE_URL"], b.env["OPENAI_MODEL"] = server.BaseURL, "test-model"
+	stdout, stderr, code := b.run("Say it\n", "demo", "--mcp", filepath.Join(t.TempDir(), "nothing"))
+	if code != cli.ExitOK || !strings.Contains(stdout+stderr, "without the tools of nothing") || !strings.Contains(stdout, "That was it.") {
+		t.Errorf("exit %d: %s\n%s", code, stderr, stdout)
+	}
+}
+
 // TestMCPKilledWhilePending kills each process that drives a call of an MCP server's tool as soon as the call is
 // pending: the demo for an approval, then a worker for a question of the server during the call. Both are answered
 // from elsewhere, and a third process ends the turn. The server has asked once and greeted once. A soak tests every

@@ -172,6 +172,8 @@ func (s *Screen) write(ev cairn.Event) {
 		s.Note(Indent + "(the answer broke off and starts again: " + output.OneLine(why, output.Width) + ")")
 	case cairn.EventModelFallback:
 		s.Note(Indent + "(" + output.OneLine(ev.Name, output.Width) + " answers)")
+	case cairn.EventToolsMissing:
+		s.Note(Indent + "(without the tools of " + output.OneLine(ev.Name, output.Width) + ", which has not listed them)")
 	case cairn.EventFiles:
 		for _, f := range ev.Files {
 			s.Note(Indent + "[" + output.OneLine(f.MediaType+" "+f.Name, output.Width) + "]")
