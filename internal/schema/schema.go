@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
 // Provider is implemented by types that provide their own schema: recursive types, and types whose JSON form does not
@@ -34,8 +36,29 @@ type Schema struct {
 // JSON returns the schema's text. The caller must not modify it.
 func (s *Schema) JSON() json.RawMessage { return s.raw }
 
-// Parse parses a schema.
+// Parse parses a schema. Parts that cannot be checked, such as a pattern with lookahead, are ignored in [Schema.Validate];
+// [Schema.JSON] has them.
 func Parse(raw json.RawMessage) (*Schema, error) {
+	s, err := parse(raw)
+	if err == nil {
+		return s, nil
+	}
+	checkable, ok := toolschema.Checkable(raw)
+	if !ok {
+		return nil, err
+	}
+	if s, _ = parse(checkable); s == nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	if json.Compact(&text, raw) != nil {
+		return nil, err
+	}
+	s.raw = text.Bytes()
+	return s, nil
+}
+
+func parse(raw json.RawMessage) (*Schema, error) {
 	switch text := bytes.TrimSpace(raw); {
 	case !json.Valid(text):
 		return nil, errors.New("schema: not valid JSON")

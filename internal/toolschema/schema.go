@@ -182,6 +182,25 @@ func described(name string, s *object, required bool) string {
 
 // modern turns keywords of earlier drafts, and values that no draft knows, into those of draft 2020-12.
 func modern(s *object) {
+	bounds(s)
+	oneType(s)
+	if list, ok := s.get("enum").([]any); s.has("enum") && (!ok || len(list) == 0) {
+		s.drop("enum")
+	} else if ok {
+		s.set("enum", unique(list))
+	}
+	for _, name := range []string{"items", "additionalProperties", "contains", "not"} {
+		if s.has(name) && s.get(name) == nil {
+			s.drop(name)
+		}
+	}
+	if s.get("items") == true {
+		s.set("items", newObject())
+	}
+}
+
+// bounds turns exclusive bounds and required properties of drafts 3 and 4 into those of later drafts.
+func bounds(s *object) {
 	for _, side := range [][2]string{{"exclusiveMinimum", "minimum"}, {"exclusiveMaximum", "maximum"}} {
 		exclusive, old := s.get(side[0]).(bool)
 		if !old {
@@ -197,9 +216,10 @@ func modern(s *object) {
 	if _, old := s.get("required").(bool); old { // draft 3
 		s.drop("required")
 	}
-	if _, old := s.get("id").(string); old && s.get("$schema") != nil {
-		s.drop("id")
-	}
+}
+
+// oneType leaves out types that do not exist.
+func oneType(s *object) {
 	switch list := s.get("type").(type) {
 	case string:
 		if !slices.Contains(types, list) {
@@ -219,19 +239,6 @@ func modern(s *object) {
 		s.drop("type")
 	default:
 		s.drop("type")
-	}
-	if list, ok := s.get("enum").([]any); s.has("enum") && (!ok || len(list) == 0) {
-		s.drop("enum")
-	} else if ok {
-		s.set("enum", unique(list))
-	}
-	for _, name := range []string{"items", "additionalProperties", "contains", "not"} {
-		if s.has(name) && s.get(name) == nil {
-			s.drop(name)
-		}
-	}
-	if s.get("items") == true {
-		s.set("items", newObject())
 	}
 }
 
