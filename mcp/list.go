@@ -9,6 +9,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
 // Bounds of a list of tools. Tools beyond them are left out and logged.
@@ -79,18 +81,25 @@ func (e *endpoint) fetch(ctx context.Context, session *sdk.ClientSession) (*tool
 	return list, nil
 }
 
+// excludes reports whether the options leave out a server's tool.
+func (e *endpoint) excludes(remote string) bool {
+	return len(e.opts.Allow) > 0 && !matches(e.opts.Allow, remote)
+}
+
 // specOf converts a server's tool; nil for one that is not allowed. seen are the names that are taken.
 func (e *endpoint) specOf(t *sdk.Tool, seen map[string]bool) (*toolSpec, error) {
 	if t == nil || t.Name == "" || len(t.Name) > maxRemoteName || cairn.CheckText("name", t.Name) != nil {
 		return nil, fmt.Errorf("its name cannot be used")
 	}
-	if len(e.opts.Allow) > 0 && !matches(e.opts.Allow, t.Name) {
+	if e.excludes(t.Name) {
 		return nil, nil
 	}
 	schema, err := json.Marshal(t.InputSchema)
 	if err != nil {
 		return nil, fmt.Errorf("%q: its schema does not encode: %w", t.Name, err)
 	}
+	schema, _ = limits.CleanJSON(schema)
+	schema = toolschema.Object(schema)
 	if err := checkSchema(schema); err != nil {
 		return nil, fmt.Errorf("%q: %w", t.Name, err)
 	}

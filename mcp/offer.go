@@ -44,18 +44,18 @@ func (before *offer) next(s *Server, list *toolList) (now *offer, note string) {
 		}
 		return now, fmt.Sprintf("The tools of %s are there: %s.", s.name, names(tools))
 	}
-	now = &offer{Base: before.Base, Through: true}
-	for _, t := range before.Base {
+	now = &offer{Base: s.allowed(before.Base), Through: true}
+	for _, t := range now.Base {
 		if !slices.ContainsFunc(tools, func(o toolSpec) bool { return t.same(&o) }) {
 			now.Gone = append(now.Gone, t.Name)
 		}
 	}
 	for _, t := range tools {
-		if !slices.ContainsFunc(before.Base, func(o toolSpec) bool { return t.same(&o) }) {
+		if !slices.ContainsFunc(now.Base, func(o toolSpec) bool { return t.same(&o) }) {
 			now.Added = append(now.Added, t)
 		}
 	}
-	if slices.Equal(before.Gone, now.Gone) && slices.EqualFunc(before.Added, now.Added, func(a, b toolSpec) bool { return a.same(&b) }) {
+	if len(before.Base) == len(now.Base) && slices.Equal(before.Gone, now.Gone) && slices.EqualFunc(before.Added, now.Added, func(a, b toolSpec) bool { return a.same(&b) }) {
 		return before, ""
 	}
 	return now, s.changes(before, now)
@@ -75,6 +75,11 @@ func (s *Server) changes(before, now *offer) string {
 			lines = append(lines, fmt.Sprintf("%s is available again, as it was at first.", t.Name))
 		}
 	}
+	for _, t := range before.Base {
+		if s.excludes(t.Remote) {
+			lines = append(lines, fmt.Sprintf("%s is not available any more.", t.Name))
+		}
+	}
 	for _, t := range before.Added {
 		if !slices.ContainsFunc(now.Added, func(o toolSpec) bool { return o.Name == t.Name }) && !slices.ContainsFunc(now.Base, func(o toolSpec) bool { return o.Name == t.Name }) {
 			lines = append(lines, fmt.Sprintf("%s is not available any more.", t.Name))
@@ -88,6 +93,15 @@ func (s *Server) changes(before, now *offer) string {
 		lines = append(lines, fmt.Sprintf("Call %s with %s%s. Its description: %s. The schema of its arguments: %s", t.Name, s.opts.Prefix, callTool, text, t.Schema))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// allowed returns the tools of a list that the options do not leave out. The options may have changed since a session
+// first saw the server: a tool that was excluded leaves the session, although the provider's cached prefix changes.
+func (s *Server) allowed(tools []toolSpec) []toolSpec {
+	if !slices.ContainsFunc(tools, func(t toolSpec) bool { return s.excludes(t.Remote) }) {
+		return tools
+	}
+	return slices.DeleteFunc(slices.Clone(tools), func(t toolSpec) bool { return s.excludes(t.Remote) })
 }
 
 // fit returns as many tools of a list as can be pinned.
@@ -120,7 +134,7 @@ func (s *Server) Tools(pinned json.RawMessage) ([]cairn.Tool, error) {
 		return []cairn.Tool{s.connecting()}, nil
 	}
 	var list []cairn.Tool
-	for _, t := range o.Base {
+	for _, t := range s.allowed(o.Base) {
 		if slices.Contains(o.Gone, t.Name) {
 			list = append(list, s.gone(&t))
 		} else {
@@ -128,7 +142,7 @@ func (s *Server) Tools(pinned json.RawMessage) ([]cairn.Tool, error) {
 		}
 	}
 	if o.Through {
-		list = append(list, s.through(o.Added))
+		list = append(list, s.through(s.allowed(o.Added)))
 	}
 	return list, nil
 }
