@@ -10,7 +10,7 @@ import (
 
 // Compact summarizes the older part of a session's history now, as configured by its agent's [cairn.Compaction],
 // whatever its size. It keeps the latest messages as they are, up to the share Keep of the history's current tokens.
-// The next run begins with the summary. The usage of the summary counts for the session. A run compacts by itself when
+// The next run begins with the summary. The usage of the summary counts for the session, of failed attempts too. A run compacts by itself when
 // its requests near the model's window.
 //
 // The error is ErrAlreadyRunning while a run holds the session, ErrWaiting while it waits for calls, ErrInvalid if
@@ -54,14 +54,34 @@ func (e *Engine) compact(ctx context.Context, snap *store.Contents) (*cairn.Sess
 	}
 	m, usage, err := e.fx.Summarise(ctx, a, snap)
 	if err != nil {
+		e.charge(ctx, seen.ID, usage)
 		return nil, err
 	}
 	m.ID = e.opts.NewID("msg")
-	return e.runs.Change(ctx, seen.ID, func(row *cairn.Session) (*store.Commit, error) {
+	row, err := e.runs.Change(ctx, seen.ID, func(row *cairn.Session) (*store.Commit, error) {
 		if err := free(row); err != nil {
 			return nil, err
 		}
 		return &store.Commit{Guard: store.Guard{Idle: true}, Messages: []cairn.Message{m}, Usage: usage,
 			Publish: &cairn.Event{Type: cairn.EventCompacted}}, nil
 	})
+	if errors.Is(err, cairn.ErrStale) { // the caller makes another summary
+		usage.DiscardedCalls, usage.ModelCalls = usage.DiscardedCalls+usage.ModelCalls, 0
+		e.charge(ctx, seen.ID, usage)
+	}
+	return row, err
+}
+
+// charge adds what a summary has used that was not made, or is not used, to a session that no run holds. It only logs
+// errors.
+func (e *Engine) charge(ctx context.Context, id string, usage cairn.Usage) {
+	if usage.InputTokens+usage.OutputTokens+usage.CostNanos == 0 {
+		return
+	}
+	_, err := e.runs.Change(context.WithoutCancel(ctx), id, func(*cairn.Session) (*store.Commit, error) {
+		return &store.Commit{Guard: store.Guard{Idle: true}, Usage: usage}, nil
+	})
+	if err != nil {
+		e.opts.Logger.Warn("the usage of a summary is not on the session", "session", id, "usage", usage, "error", err)
+	}
 }

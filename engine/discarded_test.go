@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -285,4 +286,32 @@ func TestUnknownModel(t *testing.T) {
 			t.Errorf("%s: logged %q", name, lines)
 		}
 	}
+}
+
+// A summary by hand that fails is paid for.
+func TestUsageOfAFailedCompact(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(nil)
+		m := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+			if req.System != cairn.SummaryInstructions {
+				return scripted.Text("hello").Usage(60, 40)
+			}
+			return scripted.Reply(spends(50, 5), fails(cairn.CodeOverloaded))
+		})
+		agent := bot(priced{m})
+		agent.Retry = &cairn.RetryPolicy{Max: 1}
+		eng := open(t, st, agent, with(pennies))
+		for range 4 {
+			turn(t, eng, "s", "one")
+		}
+		before := load(t, st, "s").Usage
+		if _, err := eng.Compact(t.Context(), "s"); !errors.Is(err, &cairn.Error{Code: cairn.CodeOverloaded}) {
+			t.Fatal(err)
+		}
+		want := before.Add(cairn.Usage{InputTokens: 100, OutputTokens: 10, DiscardedCalls: 2, PricedCalls: 2, CostNanos: 200})
+		if got := load(t, st, "s").Usage; string(marshal(got)) != string(marshal(want)) {
+			t.Errorf("the session has %s\nwant %s", marshal(got), marshal(want))
+		}
+	})
 }
