@@ -61,8 +61,9 @@ const (
 	EventCompacted EventType = "compacted"
 	// EventContextChanged reports a change of the session's context. If Name is "tools", tools were switched on or
 	// off: Data has the switches by tool; Index and MessageID are those of the hidden message that informs the
-	// model. If Name is "files", requests no longer contain files of earlier messages, since the provider does not accept
-	// them: Data has their places, Text the provider's report. If Name is "session", the user, title, tags, metadata or expiry were changed: Data has the new values.
+	// model. If Name is "files", requests no longer contain files of earlier messages, since the provider does not
+	// accept them: Data has their places; Index, MessageID, Text and Truncated are those of the hidden message that
+	// says why. If Name is "session", the user, title, tags, metadata or expiry were changed: Data has the new values.
 	EventContextChanged EventType = "context_changed"
 	// EventQueued reports a turn that was added to the session's queue: RunID, and Text, Files, Truncated of its
 	// input. The turn leaves the queue with the start of the run of that id, or with EventDequeued.

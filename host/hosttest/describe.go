@@ -102,6 +102,8 @@ func messageLine(m *cairn.Message) string {
 	switch {
 	case m.Summary != nil:
 		who = fmt.Sprintf("summary up to %d", m.Summary.From)
+	case m.LeftOut != nil:
+		who = fmt.Sprintf("files %v left out for %s", m.LeftOut.Files, m.LeftOut.Model)
 	case m.Hidden:
 		who = "context"
 	}

@@ -115,6 +115,7 @@ var scenarios = slices.Concat(
 	asides,
 	toolsets,
 	compactions,
+	mended,
 	deferrals,
 	returns,
 	changes,

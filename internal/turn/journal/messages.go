@@ -40,10 +40,8 @@ func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 			list = append(list, ev)
 			continue
 		case m.LeftOut != nil:
-			ev.Type, ev.Name, ev.Text = cairn.EventContextChanged, FilesLeftOut, limits.Cut(m.LeftOut.Reason, cairn.MaxEventText)
+			ev.Type, ev.Name = cairn.EventContextChanged, FilesLeftOut
 			ev.Data, _ = json.Marshal(m.LeftOut.Files) // numbers always encode
-			list = append(list, ev)
-			continue
 		case m.Hidden:
 			ev.Type = cairn.EventContextAdded
 		}
