@@ -12,6 +12,9 @@ type Commands struct {
 	Runs        runsCmd        `cmd:"" help:"List a session's runs."`
 	Messages    messagesCmd    `cmd:"" help:"Print a session's transcript."`
 	Events      eventsCmd      `cmd:"" help:"Print a session's event log."`
+	Stream      streamCmd      `cmd:"" help:"Print the extent of a session's event log, and whether it has ended."`
+	Emit        emitCmd        `cmd:"" help:"Publish a custom event on a session's log."`
+	Decisions   decisionsCmd   `cmd:"" help:"List the decisions about a session's pending calls."`
 	Usage       usageCmd       `cmd:"" help:"Print the usage and cost of a session, its runs and its sub-agents."`
 	Checkpoints checkpointsCmd `cmd:"" help:"List a session's checkpoints."`
 	Checkpoint  checkpointCmd  `cmd:"" help:"Make a checkpoint of a session between turns."`
