@@ -37,7 +37,9 @@ type EraseReport struct {
 // with what is left. A session that cannot be erased is an entry of the report and stops nothing. The error says that
 // user is empty, that ctx is done, or that the store could not list what there is; the report is valid up to there. It
 // may miss sessions that the user begins concurrently: refuse those first.
-func (e *Engine) EraseUser(ctx context.Context, user string) (EraseReport, error) {
+//
+// Each function of progress is called with the report so far, once for every session, by the calling goroutine.
+func (e *Engine) EraseUser(ctx context.Context, user string, progress ...func(EraseReport)) (EraseReport, error) {
 	var r EraseReport
 	if user == "" {
 		return r, cairn.Invalid("user", "is empty")
@@ -63,6 +65,9 @@ func (e *Engine) EraseUser(ctx context.Context, user string) (EraseReport, error
 				if r.Erased++; stopped {
 					r.Stopped++
 				}
+			}
+			for _, show := range progress {
+				show(r)
 			}
 		}
 	}

@@ -150,3 +150,44 @@ func TestEraseAppendsNothing(t *testing.T) {
 		}
 	})
 }
+
+// Sweeps and erasures report how far they are. Interrupted, they report what was done.
+func TestRemovalReportsItsProgress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(nil)
+		eng := open(t, st, bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("ok") })))
+		for i := range 6 {
+			turn(t, eng, fmt.Sprint("old-", i), "go", engine.WithExpiry(time.Now().Add(time.Minute)))
+			turn(t, eng, fmt.Sprint("ada-", i), "go", engine.WithUser("ada"))
+		}
+		time.Sleep(2 * time.Minute)
+		for round := range 2 { // the first is interrupted
+			ctx, stop := context.WithCancel(t.Context())
+			var swept []int
+			r, err := eng.Sweep(ctx, func(r engine.SweepReport) {
+				if swept = append(swept, r.Expired); round == 0 && r.Expired == 4 {
+					stop()
+				}
+			})
+			if round == 0 && (!errors.Is(err, context.Canceled) || r.Expired != 4 || fmt.Sprint(swept) != "[1 2 3 4]") ||
+				round == 1 && (err != nil || r.Expired != 2 || fmt.Sprint(swept) != "[1 2]") {
+				t.Errorf("sweep %d: %+v, %v, with the progress %d", round, r, err, swept)
+			}
+			stop()
+		}
+		for round, want := range []int{4, 6} {
+			ctx, stop := context.WithCancel(t.Context())
+			var erased []int
+			e, err := eng.EraseUser(ctx, "ada", func(r engine.EraseReport) {
+				if erased = append(erased, r.Erased); round == 0 && r.Erased == 4 {
+					stop()
+				}
+			})
+			if got := e.Erased + 4*round; got != want || (err != nil) != (round == 0) || len(erased) != e.Erased {
+				t.Errorf("erasure %d: %+v, %v, with the progress %d", round, e, err, erased)
+			}
+			stop()
+		}
+	})
+}

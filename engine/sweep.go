@@ -110,8 +110,11 @@ func (e *Engine) erase(ctx context.Context, id string) error {
 // report says by how much. The next sweep continues, unless the clock jumps again.
 //
 // Expiry does not depend on sweeps: an access that finds an expired session removes it as well.
-func (e *Engine) Sweep(ctx context.Context) (SweepReport, error) {
-	return e.upkeep.sweep(ctx)
+//
+// Each function of progress is called with the report so far, once for every session that was looked at, by the calling
+// goroutine.
+func (e *Engine) Sweep(ctx context.Context, progress ...func(SweepReport)) (SweepReport, error) {
+	return e.upkeep.sweep(ctx, progress)
 }
 
 // sweepOften sweeps at once and then every Options.SweepInterval until ctx is done.

@@ -153,7 +153,7 @@ func (u *upkeep) runBefore(ctx context.Context, root *cairn.Session, event int64
 
 // sweepLogs trims the logs that have grown since they were last swept, or that hold events that have become too old. It
 // does not look at logs at rest.
-func (u *upkeep) sweepLogs(ctx context.Context, r *SweepReport) error {
+func (u *upkeep) sweepLogs(ctx context.Context, r *SweepReport, looked func()) error {
 	sweeper, ok := store.LogAs[store.LogSweeper](u.log)
 	if !ok || u.events == (EventRetention{}) {
 		return nil
@@ -180,6 +180,7 @@ func (u *upkeep) sweepLogs(ctx context.Context, r *SweepReport) error {
 			r.Trimmed++
 			r.EventsTrimmed += n
 		}
+		looked()
 	}
 	return nil
 }

@@ -148,8 +148,13 @@ func (u *upkeep) deleteTree(ctx context.Context, root string) error {
 }
 
 // sweep removes what has expired, purges what was removed long enough ago, and trims logs.
-func (u *upkeep) sweep(ctx context.Context) (SweepReport, error) {
+func (u *upkeep) sweep(ctx context.Context, progress []func(SweepReport)) (SweepReport, error) {
 	var r SweepReport
+	looked := func() {
+		for _, show := range progress {
+			show(r)
+		}
+	}
 	jump, err := u.clockJump(ctx)
 	switch {
 	case err != nil:
@@ -160,8 +165,8 @@ func (u *upkeep) sweep(ctx context.Context) (SweepReport, error) {
 			"the store's clock has jumped by %s since the last sweep: nothing was removed; the next sweep continues unless it jumps again", jump)
 	}
 	var errs error
-	for _, part := range []func(context.Context, *SweepReport) error{u.sweepStale, u.sweepRemoved, u.sweepLogs} {
-		if errs = errors.Join(errs, part(ctx, &r)); ctx.Err() != nil {
+	for _, part := range []func(context.Context, *SweepReport, func()) error{u.sweepStale, u.sweepRemoved, u.sweepLogs} {
+		if errs = errors.Join(errs, part(ctx, &r, looked)); ctx.Err() != nil {
 			break
 		}
 	}
@@ -172,7 +177,7 @@ func (u *upkeep) sweep(ctx context.Context) (SweepReport, error) {
 }
 
 // sweepStale removes the sessions that have expired.
-func (u *upkeep) sweepStale(ctx context.Context, r *SweepReport) error {
+func (u *upkeep) sweepStale(ctx context.Context, r *SweepReport, looked func()) error {
 	if u.sweeper == nil {
 		return nil
 	}
@@ -195,12 +200,13 @@ func (u *upkeep) sweepStale(ctx context.Context, r *SweepReport) error {
 			r.Detected++
 			r.failed(*id, err)
 		}
+		looked()
 	}
 	return nil
 }
 
 // sweepRemoved purges the sessions that were removed long enough ago.
-func (u *upkeep) sweepRemoved(ctx context.Context, r *SweepReport) error {
+func (u *upkeep) sweepRemoved(ctx context.Context, r *SweepReport, looked func()) error {
 	if u.sweeper == nil || u.retention < 0 {
 		return nil
 	}
@@ -221,6 +227,7 @@ func (u *upkeep) sweepRemoved(ctx context.Context, r *SweepReport) error {
 		default:
 			r.Purged++
 		}
+		looked()
 	}
 	return nil
 }

@@ -69,7 +69,11 @@ func (cmd *eraseCmd) eraseUser(a *cli.App) error {
 				return cairn.Errorf(cairn.CodeNotExecuted, "user %q was not erased", cmd.User)
 			}
 		}
-		r, unfinished := eng.EraseUser(ctx, cmd.User)
+		line := a.Progress()
+		r, unfinished := eng.EraseUser(ctx, cmd.User, func(r engine.EraseReport) {
+			line.Show("%s erased, %d failed", output.Count(r.Erased, "session"), r.Failed)
+		})
+		line.End()
 		if unfinished != nil && ctx.Err() == nil {
 			return unfinished
 		}

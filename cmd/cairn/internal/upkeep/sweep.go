@@ -29,7 +29,11 @@ func (cmd *sweepCmd) Run(a *cli.App) error {
 	own.Engine.Retention = max(cmd.Retention, 1) // 0 would mean the default
 	own.Engine.EventRetention = cmd.Kept.Retention()
 	return cmd.At.Inspect(&own, func(ctx context.Context, eng *engine.Engine) error {
-		r, err := eng.Sweep(ctx)
+		line := a.Progress()
+		r, err := eng.Sweep(ctx, func(r engine.SweepReport) {
+			line.Show("%d expired, %d purged, %d trimmed, %d failed", r.Expired, r.Purged, r.Trimmed, r.Failed)
+		})
+		line.End()
 		if printed := cmd.print(a, r); printed != nil {
 			return printed
 		}
