@@ -97,7 +97,8 @@ type Settings struct {
 	ReasoningEffort string
 	// StopSequences end the reply where one of them would follow.
 	StopSequences []string
-	// Options are merged into the provider's request unchanged, by top-level name.
+	// Options are merged into the provider's request: members of objects replace those of the same name, at any depth.
+	// Lists and other values replace the request's, and so does an object with another "type".
 	Options map[string]any
 }
 

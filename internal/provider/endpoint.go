@@ -35,6 +35,7 @@ type Endpoint struct {
 	Problem *cairn.Error
 
 	uncounted atomic.Bool // the server does not count tokens
+	unforced  atomic.Bool // the server refuses to force a call
 }
 
 // NewEndpoint returns an endpoint from options and environment.

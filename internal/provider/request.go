@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
-// Body encodes a request. Options of the settings override fields by name.
+// Body encodes a request, merged with the options of the settings.
 func (f Failures) Body(body map[string]any, s *cairn.Settings) ([]byte, error) {
 	if err := f.Merge(body, s); err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func (f Failures) Body(body map[string]any, s *cairn.Settings) ([]byte, error) {
 	return data, nil
 }
 
-// Merge overrides fields of a request by the options of the settings with the same names.
+// Merge merges the options of the settings into a request, see [Over].
 func (f Failures) Merge(body map[string]any, s *cairn.Settings) error {
 	for name, value := range s.Options {
 		raw, err := Encode(value)
@@ -30,9 +30,43 @@ func (f Failures) Merge(body map[string]any, s *cairn.Settings) error {
 			e.Field = "Options"
 			return e
 		}
-		body[name] = raw
+		if body[name], err = over(body[name], bytes.TrimSpace(raw)); err != nil {
+			return f.Errorf(cairn.CodeModelRequest, "the request cannot be encoded: %w", err)
+		}
 	}
 	return nil
+}
+
+func over(base any, options json.RawMessage) (json.RawMessage, error) {
+	if base == nil {
+		return options, nil
+	}
+	raw, err := Encode(base)
+	return Over(bytes.TrimSpace(raw), options), err
+}
+
+// Over returns a JSON value with options merged into it: members of objects replace those of the same name, and are
+// merged themselves if both are objects. Anything else replaces the value, and so does an object with another "type",
+// whose members would not fit.
+func Over(base, options json.RawMessage) json.RawMessage {
+	var into, from map[string]json.RawMessage
+	if json.Unmarshal(base, &into) != nil || json.Unmarshal(options, &from) != nil || into == nil || from == nil {
+		return options
+	}
+	if kind := from["type"]; kind != nil && into["type"] != nil && !bytes.Equal(kind, into["type"]) {
+		return options
+	}
+	for name, value := range from {
+		if had, ok := into[name]; ok {
+			value = Over(had, value)
+		}
+		into[name] = value
+	}
+	merged, err := Encode(into)
+	if err != nil {
+		return options
+	}
+	return bytes.TrimSpace(merged)
 }
 
 // Schema returns a tool's schema in a provider's dialect, in its original order, in which models read the properties.

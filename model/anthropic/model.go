@@ -36,29 +36,34 @@ const maxPauses = 16
 //
 // A refusal is an error of CodeFiltered with the provider's explanation. An unknown stop reason becomes the finish
 // reason unchanged. Of files that are neither images, PDF nor text the model is given a description, since it
-// cannot read them. A call that a request forces is made without thinking, because the API does not combine the
-// two.
+// cannot read them. The API does not combine thinking with a forced call: a request with both asks for the call in
+// words.
 func (m *MessagesModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
-		r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit}
-		for pauses := 0; ; pauses++ {
-			body, err := m.body(req, r)
-			if err != nil {
-				return err
-			}
-			complete := func() bool { return r.stopReason != "" }
-			err = m.endpoint.Call(ctx, complete, func(ctx context.Context, watch *provider.Idle) error { return m.read(ctx, watch, body, r) })
-			if err != nil {
-				return err
-			}
-			if !r.paused() || pauses == maxPauses {
-				return r.finish()
-			}
-			if err := r.resume(); err != nil {
-				return err
-			}
-		}
+		return m.endpoint.Force(req, emit, func(req *cairn.Request, emit provider.Emit) error { return m.ask(ctx, req, emit) })
 	})
+}
+
+// ask makes a request and emits the reply.
+func (m *MessagesModel) ask(ctx context.Context, req *cairn.Request, emit provider.Emit) error {
+	r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit}
+	for pauses := 0; ; pauses++ {
+		body, err := m.body(req, r)
+		if err != nil {
+			return err
+		}
+		complete := func() bool { return r.stopReason != "" }
+		err = m.endpoint.Call(ctx, complete, func(ctx context.Context, watch *provider.Idle) error { return m.read(ctx, watch, body, r) })
+		if err != nil {
+			return err
+		}
+		if !r.paused() || pauses == maxPauses {
+			return r.finish()
+		}
+		if err := r.resume(); err != nil {
+			return err
+		}
+	}
 }
 
 // read makes a request and feeds its response to r.

@@ -11,10 +11,13 @@ import (
 )
 
 // body encodes the body of a request. If r has parts, the request continues that paused reply. The body is built as
-// a map because options override fields by name.
+// a map because options are merged into it.
 func (m *MessagesModel) body(req *cairn.Request, r *reply) ([]byte, error) {
 	s := &req.Settings
 	e := m.endpoint
+	if req.Choice.Tool != "" && thinks(s) {
+		req = provider.InWords(req)
+	}
 	body := map[string]any{
 		"model":      e.Model,
 		"max_tokens": e.maxTokens,
@@ -45,20 +48,20 @@ func (m *MessagesModel) body(req *cairn.Request, r *reply) ([]byte, error) {
 		return nil, err
 	}
 	body["messages"] = m.messages(req.Messages, r.parts)
-	if err := e.Merge(body, s); err != nil {
-		return nil, err
-	}
-	if req.Choice.Tool != "" {
-		thinkNot(body)
-	}
-	return e.Body(body, &cairn.Settings{})
+	return e.Body(body, s)
 }
 
-// thinkNot disables thinking if it was requested.
-func thinkNot(body map[string]any) {
-	if _, asked := body["thinking"]; asked {
-		body["thinking"] = map[string]any{"type": "disabled"}
+// thinks reports whether the settings request thinking.
+func thinks(s *cairn.Settings) bool {
+	asked, ok := s.Options["thinking"]
+	if !ok {
+		return false
 	}
+	var thinking struct {
+		Type string `json:"type"`
+	}
+	raw, err := provider.Encode(asked)
+	return err == nil && json.Unmarshal(raw, &thinking) == nil && thinking.Type != "" && thinking.Type != "disabled"
 }
 
 // tools adds the tools and the tool choice. The API rejects a choice without tools.

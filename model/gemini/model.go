@@ -38,23 +38,28 @@ func (m *ContentModel) Validate() error { return m.endpoint.Validate() }
 // unchanged. A stop sequence that was met is reported as FinishReasonEnd.
 func (m *ContentModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
-		fields, err := m.body(req)
-		if err != nil {
-			return err
-		}
-		body, err := m.endpoint.Body(fields, &cairn.Settings{})
-		if err != nil {
-			return err
-		}
-		r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit, turn: len(req.Messages)}
-		err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error {
-			return m.read(ctx, watch, body, r)
-		})
-		if err != nil {
-			return err
-		}
-		return r.finish()
+		return m.endpoint.Force(req, emit, func(req *cairn.Request, emit provider.Emit) error { return m.ask(ctx, req, emit) })
 	})
+}
+
+// ask makes a request and emits the reply.
+func (m *ContentModel) ask(ctx context.Context, req *cairn.Request, emit provider.Emit) error {
+	fields, err := m.body(req)
+	if err != nil {
+		return err
+	}
+	body, err := m.endpoint.Body(fields, &cairn.Settings{})
+	if err != nil {
+		return err
+	}
+	r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit, turn: len(req.Messages)}
+	err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error {
+		return m.read(ctx, watch, body, r)
+	})
+	if err != nil {
+		return err
+	}
+	return r.finish()
 }
 
 // read makes the request and feeds its response to r.

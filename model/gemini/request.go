@@ -18,7 +18,7 @@ const unsigned = "skip_thought_signature_validator"
 // filler stands in where the API requires a user turn.
 const filler = "Continue."
 
-// body builds the body of a request. Options override fields by name.
+// body builds the body of a request. Options are merged into it.
 func (m *ContentModel) body(req *cairn.Request) (map[string]any, error) {
 	s, e := &req.Settings, m.endpoint
 	body := map[string]any{"contents": m.contents(req.Messages)}

@@ -36,17 +36,22 @@ func (m *ResponsesModel) Validate() error { return m.endpoint.Validate() }
 // PNG, JPEG, GIF nor WebP the model is given a description, since it cannot read them.
 func (m *ResponsesModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
-		body, err := m.body(req)
-		if err != nil {
-			return err
-		}
-		r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit}
-		err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error { return m.read(ctx, watch, body, r) })
-		if err != nil {
-			return err
-		}
-		return r.finish()
+		return m.endpoint.Force(req, emit, func(req *cairn.Request, emit provider.Emit) error { return m.ask(ctx, req, emit) })
 	})
+}
+
+// ask makes a request and emits the reply.
+func (m *ResponsesModel) ask(ctx context.Context, req *cairn.Request, emit provider.Emit) error {
+	body, err := m.body(req)
+	if err != nil {
+		return err
+	}
+	r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit}
+	err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error { return m.read(ctx, watch, body, r) })
+	if err != nil {
+		return err
+	}
+	return r.finish()
 }
 
 // read makes the request and feeds its response to r.

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
-// body encodes the body of a request. It is built as a map because options override fields by name.
+// body encodes the body of a request. It is built as a map because options are merged into it.
 func (m *ResponsesModel) body(req *cairn.Request) ([]byte, error) {
 	s, e := &req.Settings, m.endpoint
 	if len(s.StopSequences) > 0 {

@@ -48,25 +48,30 @@ func (m *ChatModel) Validate() error { return m.endpoint.Validate() }
 // is not an image can only be sent by its bytes.
 func (m *ChatModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
-		body, err := m.body(req)
-		if err != nil {
-			return err
-		}
-		r := &reply{failures: m.endpoint.Failures, host: m.endpoint.host, origin: m.origin, listed: m.listed, model: m.endpoint.ID, say: emit, turn: len(req.Messages)}
-		err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error {
-			res, err := m.send(ctx, body)
-			if err != nil {
-				return err
-			}
-			res.Body = watch.Body(res.Body)
-			defer res.Body.Close()
-			return m.read(res, watch, r)
-		})
-		if err != nil {
-			return err
-		}
-		return r.finish()
+		return m.endpoint.Force(req, emit, func(req *cairn.Request, emit provider.Emit) error { return m.ask(ctx, req, emit) })
 	})
+}
+
+// ask makes a request and emits the reply.
+func (m *ChatModel) ask(ctx context.Context, req *cairn.Request, emit provider.Emit) error {
+	body, err := m.body(req)
+	if err != nil {
+		return err
+	}
+	r := &reply{failures: m.endpoint.Failures, host: m.endpoint.host, origin: m.origin, listed: m.listed, model: m.endpoint.ID, say: emit, turn: len(req.Messages)}
+	err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error {
+		res, err := m.send(ctx, body)
+		if err != nil {
+			return err
+		}
+		res.Body = watch.Body(res.Body)
+		defer res.Body.Close()
+		return m.read(res, watch, r)
+	})
+	if err != nil {
+		return err
+	}
+	return r.finish()
 }
 
 // send makes the request and returns a response of status 200.

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
-// body encodes the body of a request. It is built as a map because options override fields by name.
+// body encodes the body of a request. It is built as a map because options are merged into it.
 func (m *ChatModel) body(req *cairn.Request) ([]byte, error) {
 	messages, err := m.messages(req)
 	if err != nil {

@@ -168,7 +168,7 @@ type Settings struct {
 	MaxOutputTokens int      `yaml:"max_output_tokens" json:"max_output_tokens,omitempty" doc:"The maximum length of a reply, in tokens."`
 	ReasoningEffort string   `yaml:"reasoning_effort" json:"reasoning_effort,omitempty" doc:"One of the provider's levels, such as low, medium or high."`
 	StopSequences   []string `yaml:"stop_sequences" json:"stop_sequences,omitempty" doc:"Texts that end a reply where one of them would follow."`
-	Options         JSON     `yaml:"options" json:"options,omitempty" doc:"A mapping that is merged into the provider's request, by top-level name."`
+	Options         JSON     `yaml:"options" json:"options,omitempty" doc:"A mapping that is merged into the provider's request, at any depth; lists replace the request's."`
 }
 
 // ToolCache limits the tool results that a session keeps.

@@ -1,0 +1,64 @@
+package providertest
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// forcedCall tests servers that refuse to force a call: for the model, or for its thinking. The call must then be asked
+// for in words, at once for later requests.
+func (a Adapter[Q, R]) forcedCall(t *testing.T) {
+	for _, c := range []struct {
+		says  string
+		words bool
+	}{
+		{"deepseek-reasoner does not support this tool_choice", true},
+		{"No endpoints found that support the provided 'tool_choice' value.", true},
+		{"Thinking may not be enabled when tool_choice forces tool use.", true},
+		{"Tool choice is required, but model did not call a tool", false},
+		{"messages: at least one is required", false},
+	} {
+		var bodies []string
+		m := a.through(func(r *http.Request) (*http.Response, error) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return nil, err
+			}
+			if bodies = append(bodies, string(body)); len(bodies) > 1 {
+				return Plays(a.Piece + a.Last + a.Done)(r)
+			}
+			raw, err := json.Marshal(map[string]any{"error": map[string]any{"message": c.says, "type": "invalid_request_error"}})
+			if err != nil {
+				return nil, err
+			}
+			res, err := Answering(http.StatusBadRequest, string(raw), new([]byte))(&http.Request{Body: http.NoBody})
+			return res, err
+		})
+		req := Hello()
+		req.Tools = []cairn.ToolSpec{{Name: "lookup", Schema: json.RawMessage(`{"type":"object"}`)}}
+		req.Choice.Tool = "lookup"
+		words := `Call the tool \"lookup\"`
+		_, err := Ask(t.Context(), m, req)
+		if !c.words {
+			if err == nil || len(bodies) != 1 {
+				t.Errorf("%s: %v after %d requests", c.says, err, len(bodies))
+			}
+			continue
+		}
+		if err != nil || len(bodies) != 2 || strings.Contains(bodies[0], words) || !strings.Contains(bodies[1], words) {
+			t.Errorf("%s: %v after %v", c.says, err, bodies)
+			continue
+		}
+		if _, err := Ask(t.Context(), m, req); err != nil || len(bodies) != 3 || bodies[2] != bodies[1] {
+			t.Errorf("%s: the next request: %v after %v", c.says, err, bodies)
+		}
+		if req.Choice.Tool != "lookup" || len(req.Messages) != 1 {
+			t.Errorf("the request was changed: %+v", req)
+		}
+	}
+}
