@@ -76,6 +76,9 @@ type ToolSpec struct {
 	Description string `json:"description,omitempty"`
 	// Schema is the JSON Schema of the arguments.
 	Schema json.RawMessage `json:"schema"`
+	// Fields are objects that are merged into the form in which a provider is sent the tool, by [ModelInfo] Provider;
+	// see [ProviderFields].
+	Fields map[string]json.RawMessage `json:"fields,omitempty"`
 }
 
 // ToolChoice steers tool use. The zero value lets the model choose.

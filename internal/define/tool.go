@@ -31,7 +31,7 @@ func ToolOf(list []cairn.Tool, name string) *Tool {
 
 // Spec returns the tool's description for a model.
 func (t *Tool) Spec() cairn.ToolSpec {
-	return cairn.ToolSpec{Name: t.Name, Description: t.Description, Schema: t.Input.JSON()}
+	return cairn.ToolSpec{Name: t.Name, Description: t.Description, Schema: t.Input.JSON(), Fields: t.Fields}
 }
 
 // Specs appends the descriptions of tools to a list.

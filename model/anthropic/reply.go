@@ -269,7 +269,7 @@ func (r *reply) finish() error {
 			reason = cairn.FinishReasonTools
 		}
 	case "pause_turn", "compaction":
-		if reason = cairn.FinishReason(r.stopReason); r.calls > 0 { // the provider goes on with the results
+		if reason = cairn.FinishReason(r.stopReason); r.calls > 0 { // the provider continues with the results
 			reason = cairn.FinishReasonTools
 		}
 	default:

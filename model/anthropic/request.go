@@ -71,6 +71,10 @@ func (m *MessagesModel) tools(req *cairn.Request, body map[string]any) error {
 	for _, raw := range e.serverTools { // first, because the breakpoint is on the last tool
 		list = append(list, raw)
 	}
+	last := len(req.Tools) - 1
+	for last >= 0 && !e.Loaded(&req.Tools[last]) { // the cache has no tools that are searched for
+		last--
+	}
 	for i := range req.Tools {
 		t := &req.Tools[i]
 		schema, err := e.Schema(t, toolschema.Anthropic)
@@ -78,10 +82,10 @@ func (m *MessagesModel) tools(req *cairn.Request, body map[string]any) error {
 			return err
 		}
 		one := &tool{Name: t.Name, Description: t.Description, InputSchema: schema, Strict: e.strict && provider.Closed(schema)}
-		if i == len(req.Tools)-1 {
+		if i == last {
 			one.CacheControl = e.cache
 		}
-		list = append(list, one)
+		list = append(list, e.Extended(t, one))
 	}
 	if len(list) == 0 {
 		return nil

@@ -43,6 +43,8 @@ var requests = map[string]struct {
 		},
 		Tools: []cairn.ToolSpec{lookup, {Name: "now"}},
 	}},
+	"deferred_tools": {req: cairn.Request{Messages: []cairn.Message{user("Go")}, Tools: []cairn.ToolSpec{lookup,
+		{Name: "rare", Fields: map[string]json.RawMessage{"anthropic": json.RawMessage(`{"defer_loading":true}`)}}}}},
 	"provider_items": {req: cairn.Request{Messages: []cairn.Message{
 		user("Go"),
 		assistant(

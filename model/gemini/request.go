@@ -73,14 +73,14 @@ func (m *ContentModel) tools(req *cairn.Request, body map[string]any) error {
 		list = append(list, raw)
 	}
 	if len(req.Tools) > 0 {
-		functions := make([]function, len(req.Tools))
+		functions := make([]any, len(req.Tools))
 		for i := range req.Tools {
 			t := &req.Tools[i]
 			schema, err := m.endpoint.Schema(t, toolschema.Gemini)
 			if err != nil {
 				return err
 			}
-			functions[i] = function{t.Name, t.Description, schema}
+			functions[i] = m.endpoint.Extended(t, function{t.Name, t.Description, schema})
 		}
 		list = append(list, map[string]any{"functionDeclarations": functions})
 	}

@@ -50,15 +50,15 @@ func (m *ChatModel) body(req *cairn.Request) ([]byte, error) {
 
 // tools adds the tools and the tool choice. Servers reject a choice without tools.
 func (m *ChatModel) tools(req *cairn.Request, body map[string]any) error {
-	list := make([]chatTool, len(req.Tools))
+	list := make([]any, len(req.Tools))
 	for i := range req.Tools {
 		t := &req.Tools[i]
 		schema, err := m.endpoint.Schema(t, toolschema.OpenAI)
 		if err != nil {
 			return err
 		}
-		list[i] = chatTool{Type: "function",
-			Function: chatFunction{Name: t.Name, Description: t.Description, Parameters: schema}}
+		list[i] = m.endpoint.Extended(t, chatTool{Type: "function",
+			Function: chatFunction{Name: t.Name, Description: t.Description, Parameters: schema}})
 	}
 	body["tools"] = list
 	switch {

@@ -51,6 +51,8 @@ type Tool[Call, CachePolicy, RetryPolicy, Agent any, CallKind, Quorum ~string] s
 	// long.
 	Deferred bool
 	Keywords []string
+	// Fields are merged into a provider's form of the tool, by provider.
+	Fields map[string]json.RawMessage
 	// Err is a mistake in the definition.
 	Err error
 }
