@@ -64,6 +64,9 @@ type Request struct {
 	Tools []ToolSpec
 	// Choice determines whether the model must call a tool.
 	Choice ToolChoice
+	// NativeOutput asks for the provider's own structured output: a model that can generate it is not offered
+	// [FinishTool], and its final text becomes a call of it; see [OutputType.Native]. Other models ignore it.
+	NativeOutput bool
 	// Settings are those of the agent.
 	Settings Settings
 }

@@ -14,6 +14,7 @@ type OutputType struct {
 	typ    reflect.Type
 	schema *schema.Schema
 	err    error
+	native bool
 }
 
 // OutputOf declares T, a struct, as an agent's output. The model is given the tool [FinishTool], whose arguments are
@@ -30,6 +31,20 @@ func RawOutput(jsonSchema json.RawMessage) *OutputType {
 	s, err := schema.Parse(jsonSchema)
 	return &OutputType{schema: s, err: err}
 }
+
+// Native returns the type for the structured output of the model's provider: the provider is given the schema with the
+// request, and the text with which the model ends is the output. The session has it as a call of [FinishTool], so guards,
+// checks and events stay the same; the text of such a reply is not streamed. Models whose adapter cannot do so, and those
+// behind agents of other servers, are given the tool. Providers restrict the schemas, and some models do not combine
+// structured output with tools: see docs/PROVIDERS.md.
+func (o *OutputType) Native() *OutputType {
+	native := *o
+	native.native = true
+	return &native
+}
+
+// IsNative reports whether the output is asked for by [OutputType.Native].
+func (o *OutputType) IsNative() bool { return o.native }
 
 // Schema returns the output's JSON Schema.
 func (o *OutputType) Schema() json.RawMessage { return o.schema.JSON() }

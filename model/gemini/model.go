@@ -38,7 +38,7 @@ func (m *ContentModel) Validate() error { return m.endpoint.Validate() }
 // unchanged. A stop sequence that was met is reported as FinishReasonEnd.
 func (m *ContentModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
-		return m.endpoint.Force(req, emit, func(req *cairn.Request, emit provider.Emit) error { return m.ask(ctx, req, emit) })
+		return m.endpoint.Ask(req, emit, format, func(req *cairn.Request, emit provider.Emit) error { return m.ask(ctx, req, emit) })
 	})
 }
 

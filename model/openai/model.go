@@ -36,7 +36,7 @@ func (m *ResponsesModel) Validate() error { return m.endpoint.Validate() }
 // PNG, JPEG, GIF nor WebP the model is given a description, since it cannot read them.
 func (m *ResponsesModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
-		return m.endpoint.Force(req, emit, func(req *cairn.Request, emit provider.Emit) error { return m.ask(ctx, req, emit) })
+		return m.endpoint.Ask(req, emit, format, func(req *cairn.Request, emit provider.Emit) error { return m.ask(ctx, req, emit) })
 	})
 }
 

@@ -221,6 +221,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 	req.Messages = sent(l, model, to.Context)
 	req.Tools = define.Specs(req.Tools, l.Listed(to.Context))
 	if a.Output != nil {
+		req.NativeOutput = a.Output.IsNative()
 		req.Tools = append(req.Tools, cairn.ToolSpec{Name: cairn.FinishTool, Schema: a.Output.Schema(),
 			Description: "Call this once, when you are done, with the final result."})
 		if l.Step.Number >= define.Steps(a) || a.StopWhen != nil && transcript.MustFinish(l.Transcript(), l.Run.ID) {
