@@ -97,14 +97,15 @@ func TestHostedRunIsTakenOverWhileItIsBeingBegun(t *testing.T) {
 }
 
 // An answer may come after its call's effect has looked, and before the suspending step is committed. The next run
-// finds it as if it had come after the commit, and also finds the tools that would have ended the turn.
+// finds it as if it had come after the commit. The tool that would have ended the turn does not end it, since another call
+// of its reply was out of time.
 func TestAnswerBetweenTwoEffectsIsUsed(t *testing.T) {
 	t.Parallel()
 	for name, resumes := range map[string]bool{"a worker goes on": false, "the process goes on": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st, pass, clock := clocked()
-			agent := bot(scripted.New(scripted.Reply(scripted.Call("soon", in{"1"}), scripted.Call("ask", in{"2"}), scripted.Call("close", in{"3"}).ID("c3"))),
+			agent := bot(scripted.New(scripted.Reply(scripted.Call("soon", in{"1"}), scripted.Call("ask", in{"2"}), scripted.Call("close", in{"3"}).ID("c3")), scripted.Text("closed")),
 				cairn.ClientTool[in, string]("soon", "Asks.", cairn.WaitAtMost(time.Minute)), cairn.ClientTool[in, string]("ask", "Asks."),
 				echo("close", cairn.FinishWith()))
 			h := &byHand{}
