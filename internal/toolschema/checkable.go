@@ -39,7 +39,7 @@ func reduced(s *object, depth int) *object {
 	if given := s.object("patternProperties"); given != nil {
 		given = given.clone()
 		for _, p := range slices.Clone(given.names) {
-			if foreign(p) { // its properties can no longer be told from unknown ones
+			if foreign(p) { // its properties are then unknown ones
 				given.drop(p)
 				s.drop("additionalProperties")
 			}

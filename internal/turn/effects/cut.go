@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
 
-// maxCut is how many replies in a row may be cut before they have a complete call. The model has been told each time.
+// maxCut is how many replies in a row may be cut before they have a complete call. The model reads why each time.
 const maxCut = 3
 
 // cutShort returns the error of a call whose arguments were cut; nil if they are complete.
