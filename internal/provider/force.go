@@ -31,7 +31,7 @@ func (e *Endpoint) Force(req *cairn.Request, emit Emit, ask func(*cairn.Request,
 		return emit(c)
 	})
 	refused, ok := errors.AsType[*cairn.Error](err)
-	if !ok || begun || refused.Code != cairn.CodeModelRequest || !refusesChoice.MatchString(refused.Message) || failedCall.MatchString(refused.Message) {
+	if !ok || begun || refused.Retryable() || !refusesChoice.MatchString(refused.Message) || failedCall.MatchString(refused.Message) {
 		return err
 	}
 	e.unforced.Store(true)

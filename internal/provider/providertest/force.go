@@ -14,14 +14,15 @@ import (
 // for in words, at once for later requests.
 func (a Adapter[Q, R]) forcedCall(t *testing.T) {
 	for _, c := range []struct {
-		says  string
-		words bool
+		says   string
+		words  bool
+		status int
 	}{
-		{"deepseek-reasoner does not support this tool_choice", true},
-		{"No endpoints found that support the provided 'tool_choice' value.", true},
-		{"Thinking may not be enabled when tool_choice forces tool use.", true},
-		{"Tool choice is required, but model did not call a tool", false},
-		{"messages: at least one is required", false},
+		{"deepseek-reasoner does not support this tool_choice", true, 400},
+		{"No endpoints found that support the provided 'tool_choice' value.", true, 404},
+		{"Thinking may not be enabled when tool_choice forces tool use.", true, 400},
+		{"Tool choice is required, but model did not call a tool", false, 400},
+		{"messages: at least one is required", false, 400},
 	} {
 		var bodies []string
 		m := a.through(func(r *http.Request) (*http.Response, error) {
@@ -36,7 +37,7 @@ func (a Adapter[Q, R]) forcedCall(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			res, err := Answering(http.StatusBadRequest, string(raw), new([]byte))(&http.Request{Body: http.NoBody})
+			res, err := Answering(c.status, string(raw), new([]byte))(&http.Request{Body: http.NoBody})
 			return res, err
 		})
 		req := Hello()
