@@ -88,12 +88,6 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 	return nil, err
 }
 
-// copyOf returns the id of the copy of a session that the next turn in place of another one makes. Until that turn begins,
-// which increments the session's epoch, the copy is hidden: see [Engine.Sessions].
-func copyOf(row *cairn.Session) string {
-	return ids.Derive("replaced", row.Secret, row.ID, strconv.FormatInt(row.Epoch, 10))
-}
-
 // keepReplaced copies a session to a new one below it, before message n of it is replaced. A repeated call makes no second
 // copy of the same version; one of an earlier version, left by a dead process, is replaced. A turn that is refused leaves
 // the copy: another call may be about to begin the turn with it.
@@ -158,21 +152,6 @@ func (e *Engine) replaced(ctx context.Context, row, kept *cairn.Session) {
 			e.opts.Logger.Warn("earlier version of a session stays", "session", old.ID, "error", err)
 		}
 	}
-}
-
-// dropCopy removes the copy for a turn that never began, once row was rewound otherwise.
-func (e *Engine) dropCopy(ctx context.Context, row *cairn.Session) {
-	if err := e.forget(context.WithoutCancel(ctx), copyOf(row)); err != nil {
-		e.opts.Logger.Warn("copy of a session that was not changed stays", "session", copyOf(row), "error", err)
-	}
-}
-
-// forget removes a copy of a session, if there is one.
-func (e *Engine) forget(ctx context.Context, id string) error {
-	if err := e.store.Delete(ctx, id); err != nil && !errors.Is(err, cairn.ErrNotFound) {
-		return err
-	}
-	return nil
 }
 
 // begunWith returns the id of the run that began with message n of a session: the first message of its user in that

@@ -253,7 +253,7 @@ func (s *diesAfterCopy) Commit(ctx context.Context, id string, c *store.Commit) 
 }
 
 // A copy and the turn that it is made for appear together. What a dead process leaves is neither listed nor taken for the
-// copy of a later turn, however the session goes on.
+// copy of a later turn, whatever follows in the session.
 func TestKeptCopyAppearsWithItsTurn(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(*testing.T, *engine.Engine, func(string, ...engine.RunOption)) (kept []int){

@@ -22,31 +22,6 @@ func (e *Engine) Sessions(ctx context.Context, q store.SessionQuery) (store.Page
 	return page, err
 }
 
-// withoutCopies leaves out the copies for turns that have not begun.
-func (e *Engine) withoutCopies(ctx context.Context, list []cairn.Session) ([]cairn.Session, error) {
-	if !slices.ContainsFunc(list, func(s cairn.Session) bool { return s.Kind == cairn.ChildReplaced }) {
-		return list, nil
-	}
-	next := map[string]string{} // of parents: copyOf
-	var out []cairn.Session
-	for _, s := range list {
-		if s.Kind == cairn.ChildReplaced && next[s.ParentID] == "" {
-			parent, err := store.Load(ctx, e.store, s.ParentID)
-			switch {
-			case errors.Is(err, cairn.ErrNotFound): // removed since
-				continue
-			case err != nil:
-				return nil, err
-			}
-			next[s.ParentID] = copyOf(parent)
-		}
-		if s.Kind != cairn.ChildReplaced || s.ID != next[s.ParentID] {
-			out = append(out, s)
-		}
-	}
-	return out, nil
-}
-
 // Messages returns at most limit messages of a session from index from on; limit 0 means 100.
 func (e *Engine) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
 	return store.Messages(ctx, e.store, id, from, limit)
