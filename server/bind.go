@@ -110,9 +110,9 @@ func set(f reflect.Value, name string, values []string) error {
 // lenient marks the struct of a body that may have unknown fields, because clients add their own.
 type lenient interface{ lenient() }
 
-// answering marks the struct of a body that may have the result of a client tool, which has run: the engine replaces
-// characters of the result that it cannot keep, and checks the other fields.
-type answering interface{ answering() }
+// answering is the struct of a body that may have the result of a client tool, which has run. If it has, the engine
+// replaces characters of the result that it cannot keep, and checks the other fields.
+type answering interface{ answering() bool }
 
 // boundRead sets the deadline for reading the body of a request.
 func (h *Handler) boundRead(w http.ResponseWriter, r *http.Request) {
@@ -138,12 +138,16 @@ func (c *request) body(into any) error {
 	if mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || mediaType != "application/json" {
 		return &httpError{http.StatusUnsupportedMediaType, "media_type", "the body must be application/json"}
 	}
-	checked := raw
-	if _, ok := into.(answering); ok {
-		checked, _ = limits.CleanJSON(raw)
-	}
-	if err := cairn.CheckJSON("body", checked); err != nil {
-		return err
+	unkept := cairn.CheckJSON("body", raw)
+	answer, ok := into.(answering)
+	if unkept != nil {
+		if !ok {
+			return unkept
+		}
+		clean, _ := limits.CleanJSON(raw)
+		if err := cairn.CheckJSON("body", clean); err != nil {
+			return err
+		}
 	}
 	of := reflect.TypeOf(into).Elem()
 	if _, ok := into.(lenient); ok {
@@ -154,6 +158,9 @@ func (c *request) body(into any) error {
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		return badBody(err)
+	}
+	if unkept != nil && !answer.answering() {
+		return unkept
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func TestResultOfAClientToolIsKept(t *testing.T) {
 		})
 	}
 	for name, c := range map[string]struct{ path, body, field string }{
-		"a user's words":      {"/chat", `{"id":"s","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"a\u0000"}]}]}`, "input"},
+		"a user's words":      {"/chat", `{"id":"s","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"a\u0000"}]}]}`, "body"},
 		"a reviewer's reason": {"/submit-tool-result", `{"session_id":"s","type":"approval-response","call_id":"ID","approval_id":"AP","reason":"\u0000"}`, "reason"},
 		"a start":             {"/start", `{"session_id":"s2","agent":"bot","input":{"text":"a\u0000"}}`, "body"},
 	} {

@@ -35,7 +35,9 @@ type chatIn struct {
 
 func (*chatIn) lenient() {}
 
-func (*chatIn) answering() {}
+func (in *chatIn) answering() bool {
+	return len(in.Messages) > 0 && in.Messages[len(in.Messages)-1].Role == "assistant"
+}
 
 // Triggers of a client's post. Unless it regenerates an answer, its last message determines what is done.
 const (

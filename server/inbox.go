@@ -191,7 +191,7 @@ type submitIn struct {
 	cairn.Submission
 }
 
-func (*submitIn) answering() {}
+func (*submitIn) answering() bool { return true }
 
 func submit(c *request, in *submitIn) (*cairn.Receipt, error) {
 	if err := c.reviewAs(&in.Reviewer); err != nil {

@@ -132,7 +132,7 @@ func transcriptScripted(h *History) error {
 			if err := s.matches(&l, cut); err != nil {
 				return fmt.Errorf("%s: %w", s, err)
 			}
-			ended = l.ends
+			ended = l.ends && h.endsTurn(s)
 		}
 		if err := h.ends(&t, ended); err != nil {
 			return err
@@ -140,6 +140,19 @@ func transcriptScripted(h *History) error {
 		ended = ended && !stopped(t.run)
 	}
 	return nil
+}
+
+// endsTurn reports whether a reply that is to end the turn does so. The call that would end it is not carried out beside
+// one that failed.
+func (h *History) endsTurn(s *step) bool {
+	for i := s.at + 1; i < len(h.Messages) && h.Messages[i].Role != cairn.RoleAssistant; i++ {
+		for _, r := range h.Messages[i].ToolResults() {
+			if r.IsError && (r.Code != cairn.CodeNotExecuted || r.Tool == toolClose || r.Tool == cairn.FinishTool) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // follows reports whether the transcript has the messages in sequence from an index on.
