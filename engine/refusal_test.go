@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// A refusal ends the run with its own code after one request, also within a reply, and the session can go on.
+// A refusal ends the run with its own code after one request, also within a reply, and the session takes the next turn.
 func TestRefusalEndsTheRun(t *testing.T) {
 	t.Parallel()
 	refusal := scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "the model refused to answer"))

@@ -259,7 +259,7 @@ func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent strin
 }
 
 // stateOf returns the state with which a client continues the turn of a session. It differs from one set of questions to
-// the next. It needs no seal: whoever continues the turn must own the session.
+// the next. It needs no seal: only the owner of the session may continue the turn.
 func stateOf(session string, requests sdk.InputRequestMap) string {
 	return ids.Derive("asked", slices.Sorted(maps.Keys(requests))...) + "/" + session
 }

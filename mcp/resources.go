@@ -169,11 +169,14 @@ func messageOf(m *sdk.PromptMessage, files *int) (cairn.Message, error) {
 // errAsks reports that a server asks the user something where no call of a tool can wait for the answer.
 var errAsks = refused("the server asks for input, which only calls of its tools can wait for")
 
+// codeNotFound is the code of a resource that does not exist, in revisions before 2026-07-28.
+const codeNotFound = -32002
+
 // missing returns the error of a request for something that a server says does not exist: by the code for it, or by that
 // for wrong parameters, as revision 2026-07-28 demands.
 func missing(err error, what, name string) error {
 	var wire *jsonrpc.Error
-	if errors.As(err, &wire) && (wire.Code == sdk.CodeResourceNotFound || wire.Code == jsonrpc.CodeInvalidParams || wire.Code == jsonrpc.CodeMethodNotFound) {
+	if errors.As(err, &wire) && (wire.Code == codeNotFound || wire.Code == jsonrpc.CodeInvalidParams || wire.Code == jsonrpc.CodeMethodNotFound) {
 		return refusal{cairn.Errorf(cairn.CodeNotFound, "there is no %s %q: %s", what, clean(name, 256), clean(wire.Message, maxDescription))}
 	}
 	return err

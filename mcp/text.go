@@ -27,9 +27,3 @@ func clean(text string, most int) string {
 	}
 	return text
 }
-
-// cleanJSON returns JSON that a session can keep, as far as its characters are concerned.
-func cleanJSON(raw []byte) []byte {
-	raw, _ = limits.CleanJSON(raw)
-	return raw
-}

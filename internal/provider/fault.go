@@ -60,7 +60,7 @@ func (f Failures) Answer(res *http.Response) *cairn.Error {
 	}
 	e := f.Fault(said)
 	e.RetryAfter = cmp.Or(cairn.Duration(RetryAfter(res, time.Now)), e.RetryAfter)
-	switch res.Header.Get("X-Should-Retry") { // a server of OpenAI or Anthropic knows better than its status tells
+	switch res.Header.Get("X-Should-Retry") { // a server of OpenAI or Anthropic knows better than its status
 	case "false":
 		e.NoRetry = true
 	case "true":

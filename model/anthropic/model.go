@@ -14,8 +14,6 @@ type MessagesModel struct{ endpoint *endpoint }
 
 var _ cairn.Model = (*MessagesModel)(nil)
 
-const providerName = "anthropic"
-
 // Model returns the model with a name. It reads the environment once. Mistakes in the name or the options are
 // reported by [MessagesModel.Validate] and by each call.
 func Model(name string, o *Options) *MessagesModel { return &MessagesModel{newEndpoint(name, o)} }

@@ -117,3 +117,24 @@ func mistyped(err error) bool {
 	_, wrong := errors.AsType[*json.UnmarshalTypeError](err)
 	return wrong
 }
+
+const providerName = "anthropic"
+
+// usage has pointers because a later event contains only what changed.
+type usage struct {
+	Type       string `json:"type"`  // of an iteration
+	Model      string `json:"model"` // of an iteration
+	Input      *int64 `json:"input_tokens"`
+	CacheWrite *int64 `json:"cache_creation_input_tokens"`
+	CacheRead  *int64 `json:"cache_read_input_tokens"`
+	Output     *int64 `json:"output_tokens"`
+	Creation   *struct {
+		Hour int64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
+	Details *struct {
+		Thinking int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
+	// Iterations are the model calls behind a reply: one for each use of the provider's own tools, those of advisors,
+	// and those that compacted. The counts above sum up the calls of the model itself only.
+	Iterations []usage `json:"iterations"`
+}

@@ -108,7 +108,7 @@ func TestRefusalCausesNoCooldown(t *testing.T) {
 }
 
 // A turn whose model dies in mid-stream costs one request of it: the next model answers in the same attempt, and
-// readers are told to drop what they have.
+// an event makes readers drop what they have.
 func TestTurnWhoseModelDies(t *testing.T) {
 	t.Parallel()
 	a := model("a", scripted.Reply(scripted.Text("The answ"), scripted.Break()))

@@ -99,7 +99,7 @@ func gpt(u spent, end ends, _ ...string) string {
 	return sse(true, append(text, `{"type":"response.completed","response":{"status":"completed",`+usage+`}}`)...)
 }
 
-// chat writes a reply as Chat Completions does, with the counts of xAI, which keeps reasoning apart.
+// chat writes a reply as Chat Completions does, with the counts of xAI, which counts reasoning separately.
 func chat(u spent, end ends, _ ...string) string {
 	text := `{"choices":[{"index":0,"delta":{"role":"assistant","content":"Hello."},"finish_reason":null}],"usage":null}`
 	usage := fmt.Sprintf(`{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d,"cache_write_tokens":%d},"completion_tokens_details":{"reasoning_tokens":%d}}`,

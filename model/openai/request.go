@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -94,35 +93,6 @@ func (m *ResponsesModel) tools(req *cairn.Request, body map[string]any) error {
 	return nil
 }
 
-// strict reports whether the API can enforce a schema: it must be closed and require all properties.
-func strict(schema json.RawMessage) bool {
-	var v any
-	return provider.Closed(schema) && json.Unmarshal(schema, &v) == nil && required(v)
-}
-
-func required(v any) bool {
-	switch v := v.(type) {
-	case []any:
-		for _, inner := range v {
-			if !required(inner) {
-				return false
-			}
-		}
-	case map[string]any:
-		properties, _ := v["properties"].(map[string]any)
-		names, _ := v["required"].([]any)
-		if v["type"] == "object" && len(properties) != len(names) {
-			return false
-		}
-		for _, inner := range v {
-			if !required(inner) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // input converts the history to items.
 func (m *ResponsesModel) input(history []cairn.Message) []any {
 	list := make([]any, 0, len(history)+1)
@@ -194,12 +164,6 @@ func (m *ResponsesModel) reply(parts []cairn.Part, calls *calls) []any {
 	return list
 }
 
-// kept is the provider data of a text: the item around it without its content, and what it cites.
-type kept struct {
-	Item        map[string]json.RawMessage `json:"item"`
-	Annotations []json.RawMessage          `json:"annotations,omitempty"`
-}
-
 // said returns a text as a message. The model's own text gets back its provider data.
 func said(p *cairn.Part, own bool) any {
 	text := content{Type: "output_text", Text: p.Text, Annotations: []json.RawMessage{}}
@@ -212,19 +176,6 @@ func said(p *cairn.Part, own bool) any {
 	}
 	k.Item["content"], _ = provider.Encode([]content{text}) // annotations are parts of valid JSON
 	return k.Item
-}
-
-// joined returns an item merged with the provider data that belongs to it.
-func joined(item any, more json.RawMessage, own bool) any {
-	if !own {
-		return item
-	}
-	raw, err := provider.Encode(item)
-	fields := map[string]json.RawMessage{}
-	if err != nil || json.Unmarshal(more, &fields) != nil || json.Unmarshal(raw, &fields) != nil {
-		return item
-	}
-	return fields
 }
 
 // images are the types of images that the API accepts. The last one is what programs give for an address whose type
@@ -254,21 +205,4 @@ func file(f *cairn.File) content {
 		return content{Type: "input_file", Filename: cmp.Or(f.Name, "file.pdf"), FileData: f.DataURL()}
 	}
 	return content{Type: "input_file", Filename: cmp.Or(f.Name, "file"), FileData: f.DataURL()}
-}
-
-// without returns an item without some of its fields; nil if it is no object.
-func without(raw json.RawMessage, names ...string) map[string]json.RawMessage {
-	fields := map[string]json.RawMessage{}
-	if json.Unmarshal(raw, &fields) != nil {
-		return nil
-	}
-	for _, name := range names {
-		delete(fields, name)
-	}
-	for name, value := range fields {
-		if bytes.Equal(bytes.TrimSpace(value), []byte("null")) {
-			delete(fields, name)
-		}
-	}
-	return fields
 }

@@ -32,8 +32,6 @@ func Model(name string, o *Options) *ChatModel {
 	return &ChatModel{e, kept{Field: reasoningContent, Host: e.host}.raw(), kept{Field: thinkingList, Host: e.host}.raw()}
 }
 
-const providerName = "openai-chat"
-
 // Info names the model. The provider is "openai-chat", for compatible servers too.
 func (m *ChatModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
 

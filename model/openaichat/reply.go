@@ -100,22 +100,6 @@ func (r *reply) body(data []byte, chunk *chatChunk) error {
 	return nil
 }
 
-// decode decodes a JSON object. A field of an unexpected type counts as absent: servers differ, and a reply matters
-// more than its details.
-func decode(object []byte, v any) error {
-	if object[0] != '{' {
-		return errors.New("not an object")
-	}
-	err := json.Unmarshal(object, v)
-	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return nil // all other fields are decoded nevertheless
-	}
-	return err
-}
-
-// given reports whether a field is present and not null.
-func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-
 func (r *reply) choice(c *choice) error {
 	d := &c.Delta
 	if given(c.Message) {

@@ -62,7 +62,7 @@ func (u *completionUsage) usage() cairn.Usage {
 }
 
 // output returns the tokens of the reply, reasoning included. OpenAI's completion tokens include it. Those of xAI, and
-// of Gemini, which does not report it apart, do not: then the total is larger than prompt and completion together.
+// of Gemini, which does not report it separately, do not: then the total is larger than prompt and completion together.
 func (u *completionUsage) output() (output, reasoning int64) {
 	output, reasoning = int64(u.CompletionTokens), int64(u.CompletionTokensDetails.ReasoningTokens)
 	beyond := int64(u.TotalTokens) - int64(u.PromptTokens) - output

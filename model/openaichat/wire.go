@@ -1,6 +1,9 @@
 package openaichat
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"errors"
+)
 
 // The structs of this file are named after their wire form. Those of responses have only the fields that are read.
 
@@ -127,3 +130,21 @@ type toolCallDelta struct {
 	} `json:"function"`
 	ExtraContent json.RawMessage `json:"extra_content"`
 }
+
+// decode decodes a JSON object. A field of an unexpected type counts as absent: servers differ, and a reply matters
+// more than its details.
+func decode(object []byte, v any) error {
+	if object[0] != '{' {
+		return errors.New("not an object")
+	}
+	err := json.Unmarshal(object, v)
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil // all other fields are decoded nevertheless
+	}
+	return err
+}
+
+// given reports whether a field is present and not null.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+const providerName = "openai-chat"

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/wording"
 )
 
-// mender changes the conversation of a step that a provider refuses, so that the step can go on.
+// mender changes the conversation of a step that a provider refuses, so that the step can be repeated.
 type mender struct {
 	fx        *Effects
 	a         *cairn.Agent
@@ -28,7 +28,7 @@ type mender struct {
 // history if it was too long, without files if one is not accepted. The error is why if neither helps.
 func (m *mender) mend(ctx context.Context, s *user.Scope, to *step.Reply, base *cairn.Request, why error) (*cairn.Request, error) {
 	code := cairn.AsError(why).Code
-	if code == cairn.CodeModelRequest { // by a model that does not tell these apart
+	if code == cairn.CodeModelRequest { // by a model that does not distinguish these
 		code, _ = wording.Conversation("", why.Error())
 	}
 	long := code == cairn.CodeContextLength

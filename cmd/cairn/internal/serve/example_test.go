@@ -115,7 +115,7 @@ func (s *served) tool(name string) *define.Tool {
 // deferred reports whether the tools of one of the first assistant's MCP servers are deferred.
 func (s *served) deferred(server int) bool {
 	s.t.Helper()
-	tools, err := s.agent.Toolsets[server].Tools(json.RawMessage(`{"base": [{"name": "look", "remote": "look", "schema": {"type": "object"}}]}`))
+	tools, err := s.agent.Toolsets[server].Tools(json.RawMessage(`{"base": [{"name": "lookup_order", "remote": "lookup_order", "schema": {"type": "object"}}]}`))
 	if err != nil || len(tools) != 1 {
 		s.t.Fatal(tools, err)
 	}
