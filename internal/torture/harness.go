@@ -363,12 +363,7 @@ func (h *harness) finish() {
 func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
-	atWork := func(row cairn.Session) bool { return atWork(row) || answer != nil && row.Status == cairn.SessionPaused }
-	rows, err := quiet(ctx, st, eng, answer)
-	// A deadline may pass, or a queued turn may begin, while the worker stops.
-	for err == nil && slices.ContainsFunc(rows, atWork) {
-		rows, err = quiet(ctx, st, eng, answer)
-	}
+	rows, err := rest(ctx, st, eng, answer)
 	if err != nil {
 		return err
 	}
@@ -384,6 +379,17 @@ func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *cle
 	}
 	following.Wait()
 	return errors.Join(errs...)
+}
+
+// rest works until no session is at work or, with a clerk, waits for an answer, and returns all sessions.
+func rest(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) ([]cairn.Session, error) {
+	atWork := func(row cairn.Session) bool { return atWork(row) || answer != nil && row.Status == cairn.SessionPaused }
+	rows, err := quiet(ctx, st, eng, answer)
+	// A deadline may pass, or a queued turn may begin, while the worker stops.
+	for err == nil && slices.ContainsFunc(rows, atWork) {
+		rows, err = quiet(ctx, st, eng, answer)
+	}
+	return rows, err
 }
 
 // atWork reports whether a session is being driven, or will be once a worker polls.
