@@ -164,12 +164,12 @@ func TestExample(t *testing.T) {
 		"wait_at_most":     {"wait_at_most: 72h", "wait_at_most: 2h", func(s *served) bool { return time.Duration(s.cfg.WaitAtMost) == 72*time.Hour }, func(s *served) bool { return time.Duration(s.cfg.WaitAtMost) == 2*time.Hour }},
 		"auth":             {"${CAIRN_TOKEN}", "", func(s *served) bool { return s.options.Authenticate != nil && !s.options.AllowUnauthenticated }, nil},
 		"cors":             {"http://localhost:3000", "https://app.example.com", func(s *served) bool { return slices.Equal(s.options.Origins, []string{"http://localhost:3000"}) }, func(s *served) bool { return slices.Equal(s.options.Origins, []string{"https://app.example.com"}) }},
-		"limits": {"{body: 4MiB, streams_per_user: 20, requests_per_minute: 600, runs_per_user: 5}", "{body: 1KiB, chat_body: 2KiB, json_values: 5, queue: 6, streams_per_user: 3, requests_per_minute: 4}",
+		"limits": {"{body: 4MiB, streams_per_user: 20, requests_per_minute: 600, runs_per_user: 5}", "{body: 1KiB, chat_body: 2KiB, json_values: 5, queue: 6, replaced: 7, streams_per_user: 3, requests_per_minute: 4}",
 			func(s *served) bool {
-				return s.options.MaxBody == 4<<20 && s.options.MaxChatBody == 64<<20 && s.options.MaxValues == 30_000 && s.engine.MaxQueue == 100 && s.options.StreamsPerUser == 20 && s.options.RequestsPerMinute == 600 && s.options.RunsPerUser == 5
+				return s.options.MaxBody == 4<<20 && s.options.MaxChatBody == 64<<20 && s.options.MaxValues == 30_000 && s.engine.MaxQueue == 100 && s.engine.MaxReplaced == 50 && s.options.StreamsPerUser == 20 && s.options.RequestsPerMinute == 600 && s.options.RunsPerUser == 5
 			},
 			func(s *served) bool {
-				return s.options.MaxBody == 1<<10 && s.options.MaxChatBody == 2<<10 && s.options.MaxValues == 5 && s.engine.MaxQueue == 6 && s.options.StreamsPerUser == 3 && s.options.RequestsPerMinute == 4 && s.options.RunsPerUser == 0
+				return s.options.MaxBody == 1<<10 && s.options.MaxChatBody == 2<<10 && s.options.MaxValues == 5 && s.engine.MaxQueue == 6 && s.engine.MaxReplaced == 7 && s.options.StreamsPerUser == 3 && s.options.RequestsPerMinute == 4 && s.options.RunsPerUser == 0
 			}},
 		"url":       {"https://example.com/agents", "http://localhost", func(s *served) bool { return s.options.URL == "https://example.com/agents" }, func(s *served) bool { return s.options.URL == "http://localhost" }},
 		"base_path": {"base_path: /agents", "", func(s *served) bool { return s.status("/agents/healthz") == 200 && s.status("/healthz") == 404 }, func(s *served) bool { return s.status("/healthz") == 200 }},

@@ -312,7 +312,7 @@ func (s *service) engineOptions(cfg *config.Config) (engine.Options, error) {
 		}
 	}
 	opts.Logger, opts.CloseGrace = s.log, time.Duration(cfg.Drain)
-	opts.WorkConcurrency, opts.WaitAtMost, opts.MaxQueue = cfg.WorkConcurrency, time.Duration(cfg.WaitAtMost), cfg.Limits.Queue
+	opts.WorkConcurrency, opts.WaitAtMost, opts.MaxQueue, opts.MaxReplaced = cfg.WorkConcurrency, time.Duration(cfg.WaitAtMost), cfg.Limits.Queue, cfg.Limits.Replaced
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, time.Duration(cfg.Lease))
 	opts.Retention = time.Duration(cfg.Retention.Removed)
 	opts.EventRetention = engine.EventRetention{Age: time.Duration(cfg.Retention.EventAge), Events: cfg.Retention.Events}

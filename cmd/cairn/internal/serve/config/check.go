@@ -69,7 +69,7 @@ func (d *decoder) check(c *Config) {
 	for _, limit := range []struct {
 		name  string
 		value int
-	}{{"json_values", c.Limits.JSONValues}, {"queue", c.Limits.Queue}, {"streams_per_user", c.Limits.StreamsPerUser}, {"requests_per_minute", c.Limits.RequestsPerMinute}, {"runs_per_user", c.Limits.RunsPerUser}} {
+	}{{"json_values", c.Limits.JSONValues}, {"queue", c.Limits.Queue}, {"replaced", c.Limits.Replaced}, {"streams_per_user", c.Limits.StreamsPerUser}, {"requests_per_minute", c.Limits.RequestsPerMinute}, {"runs_per_user", c.Limits.RunsPerUser}} {
 		if limit.value == 0 || limit.value < -1 {
 			d.wrong("limits."+limit.name, "%d is neither positive nor -1, which is any number", limit.value)
 		}

@@ -122,6 +122,7 @@ type Limits struct {
 	ChatBody          Bytes `yaml:"chat_body" doc:"The maximum size of the body of POST /chat, in which pages send the whole conversation." default:"64MiB"`
 	JSONValues        int   `yaml:"json_values" doc:"The maximum number of JSON values in a request's body; -1 means no limit." default:"30000"`
 	Queue             int   `yaml:"queue" doc:"The maximum number of queued turns of a session; -1 means no limit." default:"100"`
+	Replaced          int   `yaml:"replaced" doc:"The maximum number of earlier versions of a chat that edits keep; the oldest is removed; -1 means no limit." default:"50"`
 	StreamsPerUser    int   `yaml:"streams_per_user" doc:"The maximum number of open streams of a user; -1 means no limit." default:"20"`
 	RequestsPerMinute int   `yaml:"requests_per_minute" doc:"The maximum number of requests of a user per minute; -1 means no limit." default:"600"`
 	RunsPerUser       int   `yaml:"runs_per_user" doc:"The maximum number of a user's sessions with a turn under way, in all processes together, at which further turns are refused; -1 means no limit." default:"-1"`
@@ -228,6 +229,6 @@ func defaults() *Config {
 		Listen: "127.0.0.1:8420", Store: "sqlite:cairn.db", Worker: true, WorkConcurrency: 1000,
 		Auth: Auth{JWT: usual},
 		Log:  Log{Level: "info", Format: "text"}, Retention: Retention{Removed: Duration(30 * 24 * time.Hour)}, Drain: Duration(10 * time.Second),
-		Limits: Limits{Body: 4 << 20, ChatBody: 64 << 20, JSONValues: 30_000, Queue: 100, StreamsPerUser: 20, RequestsPerMinute: 600, RunsPerUser: -1},
+		Limits: Limits{Body: 4 << 20, ChatBody: 64 << 20, JSONValues: 30_000, Queue: 100, Replaced: 50, StreamsPerUser: 20, RequestsPerMinute: 600, RunsPerUser: -1},
 	}
 }

@@ -78,6 +78,7 @@ func TestMistakes(t *testing.T) {
 		"wrong types": {auth + "worker: perhaps\nlimits: 3\nassistants: {a: b}\ncors: {origins: http://x}", []string{
 			"2:9: worker: is a text where true or false is expected", "3:9: limits: is a number where a mapping of keys is expected",
 			"4:13: assistants: is a mapping where a list is expected", "5:17: cors.origins: is a text where a list is expected"}},
+		"no versions":        {auth + "limits: {replaced: 0}", []string{"2:20: limits.replaced: 0 is neither positive nor -1, which is any number"}},
 		"a queue of none":    {auth + "limits: {queue: 0}", []string{"2:17: limits.queue: 0 is neither positive nor -1, which is any number"}},
 		"values of none":     {auth + "limits: {json_values: -2}", []string{"2:23: limits.json_values: -2 is neither positive nor -1, which is any number"}},
 		"no duration":        {auth + "wait_at_most: 3 weeks", []string{"2:15: wait_at_most: is a text where a duration such as 90s, 24h or 30d is expected"}},
