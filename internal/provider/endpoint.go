@@ -36,6 +36,7 @@ type Endpoint struct {
 
 	uncounted atomic.Bool // the server does not count tokens
 	unforced  atomic.Bool // the server refuses to force a call
+	unformed  atomic.Bool // the server refuses structured output
 }
 
 // NewEndpoint returns an endpoint from options and environment.

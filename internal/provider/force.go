@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync/atomic"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -19,23 +20,32 @@ var failedCall = regexp.MustCompile(`(?i)did not call`)
 // Force calls ask for a reply to a request that may force a call. If the server refuses that before the reply begins,
 // ask is called again with a request that asks for the call in words, and later requests are made that way at once.
 func (e *Endpoint) Force(req *cairn.Request, emit Emit, ask func(*cairn.Request, Emit) error) error {
-	switch {
-	case req.Choice.Tool == "":
+	if req.Choice.Tool == "" {
 		return ask(req, emit)
-	case e.unforced.Load():
-		return ask(InWords(req), emit)
+	}
+	refuses := func(says string) bool { return refusesChoice.MatchString(says) && !failedCall.MatchString(says) }
+	return unless(&e.unforced, refuses, emit,
+		func(emit Emit) error { return ask(req, emit) },
+		func(emit Emit) error { return ask(InWords(req), emit) })
+}
+
+// unless asks in one way until the server refuses that before a reply begins, which refused remembers, and in another
+// way from then on.
+func unless(refused *atomic.Bool, refuses func(says string) bool, emit Emit, one, other func(Emit) error) error {
+	if refused.Load() {
+		return other(emit)
 	}
 	begun := false
-	err := ask(req, func(c cairn.Chunk) error {
+	err := one(func(c cairn.Chunk) error {
 		begun = true
 		return emit(c)
 	})
-	refused, ok := errors.AsType[*cairn.Error](err)
-	if !ok || begun || refused.Retryable() || !refusesChoice.MatchString(refused.Message) || failedCall.MatchString(refused.Message) {
+	why, ok := errors.AsType[*cairn.Error](err)
+	if !ok || begun || why.Retryable() || !refuses(why.Message) {
 		return err
 	}
-	e.unforced.Store(true)
-	return ask(InWords(req), emit)
+	refused.Store(true)
+	return other(emit)
 }
 
 // InWords returns a request that asks for the forced call by a message at its end instead. The tools and what precedes

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	"github.com/cairn-agents/cairn"
@@ -12,7 +13,8 @@ import (
 
 // Ask calls ask for a reply to a request, see [Endpoint.Force]. If the request is for the provider's own structured
 // output, format returns the fields of the provider's request that demand it, and the reply's text becomes the call of
-// [cairn.FinishTool] that the session has.
+// [cairn.FinishTool] that the session has. If the server refuses structured output before the reply begins, ask is
+// called again with the tool, and later requests are made that way at once.
 func (e *Endpoint) Ask(req *cairn.Request, emit Emit, format func(schema json.RawMessage) map[string]any, ask func(*cairn.Request, Emit) error) error {
 	at := slices.IndexFunc(req.Tools, func(t cairn.ToolSpec) bool { return t.Name == cairn.FinishTool })
 	if !req.NativeOutput || at < 0 {
@@ -22,8 +24,29 @@ func (e *Endpoint) Ask(req *cairn.Request, emit Emit, format func(schema json.Ra
 	if err != nil {
 		return e.Errorf(cairn.CodeModelRequest, "settings: the options cannot be encoded: %w", err)
 	}
-	out := &structured{emit: emit, id: fmt.Sprintf("finish_%d", len(req.Messages))}
-	return e.Force(native, out.say, ask)
+	return unless(&e.unformed, refusesFormat, emit,
+		func(emit Emit) error {
+			out := &structured{emit: emit, id: fmt.Sprintf("finish_%d", len(req.Messages))}
+			return e.Force(native, out.say, ask)
+		},
+		func(emit Emit) error { return e.Force(req, emit, ask) })
+}
+
+// namesFormat matches the names that servers have for structured output.
+var namesFormat = regexp.MustCompile(`(?i)response[_ -]?(?:format|mime|(?:json[_ -]?)?schema)|json[_ -]?(?:schema|mode|output)|` +
+	`output[_ -]?(?:config|format|schema)|\btext\.format|(?:structured|json)[_ -]outputs?|(?:controlled|guided|constrained)[_ -](?:generation|decoding|json)`)
+
+// deniesSupport matches what servers say of something that they, or the model, do not have or do not combine.
+var deniesSupport = regexp.MustCompile(`(?i)unsupported|(?:\bnot|n't|\bno longer|cannot|never)\b[^.;]{0,30}\b(?:support|enable|available|permit|allow|accept|implement|compatible|combine|used?\b|recogni[sz]e|know|exist)|` +
+	`unavailable|incompatible|disabled|(?:unknown|unrecogni[sz]ed|unexpected|extra|extraneous) (?:field|input|name|parameter|argument|propert|param|key|value|request arg)|\bwas unexpected|` +
+	`supported values|must be (?:one of|either)|input should be|instead of populating|mutually exclusive|no endpoints found`)
+
+// blamesSchema matches what servers answer if they know structured output and do not accept the schema.
+var blamesSchema = regexp.MustCompile("(?i)invalid (?:json[_ ]?)?schema|\\bin context\\b|\\.schema\\b|\\bat '[^']*schema|schema (?:contains|has|uses|is invalid|is too)|\\b(?:in|your|provided|given) (?:\\S+ ){0,2}schema\\b|keywords? ['\"`]|for '\\w+' type")
+
+// refusesFormat reports whether a server's answer refuses structured output, rather than the schema.
+func refusesFormat(says string) bool {
+	return namesFormat.MatchString(says) && deniesSupport.MatchString(says) && !blamesSchema.MatchString(says)
 }
 
 // formatted returns a request for structured output: without the tool, and with its calls as the texts that they were.

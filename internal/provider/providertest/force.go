@@ -2,8 +2,6 @@ package providertest
 
 import (
 	"encoding/json"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -25,21 +23,7 @@ func (a Adapter[Q, R]) forcedCall(t *testing.T) {
 		{"messages: at least one is required", false, 400},
 	} {
 		var bodies []string
-		m := a.through(func(r *http.Request) (*http.Response, error) {
-			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				return nil, err
-			}
-			if bodies = append(bodies, string(body)); len(bodies) > 1 {
-				return Plays(a.Piece + a.Last + a.Done)(r)
-			}
-			raw, err := json.Marshal(map[string]any{"error": map[string]any{"message": c.says, "type": "invalid_request_error"}})
-			if err != nil {
-				return nil, err
-			}
-			res, err := Answering(c.status, string(raw), new([]byte))(&http.Request{Body: http.NoBody})
-			return res, err
-		})
+		m := a.refusing(&bodies, c.status, c.says)
 		req := Hello()
 		req.Tools = []cairn.ToolSpec{{Name: "lookup", Schema: json.RawMessage(`{"type":"object"}`)}}
 		req.Choice.Tool = "lookup"
