@@ -3,7 +3,6 @@ package provider
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/toolschema"
@@ -101,27 +100,4 @@ func Keepable(raw json.RawMessage) json.RawMessage {
 		return nil
 	}
 	return raw
-}
-
-// Closed reports whether each object of a schema forbids additional properties.
-func Closed(schema json.RawMessage) bool {
-	var v any
-	return json.Unmarshal(schema, &v) == nil && closedValue(v)
-}
-
-func closedValue(v any) bool {
-	switch v := v.(type) {
-	case []any:
-		return !slices.ContainsFunc(v, func(v any) bool { return !closedValue(v) })
-	case map[string]any:
-		if v["type"] == "object" && v["additionalProperties"] != false {
-			return false
-		}
-		for _, inner := range v {
-			if !closedValue(inner) {
-				return false
-			}
-		}
-	}
-	return true
 }

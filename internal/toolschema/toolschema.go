@@ -26,6 +26,8 @@ type Dialect struct {
 	// accepted; oneOf is sent as anyOf.
 	Plain bool
 
+	strict *enforcement // nil if the adapter has no strict tools
+
 	mu    sync.RWMutex
 	known map[string]json.RawMessage // lowered schemas, by the given ones
 }
@@ -36,9 +38,9 @@ const maxKnown = 4096
 // The dialects of the providers. The sources of the rules are in docs/MCP.md.
 var (
 	// Anthropic is that of the Messages API.
-	Anthropic = &Dialect{Property: regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)}
+	Anthropic = &Dialect{Property: regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`), strict: strictAnthropic}
 	// OpenAI is that of the Responses and the Chat Completions API, and of servers that speak the latter.
-	OpenAI = &Dialect{Listed: true}
+	OpenAI = &Dialect{Listed: true, strict: strictOpenAI}
 	// Gemini is that of parametersJsonSchema.
 	Gemini = &Dialect{Inline: true, Plain: true, Keywords: words("type format title description enum items minItems maxItems minimum maximum anyOf properties additionalProperties required")}
 )

@@ -42,8 +42,9 @@ type Options struct {
 	// or "off". Default: "5m".
 	Cache string
 	// StrictTools makes the provider enforce the schemas of tool arguments, for each tool whose schema permits it:
-	// every object in it must have "additionalProperties": false. The API limits how many tools of a request may be
-	// strict.
+	// every object in it must have "additionalProperties": false, and it may only have keywords that the API can
+	// enforce, which does not include bounds of numbers and lengths. Other tools are sent as they are without it. The
+	// API limits how many tools of a request may be strict.
 	StrictTools bool
 	// ServerTools are tools that the provider executes itself, in the provider's own form, for example
 	// map[string]any{"type": "web_search_20250305", "name": "web_search"}. Default: none.

@@ -81,7 +81,7 @@ func (m *MessagesModel) tools(req *cairn.Request, body map[string]any) error {
 		if err != nil {
 			return err
 		}
-		one := &tool{Name: t.Name, Description: t.Description, InputSchema: schema, Strict: e.strict && provider.Closed(schema)}
+		one := &tool{Name: t.Name, Description: t.Description, InputSchema: schema, Strict: e.strict && toolschema.Anthropic.Enforceable(schema)}
 		if i == last {
 			one.CacheControl = e.cache
 		}

@@ -38,7 +38,8 @@ type Options struct {
 	// applies to the first byte too. Default: 2 minutes.
 	IdleTimeout time.Duration
 	// StrictTools makes the provider enforce the schemas of tool arguments, for each tool whose schema permits it:
-	// every object in it must have "additionalProperties": false and require all of its properties.
+	// every object in it must have "additionalProperties": false and require all of its properties, and it may only
+	// have keywords that the API can enforce. Other tools are sent as they are without it.
 	StrictTools bool
 	// ServerTools are tools that the provider executes itself, in the provider's own form, for example
 	// map[string]any{"type": "web_search"}. Default: none.

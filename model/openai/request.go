@@ -78,7 +78,7 @@ func (m *ResponsesModel) tools(req *cairn.Request, body map[string]any) error {
 		if err != nil {
 			return err
 		}
-		list = append(list, e.Extended(t, function{Type: "function", Name: t.Name, Description: t.Description, Parameters: schema, Strict: e.strict && strict(schema)}))
+		list = append(list, e.Extended(t, function{Type: "function", Name: t.Name, Description: t.Description, Parameters: schema, Strict: e.strict && toolschema.OpenAI.Enforceable(schema)}))
 	}
 	if len(list) == 0 {
 		return nil

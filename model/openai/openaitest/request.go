@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/cairn-agents/cairn/internal/provider"
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
+	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
 // Request is a request of a client.
@@ -154,8 +154,8 @@ func (r *Request) checkTools() error {
 			return fmt.Errorf("tools: function names must be unique")
 		case !strings.HasPrefix(string(t.Parameters), "{"):
 			return fmt.Errorf("missing required parameter: 'tools[%d].parameters'", i)
-		case t.Strict && !provider.Closed(t.Parameters):
-			return fmt.Errorf("invalid schema for function %q: 'additionalProperties' is required to be supplied and to be false", t.Name)
+		case t.Strict && !toolschema.OpenAI.Enforceable(t.Parameters):
+			return fmt.Errorf("invalid schema for function %q: a strict schema requires 'additionalProperties' to be false, all properties, and supported keywords", t.Name)
 		}
 		names[t.Name] = true
 	}
