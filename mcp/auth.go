@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"sync"
 
@@ -96,8 +95,7 @@ func (s *serial) Authorize(ctx context.Context, req *http.Request, resp *http.Re
 		if all := union(s.raised, demanded); len(all) > len(s.raised) {
 			s.raised = all
 		} else {
-			_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
-			_ = resp.Body.Close()
+			discard(resp)
 			return refused("%w by the MCP server", errForbidden)
 		}
 	}

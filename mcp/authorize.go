@@ -33,29 +33,113 @@ func (h *userHandler) TokenSource(ctx context.Context) (oauth2.TokenSource, erro
 	return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: g.Access, TokenType: g.Type}), nil
 }
 
-// Authorize implements auth.OAuthHandler. It removes a token that the server rejects, and reports that the user has
-// to connect. A request that the server does not permit leaves the token, since it is valid.
+// Authorize implements auth.OAuthHandler: nil if the request is to be repeated. It refreshes a token that the server
+// rejects. It removes the grant, and reports that the user has to connect, if the refreshed token is rejected as well, or
+// if the token cannot be refreshed. A request that the server does not permit leaves the grant, since it is valid.
 func (h *userHandler) Authorize(ctx context.Context, req *http.Request, resp *http.Response) error {
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
-	_ = resp.Body.Close()
-	_, sent, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	g, err := h.o.token(ctx, h.user)
+	discard(resp)
+	sent, again := bearer(req), false
+	if r := resp.Request; r != nil && r.Context().Value(repeated{}) != nil {
+		sent, again = bearer(r), true
+	}
+	var g *grant
+	var err error
+	switch {
+	case resp.StatusCode == http.StatusForbidden:
+		again = false
+		g, err = h.o.token(ctx, h.user)
+	case again:
+		g, err = h.o.stored(ctx, h.user)
+	default:
+		g, err = h.o.replaced(ctx, h.user, sent)
+	}
 	switch {
 	case err != nil:
 		return refusal{err}
 	case g == nil:
 		return ErrNotConnected
-	case g.Access != sent: // it was refreshed concurrently
+	case g.Access != sent && !again: // it has been refreshed
 		return nil
 	case resp.StatusCode == http.StatusForbidden:
 		return h.o.permit(ctx, h.user, scopesOf(resp))
-	case !g.fresh(): // it has expired earlier than expected, and its refresh has failed
-		return refused("%w: %s", errRefresh, h.o.server)
 	}
-	if err := h.o.forget(ctx, h.user, g); err != nil {
-		return err
+	if g.Access == sent {
+		if err := h.o.forget(ctx, h.user, g); err != nil {
+			return err
+		}
 	}
 	return ErrNotConnected
+}
+
+// renewing repeats a user's request that the server rejects (401) with a refreshed token: again only if
+// another one has replaced that in the meantime. It does so below the
+// SDK, which repeats a request once as well, but does not report the response to that to its OAuthHandler.
+type renewing struct {
+	http.RoundTripper
+	h *userHandler
+}
+
+// repeated is the key of the context of a request that is repeated with a refreshed token.
+type repeated struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (t *renewing) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(req)
+	sent := bearer(req)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized || sent == "" || req.Body != nil && req.GetBody == nil {
+		return resp, err
+	}
+	g, err := t.h.o.replaced(req.Context(), t.h.user, sent)
+	for range 3 { // as often as others may replace the grant in the meantime
+		if err != nil {
+			discard(resp)
+			return nil, refusal{err}
+		}
+		if g == nil {
+			return resp, nil
+		}
+		discard(resp)
+		if resp, err = t.repeat(req, g); err != nil {
+			return nil, err
+		}
+		if resp.StatusCode != http.StatusUnauthorized {
+			return resp, nil
+		}
+		sent = g.Access
+		if g, err = t.h.o.stored(req.Context(), t.h.user); g != nil && g.Access == sent {
+			return resp, nil
+		}
+	}
+	return resp, nil
+}
+
+// repeat repeats a request with the token of a grant.
+func (t *renewing) repeat(req *http.Request, g *grant) (*http.Response, error) {
+	next := req.Clone(context.WithValue(req.Context(), repeated{}, true))
+	if req.GetBody != nil {
+		var err error
+		if next.Body, err = req.GetBody(); err != nil {
+			return nil, err
+		}
+	}
+	next.Header.Set("Authorization", "Bearer "+g.Access)
+	resp, err := t.RoundTripper.RoundTrip(next)
+	if err == nil {
+		resp.Request = next
+	}
+	return resp, err
+}
+
+// bearer returns the access token of a request; "" if it has none.
+func bearer(req *http.Request) string {
+	_, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	return token
+}
+
+// discard ends a response. Its connection can be used again if little is left of it.
+func discard(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	_ = resp.Body.Close()
 }
 
 // errForbidden reports that the server does not permit the request. The token is valid.

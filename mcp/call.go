@@ -110,6 +110,7 @@ func (s *Server) send(ctx context.Context, call *cairn.Call, params *sdk.CallToo
 	defer l.follow(`"`+token+`"`, &progress{server: s.name, call: call})()
 	res, err := l.callTool(ctx, params)
 	var refused *jsonrpc.Error
+	var lacks refusal
 	switch {
 	case needsConnect(err):
 		return &result{Type: mustConnect}, nil
@@ -117,6 +118,8 @@ func (s *Server) send(ctx context.Context, call *cairn.Call, params *sdk.CallToo
 		return nil, context.Cause(ctx)
 	case errors.Is(err, errForbidden):
 		return nil, fmt.Errorf("MCP server %q does not permit the call to this user", s.name)
+	case errors.As(err, &lacks): // the SDK reports a request that was not sent as a refusal of the server as well
+		return nil, fmt.Errorf("MCP server %q: %w", s.name, lacks)
 	case errors.As(err, &refused):
 		return nil, fmt.Errorf("MCP server %q refuses the call: %s (%d)", s.name, clean(refused.Message, maxDescription), refused.Code)
 	case err != nil:

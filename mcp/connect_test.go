@@ -42,6 +42,8 @@ type bank struct {
 	forbid string        // the challenge with which calls are forbidden; "" permits them
 	until  string        // the scope with which users may make the calls
 	tries  int           // calls that were forbidden
+	renew  string        // how a refresh is answered: "" with a good token, else "bad", "same", "invalid_grant" or "down"
+	once   bool          // no refresh tokens are issued
 }
 
 func newBank(t *testing.T, s *sdk.Server) *bank {
@@ -118,16 +120,31 @@ func (b *bank) token(w http.ResponseWriter, r *http.Request) {
 		delete(b.codes, r.FormValue("code"))
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if !ok {
+	renew := ""
+	if kind == "refresh_token" {
+		renew = b.renew
+	}
+	if renew == "down" {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	if !ok || renew == "invalid_grant" {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = w.Write([]byte(`{"error":"invalid_grant"}`))
 		return
 	}
-	b.given++
+	if renew != "same" {
+		b.given++
+	}
 	access := fmt.Sprint("secret-access-", b.given)
-	b.good[access] = true
-	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": int(b.life.Seconds()),
-		"refresh_token": fmt.Sprint("secret-refresh-", b.given)})
+	if renew == "" {
+		b.good[access] = true
+	}
+	res := map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": int(b.life.Seconds())}
+	if !b.once {
+		res["refresh_token"] = fmt.Sprint("secret-refresh-", b.given)
+	}
+	_ = json.NewEncoder(w).Encode(res)
 }
 
 // revoke invalidates every token.
@@ -227,23 +244,33 @@ func TestUserConnects(t *testing.T) {
 		t.Errorf("the call came to %s", k.last())
 	}
 
-	// An expired access token is refreshed.
+	// An access token that the server no longer accepts is refreshed; if it cannot be, the user connects again. An
+	// expired one is refreshed.
+	b.revoke()
+	k.script(asks("bench_echo", text{"still"}))
+	if res := k.turn("go on"); res.Suspended != nil || k.last() != `"you said still"` {
+		t.Fatalf("with a revoked access token the call came to %s", k.last())
+	}
 	b.mu.Lock()
-	b.life = time.Second
+	b.life, b.renew = time.Second, "invalid_grant"
 	b.mu.Unlock()
 	b.revoke()
 	k.script(asks("bench_echo", text{"again"}))
-	res = k.turn("go on") // the server no longer accepts the token
+	res = k.turn("go on") // the server accepts neither token
 	if res.Suspended == nil || res.Suspended.Calls[0].Kind != cairn.CallConnect {
 		t.Fatalf("the call came to %s", k.last())
 	}
 	if err := json.Unmarshal(res.Suspended.Calls[0].Payload, &payload); err != nil {
 		t.Fatal(err)
 	}
+	before := strings.Count(b.asked(), "refresh_token")
+	b.mu.Lock()
+	b.renew = ""
+	b.mu.Unlock()
 	open(t, browser(t, app.URL, "ada"), payload.URL)
 	until(t, "the call was made with the new token", func() bool { return k.last() == `"you said again"` })
-	until(t, "the token was refreshed", func() bool { return strings.Contains(b.asked(), "refresh_token") })
-	if got := notes(dir, "echo"); strings.Join(got, " ") != "hello again" {
+	until(t, "the token was refreshed", func() bool { return strings.Count(b.asked(), "refresh_token") > before })
+	if got := notes(dir, "echo"); strings.Join(got, " ") != "hello still again" {
 		t.Errorf("the server was called with %v", got)
 	}
 

@@ -60,12 +60,20 @@ func (o *connection) stored(ctx context.Context, user string) (*grant, error) {
 // token returns a user's grant, refreshed if it is due; nil if there is none, or if it is no longer valid. While another
 // process refreshes it, a token that has not expired is used, and for any other the call waits.
 func (o *connection) token(ctx context.Context, user string) (*grant, error) {
+	return o.replaced(ctx, user, "")
+}
+
+// replaced returns what token does, but refreshes a grant with the access token that the server rejects even if it is
+// not due. If it cannot be refreshed for good, the grant is removed.
+func (o *connection) replaced(ctx context.Context, user, rejected string) (*grant, error) {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		g, err := o.stored(ctx, user)
+		if err != nil || g == nil {
+			return nil, err
+		}
+		usable := g.valid() && g.Access != rejected
 		switch {
-		case err != nil || g == nil || g.fresh():
-			return g, err
-		case g.Refresh == "" && g.valid():
+		case usable && (g.fresh() || g.Refresh == ""):
 			return g, nil
 		case g.Refresh == "":
 			return nil, o.forget(ctx, user, g)
@@ -77,7 +85,7 @@ func (o *connection) token(ctx context.Context, user string) (*grant, error) {
 		if claim != 0 {
 			err := o.renew(ctx, user, g.version)
 			o.release(context.WithoutCancel(ctx), user, claim)
-			if err != nil && !g.valid() {
+			if err != nil && !usable {
 				return nil, err
 			}
 			if err == nil {
@@ -88,7 +96,7 @@ func (o *connection) token(ctx context.Context, user string) (*grant, error) {
 				continue
 			}
 		}
-		if g.valid() {
+		if usable {
 			return g, nil
 		}
 		select {

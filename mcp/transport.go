@@ -89,6 +89,9 @@ func (d *httpDialer) transport(_ context.Context, user string) (sdk.Transport, e
 		if err != nil {
 			return nil, err
 		}
+		if u, ok := h.(*userHandler); ok {
+			client.Transport = &renewing{client.Transport, u}
+		}
 		noted := &noting{OAuthHandler: h}
 		t.OAuthHandler = noted
 		return authorised{t, noted}, nil
