@@ -58,6 +58,7 @@ type bench struct {
 	// everyday makes commands use the real clock and random ids.
 	everyday bool
 	reach    time.Duration // time to reach a host; 0 means the command's default
+	program  string        // the program that start runs; empty for the test itself
 
 	mu    sync.Mutex
 	clock time.Time

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -33,7 +34,7 @@ type process struct {
 // options.
 func (b *bench) start(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(os.Args[0], args...)}
+	p := &process{t: t, cmd: exec.Command(cmp.Or(b.program, os.Args[0]), args...)}
 	p.cmd.Env = []string{asCairn + "=1", "GORACE=" + os.Getenv("GORACE")}
 	for name, value := range b.env {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)
