@@ -128,7 +128,10 @@ func (l *line) write(rng *rand.Rand, step int, k *kind) {
 	l.text = strings.Join(said, " ")
 	l.ends = step >= k.longest-1 || rng.IntN(10) < []int{1, 2, 4, 5}[step]
 	calls := 1 + rng.IntN(3)
-	if l.ends || k.typed && rng.IntN(6) == 0 {
+	switch {
+	case step >= k.longest: // a call beside the end of the turn has failed
+		calls = 0
+	case l.ends || k.typed && rng.IntN(6) == 0:
 		calls = rng.IntN(3)
 	}
 	for range calls {
