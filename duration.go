@@ -71,7 +71,7 @@ func nanoseconds(text string) (int64, bool) {
 	return n, true
 }
 
-// jsonKind names the kind of a JSON value that is no duration, as errors of encoding/json do.
+// jsonKind returns the kind of a JSON value, in the words of errors of encoding/json.
 func jsonKind(text string) string {
 	switch (text + " ")[0] {
 	case '"':

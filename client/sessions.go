@@ -213,7 +213,7 @@ func (c *Client) FindCheckpoint(ctx context.Context, id, checkpointID string) (*
 
 // Stream is the extent of a session's event stream.
 type Stream struct {
-	// First and Last are the sequences of the first event that is left and of the last one; First is Last+1 if none is.
+	// First and Last are the sequences of the first and the last event on the stream; First is Last+1 if it is empty.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
 	// Cursor is the place of the last event.

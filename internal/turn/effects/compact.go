@@ -29,17 +29,26 @@ func sent(l *session.Live, m cairn.Model, context []cairn.Message) []cairn.Messa
 // without returns the messages of a session's transcript, from the first in memory on, without files that a model's
 // provider does not accept.
 func without(l *session.Live, m cairn.Model, messages []cairn.Message) []cairn.Message {
-	known := len(l.Messages) + len(l.Deferred.Messages)
-	added := messages[min(known, len(messages)):]
-	if !l.Index.LeavesOut() && !slices.ContainsFunc(added, func(m cairn.Message) bool { return m.LeftOut != nil }) {
+	if !leavesOut(l, messages) {
 		return messages
 	}
 	return transcript.LeaveOut(messages, l.First, m.Info().ID())
 }
 
+// leavesOut reports whether messages of a session, from the first in memory on, list files that are left out. It does
+// not look at those that the session's index knows.
+func leavesOut(l *session.Live, messages []cairn.Message) bool {
+	known := len(l.Messages) + len(l.Deferred.Messages)
+	return l.Index.LeavesOut() || slices.ContainsFunc(messages[min(known, len(messages)):], func(m cairn.Message) bool { return m.LeftOut != nil })
+}
+
 // recent returns those of a session's messages that a model is sent.
 func recent(l *session.Live, messages []cairn.Message) []cairn.Message {
-	return transcript.Plain(transcript.Recent(messages, l.First))
+	latest := transcript.Recent(messages, l.First)
+	if !leavesOut(l, messages) {
+		return latest
+	}
+	return transcript.Plain(latest)
 }
 
 // shaped returns messages of a session in the form that models are sent.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sync"
+	"sync/atomic"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
@@ -37,17 +38,34 @@ type Effects struct {
 	*lifecycle.Runs
 	Config
 	growing growing
-	// incomplete has the models about which [Effects.entry] has logged what the table lacks.
-	incomplete sync.Map
+	// figures has the figures of the models that were called, by [cairn.ModelInfo].
+	figures sync.Map
 }
 
 // New returns the effects of runs. Every field of c must be set.
 func New(runs *lifecycle.Runs, c Config) *Effects { return &Effects{Runs: runs, Config: c} }
 
+// figures are what the table of models has of one.
+type figures struct {
+	cairn.ModelEntry
+	found  bool
+	logged atomic.Bool // what the table lacks
+}
+
+// figuresOf returns the figures of a model. A search for its name compares it with many.
+func (fx *Effects) figuresOf(m cairn.ModelInfo) *figures {
+	if f, ok := fx.figures.Load(m); ok {
+		return f.(*figures)
+	}
+	f := &figures{}
+	f.ModelEntry, f.found = fx.Models.Find(m)
+	kept, _ := fx.figures.LoadOrStore(m, f)
+	return kept.(*figures)
+}
+
 // window returns the size of a model's window in tokens; 0 if unknown.
 func (fx *Effects) window(m cairn.ModelInfo) int {
-	e, _ := fx.Models.Find(m)
-	return e.Window
+	return fx.figuresOf(m).Window
 }
 
 // persist calls the store, and retries while storage is unavailable.

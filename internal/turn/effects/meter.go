@@ -102,9 +102,9 @@ func (m *meter) priced() cairn.Usage {
 			continue
 		}
 		paid = true
-		e, ok := m.fx.entry(modelOf(m.answers(), calls[i].Model))
-		if ok = ok && !e.NoPrice; ok {
-			sum.CostNanos = min(sum.CostNanos+e.Cost(u), limits.Count)
+		f, ok := m.fx.price(modelOf(m.answers(), calls[i].Model))
+		if ok {
+			sum.CostNanos = min(sum.CostNanos+f.Cost(u), limits.Count)
 		}
 		known = known && ok
 	}
@@ -114,16 +114,13 @@ func (m *meter) priced() cairn.Usage {
 	return sum
 }
 
-// entry returns a model's entry in the table. It logs, once, what the table does not know of a model that was called,
-// and what follows from that.
-func (fx *Effects) entry(m cairn.ModelInfo) (e cairn.ModelEntry, ok bool) {
-	e, ok = fx.Models.Find(m)
-	price, window := ok && !e.NoPrice, e.Window > 0
-	if price && window {
-		return e, ok
-	}
-	if _, told := fx.incomplete.LoadOrStore(m, struct{}{}); told {
-		return e, ok
+// price returns the table's price of a model that was called. It logs, once, what the table lacks of the model, and what
+// follows from that.
+func (fx *Effects) price(m cairn.ModelInfo) (f *figures, known bool) {
+	f = fx.figuresOf(m)
+	price, window := f.found && !f.NoPrice, f.Window > 0
+	if price && window || !f.logged.CompareAndSwap(false, true) {
+		return f, price
 	}
 	attrs := []any{"model", m.ID()}
 	if !price {
@@ -133,7 +130,7 @@ func (fx *Effects) entry(m cairn.ModelInfo) (e cairn.ModelEntry, ok bool) {
 		attrs = append(attrs, "window", "unknown: unless Compaction.Window is set, histories are summarised by an estimate, once the provider refuses one as too long")
 	}
 	fx.Logger.Warn("the table of models lacks figures of a model", attrs...)
-	return e, ok
+	return f, price
 }
 
 // discarded returns usage with its model calls as discarded ones; none if nothing was used.

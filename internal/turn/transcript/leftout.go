@@ -36,11 +36,7 @@ func leftOut(f *cairn.File, reason string) cairn.Part {
 
 // Plain returns messages without those that only list files to be left out.
 func Plain(messages []cairn.Message) []cairn.Message {
-	lists := func(m cairn.Message) bool { return m.LeftOut != nil }
-	if !slices.ContainsFunc(messages, lists) {
-		return messages
-	}
-	return slices.DeleteFunc(slices.Clone(messages), lists)
+	return slices.DeleteFunc(slices.Clone(messages), func(m cairn.Message) bool { return m.LeftOut != nil })
 }
 
 // Files returns the places of the files in messages, and how many of them are from before the last reply, which a model

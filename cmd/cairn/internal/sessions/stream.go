@@ -16,8 +16,8 @@ type streamCmd struct{ one }
 
 // Help returns the details for --help.
 func (streamCmd) Help() string {
-	return `The sequences of the first event that is left and of the last one, and whether the stream has ended: no run is under way or
-about to begin.`
+	return `The sequences of the first and the last event on the stream, and whether the stream has ended: no run
+is under way or about to begin.`
 }
 
 // Run prints the extent of the event log.
