@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,8 +112,8 @@ func TestSessionThatCannotBeReadIsFailed(t *testing.T) {
 				if due := dueOf(t, st.tap); len(due) > 0 {
 					t.Errorf("due: %+v", due)
 				}
-				if st.tries > 3 {
-					t.Errorf("it was read %d times", st.tries)
+				if n := st.tries.Load(); n > 3 {
+					t.Errorf("it was read %d times", n)
 				}
 				events := history(t, st.tap, "bot0")
 				if last := events[len(events)-1]; last.Type != cairn.EventRunEnd || last.Status != cairn.RunFailed {
@@ -132,12 +133,12 @@ type unreadable struct {
 	*tap
 	err   error
 	which func(id string) bool
-	tries int
+	tries atomic.Int32
 }
 
 func (s *unreadable) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
 	if want.State && s.which(id) {
-		s.tries++
+		s.tries.Add(1)
 		return nil, s.err
 	}
 	return s.tap.Read(ctx, id, want)

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -83,23 +85,40 @@ func TestForeignTools(t *testing.T) {
 	}
 }
 
-// TestExcludedToolLeavesOldSessions has a session that has seen a tool which the operator then excludes.
+// TestExcludedToolLeavesOldSessions has a session that has seen a tool which the operator then excludes, with a server
+// that answers, that answers late, and that is away.
 func TestExcludedToolLeavesOldSessions(t *testing.T) {
 	t.Parallel()
+	for name, delay := range map[string]time.Duration{"at once": 0, "late": 300 * time.Millisecond, "never": -1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testExcludedTool(t, delay)
+		})
+	}
+}
+
+// testExcludedTool delays the server's answers from the second turn on; it closes the server if delay is negative.
+func testExcludedTool(t *testing.T, delay time.Duration) {
 	s := sdk.NewServer(&sdk.Implementation{Name: "x", Version: "1"}, nil)
 	for _, name := range []string{"keep", "drop"} {
 		s.AddTool(&sdk.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return &sdk.CallToolResult{}, nil
 		})
 	}
-	web := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil))
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
+	var wait atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(time.Duration(wait.Load()))
+		handler.ServeHTTP(w, r)
+	}))
 	t.Cleanup(web.Close)
 	st := memstore.New(nil)
+	allowed := &mcp.Options{Allow: []string{"keep"}}
 	for i, c := range []struct {
 		opts *mcp.Options
 		has  bool
 		note string
-	}{{nil, true, "x_drop"}, {&mcp.Options{Allow: []string{"keep"}}, false, "x_drop is not available any more"}, {&mcp.Options{Allow: []string{"keep"}}, false, ""}} {
+	}{{nil, true, "x_drop"}, {allowed, false, "x_drop is not available any more"}, {allowed, false, ""}} {
 		set, err := mcp.URL("x", web.URL, c.opts)
 		if err != nil {
 			t.Fatal(err)
@@ -127,9 +146,15 @@ func TestExcludedToolLeavesOldSessions(t *testing.T) {
 		if strings.Contains(names, "x_drop") != c.has || !strings.Contains(names, "x_keep") || !strings.Contains(said, c.note) {
 			t.Errorf("turn %d has the tools %s and is told\n%s", i, names, said)
 		}
+		if n := strings.Count(said, "x_drop is not available"); n > 1 {
+			t.Errorf("turn %d is told %d times", i, n)
+		}
 		if err := eng.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		set.Close()
+		if wait.Store(int64(delay)); delay < 0 {
+			web.Close()
+		}
 	}
 }

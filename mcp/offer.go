@@ -104,6 +104,22 @@ func (s *Server) allowed(tools []toolSpec) []toolSpec {
 	return slices.DeleteFunc(slices.Clone(tools), func(t toolSpec) bool { return s.excludes(t.Remote) })
 }
 
+// left returns what stays pinned once the tools have left that the options exclude; nil if there are none of them.
+func (s *Server) left(before *offer) *offer {
+	if before == nil {
+		return nil
+	}
+	now := *before
+	now.Base, now.Added = s.allowed(before.Base), s.allowed(before.Added)
+	if len(now.Base) == len(before.Base) && len(now.Added) == len(before.Added) {
+		return nil
+	}
+	now.Gone = slices.DeleteFunc(slices.Clone(before.Gone), func(name string) bool {
+		return !slices.ContainsFunc(now.Base, func(t toolSpec) bool { return t.Name == name })
+	})
+	return &now
+}
+
 // fit returns as many tools of a list as can be pinned.
 func fit(s *Server, tools []toolSpec) []toolSpec {
 	total := 0
@@ -234,6 +250,9 @@ func (s *Server) Offer(ctx context.Context, step *cairn.Step, pinned json.RawMes
 		return nil, err
 	}
 	list, err := l.list(ctx, before != nil && !before.Connect)
+	if left := s.left(before); list == nil && left != nil { // what the operator excludes leaves whether or not the server answers
+		return s.pin(before, left, s.changes(before, left))
+	}
 	switch {
 	case needsConnect(err):
 		if before != nil {
