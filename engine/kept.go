@@ -87,7 +87,7 @@ func (e *Engine) leftAlone(ctx context.Context, id string) error {
 // clock was set back, all leases are ahead until the next heartbeat of their holders, and most of those are alive. The
 // error is then ErrAlreadyRunning.
 func (e *Engine) shorten(ctx context.Context, row *cairn.Session) error {
-	if row.Status != cairn.SessionActive || !row.Lease.Ahead(row.AsOf) {
+	if row.Status != cairn.SessionActive || row.Lease.Owner == "" || !row.Lease.Ahead(row.AsOf) {
 		return nil
 	}
 	if _, err := e.store.Renew(ctx, row.ID, row.Lease.Token, time.Duration(row.Lease.TTL)); err != nil {

@@ -40,8 +40,8 @@ type Store interface {
 	Stage(ctx context.Context, id string, token int64, pieces ...Staged) error
 
 	// Renew extends the lease of the holder of token to ttl from now, and returns the stop request for the run that
-	// holds the session, or nil. If token is not current the error is a ConflictError with ErrFenced. The session's
-	// version does not change.
+	// holds the session, or nil. If token is not current, or its lease was released, the error is a ConflictError with
+	// ErrFenced. The session's version does not change.
 	Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error)
 	// RequestStop records a stop request for the run that holds the session. stop.RunID must name that run; the error
 	// is a ConflictError with ErrNotRunning if the session is not active or another run holds it. A second request for

@@ -185,7 +185,7 @@ func (doc *Document) Stage(token int64, pieces []store.Staged) error {
 
 // Renew implements store.Store.Renew at the store's time now.
 func (doc *Document) Renew(token int64, ttl time.Duration, now time.Time) (*cairn.Stop, error) {
-	if err := plan.Fenced(doc.row(), token); err != nil {
+	if err := plan.Released(doc.row(), token); err != nil {
 		return nil, err
 	}
 	doc.Row.Lease.Until, doc.Row.Lease.TTL = now.Add(ttl), cairn.Duration(ttl)

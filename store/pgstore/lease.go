@@ -17,7 +17,7 @@ const (
 		UPDATE {schema}.heads h
 		SET lease_until = statement_timestamp() + $3::interval, lease_ttl = $3::interval
 		FROM {schema}.sessions s
-		WHERE s.id = $1 AND h.session = s.key AND h.lease_token = $2 AND h.lease_token > 0
+		WHERE s.id = $1 AND h.session = s.key AND h.lease_token = $2 AND h.lease_token > 0 AND h.data::json ->> 'lease_owner' <> ''
 		RETURNING CASE h.stop_run WHEN h.run_id THEN h.stop_run ELSE '' END, h.stop`
 
 	// A second request for the same run replaces the first only if the second is an abort and the first is not.

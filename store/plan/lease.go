@@ -14,6 +14,14 @@ func Fenced(row *cairn.Session, token int64) error {
 	return Lost(row, token)
 }
 
+// Released returns the conflict that [Fenced] returns, and also a conflict if the lease was released.
+func Released(row *cairn.Session, token int64) error {
+	if row.Lease.Owner == "" {
+		return Lost(row, token)
+	}
+	return Fenced(row, token)
+}
+
 // Ended returns the conflict that [Fenced] returns, and also a conflict if the holder's run has ended.
 func Ended(row *cairn.Session, token int64) error {
 	if row.Status != cairn.SessionActive {

@@ -14,7 +14,7 @@ import (
 const (
 	sqlRenew = `
 		UPDATE heads SET lease_until = ?3, lease_ttl = ?4
-		WHERE session = (SELECT key FROM sessions WHERE id = ?1) AND lease_token = ?2 AND lease_token > 0
+		WHERE session = (SELECT key FROM sessions WHERE id = ?1) AND lease_token = ?2 AND lease_token > 0 AND lease_owner <> ''
 		RETURNING run_id, stop`
 
 	sqlSetStop = `UPDATE heads SET stop = ?2 WHERE session = ?1`
@@ -40,7 +40,7 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 			if err != nil {
 				return err
 			}
-			return plan.Fenced(r.session, token)
+			return plan.Released(r.session, token)
 		}
 		c.wrote = true
 		stop, err = decodeStop(text)

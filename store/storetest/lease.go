@@ -13,6 +13,7 @@ var leaseTests = []storeTest{
 	{name: "TakeRenewRelease", run: leaseActions},
 	{name: "Renew", run: renew},
 	{name: "RenewIsFenced", run: renewFenced},
+	{name: "RenewAfterRelease", run: renewReleased},
 	{name: "LateHolderKeepsTheLease", run: renewLate},
 	{name: "DueWhenItRunsOut", run: dueWhenLapsed},
 	{name: "DueHoweverItEnds", run: dueHoweverItEnds},
@@ -94,6 +95,27 @@ func renewFenced(h *harness) {
 	}
 	_, err := h.st.Renew(h.Context(), "nobody", 1, time.Hour)
 	h.wantError(err, cairn.ErrNotFound, "heartbeat of no session")
+}
+
+// renewReleased: a holder that released its lease cannot renew it, whether its run goes on or has ended: an effect that
+// it abandoned comes too late.
+func renewReleased(h *harness) {
+	h.create("left")
+	left := h.begin("left", "run")
+	left = h.commit("left", &store.Commit{Guard: store.Guard{Version: left.Version, Token: left.Lease.Token}, Status: cairn.SessionActive,
+		Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	h.create("ended")
+	ended := h.begin("ended", "run")
+	ended = h.commit("ended", endCommit(ended))
+	for _, s := range []*cairn.Session{left, ended} {
+		h.unchanged(s.ID, "a heartbeat after the release", func() {
+			_, err := h.st.Renew(h.Context(), s.ID, s.Lease.Token, time.Hour)
+			same(h.T, "row the store saw", h.wantConflict(err, cairn.ErrFenced, s.ID), s)
+		})
+	}
+	if list := h.due(10); len(list) != 1 || list[0].SessionID != "left" || list[0].Kind != store.DueCrashed {
+		h.Fatalf("due after a heartbeat of a released lease: %+v", list)
+	}
 }
 
 // renewLate: until a takeover, a late holder can renew.

@@ -28,9 +28,12 @@ if expect >= 0 and expect ~= last then
 end
 
 local count, now = tonumber(ARGV[10]), text(clock())
-for _, right in ipairs({ 'HDEL', 'HSET', 'PEXPIRE', 'XADD', 'ZADD' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('HDEL', key) and 'HDEL' or not may('HSET', key) and 'HSET' or not may('PEXPIRE', key) and 'PEXPIRE' or not may('XADD', key) and 'XADD'
+		or not may('ZADD', key) and 'ZADD'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

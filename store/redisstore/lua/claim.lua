@@ -8,9 +8,11 @@ local noted = call('GET', key)
 if noted and noted ~= ARGV[2] and ARGV[4] ~= '1' then
 	return { 'ok', noted }
 end
-for _, right in ipairs({ 'DEL', 'SET' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('DEL', key) and 'DEL' or not may('SET', key) and 'SET'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

@@ -7,9 +7,12 @@ end
 if running(row, clock()) then
 	return { 'running', list }
 end
-for _, right in ipairs({ 'EXISTS', 'HDEL', 'HGET', 'HKEYS', 'SREM', 'UNLINK', 'ZREM' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('EXISTS', key) and 'EXISTS' or not may('HDEL', key) and 'HDEL' or not may('HGET', key) and 'HGET' or not may('HKEYS', key) and 'HKEYS'
+		or not may('SREM', key) and 'SREM' or not may('UNLINK', key) and 'UNLINK' or not may('ZREM', key) and 'ZREM'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

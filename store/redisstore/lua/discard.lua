@@ -1,7 +1,9 @@
 -- Removes the keys ARGV[2] and following of a failed import, whose names begin with ARGV[1].
-for _, right in ipairs({ 'UNLINK' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('UNLINK', key) and 'UNLINK'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

@@ -11,9 +11,12 @@ end
 if #ARGV < 4 then
 	names = call('SMEMBERS', P .. 'i:due')
 end
-for _, right in ipairs({ 'HMGET', 'HSET', 'TIME', 'ZADD', 'ZRANGEBYSCORE' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('HMGET', key) and 'HMGET' or not may('HSET', key) and 'HSET' or not may('TIME', key) and 'TIME' or not may('ZADD', key) and 'ZADD'
+		or not may('ZRANGEBYSCORE', key) and 'ZRANGEBYSCORE'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

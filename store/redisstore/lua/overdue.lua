@@ -3,9 +3,11 @@
 -- and following of the hash ARGV[6]:NAME. A name whose hash is gone is removed from the index.
 local key, from, last, n, hash = P .. 'i:' .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), P .. ARGV[6] .. ':'
 local till = text(clock() - ARGV[5])
-for _, right in ipairs({ 'HMGET', 'ZRANGEBYSCORE', 'ZREM' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('HMGET', key) and 'HMGET' or not may('ZRANGEBYSCORE', key) and 'ZRANGEBYSCORE' or not may('ZREM', key) and 'ZREM'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

@@ -9,9 +9,12 @@ if drop <= 0 then
 	return { 'ok', 0 }
 end
 local oldest = decoded(call('HGET', P .. 'c:' .. id, 'c' .. call('LINDEX', P .. 'n:' .. id, drop)))
-for _, right in ipairs({ 'HDEL', 'HGET', 'HSET', 'LRANGE', 'LTRIM' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('HDEL', key) and 'HDEL' or not may('HGET', key) and 'HGET' or not may('HSET', key) and 'HSET' or not may('LRANGE', key) and 'LRANGE'
+		or not may('LTRIM', key) and 'LTRIM'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

@@ -4,9 +4,12 @@ local key, n = ARGV[1], tonumber(ARGV[2])
 if call('EXISTS', P .. 'z:' .. key) == 0 then
 	return { 'none' }
 end
-for _, right in ipairs({ 'DEL', 'EXISTS', 'HGET', 'LLEN', 'LRANGE', 'LTRIM', 'UNLINK', 'ZREM' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('DEL', key) and 'DEL' or not may('EXISTS', key) and 'EXISTS' or not may('HGET', key) and 'HGET' or not may('LLEN', key) and 'LLEN'
+		or not may('LRANGE', key) and 'LRANGE' or not may('LTRIM', key) and 'LTRIM' or not may('UNLINK', key) and 'UNLINK' or not may('ZREM', key) and 'ZREM'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

@@ -18,9 +18,12 @@ if now == before + (#ARGV - 4) / width then
 elseif now ~= before then
 	return { 'lost' }
 end
-for _, right in ipairs({ 'HSET', 'PEXPIRE', 'RPUSH', 'XADD', 'ZADD' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('HSET', key) and 'HSET' or not may('PEXPIRE', key) and 'PEXPIRE' or not may('RPUSH', key) and 'RPUSH' or not may('XADD', key) and 'XADD'
+		or not may('ZADD', key) and 'ZADD'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

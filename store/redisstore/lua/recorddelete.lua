@@ -10,9 +10,11 @@ if not there then
 elseif seen ~= '-1' and seen ~= there[2] then
 	return { 'stale', text(NOW), there }
 end
-for _, right in ipairs({ 'EXISTS', 'SET', 'UNLINK', 'ZREM' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('EXISTS', key) and 'EXISTS' or not may('SET', key) and 'SET' or not may('UNLINK', key) and 'UNLINK' or not may('ZREM', key) and 'ZREM'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

@@ -1,8 +1,11 @@
 -- Reads up to ARGV[5] entries of vk or vi, as ARGV[2] says, from ARGV[3] to ARGV[4]. Returns the time, the live
 -- records, each after its key, and the last entry, or nothing if none follows it.
-for _, right in ipairs({ 'EXISTS', 'HMGET', 'UNLINK', 'ZRANGEBYLEX', 'ZRANGEBYSCORE', 'ZREM' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('EXISTS', key) and 'EXISTS' or not may('HMGET', key) and 'HMGET' or not may('UNLINK', key) and 'UNLINK' or not may('ZRANGEBYLEX', key) and 'ZRANGEBYLEX'
+		or not may('ZRANGEBYSCORE', key) and 'ZRANGEBYSCORE' or not may('ZREM', key) and 'ZREM'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

@@ -10,9 +10,13 @@ local there = record(key)
 if seen ~= '-1' and seen ~= (there and there[2] or '0') then
 	return { 'stale', text(NOW), there or {} }
 end
-for _, right in ipairs({ 'EXISTS', 'HGET', 'HMGET', 'HSET', 'PEXPIREAT', 'SET', 'UNLINK', 'ZADD', 'ZRANGEBYSCORE', 'ZREM' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('EXISTS', key) and 'EXISTS' or not may('HGET', key) and 'HGET' or not may('HMGET', key) and 'HMGET' or not may('HSET', key) and 'HSET'
+		or not may('PEXPIREAT', key) and 'PEXPIREAT' or not may('SET', key) and 'SET' or not may('UNLINK', key) and 'UNLINK' or not may('ZADD', key) and 'ZADD'
+		or not may('ZRANGEBYSCORE', key) and 'ZRANGEBYSCORE' or not may('ZREM', key) and 'ZREM'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

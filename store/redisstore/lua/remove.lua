@@ -32,10 +32,13 @@ if mark ~= ARGV[2] then
 	return { 'tree', now, mark, tree }
 end
 
-for _, right in ipairs({ 'EXISTS', 'HGET', 'HKEYS', 'HSET', 'PEXPIRE', 'RENAME', 'RPUSH', 'SET', 'SREM', 'ZADD',
-	'ZREM' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('EXISTS', key) and 'EXISTS' or not may('HGET', key) and 'HGET' or not may('HKEYS', key) and 'HKEYS' or not may('HSET', key) and 'HSET'
+		or not may('PEXPIRE', key) and 'PEXPIRE' or not may('RENAME', key) and 'RENAME' or not may('RPUSH', key) and 'RPUSH' or not may('SET', key) and 'SET'
+		or not may('SREM', key) and 'SREM' or not may('ZADD', key) and 'ZADD' or not may('ZREM', key) and 'ZREM'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

@@ -16,10 +16,15 @@ elseif gone[3] ~= root then
 	return { 'child', {}, gone[3] }
 end
 local key = gone[2]
-for _, right in ipairs({ 'EXISTS', 'HGET', 'HKEYS', 'HMGET', 'HSET', 'LRANGE', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'RENAME',
-	'SADD', 'SET', 'SREM', 'TIME', 'UNLINK', 'ZADD', 'ZREM' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('EXISTS', key) and 'EXISTS' or not may('HGET', key) and 'HGET' or not may('HKEYS', key) and 'HKEYS' or not may('HMGET', key) and 'HMGET'
+		or not may('HSET', key) and 'HSET' or not may('LRANGE', key) and 'LRANGE' or not may('PERSIST', key) and 'PERSIST' or not may('PEXPIRE', key) and 'PEXPIRE'
+		or not may('PEXPIREAT', key) and 'PEXPIREAT' or not may('RENAME', key) and 'RENAME' or not may('SADD', key) and 'SADD' or not may('SET', key) and 'SET'
+		or not may('SREM', key) and 'SREM' or not may('TIME', key) and 'TIME' or not may('UNLINK', key) and 'UNLINK' or not may('ZADD', key) and 'ZADD'
+		or not may('ZREM', key) and 'ZREM'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

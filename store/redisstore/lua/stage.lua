@@ -10,9 +10,11 @@ if ARGV[2] == '0' or tonumber(ARGV[2]) ~= row.token or row.status ~= 'active' th
 end
 local key = P .. 'g:' .. id
 local n = call('HLEN', key)
-for _, right in ipairs({ 'HEXISTS', 'HSET' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('HEXISTS', key) and 'HEXISTS' or not may('HSET', key) and 'HSET'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

@@ -18,9 +18,12 @@ local stamp, till = t[1] .. t[2], ARGV[3]
 if #t[2] < 6 then
 	stamp = t[1] .. string.rep('0', 6 - #t[2]) .. t[2]
 end
-for _, right in ipairs({ 'DEL', 'HDEL', 'HSET', 'RPUSH', 'ZADD' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('DEL', key) and 'DEL' or not may('HDEL', key) and 'HDEL' or not may('HSET', key) and 'HSET' or not may('RPUSH', key) and 'RPUSH'
+		or not may('ZADD', key) and 'ZADD'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

@@ -3,9 +3,11 @@ local last = call('HGET', P .. 'l:' .. ARGV[1], 'last')
 if not last then
 	return { 'ok' }
 end
-for _, right in ipairs({ 'TIME', 'ZADD' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('TIME', key) and 'TIME' or not may('ZADD', key) and 'ZADD'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

@@ -4,9 +4,11 @@ local before = math.min(tonumber(ARGV[2]), last + 1)
 if before <= 1 then
 	return { 'ok' }
 end
-for _, right in ipairs({ 'HGET', 'HSET' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('HGET', key) and 'HGET' or not may('HSET', key) and 'HSET'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.

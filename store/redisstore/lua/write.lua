@@ -85,10 +85,14 @@ while word ~= '' do
 	word = take()
 end
 
-for _, right in ipairs({ 'DEL', 'EXISTS', 'HDEL', 'HGET', 'HSET', 'LINDEX', 'LTRIM', 'RPOP', 'RPUSH', 'SADD',
-	'SET', 'SREM', 'ZADD', 'ZREM' }) do
-	if not redis.acl_check_cmd(right, KEYS[1]) then
-		return redis.error_reply('NOPERM ' .. right)
+do
+	local may, key = redis.acl_check_cmd, KEYS[1]
+	local lacks = not may('DEL', key) and 'DEL' or not may('EXISTS', key) and 'EXISTS' or not may('HDEL', key) and 'HDEL' or not may('HGET', key) and 'HGET'
+		or not may('HSET', key) and 'HSET' or not may('LINDEX', key) and 'LINDEX' or not may('LTRIM', key) and 'LTRIM' or not may('RPOP', key) and 'RPOP'
+		or not may('RPUSH', key) and 'RPUSH' or not may('SADD', key) and 'SADD' or not may('SET', key) and 'SET' or not may('SREM', key) and 'SREM'
+		or not may('ZADD', key) and 'ZADD' or not may('ZREM', key) and 'ZREM'
+	if lacks then
+		return redis.error_reply('NOPERM ' .. lacks)
 	end
 end
 -- Nothing fails from here on.
