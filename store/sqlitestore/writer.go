@@ -265,8 +265,9 @@ func (w *writer) transact(batch []*job) (settled bool) {
 			return len(batch) == 1
 		}
 	}
-	// The check before the commit keeps a file that was moved as it is. The one after it is what counts: a write is not
-	// acknowledged unless it is in the files that other processes open.
+	// The check before the commit keeps a file that was moved as it is. The one after it is what counts: a durable write is
+	// not acknowledged unless it is in the files that other processes open. Others are live events and heartbeats, which
+	// count no more than the commit that follows them.
 	if err := w.watch.checkDatabase(); err != nil {
 		w.rollback()
 		return refuse(batch, err)
@@ -276,8 +277,10 @@ func (w *writer) transact(batch []*job) (settled bool) {
 		batch[0].err = fault("commit a write", err)
 		return len(batch) == 1
 	}
-	if err := w.watch.check(); err != nil {
-		return refuse(batch, err)
+	if slices.ContainsFunc(batch, func(j *job) bool { return j.durable }) {
+		if err := w.watch.check(); err != nil {
+			return refuse(batch, err)
+		}
 	}
 	for _, j := range batch {
 		if j.err == nil && j.after != nil {
