@@ -54,6 +54,10 @@ type Session struct {
 	// it.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	TTL       Duration  `json:"ttl,omitempty"`
+	// ArchivedAt is when the session was archived, by the store's clock; zero if it is not archived. An archived session
+	// works, expires and is removed like any other, but lists for users leave it out. A new message of the user makes it
+	// current again, and so does Engine.SetContext. Only roots are archived, with the other sessions of their thread.
+	ArchivedAt time.Time `json:"archived_at,omitzero"`
 	// TraceParent is the W3C trace context that the session belongs to.
 	TraceParent string `json:"trace_parent,omitempty"`
 	// ThreadID is the thread of a root: the conversation of which it is one of any number of sessions. It is the root's own

@@ -54,7 +54,8 @@ type Commit struct {
 	RewindRun string
 
 	// Messages are appended. The store sets CreatedAt where it is zero. The user's first message gives the row its
-	// Opening, which stays until a rewind removes that message.
+	// Opening, which stays until a rewind removes that message. A message of the user makes an archived session current:
+	// its ArchivedAt becomes zero. A message that was queued did so when it was queued, see Dequeue.
 	Messages []cairn.Message
 	// State changes the session's state.
 	State *StateChange
@@ -82,9 +83,10 @@ type Commit struct {
 	// Calls writes rows of pending calls that belong to the session. If one of them is not at the version that its
 	// writer saw, the conflict is ErrStale and nothing of the commit is written.
 	Calls []CallWrite
-	// Enqueue adds a turn to the session's queue; a turn already queued under that ID is left unchanged. Dequeue
-	// removes turns by their IDs; the conflict is ErrStale if one of them is not queued. The row's Queued counts the
-	// entries of the queue.
+	// Enqueue adds a turn to the session's queue; a turn already queued under that ID is left unchanged. A turn that is
+	// added makes an archived session current, unless it has Context. Dequeue removes turns by their IDs; the conflict is
+	// ErrStale if one of them is not queued. The messages of a commit with Dequeue leave an archived session archived.
+	// The row's Queued counts the entries of the queue.
 	Enqueue *QueuedTurn
 	Dequeue []string
 	// Cache puts entries into the session's tool-result cache and replaces those with the same key. CacheDrop then
@@ -348,9 +350,13 @@ type ContextChange struct {
 	// Metadata sets entries, each as a whole; an empty string or nil, JSON's null, removes one.
 	Metadata  cairn.Metadata `json:"metadata,omitempty"`
 	ExpiresAt *time.Time     `json:"expires_at,omitempty"`
+	// Archived archives the session, or makes it current again. The row's ArchivedAt becomes the time of the commit, or
+	// zero; that of an archived session that is archived again stays.
+	Archived *bool `json:"archived,omitempty"`
 }
 
-// Apply applies the change to a row.
+// Apply applies the change to a row. A session that is archived gets the time AsOf of the row; in the store it is that
+// of the commit.
 func (c *ContextChange) Apply(s *cairn.Session) {
 	if c.UserID != nil {
 		s.UserID = *c.UserID
@@ -368,6 +374,13 @@ func (c *ContextChange) Apply(s *cairn.Session) {
 	}
 	if c.ExpiresAt != nil {
 		s.ExpiresAt = *c.ExpiresAt
+	}
+	switch {
+	case c.Archived == nil:
+	case !*c.Archived:
+		s.ArchivedAt = time.Time{}
+	case s.ArchivedAt.IsZero():
+		s.ArchivedAt = s.AsOf
 	}
 	if len(c.Metadata) == 0 {
 		return
@@ -391,7 +404,7 @@ func (c *ContextChange) Then(later *ContextChange) *ContextChange {
 	}
 	both := *c
 	both.UserID, both.Title = cmp.Or(later.UserID, c.UserID), cmp.Or(later.Title, c.Title)
-	both.ExpiresAt = cmp.Or(later.ExpiresAt, c.ExpiresAt)
+	both.ExpiresAt, both.Archived = cmp.Or(later.ExpiresAt, c.ExpiresAt), cmp.Or(later.Archived, c.Archived)
 	if later.Tags != nil {
 		both.Tags, both.AddTags = later.Tags, nil
 	}

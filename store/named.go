@@ -117,7 +117,7 @@ func CompareAndSetStatus(ctx context.Context, st Store, id string, from []cairn.
 	return row, ok && err == nil, err
 }
 
-// SetContext changes a session's user id, title, tags, metadata or expiry.
+// SetContext changes a session's user id, title, tags, metadata or expiry, or archives it.
 func SetContext(ctx context.Context, st Store, id string, change ContextChange) (*cairn.Session, error) {
 	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
 		after := *s

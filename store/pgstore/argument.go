@@ -75,6 +75,8 @@ var arguments = map[string]func(*write) any{
 	"tags":         func(w *write) any { return append([]string{}, w.d.Row.Tags...) },
 	"metadata":     func(w *write) any { return metadataText(w.d.Row.Metadata) },
 	"expires_at":   func(w *write) any { return timestamp(w.d.Row.ExpiresAt) },
+	"archived_at":  func(w *write) any { return timestamp(w.d.ArchivedAt.At) },
+	"archived_in":  func(w *write) any { return from(w.d.ArchivedAt) },
 	"sweep_at":     func(w *write) any { return timestamp(w.d.SweepAt.At) },
 	"sweep_in":     func(w *write) any { return from(w.d.SweepAt) },
 	"ttl":          func(w *write) any { return orNull(time.Duration(w.d.Row.TTL), w.d.Row.TTL > 0) },

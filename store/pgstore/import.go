@@ -28,9 +28,9 @@ const (
 
 	sqlImportSession = `
 		INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, name,
-			secret, created_at, ttl, sweep_at, incarnation, kind, title, opening, opening_at, words, thread_id)
+			secret, created_at, ttl, sweep_at, incarnation, kind, title, opening, opening_at, words, thread_id, archived_at)
 		VALUES ($1, $2, $3, $4::text[], $5::jsonb, $6::timestamptz, $7, $8, $9, $10, $11, $12::timestamptz, $13::interval,
-			CASE $9 WHEN $1 THEN least($6::timestamptz, $14::timestamptz + $13::interval) END, $15, $16, $17, $18, $19, array_to_tsvector($20::text[]), $21)
+			CASE $9 WHEN $1 THEN least($6::timestamptz, $14::timestamptz + $13::interval) END, $15, $16, $17, $18, $19, array_to_tsvector($20::text[]), $21, $22::timestamptz)
 		ON CONFLICT (id) DO NOTHING
 		RETURNING key`
 
@@ -218,7 +218,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	made, err := m.c.row(ctx, sqlImportSession, []any{&m.key}, row.ID, row.Agent, row.UserID, append([]string{}, row.Tags...),
 		metadataText(row.Metadata), timestamp(row.ExpiresAt), row.TraceParent, row.ParentID, row.RootID, row.Name, p.Secret,
 		timestamp(row.CreatedAt), orNull(time.Duration(row.TTL), row.TTL > 0), timestamp(row.UpdatedAt), row.Incarnation, string(row.Kind),
-		row.Title, row.Opening, row.OpeningAt, words(row), row.ThreadID)
+		row.Title, row.Opening, row.OpeningAt, words(row), row.ThreadID, timestamp(row.ArchivedAt))
 	if err != nil {
 		return err
 	}

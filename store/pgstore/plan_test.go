@@ -245,6 +245,37 @@ func TestListsUseTheirIndexes(t *testing.T) {
 	}
 }
 
+// TestListOfAUserSkipsArchived has a user with thousands of archived sessions and a few others: each list reads its own
+// sessions only.
+func TestListOfAUserSkipsArchived(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	err := execAt(t, testenv.FastPostgres(t), s.texts.of(`
+		INSERT INTO {schema}.sessions (id, archived_at, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, incarnation, kind, name, secret, created_at)
+		SELECT 'session-' || n, CASE WHEN n < 5000 AND n % 100 > 0 THEN now() END, 'bot', 'user-' || n % 2, '{}', '{}', '', '', 'session-' || n, '', '', '', '', now() - n * interval '1 second'
+		FROM generate_series(1, 6000) n;
+		INSERT INTO {schema}.heads (session, version, lease_token, updated_at, agent, status, run_id, suspended_step, due, stop_run, data)
+		SELECT key, 1, 0, now(), 'bot', 'completed', '', '', '', '', '{}' FROM {schema}.sessions;
+		ANALYZE {schema}.sessions, {schema}.heads`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cursor := store.SessionCursor(&cairn.Session{ID: "session-7", CreatedAt: time.Now()})
+	for index, q := range map[string]store.SessionQuery{
+		"sessions_current":  {UserID: "user-0", RootsOnly: true, Archived: new(false)},
+		"sessions_archived": {UserID: "user-0", RootsOnly: true, Archived: new(true)},
+	} {
+		for _, q.Cursor = range []string{"", cursor} {
+			q.Limit = 10
+			text, args, err := listStatement(&q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantOrder(t, fmt.Sprintf("%+v", q), s.plan(t, text, args...), index)
+		}
+	}
+}
+
 // TestSweepListsUseTheirIndexes reads the pages of a sweep from their indexes in order, without sorting.
 func TestSweepListsUseTheirIndexes(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,8 @@ const (
 		)
 		UPDATE {schema}.sessions
 		SET key = DEFAULT, agent = '', user_id = '', tags = '{}', metadata = '{}', expires_at = NULL, ttl = NULL, sweep_at = NULL,
-			trace_parent = '', parent_id = '', root_id = '', thread_id = '', name = '', secret = '', title = '', opening = '', opening_at = 0, words = '', created_at = '-infinity'
+			trace_parent = '', parent_id = '', root_id = '', thread_id = '', name = '', secret = '', title = '', opening = '', opening_at = 0, words = '',
+			archived_at = NULL, created_at = '-infinity'
 		WHERE key = ANY ($3::bigint[])`
 
 	sqlPostpone = `UPDATE {schema}.sessions SET sweep_at = $2::timestamptz WHERE key = $1`

@@ -15,7 +15,8 @@ import (
 const (
 	ownColumns = `
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id, s.root_id, s.incarnation,
-	s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at, s.thread_id`
+	s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at, s.thread_id,
+	s.archived_at`
 
 	headColumns = `
 	h.status, h.version, h.run_id, h.suspended_step, h.lease_token, h.lease_until, h.lease_ttl, h.next_deadline, h.stop_run, h.stop,
@@ -72,6 +73,7 @@ type headData struct {
 	Tags          struct{} `json:"tags,omitzero"`
 	Metadata      struct{} `json:"metadata,omitzero"`
 	ExpiresAt     struct{} `json:"expires_at,omitzero"`
+	ArchivedAt    struct{} `json:"archived_at,omitzero"`
 	TTL           struct{} `json:"ttl,omitzero"`
 	TraceParent   struct{} `json:"trace_parent,omitzero"`
 	ThreadID      struct{} `json:"thread_id,omitzero"`
@@ -126,18 +128,19 @@ func (d *database) remember(r *storedRow) {
 type ownRow struct {
 	metadata []byte
 	expires  *time.Time
+	archived *time.Time
 	ttl      *time.Duration
 }
 
 // columns returns the destinations of ownColumns.
 func (o *ownRow) columns(key *int64, s *cairn.Session) []any {
 	return []any{key, &s.ID, &s.Agent, &s.UserID, &s.Tags, &o.metadata, &o.expires, &o.ttl, &s.TraceParent, &s.ParentID,
-		&s.RootID, &s.Incarnation, &s.Kind, &s.Name, &s.Secret, &s.CreatedAt, &s.Title, &s.Opening, &s.OpeningAt, &s.ThreadID}
+		&s.RootID, &s.Incarnation, &s.Kind, &s.Name, &s.Secret, &s.CreatedAt, &s.Title, &s.Opening, &s.OpeningAt, &s.ThreadID, &o.archived}
 }
 
 // finish converts what was read from ownColumns.
 func (o *ownRow) finish(s *cairn.Session) error {
-	s.CreatedAt, s.ExpiresAt = s.CreatedAt.UTC(), instant(o.expires)
+	s.CreatedAt, s.ExpiresAt, s.ArchivedAt = s.CreatedAt.UTC(), instant(o.expires), instant(o.archived)
 	if o.ttl != nil {
 		s.TTL = cairn.Duration(*o.ttl)
 	}

@@ -74,11 +74,13 @@ FROM head h`
 const sqlMake = `
 WITH made AS (
 	INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id,
-		root_id, incarnation, kind, name, secret, created_at, title, opening, opening_at, words, thread_id)
+		root_id, incarnation, kind, name, secret, created_at, title, opening, opening_at, words, thread_id,
+		archived_at)
 	VALUES (@id::text, @agent::text, @user_id::text, @tags::text[], @metadata::jsonb, @expires_at::timestamptz, @ttl::interval,
 		least(@sweep_at::timestamptz, statement_timestamp() + @sweep_in::interval), @trace_parent::text, @parent_id::text,
 		@root_id::text, @incarnation::text, @kind::text, @name::text, @secret::text, statement_timestamp(),
-		@title::text, @opening::text, @opening_at::bigint, array_to_tsvector(@words::text[]), @thread_id::text)
+		@title::text, @opening::text, @opening_at::bigint, array_to_tsvector(@words::text[]), @thread_id::text,
+		least(@archived_at::timestamptz, statement_timestamp() + @archived_in::interval))
 	ON CONFLICT (id) DO NOTHING
 	RETURNING key, created_at
 ), head AS (
@@ -162,7 +164,8 @@ const sqlPutContext = `, context AS (
 	UPDATE {schema}.sessions s
 	SET user_id = @user_id::text, tags = @tags::text[], metadata = @metadata::jsonb, expires_at = @expires_at::timestamptz,
 		sweep_at = least(@sweep_at::timestamptz, statement_timestamp() + @sweep_in::interval), title = @title::text,
-		opening = @opening::text, opening_at = @opening_at::bigint, words = array_to_tsvector(@words::text[])
+		opening = @opening::text, opening_at = @opening_at::bigint, words = array_to_tsvector(@words::text[]),
+		archived_at = least(@archived_at::timestamptz, statement_timestamp() + @archived_in::interval)
 	FROM head h
 	WHERE s.key = h.session AND @context::boolean)`
 

@@ -30,16 +30,16 @@ type Delta struct {
 	Row *cairn.Session
 	// Checkpoints is the number of the last checkpoint that the session was ever given; it is stored with the row.
 	Checkpoints int64
-	// LeaseUntil and NextDeadline are the times of the row's fields Lease.Until and NextDeadline. If LeaseUntil is Kept,
-	// the stored Lease.TTL stays, too.
-	LeaseUntil, NextDeadline Time
+	// LeaseUntil, NextDeadline and ArchivedAt are the times of the row's fields Lease.Until, NextDeadline and ArchivedAt.
+	// If LeaseUntil is Kept, the stored Lease.TTL stays, too.
+	LeaseUntil, NextDeadline, ArchivedAt Time
 	// Due is the row's DueKindOf, and DueAt the time from which it applies; both are stored with the row.
 	Due   store.DueKind
 	DueAt Time
 	// SweepAt is the time from which a root may have expired; it is stored with the row.
 	SweepAt Time
 	// Context reports whether the user context or the opening has changed: UserID, Title, Tags, Metadata, ExpiresAt,
-	// Opening, OpeningAt.
+	// ArchivedAt, Opening, OpeningAt.
 	Context bool
 	// DropStop removes the session's stop request if the request is for the run with that id.
 	DropStop string
@@ -225,8 +225,12 @@ func (d *Delta) RowAt(now time.Time) *cairn.Session {
 	}
 	row.Lease.Until = d.LeaseUntil.On(now, row.Lease.Until)
 	row.NextDeadline = d.NextDeadline.On(now, row.NextDeadline)
+	row.ArchivedAt = d.ArchivedAt.On(now, row.ArchivedAt)
 	return row
 }
+
+// Archived reports whether the next row is that of an archived session. Its ArchivedAt may still be open.
+func (d *Delta) Archived() bool { return d.ArchivedAt.Open || !d.ArchivedAt.At.IsZero() }
 
 // dated sets the time of messages that have none.
 func dated(list []cairn.Message, now time.Time) []cairn.Message {

@@ -35,7 +35,7 @@ var settled = []string{
 	"Create.ID", "Create.Status", "Create.Version", "Create.Epoch", "Create.MessageCount", "Create.Summary", "Create.RunID", "Create.Turn", "Create.Step",
 	"Create.Recoveries", "Create.CheckpointID", "Create.SuspendedStep", "Create.OpenCalls", "Create.NextDeadline", "Create.Queued",
 	"Create.LogSequence", "Create.Lease", "Create.State", "Create.Usage", "Create.RunUsage", "Create.Unpublished", "Create.CreatedAt", "Create.UpdatedAt", "Create.AsOf",
-	"Create.Opening", "Create.OpeningAt", "Create.Removal", "Create.RemovedAt",
+	"Create.ArchivedAt", "Create.Opening", "Create.OpeningAt", "Create.Removal", "Create.RemovedAt",
 	"EndRun.SessionID",
 	"StartRun.SessionID", "StartRun.Turn", "StartRun.FirstMessage", "StartRun.Before", "StartRun.StartedAt",
 	"Checkpoint.SessionID", "Checkpoint.Turn", "Checkpoint.Number", "Checkpoint.ParentID", "Checkpoint.MessageCount",
@@ -181,7 +181,7 @@ func TestEveryFieldOfACommitIsPlanned(t *testing.T) {
 func TestEveryFieldOfADeltaIsMade(t *testing.T) {
 	t.Parallel()
 	commits := []*store.Commit{everyPart(), {Rewind: "c1"}, {Create: &cairn.Session{TTL: cairn.Duration(time.Hour)}},
-		{Guard: store.Guard{Lapsed: true}}, {Dequeue: []string{"q1"}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Status: cairn.SessionPaused, Suspend: &store.Suspend{DeadlineIn: 1}},
+		{Guard: store.Guard{Lapsed: true}}, {Context: &store.ContextChange{Archived: new(true)}}, {Dequeue: []string{"q1"}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Status: cairn.SessionPaused, Suspend: &store.Suspend{DeadlineIn: 1}},
 		{EndRun: &cairn.Run{ID: "r1", Status: cairn.RunCompleted}, Checkpoint: &cairn.Checkpoint{ID: "c", StepID: "st"}}}
 	made := map[string]bool{}
 	for _, c := range commits {

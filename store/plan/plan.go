@@ -147,6 +147,7 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	row.LogSequence = max(row.LogSequence, c.LogSequence)
 	row.Usage, row.RunUsage = row.Usage.Add(c.Usage), row.RunUsage.Add(c.Usage)
 	d.lease(c)
+	d.archive(c)
 	d.context(c)
 	d.wait(c, before)
 	d.fillCalls()
@@ -232,11 +233,33 @@ func (d *Delta) lease(c *store.Commit) {
 	}
 }
 
+// archive sets when the session was archived. A message of the user that arrives makes it current: one that was queued
+// arrived when it was queued.
+func (d *Delta) archive(c *store.Commit) {
+	row := d.Row
+	if !row.ArchivedAt.IsZero() && (d.Enqueue != nil && !d.Enqueue.Context || len(c.Dequeue) == 0 && slices.ContainsFunc(c.Messages, ofUser)) {
+		row.ArchivedAt, d.Context = time.Time{}, true
+	}
+	d.ArchivedAt = Time{At: row.ArchivedAt}
+	if c.Context == nil || c.Context.Archived == nil {
+		return
+	}
+	if !*c.Context.Archived {
+		d.ArchivedAt = Time{}
+	} else if row.ArchivedAt.IsZero() {
+		d.ArchivedAt = Time{Open: true}
+	}
+}
+
+// ofUser reports whether the user wrote a message.
+func ofUser(m cairn.Message) bool { return m.Role == cairn.RoleUser && !m.Hidden && m.Origin == "" }
+
 func (d *Delta) context(c *store.Commit) {
 	row := d.Row
 	if c.Context != nil {
 		d.Context = true
 		c.Context.Apply(row)
+		row.ArchivedAt = d.ArchivedAt.At
 	}
 	if d.Context {
 		row.ExpiresAt = stored(row.ExpiresAt)

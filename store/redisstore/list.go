@@ -146,12 +146,16 @@ func readRows(r reply) ([]*cairn.Session, error) {
 // sessionIndex returns the index for a query, and whether the query has further conditions.
 func sessionIndex(q *store.SessionQuery) (name string, rest bool) {
 	var names []string
-	for _, index := range [][2]string{{"thread:", q.ThreadID}, {"parent:", q.ParentID}, {"root:", q.RootID}, {"user:", q.UserID}, {"agent:", q.Agent}} {
+	user := "user:"
+	if q.Archived != nil {
+		user = map[bool]string{false: "current:", true: "archived:"}[*q.Archived]
+	}
+	for _, index := range [][2]string{{"thread:", q.ThreadID}, {"parent:", q.ParentID}, {"root:", q.RootID}, {user, q.UserID}, {"agent:", q.Agent}} {
 		if index[1] != "" {
 			names = append(names, index[0]+index[1])
 		}
 	}
-	rest = len(names) > 1 || len(q.Statuses)+len(q.Tags)+len(q.Metadata)+len(q.Search) > 0 || q.RootsOnly || !q.UpdatedAfter.IsZero() || !q.UpdatedBefore.IsZero()
+	rest = len(names) > 1 || q.Archived != nil && q.UserID == "" || len(q.Statuses)+len(q.Tags)+len(q.Metadata)+len(q.Search) > 0 || q.RootsOnly || !q.UpdatedAfter.IsZero() || !q.UpdatedBefore.IsZero()
 	return append(names, "all")[0], rest
 }
 

@@ -107,6 +107,8 @@ func (r *storedRow) readField(field string, u *unpacker) {
 		u.json(&s.Metadata)
 	case "expires":
 		s.ExpiresAt = u.time()
+	case "archived":
+		s.ArchivedAt = u.time()
 	case "ttl":
 		s.TTL = cairn.Duration(u.int64()) * cairn.Duration(time.Microsecond)
 	case "trace":
@@ -262,8 +264,8 @@ func (r *storedRow) head(to []byte, open int) []byte {
 	return p.done()
 }
 
-// listed returns the indexes that a session is in from its creation.
-func listed(s *cairn.Session) []string {
+// listed returns the indexes that a session is in, apart from those of due and expiring sessions.
+func listed(s *cairn.Session, archived bool) []string {
 	names := []string{"all", "agent:" + s.Agent, "root:" + s.RootID}
 	if s.ThreadID != "" {
 		names = append(names, "thread:"+s.ThreadID)
@@ -271,10 +273,18 @@ func listed(s *cairn.Session) []string {
 	if s.ParentID != "" {
 		names = append(names, "parent:"+s.ParentID)
 	}
-	if s.UserID != "" {
-		names = append(names, "user:"+s.UserID)
+	return append(names, ofUser(s.UserID, archived)...)
+}
+
+// ofUser returns the indexes of a user's sessions that a session is in.
+func ofUser(user string, archived bool) []string {
+	switch {
+	case user == "":
+		return nil
+	case archived:
+		return []string{"user:" + user, "archived:" + user}
 	}
-	return names
+	return []string{"user:" + user, "current:" + user}
 }
 
 // gone returns the error for a session whose tree was removed, from a script's answer.
@@ -347,6 +357,7 @@ func packBase(to []byte, row *cairn.Session, secret string, open int) ([]byte, e
 	p.someText("name", row.Name)
 	p.someText("incarnation", row.Incarnation)
 	p.some("expires", micros(row.ExpiresAt))
+	p.some("archived", micros(row.ArchivedAt))
 	p.some("ttl", time.Duration(row.TTL).Microseconds())
 	p.int64("created", micros(row.CreatedAt))
 	if len(row.Tags) > 0 {

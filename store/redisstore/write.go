@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -219,6 +220,9 @@ func (w *write) encode(cmd *command) error {
 	if d.NextDeadline.Open {
 		openHead++
 	}
+	if d.ArchivedAt.Open {
+		openBase++
+	}
 	cmd.add(w.after.head(cmd.data, openHead))
 	if d.Context {
 		data, err := packBase(cmd.data, row, row.Secret, openBase)
@@ -283,6 +287,10 @@ func (w *write) times(cmd *command) {
 		cmd.words("head", "token")
 		cmd.time(plan.Time{Open: true, In: time.Duration(row.Lease.Token) * time.Microsecond})
 	}
+	if d.ArchivedAt.Open {
+		cmd.words("base", "archived")
+		cmd.time(d.ArchivedAt)
+	}
 	if d.NextDeadline.Open {
 		cmd.words("head", "deadline")
 		cmd.time(d.NextDeadline)
@@ -325,7 +333,7 @@ func (w *write) times(cmd *command) {
 func (w *write) content(cmd *command) error {
 	d, row := w.d, w.d.Row
 	if d.New {
-		for _, name := range listed(row) {
+		for _, name := range listed(row, d.Archived()) {
 			cmd.text("score")
 			cmd.two("i:", name)
 			cmd.words("", w.id)
@@ -333,18 +341,8 @@ func (w *write) content(cmd *command) error {
 		cmd.text("append")
 		cmd.two("f:", w.id)
 		cmd.words("1", string(d.Initial))
-	} else if old := w.at.session; d.Context && old.UserID != row.UserID {
-		if old.UserID != "" {
-			cmd.text("unscore")
-			cmd.two("i:user:", old.UserID)
-			cmd.text(w.id)
-		}
-		if row.UserID != "" {
-			cmd.text("score")
-			cmd.two("i:user:", row.UserID)
-			cmd.number(row.CreatedAt.UnixMicro())
-			cmd.text(w.id)
-		}
+	} else if d.Context {
+		w.relist(cmd)
 	}
 	if len(w.copied) > 0 {
 		cmd.text("append")
@@ -368,6 +366,27 @@ func (w *write) content(cmd *command) error {
 		cmd.two("g:", w.id)
 	}
 	return nil
+}
+
+// relist moves a session between the indexes of users' sessions.
+func (w *write) relist(cmd *command) {
+	old, row := w.at.session, w.d.Row
+	before, after := ofUser(old.UserID, !old.ArchivedAt.IsZero()), ofUser(row.UserID, w.d.Archived())
+	for _, name := range before {
+		if !slices.Contains(after, name) {
+			cmd.text("unscore")
+			cmd.two("i:", name)
+			cmd.text(w.id)
+		}
+	}
+	for _, name := range after {
+		if !slices.Contains(before, name) {
+			cmd.text("score")
+			cmd.two("i:", name)
+			cmd.number(row.CreatedAt.UnixMicro())
+			cmd.text(w.id)
+		}
+	}
 }
 
 // messages adds the new messages, in groups of consecutive ones with, or without, a time of their own.

@@ -100,8 +100,15 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	f.addText("s.thread_id = ?", q.ThreadID)
 	f.addText("s.parent_id = ?", q.ParentID)
 	f.addText("s.root_id = ?", q.RootID)
-	if q.RootsOnly {
+	switch {
+	case !q.RootsOnly:
+	case q.UserID+q.ThreadID+q.RootID != "":
+		f.add("+s.parent_id = ''") // not by sessions_parent, which has the roots of everybody
+	default:
 		f.add("s.parent_id = ''")
+	}
+	if q.Archived != nil { // in the words of sessions_current and sessions_archived
+		f.add(map[bool]string{false: "s.archived_at = 0", true: "s.archived_at > 0"}[*q.Archived])
 	}
 	// Lists of values are one JSON argument each, so that their length does not change the statement.
 	if len(q.Statuses) > 0 {

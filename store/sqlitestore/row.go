@@ -14,7 +14,7 @@ import (
 // sessionColumns are the columns of a session's row, as readSession reads them.
 var sessionColumns = nameless(`
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id,
-	s.root_id, s.incarnation, s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at, s.depth, s.thread_id,
+	s.root_id, s.incarnation, s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at, s.depth, s.thread_id, s.archived_at,
 	CASE s.root_id WHEN s.id THEN s.sweep_at ELSE (SELECT CAST(total(r.sweep_at) AS INTEGER) FROM sessions r WHERE r.id = s.root_id) END, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries,
 	h.checkpoint_id, h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until, h.lease_ttl,
 	h.state_position, h.keyframe_bytes, h.change_bytes, h.usage, h.run_usage, h.stop, h.updated_at, h.wait`)
@@ -42,8 +42,8 @@ const (
 
 	sqlInsertSession = `
 		INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id, root_id,
-			name, secret, created_at, incarnation, kind, title, opening, opening_at, words, depth, thread_id)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)
+			name, secret, created_at, incarnation, kind, title, opening, opening_at, words, depth, thread_id, archived_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)
 		RETURNING key`
 
 	sqlInsertHead = `
@@ -75,7 +75,8 @@ const (
 
 	sqlUpdateContext = `
 		UPDATE sessions
-		SET user_id = ?2, tags = ?3, metadata = ?4, expires_at = ?5, sweep_at = ?6, title = ?7, opening = ?8, opening_at = ?9, words = ?10
+		SET user_id = ?2, tags = ?3, metadata = ?4, expires_at = ?5, sweep_at = ?6, title = ?7, opening = ?8, opening_at = ?9, words = ?10,
+			archived_at = ?11
 		WHERE key = ?1`
 )
 
@@ -117,7 +118,7 @@ func readSession(c *columns) *storedRow {
 	s.ExpiresAt, s.TTL = c.time(), cairn.Duration(c.int64())*cairn.Duration(time.Microsecond)
 	s.TraceParent, s.ParentID, s.RootID = c.text(), c.text(), c.text()
 	s.Incarnation, s.Kind, s.Name, s.Secret, s.CreatedAt = c.text(), cairn.ChildKind(c.text()), c.text(), c.text(), c.time()
-	s.Title, s.Opening, s.OpeningAt, s.Depth, s.ThreadID = c.text(), c.text(), c.int(), c.int(), c.text()
+	s.Title, s.Opening, s.OpeningAt, s.Depth, s.ThreadID, s.ArchivedAt = c.text(), c.text(), c.int(), c.int(), c.text(), c.time()
 	r.sweep = c.int64()
 
 	s.Status = cairn.SessionStatus(c.text())
@@ -215,7 +216,7 @@ func (r *storedRow) insert(c *conn) error {
 	if _, err := c.row(sqlInsertSession, func(cols *columns) { r.key = cols.int64() },
 		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), time.Duration(s.TTL).Microseconds(), r.sweep,
 		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt), s.Incarnation, string(s.Kind),
-		s.Title, s.Opening, s.OpeningAt, wordsOf(s), s.Depth, s.ThreadID); err != nil {
+		s.Title, s.Opening, s.OpeningAt, wordsOf(s), s.Depth, s.ThreadID, micros(s.ArchivedAt)); err != nil {
 		return err
 	}
 	c.wrote = true
@@ -257,7 +258,7 @@ func (r *storedRow) update(c *conn, d *plan.Delta, before *storedRow, now time.T
 		return false, err
 	}
 	_, err = c.exec(sqlUpdateContext, r.key, s.UserID, tags, metadata, micros(s.ExpiresAt), micros(d.SweepAt.On(now, time.Time{})),
-		s.Title, s.Opening, s.OpeningAt, wordsOf(s))
+		s.Title, s.Opening, s.OpeningAt, wordsOf(s), micros(s.ArchivedAt))
 	return err == nil, err
 }
 

@@ -71,7 +71,7 @@ func createNothingElse(h *harness) {
 		Version: 70, Epoch: 71, MessageCount: 72, RunID: "run", Turn: 73, Step: 74, Recoveries: 75, CheckpointID: "cp",
 		LogSequence: 76, Lease: cairn.Lease{Owner: "o", Token: 77, Until: time.Now().Add(time.Hour)},
 		State: cairn.StatePosition{Position: 78}, Usage: cairn.Usage{InputTokens: 79}, RunUsage: cairn.Usage{InputTokens: 79},
-		CreatedAt: time.Unix(80, 0), UpdatedAt: time.Unix(81, 0)}, nil)
+		CreatedAt: time.Unix(80, 0), UpdatedAt: time.Unix(81, 0), ArchivedAt: time.Unix(82, 0)}, nil)
 	h.must(err)
 	want := &cairn.Session{ID: "session", RootID: "session", ThreadID: "session", Agent: agentName, Status: cairn.SessionIdle, Version: 1,
 		State: cairn.StatePosition{KeyframeBytes: got.State.KeyframeBytes}, CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt,

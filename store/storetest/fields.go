@@ -94,6 +94,7 @@ func testEveryFieldIsReadBack(h *harness) {
 	h.must(h.st.Stage(h.Context(), r.id, s.Lease.Token, store.Staged{StepID: "step", Key: "key", Data: []byte(`{"a":1}`)}))
 	last := fullEnd(s, message)
 	call, told := last.Calls[0].Call, *last.Publish
+	last.Context = &store.ContextChange{Archived: new(true)}
 	s = r.write(last)
 
 	all := h.content(r.id)
@@ -112,6 +113,7 @@ func testEveryFieldIsReadBack(h *harness) {
 	same(h.T, "the call", all.Calls, []cairn.PendingCall{call})
 	told.Version, told.Index, told.MessageCount = s.Version, s.MessageCount-len(last.Messages), s.MessageCount
 	same(h.T, "what the log may lack", s.Unpublished, &told)
+	same(h.T, "when the session was archived", s.ArchivedAt, s.UpdatedAt)
 	s = r.write(&store.Commit{Published: true})
 	same(h.T, "what the log may lack once it was published", s.Unpublished, (*cairn.Event)(nil))
 	same(h.T, "the last message", all.Messages[len(all.Messages)-1], message)

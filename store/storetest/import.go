@@ -79,6 +79,7 @@ func (h *harness) grown(root string) []string {
 	c.Usage = cairn.Usage{InputTokens: 3, OutputTokens: 4, Custom: map[string]float64{"cents": 0.25}}
 	c.Status, c.Lease.Action = cairn.SessionPaused, store.LeaseRelease
 	c.Suspend = &store.Suspend{StepID: "step-of-" + root, OpenCalls: 2, NextDeadline: at(3)}
+	c.Context = &store.ContextChange{Archived: new(true)}
 	h.commit(root, c)
 	h.write(root, answers(h.call(root, "another call of "+root), "ann"))
 

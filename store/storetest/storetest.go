@@ -145,6 +145,7 @@ var chapters = []chapter{
 	{name: "RewindRun", tests: rewindRunTests},
 	{name: "Branch", tests: branchTests},
 	{name: "List", tests: listTests},
+	{name: "Archive", tests: archiveTests},
 	{name: "Staging", tests: stagingTests},
 	{name: "Stop", tests: stopTests},
 	{name: "Lease", tests: leaseTests},

@@ -25,6 +25,7 @@ CREATE TABLE {schema}.sessions (
     name         text        COLLATE "C" NOT NULL,
     secret       text        NOT NULL,
     created_at   timestamptz NOT NULL,
+    archived_at  timestamptz,
     title        text        NOT NULL DEFAULT '',
     opening      text        NOT NULL DEFAULT '', -- the beginning of the first message of the user
     opening_at   integer     NOT NULL DEFAULT 0,  -- the index of that message
@@ -37,6 +38,9 @@ CREATE UNIQUE INDEX sessions_id ON {schema}.sessions (id);
 CREATE INDEX sessions_created ON {schema}.sessions (created_at, id);
 -- List by user.
 CREATE INDEX sessions_user ON {schema}.sessions (user_id, created_at, id);
+-- List of the sessions of a user that are not archived, and of those that are.
+CREATE INDEX sessions_current ON {schema}.sessions (user_id, created_at, id) WHERE archived_at IS NULL;
+CREATE INDEX sessions_archived ON {schema}.sessions (user_id, created_at, id) WHERE archived_at IS NOT NULL;
 -- List by agent.
 CREATE INDEX sessions_agent ON {schema}.sessions (agent, created_at, id);
 -- List by parent, and of roots, whose parent is empty.

@@ -19,6 +19,7 @@ CREATE TABLE sessions (
     root_id      TEXT    NOT NULL,
     thread_id    TEXT    NOT NULL, -- the conversation that a root belongs to; empty for a session with a parent
     created_at   INTEGER NOT NULL,
+    archived_at  INTEGER NOT NULL DEFAULT 0,
     name         TEXT    NOT NULL,
     secret       TEXT    NOT NULL,
     ttl          INTEGER NOT NULL, -- how long the session may be idle, in microseconds; 0 for ever
@@ -40,6 +41,9 @@ CREATE UNIQUE INDEX sessions_id ON sessions (id);
 CREATE INDEX sessions_created ON sessions (created_at, id);
 -- List by user.
 CREATE INDEX sessions_user ON sessions (user_id, created_at, id);
+-- List of the sessions of a user that are not archived, and of those that are.
+CREATE INDEX sessions_current ON sessions (user_id, created_at, id) WHERE archived_at = 0;
+CREATE INDEX sessions_archived ON sessions (user_id, created_at, id) WHERE archived_at > 0;
 -- List by agent.
 CREATE INDEX sessions_agent ON sessions (agent, created_at, id);
 -- List by parent, and of roots, whose parent is empty.
