@@ -63,7 +63,8 @@ const (
 	// off: Data has the switches by tool; Index and MessageID are those of the hidden message that informs the
 	// model. If Name is "files", requests no longer contain files of earlier messages, since the provider does not
 	// accept them: Data has their places; Index, MessageID, Text and Truncated are those of the hidden message that
-	// says why. If Name is "session", the user, title, tags, metadata or expiry were changed: Data has the new values.
+	// says why. If Name is "session", the user, title, tags, metadata or expiry were changed, or the session was archived
+	// or made current: Data has the new values. A message that makes it current has no event but its own.
 	EventContextChanged EventType = "context_changed"
 	// EventQueued reports a turn that was added to the session's queue: RunID, and Text, Files, Truncated of its
 	// input. The turn leaves the queue with the start of the run of that id, or with EventDequeued.

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// SetContext changes a session's user, title, tags, metadata and expiry, whether or not the session is running. Nil
-// fields of change keep their values. Entries of Metadata are set one by one, and an empty string or nil removes one. The
+// SetContext changes a session's user, title, tags, metadata and expiry, and archives it or makes it current again,
+// whether or not the session is running. Nil fields of change keep their values. Entries of Metadata are set one by one, and an empty string or nil removes one. The
 // change is one durable write, whatever is written concurrently, and counts as activity. Tools and hooks of a run under
 // way see it from the run's next commit on.
 //
@@ -23,6 +23,12 @@ import (
 // their pending calls, one session at a time, the root last; if SetContext fails in between, repeat it. The error is
 // ErrInvalid for a user or an expiry of a session that is not a root, for an empty change, and for values that cannot
 // be stored, and ErrTooLarge for more than [cairn.MaxMetadataBytes] or [cairn.MaxTitleBytes].
+//
+// Archived hides a conversation from lists that ask for current sessions, with store.SessionQuery.Archived; nothing else
+// about it changes. It is set on a root, and on the other sessions of its thread that have the same user, one at a time,
+// the root last. To archive an archived session writes nothing. The next message of the user in the session makes it
+// current, in the write that adds the message to the session or its queue, or, in a new session of the thread, the thread.
+// The error is ErrInvalid for a session that is not a root.
 func (e *Engine) SetContext(ctx context.Context, id string, change store.ContextChange) (*cairn.Session, error) {
 	row, err := e.Session(ctx, id)
 	switch {
@@ -34,10 +40,18 @@ func (e *Engine) SetContext(ctx context.Context, id string, change store.Context
 		return nil, cairn.Invalid("user_id", "session %q belongs to a sub-agent; its user is that of its root %q", id, row.RootID)
 	case row.RootID != id && change.ExpiresAt != nil:
 		return nil, cairn.Invalid("expires_at", "session %q belongs to a sub-agent; it expires with its root %q", id, row.RootID)
+	case row.RootID != id && change.Archived != nil:
+		return nil, cairn.Invalid("archived", "session %q belongs to a sub-agent; it is archived with its root %q", id, row.RootID)
 	}
+	owner := row.UserID
 	change.Apply(row)
 	if err := row.ValidateContext(); err != nil {
 		return nil, err
+	}
+	if change.Archived != nil {
+		if err := e.archiveThread(ctx, row.ThreadID, id, owner, *change.Archived); err != nil {
+			return nil, err
+		}
 	}
 	if change.UserID != nil {
 		for s, err := range e.reader.sessions(ctx, store.SessionQuery{RootID: id}) {
@@ -55,13 +69,33 @@ func (e *Engine) SetContext(ctx context.Context, id string, change store.Context
 	return e.setContext(ctx, id, change)
 }
 
+// archiveThread archives the sessions of a user in a thread, or makes them current, except for one session.
+func (e *Engine) archiveThread(ctx context.Context, thread, but, user string, archived bool) error {
+	for s, err := range e.reader.sessions(ctx, store.SessionQuery{ThreadID: thread, UserID: user, Archived: new(!archived)}) {
+		if err != nil {
+			return err
+		}
+		if s.ID == but || s.UserID != user {
+			continue
+		}
+		if _, err := e.setContext(ctx, s.ID, store.ContextChange{Archived: &archived}); err != nil && !store.IsGone(err) {
+			return err
+		}
+	}
+	return nil
+}
+
 // setContext changes the context of one session, and the user of its pending calls.
 func (e *Engine) setContext(ctx context.Context, id string, change store.ContextChange) (*cairn.Session, error) {
 	data, err := json.Marshal(change)
 	if err != nil {
 		return nil, err
 	}
+	archives := change.Archived != nil && reflect.DeepEqual(change, store.ContextChange{Archived: change.Archived})
 	return e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+		if archives && *change.Archived != row.ArchivedAt.IsZero() {
+			return nil, nil // it is as wanted
+		}
 		after := *row
 		change.Apply(&after)
 		if err := after.ValidateContext(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Sessions pages through sessions, newest first. A page may have fewer than the query's limit: a copy for a turn that has
-// not begun, see [KeepReplaced], is left out.
+// Sessions pages through sessions, newest first; archived ones, too, unless q.Archived leaves them out. A page may have
+// fewer than the query's limit: a copy for a turn that has not begun, see [KeepReplaced], is left out.
 func (e *Engine) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
 	page, err := e.store.List(ctx, q)
 	if err != nil {
