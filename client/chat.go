@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/cairn-agents/cairn"
 )
 
 // Chat is a page of a conversation as a chat client, such as the AI SDK's, shows it.
@@ -52,6 +54,12 @@ type ChatBranch struct {
 // Branches lists the earlier versions of a chat, newest first. Page sizes are as in [Client.Sessions].
 func (c *Client) Branches(ctx context.Context, id string, limit int, cursor string) (*Page[ChatBranch], error) {
 	return out[Page[ChatBranch]](c, ctx, "GET", "/chat/"+url.PathEscape(id)+"/branches", page(limit, cursor), nil)
+}
+
+// SetChat changes a chat: the latest session of its thread, see [Client.SetContext]. Change.Archived is of the whole
+// thread.
+func (c *Client) SetChat(ctx context.Context, id string, change Change) (*cairn.Session, error) {
+	return out[cairn.Session](c, ctx, "PATCH", "/chat/"+url.PathEscape(id), nil, change)
 }
 
 // DeleteChat deletes all sessions of a thread, see [Client.Delete].

@@ -1,8 +1,10 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"testing"
@@ -26,7 +28,13 @@ func TestChatRequests(t *testing.T) {
 			fmt.Fprint(w, `{"items":[{"id":"old","message_id":"m","created_at":"2026-01-02T03:04:05Z"}],"next":"n"}`)
 		case "/api/sessions/a%2Fb/restore":
 			fmt.Fprint(w, `{"id":"a/b","thread_id":"a/b"}`)
-		case "/api/sessions?latest=true&thread_id=a%2Fb":
+		case "/api/sessions/a%2Fb", "/api/chat/a%2Fb":
+			if body, _ := io.ReadAll(r.Body); r.Method == "PATCH" && string(body) == `{"title":"","archived":true}` {
+				fmt.Fprint(w, `{"id":"a/b","archived_at":"2026-01-02T03:04:05Z"}`)
+			} else {
+				w.WriteHeader(http.StatusNoContent)
+			}
+		case "/api/sessions?archived=all&latest=true&thread_id=a%2Fb":
 			fmt.Fprint(w, `{"items":[]}`)
 		default:
 			w.WriteHeader(http.StatusNoContent)
@@ -45,13 +53,18 @@ func TestChatRequests(t *testing.T) {
 	if row, err := c.Restore(t.Context(), "a/b"); err != nil || row.ThreadID != "a/b" {
 		t.Errorf("%+v, %v", row, err)
 	}
-	if _, err := c.Sessions(t.Context(), client.SessionQuery{ThreadID: "a/b", Latest: true}); err != nil {
+	if _, err := c.Sessions(t.Context(), client.SessionQuery{ThreadID: "a/b", Latest: true, Archived: client.ArchivedAll}); err != nil {
 		t.Error(err)
+	}
+	for _, set := range []func(context.Context, string, client.Change) (*cairn.Session, error){c.SetContext, c.SetChat} {
+		if row, err := set(t.Context(), "a/b", client.Change{Title: new(""), Archived: new(true)}); err != nil || row.ArchivedAt.IsZero() {
+			t.Errorf("%+v, %v", row, err)
+		}
 	}
 	if err := c.DeleteChat(t.Context(), "a/b"); err != nil {
 		t.Error(err)
 	}
-	if last := got[len(got)-2:]; !slices.Equal(last, []string{"GET /api/sessions?latest=true&thread_id=a%2Fb", "DELETE /api/chat/a%2Fb"}) {
+	if last := got[len(got)-2:]; !slices.Equal(last, []string{"PATCH /api/chat/a%2Fb", "DELETE /api/chat/a%2Fb"}) {
 		t.Errorf("requests %q", last)
 	}
 }

@@ -113,7 +113,8 @@ func (c *Client) Session(ctx context.Context, id string) (*cairn.Session, error)
 	return out[cairn.Session](c, ctx, "GET", "/sessions/"+url.PathEscape(id), nil, nil)
 }
 
-// SessionQuery selects the sessions to list. The zero value means all sessions that the client may read.
+// SessionQuery selects the sessions to list. The zero value means all sessions that the client may read and that
+// are not archived.
 type SessionQuery struct {
 	Agent string
 	// Statuses are those of the sessions. [StatusExpired] and [StatusDeleted] list removed sessions that can be restored,
@@ -127,6 +128,9 @@ type SessionQuery struct {
 	ThreadID string
 	// Latest selects only the latest session of each thread.
 	Latest bool
+	// Archived is [ArchivedFalse], [ArchivedTrue] or [ArchivedAll]. Empty means ArchivedAll with ThreadID, ParentID, and
+	// removed sessions, and ArchivedFalse otherwise.
+	Archived Archived
 	// ParentID lists the sessions of that session's sub-agents and companions, instead of sessions without a parent.
 	ParentID string
 	// Search selects the sessions with all of these words, or beginnings of them, in their title or first message.
@@ -145,6 +149,32 @@ const (
 	StatusDeleted cairn.SessionStatus = "deleted"
 )
 
+// Archived selects sessions by whether they are archived, see [SessionQuery].
+type Archived string
+
+const (
+	ArchivedFalse Archived = "false" // those that are not archived
+	ArchivedTrue  Archived = "true"  // those that are archived
+	ArchivedAll   Archived = "all"   // both
+)
+
+// Change is a change of a session. Nil fields keep their values.
+type Change struct {
+	Title *string   `json:"title,omitempty"`
+	Tags  *[]string `json:"tags,omitempty"`
+	// Metadata sets single entries; an empty string or nil removes one.
+	Metadata  cairn.Metadata `json:"metadata,omitempty"`
+	ExpiresAt *time.Time     `json:"expires_at,omitempty"`
+	UserID    *string        `json:"user_id,omitempty"` // for administrators
+	// Archived archives the session with the other sessions of its thread, or makes them current.
+	Archived *bool `json:"archived,omitempty"`
+}
+
+// SetContext changes a session. The errors are those of engine.SetContext.
+func (c *Client) SetContext(ctx context.Context, id string, change Change) (*cairn.Session, error) {
+	return out[cairn.Session](c, ctx, "PATCH", "/sessions/"+url.PathEscape(id), nil, change)
+}
+
 // Sessions lists sessions, the newest first.
 func (c *Client) Sessions(ctx context.Context, q SessionQuery) (*Page[cairn.Session], error) {
 	query := page(q.Limit, q.Cursor)
@@ -160,6 +190,7 @@ func (c *Client) Sessions(ctx context.Context, q SessionQuery) (*Page[cairn.Sess
 	if q.Latest {
 		query.Set("latest", "true")
 	}
+	set(query, "archived", string(q.Archived))
 	set(query, "parent_id", q.ParentID)
 	set(query, "search", q.Search)
 	if len(q.Metadata) > 0 {

@@ -32,6 +32,7 @@ POST   /submit-tool-result                              401   yes    no     yes 
 GET    /sse                                             401   yes    no     no        yes       yes
 POST   /chat                                            401   yes    no     no        no        yes
 GET    /chat/{id}                                       401   yes    no     part      yes       yes
+PATCH  /chat/{id}                                       401   yes    no     no        no        yes
 DELETE /chat/{id}                                       401   yes    no     no        no        yes
 GET    /chat/{id}/branches                              401   yes    no     no        yes       yes
 GET    /chat/{id}/stream                                401   yes    no     no        yes       yes
@@ -199,6 +200,7 @@ func (w *world) waiting(rt route) func(token string) (*http.Response, []byte) {
 		"/submit-tool-result":           approval,
 		"/chat/{id}/submit-tool-result": approval,
 		"/sessions":                     map[string]any{"agent": "bot"},
+		"/chat/{id}":                    map[string]any{"archived": true},
 		"/sessions/{id}":                map[string]any{"title": "A title"},
 		"/sessions/{id}/rewind":         map[string]any{"checkpoint_id": row.CheckpointID},
 		"/sessions/{id}/events":         map[string]any{"name": "note"},

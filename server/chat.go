@@ -433,6 +433,16 @@ func chatStop(c *request, in *chatStopIn, stop func(*request, *stopIn) (*cairn.S
 	return stop(c, &stopIn{SessionID: id, RunID: in.RunID, Reason: in.Reason})
 }
 
+// patchChat changes the latest session of a thread, and archives them all.
+func patchChat(c *request, in *patchIn) (*cairn.Session, error) {
+	row, err := c.openThread(in.ID, ActionChange)
+	if err != nil {
+		return nil, err
+	}
+	in.ID = row.ID
+	return patchSession(c, in)
+}
+
 // deleteChat deletes the sessions of a thread.
 func deleteChat(c *request, in *idIn) (none, error) {
 	row, err := c.openThread(in.ID, ActionChange)

@@ -58,6 +58,7 @@ func aboutChildren(child string, call cairn.PendingCall, checkpoint string) map[
 		"POST /submit-tool-result":                           {status: 200, has: `"accepted"`, body: answer},
 		"POST /chat":                                         {status: 400, has: `"field":"session_id"`, body: post},
 		"GET /chat/{id}":                                     {status: 200, has: "pay the helper's bill"},
+		"PATCH /chat/{id}":                                   {status: 400, has: `"field":"session_id"`, body: map[string]any{"archived": true}},
 		"DELETE /chat/{id}":                                  {status: 400, has: `"field":"session_id"`},
 		"GET /chat/{id}/branches":                            {status: 200, has: `"items":[]`},
 		"GET /chat/{id}/stream":                              {status: 204},

@@ -20,6 +20,7 @@ func routes() []route {
 
 		lastOf("messages", stream[chatChunk]("POST", "/chat", "Send a message or answers to pending calls, as the AI SDK's chat does", chat)),
 		answer("GET", "/chat/{id}", "The conversation as a chat client shows it, the newest messages first", http.StatusOK, getChat),
+		answer("PATCH", "/chat/{id}", "Archive a chat, or change it as PATCH /sessions/{id} does", http.StatusOK, patchChat),
 		answer("DELETE", "/chat/{id}", "Delete a chat: the sessions of its thread", http.StatusNoContent, deleteChat),
 		answer("GET", "/chat/{id}/branches", "The versions of the chat that an edit has replaced, newest first", http.StatusOK, listBranches),
 		stream[chatChunk]("GET", "/chat/{id}/stream", "The turn under way, from its beginning; 204 if there is none", resumeChat),
@@ -30,7 +31,7 @@ func routes() []route {
 		answer("POST", "/sessions", "Create a session", http.StatusCreated, createSession),
 		answer("GET", "/sessions", "List sessions, newest first", http.StatusOK, listSessions),
 		answer("GET", "/sessions/{id}", "A session", http.StatusOK, getSession),
-		answer("PATCH", "/sessions/{id}", "Change a session's title, tags, metadata, expiry or user", http.StatusOK, patchSession),
+		answer("PATCH", "/sessions/{id}", "Change a session's title, tags, metadata, expiry or user, or archive it", http.StatusOK, patchSession),
 		answer("DELETE", "/sessions/{id}", "Delete a session with its tree", http.StatusNoContent, deleteSession),
 		answer("POST", "/sessions/{id}/restore", "Restore a session that was deleted or has expired", http.StatusOK, restoreSession),
 		answer("GET", "/sessions/{id}/usage", "What a session has used, alone and with the sessions below it", http.StatusOK, usageOf),

@@ -34,7 +34,10 @@ type listIn struct {
 	Latest bool `query:"latest"`
 	// Removed lists sessions that were "deleted" or have "expired" and can be restored, instead of the existing
 	// ones.
-	Removed       []string  `query:"removed"`
+	Removed []string `query:"removed"`
+	// Archived is which sessions are listed: "false" those that are not archived, "true" those that are, "all" both.
+	// Without it, a list by thread_id, parent_id or removed has both, and any other list those that are not archived.
+	Archived      string    `query:"archived" schema:"enum=false|true|all"`
 	CreatedAfter  time.Time `query:"created_after"`
 	CreatedBefore time.Time `query:"created_before"`
 	// UpdatedAfter is inclusive and UpdatedBefore exclusive. A commit of a run updates its session, too.
@@ -64,6 +67,9 @@ func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 			return nil, cairn.Invalid("removed", "%q is neither %s nor %s", why, store.Deleted, store.Expired)
 		}
 		q.Removed = append(q.Removed, store.Removal(why))
+	}
+	if q.Archived, err = in.archived(&q); err != nil {
+		return nil, err
 	}
 	if in.ParentID != "" { // whose root decides about the children as well
 		if _, err := c.open(in.ParentID, ActionRead); err != nil {
@@ -107,6 +113,22 @@ func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 		}
 	}
 	return out, nil
+}
+
+// archived returns which sessions a request lists, see store.SessionQuery.Archived.
+func (in *listIn) archived(q *store.SessionQuery) (*bool, error) {
+	switch in.Archived {
+	case "":
+		if in.ThreadID != "" || in.ParentID != "" || len(q.Removed) > 0 {
+			return nil, nil
+		}
+		return new(false), nil
+	case "all":
+		return nil, nil
+	case "false", "true":
+		return new(in.Archived == "true"), nil
+	}
+	return nil, cairn.Invalid("archived", "%q is none of false, true, all", in.Archived)
 }
 
 // withStatus adds the statuses by which a request selects sessions.
@@ -308,6 +330,9 @@ type patchIn struct {
 	ExpiresAt *time.Time     `json:"expires_at,omitempty"`
 	// UserID may be set by administrators only.
 	UserID *string `json:"user_id,omitempty"`
+	// Archived archives the session with the other sessions of its thread, or makes them current. Lists leave archived
+	// sessions out; nothing else changes, and the next message of the user makes the session current.
+	Archived *bool `json:"archived,omitempty"`
 }
 
 func patchSession(c *request, in *patchIn) (*cairn.Session, error) {
@@ -318,7 +343,7 @@ func patchSession(c *request, in *patchIn) (*cairn.Session, error) {
 		return nil, cairn.Invalid("user_id", "is only for administrators")
 	}
 	row, err := c.h.eng.SetContext(c.ctx, in.ID, store.ContextChange{Title: in.Title, Tags: in.Tags, Metadata: in.Metadata,
-		ExpiresAt: in.ExpiresAt, UserID: in.UserID})
+		ExpiresAt: in.ExpiresAt, UserID: in.UserID, Archived: in.Archived})
 	return public(row), err
 }
 

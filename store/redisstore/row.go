@@ -264,7 +264,7 @@ func (r *storedRow) head(to []byte, open int) []byte {
 	return p.done()
 }
 
-// listed returns the indexes that a session is in, apart from those of due and expiring sessions.
+// listed returns the indexes that a session is in, except those of due and of expiring sessions.
 func listed(s *cairn.Session, archived bool) []string {
 	names := []string{"all", "agent:" + s.Agent, "root:" + s.RootID}
 	if s.ThreadID != "" {

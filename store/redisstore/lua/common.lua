@@ -191,7 +191,7 @@ local function header(record)
 	return cjson.decode(string.match(record, '^[^\n]*'))
 end
 
--- listed names the indexes that have a session, apart from those of due and expiring sessions.
+-- listed names the indexes that have a session, except those of due and of expiring sessions.
 local function listed(row)
 	local names = { 'all', 'agent:' .. row.agent, 'root:' .. row.root }
 	if row.thread then

@@ -29,6 +29,8 @@ type listCmd struct {
 	Cursor       string            `help:"Begin at the end of an earlier list."`
 
 	Removed   bool `help:"List sessions that were deleted or have expired and are not purged yet."`
+	Archived  bool `xor:"archive" help:"List archived sessions instead of the others."`
+	All       bool `xor:"archive" help:"List archived sessions, too. That is the default with --thread, --parent and --removed."`
 	SubAgents bool `help:"Also list the sessions of sub-agents."`
 }
 
@@ -47,6 +49,9 @@ func (cmd *listCmd) Run(a *cli.App, all *flags) error {
 	}
 	if cmd.Removed {
 		q.Removed = []store.Removal{store.Deleted, store.Expired}
+	}
+	if cmd.Archived || !cmd.All && !cmd.Removed && cmd.Thread == "" && cmd.Parent == "" {
+		q.Archived = &cmd.Archived
 	}
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		next := ""

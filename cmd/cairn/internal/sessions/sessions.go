@@ -21,6 +21,8 @@ type Commands struct {
 	Cache       cacheCmd       `cmd:"" help:"List the tool results that a session keeps, or remove them."`
 	State       stateCmd       `cmd:"" help:"Print a session's state, as JSON in any case."`
 	Set         setCmd         `cmd:"" help:"Change a session's user, title, tags, metadata or expiry."`
+	Archive     archiveCmd     `cmd:"" help:"Archive a session with its thread: lists leave it out until its user's next message."`
+	Unarchive   unarchiveCmd   `cmd:"" help:"Make an archived session with its thread current again."`
 	Branch      branchCmd      `cmd:"" help:"Make a new session from an existing one."`
 	Rewind      rewindCmd      `cmd:"" help:"Rewind a session to one of its checkpoints."`
 	Delete      deleteCmd      `cmd:"" help:"Delete a session with its tree, after stopping it."`

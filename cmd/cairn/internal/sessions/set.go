@@ -48,6 +48,30 @@ func (cmd *setCmd) Run(a *cli.App, all *flags) error {
 	})
 }
 
+type archiveCmd struct{ one }
+
+// Run archives a session.
+func (cmd *archiveCmd) Run(a *cli.App, all *flags) error {
+	return cmd.archive(a, all, true, "Archived session %s.")
+}
+
+type unarchiveCmd struct{ one }
+
+// Run makes an archived session current.
+func (cmd *unarchiveCmd) Run(a *cli.App, all *flags) error {
+	return cmd.archive(a, all, false, "Session %s is current.")
+}
+
+func (cmd *one) archive(a *cli.App, all *flags, archived bool, report string) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
+		s, err := eng.SetContext(ctx, cmd.Session, store.ContextChange{Archived: &archived})
+		if err != nil {
+			return err
+		}
+		return all.report(a, s, report, s.ID)
+	})
+}
+
 // metadata returns the entries given as texts and as one JSON object.
 func metadata(texts map[string]string, object string) (m cairn.Metadata, err error) {
 	if object != "" {

@@ -78,6 +78,9 @@ func sessionFields(a *cli.App, s *shown, last cairn.Run) [][2]string {
 		{"checkpoint", s.CheckpointID}, {"version", fmt.Sprint(s.Version)},
 		{"created", output.Stamp(s.CreatedAt)}, {"updated", output.Stamp(s.UpdatedAt)},
 	}
+	if !s.ArchivedAt.IsZero() {
+		fields = append(fields, [2]string{"archived", output.Stamp(s.ArchivedAt)})
+	}
 	if s.ParentID != "" {
 		fields = append(fields, [2]string{"parent", s.ParentID}, [2]string{"root", s.RootID})
 	}
