@@ -53,6 +53,10 @@ type Message struct {
 	Model string `json:"model,omitempty"`
 	// ChildID is the session of the companion that a message of OriginCompanion reports on.
 	ChildID string `json:"child_id,omitempty"`
+	// CallID is the call whose tool returned the files of this message, which follows its result. Its first part is a text
+	// that names the call. Providers that accept files in a result get them there, others get the message. Only hidden
+	// messages have it.
+	CallID string `json:"call_id,omitempty"`
 	// Cut is why a reply is incomplete, if the model stopped before it was done: [FinishReasonLength] or
 	// [FinishReasonWindow].
 	Cut FinishReason `json:"cut,omitempty"`

@@ -12,7 +12,7 @@ import (
 // or nested too deep, or more than MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
 func (m *Message) Validate() error {
 	err := cmp.Or(CheckText("id", m.ID), CheckText("role", string(m.Role)), CheckText("origin", string(m.Origin)), CheckText("child_id", m.ChildID),
-		CheckText("run_id", m.RunID), checkTime("created_at", m.CreatedAt))
+		CheckText("call_id", m.CallID), CheckText("run_id", m.RunID), checkTime("created_at", m.CreatedAt))
 	if err != nil {
 		return err
 	}
@@ -310,6 +310,9 @@ func (in Input) Validate() error {
 		}
 		if m.Origin != "" || m.ChildID != "" {
 			return Invalid(at+".origin", "an input holds no messages of Cairn's own")
+		}
+		if m.CallID != "" {
+			return Invalid(at+".call_id", "may not be set on input messages")
 		}
 		if m.Role != RoleUser {
 			return Invalid(at+".role", "%q: an input holds user messages only", m.Role)

@@ -89,8 +89,8 @@ type shown struct {
 	Note string `json:"note,omitempty"`
 }
 
-// output returns a result as the model reads it, and the files that it is shown in addition. The error is the
-// tool's.
+// output returns a result as the model reads it, and the files that it is shown in addition, also with the tool's
+// error.
 func (r *result) output(most int) (out json.RawMessage, files []cairn.File, err error) {
 	var blocks []shown
 	var texts []string
@@ -117,7 +117,7 @@ func (r *result) output(most int) (out json.RawMessage, files []cairn.File, err 
 		if text == "" {
 			text = "the server's tool failed and does not say why"
 		}
-		return nil, nil, fmt.Errorf("%s", text)
+		return nil, files, fmt.Errorf("%s", text)
 	}
 	switch {
 	case len(r.Data) > 0 && string(r.Data) != "null" && len(texts) == len(blocks): // the texts are a copy of the data
@@ -160,7 +160,7 @@ func (c *content) show(n int) (shown, *cairn.File) {
 		b.Note = why
 		return b, nil
 	}
-	b.Note = "in the message after this result"
+	b.Note = "attached to this result"
 	return b, file
 }
 

@@ -42,7 +42,7 @@ func TestToolsOfAServer(t *testing.T) {
 				asks("bench_fail", none{}), asks("bench_echo", none{}), asks("bench_huge", map[string]int{"bytes": 2 << 20}))
 			k.turn("go")
 			want := []string{`"you said hello"`, `{"degrees":21}`, `[{"type":"text","text":"a drawing"},` +
-				`{"type":"image","media_type":"image/png","note":"in the message after this result"},` +
+				`{"type":"image","media_type":"image/png","note":"attached to this result"},` +
 				`{"type":"resource_link","uri":"file:///a","name":"a"},` +
 				`{"type":"audio","media_type":"audio/wav","note":"left out: not an image or a PDF"},` +
 				`{"type":"resource","uri":"file:///b","media_type":"text/plain","text":"inside"}]`,

@@ -24,10 +24,10 @@ require (
 )
 
 require (
-	github.com/cairn-agents/cairn/model/gemini v0.0.0 // indirect
+	github.com/cairn-agents/cairn/model/gemini v0.0.0
 	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/go-jose/go-jose/v4 v4.1.8 // indirect
-	github.com/modelcontextprotocol/go-sdk v1.8.0 // indirect
+	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
@@ -41,8 +41,8 @@ require (
 	github.com/bahlo/generic-list-go v0.2.0 // indirect
 	github.com/buger/jsonparser v1.1.2 // indirect
 	github.com/cairn-agents/cairn/mcp v0.0.0
-	github.com/cairn-agents/cairn/model/anthropic v0.0.0 // indirect
-	github.com/cairn-agents/cairn/model/openai v0.0.0 // indirect
+	github.com/cairn-agents/cairn/model/anthropic v0.0.0
+	github.com/cairn-agents/cairn/model/openai v0.0.0
 	github.com/cairn-agents/cairn/server v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coder/websocket v1.8.15 // indirect

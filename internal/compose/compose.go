@@ -62,6 +62,9 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 	if m.ChildID != "" {
 		w.text("child_id", m.ChildID)
 	}
+	if m.CallID != "" {
+		w.text("call_id", m.CallID)
+	}
 	if m.Cut != "" {
 		w.text("cut", string(m.Cut))
 	}

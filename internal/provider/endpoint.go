@@ -22,6 +22,8 @@ type Options struct {
 	Variable, Public string
 	HTTPClient       *http.Client
 	IdleTimeout      time.Duration
+	// Behind reports that the API accepts no files in the results of calls. They are sent in messages of their own.
+	Behind bool
 }
 
 // Endpoint is an API that is ready for calls, or the reason why it is not.
@@ -37,6 +39,7 @@ type Endpoint struct {
 	uncounted atomic.Bool // the server does not count tokens
 	unforced  atomic.Bool // the server refuses to force a call
 	unformed  atomic.Bool // the server refuses structured output
+	behind    atomic.Bool // files of results are sent in messages of their own
 }
 
 // NewEndpoint returns an endpoint from options and environment.
@@ -63,6 +66,7 @@ func NewEndpoint(o Options) *Endpoint {
 		e.Refuse(cairn.CodeModelRequest, "name", "is empty")
 	}
 	e.Base = base
+	e.behind.Store(o.Behind)
 	return e
 }
 

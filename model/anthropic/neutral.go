@@ -29,10 +29,21 @@ func use(u *cairn.ToolUse, ids provider.CallIDs) *block {
 	return &block{Type: "tool_use", ID: ids.Of(u.CallID), Name: provider.ToolName(u.Tool), Input: provider.Arguments(input)}
 }
 
-func result(r *cairn.ToolResult, ids provider.CallIDs) *block {
-	b := &block{Type: "tool_result", ToolUseID: ids.Of(r.CallID), Content: provider.Text(r.Output), IsError: r.IsError}
-	if r.IsError && blank(b.Content) { // the API rejects an error without text
+// result returns the result of a call, with the files that are sent in it.
+func result(r *cairn.ToolResult, files []*cairn.File, ids provider.CallIDs) *block {
+	b := &block{Type: "tool_result", ToolUseID: ids.Of(r.CallID), IsError: r.IsError}
+	text := provider.Text(r.Output)
+	switch {
+	case len(files) > 0:
+		list := appendText(nil, text)
+		for _, f := range files {
+			list = append(list, file(f))
+		}
+		b.Content = list
+	case r.IsError && blank(text): // the API rejects an error without text
 		b.Content = "The tool failed."
+	case text != "":
+		b.Content = text
 	}
 	return b
 }

@@ -115,6 +115,7 @@ type conversation struct {
 func (m *MessagesModel) messages(history []cairn.Message, paused []cairn.Part) []message {
 	var c conversation
 	ids := provider.CallIDs{}
+	history, files := m.endpoint.Attached(history, func(r *cairn.ToolResult, _ *cairn.File) bool { return !r.IsError }) // the API rejects an error with files
 	items := m.items(history)
 	for i := range history {
 		msg := &history[i]
@@ -129,7 +130,7 @@ func (m *MessagesModel) messages(history []cairn.Message, paused []cairn.Part) [
 			case cairn.PartFile:
 				c.rest = append(c.rest, file(p.File))
 			case cairn.PartToolResult:
-				c.results = append(c.results, result(p.Result, ids))
+				c.results = append(c.results, result(p.Result, files[p.Result.CallID], ids))
 			}
 		}
 	}

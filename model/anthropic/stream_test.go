@@ -12,7 +12,8 @@ import (
 )
 
 var adapter = providertest.Adapter[*anthropictest.Request, anthropictest.Reply]{
-	Name: "anthropic", Path: "v1/messages", Variable: "ANTHROPIC",
+	Attaching: providertest.Attaching{In: "claude", NotInErrors: true},
+	Name:      "anthropic", Path: "v1/messages", Variable: "ANTHROPIC",
 	Model: func(name string, e providertest.Endpoint) cairn.Model {
 		return anthropic.Model(name, &anthropic.Options{BaseURL: e.BaseURL, APIKey: e.APIKey, HTTPClient: e.Client, IdleTimeout: e.Idle})
 	},

@@ -16,7 +16,8 @@ import (
 )
 
 var adapter = providertest.Adapter[*geminitest.Request, geminitest.Reply]{
-	Name: "gemini", Path: "streamGenerateContent", Variable: "GEMINI",
+	Attaching: providertest.Attaching{In: "gemini-3-pro", After: "gemini-2.5-pro"},
+	Name:      "gemini", Path: "streamGenerateContent", Variable: "GEMINI",
 	Model: func(name string, e providertest.Endpoint) cairn.Model {
 		return gemini.Model(name, &gemini.Options{BaseURL: e.BaseURL, APIKey: e.APIKey, HTTPClient: e.Client, IdleTimeout: e.Idle})
 	},

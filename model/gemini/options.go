@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -47,18 +48,23 @@ const (
 type endpoint struct {
 	*provider.Endpoint
 	thoughts    bool
+	refers      bool // a result may have files, and "$ref" names one of them
 	serverTools []json.RawMessage
 }
+
+// withFiles matches the models that accept files in the results of calls: Gemini 3 and later.
+var withFiles = regexp.MustCompile(`(?:^|/)gemini-(?:[3-9]|[1-9]\d)(?:\D|$)`)
 
 func newEndpoint(name string, o *Options) *endpoint {
 	if o == nil {
 		o = &Options{}
 	}
+	refers := withFiles.MatchString(name)
 	base := provider.NewEndpoint(provider.Options{Adapter: providerName, Model: name,
 		BaseURL:  cmp.Or(o.BaseURL, os.Getenv("GEMINI_BASE_URL"), os.Getenv("GOOGLE_GEMINI_BASE_URL")),
 		APIKey:   cmp.Or(o.APIKey, os.Getenv("GEMINI_API_KEY"), os.Getenv("GOOGLE_API_KEY")),
-		Variable: "GEMINI", Public: publicAPI, HTTPClient: o.HTTPClient, IdleTimeout: o.IdleTimeout})
-	e := &endpoint{Endpoint: base, thoughts: o.Thoughts}
+		Variable: "GEMINI", Public: publicAPI, HTTPClient: o.HTTPClient, IdleTimeout: o.IdleTimeout, Behind: !refers})
+	e := &endpoint{Endpoint: base, thoughts: o.Thoughts, refers: refers}
 	var wrong int
 	if e.serverTools, wrong = provider.Objects(o.ServerTools); wrong >= 0 {
 		e.Refuse(cairn.CodeModelRequest, fmt.Sprintf("ServerTools[%d]", wrong), "does not encode as a JSON object")

@@ -3,6 +3,7 @@ package gemini
 import (
 	"encoding/json"
 	"mime"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -106,9 +107,11 @@ type conversation struct {
 	list    []content
 	results []answer // of the previous reply; they go into one content
 	rest    []any
-	ids     map[string]string // of the provider's calls, by the session's ids
-	names   map[string]string // of the tools that were called
-	order   map[string]int    // of the calls; results without an id are matched by it
+	ids     map[string]string        // of the provider's calls, by the session's ids
+	names   map[string]string        // of the tools that were called
+	order   map[string]int           // of the calls; results without an id are matched by it
+	files   map[string][]*cairn.File // that are sent in results, by the calls
+	refers  bool                     // the API takes "$ref" in a result for the name of a file in it
 }
 
 type answer struct {
@@ -118,7 +121,8 @@ type answer struct {
 
 // contents converts the history.
 func (m *ContentModel) contents(history []cairn.Message) []content {
-	c := conversation{ids: map[string]string{}, names: map[string]string{}, order: map[string]int{}}
+	history, files := m.endpoint.Attached(history, func(_ *cairn.ToolResult, f *cairn.File) bool { return file(f).InlineData != nil })
+	c := conversation{files: files, refers: m.endpoint.refers, ids: map[string]string{}, names: map[string]string{}, order: map[string]int{}}
 	for i := range history {
 		msg := &history[i]
 		if msg.Role == cairn.RoleAssistant {
@@ -181,6 +185,8 @@ func (c *conversation) result(r *cairn.ToolResult) *functionResponse {
 		out, _ = provider.Encode(map[string]string{"error": provider.Text(r.Output)}) // strings always encode
 	case !json.Valid(out):
 		out, _ = provider.Encode(map[string]string{"output": string(out)})
+	case c.refers && namesRef.Match(out): // the API refuses one that names no file, and may refuse one that does
+		out, _ = provider.Encode(map[string]string{"output": string(out)})
 	case out[0] != '{':
 		out, _ = provider.Encode(map[string]json.RawMessage{"output": out})
 	}
@@ -188,8 +194,15 @@ func (c *conversation) result(r *cairn.ToolResult) *functionResponse {
 	if name == "" {
 		name = provider.ToolName(r.Tool)
 	}
-	return &functionResponse{ID: c.ids[r.CallID], Name: name, Response: out}
+	response := &functionResponse{ID: c.ids[r.CallID], Name: name, Response: out}
+	for _, f := range c.files[r.CallID] {
+		response.Parts = append(response.Parts, file(f))
+	}
+	return response
 }
+
+// namesRef matches JSON that has, or may have, a member "$ref".
+var namesRef = regexp.MustCompile(`(?:\$|\\u0024)ref"`)
 
 // reply returns the parts of an assistant's message. Thoughts and the provider's own parts are sent only to the
 // model that gave them.

@@ -114,6 +114,31 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
+// Gemini 3 takes "$ref" in a result for the name of a file, and refuses one that it does not know.
+func TestResultsWithReferences(t *testing.T) {
+	t.Parallel()
+	for output, text := range map[string]bool{`{"schema":{"$ref":"#/$defs/a"}}`: true, `{"schema":{"\u0024ref":"#/$defs/a"}}`: true, `[{"$ref":1}]`: true, `{"ref":"$ref is text"}`: false} {
+		for _, name := range []string{"gemini-3.1-pro", "models/gemini-3-flash", "gemini-2.5-pro", "gemini-pro-latest"} {
+			server := geminitest.NewServer(geminitest.Text("Seen."))
+			t.Cleanup(server.Close)
+			req := providertest.Hello()
+			req.Messages = append(req.Messages, said(called("a", "", "")), answered("a", output, false))
+			if _, err := providertest.Ask(t.Context(), gemini.Model(name, &gemini.Options{BaseURL: server.BaseURL}), req); err != nil {
+				t.Errorf("%s: %s: %v", name, output, err)
+				continue
+			}
+			sent := string(server.Requests()[0].Last().Pieces()[0].Response.Response)
+			quoted, err := json.Marshal(output)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if three := name == "gemini-3.1-pro" || name == "models/gemini-3-flash"; (sent == `{"output":`+string(quoted)+`}`) != (text && three) {
+				t.Errorf("%s: the result %s is sent as %s", name, output, sent)
+			}
+		}
+	}
+}
+
 func ExampleModel() {
 	server := geminitest.NewServer(geminitest.Text("Hello there."))
 	defer server.Close()

@@ -39,6 +39,7 @@ type functionResponse struct {
 	ID       string          `json:"id,omitempty"`
 	Name     string          `json:"name"`
 	Response json.RawMessage `json:"response"`
+	Parts    []part          `json:"parts,omitempty"` // files
 }
 
 type function struct {

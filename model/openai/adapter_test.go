@@ -18,7 +18,8 @@ import (
 )
 
 var adapter = providertest.Adapter[*openaitest.Request, openaitest.Reply]{
-	Name: "openai", Path: "/responses", Variable: "OPENAI",
+	Attaching: providertest.Attaching{In: "gpt"},
+	Name:      "openai", Path: "/responses", Variable: "OPENAI",
 	Model: func(name string, e providertest.Endpoint) cairn.Model {
 		return openai.Model(name, &openai.Options{BaseURL: e.BaseURL, APIKey: e.APIKey, HTTPClient: e.Client, IdleTimeout: e.Idle})
 	},

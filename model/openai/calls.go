@@ -146,8 +146,8 @@ func newCalls() *calls {
 	return &calls{provider.CallIDs{}, map[string]string{}, map[string]bool{}}
 }
 
-// output returns the result of a call as an item.
-func (c *calls) output(r *cairn.ToolResult) any {
+// output returns the result of a call as an item, with the files that are sent in it.
+func (c *calls) output(r *cairn.ToolResult, files []*cairn.File) any {
 	text := provider.Text(r.Output)
 	if id := c.approvals[r.CallID]; id != "" {
 		answer := approvalOutput{Type: "mcp_approval_response", ID: id, Approve: !r.IsError}
@@ -162,6 +162,16 @@ func (c *calls) output(r *cairn.ToolResult) any {
 	out := functionOutput{Type: "function_call_output", CallID: c.ids.Of(r.CallID), Output: text}
 	if c.custom[r.CallID] {
 		out.Type = "custom_tool_call_output"
+	}
+	if len(files) > 0 {
+		var list []content
+		if text != "" {
+			list = append(list, content{Type: "input_text", Text: text})
+		}
+		for _, f := range files {
+			list = append(list, file(f))
+		}
+		out.Output = list
 	}
 	return out
 }

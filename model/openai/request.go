@@ -1,12 +1,9 @@
 package openai
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"mime"
-	"slices"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -95,6 +92,7 @@ func (m *ResponsesModel) tools(req *cairn.Request, body map[string]any) error {
 
 // input converts the history to items.
 func (m *ResponsesModel) input(history []cairn.Message) []any {
+	history, files := m.endpoint.Attached(history, func(*cairn.ToolResult, *cairn.File) bool { return true })
 	list := make([]any, 0, len(history)+1)
 	calls := newCalls()
 	var said []content // user content, or content next to results; results stay together
@@ -124,7 +122,7 @@ func (m *ResponsesModel) input(history []cairn.Message) []any {
 			case cairn.PartFile:
 				said = append(said, file(p.File))
 			case cairn.PartToolResult:
-				list = append(list, calls.output(p.Result))
+				list = append(list, calls.output(p.Result, files[p.Result.CallID]))
 			}
 		}
 	}
@@ -176,33 +174,4 @@ func said(p *cairn.Part, own bool) any {
 	}
 	k.Item["content"], _ = provider.Encode([]content{text}) // annotations are parts of valid JSON
 	return k.Item
-}
-
-// images are the types of images that the API accepts. The last one is what programs give for an address whose type
-// they do not know.
-var images = []string{"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "image/*"}
-
-// file returns a file in a form that the model can read.
-func file(f *cairn.File) content {
-	media, _, err := mime.ParseMediaType(f.MediaType)
-	if err != nil {
-		media = f.MediaType
-	}
-	switch {
-	case provider.Readable(media, f):
-		return content{Type: "input_text", Text: cmp.Or(f.Name, "file") + ":\n\n" + string(f.Data)}
-	case strings.HasPrefix(media, "image/") && !slices.Contains(images, media):
-		return content{Type: "input_text", Text: provider.Described(f)} // the API would reject it, and all later requests with it
-	case strings.HasPrefix(media, "image/"):
-		address := f.URL
-		if address == "" {
-			address = f.DataURL()
-		}
-		return content{Type: "input_image", ImageURL: address, Detail: "auto"}
-	case f.URL != "" && len(f.Data) == 0:
-		return content{Type: "input_file", FileURL: f.URL}
-	case media == "application/pdf":
-		return content{Type: "input_file", Filename: cmp.Or(f.Name, "file.pdf"), FileData: f.DataURL()}
-	}
-	return content{Type: "input_file", Filename: cmp.Or(f.Name, "file"), FileData: f.DataURL()}
 }

@@ -34,7 +34,7 @@ type functionCall struct {
 type functionOutput struct {
 	Type   string `json:"type"`
 	CallID string `json:"call_id"`
-	Output string `json:"output"`
+	Output any    `json:"output"` // a string, or a list of content
 }
 
 type function struct {

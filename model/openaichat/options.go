@@ -45,7 +45,7 @@ func newEndpoint(name string, o *Options) *endpoint {
 		o = &Options{}
 	}
 	base := provider.NewEndpoint(provider.Options{Adapter: providerName, Model: name, BaseURL: o.BaseURL, APIKey: o.APIKey,
-		Variable: "OPENAI", Public: publicAPI, HTTPClient: o.HTTPClient, IdleTimeout: o.IdleTimeout})
+		Variable: "OPENAI", Public: publicAPI, HTTPClient: o.HTTPClient, IdleTimeout: o.IdleTimeout, Behind: true})
 	e := &endpoint{Endpoint: base, org: o.Organization}
 	if base.Problem == nil {
 		e.host = base.Base.Host

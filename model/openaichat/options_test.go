@@ -17,7 +17,8 @@ var (
 )
 
 var adapter = providertest.Adapter[*openaichattest.Request, openaichattest.Reply]{
-	Name: "openai-chat", Path: "chat/completions", Variable: "OPENAI",
+	Attaching: providertest.Attaching{After: "m"},
+	Name:      "openai-chat", Path: "chat/completions", Variable: "OPENAI",
 	Model: func(name string, e providertest.Endpoint) cairn.Model {
 		return openaichat.Model(name, &openaichat.Options{BaseURL: e.BaseURL, APIKey: e.APIKey, HTTPClient: e.Client, IdleTimeout: e.Idle})
 	},

@@ -44,6 +44,8 @@ type Adapter[Q, R any] struct {
 	Piece, Last, Done string
 	// Delta is an event with more text for what Piece began. Default: Piece.
 	Delta string
+	// Attaching says where files of results are sent.
+	Attaching Attaching
 }
 
 // Run runs the tests that are the same for all adapters. It changes the environment of the test, so t must not be
@@ -54,7 +56,7 @@ func (a Adapter[Q, R]) Run(t *testing.T) {
 	t.Run("allocations", a.allocations)
 	for name, f := range map[string]func(*testing.T){
 		"streams": a.streams, "unicode": a.unicode, "reader may stop": a.readerStops, "retry after": a.retryAfter, "should retry": a.shouldRetry, "reports": a.reports, "key": a.key, "unreachable": a.unreachable,
-		"no stream": a.noStream, "error of status 200": a.quietError, "redirect": a.redirect, "endless error": a.endlessError, "dropped": a.dropped, "cancel": a.cancel, "idle": a.idle, "timeout": a.timeout, "stop": a.stop, "large": a.large, "left open": a.leftOpen, "raw error": a.rawError, "forced call": a.forcedCall, "fields of tools": a.toolFields, "native output": a.nativeOutput, "refused output": a.refusedOutput,
+		"no stream": a.noStream, "error of status 200": a.quietError, "redirect": a.redirect, "endless error": a.endlessError, "dropped": a.dropped, "cancel": a.cancel, "idle": a.idle, "timeout": a.timeout, "stop": a.stop, "large": a.large, "left open": a.leftOpen, "raw error": a.rawError, "forced call": a.forcedCall, "fields of tools": a.toolFields, "native output": a.nativeOutput, "refused output": a.refusedOutput, "files of results": a.attachedFiles, "files without results": a.detachedFiles, "refused files of results": a.refusedFiles,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

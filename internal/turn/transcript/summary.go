@@ -63,12 +63,12 @@ func unbound(m *cairn.Message) cairn.Message {
 }
 
 // Cuts returns the indexes at which a list of messages can be cut in two so that each tool use and its result are on
-// the same side: the starts of the second part, in order.
+// the same side, with the files of the result: the starts of the second part, in order.
 func Cuts(messages []cairn.Message) (list []int) {
 	open := map[string]bool{}
 	for i := range messages {
 		m := &messages[i]
-		if i > 0 && len(open) == 0 && m.Role != cairn.RoleTool {
+		if i > 0 && len(open) == 0 && m.Role != cairn.RoleTool && m.CallID == "" {
 			list = append(list, i)
 		}
 		for _, use := range m.ToolUses() {

@@ -173,3 +173,16 @@ func TestIndex(t *testing.T) {
 		t.Error("a copy shares with its original")
 	}
 }
+
+// The files of a result are on the side of the result.
+func TestCutsKeepFilesWithTheirResult(t *testing.T) {
+	t.Parallel()
+	list := said("u", "r:a", "t:a", "u", "u", "r")
+	if got := transcript.Cuts(list); !slices.Equal(got, []int{1, 3, 4, 5}) {
+		t.Fatalf("the cuts are %v", got)
+	}
+	list[3].CallID = "a"
+	if got := transcript.Cuts(list); !slices.Equal(got, []int{1, 4, 5}) {
+		t.Errorf("the cuts are %v", got)
+	}
+}

@@ -2,7 +2,6 @@ package anthropictest
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
+	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
 // Request is a request of a client.
@@ -30,7 +30,13 @@ type Request struct {
 	Thinking struct {
 		Type string `json:"type"`
 	} `json:"thinking"`
-	Container string `json:"container"`
+	Container    string `json:"container"`
+	OutputConfig struct {
+		Format struct {
+			Type   string          `json:"type"`
+			Schema json.RawMessage `json:"schema"`
+		} `json:"format"`
+	} `json:"output_config"`
 }
 
 // Message is one message of a request.
@@ -146,6 +152,8 @@ func (r *Request) check(given *items) error {
 		return fmt.Errorf("messages: at least one message is required")
 	case !r.Stream:
 		return fmt.Errorf("stream: this server only streams")
+	case r.OutputConfig.Format.Type == "json_schema" && !toolschema.Anthropic.Enforceable(r.OutputConfig.Format.Schema):
+		return fmt.Errorf("output_config.format.schema: it has open objects, or properties such as 'minimum' that are not supported")
 	}
 	if err := r.checkTools(); err != nil {
 		return err
@@ -252,8 +260,8 @@ func (c *checker) message(i int) error {
 			if !open[b.ToolUseID] {
 				return fmt.Errorf("content.%d: unexpected `tool_use_id` %q in `tool_result` blocks", j, b.ToolUseID)
 			}
-			if b.IsError && (len(b.Content) == 0 || string(b.Content) == `""`) {
-				return fmt.Errorf("content.%d: content cannot be empty if `is_error` is true", j)
+			if err := b.result(); err != nil {
+				return fmt.Errorf("content.%d.tool_result: %w", j, err)
 			}
 			delete(open, b.ToolUseID)
 		} else {
@@ -318,35 +326,6 @@ func (c *checker) block(role string, b *Block) error {
 			return fmt.Errorf("unexpected block of type %q for %q", b.Type, b.ToolUseID)
 		}
 		delete(c.running, b.ToolUseID)
-	}
-	return nil
-}
-
-// file reports what is wrong with an image or a document.
-func (b *Block) file() error {
-	s := b.Source
-	if s == nil {
-		return fmt.Errorf("source: field required")
-	}
-	images := map[string]bool{"image/jpeg": true, "image/png": true, "image/gif": true, "image/webp": true}
-	switch s.Type {
-	case "base64":
-		if _, err := base64.StdEncoding.DecodeString(s.Data); err != nil || s.Data == "" {
-			return fmt.Errorf("source.base64: invalid base64 data")
-		}
-		if b.Type == "image" && !images[s.MediaType] || b.Type == "document" && s.MediaType != "application/pdf" {
-			return fmt.Errorf("source.base64.media_type: %q is not supported", s.MediaType)
-		}
-	case "url":
-		if !strings.HasPrefix(s.URL, "https://") {
-			return fmt.Errorf("source.url: only HTTPS URLs are supported")
-		}
-	case "text":
-		if b.Type != "document" || s.MediaType != "text/plain" || s.Data == "" {
-			return fmt.Errorf("source.text: malformed")
-		}
-	default:
-		return fmt.Errorf("source.type: unexpected %q", s.Type)
 	}
 	return nil
 }

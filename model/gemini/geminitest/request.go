@@ -55,6 +55,7 @@ type Piece struct {
 		ID       string          `json:"id"`
 		Name     string          `json:"name"`
 		Response json.RawMessage `json:"response"`
+		Parts    []Piece         `json:"parts"`
 	} `json:"functionResponse"`
 }
 
@@ -194,6 +195,9 @@ func (t *Turn) check(model string, i int, before []Turn, open []string) ([]strin
 	return calls, nil
 }
 
+// withFiles matches the models that accept files in function responses.
+var withFiles = regexp.MustCompile(`gemini-[3-9]`)
+
 // check reports what is wrong with a part. first means that no call precedes it in its turn.
 func (p *Piece) check(model, role string, first bool) error {
 	switch {
@@ -201,6 +205,12 @@ func (p *Piece) check(model, role string, first bool) error {
 		return fmt.Errorf("function call %q is malformed or not of the model", p.Call.Name)
 	case p.Response != nil && (role != "user" || !strings.HasPrefix(string(p.Response.Response), "{")):
 		return fmt.Errorf("function response %q is malformed or not of the user", p.Response.Name)
+	case p.Response != nil && len(p.Response.Parts) > 0 && !withFiles.MatchString(model):
+		return fmt.Errorf("unable to submit request because `function_response.parts` is not supported for this model")
+	case p.Response != nil && withFiles.MatchString(model) && strings.Contains(string(p.Response.Response), `"$ref":`):
+		return fmt.Errorf("the referenced name in function_response.response does not match to a display_name in the function_response.parts")
+	case p.Response != nil && slices.ContainsFunc(p.Response.Parts, func(f Piece) bool { return f.InlineData == nil || len(f.InlineData.Data) == 0 }):
+		return fmt.Errorf("function_response.parts: required oneof field 'data' must have one initialized field")
 	case p.Call != nil && first && p.Signature == "":
 		return fmt.Errorf("function call %q is missing a thought_signature", p.Call.Name)
 	case p.Call != nil && p.Signature != "" && p.Signature != skip && p.Signature != sign(model, p.Call.Name, p.Call.Args):

@@ -38,17 +38,17 @@ type Tool struct {
 
 // Entry is an item of a request's input.
 type Entry struct {
-	Type      string    `json:"type"`
-	Role      string    `json:"role"`
-	ID        string    `json:"id"`
-	Phase     string    `json:"phase"`
-	CallID    string    `json:"call_id"`
-	Name      string    `json:"name"`
-	Arguments string    `json:"arguments"`
-	Output    *string   `json:"output"`
-	Encrypted string    `json:"encrypted_content"`
-	Content   []Content `json:"content"`
-	Summary   []Content `json:"summary"`
+	Type      string          `json:"type"`
+	Role      string          `json:"role"`
+	ID        string          `json:"id"`
+	Phase     string          `json:"phase"`
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments"`
+	Output    json.RawMessage `json:"output"` // a text, or a list of Content
+	Encrypted string          `json:"encrypted_content"`
+	Content   []Content       `json:"content"`
+	Summary   []Content       `json:"summary"`
 }
 
 // Content is a piece of a message.
@@ -199,10 +199,11 @@ func (c *checker) entry(e *Entry) error {
 		}
 		c.seen[e.CallID], c.open[e.CallID] = true, true
 	case "function_call_output":
-		if !c.open[e.CallID] || e.Output == nil {
+		if !c.open[e.CallID] {
 			return fmt.Errorf("no tool call found for function call output with call_id %s", e.CallID)
 		}
 		delete(c.open, e.CallID)
+		return e.output()
 	default:
 		if !strings.HasSuffix(e.Type, "_call") || e.ID == "" {
 			return fmt.Errorf("invalid value: %q", e.Type)
@@ -211,16 +212,33 @@ func (c *checker) entry(e *Entry) error {
 	return nil
 }
 
+// output reports what is wrong with the output of a call.
+func (e *Entry) output() error {
+	var text string
+	if len(e.Output) > 0 && json.Unmarshal(e.Output, &text) == nil {
+		return nil
+	}
+	var list []Content
+	if err := json.Unmarshal(e.Output, &list); err != nil || len(list) == 0 {
+		return fmt.Errorf("invalid type for 'output': expected one of a string or array of objects")
+	}
+	return pieces("user", list)
+}
+
 // message reports what is wrong with a message.
 func (e *Entry) message() error {
 	if e.Role != "user" && e.Role != "assistant" || len(e.Content) == 0 {
 		return fmt.Errorf("message of role %q with %d pieces", e.Role, len(e.Content))
 	}
-	for _, p := range e.Content {
+	return pieces(e.Role, e.Content)
+}
+
+func pieces(role string, list []Content) error {
+	for _, p := range list {
 		image := strings.HasPrefix(p.ImageURL, "https://") || strings.HasPrefix(p.ImageURL, "data:image/")
 		switch {
-		case e.Role == "assistant" && p.Type != "output_text" || e.Role == "user" && !strings.HasPrefix(p.Type, "input_"):
-			return fmt.Errorf("invalid value: %q of role %s", p.Type, e.Role)
+		case role == "assistant" && p.Type != "output_text" || role == "user" && !strings.HasPrefix(p.Type, "input_"):
+			return fmt.Errorf("invalid value: %q of role %s", p.Type, role)
 		case p.Type == "output_text" && (p.Annotations == nil || p.Text == ""):
 			return fmt.Errorf("missing required parameter: 'annotations' or 'text'")
 		case p.Type == "input_image" && !image:
