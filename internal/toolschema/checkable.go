@@ -47,13 +47,13 @@ func reduced(s *object, depth int) *object {
 		s.set("patternProperties", given)
 	}
 	for _, name := range s.names {
-		s.of[name] = reducedKeyword(name, s.of[name], depth)
+		s.of[name] = each(name, s.of[name], func(o *object) *object { return reduced(o, depth+1) })
 	}
 	return s
 }
 
-// reducedKeyword reduces the schemas in the value of a keyword.
-func reducedKeyword(name string, value any, depth int) any {
+// each returns the value of a keyword with f applied to the schemas in it.
+func each(name string, value any, f func(*object) *object) any {
 	switch v := value.(type) {
 	case *object:
 		switch {
@@ -61,14 +61,14 @@ func reducedKeyword(name string, value any, depth int) any {
 			out := newObject()
 			for _, key := range v.names {
 				if o, ok := v.of[key].(*object); ok {
-					out.set(key, reduced(o, depth+1))
+					out.set(key, f(o))
 				} else {
 					out.set(key, v.of[key])
 				}
 			}
 			return out
 		case slices.Contains(single, name):
-			return reduced(v, depth+1)
+			return f(v)
 		}
 	case []any:
 		if !slices.Contains(several, name) {
@@ -78,7 +78,7 @@ func reducedKeyword(name string, value any, depth int) any {
 		for i := range v {
 			list[i] = v[i]
 			if o, ok := v[i].(*object); ok {
-				list[i] = reduced(o, depth+1)
+				list[i] = f(o)
 			}
 		}
 		return list
