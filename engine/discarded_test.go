@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -83,10 +84,17 @@ func wantUsage(t *testing.T, st store.LogProvider, res *cairn.Result, want cairn
 	t.Helper()
 	all := st.(store.Store)
 	var logged cairn.Usage
+	steps := map[int]cairn.Usage{}
 	for _, ev := range history(t, st, "s") {
-		if ev.Type == cairn.EventUsage {
-			logged = logged.Add(*ev.Usage)
+		switch ev.Type {
+		case cairn.EventUsage:
+			steps[ev.Step] = steps[ev.Step].Add(*ev.Usage)
+		case cairn.EventStepDiscarded:
+			delete(steps, ev.Step)
 		}
+	}
+	for _, used := range steps {
+		logged = logged.Add(used)
 	}
 	for of, got := range map[string]cairn.Usage{"the result": res.Usage, "the session": load(t, all, "s").Usage, "the run": runsOf(t, all, "s")[0].Usage, "the log": logged} {
 		if string(marshal(got)) != string(marshal(want)) {
@@ -312,6 +320,100 @@ func TestUsageOfAFailedCompact(t *testing.T) {
 		want := before.Add(cairn.Usage{InputTokens: 100, OutputTokens: 10, DiscardedCalls: 2, PricedCalls: 2, CostNanos: 200})
 		if got := load(t, st, "s").Usage; string(marshal(got)) != string(marshal(want)) {
 			t.Errorf("the session has %s\nwant %s", marshal(got), marshal(want))
+		}
+	})
+}
+
+// takenOver waits for the end of a run that another engine takes over.
+func takenOver(t *testing.T, st *memstore.Store, a *cairn.Agent) *cairn.Result {
+	t.Helper()
+	eng := open(t, st, a, with(pennies), named("p2."))
+	work(t, eng)
+	run, err := eng.Attach(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wait(t, run)
+}
+
+// What models were paid for work that a closing engine leaves unstored counts once, with the step that repeats the work.
+func TestUsageOfWorkThatIsCutByClosing(t *testing.T) {
+	t.Parallel()
+	whole := cairn.Usage{InputTokens: 100, OutputTokens: 9, ModelCalls: 1, PricedCalls: 1, CostNanos: 190}
+	lost := cairn.Usage{InputTokens: 200, OutputTokens: 1, DiscardedCalls: 1, PricedCalls: 1, CostNanos: 210}
+	failed := cairn.Usage{InputTokens: 100, OutputTokens: 7, DiscardedCalls: 1, PricedCalls: 1, CostNanos: 170}
+	last := scripted.Text("Whole.").Usage(100, 9)
+	cut := scripted.Reply(spends(200, 1), scripted.Text("Half"), scripted.Pause(time.Hour))
+	sleeps := func() cairn.Tool {
+		first := true
+		return cairn.Func("sleep", "", func(ctx context.Context, _ *cairn.Call, _ struct{}) (string, error) {
+			if first {
+				first = false
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			return "slept", nil
+		})
+	}
+	called := scripted.Call("sleep", struct{}{}).Usage(200, 1)
+	again := cairn.Usage{InputTokens: 200, OutputTokens: 1, ModelCalls: 1, ToolCalls: 1, PricedCalls: 1, CostNanos: 210}
+	for name, test := range map[string]struct {
+		durability cairn.Durability
+		steps      []scripted.Step
+		closings   int
+		want       cairn.Usage
+	}{
+		"a call":                     {cairn.PerStep, []scripted.Step{cut, last}, 1, lost.Add(whole)},
+		"calls of two processes":     {cairn.PerStep, []scripted.Step{cut, cut, last}, 2, lost.Add(lost).Add(whole)},
+		"a call after a failed one":  {cairn.PerStep, []scripted.Step{scripted.Reply(spends(100, 7), fails(cairn.CodeOverloaded)), cut, last}, 1, failed.Add(lost).Add(whole)},
+		"a call without usage":       {cairn.PerStep, []scripted.Step{scripted.Reply(scripted.Text("Half"), scripted.Pause(time.Hour)), last}, 1, whole},
+		"a reply whose tool runs":    {cairn.PerStep, []scripted.Step{called, called, last}, 1, lost.Add(again).Add(whole)},
+		"a reply that was stored":    {cairn.PerTool, []scripted.Step{called, last}, 1, again.Add(whole)},
+		"a deferred step and a call": {cairn.Manual, []scripted.Step{scripted.Call("echo", in{"x"}).Usage(100, 7), cut, scripted.Call("echo", in{"x"}).Usage(100, 7), last}, 1, failed.Add(lost).Add(cairn.Usage{InputTokens: 100, OutputTokens: 7, ModelCalls: 1, ToolCalls: 1, PricedCalls: 1, CostNanos: 170}).Add(whole)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := memstore.New(nil)
+				agent := bot(priced{scripted.New(test.steps...)}, echo("echo"), sleeps())
+				agent.Durability = test.durability
+				var eng *engine.Engine
+				for n := range test.closings {
+					eng = open(t, st, agent, with(pennies), named(fmt.Sprint("p", n, ".")))
+					if n == 0 {
+						start(t, eng, "s", "go")
+					} else {
+						work(t, eng)
+					}
+					time.Sleep(time.Minute)
+					leave(t, eng)
+				}
+				res := takenOver(t, st, agent)
+				wantStatus(t, res, cairn.RunCompleted, cairn.ReasonReply)
+				wantUsage(t, st, res, test.want)
+			})
+		})
+	}
+}
+
+// A stop of a released run ends it with what its cut call has used.
+func TestUsageOfACutCallThatIsStopped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(nil)
+		agent := bot(priced{scripted.New(scripted.Reply(spends(200, 1), scripted.Pause(time.Hour)))})
+		eng := open(t, st, agent, with(pennies))
+		start(t, eng, "s", "go")
+		time.Sleep(time.Minute)
+		leave(t, eng)
+		other := open(t, st, agent, with(pennies), named("p2."))
+		if err := other.Interrupt(t.Context(), "s", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		row, run := load(t, st, "s"), runsOf(t, st, "s")[0]
+		want := cairn.Usage{InputTokens: 200, OutputTokens: 1, DiscardedCalls: 1, PricedCalls: 1, CostNanos: 210}
+		if run.Status != cairn.RunInterrupted || string(marshal(row.Usage)) != string(marshal(want)) || string(marshal(run.Usage)) != string(marshal(want)) {
+			t.Errorf("the run is %s with %s, the session has %s", run.Status, marshal(run.Usage), marshal(row.Usage))
 		}
 	})
 }

@@ -174,6 +174,9 @@ func (e *Engine) releaseUndriven(ctx context.Context, b host.Run, cause error) {
 		e.runs.Forget(b.Position)
 		return
 	}
+	if err := e.fx.Leave(ctx, b.Position); err != nil {
+		e.opts.Logger.Warn("the usage of model calls that are repeated was not stored", "session", b.SessionID, "run", b.RunID, "error", err)
+	}
 	e.runs.Forget(b.Position)
 	_, err := e.store.Commit(ctx, b.SessionID, &store.Commit{
 		Guard: store.Guard{Token: b.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})

@@ -73,9 +73,9 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	if err := fx.look(ctx, st); err != nil {
 		return nil, err
 	}
-	out := &session.Outcome{Logger: fx.Logger, At: l.Now(fx.Now()), Stop: l.StopRequest()}
+	out := &session.Outcome{Logger: fx.Logger, At: l.Now(fx.Now()), Stop: l.StopRequest(), Usage: st.Spent}
 	if st.Reply != nil {
-		out.Usage = st.Reply.Usage
+		out.Usage = out.Usage.Add(st.Reply.Usage)
 		out.Messages = append(make([]cairn.Message, 0, len(st.Reply.Context)+2), st.Reply.Context...)
 	}
 	for _, w := range st.Below(nil) {

@@ -65,6 +65,7 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 	}
 	// An ended ctx is neither a failure nor a stop: the step is left as if it had never begun.
 	if ctx.Err() != nil {
+		l.Lost = l.Lost.Add(r.Usage)
 		return turn.Planned{}, context.Cause(ctx)
 	}
 	if r.Writes = s.End(); r.Message != nil {
@@ -82,9 +83,14 @@ func (fx *Effects) replied(ctx context.Context, a *cairn.Agent, l *session.Live,
 	// A reply that delegates must last: without it, another attempt would begin other children. A reply after deferred
 	// steps need not, since those steps are repeated with it.
 	lasts := r.Failed == nil && l.StopRequest() == nil && len(l.Deferred.Steps) == 0 && (define.Durability(a).Stages() || l.Step.WouldDelegate(r))
+	if l.Unkept = nil; !lasts && l.Sink == nil {
+		l.Unkept = r
+	}
 	err := fx.put(ctx, l, r, lasts)
 	if unkeepable(err) { // what the store rejects once it rejects each time
+		spent := l.Step.Spent
 		l.Step = l.NewStep(l.Step.Number)
+		l.Step.Spent = spent
 		err = fx.put(ctx, l, &step.Reply{Usage: discarded(r.Usage), Failed: cairn.AsError(err)}, false)
 	}
 	return err

@@ -39,9 +39,16 @@ func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) e
 		return err
 	}
 	run.Status, run.Reason, run.StopReason, run.Error = how.Status, how.Reason, how.StopReason, how.Error
+	stepID := step.ID(row.RunID, row.Step+1)
+	staged, err := store.StagedOf(ctx, r.Store, row.ID, stepID)
+	if err != nil {
+		return err
+	}
+	spent := step.SpentIn(staged, stepID)
+	run.Usage = run.Usage.Add(spent)
 	c := &store.Commit{
-		Guard:  store.Guard{Lapsed: true, Version: row.Version},
-		EndRun: run, Status: StatusAfter(how.Status), DropStaged: true,
+		Guard: store.Guard{Lapsed: true, Version: row.Version},
+		Usage: spent, EndRun: run, Status: StatusAfter(how.Status), DropStaged: true,
 		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner}, // fences off the old process, which may be alive
 	}
 	if row.SuspendedStep != "" {

@@ -63,6 +63,10 @@ type Live struct {
 	Unopened bool // the hooks of the run's beginning have not run
 	Step     *step.Step
 	Judged   *Outcome // the outcome of Step, if this process judged it
+	// Lost is the usage of model calls that were cut when the run was released. Unkept is the reply that only this
+	// process has; nil if another lease holder would find it in the store.
+	Lost     cairn.Usage
+	Unkept   *step.Reply
 	Deferred Deferred
 	// LastCommit is when the run's last commit was worked out, by the session's clock.
 	LastCommit time.Time

@@ -62,9 +62,27 @@ func Decode(list []store.Staged, stepID string, lease int64) ([]Staged, error) {
 	return facts, nil
 }
 
-// Lasting reports whether any of a session's staged facts are valid for the next lease holder.
+// Lasting reports whether any of a session's staged facts are work that the next lease holder continues.
 func Lasting(list []store.Staged) bool {
-	return slices.ContainsFunc(list, func(p store.Staged) bool { return !ofOneLease(p.Key) })
+	return slices.ContainsFunc(list, func(p store.Staged) bool { return !ofOneLease(p.Key) && !strings.HasPrefix(p.Key, spentPlace) })
+}
+
+// spentPlace begins the places of [Spent].
+const spentPlace = "spent:"
+
+// SpentIn returns what models were paid, according to staged facts of a step, for work that is not stored. It leaves out
+// facts that do not decode.
+func SpentIn(list []store.Staged, stepID string) (sum cairn.Usage) {
+	for i := range list {
+		if p := &list[i]; p.StepID == stepID && strings.HasPrefix(p.Key, spentPlace) {
+			if f, err := decode(p); err == nil {
+				if spent, ok := f.Fact.(*Spent); ok {
+					sum = sum.Add(spent.Usage)
+				}
+			}
+		}
+	}
+	return sum
 }
 
 // ofOneLease reports whether a key belongs to a fact that is valid under one lease only.

@@ -108,6 +108,14 @@ type Started struct {
 	Writes Writes `json:"writes"`
 }
 
+// Spent is what models were paid for work that is repeated, since the process that did it released the run before the
+// work was stored: calls that were cut, and replies that only that process had.
+type Spent struct {
+	// Token is the fencing token under which the process drove the run.
+	Token int64       `json:"token"`
+	Usage cairn.Usage `json:"usage"`
+}
+
 // Attempt is the start of an attempt at a call's tool. For a run whose facts stay in memory, only the attempts after
 // the first are staged.
 type Attempt struct {
@@ -191,6 +199,7 @@ func (*Opening) place() string   { return "opening" }
 func (*Reply) place() string     { return "reply" }
 func (*Judgement) place() string { return "judgement" }
 func (*Ended) place() string     { return "ended" }
+func (f *Spent) place() string   { return spentPlace + strconv.FormatInt(f.Token, 10) }
 func (f *Result) place() string  { return "call:" + f.Result.CallID }
 func (f *Wait) place() string    { return "call:" + f.CallID }
 func (f *Row) place() string     { return "row:" + f.Call.ID }
@@ -208,6 +217,7 @@ var stored = map[string]func() Fact{
 	"reply":     func() Fact { return new(Reply) },
 	"started":   func() Fact { return new(Started) },
 	"attempt":   func() Fact { return new(Attempt) },
+	"spent":     func() Fact { return new(Spent) },
 	"wait":      func() Fact { return new(Wait) },
 	"result":    func() Fact { return new(Result) },
 	"judgement": func() Fact { return new(Judgement) },
@@ -225,6 +235,8 @@ func kind(f Fact) string {
 		return "started"
 	case *Attempt:
 		return "attempt"
+	case *Spent:
+		return "spent"
 	case *Wait:
 		return "wait"
 	case *Result:

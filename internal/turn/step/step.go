@@ -27,6 +27,8 @@ type Step struct {
 	// run began.
 	Calls  []*Call
 	Judged *Judgement
+	// Spent is what models were paid for work that this step repeats.
+	Spent cairn.Usage
 	// Carried reports whether an earlier run committed the reply: the step was suspended, and this run continues it.
 	Carried bool
 	// Inherited reports whether a process died driving the step, so how far its calls got is unknown.
@@ -101,6 +103,8 @@ func (s *Step) Add(f Fact) {
 		s.setCalls()
 	case *Judgement:
 		s.Judged = f
+	case *Spent:
+		s.Spent = s.Spent.Add(f.Usage)
 	case *Started:
 		if c := s.Call(f.CallID); c != nil {
 			c.Starts = append(c.Starts, f)
