@@ -108,22 +108,34 @@ type approvalOutput struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
+// madeAs is the item with which the model made a call. A function's has no type.
+type madeAs struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+// itemOf returns the item of a call that this model made.
+func itemOf(p *cairn.Part) (it madeAs) {
+	_ = json.Unmarshal(p.Provider, &it) // anything else has no type
+	return it
+}
+
 // called returns a call as an item, and notes which type of item answers it.
 func (c *calls) called(p *cairn.Part, own bool) any {
 	id := c.ids.Of(p.ToolUse.CallID)
 	call := functionCall{Type: functionType, CallID: id, Name: provider.ToolName(p.ToolUse.Tool),
 		Arguments: string(provider.Arguments(p.ToolUse.Input))}
-	var had struct {
-		Type string `json:"type"`
-		ID   string `json:"id"`
-	}
+	var had madeAs
 	if own {
-		_ = json.Unmarshal(p.Provider, &had) // a function's has no type
+		had = itemOf(p)
 	}
 	switch had.Type {
 	case approvalType:
 		c.approvals[p.ToolUse.CallID] = had.ID
 		return p.Provider
+	case shellType, patchType:
+		c.typed[p.ToolUse.CallID] = p.Provider
+		return joined(map[string]string{"call_id": id}, p.Provider, own)
 	case customType:
 		c.custom[p.ToolUse.CallID] = true
 		var args struct {
@@ -140,10 +152,11 @@ type calls struct {
 	ids       provider.CallIDs
 	approvals map[string]string // ids of approval requests, by the session's ids
 	custom    map[string]bool
+	typed     map[string]json.RawMessage // items that call tools of the API's own types
 }
 
 func newCalls() *calls {
-	return &calls{provider.CallIDs{}, map[string]string{}, map[string]bool{}}
+	return &calls{provider.CallIDs{}, map[string]string{}, map[string]bool{}, map[string]json.RawMessage{}}
 }
 
 // output returns the result of a call as an item, with the files that are sent in it.
@@ -155,6 +168,9 @@ func (c *calls) output(r *cairn.ToolResult, files []*cairn.File) any {
 			answer.Reason = text
 		}
 		return answer
+	}
+	if item := c.typed[r.CallID]; item != nil {
+		return typedOutput(item, c.ids.Of(r.CallID), r)
 	}
 	if r.IsError {
 		text = "Error: " + text

@@ -46,7 +46,7 @@ func (m *ResponsesModel) ask(ctx context.Context, req *cairn.Request, emit provi
 	if err != nil {
 		return err
 	}
-	r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit}
+	r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit, clients: clients(req.Tools)}
 	err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error { return m.read(ctx, watch, body, r) })
 	if err != nil {
 		return err

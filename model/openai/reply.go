@@ -24,6 +24,7 @@ type reply struct {
 	outputs outputs
 	calls   []*call
 	ids     provider.Unique
+	clients map[string]string // tools that answer items of the API's own types, by the types
 	owed    map[string]string // types of items that lack an output of the client's, by their call ids
 }
 
@@ -186,6 +187,8 @@ func (r *reply) part(o *output, ev *event, it *item, done bool) error {
 		return r.custom(o, ev, it)
 	case it.Type == approvalType:
 		return r.approval(o, ev, it)
+	case r.clients[it.Type] != "":
+		return r.typedCall(o, ev, it)
 	case it.Type == "message":
 		return r.message(o, ev.Item, it)
 	case it.Type == "reasoning":

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -75,7 +76,11 @@ func (m *ResponsesModel) tools(req *cairn.Request, body map[string]any) error {
 		if err != nil {
 			return err
 		}
-		list = append(list, e.Extended(t, function{Type: "function", Name: t.Name, Description: t.Description, Parameters: schema, Strict: e.strict && toolschema.OpenAI.Enforceable(schema)}))
+		if typeOf(t) == customTool { // its input is text, which has no schema
+			list = append(list, e.Extended(t, custom{Type: customTool, Name: t.Name, Description: t.Description}))
+			continue
+		}
+		list = append(list, e.Extended(t, function{Type: functionTool, Name: t.Name, Description: t.Description, Parameters: schema, Strict: e.strict && toolschema.OpenAI.Enforceable(schema)}))
 	}
 	if len(list) == 0 {
 		return nil
@@ -85,14 +90,14 @@ func (m *ResponsesModel) tools(req *cairn.Request, body map[string]any) error {
 	case req.Choice.None:
 		body["tool_choice"] = "none"
 	case req.Choice.Tool != "":
-		body["tool_choice"] = map[string]string{"type": "function", "name": req.Choice.Tool}
+		body["tool_choice"] = choice(req.Tools, req.Choice.Tool)
 	}
 	return nil
 }
 
 // input converts the history to items.
 func (m *ResponsesModel) input(history []cairn.Message) []any {
-	history, files := m.endpoint.Attached(history, func(*cairn.ToolResult, *cairn.File) bool { return true })
+	history, files := m.endpoint.Attached(history, func(r *cairn.ToolResult, _ *cairn.File) bool { return m.takesFiles(history, r.CallID) })
 	list := make([]any, 0, len(history)+1)
 	calls := newCalls()
 	var said []content // user content, or content next to results; results stay together
@@ -174,4 +179,17 @@ func said(p *cairn.Part, own bool) any {
 	}
 	k.Item["content"], _ = provider.Encode([]content{text}) // annotations are parts of valid JSON
 	return k.Item
+}
+
+// takesFiles reports whether the result of a call may have files: that of a function or a custom tool.
+func (m *ResponsesModel) takesFiles(history []cairn.Message, callID string) bool {
+	for i := range slices.Backward(history) {
+		for j := range history[i].Parts {
+			if p := &history[i].Parts[j]; p.ToolUse != nil && p.ToolUse.CallID == callID {
+				kind := itemOf(p).Type
+				return p.Model != m.endpoint.ID || kind == "" || kind == customType
+			}
+		}
+	}
+	return true
 }

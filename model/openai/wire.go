@@ -45,6 +45,13 @@ type function struct {
 	Strict      bool            `json:"strict"`
 }
 
+// custom is a tool whose input is text.
+type custom struct {
+	Type        string `json:"type"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+}
+
 type reasoning struct {
 	Effort  string `json:"effort,omitempty"`
 	Summary string `json:"summary,omitempty"`

@@ -42,6 +42,7 @@ type Entry struct {
 	Role      string          `json:"role"`
 	ID        string          `json:"id"`
 	Phase     string          `json:"phase"`
+	Status    string          `json:"status"`
 	CallID    string          `json:"call_id"`
 	Name      string          `json:"name"`
 	Arguments string          `json:"arguments"`
@@ -119,7 +120,7 @@ func (r *Request) check() error {
 	if err := r.checkTools(); err != nil {
 		return err
 	}
-	c := checker{model: r.Model, open: map[string]bool{}, seen: map[string]bool{}}
+	c := checker{model: r.Model, open: map[string]bool{}, seen: map[string]bool{}, typed: map[string]string{}}
 	for i, raw := range r.Input {
 		var e Entry
 		if err := json.Unmarshal(raw, &e); err != nil {
@@ -135,8 +136,8 @@ func (r *Request) check() error {
 	switch {
 	case c.thought != "":
 		return fmt.Errorf("item %q of type 'reasoning' was provided without its required following item", c.thought)
-	case len(c.open) > 0:
-		return fmt.Errorf("no tool output found for function call %v", c.open)
+	case len(c.open)+len(c.typed) > 0:
+		return fmt.Errorf("no tool output found for function call %v %v", c.open, c.typed)
 	}
 	return nil
 }
@@ -144,7 +145,7 @@ func (r *Request) check() error {
 func (r *Request) checkTools() error {
 	names := map[string]bool{}
 	for i, t := range r.Tools {
-		if t.Type != "function" {
+		if t.Type != "function" && t.Type != "custom" {
 			continue
 		}
 		switch {
@@ -152,7 +153,7 @@ func (r *Request) checkTools() error {
 			return fmt.Errorf("invalid 'tools[%d].name': string does not match pattern", i)
 		case names[t.Name]:
 			return fmt.Errorf("tools: function names must be unique")
-		case !strings.HasPrefix(string(t.Parameters), "{"):
+		case t.Type == "function" && !strings.HasPrefix(string(t.Parameters), "{"):
 			return fmt.Errorf("missing required parameter: 'tools[%d].parameters'", i)
 		case t.Strict && !toolschema.OpenAI.Enforceable(t.Parameters):
 			return fmt.Errorf("invalid schema for function %q: a strict schema requires 'additionalProperties' to be false, all properties, and supported keywords", t.Name)
@@ -171,7 +172,8 @@ type checker struct {
 	model   string
 	open    map[string]bool // calls that need an output
 	seen    map[string]bool
-	thought string // reasoning that nothing has followed yet
+	typed   map[string]string // calls of other tools that need an output, by their types
+	thought string            // reasoning that nothing has followed yet
 }
 
 func (c *checker) entry(e *Entry) error {
@@ -204,10 +206,36 @@ func (c *checker) entry(e *Entry) error {
 		}
 		delete(c.open, e.CallID)
 		return e.output()
+	case "custom_tool_call_output", "shell_call_output", "apply_patch_call_output":
+		if c.typed[e.CallID]+"_output" != e.Type {
+			return fmt.Errorf("no tool call found for %s with call_id %s", e.Type, e.CallID)
+		}
+		delete(c.typed, e.CallID)
+		return e.typedOutput()
 	default:
 		if !strings.HasSuffix(e.Type, "_call") || e.ID == "" {
 			return fmt.Errorf("invalid value: %q", e.Type)
 		}
+		if e.Type == "custom_tool_call" || e.Type == "shell_call" || e.Type == "apply_patch_call" {
+			c.typed[e.CallID] = e.Type
+		}
+	}
+	return nil
+}
+
+// typedOutput reports what is wrong with the output of a tool that is no function.
+func (e *Entry) typedOutput() error {
+	var commands []struct {
+		Stdout, Stderr *string
+		Outcome        struct{ Type string }
+	}
+	switch {
+	case e.Type == "custom_tool_call_output":
+		return e.output()
+	case e.Type == "apply_patch_call_output" && e.Status != "completed" && e.Status != "failed":
+		return fmt.Errorf("invalid value: %q of 'status'", e.Status)
+	case e.Type == "shell_call_output" && (json.Unmarshal(e.Output, &commands) != nil || len(commands) == 0 || commands[0].Stdout == nil || commands[0].Stderr == nil || commands[0].Outcome.Type == ""):
+		return fmt.Errorf("invalid value of 'output': %s", e.Output)
 	}
 	return nil
 }
