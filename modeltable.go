@@ -35,6 +35,8 @@ type ModelEntry struct {
 	Note string `json:"note,omitempty"`
 	// Long are the prices of requests with more than Over input tokens, if they differ.
 	Long *LongPrice `json:"long,omitempty"`
+	// Fees are the prices of the provider's own tools; nil if none is known.
+	Fees *Fees `json:"fees,omitempty"`
 	// AsOf is the date of the provider's page with these figures, as YYYY-MM-DD. Source is the address of that
 	// page.
 	AsOf   string `json:"as_of"`
@@ -60,8 +62,19 @@ type LongPrice struct {
 	Price
 }
 
-// Dollars is an amount of US dollars per million tokens, in millionths of a dollar. In JSON it is a number of
-// dollars.
+// Fees are the prices of tools that a provider runs for a model, in addition to the tokens: dollars for a thousand uses,
+// 0 if the price is not known.
+type Fees struct {
+	// WebSearch is the price of [Usage].WebSearches, FileSearch that of FileSearches.
+	WebSearch  Dollars `json:"web_search,omitempty"`
+	FileSearch Dollars `json:"file_search,omitempty"`
+	// AsOf is the date of the page with these prices, as YYYY-MM-DD. Source is the address of that page.
+	AsOf   string `json:"as_of"`
+	Source string `json:"source"`
+}
+
+// Dollars is an amount of US dollars per million tokens, or per thousand uses of a tool, in millionths of a dollar. In
+// JSON it is a number of dollars.
 type Dollars int64
 
 // UnmarshalJSON reads a number of dollars with at most six decimal places. The error is ErrInvalid for any other
@@ -94,6 +107,9 @@ func DefaultModels() ModelTable {
 		if long := table[i].Long; long != nil {
 			table[i].Long = new(*long)
 		}
+		if fees := table[i].Fees; fees != nil {
+			table[i].Fees = new(*fees)
+		}
 	}
 	return table
 }
@@ -122,6 +138,9 @@ func ParseModels(raw []byte) (ModelTable, error) {
 		if e.NoPrice && (e.Price != Price{} || e.Long != nil) {
 			return nil, Invalid(fmt.Sprintf("models[%d].no_price", i), "%s:%s has a price", e.Provider, e.Name)
 		}
+		if e.Fees != nil && e.Fees.AsOf == "" {
+			return nil, Invalid(fmt.Sprintf("models[%d].fees.as_of", i), "%s:%s needs the date of its fees", e.Provider, e.Name)
+		}
 		if e.Long != nil && e.Long.Over <= 0 {
 			return nil, Invalid(fmt.Sprintf("models[%d].long.over", i), "%d is not positive", e.Long.Over)
 		}
@@ -129,8 +148,21 @@ func ParseModels(raw []byte) (ModelTable, error) {
 	return table, nil
 }
 
-// Cost returns the cost of a request with the given usage, in nano-dollars, rounded up. It is 0 if the entry has
-// NoPrice.
+// Covers reports whether the entry has the price of everything in a usage.
+func (e *ModelEntry) Covers(u Usage) bool {
+	fees := e.fees()
+	return !e.NoPrice && (u.WebSearches == 0 || fees.WebSearch > 0) && (u.FileSearches == 0 || fees.FileSearch > 0)
+}
+
+func (e *ModelEntry) fees() Fees {
+	if e.Fees == nil {
+		return Fees{}
+	}
+	return *e.Fees
+}
+
+// Cost returns the cost of a request with the given usage, in nano-dollars, rounded up. What the entry does not have the
+// price of counts as 0, see [ModelEntry.Covers].
 func (e *ModelEntry) Cost(u Usage) int64 {
 	p := e.Price
 	if e.Long != nil && u.InputTokens > e.Long.Over {
@@ -146,6 +178,14 @@ func (e *ModelEntry) Cost(u Usage) int64 {
 		price  Dollars
 	}{{fresh, p.Input}, {u.CachedTokens, read}, {u.CacheWriteTokens - hourly, write}, {hourly, hour}, {u.OutputTokens, p.Output}} {
 		sum.Add(sum, new(big.Int).Mul(big.NewInt(max(part.tokens, 0)), big.NewInt(int64(part.price))))
+	}
+	fees := e.fees()
+	for _, part := range [...]struct {
+		uses int64
+		fee  Dollars
+	}{{u.WebSearches, fees.WebSearch}, {u.FileSearches, fees.FileSearch}} {
+		nanos := new(big.Int).Mul(big.NewInt(max(part.uses, 0)), big.NewInt(int64(part.fee))) // per thousand, in millionths
+		sum.Add(sum, nanos.Mul(nanos, big.NewInt(1000)))
 	}
 	// Millionths of a dollar per million tokens are thousandths of a nano-dollar per token.
 	sum.Add(sum, big.NewInt(999)).Div(sum, big.NewInt(1000))

@@ -147,6 +147,49 @@ func TestCostOfHourlyCache(t *testing.T) {
 	}
 }
 
+// Searches of the provider's cost what the entry's fees say; a usage with searches without a fee is not covered.
+func TestCostOfSearches(t *testing.T) {
+	t.Parallel()
+	table, err := cairn.ParseModels([]byte(`[
+		{"provider":"a","name":"all","input":1,"output":1,"fees":{"web_search":10,"file_search":2.5,"as_of":"2026-01-02","source":"a page"},"as_of":"2026-01-02"},
+		{"provider":"a","name":"web","input":1,"output":1,"fees":{"web_search":25.000001,"as_of":"2026-01-02","source":"a page"},"as_of":"2026-01-02"},
+		{"provider":"a","name":"none","input":1,"output":1,"as_of":"2026-01-02"}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		used   cairn.Usage
+		nanos  [3]int64
+		covers [3]bool
+	}{
+		{cairn.Usage{InputTokens: 7}, [3]int64{7000, 7000, 7000}, [3]bool{true, true, true}},
+		{cairn.Usage{InputTokens: 7, WebSearches: 3}, [3]int64{7000 + 30_000_000, 7000 + 75_000_003, 7000}, [3]bool{true, true, false}},
+		{cairn.Usage{WebSearches: 1, FileSearches: 2}, [3]int64{15_000_000, 25_000_001, 0}, [3]bool{true, false, false}},
+	} {
+		for i := range table {
+			if got, covers := table[i].Cost(c.used), table[i].Covers(c.used); got != c.nanos[i] || covers != c.covers[i] {
+				t.Errorf("%s: %+v costs %d, covered: %t", table[i].Name, c.used, got, covers)
+			}
+		}
+	}
+	for _, bad := range []string{`{"web_search":10}`, `{"web_search":-1,"as_of":"2026-01-02"}`, `{"searches":1,"as_of":"2026-01-02"}`} {
+		if _, err := cairn.ParseModels([]byte(`[{"provider":"a","name":"b","as_of":"c","fees":` + bad + `}]`)); err == nil {
+			t.Errorf("%s are fees", bad)
+		}
+	}
+	mine := cairn.DefaultModels()
+	for i := range mine {
+		if f := mine[i].Fees; f != nil {
+			f.WebSearch++
+		}
+	}
+	for _, e := range cairn.DefaultModels() {
+		if f := e.Fees; f != nil && (f.Source == "" || f.AsOf < "2026" || f.WebSearch != 0 && f.WebSearch != 10_000_000 || f.WebSearch+f.FileSearch == 0) {
+			t.Errorf("%s:%s has the fees %+v", e.Provider, e.Name, f)
+		}
+	}
+}
+
 func ExampleUsage_Cost() {
 	entry, _ := cairn.DefaultModels().Find(cairn.ModelInfo{Provider: "anthropic", Name: "claude-haiku-4-5"})
 	used := cairn.Usage{InputTokens: 1200, CachedTokens: 1000, OutputTokens: 300, ModelCalls: 1}

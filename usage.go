@@ -20,6 +20,10 @@ type Usage struct {
 	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
 	// CacheWriteHourTokens is the part of CacheWriteTokens that the provider keeps for an hour, at a price of its own.
 	CacheWriteHourTokens int64 `json:"cache_write_hour_tokens,omitempty"`
+	// WebSearches and FileSearches count the searches of the web, and of files, that providers made for their models by
+	// tools of their own, as far as they report them.
+	WebSearches  int64 `json:"web_searches,omitempty"`
+	FileSearches int64 `json:"file_searches,omitempty"`
 	// ModelCalls counts model calls whose reply was used, in whole or, if the run was stopped, in part.
 	ModelCalls int64 `json:"model_calls,omitempty"`
 	// DiscardedCalls counts further model calls for which the provider reported usage and whose reply was not used:
@@ -54,6 +58,8 @@ func (u Usage) Add(v Usage) Usage {
 		CachedTokens:         u.CachedTokens + v.CachedTokens,
 		CacheWriteTokens:     u.CacheWriteTokens + v.CacheWriteTokens,
 		CacheWriteHourTokens: u.CacheWriteHourTokens + v.CacheWriteHourTokens,
+		WebSearches:          u.WebSearches + v.WebSearches,
+		FileSearches:         u.FileSearches + v.FileSearches,
 		ModelCalls:           u.ModelCalls + v.ModelCalls,
 		DiscardedCalls:       u.DiscardedCalls + v.DiscardedCalls,
 		ToolCalls:            u.ToolCalls + v.ToolCalls,

@@ -147,6 +147,7 @@ func (u *Usage) Validate() error {
 	}{
 		{"input_tokens", u.InputTokens}, {"output_tokens", u.OutputTokens}, {"reasoning_tokens", u.ReasoningTokens},
 		{"cached_tokens", u.CachedTokens}, {"cache_write_tokens", u.CacheWriteTokens}, {"cache_write_hour_tokens", u.CacheWriteHourTokens},
+		{"web_searches", u.WebSearches}, {"file_searches", u.FileSearches},
 		{"model_calls", u.ModelCalls}, {"discarded_calls", u.DiscardedCalls},
 		{"tool_calls", u.ToolCalls}, {"tool_errors", u.ToolErrors}, {"tool_cache_hits", u.ToolCacheHits}, {"sub_agent_runs", u.SubAgentRuns}, {"wait_seconds", u.WaitSeconds},
 		{"cost_nanos", u.CostNanos}, {"priced_calls", u.PricedCalls},

@@ -499,6 +499,7 @@ func (t *talk) finish() error {
 	u := t.usage // the engine counts this call itself, so ModelCalls is one less
 	t.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens,
 		CachedTokens: u.CachedTokens, CacheWriteTokens: u.CacheWriteTokens, CacheWriteHourTokens: u.CacheWriteHourTokens,
+		WebSearches: u.WebSearches, FileSearches: u.FileSearches,
 		ModelCalls: max(u.ModelCalls-1, 0), DiscardedCalls: u.DiscardedCalls}})
 	t.say(cairn.Chunk{Type: cairn.ChunkProvider, Provider: raw, Model: t.m.Info().ID()})
 	if !t.say(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: cairn.FinishReasonEnd}) {

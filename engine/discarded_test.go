@@ -153,6 +153,7 @@ func TestCostOfTheRequestsOfAReply(t *testing.T) {
 		"three small ones":  {[]cairn.ModelCall{{Usage: used(200, 2)}, {Usage: used(200, 2)}, {Usage: used(200, 2)}}, sum, 600 + 60, 1, "$0.00000066"},
 		"of another model":  {[]cairn.ModelCall{{Usage: used(200, 2)}, {Model: "test:dear", Usage: used(200, 2)}, {Usage: used(200, 2)}}, sum, 400 + 40 + 20_000 + 2000, 1, "$0.00002244"},
 		"of an unknown one": {[]cairn.ModelCall{{Usage: used(200, 2)}, {Model: "test:unknown", Usage: used(400, 4)}}, sum, 220, 0, "at least $0.00000022"},
+		"with a search":     {nil, cairn.Usage{InputTokens: 100, OutputTokens: 1, WebSearches: 1}, 110, 0, "at least $0.00000011"},
 		"by the provider":   {nil, cairn.Usage{InputTokens: 600, OutputTokens: 6, CostNanos: 7, PricedCalls: 1}, 7, 1, "$0.000000007"},
 		"for nothing":       {nil, cairn.Usage{InputTokens: 600, OutputTokens: 6, PricedCalls: 1}, 0, 1, "$0"},
 	} {
@@ -162,7 +163,9 @@ func TestCostOfTheRequestsOfAReply(t *testing.T) {
 			report := scripted.Chunk(cairn.Chunk{Type: cairn.ChunkUsage, Usage: test.sum, Calls: test.calls, WindowTokens: 202})
 			eng := open(t, st, bot(priced{scripted.New(scripted.Reply(report, scripted.Text("hello")))}), with(pennies))
 			res := turn(t, eng, "s", "go")
-			wantUsage(t, st, res, cairn.Usage{InputTokens: 600, OutputTokens: 6, ModelCalls: 1, CostNanos: test.nanos, PricedCalls: test.priced})
+			want := test.sum
+			want.ModelCalls, want.CostNanos, want.PricedCalls = 1, test.nanos, test.priced
+			wantUsage(t, st, res, want)
 			if res.Usage.Cost() != test.cost {
 				t.Errorf("it costs %s, want %s", res.Usage.Cost(), test.cost)
 			}

@@ -19,6 +19,9 @@ func (u *usage) add(later *usage) {
 	if later.Details != nil {
 		u.Details = later.Details
 	}
+	if later.Server != nil {
+		u.Server = later.Server
+	}
 	if later.Iterations != nil {
 		u.Iterations = later.Iterations
 	}
@@ -41,6 +44,9 @@ func (u *usage) own() cairn.Usage {
 	}
 	if u.Creation != nil {
 		total.CacheWriteHourTokens = min(u.Creation.Hour, total.CacheWriteTokens)
+	}
+	if u.Server != nil {
+		total.WebSearches = max(u.Server.WebSearches, 0)
 	}
 	if u.Details != nil {
 		total.ReasoningTokens = u.Details.Thinking
@@ -72,7 +78,7 @@ func (b *bill) requests() []cairn.ModelCall {
 	if len(b.now.Iterations) == 0 {
 		return append(all, cairn.ModelCall{Usage: b.now.own()})
 	}
-	thought := int64(0)
+	thought, searched := int64(0), int64(0)
 	for i := range b.now.Iterations {
 		it := &b.now.Iterations[i]
 		call := cairn.ModelCall{Usage: it.own()}
@@ -80,11 +86,21 @@ func (b *bill) requests() []cairn.ModelCall {
 			call.Model = providerName + ":" + it.Model
 		}
 		thought += call.Usage.ReasoningTokens
+		searched += call.Usage.WebSearches
 		all = append(all, call)
 	}
 	if d := b.now.Details; d != nil && thought == 0 { // only the sum is known
 		last := &all[len(all)-1].Usage
 		last.ReasoningTokens = d.Thinking
+	}
+	if s := b.now.Server; s != nil && searched == 0 { // only the sum is known, which is the model's own
+		at := len(all) - 1
+		for i := len(b.calls); i < len(all); i++ {
+			if all[i].Model == "" {
+				at = i
+			}
+		}
+		all[at].Usage.WebSearches = max(s.WebSearches, 0)
 	}
 	return all
 }

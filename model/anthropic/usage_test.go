@@ -36,6 +36,11 @@ func TestUsageOfSeveralRequests(t *testing.T) {
 	const message = `{"type":"message","model":"claude-test","input_tokens":1000,"cache_read_input_tokens":100,"cache_creation_input_tokens":50,"cache_creation":{"ephemeral_1h_input_tokens":30},"output_tokens":20}`
 	const second = `{"type":"message","model":"claude-test","input_tokens":2000,"cache_read_input_tokens":150,"cache_creation_input_tokens":0,"output_tokens":30}`
 	const top = `"input_tokens":3000,"cache_read_input_tokens":250,"cache_creation_input_tokens":50,"output_tokens":50,"output_tokens_details":{"thinking_tokens":9}`
+	const searched = `"server_tool_use":{"web_search_requests":2,"web_fetch_requests":1}`
+	searches := func(u cairn.Usage, n int64) cairn.Usage {
+		u.WebSearches = n
+		return u
+	}
 	first, last := used(1150, 100, 50, 30, 20, 0), used(2150, 150, 0, 0, 30, 9)
 	for name, test := range map[string]struct {
 		end    string
@@ -56,7 +61,13 @@ func TestUsageOfSeveralRequests(t *testing.T) {
 			[]cairn.ModelCall{{Usage: first}, {Model: "anthropic:claude-other", Usage: used(1100, 0, 0, 0, 30, 0)}}, first.Add(used(1100, 0, 0, 0, 30, 0)), 1130},
 		// The sum alone: the window is the input of the first request, the result of the search and the reply.
 		"no list of requests": {`{` + top + `}`, nil, used(3300, 250, 50, 30, 50, 9), 1150 + 4152/4 + 50},
-		"a small sum":         {`{"input_tokens":1010,"output_tokens":50}`, nil, used(1160, 100, 50, 30, 50, 0), 0},
+		"searches":            {`{` + searched + `,"output_tokens":20,"iterations":[` + message + `]}`, nil, searches(first, 2), 0},
+		"searches of several": {`{` + top + `,` + searched + `,"iterations":[` + message + `,` + second + `]}`, []cairn.ModelCall{{Usage: first}, {Usage: searches(last, 2)}}, searches(first.Add(last), 2), 2180},
+		"searches of each":    {`{` + top + `,` + searched + `,"iterations":[` + strings.Replace(message, "{", `{`+searched+`,`, 1) + `,` + second + `]}`, []cairn.ModelCall{{Usage: searches(first, 2)}, {Usage: last}}, searches(first.Add(last), 2), 2180},
+		"searches before another model": {`{` + searched + `,"output_tokens":30,"iterations":[` + message + `,{"type":"fallback_message","model":"claude-other","input_tokens":1100,"output_tokens":30}]}`,
+			[]cairn.ModelCall{{Usage: searches(first, 2)}, {Model: "anthropic:claude-other", Usage: used(1100, 0, 0, 0, 30, 0)}}, searches(first.Add(used(1100, 0, 0, 0, 30, 0)), 2), 1130},
+		"searches without a list": {`{` + top + `,` + searched + `}`, nil, searches(used(3300, 250, 50, 30, 50, 9), 2), 1150 + 4152/4 + 50},
+		"a small sum":             {`{"input_tokens":1010,"output_tokens":50}`, nil, used(1160, 100, 50, 30, 50, 0), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -134,6 +134,9 @@ type usage struct {
 	Details *struct {
 		Thinking int64 `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
+	Server *struct {
+		WebSearches int64 `json:"web_search_requests"`
+	} `json:"server_tool_use"`
 	// Iterations are the model calls behind a reply: one for each use of the provider's own tools, those of advisors,
 	// and those that compacted. The counts above sum up the calls of the model itself only.
 	Iterations []usage `json:"iterations"`

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -21,6 +22,7 @@ type reply struct {
 
 	open    cairn.ChunkType // kind of the open text or reasoning; empty for none
 	ending  json.RawMessage // provider data of the open part, sent when it ends
+	queries []string        // of searches of the web
 	sources []cairn.Source  // sources that were cited and have no text yet
 	calls   int
 	ids     provider.Unique
@@ -75,7 +77,7 @@ func (r *reply) event(ev *event) error {
 	failed := r.content(ev)
 	if u := ev.Usage; u != nil && !errors.Is(failed, provider.ErrStopped) { // of a failed reply, too
 		if err := r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: u.Prompt + u.ToolPrompt,
-			OutputTokens: u.Candidates + u.Thoughts, ReasoningTokens: u.Thoughts, CachedTokens: u.Cached}}); err != nil {
+			OutputTokens: u.Candidates + u.Thoughts, ReasoningTokens: u.Thoughts, CachedTokens: u.Cached, WebSearches: int64(len(r.queries))}}); err != nil {
 			return err
 		}
 	}
@@ -95,6 +97,11 @@ func (r *reply) content(ev *event) error {
 		for _, raw := range c.Content.Parts {
 			if err := r.part(raw); err != nil {
 				return err
+			}
+		}
+		for _, q := range c.Grounding.Queries {
+			if q != "" && !slices.Contains(r.queries, q) { // events repeat them
+				r.queries = append(r.queries, q)
 			}
 		}
 		for _, chunk := range c.Grounding.Chunks {

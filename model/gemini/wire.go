@@ -75,7 +75,8 @@ type event struct {
 }
 
 type grounding struct {
-	Chunks []struct {
+	Queries []string `json:"webSearchQueries"`
+	Chunks  []struct {
 		Web       page `json:"web"`
 		Retrieved page `json:"retrievedContext"`
 	} `json:"groundingChunks"`

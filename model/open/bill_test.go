@@ -41,8 +41,17 @@ func (a *answers) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // spent is what a request used: fresh input, input from the cache, input into it, of which some for an hour, output, of
-// which some is reasoning.
-type spent struct{ fresh, read, write, hour, output, thought int64 }
+// which some is reasoning, and the provider's searches of the web and of files.
+type spent struct{ fresh, read, write, hour, output, thought, web, files int64 }
+
+// times returns a text n times.
+func times(n int64, text string) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = text
+	}
+	return list
+}
 
 // ends is how a reply ends.
 type ends int
@@ -70,6 +79,9 @@ func claude(u spent, end ends, more ...string) string {
 	usage := fmt.Sprintf(`"input_tokens":%d,"cache_read_input_tokens":%d,"cache_creation_input_tokens":%d,"cache_creation":{"ephemeral_5m_input_tokens":%d,"ephemeral_1h_input_tokens":%d}`,
 		u.fresh, u.read, u.write, u.write-u.hour, u.hour)
 	output := fmt.Sprintf(`"output_tokens":%d,"output_tokens_details":{"thinking_tokens":%d}`, u.output, u.thought)
+	if u.web > 0 {
+		output += fmt.Sprintf(`,"server_tool_use":{"web_search_requests":%d,"web_fetch_requests":5}`, u.web)
+	}
 	events := []string{`{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"dated","content":[],"usage":{` + usage + `,"output_tokens":1}}}`,
 		`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
 		`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello."}}`}
@@ -90,6 +102,8 @@ func gpt(u spent, end ends, _ ...string) string {
 		u.fresh+u.read+u.write, u.read, u.write, u.output, u.thought)
 	text := []string{`{"type":"response.created","response":{"status":"in_progress"}}`, `{"type":"response.output_text.delta","output_index":0,"delta":"Hello."}`,
 		`{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"i","content":[{"type":"output_text","text":"Hello.","annotations":[]}]}}`}
+	text = append(text, times(u.web, `{"type":"response.output_item.done","output_index":1,"item":{"type":"web_search_call","id":"w","status":"completed","action":{"type":"search","queries":["a","b"]}}}`)...)
+	text = append(text, times(u.files, `{"type":"response.output_item.done","output_index":2,"item":{"type":"file_search_call","id":"f","status":"completed"}}`)...)
 	switch end {
 	case cut:
 		return sse(true, append(text[:2:2], `{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"busy"},`+usage+`}}`)...)
@@ -115,7 +129,14 @@ func chat(u spent, end ends, _ ...string) string {
 func gemini(u spent, end ends, _ ...string) string {
 	usage := fmt.Sprintf(`"usageMetadata":{"promptTokenCount":%d,"cachedContentTokenCount":%d,"candidatesTokenCount":%d,"thoughtsTokenCount":%d,"totalTokenCount":%d}`,
 		u.fresh+u.read+u.write, u.read, u.output-u.thought, u.thought, u.fresh+u.read+u.write+u.output)
+	var queries []string
+	for i := range u.web {
+		queries = append(queries, fmt.Sprintf(`"query %d"`, i))
+	}
 	text := func(reason string) string {
+		if u.web > 0 {
+			reason += `,"groundingMetadata":{"webSearchQueries":[` + strings.Join(queries, ",") + `]}`
+		}
 		return `{"candidates":[{"index":0,"content":{"role":"model","parts":[{"text":"Hello."}]}` + reason + `}],` + usage + `}`
 	}
 	switch end {
@@ -129,7 +150,7 @@ func gemini(u spent, end ends, _ ...string) string {
 
 // TestBill holds the bill of a conversation against one made by hand, to the nano-dollar. It has replies that broke off,
 // that were refused, retried and handed to another model, an overload, and, at Anthropic, an advisor and requests on both
-// sides of a long price.
+// sides of a long price. An answer comes after searches of the provider, which have fees.
 func TestBill(t *testing.T) {
 	t.Parallel()
 	for provider, write := range map[string]func(spent, ends, ...string) string{"anthropic": claude, "openai": gpt, "openai-chat": chat, "gemini": gemini} {
@@ -144,6 +165,12 @@ func bill(t *testing.T, provider string, write func(spent, ends, ...string) stri
 	broke, long := spent{fresh: 101, read: 7, write: 0, output: 3, thought: 1}, spent{fresh: 1501, read: 33, output: 19, thought: 4}
 	denied, second := spent{fresh: 11, output: 1}, spent{fresh: 203, read: 5, output: 77, thought: 70}
 	var more []string
+	if provider != "openai-chat" {
+		long.web = 3
+	}
+	if provider == "openai" {
+		long.files = 2
+	}
 	if provider == "anthropic" {
 		broke.write, broke.hour = 13, 6
 		second.write = 9
@@ -173,6 +200,7 @@ func bill(t *testing.T, provider string, write func(spent, ends, ...string) stri
 	table, err := cairn.ParseModels([]byte(`[
 		{"provider": "anthropic", "name": "wise", "input": 0.333333, "output": 1.111111, "as_of": "2026-11-01", "source": "test"},
 		{"provider": "` + strings.TrimSuffix(provider, "-chat") + `", "name": "first", "input": 0.123457, "output": 0.654321, "cache_read": 0.012347, "cache_write": 0.154321, "cache_write_hour": 0.246914,
+			"fees": {"web_search": 10.000001, "file_search": 2.5, "as_of": "2026-11-01", "source": "test"},
 			"long": {"over": 1500, "input": 0.246913, "output": 0.987653, "cache_read": 0.024691}, "as_of": "2026-11-01", "source": "test"},
 		{"provider": "` + strings.TrimSuffix(provider, "-chat") + `", "name": "second", "input": 3.000001, "output": 15.000007, "cache_read": 0.300003, "cache_write": 3.750001, "as_of": "2026-11-01", "source": "test"}]`))
 	if err != nil {
@@ -185,7 +213,8 @@ func bill(t *testing.T, provider string, write func(spent, ends, ...string) stri
 	later := func(u spent) int64 {
 		return nanos(u.fresh*3000001 + u.read*300003 + u.write*3750001 + u.output*15000007)
 	}
-	turns := []int64{first(broke) + nanos(long.fresh*246913+long.read*24691+long.output*987653), first(denied) + later(second), first(denied) + later(second)}
+	fees := long.web*10_000_001 + long.files*2_500_000
+	turns := []int64{first(broke) + nanos(long.fresh*246913+long.read*24691+long.output*987653) + fees, first(denied) + later(second), first(denied) + later(second)}
 	if provider == "anthropic" {
 		turns[0] += nanos(301*333333+41*1111111) + nanos(990*123457+11*12347+17*654321)
 	}
@@ -218,6 +247,9 @@ func bill(t *testing.T, provider string, write func(spent, ends, ...string) stri
 	row, err := eng.Session(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if u := row.Usage; u.WebSearches != long.web || u.FileSearches != long.files {
+		t.Errorf("the session has %d searches of the web and %d of files", u.WebSearches, u.FileSearches)
 	}
 	if u := row.Usage; u.CostNanos != sum.CostNanos || u.ModelCalls != 2 || u.DiscardedCalls != 4 || server.left != len(server.list) {
 		t.Errorf("the session has %+v, its runs %+v, after %d requests", u, sum, server.left)

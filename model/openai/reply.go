@@ -24,6 +24,7 @@ type reply struct {
 	outputs outputs
 	calls   []*call
 	ids     provider.Unique
+	uses    cairn.Usage       // of the provider's own tools
 	clients map[string]string // tools that answer items of the API's own types, by the types
 	owed    map[string]string // types of items that lack an output of the client's, by their call ids
 }
@@ -147,7 +148,7 @@ func (r *reply) count(u *usage) error {
 	if u == nil {
 		return nil
 	}
-	return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: u.total()})
+	return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: u.total().Add(r.uses)})
 }
 
 func (u *usage) total() cairn.Usage {
@@ -197,6 +198,7 @@ func (r *reply) part(o *output, ev *event, it *item, done bool) error {
 		return r.image(o, it)
 	}
 	r.owe(it)
+	r.uses = r.uses.Add(it.uses())
 	raw := provider.Keepable(ev.Item)
 	if raw == nil {
 		return nil
@@ -208,6 +210,18 @@ func (r *reply) part(o *output, ev *event, it *item, done bool) error {
 		}
 	}
 	return r.emit(o, chunk)
+}
+
+// uses counts what a provider charges of an item. Opening a page that a search found is free.
+func (it *item) uses() (u cairn.Usage) {
+	switch {
+	case it.Status == "failed":
+	case it.Type == "web_search_call" && (it.Action.Type == "" || it.Action.Type == "search"):
+		u.WebSearches = 1
+	case it.Type == "file_search_call":
+		u.FileSearches = 1
+	}
+	return u
 }
 
 var errNoType = errors.New("it has no type")

@@ -172,3 +172,28 @@ func ExampleModel() {
 	// text "there."
 	// <nil>
 }
+
+// A provider charges searches, and not pages that are opened or searches that failed.
+func TestSearchesInUsage(t *testing.T) {
+	t.Parallel()
+	item := func(kind, status, action string) openaitest.Item {
+		own := map[string]any{"id": "i", "type": kind, "status": status}
+		if action != "" {
+			own["action"] = map[string]any{"type": action}
+		}
+		return openaitest.Item{Own: own}
+	}
+	server := openaitest.NewServer(openaitest.Output(item("web_search_call", "completed", "search"), item("web_search_call", "completed", "open_page"),
+		item("web_search_call", "completed", "find_in_page"), item("web_search_call", "failed", "search"), item("web_search_call", "completed", ""),
+		item("file_search_call", "completed", ""), item("code_interpreter_call", "completed", ""), openaitest.Item{Text: "Found."}))
+	t.Cleanup(server.Close)
+	chunks, err := providertest.Ask(t.Context(), openai.Model("m", &openai.Options{BaseURL: server.BaseURL}), providertest.Hello())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range chunks {
+		if u := c.Usage; c.Type == cairn.ChunkUsage && (u.WebSearches != 2 || u.FileSearches != 1) {
+			t.Errorf("%d searches of the web, %d of files", u.WebSearches, u.FileSearches)
+		}
+	}
+}

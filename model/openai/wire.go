@@ -130,7 +130,9 @@ type item struct {
 	Summary []struct {
 		Text string `json:"text"`
 	} `json:"summary"`
+	Status string `json:"status"`
 	Action struct {
+		Type    string `json:"type"`
 		Sources []struct {
 			URL string `json:"url"`
 		} `json:"sources"`

@@ -216,7 +216,7 @@ func (r *rest) encode() (raw []byte, usage []int64, err error) {
 func usageFields(u *cairn.Usage) []*int64 {
 	return []*int64{&u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.ModelCalls,
 		&u.ToolCalls, &u.ToolErrors, &u.ToolCacheHits, &u.SubAgentRuns, &u.CostNanos, &u.PricedCalls, &u.WaitSeconds,
-		&u.CacheWriteHourTokens, &u.DiscardedCalls}
+		&u.CacheWriteHourTokens, &u.DiscardedCalls, &u.WebSearches, &u.FileSearches}
 }
 
 // write appends an event. The fields are in the order of their bits.

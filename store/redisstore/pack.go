@@ -105,6 +105,8 @@ var counters = [...]struct {
 	{"cached", func(u *cairn.Usage) *int64 { return &u.CachedTokens }},
 	{"cache_write", func(u *cairn.Usage) *int64 { return &u.CacheWriteTokens }},
 	{"cache_write_hour", func(u *cairn.Usage) *int64 { return &u.CacheWriteHourTokens }},
+	{"web_searches", func(u *cairn.Usage) *int64 { return &u.WebSearches }},
+	{"file_searches", func(u *cairn.Usage) *int64 { return &u.FileSearches }},
 	{"discarded_calls", func(u *cairn.Usage) *int64 { return &u.DiscardedCalls }},
 	{"model_calls", func(u *cairn.Usage) *int64 { return &u.ModelCalls }},
 	{"tool_calls", func(u *cairn.Usage) *int64 { return &u.ToolCalls }},

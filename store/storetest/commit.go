@@ -220,7 +220,7 @@ func statusAndSequence(h *harness) {
 func usageSum(h *harness) {
 	h.create("session")
 	one := cairn.Usage{InputTokens: 1, OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4, CacheWriteTokens: 5,
-		ModelCalls: 6, ToolCalls: 7, ToolErrors: 8, Custom: map[string]float64{"pages": 1.5}}
+		WebSearches: 9, FileSearches: 10, ModelCalls: 6, ToolCalls: 7, ToolErrors: 8, Custom: map[string]float64{"pages": 1.5}}
 	two := cairn.Usage{InputTokens: 1 << 40, Custom: map[string]float64{"pages": 0.25, "mails": 2}}
 	h.commit("session", &store.Commit{Usage: one})
 	h.commit("session", &store.Commit{Usage: two})

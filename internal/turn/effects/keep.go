@@ -88,7 +88,8 @@ func spent(l *session.Live, st *step.Step) cairn.Usage {
 // ofModels returns the part of a usage that models were paid for, as that of discarded calls.
 func ofModels(l *session.Live, sum cairn.Usage) cairn.Usage {
 	models := cairn.Usage{InputTokens: sum.InputTokens, OutputTokens: sum.OutputTokens, ReasoningTokens: sum.ReasoningTokens, CachedTokens: sum.CachedTokens,
-		CacheWriteTokens: sum.CacheWriteTokens, CacheWriteHourTokens: sum.CacheWriteHourTokens, ModelCalls: sum.ModelCalls, DiscardedCalls: sum.DiscardedCalls,
+		CacheWriteTokens: sum.CacheWriteTokens, CacheWriteHourTokens: sum.CacheWriteHourTokens,
+		WebSearches: sum.WebSearches, FileSearches: sum.FileSearches, ModelCalls: sum.ModelCalls, DiscardedCalls: sum.DiscardedCalls,
 		CostNanos: sum.CostNanos, PricedCalls: sum.PricedCalls}
 	if total := l.Row.Usage.Add(models); total.Validate() != nil {
 		return cairn.Usage{}

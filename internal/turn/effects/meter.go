@@ -98,7 +98,7 @@ func (m *meter) priced() cairn.Usage {
 	paid, known := false, true
 	for i := range calls {
 		u := calls[i].Usage
-		if u.InputTokens+u.OutputTokens == 0 {
+		if u.InputTokens+u.OutputTokens+u.WebSearches+u.FileSearches == 0 {
 			continue
 		}
 		paid = true
@@ -106,7 +106,7 @@ func (m *meter) priced() cairn.Usage {
 		if ok {
 			sum.CostNanos = min(sum.CostNanos+f.Cost(u), limits.Count)
 		}
-		known = known && ok
+		known = known && ok && f.Covers(u)
 	}
 	if paid && known {
 		sum.PricedCalls = 1

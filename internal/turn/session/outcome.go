@@ -208,6 +208,7 @@ func (l *Live) Bound(out *Outcome) {
 			u := &out.Usage
 			u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CachedTokens = 0, 0, 0, 0
 			u.CacheWriteTokens, u.CacheWriteHourTokens = 0, 0
+			u.WebSearches, u.FileSearches = 0, 0
 			u.CostNanos, u.PricedCalls = 0, 0
 			return
 		}

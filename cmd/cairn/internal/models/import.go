@@ -119,11 +119,21 @@ func hourly(p *cairn.Price) {
 	}
 }
 
-// merged returns a table with the entries of another one that it lacks.
+// merged returns a table with the entries of another one that it lacks. Entries without fees get those of the other
+// table's, since no catalog has them with a date.
 func merged(table, other cairn.ModelTable) cairn.ModelTable {
 	has := map[cairn.ModelInfo]bool{}
-	for _, e := range table {
-		has[cairn.ModelInfo{Provider: e.Provider, Name: e.Name}] = true
+	fees := map[cairn.ModelInfo]*cairn.Fees{}
+	for _, e := range other {
+		fees[cairn.ModelInfo{Provider: e.Provider, Name: e.Name}] = e.Fees
+	}
+	for i := range table {
+		e := &table[i]
+		info := cairn.ModelInfo{Provider: e.Provider, Name: e.Name}
+		has[info] = true
+		if e.Fees == nil && !e.NoPrice {
+			e.Fees = fees[info]
+		}
 	}
 	for _, e := range other {
 		if !has[cairn.ModelInfo{Provider: e.Provider, Name: e.Name}] {

@@ -173,3 +173,20 @@ func FuzzCatalog(f *testing.F) {
 		}
 	})
 }
+
+// Catalogs have no fees, so an imported entry has those of the built-in one.
+func TestImportedEntriesHaveFees(t *testing.T) {
+	t.Parallel()
+	entry := func(name string, e cairn.ModelEntry) cairn.ModelEntry {
+		e.Provider, e.Name = "anthropic", name
+		return e
+	}
+	ten, own := &cairn.Fees{WebSearch: 10_000_000, AsOf: "2026-01-01"}, &cairn.Fees{WebSearch: 1, AsOf: "2026-01-02"}
+	built := cairn.ModelTable{entry("a", cairn.ModelEntry{Fees: ten}), entry("b", cairn.ModelEntry{Fees: ten}), entry("c", cairn.ModelEntry{Fees: ten})}
+	got := merged(cairn.ModelTable{entry("a", cairn.ModelEntry{Window: 5}), entry("b", cairn.ModelEntry{Fees: own}), entry("d", cairn.ModelEntry{})}, built)
+	for i, want := range []*cairn.Fees{ten, own, nil, ten} {
+		if got[i].Fees != want {
+			t.Errorf("%s has the fees %+v", got[i].Name, got[i].Fees)
+		}
+	}
+}
