@@ -166,7 +166,7 @@ func (s *Server) Tools(pinned json.RawMessage) ([]cairn.Tool, error) {
 // tool converts a server's tool into an agent's.
 func (s *Server) tool(t *toolSpec) cairn.Tool {
 	spec := *t
-	opts := []cairn.ToolOption{cairn.Timeout(s.opts.Timeout)}
+	opts := append(s.opts.fields(), cairn.Timeout(s.opts.Timeout))
 	switch {
 	case matches(s.opts.Approve, spec.Remote):
 		opts = append(opts, cairn.RequireApproval())

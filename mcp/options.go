@@ -31,6 +31,10 @@ type Options struct {
 	// Cache keeps results within a session, see [cairn.Cache], of tools that only read according to the server
 	// (readOnlyHint) and need no approval. Default: none are kept.
 	Cache *cairn.CachePolicy
+	// ProviderFields are merged into the form in which each of the server's tools is sent to a provider, by provider: see
+	// [cairn.ProviderFields]. Tools that the toolset adds, such as the one that calls new tools, do not have them.
+	// Default: none.
+	ProviderFields map[string]map[string]any
 	// Timeout bounds a call. Default: 1 minute.
 	Timeout time.Duration
 	// Required makes a turn fail whose session has no tools of the server because the server did not list them within
@@ -60,6 +64,14 @@ type Options struct {
 
 	// Logger gets failures of the server. Default: nothing is logged.
 	Logger *slog.Logger
+}
+
+// fields returns the options that give a tool its fields for providers.
+func (o *Options) fields() (list []cairn.ToolOption) {
+	for provider, fields := range o.ProviderFields {
+		list = append(list, cairn.ProviderFields(provider, fields))
+	}
+	return list
 }
 
 // maxPrefix leaves room for a tool's own name within the 64 characters of a name.

@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 )
 
 // Server is an MCP server whose tools agents can use: put it into [cairn.Agent.Toolsets]. It connects on demand,
@@ -99,6 +101,10 @@ func newServer(name string, opts *Options) (*Server, error) {
 				return nil, cairn.Invalid(field, "MCP server %q: %q is not a pattern", name, pattern)
 			}
 		}
+	}
+	probe := cairn.RawClientTool("probe", "", json.RawMessage(`{"type":"object"}`), nil, o.fields()...)
+	if err := define.Of(&probe).Err; err != nil {
+		return nil, cairn.Invalid("provider_fields", "MCP server %q: %v", name, err)
 	}
 	for _, v := range o.Env {
 		if !strings.Contains(v, "=") {

@@ -15,7 +15,7 @@ import (
 func newToolset(name string, t *config.Tool, at *config.MCP, cache config.ToolCache, logger *slog.Logger) (cairn.Toolset, error) {
 	opts := &mcp.Options{Prefix: t.Prefix, NoPrefix: t.Prefix == "", Allow: t.Allow, Approve: t.Approve, Deferred: t.Deferred, Timeout: time.Duration(t.Timeout), Logger: logger}
 	opts.Required, opts.ListTimeout = at.Required, time.Duration(at.ListTimeout)
-	opts.Cache = cache.Policy()
+	opts.Cache, opts.ProviderFields = cache.Policy(), t.FieldsFor()
 	for variable, value := range at.Env {
 		opts.Env = append(opts.Env, variable+"="+value)
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,16 +67,20 @@ func (s *toolsets) of(t *config.Tool, cache config.ToolCache, taken []string) (c
 func serverName(m *config.MCP) string {
 	if len(m.Command) > 0 {
 		name := path.Base(m.Command[0])
-		return strings.TrimSuffix(name, path.Ext(name))
+		return cmp.Or(strings.TrimSuffix(name, path.Ext(name)), name)
 	}
-	_, name, _ := strings.Cut(m.URL, "://")
-	name, _, _ = strings.Cut(name, "/")
-	return name
+	_, host, whole := strings.Cut(m.URL, "://")
+	if !whole { // a variable has the address
+		return m.URL
+	}
+	host, _, _ = strings.Cut(host, "/")
+	return host
 }
 
 // expanded returns a server's declaration with the environment variables of this process expanded.
 func (s *toolsets) expanded(m *config.MCP) (*config.MCP, error) {
-	out := &config.MCP{Env: map[string]string{}}
+	out := new(*m)
+	out.Command, out.Env = nil, map[string]string{}
 	var errs error
 	expand := func(text string) string {
 		text, err := config.Expand(text, s.env)

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -132,5 +133,32 @@ func TestVersionsThatAreGone(t *testing.T) {
 	}
 	if err := Check(support("a"), parts); err != nil {
 		t.Error(err)
+	}
+}
+
+// An agent has the output and the tools' fields that its definition declares, as it was stored.
+func TestDeclaredOutputAndFields(t *testing.T) {
+	t.Parallel()
+	c := newCatalog()
+	fields := map[string]map[string]config.JSON{"anthropic": {"strict": config.JSON("true"), "note": config.JSON("null"), "n": config.JSON("9007199254740993")}}
+	publish(t, c, []config.Assistant{
+		{Name: "support", Model: "m:1", Output: config.Output{Schema: config.JSON(`{"type":"object"}`), Native: true},
+			Tools: []config.Tool{{Client: "where", ProviderFields: fields}, {Agent: "researcher", ProviderFields: fields}}},
+		{Name: "researcher", Model: "m:1", Output: config.Output{Schema: config.JSON(`{"type":"object"}`)}, Description: "Looks things up."},
+	})
+	set := load(t, c, "support", "researcher")
+	for _, a := range set.Agents {
+		if a.Output == nil || a.Output.IsNative() != (a.Name == "support") || string(a.Output.Schema()) != `{"type":"object"}` {
+			t.Errorf("%s has the output %+v", a.Name, a.Output)
+		}
+		for i := range a.Tools {
+			if got := string(define.Of(&a.Tools[i]).Spec().Fields["anthropic"]); got != `{"n":9007199254740993,"note":null,"strict":true}` {
+				t.Errorf("%s has the fields %s", a.Tools[i].Name(), got)
+			}
+		}
+	}
+	publish(t, c, []config.Assistant{{Name: "support", Model: "m:1"}})
+	if a := load(t, c, "support").Agents; a[len(a)-1].Output != nil {
+		t.Error("an agent without an output has one")
 	}
 }

@@ -76,7 +76,7 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 	}
 	a := &cairn.Agent{
 		Name: d.Name, Version: fmt.Sprint(v.number), KeepVersion: d.Versions == "pin",
-		Description: d.Description, Instructions: d.Instructions, Model: model, Settings: settings, MaxSteps: d.MaxSteps, DeferAbove: d.DeferAbove,
+		Description: d.Description, Instructions: d.Instructions, Model: model, Settings: settings, Output: d.Output.Type(), MaxSteps: d.MaxSteps, DeferAbove: d.DeferAbove,
 		Durability: durability, TTL: time.Duration(d.TTL),
 	}
 	for i := range d.Tools {
@@ -101,11 +101,7 @@ func (b *builder) add(a *cairn.Agent, d *Definition, t *config.Tool) error {
 		if err != nil {
 			return err
 		}
-		opts := []cairn.ToolOption{cairn.Timeout(time.Duration(t.Timeout))}
-		if policy := t.ToolCache.Policy(); policy != nil {
-			opts = append(opts, cairn.Cache(*policy))
-		}
-		a.Tools = append(a.Tools, cairn.SubAgent(sub, opts...))
+		a.Tools = append(a.Tools, cairn.SubAgent(sub, append(t.Options(), cairn.Timeout(time.Duration(t.Timeout)))...))
 	default:
 		var taken []string
 		for _, ts := range a.Toolsets {

@@ -141,6 +141,7 @@ type Assistant struct {
 	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME; scripted: is a model without a provider, for tests."`
 	Instructions string    `yaml:"instructions" json:"instructions,omitempty" doc:"The system prompt."`
 	Settings     Settings  `yaml:"settings" json:"settings,omitzero" doc:"Settings of each model call. Without a key, its provider's default."`
+	Output       Output    `yaml:"output" json:"output,omitzero" doc:"A typed output, with which a turn ends instead of a text."`
 	MaxSteps     int       `yaml:"max_steps" json:"max_steps,omitempty" doc:"The maximum number of model calls in a turn." default:"50"`
 	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"What happens to a turn while another one runs, if the request does not say: reject, enqueue, interrupt, rollback or steer. Without the key, POST /chat queues it." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
 	OnWaiting    string    `yaml:"on_waiting" json:"on_waiting,omitempty" doc:"What happens to a turn while calls are pending, if the request does not say: refuse, withdraw or enqueue." default:"refuse" oneof:"refuse withdraw enqueue"`
@@ -160,6 +161,24 @@ func (c ToolCache) Policy() *cairn.CachePolicy {
 		return nil
 	}
 	return &cairn.CachePolicy{Max: c.MaxEntries, TTL: time.Duration(c.TTL)}
+}
+
+// Output declares the typed output of an assistant. The zero value is none.
+type Output struct {
+	Schema JSON `yaml:"schema" json:"schema,omitempty" doc:"The JSON Schema of the output, which is an object. The model gives the output by a call of the tool __finish__."`
+	Native bool `yaml:"native" json:"native,omitempty" doc:"The model gives the output as structured output of its provider, if that supports it. The provider restricts the schema." default:"false"`
+}
+
+// Type returns the type of the output; nil if there is none.
+func (o *Output) Type() *cairn.OutputType {
+	if o.Schema == nil {
+		return nil
+	}
+	t := cairn.RawOutput(json.RawMessage(o.Schema))
+	if o.Native {
+		t = t.Native()
+	}
+	return t
 }
 
 // Settings tune the model calls of an assistant.
@@ -190,12 +209,41 @@ type Tool struct {
 
 	ToolCache ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Cache the tool's results within a session: a client tool's, an assistant's answers, or those of the MCP tools that the assistant's tool_cache is for, instead of that one."`
 
+	ProviderFields map[string]map[string]JSON `yaml:"provider_fields" json:"provider_fields,omitempty" doc:"Fields for providers, by the word before the colon in a model: they are merged into the form in which the provider is sent the tool, or each tool of the MCP server, such as anthropic: {defer_loading: true}."`
+
 	MCP     *MCP     `yaml:"mcp" json:"mcp,omitempty" doc:"An MCP server, whose tools the assistant gets."`
 	Prefix  string   `yaml:"prefix" json:"prefix,omitempty" doc:"A prefix for the names of the MCP server's tools."`
 	Allow   []string `yaml:"allow" json:"allow,omitempty" doc:"The tools of the MCP server that are offered, by the server's names; * matches any letters." default:"all"`
 	Approve []string `yaml:"approve" json:"approve,omitempty" doc:"The tools of the MCP server whose calls need approval."`
 
 	Agent string `yaml:"agent" json:"agent,omitempty" doc:"The name of another assistant, as a sub-agent."`
+}
+
+// FieldsFor returns the fields for providers; nil if there are none.
+func (t *Tool) FieldsFor() map[string]map[string]any {
+	var all map[string]map[string]any
+	for provider, fields := range t.ProviderFields {
+		list := make(map[string]any, len(fields))
+		for name, value := range fields {
+			list[name] = value
+		}
+		if all == nil {
+			all = map[string]map[string]any{}
+		}
+		all[provider] = list
+	}
+	return all
+}
+
+// Options returns the options that client tools and sub-agents have in common.
+func (t *Tool) Options() (list []cairn.ToolOption) {
+	if policy := t.ToolCache.Policy(); policy != nil {
+		list = append(list, cairn.Cache(*policy))
+	}
+	for provider, fields := range t.FieldsFor() {
+		list = append(list, cairn.ProviderFields(provider, fields))
+	}
+	return list
 }
 
 // MCP is an MCP server: a command to start, or an address.

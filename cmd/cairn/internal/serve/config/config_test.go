@@ -56,6 +56,13 @@ func TestExample(t *testing.T) {
 	if a.DeferAbove != 5000 || a.Tools[1].Deferred || !a.Tools[2].Deferred {
 		t.Errorf("deferred above %d are %+v", a.DeferAbove, a.Tools)
 	}
+	if m := a.Tools[2].MCP; !m.Required || m.ListTimeout != Duration(30*time.Second) {
+		t.Errorf("the MCP server is %+v", m)
+	}
+	if out := c.Assistants[1].Output.Type(); a.Output.Type() != nil || out == nil || !out.IsNative() ||
+		string(out.Schema()) != `{"type":"object","properties":{"answer":{"type":"string"}},"required":["answer"],"additionalProperties":false}` {
+		t.Errorf("the outputs are %v, and %s", a.Output.Type(), out.Schema())
+	}
 	if c.Auth.Tokens[0].Token != "0123456789abcdef" || c.Providers["openai-chat"].APIKey != "key" {
 		t.Errorf("environment variables were not expanded: %+v", c.Auth)
 	}
@@ -124,19 +131,31 @@ func TestMistakes(t *testing.T) {
 		"keys in the open": {"auth: {jwt: {issuer: a, audience: b, jwks_url: 'http://id.example.com/keys'}}", []string{`1:48: auth.jwt.jwks_url: "http://id.example.com/keys" must be an https address`}},
 		"an issuer and everybody": {"auth: {allow_unauthenticated: true, jwt: {issuer: a, audience: b, jwks_url: 'https://c'}}", []string{
 			"1:31: auth.allow_unauthenticated: contradicts auth.tokens and auth.jwt"}},
-		"no model":           {auth + "assistants: [{name: a}]", []string{"2:14: assistants[0].model: is required, as PROVIDER:NAME"}},
-		"an unknown model":   {auth + "assistants: [{name: a, model: 'opnai-chat:x'}]", []string{`"opnai-chat", only anthropic, openai-chat, scripted; did you mean openai-chat?`}},
-		"no name of a model": {auth + "assistants: [{name: a, model: anthropic}]", []string{"names no model of anthropic"}},
-		"a name twice":       {auth + "assistants: [{name: a, model: 'scripted:'}, {name: a, model: 'scripted:'}]", []string{`assistants[1].name: "a" is the name of another assistant`}},
-		"a choice":           {auth + "assistants: [{name: a, model: 'scripted:', on_busy: steering}]", []string{`"steering" is none of reject, enqueue, interrupt, rollback, steer`}},
-		"nothing to keep":    {auth + "assistants: [{name: a, model: 'scripted:', tool_cache: {ttl: 1h}}]", []string{"2:56: assistants[0].tool_cache: has nothing to keep: it is for tools of MCP servers"}},
-		"nothing to defer":   {auth + "assistants: [{name: a, model: 'scripted:', defer_above: 100, tools: [{mcp: {url: 'http://x'}}]}]", []string{"assistants[0].defer_above: has nothing to defer"}},
-		"a deferred agent":   {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b, deferred: true}]}, {name: b, model: 'scripted:'}]", []string{"tools[0].deferred: is a key of client and mcp tools"}},
-		"a negative bound":   {auth + "assistants: [{name: a, model: 'scripted:', defer_above: -2, tools: [{client: x, description: d, deferred: true}]}]", []string{"defer_above: -2 is none"}},
-		"a negative cache":   {auth + "assistants: [{name: a, model: 'scripted:', tool_cache: {max_entries: -1}, tools: [{mcp: {url: 'http://x'}}]}]", []string{"tool_cache.max_entries: -1 is negative"}},
-		"a tool's cache":     {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, description: d, tool_cache: {max_entries: -1}}]}]", []string{"tools[0].tool_cache.max_entries: -1 is negative"}},
-		"a durability":       {auth + "assistants: [{name: a, model: 'scripted:', durability: -5s}]", []string{`durability: "-5s" is none of per_tool, per_step, manual, and no interval such as 5s`}},
-		"a sub-agent":        {auth + "assistants: [{name: research, model: 'scripted:', tools: [{agent: reserch}]}]", []string{`tools[0].agent: there is no assistant "reserch"; did you mean research?`}},
+		"no model":            {auth + "assistants: [{name: a}]", []string{"2:14: assistants[0].model: is required, as PROVIDER:NAME"}},
+		"an unknown model":    {auth + "assistants: [{name: a, model: 'opnai-chat:x'}]", []string{`"opnai-chat", only anthropic, openai-chat, scripted; did you mean openai-chat?`}},
+		"no name of a model":  {auth + "assistants: [{name: a, model: anthropic}]", []string{"names no model of anthropic"}},
+		"a name twice":        {auth + "assistants: [{name: a, model: 'scripted:'}, {name: a, model: 'scripted:'}]", []string{`assistants[1].name: "a" is the name of another assistant`}},
+		"a choice":            {auth + "assistants: [{name: a, model: 'scripted:', on_busy: steering}]", []string{`"steering" is none of reject, enqueue, interrupt, rollback, steer`}},
+		"nothing to keep":     {auth + "assistants: [{name: a, model: 'scripted:', tool_cache: {ttl: 1h}}]", []string{"2:56: assistants[0].tool_cache: has nothing to keep: it is for tools of MCP servers"}},
+		"nothing to defer":    {auth + "assistants: [{name: a, model: 'scripted:', defer_above: 100, tools: [{mcp: {url: 'http://x'}}]}]", []string{"assistants[0].defer_above: has nothing to defer"}},
+		"a deferred agent":    {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b, deferred: true}]}, {name: b, model: 'scripted:'}]", []string{"tools[0].deferred: is a key of client and mcp tools"}},
+		"a negative bound":    {auth + "assistants: [{name: a, model: 'scripted:', defer_above: -2, tools: [{client: x, description: d, deferred: true}]}]", []string{"defer_above: -2 is none"}},
+		"a negative cache":    {auth + "assistants: [{name: a, model: 'scripted:', tool_cache: {max_entries: -1}, tools: [{mcp: {url: 'http://x'}}]}]", []string{"tool_cache.max_entries: -1 is negative"}},
+		"a tool's cache":      {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, description: d, tool_cache: {max_entries: -1}}]}]", []string{"tools[0].tool_cache.max_entries: -1 is negative"}},
+		"a durability":        {auth + "assistants: [{name: a, model: 'scripted:', durability: -5s}]", []string{`durability: "-5s" is none of per_tool, per_step, manual, and no interval such as 5s`}},
+		"a list of an output": {auth + "assistants: [{name: a, model: 'scripted:', output: {schema: {type: array}}}]", []string{"2:61: assistants[0].output.schema: the schema must describe an object"}},
+		"a bad output":        {auth + "assistants: [{name: a, model: 'scripted:', output: {schema: {type: objekt}}}]", []string{"assistants[0].output.schema: "}},
+		"native of nothing":   {auth + "assistants: [{name: a, model: 'scripted:', output: {native: true}}]", []string{"2:52: assistants[0].output.schema: is required with native"}},
+		"a native word":       {auth + "assistants: [{name: a, model: 'scripted:', output: {schema: {type: object}, native: strict}}]", []string{"output.native: is a text where true or false is expected"}},
+		"an output's key":     {auth + "assistants: [{name: a, model: 'scripted:', output: {shema: {}}}]", []string{"output.shema: there is no such key; did you mean schema?"}},
+		"fields for nobody": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, description: d, provider_fields: {antropic: {strict: true}}}]}]", []string{
+			`2:108: assistants[0].tools[0].provider_fields.antropic: there is no provider "antropic", only anthropic, openai-chat, scripted; did you mean anthropic?`}},
+		"fields of an MCP server": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x'}, provider_fields: {x: {}}}]}]", []string{`tools[0].provider_fields.x: there is no provider "x"`}},
+		"a field alone":           {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b, provider_fields: {anthropic: strict}}]}, {name: b, model: 'scripted:'}]", []string{"tools[0].provider_fields.anthropic: is a text where a mapping of names is expected"}},
+		"a required word":         {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', required: always}}]}]", []string{"tools[0].mcp.required: is a text where true or false is expected"}},
+		"a required client tool":  {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, description: d, required: true}]}]", []string{"tools[0].required: there is no such key"}},
+		"no time to list":         {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', list_timeout: 0s}}]}]", []string{"tools[0].mcp.list_timeout: 0s is not positive"}},
+		"a sub-agent":             {auth + "assistants: [{name: research, model: 'scripted:', tools: [{agent: reserch}]}]", []string{`tools[0].agent: there is no assistant "reserch"; did you mean research?`}},
 		"its own sub-agent": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b}]}, {name: b, model: 'scripted:', tools: [{agent: a}]}]",
 			[]string{"the assistant is its own sub-agent: a → b → a", "the assistant is its own sub-agent: b → a → b"}},
 		"a tool of two kinds":        {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, agent: a}]}]", []string{"must have exactly one of client, mcp, agent"}},

@@ -1,0 +1,255 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/durations"
+)
+
+var assistantName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+func (d *decoder) checkAssistants(list []Assistant) {
+	byName := map[string]*Assistant{}
+	names := []string{}
+	for i := range list {
+		a, path := &list[i], fmt.Sprintf("assistants[%d]", i)
+		switch {
+		case !assistantName.MatchString(a.Name):
+			d.wrong(path+".name", "%q is not made of up to 64 letters, digits, - and _", a.Name)
+		case byName[a.Name] != nil:
+			d.wrong(path+".name", "%q is the name of another assistant", a.Name)
+		default:
+			byName[a.Name] = a
+			names = append(names, a.Name)
+		}
+	}
+	for i := range list {
+		path := fmt.Sprintf("assistants[%d]", i)
+		d.checkAssistant(&list[i], path)
+		tools := map[string]bool{}
+		for k := range list[i].Tools {
+			d.checkTool(&list[i].Tools[k], fmt.Sprintf("%s.tools[%d]", path, k), tools, names)
+		}
+		if cycle := leads(byName, list[i].Name); cycle != nil {
+			d.wrong(path+".tools", "the assistant is its own sub-agent: %s", strings.Join(cycle, " → "))
+		}
+	}
+}
+
+func (d *decoder) checkAssistant(a *Assistant, path string) {
+	provider, name, _ := strings.Cut(a.Model, ":")
+	switch {
+	case a.Model == "":
+		d.wrong(path+".model", "is required, as PROVIDER:NAME")
+	case !slices.Contains(d.providers, provider):
+		d.wrong(path+".model", "there is no provider %q, only %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
+	case name == "" && provider != Scripted:
+		d.wrong(path+".model", "names no model of %s", provider)
+	}
+	d.checkSettings(&a.Settings, path+".settings")
+	d.checkOutput(&a.Output, path+".output")
+	if a.MaxSteps < 0 {
+		d.wrong(path+".max_steps", "%d is negative", a.MaxSteps)
+	}
+	if _, err := a.CommitsWhen(); err != nil {
+		d.wrong(path+".durability", "%q is none of per_tool, per_step, manual, and no interval such as 5s", a.Durability)
+	}
+	if a.DeferAbove < -1 {
+		d.wrong(path+".defer_above", "%d is none: -1 is any number of tokens", a.DeferAbove)
+	}
+	if a.DeferAbove != 0 && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.Deferred }) {
+		d.wrong(path+".defer_above", "has nothing to defer: none of the assistant's tools is deferred")
+	}
+	d.checkCache(a.ToolCache, path)
+	if a.ToolCache != (ToolCache{}) && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.MCP != nil }) {
+		d.wrong(path+".tool_cache", "has nothing to keep: it is for tools of MCP servers, of which the assistant has none; other tools have a tool_cache of their own")
+	}
+}
+
+func (d *decoder) checkCache(c ToolCache, path string) {
+	if c.MaxEntries < 0 {
+		d.wrong(path+".tool_cache.max_entries", "%d is negative", c.MaxEntries)
+	}
+}
+
+// checkSettings checks the settings of model calls by validating an agent that has them.
+func (d *decoder) checkSettings(s *Settings, path string) {
+	settings, err := s.ForModel()
+	if err != nil {
+		d.wrong(path+".options", "must be a mapping of names")
+		return
+	}
+	probe := cairn.Agent{Name: "probe", Model: unasked{}, Settings: settings}
+	if err := probe.Validate(); err != nil {
+		e := cairn.AsError(err)
+		key := strings.TrimPrefix(e.Field, "settings.")
+		d.wrong(path+"."+key, "%s", strings.TrimPrefix(e.Message, `agent "probe": `+e.Field+": "))
+	}
+}
+
+// checkOutput checks a typed output by validating an agent that has it.
+func (d *decoder) checkOutput(o *Output, path string) {
+	if o.Native && o.Schema == nil {
+		d.wrong(path+".schema", "is required with native")
+	}
+	probe := cairn.Agent{Name: "probe", Model: unasked{}, Output: o.Type()}
+	if err := probe.Validate(); err != nil {
+		d.wrong(path+".schema", "%s", strings.TrimPrefix(cairn.AsError(err).Message, `agent "probe": output: `))
+	}
+}
+
+// ForModel returns the settings for model calls.
+func (s *Settings) ForModel() (cairn.Settings, error) {
+	settings := cairn.Settings{Temperature: s.Temperature, TopP: s.TopP, MaxOutputTokens: s.MaxOutputTokens, ReasoningEffort: s.ReasoningEffort, StopSequences: s.StopSequences}
+	if s.Options == nil {
+		return settings, nil
+	}
+	return settings, json.Unmarshal(s.Options, &settings.Options)
+}
+
+// CommitsWhen returns the durability of the assistant's steps.
+func (a *Assistant) CommitsWhen() (cairn.Durability, error) {
+	switch a.Durability {
+	case "", "per_step":
+		return cairn.PerStep, nil
+	case "per_tool":
+		return cairn.PerTool, nil
+	case "manual":
+		return cairn.Manual, nil
+	}
+	t, err := durations.Parse(a.Durability)
+	if err == nil && t <= 0 {
+		err = cairn.Invalid("durability", "is not positive")
+	}
+	return cairn.Interval(t), err
+}
+
+func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistants []string) {
+	kinds := 0
+	for _, is := range []bool{t.Client != "", t.MCP != nil, t.Agent != ""} {
+		if is {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		d.wrong(path, "must have exactly one of client, mcp, agent")
+		return
+	}
+	kind := "agent"
+	switch {
+	case t.Client != "":
+		kind = "client"
+	case t.MCP != nil:
+		kind = "mcp"
+	}
+	for _, key := range []struct {
+		name, of string
+		given    bool
+	}{
+		{"description", "client", t.Description != ""}, {"parameters", "client", t.Parameters != nil}, {"result", "client", t.Result != nil}, {"prefix", "mcp", t.Prefix != ""}, {"allow", "mcp", t.Allow != nil}, {"approve", "mcp", t.Approve != nil},
+	} {
+		if key.given && key.of != kind {
+			d.wrong(path+"."+key.name, "is a key of %s tools, and this one is of kind %s", key.of, kind)
+		}
+	}
+	if kind == "agent" && t.Deferred {
+		d.wrong(path+".deferred", "is a key of client and mcp tools, and this one is of kind agent")
+	}
+	d.checkCache(t.ToolCache, path)
+	for _, provider := range slices.Sorted(maps.Keys(t.ProviderFields)) {
+		if !slices.Contains(d.providers, provider) {
+			d.wrong(path+".provider_fields."+provider, "there is no provider %q, only %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
+		}
+	}
+	name := cmp.Or(t.Client, t.Agent)
+	if name != "" && seen[name] {
+		d.wrong(path+"."+kind, "the assistant has another tool %q", name)
+	}
+	seen[name] = true
+	switch kind {
+	case "mcp":
+		d.checkMCP(t, path)
+	case "agent":
+		if !slices.Contains(assistants, t.Agent) {
+			d.wrong(path+".agent", "there is no assistant %q%s", t.Agent, meant(t.Agent, assistants))
+		}
+	case "client":
+		if !assistantName.MatchString(t.Client) {
+			d.wrong(path+".client", "%q is not made of up to 64 letters, digits, - and _", t.Client)
+			return
+		}
+		d.checkClient(t, path)
+	}
+}
+
+// checkClient checks a client tool by building it.
+func (d *decoder) checkClient(t *Tool, path string) {
+	probe := cairn.Agent{Name: "probe", Model: unasked{}, Tools: []cairn.Tool{t.ClientTool()}}
+	if err := probe.Validate(); err != nil {
+		text := strings.TrimPrefix(cairn.AsError(err).Message, `agent "probe": `)
+		d.wrong(path, "%s", text)
+	}
+}
+
+// ClientTool builds the client tool.
+func (t *Tool) ClientTool() cairn.Tool {
+	parameters := json.RawMessage(t.Parameters)
+	if parameters == nil {
+		parameters = json.RawMessage(`{"type":"object"}`)
+	}
+	opts := t.Options()
+	if t.Timeout > 0 {
+		opts = append(opts, cairn.WaitAtMost(time.Duration(t.Timeout)))
+	}
+	if t.Deferred {
+		opts = append(opts, cairn.Deferred())
+	}
+	return cairn.RawClientTool(t.Client, t.Description, parameters, json.RawMessage(t.Result), opts...)
+}
+
+func (d *decoder) checkMCP(t *Tool, path string) {
+	m := t.MCP
+	switch {
+	case (len(m.Command) > 0) == (m.URL != ""):
+		d.wrong(path+".mcp", "must have either command or url")
+	case len(m.Command) > 0 && m.Command[0] == "":
+		d.wrong(path+".mcp.command", "its first word is empty")
+	case m.URL != "" && m.Env != nil:
+		d.wrong(path+".mcp.env", "is for a command")
+	}
+}
+
+// leads returns the path on which an assistant is its own sub-agent; nil if there is none.
+func leads(all map[string]*Assistant, name string) []string {
+	var walk func(at string, path []string) []string
+	seen := map[string]bool{}
+	walk = func(at string, path []string) []string {
+		a := all[at]
+		if a == nil || seen[at] {
+			return nil
+		}
+		seen[at] = true
+		for i := range a.Tools {
+			next := a.Tools[i].Agent
+			if next == "" {
+				continue
+			}
+			if next == name {
+				return append(path, at, next)
+			}
+			if found := walk(next, append(slices.Clone(path), at)); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
+	return walk(name, nil)
+}
