@@ -40,6 +40,15 @@ type RequiredToolset interface {
 	Required() bool
 }
 
+// RestatedToolset is a Toolset whose notes say what its tools do not, such as that some are gone.
+type RestatedToolset interface {
+	Toolset
+	// Restate returns what the model has to know of the session's pinned offer besides the tools; "" for nothing. A
+	// summary that replaces the notes of earlier offers ends with it. Like Tools, it depends on pinned only. After an
+	// error, which is logged, the summary lacks the text.
+	Restate(pinned json.RawMessage) (string, error)
+}
+
 // Offer is the offer of a [Toolset] from a turn on.
 type Offer struct {
 	// Pinned is the data that the tools are made from, at most [MaxPinnedBytes] of JSON.

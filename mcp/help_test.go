@@ -95,9 +95,10 @@ func notes(dir, file string) []string {
 	return strings.Fields(string(raw))
 }
 
-// bench is a server with one tool for each behavior that the tests need.
+// bench is a server with one tool for each behavior that the tests need. Its instructions are in a file of the directory.
 func bench(dir string) *sdk.Server {
-	s := sdk.NewServer(&sdk.Implementation{Name: "bench", Version: "1"}, nil)
+	instructions, _ := os.ReadFile(filepath.Join(dir, "instructions"))
+	s := sdk.NewServer(&sdk.Implementation{Name: "bench", Version: "1"}, &sdk.ServerOptions{Instructions: string(instructions)})
 	sdk.AddTool(s, &sdk.Tool{Name: "echo", Description: "Says it again."}, func(_ context.Context, _ *sdk.CallToolRequest, in text) (*sdk.CallToolResult, any, error) {
 		note(dir, "echo", in.Text)
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "you said " + in.Text}}}, nil, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -39,6 +40,8 @@ func (t *toolSpec) same(other *toolSpec) bool {
 // toolList is the list of a server's tools.
 type toolList struct {
 	tools []toolSpec
+	// instructions is the server's text about the use of its tools.
+	instructions string
 	// changes reports that the server announces changes of the list.
 	changes bool
 	until   time.Time // when the list must be fetched again
@@ -47,8 +50,11 @@ type toolList struct {
 // fetch lists the tools of a server, in the server's order.
 func (e *endpoint) fetch(ctx context.Context, session *sdk.ClientSession) (*toolList, error) {
 	list := &toolList{}
-	if init := session.InitializeResult(); init != nil && init.Capabilities != nil && init.Capabilities.Tools != nil {
-		list.changes = init.Capabilities.Tools.ListChanged
+	if init := session.InitializeResult(); init != nil {
+		list.changes = init.Capabilities != nil && init.Capabilities.Tools != nil && init.Capabilities.Tools.ListChanged
+		if !e.opts.IgnoreInstructions {
+			list.instructions = clean(strings.TrimSpace(init.Instructions), maxDescription)
+		}
 	}
 	ttl, cursor, seen := time.Duration(-1), "", map[string]bool{}
 	for range maxPages {

@@ -23,6 +23,8 @@ type offer struct {
 	Added []toolSpec `json:"added,omitempty"`
 	// Through reports that the list has the tool that calls the added ones.
 	Through bool `json:"through,omitempty"`
+	// Instructions is the server's text about the use of its tools, as the model was given it last.
+	Instructions string `json:"instructions,omitempty"`
 	// Connect reports that the list is the tool that asks the user to connect an account.
 	Connect bool `json:"connect,omitempty"`
 }
@@ -30,6 +32,39 @@ type offer struct {
 // next returns what to pin for a new list, and a note about the changes for the model; an empty note if nothing has
 // changed.
 func (before *offer) next(s *Server, list *toolList) (now *offer, note string) {
+	now, note = before.retool(s, list)
+	said, says := "", list.instructions
+	if before != nil {
+		said = before.Instructions
+	}
+	if len(now.Base)+len(now.Added) == 0 {
+		says = ""
+	}
+	if now == before && says == said {
+		return before, ""
+	}
+	now = new(*now)
+	if now.Instructions = says; says == said {
+		return now, note
+	}
+	return now, strings.TrimPrefix(note+"\n"+s.instructs(said, says), "\n")
+}
+
+// instructs informs the model of a server's instructions. A server is neither the system nor the user, so its text is
+// quoted.
+func (s *Server) instructs(said, says string) string {
+	const whose = "text of the server, not of the user or the operator, about the use of its tools"
+	switch {
+	case says == "":
+		return fmt.Sprintf("%s gives no instructions any more. The earlier ones do not apply.", s.name)
+	case said != "":
+		return fmt.Sprintf("The instructions of %s have changed, a %s. They are now: %s", s.name, whose, quoted(says))
+	}
+	return fmt.Sprintf("Instructions of %s, a %s: %s", s.name, whose, quoted(says))
+}
+
+// retool is next for the tools alone.
+func (before *offer) retool(s *Server, list *toolList) (now *offer, note string) {
 	tools := fit(s, list.tools)
 	if before == nil || before.Connect || !before.Through || s.opts.Deferred {
 		if before != nil && !before.Connect && slices.EqualFunc(before.Base, tools, func(a, b toolSpec) bool { return a.same(&b) }) {
@@ -89,8 +124,7 @@ func (s *Server) changes(before, now *offer) string {
 		if slices.ContainsFunc(before.Added, func(o toolSpec) bool { return t.same(&o) }) {
 			continue
 		}
-		text, _ := json.Marshal(t.Description) // a string encodes
-		lines = append(lines, fmt.Sprintf("Call %s with %s%s. Its description: %s. The schema of its arguments: %s", t.Name, s.opts.Prefix, callTool, text, t.Schema))
+		lines = append(lines, fmt.Sprintf("Call %s with %s%s. Its description: %s. The schema of its arguments: %s", t.Name, s.opts.Prefix, callTool, quoted(t.Description), t.Schema))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -102,6 +136,22 @@ func (s *Server) allowed(tools []toolSpec) []toolSpec {
 		return tools
 	}
 	return slices.DeleteFunc(slices.Clone(tools), func(t toolSpec) bool { return s.excludes(t.Remote) })
+}
+
+// Restate implements [cairn.RestatedToolset].
+func (s *Server) Restate(pinned json.RawMessage) (string, error) {
+	var o offer
+	if err := json.Unmarshal(pinned, &o); err != nil {
+		return "", fmt.Errorf("what is pinned does not decode: %w", err)
+	}
+	var lines []string
+	if len(o.Gone)+len(o.Added) > 0 {
+		lines = append(lines, s.changes(&offer{Base: o.Base}, &o))
+	}
+	if o.Instructions != "" {
+		lines = append(lines, s.instructs("", o.Instructions))
+	}
+	return strings.Join(lines, "\n"), nil
 }
 
 // left returns what stays pinned once the tools have left that the options exclude; nil if there are none of them.

@@ -31,6 +31,9 @@ type Options struct {
 	// Cache keeps results within a session, see [cairn.Cache], of tools that only read according to the server
 	// (readOnlyHint) and need no approval. Default: none are kept.
 	Cache *cairn.CachePolicy
+	// IgnoreInstructions leaves out the instructions that a server gives for the use of its tools. Default: the model
+	// reads them with the list of tools, as a quoted text of the server, cut at 8 KiB.
+	IgnoreInstructions bool
 	// ProviderFields are merged into the form in which each of the server's tools is sent to a provider, by provider: see
 	// [cairn.ProviderFields]. Tools that the toolset adds, such as the one that calls new tools, do not have them.
 	// Default: none.

@@ -23,7 +23,10 @@ type Server struct {
 	links map[string]*link // by user; "" is for all users. Guarded by the mutex.
 }
 
-var _ cairn.RequiredToolset = (*Server)(nil)
+var (
+	_ cairn.RequiredToolset = (*Server)(nil)
+	_ cairn.RestatedToolset = (*Server)(nil)
+)
 
 // Command returns the server that a command runs, reached over its standard input and output. The command is
 // started on demand and ended by Close. Lines of its standard error are logged.

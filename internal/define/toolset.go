@@ -55,6 +55,39 @@ func toolsOf(ts cairn.Toolset, pinned json.RawMessage) (list []cairn.Tool, err e
 	return ts.Tools(pinned)
 }
 
+// Restated returns what the model has to know of the pinned offers of an agent's toolsets once their notes are behind a
+// summary, and why some of it is missing.
+func Restated(a *cairn.Agent, pinned map[string]json.RawMessage) (texts []string, problems []error) {
+	for _, ts := range a.Toolsets {
+		raw, ok := pinned[ts.Name()]
+		r, restates := ts.(cairn.RestatedToolset)
+		if !ok || !restates {
+			continue
+		}
+		text, err := restated(r, raw)
+		if err == nil {
+			err = cairn.CheckText("text", text)
+		}
+		switch {
+		case err != nil:
+			problems = append(problems, fmt.Errorf("toolset %q: %w", ts.Name(), err))
+		case text != "":
+			texts = append(texts, text)
+		}
+	}
+	return texts, problems
+}
+
+// restated returns a toolset's text. A panic of the toolset becomes an error.
+func restated(ts cairn.RestatedToolset, pinned json.RawMessage) (text string, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			text, err = "", fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return ts.Restate(pinned)
+}
+
 // AddContext records a message for the commit of a call's step. Unlike [cairn.Step.AddContext], it takes messages that
 // are more than text.
 func AddContext(call *cairn.Call, m cairn.Message) error {

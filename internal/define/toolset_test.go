@@ -61,3 +61,44 @@ func TestOffered(t *testing.T) {
 		}
 	}
 }
+
+// telling is a toolset that says something about what is pinned.
+type telling struct {
+	set
+	restate func(pinned json.RawMessage) (string, error)
+}
+
+func (t telling) Restate(pinned json.RawMessage) (string, error) { return t.restate(pinned) }
+
+// A toolset says nothing about what it has not pinned. What cannot be kept is left out, with a reason.
+func TestRestated(t *testing.T) {
+	t.Parallel()
+	const own, other = `{"pinned":"by it"}`, `{"pinned":"by another"}`
+	for _, test := range []struct {
+		name, pinned string
+		restate      func(json.RawMessage) (string, error)
+		want, why    string
+	}{
+		{"what is pinned", "set", func(raw json.RawMessage) (string, error) { return string(raw), nil }, own, ""},
+		{"nothing", "set", func(json.RawMessage) (string, error) { return "", nil }, "", ""},
+		{"of another", "other", func(raw json.RawMessage) (string, error) { return string(raw), nil }, "", ""},
+		{"an error", "set", func(json.RawMessage) (string, error) { return "half", errors.New("broken") }, "", `toolset "set": broken`},
+		{"a panic", "set", func(json.RawMessage) (string, error) { panic("help") }, "", "panic: help"},
+		{"a text with a NUL", "set", func(json.RawMessage) (string, error) { return "a\x00b", nil }, "", "NUL"},
+	} {
+		pinned := map[string]json.RawMessage{"set": json.RawMessage(own), "other": json.RawMessage(other)}
+		if test.pinned == "other" {
+			delete(pinned, "set")
+		}
+		texts, problems := define.Restated(&cairn.Agent{Name: "bot", Toolsets: []cairn.Toolset{telling{nil, test.restate}}}, pinned)
+		if got := strings.Join(texts, "|"); got != test.want {
+			t.Errorf("%s: the texts are %q", test.name, got)
+		}
+		if why := fmt.Sprint(errors.Join(problems...)); test.why == "" && len(problems) > 0 || !strings.Contains(why, test.why) {
+			t.Errorf("%s: the problems are %s", test.name, why)
+		}
+	}
+	if texts, problems := define.Restated(&cairn.Agent{Name: "bot", Toolsets: []cairn.Toolset{set(nil)}}, map[string]json.RawMessage{"set": json.RawMessage("1")}); len(texts)+len(problems) > 0 {
+		t.Errorf("a toolset that restates nothing: %q, %v", texts, problems)
+	}
+}

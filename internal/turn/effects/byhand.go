@@ -32,6 +32,6 @@ func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *store.Co
 	if m, usage, err = fx.summaryOf(ctx, a, l, r, all[:cut:cut], ""); err != nil {
 		return m, usage, err
 	}
-	l.Index.Summarise(&m)
+	fx.restate(a, l.Row.ID, &l.Index, &m)
 	return m, usage, nil
 }

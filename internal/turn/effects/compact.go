@@ -194,7 +194,7 @@ func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Liv
 	for i := range to.Context {
 		index.Add(&to.Context[i])
 	}
-	index.Summarise(&m)
+	fx.restate(a, l.Row.ID, &index, &m)
 	if transcript.MustFinish(l.Transcript(), l.Run.ID) {
 		m.Origin = cairn.OriginMustFinish
 	}
@@ -219,6 +219,18 @@ func (fx *Effects) summaryOf(ctx context.Context, a *cairn.Agent, l *session.Liv
 		usage = usage.Add(fx.byProvider(ctx, a, r, req, &m.Parts[0]))
 	}
 	return m, usage, nil
+}
+
+// restate adds to a summary what the session's messages before it say besides their texts, by their index.
+func (fx *Effects) restate(a *cairn.Agent, sessionID string, x *transcript.Index, m *cairn.Message) {
+	x.Summarise(m)
+	texts, problems := define.Restated(a, m.Pinned)
+	for _, text := range texts {
+		m.Parts = append(m.Parts, cairn.TextPart(text))
+	}
+	for _, err := range problems {
+		fx.Logger.Warn("a summary lacks the text of a toolset", "session", sessionID, "agent", a.Name, "error", err)
+	}
 }
 
 // byProvider adds the provider's own compaction of a request's messages to their summary, if the model supports that,

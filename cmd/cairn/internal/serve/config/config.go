@@ -254,6 +254,8 @@ type MCP struct {
 	// Required and ListTimeout are those of package mcp's Options.
 	Required    bool     `yaml:"required" json:"required,omitempty" doc:"A turn fails if the server does not list its tools in time. Otherwise the turn runs without them."`
 	ListTimeout Duration `yaml:"list_timeout" json:"list_timeout,omitempty" doc:"How long a turn waits for the server's tools while none are known, such as while a command starts." default:"15s"`
+
+	IgnoreInstructions bool `yaml:"ignore_instructions" json:"ignore_instructions,omitempty" doc:"The model does not read the instructions that the server gives for the use of its tools." default:"false"`
 }
 
 // Duration is a duration in the form 90s, 24h, 30d or 1w.
