@@ -42,7 +42,12 @@ type AgentOptions struct {
 }
 
 // Agents serves agents of an engine as MCP tools. Each call of a tool is a turn: of a new session, or of the
-// session that the call names, which must be the caller's. Cancelling a call interrupts its run.
+// session that the call names, which must be the caller's. A call reports the steps and calls of its turn to a client
+// that gives a progress token.
+//
+// Cancelling a call interrupts its run: by notifications/cancelled over standard input and output and, over HTTP from
+// revision 2026-07-28 on, by closing the response. In earlier revisions over HTTP a lost connection is no cancellation,
+// and a notification does not say which of a user's clients it is from: the turn continues.
 //
 // If the run is suspended, the pending calls are put to the client's user by elicitation, if the client supports
 // it. If it does not, or if the user does not decide, the call's result is an error that names the session and the
@@ -176,7 +181,7 @@ func (a *Agents) Handler(authenticate func(*http.Request) (user string, err erro
 	if authenticate == nil {
 		return nil, cairn.Invalid("authenticate", "is nil: requests would be served to anyone")
 	}
-	web := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return a.server }, &sdk.StreamableHTTPOptions{Stateless: true})
+	web := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return a.server }, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, err := authenticate(r)
 		switch {
@@ -232,10 +237,12 @@ func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent strin
 	if err != nil {
 		return nil, nil, a.shown(err)
 	}
+	progress := progressOf(req)
 	for {
+		progress.follow(ctx, run)
 		res, err := run.Wait(ctx)
 		if ctx.Err() != nil {
-			a.interrupt(ctx, session)
+			a.interrupt(ctx, run)
 			return nil, nil, context.Cause(ctx)
 		}
 		if err != nil && res == nil {
@@ -289,9 +296,9 @@ func (a *Agents) shown(err error) error {
 	return errors.New("the call failed")
 }
 
-func (a *Agents) interrupt(ctx context.Context, session string) {
-	if err := a.eng.Interrupt(context.WithoutCancel(ctx), session, "the client cancelled the call"); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
-		a.logger.Warn("not interrupted", "session", session, "error", err)
+func (a *Agents) interrupt(ctx context.Context, run *engine.Run) {
+	if err := run.Interrupt(context.WithoutCancel(ctx), "the client cancelled the call"); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
+		a.logger.Warn("not interrupted", "session", run.SessionID(), "error", err)
 	}
 }
 

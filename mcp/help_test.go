@@ -36,6 +36,11 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(0)
+	case "digger":
+		if err := diggerOverPipes(context.Background(), os.Getenv("MCP_TEST_DIR")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(0)
 	case "task": // answers each call with a task
 		if err := tasksOver(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -28,12 +28,29 @@ type Progress struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Bounds of the progress events of a call: how many are published at once, then one a second, and how many at all.
+// maxProgress bounds the progress events of a call.
+const maxProgress = 512
+
+// Bounds of the notifications of a request: how many are passed on at once, then one a second.
 const (
 	burstProgress = 32
-	maxProgress   = 512
 	pauseProgress = time.Second
 )
+
+// pace bounds how often the progress of a request is passed on.
+type pace struct {
+	n    int
+	last time.Time
+}
+
+// due reports whether another notification may be passed on now, and counts it.
+func (p *pace) due() bool {
+	if p.n >= burstProgress && time.Since(p.last) < pauseProgress {
+		return false
+	}
+	p.n, p.last = p.n+1, time.Now()
+	return true
+}
 
 // progress publishes the progress of one request.
 type progress struct {
@@ -43,8 +60,7 @@ type progress struct {
 	mu    sync.Mutex
 	ended bool
 	done  float64
-	n     int
-	last  time.Time
+	pace  pace
 }
 
 // report publishes a notification, unless it is out of order or one too many.
@@ -54,10 +70,10 @@ func (p *progress) report(n *sdk.ProgressNotificationParams) {
 	switch {
 	case p.ended || math.IsNaN(n.Progress) || math.IsInf(n.Progress, 0) || math.IsNaN(n.Total) || math.IsInf(n.Total, 0):
 		return
-	case p.n > 0 && n.Progress <= p.done, p.n == maxProgress, p.n >= burstProgress && time.Since(p.last) < pauseProgress:
+	case p.pace.n > 0 && n.Progress <= p.done, p.pace.n == maxProgress, !p.pace.due():
 		return
 	}
-	p.n, p.done, p.last = p.n+1, n.Progress, time.Now()
+	p.done = n.Progress
 	// The call may have ended, or the event may be one too many of the call's: it is not needed for the result.
 	_ = p.call.Emit(ProgressEvent, Progress{Server: p.server, CallID: p.call.ID, Tool: p.call.Tool, Done: n.Progress, Total: n.Total,
 		Message: clean(n.Message, 1<<10)}, cairn.EmitID(ids.Derive("progress", p.call.ID)))

@@ -62,13 +62,13 @@ func TestOffered(t *testing.T) {
 	}
 }
 
-// telling is a toolset that says something about what is pinned.
-type telling struct {
+// restating is a toolset with a text about what is pinned.
+type restating struct {
 	set
 	restate func(pinned json.RawMessage) (string, error)
 }
 
-func (t telling) Restate(pinned json.RawMessage) (string, error) { return t.restate(pinned) }
+func (t restating) Restate(pinned json.RawMessage) (string, error) { return t.restate(pinned) }
 
 // A toolset says nothing about what it has not pinned. What cannot be kept is left out, with a reason.
 func TestRestated(t *testing.T) {
@@ -90,7 +90,7 @@ func TestRestated(t *testing.T) {
 		if test.pinned == "other" {
 			delete(pinned, "set")
 		}
-		texts, problems := define.Restated(&cairn.Agent{Name: "bot", Toolsets: []cairn.Toolset{telling{nil, test.restate}}}, pinned)
+		texts, problems := define.Restated(&cairn.Agent{Name: "bot", Toolsets: []cairn.Toolset{restating{nil, test.restate}}}, pinned)
 		if got := strings.Join(texts, "|"); got != test.want {
 			t.Errorf("%s: the texts are %q", test.name, got)
 		}
