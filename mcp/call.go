@@ -45,7 +45,7 @@ func (s *Server) call(ctx context.Context, call *cairn.Call, remote string, argu
 		case err != nil:
 			return nil, err
 		case r.Type == mustConnect && connects == maxConnects:
-			return nil, fmt.Errorf("MCP server %q does not permit the call to this user", s.name)
+			return nil, s.notPermitted()
 		case r.Type == mustConnect:
 			connects++
 			if err := s.opts.Auth.connect(ctx, call); err != nil {
@@ -122,7 +122,7 @@ func (s *Server) send(ctx context.Context, call *cairn.Call, params *sdk.CallToo
 	case context.Cause(ctx) != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, errForbidden):
-		return nil, fmt.Errorf("MCP server %q does not permit the call to this user", s.name)
+		return nil, s.notPermitted()
 	case errors.As(err, &lacks): // the SDK reports a request that was not sent as a refusal of the server as well
 		return nil, fmt.Errorf("MCP server %q: %w", s.name, lacks)
 	case errors.As(err, &refused):
@@ -135,6 +135,11 @@ func (s *Server) send(ctx context.Context, call *cairn.Call, params *sdk.CallToo
 		return nil, err
 	}
 	return decodeResult(raw)
+}
+
+// notPermitted returns the error of a call that the server forbids.
+func (s *Server) notPermitted() error {
+	return fmt.Errorf("MCP server %q does not permit the call to this user", s.name)
 }
 
 // elicitation is what a server asks the user.

@@ -40,6 +40,8 @@ func (t *toolSpec) same(other *toolSpec) bool {
 // toolList is the list of a server's tools.
 type toolList struct {
 	tools []toolSpec
+	// resources reports that the model has tools for the server's resources.
+	resources bool
 	// instructions is the server's text about the use of its tools.
 	instructions string
 	// changes reports that the server announces changes of the list.
@@ -52,11 +54,15 @@ func (e *endpoint) fetch(ctx context.Context, session *sdk.ClientSession) (*tool
 	list := &toolList{}
 	if init := session.InitializeResult(); init != nil {
 		list.changes = init.Capabilities != nil && init.Capabilities.Tools != nil && init.Capabilities.Tools.ListChanged
+		list.resources = e.opts.Resources && init.Capabilities != nil && init.Capabilities.Resources != nil
 		if !e.opts.IgnoreInstructions {
 			list.instructions = clean(strings.TrimSpace(init.Instructions), maxDescription)
 		}
 	}
 	ttl, cursor, seen := time.Duration(-1), "", map[string]bool{}
+	if list.resources {
+		seen[e.opts.Prefix+listTool], seen[e.opts.Prefix+readTool] = true, true
+	}
 	for range maxPages {
 		page, err := session.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
 		if err != nil {

@@ -15,6 +15,8 @@ const maxName = 64
 const (
 	callTool    = "call_new_tool"
 	connectTool = "connect"
+	listTool    = "list_resources"
+	readTool    = "read_resource"
 )
 
 // toolName returns the model's name for a server's tool. A name that had to be changed, is too long or is taken

@@ -23,6 +23,8 @@ type offer struct {
 	Added []toolSpec `json:"added,omitempty"`
 	// Through reports that the list has the tool that calls the added ones.
 	Through bool `json:"through,omitempty"`
+	// Resources reports that the list has the tools for the server's resources.
+	Resources bool `json:"resources,omitempty"`
 	// Instructions is the server's text about the use of its tools, as the model was given it last.
 	Instructions string `json:"instructions,omitempty"`
 	// Connect reports that the list is the tool that asks the user to connect an account.
@@ -37,7 +39,7 @@ func (before *offer) next(s *Server, list *toolList) (now *offer, note string) {
 	if before != nil {
 		said = before.Instructions
 	}
-	if len(now.Base)+len(now.Added) == 0 {
+	if len(now.Base)+len(now.Added) == 0 && !now.Resources {
 		says = ""
 	}
 	if now == before && says == said {
@@ -67,19 +69,26 @@ func (s *Server) instructs(said, says string) string {
 func (before *offer) retool(s *Server, list *toolList) (now *offer, note string) {
 	tools := fit(s, list.tools)
 	if before == nil || before.Connect || !before.Through || s.opts.Deferred {
-		if before != nil && !before.Connect && slices.EqualFunc(before.Base, tools, func(a, b toolSpec) bool { return a.same(&b) }) {
+		if before != nil && !before.Connect && before.Resources == list.resources && slices.EqualFunc(before.Base, tools, func(a, b toolSpec) bool { return a.same(&b) }) {
 			return before, ""
 		}
-		now = &offer{Base: tools, Through: list.changes && len(tools) > 0 && !s.opts.Deferred}
-		if len(tools) == 0 && before == nil {
+		now = &offer{Base: tools, Through: list.changes && len(tools) > 0 && !s.opts.Deferred, Resources: list.resources}
+		all := names(tools)
+		if now.Resources {
+			all = append(all, s.opts.Prefix+listTool, s.opts.Prefix+readTool)
+		}
+		if len(all) == 0 && before == nil {
 			return now, ""
 		}
-		if s.opts.Deferred {
-			return now, fmt.Sprintf("%s has %d tools.", s.name, len(tools))
+		switch {
+		case len(all) == 0:
+			return now, fmt.Sprintf("%s has no tools.", s.name)
+		case s.opts.Deferred:
+			return now, fmt.Sprintf("%s has %d tools.", s.name, len(all))
 		}
-		return now, fmt.Sprintf("The tools of %s are there: %s.", s.name, names(tools))
+		return now, fmt.Sprintf("The tools of %s are there: %s.", s.name, strings.Join(all, ", "))
 	}
-	now = &offer{Base: s.allowed(before.Base), Through: true}
+	now = &offer{Base: s.allowed(before.Base), Through: true, Resources: before.Resources && s.opts.Resources}
 	for _, t := range now.Base {
 		if !slices.ContainsFunc(tools, func(o toolSpec) bool { return t.same(&o) }) {
 			now.Gone = append(now.Gone, t.Name)
@@ -90,7 +99,7 @@ func (before *offer) retool(s *Server, list *toolList) (now *offer, note string)
 			now.Added = append(now.Added, t)
 		}
 	}
-	if len(before.Base) == len(now.Base) && slices.Equal(before.Gone, now.Gone) && slices.EqualFunc(before.Added, now.Added, func(a, b toolSpec) bool { return a.same(&b) }) {
+	if before.Resources == now.Resources && len(before.Base) == len(now.Base) && slices.Equal(before.Gone, now.Gone) && slices.EqualFunc(before.Added, now.Added, func(a, b toolSpec) bool { return a.same(&b) }) {
 		return before, ""
 	}
 	return now, s.changes(before, now)
@@ -113,6 +122,11 @@ func (s *Server) changes(before, now *offer) string {
 	for _, t := range before.Base {
 		if s.excludes(t.Remote) {
 			lines = append(lines, fmt.Sprintf("%s is not available any more.", t.Name))
+		}
+	}
+	if before.Resources && !now.Resources {
+		for _, t := range s.resourceTools() {
+			lines = append(lines, fmt.Sprintf("%s is not available any more.", t.Name()))
 		}
 	}
 	for _, t := range before.Added {
@@ -160,8 +174,8 @@ func (s *Server) left(before *offer) *offer {
 		return nil
 	}
 	now := *before
-	now.Base, now.Added = s.allowed(before.Base), s.allowed(before.Added)
-	if len(now.Base) == len(before.Base) && len(now.Added) == len(before.Added) {
+	now.Base, now.Added, now.Resources = s.allowed(before.Base), s.allowed(before.Added), before.Resources && s.opts.Resources
+	if now.Resources == before.Resources && len(now.Base) == len(before.Base) && len(now.Added) == len(before.Added) {
 		return nil
 	}
 	now.Gone = slices.DeleteFunc(slices.Clone(before.Gone), func(name string) bool {
@@ -182,12 +196,12 @@ func fit(s *Server, tools []toolSpec) []toolSpec {
 	return tools
 }
 
-func names(tools []toolSpec) string {
+func names(tools []toolSpec) []string {
 	list := make([]string, len(tools))
 	for i := range tools {
 		list[i] = tools[i].Name
 	}
-	return strings.Join(list, ", ")
+	return list
 }
 
 // Tools implements [cairn.Toolset].
@@ -206,6 +220,9 @@ func (s *Server) Tools(pinned json.RawMessage) ([]cairn.Tool, error) {
 		} else {
 			list = append(list, s.tool(&t))
 		}
+	}
+	if o.Resources && s.opts.Resources {
+		list = append(list, s.resourceTools()...)
 	}
 	if o.Through {
 		list = append(list, s.through(s.allowed(o.Added)))
@@ -273,7 +290,7 @@ func (s *Server) through(added []toolSpec) cairn.Tool {
 		}
 		t := find(in.Tool)
 		if t == nil {
-			return nil, cairn.Errorf(cairn.CodeUnknownTool, "no tool of that name was added; those that were: %s", names(added))
+			return nil, cairn.Errorf(cairn.CodeUnknownTool, "no tool of that name was added; those that were: %s", strings.Join(names(added), ", "))
 		}
 		form, err := schema.Parse(t.Schema)
 		if err != nil {

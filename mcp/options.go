@@ -31,6 +31,10 @@ type Options struct {
 	// Cache keeps results within a session, see [cairn.Cache], of tools that only read according to the server
 	// (readOnlyHint) and need no approval. Default: none are kept.
 	Cache *cairn.CachePolicy
+	// Resources gives the model two tools, list_resources and read_resource, for the resources of a server that has
+	// some. Patterns of Approve match them as "resources/list" and "resources/read". A session has the tools from its
+	// first turn with the server on, or not at all. Default: only the program reads resources.
+	Resources bool
 	// IgnoreInstructions leaves out the instructions that a server gives for the use of its tools. Default: the model
 	// reads them with the list of tools, as a quoted text of the server, cut at 8 KiB.
 	IgnoreInstructions bool

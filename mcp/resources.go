@@ -26,6 +26,19 @@ type Resource struct {
 	Size int64
 }
 
+// ResourceTemplate describes resources whose addresses have variables (RFC 6570). Its texts are the server's, which is
+// not trusted.
+type ResourceTemplate struct {
+	// URITemplate is the template of the addresses, such as "file:///{path}". [Server.ReadResource] reads the address
+	// that it is once its variables are filled in.
+	URITemplate string
+	Name        string
+	Title       string
+	Description string
+	// MIMEType is the type of the contents, "" if it differs from one resource to the next or the server does not say.
+	MIMEType string
+}
+
 // Contents is a resource, or a part of one, as it was read.
 type Contents struct {
 	URI      string
@@ -73,10 +86,45 @@ func (s *Server) Resources(ctx context.Context, user string) iter.Seq2[*Resource
 	})
 }
 
+// ResourceTemplates yields the templates of addresses of resources that a server offers a user, see
+// [Server.Resources].
+func (s *Server) ResourceTemplates(ctx context.Context, user string) iter.Seq2[*ResourceTemplate, error] {
+	return listed(ctx, s, user, func(ctx context.Context, session *sdk.ClientSession, cursor string) ([]*ResourceTemplate, string, error) {
+		if c := session.InitializeResult(); c == nil || c.Capabilities == nil || c.Capabilities.Resources == nil {
+			return nil, "", nil
+		}
+		page, err := session.ListResourceTemplates(ctx, &sdk.ListResourceTemplatesParams{Cursor: cursor})
+		if errors.Is(missing(err, "", ""), cairn.ErrNotFound) { // a server of resources need not have templates
+			return nil, "", nil
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		var list []*ResourceTemplate
+		for _, r := range page.ResourceTemplates {
+			list = append(list, &ResourceTemplate{URITemplate: r.URITemplate, Name: r.Name, Title: r.Title, Description: r.Description, MIMEType: r.MIMEType})
+		}
+		return list, page.NextCursor, nil
+	})
+}
+
 // ReadResource reads a resource of a server for a user, see [Server.Resources]. The error is ErrNotFound if the server
 // has no such resource.
 func (s *Server) ReadResource(ctx context.Context, user, uri string) ([]Contents, error) {
-	return requested(ctx, s, user, func(ctx context.Context, session *sdk.ClientSession) ([]Contents, error) {
+	contents, err := s.read(ctx, user, uri)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Contents, len(contents))
+	for i, c := range contents {
+		list[i] = Contents{URI: c.URI, MIMEType: c.MIMEType, Text: c.Text, Data: c.Blob}
+	}
+	return list, nil
+}
+
+// read is ReadResource in the protocol's form.
+func (s *Server) read(ctx context.Context, user, uri string) ([]*sdk.ResourceContents, error) {
+	return requested(ctx, s, user, func(ctx context.Context, session *sdk.ClientSession) ([]*sdk.ResourceContents, error) {
 		res, err := session.ReadResource(ctx, &sdk.ReadResourceParams{URI: uri})
 		if err != nil {
 			return nil, missing(err, "resource", uri)
@@ -84,11 +132,7 @@ func (s *Server) ReadResource(ctx context.Context, user, uri string) ([]Contents
 		if len(res.InputRequests) > 0 || res.RequestState != "" {
 			return nil, errAsks
 		}
-		list := make([]Contents, len(res.Contents))
-		for i, c := range res.Contents {
-			list[i] = Contents{URI: c.URI, MIMEType: c.MIMEType, Text: c.Text, Data: c.Blob}
-		}
-		return list, nil
+		return res.Contents, nil
 	})
 }
 

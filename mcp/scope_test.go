@@ -22,6 +22,11 @@ type customer struct {
 
 func newCustomer(t *testing.T, b *bank) *customer {
 	t.Helper()
+	return newCustomerWith(t, b, mcp.Options{})
+}
+
+func newCustomerWith(t *testing.T, b *bank, opts mcp.Options) *customer {
+	t.Helper()
 	st := memstore.New(nil)
 	var handler http.Handler
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
@@ -31,7 +36,8 @@ func newCustomer(t *testing.T, b *bank) *customer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := mcp.URL("bench", b.url+"/mcp", &mcp.Options{Auth: connector.Server(mcp.Client{}), ListTimeout: testWait})
+	opts.Auth, opts.ListTimeout = connector.Server(mcp.Client{}), testWait
+	s, err := mcp.URL("bench", b.url+"/mcp", &opts)
 	if err != nil {
 		t.Fatal(err)
 	}

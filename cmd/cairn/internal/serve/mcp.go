@@ -14,7 +14,8 @@ import (
 // newToolset returns the toolset of an MCP server. It connects when the tools are needed.
 func newToolset(name string, t *config.Tool, at *config.MCP, cache config.ToolCache, logger *slog.Logger) (cairn.Toolset, error) {
 	opts := &mcp.Options{Prefix: t.Prefix, NoPrefix: t.Prefix == "", Allow: t.Allow, Approve: t.Approve, Deferred: t.Deferred, Timeout: time.Duration(t.Timeout), Logger: logger}
-	opts.Required, opts.ListTimeout, opts.IgnoreInstructions = at.Required, time.Duration(at.ListTimeout), at.IgnoreInstructions
+	opts.Required, opts.ListTimeout = at.Required, time.Duration(at.ListTimeout)
+	opts.Resources, opts.IgnoreInstructions = at.Resources, at.IgnoreInstructions
 	opts.Cache, opts.ProviderFields = cache.Policy(), t.FieldsFor()
 	for variable, value := range at.Env {
 		opts.Env = append(opts.Env, variable+"="+value)
