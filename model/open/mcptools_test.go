@@ -164,6 +164,8 @@ var unusual = []mcpTool{
 	{"look", json.RawMessage(`{"type":"object","properties":{"a":{"type":"string","format":"odd","pattern":"^(?!x)(?=y)"}}}`)},
 	{"tree", json.RawMessage(`{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"}}}}}`)},
 	{"odd", json.RawMessage(`{"type":"object","properties":{"$top":{"type":"integer"}},"required":["$top","gone"]}`)},
+	{"mixed", json.RawMessage(`{"type":"object","properties":{"marks":{"type":"array","items":{"oneOf":[{"type":"string"},{"type":"object","properties":{"mark":{"type":"string"},"sure":{"enum":["yes","no"],"type":"string"}},"required":["mark"],"additionalProperties":false}]}}}}`)},
+	{"none", json.RawMessage(`{"type":"object","properties":{"kind":{"anyOf":[{"type":"string","minLength":1},{"type":"null"}],"default":null},"value":{"type":["string","number","boolean"]}}}`)},
 	{"type", json.RawMessage(`{"type":"object","properties":{"a":{"type":"date"},"b":{"enum":[]},"c":true}}`)},
 }
 
