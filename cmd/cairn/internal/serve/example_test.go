@@ -5,6 +5,7 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -58,7 +59,7 @@ func servedBy(t *testing.T, changes ...string) *served {
 		}
 		text = strings.Replace(text, changes[i], changes[i+1], 1)
 	}
-	env := map[string]string{"CAIRN_TOKEN": "0123456789abcdef", "OPENAI_API_KEY": "key"}
+	env := map[string]string{"CAIRN_TOKEN": "0123456789abcdef", "OPENAI_API_KEY": "key", "SEARCH_TOKEN": "word"}
 	cfg, err := config.Parse("cairn.yaml", []byte(text), env, providers())
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +111,26 @@ func (s *served) tool(name string) *define.Tool {
 		}
 	}
 	return nil
+}
+
+// fields returns the fields of a tool for providers.
+func (s *served) fields(name string) string {
+	s.t.Helper()
+	list := map[string]string{}
+	for provider, raw := range s.tool(name).Spec().Fields {
+		list[provider] = string(raw)
+	}
+	return fmt.Sprint(list)
+}
+
+// resources counts the tools for resources of one of the first assistant's MCP servers.
+func (s *served) resources(server int) int {
+	s.t.Helper()
+	tools, err := s.agent.Toolsets[server].Tools(json.RawMessage(`{"resources": true}`))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return len(tools)
 }
 
 // deferred reports whether the tools of one of the first assistant's MCP servers are deferred.
@@ -211,8 +232,22 @@ func TestExample(t *testing.T) {
 		"defer_above": {"defer_above: 5000", "defer_above: -1", func(s *served) bool { return s.agent.DeferAbove == 5000 }, func(s *served) bool { return s.agent.DeferAbove == -1 }},
 		"deferred": {"allow: [lookup_order, refund]", "deferred: true",
 			func(s *served) bool { return !s.deferred(0) && s.deferred(1) }, func(s *served) bool { return s.deferred(0) }},
-		"client":  {"client: get_location", "client: where", func(s *served) bool { return s.tool("get_location").Wait.Kind == cairn.CallClientTool }, func(s *served) bool { return s.tool("get_location") == nil && s.tool("where") != nil }},
-		"timeout": {"timeout: 24h", "timeout: 3h", func(s *served) bool { return s.tool("get_location").Wait.AtMost == 24*time.Hour }, func(s *served) bool { return s.tool("get_location").Wait.AtMost == 3*time.Hour }},
+		"output": {"native: true ", "native: false ", func(s *served) bool { return s.tool("researcher").Agent.Output.IsNative() },
+			func(s *served) bool { o := s.tool("researcher").Agent.Output; return o != nil && !o.IsNative() }},
+		"provider_fields": {"{anthropic: {strict: true}}", "{openai-chat: {function: {strict: true}}}",
+			func(s *served) bool { return s.fields("get_location") == `map[anthropic:{"strict":true}]` },
+			func(s *served) bool {
+				return s.fields("get_location") == `map[openai-chat:{"function":{"strict":true}}]`
+			}},
+		"provider_fields of a server": {"allow: [lookup_order, refund]", "provider_fields: {anthropic: {x: null}}", func(s *served) bool { return s.fields("lookup_order") == "map[]" },
+			func(s *served) bool { return s.fields("lookup_order") == `map[anthropic:{"x":null}]` }},
+		"provider_fields of a sub-agent": {"agent: researcher ", "provider_fields: {anthropic: {x: 1}}\n        agent: researcher ", func(s *served) bool { return s.fields("researcher") == "map[]" },
+			func(s *served) bool { return s.fields("researcher") == `map[anthropic:{"x":1}]` }},
+		"required": {"required: true", "required: false", func(s *served) bool { return s.agent.Toolsets[1].(cairn.RequiredToolset).Required() },
+			func(s *served) bool { return !s.agent.Toolsets[1].(cairn.RequiredToolset).Required() }},
+		"resources": {"resources: true", "resources: false", func(s *served) bool { return s.resources(1) == 2 }, func(s *served) bool { return s.resources(1) == 0 }},
+		"client":    {"client: get_location", "client: where", func(s *served) bool { return s.tool("get_location").Wait.Kind == cairn.CallClientTool }, func(s *served) bool { return s.tool("get_location") == nil && s.tool("where") != nil }},
+		"timeout":   {"timeout: 24h", "timeout: 3h", func(s *served) bool { return s.tool("get_location").Wait.AtMost == 24*time.Hour }, func(s *served) bool { return s.tool("get_location").Wait.AtMost == 3*time.Hour }},
 		"approve": {"approve: [refund]", "approve: [lookup_order]", func(s *served) bool {
 			return s.tool("refund").Wait.Kind == cairn.CallApproval && s.tool("lookup_order").Wait.Kind == ""
 		},

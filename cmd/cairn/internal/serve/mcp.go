@@ -4,6 +4,7 @@ package serve
 
 import (
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -19,6 +20,12 @@ func newToolset(name string, t *config.Tool, at *config.MCP, cache config.ToolCa
 	opts.Cache, opts.ProviderFields = cache.Policy(), t.FieldsFor()
 	for variable, value := range at.Env {
 		opts.Env = append(opts.Env, variable+"="+value)
+	}
+	for header, value := range at.Headers {
+		if opts.Header == nil {
+			opts.Header = http.Header{}
+		}
+		opts.Header.Set(header, value)
 	}
 	if at.URL != "" {
 		return mcp.URL(name, at.URL, opts)

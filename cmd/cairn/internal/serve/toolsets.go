@@ -80,7 +80,7 @@ func serverName(m *config.MCP) string {
 // expanded returns a server's declaration with the environment variables of this process expanded.
 func (s *toolsets) expanded(m *config.MCP) (*config.MCP, error) {
 	out := new(*m)
-	out.Command, out.Env = nil, map[string]string{}
+	out.Command, out.Env, out.Headers = nil, map[string]string{}, map[string]string{}
 	var errs error
 	expand := func(text string) string {
 		text, err := config.Expand(text, s.env)
@@ -93,6 +93,9 @@ func (s *toolsets) expanded(m *config.MCP) (*config.MCP, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
 		out.Env[name] = expand(m.Env[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		out.Headers[name] = expand(m.Headers[name])
 	}
 	return out, errs
 }

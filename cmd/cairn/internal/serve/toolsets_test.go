@@ -15,17 +15,25 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 )
 
-// A server has what the file declares for it: the rule for turns without its tools, and how long they wait for them.
+// A server has what the file declares for it: headers of this process, the rule for turns without its tools, and how long
+// they wait for them.
 func TestDeclaredMCPServer(t *testing.T) {
 	t.Parallel()
 	closed := make(chan struct{})
-	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-closed }))
+	given := make(chan string, 100)
+	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case given <- r.Header.Get("Authorization") + " " + r.Header.Get("X-Shop"):
+		default:
+		}
+		<-closed
+	}))
 	defer web.Close()
 	defer close(closed)
-	s := &toolsets{env: map[string]string{"ADDRESS": web.URL}, logger: slog.New(slog.DiscardHandler)}
+	s := &toolsets{env: map[string]string{"ADDRESS": web.URL, "TOKEN": "s3cr3t"}, logger: slog.New(slog.DiscardHandler)}
 	defer s.close()
 	for name, required := range map[string]bool{"required": true, "not required": false} {
-		ts, err := s.of(&config.Tool{MCP: &config.MCP{URL: "${ADDRESS}", Required: required, ListTimeout: config.Duration(50 * time.Millisecond)}}, config.ToolCache{}, nil)
+		ts, err := s.of(&config.Tool{MCP: &config.MCP{URL: "${ADDRESS}", Headers: map[string]string{"authorization": "Bearer ${TOKEN}", "X-Shop": "seven"}, Required: required, ListTimeout: config.Duration(50 * time.Millisecond)}}, config.ToolCache{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,6 +42,9 @@ func TestDeclaredMCPServer(t *testing.T) {
 		}
 		if _, err := ts.Offer(t.Context(), define.NewStep(cairn.Step{}, nil), nil); err == nil || !strings.Contains(err.Error(), "within 50ms") {
 			t.Errorf("%s: a turn waits otherwise: %v", name, err)
+		}
+		if got := <-given; got != "Bearer s3cr3t seven" {
+			t.Errorf("%s: the server is sent %q", name, got)
 		}
 	}
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/durations"
 )
 
+// headerName is a token of RFC 9110, section 5.6.2.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
 var assistantName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 func (d *decoder) checkAssistants(list []Assistant) {
@@ -224,6 +227,21 @@ func (d *decoder) checkMCP(t *Tool, path string) {
 		d.wrong(path+".mcp.command", "its first word is empty")
 	case m.URL != "" && m.Env != nil:
 		d.wrong(path+".mcp.env", "is for a command")
+	case m.URL == "" && m.Headers != nil:
+		d.wrong(path+".mcp.headers", "is for a url")
+	}
+	seen := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		if before, twice := seen[strings.ToLower(name)]; twice {
+			d.wrong(path+".mcp.headers."+name, "is given twice, as %q and %q", before, name)
+		}
+		seen[strings.ToLower(name)] = name
+		switch {
+		case !headerName.MatchString(name):
+			d.wrong(path+".mcp.headers", "%q is no name of a header", name)
+		case strings.ContainsAny(m.Headers[name], "\r\n"):
+			d.wrong(path+".mcp.headers."+name, "has a line break")
+		}
 	}
 }
 

@@ -249,8 +249,9 @@ func (t *Tool) Options() (list []cairn.ToolOption) {
 // MCP is an MCP server: a command to start, or an address.
 type MCP struct {
 	Command []string          `yaml:"command" json:"command,omitempty" doc:"The command that starts an MCP server."`
-	Env     map[string]string `yaml:"env" json:"env,omitempty" doc:"Its environment variables. Each process expands ${NAME} in env, command and url itself."`
+	Env     map[string]string `yaml:"env" json:"env,omitempty" doc:"Its environment variables. Each process expands ${NAME} in env, command, url and headers itself."`
 	URL     string            `yaml:"url" json:"url,omitempty" doc:"The address of an MCP server."`
+	Headers map[string]string `yaml:"headers" json:"headers,omitempty" doc:"Headers of its requests, by name, such as Authorization: Bearer ${SHOP_TOKEN}."`
 	// Required and ListTimeout are those of package mcp's Options.
 	Required    bool     `yaml:"required" json:"required,omitempty" doc:"A turn fails if the server does not list its tools in time. Otherwise the turn runs without them."`
 	ListTimeout Duration `yaml:"list_timeout" json:"list_timeout,omitempty" doc:"How long a turn waits for the server's tools while none are known, such as while a command starts." default:"15s"`

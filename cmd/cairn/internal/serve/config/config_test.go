@@ -56,7 +56,7 @@ func TestExample(t *testing.T) {
 	if a.DeferAbove != 5000 || a.Tools[1].Deferred || !a.Tools[2].Deferred {
 		t.Errorf("deferred above %d are %+v", a.DeferAbove, a.Tools)
 	}
-	if m := a.Tools[2].MCP; !m.Required || m.ListTimeout != Duration(30*time.Second) {
+	if m := a.Tools[2].MCP; !m.Required || m.Headers["Authorization"] != "Bearer ${SEARCH_TOKEN}" || m.ListTimeout != Duration(30*time.Second) {
 		t.Errorf("the MCP server is %+v", m)
 	}
 	if out := c.Assistants[1].Output.Type(); a.Output.Type() != nil || out == nil || !out.IsNative() ||
@@ -152,6 +152,10 @@ func TestMistakes(t *testing.T) {
 			`2:108: assistants[0].tools[0].provider_fields.antropic: there is no provider "antropic", only anthropic, openai-chat, scripted; did you mean anthropic?`}},
 		"fields of an MCP server": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x'}, provider_fields: {x: {}}}]}]", []string{`tools[0].provider_fields.x: there is no provider "x"`}},
 		"a field alone":           {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b, provider_fields: {anthropic: strict}}]}, {name: b, model: 'scripted:'}]", []string{"tools[0].provider_fields.anthropic: is a text where a mapping of names is expected"}},
+		"headers of a command":    {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {command: [x], headers: {A: b}}}]}]", []string{"tools[0].mcp.headers: is for a url"}},
+		"no name of a header":     {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', headers: {'A: b': c}}}]}]", []string{`tools[0].mcp.headers: "A: b" is no name of a header`}},
+		"a header of two lines":   {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', headers: {A: \"b\\nC: d\"}}}]}]", []string{"tools[0].mcp.headers.A: has a line break"}},
+		"a header twice":          {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', headers: {a: b, A: c}}}]}]", []string{`tools[0].mcp.headers.a: is given twice, as "A" and "a"`}},
 		"a required word":         {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', required: always}}]}]", []string{"tools[0].mcp.required: is a text where true or false is expected"}},
 		"a required client tool":  {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, description: d, required: true}]}]", []string{"tools[0].required: there is no such key"}},
 		"no time to list":         {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', list_timeout: 0s}}]}]", []string{"tools[0].mcp.list_timeout: 0s is not positive"}},
