@@ -42,7 +42,8 @@ type AgentOptions struct {
 }
 
 // Agents serves agents of an engine as MCP tools. Each call of a tool is a turn: of a new session, or of the
-// session that the call names, which must be the caller's. A call reports the steps and calls of its turn to a client
+// session that the call names, which must be the caller's. Its result is the turn's output or the text of the last reply,
+// with the reply's files, up to 8 MiB. A call reports the steps and calls of its turn to a client
 // that gives a progress token.
 //
 // Cancelling a call interrupts its run: by notifications/cancelled over standard input and output and, over HTTP from
@@ -249,7 +250,12 @@ func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent strin
 			return nil, nil, a.shown(err)
 		}
 		if res.Suspended == nil {
-			return finished(session, res)
+			out, err := finished(session, res)
+			if err != nil {
+				return nil, nil, err
+			}
+			shown, err := withFiles(out, a.files(ctx, session, res))
+			return shown, out, err
 		}
 		requests, waits := a.requests(ctx, res.Suspended)
 		elicits := req.ClientCapabilities() != nil && req.ClientCapabilities().Elicitation != nil
@@ -303,16 +309,16 @@ func (a *Agents) interrupt(ctx context.Context, run *engine.Run) {
 }
 
 // finished returns the result of a turn that has ended.
-func finished(session string, res *cairn.Result) (*sdk.CallToolResult, *turnOut, error) {
+func finished(session string, res *cairn.Result) (*turnOut, error) {
 	res = new(res.Public())
 	out := &turnOut{Session: session, Text: res.Text, Output: res.Output}
 	switch {
 	case res.Error != nil:
-		return nil, nil, res.Error
+		return nil, res.Error
 	case res.Status != cairn.RunCompleted:
-		return nil, nil, fmt.Errorf("the turn of session %q was stopped: %s", session, cmp.Or(res.StopReason, string(res.Status)))
+		return nil, fmt.Errorf("the turn of session %q was stopped: %s", session, cmp.Or(res.StopReason, string(res.Status)))
 	}
-	return nil, out, nil
+	return out, nil
 }
 
 // inInbox returns the error for a turn that is suspended on calls that the client cannot answer.

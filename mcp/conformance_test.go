@@ -42,7 +42,6 @@ var exceptions = map[string][]exception{
 		{"A server of an older revision asks during the call. The user is asked through the inbox, for which the call would have to end.", "elicitation-sep1034-client-defaults"},
 	},
 	"server": {
-		{"A result of an agent is text, or its typed output.", "tools-call-image tools-call-audio tools-call-embedded-resource tools-call-mixed-content"},
 		{"A turn writes no log to the client and does not use the client's model: neither is declared.",
 			"tools-call-with-logging tools-call-sampling input-required-result-basic-sampling input-required-result-basic-list-roots " +
 				"input-required-result-multiple-input-requests input-required-result-capability-check"},
@@ -159,9 +158,11 @@ func diagnostic(t *testing.T) (*engine.Engine, []mcp.AgentTool) {
 		})
 	}
 	work := cairn.Func("work", "Works.", func(context.Context, *cairn.Call, none) (string, error) { return "done", nil })
+	png, wav, pdf := withFile(cairn.File{MediaType: "image/png", Data: []byte(drawing)}), withFile(cairn.File{MediaType: "audio/wav", Data: []byte("RIFF")}), withFile(cairn.File{MediaType: "application/pdf", Data: []byte("%PDF")})
+	shown := map[string][]scripted.Step{"test_image_content": {png}, "test_audio_content": {wav}, "test_embedded_resource": {pdf}, "test_multiple_content_types": {png, pdf}}
 	var agents []*cairn.Agent
 	var tools []mcp.AgentTool
-	for name, tool := range map[string]cairn.Tool{"clerk": {}, "test_simple_text": {}, "test_error_handling": {}, "test_logging_tool": {}, "test_tool_with_progress": work, "test_missing_capability": ask(new(person)),
+	for name, tool := range map[string]cairn.Tool{"clerk": {}, "test_simple_text": {}, "test_error_handling": {}, "test_logging_tool": {}, "test_tool_with_progress": work, "test_image_content": {}, "test_audio_content": {}, "test_embedded_resource": {}, "test_multiple_content_types": {}, "test_missing_capability": ask(new(person)),
 		"test_streaming_elicitation": ask(new(person)), "test_input_required_result_elicitation": ask(new(person)), "test_input_required_result_request_state": ask(new(permission)),
 		"test_input_required_result_tampered_state": ask(new(permission)), "test_input_required_result_multi_round": ask(new(person), new(color)), "test_input_required_result_capabilities": ask(new(person))} {
 		model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
@@ -171,7 +172,7 @@ func diagnostic(t *testing.T) (*engine.Engine, []mcp.AgentTool) {
 			case tool.Name() != "" && last.Role != cairn.RoleTool:
 				return scripted.Call(tool.Name(), none{})
 			}
-			return scripted.Text("done")
+			return scripted.Reply(append(shown[name], scripted.Text("done"))...)
 		})
 		agent := &cairn.Agent{Name: name, Model: model}
 		if tool.Name() != "" {
