@@ -92,7 +92,7 @@ func TestResourceTools(t *testing.T) {
 		`{"resources":[` + resource("a") + `,` + resource("b") + `,` + resource("c") + `],"templates":[` + template("book") + `,` + template("film") + `,` + template("song") + `]}`,
 		`{"resources":[],"templates":[` + template("film") + `]}`,
 		`[{"type":"resource","uri":"book://dune/7","media_type":"text/plain","text":"page of book://dune/7"}]`,
-		`[{"type":"resource","uri":"file:///a","media_type":"text/plain","text":"text a"},{"type":"resource","uri":"file:///a","media_type":"image/png","note":"in the message after this result"}]`,
+		`[{"type":"resource","uri":"file:///a","media_type":"text/plain","text":"text a"},{"type":"resource","uri":"file:///a","media_type":"image/png","note":"attached to this result"}]`,
 	}
 	for i, r := range k.results() {
 		switch {
