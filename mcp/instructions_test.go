@@ -11,9 +11,11 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 // advising is a server with a tool and instructions.
@@ -169,6 +171,41 @@ func TestSummaryRestatesNotes(t *testing.T) {
 	for _, line := range []string{fromServer + `"Be quick."`, "bench_one is not available any more.", `Call bench_two with bench_call_new_tool. Its description: "Is new."`} {
 		if !strings.Contains(notes, line) {
 			t.Errorf("the model does not read %q, but %s", line, notes)
+		}
+	}
+}
+
+// A summary that a run makes because the window is full repeats a server's instructions, too, as often as there is one.
+func TestFullWindowRestatesNotes(t *testing.T) {
+	t.Parallel()
+	var last, summaries string
+	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		if req.System == cairn.SummaryInstructions {
+			summaries += "x"
+			return scripted.Text("summary")
+		}
+		last = ""
+		for i := range req.Messages {
+			last += req.Messages[i].Text() + "\n"
+		}
+		return scripted.Text(strings.Repeat("word ", 200))
+	})
+	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{{Name: "bot", Model: model, Toolsets: []cairn.Toolset{served(t, advising("Be quick."), mcp.Options{})},
+		Compaction: &cairn.Compaction{Window: 2000}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close(context.Background()) })
+	for i := 0; len(summaries) < 3; i++ {
+		run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("go"))
+		if err != nil || i == 50 {
+			t.Fatal(i, err)
+		}
+		if _, err := run.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(last, fromServer+`"Be quick."`); n == 0 || n > 2 {
+			t.Fatalf("after %d turns and %d summaries the model reads the instructions %d times: %s", i, len(summaries), n, last)
 		}
 	}
 }

@@ -32,8 +32,8 @@ type Options struct {
 	// (readOnlyHint) and need no approval. Default: none are kept.
 	Cache *cairn.CachePolicy
 	// Resources gives the model two tools, list_resources and read_resource, for the resources of a server that has
-	// some. Patterns of Approve match them as "resources/list" and "resources/read". A session has the tools from its
-	// first turn with the server on, or not at all. Default: only the program reads resources.
+	// some. Patterns of Approve match them as "resources/list" and "resources/read"; Allow is about other tools. A session
+	// that was without them gets them only if its list of tools is sent anew. Default: only the program reads resources.
 	Resources bool
 	// IgnoreInstructions leaves out the instructions that a server gives for the use of its tools. Default: the model
 	// reads them with the list of tools, as a quoted text of the server, cut at 8 KiB.
