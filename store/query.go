@@ -33,7 +33,7 @@ type SessionQuery struct {
 	// Removed selects sessions that were removed for one of these reasons and are not purged yet, instead of existing
 	// sessions. They come with their Removal and RemovedAt. A store that is not a [Sweeper] has none.
 	Removed []Removal
-	// Archived, if not nil, selects the sessions that are archived, or those that are not.
+	// Archived, if not nil, selects the roots that are archived, or those that are not.
 	Archived *bool
 	Cursor   string
 	Limit    int

@@ -76,7 +76,7 @@ func (q *SessionQuery) Selects(s *cairn.Session) bool {
 		(q.CreatedBefore.IsZero() || s.CreatedAt.Before(q.CreatedBefore)) &&
 		(q.UpdatedAfter.IsZero() || !s.UpdatedAt.Before(q.UpdatedAfter)) &&
 		(q.UpdatedBefore.IsZero() || s.UpdatedAt.Before(q.UpdatedBefore)) &&
-		(q.Archived == nil || *q.Archived != s.ArchivedAt.IsZero()) &&
+		(q.Archived == nil || s.ParentID == "" && *q.Archived != s.ArchivedAt.IsZero()) &&
 		found(s, Words(q.Search))
 }
 

@@ -186,6 +186,7 @@ func (s *side) lists(at int) {
 	}{
 		{"list", store.SessionQuery{}},
 		{"list of a user", store.SessionQuery{UserID: user(at)}},
+		{"list of a user's chats", store.SessionQuery{UserID: user(at), RootsOnly: true, Archived: new(false)}},
 		{"list of an agent", store.SessionQuery{Agent: fmt.Sprint("agent-", at%agents)}},
 		{"list of a parent", store.SessionQuery{ParentID: id(at - at%tree)}},
 		{"list of a tree", store.SessionQuery{RootID: id(at - at%tree)}},

@@ -78,7 +78,8 @@ func crowdQueries(t *testing.T, s *Store) map[string]query {
 	for name, q := range map[string]store.SessionQuery{
 		"list": {}, "list of a user": {UserID: "user-7"}, "list of an agent": {Agent: "agent-7"},
 		"list of a parent": {ParentID: "session-500"}, "list of a tree": {RootID: "session-500"}, "list of roots": {RootsOnly: true},
-		"list by status": {Statuses: []cairn.SessionStatus{cairn.SessionCompleted}}, "list by tag": {Tags: []string{"tag-3"}},
+		"list of a user's chats": {UserID: "user-7", RootsOnly: true, Archived: new(false)},
+		"list by status":         {Statuses: []cairn.SessionStatus{cairn.SessionCompleted}}, "list by tag": {Tags: []string{"tag-3"}},
 		"list by metadata":             {Metadata: cairn.Metadata{"team": "3"}},
 		"list by search":               {Search: "lamp"},
 		"list of those made before":    {CreatedBefore: now},

@@ -66,6 +66,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 		f.add("s.parent_id = ''")
 	}
 	if q.Archived != nil { // in the words of sessions_current and sessions_archived
+		f.add("s.parent_id = ''")
 		f.add(map[bool]string{false: "s.archived_at IS NULL", true: "s.archived_at IS NOT NULL"}[*q.Archived])
 	}
 	// Lists of values are one argument each, so that their length does not change the statement.

@@ -155,7 +155,8 @@ func sessionIndex(q *store.SessionQuery) (name string, rest bool) {
 			names = append(names, index[0]+index[1])
 		}
 	}
-	rest = len(names) > 1 || q.Archived != nil && q.UserID == "" || len(q.Statuses)+len(q.Tags)+len(q.Metadata)+len(q.Search) > 0 || q.RootsOnly || !q.UpdatedAfter.IsZero() || !q.UpdatedBefore.IsZero()
+	roots := q.Archived != nil && q.UserID != "" // an index that has only them
+	rest = len(names) > 1 || (q.Archived != nil || q.RootsOnly) && !roots || len(q.Statuses)+len(q.Tags)+len(q.Metadata)+len(q.Search) > 0 || !q.UpdatedAfter.IsZero() || !q.UpdatedBefore.IsZero()
 	return append(names, "all")[0], rest
 }
 

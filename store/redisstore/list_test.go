@@ -20,7 +20,8 @@ func TestIndexOfAList(t *testing.T) {
 		{store.SessionQuery{UserID: "u"}, "user:u", false},
 		{store.SessionQuery{UserID: "u", Archived: current}, "current:u", false},
 		{store.SessionQuery{UserID: "u", Archived: archived}, "archived:u", false},
-		{store.SessionQuery{UserID: "u", Archived: archived, RootsOnly: true}, "archived:u", true},
+		{store.SessionQuery{UserID: "u", Archived: archived, RootsOnly: true}, "archived:u", false},
+		{store.SessionQuery{UserID: "u", RootsOnly: true}, "user:u", true},
 		{store.SessionQuery{ThreadID: "t", Archived: archived}, "thread:t", true},
 		{store.SessionQuery{UserID: "u", ThreadID: "t", Archived: archived}, "thread:t", true},
 	} {

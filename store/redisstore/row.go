@@ -273,18 +273,21 @@ func listed(s *cairn.Session, archived bool) []string {
 	if s.ParentID != "" {
 		names = append(names, "parent:"+s.ParentID)
 	}
-	return append(names, ofUser(s.UserID, archived)...)
+	return append(names, ofUser(s, archived)...)
 }
 
-// ofUser returns the indexes of a user's sessions that a session is in.
-func ofUser(user string, archived bool) []string {
-	switch {
+// ofUser returns the indexes of its user's sessions that a session is in.
+func ofUser(s *cairn.Session, archived bool) []string {
+	switch user := s.UserID; {
 	case user == "":
 		return nil
+	case s.ParentID != "":
+		return []string{"user:" + user}
 	case archived:
 		return []string{"user:" + user, "archived:" + user}
+	default:
+		return []string{"user:" + user, "current:" + user}
 	}
-	return []string{"user:" + user, "current:" + user}
 }
 
 // gone returns the error for a session whose tree was removed, from a script's answer.

@@ -371,7 +371,7 @@ func (w *write) content(cmd *command) error {
 // relist moves a session between the indexes of users' sessions.
 func (w *write) relist(cmd *command) {
 	old, row := w.at.session, w.d.Row
-	before, after := ofUser(old.UserID, !old.ArchivedAt.IsZero()), ofUser(row.UserID, w.d.Archived())
+	before, after := ofUser(old, !old.ArchivedAt.IsZero()), ofUser(row, w.d.Archived())
 	for _, name := range before {
 		if !slices.Contains(after, name) {
 			cmd.text("unscore")

@@ -101,9 +101,9 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	f.addText("s.parent_id = ?", q.ParentID)
 	f.addText("s.root_id = ?", q.RootID)
 	switch {
-	case !q.RootsOnly:
+	case !q.RootsOnly && q.Archived == nil:
 	case q.UserID+q.ThreadID+q.RootID != "":
-		f.add("+s.parent_id = ''") // not by sessions_parent, which has the roots of everybody
+		f.add("+s.parent_id = ''") // not by sessions_parent, which has the roots of all users
 	default:
 		f.add("s.parent_id = ''")
 	}

@@ -169,15 +169,16 @@ func TestListUsesIndexes(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	for uses, q := range map[string]store.SessionQuery{
-		"sessions_created":         {},
-		"sessions_user":            {UserID: "user"},
-		"sessions_agent":           {Agent: "support"},
-		"sessions_root":            {RootID: "root"},
-		"sessions_thread":          {ThreadID: "thread"},
-		"sessions_user (user_id=?": {UserID: "user", RootsOnly: true},
-		"sessions_current":         {UserID: "user", RootsOnly: true, Archived: new(false)},
-		"sessions_archived":        {UserID: "user", RootsOnly: true, Archived: new(true), Cursor: "1.session"},
-		"sessions_parent":          {RootsOnly: true, Statuses: []cairn.SessionStatus{cairn.SessionPaused}, Cursor: "1.session"},
+		"sessions_created":             {},
+		"sessions_user":                {UserID: "user"},
+		"sessions_agent":               {Agent: "support"},
+		"sessions_root":                {RootID: "root"},
+		"sessions_thread":              {ThreadID: "thread"},
+		"sessions_user (user_id=?":     {UserID: "user", RootsOnly: true},
+		"sessions_parent (parent_id=?": {Archived: new(true)},
+		"sessions_current (user_id=?":  {UserID: "user", Archived: new(false)},
+		"sessions_archived (user_id=?": {UserID: "user", RootsOnly: true, Archived: new(true), Cursor: "1.session"},
+		"sessions_parent":              {RootsOnly: true, Statuses: []cairn.SessionStatus{cairn.SessionPaused}, Cursor: "1.session"},
 	} {
 		text, args, err := listStatement(&q)
 		if err != nil {

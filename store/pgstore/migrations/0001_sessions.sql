@@ -38,9 +38,9 @@ CREATE UNIQUE INDEX sessions_id ON {schema}.sessions (id);
 CREATE INDEX sessions_created ON {schema}.sessions (created_at, id);
 -- List by user.
 CREATE INDEX sessions_user ON {schema}.sessions (user_id, created_at, id);
--- List of the sessions of a user that are not archived, and of those that are.
-CREATE INDEX sessions_current ON {schema}.sessions (user_id, created_at, id) WHERE archived_at IS NULL;
-CREATE INDEX sessions_archived ON {schema}.sessions (user_id, created_at, id) WHERE archived_at IS NOT NULL;
+-- List of the roots of a user that are not archived, and of those that are.
+CREATE INDEX sessions_current ON {schema}.sessions (user_id, created_at, id) WHERE parent_id = '' AND archived_at IS NULL;
+CREATE INDEX sessions_archived ON {schema}.sessions (user_id, created_at, id) WHERE parent_id = '' AND archived_at IS NOT NULL;
 -- List by agent.
 CREATE INDEX sessions_agent ON {schema}.sessions (agent, created_at, id);
 -- List by parent, and of roots, whose parent is empty.

@@ -41,9 +41,10 @@ CREATE UNIQUE INDEX sessions_id ON sessions (id);
 CREATE INDEX sessions_created ON sessions (created_at, id);
 -- List by user.
 CREATE INDEX sessions_user ON sessions (user_id, created_at, id);
--- List of the sessions of a user that are not archived, and of those that are.
-CREATE INDEX sessions_current ON sessions (user_id, created_at, id) WHERE archived_at = 0;
-CREATE INDEX sessions_archived ON sessions (user_id, created_at, id) WHERE archived_at > 0;
+-- List of the roots of a user that are not archived, and of those that are. The plus is as in the query: SQLite uses a
+-- partial index for conditions in the same words, and without the plus it would use sessions_parent.
+CREATE INDEX sessions_current ON sessions (user_id, created_at, id) WHERE +parent_id = '' AND archived_at = 0;
+CREATE INDEX sessions_archived ON sessions (user_id, created_at, id) WHERE +parent_id = '' AND archived_at > 0;
 -- List by agent.
 CREATE INDEX sessions_agent ON sessions (agent, created_at, id);
 -- List by parent, and of roots, whose parent is empty.

@@ -30,7 +30,7 @@ type listCmd struct {
 
 	Removed   bool `help:"List sessions that were deleted or have expired and are not purged yet."`
 	Archived  bool `xor:"archive" help:"List archived sessions instead of the others."`
-	All       bool `xor:"archive" help:"List archived sessions, too. That is the default with --thread, --parent and --removed."`
+	All       bool `xor:"archive" help:"List archived sessions, too. That is the default with --thread, --parent, --removed and --sub-agents."`
 	SubAgents bool `help:"Also list the sessions of sub-agents."`
 }
 
@@ -50,7 +50,7 @@ func (cmd *listCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Removed {
 		q.Removed = []store.Removal{store.Deleted, store.Expired}
 	}
-	if cmd.Archived || !cmd.All && !cmd.Removed && cmd.Thread == "" && cmd.Parent == "" {
+	if cmd.Archived || q.RootsOnly && !cmd.All && !cmd.Removed && cmd.Thread == "" {
 		q.Archived = &cmd.Archived
 	}
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
