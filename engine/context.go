@@ -71,7 +71,7 @@ func (e *Engine) SetContext(ctx context.Context, id string, change store.Context
 
 // archiveThread archives the sessions of a user in a thread, or makes them current, except for one session.
 func (e *Engine) archiveThread(ctx context.Context, thread, but, user string, archived bool) error {
-	for s, err := range e.reader.sessions(ctx, store.SessionQuery{ThreadID: thread, UserID: user, Archived: new(!archived)}) {
+	for s, err := range e.reader.sessions(ctx, store.SessionQuery{ThreadID: thread, Archived: new(!archived)}) {
 		if err != nil {
 			return err
 		}

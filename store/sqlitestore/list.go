@@ -95,17 +95,17 @@ func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
 
 func sessionFilter(q *store.SessionQuery) *filter {
 	f := &filter{}
-	f.addText("s.user_id = ?", q.UserID)
-	f.addText("s.agent = ?", q.Agent)
-	f.addText("s.thread_id = ?", q.ThreadID)
-	f.addText("s.parent_id = ?", q.ParentID)
-	f.addText("s.root_id = ?", q.RootID)
-	switch {
-	case !q.RootsOnly && q.Archived == nil:
-	case q.UserID+q.ThreadID+q.RootID != "":
-		f.add("+s.parent_id = ''") // not by sessions_parent, which has the roots of all users
-	default:
-		f.add("s.parent_id = ''")
+	// SQLite has no statistics here. The first condition is by its index, the others have a plus, so that their indexes,
+	// which may have the sessions of all users, do not serve the query.
+	plus := ""
+	for _, c := range [...]struct{ column, value string }{{"thread_id", q.ThreadID}, {"parent_id", q.ParentID}, {"root_id", q.RootID}, {"user_id", q.UserID}, {"agent", q.Agent}} {
+		if c.value != "" {
+			f.add(plus+"s."+c.column+" = ?", c.value)
+			plus = "+"
+		}
+	}
+	if q.RootsOnly || q.Archived != nil {
+		f.add(plus + "s.parent_id = ''")
 	}
 	if q.Archived != nil { // in the words of sessions_current and sessions_archived
 		f.add(map[bool]string{false: "s.archived_at = 0", true: "s.archived_at > 0"}[*q.Archived])
