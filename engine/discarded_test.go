@@ -366,12 +366,14 @@ func TestUsageOfWorkThatIsCutByClosing(t *testing.T) {
 		closings   int
 		want       cairn.Usage
 	}{
-		"a call":                     {cairn.PerStep, []scripted.Step{cut, last}, 1, lost.Add(whole)},
-		"calls of two processes":     {cairn.PerStep, []scripted.Step{cut, cut, last}, 2, lost.Add(lost).Add(whole)},
-		"a call after a failed one":  {cairn.PerStep, []scripted.Step{scripted.Reply(spends(100, 7), fails(cairn.CodeOverloaded)), cut, last}, 1, failed.Add(lost).Add(whole)},
-		"a call without usage":       {cairn.PerStep, []scripted.Step{scripted.Reply(scripted.Text("Half"), scripted.Pause(time.Hour)), last}, 1, whole},
-		"a reply whose tool runs":    {cairn.PerStep, []scripted.Step{called, called, last}, 1, lost.Add(again).Add(whole)},
-		"a reply that was stored":    {cairn.PerTool, []scripted.Step{called, last}, 1, again.Add(whole)},
+		"a call":                    {cairn.PerStep, []scripted.Step{cut, last}, 1, lost.Add(whole)},
+		"calls of two processes":    {cairn.PerStep, []scripted.Step{cut, cut, last}, 2, lost.Add(lost).Add(whole)},
+		"a call after a failed one": {cairn.PerStep, []scripted.Step{scripted.Reply(spends(100, 7), fails(cairn.CodeOverloaded)), cut, last}, 1, failed.Add(lost).Add(whole)},
+		"a call without usage":      {cairn.PerStep, []scripted.Step{scripted.Reply(scripted.Text("Half"), scripted.Pause(time.Hour)), last}, 1, whole},
+		"a reply whose tool runs":   {cairn.PerStep, []scripted.Step{called, called, last}, 1, lost.Add(again).Add(whole)},
+		"a reply that was stored":   {cairn.PerTool, []scripted.Step{called, last}, 1, again.Add(whole)},
+		"a call before a deferred step": {cairn.Manual, []scripted.Step{cut, scripted.Call("echo", in{"x"}).Usage(100, 7), cut, scripted.Call("echo", in{"x"}).Usage(100, 7), last}, 2,
+			lost.Add(failed).Add(lost).Add(cairn.Usage{InputTokens: 100, OutputTokens: 7, ModelCalls: 1, ToolCalls: 1, PricedCalls: 1, CostNanos: 170}).Add(whole)},
 		"a deferred step and a call": {cairn.Manual, []scripted.Step{scripted.Call("echo", in{"x"}).Usage(100, 7), cut, scripted.Call("echo", in{"x"}).Usage(100, 7), last}, 1, failed.Add(lost).Add(cairn.Usage{InputTokens: 100, OutputTokens: 7, ModelCalls: 1, ToolCalls: 1, PricedCalls: 1, CostNanos: 170}).Add(whole)},
 	} {
 		t.Run(name, func(t *testing.T) {

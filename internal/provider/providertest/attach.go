@@ -162,18 +162,21 @@ func (a Adapter[Q, R]) attachedFiles(t *testing.T) {
 	}
 }
 
-// detachedFiles tests files of results that cannot be sent in them: the result is not sent, belongs to an earlier reply,
-// or the file was left out, for which there is a text.
+// detachedFiles tests files of results that cannot be sent in them: the message names no call, the result is not sent or
+// belongs to an earlier reply, or the file was left out, for which there is a text.
 func (a Adapter[Q, R]) detachedFiles(t *testing.T) {
 	name := a.Attaching.In + a.Attaching.After
 	if a.Attaching.In != "" {
 		name = a.Attaching.In
 	}
 	late := filesOf("c1", "image/png", "a late image")
+	unnamed := late // as sessions had it before messages named the call
+	unnamed.CallID = ""
 	out := filesOf("c1")
 	out.Parts = append(out.Parts, cairn.TextPart("[left out]"))
 	for what, messages := range map[string][]cairn.Message{
 		"no result":     {Hello().Messages[0], late},
+		"no call":       append(looked()[:3], unnamed),
 		"another reply": append(looked(), cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("Seen.")}}, late),
 		"left out":      append(looked()[:3], out),
 	} {

@@ -60,6 +60,9 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		if _, err := fx.sink(l).Keep(ctx, l, e, false); err != nil {
 			return turn.Committed{}, err
 		}
+		if st.Reply != nil {
+			l.Deferred.Paid = l.Deferred.Paid.Add(st.Reply.Usage)
+		}
 		l.Defer(st.Number, e)
 		return turn.Committed{}, nil
 	}

@@ -105,7 +105,7 @@ func (fx *Effects) Leave(ctx context.Context, at turn.Position) error {
 	if err != nil || l.Sink != nil {
 		return nil // nothing is here
 	}
-	sum := l.Lost.Add(l.Deferred.Usage)
+	sum := l.Lost.Add(l.Deferred.Paid)
 	if l.Unkept != nil && l.Step != nil && l.Step.Reply == l.Unkept {
 		sum = sum.Add(l.Unkept.Usage)
 	}

@@ -82,6 +82,7 @@ type Deferred struct {
 	Messages []cairn.Message
 	Ops      []cairn.Op
 	Usage    cairn.Usage
+	Paid     cairn.Usage // of the steps' own model calls, which no store has
 	About    *store.ContextChange
 	Steps    []int
 }
