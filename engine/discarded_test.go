@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -399,6 +400,45 @@ func TestUsageOfWorkThatIsCutByClosing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An effect of a host's that is cut leaves what its model call has used to the next attempt.
+func TestUsageOfACutEffect(t *testing.T) {
+	t.Parallel()
+	st := memstore.New(nil)
+	said := make(chan struct{}, 3)
+	cut := scripted.Reply(spends(200, 1), scripted.Text("Half"), scripted.Pause(time.Hour))
+	agent := bot(priced{scripted.New(cut, cut, cut, scripted.Text("Whole.").Usage(100, 9))})
+	agent.Hooks = &cairn.Hooks{TextDelta: func(_ context.Context, _ *cairn.Step, text string) {
+		if text == "Half" {
+			said <- struct{}{}
+		}
+	}}
+	h := &byHand{}
+	one, two := open(t, st, agent, hostedBy(h), with(pennies)), open(t, st, agent, hostedBy(h), with(pennies), named("b"))
+	start(t, one, "s", "go")
+	first := h.begun[0]
+	for n, eng := range []*engine.Engine{one, one, two} {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := eng.Effect(ctx, host.EffectPlan, next(first, ""))
+			done <- err
+		}()
+		if <-said; n == 1 {
+			leave(t, one)
+		} else {
+			cancel()
+		}
+		if err := <-done; err == nil {
+			t.Fatal("the effect was not cut")
+		}
+		cancel()
+	}
+	drives(t, two, first, cairn.RunCompleted)
+	res := &cairn.Result{Usage: runsOf(t, st, "s")[0].Usage}
+	want := cairn.Usage{InputTokens: 700, OutputTokens: 12, ModelCalls: 1, DiscardedCalls: 3, PricedCalls: 4, CostNanos: 820}
+	wantUsage(t, st, res, want)
 }
 
 // A stop of a released run ends it with what its cut call has used.

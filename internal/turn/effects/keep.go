@@ -84,38 +84,3 @@ func spent(l *session.Live, st *step.Step) cairn.Usage {
 	}
 	return ofModels(l, sum)
 }
-
-// ofModels returns the part of a usage that models were paid for, as that of discarded calls.
-func ofModels(l *session.Live, sum cairn.Usage) cairn.Usage {
-	models := cairn.Usage{InputTokens: sum.InputTokens, OutputTokens: sum.OutputTokens, ReasoningTokens: sum.ReasoningTokens, CachedTokens: sum.CachedTokens,
-		CacheWriteTokens: sum.CacheWriteTokens, CacheWriteHourTokens: sum.CacheWriteHourTokens,
-		WebSearches: sum.WebSearches, FileSearches: sum.FileSearches, ModelCalls: sum.ModelCalls, DiscardedCalls: sum.DiscardedCalls,
-		CostNanos: sum.CostNanos, PricedCalls: sum.PricedCalls}
-	if total := l.Row.Usage.Add(models); total.Validate() != nil {
-		return cairn.Usage{}
-	}
-	return discarded(models)
-}
-
-// Leave stages what models were paid for work of a run that is lost with this process, so that the next lease holder
-// counts it with the step that repeats the work. It writes nothing if there is none, or if a host drives the run. If the
-// step was committed after all, the fact is ignored: it names the step.
-func (fx *Effects) Leave(ctx context.Context, at turn.Position) error {
-	l, _, err := fx.hold(at)
-	if err != nil || l.Sink != nil {
-		return nil // nothing is here
-	}
-	sum := l.Lost.Add(l.Deferred.Paid)
-	if l.Unkept != nil && l.Step != nil && l.Step.Reply == l.Unkept {
-		sum = sum.Add(l.Unkept.Usage)
-	}
-	lost := ofModels(l, sum)
-	if !paid(lost) {
-		return nil
-	}
-	piece, err := step.Encode(step.ID(l.Run.ID, l.Row.Step+1), 0, l.Emit.Attempt(), &step.Spent{Token: at.Token, Usage: lost})
-	if err != nil {
-		return err
-	}
-	return fx.Store.Stage(ctx, l.Row.ID, at.Token, piece)
-}

@@ -65,7 +65,7 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 	}
 	// An ended ctx is neither a failure nor a stop: the step is left as if it had never begun.
 	if ctx.Err() != nil {
-		l.Lost = l.Lost.Add(r.Usage)
+		fx.leaveCall(ctx, l, r.Usage)
 		return turn.Planned{}, context.Cause(ctx)
 	}
 	if r.Writes = s.End(); r.Message != nil {

@@ -180,9 +180,6 @@ func (t *trial) endOutdated() (over bool, err error) {
 	return true, t.fx.concluded(t.ctx, t.a, t.l, f)
 }
 
-// leaveTime bounds how long a process that is shutting down takes to store the result of a call that has just ended.
-const leaveTime = 5 * time.Second
-
 // execute runs the call and returns its result; nil if the run was stopped before there was one, or if the call waits.
 func (t *trial) execute() *cairn.ToolResult {
 	fx, a, l, c := t.fx, t.a, t.l, t.c

@@ -108,11 +108,11 @@ type Started struct {
 	Writes Writes `json:"writes"`
 }
 
-// Spent is what models were paid for work that is repeated, since the process that did it released the run before the
+// Spent is what models were paid for work that is repeated, since the process that did it left the run before the
 // work was stored: calls that were cut, and replies that only that process had.
 type Spent struct {
-	// Token is the fencing token under which the process drove the run.
-	Token int64       `json:"token"`
+	// By names the attempt that did the work.
+	By    string      `json:"by"`
 	Usage cairn.Usage `json:"usage"`
 }
 
@@ -199,7 +199,7 @@ func (*Opening) place() string   { return "opening" }
 func (*Reply) place() string     { return "reply" }
 func (*Judgement) place() string { return "judgement" }
 func (*Ended) place() string     { return "ended" }
-func (f *Spent) place() string   { return spentPlace + strconv.FormatInt(f.Token, 10) }
+func (f *Spent) place() string   { return spentPlace + f.By }
 func (f *Result) place() string  { return "call:" + f.Result.CallID }
 func (f *Wait) place() string    { return "call:" + f.CallID }
 func (f *Row) place() string     { return "row:" + f.Call.ID }

@@ -262,7 +262,7 @@ func every() []step.Fact {
 		&step.Opening{Writes: w}, r,
 		&step.Started{CallID: "a", Agent: "helper", ChildID: "child", Announced: true, Run: &turn.Begun{Position: turn.Position{RunID: "r1"}}, Writes: w},
 		&step.Attempt{CallID: "a", Number: 2},
-		&step.Spent{Token: 7, Usage: cairn.Usage{DiscardedCalls: 1, InputTokens: 3}},
+		&step.Spent{By: "me", Usage: cairn.Usage{DiscardedCalls: 1, InputTokens: 3}},
 		&step.Wait{CallID: "b", Pending: &cairn.PendingCall{CallRef: cairn.CallRef{ID: "b"}}, Waiting: &cairn.Suspension{StepID: "s"}, Child: &cairn.ChildRef{CallID: "b", SessionID: "child", Agent: "helper", Kind: cairn.ChildSubAgent}, Writes: w},
 		&step.Result{Result: &cairn.ToolResult{CallID: "a", Output: []byte(`1`)}, Began: true, Consulted: &step.Consulted{Agent: "h", ChildID: "c", Status: cairn.RunCompleted},
 			Closed: true, Completion: done, Failed: failed, Feedback: "f", Attempts: 2, Hit: true, Made: time.Unix(1, 0).UTC(), Writes: w},

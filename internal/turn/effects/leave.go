@@ -1,0 +1,69 @@
+package effects
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+)
+
+// leaveTime bounds how long a process that is shutting down takes to store what an effect has just come to.
+const leaveTime = 5 * time.Second
+
+// ofModels returns the part of a usage that models were paid for, as that of discarded calls.
+func ofModels(l *session.Live, sum cairn.Usage) cairn.Usage {
+	models := cairn.Usage{InputTokens: sum.InputTokens, OutputTokens: sum.OutputTokens, ReasoningTokens: sum.ReasoningTokens, CachedTokens: sum.CachedTokens,
+		CacheWriteTokens: sum.CacheWriteTokens, CacheWriteHourTokens: sum.CacheWriteHourTokens,
+		WebSearches: sum.WebSearches, FileSearches: sum.FileSearches, ModelCalls: sum.ModelCalls, DiscardedCalls: sum.DiscardedCalls,
+		CostNanos: sum.CostNanos, PricedCalls: sum.PricedCalls}
+	if total := l.Row.Usage.Add(models); total.Validate() != nil {
+		return cairn.Usage{}
+	}
+	return discarded(models)
+}
+
+// Leave stages what models were paid for work of a run that is lost with this process, so that the next lease holder
+// counts it with the step that repeats the work. It writes nothing if there is none, or if a host drives the run, whose
+// effects have staged it. If the step was committed after all, the fact is ignored: it names the step.
+func (fx *Effects) Leave(ctx context.Context, at turn.Position) error {
+	l, _, err := fx.hold(at)
+	if err != nil || l.Sink != nil {
+		return nil // nothing is here
+	}
+	sum := l.Lost.Add(l.Deferred.Paid)
+	if l.Unkept != nil && l.Step != nil && l.Step.Reply == l.Unkept {
+		sum = sum.Add(l.Unkept.Usage)
+	}
+	return fx.stageSpent(ctx, l, step.ID(l.Run.ID, l.Row.Step+1), sum)
+}
+
+// stageSpent stages what models were paid, according to a usage, for work of this attempt that a step repeats.
+func (fx *Effects) stageSpent(ctx context.Context, l *session.Live, stepID string, sum cairn.Usage) error {
+	lost := ofModels(l, sum)
+	if !paid(lost) {
+		return nil
+	}
+	by := l.Emit.Attempt()
+	piece, err := step.Encode(stepID, 0, by, &step.Spent{By: by, Usage: lost})
+	if err != nil {
+		return err
+	}
+	return fx.Store.Stage(ctx, l.Row.ID, l.Row.Lease.Token, piece)
+}
+
+// leaveCall records the usage of a model call that was cut because its effect was. A process that drives the run by itself
+// stages it when it releases the run. An effect of a host's stages it at once, for the next attempt.
+func (fx *Effects) leaveCall(ctx context.Context, l *session.Live, used cairn.Usage) {
+	if l.Sink == nil {
+		l.Lost = l.Lost.Add(used)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	if err := fx.stageSpent(ctx, l, l.Step.ID, used); err != nil {
+		fx.Logger.Warn("the usage of a model call that is repeated was not stored", "session", l.Row.ID, "run", l.Run.ID, "error", err)
+	}
+}
