@@ -51,10 +51,11 @@ type wording struct {
 	closes   bool
 }
 
-// structural are the keywords that say what a value consists of, which [Dialect.Lower] keeps or rewrites, and those that
-// bound nothing.
-var structural = words("type properties required items prefixItems additionalItems additionalProperties anyOf oneOf allOf enum const $ref $defs definitions " +
-	"title description default examples $schema $id $anchor $comment deprecated readOnly writeOnly nullable contentEncoding contentMediaType")
+// bounding are the keywords that bound values, other than those that say what a value consists of, which [Dialect.Lower]
+// keeps or rewrites.
+var bounding = words("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern format minItems maxItems uniqueItems " +
+	"contains minContains maxContains minProperties maxProperties propertyNames patternProperties dependentRequired dependentSchemas dependencies " +
+	"not if then else unevaluatedProperties unevaluatedItems enum const")
 
 func (w *wording) schema(s *object, depth int) *object {
 	if depth > maxDepth {
@@ -88,8 +89,8 @@ func (w *wording) schema(s *object, depth int) *object {
 // loses reports whether the provider does not accept a keyword that bounds values.
 func (w *wording) loses(s *object, name string) bool {
 	switch {
-	case !w.accepted[name]:
-		return !structural[name]
+	case !w.accepted[name] || !bounding[name]:
+		return bounding[name] && (w.strict != nil || name != "const") // which becomes an enumeration
 	case w.strict == nil:
 		f, _ := s.get("format").(string)
 		return name == "format" && !formats[f]
@@ -108,7 +109,7 @@ func (w *wording) shape(s, lost *object) {
 		s.drop("oneOf")
 	}
 	for _, name := range slices.Clone(s.names) {
-		if !w.accepted[name] && structural[name] && name != "prefixItems" && name != "additionalItems" {
+		if !w.accepted[name] && name != "prefixItems" && name != "additionalItems" {
 			s.drop(name) // bounds nothing
 		}
 	}

@@ -50,6 +50,7 @@ func TestOutput(t *testing.T) {
 		"choices without a type":   {schema: of(`{"enum":["a","b"]}`), fits: true, has: `"type":"string"`},
 		"constants":                {schema: of(`{"enum":["a",1,null]}`), fits: true, has: `"type":["string","number","null"]`},
 		"example":                  {schema: of(`{"type":"string","examples":["x"]}`), fits: true, not: "examples"},
+		"of another vocabulary":    {schema: of(`{"type":"string","x-order":1,"nullable":true}`), fits: true, not: "x-order"},
 		"pair":                     {schema: of(`{"type":"array","prefixItems":[{"type":"string"},{"type":"integer"}],"items":false}`), fits: true, has: words(`{"maxItems":2}`)},
 		"named as keywords":        {schema: `{"type":"object","properties":{"minLength":{"type":"string"},"not":{"type":"string"}},"required":["minLength","not"],"additionalProperties":false}`, fits: true, unchanged: true},
 		"map":                      {schema: of(`{"type":"object","additionalProperties":{"type":"string"}}`)},
@@ -82,6 +83,10 @@ func TestOutputOfGemini(t *testing.T) {
 		if !ok || !strings.Contains(string(out), want) {
 			t.Errorf("the schema lacks %s: %s", want, out)
 		}
+	}
+	const choice = `{"type":"object","properties":{"a":{"const":"x","x-order":1}}}`
+	if out, _ := toolschema.Gemini.Output(json.RawMessage(choice)); strings.Contains(string(out), "Must also") {
+		t.Errorf("the schema of a choice is %s", out)
 	}
 	const plain = `{"type":"object","properties":{"a":{"type":"string"}}}`
 	if out, _ := toolschema.Gemini.Output(json.RawMessage(plain)); string(out) != plain {

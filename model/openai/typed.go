@@ -48,13 +48,24 @@ func choice(tools []cairn.ToolSpec, name string) map[string]string {
 	return map[string]string{"type": functionTool, "name": name}
 }
 
+// local reports whether the client runs a tool: not a shell in a container of the provider's.
+func local(t *cairn.ToolSpec) bool {
+	var fields struct {
+		Environment struct {
+			Type string `json:"type"`
+		} `json:"environment"`
+	}
+	_ = json.Unmarshal(t.Fields[providerName], &fields) // without an environment it is local
+	return fields.Environment.Type == "" || fields.Environment.Type == "local"
+}
+
 // clients returns the names of the tools that answer items of the API's own types, by the types of the items.
 func clients(tools []cairn.ToolSpec) map[string]string {
 	var names map[string]string
 	for i := range tools {
 		kind := typeOf(&tools[i])
 		for item, t := range typed {
-			if t.tool == kind {
+			if t.tool == kind && local(&tools[i]) {
 				if names == nil {
 					names = map[string]string{}
 				}

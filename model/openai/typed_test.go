@@ -124,3 +124,17 @@ func TestForcedToolsOfTheProvidersTypes(t *testing.T) {
 		}
 	}
 }
+
+// A shell that runs in a container of the provider's is not the agent's.
+func TestShellOfTheProvider(t *testing.T) {
+	t.Parallel()
+	server := openaitest.NewServer(openaitest.Output(openaitest.Item{Own: map[string]any{"id": "sh_1", "type": "shell_call", "call_id": "call_1", "action": map[string]any{"commands": []string{"ls"}}}},
+		openaitest.Item{Own: map[string]any{"id": "so_1", "type": "shell_call_output", "call_id": "call_1", "output": []any{}}}, openaitest.Item{Text: "Done."}))
+	t.Cleanup(server.Close)
+	req := providertest.Hello()
+	req.Tools = []cairn.ToolSpec{{Name: "own", Fields: map[string]json.RawMessage{"openai": json.RawMessage(`{"type":"shell","environment":{"type":"container_auto"}}`)}}}
+	chunks, err := providertest.Ask(t.Context(), openai.Model("m", &openai.Options{BaseURL: server.BaseURL}), req)
+	if err != nil || strings.Contains(providertest.Lines(chunks, err), "tool_start") {
+		t.Errorf("the reply is\n%s", providertest.Lines(chunks, err))
+	}
+}
