@@ -68,6 +68,8 @@ type Fees struct {
 	// WebSearch is the price of [Usage].WebSearches, FileSearch that of FileSearches.
 	WebSearch  Dollars `json:"web_search,omitempty"`
 	FileSearch Dollars `json:"file_search,omitempty"`
+	// Note is what else is to be known about the prices, such as an allowance, which a cost does not take into account.
+	Note string `json:"note,omitempty"`
 	// AsOf is the date of the page with these prices, as YYYY-MM-DD. Source is the address of that page.
 	AsOf   string `json:"as_of"`
 	Source string `json:"source"`
