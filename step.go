@@ -2,6 +2,7 @@ package cairn
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -190,3 +191,32 @@ type Call struct {
 // IdempotencyKey returns a key that is the same for every attempt of this call, in any process, and differs from
 // that of every other call. Pass it to services that deduplicate.
 func (c *Call) IdempotencyKey() string { return ids.Derive("call", c.SessionID, c.ID) }
+
+// Attach adds files, such as images, to the call's result. The model gets them in the result, or in a hidden message
+// after it if its provider accepts no files there. They are stored with the step's commit, also if the tool fails; those
+// of an attempt that is repeated are dropped. A result with files is not cached.
+//
+// The error is ErrInvalid if there are no files, or if one has no media type, or both of Data and URL, or neither, and
+// ErrTooLarge if the files of one call of Attach are larger than a message can be. Then none is added.
+func (c *Call) Attach(files ...File) error {
+	if len(files) == 0 {
+		return Invalid("files", "are none")
+	}
+	m := Context(fmt.Sprintf("Files in the result of %s (call %s):", c.Tool, c.ID))
+	m.CallID = c.ID
+	for i, f := range files {
+		switch {
+		case f.MediaType == "":
+			return Invalid("files", "file %d has no media type", i)
+		case (len(f.Data) == 0) == (f.URL == ""):
+			return Invalid("files", "file %d must have either Data or URL", i)
+		}
+		f.Name, f.Data = limits.Clean(f.Name), slices.Clone(f.Data)
+		m.Parts = append(m.Parts, FilePart(f))
+	}
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	c.env.AddContext(m)
+	return nil
+}

@@ -138,9 +138,24 @@ func (c *Call) Ops() []cairn.Op { return c.scope.Writes().Ops }
 func (c *Call) Context() []string {
 	var texts []string
 	for _, m := range c.scope.Writes().Context {
-		texts = append(texts, m.Text())
+		if m.CallID == "" {
+			texts = append(texts, m.Text())
+		}
 	}
 	return texts
+}
+
+// Files returns the files that were added with [cairn.Call.Attach], in order.
+func (c *Call) Files() []cairn.File {
+	var files []cairn.File
+	for _, m := range c.scope.Writes().Context {
+		for _, p := range m.Parts {
+			if m.CallID != "" && p.File != nil {
+				files = append(files, *p.File)
+			}
+		}
+	}
+	return files
 }
 
 // Usage returns the amounts that were recorded with [cairn.Step.RecordUsage], summed by name.

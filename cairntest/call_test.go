@@ -35,7 +35,7 @@ func TestCallRecordsWhatIsDoneWithIt(t *testing.T) {
 		c.Checkpoint()
 		c.RecordUsage("pages", 2)
 		c.RecordUsage("pages", 1)
-		return c.UserID + " " + c.Tool, cmp.Or(store.Exec(c, "PostgreSQL", "INSERT INTO paid VALUES ($1)", in.Cents), c.Emit("progress", in), c.AddContext("paid"), c.Set([]string{"by"}, "card"))
+		return c.UserID + " " + c.Tool, cmp.Or(store.Exec(c, "PostgreSQL", "INSERT INTO paid VALUES ($1)", in.Cents), c.Emit("progress", in), c.AddContext("paid"), c.Attach(cairn.File{MediaType: "image/png", Data: []byte("x")}), c.Set([]string{"by"}, "card"))
 	})
 	out, err := call.Run(t.Context(), tool, payment{4})
 	if err != nil || string(out) != `"ann work"` {
@@ -46,6 +46,9 @@ func TestCallRecordsWhatIsDoneWithIt(t *testing.T) {
 	}
 	if got := call.Context(); !slices.Equal(got, []string{"paid"}) {
 		t.Errorf("the context is %q", got)
+	}
+	if got := call.Files(); len(got) != 1 || string(got[0].Data) != "x" {
+		t.Errorf("the files are %+v", got)
 	}
 	if call.Usage()["pages"] != 3 || !call.Checkpointed() || string(call.Input) != `{"cents":4}` {
 		t.Errorf("usage %v, checkpointed %t, input %s", call.Usage(), call.Checkpointed(), call.Input)

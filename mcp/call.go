@@ -67,20 +67,13 @@ func (s *Server) call(ctx context.Context, call *cairn.Call, remote string, argu
 	return nil, fmt.Errorf("MCP server %q asks without end", s.name)
 }
 
-// finish returns the output of a call, or the error of the server's tool. Files of the result are put into a message
-// after it.
+// finish returns the output of a call, or the error of the server's tool, and attaches the files of the result.
 func (s *Server) finish(call *cairn.Call, r *result) (json.RawMessage, error) {
 	out, files, err := r.output(s.opts.MaxResult)
-	if len(files) == 0 {
-		return out, err
-	}
-	m := cairn.Context(fmt.Sprintf("Files in the result of %s (call %s):", call.Tool, call.ID))
-	m.CallID = call.ID
-	for _, f := range files {
-		m.Parts = append(m.Parts, cairn.FilePart(f))
-	}
-	if bad := define.AddContext(call, m); err == nil {
-		err = bad
+	if len(files) > 0 {
+		if bad := call.Attach(files...); err == nil {
+			err = bad
+		}
 	}
 	return out, err
 }

@@ -88,17 +88,6 @@ func restated(ts cairn.RestatedToolset, pinned json.RawMessage) (text string, er
 	return ts.Restate(pinned)
 }
 
-// AddContext records a message for the commit of a call's step. Unlike [cairn.Step.AddContext], it takes messages that
-// are more than text.
-func AddContext(call *cairn.Call, m cairn.Message) error {
-	env := inside.Env(call.Step)
-	if env == nil {
-		return cairn.Invalid("call", "is not that of a running tool")
-	}
-	env.AddContext(m)
-	return nil
-}
-
 // Ask asks a person q and returns the answer. Unlike [cairn.Call.Ask], it takes schemas that are not known at compile
 // time. It returns ErrSuspended while there is no answer.
 func Ask(call *cairn.Call, q Question) (json.RawMessage, error) {
