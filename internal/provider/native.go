@@ -11,11 +11,11 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Ask calls ask for a reply to a request, see [Endpoint.Force] and [Endpoint.Attached]. If the request is for the provider's own structured
-// output, format returns the fields of the provider's request that demand it, and the reply's text becomes the call of
-// [cairn.FinishTool] that the session has. If format returns nil, the provider cannot enforce the schema, and the request
-// is made with the tool. If the server refuses structured output before the reply begins, ask is
-// called again with the tool, and later requests are made that way at once.
+// Ask calls ask for a reply to a request, see [Endpoint.Force] and [Endpoint.Attached]. If the request is for the
+// provider's own structured output, format returns the fields of the provider's request that demand it, and the reply's
+// text becomes the call of [cairn.FinishTool] that the session has. If format returns nil, the provider cannot enforce
+// the schema, and the request is made with the tool. If the server refuses structured output before the reply begins,
+// ask is called again with the tool, and later requests are made that way at once.
 func (e *Endpoint) Ask(req *cairn.Request, emit Emit, format func(schema json.RawMessage) map[string]any, ask func(*cairn.Request, Emit) error) error {
 	ask = e.attaching(ask)
 	at := slices.IndexFunc(req.Tools, func(t cairn.ToolSpec) bool { return t.Name == cairn.FinishTool })
