@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -129,16 +130,29 @@ func (w *watch) abandoned(active []cairn.Session, at time.Time) (list []error) {
 	return list
 }
 
-// taken waits until no session is active without a lease.
+// taken waits until each session that is active without a lease has been taken on since taken was called. One that is
+// without a lease again, as while a host's server is paused, does not count twice.
 func (w *watch) taken(ctx context.Context) error {
+	waiting, done := map[string]bool{}, map[string]bool{}
 	for {
 		active, err := w.list(ctx, store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
 		at := time.Now()
-		if err == nil && !slices.ContainsFunc(active, func(row cairn.Session) bool { return need(&row, at) != "" }) {
-			return nil
+		if err == nil {
+			lapsed := map[string]bool{}
+			for i := range active {
+				if id := active[i].ID; need(&active[i], at) != "" && !done[id] {
+					lapsed[id] = true
+				}
+			}
+			for id := range waiting {
+				done[id] = !lapsed[id]
+			}
+			if waiting = lapsed; len(waiting) == 0 {
+				return nil
+			}
 		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("not all of %d active sessions are driven: %w", len(active), err)
+			return fmt.Errorf("sessions are active without a lease, and nobody has taken them on: %q: %w", slices.Sorted(maps.Keys(waiting)), err)
 		}
 	}
 }

@@ -123,6 +123,38 @@ func TestWhatIsNotTakenOnIsFound(t *testing.T) {
 	})
 }
 
+// Sessions are taken on one after the other, and the first is without a lease again when the second is taken on.
+func TestSessionsAreTakenOnOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, token := abandoned(t, "p", time.Second)
+		second, err := st.Commit(t.Context(), "second", &store.Commit{
+			Create: &cairn.Session{Agent: "agent"}, StartRun: &cairn.Run{ID: "run2", Agent: "agent"}, Status: cairn.SessionActive,
+			Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "p", TTL: time.Second},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		taken := make(chan error)
+		go func() { taken <- (&watch{st: st}).taken(t.Context()) }()
+		for id, token := range map[string]int64{"session": token, "second": second.Lease.Token} {
+			time.Sleep(10 * time.Second)
+			select {
+			case err := <-taken:
+				t.Fatalf("before %s is taken on: %v", id, err)
+			default:
+			}
+			if _, err := st.Renew(t.Context(), id, token, time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := <-taken; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestLeaseOfAClosedEngineIsFound(t *testing.T) {
 	t.Parallel()
 	st, _ := abandoned(t, "host:4711:engine", time.Hour)
