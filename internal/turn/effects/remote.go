@@ -43,7 +43,7 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 	}
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
-	g, err := fx.join(ctx, in.Position, journal.Attempt{Step: in.Step, Commits: name == turn.EffectCommit, Abandon: abandon})
+	g, err := fx.ready(ctx, in.Position, journal.Attempt{Step: in.Step, Commits: name == turn.EffectCommit, Abandon: abandon}, prepare)
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +52,7 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		return fx.late(ctx, name, in, g.over)
 	}
 	defer g.limit(ctx, in.Position)()
-	if err = prepare(ctx, g.l); err == nil {
-		out, err = g.execute(ctx, name, in)
-	}
+	out, err = g.execute(ctx, name, in)
 	if flushed := g.emit.Flush(ctx); err == nil {
 		err = flushed
 	}
@@ -65,6 +63,33 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		g.keep(out)
 	}
 	return out, err
+}
+
+// readyTries is how often an effect joins its run if it is not ready in time.
+const readyTries = 3
+
+// ready joins a run and prepares the effect. If that takes longer than the part of the lease that was left, as in a
+// process that was suspended, the host may have given the effect to another process, which may be done: ready then joins
+// again.
+func (fx *Effects) ready(ctx context.Context, at turn.Position, attempt journal.Attempt, prepare func(context.Context, *session.Live) error) (*remoteEffect, error) {
+	for n := 1; ; n++ {
+		began := time.Now()
+		g, err := fx.join(ctx, at, attempt)
+		if err != nil || g.over != nil {
+			return g, err
+		}
+		if err := prepare(ctx, g.l); err != nil {
+			if lost := g.emit.Lost(); lost != nil { // it may have caused any other error
+				err = lost
+			}
+			g.leave()
+			return nil, err
+		}
+		if time.Since(began) < fx.LeaseLeft() || n == readyTries {
+			return g, nil
+		}
+		g.leave()
+	}
 }
 
 // limit stops the run when a call that waits for it reaches its deadline, until end is called. If the store's clock has
