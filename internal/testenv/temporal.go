@@ -1,14 +1,17 @@
 package testenv
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // temporalDir is where ensure.sh builds the server, below the user's cache directory.
@@ -61,6 +64,31 @@ func (p *TemporalProcess) Pause() { p.signal(syscall.SIGSTOP) }
 
 // Resume continues a server that was paused.
 func (p *TemporalProcess) Resume() { p.signal(syscall.SIGCONT) }
+
+// Bounds of a server's return from a pause: it answers within returnWithin in one of returnTries.
+const (
+	returnWithin = 10 * time.Second
+	returnTries  = 3
+)
+
+// Recover returns once a server that was paused answers. Some never answer a client again, though their health check
+// passes: Recover kills and restarts them.
+func (p *TemporalProcess) Recover() (restarted bool, err error) {
+	for range returnTries {
+		if p.answers() {
+			return false, nil
+		}
+	}
+	p.Kill()
+	return true, p.Start()
+}
+
+// answers reports whether the server answers a client that connects.
+func (p *TemporalProcess) answers() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), returnWithin)
+	defer cancel()
+	return exec.CommandContext(ctx, p.command[0], "operator", "cluster", "system", "--address", p.Address).Run() == nil
+}
 
 func (p *TemporalProcess) signal(how syscall.Signal) {
 	p.mu.Lock()

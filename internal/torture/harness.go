@@ -97,7 +97,7 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 		h.round(of)
 	}
 	server.end(h.t)
-	paused.end()
+	paused.end(h.t)
 	stopped := time.Since(began)
 	h.finish()
 	if err := st.Close(); err != nil {
@@ -106,7 +106,7 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 	h.t.Logf("%d stops in %s (checks %s, a start %s), all in %s: %s; %s; server killed %d times, paused %d times", h.stopped(), stopped.Round(time.Millisecond),
 		h.checking.Round(time.Millisecond), median(h.started).Round(time.Millisecond), time.Since(began).Round(time.Millisecond), h.tally,
 		counts(h.moments), server.n.Load(), paused.n.Load())
-	h.report(stopped, int(server.n.Load()), int(paused.n.Load()))
+	h.report(stopped, int(server.n.Load()), paused)
 }
 
 // stopped returns the number of stopped processes.

@@ -15,9 +15,9 @@ import (
 const resultsVariable = "CAIRN_SOAK_RESULTS"
 
 // report logs the result of a soak as a row of a table in docs/RELIABILITY.md, and appends it to the results.
-func (h *harness) report(lasted time.Duration, serverStops, serverPauses int) {
+func (h *harness) report(lasted time.Duration, serverStops int, paused *pauses) {
 	h.t.Helper()
-	line := h.line(lasted, serverStops, serverPauses)
+	line := h.line(lasted, serverStops, paused)
 	h.t.Log(line)
 	if path := os.Getenv(resultsVariable); path != "" && testenv.Soak() {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -33,7 +33,7 @@ func (h *harness) report(lasted time.Duration, serverStops, serverPauses int) {
 
 // line returns the row: date, commit, command, test, stops, runs, invariants, and the times from a stop to the end
 // of the runs that it hit.
-func (h *harness) line(lasted time.Duration, serverStops, serverPauses int) string {
+func (h *harness) line(lasted time.Duration, serverStops int, paused *pauses) string {
 	by, slept := map[ending]int{}, 0
 	for _, s := range h.stops {
 		by[s.how]++
@@ -46,8 +46,11 @@ func (h *harness) line(lasted time.Duration, serverStops, serverPauses int) stri
 	if serverStops > 0 {
 		stops += fmt.Sprintf("; the server %d times", serverStops)
 	}
-	if serverPauses > 0 {
-		stops += fmt.Sprintf("; the server paused %d times for %s", serverPauses, pauseOf)
+	if n := paused.n.Load(); n > 0 {
+		stops += fmt.Sprintf("; the server paused %d times for %s", n, pauseOf)
+	}
+	if n := paused.hung.Load(); n > 0 {
+		stops += fmt.Sprintf(", after which it hung and was restarted %d times", n)
 	}
 	took, lost := h.outlived()
 	hit := lost

@@ -68,6 +68,8 @@ func (o *outages) end(t *testing.T) {
 type Pauser interface {
 	Pause()
 	Resume()
+	// Recover returns once the server serves requests again. restarted reports that it did not, and was restarted.
+	Recover() (restarted bool, err error)
 }
 
 // pauseOf is how long a server is suspended: longer than a worker waits for the answer to a heartbeat.
@@ -76,19 +78,19 @@ const pauseOf = 5 * time.Second
 // pauses suspends a server repeatedly.
 type pauses struct {
 	n    atomic.Int64 // number of pauses so far
+	hung atomic.Int64 // after how many of them the server had to be restarted
 	stop chan struct{}
-	over chan struct{}
+	over chan error
 }
 
 // pausing starts to suspend a server repeatedly, if there is one. The server is up for a while after each pause.
 func pausing(server Pauser, up func() time.Duration) *pauses {
-	p := &pauses{stop: make(chan struct{}), over: make(chan struct{})}
+	p := &pauses{stop: make(chan struct{}), over: make(chan error, 1)}
 	if server == nil {
-		close(p.over)
+		p.over <- nil
 		return p
 	}
 	go func() {
-		defer close(p.over)
 		for more := true; more; {
 			select {
 			case <-time.After(up()):
@@ -99,15 +101,26 @@ func pausing(server Pauser, up func() time.Duration) *pauses {
 			p.n.Add(1)
 			<-time.After(pauseOf)
 			server.Resume()
+			switch restarted, err := server.Recover(); {
+			case err != nil:
+				p.over <- err
+				return
+			case restarted:
+				p.hung.Add(1)
+			}
 		}
+		p.over <- nil
 	}()
 	return p
 }
 
 // end stops the pauses and leaves the server running.
-func (p *pauses) end() {
+func (p *pauses) end(t *testing.T) {
+	t.Helper()
 	close(p.stop)
-	<-p.over
+	if err := <-p.over; err != nil {
+		t.Errorf("the server does not start again: %v", err)
+	}
 }
 
 // uptime draws how long a server is up.
