@@ -83,18 +83,24 @@ func (c *Client) Wait(ctx context.Context, session, runID string) (*cairn.Result
 func (c *Client) runEvents(ctx context.Context, session, runID string, types ...cairn.EventType) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		var wait pauses
+		missed := false // it was neither among the runs nor in the queue: it may have begun between the two looks
 		for {
-			queued := false
+			queued, again := false, false
 			for ev, err := range c.Events(ctx, session, &EventsOptions{RunID: runID, Types: types}) {
 				if errors.Is(err, cairn.ErrNotFound) {
 					turns, failed := c.Queue(ctx, session)
-					if queued = failed == nil && slices.ContainsFunc(turns, func(t QueuedTurn) bool { return t.ID == runID }); queued {
+					queued = failed == nil && slices.ContainsFunc(turns, func(t QueuedTurn) bool { return t.ID == runID })
+					again = failed == nil && !queued && !missed
+					if missed = again; queued || again {
 						break
 					}
 				}
 				if !yield(ev, err) {
 					return
 				}
+			}
+			if again {
+				continue
 			}
 			if !queued {
 				return

@@ -3,7 +3,9 @@ package server_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -184,6 +186,49 @@ func TestClientQueue(t *testing.T) {
 	}
 	if _, err := c.client.Wait(t.Context(), "s", queued[0]); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("the turn that was removed: %v", err)
+	}
+}
+
+// between is a transport that does something before the first request of a path.
+type between struct {
+	path string
+	do   func()
+	once sync.Once
+}
+
+func (b *between) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, b.path) {
+		b.once.Do(b.do)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// A queued turn begins after the client has looked for its run, and before it looks into the queue.
+func TestQueuedTurnBeginsBetweenTwoLooks(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	c := newCallee(t, replies(gate))
+	running, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "wait"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Input: client.Input{Text: "two"}, OnBusy: "enqueue"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, err := client.New(c.url, &client.Options{Token: calleeToken, HTTP: &http.Client{Transport: &between{path: "/queue", do: func() {
+		close(gate)
+		for _, id := range []string{running.RunID, queued.RunID} {
+			if _, err := c.client.Wait(t.Context(), "s", id); err != nil {
+				t.Error(err)
+			}
+		}
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := slow.Wait(t.Context(), "s", queued.RunID); err != nil || res.Text != "own: two" {
+		t.Errorf("the queued turn came to %+v, %v", res, err)
 	}
 }
 
