@@ -54,10 +54,17 @@ func holdNotifications(t *testing.T, server *testenv.PostgresServer) (release fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
+	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = execAt(t, server.URL(), "INSERT INTO elsewhere VALUES (1); NOTIFY elsewhere") // one transaction
+		for { // until the server has read its settings, transactions do not wait
+			_ = execAt(t, server.URL(), "INSERT INTO elsewhere VALUES (1); NOTIFY elsewhere") // one transaction
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
 	}()
 	const held = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -70,6 +77,7 @@ func holdNotifications(t *testing.T, server *testenv.PostgresServer) (release fu
 		}
 	}
 	return func() {
+		close(over)
 		if err := execAt(t, server.URL(), "SELECT pg_cancel_backend(pid) FROM ("+held+") h"); err != nil {
 			t.Error(err)
 		}
