@@ -103,18 +103,35 @@ func (w *watch) checkFirst(n int) error {
 		return err
 	}
 	for i := range w.files[:n] {
-		f := &w.files[i]
-		id, size, err := statFile(f.name)
+		lost, err := w.look(i)
+		if lost != nil && i > 0 { // the database may have been taken away with it since it was looked at
+			if first, err := w.look(0); first != nil && err == nil {
+				lost = first
+			}
+		}
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return w.lose(&ReplacedError{Path: w.path, File: f.name, Missing: true})
 		case err != nil:
-			return cairn.Errorf(cairn.CodeUnavailable, "check the files of the database: %w", err)
-		case !f.id.same(id), i == 0 && len(w.files) > 1 && size < minFile:
-			return w.lose(&ReplacedError{Path: w.path, File: f.name})
+			return err
+		case lost != nil:
+			return w.lose(lost)
 		}
 	}
 	return nil
+}
+
+// look compares a file with that of its name now.
+func (w *watch) look(i int) (*ReplacedError, error) {
+	f := &w.files[i]
+	id, size, err := statFile(f.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &ReplacedError{Path: w.path, File: f.name, Missing: true}, nil
+	case err != nil:
+		return nil, cairn.Errorf(cairn.CodeUnavailable, "check the files of the database: %w", err)
+	case !f.id.same(id), i == 0 && len(w.files) > 1 && size < minFile:
+		return &ReplacedError{Path: w.path, File: f.name}, nil
+	}
+	return nil, nil
 }
 
 // lose records that the database is lost. The first reason counts.

@@ -22,9 +22,10 @@ var replacements = map[string]func(t *testing.T, path string) string{
 	"log deleted":         func(t *testing.T, path string) string { return remove(t, path+"-wal") },
 	"log's index deleted": func(t *testing.T, path string) string { return remove(t, path+"-shm") },
 	"all files deleted": func(t *testing.T, path string) string {
+		remove(t, path) // first: a follower looks while they are deleted
 		remove(t, path+"-wal")
 		remove(t, path+"-shm")
-		return remove(t, path)
+		return path
 	},
 	"log replaced": func(t *testing.T, path string) string {
 		remove(t, path+"-wal")
