@@ -62,8 +62,8 @@ type LongPrice struct {
 	Price
 }
 
-// Fees are the prices of tools that a provider runs for a model, in addition to the tokens: dollars for a thousand uses,
-// 0 if the price is not known.
+// Fees are the prices of tools that a provider runs for a model, in addition to the tokens: dollars for a thousand
+// uses, 0 if the price is not known.
 type Fees struct {
 	// WebSearch is the price of [Usage].WebSearches, FileSearch that of FileSearches.
 	WebSearch  Dollars `json:"web_search,omitempty"`
@@ -163,8 +163,8 @@ func (e *ModelEntry) fees() Fees {
 	return *e.Fees
 }
 
-// Cost returns the cost of a request with the given usage, in nano-dollars, rounded up. What the entry does not have the
-// price of counts as 0, see [ModelEntry.Covers].
+// Cost returns the cost of a request with the given usage, in nano-dollars, rounded up. What the entry does not have
+// the price of counts as 0, see [ModelEntry.Covers].
 func (e *ModelEntry) Cost(u Usage) int64 {
 	p := e.Price
 	if e.Long != nil && u.InputTokens > e.Long.Over {

@@ -60,8 +60,8 @@ type Session struct {
 	ArchivedAt time.Time `json:"archived_at,omitzero"`
 	// TraceParent is the W3C trace context that the session belongs to.
 	TraceParent string `json:"trace_parent,omitempty"`
-	// ThreadID is the thread of a root: the conversation of which it is one of any number of sessions. It is the root's own
-	// id unless engine.WithThread names another, and empty for a session with a parent. It does not change.
+	// ThreadID is the thread of a root: the conversation of which it is one of any number of sessions. It is the root's
+	// own id unless engine.WithThread names another, and empty for a session with a parent. It does not change.
 	ThreadID string `json:"thread_id,omitempty"`
 	// ParentID and RootID are the session's place in a tree. A root has no parent and is its own root.
 	ParentID string `json:"parent_id,omitempty"`

@@ -140,10 +140,10 @@ func (s *Step) SetTitle(title string) error {
 	return s.env.Describe(&title, nil, nil)
 }
 
-// SetMetadata sets an entry of the session's metadata with the step's commit. nil and the empty string remove the entry.
-// The last value set in a step wins; of parallel calls, that is the last one in call order. The error is ErrInvalid for a
-// key or value that cannot be stored, see [Metadata], and ErrTooLarge if the session would have more than
-// [MaxMetadataBytes].
+// SetMetadata sets an entry of the session's metadata with the step's commit. nil and the empty string remove the
+// entry. The last value set in a step wins; of parallel calls, that is the last one in call order. The error is
+// ErrInvalid for a key or value that cannot be stored, see [Metadata], and ErrTooLarge if the session would have more
+// than [MaxMetadataBytes].
 func (s *Step) SetMetadata(key string, value any) error {
 	if raw, err := encodePlain(value); err == nil { // Canonical reports the error
 		raw, _ = limits.CleanJSON(raw)
@@ -156,8 +156,8 @@ func (s *Step) SetMetadata(key string, value any) error {
 	return s.env.Describe(nil, nil, entry)
 }
 
-// AddTags adds tags to the session with the step's commit; those that it has already stay. The error is ErrInvalid for a
-// tag that breaks the rules of ids, and ErrTooLarge if the session would have more than [MaxMetadataBytes].
+// AddTags adds tags to the session with the step's commit; those that it has already stay. The error is ErrInvalid for
+// a tag that breaks the rules of ids, and ErrTooLarge if the session would have more than [MaxMetadataBytes].
 func (s *Step) AddTags(tags ...string) error { return s.env.Describe(nil, slices.Clone(tags), nil) }
 
 // SwitchTools switches tools of the agent on (true) and off (false), by name, from the next step on, including
@@ -193,8 +193,8 @@ type Call struct {
 func (c *Call) IdempotencyKey() string { return ids.Derive("call", c.SessionID, c.ID) }
 
 // Attach adds files, such as images, to the call's result. The model gets them in the result, or in a hidden message
-// after it if its provider accepts no files there. They are stored with the step's commit, also if the tool fails; those
-// of an attempt that is repeated are dropped. A result with files is not cached.
+// after it if its provider accepts no files there. They are stored with the step's commit, also if the tool fails;
+// those of an attempt that is repeated are dropped. A result with files is not cached.
 //
 // The error is ErrInvalid if there are no files, or if one has no media type, or both of Data and URL, or neither, and
 // ErrTooLarge if the files of one call of Attach are larger than a message can be. Then none is added.

@@ -42,8 +42,8 @@ func (c *Client) Chat(ctx context.Context, id string, limit int, cursor string) 
 	return out[Chat](c, ctx, "GET", "/chat/"+url.PathEscape(id), query, nil)
 }
 
-// ChatBranch is an earlier version of a chat, which an edited or regenerated message has replaced. [Client.Chat] returns
-// it by its id.
+// ChatBranch is an earlier version of a chat, which an edited or regenerated message has replaced. [Client.Chat]
+// returns it by its id.
 type ChatBranch struct {
 	ID string `json:"id"`
 	// MessageID is the message of the user's that was edited or answered again.

@@ -29,9 +29,9 @@ func (t Text) String() string {
 }
 
 // Text yields what a run says to the user, as the model produces it, from the beginning of the run to its end: the text
-// of its own session, without reasoning, tools and sub-agents. What was yielded and not discarded is what the transcript
-// has. The loop ends without an error when the run ends, whatever its outcome, and early only with one of the errors of
-// [Client.Events]. For a queued run it waits until the run begins.
+// of its own session, without reasoning, tools and sub-agents. What was yielded and not discarded is what the
+// transcript has. The loop ends without an error when the run ends, whatever its outcome, and early only with one of
+// the errors of [Client.Events]. For a queued run it waits until the run begins.
 func (c *Client) Text(ctx context.Context, session, runID string) iter.Seq2[Text, error] {
 	return func(yield func(Text, error) bool) {
 		shown := map[int]bool{} // steps with text that was not discarded
@@ -59,9 +59,9 @@ func (c *Client) Text(ctx context.Context, session, runID string) iter.Seq2[Text
 	}
 }
 
-// Wait returns a run's outcome once it has ended or is suspended, also for a queued run. For a failed run it returns both the outcome and its
-// error. Any other error is one of [Client.Events], and means that the outcome is unknown; ErrNotFound also means that the
-// run was removed from the queue.
+// Wait returns a run's outcome once it has ended or is suspended, also for a queued run. For a failed run it returns
+// both the outcome and its error. Any other error is one of [Client.Events], and means that the outcome is unknown;
+// ErrNotFound also means that the run was removed from the queue.
 func (c *Client) Wait(ctx context.Context, session, runID string) (*cairn.Result, error) {
 	for _, err := range c.runEvents(ctx, session, runID, cairn.EventRunEnd) {
 		if err != nil {
@@ -83,15 +83,15 @@ func (c *Client) Wait(ctx context.Context, session, runID string) (*cairn.Result
 func (c *Client) runEvents(ctx context.Context, session, runID string, types ...cairn.EventType) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		var wait pauses
-		missed := false // it was neither among the runs nor in the queue: it may have begun between the two looks
+		absent := false // at the last look it was neither among the runs nor in the queue: it may have begun between the two
 		for {
-			queued, again := false, false
+			again := false
 			for ev, err := range c.Events(ctx, session, &EventsOptions{RunID: runID, Types: types}) {
 				if errors.Is(err, cairn.ErrNotFound) {
 					turns, failed := c.Queue(ctx, session)
-					queued = failed == nil && slices.ContainsFunc(turns, func(t QueuedTurn) bool { return t.ID == runID })
-					again = failed == nil && !queued && !missed
-					if missed = again; queued || again {
+					queued := failed == nil && slices.ContainsFunc(turns, func(t QueuedTurn) bool { return t.ID == runID })
+					again = queued || failed == nil && !absent
+					if absent = !queued; again {
 						break
 					}
 				}
@@ -99,10 +99,7 @@ func (c *Client) runEvents(ctx context.Context, session, runID string, types ...
 					return
 				}
 			}
-			if again {
-				continue
-			}
-			if !queued {
+			if !again {
 				return
 			}
 			if err := wait.sleep(ctx, nil); err != nil {
@@ -173,8 +170,8 @@ func (c *Client) Retry(ctx context.Context, id string, opts ...ContinueOption) (
 	return out[Started](c, ctx, "POST", "/retry", nil, x)
 }
 
-// NewFile returns a file for a user's message: its bytes as a "data:" URL, or its address. The error is ErrInvalid if it
-// has neither.
+// NewFile returns a file for a user's message: its bytes as a "data:" URL, or its address. The error is ErrInvalid if
+// it has neither.
 func NewFile(f *cairn.File) (File, error) {
 	if f == nil || len(f.Data) == 0 && f.URL == "" {
 		return File{}, cairn.Invalid("file", "has neither data nor an address")

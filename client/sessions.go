@@ -306,9 +306,10 @@ func (c *Client) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	return out[Snapshot](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/snapshot", nil, nil)
 }
 
-// SetState sets the state of a session between turns, also while it is paused: a value of its agent's state type, or its
-// JSON as a json.RawMessage. If version is not 0, it must be that of the session. The error is ErrStale if it is not,
-// ErrAlreadyRunning while a run holds the session, and ErrState, ErrInvalid or ErrTooLarge for a state that does not fit.
+// SetState sets the state of a session between turns, also while it is paused: a value of its agent's state type, or
+// its JSON as a json.RawMessage. If version is not 0, it must be that of the session. The error is ErrStale if it is
+// not, ErrAlreadyRunning while a run holds the session, and ErrState, ErrInvalid or ErrTooLarge for a state that does
+// not fit.
 func (c *Client) SetState(ctx context.Context, id string, state any, version int64) (*cairn.Session, error) {
 	in := struct {
 		State   any   `json:"state"`

@@ -114,8 +114,8 @@ func TestArchiveRefuses(t *testing.T) {
 	}
 }
 
-// A message of the user makes an archived session current, however it arrives: as a turn, in the queue, with a resume, in
-// place of an earlier one, and to the session of a dead process. What the agent and people do about it does not.
+// A message of the user makes an archived session current, however it arrives: as a turn, in the queue, with a resume,
+// in place of an earlier one, and to the session of a dead process. What the agent and people do about it does not.
 func TestMessageMakesArchivedSessionCurrent(t *testing.T) {
 	t.Parallel()
 	pay := cairn.Func("pay", "Pays.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "paid", nil }, cairn.RequireApproval())
@@ -191,8 +191,7 @@ func TestMessageMakesArchivedSessionCurrent(t *testing.T) {
 	}
 }
 
-// A session is archived while its run is under way, which continues, and a message in place of an earlier one makes it
-// current.
+// Archiving a session leaves its active run alone. An edit of an earlier message makes the session current again.
 func TestArchiveDuringARun(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})

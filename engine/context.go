@@ -11,9 +11,9 @@ import (
 )
 
 // SetContext changes a session's user, title, tags, metadata and expiry, and archives it or makes it current again,
-// whether or not the session is running. Nil fields of change keep their values. Entries of Metadata are set one by one, and an empty string or nil removes one. The
-// change is one durable write, whatever is written concurrently, and counts as activity. Tools and hooks of a run under
-// way see it from the run's next commit on.
+// whether or not the session is running. Nil fields of change keep their values. Entries of Metadata are set one by
+// one, and an empty string or nil removes one. The change is one durable write, whatever is written concurrently, and
+// counts as activity. Tools and hooks of a run under way see it from the run's next commit on.
 //
 //	row, err := eng.SetContext(ctx, "session-1", store.ContextChange{
 //		Title: new("Order 42"), Metadata: cairn.Metadata{"plan": "pro", "seats": 3},
@@ -24,11 +24,11 @@ import (
 // ErrInvalid for a user or an expiry of a session that is not a root, for an empty change, and for values that cannot
 // be stored, and ErrTooLarge for more than [cairn.MaxMetadataBytes] or [cairn.MaxTitleBytes].
 //
-// Archived hides a conversation from lists that ask for current sessions, with store.SessionQuery.Archived; nothing else
-// about it changes. It is set on a root, and on the other sessions of its thread that have the same user, one at a time,
-// the root last. To archive an archived session writes nothing. The next message of the user in the session makes it
-// current, in the write that adds the message to the session or its queue, or, in a new session of the thread, the thread.
-// The error is ErrInvalid for a session that is not a root.
+// Archived hides a conversation from lists that ask for current sessions, with store.SessionQuery.Archived; nothing
+// else about it changes. It is set on a root, and on the other sessions of its thread that have the same user, one at a
+// time, the root last. To archive an archived session writes nothing. The next message of the user in the session makes
+// it current, in the write that adds the message to the session or its queue, or, in a new session of the thread, the
+// thread. The error is ErrInvalid for a session that is not a root.
 func (e *Engine) SetContext(ctx context.Context, id string, change store.ContextChange) (*cairn.Session, error) {
 	row, err := e.Session(ctx, id)
 	switch {

@@ -340,7 +340,8 @@ func takenOver(t *testing.T, st *memstore.Store, a *cairn.Agent) *cairn.Result {
 	return wait(t, run)
 }
 
-// What models were paid for work that a closing engine leaves unstored counts once, with the step that repeats the work.
+// What models were paid for work that a closing engine leaves unstored counts once, with the step that repeats the
+// work.
 func TestUsageOfWorkThatIsCutByClosing(t *testing.T) {
 	t.Parallel()
 	whole := cairn.Usage{InputTokens: 100, OutputTokens: 9, ModelCalls: 1, PricedCalls: 1, CostNanos: 190}

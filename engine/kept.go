@@ -62,9 +62,9 @@ type heldError struct {
 
 func (e *heldError) Unwrap() error { return e.error }
 
-// leftAlone returns an error while a worker leaves a crashed session alone: for the time of a lease if its lease is from
-// the time before the store's clock was set back, and while the run is left to its host, if this process does not have
-// that host.
+// leftAlone returns an error while a worker leaves a crashed session alone: for the time of a lease if its lease is
+// from the time before the store's clock was set back, and while the run is left to its host, if this process does not
+// have that host.
 func (e *Engine) leftAlone(ctx context.Context, id string) error {
 	row, err := store.Load(ctx, e.store, id)
 	if err != nil {

@@ -42,8 +42,8 @@ func TestLateAttemptAtAReleasedRun(t *testing.T) {
 	wantSound(t, st, "s")
 }
 
-// A process is suspended when it has just read the session for a tool's effect, for longer than a lease. Another process
-// has run the tool and committed the step meanwhile: the tool does not run again.
+// A process is suspended when it has just read the session for a tool's effect, for longer than a lease. Another
+// process has run the tool and committed the step meanwhile: the tool does not run again.
 func TestEffectThatSleptLooksAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -153,8 +153,8 @@ func (e *Engine) at(ctx context.Context, id string, after cairn.Cursor) (*cairn.
 	return row, err
 }
 
-// History returns at most limit of the events that Events yields after a cursor, without waiting for more; limit 0 means
-// 1000. Fewer mean that there are no more. The errors are those of Events.
+// History returns at most limit of the events that Events yields after a cursor, without waiting for more; limit 0
+// means 1000. Fewer mean that there are no more. The errors are those of Events.
 func (e *Engine) History(ctx context.Context, id string, after cairn.Cursor, limit int) ([]cairn.Event, error) {
 	row, err := e.at(ctx, id, after)
 	if err != nil {
@@ -199,9 +199,10 @@ const historyLimit = 1000
 
 // AddContext adds hidden messages to a session, whether or not it is running. A chat does not show them. The transcript
 // keeps the order in which the model saw it: a run under way appends them behind its step, with the step's commit and
-// whatever the agent's durability, so the model reads them from its next call on, and the provider's cached prefix stays
-// valid. They are durable when AddContext returns, and on the transcript and the event log once that commit is made. Until
-// then they are an entry of the session's queue: the error is ErrQueueFull if that has no room, see [Options.MaxQueue].
+// whatever the agent's durability, so the model reads them from its next call on, and the provider's cached prefix
+// stays valid. They are durable when AddContext returns, and on the transcript and the event log once that commit is
+// made. Until then they are an entry of the session's queue: the error is ErrQueueFull if that has no room, see
+// [Options.MaxQueue].
 func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) error {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err

@@ -41,14 +41,14 @@ type AgentOptions struct {
 	Logger *slog.Logger
 }
 
-// Agents serves agents of an engine as MCP tools. Each call of a tool is a turn: of a new session, or of the
-// session that the call names, which must be the caller's. Its result is the turn's output or the text of the last reply,
-// with the reply's files, up to 8 MiB. A call reports the steps and calls of its turn to a client
-// that gives a progress token.
+// Agents serves agents of an engine as MCP tools. Each call of a tool is a turn: of a new session, or of the session
+// that the call names, which must be the caller's. Its result is the turn's output or the text of the last reply, with
+// the reply's files, up to 8 MiB. A call reports the steps and calls of its turn to a client that gives a progress
+// token.
 //
 // Cancelling a call interrupts its run: by notifications/cancelled over standard input and output and, over HTTP from
-// revision 2026-07-28 on, by closing the response. In earlier revisions over HTTP a lost connection is no cancellation,
-// and a notification does not say which of a user's clients it is from: the turn continues.
+// revision 2026-07-28 on, by closing the response. In earlier revisions over HTTP a lost connection does
+// not cancel a call, and a notification does not identify the client, so the turn continues.
 //
 // If the run is suspended, the pending calls are put to the client's user by elicitation, if the client supports
 // it. If it does not, or if the user does not decide, the call's result is an error that names the session and the
@@ -271,8 +271,8 @@ func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent strin
 	}
 }
 
-// stateOf returns the state with which a client continues the turn of a session. It differs from one set of questions to
-// the next. It needs no seal: only the owner of the session may continue the turn.
+// stateOf returns the state with which a client continues the turn of a session. It differs from one set of questions
+// to the next. It needs no seal: only the owner of the session may continue the turn.
 func stateOf(session string, requests sdk.InputRequestMap) string {
 	return ids.Derive("asked", slices.Sorted(maps.Keys(requests))...) + "/" + session
 }

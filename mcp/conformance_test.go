@@ -26,8 +26,8 @@ import (
 
 var update = flag.Bool("update", false, "write the results of the conformance suite into docs/MCP.md")
 
-// exception is a reason for which checks of the suite fail, with the scenarios and, where others of a scenario pass, the
-// checks.
+// exception is a reason for which checks of the suite fail, with the scenarios and, where others of a scenario pass,
+// the checks.
 type exception struct {
 	why       string
 	scenarios string
@@ -65,8 +65,8 @@ var checks = map[string]string{
 	"server-stateless": "sep-2575-server-rejects-undeclared-capability sep-2575-missing-capability-http-400",
 }
 
-// The official suite, at the scenarios that a revision requires of each side. What fails is listed, with the reason, and
-// docs/MCP.md has the results.
+// The official suite, at the scenarios that a revision requires of each side. What fails is listed, with the reason,
+// and docs/MCP.md has the results.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	eng, tools := diagnostic(t)

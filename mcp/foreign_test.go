@@ -19,8 +19,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// TestForeignTools has a server with schemas and names of the kinds that real servers have. Each tool is offered, can be
-// called, and is checked as far as its schema can be.
+// TestForeignTools has a server with schemas and names of the kinds that real servers have. Each tool is offered, can
+// be called, and is checked as far as its schema can be.
 func TestForeignTools(t *testing.T) {
 	t.Parallel()
 	s := sdk.NewServer(&sdk.Implementation{Name: "x", Version: "1"}, nil)

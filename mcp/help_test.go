@@ -100,7 +100,8 @@ func notes(dir, file string) []string {
 	return strings.Fields(string(raw))
 }
 
-// bench is a server with one tool for each behavior that the tests need. Its instructions are in a file of the directory.
+// bench is a server with one tool for each behavior that the tests need. Its instructions are in a file of the
+// directory.
 func bench(dir string) *sdk.Server {
 	instructions, _ := os.ReadFile(filepath.Join(dir, "instructions"))
 	s := sdk.NewServer(&sdk.Implementation{Name: "bench", Version: "1"}, &sdk.ServerOptions{Instructions: string(instructions)})

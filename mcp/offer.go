@@ -156,7 +156,7 @@ func (s *Server) allowed(tools []toolSpec) []toolSpec {
 func (s *Server) Restate(pinned json.RawMessage) (string, error) {
 	var o offer
 	if err := json.Unmarshal(pinned, &o); err != nil {
-		return "", fmt.Errorf("what is pinned does not decode: %w", err)
+		return "", fmt.Errorf("the pinned offer does not decode: %w", err)
 	}
 	var lines []string
 	if len(o.Gone)+len(o.Added) > 0 {
@@ -309,7 +309,7 @@ func (s *Server) Offer(ctx context.Context, step *cairn.Step, pinned json.RawMes
 	if pinned != nil {
 		before = new(offer)
 		if err := json.Unmarshal(pinned, before); err != nil {
-			return nil, fmt.Errorf("what is pinned does not decode: %w", err)
+			return nil, fmt.Errorf("the pinned offer does not decode: %w", err)
 		}
 	}
 	l, err := s.link(step.UserID)

@@ -160,7 +160,8 @@ func (s *Server) Prompts(ctx context.Context, user string) iter.Seq2[*Prompt, er
 
 // Prompt returns the messages of a server's prompt for a user, see [Server.Resources]: texts, and images and PDFs as
 // files. Anything else is described in a text. The error is ErrNotFound if the server has no such prompt, or does not
-// accept the arguments. The messages are the server's, which is not trusted: show them to the user before they are sent.
+// accept the arguments. The messages are the server's, which is not trusted: show them to the user before they are
+// sent.
 func (s *Server) Prompt(ctx context.Context, user, name string, arguments map[string]string) ([]cairn.Message, error) {
 	return requested(ctx, s, user, func(ctx context.Context, session *sdk.ClientSession) ([]cairn.Message, error) {
 		res, err := session.GetPrompt(ctx, &sdk.GetPromptParams{Name: name, Arguments: arguments})
@@ -216,8 +217,8 @@ var errAsks = refused("the server asks for input, which only calls of its tools 
 // codeNotFound is the code of a resource that does not exist, in revisions before 2026-07-28.
 const codeNotFound = -32002
 
-// missing returns the error of a request for something that a server says does not exist: by the code for it, or by that
-// for wrong parameters, as revision 2026-07-28 demands.
+// missing returns the error of a request for something that a server says does not exist: by the code for it, or by
+// that for wrong parameters, as revision 2026-07-28 demands.
 func missing(err error, what, name string) error {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) && (wire.Code == codeNotFound || wire.Code == jsonrpc.CodeInvalidParams || wire.Code == jsonrpc.CodeMethodNotFound) {

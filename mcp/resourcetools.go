@@ -16,8 +16,8 @@ const (
 	methodRead = "resources/read"
 )
 
-// Bounds of a list of resources for a model: how many of them, and of templates, it has, the size of a text, and that of
-// an address.
+// Bounds of a list of resources for a model: how many of them, and of templates, it has, the size of a text, and that
+// of an address.
 const (
 	maxShown     = 100
 	maxShownText = 1 << 10

@@ -152,7 +152,8 @@ func TestResourceToolsAreOptional(t *testing.T) {
 	}
 }
 
-// A list has a bounded number of entries, none of whose addresses the model would read otherwise than the server has it.
+// A list has a bounded number of entries, none of whose addresses the model would read otherwise than the server has
+// it.
 func TestManyResources(t *testing.T) {
 	t.Parallel()
 	s := sdk.NewServer(&sdk.Implementation{Name: "archive", Version: "1"}, nil)

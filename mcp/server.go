@@ -125,9 +125,9 @@ func (s *Server) Name() string { return s.name }
 func (s *Server) Required() bool { return s.opts.Required }
 
 // Ready waits until the server has started and its tools are known, so that the first turn does not have to. If they
-// cannot be listed, the error says why, and a later call tries again. If ctx ends first, the error is its cause, and the
-// server continues to start. A server at which each user has an account of their own has no common list: the error is
-// ErrInvalid.
+// cannot be listed, the error says why, and a later call tries again. If ctx ends first, the error is its cause, and
+// the server continues to start. A server at which each user has an account of their own has no common list: the error
+// is ErrInvalid.
 func (s *Server) Ready(ctx context.Context) error {
 	if s.opts.Auth != nil && s.opts.Auth.perUser() {
 		return cairn.Invalid("auth", "MCP server %q: each user has a list of tools of their own", s.name)

@@ -137,9 +137,9 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	return c.execute(row, agent, cairn.Messages(m), v, opts)
 }
 
-// chatSession returns the session for a message to a chat, as openOrCreate does. message is the message's id: posted once
-// more, the message is found in the session that it began. One that is said again, in place of an earlier one, begins no
-// session.
+// chatSession returns the session for a message to a chat, as openOrCreate does. message is the message's id: posted
+// once more, the message is found in the session that it began. One that is said again, in place of an earlier one,
+// begins no session.
 func (c *request) chatSession(thread, agent, message string, again bool) (*cairn.Session, error) {
 	if thread == "" {
 		thread = c.newID()

@@ -15,8 +15,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// replies returns an agent that says the name of the model and what the user said. "pay" needs an approval; "wait" takes
-// until gate is closed, and "break" breaks off its first reply.
+// replies returns an agent that says the name of the model and what the user said. "pay" needs an approval; "wait"
+// takes until gate is closed, and "break" breaks off its first reply.
 func replies(gate chan struct{}) *cairn.Agent {
 	pay := cairn.Func("pay", "Pays.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "paid", nil }, cairn.RequireApproval())
 	broken := false

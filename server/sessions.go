@@ -48,8 +48,8 @@ type listIn struct {
 	Cursor        string    `query:"cursor"`
 }
 
-// listSessions lists the principal's sessions, or those of any user for an administrator or operator. The policy filters
-// each page. The children of a session are for every principal that may read the session.
+// listSessions lists the principal's sessions, or those of any user for an administrator or operator. The policy
+// filters each page. The children of a session are for every principal that may read the session.
 func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 	q := store.SessionQuery{UserID: in.UserID, ThreadID: in.ThreadID, Tags: in.Tags, Metadata: in.Metadata, Search: in.Search,
 		RootsOnly: true, CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore,

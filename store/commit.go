@@ -26,11 +26,11 @@ type Commit struct {
 	Guard Guard
 
 	// Create creates the session if it does not exist. ID, Agent, UserID, Title, Tags, Metadata, ExpiresAt, TTL,
-	// TraceParent, Depth, ThreadID, ParentID, RootID, Incarnation, Kind, Name and Secret are taken from it; everything else
-	// starts at zero. RootID defaults to ID, and so does the ThreadID of a root. Secret, and a root's Incarnation, default
-	// to random values. TTL is kept in microseconds, and a negative one as 0. A new session has Status idle. The id of a
-	// removed or expired session is refused like any other use of it, see [Sweeper]. Create is ignored if the session
-	// exists, unless Guard.New is set.
+	// TraceParent, Depth, ThreadID, ParentID, RootID, Incarnation, Kind, Name and Secret are taken from it; everything
+	// else starts at zero. RootID defaults to ID, and so does the ThreadID of a root. Secret, and a root's Incarnation,
+	// default to random values. TTL is kept in microseconds, and a negative one as 0. A new session has Status idle.
+	// The id of a removed or expired session is refused like any other use of it, see [Sweeper]. Create is ignored if
+	// the session exists, unless Guard.New is set.
 	Create *cairn.Session
 	// InitialState is the state of a session that this commit creates; empty means {}. It is stored as keyframe 0.
 	InitialState json.RawMessage
@@ -46,10 +46,10 @@ type Commit struct {
 	// removed, and Epoch grows by one. If the checkpoint is unknown the error is ErrNotFound and nothing is written.
 	Rewind string
 	// RewindRun moves the session back to where one of its runs began: the messages, checkpoints and state changes
-	// since then are removed, and Epoch grows by one. The records of runs stay. Where a run began is a
-	// checkpoint, a number of messages and a number of state changes: a session that was rewound to before that, and has
-	// grown since, keeps as many of its present ones. The error is ErrNotFound for an unknown run, and ErrInvalid for a run
-	// that began after the end of the remaining history or at a checkpoint that no longer exists; in both cases nothing is
+	// since then are removed, and Epoch grows by one. The records of runs stay. Where a run began is a checkpoint, a
+	// number of messages and a number of state changes: a session that was rewound to before that, and has grown since,
+	// keeps as many of its present ones. The error is ErrNotFound for an unknown run, and ErrInvalid for a run that
+	// began after the end of the remaining history or at a checkpoint that no longer exists; in both cases nothing is
 	// written. At most one of Rewind and RewindRun may be set.
 	RewindRun string
 

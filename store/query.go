@@ -43,8 +43,8 @@ type SessionQuery struct {
 const MaxFilterDepth = 16
 
 // Begin checks the query and returns the place at which its page begins. It brings Metadata into the form in which
-// [SessionQuery.Selects] compares it with stored rows. Stores call it first. The error is ErrInvalid, or ErrTooLarge for
-// metadata of more than [cairn.MaxMetadataBytes], and names the field.
+// [SessionQuery.Selects] compares it with stored rows. Stores call it first. The error is ErrInvalid, or ErrTooLarge
+// for metadata of more than [cairn.MaxMetadataBytes], and names the field.
 func (q *SessionQuery) Begin() (Cursor, error) {
 	filter := cairn.Session{Metadata: q.Metadata}
 	err := filter.ValidateContext()

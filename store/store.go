@@ -124,8 +124,8 @@ type Sweeper interface {
 	Purge(ctx context.Context, key string) (checkpoints int, err error)
 }
 
-// Scrubber is a Store, or a Log of its own, whose files would show removed data to those who read their bytes. An engine
-// calls Scrub after it has erased sessions, and at the end of a sweep that purged some.
+// Scrubber is a Store, or a Log of its own, whose files would show removed data to those who read their bytes. An
+// engine calls Scrub after it has erased sessions, and at the end of a sweep that purged some.
 type Scrubber interface {
 	// Scrub overwrites in the store's files what was deleted before the call. The error is ErrUnavailable if that has
 	// to wait, for example for a reader of an older state; its message says for what, and where the data still is.

@@ -234,7 +234,7 @@ func TestServeWrong(t *testing.T) {
 		code int
 		want []string
 	}{
-		"mistakes": {"stor: x\nlimit: {}\n", cli.ExitUsage, []string{"DIR/cairn.yaml:1:1: stor: there is no such key; did you mean store?\n", "cairn: --config: 3 mistakes in DIR/cairn.yaml\n"}},
+		"mistakes": {"stor: x\nlimit: {}\n", cli.ExitUsage, []string{"DIR/cairn.yaml:1:1: stor: unknown key; did you mean store?\n", "cairn: --config: 3 mistakes in DIR/cairn.yaml\n"}},
 		"a store":  {"store: mysql://x\nauth: {allow_unauthenticated: true}", cli.ExitUsage, []string{`cairn: store: "mysql" is no kind of store`}},
 		"a host":   {"host: ftp://x\nstore: 'memory:'\nauth: {allow_unauthenticated: true}", cli.ExitUsage, []string{`cairn: host: "ftp" is no kind of host`}},
 		"a key":    {"store: 'memory:'\nauth: {allow_unauthenticated: true}\nassistants: [{name: a, model: 'anthropic:claude'}]", cli.ExitUsage, []string{`agent "a": model: `}},

@@ -165,7 +165,7 @@ func TestServeReloads(t *testing.T) {
 	s.logged(`"msg":"a change of this key counts from the next start on","key":"limits.body"`)
 	b.settings(t, "log: {format: json, level: error}\nbody: 1MiB")
 	s.logged(`"level":"ERROR"`)
-	s.logged("there is no such key")
+	s.logged("unknown key")
 	s.signal(syscall.SIGTERM)
 	if _, stderr, code := s.end(); code != cli.ExitOK || strings.Contains(stderr, "INFO") {
 		t.Errorf("exit %d: %s", code, stderr)

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 )
 
-// set is a toolset whose tools are a function of what is pinned.
+// set is a toolset whose tools are a function of the pinned offer.
 type set func(pinned json.RawMessage) ([]cairn.Tool, error)
 
 func (set) Name() string { return "set" }
@@ -62,7 +62,7 @@ func TestOffered(t *testing.T) {
 	}
 }
 
-// restating is a toolset with a text about what is pinned.
+// restating is a toolset whose restatement is a function of the pinned offer.
 type restating struct {
 	set
 	restate func(pinned json.RawMessage) (string, error)
@@ -79,7 +79,7 @@ func TestRestated(t *testing.T) {
 		restate      func(json.RawMessage) (string, error)
 		want, why    string
 	}{
-		{"what is pinned", "set", func(raw json.RawMessage) (string, error) { return string(raw), nil }, own, ""},
+		{"the pinned offer", "set", func(raw json.RawMessage) (string, error) { return string(raw), nil }, own, ""},
 		{"nothing", "set", func(json.RawMessage) (string, error) { return "", nil }, "", ""},
 		{"of another", "other", func(raw json.RawMessage) (string, error) { return string(raw), nil }, "", ""},
 		{"an error", "set", func(json.RawMessage) (string, error) { return "half", errors.New("broken") }, "", `toolset "set": broken`},

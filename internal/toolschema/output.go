@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Output returns a schema of structured output in a dialect. What the provider does not know or refuses, such as bounds,
-// is left out and stands in the descriptions instead, so that the model reads it; the output is checked against the
-// schema as it was given. Of a dialect with a strict mode the schema is as that mode demands, and objects that describe
-// their properties accept no others. ok is false if it cannot be made so: it has maps, values of any type, or contains
-// itself.
+// Output returns a schema of structured output in a dialect. What the provider does not know or refuses, such as
+// bounds, is left out and stands in the descriptions instead, so that the model reads it; the output is checked against
+// the schema as it was given. Of a dialect with a strict mode the schema is as that mode demands, and objects that
+// describe their properties accept no others. ok is false if it cannot be made so: it has maps, values of any type, or
+// contains itself.
 func (d *Dialect) Output(raw json.RawMessage) (out json.RawMessage, ok bool) {
 	out, ok = d.worded(raw, true)
 	if !ok {
@@ -51,8 +51,8 @@ type wording struct {
 	closes   bool
 }
 
-// bounding are the keywords that bound values, other than those that say what a value consists of, which [Dialect.Lower]
-// keeps or rewrites.
+// bounding are the keywords that bound values, other than those that say what a value consists of, which
+// [Dialect.Lower] keeps or rewrites.
 var bounding = words("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern format minItems maxItems uniqueItems " +
 	"contains minContains maxContains minProperties maxProperties propertyNames patternProperties dependentRequired dependentSchemas dependencies " +
 	"not if then else unevaluatedProperties unevaluatedItems enum const")

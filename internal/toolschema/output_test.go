@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/toolschema"
 )
 
-// TestOutput has, for what a schema of structured output may say, whether it can be sent to Anthropic, and which texts the
-// schema that is sent has and lacks there. All of it is either in the schema or in words.
+// TestOutput has, for what a schema of structured output may say, whether it can be sent to Anthropic, and which texts
+// the schema that is sent has and lacks there. All of it is either in the schema or in words.
 func TestOutput(t *testing.T) {
 	t.Parallel()
 	of := func(property string) string {

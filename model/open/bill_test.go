@@ -148,9 +148,9 @@ func gemini(u spent, end ends, _ ...string) string {
 	return sse(false, text(`,"finishReason":"STOP"`))
 }
 
-// TestBill holds the bill of a conversation against one made by hand, to the nano-dollar. It has replies that broke off,
-// that were refused, retried and handed to another model, an overload, and, at Anthropic, an advisor and requests on both
-// sides of a long price. An answer comes after searches of the provider, which have fees.
+// TestBill holds the bill of a conversation against one made by hand, to the nano-dollar. It has replies that broke
+// off, that were refused, retried and handed to another model, an overload, and, at Anthropic, an advisor and requests
+// on both sides of a long price. An answer comes after searches of the provider, which have fees.
 func TestBill(t *testing.T) {
 	t.Parallel()
 	for provider, write := range map[string]func(spent, ends, ...string) string{"anthropic": claude, "openai": gpt, "openai-chat": chat, "gemini": gemini} {

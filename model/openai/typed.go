@@ -126,8 +126,8 @@ func typedOutput(call json.RawMessage, id string, r *cairn.ToolResult) any {
 	return out
 }
 
-// shellOutputs returns the result of a shell's tool in the API's form. A tool may return that form itself: a list of what
-// each command came to. Any other result is what one command wrote.
+// shellOutputs returns the result of a shell's tool in the API's form. A tool may return that form itself: a list of
+// what each command came to. Any other result is what one command wrote.
 func shellOutputs(r *cairn.ToolResult, text string) any {
 	var list []map[string]json.RawMessage
 	if !r.IsError && json.Unmarshal(r.Output, &list) == nil && len(list) > 0 && list[0]["outcome"] != nil {

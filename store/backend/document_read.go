@@ -147,8 +147,8 @@ func NumberCursor(q store.PageQuery) (int64, error) {
 	return math.MinInt64, nil
 }
 
-// Due returns why, and since when, the session needs a worker, now or later; Kind is empty if it never will. Agent is the
-// session's own.
+// Due returns why, and since when, the session needs a worker, now or later; Kind is empty if it never will. Agent is
+// the session's own.
 func (doc *Document) Due() store.Due {
 	row := &doc.Row
 	d := store.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: store.DueKindOf(row), Since: doc.DueAt}

@@ -23,8 +23,8 @@ var (
 		sqlChangeQueue + sqlChangeCache + sqlMade)
 )
 
-// updatedAt is the time of a commit. A statement that had to wait for another writer may have begun before that one did.
-// A time that is further ahead is from before the server's clock was set back.
+// updatedAt is the time of a commit. A statement that had to wait for another writer may have begun before that one
+// did. A time that is further ahead is from before the server's clock was set back.
 const updatedAt = `CASE WHEN h.updated_at > statement_timestamp() + '1 minute'::interval THEN statement_timestamp()
 			ELSE greatest(h.updated_at, statement_timestamp()) END`
 

@@ -265,9 +265,9 @@ func (w *writer) transact(batch []*job) (settled bool) {
 			return len(batch) == 1
 		}
 	}
-	// The check before the commit keeps a file that was moved as it is. The one after it is what counts: a durable write is
-	// not acknowledged unless it is in the files that other processes open. Others are live events and heartbeats, which
-	// count no more than the commit that follows them.
+	// The check before the commit keeps a file that was moved as it is. The one after it is what counts: a durable
+	// write is not acknowledged unless it is in the files that other processes open. Others are live events and
+	// heartbeats, which count no more than the commit that follows them.
 	if err := w.watch.checkDatabase(); err != nil {
 		w.rollback()
 		return refuse(batch, err)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -17,7 +15,7 @@ import (
 var importTests = []storeTest{
 	{name: "Everything", run: importsEverything},
 	{name: "InPages", run: importsInPages},
-	{name: "SuspendedGoesOn", run: importContinues},
+	{name: "SuspendedContinues", run: importContinues},
 	{name: "CrashedIsTakenOver", run: importTakenOver},
 	{name: "RewindToEachCheckpoint", run: importRewinds},
 	{name: "BranchFromEachCheckpoint", run: importBranches},
@@ -565,103 +563,4 @@ func faultyImport(h *harness) {
 		}
 	}
 	h.Fatalf("still failing at internal write %d", mostWrites)
-}
-
-// before returns the parts of a tree as if they had been written before the clock was set back by jump.
-func before(jump time.Duration, parts iter.Seq2[*store.Part, error]) iter.Seq2[*store.Part, error] {
-	return func(yield func(*store.Part, error) bool) {
-		for part, err := range parts {
-			if part != nil && part.Session != nil {
-				head := *part.Session
-				head.Row.UpdatedAt, head.Row.Lease.Until = head.Row.UpdatedAt.Add(jump), head.Row.Lease.Until.Add(jump)
-				if store.DueKindOf(&head.Row) != store.DueDeadline && !head.Inside.DueSince.IsZero() {
-					head.Inside.DueSince = head.Inside.DueSince.Add(jump)
-				}
-				own := *part
-				own.Session, part = &head, &own
-			}
-			if !yield(part, err) {
-				return
-			}
-		}
-	}
-}
-
-// importsAhead copies trees into another store whose clock was an hour ahead when they were written.
-func (h *harness) importsAhead(from *harness, roots ...string) {
-	h.Helper()
-	for _, root := range roots {
-		h.must(h.importer().Import(h.Context(), root, before(time.Hour, store.Export(h.Context(), from.importer(), root))))
-	}
-}
-
-// clockSetBack has a store whose clock was ahead for a while. A lease from that time has lapsed, unless its holder renews
-// it, and what was due then is due now.
-func clockSetBack(h *harness) {
-	held := []string{"dead", "alive", "deleted"}
-	for _, id := range held {
-		h.create(id)
-		h.commit(id, beginCommit("run of "+id, "worker", time.Minute))
-	}
-	h.waiting("ready", agentName, "", store.DueReady)
-	h.waiting("queued", agentName, "", store.DueQueued)
-	h.create("later")
-	h.begin("later", "run of later")
-	h.commit("later", ask("call", 2*time.Hour))
-	to := h.other()
-	to.importsAhead(h, append(held, "ready", "queued", "later")...)
-	wantDue := func(what string, want ...string) {
-		h.Helper()
-		for _, n := range []int{1, 100} {
-			list := strings.Fields(dueIDs(to.dueOf(n, agentName)))
-			if slices.Sort(list); !slices.Equal(list, want) {
-				h.Fatalf("%s: in pages of %d %q are due, want %q", what, n, list, want)
-			}
-		}
-		if list := strings.Fields(dueIDs(to.dueOf(10))); len(list) != len(want) {
-			h.Fatalf("%s: of all agents %q are due, want %q", what, list, want)
-		}
-	}
-	wantDue("at first", "alive", "dead", "deleted", "queued", "ready")
-
-	alive := to.load("alive")
-	if alive.Running(alive.AsOf) || !alive.Crashed(alive.AsOf) || alive.Lease.TTL != cairn.Duration(time.Minute) {
-		h.Fatalf("as of %v a lease of a minute is %+v", alive.AsOf, alive.Lease)
-	}
-	_, err := to.st.Renew(h.Context(), "alive", alive.Lease.Token, time.Minute)
-	h.must(err)
-	if alive = to.load("alive"); !alive.Running(alive.AsOf) {
-		h.Fatalf("as of %v the renewed lease is %+v", alive.AsOf, alive.Lease)
-	}
-	to.step(alive, "reply")
-	wantDue("with a living holder", "dead", "deleted", "queued", "ready")
-
-	dead := to.load("dead")
-	heir := to.commit("dead", &store.Commit{Guard: store.Guard{Lapsed: true}, Recovered: true,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "heir", TTL: time.Minute}})
-	if heir.Lease.Token <= dead.Lease.Token || !heir.Running(heir.AsOf) {
-		h.Fatalf("taken over as of %v with %+v", heir.AsOf, heir.Lease)
-	}
-	to.step(heir, "reply")
-	to.must(to.st.Delete(h.Context(), "deleted"))
-	wantDue("at last", "queued", "ready")
-}
-
-// expiryClockSetBack has a tree expire although a lease from the time before the clock was set back has not ended.
-func expiryClockSetBack(h *harness) {
-	h.lasting("session", 0, time.Now().Add(time.Hour))
-	h.commit("session", beginCommit("run", "worker", time.Minute))
-	h.lasting("removed", time.Hour, time.Time{})
-	h.commit("removed", beginCommit("another run", "worker", time.Minute))
-	to := h.other()
-	to.importsAhead(h, "session", "removed")
-	soon := time.Now().Add(brief)
-	_, err := store.SetContext(h.Context(), to.st, "session", store.ContextChange{ExpiresAt: &soon})
-	h.must(err)
-	to.await("the session to expire", func() bool {
-		_, err := store.Load(h.Context(), to.st, "session")
-		return errors.Is(err, cairn.ErrExpired)
-	})
-	_, err = to.st.(store.Sweeper).Remove(h.Context(), "removed", store.Deleted)
-	to.must(err)
 }

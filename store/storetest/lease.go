@@ -97,8 +97,8 @@ func renewFenced(h *harness) {
 	h.wantError(err, cairn.ErrNotFound, "heartbeat of no session")
 }
 
-// renewReleased: a holder that released its lease cannot renew it, whether its run continues or has ended: an effect that
-// it abandoned comes too late.
+// renewReleased: a holder that released its lease cannot renew it, whether its run continues or has ended: an effect
+// that it abandoned comes too late.
 func renewReleased(h *harness) {
 	h.create("left")
 	left := h.begin("left", "run")

@@ -162,8 +162,8 @@ func (a Adapter[Q, R]) attachedFiles(t *testing.T) {
 	}
 }
 
-// detachedFiles tests files of results that cannot be sent in them: the message names no call, the result is not sent or
-// belongs to an earlier reply, or the file was left out, for which there is a text.
+// detachedFiles tests files of results that cannot be sent in them: the message names no call, the result is not sent
+// or belongs to an earlier reply, or the file was left out, for which there is a text.
 func (a Adapter[Q, R]) detachedFiles(t *testing.T) {
 	name := a.Attaching.In + a.Attaching.After
 	if a.Attaching.In != "" {

@@ -54,8 +54,8 @@ func (fx *Effects) stageSpent(ctx context.Context, l *session.Live, stepID strin
 	return fx.Store.Stage(ctx, l.Row.ID, l.Row.Lease.Token, piece)
 }
 
-// leaveCall records the usage of a model call that was cut because its effect was. A process that drives the run by itself
-// stages it when it releases the run. An effect of a host's stages it at once, for the next attempt.
+// leaveCall records the usage of a model call that was cut because its effect was. A process that drives the run by
+// itself stages it when it releases the run. An effect of a host's stages it at once, for the next attempt.
 func (fx *Effects) leaveCall(ctx context.Context, l *session.Live, used cairn.Usage) {
 	if l.Sink == nil {
 		l.Lost = l.Lost.Add(used)

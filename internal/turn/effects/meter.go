@@ -114,8 +114,8 @@ func (m *meter) priced() cairn.Usage {
 	return sum
 }
 
-// price returns the table's price of a model that was called. It logs, once, what the table lacks of the model, and what
-// follows from that.
+// price returns the table's price of a model that was called. It logs, once, what the table lacks of the model, and
+// what follows from that.
 func (fx *Effects) price(m cairn.ModelInfo) (f *figures, known bool) {
 	f = fx.figuresOf(m)
 	price, window := f.found && !f.NoPrice, f.Window > 0

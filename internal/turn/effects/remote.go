@@ -44,7 +44,7 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	g, err := fx.ready(ctx, in.Position, journal.Attempt{Step: in.Step, Commits: name == turn.EffectCommit, Abandon: abandon}, prepare)
-	if err != nil {
+	if g == nil {
 		return nil, err
 	}
 	defer g.leave()
@@ -52,7 +52,9 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		return fx.late(ctx, name, in, g.over)
 	}
 	defer g.limit(ctx, in.Position)()
-	out, err = g.execute(ctx, name, in)
+	if err == nil {
+		out, err = g.execute(ctx, name, in)
+	}
 	if flushed := g.emit.Flush(ctx); err == nil {
 		err = flushed
 	}
@@ -69,24 +71,20 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 const readyTries = 3
 
 // ready joins a run and prepares the effect. If that takes longer than the part of the lease that was left, as in a
-// process that was suspended, the host may have given the effect to another process, which may be done: ready then joins
-// again.
+// process that was suspended, the host may have given the effect to another process, which may be done: ready then
+// joins again. An error comes with what it has joined, if anything.
 func (fx *Effects) ready(ctx context.Context, at turn.Position, attempt journal.Attempt, prepare func(context.Context, *session.Live) error) (*remoteEffect, error) {
 	for n := 1; ; n++ {
 		began := time.Now()
 		g, err := fx.join(ctx, at, attempt)
-		if err != nil || g.over != nil {
-			return g, err
-		}
-		if err := prepare(ctx, g.l); err != nil {
-			if lost := g.emit.Lost(); lost != nil { // it may have caused any other error
-				err = lost
-			}
-			g.leave()
+		if err != nil {
 			return nil, err
 		}
-		if time.Since(began) < fx.LeaseLeft() || n == readyTries {
+		if g.over != nil {
 			return g, nil
+		}
+		if err = prepare(ctx, g.l); err != nil || time.Since(began) < fx.LeaseLeft() || n == readyTries {
+			return g, err
 		}
 		g.leave()
 	}

@@ -141,8 +141,8 @@ func (l *Live) SameAs(row *cairn.Session) bool {
 	return row.Secret == l.Row.Secret && row.CreatedAt.Equal(l.Row.CreatedAt) && row.Epoch == l.Row.Epoch
 }
 
-// GrewInto reports whether a snapshot that begins with the last message of l extends l: whatever it has in addition came
-// after the messages of l.
+// GrewInto reports whether a snapshot that begins with the last message of l extends l: whatever it has in addition
+// came after the messages of l.
 func (l *Live) GrewInto(snap *store.Contents) bool {
 	return l.SameAs(snap.Session) && snap.Session.Summary.From < max(l.End(), 1) && l.Within(snap) && !l.redone(snap)
 }

@@ -70,8 +70,8 @@ func Lasting(list []store.Staged) bool {
 // spentPlace begins the places of [Spent].
 const spentPlace = "spent:"
 
-// SpentIn returns what models were paid, according to staged facts of a step, for work that is not stored. It leaves out
-// facts that do not decode.
+// SpentIn returns what models were paid, according to staged facts of a step, for work that is not stored. It leaves
+// out facts that do not decode.
 func SpentIn(list []store.Staged, stepID string) (sum cairn.Usage) {
 	for i := range list {
 		if p := &list[i]; p.StepID == stepID && strings.HasPrefix(p.Key, spentPlace) {

@@ -25,9 +25,10 @@
 --   y:NAME:KEY    a key of a tree that is being imported, until it gets its own name; it expires if the import fails
 --   to:ID         the bucket of a session that is kept with its root in another one
 --   i:NAME  zset  an index: sessions or calls by creation, of which user:USER has all sessions of a user, and
---                 current:USER and archived:USER the roots that are not archived and those that are; due:AGENT: sessions
---                 by the time they are due, of the trees whose root has the agent; wait:AGENT: those of them that wait with a
---                 deadline, by that; sweep: roots by the time from which they may have expired; removed: removals by time; logs: logs by the time from which they are due for a sweep
+--                 current:USER and archived:USER the roots that are not archived and those that are; due:AGENT:
+--                 sessions by the time they are due, of the trees whose root has the agent; wait:AGENT: those of them
+--                 that wait with a deadline, by that; sweep: roots by the time from which they may have expired;
+--                 removed: removals by time; logs: logs by the time from which they are due for a sweep
 --   i:due   set   the indexes of sessions that are due or will be
 --
 -- Records of a namespace, which has a bucket as a root does:

@@ -15,8 +15,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 )
 
-// A server has what the file declares for it: headers of this process, the rule for turns without its tools, and how long
-// they wait for them.
+// A server has what the file declares for it: headers of this process, the rule for turns without its tools, and how
+// long they wait for them.
 func TestDeclaredMCPServer(t *testing.T) {
 	t.Parallel()
 	closed := make(chan struct{})

@@ -166,7 +166,7 @@ func (d *decoder) checkJWT(j *JWT) {
 func (d *decoder) checkProvider(name string, p Provider) {
 	path := "providers." + name
 	if !slices.Contains(d.providers, name) {
-		d.wrong(path, "there is no provider %q, only %s%s", name, strings.Join(d.providers, ", "), meant(name, d.providers))
+		d.wrong(path, "unknown provider %q: it must be one of %s%s", name, strings.Join(d.providers, ", "), meant(name, d.providers))
 		return
 	}
 	if p.BaseURL != "" {

@@ -53,7 +53,7 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	case a.Model == "":
 		d.wrong(path+".model", "is required, as PROVIDER:NAME")
 	case !slices.Contains(d.providers, provider):
-		d.wrong(path+".model", "there is no provider %q, only %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
+		d.wrong(path+".model", "unknown provider %q: it must be one of %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
 	case name == "" && provider != Scripted:
 		d.wrong(path+".model", "names no model of %s", provider)
 	}
@@ -169,7 +169,7 @@ func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistan
 	d.checkCache(t.ToolCache, path)
 	for _, provider := range slices.Sorted(maps.Keys(t.ProviderFields)) {
 		if !slices.Contains(d.providers, provider) {
-			d.wrong(path+".provider_fields."+provider, "there is no provider %q, only %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
+			d.wrong(path+".provider_fields."+provider, "unknown provider %q: it must be one of %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
 		}
 	}
 	name := cmp.Or(t.Client, t.Agent)
@@ -182,7 +182,7 @@ func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistan
 		d.checkMCP(t, path)
 	case "agent":
 		if !slices.Contains(assistants, t.Agent) {
-			d.wrong(path+".agent", "there is no assistant %q%s", t.Agent, meant(t.Agent, assistants))
+			d.wrong(path+".agent", "unknown assistant %q%s", t.Agent, meant(t.Agent, assistants))
 		}
 	case "client":
 		if !assistantName.MatchString(t.Client) {
@@ -238,7 +238,7 @@ func (d *decoder) checkMCP(t *Tool, path string) {
 		seen[strings.ToLower(name)] = name
 		switch {
 		case !headerName.MatchString(name):
-			d.wrong(path+".mcp.headers", "%q is no name of a header", name)
+			d.wrong(path+".mcp.headers", "%q is not a valid header name", name)
 		case strings.ContainsAny(m.Headers[name], "\r\n"):
 			d.wrong(path+".mcp.headers."+name, "has a line break")
 		}

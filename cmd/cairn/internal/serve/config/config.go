@@ -1,5 +1,5 @@
-// Package config reads the YAML file of cairn serve, and the files of secrets that it refers to. It reports all mistakes
-// at once, each with its line. Package serve implements the keys.
+// Package config reads the YAML file of cairn serve, and the files of secrets that it refers to. It reports all
+// mistakes at once, each with its line. Package serve implements the keys.
 package config
 
 import (

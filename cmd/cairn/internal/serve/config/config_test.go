@@ -76,9 +76,9 @@ func TestMistakes(t *testing.T) {
 		text string
 		want []string
 	}{
-		"an unknown key":              {auth + "assistant: []", []string{"2:1: assistant: there is no such key; did you mean assistants?"}},
-		"an unknown key far from all": {auth + "zzzzzzzz: 1", []string{"2:1: zzzzzzzz: there is no such key"}},
-		"an unknown key within":       {auth + "limits: {bdy: 1MiB}", []string{"2:10: limits.bdy: there is no such key; did you mean body?"}},
+		"an unknown key":              {auth + "assistant: []", []string{"2:1: assistant: unknown key; did you mean assistants?"}},
+		"an unknown key far from all": {auth + "zzzzzzzz: 1", []string{"2:1: zzzzzzzz: unknown key"}},
+		"an unknown key within":       {auth + "limits: {bdy: 1MiB}", []string{"2:10: limits.bdy: unknown key; did you mean body?"}},
 		"a key twice":                 {auth + "worker: true\nworker: false", []string{"3:1: worker: is given twice; first in line 2"}},
 		"a name on no host":           {auth + "executor: worker-1", []string{"2:11: executor: requires host"}},
 		"a name of blanks":            {auth + "host: 'temporal:'\nexecutor: worker 1", []string{`3:11: executor: "worker 1" must be 1 to 128 visible ASCII characters`}},
@@ -116,10 +116,10 @@ func TestMistakes(t *testing.T) {
 		"an empty token":     {"auth: {tokens: [{token: '${NO_SUCH:-}', user: a}]}", []string{"auth.tokens[0].token: has fewer than 16 characters; cairn token makes one"}},
 		"a token twice":      {"auth: {tokens: [{token: 0123456789abcdef, user: a}, {token: 0123456789abcdef, user: b}]}", []string{"auth.tokens[1].token: is that of auth.tokens[0]"}},
 		"a role":             {"auth: {tokens: [{token: 0123456789abcdef, user: a, roles: [amin]}]}", []string{`roles[0]: "amin" is none of user, reviewer, operator, admin; did you mean admin?`}},
-		"a JWT":              {auth + "  \nassistants: []\n" + "providers: {antropic: {}}", []string{`there is no provider "antropic", only anthropic, openai-chat, scripted; did you mean anthropic?`}},
+		"a JWT":              {auth + "  \nassistants: []\n" + "providers: {antropic: {}}", []string{`unknown provider "antropic": it must be one of anthropic, openai-chat, scripted; did you mean anthropic?`}},
 		"half an issuer": {"auth:\n  jwt:\n    issuer: https://id.example.com\n    jwks_ur: https://id.example.com/keys", []string{
 			"3:5: auth.jwt.audience: is required: auth.jwt needs issuer, audience and jwks_url", "3:5: auth.jwt.jwks_url: is required",
-			"4:5: auth.jwt.jwks_ur: there is no such key; did you mean jwks_url?"}},
+			"4:5: auth.jwt.jwks_ur: unknown key; did you mean jwks_url?"}},
 		"claims of nobody": {auth[:len(auth)-2] + ", jwt: {user_claim: email}}", []string{"1:63: auth.jwt: needs issuer, audience and jwks_url"}},
 		"a role in a mapping": {"auth: {jwt: {issuer: a, audience: b, jwks_url: 'https://c', roles: {root: admim}}}", []string{
 			`auth.jwt.roles.root: "admim" is none of user, reviewer, operator, admin; did you mean admin?`}},
@@ -132,7 +132,7 @@ func TestMistakes(t *testing.T) {
 		"an issuer and everybody": {"auth: {allow_unauthenticated: true, jwt: {issuer: a, audience: b, jwks_url: 'https://c'}}", []string{
 			"1:31: auth.allow_unauthenticated: contradicts auth.tokens and auth.jwt"}},
 		"no model":            {auth + "assistants: [{name: a}]", []string{"2:14: assistants[0].model: is required, as PROVIDER:NAME"}},
-		"an unknown model":    {auth + "assistants: [{name: a, model: 'opnai-chat:x'}]", []string{`"opnai-chat", only anthropic, openai-chat, scripted; did you mean openai-chat?`}},
+		"an unknown model":    {auth + "assistants: [{name: a, model: 'opnai-chat:x'}]", []string{`"opnai-chat": it must be one of anthropic, openai-chat, scripted; did you mean openai-chat?`}},
 		"no name of a model":  {auth + "assistants: [{name: a, model: anthropic}]", []string{"names no model of anthropic"}},
 		"a name twice":        {auth + "assistants: [{name: a, model: 'scripted:'}, {name: a, model: 'scripted:'}]", []string{`assistants[1].name: "a" is the name of another assistant`}},
 		"a choice":            {auth + "assistants: [{name: a, model: 'scripted:', on_busy: steering}]", []string{`"steering" is none of reject, enqueue, interrupt, rollback, steer`}},
@@ -147,19 +147,19 @@ func TestMistakes(t *testing.T) {
 		"a bad output":        {auth + "assistants: [{name: a, model: 'scripted:', output: {schema: {type: objekt}}}]", []string{"assistants[0].output.schema: "}},
 		"native of nothing":   {auth + "assistants: [{name: a, model: 'scripted:', output: {native: true}}]", []string{"2:52: assistants[0].output.schema: is required with native"}},
 		"a native word":       {auth + "assistants: [{name: a, model: 'scripted:', output: {schema: {type: object}, native: strict}}]", []string{"output.native: is a text where true or false is expected"}},
-		"an output's key":     {auth + "assistants: [{name: a, model: 'scripted:', output: {shema: {}}}]", []string{"output.shema: there is no such key; did you mean schema?"}},
+		"an output's key":     {auth + "assistants: [{name: a, model: 'scripted:', output: {shema: {}}}]", []string{"output.shema: unknown key; did you mean schema?"}},
 		"fields for nobody": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, description: d, provider_fields: {antropic: {strict: true}}}]}]", []string{
-			`2:108: assistants[0].tools[0].provider_fields.antropic: there is no provider "antropic", only anthropic, openai-chat, scripted; did you mean anthropic?`}},
-		"fields of an MCP server": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x'}, provider_fields: {x: {}}}]}]", []string{`tools[0].provider_fields.x: there is no provider "x"`}},
+			`2:108: assistants[0].tools[0].provider_fields.antropic: unknown provider "antropic": it must be one of anthropic, openai-chat, scripted; did you mean anthropic?`}},
+		"fields of an MCP server": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x'}, provider_fields: {x: {}}}]}]", []string{`tools[0].provider_fields.x: unknown provider "x"`}},
 		"a field alone":           {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b, provider_fields: {anthropic: strict}}]}, {name: b, model: 'scripted:'}]", []string{"tools[0].provider_fields.anthropic: is a text where a mapping of names is expected"}},
 		"headers of a command":    {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {command: [x], headers: {A: b}}}]}]", []string{"tools[0].mcp.headers: is for a url"}},
-		"no name of a header":     {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', headers: {'A: b': c}}}]}]", []string{`tools[0].mcp.headers: "A: b" is no name of a header`}},
+		"no name of a header":     {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', headers: {'A: b': c}}}]}]", []string{`tools[0].mcp.headers: "A: b" is not a valid header name`}},
 		"a header of two lines":   {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', headers: {A: \"b\\nC: d\"}}}]}]", []string{"tools[0].mcp.headers.A: has a line break"}},
 		"a header twice":          {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', headers: {a: b, A: c}}}]}]", []string{`tools[0].mcp.headers.a: is given twice, as "A" and "a"`}},
 		"a required word":         {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', required: always}}]}]", []string{"tools[0].mcp.required: is a text where true or false is expected"}},
-		"a required client tool":  {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, description: d, required: true}]}]", []string{"tools[0].required: there is no such key"}},
+		"a required client tool":  {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, description: d, required: true}]}]", []string{"tools[0].required: unknown key"}},
 		"no time to list":         {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', list_timeout: 0s}}]}]", []string{"tools[0].mcp.list_timeout: 0s is not positive"}},
-		"a sub-agent":             {auth + "assistants: [{name: research, model: 'scripted:', tools: [{agent: reserch}]}]", []string{`tools[0].agent: there is no assistant "reserch"; did you mean research?`}},
+		"a sub-agent":             {auth + "assistants: [{name: research, model: 'scripted:', tools: [{agent: reserch}]}]", []string{`tools[0].agent: unknown assistant "reserch"; did you mean research?`}},
 		"its own sub-agent": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b}]}, {name: b, model: 'scripted:', tools: [{agent: a}]}]",
 			[]string{"the assistant is its own sub-agent: a → b → a", "the assistant is its own sub-agent: b → a → b"}},
 		"a tool of two kinds":        {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, agent: a}]}]", []string{"must have exactly one of client, mcp, agent"}},
@@ -167,7 +167,7 @@ func TestMistakes(t *testing.T) {
 		"an MCP server of two kinds": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://x', command: [y]}}]}]", []string{"tools[0].mcp: must have either command or url"}},
 		"a schema":                   {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, parameters: {type: objekt}}]}]", []string{`assistants[0].tools[0]: tool "x"`}},
 		"no timeout":                 {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, timeout: -1s}]}]", []string{"timeout: -1s is not positive"}},
-		"an alias of an alias":       {auth + "x: &x [*x, *x]", []string{"x: there is no such key"}},
+		"an alias of an alias":       {auth + "x: &x [*x, *x]", []string{"x: unknown key"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -262,7 +262,7 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) {
 	d.members(n, path, func(name string, key place, node *yaml.Node, path string) {
 		i, ok := fields[name]
 		if !ok {
-			d.report(key, path, "there is no such key%s", meant(name, names))
+			d.report(key, path, "unknown key%s", meant(name, names))
 			return
 		}
 		tag := v.Type().Field(i).Tag
