@@ -30,7 +30,7 @@ func TestPublicSession(t *testing.T) {
 	t.Parallel()
 	var s cairn.Session
 	sample.Fill(&s)
-	want := []string{"Tags", "Metadata", "TraceParent", "Secret", "Unpublished", "Lease"}
+	want := []string{"Tags", "Metadata", "TraceParent", "Secret", "Unpublished", "Outbox", "Lease"}
 	if got := left(s, s.Public()); !slices.Equal(got, want) {
 		t.Errorf("a public session lacks %v, want %v", got, want)
 	}

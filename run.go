@@ -2,7 +2,6 @@ package cairn
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 )
 
@@ -156,21 +155,5 @@ func (r *Result) Public() Result {
 // Result returns the result that the record holds.
 func (r *Run) Result() *Result {
 	return &Result{SessionID: r.SessionID, RunID: r.ID, Turn: r.Turn, Status: r.Status, Reason: r.Reason,
-		Text: r.Text, Output: r.Output, Error: r.Error, StopReason: r.StopReason, Suspended: r.suspended(), RolledBack: r.RolledBack, Steps: r.Steps, Usage: r.Usage}
-}
-
-// suspended returns what the run waits for, with the deadlines of the calls that it opened. The stored record lacks
-// these: they count from the end of the run, which was not known when the record was written.
-func (r *Run) suspended() *Suspension {
-	if r.Suspended == nil || r.EndedAt.IsZero() {
-		return r.Suspended
-	}
-	out := *r.Suspended
-	out.Calls = slices.Clone(out.Calls)
-	for i := range out.Calls {
-		if c := &out.Calls[i]; c.Deadline.IsZero() && c.WaitAtMost > 0 {
-			c.Deadline = r.EndedAt.Add(time.Duration(c.WaitAtMost))
-		}
-	}
-	return &out
+		Text: r.Text, Output: r.Output, Error: r.Error, StopReason: r.StopReason, Suspended: r.Suspended, RolledBack: r.RolledBack, Steps: r.Steps, Usage: r.Usage}
 }

@@ -104,6 +104,10 @@ type Session struct {
 	SuspendedStep string    `json:"suspended_step,omitempty"`
 	OpenCalls     int       `json:"open_calls,omitempty"`
 	NextDeadline  time.Time `json:"next_deadline,omitzero"`
+	// Ending is the stop under which the session's wait is being ended: its sub-agents end first, and the session with
+	// the last of them. It is set only while the session is paused. Until then the session takes no answer and is not
+	// resumed; a new turn begins once the wait has ended.
+	Ending *Stop `json:"ending,omitempty"`
 	// Queued is the number of entries in the queue: the queued turns and, while a run is under way, the additions of
 	// Engine.AddContext and Engine.SwitchTools that its next commit appends.
 	Queued int `json:"queued,omitempty"`
@@ -113,6 +117,9 @@ type Session struct {
 	// it: an event with its Version, Index and MessageCount. If the process of the verb died, another one publishes
 	// it.
 	Unpublished *Event `json:"unpublished,omitempty"`
+	// Outbox has the events of the last commit that made any, if the event log is kept in another place than the session
+	// and they are not known to be on it.
+	Outbox *Outbox `json:"outbox,omitempty"`
 	// Lease is the lease of the process that drives the session, or drove it last. Its JSON omits the owner and the
 	// fencing token, with which a process could write to the session: a store encodes them itself.
 	Lease Lease `json:"lease,omitzero"`
@@ -135,12 +142,19 @@ type Session struct {
 	RemovedAt time.Time `json:"removed_at,omitzero"`
 }
 
+// Outbox has the events of a commit that are to be appended to a log in another place than the store.
+type Outbox struct {
+	// Version is the session's version with the commit.
+	Version int64   `json:"version"`
+	Events  []Event `json:"events"`
+}
+
 // Public returns the session as the user of its conversation may see it: without the lease, the secret, the trace
-// context and the unpublished event. Tags and metadata, which are for the application, are omitted too: add those
-// that are meant for users.
+// context and events that are not on the log yet. Tags and metadata, which are for the application, are omitted too: add
+// those that are meant for users.
 func (s *Session) Public() Session {
 	out := *s
-	out.Lease, out.Secret, out.TraceParent, out.Unpublished = Lease{}, "", "", nil
+	out.Lease, out.Secret, out.TraceParent, out.Unpublished, out.Outbox = Lease{}, "", "", nil, nil
 	out.Tags, out.Metadata = nil, nil
 	return out
 }
@@ -214,9 +228,9 @@ func (s *Session) Crashed(now time.Time) bool {
 }
 
 // Ready reports whether the session is paused and everything that it waited for, from people or children, has
-// arrived.
+// arrived, so that it can be resumed. A session whose wait is being ended cannot, see Ending.
 func (s *Session) Ready() bool {
-	return s.Status == SessionPaused && s.SuspendedStep != "" && s.OpenCalls == 0
+	return s.Status == SessionPaused && s.SuspendedStep != "" && s.OpenCalls == 0 && s.Ending == nil
 }
 
 // Expiry returns when the session expires, as things stand; zero for never. That is TTL after its last activity,

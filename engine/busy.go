@@ -130,15 +130,6 @@ func (e *Engine) rollback(ctx context.Context, in *lifecycle.Turn, o *runOptions
 	if row.RunID != runID || row.Status != cairn.SessionInterrupted {
 		return nil
 	}
-	// Reconcile first: the process that drove the run may not have published its number of messages yet, which is
-	// unknown after the rewind.
-	if err := e.runs.Reconcile(ctx, row, runID); err != nil {
-		return err
-	}
-	last, err := e.runs.Publish(ctx, row)
-	if err != nil {
-		return err
-	}
 	called, err := e.called(ctx, sessionID, runID)
 	if err != nil {
 		return err
@@ -152,15 +143,14 @@ func (e *Engine) rollback(ctx context.Context, in *lifecycle.Turn, o *runOptions
 		return err
 	}
 	before := row
-	row, err = e.store.Commit(ctx, sessionID, &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true},
+	_, err = e.runs.Write(ctx, sessionID, row, &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true},
 		RewindRun: runID, DropStaged: true, Status: status, Suspend: &store.Suspend{},
-		Publish: &cairn.Event{Type: cairn.EventRewound, RunID: runID, Sequence: last}})
+		Events: e.runs.Marks(row, "", lifecycle.Rewound(cairn.Event{RunID: runID, MessageCount: run.FirstMessage}))})
 	if err != nil {
 		return err
 	}
 	e.dropCopy(ctx, before)
 	in.RolledBack = append(in.RolledBack, called...)
-	e.runs.Published(ctx, row, nil)
 	return nil
 }
 

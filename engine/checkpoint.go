@@ -27,7 +27,8 @@ func (e *Engine) Checkpoint(ctx context.Context, id string) (*cairn.Checkpoint, 
 	}
 	name := e.opts.NewID("cp")
 	_, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
-		return &store.Commit{Guard: store.Guard{Idle: true}, Publish: &cairn.Event{Type: cairn.EventCheckpoint, CheckpointID: name},
+		return &store.Commit{Guard: store.Guard{Idle: true},
+			Events:     []cairn.Event{{Type: cairn.EventCheckpoint, CheckpointID: name, MessageCount: row.MessageCount}},
 			Checkpoint: &cairn.Checkpoint{ID: name, RunID: row.RunID, StepID: name, Step: row.Step, LogSequence: row.LogSequence}}, nil
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -63,7 +64,7 @@ func (e *Engine) compact(ctx context.Context, snap *store.Contents) (*cairn.Sess
 			return nil, err
 		}
 		return &store.Commit{Guard: store.Guard{Idle: true}, Messages: []cairn.Message{m}, Usage: usage,
-			Publish: &cairn.Event{Type: cairn.EventCompacted}}, nil
+			Events: journal.Added(row.MessageCount, []cairn.Message{m})}, nil
 	})
 	if errors.Is(err, cairn.ErrStale) { // the caller makes another summary
 		usage.DiscardedCalls, usage.ModelCalls = usage.DiscardedCalls+usage.ModelCalls, 0

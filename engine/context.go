@@ -102,7 +102,7 @@ func (e *Engine) setContext(ctx context.Context, id string, change store.Context
 			return nil, err
 		}
 		c := &store.Commit{Context: &change,
-			Publish: &cairn.Event{Type: cairn.EventContextChanged, Name: journal.SessionChanged, Data: data}}
+			Events: []cairn.Event{{Type: cairn.EventContextChanged, Name: journal.SessionChanged, Data: data}}}
 		if after.UserID == row.UserID {
 			return c, nil
 		}
@@ -122,9 +122,9 @@ func (e *Engine) setContext(ctx context.Context, id string, change store.Context
 
 // addition returns the commit that adds hidden messages to a session. On an active session they enter the queue: the
 // run may have seen more than the store has, and its next commit appends them behind that.
-func (e *Engine) addition(row *cairn.Session, messages []cairn.Message, published cairn.EventType) (*store.Commit, error) {
+func (e *Engine) addition(row *cairn.Session, messages []cairn.Message) (*store.Commit, error) {
 	if row.Status == cairn.SessionActive {
 		return &store.Commit{Enqueue: &store.QueuedTurn{ID: messages[0].ID, Messages: messages, Context: true, At: row.AsOf}}, e.room(row)
 	}
-	return &store.Commit{Messages: messages, Publish: &cairn.Event{Type: published}}, nil
+	return &store.Commit{Messages: messages, Events: journal.Added(row.MessageCount, messages)}, nil
 }

@@ -20,6 +20,9 @@ func died(err error) bool {
 	return errors.As(err, &e)
 }
 
+// ending reports whether the wait of a session is being ended and a sub-agent of it still runs.
+func ending(err error) bool { return errors.As(err, new(*lifecycle.EndingError)) }
+
 func unknownAgent(name string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "agent", Message: "agent \"" + name + "\" is not registered"}
 }

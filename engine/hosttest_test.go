@@ -46,6 +46,18 @@ func TestHostApart(t *testing.T) {
 	}
 }
 
+// TestHostWithLogElsewhere shows that a log which is not the store's own gets the same events: those of a commit by way of
+// the session's outbox.
+func TestHostWithLogElsewhere(t *testing.T) {
+	t.Parallel()
+	place := inMemory
+	place.Name, place.Log = "memstore with a log elsewhere", func(testing.TB) store.Log { return memstore.New(nil).EventLog() }
+	for _, host := range []hosttest.Host{hosttest.InProcess, hosttest.Cold} {
+		host.Crashes = testenv.Choose(host.Crashes, 0)
+		hosttest.Run(t, host, place)
+	}
+}
+
 // FuzzDoors writes anything through an engine into memory.
 func FuzzDoors(f *testing.F) { hosttest.FuzzDoors(f, inMemory) }
 

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -135,50 +136,68 @@ func TestSubAgentThatWaitsAgain(t *testing.T) {
 	}
 }
 
-// A turn that replaces a wait ends the sub-agents that were waited for, whichever process begins it.
+// A turn that replaces a wait ends the sub-agents that were waited for, whichever process begins it: first that is
+// recorded, then the sub-agent ends, then the turn begins. If its process dies before the last of these, there is no
+// turn, and a worker ends the wait.
 func TestProcessDiesBeforeSubAgentsAreEnded(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := tapOn(nil)
-		agent := func() *cairn.Agent {
-			sub := &cairn.Agent{Name: "sub", Model: scripted.New(scripted.Call("ask", in{"may we?"})),
-				Tools: []cairn.Tool{cairn.ClientTool[in, string]("ask", "Asks.")}}
-			return bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
-				if len(req.Messages) == 1 {
-					return scripted.Call("sub", map[string]string{"input": "go"})
-				}
-				return scripted.Text("never mind")
-			}), cairn.SubAgent(sub))
+	for commits, status := range []cairn.SessionStatus{1: cairn.SessionInterrupted, 2: cairn.SessionInterrupted, 3: cairn.SessionCompleted} {
+		if commits > 0 {
+			t.Run(fmt.Sprint("after ", commits, " commits"), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { dieAfterCommits(t, commits, status) })
+			})
 		}
-		one := open(t, st, agent(), named("one"))
-		call := turn(t, one, "s", "go").Suspended.Calls[0]
-		time.Sleep(time.Second)
-		st.stepIn(nil, func(_ context.Context, op string) error {
-			if op == "Commit" {
+	}
+}
+
+func dieAfterCommits(t *testing.T, commits int, status cairn.SessionStatus) {
+	st := tapOn(nil)
+	agent := func() *cairn.Agent {
+		sub := &cairn.Agent{Name: "sub", Model: scripted.New(scripted.Call("ask", in{"may we?"})),
+			Tools: []cairn.Tool{cairn.ClientTool[in, string]("ask", "Asks.")}}
+		return bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+			if len(req.Messages) == 1 {
+				return scripted.Call("sub", map[string]string{"input": "go"})
+			}
+			return scripted.Text("never mind")
+		}), cairn.SubAgent(sub))
+	}
+	one := open(t, st, agent(), named("one"))
+	call := turn(t, one, "s", "go").Suspended.Calls[0]
+	time.Sleep(time.Second)
+	n := 0
+	st.stepIn(nil, func(_ context.Context, op string) error {
+		if op == "Commit" {
+			if n++; n == commits {
 				st.cut()
 			}
-			return nil
-		})
-		_, _ = one.Execute(t.Context(), "s", "bot", cairn.Text("stop"), withdraw)
-		leave(t, one)
-		st.stepIn(nil, nil)
-		st.log.stepIn(nil)
-
-		two := open(t, st, agent(), named("two"))
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		go two.Work(ctx)
-		time.Sleep(5 * time.Minute)
-		if row := load(t, st, "s"); row.Status != cairn.SessionCompleted {
-			t.Errorf("the session is %s and waits for %d", row.Status, row.OpenCalls)
 		}
-		if row := load(t, st, call.SessionID); row.Status != cairn.SessionInterrupted {
-			t.Errorf("the sub-agent's session is %s", row.Status)
-		}
-		if row, err := two.Call(t.Context(), "s", call.ID); err != nil || row.Status != cairn.CallDropped {
-			t.Errorf("the call: %+v, %v", row, err)
-		}
+		return nil
 	})
+	_, _ = one.Execute(t.Context(), "s", "bot", cairn.Text("stop"), withdraw)
+	leave(t, one)
+	st.stepIn(nil, nil)
+	st.log.stepIn(nil)
+	if row := load(t, st, "s"); (row.Ending != nil) != (commits < 3) || row.Ready() {
+		t.Errorf("the session is %s with %+v", row.Status, row.Ending)
+	}
+
+	two := open(t, st, agent(), named("two"))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go two.Work(ctx)
+	time.Sleep(5 * time.Minute)
+	if row := load(t, st, "s"); row.Status != status || row.OpenCalls != 0 || row.Ending != nil {
+		t.Errorf("the session is %s and waits for %d, with %+v", row.Status, row.OpenCalls, row.Ending)
+	}
+	if row := load(t, st, call.SessionID); row.Status != cairn.SessionInterrupted {
+		t.Errorf("the sub-agent's session is %s", row.Status)
+	}
+	if row, err := two.Call(t.Context(), "s", call.ID); err != nil || row.Status != cairn.CallDropped {
+		t.Errorf("the call: %+v, %v", row, err)
+	}
+	wantSound(t, st, "s")
 }
 
 // A worker that has seen a session ready does not undo a caller's stop of it.

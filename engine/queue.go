@@ -52,7 +52,7 @@ func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
 		if !slices.ContainsFunc(turns, func(t store.QueuedTurn) bool { return t.ID == runID }) {
 			return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "run", Message: "session \"" + id + "\" has no queued turn \"" + runID + "\""}
 		}
-		return &store.Commit{Dequeue: []string{runID}, Publish: new(journal.Dequeued(runID))}, nil
+		return &store.Commit{Dequeue: []string{runID}, Events: []cairn.Event{journal.Dequeued(runID)}}, nil
 	})
 	return err
 }
@@ -96,7 +96,7 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 				return nil, err
 			}
 		}
-		c := &store.Commit{Enqueue: next, Publish: new(journal.Queued(next.ID, next.Messages))}
+		c := &store.Commit{Enqueue: next, Events: []cairn.Event{journal.Queued(next.ID, next.Messages)}}
 		var err error
 		if queued, err = when(row, c); err != nil || !queued {
 			return nil, err

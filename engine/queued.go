@@ -121,7 +121,7 @@ func (r *Run) queuedEvents(ctx context.Context, start int64) iter.Seq2[cairn.Eve
 		defer watching.Wait()
 		defer cancel(nil)
 		begun := r.message != ""
-		for ev, err := range r.in.follow(ctx, r, r.session, r.root, r.incarnation, start) {
+		for ev, err := range r.in.follow(ctx, r.session, r.root, r.incarnation, start) {
 			if err != nil {
 				if cause := context.Cause(ctx); outer.Err() == nil && errors.Is(cause, cairn.ErrAborted) {
 					err = cause
@@ -154,7 +154,7 @@ func (r *Run) queuedEvents(ctx context.Context, start int64) iter.Seq2[cairn.Eve
 // watchQueue cancels the reader of a queued turn once the turn is removed from the queue: the process that removes it
 // may die before it publishes that.
 func (r *Run) watchQueue(ctx context.Context, cancel context.CancelCauseFunc) {
-	ticker := time.NewTicker(reconcileAfter)
+	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for {
 		select {

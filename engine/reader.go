@@ -39,12 +39,11 @@ func (r *reader) runs(ctx context.Context, id string, q store.PageQuery) (store.
 	return page, err
 }
 
-// follow reads the events of a session on the log of one incarnation of its tree, and completes the log where its writer
-// no longer can. awaited is the run that the reader waits for, or nil. It ends with an error: ctx's, ErrDeleted or
-// ErrExpired when the tree is removed, or ErrClosed.
-func (r *reader) follow(ctx context.Context, awaited *Run, session, root, incarnation string, after int64) iter.Seq2[cairn.Event, error] {
+// follow reads the events of a session on the log of one incarnation of its tree. It ends with an error: ctx's,
+// ErrDeleted or ErrExpired when the tree is removed, or ErrClosed.
+func (r *reader) follow(ctx context.Context, session, root, incarnation string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
-		over, leave := r.watchers.join(root, incarnation, awaited)
+		over, leave := r.watchers.join(root, incarnation)
 		defer leave()
 		outer := ctx
 		ctx, cancel := context.WithCancelCause(ctx)

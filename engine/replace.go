@@ -82,7 +82,7 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 	default:
 		return row, nil // begin refuses a session that a run holds
 	}
-	if err == nil || isConflict(err) {
+	if err == nil || isConflict(err) && !ending(err) {
 		err = errBusy
 	}
 	return nil, err

@@ -155,7 +155,7 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 			defer context.AfterFunc(r.lost, cancel)()
 		}
 		begun := false // skips events of the previous run and its sub-agents
-		for ev, err := range r.in.follow(ctx, r, r.session, r.root, r.incarnation, r.start) {
+		for ev, err := range r.in.follow(ctx, r.session, r.root, r.incarnation, r.start) {
 			if err != nil {
 				if outer.Err() == nil {
 					err = r.whyLost(err)

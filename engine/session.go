@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -140,7 +141,7 @@ func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter
 			yield(cairn.Event{}, err)
 			return
 		}
-		e.reader.follow(ctx, nil, id, row.RootID, row.Incarnation, after.Sequence)(yield)
+		e.reader.follow(ctx, id, row.RootID, row.Incarnation, after.Sequence)(yield)
 	}
 }
 
@@ -217,7 +218,7 @@ func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) err
 		return err
 	}
 	_, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
-		return e.addition(row, in.Messages, cairn.EventContextAdded)
+		return e.addition(row, in.Messages)
 	})
 	return err
 }
@@ -286,10 +287,11 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 	if err != nil {
 		return nil, err
 	}
+	at.Events = e.runs.Marks(&cairn.Session{ID: to, Agent: row.Agent}, "", cairn.Event{Type: cairn.EventBranched, Name: from, CheckpointID: at.CheckpointID})
+	at.Outbox = !e.runs.Journal.Own
 	branch, err := e.store.Branch(ctx, from, at, &cairn.Session{ID: to, Agent: row.Agent, UserID: row.UserID, Status: status,
 		Title: row.Title, Opening: row.Opening, OpeningAt: row.OpeningAt,
-		Tags: row.Tags, Metadata: row.Metadata, ExpiresAt: row.ExpiresAt, TTL: e.ttl(row.Agent),
-		Unpublished: &cairn.Event{Type: cairn.EventBranched, Name: from, CheckpointID: at.CheckpointID}})
+		Tags: row.Tags, Metadata: row.Metadata, ExpiresAt: row.ExpiresAt, TTL: e.ttl(row.Agent)})
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +304,7 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 			return nil, err
 		}
 	}
-	e.runs.Published(ctx, branch, nil)
+	branch = e.runs.Settle(ctx, branch)
 	e.upkeep.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: from, Agent: row.Agent, ChildID: to,
 		CheckpointID: at.CheckpointID, MessageCount: branch.MessageCount})
 	return branch, nil
@@ -373,17 +375,15 @@ func (e *Engine) rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 		if row.Status == cairn.SessionPaused {
 			return nil, errSuspended
 		}
-		// Reconcile first: if the log lacks the run's number of messages, it is unknown after the rewind.
-		if row.Status != cairn.SessionActive && row.RunID != "" {
-			if err := e.runs.Reconcile(ctx, row, row.RunID); err != nil {
-				return nil, err
-			}
-		}
-		c, err := store.RewindTo(ctx, e.store, id, checkpointID)
+		cp, err := store.FindCheckpoint(ctx, e.store, id, checkpointID)
 		if err != nil {
 			return nil, err
 		}
-		c.Publish = &cairn.Event{Type: cairn.EventRewound, CheckpointID: checkpointID}
+		c, err := store.RewindTo(ctx, e.store, id, cp)
+		if err != nil {
+			return nil, err
+		}
+		c.Events = []cairn.Event{lifecycle.Rewound(cairn.Event{CheckpointID: checkpointID, MessageCount: cp.MessageCount})}
 		return c, nil
 	})
 	if err == nil {

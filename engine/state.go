@@ -79,14 +79,14 @@ func (e *Engine) stateCommit(ctx context.Context, row *cairn.Session, raw json.R
 	if err != nil {
 		return nil, err
 	}
-	ev := &cairn.Event{Type: cairn.EventStatePatch}
+	ev := cairn.Event{Type: cairn.EventStatePatch}
 	if ev.Patch, err = doc.Apply(list); err != nil {
 		return nil, err
 	}
 	if note, err := json.Marshal(ev.Patch); err != nil || len(note) > maxPatchNote {
 		ev.Patch, ev.Truncated = nil, true
 	}
-	return &store.Commit{State: change, Publish: ev}, nil
+	return &store.Commit{State: change, Events: []cairn.Event{ev}}, nil
 }
 
 // encodeState returns the JSON of a state that the application gives.

@@ -52,7 +52,10 @@ func (e *Engine) stopRun(ctx context.Context, sessionID, runID string, kind cair
 	if err := (&cairn.Stop{Reason: reason}).Validate(); err != nil {
 		return err
 	}
-	for {
+	for try := 0; ; try++ {
+		if err := e.pause(ctx, try); err != nil {
+			return err
+		}
 		row, err := store.Load(ctx, e.store, sessionID)
 		if err != nil {
 			return err
@@ -85,8 +88,9 @@ func (e *Engine) notRunning(ctx context.Context, sessionID, runID string) error 
 	return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q has ended, it is %s", runID, sessionID, run.Status)
 }
 
-// cancelWaitOnce ends the wait of a session, and lets a parent that waits for it resume.
-func (e *Engine) cancelWaitOnce(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+// cancelWait ends the wait of a session, and lets a parent that waits for it resume. The error is ending if a sub-agent
+// still runs.
+func (e *Engine) cancelWait(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	if row.ParentID == "" {
 		return e.runs.CancelWait(ctx, row.ID, stop)
 	}
@@ -107,7 +111,7 @@ func (e *Engine) cancelWaitOnce(ctx context.Context, row *cairn.Session, stop ca
 // another run than the one named. It returns the parent's run.
 func (e *Engine) unblockParent(ctx context.Context, child *cairn.Session, except string) (runID string, err error) {
 	_, err = store.Update(ctx, e.store, child.ParentID, func(row *cairn.Session) (*store.Commit, error) {
-		if runID = row.RunID; row.Status != cairn.SessionPaused || row.OpenCalls == 0 || runID == except {
+		if runID = row.RunID; row.Status != cairn.SessionPaused || row.Ending != nil || row.OpenCalls == 0 || runID == except {
 			return nil, nil
 		}
 		run, err := store.FindRun(ctx, e.store, row.ID, runID)
@@ -131,18 +135,35 @@ func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind
 		return err
 	}
 	stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: row.AsOf}
-	if err := e.stopOne(ctx, row, &stop, true); err != nil {
+	if err := e.stopWhole(ctx, row, &stop, true); err != nil {
 		return err
 	}
 	return e.stopRest(ctx, row, stop)
 }
 
+// stopWhole is stopOne for a caller that waits until the sub-agents of a wait have ended, and the wait with them.
+func (e *Engine) stopWhole(ctx context.Context, row *cairn.Session, stop *cairn.Stop, below bool) error {
+	for try := 1; ; try++ {
+		err := e.stopOne(ctx, row, stop, below)
+		if !ending(err) {
+			return err
+		}
+		if err := e.pause(ctx, try); err != nil {
+			return err
+		}
+		if row, err = store.Load(ctx, e.store, row.ID); err != nil {
+			return err
+		}
+	}
+}
+
 // stopOne stops a session's run or its wait, and returns when it has ended. If the run is suspended in the meantime, it
-// ends the wait; if the run is resumed, it stops the run that resumed it, which stop then names.
+// ends the wait; if the run is resumed, it stops the run that resumed it, which stop then names. The error is ending if
+// a sub-agent of the wait still runs.
 func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop *cairn.Stop, below bool) error {
 	for {
 		err := e.stopOnce(ctx, row, *stop, below)
-		if !isConflict(err) {
+		if !isConflict(err) || ending(err) {
 			return err
 		}
 		refused := err
@@ -171,7 +192,7 @@ func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop *cairn.St
 func (e *Engine) stopOnce(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
 	switch row.Status {
 	case cairn.SessionPaused:
-		return e.cancelWaitOnce(ctx, row, stop)
+		return e.cancelWait(ctx, row, stop)
 	case cairn.SessionActive:
 	default:
 		return cairn.Errorf(cairn.CodeNotRunning, "session %q is not running, it is %s", row.ID, row.Status)
@@ -208,7 +229,7 @@ func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.St
 		}
 		one := stop
 		one.RunID = left[i].RunID
-		if err := e.stopOne(ctx, &left[i], &one, false); err != nil && !isConflict(err) {
+		if err := e.stopWhole(ctx, &left[i], &one, false); err != nil && !isConflict(err) {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ func (e *Engine) Stream(ctx context.Context, id string) (Stream, error) {
 	if err != nil {
 		return Stream{}, err
 	}
-	ended := row.Status != cairn.SessionActive && !row.Ready() && row.Queued == 0
+	ended := row.Status != cairn.SessionActive && !row.Ready() && row.Ending == nil && row.Queued == 0
 	return Stream{First: first, Last: last, Cursor: cairn.Cursor{Incarnation: row.Incarnation, Sequence: last}, Ended: ended}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -39,14 +40,16 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 			m := cairn.Context(inbox.LateText(&next, &s))
 			m.ID = id
 			c.Messages = append(c.Messages, m)
-			c.Publish = &cairn.Event{Type: cairn.EventContextAdded}
 		}
 		shown := next
 		shown.Kept, receipt.Call = nil, &shown
 		return next, err
 	})
-	if errors.Is(err, cairn.ErrNotFound) {
+	switch {
+	case errors.Is(err, cairn.ErrNotFound):
 		receipt.Outcome = cairn.OutcomeUnknownCall
+	case errors.Is(err, cairn.ErrInvalid) && receipt.Outcome != cairn.OutcomeInvalid: // its wait is being ended
+		receipt = invalid
 	}
 	answers := receipt.Outcome == cairn.OutcomeAccepted || receipt.Outcome == cairn.OutcomeLate
 	if err != nil {
@@ -114,7 +117,10 @@ func (e *Engine) changeCall(ctx context.Context, root, callID string,
 		if err != nil || len(next.Trail) == len(call.Trail) {
 			return nil, err
 		}
-		c.Calls = []store.CallWrite{{Call: next, Seen: call.Version}}
+		if row.Ending != nil && row.SuspendedStep == call.StepID {
+			return nil, cairn.Invalid("call_id", "call %q is no longer pending: the wait of session %q is being ended", call.ID, row.ID)
+		}
+		c.Calls, c.Events = []store.CallWrite{{Call: next, Seen: call.Version}}, journal.Added(row.MessageCount, c.Messages)
 		if call.Status == cairn.CallOpen && next.Status != cairn.CallOpen && row.SuspendedStep == call.StepID {
 			c.Suspend = &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls - 1}
 			if c.Suspend.OpenCalls > 0 {

@@ -37,7 +37,7 @@ func (e *Engine) SwitchTools(ctx context.Context, id string, tools map[string]bo
 				}
 			}
 		}
-		return e.addition(row, []cairn.Message{m}, cairn.EventContextChanged)
+		return e.addition(row, []cairn.Message{m})
 	})
 	return err
 }

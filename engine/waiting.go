@@ -15,7 +15,7 @@ func (e *Engine) wait(ctx context.Context, in *lifecycle.Turn, input *cairn.Inpu
 	if err != nil {
 		return nil, err
 	}
-	if row.Status != cairn.SessionPaused {
+	if row.Status != cairn.SessionPaused || row.Ending != nil {
 		return nil, nil
 	}
 	w, err := e.runs.Waiting(ctx, row)
@@ -26,7 +26,7 @@ func (e *Engine) wait(ctx context.Context, in *lifecycle.Turn, input *cairn.Inpu
 		return e.behindAnswers(ctx, in.SessionID, input, o, w)
 	case o.waiting == WaitingEnqueue:
 		return e.enqueue(ctx, in.SessionID, input, o, false, func(row *cairn.Session, _ *store.Commit) (bool, error) {
-			return row.Status == cairn.SessionPaused && !row.Ready(), nil
+			return row.Status == cairn.SessionPaused && row.Ending == nil && !row.Ready(), nil
 		})
 	case o.waiting == WaitingRefuse:
 		return nil, w.Refusal(in.SessionID)
@@ -42,8 +42,8 @@ func (e *Engine) behindAnswers(ctx context.Context, sessionID string, input *cai
 		return nil, err
 	}
 	run, err := e.enqueue(ctx, sessionID, input, o, false, func(row *cairn.Session, c *store.Commit) (bool, error) {
-		if row.Status != cairn.SessionPaused || len(w.Open) == 0 {
-			return row.Status == cairn.SessionPaused, nil
+		if row.Status != cairn.SessionPaused || row.Ending != nil || len(w.Open) == 0 {
+			return row.Status == cairn.SessionPaused && row.Ending == nil, nil
 		}
 		_, err := e.runs.DropOpen(ctx, c, row)
 		return true, err

@@ -339,6 +339,10 @@ func (e *Engine) serveDue(ctx context.Context, d store.Due) (*Run, error) {
 		}
 	}
 	switch {
+	case d.Kind == store.DueOutbox:
+		return nil, e.emptyOutbox(ctx, d.SessionID)
+	case d.Kind == store.DueEnding:
+		return nil, e.goOnEnding(ctx, d.SessionID)
 	case d.RootID != d.SessionID:
 		return e.serveChild(ctx, d)
 	case d.Kind == store.DueCrashed:
@@ -347,6 +351,25 @@ func (e *Engine) serveDue(ctx context.Context, d store.Due) (*Run, error) {
 		return e.startQueued(ctx, d.SessionID)
 	}
 	return e.resumeSuspended(ctx, d.SessionID, false)
+}
+
+// emptyOutbox brings to the log what a dead process left in a session's outbox.
+func (e *Engine) emptyOutbox(ctx context.Context, id string) error {
+	row, err := store.Load(ctx, e.store, id)
+	if err == nil {
+		_, err = e.runs.Empty(ctx, row)
+	}
+	return err
+}
+
+// goOnEnding goes on with the end of a wait: the process that began it has died, or a sub-agent still ran. As long as
+// one does, the worker looks again with each look for due sessions.
+func (e *Engine) goOnEnding(ctx context.Context, id string) error {
+	row, err := store.Load(ctx, e.store, id)
+	if err != nil || row.Ending == nil {
+		return err
+	}
+	return e.cancelWait(ctx, row, *row.Ending)
 }
 
 // serveChild handles a due child session. Its root resumes it; if no session waits for it any more, it is ended.

@@ -80,6 +80,9 @@ type Commit struct {
 	DropStaged bool
 	// Suspend, if set, becomes the row's SuspendedStep, OpenCalls and NextDeadline; a zero Suspend clears them.
 	Suspend *Suspend
+	// Ending, if set, becomes the row's Ending, on a session that is paused after the commit. A commit that leaves the
+	// session with another status, or begins or ends a run, clears the row's Ending.
+	Ending *cairn.Stop
 	// Calls writes rows of pending calls that belong to the session. If one of them is not at the version that its
 	// writer saw, the conflict is ErrStale and nothing of the commit is written.
 	Calls []CallWrite
@@ -104,6 +107,25 @@ type Commit struct {
 	// dialect. Any other store refuses the commit, see [Commit.ValidateFor]. If one fails, or all together take longer
 	// than the store allows, the error is CodeStatement and nothing of the commit is written.
 	Statements []Statement
+
+	// Events are appended to the log of the session's tree, [cairn.Session.Log] of the next row, in the same write: one
+	// after another, in this order, whatever the log's last sequence is. The log has them if and only if the store has
+	// the commit. A commit that was applied before appends nothing. An event without a time gets that of the commit, and
+	// one with a Version the row's. A writer whose events state an Index or a MessageCount guards the commit by Version
+	// or New.
+	//
+	// Where there are events, the row's and the checkpoint's LogSequence become the sequence of the last one, and
+	// StartSequence of StartRun that before the first, whatever the commit has there. If the commit takes the lease, the
+	// log refuses from then on what holders of a lower token append, see [Fencer].
+	//
+	// Only a [LogProvider] appends events; any other store refuses the commit, see [Commit.ValidateFor]. An event that is
+	// too large for the log is ErrTooLarge, and a log that was dropped ErrDeleted; nothing is written then.
+	Events []cairn.Event
+	// Outbox keeps the events on the row, as its Outbox, in place of appending them: they are for a log that is kept
+	// elsewhere. Drained is the version of an outbox whose events are on that log: the row loses it. While the row has
+	// another outbox, a commit with more events for it is refused with ErrStale.
+	Outbox  bool
+	Drained int64
 }
 
 // Suspend is the part of a session's row that describes its suspension.

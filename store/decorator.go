@@ -57,6 +57,13 @@ func LogAs[T any](log Log) (t T, ok bool) {
 	return t, false
 }
 
+// OwnLog reports whether log is the event log of the store that st is or decorates, to which its commits append their
+// events. A decorator of the log does not see those.
+func OwnLog(st Store, log Log) bool {
+	p, ok := As[LogProvider](st.Self())
+	return ok && p.EventLog().Self() == log.Self()
+}
+
 func is[T any](st Store) bool {
 	_, ok := As[T](st)
 	return ok

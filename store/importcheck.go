@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -124,6 +125,16 @@ func validateImported(s *SessionPart) error {
 		cairn.CheckText("suspended_step", row.SuspendedStep), row.Usage.Validate(), row.RunUsage.Validate())
 	if err == nil && row.Unpublished != nil {
 		err = within("unpublished", row.Unpublished.Validate())
+	}
+	if err == nil && row.Outbox != nil {
+		err = within("outbox", ValidateEvents(row.Outbox.Events, math.MaxInt))
+	}
+	switch {
+	case err != nil || row.Ending == nil:
+	case row.Status != cairn.SessionPaused:
+		err = cairn.Invalid("ending", "session %q is %s, and only the wait of a paused session is being ended", row.ID, row.Status)
+	default:
+		err = within("ending", row.Ending.Validate())
 	}
 	if err == nil && s.Inside.Stop != nil {
 		err = s.Inside.Stop.Validate()

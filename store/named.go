@@ -132,20 +132,22 @@ func SetContext(ctx context.Context, st Store, id string, change ContextChange) 
 // Rewind moves a session that is not running back to one of its checkpoints. Its status becomes that of [StatusAt]: a
 // session rewound into a turn can be resumed from there, one rewound to the end of a completed turn cannot.
 func Rewind(ctx context.Context, st Store, id, checkpointID string) (*cairn.Session, error) {
-	return Update(ctx, st, id, func(*cairn.Session) (*Commit, error) { return RewindTo(ctx, st, id, checkpointID) })
+	return Update(ctx, st, id, func(*cairn.Session) (*Commit, error) {
+		cp, err := FindCheckpoint(ctx, st, id, checkpointID)
+		if err != nil {
+			return nil, err
+		}
+		return RewindTo(ctx, st, id, cp)
+	})
 }
 
 // RewindTo returns the commit of [Rewind]. It fits the version of the session that was read before the call.
-func RewindTo(ctx context.Context, st Store, id, checkpointID string) (*Commit, error) {
-	cp, err := FindCheckpoint(ctx, st, id, checkpointID)
-	if err != nil {
-		return nil, err
-	}
+func RewindTo(ctx context.Context, st Store, id string, cp *cairn.Checkpoint) (*Commit, error) {
 	status, err := StatusAt(ctx, st, id, cp.MessageCount)
 	if err != nil {
 		return nil, err
 	}
-	return &Commit{Guard: Guard{Idle: true}, Rewind: checkpointID, Status: status, DropStaged: true}, nil
+	return &Commit{Guard: Guard{Idle: true}, Rewind: cp.ID, Status: status, DropStaged: true}, nil
 }
 
 // StatusAt returns the status that a session has with only its first n messages and no run: idle without messages,

@@ -109,12 +109,18 @@ type DueKind string
 const (
 	// DueCrashed is an active session whose lease lapsed or was released.
 	DueCrashed DueKind = "crashed"
+	// DueEnding is a paused session whose wait is being ended, see [cairn.Session.Ending]. It comes before the other
+	// kinds of a paused session.
+	DueEnding DueKind = "ending"
 	// DueReady is a paused session whose pending calls all have answers.
 	DueReady DueKind = "ready"
 	// DueDeadline is a paused session with a pending call whose deadline has passed.
 	DueDeadline DueKind = "deadline"
 	// DueQueued is a session that is neither active nor paused and has turns in its queue.
 	DueQueued DueKind = "queued"
+	// DueOutbox is a session that is not active with events that are not known to be on its log, see
+	// [cairn.Session.Outbox].
+	DueOutbox DueKind = "outbox"
 )
 
 // DueQuery selects sessions that need a worker.

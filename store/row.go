@@ -11,6 +11,10 @@ import (
 // DueKindOf returns why a session that is not active needs a worker, now or at a later time; empty for never.
 func DueKindOf(row *cairn.Session) DueKind {
 	switch {
+	case row.Outbox != nil && row.Status != cairn.SessionActive:
+		return DueOutbox
+	case row.Status == cairn.SessionPaused && row.Ending != nil:
+		return DueEnding
 	case row.Ready():
 		return DueReady
 	case row.Status == cairn.SessionPaused && !row.NextDeadline.IsZero():

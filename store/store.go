@@ -133,7 +133,7 @@ type Scrubber interface {
 	Scrub(ctx context.Context) error
 }
 
-// LogProvider is a Store with its own event log, kept in the same place as the sessions.
+// LogProvider is a Store with an event log of its own, to which its commits append their events, see [Commit].
 type LogProvider interface {
 	EventLog() Log
 }
@@ -164,6 +164,10 @@ type BranchPoint struct {
 	State json.RawMessage
 	// Calls are rows that the branch begins with, as new calls of its own: decided calls, for their audit trails.
 	Calls []CallWrite
+	// Events and Outbox are those of [Commit], for the commit that creates the branch. The store sets the Version of
+	// each event and, to the number of the branch's messages, its MessageCount.
+	Events []cairn.Event
+	Outbox bool
 }
 
 // StateOr returns the state of the branch: State, or else the one that the session has at the point.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
@@ -13,12 +14,44 @@ import (
 // Validate reports which part of a commit cannot be kept: text that is not valid UTF-8 or contains a NUL, JSON that is
 // invalid or nested too deep, numbers that are not finite, or anything that is too large. The error is ErrInvalid or
 // ErrTooLarge and names the field. Stores call Validate first, so that all stores refuse the same commits. It does not
-// look at the session. It is for stores that execute no statements.
-func (c *Commit) Validate() error { return c.ValidateFor("") }
+// look at the session. It is for stores without further [Abilities].
+func (c *Commit) Validate() error { return c.ValidateFor(Abilities{}) }
 
-// ValidateFor is Validate for a store that executes statements of a dialect.
-func (c *Commit) ValidateFor(dialect string) error {
-	return cmp.Or(c.validateStatements(dialect), c.validateSession(), c.validateRuns(), c.validateStep(), c.validateQueue(), c.validateCache())
+// Abilities are what a store can do with a commit that not every store can.
+type Abilities struct {
+	// Dialect is that of the statements that an [Execer] executes; empty for none.
+	Dialect string
+	// MaxEvent is the maximum size of an event, in bytes, in the log of a [LogProvider], to which commits append their
+	// events; 0 if they append none.
+	MaxEvent int
+}
+
+// ValidateFor is Validate for a store with abilities.
+func (c *Commit) ValidateFor(a Abilities) error {
+	return cmp.Or(c.validateStatements(a.Dialect), c.validateEvents(a.MaxEvent),
+		c.validateSession(), c.validateRuns(), c.validateStep(), c.validateQueue(), c.validateCache())
+}
+
+func (c *Commit) validateEvents(max int) error {
+	if len(c.Events) == 0 {
+		return nil
+	}
+	if c.Outbox {
+		max = math.MaxInt
+	} else if max == 0 {
+		return cairn.Invalid("events", "this store has no log that commits append to")
+	}
+	return ValidateEvents(c.Events, max)
+}
+
+// ValidateEvents reports which of the events of a commit a log cannot keep whose events have at most max bytes.
+func ValidateEvents(list []cairn.Event, max int) error {
+	for i := range list {
+		if err := CheckEvent(&list[i], max); err != nil {
+			return within(fmt.Sprintf("events[%d]", i), err)
+		}
+	}
+	return nil
 }
 
 func (c *Commit) validateStatements(dialect string) error {
@@ -50,7 +83,7 @@ func (c *Commit) validateSession() error {
 		cairn.CheckText("status", string(c.Status)), cairn.CheckText("lease.owner", c.Lease.Owner), c.Usage.Validate())
 }
 
-// validateRuns checks the runs that end and begin, and the published event.
+// validateRuns checks the runs that end and begin, the published event, and the stop of a wait.
 func (c *Commit) validateRuns() error {
 	if c.EndRun != nil {
 		if err := within("end_run", c.EndRun.Validate()); err != nil {
@@ -63,7 +96,12 @@ func (c *Commit) validateRuns() error {
 		}
 	}
 	if c.Publish != nil {
-		return within("publish", c.Publish.Validate())
+		if err := within("publish", c.Publish.Validate()); err != nil {
+			return err
+		}
+	}
+	if c.Ending != nil {
+		return within("ending", c.Ending.Validate())
 	}
 	return nil
 }

@@ -122,6 +122,26 @@ func (s *tap) line() store.Store {
 	return s
 }
 
+// apart returns the store as the process sees it if the log is another one's. It is no LogProvider then.
+func (s *tap) apart() store.Store {
+	w, watches := s.Store.(store.StopWatcher)
+	sw, sweeps := s.Store.(store.Sweeper)
+	if watches && sweeps {
+		return fullApart{plainApart{s}, stopWatch{s, w}, sweepLine{sw, s}}
+	}
+	return plainApart{s}
+}
+
+type plainApart struct{ store.Store }
+
+func (p plainApart) Self() store.Store { return p }
+
+type fullApart struct {
+	plainApart
+	stopWatch
+	sweepLine
+}
+
 // sweepLine is the Sweeper as a process sees it.
 type sweepLine struct {
 	store.Sweeper

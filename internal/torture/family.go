@@ -121,6 +121,41 @@ func consultationsEnd(h *History) error {
 	return nil
 }
 
+// childrenEndFirst finds runs that end on the log before a sub-agent that they consulted. A sub-agent of a discarded step
+// may end later: its process has died, and its lease must lapse first.
+func childrenEndFirst(t *Tree) error {
+	consulted := map[string]*cairn.Event{} // by sub-agent: its beginning
+	open := map[string]bool{}              // the sessions with a run that has not ended
+	for i := range t.Events {
+		ev := &t.Events[i]
+		switch ev.Type {
+		case cairn.EventSubagentStart:
+			if h := t.session(ev.ChildID); h != nil && h.Session.Kind == cairn.ChildSubAgent {
+				consulted[ev.ChildID] = ev
+			}
+		case cairn.EventStepDiscarded:
+			for child, by := range consulted {
+				if by.SessionID == ev.SessionID && by.RunID == ev.RunID && by.Step == ev.Step {
+					delete(consulted, child)
+				}
+			}
+		case cairn.EventRunStart, cairn.EventRunResumed:
+			open[ev.SessionID] = true
+		case cairn.EventRunEnd:
+			if ev.Status.Suspends() {
+				continue
+			}
+			delete(open, ev.SessionID)
+			for child, by := range consulted {
+				if by.SessionID == ev.SessionID && open[child] {
+					return fmt.Errorf("run %s of %s ends with event %d, and its sub-agent %s has not ended", ev.RunID, ev.SessionID, ev.Sequence, child)
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // childResultsKept finds results of sub-agents that differ from the outcomes of their sessions.
 func childResultsKept(t *Tree) error {
 	children := map[string]*History{} // by call

@@ -450,6 +450,25 @@ var familyDamages = map[string]map[string]func(*Tree){
 		"for another child": onRoot(func(h *History) { h.suspended().Children[0].SessionID = "other" }),
 		"still at work":     func(t *Tree) { t.of(grandchild).Session.Status = cairn.SessionActive },
 	},
+	"a sub-agent ends before the run that consulted it": {
+		"after it": func(t *Tree) { // the root's last end comes before those of its child
+			root, child := t.Sessions[0].Session.ID, t.of(grandchild).Session.ParentID
+			at := slices.IndexFunc(t.Events, func(ev cairn.Event) bool {
+				return ev.SessionID == child && ev.Type == cairn.EventRunEnd && !ev.Status.Suspends()
+			})
+			ends := slices.IndexFunc(t.Events[at:], func(ev cairn.Event) bool {
+				return ev.SessionID == root && ev.Type == cairn.EventRunEnd && !ev.Status.Suspends()
+			})
+			end := t.Events[at+ends]
+			t.Events = slices.Insert(slices.Delete(t.Events, at+ends, at+ends+1), at, end)
+		},
+		"never": func(t *Tree) {
+			id := t.of(grandchild).Session.ID
+			t.Events = slices.DeleteFunc(t.Events, func(ev cairn.Event) bool {
+				return ev.SessionID == id && ev.Type == cairn.EventRunEnd && !ev.Status.Suspends()
+			})
+		},
+	},
 	"what a child came to is the result of its call": {
 		"another text": func(t *Tree) { h := t.of(grandchild); h.Runs[len(h.Runs)-1].Output = json.RawMessage(`{"n":-1}`) },
 		"another result": func(t *Tree) {

@@ -193,6 +193,7 @@ var Invariants = []Invariant{
 	{"open calls are what the session is suspended for", waitsAgree},
 	{"children belong to a call of their parent", childrenBelong},
 	{"no child waits for a parent that ended", everyWaitEnds},
+	{"a sub-agent ends before the run that consulted it", childrenEndFirst},
 	{"what a child came to is the result of its call", childResultsKept},
 	{"a consultation that began ends before its call does", each(consultationsEnd)},
 	{"a question gets the answer of its number, in every pass", each(questionsInOrder)},

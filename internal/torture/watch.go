@@ -22,6 +22,9 @@ func need(row *cairn.Session, at time.Time) store.DueKind {
 			return store.DueCrashed
 		}
 	case cairn.SessionPaused:
+		if row.Ending != nil {
+			return store.DueEnding
+		}
 		if row.SuspendedStep != "" && row.OpenCalls == 0 {
 			return store.DueReady
 		}

@@ -225,8 +225,21 @@ func (doc *Document) Prune(keep int) int {
 	return drop
 }
 
-// Branch returns the document of the session to, created at the store's time now as a branch of doc at a point.
+// Branch returns the document of the session to, created at the store's time now as a branch of doc at a point. It is for
+// a store without a log.
 func (doc *Document) Branch(at store.BranchPoint, to *cairn.Session, now time.Time) (*Document, error) {
+	if err := (&store.Commit{Events: at.Events, Outbox: at.Outbox}).Validate(); err != nil {
+		return nil, err
+	}
+	d, err := doc.PlanBranch(at, to)
+	if err != nil {
+		return nil, err
+	}
+	return doc.Branched(d, now), nil
+}
+
+// PlanBranch returns the delta of a branch of doc at a point, for Branched.
+func (doc *Document) PlanBranch(at store.BranchPoint, to *cairn.Session) (*plan.Delta, error) {
 	count, position := len(doc.Messages), doc.Row.State.Position
 	switch {
 	case at.CheckpointID != "":
@@ -250,10 +263,15 @@ func (doc *Document) Branch(at store.BranchPoint, to *cairn.Session, now time.Ti
 	if err != nil {
 		return nil, err
 	}
+	return plan.Branch(to, &at, at.StateOr(state), count, doc.Row.Summary), nil
+}
+
+// Branched returns the document of a branch of doc by the delta that PlanBranch made.
+func (doc *Document) Branched(d *plan.Delta, now time.Time) *Document {
 	branch := &Document{}
-	branch.Apply(plan.Branch(to, at.StateOr(state), count, doc.Row.Summary, at.Calls), now)
-	branch.Messages = slices.Clone(doc.Messages[:count])
-	return branch, nil
+	branch.Apply(d, now)
+	branch.Messages = slices.Clone(doc.Messages[:d.FirstMessage])
+	return branch
 }
 
 // positionBefore returns the state position of the latest checkpoint with no more than count messages, or the first

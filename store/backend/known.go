@@ -68,5 +68,13 @@ func CopyRow(row *cairn.Session) *cairn.Session {
 		ev.Data, ev.Files = slices.Clone(ev.Data), slices.Clone(ev.Files)
 		s.Unpublished = &ev
 	}
+	if s.Outbox != nil { // its events are never changed
+		box := *s.Outbox
+		s.Outbox = &box
+	}
+	if s.Ending != nil {
+		stop := *s.Ending
+		s.Ending = &stop
+	}
 	return &s
 }

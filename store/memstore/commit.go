@@ -11,7 +11,7 @@ import (
 
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
-	if err := c.Validate(); err != nil {
+	if err := c.ValidateFor(store.Abilities{MaxEvent: s.log.max}); err != nil {
 		return nil, err
 	}
 	if err := s.lock(ctx); err != nil {
@@ -33,9 +33,12 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	}
 	if doc == nil {
 		doc = &backend.Document{}
-		s.sessions[id] = doc
 	}
-	row := doc.Apply(d, now)
+	row, err := s.log.publish(ctx, d, func() *cairn.Session { return doc.Apply(d, now) })
+	if err != nil {
+		return nil, err
+	}
+	s.sessions[id] = doc
 	s.sweepFrom(doc.SweepAt)
 	for i := range d.Calls {
 		s.owners[callKey{row.RootID, d.Calls[i].Row.ID}] = doc
@@ -72,8 +75,15 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	case there != nil:
 		return nil, store.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q already exists", to.ID)
 	}
-	branch, err := doc.Branch(at, to, now)
+	if err := store.ValidateEvents(at.Events, s.log.max); err != nil {
+		return nil, err
+	}
+	d, err := doc.PlanBranch(at, to)
 	if err != nil {
+		return nil, err
+	}
+	var branch *backend.Document
+	if _, err := s.log.publish(ctx, d, func() *cairn.Session { branch = doc.Branched(d, now); return &branch.Row }); err != nil {
 		return nil, err
 	}
 	s.sessions[to.ID] = branch

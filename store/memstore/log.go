@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 // Log is a store.Log in memory. It is safe for concurrent use.
@@ -180,6 +181,32 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		l.logs[log] = e
 	}
 	return e.last, nil
+}
+
+// publish calls apply, which applies a delta to its session, and appends the delta's events. It does neither if the log
+// was dropped.
+func (l *Log) publish(ctx context.Context, d *plan.Delta, apply func() *cairn.Session) (*cairn.Session, error) {
+	if len(d.Events) == 0 {
+		return apply(), nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	log := d.Row.Log()
+	if err := l.checkLog(ctx, log); err != nil {
+		return nil, err
+	}
+	e := l.logs[log]
+	if e == nil {
+		e = &events{}
+		l.logs[log] = e
+	}
+	d.Logged(e.last)
+	row := apply() // which also dates the events
+	l.add(log, e, d.Events)
+	if d.Fence {
+		e.fenceOf(row.ID).see(&store.Writer{Token: row.Lease.Token}, false, e.last)
+	}
+	return row, nil
 }
 
 // add appends events to a log. The caller holds the lock, so that they are published in order.

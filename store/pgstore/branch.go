@@ -73,7 +73,7 @@ func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoi
 	if err != nil {
 		return nil, err
 	}
-	w.d = plan.Branch(to, state, count, source.session.Summary, at.Calls)
+	w.d = plan.Branch(to, &at, state, count, source.session.Summary)
 	if err := w.encodeDelta(); err != nil {
 		return nil, err
 	}

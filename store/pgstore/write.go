@@ -33,7 +33,7 @@ type write struct {
 
 // prepare encodes what a commit writes.
 func prepare(id string, c *store.Commit) (*write, error) {
-	if err := c.ValidateFor(dialect); err != nil {
+	if err := c.ValidateFor(store.Abilities{Dialect: dialect}); err != nil {
 		return nil, err
 	}
 	w := &write{id: id, c: c}

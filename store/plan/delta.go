@@ -73,8 +73,15 @@ type Delta struct {
 	// Statements are executed after everything else is written. A store that executes none has already refused the
 	// commit.
 	Statements []store.Statement
+	// Events are appended to the log Row.Log() with everything else. [Delta.Logged] says what else follows from the log's
+	// position. If Fence is set, the log's token for the session becomes that of the row, and lower ones are refused from
+	// then on. The times of events without one are open.
+	Events []cairn.Event
+	Fence  bool
 
 	undated []cairn.Message  // Messages before dating, if some have no time
+	written []cairn.Event    // Events, or those of the row's outbox
+	open    []int            // the indexes in written of events whose time is open
 	holders int64            // number of holders of a new session's lease so far
 	made    cairn.Checkpoint // target of Checkpoint
 }
@@ -195,6 +202,9 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 	if d.undated != nil {
 		d.Messages = dated(d.undated, now)
 	}
+	for _, i := range d.open {
+		d.written[i].Time = now
+	}
 	if d.StartRun != nil {
 		d.StartRun.StartedAt = now
 	}
@@ -212,6 +222,22 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 		}
 	}
 	return row
+}
+
+// Logged sets what follows from the sequence of the log's last event before Events: that of the row and the checkpoint,
+// and where the run that begins starts on the log. It does nothing without Events. It may be called again.
+func (d *Delta) Logged(before int64) {
+	if len(d.Events) == 0 {
+		return
+	}
+	last := before + int64(len(d.Events))
+	d.Row.LogSequence = last
+	if d.Checkpoint != nil {
+		d.Checkpoint.LogSequence = last
+	}
+	if d.StartRun != nil {
+		d.StartRun.StartSequence = before
+	}
 }
 
 // RowAt is At for the row alone, for stores whose server sets all other times.

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"errors"
 	"fmt"
 	"go/token"
 	"reflect"
@@ -25,7 +26,7 @@ func everyPart() *store.Commit {
 		Checkpoint: &cairn.Checkpoint{ID: "c2"}, Suspend: &store.Suspend{}, Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}}}},
 		Lease:   store.LeaseChange{Action: store.LeaseTake},
 		Enqueue: &store.QueuedTurn{ID: "q2"}, Cache: []store.CacheEntry{{Key: "k"}}, Context: &store.ContextChange{},
-		Statements: []store.Statement{{}},
+		Statements: []store.Statement{{}}, Events: []cairn.Event{{}},
 	}
 }
 
@@ -34,7 +35,7 @@ var settled = []string{
 	// What a new session has is what Commit.Create lists.
 	"Create.ID", "Create.Status", "Create.Version", "Create.Epoch", "Create.MessageCount", "Create.Summary", "Create.RunID", "Create.Turn", "Create.Step",
 	"Create.Recoveries", "Create.CheckpointID", "Create.SuspendedStep", "Create.OpenCalls", "Create.NextDeadline", "Create.Queued",
-	"Create.LogSequence", "Create.Lease", "Create.State", "Create.Usage", "Create.RunUsage", "Create.Unpublished", "Create.CreatedAt", "Create.UpdatedAt", "Create.AsOf",
+	"Create.LogSequence", "Create.Lease", "Create.State", "Create.Usage", "Create.RunUsage", "Create.Unpublished", "Create.Outbox", "Create.Ending", "Create.CreatedAt", "Create.UpdatedAt", "Create.AsOf",
 	"Create.ArchivedAt", "Create.Opening", "Create.OpeningAt", "Create.Removal", "Create.RemovedAt",
 	"EndRun.SessionID",
 	"StartRun.SessionID", "StartRun.Turn", "StartRun.FirstMessage", "StartRun.Before", "StartRun.StartedAt",
@@ -45,15 +46,21 @@ var settled = []string{
 	"EndRun.EndedAt", // the commit's, unless the run is still running: see TestEndOfARun
 }
 
-// outcome is the result of a commit on a session in the middle of a run, and on a session that does not exist.
+// outcome is the result of a commit on a session in the middle of a run, on one that is paused, and on a session that
+// does not exist.
 func outcome(t *testing.T, c *store.Commit) string {
 	t.Helper()
 	var parts []string
-	for _, seen := range []*plan.Seen{{ID: "s", Row: session(), Checkpoints: 1, Doubt: true}, {ID: "s", Doubt: true}} {
+	paused := session()
+	paused.Status = cairn.SessionPaused
+	for _, seen := range []*plan.Seen{{ID: "s", Row: session(), Checkpoints: 1, Doubt: true}, {ID: "s", Row: paused, Checkpoints: 1, Doubt: true}, {ID: "s", Doubt: true}} {
 		for _, without := range []bool{false, true} { // a new session has no run to end
 			own := *c
 			if without {
 				own.EndRun = nil
+			}
+			if without && seen.Row == paused { // the stop of a wait does not outlast it
+				own.StartRun = nil
 			}
 			seen := *seen
 			d, err := plan.Work(&own, &seen, func(n plan.Needs) error { answer(n, &seen); return nil })
@@ -61,7 +68,14 @@ func outcome(t *testing.T, c *store.Commit) string {
 				parts = append(parts, fmt.Sprint(err))
 				continue
 			}
-			d.At(seenAt.Add(time.Hour)).Version = 0 // it is random
+			row := d.At(seenAt.Add(time.Hour))
+			for i := range d.Events {
+				d.Events[i].Version = min(d.Events[i].Version, 1)
+			}
+			if row.Outbox != nil {
+				row.Outbox.Version, row.Outbox.Events = 0, nil
+			}
+			row.Version = 0 // it is random
 			parts = append(parts, dump(reflect.ValueOf(d)))
 		}
 	}
@@ -231,5 +245,49 @@ func TestTimesOfMessages(t *testing.T) {
 	row := d.At(seenAt)
 	if !d.Messages[0].CreatedAt.Equal(own) || !d.Messages[1].CreatedAt.Equal(row.UpdatedAt) {
 		t.Errorf("the messages are of %v and %v", d.Messages[0].CreatedAt, d.Messages[1].CreatedAt)
+	}
+}
+
+// What follows from the log's position, and the events' times.
+func TestEventsOfACommit(t *testing.T) {
+	t.Parallel()
+	own := seenAt.Add(-time.Hour)
+	c := &store.Commit{Events: []cairn.Event{{Time: own, Version: 1}, {Version: 2}, {}}, LogSequence: 77, StartRun: &cairn.Run{ID: "r2", StartSequence: 5},
+		Checkpoint: &cairn.Checkpoint{ID: "c2", StepID: "st2", LogSequence: 66}, Lease: store.LeaseChange{Action: store.LeaseTake}}
+	d := work(t, c, &plan.Seen{ID: "s", Row: session(), Checkpoints: 1}, nothing(t))
+	for _, before := range []int64{20, 30} { // a second attempt finds a longer log
+		d.Logged(before)
+		row := d.At(seenAt)
+		if row.LogSequence != before+3 || d.Checkpoint.LogSequence != before+3 || d.StartRun.StartSequence != before || !d.Fence {
+			t.Errorf("after %d events: the row is at %d, the checkpoint at %d, the run starts at %d; fences: %v", before,
+				row.LogSequence, d.Checkpoint.LogSequence, d.StartRun.StartSequence, d.Fence)
+		}
+		if !d.Events[0].Time.Equal(own) || !d.Events[1].Time.Equal(row.UpdatedAt) || d.Events[0].Version != row.Version || d.Events[1].Version != row.Version || d.Events[2].Version != 0 {
+			t.Errorf("events: %+v", d.Events)
+		}
+	}
+	if !c.Events[1].Time.IsZero() || c.Checkpoint.LogSequence != 66 || c.StartRun.StartSequence != 5 {
+		t.Error("the commit has changed")
+	}
+}
+
+// An event of an outbox keeps others from the outbox until it is drained.
+func TestOutboxOfACommit(t *testing.T) {
+	t.Parallel()
+	row := session()
+	box := row.Outbox
+	c := &store.Commit{Events: []cairn.Event{{Name: "next"}}, Outbox: true}
+	if _, err := plan.Work(c, &plan.Seen{ID: "s", Row: row}, nothing(t)); !errors.Is(err, cairn.ErrStale) {
+		t.Errorf("beside an outbox: %v", err)
+	}
+	c.Drained = box.Version
+	d := work(t, c, &plan.Seen{ID: "s", Row: row}, nothing(t))
+	if got := d.At(seenAt).Outbox; got.Version != d.Row.Version || got.Events[0].Name != "next" || !got.Events[0].Time.Equal(seenAt) || len(d.Events) > 0 {
+		t.Errorf("the outbox is %+v", got)
+	}
+	for drained, want := range map[int64]*cairn.Outbox{0: box, 1: box, box.Version: nil} {
+		if d := work(t, &store.Commit{Drained: drained}, &plan.Seen{ID: "s", Row: row}, nothing(t)); d.Row.Outbox != want {
+			t.Errorf("drained %d: %+v", drained, d.Row.Outbox)
+		}
 	}
 }

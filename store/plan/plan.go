@@ -39,6 +39,9 @@ func of(c *store.Commit, seen *Seen) (*Delta, error) {
 	if c.EndRun != nil && c.EndRun.ID != seen.Row.RunID && seen.Runs[c.EndRun.ID] == nil {
 		return nil, store.UnknownRun(row.ID, c.EndRun.ID)
 	}
+	if row.Outbox != nil && c.Outbox && len(c.Events) > 0 && c.Drained != row.Outbox.Version {
+		return nil, store.Conflict(cairn.CodeStale, seen.Row, "session %q has events of version %d that are not on the log yet", row.ID, row.Outbox.Version)
+	}
 	if err := d.queue(c, seen); err != nil {
 		return nil, err
 	}
@@ -145,6 +148,7 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 		row.Status = c.Status
 	}
 	row.LogSequence = max(row.LogSequence, c.LogSequence)
+	d.events(c)
 	row.Usage, row.RunUsage = row.Usage.Add(c.Usage), row.RunUsage.Add(c.Usage)
 	d.lease(c)
 	d.archive(c)
@@ -282,9 +286,17 @@ func sweepAt(row *cairn.Session) Time {
 	return Time{At: row.ExpiresAt, Open: row.TTL > 0, In: time.Duration(row.TTL)}
 }
 
-// wait sets what the session is suspended for, and the time from which it is due.
+// wait sets what the session is suspended for, whether that wait is being ended, and the time from which it is due.
 func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
 	row := d.Row
+	if c.Ending != nil {
+		ending := *c.Ending
+		ending.At = stored(ending.At)
+		row.Ending = &ending
+	}
+	if row.Status != cairn.SessionPaused || c.StartRun != nil || c.EndRun != nil {
+		row.Ending = nil
+	}
 	d.NextDeadline = Time{At: row.NextDeadline}
 	if s := c.Suspend; s != nil {
 		row.SuspendedStep, row.OpenCalls, row.NextDeadline = s.StepID, s.OpenCalls, stored(s.NextDeadline)
@@ -377,6 +389,32 @@ func (d *Delta) publish(c *store.Commit) {
 	case c.Published:
 		d.Row.Unpublished = nil
 	}
+}
+
+// events adds the commit's events: to the log or to the row's outbox.
+func (d *Delta) events(c *store.Commit) {
+	row := d.Row
+	if row.Outbox != nil && row.Outbox.Version == c.Drained {
+		row.Outbox = nil
+	}
+	if len(c.Events) == 0 {
+		return
+	}
+	d.written = slices.Clone(c.Events)
+	for i := range d.written {
+		ev := &d.written[i]
+		if ev.Version != 0 {
+			ev.Version = row.Version
+		}
+		if ev.Time.IsZero() {
+			d.open = append(d.open, i)
+		}
+	}
+	if c.Outbox {
+		row.Outbox = &cairn.Outbox{Version: row.Version, Events: d.written}
+		return
+	}
+	d.Events, d.Fence = d.written, c.Lease.Action == store.LeaseTake
 }
 
 func (d *Delta) checkpoint(c *store.Commit) {

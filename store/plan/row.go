@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -48,8 +49,8 @@ func Taken(session string, cause error) error {
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which
 // the store copies. to has Version 1, no runs and no checkpoints. Its Status is idle, unless it is given as completed. It keeps its Opening, and the other session's
 // Summary, if the message in question is among the copied ones. to.Unpublished is treated like [store.Commit.Publish].
-// calls become calls of the new session.
-func Branch(to *cairn.Session, state json.RawMessage, messages int, summary cairn.SummaryPlace, calls []store.CallWrite) *Delta {
+// The calls and events of at become those of the new session.
+func Branch(to *cairn.Session, at *store.BranchPoint, state json.RawMessage, messages int, summary cairn.SummaryPlace) *Delta {
 	row := RowOf(to, to.ID)
 	if to.Status == cairn.SessionCompleted {
 		row.Status = to.Status
@@ -65,9 +66,14 @@ func Branch(to *cairn.Session, state json.RawMessage, messages int, summary cair
 		row.Unpublished = &ev
 	}
 	d := &Delta{New: true, Row: row, Initial: state, Context: true, SweepAt: sweepAt(row), FirstMessage: messages}
-	for i := range calls {
-		d.Calls = append(d.Calls, Call{Row: calls[i].Call, Deadline: Time{At: stored(calls[i].Call.Deadline)}})
+	for i := range at.Calls {
+		d.Calls = append(d.Calls, Call{Row: at.Calls[i].Call, Deadline: Time{At: stored(at.Calls[i].Call.Deadline)}})
 	}
+	c := store.Commit{Events: slices.Clone(at.Events), Outbox: at.Outbox}
+	for i := range c.Events {
+		c.Events[i].Version, c.Events[i].MessageCount = row.Version, messages
+	}
+	d.events(&c)
 	d.fillCalls()
 	return d
 }

@@ -53,7 +53,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	if cmp.Or(err, bad) != nil {
 		return nil, unknown(scriptBranch, r)
 	}
-	w.d = plan.Branch(to, state, len(w.copied), summary, at.Calls)
+	w.d = plan.Branch(to, &at, state, len(w.copied), summary)
 	w.fillAfter()
 	row, err := w.rows(ctx)
 	if row == nil && err == nil {

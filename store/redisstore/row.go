@@ -190,6 +190,8 @@ func (r *storedRow) readHead(field string, u *unpacker) {
 		s.Queued = int(u.int64())
 	case "unpublished":
 		u.json(&s.Unpublished)
+	case "ending":
+		u.json(&s.Ending)
 	default:
 		readUsage(s, field, u)
 	}
@@ -258,6 +260,10 @@ func (r *storedRow) head(to []byte, open int) []byte {
 	if s.Unpublished != nil {
 		raw, _ := json.Marshal(s.Unpublished) // what passes Validate encodes
 		p.text("unpublished", string(raw))
+	}
+	if s.Ending != nil {
+		raw, _ := json.Marshal(s.Ending)
+		p.text("ending", string(raw))
 	}
 	p.usage("u:", &s.Usage)
 	p.usage("r:", &s.RunUsage)

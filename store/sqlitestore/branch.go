@@ -50,7 +50,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 			return err
 		}
 		w := &write{s: s, id: to.ID}
-		if _, err := w.apply(c, plan.Branch(to, at.StateOr(state), count, source.session.Summary, at.Calls), nil, s.clock()); err != nil {
+		if _, err := w.apply(c, plan.Branch(to, &at, at.StateOr(state), count, source.session.Summary), nil, s.clock()); err != nil {
 			return err
 		}
 		row = w.result

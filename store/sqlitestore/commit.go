@@ -39,7 +39,7 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := c.ValidateFor(dialect); err != nil {
+	if err := c.ValidateFor(store.Abilities{Dialect: dialect}); err != nil {
 		return nil, err
 	}
 	for i := range c.Statements {

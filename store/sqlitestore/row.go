@@ -90,8 +90,8 @@ type storedRow struct {
 	wait        wait
 }
 
-// wait is what few commits change, in stored form: what a session waits for, what its log may lack, and where its
-// summary is. The zero value means none of these.
+// wait is what few commits change, in stored form: what a session waits for, the stop of that wait, what its log may
+// lack, and where its summary is. The zero value means none of these.
 type wait struct {
 	Step     string `json:"step,omitempty"`
 	Open     int    `json:"open,omitempty"`
@@ -100,7 +100,8 @@ type wait struct {
 	// Unpublished is the JSON of the event.
 	Unpublished string             `json:"unpublished,omitempty"`
 	Summary     cairn.SummaryPlace `json:"summary,omitzero"`
-	Due         int64              `json:"due,omitempty"` // the column due_at
+	Ending      string             `json:"ending,omitempty"` // the JSON of the stop
+	Due         int64              `json:"due,omitempty"`    // the column due_at
 }
 
 // readSession reads sessionColumns.
@@ -147,6 +148,9 @@ func readWait(c *columns, s *cairn.Session) wait {
 	s.Summary = w.Summary
 	if w.Unpublished != "" {
 		c.decode("unpublished", w.Unpublished, &s.Unpublished)
+	}
+	if w.Ending != "" {
+		c.decode("ending", w.Ending, &s.Ending)
 	}
 	return w
 }
@@ -203,6 +207,10 @@ func (r *storedRow) waits(due int64) {
 	if s.Unpublished != nil {
 		raw, _ := json.Marshal(s.Unpublished) // what passes Validate encodes
 		r.wait.Unpublished = string(raw)
+	}
+	if s.Ending != nil {
+		raw, _ := json.Marshal(s.Ending)
+		r.wait.Ending = string(raw)
 	}
 }
 

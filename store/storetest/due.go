@@ -53,16 +53,23 @@ func (h *harness) waiting(id, agent, root string, kind store.DueKind) {
 		h.await("the lease to lapse", func() bool { s := h.load(id); return s.Crashed(s.AsOf) })
 	case store.DueQueued:
 		h.commit(id, &store.Commit{Enqueue: &store.QueuedTurn{ID: "turn"}})
+	case store.DueOutbox:
+		h.commit(id, boxed(&store.Commit{}, id, 0, "kept"))
 	default:
 		wait := store.Suspend{StepID: "step"}
 		if kind == store.DueDeadline {
 			wait.OpenCalls, wait.NextDeadline = 1, time.Now().Add(-time.Hour)
 		}
-		h.commit(id, &store.Commit{Status: cairn.SessionPaused, Suspend: &wait})
+		c := &store.Commit{Status: cairn.SessionPaused, Suspend: &wait}
+		if kind == store.DueEnding {
+			wait.OpenCalls, wait.NextDeadline = 1, time.Now().Add(time.Hour)
+			c.Ending = &cairn.Stop{Kind: cairn.StopInterrupt}
+		}
+		h.commit(id, c)
 	}
 }
 
-var dueKindsThereAre = []store.DueKind{store.DueCrashed, store.DueReady, store.DueDeadline, store.DueQueued}
+var dueKindsThereAre = []store.DueKind{store.DueCrashed, store.DueReady, store.DueDeadline, store.DueQueued, store.DueOutbox, store.DueEnding}
 
 func dueByAgent(h *harness) {
 	for _, agent := range []string{"ann", "bob", "ann:bob", "%"} {
@@ -138,18 +145,19 @@ func dueBehindOthers(h *harness) {
 
 // dueInPages reads the same list in pages of every size.
 func dueInPages(h *harness) {
-	for i := range 12 {
-		h.waiting(fmt.Sprintf("session %02d", i), []string{"ann", "bob"}[i%2], "", dueKindsThereAre[i/3])
+	all := 4 * len(dueKindsThereAre)
+	for i := range all {
+		h.waiting(fmt.Sprintf("session %02d", i), []string{"ann", "bob"}[i%2], "", dueKindsThereAre[i/4])
 	}
 	for _, agents := range [][]string{{"ann"}, {"ann", "bob"}, nil} {
 		whole := h.dueOf(100, agents...)
-		if want := []int{6, 12}; len(whole) != want[0] && len(whole) != want[1] || len(whole) == 6 != (len(agents) == 1) {
+		if len(agents) == 1 && len(whole) != all/2 || len(agents) != 1 && len(whole) != all {
 			h.Fatalf("of %q %d are due", agents, len(whole))
 		}
 		if !slices.IsSortedFunc(whole, store.CompareDue) {
 			h.Fatalf("due of %q: %+v, not the longest first", agents, whole)
 		}
-		for n := 1; n < 14; n++ {
+		for n := 1; n < all+2; n++ {
 			if got := h.dueOf(n, agents...); dueIDs(got) != dueIDs(whole) {
 				h.Fatalf("due of %q in pages of %d: %q, want %q", agents, n, dueIDs(got), dueIDs(whole))
 			}

@@ -55,6 +55,9 @@ func fullEnd(s *cairn.Session, message cairn.Message) *store.Commit {
 	c.Publish = &cairn.Event{}
 	sample.Fill(c.Publish)
 	c.Publish.Sequence, c.Publish.Incarnation = 0, ""
+	c.Events, c.Outbox = make([]cairn.Event, 1), true
+	sample.Fill(&c.Events[0])
+	c.Events[0].Sequence, c.Events[0].Incarnation = 0, ""
 	return c
 }
 
@@ -96,6 +99,9 @@ func testEveryFieldIsReadBack(h *harness) {
 	call, told := last.Calls[0].Call, *last.Publish
 	last.Context = &store.ContextChange{Archived: new(true)}
 	s = r.write(last)
+	var ending cairn.Stop
+	sample.Fill(&ending)
+	same(h.T, "the stop of the wait", r.write(&store.Commit{Ending: &ending}).Ending, &ending)
 
 	all := h.content(r.id)
 	r.none("a session's row", sample.Empty(r.sessions), ".AsOf", ".Removal", ".RemovedAt")
@@ -113,6 +119,9 @@ func testEveryFieldIsReadBack(h *harness) {
 	same(h.T, "the call", all.Calls, []cairn.PendingCall{call})
 	told.Version, told.Index, told.MessageCount = s.Version, s.MessageCount-len(last.Messages), s.MessageCount
 	same(h.T, "what the log may lack", s.Unpublished, &told)
+	boxed := last.Events[0]
+	boxed.Version = s.Version
+	same(h.T, "what the log lacks", s.Outbox, &cairn.Outbox{Version: s.Version, Events: []cairn.Event{boxed}})
 	same(h.T, "when the session was archived", s.ArchivedAt, s.UpdatedAt)
 	s = r.write(&store.Commit{Published: true})
 	same(h.T, "what the log may lack once it was published", s.Unpublished, (*cairn.Event)(nil))

@@ -49,11 +49,12 @@ func clockSetBack(h *harness) {
 	}
 	h.waiting("ready", agentName, "", store.DueReady)
 	h.waiting("queued", agentName, "", store.DueQueued)
+	h.waiting("ending", agentName, "", store.DueEnding)
 	h.create("later")
 	h.begin("later", "run of later")
 	h.commit("later", ask("call", 2*time.Hour))
 	to := h.other()
-	to.importsAhead(h, append(held, "ready", "queued", "later")...)
+	to.importsAhead(h, append(held, "ready", "queued", "ending", "later")...)
 	wantDue := func(what string, want ...string) {
 		h.Helper()
 		for _, n := range []int{1, 100} {
@@ -66,7 +67,7 @@ func clockSetBack(h *harness) {
 			h.Fatalf("%s: of all agents %q are due, want %q", what, list, want)
 		}
 	}
-	wantDue("at first", "alive", "dead", "deleted", "queued", "ready")
+	wantDue("at first", "alive", "dead", "deleted", "ending", "queued", "ready")
 
 	alive := to.load("alive")
 	if alive.Running(alive.AsOf) || !alive.Crashed(alive.AsOf) || alive.Lease.TTL != cairn.Duration(time.Minute) {
@@ -78,7 +79,7 @@ func clockSetBack(h *harness) {
 		h.Fatalf("as of %v the renewed lease is %+v", alive.AsOf, alive.Lease)
 	}
 	to.step(alive, "reply")
-	wantDue("with a living holder", "dead", "deleted", "queued", "ready")
+	wantDue("with a living holder", "dead", "deleted", "ending", "queued", "ready")
 
 	dead := to.load("dead")
 	heir := to.commit("dead", &store.Commit{Guard: store.Guard{Lapsed: true}, Recovered: true,
@@ -88,7 +89,7 @@ func clockSetBack(h *harness) {
 	}
 	to.step(heir, "reply")
 	to.must(to.st.Delete(h.Context(), "deleted"))
-	wantDue("at last", "queued", "ready")
+	wantDue("at last", "ending", "queued", "ready")
 }
 
 // expiryClockSetBack has a tree expire although a lease from the time before the clock was set back has not ended.

@@ -136,6 +136,7 @@ var recordChapter = chapter{name: "Record", tests: recordTests, records: true}
 var chapters = []chapter{
 	{name: "TwoWriters", tests: twoWriterTests},
 	{name: "Commit", tests: commitTests},
+	{name: "EventsOfCommit", tests: commitEventTests},
 	{name: "Guard", tests: guardTests},
 	{name: "Again", tests: againTests},
 	{name: "Run", tests: runTests},

@@ -16,6 +16,9 @@ var waitTests = []storeTest{
 	{name: "DueInOrder", run: dueKindsInOrder},
 	{name: "DueSince", run: dueSince},
 	{name: "DueUntilTaken", run: dueUntilTaken},
+	{name: "EndingSetsTheRow", run: endingRow},
+	{name: "EndingUntilTheWaitIsOver", run: endingUntilOver},
+	{name: "EndingIsDueFirst", run: endingIsDueFirst},
 }
 
 func suspendRow(h *harness) {
@@ -37,6 +40,112 @@ func suspendRow(h *harness) {
 	check(h.commit("session", &store.Commit{Suspend: &store.Suspend{}}), store.Suspend{})
 	s = h.commit("session", &store.Commit{Suspend: &store.Suspend{StepID: "step", NextDeadline: at(1).Add(789)}})
 	same(h.T, "row with a deadline between two microseconds", h.load("session"), s)
+}
+
+// stopOf returns the stop of a wait of a run.
+func stopOf(run string) *cairn.Stop {
+	return &cairn.Stop{RunID: run, Kind: cairn.StopAbort, Reason: "enough", At: at(1)}
+}
+
+// endingRow sets and replaces the stop of a wait. Commits that leave the wait as it is keep it.
+func endingRow(h *harness) {
+	parked := h.park("session", cairn.SessionPaused, store.Suspend{StepID: "step", OpenCalls: 1})
+	check := func(s *cairn.Session, want *cairn.Stop) {
+		h.Helper()
+		for _, row := range []*cairn.Session{s, h.load("session"), &h.list(store.SessionQuery{})[0]} {
+			same(h.T, "the stop of the wait", row.Ending, want)
+		}
+	}
+	check(parked, nil)
+	check(h.commit("session", &store.Commit{Guard: store.Guard{Version: parked.Version}, Ending: stopOf("run")}), stopOf("run"))
+	_, err := h.st.Commit(h.Context(), "session", &store.Commit{Guard: store.Guard{Version: parked.Version}, Ending: stopOf("another run")})
+	h.wantError(err, cairn.ErrStale, "a stop of a wait that has changed")
+	check(h.load("session"), stopOf("run"))
+	check(h.commit("session", &store.Commit{Messages: says("meanwhile"), Enqueue: &store.QueuedTurn{ID: "turn"}}), stopOf("run"))
+	check(h.commit("session", &store.Commit{Suspend: &store.Suspend{StepID: "step"}}), stopOf("run"))
+	other := stopOf("run")
+	other.Kind, other.At = cairn.StopInterrupt, at(2).Add(789)
+	s := h.commit("session", &store.Commit{Ending: other})
+	other.At = at(2)
+	check(s, other)
+	bad := stopOf("run")
+	bad.Reason = "\x00"
+	_, err = h.st.Commit(h.Context(), "session", &store.Commit{Ending: bad})
+	h.wantError(err, cairn.ErrInvalid, "a stop with a NUL in its reason")
+	if e := cairn.AsError(err); e.Field != "ending.reason" {
+		h.Errorf("the error names %q", e.Field)
+	}
+}
+
+// endingUntilOver writes each commit that ends a wait: it clears the stop of the wait, and may not set one.
+func endingUntilOver(h *harness) {
+	h.create("active")
+	h.begin("active", "run")
+	if s := h.commit("active", &store.Commit{Ending: stopOf("run")}); s.Ending != nil {
+		h.Errorf("the stop of a wait of an active session: %+v", s.Ending)
+	}
+	for name, over := range map[string]func(s *cairn.Session) *store.Commit{
+		"its end": func(s *cairn.Session) *store.Commit {
+			c := endCommit(s)
+			c.Guard, c.Lease, c.Status, c.Suspend = store.Guard{Version: s.Version, Idle: true}, store.LeaseChange{}, cairn.SessionInterrupted, &store.Suspend{}
+			return c
+		},
+		"another wait": func(s *cairn.Session) *store.Commit {
+			c := endCommit(s)
+			c.Guard, c.Lease, c.Status = store.Guard{Version: s.Version, Idle: true}, store.LeaseChange{}, cairn.SessionPaused
+			return c
+		},
+		"the next run": func(*cairn.Session) *store.Commit { return beginCommit("next run", "worker", time.Hour) },
+		"a status":     func(*cairn.Session) *store.Commit { return &store.Commit{Status: cairn.SessionFailed} },
+	} {
+		h.create(name)
+		s := h.begin(name, "run of "+name)
+		c := endCommit(s)
+		c.EndRun.Status, c.Status, c.Suspend = cairn.SuspendedChildren, cairn.SessionPaused, &store.Suspend{StepID: "step", OpenCalls: 1}
+		h.commit(name, c)
+		s = h.commit(name, &store.Commit{Ending: stopOf(s.RunID)})
+		if due := h.awaitDue(name); s.Ending == nil || due.Kind != store.DueEnding {
+			h.Fatalf("%s: the row has %+v and is due as %+v", name, s.Ending, due)
+		}
+		c = over(s)
+		c.Ending = stopOf(s.RunID)
+		if name == "another wait" {
+			c.EndRun.Status, c.Suspend = cairn.SuspendedChildren, &store.Suspend{StepID: "step", OpenCalls: 1}
+		}
+		for _, row := range []*cairn.Session{h.commit(name, c), h.load(name)} {
+			if row.Ending != nil {
+				h.Errorf("after %s: the stop of the wait is still %+v", name, row.Ending)
+			}
+		}
+		if list := h.due(10); len(list) > 0 {
+			h.Errorf("after %s: due: %+v", name, list)
+		}
+	}
+}
+
+// endingIsDueFirst has waits that are being ended: they are due at once and for that, whatever else they are due for or
+// will be, since the commit that said so.
+func endingIsDueFirst(h *harness) {
+	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	for name, wait := range map[string]store.Suspend{
+		"ready":   {StepID: "step"},
+		"overdue": {StepID: "step", OpenCalls: 1, NextDeadline: past},
+		"in time": {StepID: "step", OpenCalls: 1, NextDeadline: future},
+		"open":    {StepID: "step", OpenCalls: 1},
+		"nothing": {},
+	} {
+		h.park(name, cairn.SessionPaused, wait, "turn")
+		tick()
+		s := h.commit(name, &store.Commit{Ending: stopOf("run")})
+		for range 2 {
+			if due := h.awaitDue(name); due.Kind != store.DueEnding || !due.Since.Equal(s.UpdatedAt) {
+				h.Errorf("%s: due: %+v, want %s since %v", name, due, store.DueEnding, s.UpdatedAt)
+			}
+			tick()
+			h.commit(name, &store.Commit{Messages: says("more")})
+		}
+		h.must(h.st.Delete(h.Context(), name))
+	}
 }
 
 // park makes a session that may wait for calls, and may have queued turns.
@@ -87,6 +196,16 @@ func dueKinds(h *harness) {
 		}
 		h.must(h.st.Delete(h.Context(), id))
 	}
+	h.create("boxed")
+	row := h.commit("boxed", boxed(&store.Commit{Status: cairn.SessionPaused, Suspend: &ready}, "boxed", 0, "kept")) // before it is ready
+	if list := h.due(10); len(list) != 1 || list[0].Kind != store.DueOutbox || !list[0].Since.Equal(row.UpdatedAt) {
+		h.Fatalf("due: %+v, want one for its outbox", list)
+	}
+	row = h.commit("boxed", &store.Commit{Drained: row.Outbox.Version})
+	if list := h.due(10); len(list) != 1 || list[0].Kind != store.DueReady || !list[0].Since.Equal(row.UpdatedAt) {
+		h.Fatalf("due: %+v, want one that is ready", list)
+	}
+	h.must(h.st.Delete(h.Context(), "boxed"))
 	h.create("running")
 	h.commit("running", &store.Commit{Enqueue: &store.QueuedTurn{ID: "turn"}, Suspend: &overdue})
 	h.begin("running", "run")

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/delegate"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -35,8 +37,19 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 		v.run = run
 		return delegate.Result(c.Use, child.Agent, run), nil
 	}
-	if err := fx.ReapChild(v.ctx, child, lifecycle.Leaving); err != nil {
-		return nil, err
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, longestHalt) {
+		if err := fx.ReapChild(v.ctx, child, lifecycle.Leaving); err != nil {
+			return nil, err
+		}
+		if child, err = store.Load(v.ctx, fx.Store, child.ID); err != nil {
+			return nil, err
+		}
+		if child.Ending == nil { // otherwise a sub-agent of it still runs
+			break
+		}
+		if err := retry.Sleep(v.ctx, wait); err != nil {
+			return nil, err
+		}
 	}
 	if v.run, err = store.FindRun(v.ctx, fx.Store, child.ID, child.RunID); err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 // then: the effect does not fail with the stop request.
 func TestStopIsNoErrorOfAnEffect(t *testing.T) {
 	t.Parallel()
-	log := memstore.New(nil).EventLog()
-	fx := New(lifecycle.New(lifecycle.Config{Log: log, Now: time.Now, Coalesce: time.Second, Logger: slog.New(slog.DiscardHandler)}), Config{})
+	st := memstore.New(nil)
+	fx := New(lifecycle.New(lifecycle.Config{Store: st, Log: st.EventLog(), Now: time.Now, Coalesce: time.Second, Logger: slog.New(slog.DiscardHandler)}), Config{})
 	e := fx.Journal.Emitter(t.Context(), &cairn.Session{ID: "s", RootID: "s"}, "run", 0)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	work, stop := context.WithCancelCause(ctx)

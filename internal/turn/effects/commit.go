@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -43,13 +42,17 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		return turn.Committed{}, err
 	}
 	if out.End != nil && !out.Waits && st.Delegates() {
-		if err := fx.endChildren(ctx, l, out); err != nil {
+		if err := fx.endChildren(ctx, l); err != nil {
 			return turn.Committed{}, err
 		}
 	}
-	publish(l, st, out)
+	closedCalls(l, st)
+	marks := came(l, st, out)
 	draining := fx.Draining()
 	if out.End == nil && !st.Carried && !draining && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint || out.Summarises()) && !fx.joins(ctx, l) {
+		for _, ev := range marks {
+			l.Emit.Event(ev)
+		}
 		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage, About: out.About}
 		e.Cache, e.CacheDrop = l.Results.Writes()
 		if l.Sink != nil { // the process that continues publishes nothing more of this step
@@ -66,42 +69,30 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		l.Defer(st.Number, e)
 		return turn.Committed{}, nil
 	}
-	if err := l.Emit.Flush(ctx); err != nil {
-		return turn.Committed{}, err
-	}
-	opening := fx.opening(l, st, out)
 	stop, err := fx.recordStop(ctx, l, out.End)
 	if err != nil {
 		return turn.Committed{}, err
 	}
-	if err := fx.write(ctx, l, st, out); unkeepable(err) {
+	if err := fx.write(ctx, l, st, out, marks); unkeepable(err) {
 		return fx.failUnstorable(ctx, a, l, st, err)
 	} else if err != nil {
 		return turn.Committed{}, err
 	}
 	if out.End == nil {
-		if draining {
-			return turn.Committed{Whole: true}, l.Emit.Flush(ctx)
-		}
-		return turn.Committed{}, nil
+		return turn.Committed{Whole: draining}, nil
 	}
 	defer fx.Owed.Deliver(ctx, stop)
-	return fx.ended(ctx, l, out.End, fx.opened(ctx, l, opening, out)), nil
+	return fx.ended(ctx, l, out.End, out.Opened), nil
 }
 
 // endChildren ends the sub-agents that the run, which is about to end, left suspended or at work. They end before the
-// commit: if the process dies in between, the next lease holder finds them ended. Their last events then precede the
-// ends of the calls that consulted them. That holds even if another process, which is stopping the tree, ended a child
-// and has yet to publish its end.
-func (fx *Effects) endChildren(ctx context.Context, l *session.Live, out *session.Outcome) error {
-	err := l.Emit.Flush(ctx)
-	if err == nil {
-		err = fx.ReapChildren(ctx, l.Row, time.Time{})
+// commit: if the process dies in between, the next lease holder finds them ended, and their last events precede the ends
+// of the calls that consulted them.
+func (fx *Effects) endChildren(ctx context.Context, l *session.Live) error {
+	if err := l.Emit.Flush(ctx); err != nil {
+		return err
 	}
-	if err == nil && out.Stop != nil {
-		err = fx.CompleteBelow(ctx, l.Row, l.Run.StartedAt)
-	}
-	return err
+	return fx.ReapChildren(ctx, l.Row, time.Time{})
 }
 
 // recordStop records the stop that a run that is about to end owes to work elsewhere, see [owed.Stops.Record]. It does
@@ -114,8 +105,8 @@ func (fx *Effects) recordStop(ctx context.Context, l *session.Live, run *cairn.R
 	return stop, err
 }
 
-// publish publishes what the step came to, starting with the calls that were closed.
-func publish(l *session.Live, st *step.Step, out *session.Outcome) {
+// closedCalls publishes the calls of the step that were closed.
+func closedCalls(l *session.Live, st *step.Step) {
 	for _, c := range st.Calls {
 		if c.Result != nil && c.Result.Closed {
 			published := journal.Begun
@@ -125,8 +116,12 @@ func publish(l *session.Live, st *step.Step, out *session.Outcome) {
 			journal.Call(l.Emit.Event, st, c, published)
 		}
 	}
+}
+
+// came returns the events of what the step came to, and logs what parallel calls overwrote.
+func came(l *session.Live, st *step.Step, out *session.Outcome) (list []cairn.Event) {
 	if len(out.Patch) > 0 {
-		l.Emit.Event(cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.Patch, Conflicts: out.Conflicts})
+		list = append(list, cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.Patch, Conflicts: out.Conflicts})
 	}
 	for _, c := range out.Conflicts {
 		out.Logger.Warn("a call's write to the state was overwritten by a parallel call", "session", l.Row.ID, "run", l.Run.ID, "step", st.Number,
@@ -134,20 +129,30 @@ func publish(l *session.Live, st *step.Step, out *session.Outcome) {
 	}
 	if out.About != nil {
 		data, _ := json.Marshal(out.About) // it was made of JSON
-		l.Emit.Event(cairn.Event{Type: cairn.EventContextChanged, Step: st.Number, Name: journal.SessionChanged, Data: data})
+		list = append(list, cairn.Event{Type: cairn.EventContextChanged, Step: st.Number, Name: journal.SessionChanged, Data: data})
 	}
 	usage := out.Usage
 	switch {
 	case out.Counts:
-		l.Emit.Event(cairn.Event{Type: cairn.EventUsage, Step: st.Number, Usage: &usage})
+		list = append(list, cairn.Event{Type: cairn.EventUsage, Step: st.Number, Usage: &usage})
 	case paid(usage): // the step leaves nothing else
-		l.Emit.Event(cairn.Event{Type: cairn.EventUsage, Usage: &usage})
+		list = append(list, cairn.Event{Type: cairn.EventUsage, Usage: &usage})
 	}
+	return list
 }
 
-// write commits the step together with the steps deferred before it. If another process has appended to the session
-// concurrently, the step is committed on top of that.
-func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, out *session.Outcome) error {
+// write commits the step together with the steps deferred before it, and with their events: what is not on the log yet,
+// then came. If another process has appended to the session concurrently, the step is committed on top of that.
+func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, out *session.Outcome, came []cairn.Event) (err error) {
+	handed, err := l.Emit.Hand(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			handed.Back()
+		}
+	}()
 	messages := out.Messages
 	if len(l.Deferred.Messages) > 0 {
 		messages = append(l.Deferred.Messages, messages...)
@@ -158,9 +163,6 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		steps = append(steps, st.Number)
 	}
 	for {
-		if _, err := fx.Publish(ctx, l.Row); err != nil {
-			return err
-		}
 		joined, err := fx.joining(ctx, l, out)
 		if err != nil {
 			return err
@@ -171,18 +173,16 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 			return err
 		}
 		c.Dequeue = joined.entries
+		c.Events = handed.With(append(came[:len(came):len(came)], fx.follows(l, c, all, joined.turns, steps, out)...))
 		var row *cairn.Session
-		tries := 0
 		err = fx.persist(ctx, func() (err error) {
-			tries++
-			row, err = fx.Store.Commit(ctx, l.Row.ID, c)
+			row, err = fx.Write(ctx, l.Row.ID, l.Row, c)
 			return err
 		})
-		out.Repeated = out.Repeated || tries > 1
 		stale := errors.Is(err, cairn.ErrStale)
 		if seen := store.Seen(err); stale && out.End != nil && seen != nil && seen.Lease.Owner == "" {
 			// No other process releases this lease, so the commit succeeded and its answer was lost.
-			row, err, stale, out.Repeated = seen, nil, false, true
+			row, err, stale = seen, nil, false
 		}
 		if stale {
 			end := l.End()
@@ -194,33 +194,40 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		if err != nil {
 			return err
 		}
-		first := l.Row.MessageCount
+		handed.Done(row)
 		l.Sees(row, fx.Now())
 		l.Append(all)
 		l.Deferred, l.Step, l.Judged = session.Deferred{}, nil, nil
 		l.LastCommit = out.At
 		l.Results.Written()
-		added := journal.Added(first, all)
-		for _, id := range joined.turns {
-			added = append(added, journal.Dequeued(id))
-		}
-		fx.publishCommit(l, added, steps, c.Checkpoint)
 		return nil
 	}
 }
 
-// publishCommit publishes the commit. Its messages come before the marks of its steps, so a log that has the marks has
-// all of it.
-func (fx *Effects) publishCommit(l *session.Live, added []cairn.Event, steps []int, cp *cairn.Checkpoint) {
-	for _, ev := range added {
-		l.Emit.Event(ev)
+// follows returns the events that follow from a commit of steps: its messages, the marks of the steps, and the end of
+// the run if it ends.
+func (fx *Effects) follows(l *session.Live, c *store.Commit, messages []cairn.Message, turns []string, steps []int, out *session.Outcome) []cairn.Event {
+	count := l.Row.MessageCount + len(messages)
+	list := journal.Added(l.Row.MessageCount, messages)
+	for _, id := range turns {
+		list = append(list, journal.Dequeued(id))
 	}
 	for _, n := range steps {
-		l.Emit.Event(journal.StepCommitted(n, l.Row.MessageCount))
+		list = append(list, journal.StepCommitted(n, count))
 	}
-	if cp != nil {
-		l.Emit.Event(journal.Checkpoint(cp.Step, cp.ID, l.Row.MessageCount))
+	if cp := c.Checkpoint; cp != nil {
+		list = append(list, journal.Checkpoint(cp.Step, cp.ID, count))
 	}
+	if out.End == nil {
+		return list
+	}
+	out.Opened = nil
+	for _, w := range c.Calls {
+		if w.Seen == 0 {
+			out.Opened = append(out.Opened, w.Call)
+		}
+	}
+	return append(append(list, journal.Pending(out.End.Steps, out.Opened)...), journal.End(out.End)...)
 }
 
 func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn.Op, steps []int, usage cairn.Usage, out *session.Outcome) (*store.Commit, error) {
@@ -228,7 +235,7 @@ func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn
 	c := &store.Commit{
 		Guard:    store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version},
 		Messages: messages, Usage: usage, Statements: out.Statements, LogSequence: l.Emit.Position(), DropStaged: true,
-		Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: fx.LeaseTTL}, Published: true,
+		Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: fx.LeaseTTL},
 	}
 	if len(list) > 0 {
 		raw, err := json.Marshal(list)
@@ -307,56 +314,17 @@ func (fx *Effects) rebase(ctx context.Context, l *session.Live, list []cairn.Op)
 	return fitting, nil
 }
 
-// opening returns the calls that become open once the step is committed.
-func (fx *Effects) opening(l *session.Live, st *step.Step, out *session.Outcome) []store.CallWrite {
-	return slices.DeleteFunc(fx.callWrites(l, st, out.Waits), func(w store.CallWrite) bool { return w.Seen > 0 })
-}
-
-// opened returns the calls that a commit opened, with the deadlines that the store computed.
-func (fx *Effects) opened(ctx context.Context, l *session.Live, opening []store.CallWrite, out *session.Outcome) []cairn.PendingCall {
-	var list []cairn.PendingCall
-	for _, w := range opening {
-		w.Call.Deadline = w.Deadline(l.Row.UpdatedAt)
-		// The commit's answer was lost, and the row may be a later one.
-		if w.DeadlineIn > 0 && out.Repeated {
-			if kept, err := store.FindCall(ctx, fx.Store, l.Row.RootID, w.Call.ID); err == nil {
-				w.Call.Deadline = kept.Deadline
-			}
-		}
-		list = append(list, w.Call)
-	}
-	return list
-}
-
-// ended publishes that the run is over, or suspended until the opened calls are answered, and parks the session. The
-// run's end is committed, and nothing here can change it. The result reports whether a separate effect calls the hooks.
+// ended parks the session of a run that is over, or suspended until the opened calls are answered. The run's end is
+// committed, and nothing here can change it. The result reports whether a separate effect calls the hooks.
 func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, opened []cairn.PendingCall) turn.Committed {
 	run.EndedAt = l.Row.UpdatedAt // as the store has it
 	fx.LogEnd(l.Row, run, opened)
-	for _, ev := range journal.Pending(run.Steps, opened) {
-		l.Emit.Event(ev)
-	}
-	for _, ev := range journal.End(run) {
-		l.Emit.Event(ev)
-	}
-	err := l.Emit.Flush(ctx)
-	if errors.Is(err, cairn.ErrFenced) { // another process found the end and started to publish it, but may have died
-		err = fx.Reconcile(ctx, l.Row, run.ID)
-	}
-	if err != nil {
-		l.LogIncomplete = true
-		if l.Row.ParentID != "" {
-			fx.Unpublished.Store(l.Row.ID, struct{}{})
-		}
-		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.Row.ID, "run", run.ID, "error", err)
-	}
 	out := turn.Committed{Committed: host.Committed{Ended: true, Status: run.Status}}
 	if l.Hooks().WantEnd(run) {
 		if out.Notify = fx.Remote; !fx.Remote {
 			fx.RunEnded(ctx, l, run)
 		}
 	}
-	l.LogLast = l.Emit.Position()
 	l.Emit.Close()
 	if !out.Notify {
 		out.Run, out.Session = run, l.Row

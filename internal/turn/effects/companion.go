@@ -346,6 +346,9 @@ func (v *visit) background(kind *cairn.Companion, begun bool) (bool, error) {
 	return kind.Mode == cairn.NonBlocking, nil
 }
 
+// longestHalt is the longest pause between two looks at a companion that is to stop.
+const longestHalt = 250 * time.Millisecond
+
 // halt stops a companion, and reports whether it has stopped. If its process has died and its last step has facts that
 // last, it has not: it is asked to stop, and its run must first be driven, so that it keeps what its tools did.
 func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) (stopped bool, err error) {
@@ -354,7 +357,10 @@ func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) (stopp
 		stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: why, At: row.AsOf}
 		switch {
 		case row.Status == cairn.SessionPaused && kind == cairn.StopAbort:
-			err = v.fx.CancelWait(v.ctx, row.ID, stop)
+			if err = v.fx.CancelWait(v.ctx, row.ID, stop); errors.As(err, new(*lifecycle.EndingError)) {
+				err = retry.Sleep(v.ctx, wait)
+				wait = min(2*wait, longestHalt)
+			}
 		case row.Status != cairn.SessionActive:
 			return true, nil
 		case row.Crashed(row.AsOf):
@@ -369,7 +375,7 @@ func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) (stopp
 				if err = v.fx.PassBelow(v.ctx, row, stop); err == nil {
 					err = retry.Sleep(v.ctx, wait)
 				}
-				wait = min(2*wait, 250*time.Millisecond)
+				wait = min(2*wait, longestHalt)
 			}
 		}
 		if err != nil && !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrStale) && !errors.Is(err, cairn.ErrAlreadyRunning) {

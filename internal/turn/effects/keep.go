@@ -3,13 +3,11 @@ package effects
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
-	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
@@ -20,9 +18,7 @@ import (
 func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step, cause error) (turn.Committed, error) {
 	fx.Logger.Error("a step cannot be kept; its run fails", "session", l.Row.ID, "run", l.Run.ID, "step", st.Number, "error", cause)
 	failed := journal.Storable(cairn.AsError(cause))
-	for _, n := range append(slices.Clone(l.Deferred.Steps), st.Number) {
-		l.Emit.Event(journal.StepDiscarded(n, failed))
-	}
+	l.Emit.Event(journal.StepDiscarded(l.Row.Step+1, failed))
 	if err := l.Emit.Flush(ctx); err != nil {
 		return turn.Committed{}, err
 	}
@@ -34,9 +30,9 @@ func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *sessio
 		run := *l.Run
 		run.Status, run.Reason, run.Error, run.Steps, run.Usage = cairn.RunFailed, cairn.ReasonError, failed, l.Row.Step, l.Row.RunUsage
 		c := &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}, EndRun: &run, Status: cairn.SessionFailed,
-			Lease: store.LeaseChange{Action: store.LeaseRelease}, LogSequence: l.Emit.Position(), DropStaged: true}
+			Lease: store.LeaseChange{Action: store.LeaseRelease}, DropStaged: true}
 		if l.Row.SuspendedStep != "" {
-			if err := fx.CancelCalls(ctx, c, l.Row, l.Messages, l.Calls, lifecycle.Leaving, "the run failed"); err != nil {
+			if err := fx.CancelCalls(ctx, c, l.Row, l.Messages, l.Calls, "the run failed"); err != nil {
 				return turn.Committed{}, err
 			}
 		}
@@ -48,9 +44,10 @@ func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *sessio
 		if err != nil {
 			return turn.Committed{}, err
 		}
+		c.Events, c.LogSequence = fx.Ends(l.Row, c), l.Emit.Position()
 		var row *cairn.Session
 		err = fx.persist(ctx, func() (err error) {
-			row, err = fx.Store.Commit(ctx, l.Row.ID, c)
+			row, err = fx.Write(ctx, l.Row.ID, l.Row, c)
 			return err
 		})
 		if errors.Is(err, cairn.ErrStale) { // another process has appended to the session concurrently
@@ -62,15 +59,8 @@ func (fx *Effects) failUnstorable(ctx context.Context, a *cairn.Agent, l *sessio
 		if err != nil {
 			return turn.Committed{}, err
 		}
-		added := journal.Added(l.Row.MessageCount, c.Messages)
 		l.Sees(row, fx.Now())
 		l.Spoiled = true
-		for _, ev := range added {
-			l.Emit.Event(ev)
-		}
-		for _, ev := range journal.Results(run.Steps, c.Messages) {
-			l.Emit.Event(ev)
-		}
 		defer fx.Owed.Deliver(ctx, owed)
 		return fx.ended(ctx, l, &run, nil), nil
 	}

@@ -20,8 +20,7 @@ type localChild struct {
 // Begin implements delegate.Driver.
 func (v *localChild) Begin(context.Context) (turn.Begun, error) { return v.first() }
 
-// Resume implements delegate.Driver. It publishes the end of the last run if it is missing: the process that drove the
-// run may have died first or, for a run driven for this call, the log may have been unavailable.
+// Resume implements delegate.Driver. The end of a run that it returns is on the log.
 func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error) {
 	fx, child := v.fx, v.child
 	row, err := store.Load(ctx, fx.Store, child)
@@ -30,6 +29,8 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 	}
 	v.sees(row)
 	switch {
+	case row.Ending != nil && v.work.Err() == nil:
+		return turn.Begun{}, nil, fx.ReapChild(ctx, row, *row.Ending)
 	case row.Status == cairn.SessionPaused && v.work.Err() == nil && v.late(row):
 		return turn.Begun{}, nil, fx.ReapChild(ctx, row, lifecycle.TimedOut)
 	case row.Running(row.AsOf):
@@ -56,25 +57,7 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 	if err != nil {
 		return turn.Begun{}, nil, err
 	}
-	return turn.Begun{}, run, v.publishEnd(ctx, row)
-}
-
-// publishEnd completes the log of a child whose run has ended, if another process drove it or the log was unavailable.
-func (v *localChild) publishEnd(ctx context.Context, row *cairn.Session) error {
-	fx := v.fx
-	if _, unpublished := fx.Unpublished.Load(row.ID); !unpublished && row.RunID == v.driven {
-		return nil
-	}
-	err := fx.Reconcile(ctx, row, row.RunID)
-	switch {
-	case err == nil:
-		fx.Unpublished.Delete(row.ID)
-	case context.Cause(ctx) != nil || turn.Lost(err):
-		return err
-	default:
-		fx.Logger.Warn("the end of a child's run was not published; a reader will complete the log", "session", row.ID, "run", row.RunID, "error", err)
-	}
-	return nil
+	return turn.Begun{}, run, fx.Drain(ctx, row)
 }
 
 // Drive implements delegate.Driver.

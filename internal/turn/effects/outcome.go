@@ -54,6 +54,9 @@ func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live
 		}
 	}
 	l.Bound(out)
+	if out.Waits {
+		st.Opens(out.At)
+	}
 	out.End = fx.ending(a, l, st, out)
 	for i := range out.Messages {
 		m := &out.Messages[i]

@@ -173,7 +173,7 @@ func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.A
 	}
 	fx.SetAgent(l, a, hooksOf(ctx))
 	l.LastCommit = l.Row.UpdatedAt
-	g := &remoteEffect{fx: fx, a: a, l: l, session: row.ID, emit: fx.Journal.Attempt(ctx, l.Row, at.RunID, l.LogLast, attempt), seen: l.Row.Version}
+	g := &remoteEffect{fx: fx, a: a, l: l, session: row.ID, emit: fx.Journal.Attempt(ctx, l.Row, at.RunID, l.Row.LogSequence, attempt), seen: l.Row.Version}
 	l.Emit, l.Sink = g.emit, remote{fx}
 	over, err := fx.rejoin(l, a, snap.Staged, at.Step)
 	if over || err != nil {
@@ -226,8 +226,7 @@ func (fx *Effects) renewed(ctx context.Context, snap *store.Contents, token int6
 	return err
 }
 
-// after returns the outcome of a step that is no longer under way. It completes the log, since the process that ended
-// the run may have died before it did.
+// after returns the outcome of a step that is no longer under way.
 func (fx *Effects) after(ctx context.Context, a *cairn.Agent, snap *store.Contents, at turn.Position) (*remoteEffect, error) {
 	row := snap.Session
 	if row.RunID == at.RunID && row.Status == cairn.SessionActive {
@@ -235,9 +234,6 @@ func (fx *Effects) after(ctx context.Context, a *cairn.Agent, snap *store.Conten
 			return nil, err
 		}
 		return &remoteEffect{over: &turn.Committed{}}, nil
-	}
-	if err := fx.Reconcile(ctx, row, at.RunID); err != nil {
-		return nil, err
 	}
 	return &remoteEffect{over: &turn.Committed{Committed: host.Committed{Ended: true, Status: snap.Run.Status, Notify: user.HooksOf(fx.Hooks, a, hooksOf(ctx)).WantEnd(snap.Run)}}}, nil
 }
@@ -299,7 +295,6 @@ func (g *remoteEffect) keep(out any) {
 	if end, ok := out.(turn.Committed); !ok || end.Ended || g.l.Row.Version == g.seen {
 		return
 	}
-	g.l.LogLast = g.emit.Position()
 	if base, err := g.l.Fork(); err == nil { // on failure the next effect loads it
 		g.fx.Cache.Keep(base)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
@@ -121,7 +120,7 @@ func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []stor
 			switch {
 			case p.Version == 0: // in a stopped run the call was never visible
 				if waits {
-					list = append(list, store.CallWrite{Call: *p, DeadlineIn: time.Duration(p.WaitAtMost)})
+					list = append(list, store.CallWrite{Call: *p})
 				}
 			case c.Result != nil && c.Result.Result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
 				list = append(list, store.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})

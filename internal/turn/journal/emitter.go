@@ -56,13 +56,13 @@ type Emitter struct {
 // eventIDs are the fields that all events of a run share.
 type eventIDs struct{ session, run, agent string }
 
-// put sets them. An EventDequeued keeps its run id: a queued turn has a run of its own.
+// put sets them. The events of a queued turn keep their run id: it has a run of its own.
 func (i *eventIDs) put(ev *cairn.Event) {
 	ev.SessionID = i.session
 	if ev.Origin == "" || ev.Agent == "" {
 		ev.Agent = i.agent
 	}
-	if ev.Type != cairn.EventDequeued {
+	if ev.Type != cairn.EventDequeued && ev.Type != cairn.EventQueued && ev.Type != cairn.EventRewound {
 		ev.RunID = i.run
 	}
 }
@@ -103,16 +103,6 @@ func (e *Emitter) Event(ev cairn.Event) {
 		e.urgent = true
 	}
 	e.added(now, first)
-}
-
-// Together adds events that are written in one batch: the log has all of them or none.
-func (e *Emitter) Together(list []cairn.Event) {
-	now := e.g.Now()
-	e.mu.Lock()
-	for i := range list {
-		e.put(list[i], now)
-	}
-	e.added(now, false)
 }
 
 // added has the buffer written: at once, or at the end of the coalescing window. The caller holds the lock, which added
@@ -159,6 +149,74 @@ func (e *Emitter) writeDue(ctx context.Context) {
 		}
 		_ = e.write(ctx, e.g.Now()) // as in added
 	}
+}
+
+// Handed are the events that an emitter has buffered and that a commit takes with it. Until Done or Back the emitter
+// writes nothing.
+type Handed struct {
+	e      *Emitter
+	events []cairn.Event
+}
+
+// Hand gives what is buffered to a commit. What may be on the log already, since its append failed, is written first.
+// Where commits do not append events, or where others write events of the step, everything is written and the commit
+// has only its own.
+func (e *Emitter) Hand(ctx context.Context) (*Handed, error) {
+	if !e.g.Own || e.rivals != nil {
+		return &Handed{e: e}, e.Flush(ctx)
+	}
+	if err := e.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.send(ctx, e.readRivals); err != nil {
+		e.end()
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := &Handed{e: e, events: e.g.storable(e.buffer)}
+	e.buffer, e.spare, e.held = e.spare, nil, 0
+	return h, nil
+}
+
+// With returns the events of the commit: those that were handed over, and the marks of what it writes.
+func (h *Handed) With(marks []cairn.Event) []cairn.Event {
+	ids := &h.e.ids
+	return append(h.events[:len(h.events):len(h.events)], h.e.g.Marks(ids.session, ids.agent, ids.run, marks)...)
+}
+
+// Done says that the commit is in the store, which left the log at the row's position.
+func (h *Handed) Done(row *cairn.Session) {
+	if !h.e.g.Own {
+		return
+	}
+	h.e.mu.Lock()
+	h.e.last = row.LogSequence
+	h.e.mu.Unlock()
+	h.release(h.events[:0])
+}
+
+// Back gives the events back: the commit was refused, or nobody knows what became of it and another process will decide.
+func (h *Handed) Back() {
+	h.e.mu.Lock()
+	own := append(h.events, h.e.buffer...)
+	h.e.buffer, h.events = own, h.e.buffer
+	h.e.mu.Unlock()
+	h.release(h.events[:0])
+}
+
+// release lets the emitter write again, and gives it a buffer for reuse.
+func (h *Handed) release(used []cairn.Event) {
+	if h.e.rivals != nil || !h.e.g.Own {
+		return
+	}
+	clear(used[:cap(used)])
+	h.e.mu.Lock()
+	if h.e.own != nil {
+		h.e.spare = used
+	}
+	h.e.mu.Unlock()
+	h.e.end()
 }
 
 // put completes an event that happens at now, and adds it.
@@ -342,16 +400,10 @@ func (e *Emitter) send(ctx context.Context, stale func(context.Context) error) e
 	}
 }
 
-// dropUnstorable removes from a rejected batch, none of which is on the log, the events that the log cannot store. It
-// reports whether there were any. A gap in the log is better than a run that cannot continue.
+// dropUnstorable removes from a rejected batch, none of which is on the log, the events that the log cannot keep. It
+// reports whether there were any.
 func (e *Emitter) dropUnstorable(batch []cairn.Event) bool {
-	left := slices.DeleteFunc(slices.Clone(batch), func(ev cairn.Event) bool {
-		err := store.CheckEvent(&ev, e.g.MaxEvent()-64)
-		if err != nil {
-			e.g.Logger.Error("an event was left out, since the log cannot keep it", "session", ev.SessionID, "run", ev.RunID, "type", ev.Type, "error", err)
-		}
-		return err != nil
-	})
+	left := e.g.storable(slices.Clone(batch))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.batch = left
@@ -419,8 +471,8 @@ func (e *Emitter) Attempt() string {
 	return e.writer.ID
 }
 
-// Check returns why the log would reject an event, with room left for the sequence and the time.
+// Check returns why the log would reject an event, with room left for what the log sets.
 func (e *Emitter) Check(ev cairn.Event) error {
 	e.ids.put(&ev)
-	return store.CheckEvent(&ev, e.g.MaxEvent()-64)
+	return store.CheckEvent(&ev, e.g.MaxEvent()-room)
 }

@@ -132,35 +132,9 @@ func TestCallIsToldTheSameAtOnceAndInPieces(t *testing.T) {
 	}
 }
 
-// An event that may have been trimmed counts as published, and a step that may have started is discarded.
-func TestMissingInATrimmedLog(t *testing.T) {
-	t.Parallel()
-	past := journal.Past{Run: &cairn.Run{Status: cairn.RunInterrupted}, Steps: 2, Checkpoint: "cp2", Made: true}
-	trimmed := func() *journal.Seen {
-		seen := journal.NewSeen(2)
-		seen.Trimmed = true
-		return seen
-	}
-	if got := types(past.Missing(trimmed())); got != "step_discarded" {
-		t.Errorf("of a run under way %q is missing", got)
-	}
-	past.End = true
-	if got := types(past.Missing(trimmed())); got != "" {
-		t.Errorf("of a run that ended long ago %q is missing", got)
-	}
-	past.Fresh = true
-	if got := types(past.Missing(trimmed())); got != "step_discarded, run_end" {
-		t.Errorf("of a run that has just ended %q is missing", got)
-	}
-	past.Unmarked = true
-	if got := types(past.Missing(trimmed())); got != "step_committed, checkpoint, run_end" {
-		t.Errorf("of a run whose last commit has no mark %q is missing", got)
-	}
-}
-
 func TestSeenKnowsWhatIsToldOnce(t *testing.T) {
 	t.Parallel()
-	seen := journal.NewSeen(0)
+	seen := journal.Seen{}
 	ended := cairn.Event{Type: cairn.EventToolEnd, Step: 1, CallID: "a"}
 	usage := cairn.Event{Type: cairn.EventUsage, Step: 1}
 	failed := cairn.Event{Type: cairn.EventError, Step: 1}
@@ -175,7 +149,7 @@ func TestSeenKnowsWhatIsToldOnce(t *testing.T) {
 			t.Errorf("%s after it was told: %t", ev.Type, seen.Has(&ev))
 		}
 	}
-	if seen.Has(&stopped) || !seen.Ended(&cairn.Run{Status: cairn.SuspendedChildren}) || seen.Ended(&cairn.Run{Status: cairn.RunInterrupted}) {
+	if seen.Has(&stopped) {
 		t.Error("a run that is suspended has not come to its last end")
 	}
 	far := cairn.Event{Type: cairn.EventToolStart, Step: 1, CallID: "a", Origin: "far"}
@@ -187,61 +161,5 @@ func TestSeenKnowsWhatIsToldOnce(t *testing.T) {
 	seen.Note(&cairn.Event{Type: cairn.EventStepDiscarded, Step: 1})
 	if seen.Has(&ended) || seen.Has(&usage) || seen.Has(&other) || !seen.Has(&failed) {
 		t.Error("what a discarded step has said is to be said again, what a run says is not")
-	}
-	seen.Note(&stopped)
-	if !seen.Ended(&cairn.Run{Status: cairn.RunInterrupted}) || !seen.Ended(&cairn.Run{Status: cairn.SuspendedChildren}) {
-		t.Error("the run's end")
-	}
-}
-
-// What the log of a run lacks, and which of its steps must be discarded.
-func TestMissing(t *testing.T) {
-	t.Parallel()
-	step := func(kind cairn.EventType, n int) cairn.Event { return cairn.Event{Type: kind, Step: n} }
-	start, commit, discard := cairn.EventStepStart, cairn.EventStepCommitted, cairn.EventStepDiscarded
-	begin, end := cairn.Event{Type: cairn.EventRunStart}, cairn.Event{Type: cairn.EventRunEnd}
-	kept := cairn.Event{Type: cairn.EventCheckpoint, Step: 1, CheckpointID: "cp1"}
-	record := &cairn.Run{ID: "r", Status: cairn.RunCompleted}
-	for name, c := range map[string]struct {
-		steps int // in the store
-		ended bool
-		log   []cairn.Event
-		want  string
-	}{
-		"nothing was written":           {0, false, nil, "[run_start]"},
-		"it has just begun":             {0, false, []cairn.Event{begin}, "[]"},
-		"its first step was lost":       {0, false, []cairn.Event{begin, step(start, 1)}, "[step_discarded 1]"},
-		"taken back already":            {0, false, []cairn.Event{begin, step(start, 1), step(discard, 1)}, "[]"},
-		"begun anew after that":         {0, false, []cairn.Event{begin, step(start, 1), step(discard, 1), step(start, 1)}, "[step_discarded 1]"},
-		"a commit without its mark":     {1, false, []cairn.Event{begin, step(start, 1)}, "[step_committed 1 checkpoint 1]"},
-		"three steps in one commit":     {3, false, []cairn.Event{begin, step(start, 1), step(start, 2), step(start, 3), step(commit, 1)}, "[step_committed 2 step_committed 3 checkpoint 3]"},
-		"deferred steps that were lost": {1, false, []cairn.Event{begin, step(commit, 1), kept, step(start, 2), step(start, 3)}, "[step_discarded 2 step_discarded 3]"},
-		"the end is missing":            {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1), kept}, "[run_end]"},
-		"the checkpoint is missing":     {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1)}, "[checkpoint 1 run_end]"},
-		"everything is missing":         {1, true, nil, "[step_committed 1 checkpoint 1 run_end]"},
-		"complete":                      {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1), end}, "[]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seen := journal.NewSeen(c.steps)
-			for _, ev := range c.log {
-				seen.Note(&ev)
-			}
-			p := journal.Past{Run: &cairn.Run{}, Steps: c.steps, Checkpoint: fmt.Sprint("cp", c.steps), Made: c.steps > 0}
-			if c.ended {
-				p.Run, p.End = record, true
-			}
-			var got []string
-			for _, ev := range p.Missing(seen) {
-				text := string(ev.Type)
-				if ev.Step > 0 {
-					text += fmt.Sprint(" ", ev.Step)
-				}
-				got = append(got, text)
-			}
-			if fmt.Sprint(got) != c.want {
-				t.Errorf("missing %v, want %s", got, c.want)
-			}
-		})
 	}
 }

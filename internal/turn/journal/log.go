@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,8 @@ type Log struct {
 	Now      func() time.Time
 	Coalesce time.Duration
 	Logger   *slog.Logger
+	// Own reports whether the log is the store's own, to which commits append their events.
+	Own bool
 
 	// writer, with a number from writers, names each emitter to the log. Only this Log may use such names, so writer is
 	// random.
@@ -50,25 +53,36 @@ func (g *Log) AppendAs(ctx context.Context, log string, expect int64, w store.Wr
 	return g.Append(ctx, log, expect, events...)
 }
 
-// Complete appends events of a session's run to its log, cut to size, if the log is still at sequence expect.
-func (g *Log) Complete(ctx context.Context, row *cairn.Session, runID string, expect int64, w store.Writer, events []cairn.Event) (int64, error) {
-	var list []cairn.Event
-	for _, ev := range events {
-		ev.SessionID, ev.RunID, ev.Agent, ev.Time = row.ID, runID, row.Agent, row.AsOf
-		list = append(list, fit(ev, g.limit())...)
+// Marks returns events of a session as its commits carry them: with the ids that they share, and cut to size. They have no
+// time, which is the commit's. An event that the log cannot keep is left out. runID is empty for events of no run.
+func (g *Log) Marks(id, agent, runID string, events []cairn.Event) []cairn.Event {
+	ids, limit := eventIDs{id, runID, agent}, g.limit()
+	list := make([]cairn.Event, 0, len(events))
+	for i := range events {
+		ev := events[i]
+		ids.put(&ev)
+		if mayNotFit(&ev, limit) {
+			list = append(list, fit(ev, limit)...)
+		} else {
+			list = append(list, ev)
+		}
 	}
-	return g.AppendAs(ctx, row.Log(), expect, w, list...)
+	return g.storable(list)
 }
 
-// Publish appends events of a session that belong to no run to its log, cut to size, if the log is still at sequence
-// expect. It needs no lease.
-func (g *Log) Publish(ctx context.Context, row *cairn.Session, expect int64, events []cairn.Event) (int64, error) {
-	var list []cairn.Event
-	for _, ev := range events {
-		ev.SessionID, ev.Agent, ev.Time = row.ID, row.Agent, row.AsOf
-		list = append(list, fit(ev, g.limit())...)
-	}
-	return g.Append(ctx, row.Log(), expect, list...)
+// room is what events grow by once the log has set their sequence, version and time.
+const room = 128
+
+// storable returns a list without the events that the log cannot keep, which it logs. A gap in the log is better than a
+// run that cannot continue. It changes the list.
+func (g *Log) storable(list []cairn.Event) []cairn.Event {
+	return slices.DeleteFunc(list, func(ev cairn.Event) bool {
+		err := store.CheckEvent(&ev, g.MaxEvent()-room)
+		if err != nil {
+			g.Logger.Error("an event was left out, since the log cannot keep it", "session", ev.SessionID, "run", ev.RunID, "type", ev.Type, "error", err)
+		}
+		return err != nil
+	})
 }
 
 // EachSince calls fn for the events of a log after a sequence, and returns the log's last sequence. It skips trimmed

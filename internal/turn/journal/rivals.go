@@ -22,7 +22,7 @@ type rivals struct {
 	alone bool
 	// commits reports whether the effect commits the step.
 	commits bool
-	seen    *Seen
+	seen    Seen
 	shown   shown
 	// consulted holds the agents that calls of the step have begun to consult, by call id.
 	consulted map[string]cairn.ChildEnd
@@ -127,7 +127,7 @@ type Attempt struct {
 func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, last int64, a Attempt) *Emitter {
 	e := g.Emitter(ctx, row, runID, last)
 	e.rivals = &rivals{ids: e.ids, step: a.Step, name: e.writer.ID, alone: true, commits: a.Commits,
-		seen: NewSeen(0), consulted: map[string]cairn.ChildEnd{}, abandon: a.Abandon}
+		seen: Seen{}, consulted: map[string]cairn.ChildEnd{}, abandon: a.Abandon}
 	e.writer = g.idle.take(e.writer)
 	return e
 }
@@ -137,7 +137,7 @@ func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, las
 // again, see [Emitter.Redo].
 func (e *Emitter) SkipPublished(ctx context.Context, after int64, st *step.Step) (whole bool, err error) {
 	r := e.rivals
-	r.alone, r.seen, r.shown = false, NewSeen(0), shown{step: r.step}
+	r.alone, r.seen, r.shown = false, Seen{}, shown{step: r.step}
 	clear(r.consulted)
 	last, err := e.g.EachSince(ctx, e.log, after, r.note)
 	e.last = last

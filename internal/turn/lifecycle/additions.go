@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -32,29 +33,24 @@ func (r *Runs) additions(ctx context.Context, row *cairn.Session) (ids []string,
 }
 
 // catchUp appends the context that was added before a run was taken over, so that its next model call has it. Behind a
-// reply that the dead process kept, the step's commit appends it. last is the log's last sequence; catchUp returns it as
-// of its own events.
-func (r *Runs) catchUp(ctx context.Context, l *session.Live, last int64) (int64, error) {
+// reply that the dead process kept, the step's commit appends it.
+func (r *Runs) catchUp(ctx context.Context, l *session.Live) error {
 	if l.Step.Reply != nil {
-		return last, nil
+		return nil
 	}
 	ids, messages, err := r.additions(ctx, l.Row)
 	if err != nil || len(ids) == 0 {
-		return last, err
+		return err
 	}
-	if _, err := r.Publish(ctx, l.Row); err != nil {
-		return last, err
-	}
-	row, err := r.Store.Commit(ctx, l.Row.ID, &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version},
-		Messages: messages, Dequeue: ids, Publish: &cairn.Event{Type: cairn.EventContextAdded, Sequence: last}})
+	row, err := r.Write(ctx, l.Row.ID, l.Row, &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version},
+		Messages: messages, Dequeue: ids, Events: r.Marks(l.Row, "", journal.Added(l.Row.MessageCount, messages)...)})
 	if errors.Is(err, cairn.ErrStale) { // changed concurrently: the next commit appends it
-		return last, nil
+		return nil
 	}
 	if err != nil {
-		return last, err
+		return err
 	}
 	l.Sees(row, r.Now())
 	l.Append(messages)
-	published, err := r.Publish(ctx, row)
-	return max(last, published), err
+	return nil
 }

@@ -95,12 +95,7 @@ func (r *Runs) read(ctx context.Context, id string, known *session.Live) (*sessi
 		}
 		known.Run = nil
 	}
-	l, snap, err := r.Refresh(ctx, id, "", known)
-	if err != nil {
-		return nil, err
-	}
-	l.LogIncomplete = snap.Session.Status != cairn.SessionActive
-	_, l.LogLast, err = r.Log.Bounds(ctx, snap.Session.Log())
+	l, _, err := r.Refresh(ctx, id, "", known)
 	return l, err
 }
 
@@ -151,7 +146,6 @@ func (r *Runs) part(ctx context.Context, l *session.Live, err error) (turn.Begun
 	if err := l.Emit.Flush(ctx); err != nil {
 		r.Logger.Warn("the beginning of a run was not written to the event log; its first effect will", "session", b.SessionID, "run", b.RunID, "error", err)
 	}
-	l.LogLast = l.Emit.Position()
 	base, err := l.Fork()
 	if err != nil {
 		return turn.Begun{}, err

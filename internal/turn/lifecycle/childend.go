@@ -11,9 +11,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// childEnds returns, by call, how the sessions that the open calls of a suspended step consulted end if the step's wait
-// is cancelled: as they did, or by the stop. A call that only waits for a companion has not consulted it.
-func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cairn.Message, stop cairn.Stop) (map[string]cairn.ChildEnd, error) {
+// childEnds returns, by call, how the sessions that the open calls of a suspended step consulted have ended. A call that
+// only waits for a companion has not consulted it.
+func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cairn.Message) (map[string]cairn.ChildEnd, error) {
 	if row.SuspendedStep == "" {
 		return nil, nil
 	}
@@ -30,12 +30,15 @@ func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cai
 		}
 		end := cairn.ChildEnd{SessionID: c.SessionID, Agent: c.Agent}
 		child, err := store.Load(ctx, r.Store, c.SessionID)
+		var run *cairn.Run
+		if err == nil {
+			run, err = store.FindRun(ctx, r.Store, c.SessionID, child.RunID)
+		}
 		switch {
-		case errors.Is(err, cairn.ErrNotFound):
-		case err != nil:
+		case err == nil:
+			end.Status = run.Status
+		case !errors.Is(err, cairn.ErrNotFound):
 			return nil, err
-		default:
-			end.Status = stoppedStatus(child.Status, stop)
 		}
 		ends[c.CallID] = end
 	}
@@ -56,16 +59,4 @@ func (r *Runs) Suspension(ctx context.Context, row *cairn.Session) (*cairn.Suspe
 		id = run.PreviousRunID
 	}
 	return nil, nil
-}
-
-// stoppedStatus returns the status with which a session's last run ends if it is stopped now. A run that has ended
-// keeps its status.
-func stoppedStatus(s cairn.SessionStatus, stop cairn.Stop) cairn.RunStatus {
-	switch {
-	case s == cairn.SessionCompleted:
-		return cairn.RunCompleted
-	case s == cairn.SessionFailed, s != cairn.SessionInterrupted && stop.Kind == cairn.StopAbort:
-		return cairn.RunFailed
-	}
-	return cairn.RunInterrupted
 }

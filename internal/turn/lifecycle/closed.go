@@ -66,11 +66,7 @@ func (r *Runs) Over(ctx context.Context, row *cairn.Session, runID string, from 
 	if l.Run, err = store.FindRun(ctx, r.Store, row.ID, runID); err != nil {
 		return nil, err
 	}
-	_, last, err := r.Log.Bounds(ctx, row.Log())
-	if err != nil {
-		return nil, err
-	}
-	l.Emit = r.Journal.Emitter(ctx, l.Row, runID, last)
+	l.Emit = r.Journal.Emitter(ctx, l.Row, runID, l.Row.LogSequence)
 	return l, nil
 }
 

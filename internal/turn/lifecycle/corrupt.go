@@ -30,6 +30,14 @@ func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 	default:
 		return store.Conflict(cairn.CodeRunning, row, "session %q has no run that could be failed, it is %s", id, row.Status)
 	}
+	// Sub-agents end first, but one that still runs does not keep a session open that nothing can continue.
+	ended, err := r.endBelow(ctx, row, cairn.Stop{Kind: cairn.StopAbort, Reason: "the session cannot be read"}, Leaving)
+	if err != nil {
+		r.Logger.Warn("sub-agents of a session that cannot be read have not ended before it", "session", id, "error", err)
+	}
+	if ended != nil {
+		row, c.Guard.Version = ended, ended.Version
+	}
 	run, err := store.FindRun(ctx, r.Store, id, row.RunID)
 	if err != nil {
 		run = &cairn.Run{ID: row.RunID, Agent: row.Agent, Kind: cairn.RunExecute, Turn: row.Turn}
@@ -43,20 +51,20 @@ func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 		}
 	}
 	_ = r.TakeAdditions(ctx, c, row, run.ID) // it takes none if the queue cannot be read
-	after, deliver, err := r.commitEnd(ctx, id, c)
+	var before []cairn.Event
+	if row.Status == cairn.SessionActive {
+		before = append(before, discarded(row))
+	}
+	after, deliver, err := r.commitEnd(ctx, row, c, before...)
 	if err != nil {
 		return err
 	}
 	defer deliver()
 	r.Evict(row.RootID)
 	r.Logger.Error("a session cannot be read; its run was failed", "session", id, "run", run.ID, "error", cause)
+	// What could not be ended before, and what an old process began until the commit took its lease.
 	if err := r.ReapChildren(ctx, after, time.Time{}); err != nil {
 		r.Logger.Warn("sub-agents of a session that cannot be read still wait", "session", id, "error", err)
-	}
-	p := pastOf(after, run)
-	p.End, p.Fresh, p.token = true, true, nextToken(after)
-	if _, err := r.reconcile(ctx, after, p); err != nil {
-		r.Logger.Warn("the log of a session that cannot be read was not completed", "session", id, "error", err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -32,8 +33,15 @@ func (r *Runs) Abandon(ctx context.Context, row *cairn.Session) error {
 	return r.endDead(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonCrashed})
 }
 
-// endDead ends the run of a process that died, with the status and reasons of how.
+// endDead ends the run of a process that died, with the status and reasons of how. Its sub-agents end first.
 func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) error {
+	stop := cairn.Stop{Kind: cairn.StopInterrupt, Reason: how.StopReason}
+	if how.Status == cairn.RunFailed {
+		stop.Kind = cairn.StopAbort
+	}
+	if _, err := r.endBelow(ctx, row, stop, Leaving); err != nil {
+		return err
+	}
 	run, err := r.crashedRun(ctx, row)
 	if err != nil {
 		return err
@@ -56,29 +64,20 @@ func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) e
 		if err != nil {
 			return err
 		}
-		if err := r.CancelCalls(ctx, c, snap.Session, snap.Messages, snap.Calls, Leaving, "the run was stopped"); err != nil {
+		if err := r.CancelCalls(ctx, c, snap.Session, snap.Messages, snap.Calls, "the run was stopped"); err != nil {
 			return err
 		}
 	}
 	if err := r.TakeAdditions(ctx, c, row, run.ID); err != nil {
 		return err
 	}
-	row, deliver, err := r.commitEnd(ctx, row.ID, c)
+	row, deliver, err := r.commitEnd(ctx, row, c, discarded(row))
 	if err != nil {
 		return err
 	}
 	defer deliver()
+	// The old process may have been alive until the commit took its lease, and may have begun sub-agents until then.
 	if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
-		return err
-	}
-	if row.Step == 0 {
-		if err := r.completeEnds(ctx, row, row.Turn-1); err != nil {
-			return err
-		}
-	}
-	p := pastOf(row, run)
-	p.End, p.Fresh = true, true
-	if _, err = r.reconcile(ctx, row, p); err != nil {
 		return err
 	}
 	r.Announce(ctx, row, run, c.Messages)
@@ -96,15 +95,25 @@ func (r *Runs) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, 
 	return run, nil
 }
 
-// commitEnd commits the end of a run that no process drives, once the stop that it owes to work elsewhere is recorded,
-// see [owed.Stops.Record]. deliver delivers that stop; it is called last, since it may take long.
-func (r *Runs) commitEnd(ctx context.Context, id string, c *store.Commit) (row *cairn.Session, deliver func(), err error) {
-	stop, err := r.Owed.Record(ctx, c.EndRun, id)
+// commitEnd commits the end of a run that no process drives, with its events behind some others, once the stop that it
+// owes to work elsewhere is recorded, see [owed.Stops.Record]. deliver delivers that stop; it is called last, since it may
+// take long.
+func (r *Runs) commitEnd(ctx context.Context, row *cairn.Session, c *store.Commit, before ...cairn.Event) (after *cairn.Session, deliver func(), err error) {
+	stop, err := r.Owed.Record(ctx, c.EndRun, row.ID)
 	if err != nil {
 		return nil, nil, err
 	}
-	row, err = r.Store.Commit(ctx, id, c)
-	return row, func() { r.Owed.Deliver(ctx, stop) }, err
+	c.Events = r.Ends(row, c, before...)
+	after, err = r.Write(ctx, row.ID, row, c)
+	return after, func() { r.Owed.Deliver(ctx, stop) }, err
+}
+
+// Ends returns the events of a commit to a session that ends a run, behind some others: its messages, the results with
+// which it closes calls, and the end.
+func (r *Runs) Ends(row *cairn.Session, c *store.Commit, before ...cairn.Event) []cairn.Event {
+	list := append(before, journal.Added(row.MessageCount, c.Messages)...)
+	list = append(list, journal.Results(c.EndRun.Steps, c.Messages)...)
+	return r.Marks(row, c.EndRun.ID, append(list, journal.End(c.EndRun)...)...)
 }
 
 // Aborted is the error of a run that a stop has aborted.

@@ -46,6 +46,9 @@ func (r *Runs) execute(ctx context.Context, l *session.Live, in Turn) error {
 	if err != nil {
 		return err
 	}
+	if err := r.endWaitFirst(ctx, b); err != nil {
+		return err
+	}
 	if err := r.draft(ctx, b); err != nil {
 		return err
 	}
@@ -61,16 +64,51 @@ func (r *Runs) execute(ctx context.Context, l *session.Live, in Turn) error {
 	return nil
 }
 
-// admitTurn admits a turn unless a run holds the session, or it is paused and the turn may not withdraw its calls.
+// admitTurn admits a turn unless a run holds the session, or it is paused and the turn may not withdraw its calls. It
+// admits a turn to a session whose wait is being ended.
 func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn) (*beginning, error) {
 	b, err := r.admit(ctx, l, &in.NewRun, in.Agent, cairn.RunExecute)
 	if err != nil {
 		return nil, err
 	}
-	if !in.Child && b.row.Status == cairn.SessionPaused && (!in.Withdraw || slices.ContainsFunc(l.Calls, answered)) {
+	if !in.Child && b.row.Status == cairn.SessionPaused && b.row.Ending == nil && (!in.Withdraw || slices.ContainsFunc(l.Calls, answered)) {
 		return nil, store.Conflict(cairn.CodeWaiting, b.row, "session %q waits for answers, or has some that are not used yet", b.row.ID)
 	}
 	return b, nil
+}
+
+// endWaitFirst ends the sub-agents of the paused session in whose place of the wait a turn begins. If the process dies
+// before the turn has begun, the next turn begins in its place, or a worker ends the wait. If the wait is being ended by
+// another stop, endWaitFirst goes on with that; the error is then ErrStale, and the begin is repeated on the session that
+// is left.
+func (r *Runs) endWaitFirst(ctx context.Context, b *beginning) error {
+	row := b.row
+	switch {
+	case row.Status != cairn.SessionPaused:
+		return nil
+	case row.Ending != nil && *row.Ending != continuing(row):
+		if err := r.CancelWait(ctx, row.ID, *row.Ending); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
+			return err
+		}
+		return store.Conflict(cairn.CodeStale, row, "session %q has changed: its wait has ended", row.ID)
+	}
+	row, err := r.endBelow(ctx, row, continuing(row), Leaving)
+	if err != nil || row.Ending == nil {
+		return err
+	}
+	b.live.Sees(row, r.Now())
+	b.row = row
+	return nil
+}
+
+// continuing returns the stop of a session's wait that ends because a turn begins in its place. Its time is that of the
+// recorded stop, if there is one.
+func continuing(row *cairn.Session) cairn.Stop {
+	stop := cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: ReasonContinued}
+	if row.Ending != nil {
+		stop.At = row.Ending.At
+	}
+	return stop
 }
 
 // cancelWait adds to the commit that begins a run what cancels the session's wait, ahead of the run's own messages.
@@ -80,7 +118,7 @@ func (r *Runs) cancelWait(ctx context.Context, b *beginning) error {
 	}
 	own := b.commit.Messages
 	b.commit.Messages = nil
-	if err := r.CancelCalls(ctx, b.commit, b.row, b.live.Messages, b.live.Calls, Leaving, ReasonContinued); err != nil {
+	if err := r.CancelCalls(ctx, b.commit, b.row, b.live.Messages, b.live.Calls, ReasonContinued); err != nil {
 		return err
 	}
 	b.commit.Messages = append(b.commit.Messages, own...)
@@ -109,7 +147,9 @@ func (r *Runs) create(ctx context.Context, in Turn) (*session.Live, error) {
 	if c.InitialState = in.State; b.agent.State != nil && len(in.State) == 0 {
 		c.InitialState = b.agent.State.Initial()
 	}
-	row, err := r.commitBegin(ctx, in.SessionID, c)
+	b.commit = c
+	c.Events = r.begins(b, &cairn.Session{ID: in.SessionID, Agent: in.Agent}, 0)
+	row, err := r.commitBegin(ctx, in.SessionID, nil, c)
 	if errors.Is(err, cairn.ErrAlreadyRunning) {
 		return nil, store.Conflict(cairn.CodeExists, store.Seen(err), "session %q already exists", in.SessionID)
 	}
@@ -125,8 +165,7 @@ func (r *Runs) create(ctx context.Context, in Turn) (*session.Live, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.LogLast = in.LogLast
-	b.live, b.commit = l, c
+	b.live = l
 	r.started(ctx, b)
 	return l, nil
 }
@@ -157,14 +196,6 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 	if err != nil {
 		return nil, err
 	}
-	// Complete the log first: the commit removes messages that it must count.
-	if err := r.Reconcile(ctx, row, row.RunID); err != nil {
-		return nil, err
-	}
-	last, err := r.Publish(ctx, row)
-	if err != nil {
-		return nil, err
-	}
 	messages := in.Messages
 	switch closing, err := r.closingAt(ctx, l, replaced.FirstMessage); {
 	case err != nil:
@@ -172,26 +203,21 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 	case closing != nil:
 		messages = append([]cairn.Message{*closing}, messages...)
 	}
-	if _, l.LogLast, err = r.Log.Bounds(ctx, row.Log()); err != nil {
-		return nil, err
-	}
-	c := r.first(b, row.Agent, messages, max(last, l.LogLast))
+	c := r.first(b, row.Agent, messages, max(row.LogSequence, in.LogLast))
 	if c.StartRun.Model, err = r.chooseModel(ctx, b); err != nil {
 		return nil, err
 	}
 	c.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: true}
 	c.RewindRun, c.DropStaged, c.Dequeue = replacedID, true, in.Dequeue
-	c.Published, c.Publish = false, &cairn.Event{Type: cairn.EventRewound, RunID: replacedID, Sequence: l.LogLast}
-	begun, err := r.commitBegin(ctx, row.ID, c)
-	if err != nil {
+	b.commit = c
+	c.Events = append(r.Marks(row, "", Rewound(cairn.Event{RunID: replacedID, MessageCount: replaced.FirstMessage})), r.begins(b, row, replaced.FirstMessage)...)
+	if _, err := r.commitBegin(ctx, row.ID, row, c); err != nil {
 		return nil, err
 	}
-	r.Published(ctx, begun, nil)
 	if l, err = r.read(ctx, row.ID, nil); err != nil {
 		return nil, err // the run's lease lapses, and a worker takes the run over
 	}
-	c.StartRun.FirstMessage = replaced.FirstMessage
-	b.live, b.commit = l, c
+	b.live = l
 	r.started(ctx, b)
 	return l, nil
 }

@@ -1,6 +1,5 @@
 // Package lifecycle has what happens to a run from outside its loop: it begins runs, takes over those of dead
-// processes, ends those that nothing drives, closes calls whose deadline has passed, and completes the log of what dead
-// processes left. The steps of a run are not made here: that is for package effects, which this one does not know.
+// processes, ends those that nothing drives, and closes calls whose deadline has passed. The steps of a run are not made here: that is for package effects, which this one does not know.
 package lifecycle
 
 import (
@@ -71,8 +70,6 @@ type Runs struct {
 	Owed owed.Stops
 	// StoreBehind counts how often the store lacked writes of a session that this process knew of.
 	StoreBehind atomic.Int64
-	// Unpublished are sub-agents' sessions whose last run has ended here, with an end that is not on the log.
-	Unpublished sync.Map
 	silence     silence // of the keeper
 	// companions are the companion tools by agent, since making them costs.
 	companions sync.Map // of *cairn.Agent to []cairn.Tool
@@ -84,6 +81,7 @@ func New(c Config) *Runs {
 		Owed: owed.Stops{Store: c.Store, Records: c.Records, Agents: c.Agents, Logger: c.Logger, Now: c.Now, Behind: c.Behind}}
 	r.User.Go, r.User.Logger, r.User.StopGrace, r.User.HookTimeout = c.Go, c.Logger, c.StopGrace, c.HookTimeout
 	r.User.Executes = func(dialect string) error { return store.Executes(c.Store, dialect) }
+	r.Journal.Own = store.OwnLog(c.Store, c.Log)
 	r.Journal.Log, r.Journal.Now, r.Journal.Coalesce, r.Journal.Logger = c.Log, c.Now, c.Coalesce, c.Logger
 	return r
 }

@@ -59,7 +59,6 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent str
 	if err := CheckOwner(row, in.Owner); err != nil {
 		return nil, err
 	}
-	l.LogLast = max(l.LogLast, in.LogLast)
 	if row.ParentID != "" && !in.Child {
 		return nil, cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
 	}
@@ -172,15 +171,9 @@ func (r *Runs) checkState(ctx context.Context, a *cairn.Agent, raw json.RawMessa
 	return err
 }
 
-// draft makes the part of the run's first commit that all verbs have in common. It first publishes what was done to the
-// session outside of runs.
-func (r *Runs) draft(ctx context.Context, b *beginning) error {
+// draft makes the part of the run's first commit that all verbs have in common.
+func (r *Runs) draft(ctx context.Context, b *beginning) (err error) {
 	l, row := b.live, b.row
-	last, err := r.Publish(ctx, row)
-	if err != nil {
-		return err
-	}
-	l.LogLast = max(l.LogLast, last)
 	messages := b.Messages
 	switch {
 	case row.SuspendedStep == "":
@@ -188,7 +181,7 @@ func (r *Runs) draft(ctx context.Context, b *beginning) error {
 	case b.kind == cairn.RunResume:
 		messages = nil // see join
 	}
-	b.commit = r.first(b, row.Agent, messages, l.LogLast)
+	b.commit = r.first(b, row.Agent, messages, max(row.LogSequence, b.LogLast))
 	// The fencing token distinguishes successive sessions of this id.
 	b.commit.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: true}
 	if b.kind != cairn.RunExecute {
@@ -205,13 +198,13 @@ func (r *Runs) draft(ctx context.Context, b *beginning) error {
 	return err
 }
 
-// first returns the part of the commit that all new runs have in common. start is the log's last sequence.
+// first returns the part of the commit that all new runs have in common. start is a sequence that the log has.
 func (r *Runs) first(b *beginning, agent string, messages []cairn.Message, start int64) *store.Commit {
 	stamp(messages, b.RunID)
 	return &store.Commit{
 		StartRun: &cairn.Run{ID: b.RunID, Agent: agent, AgentVersion: b.agent.Version, Kind: b.kind, Status: cairn.RunRunning, StartSequence: start,
 			Background: b.Background},
-		Messages: messages, Status: cairn.SessionActive, LogSequence: start, Published: true,
+		Messages: messages, Status: cairn.SessionActive, LogSequence: start,
 		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
 	}
 }
@@ -255,28 +248,44 @@ func openers(l *session.Live, own []cairn.Message) []cairn.Message {
 	return list
 }
 
-// write commits the beginning and updates the session in memory.
+// write commits the beginning, with its events, and updates the session in memory.
 func (r *Runs) write(ctx context.Context, b *beginning) error {
-	begun, err := r.commitBegin(ctx, b.row.ID, b.commit)
+	first := b.row.MessageCount
+	b.commit.Events = append(b.commit.Events, r.begins(b, b.row, first)...)
+	begun, err := r.commitBegin(ctx, b.row.ID, b.row, b.commit)
 	if err != nil {
 		return err
 	}
 	b.live.Sees(begun, r.Now())
 	b.live.Append(b.commit.Messages)
 	b.live.Wrote(b.commit.Calls)
-	b.commit.StartRun.FirstMessage = b.row.MessageCount
 	return nil
+}
+
+// begins returns the events of a run's begin on a session, behind its first messages. The step of a resumed run starts
+// with it, and so do the results of calls that its first message closes.
+func (r *Runs) begins(b *beginning, row *cairn.Session, first int) []cairn.Event {
+	c, run := b.commit, b.commit.StartRun
+	run.FirstMessage = first
+	list := journal.Begin(run, first+len(c.Messages), c.Messages)
+	if row.SuspendedStep != "" && c.Suspend == nil {
+		list = append(list, journal.StepStart(1))
+	}
+	if len(c.Messages) > 0 && c.Messages[0].Origin == cairn.OriginWithdrawn { // closes calls of earlier runs
+		list = append(list, journal.Results(0, c.Messages[:1])...)
+	}
+	return r.Marks(row, run.ID, list...)
 }
 
 // commitBegin writes the beginning of a run. The end of ctx does not interrupt the write: a run that was begun and that
 // no process drives would hold the session until its lease lapses.
-func (r *Runs) commitBegin(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (r *Runs) commitBegin(ctx context.Context, id string, before *cairn.Session, c *store.Commit) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
-	row, err := r.Store.Commit(ctx, id, c)
+	row, err := r.Write(ctx, id, before, c)
 	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: the run could not be begun within %s: %w", id, r.LeaseTTL, err)
 	}
@@ -286,62 +295,46 @@ func (r *Runs) commitBegin(ctx context.Context, id string, c *store.Commit) (*ca
 	return row, err
 }
 
-// closePast closes what earlier runs left behind once a run has begun: marks that the log lacks, and sub-agents that no
-// run waits for. The run has begun, so ctx does not end it. Readers and workers repeat what fails here.
+// closePast ends what the runs before left suspended once a run has begun on a session that did not wait any more. The
+// sub-agents of a wait have ended before the commit, see endWaitFirst. Without a wait, nothing would keep another process
+// from beginning a run before the commit, whose sub-agents would be ended. The run has begun, so ctx does not end it. If
+// this process dies here, the process that takes over the new run reaps.
 func (r *Runs) closePast(ctx context.Context, b *beginning) {
+	row := b.row
+	if row.SuspendedStep == "" || row.Status == cairn.SessionPaused || b.kind == cairn.RunResume {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
-	l, row := b.live, b.row
-	if l.LogIncomplete {
-		if err := r.completeTree(ctx, b.agent, row); err != nil {
-			r.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
-		}
-		l.LogIncomplete = false
-	}
-	if row.SuspendedStep != "" && b.kind != cairn.RunResume {
-		// Reap after the commit: if the commit failed, the session would wait for sub-agents that have ended, and no
-		// process would resume it. If this process dies here, the process that takes over the new run reaps.
-		if err := r.reapPast(ctx, row); err != nil {
-			r.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
-		}
+	err := retry.Storage(ctx, r.Logger, func() error { return r.ReapChildren(ctx, row, time.Time{}) })
+	if err != nil {
+		r.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
 	}
 }
 
-// reapPast ends the sub-agents that a cancelled wait left behind. On the log, a sub-agent ends before the call that
-// consulted it, whose end is published next. So reapPast also publishes the ends that other processes have caused.
-func (r *Runs) reapPast(ctx context.Context, row *cairn.Session) error {
-	return retry.Storage(ctx, r.Logger, func() error {
-		if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
-			return err
-		}
-		return r.CompleteBelow(ctx, row, row.UpdatedAt)
-	})
-}
-
-// started makes this process the driver of a session whose new run is committed, and publishes the run's beginning.
+// started makes this process the driver of a session whose new run is committed.
 func (r *Runs) started(ctx context.Context, b *beginning) {
 	l, run := b.live, b.commit.StartRun
-	run.SessionID, run.Turn, run.StartedAt = l.Row.ID, l.Row.Turn, l.Row.UpdatedAt
+	run.SessionID, run.Turn, run.StartedAt, run.StartSequence = l.Row.ID, l.Row.Turn, l.Row.UpdatedAt, b.starts()
 	l.Run = run
 	r.SetAgent(l, b.agent, b.Hooks)
 	l.LastCommit = l.Row.UpdatedAt
-	l.Emit = r.Journal.Emitter(ctx, l.Row, run.ID, l.LogLast)
+	l.Emit = r.Journal.Emitter(ctx, l.Row, run.ID, l.Row.LogSequence)
 	l.SetRun(run.ID)
 	r.Cache.Drive(l)
 	if b.kind == cairn.RunResume {
 		r.Logger.Info(LineRunResumed, "session", l.Row.ID, "root", l.Row.RootID, "run", run.ID, "agent", l.Row.Agent, "previous", run.PreviousRunID)
 	}
-	l.Emit.Together(journal.Begin(run, l.Row.MessageCount, b.commit.Messages))
 	l.Unopened = true
-	if l.Row.SuspendedStep != "" {
-		if st := l.NewStep(l.Row.Step + 1); l.Reopen(st) {
-			l.Step = st
-			l.Emit.Event(journal.StepStart(st.Number))
-		}
+	if st := l.NewStep(l.Row.Step + 1); l.Reopen(st) {
+		l.Step = st
 	}
-	if list := b.commit.Messages; len(list) > 0 && list[0].Origin == cairn.OriginWithdrawn { // closes calls of earlier runs
-		for _, ev := range journal.Results(0, list[:1]) {
-			l.Emit.Event(ev)
-		}
+}
+
+// starts returns where the run starts on the log, as the store has it.
+func (b *beginning) starts() int64 {
+	if b.commit.Outbox {
+		return b.commit.StartRun.StartSequence
 	}
+	return b.live.Row.LogSequence - int64(len(b.commit.Events))
 }

@@ -41,16 +41,10 @@ func (r *Runs) resume(ctx context.Context, l *session.Live, in Resumption) error
 	}
 	if b.row.SuspendedStep != "" {
 		b.expire()
-		b.join(in.QueueID)
+		r.join(b, in.QueueID)
 	}
 	if err := r.write(ctx, b); err != nil {
 		return err
-	}
-	if b.commit.Publish != nil {
-		r.Published(ctx, l.Row, nil)
-		if _, last, err := r.Log.Bounds(ctx, l.Row.Log()); err == nil {
-			l.LogLast = max(l.LogLast, last)
-		}
 	}
 	for i := range b.commit.Calls {
 		if call := &b.commit.Calls[i].Call; call.Status == cairn.CallAnswered { // see expire
@@ -65,6 +59,9 @@ func (r *Runs) resume(ctx context.Context, l *session.Live, in Resumption) error
 // admitResume admits a resume if the session's status allows it and no call is open.
 func (r *Runs) admitResume(ctx context.Context, b *beginning, paused bool) error {
 	row := b.row
+	if paused && row.Ending != nil {
+		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting: %s", row.ID, whyEnding)
+	}
 	if paused && row.Status != cairn.SessionPaused {
 		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
 	}
@@ -92,18 +89,23 @@ func (b *beginning) expire() {
 
 // join queues the run's messages in place of adding them: the results of the suspended step come first. They join the
 // turn with the step's commit, as messages do that steer it.
-func (b *beginning) join(queueID string) {
+func (r *Runs) join(b *beginning, queueID string) {
 	if len(b.Messages) == 0 {
 		return
 	}
 	b.commit.Enqueue = &store.QueuedTurn{ID: queueID, Messages: stamp(b.Messages, queueID), Steer: true, At: b.row.AsOf}
-	note := journal.Queued(queueID, b.Messages)
-	note.Sequence = b.live.LogLast
-	b.commit.Publish, b.commit.Published = &note, false
+	queued := journal.Queued(queueID, b.Messages)
+	queued.Version = 1 // the store sets it
+	b.commit.Events = r.Marks(b.row, "", queued)
 }
+
+const whyEnding = "its wait is being ended"
 
 // Resumable reports whether a session that no process drives can be resumed, and if not, why.
 func Resumable(row *cairn.Session) (ok bool, why string) {
+	if row.Ending != nil {
+		return false, whyEnding
+	}
 	switch row.Status {
 	case cairn.SessionInterrupted, cairn.SessionPaused, cairn.SessionActive:
 		return true, ""

@@ -70,17 +70,19 @@ func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*se
 	return l, err
 }
 
-// takeLease takes the lease of a dead process. Like a beginning it does not end with ctx once it is under way.
+// takeLease takes the lease of a dead process, and discards what it has published since its last commit: nothing that it
+// may still append follows. Like a beginning it does not end with ctx once it is under way.
 func (r *Runs) takeLease(ctx context.Context, row *cairn.Session) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
-	return r.Store.Commit(ctx, row.ID, &store.Commit{
+	return r.Write(ctx, row.ID, row, &store.Commit{
 		Guard:     store.Guard{Lapsed: true, Version: row.Version},
 		Recovered: true,
 		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
+		Events:    r.Marks(row, row.RunID, discarded(row)),
 	})
 }
 
@@ -96,7 +98,7 @@ func (r *Runs) releaseUnused(ctx context.Context, taken *cairn.Session) {
 	}
 }
 
-// assume reads what a dead process left, after its lease was taken, and discards what it did not commit.
+// assume reads what a dead process left, after its lease was taken.
 func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*session.Live, error) {
 	id := taken.ID
 	// Read after the lease was taken: the old process may be alive, and could stage facts until then.
@@ -119,26 +121,16 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 	if err := l.Restore(snap.Staged); err != nil {
 		return nil, err
 	}
-	p := pastOfLive(l)
-	if row.Step == 0 {
-		if err := r.completeEnds(ctx, row, row.Turn-1); err != nil {
-			return nil, err
-		}
-	}
-	last, err := r.reconcile(ctx, row, p)
-	if err != nil {
-		return nil, err
-	}
 	if l.Run.Kind != cairn.RunResume { // the dead process may not have reaped them
 		if err := r.ReapChildren(ctx, row, l.Run.StartedAt); err != nil {
 			return nil, err
 		}
 	}
-	if last, err = r.catchUp(ctx, l, last); err != nil {
+	if err := r.catchUp(ctx, l); err != nil {
 		return nil, err
 	}
 	l.LastCommit = l.Now(r.Now())
-	l.Emit = r.Journal.Emitter(ctx, l.Row, l.Run.ID, last)
+	l.Emit = r.Journal.Emitter(ctx, l.Row, l.Run.ID, l.Row.LogSequence)
 	l.SetRun(l.Run.ID)
 	r.Cache.Drive(l)
 	if snap.Stop != nil {

@@ -85,7 +85,7 @@ func (r *Runs) Expire(ctx context.Context, id string) (bool, error) {
 	row, err := store.Update(ctx, r.Store, id, func(row *cairn.Session) (*store.Commit, error) {
 		now := row.AsOf
 		timedOut, expired = false, nil
-		if row.Status != cairn.SessionPaused || !overdue(row, now) {
+		if row.Status != cairn.SessionPaused || row.Ending != nil || !overdue(row, now) {
 			return nil, nil
 		}
 		snap, err := r.Store.Read(ctx, id, store.ToDrive(row.MessageCount))

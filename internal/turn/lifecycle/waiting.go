@@ -36,7 +36,7 @@ func (r *Runs) waiting(ctx context.Context, row *cairn.Session, w *Wait) error {
 	if err != nil {
 		return err
 	}
-	if row = snap.Session; row.Status != cairn.SessionPaused {
+	if row = snap.Session; row.Status != cairn.SessionPaused || row.Ending != nil {
 		return nil
 	}
 	for _, call := range snap.Calls {

@@ -39,7 +39,6 @@ type known struct {
 	// Calls are the rows of the suspended step's calls, as of Row.
 	Calls   []cairn.PendingCall
 	Results Results
-	LogLast int64 // the log's last sequence when the session was parked
 }
 
 // Live is a session in memory: what the store holds, and the step under way. While a run drives the session, only the
@@ -47,10 +46,9 @@ type known struct {
 type Live struct {
 	known
 	// The fencing token under which the session is driven. Unlike Row, it is guarded by the cache's mutex.
-	lease         int64
-	held          int64 // the bytes that the cache counts for the session while it is idle
-	Spoiled       bool  // what is here differs from what was committed
-	LogIncomplete bool  // the last run's process may have died before it published the run's end
+	lease   int64
+	held    int64 // the bytes that the cache counts for the session while it is idle
+	Spoiled bool  // what is here differs from what was committed
 
 	Agent     *cairn.Agent // the agent of the run, even if another version was registered since
 	Extra     []cairn.Tool // tools in addition to the agent's own
@@ -158,7 +156,7 @@ func (l *Live) Grow(snap *store.Contents, here time.Time) error {
 	}
 	l.Sees(snap.Session, here)
 	l.Doc, l.Calls, l.Results = doc, snap.Calls, newResults(snap.Cache)
-	l.Checked, l.LogLast = false, 0
+	l.Checked = false
 	last, sound := max(l.End()-1, l.First), !l.Damaged
 	l.Append(snap.Messages[l.End()-(snap.Session.MessageCount-len(snap.Messages)):])
 	if sound { // the last message may have tool uses without a result now

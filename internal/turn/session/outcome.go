@@ -35,7 +35,7 @@ type Outcome struct {
 	Counts     bool                 // the step has something to keep
 	Waits      bool                 // calls are pending
 	End        *cairn.Run
-	Repeated   bool // the write was repeated, so the row may be that of a later one
+	Opened     []cairn.PendingCall // by the commit
 
 	folded      []*step.Call // calls whose operations were applied, in order
 	resultBytes int          // of the calls' results

@@ -101,12 +101,8 @@ func (l *Live) Waiting(st *step.Step) *store.Suspend {
 		switch p := c.Open(); {
 		case p == nil: // it waits for another session
 			s.NextDeadline = Earlier(s.NextDeadline, c.Wait.Child.Deadline)
-		case p.Version > 0:
-			s.NextDeadline = Earlier(s.NextDeadline, p.Deadline)
 		default:
-			if in := time.Duration(p.WaitAtMost); in > 0 && (s.DeadlineIn == 0 || in < s.DeadlineIn) {
-				s.DeadlineIn = in
-			}
+			s.NextDeadline = Earlier(s.NextDeadline, p.Deadline)
 		}
 	}
 	return s

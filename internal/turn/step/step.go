@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
@@ -388,6 +389,15 @@ func (s *Step) Status() cairn.RunStatus {
 		return cairn.SuspendedStepPartially
 	}
 	return cairn.SuspendedClientTool
+}
+
+// Opens sets the deadlines of the calls that are opened at a time, by the session's clock, from which they count.
+func (s *Step) Opens(at time.Time) {
+	for _, c := range s.Calls {
+		if p := c.Open(); p != nil && p.Version == 0 && p.WaitAtMost > 0 && p.Deadline.IsZero() {
+			p.Deadline = at.Add(time.Duration(p.WaitAtMost)).Truncate(time.Microsecond)
+		}
+	}
 }
 
 // Suspension returns what the step waits for, under the id of the step that opened its calls.

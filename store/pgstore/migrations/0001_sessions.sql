@@ -81,7 +81,7 @@ CREATE INDEX heads_active ON {schema}.heads (agent) WHERE status = 'active';
 -- Due: the sessions of an agent that are not active, the longest due first.
 CREATE INDEX heads_due ON {schema}.heads (agent, due_at) WHERE due_at IS NOT NULL;
 -- Due: those of them that are due whatever the time.
-CREATE INDEX heads_ready ON {schema}.heads (agent, due_at) WHERE due IN ('ready', 'queued');
+CREATE INDEX heads_ready ON {schema}.heads (agent, due_at) WHERE due IN ('ending', 'ready', 'queued');
 -- WatchStops: the sessions that are to stop.
 CREATE INDEX heads_stopped ON {schema}.heads (session) WHERE stop_run <> '';
 

@@ -95,7 +95,7 @@ CREATE INDEX heads_active ON heads (agent) WHERE status = 'active';
 -- Due: the sessions that are not active, the longest due first.
 CREATE INDEX heads_due ON heads (agent, due_at) WHERE due_at > 0;
 -- Due: those of them that are due whatever the time: all but the sessions that wait with a deadline.
-CREATE INDEX heads_ready ON heads (agent, due_at) WHERE due_at > 0 AND (status <> 'paused' OR wait ->> '$.open' IS NULL);
+CREATE INDEX heads_ready ON heads (agent, due_at) WHERE due_at > 0 AND (status <> 'paused' OR wait ->> '$.open' IS NULL OR wait ->> '$.ending' IS NOT NULL);
 -- WatchStops: the sessions with a stop request.
 CREATE INDEX heads_stopped ON heads (session) WHERE stop <> '';
 

@@ -112,6 +112,8 @@ func statusOf(s *cairn.Session) string {
 		return s.Removal
 	case s.Crashed(s.AsOf):
 		return "crashed"
+	case s.Ending != nil:
+		return "ending"
 	case s.Ready():
 		return "ready"
 	}

@@ -1,0 +1,562 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// The events of a commit: on the log with it, or on the row's outbox. Each scenario is run with one handle on the data
+// and, where a store has them, with two in turn.
+var commitEventTests = []storeTest{
+	{name: "Appended", run: eventsAppended, needs: needsLog},
+	{name: "NewSession", run: eventsOfNewSession, needs: needsLog},
+	{name: "Times", run: eventsDated, needs: needsLog},
+	{name: "Repeated", run: eventsOnce, needs: needsLog},
+	{name: "Refused", run: eventsRefused, needs: needsLog},
+	{name: "Order", run: eventsInOrder, needs: needsLog},
+	{name: "Fence", run: eventsFence, needs: needsLog},
+	{name: "OneTree", run: eventsOfOneTree, needs: needsLog},
+	{name: "TooLarge", run: eventsTooLarge, needs: needsLog},
+	{name: "DroppedLog", run: eventsOfDroppedLog, needs: needsLog},
+	{name: "TrimmedLog", run: eventsOfTrimmedLog, needs: needsLog},
+	{name: "Followed", run: eventsFollowed, needs: needsLog},
+	{name: "Branch", run: eventsOfBranch, needs: needsLog},
+	{name: "Fault", run: eventsWithFaults, needs: func(o *Options) bool { return needsLog(o) && needsFault(o) }},
+	{name: "NoLog", run: eventsWithoutLog, needs: func(o *Options) bool { return !o.bringsLog }},
+	{name: "Outbox", run: outboxKept},
+	{name: "OutboxOfBranch", run: outboxOfBranch},
+}
+
+func needsLog(o *Options) bool { return o.bringsLog }
+
+// twoHandles returns the handles that a scenario writes with in turn.
+func (h *harness) twoHandles() []*harness {
+	if h.opts.Second == nil {
+		return []*harness{h, h}
+	}
+	return []*harness{h, h.on(h.opts.Second(h.T, h.st))}
+}
+
+func (h *harness) eventLog() store.Log {
+	h.Helper()
+	p, ok := store.As[store.LogProvider](h.st)
+	if !ok {
+		h.Fatal("the store has no log")
+	}
+	return p.EventLog()
+}
+
+// logged returns the whole log of a root's tree.
+func (h *harness) logged(root string) []cairn.Event {
+	h.Helper()
+	list, err := h.eventLog().Read(h.Context(), h.log(root), 0, 1_000_000)
+	h.must(err)
+	return list
+}
+
+// told returns events of a session with names.
+func told(session string, names ...string) []cairn.Event {
+	list := make([]cairn.Event, len(names))
+	for i, name := range names {
+		list[i] = cairn.Event{Type: cairn.EventCustom, SessionID: session, Agent: agentName, Name: name, Data: json.RawMessage(`{"n":1}`)}
+	}
+	return list
+}
+
+// names returns the names of events, in their order.
+func names(list []cairn.Event) string {
+	var all []string
+	for i := range list {
+		all = append(all, list[i].Name)
+	}
+	return strings.Join(all, " ")
+}
+
+// wantLog checks the names and sequences of a root's log.
+func (h *harness) wantLog(root, want string) []cairn.Event {
+	h.Helper()
+	list := h.logged(root)
+	if got := names(list); got != want {
+		h.Fatalf("the log has %q, want %q", got, want)
+	}
+	for i := range list {
+		if list[i].Sequence != int64(i+1) {
+			h.Fatalf("event %d of the log has the sequence %d", i+1, list[i].Sequence)
+		}
+	}
+	return list
+}
+
+// with adds events to a commit.
+func with(c *store.Commit, session string, names ...string) *store.Commit {
+	c.Events = told(session, names...)
+	return c
+}
+
+func eventsAppended(h *harness) {
+	two := h.twoHandles()
+	s := h.create("session")
+	_, err := h.eventLog().Append(h.Context(), s.Log(), 0, told("session", "before")...)
+	h.must(err)
+	begun := h.commit("session", with(beginCommit("run", "worker", time.Hour), "session", "started", "asked"))
+	h.wantLog("session", "before started asked")
+	if begun.LogSequence != 3 {
+		h.Fatalf("the begin left the position %d on the row, want 3", begun.LogSequence)
+	}
+	run, err := store.FindRun(h.Context(), h.st, "session", "run")
+	h.must(err)
+	if run.StartSequence != 1 {
+		h.Fatalf("the run starts at %d, want 1", run.StartSequence)
+	}
+	c := with(two[1].stepCommit(begun, "reply"), "session", "committed")
+	c.LogSequence, c.Checkpoint.LogSequence = 99, 77 // what the writer thinks does not matter
+	stepped := two[1].commit("session", c)
+	if stepped.LogSequence != 4 {
+		h.Fatalf("the step left the position %d on the row, want 4", stepped.LogSequence)
+	}
+	cp, err := store.FindCheckpoint(h.Context(), h.st, "session", c.Checkpoint.ID)
+	h.must(err)
+	if cp.LogSequence != 4 {
+		h.Fatalf("the checkpoint is at %d, want 4", cp.LogSequence)
+	}
+	same(h.T, "the row of the other handle", h.load("session"), asOf(stepped, h.load("session")))
+	if quiet := h.step(stepped, "without events"); quiet.LogSequence != 4 {
+		h.Fatalf("a step without events left the position %d on the row, want 4", quiet.LogSequence)
+	}
+	h.wantLog("session", "before started asked committed")
+	if list := c.Events; list[0].Sequence != 0 || !list[0].Time.IsZero() {
+		h.Fatal("the commit has changed its caller's events")
+	}
+}
+
+// asOf returns a row with the AsOf of another, which no store keeps.
+func asOf(row, other *cairn.Session) *cairn.Session {
+	own := *row
+	own.AsOf = other.AsOf
+	return &own
+}
+
+func eventsOfNewSession(h *harness) {
+	c := with(beginCommit("run", "worker", time.Hour), "session", "started", "asked")
+	c.Guard, c.Create = store.Guard{New: true}, &cairn.Session{Agent: agentName}
+	row := h.commit("session", c)
+	h.wantLog("session", "started asked")
+	run, err := store.FindRun(h.Context(), h.st, "session", "run")
+	h.must(err)
+	if row.LogSequence != 2 || run.StartSequence != 0 {
+		h.Fatalf("the row is at %d and its run began at %d, want 2 and 0", row.LogSequence, run.StartSequence)
+	}
+	child := with(&store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agentName, ParentID: "session", RootID: "session", Incarnation: row.Incarnation}},
+		"child", "born")
+	if row := h.commit("child", child); row.LogSequence != 3 {
+		h.Fatalf("the child is at %d, want 3", row.LogSequence)
+	}
+	h.wantLog("session", "started asked born")
+	_, err = h.st.Commit(h.Context(), "session", c)
+	h.must(err) // it was applied before
+	c.StartRun.ID = "another run"
+	_, err = h.st.Commit(h.Context(), "session", c)
+	h.wantConflict(err, cairn.ErrExists, "a second session of the id")
+	h.wantLog("session", "started asked born")
+}
+
+func eventsDated(h *harness) {
+	s := h.create("session")
+	given := at(5)
+	list := told("session", "dated", "undated")
+	list[0].Time, list[1].Version = given, 1
+	row := h.commit("session", &store.Commit{Guard: store.Guard{Version: s.Version}, Events: list})
+	got := h.wantLog("session", "dated undated")
+	if !got[0].Time.Equal(given) || !got[1].Time.Equal(row.UpdatedAt) {
+		h.Fatalf("the events have the times %v and %v, want %v and %v", got[0].Time, got[1].Time, given, row.UpdatedAt)
+	}
+	if got[0].Version != 0 || got[1].Version != row.Version {
+		h.Fatalf("the events have the versions %d and %d, want none and %d", got[0].Version, got[1].Version, row.Version)
+	}
+}
+
+func eventsOnce(h *harness) {
+	two := h.twoHandles()
+	h.create("session")
+	begin := with(beginCommit("run", "worker", time.Hour), "session", "started")
+	s := h.commit("session", begin)
+	step := with(h.stepCommit(s, "reply"), "session", "committed")
+	s = h.commit("session", step)
+	for _, on := range two {
+		for what, c := range map[string]*store.Commit{"begin": begin, "step": step} {
+			row, err := on.st.Commit(h.Context(), "session", c)
+			h.must(err)
+			if row.Version != s.Version || row.LogSequence != 2 {
+				h.Fatalf("a repeated %s: version %d at %d, want %d at 2", what, row.Version, row.LogSequence, s.Version)
+			}
+		}
+	}
+	h.wantLog("session", "started committed")
+}
+
+func eventsRefused(h *harness) {
+	two := h.twoHandles()
+	h.create("session")
+	s := h.begin("session", "run")
+	for i, c := range []*store.Commit{
+		{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agentName}},
+		{Guard: store.Guard{Token: s.Lease.Token + 1}},
+		{Guard: store.Guard{Token: s.Lease.Token - 1}},
+		{Guard: store.Guard{Idle: true}},
+		{Guard: store.Guard{Lapsed: true}},
+		{Guard: store.Guard{Agent: "another"}},
+		{Guard: store.Guard{Version: s.Version + 1}},
+		{Rewind: "unknown"},
+		{RewindRun: "unknown"},
+		{EndRun: &cairn.Run{ID: "unknown"}},
+		{Dequeue: []string{"unknown"}},
+		{Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}}, Seen: 3}}},
+	} {
+		before := h.content("session")
+		for _, on := range two {
+			if _, err := on.st.Commit(h.Context(), "session", with(c, "session", "never")); err == nil {
+				h.Fatalf("commit %d was not refused", i)
+			}
+		}
+		same(h.T, fmt.Sprint("the session after refused commit ", i), h.content("session"), before)
+		h.wantLog("session", "")
+	}
+	if _, err := h.st.Commit(h.Context(), "no session", with(&store.Commit{}, "no session", "never")); !errors.Is(err, cairn.ErrNotFound) {
+		h.Fatalf("a commit to no session: %v", err)
+	}
+}
+
+// eventsInOrder has a holder and another writer commit to one session at once: the log has their events in the order of
+// the versions.
+func eventsInOrder(h *harness) {
+	two := h.twoHandles()
+	h.create("session")
+	h.begin("session", "run")
+	n := h.rounds(40)
+	errs := race(2, func(i int) error {
+		for k := range n {
+			_, err := store.Update(h.Context(), two[i].st, "session", func(s *cairn.Session) (*store.Commit, error) {
+				c := &store.Commit{}
+				if i == 0 {
+					c = two[i].stepCommit(s, "reply")
+				}
+				c = with(c, "session", fmt.Sprintf("%d/%d", i, k), fmt.Sprintf("%d/%d.", i, k))
+				c.Events[0].Version, c.Events[1].Version = 1, 1
+				return c, nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	h.must(errors.Join(errs...))
+	list := h.logged("session")
+	if len(list) != 4*n {
+		h.Fatalf("the log has %d events, want %d", len(list), 4*n)
+	}
+	for i := 1; i < len(list); i++ {
+		if list[i].Version < list[i-1].Version {
+			h.Fatalf("event %d has version %d, after %d", i+1, list[i].Version, list[i-1].Version)
+		}
+	}
+	for i := 0; i < len(list); i += 2 {
+		if list[i+1].Name != list[i].Name+"." || list[i+1].Version != list[i].Version {
+			h.Fatalf("the events of one commit are apart: %q, %q", list[i].Name, list[i+1].Name)
+		}
+	}
+	if row := h.load("session"); row.LogSequence != int64(4*n) || row.Version != list[len(list)-1].Version {
+		h.Fatalf("the row is at %d, version %d; the log ends at %d, version %d", row.LogSequence, row.Version, 4*n, list[len(list)-1].Version)
+	}
+}
+
+// eventsFence has a commit take the lease: what the holder before it appends late is refused from then on.
+func eventsFence(h *harness) {
+	two := h.twoHandles()
+	log, fences := h.eventLog().(store.Fencer)
+	if !fences {
+		h.Skip("the log fences off nobody")
+	}
+	h.create("session")
+	first := h.commit("session", with(beginCommit("run", "worker", brief), "session", "started"))
+	old := store.Writer{Session: "session", Token: first.Lease.Token, ID: "old", Batch: 1}
+	_, err := log.AppendFenced(h.Context(), first.Log(), store.AnySequence, old, told("session", "live")...)
+	h.must(err)
+	h.awaitDue("session")
+	taken := two[1].commit("session", with(&store.Commit{Guard: store.Guard{Lapsed: true}, Recovered: true,
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "next", TTL: time.Hour}}, "session", "discarded"))
+	old.Batch = 2
+	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, old, told("session", "late")...)
+	h.wantError(err, cairn.ErrFenced, "an append of the holder before")
+	next := store.Writer{Session: "session", Token: taken.Lease.Token, ID: "next", Batch: 1}
+	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, next, told("session", "more")...)
+	h.must(err)
+	h.commit("session", with(&store.Commit{}, "session", "verb")) // takes no lease, so it fences off nobody
+	next.Batch = 2
+	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, next, told("session", "again")...)
+	h.must(err)
+	h.wantLog("session", "started live discarded more verb again")
+}
+
+// eventsOfOneTree has the sessions of a tree commit at once, through two handles.
+func eventsOfOneTree(h *harness) {
+	const sessions = 6
+	two := h.twoHandles()
+	root := h.create("root")
+	steps := h.rounds(20)
+	rows := make([]*cairn.Session, sessions)
+	for i := range rows {
+		id := fmt.Sprint("child-", i)
+		h.commit(id, &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agentName, ParentID: "root", RootID: "root", Incarnation: root.Incarnation}})
+		rows[i] = h.begin(id, "run-of-"+id)
+	}
+	errs := race(sessions, func(i int) error {
+		on := two[i%2]
+		for k := range steps {
+			id := rows[i].ID
+			c := with(on.stepCommit(rows[i], "reply"), id, fmt.Sprint(k), fmt.Sprint(k), fmt.Sprint(k))
+			row, err := on.st.Commit(h.Context(), id, c)
+			if err != nil {
+				return err
+			}
+			rows[i] = row
+		}
+		return nil
+	})
+	h.must(errors.Join(errs...))
+	list := h.logged("root")
+	if len(list) != 3*steps*sessions {
+		h.Fatalf("the log has %d events, want %d", len(list), 3*steps*sessions)
+	}
+	next, last := map[string]int{}, map[string]int64{}
+	for i := 0; i < len(list); i += 3 {
+		id := list[i].SessionID
+		for k := range 3 {
+			ev := &list[i+k]
+			if ev.Sequence != int64(i+k+1) || ev.SessionID != id || ev.Name != fmt.Sprint(next[id]) {
+				h.Fatalf("event %d: sequence %d of session %q is %q, want %q of %q", i+k+1, ev.Sequence, ev.SessionID, ev.Name, fmt.Sprint(next[id]), id)
+			}
+		}
+		next[id]++
+		last[id] = list[i+2].Sequence
+	}
+	for _, row := range rows {
+		if row.LogSequence != last[row.ID] || h.load(row.ID).LogSequence != last[row.ID] {
+			h.Fatalf("session %q is at %d, its last event at %d", row.ID, row.LogSequence, last[row.ID])
+		}
+	}
+}
+
+func eventsTooLarge(h *harness) {
+	h.create("session")
+	before := h.content("session")
+	c := with(&store.Commit{Messages: says("never")}, "session", "fits", "does not")
+	c.Events[1].Text = strings.Repeat("x", h.eventLog().MaxEvent())
+	_, err := h.st.Commit(h.Context(), "session", c)
+	h.wantError(err, cairn.ErrTooLarge, "an event that is too large")
+	if e := new(cairn.Error); !errors.As(err, &e) || !strings.HasPrefix(e.Field, "events[1]") {
+		h.Fatalf("the error names the field %q", e.Field)
+	}
+	same(h.T, "the session", h.content("session"), before)
+	h.wantLog("session", "")
+}
+
+func eventsOfDroppedLog(h *harness) {
+	two := h.twoHandles()
+	s := h.create("session")
+	s = h.commit("session", with(&store.Commit{}, "session", "one"))
+	h.must(h.eventLog().Drop(h.Context(), s.Log()))
+	before := h.content("session")
+	for _, on := range two {
+		_, err := on.st.Commit(h.Context(), "session", with(&store.Commit{Messages: says("never")}, "session", "two"))
+		h.wantError(err, cairn.ErrDeleted, "a commit with events for a dropped log")
+		same(h.T, "the session", h.content("session"), before)
+	}
+	h.commit("session", &store.Commit{Messages: says("without events")})
+}
+
+func eventsOfTrimmedLog(h *harness) {
+	s := h.create("session")
+	s = h.commit("session", with(&store.Commit{}, "session", "one", "two", "three"))
+	h.must(h.eventLog().Trim(h.Context(), s.Log(), 4))
+	if row := h.commit("session", with(&store.Commit{}, "session", "four")); row.LogSequence != 4 {
+		h.Fatalf("the row is at %d, want 4", row.LogSequence)
+	}
+	first, last, err := h.eventLog().Bounds(h.Context(), s.Log())
+	h.must(err)
+	if first != 4 || last != 4 {
+		h.Fatalf("the log is from %d to %d, want 4 to 4", first, last)
+	}
+}
+
+// eventsFollowed has followers, of the handle that writes and of another one, see the events of commits and appends.
+func eventsFollowed(h *harness) {
+	two := h.twoHandles()
+	s := h.create("session")
+	var following sync.WaitGroup
+	ctx, cancel := context.WithTimeout(h.Context(), patience)
+	defer cancel()
+	const events = 12
+	got := make([][]cairn.Event, len(two))
+	for i, on := range two {
+		log := on.eventLog()
+		following.Go(func() {
+			for ev, err := range log.Follow(ctx, s.Log(), 0) {
+				if err != nil {
+					return
+				}
+				if got[i] = append(got[i], ev); len(got[i]) == events {
+					return
+				}
+			}
+		})
+	}
+	var want []string
+	for k := range events / 4 {
+		live := fmt.Sprint("live", k)
+		_, err := h.eventLog().Append(h.Context(), s.Log(), store.AnySequence, told("session", live)...)
+		h.must(err)
+		one, two := fmt.Sprint("one", k), fmt.Sprint("two", k)
+		h.commit("session", with(&store.Commit{}, "session", one, two))
+		quiet := fmt.Sprint("quiet", k)
+		h.commit("session", with(&store.Commit{Messages: says("hello")}, "session", quiet))
+		want = append(want, live, one, two, quiet)
+	}
+	following.Wait()
+	for i := range got {
+		if names(got[i]) != strings.Join(want, " ") {
+			h.Fatalf("follower %d saw %q, want %q", i, names(got[i]), want)
+		}
+	}
+	same(h.T, "what a follower saw", got[0], h.logged("session"))
+}
+
+func eventsOfBranch(h *harness) {
+	h.create("session")
+	h.commit("session", with(&store.Commit{Messages: says("hello")}, "session", "said"))
+	row, err := h.st.Branch(h.Context(), "session", store.BranchPoint{Events: told("branch", "branched")}, &cairn.Session{ID: "branch", Agent: agentName})
+	h.must(err)
+	got := h.wantLog("branch", "branched")
+	if got[0].Version != 1 || got[0].MessageCount != 1 || !got[0].Time.Equal(row.CreatedAt) || row.LogSequence != 1 {
+		h.Fatalf("the branch is at %d and its event has version %d, %d messages and the time %v, want 1, 1, 1, %v",
+			row.LogSequence, got[0].Version, got[0].MessageCount, got[0].Time, row.CreatedAt)
+	}
+	same(h.T, "the row of the branch", h.load("branch"), asOf(row, h.load("branch")))
+	h.wantLog("session", "said")
+	_, err = h.st.Branch(h.Context(), "session", store.BranchPoint{Events: told("branch", "again")}, &cairn.Session{ID: "branch", Agent: agentName})
+	h.wantError(err, cairn.ErrExists, "a second branch of the id")
+	h.wantLog("branch", "branched")
+}
+
+// eventsWithFaults makes each internal write of a commit fail: the log has the events if and only if the store has the
+// commit.
+func eventsWithFaults(h *harness) {
+	n := 0
+	h.eachFault("commit with events", func(id string) { h.commit(id, with(h.creation(id), id, "created")); h.running(id) }, func(id string) error {
+		if n++; n%2 == 0 { // after a failure: nothing of it is there
+			h.wantLog(id, "created")
+		}
+		s := h.load(id)
+		c := with(h.stepCommit(s, "reply"), id, "one", "two")
+		c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: "next", TTL: time.Hour}
+		_, err := h.st.Commit(h.Context(), id, c)
+		if err == nil {
+			h.wantLog(id, "created one two")
+			n = 0
+		}
+		return err
+	})
+}
+
+func (h *harness) creation(id string) *store.Commit {
+	return &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{ID: id, Agent: agentName}}
+}
+
+func eventsWithoutLog(h *harness) {
+	h.create("session")
+	before := h.content("session")
+	_, err := h.st.Commit(h.Context(), "session", with(&store.Commit{}, "session", "never"))
+	h.wantError(err, cairn.ErrInvalid, "events for a store without a log")
+	if e := new(cairn.Error); !errors.As(err, &e) || e.Field != "events" {
+		h.Fatalf("the error names the field %q", e.Field)
+	}
+	_, err = h.st.Branch(h.Context(), "session", store.BranchPoint{Events: told("branch", "never")}, &cairn.Session{ID: "branch", Agent: agentName})
+	h.wantError(err, cairn.ErrInvalid, "events for the branch of a store without a log")
+	same(h.T, "the session", h.content("session"), before)
+}
+
+// wantOutbox checks the names of the events in a row's outbox.
+func (h *harness) wantOutbox(row *cairn.Session, want string) {
+	h.Helper()
+	got := ""
+	if row.Outbox != nil {
+		got = names(row.Outbox.Events)
+	}
+	if got != want {
+		h.Fatalf("the outbox has %q, want %q", got, want)
+	}
+	if h.opts.bringsLog {
+		h.wantLog(row.RootID, "")
+	}
+	same(h.T, "the row", h.load(row.ID), asOf(row, h.load(row.ID)))
+}
+
+// boxed adds events for an outbox to a commit.
+func boxed(c *store.Commit, session string, drained int64, names ...string) *store.Commit {
+	c = with(c, session, names...)
+	c.Outbox, c.Drained = true, drained
+	for i := range c.Events {
+		c.Events[i].Time = at(i)
+	}
+	return c
+}
+
+func outboxKept(h *harness) {
+	two := h.twoHandles()
+	c := boxed(beginCommit("run", "worker", time.Hour), "session", 0, "started", "asked")
+	c.Guard, c.Create, c.LogSequence = store.Guard{New: true}, &cairn.Session{Agent: agentName}, 7
+	c.Events[1].Version = 1
+	row := h.commit("session", c)
+	c.Events[0].Name = "changed by its caller"
+	h.wantOutbox(row, "started asked")
+	if row.Outbox.Version != row.Version || row.Outbox.Events[1].Version != row.Version || row.LogSequence != 7 {
+		h.Fatalf("the outbox is of version %d, its event of %d, the row at %d; want %d, %d, 7", row.Outbox.Version, row.Outbox.Events[1].Version, row.LogSequence, row.Version, row.Version)
+	}
+	first := row.Outbox.Version
+	for _, on := range two { // events of another commit wait until these are on the log
+		_, err := on.st.Commit(h.Context(), "session", boxed(on.stepCommit(row, "reply"), "session", 0, "committed"))
+		seen := h.wantConflict(err, cairn.ErrStale, "a commit beside an outbox")
+		if seen.Outbox == nil || seen.Outbox.Version != first {
+			h.Fatal("the conflict does not have the outbox")
+		}
+		_, err = on.st.Commit(h.Context(), "session", boxed(on.stepCommit(row, "reply"), "session", first+1, "committed"))
+		h.wantConflict(err, cairn.ErrStale, "a commit that drained another outbox")
+	}
+	row = two[1].commit("session", &store.Commit{Guard: store.Guard{Version: row.Version}, Messages: says("beside")}) // makes no events
+	h.wantOutbox(row, "started asked")
+	row = h.commit("session", boxed(h.stepCommit(row, "reply"), "session", first, "committed"))
+	h.wantOutbox(row, "committed")
+	second := row.Outbox.Version
+	row = two[1].commit("session", &store.Commit{Guard: store.Guard{Version: row.Version}, Drained: first})
+	h.wantOutbox(row, "committed")
+	row = h.commit("session", &store.Commit{Guard: store.Guard{Version: row.Version}, Drained: second})
+	h.wantOutbox(row, "")
+	if row.LogSequence != 7 {
+		h.Fatalf("the row is at %d, want 7", row.LogSequence)
+	}
+}
+
+func outboxOfBranch(h *harness) {
+	h.create("session")
+	row, err := h.st.Branch(h.Context(), "session", store.BranchPoint{Events: boxed(&store.Commit{}, "branch", 0, "branched").Events, Outbox: true}, &cairn.Session{ID: "branch", Agent: agentName})
+	h.must(err)
+	h.wantOutbox(row, "branched")
+}
