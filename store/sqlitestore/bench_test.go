@@ -320,3 +320,9 @@ func BenchmarkWatch(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkEventsOfSteps(b *testing.B) {
+	storetest.BenchEvents(b, func(tb testing.TB) store.Store {
+		return openAt(tb, filepath.Join(tb.TempDir(), "cairn.db"), nil)
+	})
+}

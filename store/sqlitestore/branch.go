@@ -28,8 +28,11 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	if err := cairn.CheckSessionID(to.ID); err != nil {
 		return nil, err
 	}
-	var row *cairn.Session
-	err := s.writer.write(ctx, true, func(c *conn) error {
+	if err := (&store.Commit{Events: at.Events, Outbox: at.Outbox}).ValidateFor(s.abilities()); err != nil {
+		return nil, err
+	}
+	w := &write{s: s, id: to.ID}
+	run := func(c *conn) error {
 		source, err := find(c, from)
 		if err != nil {
 			return err
@@ -49,18 +52,20 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		if err != nil {
 			return err
 		}
-		w := &write{s: s, id: to.ID}
+		w.told = nil
 		if _, err := w.apply(c, plan.Branch(to, &at, at.StateOr(state), count, source.session.Summary), nil, s.clock()); err != nil {
 			return err
 		}
-		row = w.result
 		_, err = c.exec(sqlCopyMessages, source.key, count, w.after.key)
 		return err
+	}
+	err := s.looking(ctx, func() error {
+		return s.writer.do(&job{ctx: ctx, durable: true, run: run, after: w.settled})
 	})
 	if err != nil {
 		return nil, fault("branch", err)
 	}
-	return row, nil
+	return w.result, nil
 }
 
 // resolve returns how many messages a branch takes and its state's position.

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -25,12 +26,20 @@ type write struct {
 	known *storedRow
 	// doubt says that a unique index refused the commit, so that everything is read.
 	doubt bool
-	// texts are the commit's messages in stored form, encoded before other writers have to wait.
+	// texts are the commit's messages in stored form, and ahead is the append of its events as guess has them, both
+	// encoded before other writers have to wait. ahead is nil if an event gets the time of the commit.
 	texts []string
+	ahead *appending
 
 	calls  map[string]callRow // the existing rows, by the call's id
 	result *cairn.Session
 	after  *storedRow // the session's row after the commit; nil if nothing is written
+	told   *appending // the append of the commit's events; nil if it has none
+}
+
+// abilities are what commits to the store may have.
+func (s *Store) abilities() store.Abilities {
+	return store.Abilities{Dialect: dialect, MaxEvent: s.opts.MaxEvent}
 }
 
 // Commit implements store.Store. A session that this process wrote recently is not read: the write is conditional on
@@ -39,7 +48,7 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := c.ValidateFor(store.Abilities{Dialect: dialect}); err != nil {
+	if err := c.ValidateFor(s.abilities()); err != nil {
 		return nil, err
 	}
 	for i := range c.Statements {
@@ -52,7 +61,9 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 		return nil, err
 	}
 	w := &write{s: s, id: id, c: c, texts: texts}
-	w.plan()
+	if err := w.plan(); err != nil {
+		return nil, err
+	}
 	err = w.do(ctx)
 	if constraint(err) {
 		w.doubt, w.guess = true, nil
@@ -68,26 +79,39 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 
 // plan plans the commit from the cached row. A commit that needs reads, or a comparison with the time, is planned by
 // run.
-func (w *write) plan() {
+func (w *write) plan() error {
 	row, r := w.s.known.Get(w.id)
 	if row == nil || len(w.c.Calls) > 0 {
-		return
+		return nil
 	}
 	d := plan.Try(w.c, &plan.Seen{ID: w.id, Row: row, Checkpoints: r.checkpoints})
-	if d != nil && !d.Lapsed && !d.LeaseUntil.Kept {
-		w.guess, w.known = d, r
+	if d == nil || d.Lapsed || d.LeaseUntil.Kept {
+		return nil
 	}
+	w.guess, w.known = d, r
+	if len(d.Events) == 0 || slices.ContainsFunc(d.Events, func(ev cairn.Event) bool { return ev.Time.IsZero() }) {
+		return nil
+	}
+	w.ahead = &appending{log: d.Row.Log(), events: d.Events}
+	return w.ahead.encode(w.s.log.tails.get(w.ahead.log))
 }
 
 // do has the writer run the commit.
 func (w *write) do(ctx context.Context) error {
 	return w.s.looking(ctx, func() error {
-		return w.s.writer.do(&job{ctx: ctx, durable: true, single: len(w.c.Statements) > 0, run: w.run, after: w.remember})
+		return w.s.writer.do(&job{ctx: ctx, durable: true, single: len(w.c.Statements) > 0, run: w.run, after: w.settled})
 	})
 }
 
-// remember is called when the commit is on disk. It caches only sessions that a run holds, for those are committed to
-// soon.
+// settled is called when the commit is on disk.
+func (w *write) settled() {
+	w.remember()
+	if w.told != nil {
+		w.s.log.publish(w.told)
+	}
+}
+
+// remember caches the row of a session that a run holds, for that is committed to soon.
 func (w *write) remember() {
 	switch {
 	case w.after == nil:
@@ -103,10 +127,11 @@ func (w *write) remember() {
 // run does the commit within a transaction. It checks everything before the first write, except for what unique indexes
 // check.
 func (w *write) run(c *conn) error {
-	w.result, w.after = nil, nil
+	w.result, w.after, w.told = nil, nil, nil
 	now := w.s.clock()
 	if w.guess != nil {
-		if done, err := w.apply(c, w.guess, w.known, now); done || err != nil {
+		done, err := w.apply(c, w.guess, w.known, now)
+		if done || err != nil && !errors.Is(err, cairn.ErrDeleted) { // a dropped log may be that of an outdated row
 			return err
 		}
 	}
@@ -136,6 +161,10 @@ func (w *write) run(c *conn) error {
 // if the session has changed or may have expired.
 func (w *write) apply(c *conn, d *plan.Delta, before *storedRow, now time.Time) (done bool, err error) {
 	row := d.At(now)
+	told, end, err := w.tell(c, d)
+	if err != nil {
+		return false, err
+	}
 	after := &storedRow{session: row, checkpoints: d.Checkpoints}
 	if d.New {
 		before = &storedRow{}
@@ -161,8 +190,39 @@ func (w *write) apply(c *conn, d *plan.Delta, before *storedRow, now time.Time) 
 	if err := w.execute(c, d.Statements); err != nil {
 		return false, err
 	}
-	w.result, w.after = row, after
+	if told != nil {
+		if err := told.add(c, &end); err != nil {
+			return false, err
+		}
+	}
+	w.result, w.after, w.told = row, after, told
 	return true, nil
+}
+
+// tell prepares the append of a delta's events, whose times are known by now, and sets what follows from the end of the
+// log. It returns nil without events. It writes nothing; the error is ErrDeleted for a log that was dropped.
+func (w *write) tell(c *conn, d *plan.Delta) (a *appending, end place, err error) {
+	if len(d.Events) == 0 {
+		return nil, place{}, nil
+	}
+	a = &appending{log: d.Row.Log(), events: d.Events}
+	switch {
+	case d == w.guess && w.ahead != nil:
+		*a = *w.ahead
+	default:
+		if err := a.encode(w.s.log.tails.get(a.log)); err != nil {
+			return nil, place{}, err
+		}
+	}
+	if d.Fence {
+		a.writer = &store.Writer{Session: d.Row.ID, Token: d.Row.Lease.Token}
+	}
+	end, err = findPlace(c, a.log, a.writer)
+	if err == nil {
+		err = a.fits(&end)
+	}
+	d.Logged(end.last)
+	return a, end, err
 }
 
 // writeHistory writes the rows of a session's past. texts are the messages in stored form.

@@ -160,6 +160,9 @@ func set(t *testing.T, v reflect.Value, n int64) {
 	case **cairn.Event:
 		*x = &cairn.Event{Type: cairn.EventRewound, Sequence: n, Index: int(n) + 1, MessageCount: int(n) + 2, Version: n + 3}
 		return
+	case **cairn.Outbox:
+		*x = &cairn.Outbox{Version: n, Events: []cairn.Event{{Type: cairn.EventRunEnd, Name: "kept", Version: n}}}
+		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:

@@ -26,7 +26,8 @@ const (
 	// By heads_ready. These became due before the clock was set back.
 	sqlReady = `SELECT` + dueColumns + ` h.due_at
 		FROM heads h JOIN sessions s ON s.key = h.session
-		WHERE h.agent = ?2 AND h.due_at > 0 AND (h.status <> 'paused' OR h.wait ->> '$.open' IS NULL OR h.wait ->> '$.ending' IS NOT NULL)
+		WHERE h.agent = ?2 AND h.due_at > 0 AND (h.status <> 'paused' OR h.wait ->> '$.open' IS NULL OR h.wait ->> '$.ending' IS NOT NULL
+				OR h.wait ->> '$.outbox' IS NOT NULL)
 			AND h.due_at > ?1 AND (h.due_at, s.id) > (?4, ?5)
 		ORDER BY h.due_at, s.id LIMIT ?3`
 

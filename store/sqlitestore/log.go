@@ -12,12 +12,6 @@ import (
 )
 
 const (
-	sqlInsertLog = `INSERT INTO logs (name, first, last, sweep_at) VALUES (?1, 1, ?2, ?3) RETURNING key`
-	sqlSetLast   = `UPDATE logs SET last = ?2 WHERE key = ?1`
-
-	// The first append since a sweep writes the index logs_sweep; those after it do not.
-	sqlSetLastDue = `UPDATE logs SET last = ?2, sweep_at = ?3 WHERE key = ?1`
-
 	sqlLog = `SELECT key, first, last, dropped_at FROM logs WHERE name = ?1`
 
 	// The batches from the one that has the first event after ?2, each with the sequence of the log's first event.
@@ -98,116 +92,11 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 	if err := a.encode(l.tails.get(log)); err != nil {
 		return 0, err
 	}
-	err := l.s.writer.do(&job{
-		ctx: ctx,
-		run: a.run,
-		after: func() {
-			if !a.added {
-				l.s.hub.Wake(log)
-				return
-			}
-			if len(events) > 0 {
-				l.tails.put(log, a.tail)
-			}
-			l.s.hub.Append(log, a.last, events)
-		},
-	})
+	err := l.s.writer.do(&job{ctx: ctx, run: a.run, after: func() { l.publish(a) }})
 	if err != nil {
 		return 0, fault("append events", err)
 	}
 	return a.last, nil
-}
-
-// appending is one append.
-type appending struct {
-	log    string
-	expect int64
-	writer *store.Writer
-	events []cairn.Event
-
-	// grown is the log's last batch with the events added, if that batch is known and small. Otherwise, or if it turns
-	// out not to be the last batch, the events are stored as batches of their own.
-	grown   *tailBatch
-	batches []*backend.Events
-
-	// The outcome.
-	last  int64
-	added bool
-	tail  *tailBatch // the log's last batch
-}
-
-// encode encodes the events before other writers have to wait.
-func (a *appending) encode(t *tailBatch) (err error) {
-	if t != nil {
-		a.grown, err = t.grow(a.events)
-	}
-	if a.grown == nil && err == nil {
-		a.batches, err = encodeBatches(a.events)
-	}
-	return err
-}
-
-// run adds the events to the log, which it creates if necessary. It adds nothing if the log already has the writer's
-// batch.
-func (a *appending) run(c *conn) error {
-	a.added, a.tail = false, nil
-	at, err := findPlace(c, a.log, a.writer)
-	switch w := a.writer; {
-	case err != nil:
-		return err
-	case w != nil && w.Token < at.token:
-		return store.Fenced(a.log, *w, at.token)
-	case w != nil && w.Token == at.token && w.Batch > 0 && w.Batch <= at.batch:
-		a.last = at.ended
-		return nil
-	case a.expect >= 0 && a.expect != at.last:
-		return store.LogChanged(a.log, a.expect, at.last)
-	}
-	if _, err := placeOf(at.key, at.last+int64(len(a.events))); err != nil {
-		return err
-	}
-	a.last, a.added = at.last+int64(len(a.events)), true
-	now := micros(stored(c.clock()))
-	switch {
-	case at.key == 0:
-		c.wrote = true
-		_, err = c.row(sqlInsertLog, func(cols *columns) { at.key = cols.int64() }, a.log, a.last, now)
-	case len(a.events) == 0:
-	case now < at.sweep:
-		_, err = c.exec(sqlSetLastDue, at.key, a.last, now)
-	default:
-		_, err = c.exec(sqlSetLast, at.key, a.last)
-	}
-	if err == nil && a.writer != nil {
-		err = at.note(c, a.writer, a.last)
-	}
-	if err == nil && len(a.events) > 0 {
-		err = a.write(c, &at)
-	}
-	return err
-}
-
-// write stores the events, in the log's last batch or in batches of their own.
-func (a *appending) write(c *conn, at *place) error {
-	if a.grown != nil && a.grown.endsAt(at.key, a.last) {
-		place, err := placeOf(at.key, a.grown.first)
-		if err != nil {
-			return err
-		}
-		if n, err := c.exec(sqlGrowBatch, place, a.grown.batch.Bytes()); n > 0 || err != nil {
-			a.tail = a.grown
-			return err
-		}
-	}
-	if a.batches == nil {
-		var err error
-		if a.batches, err = encodeBatches(a.events); err != nil {
-			return err
-		}
-	}
-	first, err := insertBatches(c, at.key, at.last+1, a.batches)
-	a.tail = &tailBatch{at.key, first, a.batches[len(a.batches)-1]}
-	return err
 }
 
 // Read implements store.Log.

@@ -97,8 +97,9 @@ type wait struct {
 	Open     int    `json:"open,omitempty"`
 	Deadline int64  `json:"deadline,omitempty"`
 	Queued   int    `json:"queued,omitempty"`
-	// Unpublished is the JSON of the event.
+	// Unpublished is the JSON of the event, and Outbox that of the session's outbox.
 	Unpublished string             `json:"unpublished,omitempty"`
+	Outbox      string             `json:"outbox,omitempty"`
 	Summary     cairn.SummaryPlace `json:"summary,omitzero"`
 	Ending      string             `json:"ending,omitempty"` // the JSON of the stop
 	Due         int64              `json:"due,omitempty"`    // the column due_at
@@ -151,6 +152,9 @@ func readWait(c *columns, s *cairn.Session) wait {
 	}
 	if w.Ending != "" {
 		c.decode("ending", w.Ending, &s.Ending)
+	}
+	if w.Outbox != "" {
+		c.decode("outbox", w.Outbox, &s.Outbox)
 	}
 	return w
 }
@@ -211,6 +215,10 @@ func (r *storedRow) waits(due int64) {
 	if s.Ending != nil {
 		raw, _ := json.Marshal(s.Ending)
 		r.wait.Ending = string(raw)
+	}
+	if s.Outbox != nil {
+		raw, _ := json.Marshal(s.Outbox)
+		r.wait.Outbox = string(raw)
 	}
 }
 

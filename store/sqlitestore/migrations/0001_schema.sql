@@ -81,11 +81,11 @@ CREATE TABLE heads (
     run_usage      TEXT    NOT NULL, -- JSON
     stop           TEXT    NOT NULL, -- JSON of the stop request, or empty
     updated_at     INTEGER NOT NULL,
-    -- JSON of what a session waits for: its suspended step, open calls, next deadline and queued turns; or empty. It is
-    -- one column since every commit reads it and few sessions have it.
+    -- JSON of what a session waits for: its suspended step, open calls, next deadline, queued turns and outbox; or
+    -- empty. It is one column since every commit reads it and few sessions have it.
     wait           TEXT    NOT NULL DEFAULT '',
-    -- When a session that is not active is due: since it is ready or has queued turns, or from its deadline on; 0 for
-    -- never.
+    -- When a session that is not active is due: since it is ready, or has queued turns or an outbox, or from its deadline
+    -- on; 0 for never.
     due_at         INTEGER NOT NULL DEFAULT 0,
     agent          TEXT    NOT NULL  -- of the root of the session's tree
 ) STRICT;
@@ -94,8 +94,10 @@ CREATE TABLE heads (
 CREATE INDEX heads_active ON heads (agent) WHERE status = 'active';
 -- Due: the sessions that are not active, the longest due first.
 CREATE INDEX heads_due ON heads (agent, due_at) WHERE due_at > 0;
--- Due: those of them that are due whatever the time: all but the sessions that wait with a deadline.
-CREATE INDEX heads_ready ON heads (agent, due_at) WHERE due_at > 0 AND (status <> 'paused' OR wait ->> '$.open' IS NULL OR wait ->> '$.ending' IS NOT NULL);
+-- Due: those of them that are due whatever the time: all but the sessions that wait with a deadline, are not being ended
+-- and have an empty outbox.
+CREATE INDEX heads_ready ON heads (agent, due_at) WHERE due_at > 0 AND (status <> 'paused' OR wait ->> '$.open' IS NULL
+    OR wait ->> '$.ending' IS NOT NULL OR wait ->> '$.outbox' IS NOT NULL);
 -- WatchStops: the sessions with a stop request.
 CREATE INDEX heads_stopped ON heads (session) WHERE stop <> '';
 
