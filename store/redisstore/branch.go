@@ -19,6 +19,9 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	if err := cairn.CheckSessionID(to.ID); err != nil {
 		return nil, err
 	}
+	if err := (&store.Commit{Events: at.Events, Outbox: at.Outbox}).ValidateFor(store.Abilities{MaxEvent: s.opts.MaxEvent}); err != nil {
+		return nil, err
+	}
 	var count any = ""
 	if at.Messages != nil {
 		count = *at.Messages
@@ -44,7 +47,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		return nil, err
 	}
 	state = at.StateOr(state)
-	w := &write{db: &s.database, id: to.ID, c: &store.Commit{Create: to, Calls: at.Calls}, copied: r.list(2)}
+	w := &write{db: &s.database, log: s.log, id: to.ID, c: &store.Commit{Create: to, Calls: at.Calls}, copied: r.list(2)}
 	w.attempt = rand.Text()
 	var summary cairn.SummaryPlace
 	var bad error
@@ -54,8 +57,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		return nil, unknown(scriptBranch, r)
 	}
 	w.d = plan.Branch(to, &at, state, len(w.copied), summary)
-	w.fillAfter()
-	row, err := w.rows(ctx)
+	row, err := w.apply(ctx)
 	if row == nil && err == nil {
 		seen := &cairn.Session{ID: to.ID}
 		if w.at != nil {

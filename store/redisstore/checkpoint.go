@@ -18,6 +18,11 @@ var (
 
 // appendCheckpoint appends a checkpoint's record, without the time that precedes it. r is the row after its commit.
 func appendCheckpoint(to []byte, cp *cairn.Checkpoint, r *storedRow) []byte {
+	return append(strconv.AppendInt(openCheckpoint(to, cp, r), cp.LogSequence, 10), ']')
+}
+
+// openCheckpoint appends what precedes the log's sequence in a checkpoint's record; only a bracket follows that.
+func openCheckpoint(to []byte, cp *cairn.Checkpoint, r *storedRow) []byte {
 	to = append(to, '[')
 	for _, n := range [...]int64{cp.Number, int64(cp.Turn), int64(cp.MessageCount), cp.StatePosition, r.frame,
 		r.session.State.KeyframeBytes, r.session.State.ChangeBytes} {
@@ -30,8 +35,7 @@ func appendCheckpoint(to []byte, cp *cairn.Checkpoint, r *storedRow) []byte {
 		to = compose.Text(to, cp.RunID)
 	}
 	to = append(compose.Text(append(to, ','), cp.StepID), ',')
-	to = append(strconv.AppendInt(to, int64(cp.Step), 10), ',')
-	return append(strconv.AppendInt(to, cp.LogSequence, 10), ']')
+	return append(strconv.AppendInt(to, int64(cp.Step), 10), ',')
 }
 
 // named reports whether an id begins with that of its run and a slash, so that the run's id is not stored again.

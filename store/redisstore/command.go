@@ -73,9 +73,9 @@ func (c *command) time(t plan.Time) {
 	}
 }
 
-// finish returns the command that runs a script with some keys. A nil key is filled in later.
-func (c *command) finish(sc *script, keys ...any) []any {
-	c.list = append(append(c.list, "evalsha", sc.hash, len(keys)), keys...)
+// finish returns the command that runs a script with some keys, in one or two lists. A nil key is filled in later.
+func (c *command) finish(sc *script, keys, more []any) []any {
+	c.list = append(append(append(c.list, "evalsha", sc.hash, len(keys)+len(more)), keys...), more...)
 	for i := range c.texts {
 		c.list = append(c.list, &c.texts[i])
 	}

@@ -14,7 +14,7 @@ var writes = sync.Pool{New: func() any { return &write{} }}
 
 // Commit implements store.Store. It is one round trip if this process knows the session's row or creates the session.
 func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
-	err := c.Validate()
+	err := c.ValidateFor(store.Abilities{MaxEvent: s.opts.MaxEvent})
 	if err == nil && c.Create != nil {
 		err = cairn.CheckSessionID(id)
 	}
@@ -22,7 +22,7 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 		return nil, err
 	}
 	w := writes.Get().(*write)
-	w.db, w.id, w.c = &s.database, id, c
+	w.db, w.log, w.id, w.c = &s.database, s.log, id, c
 	defer func() {
 		*w = write{}
 		writes.Put(w)
@@ -63,8 +63,12 @@ func (w *write) work(ctx context.Context, doubt bool) (*cairn.Session, error) {
 		case w.at != nil:
 			w.db.remember(w.at)
 		}
-		if err != nil || d == nil {
+		if err != nil {
 			return seen.Row, err
+		}
+		if d == nil {
+			w.thereAlready(seen.Row)
+			return seen.Row, nil
 		}
 		w.d = d
 		if row, err := w.apply(ctx); row != nil || err != nil {
@@ -75,14 +79,18 @@ func (w *write) work(ctx context.Context, doubt bool) (*cairn.Session, error) {
 
 // apply writes the delta. A nil row without an error means that its conditions did not hold; w.at is then the row that
 // the server has, or nil.
-func (w *write) apply(ctx context.Context) (*cairn.Session, error) {
+func (w *write) apply(ctx context.Context) (row *cairn.Session, err error) {
 	w.fillAfter()
 	if w.simple() {
-		row, done, err := w.step(ctx)
-		if !done && err == nil {
+		var done bool
+		if row, done, err = w.step(ctx); !done && err == nil {
 			w.refused(nil)
 		}
-		return row, err
+	} else {
+		row, err = w.rows(ctx)
 	}
-	return w.rows(ctx)
+	if err != nil && len(w.d.Events) > 0 {
+		w.log.listener.hub.Wake(w.d.Row.Log()) // it is unknown whether they were appended
+	}
+	return row, err
 }

@@ -354,7 +354,7 @@ func (m *importing) endSession() error {
 		}
 		stop = strconv.FormatInt(micros(inside.Stop.At), 10) + stop
 	}
-	return m.own("hash", "s", "head", r.head(nil, 0), "base", base, "version", row.Version, "updated", micros(row.UpdatedAt),
+	return m.own("hash", "s", "head", r.head(nil, 0, false), "base", base, "version", row.Version, "updated", micros(row.UpdatedAt),
 		"until", micros(row.Lease.Until), "ttl", time.Duration(row.Lease.TTL).Microseconds(), "stop", stop, "first", inside.FirstState, "due", micros(due))
 }
 

@@ -163,7 +163,16 @@ func readBatch(list []cairn.Event, log string, entry any, after int64, limit int
 	case int64(n) != count:
 		return nil, cairn.Errorf(cairn.CodeCorrupt, "log %q: the batch up to %d has %d events, not %d", log, last, n, count)
 	}
-	return backend.DecodeEvents(list, data, last-count+1, after, limit)
+	before := len(list)
+	list, err := backend.DecodeEvents(list, data, last-count+1, after, limit)
+	if at := reply(reply(pair).list(1)).text(3); err == nil && at != "" {
+		stamp, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			return nil, cairn.Errorf(cairn.CodeCorrupt, "log %q: the stored time %q of the batch up to %d does not decode", log, at, last)
+		}
+		date(list[before:], fromMicros(stamp))
+	}
+	return list, err
 }
 
 // Follow implements store.Log.

@@ -11,7 +11,7 @@ import (
 
 const (
 	// schemaVersion is the version of the keys' layout.
-	schemaVersion = 5
+	schemaVersion = 6
 	// clusterBuckets is the number of buckets of a prefix that is first used on a cluster.
 	clusterBuckets = 64
 )

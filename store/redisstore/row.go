@@ -18,7 +18,8 @@ type storedRow struct {
 	frame, checkpoints int64
 	kind               string
 	turns              int64
-	first              int64 // the position of the oldest piece of state
+	first              int64     // the position of the oldest piece of state
+	boxedAt            time.Time // of the events in the outbox that have no time
 	stop               *cairn.Stop
 	since              string    // creation time in the store; distinguishes the session from earlier ones with its id
 	keys               *stepKeys // nil before the first step
@@ -46,6 +47,7 @@ func readStored(id string, stored []any) (*storedRow, error) {
 			return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: the stored row does not decode: %w", id, err)
 		}
 	}
+	r.date(r.boxedAt)
 	if list.text(0) == "" { // no such session
 		return r, nil
 	}
@@ -192,6 +194,10 @@ func (r *storedRow) readHead(field string, u *unpacker) {
 		u.json(&s.Unpublished)
 	case "ending":
 		u.json(&s.Ending)
+	case "outbox":
+		u.json(&s.Outbox)
+	case "outbox_at":
+		r.boxedAt = u.time()
 	default:
 		readUsage(s, field, u)
 	}
@@ -226,8 +232,8 @@ func readUsage(s *cairn.Session, field string, u *unpacker) {
 }
 
 // head appends the row's head. Zero values are left out, except for the fields that come first. The map's size includes
-// open more fields, which a script adds.
-func (r *storedRow) head(to []byte, open int) []byte {
+// open more fields, which a script adds; the log's sequence is one of them if appends is true.
+func (r *storedRow) head(to []byte, open int, appends bool) []byte {
 	s := r.session
 	p := newPacker(to)
 	p.n = open
@@ -240,7 +246,11 @@ func (r *storedRow) head(to []byte, open int) []byte {
 	p.int64("checkpoints", r.checkpoints)
 	p.int64("turn", int64(s.Turn))
 	p.int64("step", int64(s.Step))
-	p.int64("log", s.LogSequence)
+	if appends {
+		p.n++
+	} else {
+		p.int64("log", s.LogSequence)
+	}
 	p.int64("token", s.Lease.Token)
 	p.some("epoch", s.Epoch)
 	p.some("summary_at", int64(s.Summary.At))
@@ -264,6 +274,10 @@ func (r *storedRow) head(to []byte, open int) []byte {
 	if s.Ending != nil {
 		raw, _ := json.Marshal(s.Ending)
 		p.text("ending", string(raw))
+	}
+	if s.Outbox != nil {
+		raw, _ := json.Marshal(s.Outbox)
+		p.text("outbox", string(raw))
 	}
 	p.usage("u:", &s.Usage)
 	p.usage("r:", &s.RunUsage)
@@ -322,21 +336,23 @@ func readStop(text string) (*cairn.Stop, error) {
 
 // stepKeys are the names of a session's keys, in the order that step.lua expects, and a name that no key has.
 type stepKeys struct {
-	names   [6]any
+	names   [9]any
 	nothing any
 }
 
-// The positions of the keys that not every step uses.
+// The positions of the keys that not every step uses. Three keys of the log follow that of the state.
 const (
 	stepKeyStaged = 4
 	stepKeyState  = 5
+	stepKeyLog    = 6
 )
 
-func newStepKeys(bucket, id string) *stepKeys {
+func newStepKeys(bucket string, row *cairn.Session) *stepKeys {
 	k := &stepKeys{nothing: bucket}
 	for i, letter := range [...]string{"s", "c", "n", "m", "g", "f"} {
-		k.names[i] = bucket + letter + ":" + id
+		k.names[i] = bucket + letter + ":" + row.ID
 	}
+	k.names[stepKeyLog], k.names[stepKeyLog+1], k.names[stepKeyLog+2] = bucket+"l:"+row.Log(), bucket+"e:"+row.Log(), bucket+"i:logs"
 	return k
 }
 

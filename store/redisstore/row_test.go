@@ -99,7 +99,7 @@ func TestPackedNumbers(t *testing.T) {
 
 func FuzzRow(f *testing.F) {
 	r := storedRow{session: &cairn.Session{Status: cairn.SessionActive, MessageCount: 3, RunID: "run", Usage: cairn.Usage{InputTokens: 1, Custom: map[string]float64{"x": 0.5}}}}
-	f.Add(string(r.head(nil, 0)))
+	f.Add(string(r.head(nil, 0, false)))
 	f.Add("\x81\xa4tags\xa1[")
 	f.Add("\xdf\xff\xff\xff\xff")
 	f.Fuzz(func(t *testing.T, packed string) {

@@ -30,9 +30,16 @@ func (o *runOrigin) UnmarshalJSON(raw []byte) error {
 
 // appendOrigin appends a run's origin, without the time that precedes it.
 func appendOrigin(to []byte, run *cairn.Run) []byte {
-	to = append(strconv.AppendInt(append(to, '['), int64(run.Turn), 10), ',')
-	to = append(strconv.AppendInt(to, run.StartSequence, 10), ',')
-	to = append(strconv.AppendInt(to, int64(run.FirstMessage), 10), ',')
+	return closeOrigin(strconv.AppendInt(openOrigin(to, run), run.StartSequence, 10), run)
+}
+
+// openOrigin appends what precedes the log's sequence in a run's origin, and closeOrigin what follows it.
+func openOrigin(to []byte, run *cairn.Run) []byte {
+	return append(strconv.AppendInt(append(to, '['), int64(run.Turn), 10), ',')
+}
+
+func closeOrigin(to []byte, run *cairn.Run) []byte {
+	to = append(strconv.AppendInt(append(to, ','), int64(run.FirstMessage), 10), ',')
 	to = append(strconv.AppendInt(to, run.Before.StatePosition, 10), ',')
 	return append(compose.Text(to, run.Before.CheckpointID), ']')
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -16,7 +15,7 @@ var scriptStep = alone("step", "commit", grows)
 func (w *write) simple() bool {
 	after := &w.after
 	d, cp := w.d, w.d.Checkpoint
-	return !d.New && !d.Lapsed && cp != nil && cp.StepID != "" && cp.ID != "" && d.Cut == nil && !d.Context &&
+	return !d.New && !d.Lapsed && !d.Fence && !undated(w.boxed()) && cp != nil && cp.StepID != "" && cp.ID != "" && d.Cut == nil && !d.Context &&
 		d.StartRun == nil && d.EndRun == nil && len(d.Calls) == 0 && d.Enqueue == nil && len(d.Dequeue) == 0 &&
 		len(d.Cache) == 0 && len(d.CacheDrop) == 0 && !d.NextDeadline.Open &&
 		(d.LeaseUntil.Kept || after.kind != string(store.DueDeadline)) && after.kind == w.at.kind &&
@@ -29,7 +28,7 @@ func (w *write) step(ctx context.Context) (row *cairn.Session, done bool, err er
 	d := w.d
 	if w.after.keys == nil {
 		bucket, _ := w.db.route(w.id)
-		w.after.keys = newStepKeys(w.db.buckets[bucket], w.id)
+		w.after.keys = newStepKeys(w.db.buckets[bucket], d.Row)
 	}
 	cmd := newCommand()
 	defer cmd.free()
@@ -37,11 +36,15 @@ func (w *write) step(ctx context.Context) (row *cairn.Session, done bool, err er
 		return nil, false, err
 	}
 	keys := w.after.keys
-	names := keys.names[:stepKeyState]
+	end := stepKeyState
 	if d.State != nil {
-		names = keys.names[:]
+		end = stepKeyLog
 	}
-	list := cmd.finish(scriptStep, names...)
+	var events []any
+	if len(d.Events) > 0 {
+		events = keys.names[stepKeyLog:]
+	}
+	list := cmd.finish(scriptStep, keys.names[:end], events)
 	if !d.DropStaged {
 		list[keyOfCommand+stepKeyStaged] = keys.nothing
 	}
@@ -50,21 +53,14 @@ func (w *write) step(ctx context.Context) (row *cairn.Session, done bool, err er
 		return nil, false, err
 	}
 	text := plain(answer)
-	if text == "" {
+	switch text {
+	case "":
 		return nil, false, nil
+	case "dropped":
+		return nil, false, store.Dropped(d.Row.Log())
 	}
-	stamp, end, _ := strings.Cut(text, " ")
-	now, err := strconv.ParseInt(stamp, 10, 64)
-	row = d.RowAt(fromMicros(now))
-	if err == nil && d.LeaseUntil.Kept {
-		now, err = strconv.ParseInt(end, 10, 64)
-		row.Lease.Until = fromMicros(now)
-	}
-	if err != nil {
-		return nil, false, unknownText(scriptStep, text)
-	}
-	w.db.remember(&w.after)
-	return row, true, nil
+	row, err = w.written(ctx, scriptStep, text)
+	return row, err == nil, err
 }
 
 // fill adds the arguments of step.lua.
@@ -77,10 +73,20 @@ func (w *write) fill(cmd *command) error {
 	} else {
 		cmd.text("")
 	}
-	cmd.add(w.after.head(cmd.data, 0))
+	cmd.add(w.after.head(cmd.data, 0, len(d.Events) > 0))
 	cmd.text(cp.ID)
-	cmd.add(appendCheckpoint(cmd.data, cp, &w.after))
+	if len(d.Events) > 0 {
+		cmd.add(openCheckpoint(cmd.data, cp, &w.after))
+	} else {
+		cmd.add(appendCheckpoint(cmd.data, cp, &w.after))
+	}
 	cmd.two("s", cp.StepID)
+	if len(d.Events) > 0 {
+		cmd.text(d.Row.Log())
+		if err := w.events(cmd); err != nil {
+			return err
+		}
+	}
 	for i := range d.Messages {
 		data, err := appendMessage(cmd.data, &d.Messages[i])
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -24,9 +23,10 @@ var (
 
 // write is one commit on its way to the server.
 type write struct {
-	db *database
-	id string
-	c  *store.Commit
+	db  *database
+	log *Log
+	id  string
+	c   *store.Commit
 	// attempt identifies a commit that has neither a step nor a run, in case it is sent twice.
 	attempt string
 	// copied are the messages, in stored form, that a branch takes from another session.
@@ -106,7 +106,7 @@ func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	if w.ends() {
 		sc = scriptEnd
 	}
-	r, err := w.send(ctx, sc, cmd.finish(sc, nil))
+	r, err := w.send(ctx, sc, cmd.finish(sc, noKey, nil))
 	switch {
 	case err != nil && absent(err):
 		w.refused(nil)
@@ -117,7 +117,9 @@ func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	case err != nil:
 		return nil, err
 	case len(r) == 1:
-		return w.written(r)
+		return w.written(ctx, scriptWrite, r.word())
+	case r.word() == "dropped":
+		return nil, store.Dropped(w.d.Row.Log())
 	case r.word() == "taken":
 		return nil, cairn.Invalid("checkpoint", "session %q has a checkpoint %q already", w.id, w.d.Checkpoint.ID)
 	}
@@ -132,29 +134,10 @@ func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	w.refused(at)
 	if r.word() == "again" {
 		w.db.remember(at)
+		w.thereAlready(at.session)
 		return at.session, nil
 	}
 	return nil, nil
-}
-
-// written caches and returns the row that was written.
-func (w *write) written(r reply) (*cairn.Session, error) {
-	stamp, end, _ := strings.Cut(r.word(), " ")
-	now, err := strconv.ParseInt(stamp, 10, 64)
-	if err != nil {
-		return nil, unknown(scriptWrite, r)
-	}
-	till, err := strconv.ParseInt(end, 10, 64)
-	if err != nil {
-		return nil, unknown(scriptWrite, r)
-	}
-	if w.d.New {
-		w.after.since = stamp
-	}
-	row := w.d.RowAt(fromMicros(now))
-	row.Lease.Until = fromMicros(till)
-	w.db.remember(&w.after)
-	return row, nil
 }
 
 // ends reports whether the commit ends a run, releases a lease or removes things, and begins nothing. A full server
@@ -167,7 +150,7 @@ func (w *write) ends() bool {
 	if c.EndRun != nil || c.Lease.Action == store.LeaseRelease {
 		return true
 	}
-	removes := c.Rewind != "" || c.RewindRun != "" || len(c.Dequeue) > 0 || len(c.CacheDrop) > 0 || c.DropStaged || c.Published
+	removes := c.Rewind != "" || c.RewindRun != "" || len(c.Dequeue) > 0 || len(c.CacheDrop) > 0 || c.DropStaged || c.Published || c.Drained > 0
 	return removes && len(c.Messages) == 0 && len(c.Calls) == 0 && c.Lease.Action != store.LeaseTake
 }
 
@@ -220,10 +203,13 @@ func (w *write) encode(cmd *command) error {
 	if d.NextDeadline.Open {
 		openHead++
 	}
+	if undated(w.boxed()) {
+		openHead++
+	}
 	if d.ArchivedAt.Open {
 		openBase++
 	}
-	cmd.add(w.after.head(cmd.data, openHead))
+	cmd.add(w.after.head(cmd.data, openHead, len(d.Events) > 0))
 	if d.Context {
 		data, err := packBase(cmd.data, row, row.Secret, openBase)
 		if err != nil {
@@ -235,6 +221,12 @@ func (w *write) encode(cmd *command) error {
 	}
 	w.conditions(cmd)
 	cmd.text("")
+	if len(d.Events) > 0 {
+		cmd.text("events")
+		if err := w.events(cmd); err != nil {
+			return err
+		}
+	}
 	for _, add := range [...]func(*write, *command) error{(*write).content, (*write).history, (*write).waiting} {
 		if err := add(w, cmd); err != nil {
 			return err
@@ -274,6 +266,9 @@ func (w *write) conditions(cmd *command) {
 		cmd.words("call", d.Calls[i].Row.ID)
 		cmd.number(d.Calls[i].Seen)
 	}
+	if len(d.Events) > 0 {
+		cmd.words("log", d.Row.Log())
+	}
 }
 
 // times adds the row's times, and the indexes that depend on them.
@@ -285,7 +280,15 @@ func (w *write) times(cmd *command) {
 		cmd.words("base", "created")
 		cmd.time(now)
 		cmd.words("head", "token")
-		cmd.time(plan.Time{Open: true, In: time.Duration(row.Lease.Token) * time.Microsecond})
+		w.token(cmd)
+	}
+	if d.Fence {
+		cmd.text("fence")
+		w.token(cmd)
+	}
+	if undated(w.boxed()) {
+		cmd.words("head", "outbox_at")
+		cmd.time(now)
 	}
 	if d.ArchivedAt.Open {
 		cmd.words("base", "archived")
@@ -327,6 +330,17 @@ func (w *write) times(cmd *command) {
 		cmd.text("sweep")
 		cmd.time(d.SweepAt)
 	}
+}
+
+// token adds the row's fencing token, as a time: that of a new session is one.
+func (w *write) token(cmd *command) {
+	token := w.d.Row.Lease.Token
+	if w.d.New {
+		cmd.time(plan.Time{Open: true, In: time.Duration(token) * time.Microsecond})
+		return
+	}
+	cmd.number(token)
+	cmd.text("")
 }
 
 // content adds the session's messages and state, and the indexes that list it.
@@ -429,6 +443,18 @@ func (w *write) set(cmd *command, hash, kind, field string, dated bool) {
 	}
 }
 
+// place is set for a value that has the time before it and, if there are events, gets a sequence of the log. The caller
+// then adds what precedes and what follows the sequence.
+func (w *write) place(cmd *command, word, hash, kind, field string) {
+	if len(w.d.Events) == 0 {
+		w.set(cmd, hash, kind, field, true)
+		return
+	}
+	cmd.text(word)
+	cmd.two(hash, w.id)
+	cmd.two(kind, field)
+}
+
 // json adds an argument that is JSON.
 func (c *command) json(what string, v any) error {
 	raw, err := json.Marshal(v)
@@ -453,8 +479,13 @@ func (w *write) history(cmd *command) error {
 		if err := cmd.json("run", runDataOf(w.c.StartRun, false)); err != nil {
 			return err
 		}
-		w.set(cmd, "r:", "o", run.ID, true)
-		cmd.add(appendOrigin(cmd.data, run))
+		w.place(cmd, "set before", "r:", "o", run.ID)
+		if len(d.Events) > 0 {
+			cmd.add(openOrigin(cmd.data, run))
+			cmd.add(closeOrigin(cmd.data, run))
+		} else {
+			cmd.add(appendOrigin(cmd.data, run))
+		}
 		cmd.text("append")
 		cmd.two("o:", w.id)
 		cmd.words("1", run.ID)
@@ -462,8 +493,13 @@ func (w *write) history(cmd *command) error {
 	if cp := d.Checkpoint; cp != nil {
 		w.set(cmd, "c:", "s", cp.StepID, false)
 		cmd.text("")
-		w.set(cmd, "c:", "c", cp.ID, true)
-		cmd.add(appendCheckpoint(cmd.data, cp, &w.after))
+		w.place(cmd, "set last", "c:", "c", cp.ID)
+		if len(d.Events) > 0 {
+			cmd.add(openCheckpoint(cmd.data, cp, &w.after))
+			cmd.text("]")
+		} else {
+			cmd.add(appendCheckpoint(cmd.data, cp, &w.after))
+		}
 		cmd.text("append")
 		cmd.two("n:", w.id)
 		cmd.words("1", cp.ID)

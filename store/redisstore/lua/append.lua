@@ -3,7 +3,8 @@
 -- with each batch that the writer ARGV[5] sends; it is 0 without events. ARGV[7] is how many milliseconds the events
 -- are kept, or 0. The append is announced on the channel ARGV[8], as from ARGV[9].
 --
---   e:LOG  stream  batches of events, each with the id LAST-COUNT: the sequence of its last event and how many it has
+--   e:LOG  stream  batches of events, each with the id LAST-COUNT: the sequence of its last event and how many it has,
+--                  in the field e; t: the microseconds of their commit, if events without a time get that
 --   l:LOG  hash    dropped, if it was; last: the last sequence; first: the first one, if the log was trimmed;
 --                  f<session>: the highest token seen; b<session>: a map in MessagePack, from the writers that held
 --                  that token to the numbers of their last batches and the sequences they ended at

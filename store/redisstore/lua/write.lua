@@ -5,9 +5,9 @@
 -- below. A key lacks its bucket's prefix. A time is two arguments: microseconds, and empty or a duration. A duration
 -- counts from now; the time is the earlier of the two, and microseconds of 0 do not count.
 --
--- Returns the time, a space and the end of the lease. Otherwise it returns a list: no and the stored row; taken if the
--- checkpoint's id exists already; call and its id if a call has changed; again and the row if the attempt was written
--- before.
+-- Returns the time, a space and the end of the lease, and for events the log's last sequence and what announce returns,
+-- each after a space. Otherwise it returns a list: no and the stored row; taken if the checkpoint's id exists already;
+-- call and its id if a call has changed; dropped if the log was; again and the row if the attempt was written before.
 local id, root, attempt, argument = ARGV[1], ARGV[4], ARGV[5], 8
 local row_key, states_key, checkpoints_key, numbers_key = P .. 's:' .. id, P .. 'f:' .. id, P .. 'c:' .. id, P .. 'n:' .. id
 local row = stored(id)
@@ -50,6 +50,7 @@ local function time()
 end
 
 local cut
+local log, place -- the log to which events are appended, and what it has
 local earlier = {} -- headers of existing calls
 local word = take()
 while word ~= '' do
@@ -73,6 +74,12 @@ while word ~= '' do
 		if there and not (cut and decoded(there)[1] > cut.checkpoint) then
 			return { 'taken', row }
 		end
+	elseif word == 'log' then -- its name
+		log = take()
+		place = call('HMGET', P .. 'l:' .. log, 'last', 'dropped', 'f' .. id)
+		if place[2] then
+			return { 'dropped', row }
+		end
 	else -- a call: its id and version
 		local name, seen = take(), tonumber(take())
 		local there = call('HGET', P .. 'w:' .. root, name)
@@ -88,8 +95,9 @@ end
 do
 	local may, key = redis.acl_check_cmd, KEYS[1]
 	local lacks = not may('DEL', key) and 'DEL' or not may('EXISTS', key) and 'EXISTS' or not may('HDEL', key) and 'HDEL' or not may('HGET', key) and 'HGET'
-		or not may('HSET', key) and 'HSET' or not may('LINDEX', key) and 'LINDEX' or not may('LTRIM', key) and 'LTRIM' or not may('RPOP', key) and 'RPOP'
-		or not may('RPUSH', key) and 'RPUSH' or not may('SADD', key) and 'SADD' or not may('SET', key) and 'SET' or not may('SREM', key) and 'SREM'
+		or not may('HMGET', key) and 'HMGET' or not may('HSET', key) and 'HSET' or not may('LINDEX', key) and 'LINDEX' or not may('LTRIM', key) and 'LTRIM'
+		or not may('PEXPIRE', key) and 'PEXPIRE' or not may('RPOP', key) and 'RPOP' or not may('RPUSH', key) and 'RPUSH' or not may('SADD', key) and 'SADD'
+		or not may('SET', key) and 'SET' or not may('SREM', key) and 'SREM' or not may('TIME', key) and 'TIME' or not may('XADD', key) and 'XADD'
 		or not may('ZADD', key) and 'ZADD' or not may('ZREM', key) and 'ZREM'
 	if lacks then
 		return redis.error_reply('NOPERM ' .. lacks)
@@ -117,6 +125,7 @@ if cut then
 end
 local head, base = ARGV[7], ARGV[8]
 local till, stop, due, ttl = row[5] or '0', row[6] or '', row[8] or '0', row[10]
+local before, last, channel, origin
 word = take()
 while word do
 	if word == 'append' or word == 'dated' then -- a list, how many and the elements; dated ones get the time
@@ -125,9 +134,30 @@ while word do
 			list[i] = word == 'dated' and stamp .. take() or take()
 		end
 		push(key, list, 1)
+	elseif word == 'events' then -- how many, their batch, whether some get the time, how long they are kept, the channel
+		local count, batch, dated, keep = take(), take(), take() ~= '', take()
+		local stream = P .. 'e:' .. log
+		before = text(tonumber(place[1]) or 0)
+		last, channel, origin = text(before + count), take(), take()
+		call('XADD', stream, last .. '-' .. count, 'e', batch, unpack(dated and { 't', stamp } or {}))
+		call('HSET', P .. 'l:' .. log, 'last', last)
+		if keep ~= '0' then
+			call('PEXPIRE', stream, keep)
+		end
+		call('ZADD', P .. 'i:logs', 'LT', stamp, log)
+		head = head .. cmsgpack.pack('log', tonumber(last))
+	elseif word == 'fence' then -- the token, as a time; lower ones are refused from now on
+		local token = time()
+		if token > (tonumber(place[3]) or 0) then
+			call('HSET', P .. 'l:' .. log, 'f' .. id, text(token))
+			call('HDEL', P .. 'l:' .. log, 'b' .. id)
+		end
 	elseif word == 'set' then -- a hash, a field, whether the value gets the time, the value
 		local key, field, dated = P .. take(), take(), take() ~= ''
 		call('HSET', key, field, dated and stamp .. take() or take())
+	elseif word == 'set before' or word == 'set last' then -- a hash, a field, the value after the time, up to a sequence, and the rest
+		local key, field, value = P .. take(), take(), stamp .. take()
+		call('HSET', key, field, value .. (word == 'set last' and last or before) .. take())
 	elseif word == 'unset' then -- a hash and a field
 		local key = P .. take()
 		call('HDEL', key, take())
@@ -197,4 +227,7 @@ if attempt ~= '' then
 	call('SET', P .. 'x:' .. attempt, '', 'PX', 120000)
 end
 call('HSET', row_key, 'head', head, 'version', version, 'updated', stamp, 'until', till, 'ttl', ttl, 'stop', stop, 'first', text(first), 'due', due)
-return stamp .. ' ' .. till
+if not last then
+	return stamp .. ' ' .. till
+end
+return stamp .. ' ' .. till .. ' ' .. last .. ' ' .. announce(channel, last .. ' ' .. origin)
