@@ -148,6 +148,15 @@ func endCommit() *store.Commit {
 		Lease: store.LeaseChange{Action: store.LeaseRelease}, DropStaged: true}
 }
 
+// telling adds events to a commit.
+func telling(c func() *store.Commit) func() *store.Commit {
+	return func() *store.Commit {
+		with := c()
+		with.Events = []cairn.Event{{Type: cairn.EventCustom, Name: "one"}, {Type: cairn.EventCustom, Name: "two"}}
+		return with
+	}
+}
+
 func commit(c func() *store.Commit) func(context.Context, *Store, string) error {
 	return func(ctx context.Context, s *Store, id string) error {
 		_, err := s.Commit(ctx, id, c())
@@ -189,6 +198,13 @@ var writings = []writing{
 	{"begin", nothing, commit(runningCommit)},
 	{"step", commit(runningCommit), commit(stepCommit)},
 	{"end", both(commit(runningCommit), commit(stepCommit)), commit(endCommit)},
+	{"begin with events", nothing, commit(telling(runningCommit))},
+	{"step with events", commit(telling(runningCommit)), commit(telling(stepCommit))},
+	{"end with events", both(commit(telling(runningCommit)), commit(telling(stepCommit))), commit(telling(endCommit))},
+	{"branch with events", commit(telling(runningCommit)), func(ctx context.Context, s *Store, id string) error {
+		_, err := s.Branch(ctx, id, store.BranchPoint{Events: []cairn.Event{{Type: cairn.EventBranched}}}, &cairn.Session{ID: "branch of " + id, Agent: "support"})
+		return err
+	}},
 	{"renew", commit(runningCommit), func(ctx context.Context, s *Store, id string) error {
 		row, err := store.Load(ctx, s, id)
 		if err == nil {

@@ -31,9 +31,10 @@ func TestRoundTrips(t *testing.T) {
 		}
 	}
 	n := 0
+	var events []cairn.Event
 	step := func() error {
 		n++
-		row, err = s.Commit(ctx, "session", &store.Commit{Guard: store.Guard{Token: row.Lease.Token, Version: row.Version},
+		row, err = s.Commit(ctx, "session", &store.Commit{Events: events, Guard: store.Guard{Token: row.Lease.Token, Version: row.Version},
 			Messages: []cairn.Message{cairn.User(cairn.TextPart("reply")), cairn.User(cairn.TextPart("result"))}, Step: n,
 			State:      &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: fmt.Append(nil, n)}}},
 			Checkpoint: &cairn.Checkpoint{ID: fmt.Sprint("cp-", n), RunID: "run", StepID: fmt.Sprint("step-", n), Step: n},
@@ -48,6 +49,16 @@ func TestRoundTrips(t *testing.T) {
 		{"begin", func() error { row, err = s.Commit(ctx, "session", begin); return err }},
 		{"step", step},
 		{"another step", step},
+		{"step with events", func() error {
+			events = []cairn.Event{{Type: cairn.EventCustom}}
+			return step()
+		}},
+		{"begin with events", func() error {
+			own := *begin
+			own.Events = events
+			_, err := s.Commit(ctx, "another session", &own)
+			return err
+		}},
 		{"stage", func() error {
 			return s.Stage(ctx, "session", row.Lease.Token, store.Staged{StepID: "s", Key: "k", Data: []byte(`1`)})
 		}},

@@ -27,6 +27,7 @@ var commitEventTests = []storeTest{
 	{name: "TooLarge", run: eventsTooLarge, needs: needsLog},
 	{name: "DroppedLog", run: eventsOfDroppedLog, needs: needsLog},
 	{name: "TrimmedLog", run: eventsOfTrimmedLog, needs: needsLog},
+	{name: "SweptLog", run: eventsOfSweptLog, needs: needsLog},
 	{name: "Followed", run: eventsFollowed, needs: needsLog},
 	{name: "Branch", run: eventsOfBranch, needs: needsLog},
 	{name: "Fault", run: eventsWithFaults, needs: func(o *Options) bool { return needsLog(o) && needsFault(o) }},
@@ -296,7 +297,7 @@ func eventsFence(h *harness) {
 	old.Batch = 2
 	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, old, told("session", "late")...)
 	h.wantError(err, cairn.ErrFenced, "an append of the holder before")
-	next := store.Writer{Session: "session", Token: taken.Lease.Token, ID: "next", Batch: 1}
+	next := store.Writer{Session: "session", Token: taken.Lease.Token, ID: "old", Batch: 1} // numbers begin anew with a token
 	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, next, told("session", "more")...)
 	h.must(err)
 	h.commit("session", with(&store.Commit{}, "session", "verb")) // takes no lease, so it fences off nobody
@@ -394,6 +395,32 @@ func eventsOfTrimmedLog(h *harness) {
 	h.must(err)
 	if first != 4 || last != 4 {
 		h.Fatalf("the log is from %d to %d, want 4 to 4", first, last)
+	}
+}
+
+// eventsOfSweptLog has a log be due for a sweep from its first events on, and again once there are more after a sweep.
+func eventsOfSweptLog(h *harness) {
+	log, sweeps := h.eventLog().(store.LogSweeper)
+	if !sweeps {
+		h.Skip("the log is not a LogSweeper")
+	}
+	h.create("session")
+	s := h.begin("session", "run")
+	for n, next := range []func(*cairn.Session) *store.Commit{
+		func(s *cairn.Session) *store.Commit { return h.stepCommit(s, "reply") },
+		func(*cairn.Session) *store.Commit { return &store.Commit{} },
+		func(s *cairn.Session) *store.Commit { return h.stepCommit(s, "reply") },
+	} {
+		s = h.commit("session", with(next(s), "session", "one", "two"))
+		page, err := log.Unswept(h.Context(), 0, store.PageQuery{})
+		h.must(err)
+		same(h.T, fmt.Sprint("what is due for a sweep after commit ", n), page.Items, []string{s.Log()})
+		h.must(log.Swept(h.Context(), s.Log(), s.LogSequence, time.Hour))
+		page, err = log.Unswept(h.Context(), 0, store.PageQuery{})
+		h.must(err)
+		if len(page.Items) > 0 {
+			h.Fatalf("after a sweep %q is due for another", page.Items)
+		}
 	}
 }
 
