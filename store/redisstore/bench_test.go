@@ -277,3 +277,14 @@ func BenchmarkFollowAcrossProcesses(b *testing.B) {
 	s := openNew(b)
 	storetest.BenchFollowAcrossProcesses(b, s.EventLog(), s.opts.Prefix+" "+s.url)
 }
+
+// BenchmarkEventsOfSteps compares events in a step's commit with events in appends, on a server that waits for its disk
+// and on one that has none.
+func BenchmarkEventsOfSteps(b *testing.B) {
+	for name, settings := range map[string][]string{"always": nil, "memory": {"--appendonly", "no"}} {
+		b.Run(name, func(b *testing.B) {
+			url := testenv.RedisServer(b, settings...).URL()
+			storetest.BenchEvents(b, func(tb testing.TB) store.Store { return openAt(tb, url, &Options{Prefix: newPrefix()}) })
+		})
+	}
+}
