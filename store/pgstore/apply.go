@@ -1,11 +1,6 @@
 package pgstore
 
-import (
-	"context"
-	"time"
-
-	"github.com/jackc/pgx/v5"
-)
+import "context"
 
 // alone writes a delta in a statement of its own, or in a transaction with the statements that tools have recorded.
 func (d *database) alone(ctx context.Context, w *write) error {
@@ -25,23 +20,54 @@ func (w *write) apply(ctx context.Context, c *conn) (err error) {
 			return err
 		}
 	}
-	text := w.statement()
-	var key int64
-	var updated, now time.Time
-	var until *time.Time
-	err = c.query(ctx, text.text, func(rows pgx.Rows) error { return rows.Scan(&key, &updated, &until, &now) }, text.values(w)...)
-	if err != nil || key == 0 { // an error counts even after the row came, since the server commits later
+	a, err := w.send(ctx, c)
+	if err != nil || a.key == 0 { // an error counts even after the row came, since the server commits later
 		return err
 	}
 	if err := c.execute(ctx, w.d.Statements); err != nil {
 		return err
 	}
-	w.written(key, updated, until, now)
+	w.written(a)
+	if len(w.d.Events) > 0 && a.logged == nil {
+		return w.appendLast(ctx, c)
+	}
 	return nil
+}
+
+// send sends the delta's statement. If the tree has no log for its events yet, it makes one. The error is ErrDeleted if
+// the log was dropped and c is in a transaction: only then is it known that the commit was not applied before.
+func (w *write) send(ctx context.Context, c *conn) (a *answer, err error) {
+	text := w.statement()
+	for {
+		a = &answer{}
+		held, err := c.row(ctx, text.text, a.columns(), text.values(w)...)
+		if err != nil || a.key != 0 || !w.appends() || !held && !w.d.New {
+			return a, err
+		}
+		if held {
+			if made, err := c.makeLog(ctx, w.d.Row.Log()); err != nil {
+				return a, err
+			} else if made {
+				continue
+			}
+		}
+		if c.inTransaction() {
+			err = c.checkLog(ctx, w.d.Row.Log())
+		}
+		return a, err
+	}
 }
 
 // statement returns the smallest statement that can write the delta.
 func (w *write) statement() *statement {
+	if w.appends() {
+		return w.forms().logged
+	}
+	return w.forms().plain
+}
+
+// forms returns the forms of the delta's statement.
+func (w *write) forms() *forms {
 	d := w.d
 	runs, state := d.StartRun != nil || d.EndRun != nil, d.State != nil
 	many := len(d.Calls) > 0 || d.Enqueue != nil || len(d.Dequeue) > 0 || len(d.Cache) > 0 || len(d.CacheDrop) > 0

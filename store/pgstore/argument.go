@@ -65,7 +65,17 @@ var arguments = map[string]func(*write) any{
 	"due_kept":       func(w *write) any { return w.d.DueAt.Kept },
 	"due_at":         func(w *write) any { return timestamp(w.d.DueAt.At) },
 	"due_in":         func(w *write) any { return from(w.d.DueAt) },
+	"log_sequence":   func(w *write) any { return w.d.Row.LogSequence },
 	"drop_stop":      func(w *write) any { return orNull(w.d.DropStop, w.d.DropStop != "") },
+
+	// The log. The last two are of a delta that is written already.
+	"log":        func(w *write) any { return w.d.Row.Log() },
+	"events":     func(w *write) any { return int64(len(w.d.Events)) },
+	"event_data": func(w *write) any { return w.events },
+	"undated":    func(w *write) any { return w.undated },
+	"fence":      func(w *write) any { return w.d.Fence },
+	"written":    func(w *write) any { return w.left.key },
+	"written_at": func(w *write) any { return w.left.row.UpdatedAt },
 
 	// The columns of sessions.
 	"id":           func(w *write) any { return w.id },

@@ -28,27 +28,31 @@ const (
 )
 
 // Branch implements store.Store. It locks the source session for its duration.
-func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (row *cairn.Session, err error) {
+func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(to.ID); err != nil {
 		return nil, err
 	}
-	err = s.try(ctx, "branch", once, func(ctx context.Context, c *conn) error {
+	var w *write
+	err := s.try(ctx, "branch", once, func(ctx context.Context, c *conn) error {
 		return c.transact(ctx, func(c *conn) error {
 			source, err := c.lock(ctx, from)
 			if err != nil {
 				return err
 			}
-			row, err = c.branch(ctx, source, at, to)
+			w, err = c.branch(ctx, source, at, to)
 			return err
 		})
 	})
+	if w != nil {
+		s.publish(w, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return row, nil
+	return w.result, nil
 }
 
-func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoint, to *cairn.Session) (*write, error) {
 	there, err := c.find(ctx, to.ID)
 	if err == nil {
 		return nil, store.Conflict(cairn.CodeExists, there.session, "session %q already exists", to.ID)
@@ -69,7 +73,8 @@ func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoi
 		return nil, err
 	}
 	state = at.StateOr(state)
-	w, err := prepare(to.ID, &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state, Publish: to.Unpublished, Calls: at.Calls})
+	w, err := c.db.prepare(to.ID, &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state, Publish: to.Unpublished,
+		Calls: at.Calls, Events: at.Events, Outbox: at.Outbox})
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +93,7 @@ func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoi
 			return nil, err
 		}
 	}
-	return w.result, nil
+	return w, nil
 }
 
 // resolve returns how many messages a branch takes and the position of its state.

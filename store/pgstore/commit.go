@@ -14,13 +14,14 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	w, err := prepare(id, c)
+	w, err := s.prepare(id, c)
 	if err != nil {
 		return nil, err
 	}
 	err = s.looking(ctx, func() error {
 		return s.reach(ctx, "commit", w.repeat(), func() error { return s.commit(ctx, w) })
 	})
+	s.publish(w, err)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func crowdQueries(t *testing.T, s *Store) map[string]query {
 	add("lock a tree", sqlLockTree, []any{"session-500"}, nil)
 	add("purge", sqlPurge, []any{-7, 1000}, nil)
 	for name, c := range crowdCommits() {
-		w := must(prepare("session-777", c))
+		w := must(s.prepare("session-777", c))
 		w.d, w.key = must(planOf(c)), 777
 		if err := w.encodeDelta(); err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ const (
 	sqlReady = `
 		SELECT s.id, s.root_id, h.agent, h.due, h.due_at AS since
 		FROM {schema}.heads h JOIN {schema}.sessions s ON s.key = h.session
-		WHERE h.agent = a.agent AND h.due IN ('ending', 'ready', 'queued') AND h.due_at > greatest($2::timestamptz, statement_timestamp())
+		WHERE h.agent = a.agent AND h.due IN ('ending', 'ready', 'queued', 'outbox') AND h.due_at > greatest($2::timestamptz, statement_timestamp())
 			AND (h.due_at, s.id) > ($2::timestamptz, $3::text)
 		ORDER BY h.due_at, s.id
 		LIMIT $4`

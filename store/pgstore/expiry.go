@@ -38,7 +38,7 @@ const (
 		INSERT INTO {schema}.sessions OVERRIDING SYSTEM VALUE
 		SELECT (jsonb_populate_record(NULL::{schema}.sessions, data -> 'session')).* FROM back`
 
-	sqlRestored = `UPDATE {schema}.heads SET version = $2, updated_at = $3::timestamptz WHERE session = $1`
+	sqlRestored = `UPDATE {schema}.heads SET version = $2, updated_at = $3::timestamptz, data = $4 WHERE session = $1`
 
 	sqlRestoredRoot = `
 		UPDATE {schema}.sessions SET expires_at = $2::timestamptz, sweep_at = $3::timestamptz WHERE key = $1`
@@ -116,7 +116,11 @@ func (c *conn) revive(ctx context.Context, root string) (*cairn.Session, error) 
 	}
 	row, now := rows[0], tree[0].session.AsOf
 	store.Revive(row, now)
-	if _, err := c.exec(ctx, sqlRestored, tree[0].key, row.Version, timestamp(row.UpdatedAt)); err != nil {
+	data, err := encodeHead(row, tree[0].checkpoints) // with the times of its outbox, see dateOutbox
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.exec(ctx, sqlRestored, tree[0].key, row.Version, timestamp(row.UpdatedAt), data); err != nil {
 		return nil, err
 	}
 	at := store.SweepAt(now, row, rows[1:]...)

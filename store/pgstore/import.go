@@ -36,9 +36,9 @@ const (
 
 	sqlImportHead = `
 		INSERT INTO {schema}.heads (session, version, lease_token, updated_at, lease_until, next_deadline, due_at, status, run_id,
-			suspended_step, due, stop_run, stop, data, agent, lease_ttl)
+			suspended_step, due, stop_run, stop, data, agent, lease_ttl, log_sequence)
 		VALUES ($1, $2, $3, $4::timestamptz, $5::timestamptz, $6::timestamptz, $7::timestamptz, $8, $9, $10, $11, $12, $13, $14,
-			coalesce((SELECT agent FROM {schema}.sessions WHERE id = $15), $16), $17::interval)`
+			coalesce((SELECT agent FROM {schema}.sessions WHERE id = $15), $16), $17::interval, $18)`
 
 	sqlImportState = `INSERT INTO {schema}.state (session, position, keyframe, data) VALUES ($1, $2, $3, $4)`
 
@@ -227,7 +227,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	}
 	_, err = m.c.exec(ctx, sqlImportHead, m.key, row.Version, row.Lease.Token, timestamp(row.UpdatedAt), timestamp(row.Lease.Until),
 		timestamp(row.NextDeadline), timestamp(p.Inside.DueSince), string(row.Status), row.RunID, row.SuspendedStep,
-		string(store.DueKindOf(row)), request.run, request.data, data, row.RootID, row.Agent, time.Duration(row.Lease.TTL))
+		string(store.DueKindOf(row)), request.run, request.data, data, row.RootID, row.Agent, time.Duration(row.Lease.TTL), row.LogSequence)
 	if err != nil {
 		return err
 	}

@@ -11,17 +11,34 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlJoined commits steps of several sessions, each if its own conditions hold. It skips sessions that another writer
-// has locked, because waiting for them could deadlock two such statements. A step that is not in the answer is
-// attempted alone. Each session occurs only once. The arguments are columns: of the heads, the messages, the
-// checkpoints, the changes of state, the runs that begin and the runs that end, in this order. By the keys of heads and
-// runs, by sessions_id, and by staged_key.
-const sqlJoined = `
+// The statements that commit steps of several sessions, each if its own conditions hold: joined, and joinedLogged if some
+// append events. They skip sessions that another writer has locked, because waiting for them could deadlock two such
+// statements. A step that is not in the answer is attempted alone. Each session occurs only once. The arguments are
+// columns: of the heads, the messages, the checkpoints, the changes of state, the runs that begin, the runs that end,
+// and the events, in this order. By the keys of heads, runs and logs, by sessions_id, staged_key and logs_name.
+var (
+	joined       = sqlSteps + sqlPlainStep + sqlLockSteps + sqlPlainHeads + sqlJoinedHeads + sqlJoinedParts + sqlJoinedWritten
+	joinedLogged = sqlSteps + sqlLoggedStep + sqlLockSteps + sqlPlaceSteps + sqlJoinedHeads + sqlJoinedParts + sqlJoinedEvents +
+		sqlJoinedWritten
+)
+
+const (
+	sqlSteps = `
 WITH step AS MATERIALIZED (
 	SELECT *
 	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
-		$9::interval[], $10::text[], $11::boolean[], $45::bigint[], $46::interval[])
-		p (key, version, token, next_token, root_id, run_id, status, data, lease_in, drop_stop, drop_staged, next_version, lease_ttl)
+		$9::interval[], $10::text[], $11::boolean[], $45::bigint[], $46::interval[], $47::bigint[]`
+
+	stepColumns = `key, version, token, next_token, root_id, run_id, status, data, lease_in, drop_stop, drop_staged, next_version,
+			lease_ttl, log_sequence`
+
+	sqlPlainStep = `)
+		p (` + stepColumns + `)`
+
+	sqlLoggedStep = `, $48::text[], $49::bigint[], $50::boolean[], $51::text[]) WITH ORDINALITY
+		p (` + stepColumns + `, log, events, fence, id, number)`
+
+	sqlLockSteps = `
 ), locked AS MATERIALIZED (
 	SELECT p.*
 	FROM step p, LATERAL (
@@ -30,7 +47,28 @@ WITH step AS MATERIALIZED (
 			AND (` + leaseHeld + ` OR NOT EXISTS (
 				SELECT FROM {schema}.sessions r WHERE r.id = p.root_id AND r.sweep_at <= statement_timestamp()))
 		FOR NO KEY UPDATE SKIP LOCKED) l
-), head AS (
+)`
+
+	sqlPlainHeads = `, placed AS (
+	SELECT p.*, NULL::bigint AS logged, NULL::bigint AS events FROM locked p
+)`
+
+	// sqlPlaceSteps locks the logs once all heads are locked, and waits for them, in the order of their names, in which
+	// no other writer locks several. The events of the steps of one log follow each other. A step whose log is missing
+	// is left out.
+	sqlPlaceSteps = `, log AS MATERIALIZED (
+	SELECT l.key, l.name, l.last
+	FROM {schema}.logs l
+	WHERE l.name = ANY (ARRAY(SELECT DISTINCT p.log FROM locked p)) AND l.dropped_at IS NULL
+	ORDER BY l.name
+	FOR NO KEY UPDATE
+), placed AS MATERIALIZED (
+	SELECT p.*, l.key AS log_key, l.last + (sum(p.events) OVER (PARTITION BY l.key ORDER BY p.number))::bigint AS logged
+	FROM locked p LEFT JOIN log l ON l.name = p.log
+	WHERE p.log IS NULL OR l.key IS NOT NULL
+)`
+
+	sqlJoinedHeads = `, head AS (
 	UPDATE {schema}.heads h
 	SET version = p.next_version, updated_at = ` + updatedAt + `, lease_token = p.next_token,
 		run_id = p.run_id, suspended_step = '', data = p.data,
@@ -38,10 +76,12 @@ WITH step AS MATERIALIZED (
 		lease_ttl = coalesce(p.lease_ttl, h.lease_ttl),
 		stop = CASE h.stop_run WHEN p.drop_stop THEN '' ELSE h.stop END,
 		stop_run = CASE h.stop_run WHEN p.drop_stop THEN '' ELSE h.stop_run END,
-		status = p.status, due = '', due_at = NULL
-	FROM locked p
+		status = p.status, due = '', due_at = NULL, log_sequence = coalesce(p.logged, p.log_sequence)
+	FROM placed p
 	WHERE h.session = p.key
-	RETURNING h.session, h.updated_at, h.lease_until, p.drop_staged
+	RETURNING h.session, h.updated_at, h.lease_until, p.drop_staged, p.logged, p.logged - p.events AS logged_before`
+
+	sqlJoinedParts = `
 ), added AS (
 	INSERT INTO {schema}.messages (session, created_at, number, turn, run, data)
 	SELECT h.session, h.updated_at, m.number, nullif(m.turn, 0), m.run, m.data
@@ -50,7 +90,7 @@ WITH step AS MATERIALIZED (
 ), checkpoint AS (
 	INSERT INTO {schema}.checkpoints (session, id_key, step_key, state_position, log_sequence, created_at, number, turn,
 		step, message_count, id, step_id, run)
-	SELECT h.session, c.id_key, c.step_key, c.state_position, c.log_sequence, h.updated_at, c.number, c.turn, c.step,
+	SELECT h.session, c.id_key, c.step_key, c.state_position, coalesce(h.logged, c.log_sequence), h.updated_at, c.number, c.turn, c.step,
 		c.message_count, c.id, c.step_id, c.run
 	FROM unnest($17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[],
 			$24::bigint[], $25::bigint[], $26::text[], $27::text[], $28::text[])
@@ -64,7 +104,7 @@ WITH step AS MATERIALIZED (
 ), started AS (
 	INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint,
 		before_position, data)
-	SELECT h.session, r.turn, r.id, h.updated_at, r.start_sequence, r.first_message, r.before_checkpoint, r.before_position,
+	SELECT h.session, r.turn, r.id, h.updated_at, coalesce(h.logged_before, r.start_sequence), r.first_message, r.before_checkpoint, r.before_position,
 		r.data
 	FROM unnest($33::bigint[], $34::bigint[], $35::text[], $36::bigint[], $37::bigint[], $38::text[], $39::bigint[],
 			$40::text[]) r (session, turn, id, start_sequence, first_message, before_checkpoint, before_position, data)
@@ -79,9 +119,33 @@ WITH step AS MATERIALIZED (
 	WHERE r.session = e.session AND r.id = e.id
 ), dropped AS (
 	DELETE FROM {schema}.staged WHERE session = ANY (ARRAY(SELECT h.session FROM head h WHERE h.drop_staged))
-)
-SELECT h.session, h.updated_at, h.lease_until, statement_timestamp()
+)`
+
+	// sqlJoinedEvents also makes the tokens of new holders those of the log, see sqlAdvance.
+	sqlJoinedEvents = `, advanced AS (
+	UPDATE {schema}.logs l
+	SET last = n.last, sweep_at = least(l.sweep_at, statement_timestamp()),
+		fences = CASE WHEN n.holders IS NULL THEN l.fences ELSE l.fences || n.fences END,
+		batches = CASE WHEN n.holders IS NULL THEN l.batches ELSE l.batches - n.holders END
+	FROM (
+		SELECT p.log_key, max(p.logged) AS last, array_agg(p.id) FILTER (WHERE p.fence) AS holders,
+			jsonb_object_agg(p.id, p.next_token) FILTER (WHERE p.fence) AS fences
+		FROM placed p
+		WHERE p.log_key IS NOT NULL
+		GROUP BY p.log_key) n
+	WHERE l.key = n.log_key
+), appended AS (
+	INSERT INTO {schema}.events (log, last, dated_at, data)
+	SELECT p.log_key, p.logged, CASE WHEN e.undated THEN h.updated_at END, e.data
+	FROM unnest($52::bigint[], $53::boolean[], $54::bytea[]) e (session, undated, data)
+		JOIN head h USING (session)
+		JOIN placed p ON p.key = e.session
+)`
+
+	sqlJoinedWritten = `
+SELECT h.session, h.updated_at, h.lease_until, statement_timestamp(), h.logged
 FROM head h`
+)
 
 const (
 	// mostJoined bounds the number of steps in one statement, and largestJoined the size of a step in bytes: a larger
@@ -96,7 +160,8 @@ const (
 // joiner combines steps of different sessions that are pending at the same moment into one statement. A step that finds
 // a free collector is sent at once, alone, unless that would break up larger statements: see [joiner.enough]. The
 // others are sent together, in the order of their arrival, when a collector is done, or is free and they have waited
-// for longestHeld.
+// for longestHeld. A step whose events go to a log to which a statement under way appends waits for that statement, as
+// it would in the server: then it is sent with all the others of its log.
 type joiner struct {
 	db *database
 
@@ -105,13 +170,22 @@ type joiner struct {
 	sent    int // steps in their statements
 	last    int // steps in the latest statement that is done
 	waiting []*joinedStep
-	held    *time.Timer   // set while steps wait although a collector is free
-	idle    chan struct{} // if set, it is closed once no collector is busy
+	logs    map[string]*joinedLog // to which those that wait or are being sent append
+	blocked int                   // steps that wait for another one of their log
+	held    *time.Timer           // set while steps wait although a collector is free
+	idle    chan struct{}         // if set, it is closed once no collector is busy
+}
+
+// joinedLog is a log to which steps append.
+type joinedLog struct {
+	waiting int  // steps
+	sending bool // a statement under way appends to it
 }
 
 // joinedStep is a step that waits for a collector.
 type joinedStep struct {
 	w     *write
+	log   string        // to which it appends; empty for none
 	batch *joinedBatch  // nil until a statement includes the step
 	done  chan struct{} // closed once the fields below are set
 	err   error         // of the statement, which may have been applied
@@ -128,10 +202,10 @@ type joinedBatch struct {
 // joins reports whether sqlJoined can write the delta, as it can for most steps.
 func (w *write) joins() bool {
 	d := w.d
-	if len(d.Statements) > 0 || d.New || d.Lapsed || d.Due != "" || d.NextDeadline != (plan.Time{}) || d.Row.SuspendedStep != "" || w.statement() == commitAll {
+	if len(d.Statements) > 0 || d.New || d.Lapsed || d.Due != "" || d.NextDeadline != (plan.Time{}) || d.Row.SuspendedStep != "" || w.forms() == commitAll {
 		return false
 	}
-	size := len(w.startData) + len(w.endData)
+	size := len(w.startData) + len(w.endData) + len(w.events)
 	for _, m := range w.messages {
 		size += len(m)
 	}
@@ -141,33 +215,37 @@ func (w *write) joins() bool {
 	return size <= largestJoined
 }
 
-// apply writes a delta: alone if a collector is free, and otherwise with others. Without a result, its conditions did
-// not hold.
+// apply writes a delta: alone if a collector is free, and otherwise with others. Without a result, its conditions did not
+// hold.
 func (j *joiner) apply(ctx context.Context, w *write) error {
+	step := &joinedStep{w: w, done: make(chan struct{})}
+	if w.appends() {
+		step.log = w.d.Row.Log()
+	}
 	j.mu.Lock()
-	free := j.busy < j.db.opts.Collectors && j.enough(len(j.waiting)+1, j.busy)
+	open := !j.blocks(step.log)
+	free := open && j.busy < j.db.opts.Collectors && j.enough(j.ready()+1, j.busy)
 	if free {
 		j.busy++
 	}
-	if free && j.last <= 1 && len(j.waiting) == 0 {
-		j.sent++
+	if free && j.last <= 1 && j.ready() == 0 {
+		j.begin(step)
 		j.mu.Unlock()
-		defer j.next(1)
+		defer j.next(step)
 		return j.db.alone(ctx, w)
 	}
-	step := &joinedStep{w: w, done: make(chan struct{})}
-	j.waiting = append(j.waiting, step)
-	if !free && j.busy < j.db.opts.Collectors {
+	j.queue(step)
+	if open && !free && j.busy < j.db.opts.Collectors {
 		j.hold()
 	}
 	j.mu.Unlock()
 	if free {
 		runtime.Gosched() // callers that are about to commit get the time to
 		if j.takeAlone(step) {
-			defer j.next(1)
+			defer j.next(step)
 			return j.db.alone(ctx, w)
 		}
-		j.next(0)
+		j.next()
 	}
 	select {
 	case <-step.done:
@@ -182,16 +260,17 @@ func (j *joiner) apply(ctx context.Context, w *write) error {
 	return step.err
 }
 
-// takeAlone takes a step out of those that wait, if it is the only one.
+// takeAlone takes a step out of those that wait, if it is the only one that can be sent.
 func (j *joiner) takeAlone(step *joinedStep) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.waiting) != 1 || j.waiting[0] != step {
+	at := slices.Index(j.waiting, step)
+	if at < 0 || j.ready() != 1 || j.blocks(step.log) {
 		return false
 	}
-	j.waiting[0] = nil
-	j.waiting = j.waiting[:0]
-	j.sent++
+	j.waiting = slices.Delete(j.waiting, at, at+1)
+	j.leaves(step)
+	j.begin(step)
 	return true
 }
 
@@ -202,6 +281,7 @@ func (j *joiner) leave(ctx context.Context, step *joinedStep) error {
 	at := slices.Index(j.waiting, step)
 	if at >= 0 {
 		j.waiting = slices.Delete(j.waiting, at, at+1)
+		j.leaves(step)
 	}
 	j.mu.Unlock()
 	if at >= 0 {
@@ -227,17 +307,19 @@ func (j *joiner) leave(ctx context.Context, step *joinedStep) error {
 // both.
 func (j *joiner) enough(steps, others int) bool { return steps*others >= j.sent }
 
-// next assigns the pending steps, if they are enough, to a collector that is done with a statement of the given number
-// of steps.
-func (j *joiner) next(done int) {
+// next assigns the pending steps, if they are enough, to a collector that is done with a statement of other steps.
+func (j *joiner) next(done ...*joinedStep) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.sent -= done; done > 0 {
-		j.last = done
+	for _, step := range done {
+		j.end(step)
+	}
+	if len(done) > 0 {
+		j.last = len(done)
 	}
 	switch {
-	case len(j.waiting) == 0:
-	case j.enough(len(j.waiting), j.busy-1):
+	case j.ready() == 0:
+	case j.enough(j.ready(), j.busy-1):
 		j.assign()
 		return
 	default:
@@ -260,7 +342,7 @@ func (j *joiner) assignHeld() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.held = nil
-	if len(j.waiting) > 0 && j.busy < j.db.opts.Collectors {
+	if j.ready() > 0 && j.busy < j.db.opts.Collectors {
 		j.busy++
 		j.assign()
 	}
@@ -276,7 +358,7 @@ func (j *joiner) assign() {
 	sessions := map[int64]bool{}
 	rest := j.waiting[:0]
 	for _, step := range j.waiting {
-		if len(b.steps) == mostJoined || sessions[step.w.key] {
+		if len(b.steps) == mostJoined || sessions[step.w.key] || j.blocks(step.log) {
 			rest = append(rest, step)
 			continue
 		}
@@ -285,11 +367,14 @@ func (j *joiner) assign() {
 	}
 	clear(j.waiting[len(rest):])
 	j.waiting, b.asked = rest, len(b.steps)
-	j.sent += len(b.steps)
+	for _, step := range b.steps {
+		j.leaves(step)
+		j.begin(step)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
 	go func() {
-		defer j.next(len(b.steps))
+		defer j.next(b.steps...)
 		defer cancel()
 		j.write(ctx, b)
 	}()
@@ -341,23 +426,21 @@ func (b *joinedBatch) send(ctx context.Context, c *conn) error {
 		columns.add(step.w)
 		of[step.w.key] = step.w
 	}
-	type answer struct {
-		key          int64
-		updated, now time.Time
-		until        *time.Time
+	text := joined
+	if columns.logged() {
+		text = joinedLogged
 	}
-	var answers []answer
-	err := c.query(ctx, sqlJoined, func(rows pgx.Rows) error {
-		var a answer
-		err := rows.Scan(&a.key, &a.updated, &a.until, &a.now)
+	var answers []*answer
+	err := c.query(ctx, text, func(rows pgx.Rows) error {
+		a := &answer{}
 		answers = append(answers, a)
-		return err
+		return rows.Scan(a.columns()...)
 	}, columns.values()...)
 	if err != nil {
 		return err
 	}
 	for _, a := range answers {
-		of[a.key].written(a.key, a.updated, a.until, a.now)
+		of[a.key].written(a)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func gather(t *testing.T, s *Store) *gathered {
 	arrived := make(chan struct{}, defaultCollectors)
 	hook := func(text string) error {
 		g.mu.Lock()
-		if text == sqlJoined {
+		if text == joined || text == joinedLogged {
 			g.joined++
 		}
 		hold := g.holding
@@ -147,7 +147,7 @@ func TestJoinedStepsBesideAHangingStatement(t *testing.T) {
 	g.queued(len(list))
 	hanging, resumed := make(chan struct{}), make(chan struct{})
 	hook := func(text string) error {
-		if text == sqlJoined {
+		if text == joined || text == joinedLogged {
 			close(hanging)
 			<-resumed
 		}

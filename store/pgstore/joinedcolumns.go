@@ -2,11 +2,12 @@ package pgstore
 
 import "time"
 
-// joinedColumns are the arguments of sqlJoined.
+// joinedColumns are the arguments of joined and joinedLogged.
 type joinedColumns struct {
 	heads struct {
 		key, version, token, nextToken, nextVersion []int64
 		root, run, status, data                     []string
+		logSequence                                 []int64
 		leaseIn, leaseTTL                           []*time.Duration
 		dropStop                                    []*string
 		dropStaged                                  []bool
@@ -36,13 +37,24 @@ type joinedColumns struct {
 		id, data []string
 		over     []bool
 	}
+	places struct { // of the events; one for each head
+		log   []*string // nil for a step without events
+		count []int64
+		fence []bool
+		id    []string
+	}
+	events struct {
+		session []int64
+		undated []bool
+		data    [][]byte
+	}
 }
 
 // newJoinedColumns returns columns with capacity for the given number of steps, with two messages each.
 func newJoinedColumns(steps int) *joinedColumns {
 	x := &joinedColumns{}
 	h, m, c := &x.heads, &x.messages, &x.checkpoints
-	room(steps, &h.key, &h.version, &h.token, &h.nextToken, &h.nextVersion)
+	room(steps, &h.key, &h.version, &h.token, &h.nextToken, &h.nextVersion, &h.logSequence)
 	room(steps, &h.root, &h.run, &h.status, &h.data)
 	room(steps, &h.leaseIn, &h.leaseTTL)
 	room(steps, &h.dropStop)
@@ -54,6 +66,12 @@ func newJoinedColumns(steps int) *joinedColumns {
 	room(steps, &c.stepKey)
 	room(steps, &c.id, &c.stepID)
 	room(steps, &c.run)
+	p, e := &x.places, &x.events
+	room(steps, &p.log)
+	room(steps, &p.count, &e.session)
+	room(steps, &p.fence, &e.undated)
+	room(steps, &p.id)
+	room(steps, &e.data)
 	return x
 }
 
@@ -68,7 +86,7 @@ func (x *joinedColumns) add(w *write) {
 	d, row := w.d, w.d.Row
 	h := &x.heads
 	h.key, h.version, h.token = append(h.key, w.key), append(h.version, d.Version), append(h.token, d.Token)
-	h.nextVersion = append(h.nextVersion, row.Version)
+	h.nextVersion, h.logSequence = append(h.nextVersion, row.Version), append(h.logSequence, row.LogSequence)
 	h.nextToken, h.root, h.run = append(h.nextToken, row.Lease.Token), append(h.root, row.RootID), append(h.run, row.RunID)
 	h.status, h.data = append(h.status, string(row.Status)), append(h.data, w.headData)
 	h.leaseIn, h.dropStop = append(h.leaseIn, from(d.LeaseUntil)), append(h.dropStop, orNull(d.DropStop, d.DropStop != ""))
@@ -94,7 +112,21 @@ func (x *joinedColumns) add(w *write) {
 		s.keyframe, s.data = append(s.keyframe, p.Keyframe), append(s.data, string(p.Data))
 	}
 	x.addRecords(w)
+	x.addEvents(w)
 }
+
+func (x *joinedColumns) addEvents(w *write) {
+	d, p, e := w.d, &x.places, &x.events
+	has := len(d.Events) > 0
+	p.log, p.count = append(p.log, orNull(d.Row.Log(), has)), append(p.count, int64(len(d.Events)))
+	p.fence, p.id = append(p.fence, d.Fence), append(p.id, w.id)
+	if has {
+		e.session, e.undated, e.data = append(e.session, w.key), append(e.undated, w.undated), append(e.data, w.events)
+	}
+}
+
+// logged reports whether there are events.
+func (x *joinedColumns) logged() bool { return len(x.events.session) > 0 }
 
 func (x *joinedColumns) addRecords(w *write) {
 	if cp := w.d.Checkpoint; cp != nil {
@@ -120,16 +152,21 @@ func (x *joinedColumns) addRecords(w *write) {
 	}
 }
 
-// values returns the arguments in the order of sqlJoined.
+// values returns the arguments in their order.
 func (x *joinedColumns) values() []any {
 	h, m, c, s, r, e := &x.heads, &x.messages, &x.checkpoints, &x.states, &x.starts, &x.ends
-	return []any{
+	list := []any{
 		h.key, h.version, h.token, h.nextToken, h.root, h.run, h.status, h.data, h.leaseIn, h.dropStop, h.dropStaged,
 		m.session, m.number, m.turn, m.run, m.data,
 		c.session, c.key, c.stepKey, c.number, c.turn, c.step, c.messages, c.state, c.log, c.id, c.stepID, c.run,
 		s.session, s.position, s.keyframe, s.data,
 		r.session, r.turn, r.id, r.sequence, r.message, r.checkpoint, r.state, r.data,
 		e.session, e.id, e.over, e.data,
-		h.nextVersion, h.leaseTTL,
+		h.nextVersion, h.leaseTTL, h.logSequence,
 	}
+	if x.logged() {
+		p, v := &x.places, &x.events
+		list = append(list, p.log, p.count, p.fence, p.id, v.session, v.undated, v.data)
+	}
+	return list
 }

@@ -75,9 +75,9 @@ const (
 
 	// sqlEvents reads the rows that contain the $3 events after $2, by logs_name and the key of events.
 	sqlEvents = `
-		SELECT greatest(l.first - 1, $2::bigint), e.last, e.data
+		SELECT greatest(l.first - 1, $2::bigint), e.last, e.dated_at, e.data
 		FROM {schema}.logs l, LATERAL (
-			SELECT e.last, e.data
+			SELECT e.last, e.dated_at, e.data
 			FROM {schema}.events e
 			WHERE e.log = l.key AND e.last > $2::bigint AND e.last <= coalesce((
 				SELECT b.last
@@ -190,18 +190,24 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 			}
 		}
 	})
-	published := err == nil && added && l.listener.hub.Append(log, last, events)
-	if published {
-		l.listener.wrote(log, last)
+	l.announce(log, last, events, added, err)
+	return last, err
+}
+
+// announce publishes events that a write has added to a log, up to the sequence last, to this process's followers, and
+// notifies other processes. If the write has not added them, or has failed, it or an earlier attempt may have added
+// them all the same, and the answer was lost: then followers look for them.
+func (l *Log) announce(log string, last int64, events []cairn.Event, added bool, err error) {
+	if err == nil && added {
+		if l.listener.hub.Append(log, last, events) {
+			l.listener.wrote(log, last)
+		}
+	} else {
+		l.listener.hub.Wake(log)
 	}
-	if err == nil && len(events) > 0 { // also if a lost attempt added them, since it notified nobody
+	if err == nil && len(events) > 0 {
 		l.notifier.wrote(log, last, int64(len(events)))
 	}
-	if err == nil && added {
-		return last, nil
-	}
-	l.listener.hub.Wake(log) // the log may have them, but they were not published
-	return last, err
 }
 
 // refuseAppend returns why an append did not apply. If the log already has the batch it returns true and the sequence
@@ -243,16 +249,8 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 	after = max(after, 0)
 	err = l.db.try(ctx, "read events", reads, func(ctx context.Context, c *conn) error {
 		list = nil
-		err := c.query(ctx, sqlEvents, func(rows pgx.Rows) error {
-			var from, last int64
-			var data []byte
-			if err := rows.Scan(&from, &last, &data); err != nil {
-				return err
-			}
-			n, err := backend.CountEvents(data)
-			if err == nil {
-				list, err = backend.DecodeEvents(list, data, last-int64(n)+1, from, limit)
-			}
+		err = c.query(ctx, sqlEvents, func(rows pgx.Rows) (err error) {
+			list, err = readEvents(list, rows, limit)
 			return err
 		}, log, after, limit)
 		if err != nil || len(list) > 0 && list[0].Sequence == after+1 {
@@ -269,6 +267,30 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 		return nil, err
 	}
 	return list, nil
+}
+
+// readEvents appends the events of a row of sqlEvents to a list, until the list has limit events.
+func readEvents(list []cairn.Event, rows pgx.Rows, limit int) ([]cairn.Event, error) {
+	var from, last int64
+	var dated *time.Time
+	var data []byte
+	if err := rows.Scan(&from, &last, &dated, &data); err != nil {
+		return list, err
+	}
+	n, err := backend.CountEvents(data)
+	if err != nil {
+		return list, err
+	}
+	before := len(list)
+	list, err = backend.DecodeEvents(list, data, last-int64(n)+1, from, limit)
+	if dated != nil {
+		for i := before; i < len(list); i++ {
+			if list[i].Time.IsZero() {
+				list[i].Time = dated.UTC()
+			}
+		}
+	}
+	return list, err
 }
 
 // bounds returns the bounds of a log; a log that does not exist is empty.

@@ -190,35 +190,48 @@ func TestCommitsUseTheirIndexes(t *testing.T) {
 	c := &store.Commit{Create: &cairn.Session{Agent: "support"}, Messages: stepMessages("run"), State: &store.StateChange{},
 		Checkpoint: &cairn.Checkpoint{}, StartRun: &cairn.Run{ID: "run"}, DropStaged: true,
 		Calls: []store.CallWrite{{Call: openCall("1")}}, Enqueue: &store.QueuedTurn{ID: "turn"},
-		Cache: []store.CacheEntry{{Key: "a"}}, CacheDrop: []string{"b"}}
-	w := must(prepare("session-7", c))
+		Cache: []store.CacheEntry{{Key: "a"}}, CacheDrop: []string{"b"}, Events: []cairn.Event{{Type: cairn.EventCustom}}}
+	w := must(s.prepare("session-7", c))
 	w.d = must(plan.Work(c, &plan.Seen{ID: "session-7"}, nil))
 	w.d.EndRun, w.d.Dequeue, w.key = c.StartRun, []string{"turn"}, 7
+	w.left = &knownSession{key: 7, row: w.d.Row}
 	kept := []string{"heads_pkey", "sessions_id", "staged_key"}
 	for name, c := range map[string]struct {
-		of   *statement
+		of   *forms
 		uses []string
 	}{
 		"step":             {commitStep, kept},
 		"state":            {commitState, kept},
 		"run":              {commitRun, append(kept, "runs_id")},
 		"all there is":     {commitAll, append(kept, "runs_id", "queue_(id|pkey)", "cache_pkey", "calls_pkey", "assignments_call", "sessions_pkey")},
-		"several sessions": {joinedStatement(w), append(kept, "runs_id")},
+		"several sessions": {joinedForms(w), append(kept, "runs_id")},
 		"a new session":    {createAll, []string{"sessions_id", "cache_pkey", "assignments_call"}},
+		"after statements": {&forms{logged: appendLast}, []string{"heads_pkey", "checkpoints_pkey", "runs_pkey"}},
 	} {
-		t.Run(name, func(t *testing.T) { wantIndexes(t, name, s.plan(t, c.of.text, c.of.values(w)...), c.uses...) })
+		t.Run(name, func(t *testing.T) {
+			if c.of.plain != nil {
+				wantIndexes(t, name, s.plan(t, c.of.plain.text, c.of.plain.values(w)...), c.uses...)
+			}
+			wantIndexes(t, name+" with events", s.plan(t, c.of.logged.text, c.of.logged.values(w)...), append(c.uses, "logs_name")...)
+		})
 	}
 }
 
-// joinedStatement is sqlJoined with the rows of one step.
-func joinedStatement(w *write) *statement {
+// joinedForms are joined and joinedLogged with the rows of one step.
+func joinedForms(w *write) *forms {
 	var columns joinedColumns
 	columns.add(w)
-	s := &statement{text: sqlJoined}
-	for _, v := range columns.values() {
-		s.args = append(s.args, func(*write) any { return v })
+	of := func(text string) *statement {
+		s := &statement{text: text}
+		for _, v := range columns.values() {
+			s.args = append(s.args, func(*write) any { return v })
+		}
+		return s
 	}
-	return s
+	f := &forms{logged: of(joinedLogged)}
+	columns.events.session = nil
+	f.plain = of(joined)
+	return f
 }
 
 // TestListsUseTheirIndexes looks at each filter that has an index: the page is read from it in order, without sorting.

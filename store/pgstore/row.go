@@ -20,7 +20,7 @@ const (
 
 	headColumns = `
 	h.status, h.version, h.run_id, h.suspended_step, h.lease_token, h.lease_until, h.lease_ttl, h.next_deadline, h.stop_run, h.stop,
-	h.updated_at, h.data, statement_timestamp()`
+	h.log_sequence, h.updated_at, h.data, statement_timestamp()`
 
 	sessionColumns = ownColumns + `,` + headColumns
 )
@@ -86,6 +86,7 @@ type headData struct {
 	RunID         struct{} `json:"run_id,omitzero"`
 	SuspendedStep struct{} `json:"suspended_step,omitzero"`
 	NextDeadline  struct{} `json:"next_deadline,omitzero"`
+	LogSequence   struct{} `json:"log_sequence,omitzero"`
 	Lease         struct{} `json:"lease,omitzero"`
 	CreatedAt     struct{} `json:"created_at,omitzero"`
 	UpdatedAt     struct{} `json:"updated_at,omitzero"`
@@ -104,7 +105,7 @@ func (r *storedRow) read(rows pgx.Rows, more ...any) error {
 	s := &cairn.Session{}
 	r.session = s
 	into := append(own.columns(&r.key, s), &status, &s.Version, &s.RunID, &s.SuspendedStep, &s.Lease.Token, &until, (*time.Duration)(&s.Lease.TTL), &deadline,
-		&r.stop.run, &r.stop.data, &s.UpdatedAt, &data, &s.AsOf)
+		&r.stop.run, &r.stop.data, &s.LogSequence, &s.UpdatedAt, &data, &s.AsOf)
 	if err := rows.Scan(append(into, more...)...); err != nil {
 		return err
 	}
@@ -115,7 +116,21 @@ func (r *storedRow) read(rows pgx.Rows, more ...any) error {
 	r.checkpoints = head.Checkpoints
 	s.Status, s.UpdatedAt, s.AsOf = cairn.SessionStatus(status), s.UpdatedAt.UTC(), s.AsOf.UTC()
 	s.Lease.Owner, s.Lease.Until, s.NextDeadline = head.Owner, instant(until), instant(deadline)
+	dateOutbox(s)
 	return own.finish(s)
+}
+
+// dateOutbox gives events of an outbox that were stored without a time that of their commit, which is the last one: a
+// later commit stores the times with the row that it has read.
+func dateOutbox(s *cairn.Session) {
+	if s.Outbox == nil {
+		return
+	}
+	for i := range s.Outbox.Events {
+		if ev := &s.Outbox.Events[i]; ev.Time.IsZero() {
+			ev.Time = s.UpdatedAt
+		}
+	}
 }
 
 // remember caches a session that was read.

@@ -6,22 +6,39 @@ package pgstore
 // plans each once per connection. Arguments are named; see argument.go.
 var (
 	// Messages and a checkpoint.
-	commitStep = newStatement(sqlHead + sqlHeadAnswers + sqlAddMessages + sqlAddCheckpoint + sqlDropStaged + sqlWritten)
+	commitStep = newCommit("", sqlAddMessages+sqlAddCheckpoint+sqlDropStaged)
 	// The same with a change of state.
-	commitState = newStatement(sqlHead + sqlHeadAnswers + sqlAddMessages + sqlAddCheckpoint + sqlDropStaged + sqlAddState + sqlWritten)
+	commitState = newCommit("", sqlAddMessages+sqlAddCheckpoint+sqlDropStaged+sqlAddState)
 	// The same with the beginning or the end of a run.
-	commitRun = newStatement(sqlHead + sqlHeadAnswers + sqlAddMessages + sqlAddCheckpoint + sqlDropStaged + sqlAddState +
-		sqlAddRun + sqlEndRun + sqlWritten)
+	commitRun = newCommit("", sqlAddMessages+sqlAddCheckpoint+sqlDropStaged+sqlAddState+sqlAddRun+sqlEndRun)
 	// Everything that a commit can write.
-	commitAll = newStatement(sqlHead + sqlCallsAsSeen + sqlHeadAnswers + sqlAddMessages + sqlAddCheckpoint + sqlDropStaged +
-		sqlAddState + sqlAddRun + sqlEndRun + sqlPutCalls + sqlChangeQueue + sqlChangeCache + sqlPutContext + sqlWritten)
+	commitAll = newCommit(sqlCallsAsSeen, sqlAddMessages+sqlAddCheckpoint+sqlDropStaged+sqlAddState+sqlAddRun+sqlEndRun+sqlPutCalls+
+		sqlChangeQueue+sqlChangeCache+sqlPutContext)
 
 	// A session with a run and messages.
-	createRun = newStatement(sqlMake + sqlAddMessages + sqlAddRun + sqlMade)
+	createRun = newCreation(sqlAddMessages + sqlAddRun)
 	// A session with everything that a commit can write to one.
-	createAll = newStatement(sqlMake + sqlAddMessages + sqlAddCheckpoint + sqlAddState + sqlAddRun + sqlPutCalls +
-		sqlChangeQueue + sqlChangeCache + sqlMade)
+	createAll = newCreation(sqlAddMessages + sqlAddCheckpoint + sqlAddState + sqlAddRun + sqlPutCalls + sqlChangeQueue + sqlChangeCache)
 )
+
+// forms are the forms of a statement: one for a commit without events, and one that appends its events.
+type forms struct{ plain, logged *statement }
+
+// newCommit returns the forms of a statement with further conditions, and with parts that write if the head was written.
+func newCommit(conditions, parts string) *forms {
+	return &forms{
+		plain:  newStatement(sqlHead + sqlSetHead + sqlKeepPlace + sqlHeadSeen + conditions + sqlHeadAnswers + parts + sqlWritten),
+		logged: newStatement(sqlLockHead + sqlHeadSeen + conditions + sqlAppendEvents + sqlSetHead + sqlPlaceHead + sqlAddEvents + parts + sqlLogged),
+	}
+}
+
+// newCreation is newCommit for a session to be created.
+func newCreation(parts string) *forms {
+	return &forms{
+		plain:  newStatement(sqlMake + sqlMade + sqlMakeHead + parts + sqlWritten),
+		logged: newStatement(sqlMake + sqlUnlessDropped + sqlMade + sqlMakeLog + sqlMakeLoggedHead + sqlAddEvents + parts + sqlWritten),
+	}
+}
 
 // updatedAt is the time of a commit. A statement that had to wait for another writer may have begun before that one
 // did. A time that is further ahead is from before the server's clock was set back.
@@ -31,13 +48,12 @@ const updatedAt = `CASE WHEN h.updated_at > statement_timestamp() + '1 minute'::
 // leaseHeld is cairn.Lease.Held at the server's time.
 const leaseHeld = `coalesce(h.lease_until > statement_timestamp() AND (h.lease_ttl = '0' OR h.lease_until <= statement_timestamp() + 2 * h.lease_ttl), FALSE)`
 
-// sqlHead replaces the head that was seen with the next one, by the key of heads. Its conditions read only the head, or
-// values that only grow: if the statement had to wait for another writer, the server checks them again on the row that
-// the writer left, but sees all other rows as they were before. An expired session accepts no commits unless its lease
-// is held. Expiry is checked once the root's sweep time has come, by sessions_id.
+// sqlHead replaces the head that was seen with the next one, by the key of heads.
 const sqlHead = `
 WITH head AS (
-	UPDATE {schema}.heads h
+	UPDATE {schema}.heads h`
+
+const sqlSetHead = `
 	SET version = @next_version::bigint, updated_at = ` + updatedAt + `, lease_token = @next_token::bigint,
 		run_id = @run_id::text, suspended_step = @suspended_step::text, data = @head_data::text,
 		lease_until = CASE WHEN @lease_kept::boolean THEN h.lease_until ELSE statement_timestamp() + @lease_in::interval END,
@@ -47,7 +63,17 @@ WITH head AS (
 		stop_run = CASE h.stop_run WHEN @drop_stop::text THEN '' ELSE h.stop_run END,
 		status = @status::text, due = @due::text,
 		due_at = CASE WHEN @due_kept::boolean THEN h.due_at
-			ELSE least(@due_at::timestamptz, statement_timestamp() + @due_in::interval) END
+			ELSE least(@due_at::timestamptz, statement_timestamp() + @due_in::interval) END,
+		log_sequence = `
+
+// sqlKeepPlace ends sqlSetHead for a commit without events.
+const sqlKeepPlace = `@log_sequence::bigint`
+
+// sqlHeadSeen are the conditions. They read only the head, or values that only grow: if the statement had to wait for
+// another writer, the server checks them again on the row that the writer left, but sees all other rows as they were
+// before. An expired session accepts no commits unless its lease is held. Expiry is checked once the root's sweep time
+// has come, by sessions_id.
+const sqlHeadSeen = `
 	WHERE h.session = @key::bigint AND h.version = @version::bigint AND h.lease_token = @token::bigint
 		AND (NOT @lapsed::boolean OR NOT (` + leaseHeld + `))
 		AND (` + leaseHeld + ` OR NOT EXISTS (
@@ -61,43 +87,49 @@ const sqlCallsAsSeen = `
 				LEFT JOIN {schema}.calls c ON c.root_id = @root_id::text AND c.id = w.id
 			WHERE coalesce(c.version, 0) <> w.seen OR c.session <> h.session)`
 
+// sqlHeadAnswers ends the change of a head. Without events there is no log in which it has a place.
 const sqlHeadAnswers = `
-	RETURNING h.session, h.updated_at, h.lease_until)`
+	RETURNING h.session, h.updated_at, h.lease_until, NULL::bigint AS logged)`
 
 // sqlWritten returns no row if a condition did not hold.
 const sqlWritten = `
-SELECT h.session, h.updated_at, h.lease_until, statement_timestamp()
+SELECT h.session, h.updated_at, h.lease_until, statement_timestamp(), h.logged
 FROM head h`
 
-// sqlMake creates a session with its head and initial state, unless a session with its id exists. Fencing tokens of a
-// session begin with the microseconds of its creation.
+// sqlMake, sqlMade and sqlMakeHead create a session with its head and initial state, unless a session with its id
+// exists. Fencing tokens of a session begin with the microseconds of its creation.
 const sqlMake = `
 WITH made AS (
 	INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id,
 		root_id, incarnation, kind, name, secret, created_at, title, opening, opening_at, words, thread_id,
 		archived_at)
-	VALUES (@id::text, @agent::text, @user_id::text, @tags::text[], @metadata::jsonb, @expires_at::timestamptz, @ttl::interval,
+	SELECT @id::text, @agent::text, @user_id::text, @tags::text[], @metadata::jsonb, @expires_at::timestamptz, @ttl::interval,
 		least(@sweep_at::timestamptz, statement_timestamp() + @sweep_in::interval), @trace_parent::text, @parent_id::text,
 		@root_id::text, @incarnation::text, @kind::text, @name::text, @secret::text, statement_timestamp(),
 		@title::text, @opening::text, @opening_at::bigint, array_to_tsvector(@words::text[]), @thread_id::text,
-		least(@archived_at::timestamptz, statement_timestamp() + @archived_in::interval))
+		least(@archived_at::timestamptz, statement_timestamp() + @archived_in::interval)`
+
+const sqlMade = `
 	ON CONFLICT (id) DO NOTHING
-	RETURNING key, created_at
-), head AS (
-	INSERT INTO {schema}.heads (session, version, lease_token, updated_at, lease_until, lease_ttl, next_deadline, due_at, agent, status,
-		run_id, suspended_step, due, data)
-	SELECT m.key, 1, (extract(epoch FROM m.created_at) * 1000000)::bigint + @next_token::bigint, m.created_at,
+	RETURNING key, created_at, (extract(epoch FROM created_at) * 1000000)::bigint + @next_token::bigint AS token)`
+
+const sqlMakeHead = sqlNewHead + `1, @log_sequence::bigint
+	FROM made m
+	RETURNING session, updated_at, lease_until, NULL::bigint AS logged` + sqlInitialState
+
+const sqlNewHead = `, head AS (
+	INSERT INTO {schema}.heads (session, lease_token, updated_at, lease_until, lease_ttl, next_deadline, due_at, agent, status,
+		run_id, suspended_step, due, data, version, log_sequence)
+	SELECT m.key, m.token, m.created_at,
 		m.created_at + @lease_in::interval, coalesce(@lease_ttl::interval, '0'), least(@deadline::timestamptz, m.created_at + @deadline_in::interval),
 		least(@due_at::timestamptz, m.created_at + @due_in::interval),
 		coalesce((SELECT agent FROM {schema}.sessions WHERE id = @root_id::text), @agent::text),
-		@status::text, @run_id::text, @suspended_step::text, @due::text, @head_data::text
-	FROM made m
-	RETURNING session, updated_at, lease_until
+		@status::text, @run_id::text, @suspended_step::text, @due::text, @head_data::text, `
+
+const sqlInitialState = `
 ), initial AS (
 	INSERT INTO {schema}.state (session, position, keyframe, data)
 	SELECT m.key, 0, TRUE, @initial::text FROM made m)`
-
-const sqlMade = sqlWritten
 
 const sqlAddMessages = `, added AS (
 	INSERT INTO {schema}.messages (session, created_at, number, turn, run, data)
@@ -114,7 +146,7 @@ const sqlAddCheckpoint = `, checkpoint AS (
 	INSERT INTO {schema}.checkpoints (session, id_key, step_key, state_position, log_sequence, created_at, number, turn,
 		step, message_count, id, step_id, run)
 	SELECT h.session, @checkpoint_key::bigint, @checkpoint_step_key::bigint, @checkpoint_state::bigint,
-		@checkpoint_log::bigint, h.updated_at, @checkpoint_number::bigint, @checkpoint_turn::bigint, @checkpoint_step::bigint,
+		coalesce(h.logged, @checkpoint_log::bigint), h.updated_at, @checkpoint_number::bigint, @checkpoint_turn::bigint, @checkpoint_step::bigint,
 		@checkpoint_messages::bigint, @checkpoint::text, @checkpoint_step_id::text, @checkpoint_run::text
 	FROM head h
 	WHERE @checkpoint::text IS NOT NULL)`
@@ -122,7 +154,7 @@ const sqlAddCheckpoint = `, checkpoint AS (
 const sqlAddRun = `, started AS (
 	INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint,
 		before_position, data)
-	SELECT h.session, @start_turn::bigint, @start_run::text, h.updated_at, @start_sequence::bigint,
+	SELECT h.session, @start_turn::bigint, @start_run::text, h.updated_at, coalesce(h.logged - @events::bigint, @start_sequence::bigint),
 		@start_message::bigint, @start_checkpoint::text, @start_state::bigint, @start_data::text
 	FROM head h
 	WHERE @start_run::text IS NOT NULL)`

@@ -23,11 +23,26 @@ type stepper struct {
 	n   int
 
 	messages []cairn.Message // of the run under way
+	events   []cairn.Event   // of each commit
 }
 
 func newStepper(tb testing.TB, st store.Store, id string, state json.RawMessage) *stepper {
 	tb.Helper()
 	row, err := store.Create(tb.Context(), st, &cairn.Session{ID: id, Agent: "support"}, state)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &stepper{tb: tb, st: st, row: row}
+}
+
+// newChild is newStepper for a child of a root, or for a root if that is nil.
+func newChild(tb testing.TB, st store.Store, id string, root *cairn.Session) *stepper {
+	tb.Helper()
+	s := &cairn.Session{ID: id, Agent: "support"}
+	if root != nil {
+		s.ParentID, s.RootID, s.Incarnation = root.ID, root.ID, root.Incarnation
+	}
+	row, err := store.Create(tb.Context(), st, s, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -50,6 +65,7 @@ func (s *stepper) next() *store.Commit {
 		Usage:      cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1, ToolCalls: 1},
 		DropStaged: true,
 		Lease:      store.LeaseChange{Action: store.LeaseRenew, TTL: time.Minute},
+		Events:     s.events,
 	}
 	switch n % stepsPerRun {
 	case 1:

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -26,14 +27,16 @@ type write struct {
 	d        *plan.Delta
 	key      int64
 	headData string
+	events   []byte
+	undated  bool // some events have no time
 
 	result *cairn.Session
 	left   *knownSession // the session as the write left it
 }
 
 // prepare encodes what a commit writes.
-func prepare(id string, c *store.Commit) (*write, error) {
-	if err := c.ValidateFor(store.Abilities{Dialect: dialect}); err != nil {
+func (d *database) prepare(id string, c *store.Commit) (*write, error) {
+	if err := c.ValidateFor(store.Abilities{Dialect: dialect, MaxEvent: d.opts.MaxEvent}); err != nil {
 		return nil, err
 	}
 	w := &write{id: id, c: c}
@@ -85,7 +88,13 @@ func (w *write) encodeDelta() (err error) {
 	if w.d.Checkpoint != nil {
 		w.checkpoint = namesOf(w.d.Checkpoint, w.d.Row)
 	}
-	w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints)
+	if w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints); err != nil {
+		return err
+	}
+	w.undated = slices.ContainsFunc(w.d.Events, func(ev cairn.Event) bool { return ev.Time.IsZero() })
+	if len(w.d.Events) > 0 {
+		w.events, err = backend.EncodeEvents(w.d.Events)
+	}
 	return err
 }
 
@@ -96,14 +105,29 @@ func (w *write) repeat() repeat {
 	return once
 }
 
+// answer is what the server answers to a write.
+type answer struct {
+	key          int64 // of the session; 0 if a log is missing
+	updated, now time.Time
+	until        *time.Time
+	logged       *int64 // the sequence of the last event, if there are events
+}
+
+// columns returns where the columns of an answer are read to.
+func (a *answer) columns() []any { return []any{&a.key, &a.updated, &a.until, &a.now, &a.logged} }
+
 // written makes the written row the result.
-func (w *write) written(key int64, updated time.Time, until *time.Time, now time.Time) {
-	row := w.d.At(now)
-	row.UpdatedAt, row.Lease.Until = updated.UTC(), instant(until)
+func (w *write) written(a *answer) {
+	w.d.At(a.updated)
+	row := w.d.RowAt(a.now)
+	row.UpdatedAt, row.Lease.Until = a.updated.UTC(), instant(a.until)
 	if row.AsOf.Before(row.UpdatedAt) { // the server's clock was set back
 		row.AsOf = row.UpdatedAt
 	}
-	w.result, w.left = backend.CopyRow(row), &knownSession{key, row, w.d.Checkpoints}
+	w.result, w.left = backend.CopyRow(row), &knownSession{a.key, row, w.d.Checkpoints}
+	if a.logged != nil {
+		w.place(*a.logged)
+	}
 }
 
 // ownMessages reports whether all messages of the write belong to the session's run, so that its turn names their run.

@@ -61,6 +61,7 @@ CREATE TABLE {schema}.heads (
     session        bigint      PRIMARY KEY,
     version        bigint      NOT NULL,
     lease_token    bigint      NOT NULL,
+    log_sequence   bigint      NOT NULL DEFAULT 0,
     updated_at     timestamptz NOT NULL,
     lease_until    timestamptz,
     lease_ttl      interval    NOT NULL DEFAULT '0', -- how long the lease was last taken for
@@ -81,7 +82,7 @@ CREATE INDEX heads_active ON {schema}.heads (agent) WHERE status = 'active';
 -- Due: the sessions of an agent that are not active, the longest due first.
 CREATE INDEX heads_due ON {schema}.heads (agent, due_at) WHERE due_at IS NOT NULL;
 -- Due: those of them that are due whatever the time.
-CREATE INDEX heads_ready ON {schema}.heads (agent, due_at) WHERE due IN ('ending', 'ready', 'queued');
+CREATE INDEX heads_ready ON {schema}.heads (agent, due_at) WHERE due IN ('ending', 'ready', 'queued', 'outbox');
 -- WatchStops: the sessions that are to stop.
 CREATE INDEX heads_stopped ON {schema}.heads (session) WHERE stop_run <> '';
 

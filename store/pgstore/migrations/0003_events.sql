@@ -24,10 +24,11 @@ CREATE INDEX logs_dropped ON {schema}.logs (dropped_at) WHERE dropped_at IS NOT 
 -- Unswept: the logs, the longest due first.
 CREATE INDEX logs_sweep ON {schema}.logs (sweep_at, name) WHERE dropped_at IS NULL;
 
--- What one append added is one row. Of the first one, the events before logs.first do not count.
+-- What one append or one commit added is one row. Of the first one, the events before logs.first do not count.
 CREATE TABLE {schema}.events (
-    log  bigint NOT NULL,
-    last bigint NOT NULL, -- the sequence of the last event in it
-    data bytea  NOT NULL, -- the events, in the form of backend.Events
+    log      bigint NOT NULL,
+    last     bigint NOT NULL, -- the sequence of the last event in it
+    dated_at timestamptz,     -- the time of events that have none in data; null if all have one, or none is known
+    data     bytea  NOT NULL, -- the events, in the form of backend.Events
     PRIMARY KEY (log, last)
 );
