@@ -57,9 +57,10 @@ func TestCutConnections(t *testing.T) {
 			// fails.
 			s, wire := throughProxy(t, Options{SimpleProtocol: p.simple, RetryFor: 5 * time.Minute})
 			const writers, steps = 12, 30 // so that some go together
+			root := newStepper(t, s, "root", nil).row
 			steppers := make([]*stepper, writers)
 			for i := range steppers {
-				steppers[i] = newStepper(t, s, fmt.Sprint("session-", i), nil)
+				steppers[i] = newChild(t, s, fmt.Sprint("session-", i), []*cairn.Session{nil, root}[i%2])
 			}
 			fates := []fate{cutBefore, cutAfter, cutWithout}
 			wire.plan(func(n int64) fate {
@@ -73,7 +74,7 @@ func TestCutConnections(t *testing.T) {
 			for i, st := range steppers {
 				group.Go(func() {
 					for range steps {
-						if errs[i] = st.step(); errs[i] != nil {
+						if errs[i] = st.telling(); errs[i] != nil {
 							return
 						}
 					}
@@ -86,6 +87,7 @@ func TestCutConnections(t *testing.T) {
 			wire.plan(nil)
 			for _, st := range steppers {
 				wantSteps(t, s, st.row.ID, steps)
+				wantTold(t, s, st.row, st)
 			}
 		})
 	}
@@ -189,12 +191,13 @@ func TestServerCrash(t *testing.T) {
 	errs := make([]error, writers)
 	progress := make(chan struct{}, 1)
 	var group sync.WaitGroup
+	root := newStepper(t, s, "root", nil).row
 	for i := range steppers {
-		st := newStepper(t, s, fmt.Sprint("session-", i), nil)
+		st := newChild(t, s, fmt.Sprint("session-", i), []*cairn.Session{nil, root}[i%2])
 		steppers[i] = st
 		group.Go(func() {
 			for {
-				if errs[i] = st.step(); errs[i] != nil {
+				if errs[i] = st.telling(); errs[i] != nil {
 					return
 				}
 				select {
@@ -226,6 +229,7 @@ func TestServerCrash(t *testing.T) {
 	}
 	for _, st := range steppers {
 		wantSteps(t, s, st.row.ID, st.n)
+		wantTold(t, s, st.row, st)
 	}
 }
 

@@ -149,7 +149,10 @@ func (s *streams) check(b *testing.B) {
 			if err := st.append(st.pending); err != nil {
 				b.Fatal(err)
 			}
+			st.pending = nil
 		}
+	}
+	for _, st := range s.list {
 		if seen[st.row.Log()] {
 			continue
 		}

@@ -1,6 +1,11 @@
 package pgstore
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+)
 
 // A commit with events locks the head and then the row of the tree's log, in the same statement, so that it knows the
 // position of its events before it writes either. All writers lock heads before logs. A commit that joins others locks
@@ -138,11 +143,19 @@ func (c *conn) checkLog(ctx context.Context, log string) error {
 func (s *Store) publish(w *write, err error) {
 	switch {
 	case len(w.c.Events) == 0 || w.c.Outbox:
-	case w.left != nil && err == nil:
+	case err != nil:
+		if w.d != nil && !refused(err) {
+			s.log.announce(w.d.Row.Log(), 0, nil, false, err)
+		}
+	case w.left != nil:
 		s.log.announce(w.d.Row.Log(), w.d.Row.LogSequence, w.d.Events, true, nil)
-	case err == nil: // applied before
+	default: // applied before
 		s.log.announce(w.result.Log(), w.result.LogSequence, w.c.Events, false, nil)
-	case w.d != nil:
-		s.log.announce(w.d.Row.Log(), 0, nil, false, err)
 	}
+}
+
+// refused reports whether an error says that a commit was not written. After any other error it may have been.
+func refused(err error) bool {
+	var known *cairn.Error
+	return errors.As(err, &known) && known.Code != cairn.CodeUnavailable
 }
