@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 // told returns events of a session with names.
@@ -240,6 +241,59 @@ func TestJoinedStepsOfOneTree(t *testing.T) {
 			wantTold(t, s, root.row, append(list, root)...)
 			wantTold(t, s, other.row, other)
 		})
+	}
+}
+
+// Steps go together whose trees have a log, have none yet, or had one that was dropped. The latter are refused.
+func TestJoinedStepsAndTheirLogs(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	list := map[string]*stepper{}
+	for _, id := range []string{"there", "missing", "dropped", "silent"} {
+		list[id] = newStepper(t, s, id, nil)
+		tell := list[id].telling
+		if id == "missing" || id == "silent" {
+			tell = list[id].step
+		}
+		if err := tell(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.log.Drop(t.Context(), list["dropped"].row.Log()); err != nil {
+		t.Fatal(err)
+	}
+	g := gather(t, s)
+	errs := map[string]error{}
+	var mu sync.Mutex
+	for id, st := range list {
+		tell := st.telling
+		if id == "silent" {
+			tell = st.step
+		}
+		g.group.Go(func() {
+			err := tell()
+			mu.Lock()
+			defer mu.Unlock()
+			errs[id] = err
+		})
+	}
+	g.queued(len(list))
+	if g.release() != 1 {
+		t.Error("the steps did not go together")
+	}
+	for id, want := range map[string]error{"there": nil, "missing": nil, "dropped": cairn.ErrDeleted, "silent": nil} {
+		if !errors.Is(errs[id], want) {
+			t.Errorf("%s: %v, want %v", id, errs[id], want)
+		}
+	}
+	wantSteps(t, s, "there", 2)
+	wantSteps(t, s, "missing", 2)
+	wantSteps(t, s, "dropped", 1)
+	wantSteps(t, s, "silent", 2)
+	wantTold(t, s, list["there"].row, list["there"])
+	wantLog(t, s, list["missing"].row, "2 2.")
+	if n := list["missing"].row.LogSequence; n != 2 {
+		t.Errorf("the row with a new log is at %d, want 2", n)
 	}
 }
 
@@ -612,6 +666,10 @@ func TestManyEvents(t *testing.T) {
 	large := textEvent(strings.Repeat("\u2028\\\"'$1 ", 8<<10))
 	st.events = slices.Repeat([]cairn.Event{large, textEvent("small")}, 50)
 	for n := range 3 {
+		w := must(s.prepare("session", st.next()))
+		if w.d = plan.Try(w.c, &plan.Seen{ID: "session", Row: st.row, Checkpoints: int64(n)}); w.d == nil || w.encodeDelta() != nil || w.joins() {
+			t.Errorf("step %d joins others", n+1)
+		}
 		if err := st.step(); err != nil {
 			t.Fatal(err)
 		}
