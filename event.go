@@ -18,8 +18,9 @@ const (
 	EventRunResumed    EventType = "run_resumed"    // Name: the previous run, MessageCount
 	EventStepStart     EventType = "step_start"     // an attempt at step Step begins
 	EventStepCommitted EventType = "step_committed" // MessageCount
-	// EventStepDiscarded voids everything that step Step of the run published since its EventStepStart: the attempt
-	// failed or the process died. Readers drop these events.
+	// EventStepDiscarded voids step Step of the run and the steps after it: what they published and did not commit,
+	// because the attempt failed or the process died. Readers drop the events that it [Event.Voids]. There may be none:
+	// a process that takes over a run may discard a step that has not begun.
 	EventStepDiscarded EventType = "step_discarded"
 
 	EventTextDelta EventType = "text_delta" // Text
@@ -294,6 +295,12 @@ func (c Cursor) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 func (c *Cursor) UnmarshalText(text []byte) (err error) {
 	*c, err = ParseCursor(string(text))
 	return err
+}
+
+// Voids reports whether the event discards the step of an earlier event: whether it is an [EventStepDiscarded] of that
+// step, or of one before it, of the same run and session. Committed steps come before every step that is discarded.
+func (e *Event) Voids(earlier *Event) bool {
+	return e.Type == EventStepDiscarded && earlier.SessionID == e.SessionID && earlier.RunID == e.RunID && earlier.Step >= e.Step
 }
 
 // Ends reports whether the event is the last one of the run with the given id.

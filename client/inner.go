@@ -1,8 +1,6 @@
 package client
 
 import (
-	"slices"
-
 	"github.com/cairn-agents/cairn"
 )
 
@@ -17,6 +15,9 @@ func (t *talk) inner(ev *cairn.Event) bool {
 	case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventCustom:
 	case cairn.EventStepDiscarded:
 		return t.discard(ev)
+	case cairn.EventStepCommitted:
+		t.commit(ev)
+		return true
 	default:
 		return true
 	}
@@ -29,20 +30,7 @@ func (t *talk) inner(ev *cairn.Event) bool {
 	if ev.SessionID == t.Session && ev.Origin == "" {
 		seen.Agent = "" // the agent here
 	}
-	return t.add(cairn.Chunk{Type: cairn.ChunkEvent, Event: &seen})
+	return t.put(cairn.Chunk{Type: cairn.ChunkEvent, Event: &seen}, ev)
 }
 
 func isInner(c *cairn.Chunk) bool { return c.Type == cairn.ChunkEvent }
-
-// discard voids the events published by a discarded step of an agent that the remote agent consults: the reply
-// begins again without them.
-func (t *talk) discard(ev *cairn.Event) bool {
-	void := func(s said) bool {
-		return isInner(&s.Chunk) && s.Event.SessionID == ev.SessionID && s.Event.RunID == ev.RunID && s.Event.Step == ev.Step
-	}
-	if !slices.ContainsFunc(t.kept, void) && !slices.ContainsFunc(t.step, void) {
-		return true
-	}
-	t.kept, t.step = slices.DeleteFunc(t.kept, void), slices.DeleteFunc(t.step, void)
-	return t.repeat()
-}

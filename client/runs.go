@@ -17,6 +17,7 @@ type Text struct {
 	// Step is the number of the step that produced it, from 1. The pieces of one step are one message.
 	Step int
 	// Discarded voids everything yielded of this step so far. The text that replaces it follows under the same number.
+	// If the text of several steps is void, there is a Text for each of them, the last step first.
 	Discarded bool
 }
 
@@ -34,8 +35,8 @@ func (t Text) String() string {
 // the errors of [Client.Events]. For a queued run it waits until the run begins.
 func (c *Client) Text(ctx context.Context, session, runID string) iter.Seq2[Text, error] {
 	return func(yield func(Text, error) bool) {
-		shown := map[int]bool{} // steps with text that was not discarded
-		types := []cairn.EventType{cairn.EventTextDelta, cairn.EventStepDiscarded}
+		types := []cairn.EventType{cairn.EventTextDelta, cairn.EventStepCommitted, cairn.EventStepDiscarded}
+		var shown []int // steps with text that was neither committed nor discarded, in order
 		for ev, err := range c.runEvents(ctx, session, runID, types...) {
 			text := Text{Step: ev.Step}
 			switch {
@@ -45,10 +46,21 @@ func (c *Client) Text(ctx context.Context, session, runID string) iter.Seq2[Text
 			case ev.SessionID != session: // a sub-agent's
 				continue
 			case ev.Type == cairn.EventTextDelta:
-				text.Delta, shown[ev.Step] = ev.Text, true
-			case shown[ev.Step]:
-				text.Discarded = true
-				delete(shown, ev.Step)
+				text.Delta = ev.Text
+				if n := len(shown); n == 0 || shown[n-1] != ev.Step {
+					shown = append(shown, ev.Step)
+				}
+			case ev.Type == cairn.EventStepCommitted:
+				shown = slices.DeleteFunc(shown, func(step int) bool { return step == ev.Step })
+				continue
+			case ev.Type == cairn.EventStepDiscarded:
+				for n := len(shown) - 1; n >= 0 && shown[n] >= ev.Step; n-- {
+					if !yield(Text{Step: shown[n], Discarded: true}, nil) {
+						return
+					}
+					shown = shown[:n]
+				}
+				continue
 			default:
 				continue
 			}

@@ -27,12 +27,13 @@ type talk struct {
 	refused map[string]string
 	final   *cairn.Event // the end of the last run
 
-	kept   []said // pieces of the steps that stand
-	step   []said // pieces of the step under way
-	passed int    // the number of forwarded events of the agent's tools and agents
+	kept   []said       // pieces of the steps before the one under way
+	step   []said       // pieces of the step under way
+	at     *cairn.Event // the last event of the session's own
+	passed int          // the number of forwarded events of the agent's tools and agents
 	open   cairn.PartType
 	spoke  bool           // whether the reply has a text already
-	cited  []cairn.Source // for the end of the current text, or of the next one
+	cited  []*cairn.Event // with the sources for the end of the current text, or of the next one
 	files  []drawn        // files of replies that are not in this reply yet
 	usage  cairn.Usage
 	result json.RawMessage
@@ -43,6 +44,7 @@ type talk struct {
 type said struct {
 	cairn.Chunk
 	text []byte
+	of   *cairn.Event // what it came with; nil once its step is committed
 }
 
 // drawn is a file of a reply on the other server: the n-th file of a message.
@@ -313,8 +315,8 @@ func (t *talk) skip(ctx context.Context, runID string) error {
 	t.After, t.Ended = snap.Cursor, runID
 	for i := range slices.Backward(snap.Messages) {
 		if m := &snap.Messages[i]; m.Role == cairn.RoleAssistant {
-			t.restart(slices.DeleteFunc(append(t.kept, t.step...), func(s said) bool { return !isInner(&s.Chunk) }))
-			if !t.text(m.Text()) {
+			t.cited = nil
+			if !t.restart(func(s said) bool { return !isInner(&s.Chunk) }) || !t.text(m.Text()) {
 				return errLeft
 			}
 			for _, p := range m.Parts {
@@ -343,14 +345,18 @@ func (t *talk) take(ev *cairn.Event) bool {
 		}
 		t.from = ""
 	}
+	if ev.Type == cairn.EventStepStart || ev.Type == cairn.EventStepCommitted {
+		more := t.close()
+		t.kept, t.step = append(t.kept, t.step...), nil
+		t.commit(ev)
+		return more
+	}
+	t.at = ev
 	switch ev.Type {
 	case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventCustom:
 		return t.inner(ev)
-	case cairn.EventStepStart, cairn.EventStepCommitted:
-		t.kept, t.step = append(t.kept, t.step...), nil
-		return t.close()
 	case cairn.EventStepDiscarded:
-		return t.restart(append(t.kept, slices.DeleteFunc(t.step, func(s said) bool { return !isInner(&s.Chunk) || s.Event.SessionID == t.Session })...))
+		return t.discard(ev)
 	case cairn.EventTextDelta:
 		return ev.Text == "" || t.text(ev.Text)
 	case cairn.EventThinking:
@@ -359,7 +365,7 @@ func (t *talk) take(ev *cairn.Event) bool {
 	case cairn.EventThinkingEnd:
 		return t.close()
 	case cairn.EventSources:
-		t.cited = append(t.cited, ev.Sources...)
+		t.cited = append(t.cited, ev)
 	case cairn.EventFiles:
 		for n, ref := range ev.Files {
 			t.files = append(t.files, drawn{ev.Index, ev.MessageID, n, ref})
@@ -388,44 +394,24 @@ func (t *talk) close() bool {
 	}
 	end := cairn.Chunk{Type: cairn.ChunkPartEnd}
 	if t.open == cairn.PartText {
-		end.Sources, t.cited = t.cited, nil
+		for _, ev := range t.cited {
+			end.Sources = append(end.Sources, ev.Sources...)
+		}
+		t.cited = nil
 	}
 	t.open = ""
 	return t.add(end)
 }
 
-// restart voids the pieces of the current step: the reply begins again with kept.
-func (t *talk) restart(kept []said) bool {
-	void := len(t.step) > 0 || len(kept) != len(t.kept)
-	t.kept, t.step, t.open, t.spoke, t.cited = kept, nil, "", false, nil
-	for i := range kept {
-		t.spoke = t.spoke || kept[i].Type == cairn.ChunkText
-	}
-	return !void || t.repeat()
-}
-
-// repeat begins the reply again, with the pieces that stand.
-func (t *talk) repeat() bool {
-	if !t.say(cairn.Chunk{Type: cairn.ChunkRestart}) {
-		return false
-	}
-	for _, list := range [][]said{t.kept, t.step} {
-		for _, s := range list {
-			s.Text = string(s.text)
-			if !t.say(s.Chunk) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // add streams a chunk of the current step.
-func (t *talk) add(c cairn.Chunk) bool {
+func (t *talk) add(c cairn.Chunk) bool { return t.put(c, t.at) }
+
+// put streams a chunk that came with an event.
+func (t *talk) put(c cairn.Chunk, of *cairn.Event) bool {
 	if n := len(t.step); n > 0 && t.step[n-1].Type == c.Type && c.Text != "" {
 		t.step[n-1].text = append(t.step[n-1].text, c.Text...)
 	} else {
-		t.step = append(t.step, said{c, []byte(c.Text)})
+		t.step = append(t.step, said{c, []byte(c.Text), of})
 	}
 	return t.say(c)
 }

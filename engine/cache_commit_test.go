@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -246,7 +247,7 @@ func wantCachedMarks(t *testing.T, events []cairn.Event, want int) {
 	for i := range events {
 		switch ev := &events[i]; {
 		case ev.Type == cairn.EventStepDiscarded:
-			delete(marks, ev.Step)
+			maps.DeleteFunc(marks, func(step, _ int) bool { return step >= ev.Step })
 		case ev.Type == cairn.EventToolEnd && ev.Cached:
 			marks[ev.Step]++
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,7 +92,7 @@ func wantUsage(t *testing.T, st store.LogProvider, res *cairn.Result, want cairn
 		case cairn.EventUsage:
 			steps[ev.Step] = steps[ev.Step].Add(*ev.Usage)
 		case cairn.EventStepDiscarded:
-			delete(steps, ev.Step)
+			maps.DeleteFunc(steps, func(step int, _ cairn.Usage) bool { return step >= ev.Step })
 		}
 	}
 	for _, used := range steps {

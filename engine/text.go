@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -15,7 +16,7 @@ type Text struct {
 	Step int
 	// Discarded voids everything yielded of this step so far: the model call failed in mid-reply, or its process died.
 	// The text that replaces it follows under the same number, so a reader that removes the step's text shows each word
-	// once.
+	// once. If the text of several steps is void, there is a Text for each of them, the last step first.
 	Discarded bool
 }
 
@@ -44,13 +45,9 @@ func (t Text) String() string {
 // Events.
 func (r *Run) Text(ctx context.Context) iter.Seq2[Text, error] {
 	return func(yield func(Text, error) bool) {
-		type step struct {
-			run    string
-			number int
-		}
-		shown := map[step]bool{} // steps with text that was not discarded
+		var shown []int // steps with text that was neither committed nor discarded, in order
 		for ev, err := range r.Events(ctx) {
-			text, of := Text{Step: ev.Step}, step{ev.RunID, ev.Step}
+			text := Text{Step: ev.Step}
 			switch {
 			case err != nil:
 				yield(Text{}, err)
@@ -58,10 +55,21 @@ func (r *Run) Text(ctx context.Context) iter.Seq2[Text, error] {
 			case ev.SessionID != r.session: // a sub-agent's
 				continue
 			case ev.Type == cairn.EventTextDelta:
-				text.Delta, shown[of] = ev.Text, true
-			case ev.Type == cairn.EventStepDiscarded && shown[of]:
-				text.Discarded = true
-				delete(shown, of)
+				text.Delta = ev.Text
+				if n := len(shown); n == 0 || shown[n-1] != ev.Step {
+					shown = append(shown, ev.Step)
+				}
+			case ev.Type == cairn.EventStepCommitted:
+				shown = slices.DeleteFunc(shown, func(step int) bool { return step == ev.Step })
+				continue
+			case ev.Type == cairn.EventStepDiscarded:
+				for n := len(shown) - 1; n >= 0 && shown[n] >= ev.Step; n-- {
+					if !yield(Text{Step: shown[n], Discarded: true}, nil) {
+						return
+					}
+					shown = shown[:n]
+				}
+				continue
 			default:
 				continue
 			}

@@ -24,9 +24,7 @@ func standing(t *testing.T, eng *engine.Engine) (list []cairn.Event) {
 	}
 	for _, ev := range all {
 		if ev.Type == cairn.EventStepDiscarded {
-			list = slices.DeleteFunc(list, func(before cairn.Event) bool {
-				return before.SessionID == ev.SessionID && before.RunID == ev.RunID && before.Step == ev.Step
-			})
+			list = slices.DeleteFunc(list, func(before cairn.Event) bool { return ev.Voids(&before) })
 		}
 		list = append(list, ev.Public())
 	}

@@ -43,7 +43,7 @@ func (p *page) show(ev cairn.Event) {
 		}
 		p.replies[last].text += ev.Text
 	case cairn.EventStepDiscarded:
-		p.replies = slices.DeleteFunc(p.replies, func(r reply) bool { return r.run == ev.RunID && r.step == ev.Step })
+		p.replies = slices.DeleteFunc(p.replies, func(r reply) bool { return r.run == ev.RunID && r.step >= ev.Step })
 	}
 }
 
@@ -142,6 +142,27 @@ func TestPageTakesBackWhatWasDiscarded(t *testing.T) {
 	p.connect(func(ev cairn.Event) bool { return ev.Type == cairn.EventRunEnd })
 	if p.text() != "Violets are blue." {
 		t.Errorf("at last the page shows %q", p.text())
+	}
+}
+
+// A discard removes the replies of its step and of later ones of the run, and may find none.
+func TestPageTakesBackSeveralSteps(t *testing.T) {
+	t.Parallel()
+	p := &page{t: t}
+	for _, ev := range []cairn.Event{
+		{Type: cairn.EventTextDelta, RunID: "a", Step: 3, Text: "another run's"},
+		{Type: cairn.EventTextDelta, RunID: "b", Step: 1, Text: "committed"},
+		{Type: cairn.EventTextDelta, RunID: "b", Step: 2, Text: "void"},
+		{Type: cairn.EventTextDelta, RunID: "b", Step: 3, Text: "void"},
+		{Type: cairn.EventStepDiscarded, RunID: "b", Step: 2},
+		{Type: cairn.EventStepDiscarded, RunID: "b", Step: 2},
+		{Type: cairn.EventTextDelta, RunID: "b", Step: 2, Text: "again"},
+		{Type: cairn.EventStepDiscarded, RunID: "b", Step: 3},
+	} {
+		p.show(ev)
+	}
+	if want := "another run's\ncommitted\nagain"; p.text() != want {
+		t.Errorf("the page shows %q, want %q", p.text(), want)
 	}
 }
 

@@ -13,7 +13,12 @@ import (
 // The reader begins with messages and then reads events. Compared with [Lines] of the stored messages, it shows
 // that a snapshot and the events after it are all that a reader needs.
 func Fold(session string, messages []cairn.Message, events []cairn.Event) []string {
-	r := &reader{session: session, lines: Lines(messages), steps: map[string]*readStep{}, files: map[int]int{}}
+	return fold(session, messages, events, (*cairn.Event).Voids)
+}
+
+// fold is Fold with the rule by which a discard voids a step.
+func fold(session string, messages []cairn.Message, events []cairn.Event, voids func(discard, start *cairn.Event) bool) []string {
+	r := &reader{session: session, lines: Lines(messages), voids: voids, steps: map[stepKey]*readStep{}, files: map[int]int{}}
 	for i := range events {
 		r.read(&events[i])
 	}
@@ -32,13 +37,20 @@ func Lines(messages []cairn.Message) []string {
 // reader holds the transcript that a reader builds.
 type reader struct {
 	session string
+	voids   func(discard, start *cairn.Event) bool
 	lines   []string // by index; empty if nothing is known of the message yet
-	steps   map[string]*readStep
+	steps   map[stepKey]*readStep
 	loose   []string    // results of calls of earlier runs
 	files   map[int]int // number of files of a reply, by the reply's index
 }
 
+type stepKey struct {
+	run  string
+	step int
+}
+
 type readStep struct {
+	start       *cairn.Event
 	text, calls string
 	sources     []cairn.Source
 	results     []string
@@ -119,7 +131,7 @@ func (r *reader) read(ev *cairn.Event) {
 	if ev.SessionID != r.session || ev.Origin != "" {
 		return
 	}
-	key := fmt.Sprint(ev.RunID, "/", ev.Step)
+	key := stepKey{ev.RunID, ev.Step}
 	st := r.steps[key]
 	switch ev.Type {
 	case cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged, cairn.EventCompacted:
@@ -130,9 +142,9 @@ func (r *reader) read(ev *cairn.Event) {
 		r.files[ev.Index] = len(ev.Files)
 	case cairn.EventStepStart:
 		r.settle()
-		r.steps[key] = &readStep{}
+		r.steps[key] = &readStep{start: ev}
 	case cairn.EventStepDiscarded:
-		delete(r.steps, key)
+		maps.DeleteFunc(r.steps, func(_ stepKey, st *readStep) bool { return r.voids(ev, st.start) })
 	case cairn.EventTextDelta:
 		if st != nil {
 			st.text += ev.Text
@@ -164,7 +176,7 @@ func (r *reader) read(ev *cairn.Event) {
 	case cairn.EventRunEnd:
 		r.settle()
 	case cairn.EventRewound:
-		r.lines, r.steps = r.lines[:min(ev.MessageCount, len(r.lines))], map[string]*readStep{}
+		r.lines, r.steps = r.lines[:min(ev.MessageCount, len(r.lines))], map[stepKey]*readStep{}
 		maps.DeleteFunc(r.files, func(index, _ int) bool { return index >= ev.MessageCount })
 	}
 }

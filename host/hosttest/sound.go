@@ -339,7 +339,7 @@ func (t *tree) strayed(r *record) (problems []string) {
 func kept(events []cairn.Event) (left []cairn.Event) {
 	for _, ev := range events {
 		if ev.Type == cairn.EventStepDiscarded {
-			left = slices.DeleteFunc(left, func(e cairn.Event) bool { return e.RunID == ev.RunID && e.Step == ev.Step })
+			left = slices.DeleteFunc(left, func(e cairn.Event) bool { return ev.Voids(&e) })
 			continue
 		}
 		left = append(left, ev)
@@ -361,7 +361,7 @@ func (t *tree) outside(parent, child string) (problems []string) {
 			waits = false
 		case ev.SessionID == parent && ev.Type == cairn.EventRunEnd:
 			waits = ev.Status.Suspends()
-		case ev.SessionID == parent && ev.Type == cairn.EventStepDiscarded && by != nil && by.RunID == ev.RunID && by.Step == ev.Step:
+		case by != nil && by.SessionID == parent && ev.Voids(by):
 			by = nil
 		case ev.Type == cairn.EventSubagentStart && ev.ChildID == child:
 			by, began, ended = ev, true, false

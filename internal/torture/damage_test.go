@@ -150,10 +150,15 @@ var damages = map[string]map[string]func(*History){
 			at := h.event(cairn.EventStepCommitted)
 			h.Events[at].Type = cairn.EventStepDiscarded
 		},
-		"taken back twice": func(h *History) {
+		"taken back once committed": func(h *History) {
 			ev := h.Events[h.event(cairn.EventStepCommitted)]
 			ev.Type = cairn.EventStepDiscarded
-			h.insert(h.event(cairn.EventStepStart), ev)
+			h.insert(len(h.Events), ev)
+		},
+		"taken back with an earlier step": func(h *History) {
+			ev := h.Events[h.event(cairn.EventStepStart)]
+			ev.Type, ev.Step = cairn.EventStepDiscarded, ev.Step-1
+			h.insert(h.event(cairn.EventStepCommitted), ev)
 		},
 		"not committed":   func(h *History) { h.remove(h.event(cairn.EventStepCommitted)) },
 		"committed twice": func(h *History) { at := h.event(cairn.EventStepCommitted); h.insert(at, h.Events[at]) },

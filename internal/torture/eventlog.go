@@ -3,6 +3,7 @@ package torture
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,11 +47,13 @@ func eventsContiguous(t *Tree) error {
 type reader struct {
 	open map[string]*shown // by step id
 	kept map[string]*shown
+	last map[string]int // the last committed step, by run
 	// closed counts the results of cancelled calls, which belong to no step.
 	closed map[string]int
 }
 
 type shown struct {
+	start   *cairn.Event
 	text    string
 	results map[string]string // the last result per call
 }
@@ -63,17 +66,18 @@ func (r *reader) read(ev *cairn.Event) error {
 		if s != nil || r.kept[id] != nil {
 			return fmt.Errorf("event %d begins step %s again; open: %t", ev.Sequence, id, s != nil)
 		}
-		r.open[id] = &shown{results: map[string]string{}}
+		r.open[id] = &shown{start: ev, results: map[string]string{}}
 	case cairn.EventStepDiscarded:
-		if s == nil {
-			return fmt.Errorf("event %d discards step %s, which is not open", ev.Sequence, id)
+		if r.last[ev.RunID] >= ev.Step {
+			return fmt.Errorf("event %d discards step %s, and step %d is committed", ev.Sequence, id, r.last[ev.RunID])
 		}
-		delete(r.open, id)
+		maps.DeleteFunc(r.open, func(_ string, s *shown) bool { return ev.Voids(s.start) })
 	case cairn.EventStepCommitted:
 		if s == nil {
 			return fmt.Errorf("event %d commits step %s, which is not open", ev.Sequence, id)
 		}
 		r.kept[id] = s
+		r.last[ev.RunID] = ev.Step
 		delete(r.open, id)
 	case cairn.EventToolEnd:
 		if s == nil {
@@ -113,7 +117,7 @@ func render(call string, output json.RawMessage, isError bool) string {
 // replayEqualsLive finds steps whose events differ from the transcript, are repeated, or are discarded although the
 // step was committed.
 func replayEqualsLive(h *History) error {
-	r := reader{open: map[string]*shown{}, kept: map[string]*shown{}, closed: map[string]int{}}
+	r := reader{open: map[string]*shown{}, kept: map[string]*shown{}, last: map[string]int{}, closed: map[string]int{}}
 	undone := h.undone()
 	for i := range h.Events {
 		if undone[h.Events[i].RunID] {
@@ -247,28 +251,39 @@ func patchesFolded(h *History) error {
 		return nil // the marks of the last commits may be missing
 	}
 	fold := ledger{Entries: []entry{}}
-	pending, undone := map[string][]cairn.PatchOp{}, h.undone()
+	pending, undone := []*cairn.Event{}, h.undone() // patches of steps that are not committed
 	for i := range h.Events {
 		ev := &h.Events[i]
 		if undone[ev.RunID] {
 			continue
 		}
-		id := stepID(ev.RunID, ev.Step)
 		switch ev.Type {
 		case cairn.EventStatePatch:
-			pending[id] = append(pending[id], ev.Patch...)
+			pending = append(pending, ev)
 		case cairn.EventStepDiscarded:
-			delete(pending, id)
+			pending = slices.DeleteFunc(pending, ev.Voids)
 		case cairn.EventStepCommitted:
-			for _, p := range pending[id] {
-				if err := fold.patch(p); err != nil {
-					return fmt.Errorf("step %s: %w", id, err)
+			var rest []*cairn.Event
+			for _, p := range pending {
+				if p.RunID != ev.RunID || p.Step != ev.Step {
+					rest = append(rest, p)
+				} else if err := fold.apply(p.Patch); err != nil {
+					return fmt.Errorf("step %s: %w", stepID(ev.RunID, ev.Step), err)
 				}
 			}
-			delete(pending, id)
+			pending = rest
 		}
 	}
 	return fold.equals(h.State)
+}
+
+func (l *ledger) apply(patch []cairn.PatchOp) error {
+	for _, p := range patch {
+		if err := l.patch(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (l *ledger) patch(p cairn.PatchOp) error {

@@ -88,8 +88,15 @@ func consultationsEnd(h *History) error {
 			fresh[id] = map[string]consultation{}
 			continue
 		case cairn.EventStepDiscarded:
-			for call, before := range fresh[id] {
-				*calls[call] = before
+			last := ev.Step
+			for fresh[stepID(ev.RunID, last+1)] != nil {
+				last++
+			}
+			for n := last; n >= ev.Step; n-- {
+				for call, before := range fresh[stepID(ev.RunID, n)] {
+					*calls[call] = before
+				}
+				delete(fresh, stepID(ev.RunID, n))
 			}
 			continue
 		case cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventToolEnd:

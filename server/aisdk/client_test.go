@@ -79,6 +79,9 @@ func logOf(t *testing.T, lines string) []cairn.Event {
 			}
 		}
 		ev.RunID, ev.Step = run, step
+		if len(f) > 1 && (ev.Type == cairn.EventStepDiscarded || ev.Type == cairn.EventStepCommitted) {
+			fmt.Sscan(f[1], &ev.Step)
+		}
 		if ev.SessionID == "child" {
 			ev.RunID = "rc"
 		}

@@ -8,6 +8,7 @@ package aisdk
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
@@ -20,7 +21,7 @@ type Version int
 const (
 	V5 Version = 5 // no approvals: they are data parts
 	V6 Version = 6
-	V7 Version = 7 // discards a step in place instead of reading the turn again
+	V7 Version = 7 // discards the last step in place instead of reading the turn again
 )
 
 // Header marks a response as a UI message stream.
@@ -46,10 +47,13 @@ type Encoder struct {
 	// sources is the number of sources so far, settled the number before the current attempt.
 	sources, settled int
 	inStep           bool
-	shown            bool // the attempt has shown something
-	held             bool // the attempt was discarded; its words remain if the run fails with it
-	resumed          bool // a run has resumed the turn, and no step has begun since
-	tools            int  // number of calls that the last step has shown
+	begun            []cairn.Event // steps of attempts that are neither committed nor discarded
+	shown            bool          // the attempt has shown something
+	earlier          bool          // so has one before it that is not committed
+	held             bool          // the attempt was discarded; its words remain if the run fails with it
+	deep             bool          // the one before it was, too
+	resumed          bool          // a run has resumed the turn, and no step has begun since
+	tools            int           // number of calls that the last step has shown
 	calls            map[string]*call
 	done             bool
 	out              []byte
@@ -121,22 +125,18 @@ func (e *Encoder) Skip(events []cairn.Event) {
 	}
 }
 
-// standing returns the events without those of discarded attempts, and without the ends of runs that were resumed. An
-// attempt that no other one has followed is kept: if its run fails with it, the client keeps its words.
+// standing returns the events without those of discarded attempts, and without the ends of runs that were resumed.
+// Attempts that no other one has followed are kept: if their run fails with them, the client keeps its words.
 func (e *Encoder) standing(events []cairn.Event) []*cairn.Event {
-	type attempt struct {
-		run  string
-		step int
-	}
 	void := make([]bool, len(events))
-	began := map[attempt]int{} // index of the attempt's start
-	var ends []int             // indexes of the ends of runs
+	var open []int // indexes of the starts of attempts that are neither committed nor discarded
+	var ends []int // indexes of the ends of runs
 	discard := func(start, end int) {
 		for n := start; n <= end; n++ { // events of other runs may be in between
-			void[n] = void[n] || events[n].RunID == events[end].RunID && events[n].Step == events[end].Step
+			void[n] = void[n] || events[end].Voids(&events[n])
 		}
 	}
-	held := [2]int{-1, -1} // the last discarded attempt of the session itself
+	held := [2]int{-1, -1} // the last discarded attempts of the session itself
 	drop := func() {
 		if held[0] >= 0 {
 			discard(held[0], held[1])
@@ -145,19 +145,22 @@ func (e *Encoder) standing(events []cairn.Event) []*cairn.Event {
 	}
 	for i := range events {
 		ev := &events[i]
-		at := attempt{ev.RunID, ev.Step}
 		own := ev.SessionID == e.session
 		switch {
 		case ev.Type == cairn.EventStepStart:
-			if began[at] = i; own {
+			if open = append(open, i); own {
 				drop()
 			}
+		case ev.Type == cairn.EventStepCommitted:
+			open = slices.DeleteFunc(open, func(n int) bool { return sameStep(&events[n], ev) })
 		case ev.Type == cairn.EventStepDiscarded:
-			if start, ok := began[at]; ok && own {
-				held = [2]int{start, i}
-			} else if ok {
-				discard(start, i)
+			first := slices.IndexFunc(open, func(n int) bool { return ev.Voids(&events[n]) })
+			if first >= 0 && own {
+				held = [2]int{open[first], i}
+			} else if first >= 0 {
+				discard(open[first], i)
 			}
+			open = slices.DeleteFunc(open, func(n int) bool { return ev.Voids(&events[n]) })
 		case ev.Type == cairn.EventRunEnd && own:
 			if ends = append(ends, i); ev.Status != cairn.RunFailed {
 				drop()
@@ -182,7 +185,7 @@ func (e *Encoder) standing(events []cairn.Event) []*cairn.Event {
 // Taken reports whether an event discards what the client was shown and cannot forget. Its connection must then be
 // cut: when the client resumes it is shown each word once.
 func (e *Encoder) Taken(ev *cairn.Event) bool {
-	return e.held && e.shown && e.version < V7 && ev.SessionID == e.session &&
+	return e.held && (e.deep || e.shown && e.version < V7) && ev.SessionID == e.session &&
 		(ev.Type == cairn.EventStepStart || ev.Type == cairn.EventRunEnd && ev.Status != cairn.RunFailed)
 }
 
@@ -221,11 +224,17 @@ func (e *Encoder) own(ev *cairn.Event) {
 			e.inStep, e.tools = true, 0
 		}
 		e.step++
+		e.earlier = len(e.begun) > 0 && (e.earlier || e.shown)
+		e.begun = append(e.begun, cairn.Event{SessionID: ev.SessionID, RunID: ev.RunID, Step: ev.Step})
 		e.resumed, e.shown, e.settled = false, false, e.sources
 	case cairn.EventStepCommitted:
+		e.begun = slices.DeleteFunc(e.begun, func(start cairn.Event) bool { return sameStep(&start, ev) })
 		e.endStep()
 	case cairn.EventStepDiscarded:
-		e.held = true
+		n := len(e.begun)
+		e.begun = slices.DeleteFunc(e.begun, func(start cairn.Event) bool { return ev.Voids(&start) })
+		e.held = e.held || len(e.begun) < n
+		e.deep = e.deep || len(e.begun) < n-1 && e.earlier
 	case cairn.EventTextDelta:
 		e.delta(inText, ev.Text)
 	case cairn.EventThinking:
@@ -343,13 +352,18 @@ func (e *Encoder) waits() bool {
 	return false
 }
 
-// takeBack makes the client forget an attempt that was discarded. A client before version 7 cannot: it was shown
-// nothing, or its connection is cut.
+// sameStep reports whether two events are of the same step.
+func sameStep(a, b *cairn.Event) bool {
+	return a.SessionID == b.SessionID && a.RunID == b.RunID && a.Step == b.Step
+}
+
+// takeBack makes the client forget an attempt that was discarded. A client before version 7 cannot, and none can
+// forget more than the last attempt: it was shown nothing, or its connection is cut.
 func (e *Encoder) takeBack() {
 	if !e.held {
 		return
 	}
-	if e.held = false; e.version < V7 {
+	if e.held, e.deep = false, false; e.version < V7 {
 		return
 	}
 	if e.inStep {
@@ -371,7 +385,7 @@ func (e *Encoder) end(ev *cairn.Event) {
 	if ev.Status != cairn.RunFailed {
 		e.takeBack()
 	}
-	e.held = false
+	e.held, e.deep = false, false
 	e.endStep()
 	meta := Metadata{Status: ev.Status, Usage: ev.Usage}
 	switch ev.Status {

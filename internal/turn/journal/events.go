@@ -44,7 +44,7 @@ func StepStart(number int) cairn.Event {
 	return cairn.Event{Type: cairn.EventStepStart, Step: number}
 }
 
-// StepDiscarded returns the event that marks what an attempt at a step published as void.
+// StepDiscarded returns the event that marks what attempts at a step and at later ones published as void.
 func StepDiscarded(number int, why *cairn.Error) cairn.Event {
 	return cairn.Event{Type: cairn.EventStepDiscarded, Step: number, Error: why}
 }

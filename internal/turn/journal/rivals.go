@@ -40,7 +40,9 @@ func (r *rivals) note(ev *cairn.Event) {
 		case cairn.EventSubagentStart:
 			r.consulted[ev.CallID] = cairn.ChildEnd{SessionID: ev.ChildID, Agent: ev.Name}
 		case cairn.EventStepDiscarded:
-			clear(r.consulted)
+			if ev.Step <= r.step {
+				clear(r.consulted)
+			}
 		}
 	}
 }
@@ -48,10 +50,11 @@ func (r *rivals) note(ev *cairn.Event) {
 // observe records an event of the run that another writer published since the effect began.
 func (r *rivals) observe(ev *cairn.Event) {
 	r.note(ev)
-	if ev.SessionID != r.ids.session || ev.RunID != r.ids.run || ev.Step != r.step || r.lost != nil {
+	if ev.SessionID != r.ids.session || ev.RunID != r.ids.run || r.lost != nil {
 		return
 	}
-	if r.alone || ev.Type == cairn.EventStepDiscarded || ev.Type == cairn.EventStepCommitted && !r.commits {
+	void := ev.Type == cairn.EventStepDiscarded && ev.Step <= r.step
+	if void || ev.Step == r.step && (r.alone || ev.Type == cairn.EventStepCommitted && !r.commits) {
 		r.lost = Outrun(r.ids.session, r.step)
 		r.abandon(r.lost)
 	}

@@ -25,12 +25,15 @@ type piece struct {
 
 // note records the next event of the run.
 func (s *shown) note(ev *cairn.Event) {
+	if ev.Type == cairn.EventStepDiscarded && ev.Step <= s.step {
+		*s = shown{step: s.step, redone: true}
+	}
 	if ev.Step != s.step || ev.Origin != "" {
 		return
 	}
 	switch ev.Type {
-	case cairn.EventStepStart, cairn.EventStepDiscarded:
-		*s = shown{step: s.step, redone: true, open: ev.Type == cairn.EventStepStart}
+	case cairn.EventStepStart:
+		*s = shown{step: s.step, redone: true, open: true}
 	case cairn.EventTextDelta, cairn.EventThinking, cairn.EventToolArgDelta:
 		if n := len(s.reply); n > 0 && s.reply[n-1].event == ev.Type && s.reply[n-1].callID == ev.CallID {
 			s.reply[n-1].text += ev.Text

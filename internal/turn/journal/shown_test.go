@@ -118,3 +118,38 @@ func TestWhatWaitsIsLeftOutOnceOthersHavePublishedIt(t *testing.T) {
 		t.Errorf("the log has %v, error %v", list, err)
 	}
 }
+
+// A discard voids the step that an attempt works on, or it does not. Then the attempt continues.
+func TestRivalsAreOutrunByDiscards(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ev   cairn.Event
+		lost bool
+	}{
+		"of its step":             {cairn.Event{SessionID: "s", RunID: "r", Step: 2}, true},
+		"of the step before it":   {cairn.Event{SessionID: "s", RunID: "r", Step: 1}, true},
+		"of a step that is ahead": {cairn.Event{SessionID: "s", RunID: "r", Step: 3}, false},
+		"of another run":          {cairn.Event{SessionID: "s", RunID: "earlier", Step: 2}, false},
+		"of another session":      {cairn.Event{SessionID: "below", RunID: "r", Step: 2}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newTestLog(memstore.New(nil).EventLog(), -1)
+			var cause error
+			e := g.Attempt(t.Context(), &cairn.Session{ID: "s", RootID: "s", Agent: "a"}, "r", 0, Attempt{Step: 2, Abandon: func(err error) { cause = err }})
+			st := step.New("r", 2, nil, nil)
+			st.Add(&step.Reply{Message: &cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("hello")}}})
+			if whole, err := e.SkipPublished(t.Context(), 0, st); !whole || err != nil {
+				t.Fatal(whole, err)
+			}
+			r := e.rivals
+			began := cairn.Event{Type: cairn.EventSubagentStart, SessionID: "s", RunID: "r", Step: 2, CallID: "c", ChildID: "child"}
+			r.observe(&began)
+			c.ev.Type = cairn.EventStepDiscarded
+			r.observe(&c.ev)
+			if _, consulted := e.Consulted("c"); (cause != nil) != c.lost || r.shown.matches(st) == c.lost || r.seen.Has(&began) == c.lost || consulted == c.lost {
+				t.Errorf("cause %v, the reply stands %t, the call %t, its agent %t", cause, r.shown.matches(st), r.seen.Has(&began), consulted)
+			}
+		})
+	}
+}

@@ -11,7 +11,8 @@ import (
 // new attempt differs, it is passed on whole, after the event that discards the previous one.
 type repeats struct {
 	session string
-	said    string // texts of the step under way, each kind preceded by a mark
+	step    cairn.Event // start of the step under way
+	said    string      // its texts, each kind preceded by a mark
 	kind    cairn.EventType
 	other   bool // the step has shown more than texts
 
@@ -34,10 +35,14 @@ func (r *repeats) pass(ev cairn.Event) []cairn.Event {
 		if len(r.held) > 0 {
 			return r.hold(ev)
 		}
-		r.said, r.other = "", false
+		r.step, r.said, r.other = ev, "", false
 	case cairn.EventStepDiscarded:
-		r.at, r.kind = 0, ""
-		if len(r.held) > 0 || r.said != "" && !r.other {
+		void := ev.Voids(&r.step)
+		if void {
+			r.at, r.kind = 0, ""
+			r.other = r.other || ev.Step != r.step.Step // earlier steps are void, too
+		}
+		if len(r.held) > 0 || void && r.said != "" && !r.other {
 			return r.hold(ev)
 		}
 	case cairn.EventTextDelta, cairn.EventThinking:

@@ -29,6 +29,11 @@ func TestRepeats(t *testing.T) {
 		"a step before":                {"S tOne C S tOne C E", "S tOne C S tOne C E"},
 		"the end while it repeats":     {"S tOne_two D S tOne E", "S tOne_two D S tOne E"},
 		"nothing was said":             {"S D S tOne C E", "S D S tOne C E"},
+		"two steps":                    {"1 S tOne 2 S tTwo 1 D S tOne 2 S tTwo C", "S tOne S tTwo D S tOne S tTwo C"},
+		"the later of two":             {"1 S tOne 2 S tTwo 2 D S tTwo_three C", "S tOne S tTwo t_three C"},
+		"no step":                      {"1 S tOne C 2 D S tOne C", "S tOne C D S tOne C"},
+		"no step, while it repeats":    {"1 S tOne_two D S tOne 2 D 1 t_two_three C", "S tOne_two t_three C"},
+		"no step, in an answer":        {"1 S tOne 2 D 1 t_two C", "S tOne D t_two C"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -36,8 +41,13 @@ func TestRepeats(t *testing.T) {
 				'C': cairn.EventStepCommitted, 'E': cairn.EventRunEnd, 'R': cairn.EventRunResumed, 'A': cairn.EventToolStart, 'a': cairn.EventToolStart}
 			r := repeats{session: "s"}
 			var shown []string
+			step := 0
 			for _, word := range strings.Fields(c.events) {
-				ev := cairn.Event{Type: kinds[word[0]], SessionID: "s", Text: word[1:], Name: word[:1]}
+				if word[0] <= '9' { // the number of the step from here on
+					step = int(word[0] - '0')
+					continue
+				}
+				ev := cairn.Event{Type: kinds[word[0]], SessionID: "s", Step: step, Text: word[1:], Name: word[:1]}
 				if word == "a" {
 					ev.SessionID = "below"
 				}

@@ -86,7 +86,7 @@ func (c *chat) resume(ctx context.Context, row *cairn.Session, run *engine.Run) 
 	switch {
 	case row.Status == cairn.SessionPaused:
 		return c.stream(ctx, run, nil)
-	case c.Partial:
+	case c.Partial():
 		c.Note("The answer was cut off: its last step starts again.")
 	default:
 		c.Note("The last answer was cut off: resuming it.")

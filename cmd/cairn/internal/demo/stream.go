@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -157,21 +158,24 @@ func (c *chat) unseen(ctx context.Context) iter.Seq2[cairn.Event, error] {
 
 // skipDiscarded makes the screen skip what a dead process published and what was discarded since.
 func (c *chat) skipDiscarded(ctx context.Context) error {
-	var open []int64 // events of the current step
+	var open []cairn.Event // events of steps that are neither committed nor discarded
 	for ev, err := range c.unseen(ctx) {
 		if err != nil {
 			return err
 		}
 		switch ev.Type {
-		case cairn.EventStepStart, cairn.EventStepCommitted:
-			open = open[:0]
+		case cairn.EventStepCommitted:
+			open = slices.DeleteFunc(open, func(e cairn.Event) bool {
+				return e.SessionID == ev.SessionID && e.RunID == ev.RunID && e.Step == ev.Step
+			})
 		case cairn.EventStepDiscarded:
-			for _, sequence := range append(open, ev.Sequence) {
-				c.Skip[sequence] = true
+			for _, e := range append(open, ev) {
+				if ev.Voids(&e) {
+					c.Skip[e.Sequence] = true
+				}
 			}
-			open = open[:0]
 		default:
-			open = append(open, ev.Sequence)
+			open = append(open, ev)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,8 +26,6 @@ type Screen struct {
 	// are not to be shown.
 	Seen int64
 	Skip map[int64]bool
-	// Partial reports whether the screen shows part of a step that is not committed.
-	Partial bool
 
 	w     io.Writer
 	style terminal.Style
@@ -36,10 +35,18 @@ type Screen struct {
 	held   []cairn.Event
 	holdTo int64
 
+	open []openStep // steps that began and are neither committed nor discarded
+
 	inside   cairn.EventType // kind of the open line: text, thinking, the prompt (EventRunStart), or nothing
 	question string          // question of the prompt
 	started  time.Time       // start of the run that is shown
 	total    cairn.Usage     // usage of the run that is shown
+}
+
+// openStep is a step, as one of its events names it.
+type openStep struct {
+	of    cairn.Event
+	shown bool // the screen shows part of it
 }
 
 // NewScreen returns a screen on a command's output.
@@ -130,13 +137,41 @@ func (s *Screen) Hold(sequence int64) { s.holdTo = sequence }
 // Release drops the held events.
 func (s *Screen) Release() { s.held, s.holdTo = nil, 0 }
 
-func (s *Screen) write(ev cairn.Event) {
+// Partial reports whether the screen shows part of a step that is not committed.
+func (s *Screen) Partial() bool {
+	return slices.ContainsFunc(s.open, func(o openStep) bool { return o.shown })
+}
+
+// track keeps the list of open steps. It reports whether the event has closed any.
+func (s *Screen) track(ev *cairn.Event) bool {
+	at := slices.IndexFunc(s.open, func(o openStep) bool {
+		return o.of.SessionID == ev.SessionID && o.of.RunID == ev.RunID && o.of.Step == ev.Step
+	})
+	n := len(s.open)
 	switch ev.Type {
-	case cairn.EventTextDelta, cairn.EventThinking, cairn.EventToolStart, cairn.EventToolEnd:
-		s.Partial = true
-	case cairn.EventStepCommitted, cairn.EventStepDiscarded, cairn.EventRunEnd:
-		s.Partial = false
+	case cairn.EventStepStart, cairn.EventTextDelta, cairn.EventThinking:
+		if at < 0 {
+			at, s.open = n, append(s.open, openStep{of: *ev})
+		}
+		s.open[at].shown = s.open[at].shown || ev.Type != cairn.EventStepStart
+	case cairn.EventToolStart, cairn.EventToolEnd:
+		if at >= 0 { // otherwise it ends a call of an earlier run
+			s.open[at].shown = true
+		}
+	case cairn.EventStepCommitted:
+		if at >= 0 {
+			s.open = slices.Delete(s.open, at, at+1)
+		}
+	case cairn.EventStepDiscarded:
+		s.open = slices.DeleteFunc(s.open, func(o openStep) bool { return ev.Voids(&o.of) })
+	case cairn.EventRunEnd:
+		s.open = slices.DeleteFunc(s.open, func(o openStep) bool { return o.of.SessionID == ev.SessionID && o.of.RunID == ev.RunID })
 	}
+	return len(s.open) < n
+}
+
+func (s *Screen) write(ev cairn.Event) {
+	closed := s.track(&ev)
 	if s.Session != "" && (ev.SessionID != s.Session || ev.Origin != "") {
 		switch ev.Type {
 		case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventToolApproval, cairn.EventToolPending:
@@ -165,6 +200,9 @@ func (s *Screen) write(ev cairn.Event) {
 	case cairn.EventToolApproval, cairn.EventToolPending:
 		s.pending(ev)
 	case cairn.EventStepDiscarded:
+		if !closed { // no step has begun
+			return
+		}
 		why := "the process died"
 		if ev.Error != nil {
 			why = ev.Error.Message

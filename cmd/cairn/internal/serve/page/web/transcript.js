@@ -8,7 +8,7 @@ export function begin(snapshot) {
     running: snapshot.session.status === "active",
     run: snapshot.session.run_id || "",
     cursor: snapshot.cursor,
-    items: [], // what is in the transcript, and then what the step under way has said so far
+    items: [], // what is in the transcript, and then what the steps that are not committed have said so far
     committed: 0, // how many items are in the transcript
     stale: false, // the snapshot is to be read again
     unsettled: true, // what the session waits for is to be asked again
@@ -53,13 +53,29 @@ function result(t, call, output, failed) {
   if (item) Object.assign(item, { output, state: failed ? "failed" : "done" });
 }
 
+// live adds an item of a step that is not committed.
+function live(t, ev, item) {
+  t.items.push(Object.assign(item, { live: true, run: ev.run_id, step: ev.step }));
+  return item;
+}
+
 // last returns the item of a kind that a delta belongs to, which may be a new one.
-function last(t, kind) {
+function last(t, ev, kind) {
   const item = t.items[t.items.length - 1];
-  if (t.items.length > t.committed && item.kind === kind) return item;
-  const next = { kind, text: "", live: true };
-  t.items.push(next);
-  return next;
+  if (t.items.length > t.committed && item.kind === kind && item.step === ev.step) return item;
+  return live(t, ev, { kind, text: "" });
+}
+
+// drop removes what a step and the later ones have said.
+function drop(t, ev) {
+  t.items = t.items.filter((item, i) => i < t.committed || item.run !== ev.run_id || item.step < ev.step);
+}
+
+// commit puts what a step has said, and those before it, into the transcript.
+function commit(t, ev) {
+  const later = t.items.findIndex((item, i) => i >= t.committed && item.step > ev.step);
+  t.committed = later < 0 ? t.items.length : later;
+  for (const item of t.items.slice(0, t.committed)) for (const key of ["live", "run", "step"]) delete item[key];
 }
 
 // apply takes an event. It returns whether anything is to be shown anew.
@@ -83,21 +99,22 @@ export function apply(t, ev, cursor) {
     }
     case "files": { // behind the words of the reply, before what its tools did
       if ((ev.index || 0) < t.count) return false;
-      const tool = t.items.findIndex((item, i) => i >= t.committed && item.kind === "tool");
-      t.items.splice(tool < 0 ? t.items.length : tool, 0, ...files(t, ev, false));
+      const next = t.items.findIndex((item, i) => i >= t.committed && (item.step > ev.step || item.step === ev.step && item.kind === "tool"));
+      const drawn = files(t, ev, false).map((item) => Object.assign(item, { run: ev.run_id, step: ev.step }));
+      t.items.splice(next < 0 ? t.items.length : next, 0, ...drawn);
       break;
     }
     case "step_start":
-      t.items.length = t.committed;
+      drop(t, ev);
       return false;
     case "text_delta":
-      last(t, "text").text += ev.text;
+      last(t, ev, "text").text += ev.text;
       break;
     case "thinking":
-      last(t, "thinking").text += ev.text;
+      last(t, ev, "thinking").text += ev.text;
       break;
     case "tool_arg_start":
-      t.items.push({ kind: "tool", call: ev.call_id, tool: ev.tool, text: "", state: "asked", live: true });
+      live(t, ev, { kind: "tool", call: ev.call_id, tool: ev.tool, text: "", state: "asked" });
       break;
     case "tool_arg_delta": {
       const item = t.items.findLast((i) => i.call === ev.call_id);
@@ -107,7 +124,7 @@ export function apply(t, ev, cursor) {
     case "tool_arg_end":
     case "tool_start": {
       let item = t.items.findLast((i) => i.kind === "tool" && i.call === ev.call_id);
-      if (!item) t.items.push((item = { kind: "tool", call: ev.call_id, tool: ev.tool, live: true }));
+      if (!item) item = live(t, ev, { kind: "tool", call: ev.call_id, tool: ev.tool });
       Object.assign(item, { input: ev.data, state: ev.type === "tool_start" ? "running" : "called" });
       break;
     }
@@ -123,11 +140,10 @@ export function apply(t, ev, cursor) {
       break;
     }
     case "step_discarded":
-      t.items.length = t.committed;
+      drop(t, ev);
       break;
     case "step_committed":
-      for (const item of t.items) delete item.live;
-      t.committed = t.items.length;
+      commit(t, ev);
       break;
     case "run_end":
       t.items.length = t.committed;
