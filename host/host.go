@@ -70,6 +70,11 @@ const (
 	EffectNotify = "notify"
 )
 
+// Effects returns the names of all effects, for a host that registers each.
+func Effects() []string {
+	return []string{EffectPlan, EffectTool, EffectChild, EffectJudge, EffectCommit, EffectNotify}
+}
+
 // Effect is one operation that the loop asks a host to carry out.
 type Effect struct {
 	Name string

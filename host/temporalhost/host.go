@@ -157,7 +157,7 @@ func (h *Host) Register(r worker.Registry, eng *engine.Engine) {
 	r.RegisterActivityWithOptions(func(ctx context.Context, at host.Position) error {
 		return outward(ctx, eng.ReleaseRun(ctx, at))
 	}, activity.RegisterOptions{Name: releaseActivity})
-	for _, name := range []string{host.EffectPlan, host.EffectTool, host.EffectChild, host.EffectJudge, host.EffectCommit, host.EffectNotify} {
+	for _, name := range host.Effects() {
 		e := effect{h, eng, name}
 		r.RegisterActivityWithOptions(e.run, activity.RegisterOptions{Name: activityName(name)})
 	}

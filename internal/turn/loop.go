@@ -12,9 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/host"
 )
 
-// The contract with hosts, under the names that the packages of the loop use. Inputs and outputs of effects: Plan:
-// Position → Planned. Tool: ToolIn → ToolOut. Child: ChildIn → ChildOut. Judge: Position → Judged. Commit: Position →
-// Committed. Notify: Position → Notified.
+// The contract with hosts, under the names that the packages of the loop use.
 type (
 	Position  = host.Position
 	Begun     = host.Run
@@ -23,17 +21,30 @@ type (
 	Scheduler = host.Scheduler
 )
 
-// The names of the effects.
-const (
-	EffectPlan   = host.EffectPlan
-	EffectTool   = host.EffectTool
-	EffectChild  = host.EffectChild
-	EffectJudge  = host.EffectJudge
-	EffectCommit = host.EffectCommit
-	EffectNotify = host.EffectNotify
+// Kind is a kind of effect: its name, with the types of its input and output.
+type Kind[In, Out any] struct{ Name string }
+
+// The effects.
+var (
+	Plan   = Kind[Position, Planned]{host.EffectPlan}
+	Tool   = Kind[ToolIn, ToolOut]{host.EffectTool}
+	Child  = Kind[ChildIn, ChildOut]{host.EffectChild}
+	Judge  = Kind[Position, Judged]{host.EffectJudge}
+	Commit = Kind[Position, Committed]{host.EffectCommit}
+	Notify = Kind[Position, Notified]{host.EffectNotify}
 )
 
-// Planned is the output of EffectPlan: the calls that the model's reply asks for.
+// input is the input of one or more effects, in the form that they share.
+type input[In any] struct{ value any }
+
+func in[In any](value In) input[In] { return input[In]{value} }
+
+// do has a host carry out an effect. tool is the tool of a call, for display.
+func (k Kind[In, Out]) do(s Scheduler, tool string, in input[In], out *Out) error {
+	return s.Do(Effect{Name: k.Name, Tool: tool, In: in.value, Out: out})
+}
+
+// Planned is the output of Plan: the calls that the model's reply asks for.
 type Planned struct {
 	// Round has the calls that run first. Later has the rounds that follow, one after the other, each once all calls of
 	// the rounds before it have results, until a call ends the turn.
@@ -52,10 +63,10 @@ type Round struct {
 	Children []string `json:"children,omitempty"`
 }
 
-// Judged is the output of EffectJudge, which asks user code how a step ends. The answer is kept for the commit.
+// Judged is the output of Judge, which asks user code how a step ends. The answer is kept for the commit.
 type Judged struct{}
 
-// ToolOut is the output of EffectTool.
+// ToolOut is the output of Tool.
 type ToolOut struct {
 	// Finished reports whether the call ends the turn.
 	Finished bool `json:"finished,omitempty"`
@@ -63,7 +74,7 @@ type ToolOut struct {
 	Waits bool `json:"waits,omitempty"`
 }
 
-// ChildIn is the input of EffectChild, which advances a call that consults another agent.
+// ChildIn is the input of Child, which advances a call that consults another agent. It has the fields of every input.
 type ChildIn struct {
 	ToolIn
 	// Driven is the id of the run of the other agent's session that was driven since the effect asked for it; empty if
@@ -73,7 +84,7 @@ type ChildIn struct {
 	Failed *cairn.Error `json:"failed,omitempty"`
 }
 
-// ChildOut is the output of EffectChild: how far a call that consults another agent got.
+// ChildOut is the output of Child: how far a call that consults another agent got.
 type ChildOut struct {
 	ToolOut
 	// Drive is a run of the other agent's session that must be driven before the call continues.
@@ -83,7 +94,7 @@ type ChildOut struct {
 	Launch *Begun `json:"-"`
 }
 
-// Committed is the output of EffectCommit.
+// Committed is the output of Commit.
 type Committed struct {
 	host.Committed
 	Ending
@@ -92,7 +103,7 @@ type Committed struct {
 	Whole bool `json:"-"`
 }
 
-// Notified is the output of EffectNotify, which calls the hooks of a run's end.
+// Notified is the output of Notify, which calls the hooks of a run's end.
 type Notified struct{ Ending }
 
 // Ending is a run that has ended in this process, with the session as the run left it. It is empty while hooks have yet
@@ -106,46 +117,54 @@ type Ending struct {
 // outcome of the model call, the tool call or the judgement of the step, and calls no user code. A commit cannot be
 // abandoned.
 func GivenUp(e Effect, why *cairn.Error) (instead Effect, ok bool) {
-	in := ChildIn{Failed: why}
-	switch {
-	case e.Name == EffectPlan, e.Name == EffectJudge, e.Name == EffectNotify:
-		in.Position = e.In.(Position)
-	case e.Name == EffectTool:
-		in.ToolIn = e.In.(ToolIn)
-	case e.Name == EffectChild:
-		in.ToolIn, in.Driven = e.In.(ChildIn).ToolIn, e.In.(ChildIn).Driven
-	default:
+	in, ok := InputOf(e)
+	if !ok || e.Name == Commit.Name {
 		return e, false
 	}
+	in.Failed = why
 	return Effect{Name: e.Name, Tool: e.Tool, In: in, Out: e.Out}, true
+}
+
+// InputOf returns an effect's input with the fields of every input. It reports false if it is none.
+func InputOf(e Effect) (in ChildIn, ok bool) {
+	switch of := e.In.(type) {
+	case Position:
+		in.Position = of
+	case ToolIn:
+		in.ToolIn = of
+	case ChildIn:
+		in = of
+	default:
+		return in, false
+	}
+	return in, true
 }
 
 // Loop drives a run from its last committed step to its end. An error means that the run could not be driven further,
 // not that the run failed: committed steps stand, and the run can be recovered.
 func Loop(s Scheduler, b Begun) (Committed, error) {
-	at := b.Position
 	var plan Planned
 	var end Committed
 	for {
-		at.Step++
+		b.Step++
 		plan, end = Planned{}, Committed{}
-		in := any(at)
-		if err := s.Do(Effect{Name: EffectPlan, In: in, Out: &plan}); err != nil {
+		at := in(b.Position)
+		if err := Plan.do(s, "", at, &plan); err != nil {
 			return Committed{}, err
 		}
-		if err := tools(s, at, plan); err != nil {
+		if err := tools(s, b.Position, plan); err != nil {
 			return Committed{}, err
 		}
 		if plan.Judge {
-			if err := s.Do(Effect{Name: EffectJudge, In: in, Out: new(Judged)}); err != nil {
+			if err := Judge.do(s, "", at, new(Judged)); err != nil {
 				return Committed{}, err
 			}
 		}
-		if err := s.Do(Effect{Name: EffectCommit, In: in, Out: &end}); err != nil {
+		if err := Commit.do(s, "", at, &end); err != nil {
 			return Committed{}, err
 		}
 		if end.Notify {
-			if err := s.Do(Effect{Name: EffectNotify, In: in, Out: new(Notified)}); err != nil {
+			if err := Notify.do(s, "", at, new(Notified)); err != nil {
 				return Committed{}, err
 			}
 		}
@@ -174,7 +193,7 @@ func together(s Scheduler, at Position, round Round, names map[string]string) (l
 			return consult(s, names[id], ToolIn{Position: at, CallID: id}, &outs[i])
 		}
 		id := round.Parallel[i]
-		return s.Do(Effect{Name: EffectTool, Tool: names[id], In: ToolIn{Position: at, CallID: id}, Out: &outs[i].ToolOut})
+		return Tool.do(s, names[id], in(ToolIn{Position: at, CallID: id}), &outs[i].ToolOut)
 	}
 	switch len(outs) {
 	case 0:
@@ -191,17 +210,17 @@ func together(s Scheduler, at Position, round Round, names map[string]string) (l
 
 // consult drives a call that consults another agent to its end, or until that agent's session is suspended.
 func consult(s Scheduler, tool string, call ToolIn, out *ChildOut) error {
-	in := ChildIn{ToolIn: call}
+	ask := ChildIn{ToolIn: call}
 	for {
 		*out = ChildOut{}
-		if err := s.Do(Effect{Name: EffectChild, Tool: tool, In: in, Out: out}); err != nil || out.Drive == nil {
+		if err := Child.do(s, tool, in(ask), out); err != nil || out.Drive == nil {
 			return err
 		}
 		err := s.Child(call, *out.Drive)
 		if err != nil && Lost(err) {
 			return err
 		}
-		in.Driven, in.Failed = out.Drive.RunID, cairn.AsError(err)
+		ask.Driven, ask.Failed = out.Drive.RunID, cairn.AsError(err)
 	}
 }
 

@@ -18,19 +18,11 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Child consults a sub-agent. It begins a session for it, or resumes the one that an earlier attempt at the effect
-// began or that was suspended. If a run of that session must be driven, Child returns it, and the loop asks again once
+// child consults a sub-agent. It begins a session for it, or resumes the one that an earlier attempt at the effect
+// began or that was suspended. If a run of that session must be driven, child returns it, and the loop asks again once
 // the run was driven. Otherwise the session's outcome becomes the call's result. If the session is suspended, the call
 // waits.
-func (fx *Effects) Child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, error) {
-	l, a, err := fx.hold(in.Position)
-	if err != nil {
-		return turn.ChildOut{}, err
-	}
-	return fx.child(ctx, l, a, in)
-}
-
-func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ChildIn) (out turn.ChildOut, err error) {
+func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ChildIn, _ *cairn.Error) (out turn.ChildOut, err error) {
 	c, err := l.Calling(in.ToolIn)
 	if err != nil {
 		return turn.ChildOut{}, err

@@ -19,17 +19,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Commit ends the step. It gathers what the step produced, decides whether the run continues, and writes everything in
+// commit ends the step. It gathers what the step produced, decides whether the run continues, and writes everything in
 // one commit.
-func (fx *Effects) Commit(ctx context.Context, at turn.Position) (turn.Committed, error) {
-	l, a, err := fx.hold(at)
-	if err != nil {
-		return turn.Committed{}, err
-	}
-	return fx.commit(ctx, l, a, at)
-}
-
-func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position) (turn.Committed, error) {
+func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, _ *cairn.Error) (turn.Committed, error) {
 	st := l.Step
 	if st == nil || st.Number != at.Step {
 		if l.Row.Step >= at.Step { // a repeated effect, whose first answer was lost

@@ -11,18 +11,9 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// Judge calls the user code that has a say in how the step ends, after its tools and before its commit: OnMessage and
-// AfterTool, the stop condition, the guard. It does nothing for a step that was judged already.
-func (fx *Effects) Judge(ctx context.Context, at turn.Position) (turn.Judged, error) {
-	l, a, err := fx.hold(at)
-	if err != nil {
-		return turn.Judged{}, err
-	}
-	return fx.judge(ctx, l, a, at, nil)
-}
-
-// judge is Judge with a session. If abandoned is set, the host has abandoned the effect: judge records abandoned as the
-// step's failure without calling user code.
+// judge calls the user code that has a say in how the step ends, after its tools and before its commit: OnMessage and
+// AfterTool, the stop condition, the guard. It does nothing for a step that was judged already. If abandoned is set, the
+// host has abandoned the effect: judge records abandoned as the step's failure without calling user code.
 func (fx *Effects) judge(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, abandoned *cairn.Error) (turn.Judged, error) {
 	st := l.Step
 	switch {

@@ -18,18 +18,9 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// Plan asks the model for the step's reply and returns the calls to run. A model that fails for good, a veto and a stop
-// request are not errors: the step's commit handles them.
-func (fx *Effects) Plan(ctx context.Context, at turn.Position) (turn.Planned, error) {
-	l, a, err := fx.hold(at)
-	if err != nil {
-		return turn.Planned{}, err
-	}
-	return fx.plan(ctx, l, a, at, nil)
-}
-
-// plan is Plan with a session. If abandoned is set, the host has abandoned the effect: plan records abandoned as the
-// reply's failure, and calls no user code.
+// plan asks the model for the step's reply and returns the calls to run. A model that fails for good, a veto and a stop
+// request are not errors: the step's commit handles them. If abandoned is set, the host has abandoned the effect: plan
+// records abandoned as the reply's failure, and calls no user code.
 func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, abandoned *cairn.Error) (turn.Planned, error) {
 	if l.Step == nil || l.Step.Number != at.Step {
 		l.Step = l.NewStep(at.Step)

@@ -2,7 +2,6 @@ package effects
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -15,65 +14,13 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Carry executes one effect, in any process that has the agent, and returns its output. It finds what the run's other
-// effects left in the store, and uses its own copy of the session as long as the store has nothing newer. An effect may
-// be executed again; what it has done is not done twice. Carry returns ErrFenced if another process has taken over the
-// session.
-//
-// The output is valid along with an error, too, for what it says of runs that have ended or are to be driven.
-func (fx *Effects) Carry(ctx context.Context, name string, in json.RawMessage) (out any, err error) {
-	var asked turn.ChildIn // the input with the most fields
-	if err := json.Unmarshal(in, &asked); err != nil {
-		return nil, cairn.Invalid("effect", "%s: its input does not decode: %s", name, err)
-	}
-	return fx.carry(ctx, name, asked)
-}
-
-func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out any, err error) {
-	if name == turn.EffectNotify {
-		return fx.notify(ctx, in.Position, in.Failed)
-	}
-	prepare := fx.follow
-	switch name {
-	case turn.EffectPlan:
-		prepare = fx.discardAttempts
-	case turn.EffectTool, turn.EffectChild, turn.EffectJudge, turn.EffectCommit:
-	default:
-		return nil, cairn.Invalid("effect", "there is no effect %q", name)
-	}
-	ctx, abandon := context.WithCancelCause(ctx)
-	defer abandon(nil)
-	g, err := fx.ready(ctx, in.Position, journal.Attempt{Step: in.Step, Commits: name == turn.EffectCommit, Abandon: abandon}, prepare)
-	if g == nil {
-		return nil, err
-	}
-	defer g.leave()
-	if g.over != nil {
-		return fx.late(ctx, name, in, g.over)
-	}
-	defer g.limit(ctx, in.Position)()
-	if err == nil {
-		out, err = g.execute(ctx, name, in)
-	}
-	if flushed := g.emit.Flush(ctx); err == nil {
-		err = flushed
-	}
-	if lost := g.emit.Lost(); lost != nil { // it may have caused any other error
-		err = lost
-	}
-	if err == nil {
-		g.keep(out)
-	}
-	return out, err
-}
-
 // readyTries is how often an effect joins its run if it is not ready in time.
 const readyTries = 3
 
 // ready joins a run and prepares the effect. If that takes longer than the part of the lease that was left, as in a
 // process that was suspended, the host may have given the effect to another process, which may be done: ready then
 // joins again. An error comes with what it has joined, if anything.
-func (fx *Effects) ready(ctx context.Context, at turn.Position, attempt journal.Attempt, prepare func(context.Context, *session.Live) error) (*remoteEffect, error) {
+func (fx *Effects) ready(ctx context.Context, at turn.Position, attempt journal.Attempt, prepare func(*Effects, context.Context, *session.Live) error) (*remoteEffect, error) {
 	for n := 1; ; n++ {
 		began := time.Now()
 		g, err := fx.join(ctx, at, attempt)
@@ -83,7 +30,7 @@ func (fx *Effects) ready(ctx context.Context, at turn.Position, attempt journal.
 		if g.over != nil {
 			return g, nil
 		}
-		if err = prepare(ctx, g.l); err != nil || time.Since(began) < fx.LeaseLeft() || n == readyTries {
+		if err = prepare(fx, ctx, g.l); err != nil || time.Since(began) < fx.LeaseLeft() || n == readyTries {
 			return g, err
 		}
 		g.leave()
@@ -104,41 +51,6 @@ func (g *remoteEffect) limit(ctx context.Context, at turn.Position) (end func())
 		return func() { timer.Stop() }
 	}
 	return func() {}
-}
-
-// execute executes the effect of a step that is under way.
-func (g *remoteEffect) execute(ctx context.Context, name string, in turn.ChildIn) (any, error) {
-	switch name {
-	case turn.EffectPlan:
-		return g.fx.plan(ctx, g.l, g.a, in.Position, in.Failed)
-	case turn.EffectTool:
-		return g.fx.perform(ctx, g.l, g.a, in.ToolIn, in.Failed)
-	case turn.EffectChild:
-		return g.child(ctx, in)
-	case turn.EffectJudge:
-		return g.fx.judge(ctx, g.l, g.a, in.Position, in.Failed)
-	default: // turn.EffectCommit
-		return g.fx.commit(ctx, g.l, g.a, in.Position)
-	}
-}
-
-// late returns the output of an effect whose step is no longer under way, and ends a child that was driven for it.
-func (fx *Effects) late(ctx context.Context, name string, in turn.ChildIn, over *turn.Committed) (any, error) {
-	switch name {
-	case turn.EffectPlan:
-		return turn.Planned{}, nil
-	case turn.EffectTool:
-		return turn.ToolOut{}, nil
-	case turn.EffectChild:
-		if in.Driven != "" {
-			return turn.ChildOut{}, fx.orphan(ctx, in.ToolIn)
-		}
-		return turn.ChildOut{}, nil
-	case turn.EffectJudge:
-		return turn.Judged{}, nil
-	default: // turn.EffectCommit
-		return *over, nil
-	}
 }
 
 // remoteEffect is the state of a process that executes one effect of a run.
@@ -271,23 +183,31 @@ func (fx *Effects) recall(ctx context.Context, at turn.Position) (*session.Live,
 	return l, snap, nil
 }
 
-// child advances a call. If the call's run was asked to stop before the child's run began, child passes the stop on.
-func (g *remoteEffect) child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, error) {
-	out, err := g.fx.child(ctx, g.l, g.a, in)
+// remoteChild advances a call. If the call's run was asked to stop before the child's run began, it passes the stop on.
+func (fx *Effects) remoteChild(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ChildIn, _ *cairn.Error) (turn.ChildOut, error) {
+	out, err := fx.child(ctx, l, a, in, nil)
 	if err != nil || out.Drive == nil {
 		return out, err
 	}
-	stop, err := g.fx.Store.Renew(ctx, g.l.Row.ID, g.l.Row.Lease.Token, g.fx.LeaseTTL)
+	stop, err := fx.Store.Renew(ctx, l.Row.ID, l.Row.Lease.Token, fx.LeaseTTL)
 	if err != nil {
 		return turn.ChildOut{}, err
 	}
 	if stop != nil {
-		g.l.RequestStop(*stop)
+		l.RequestStop(*stop)
 	}
-	work, key := g.l.Work(ctx)
-	defer g.l.Release(key)
-	g.fx.passStop(ctx, work, out.Drive.SessionID, out.Drive.RunID)
+	work, key := l.Work(ctx)
+	defer l.Release(key)
+	fx.passStop(ctx, work, out.Drive.SessionID, out.Drive.RunID)
 	return out, nil
+}
+
+// lateChild ends a child that was driven for a step that is over.
+func (fx *Effects) lateChild(ctx context.Context, in turn.ChildIn, _ turn.Committed) (out turn.ChildOut, err error) {
+	if in.Driven != "" {
+		err = fx.orphan(ctx, in.ToolIn)
+	}
+	return out, err
 }
 
 // keep caches the session as the effect left it, if it committed a step and the run continues.

@@ -20,17 +20,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
-// Tool runs one call of the step. It does nothing for a call that has a result.
-func (fx *Effects) Tool(ctx context.Context, in turn.ToolIn) (turn.ToolOut, error) {
-	l, a, err := fx.hold(in.Position)
-	if err != nil {
-		return turn.ToolOut{}, err
-	}
-	return fx.perform(ctx, l, a, in, nil)
-}
-
-// perform is Tool with a session. If abandoned is set, the host has abandoned the effect: perform records abandoned as
-// the call's failure without calling the tool.
+// perform runs one call of the step. It does nothing for a call that has a result. If abandoned is set, the host has
+// abandoned the effect: perform records abandoned as the call's failure without calling the tool.
 func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ToolIn, abandoned *cairn.Error) (turn.ToolOut, error) {
 	c, err := l.Calling(in)
 	if err != nil {
