@@ -97,17 +97,26 @@ func events(c *request, in *eventsIn) error {
 			return err
 		}
 	}
+	log, leave := c.h.frames.Join(row.Log())
+	defer leave()
+	whole := c.wholeErrors()
 	return c.stream(func(ctx context.Context) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) {
-			for ev, err := range source(ctx) {
+			var ev cairn.Event // one for all: it is large, and would be allocated for each
+			for next, err := range source(ctx) {
 				if err != nil {
 					yield(nil, err)
 					return
 				}
+				ev = next
 				if len(in.Types) > 0 && !slices.Contains(in.Types, string(ev.Type)) {
 					continue
 				}
-				if !yield(frame(c.event(&ev))) {
+				as := publicEvent
+				if whole && ev.Error != nil {
+					as = wholeEvent
+				}
+				if !yield(log.Frame(&ev, as, frame)) {
 					return
 				}
 			}
@@ -140,22 +149,24 @@ func behind(list iter.Seq2[cairn.Event, error], after cairn.Cursor) iter.Seq2[ca
 	}
 }
 
-// event returns an event as the principal may read it.
-func (c *request) event(ev *cairn.Event) *cairn.Event {
+// shownEvent is how much of an event a client is shown: what end users may read, or with its whole error.
+type shownEvent bool
+
+var publicEvent, wholeEvent = []any{shownEvent(false)}, []any{shownEvent(true)}
+
+// frame encodes an event as a client is shown it.
+func frame(ev *cairn.Event, shown []any) ([]byte, error) {
 	public := ev.Public()
-	if c.wholeErrors() {
+	if shown[0] == wholeEvent[0] {
 		public.Error = ev.Error
 	}
-	return &public
-}
-
-// frame encodes an event.
-func frame(ev *cairn.Event) ([]byte, error) {
-	data, err := json.Marshal(ev)
+	data, err := json.Marshal(&public)
 	if err != nil {
 		return nil, err
 	}
-	return sse.Append(nil, ev.Cursor().String(), string(ev.Type), data), nil
+	cursor := ev.Cursor().String()
+	const around = len("id: \nevent: \ndata: \n\n")
+	return sse.Append(make([]byte, 0, around+len(cursor)+len(ev.Type)+len(data)), cursor, string(ev.Type), data), nil
 }
 
 // stream responds with a stream of frames. It ends after the last one, with the client, or when the server is

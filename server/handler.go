@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/server/internal/shared"
 )
 
 // Options tune a Handler. Either Authenticate or AllowUnauthenticated must be set.
@@ -90,6 +91,7 @@ type Handler struct {
 	openAPI json.RawMessage
 	fileKey atomic.Pointer[[]byte] // see signingKey
 
+	frames  shared.Logs
 	large   chan struct{}   // a place for each large body at work
 	leaving atomic.Bool     // set by LameDuck and Drain
 	ctx     context.Context // cancelled by Drain

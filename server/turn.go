@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/server/aisdk"
+	"github.com/cairn-agents/cairn/server/internal/shared"
 	"github.com/cairn-agents/cairn/server/internal/sse"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -56,8 +57,10 @@ func (c *request) turn(row *cairn.Session, runs []cairn.Run, v aisdk.Version, se
 	if err := c.past(&t, row, runs); err != nil {
 		return err
 	}
+	log, leave := c.h.frames.Join(row.Log())
+	defer leave()
 	return c.chatStream(func(ctx context.Context) iter.Seq2[[]byte, error] {
-		return func(yield func([]byte, error) bool) { t.read(ctx, yield) }
+		return func(yield func([]byte, error) bool) { t.read(ctx, log, yield) }
 	})
 }
 
@@ -139,8 +142,9 @@ func (t *turnReader) mine(ev *cairn.Event) bool {
 	return t.began
 }
 
-// read yields the frames of a turn: its past as a replay, then each event as it is published.
-func (t *turnReader) read(ctx context.Context, yield func([]byte, error) bool) {
+// read yields the frames of a turn: its past as a replay, then each event as it is published. Readers that joined at
+// different places may be shown the same event differently, so they share frames by what they are shown.
+func (t *turnReader) read(ctx context.Context, log *shared.Log, yield func([]byte, error) bool) {
 	past := t.past
 	t.past = nil
 	if t.from != "" {
@@ -149,11 +153,13 @@ func (t *turnReader) read(ctx context.Context, yield func([]byte, error) bool) {
 	if frames := t.enc.Replay(past); len(frames) > 0 && !yield(frames, nil) || t.enc.Done() {
 		return
 	}
-	for ev, err := range t.eng.Events(ctx, t.session, t.after) {
+	var ev cairn.Event // one for all: it is large, and would be allocated for each
+	for next, err := range t.eng.Events(ctx, t.session, t.after) {
 		if err != nil {
 			yield(nil, err)
 			return
 		}
+		ev = next
 		if !t.mine(&ev) {
 			continue
 		}
@@ -161,11 +167,13 @@ func (t *turnReader) read(ctx context.Context, yield func([]byte, error) bool) {
 			yield(nil, sse.ErrCut)
 			return
 		}
-		if frames := t.enc.Event(&ev); len(frames) > 0 && !yield(frames, nil) || t.enc.Done() {
+		if chunks := t.enc.Chunks(&ev); len(chunks) > 0 && !yield(log.Frame(&ev, chunks, chunkFrames)) || t.enc.Done() {
 			return
 		}
 	}
 }
+
+func chunkFrames(_ *cairn.Event, chunks []any) ([]byte, error) { return aisdk.Frames(chunks), nil }
 
 // skip returns the events from the run on that the stream begins with. It passes earlier ones to the encoder as
 // already shown.

@@ -33,6 +33,13 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if at := os.Getenv(asReaderServer); at != "" {
+		if err := serveReaders(at); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv(asCairn) == "" {
 		testenv.Main(m)
 	}

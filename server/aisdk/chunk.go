@@ -8,6 +8,9 @@ import (
 // The chunks of a stream. An optional string that is empty must be absent, since clients reject null. An input, an
 // output and data must be present, whatever they are.
 
+// over is the mark at the end of a stream.
+type over struct{}
+
 type plain struct {
 	Type string `json:"type"`
 }

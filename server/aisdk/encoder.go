@@ -39,11 +39,12 @@ type Encoder struct {
 	// since a client runs a tool of its own as soon as it may.
 	answered map[string]*cairn.Event
 
-	turn  string // id of the UI message
-	began bool   // the message was started
-	open  part   // the open part of text or reasoning
-	parts int    // number of parts of text and reasoning so far
-	step  int    // number of attempts at steps so far
+	turn   string // id of the UI message
+	began  bool   // the message was started
+	open   part   // the open part of text or reasoning
+	openID string // its id
+	parts  int    // number of parts of text and reasoning so far
+	step   int    // number of attempts at steps so far
 	// sources is the number of sources so far, settled the number before the current attempt.
 	sources, settled int
 	inStep           bool
@@ -56,7 +57,7 @@ type Encoder struct {
 	tools            int           // number of calls that the last step has shown
 	calls            map[string]*call
 	done             bool
-	out              []byte
+	out              []any // chunks of the event being encoded
 }
 
 // part is a kind of part that is opened, extended and closed.
@@ -117,7 +118,7 @@ func (e *Encoder) Replay(events []cairn.Event) []byte {
 // the same message.
 func (e *Encoder) Skip(events []cairn.Event) {
 	for _, ev := range e.standing(events) {
-		e.Event(ev)
+		e.Chunks(ev)
 	}
 	e.began, e.done, e.tools = false, false, 0
 	for _, c := range e.calls {
@@ -190,8 +191,13 @@ func (e *Encoder) Taken(ev *cairn.Event) bool {
 }
 
 // Event encodes one event as frames of server-sent events. Most events give none or one.
-func (e *Encoder) Event(ev *cairn.Event) []byte {
-	e.out = nil
+func (e *Encoder) Event(ev *cairn.Event) []byte { return Frames(e.Chunks(ev)) }
+
+// Chunks returns what Event encodes, the next chunks of the stream, until the next call of the encoder. They are not
+// changed later. Streams of different clients may have equal chunks, and so equal frames.
+func (e *Encoder) Chunks(ev *cairn.Event) []any {
+	clear(e.out)
+	e.out = e.out[:0]
 	own := ev.SessionID == e.session
 	if own && ev.Type == cairn.EventRunResumed {
 		e.done = false
@@ -321,15 +327,19 @@ func (e *Encoder) delta(kind part, words string) {
 	if e.open != kind {
 		e.closePart()
 		e.parts++
-		e.open = kind
-		e.emit(piece{Type: string(kind) + "-start", ID: e.partID()})
+		e.open, e.openID = kind, string(kind)+"-"+strconv.Itoa(e.parts)
+		e.emit(piece{Type: string(kind) + "-start", ID: e.openID})
 	}
-	e.emit(piece{Type: string(kind) + "-delta", ID: e.partID(), Delta: words})
+	is := "text-delta"
+	if kind == inReason {
+		is = "reasoning-delta"
+	}
+	e.emit(piece{Type: is, ID: e.openID, Delta: words})
 }
 
 func (e *Encoder) closePart() {
 	if e.open != noPart {
-		e.emit(piece{Type: string(e.open) + "-end", ID: e.partID()})
+		e.emit(piece{Type: string(e.open) + "-end", ID: e.openID})
 		e.open = noPart
 	}
 }
@@ -411,7 +421,7 @@ func (e *Encoder) end(ev *cairn.Event) {
 		e.emit(finish{"finish", "tool-calls", meta})
 	}
 	e.done = true
-	e.out = append(e.out, "data: [DONE]\n\n"...)
+	e.out = append(e.out, over{})
 }
 
 // rest adds an empty step after one whose calls have all been settled by the server. Otherwise a client that posts
@@ -432,18 +442,26 @@ func (e *Encoder) failed(ev *cairn.Event) string {
 	return "the turn failed: " + ev.Error.Public().Message
 }
 
-func (e *Encoder) partID() string {
-	return string(e.open) + "-" + strconv.Itoa(e.parts)
+// emit appends a chunk.
+func (e *Encoder) emit(chunk any) {
+	e.out = append(e.out, chunk)
+	e.shown = true
 }
 
-// emit appends a chunk as a frame.
-func (e *Encoder) emit(chunk any) {
-	body, err := json.Marshal(chunk)
-	if err != nil { // impossible: the JSON is from the log
-		panic("aisdk: " + err.Error())
+// Frames encodes chunks as frames of server-sent events.
+func Frames(chunks []any) (frames []byte) {
+	for _, chunk := range chunks {
+		if _, last := chunk.(over); last {
+			frames = append(frames, "data: [DONE]\n\n"...)
+			continue
+		}
+		body, err := json.Marshal(chunk)
+		if err != nil { // impossible: the JSON is from the log
+			panic("aisdk: " + err.Error())
+		}
+		frames = sse.Append(frames, "", "", body)
 	}
-	e.out = sse.Append(e.out, "", "", body)
-	e.shown = true
+	return frames
 }
 
 // Nothing returns a stream in which nothing happens, for a client that posts where there is nothing to do: the
@@ -456,5 +474,5 @@ func Nothing(waits bool) []byte {
 		e.rest()
 	}
 	e.emit(plain{"finish"})
-	return append(e.out, "data: [DONE]\n\n"...)
+	return Frames(append(e.out, over{}))
 }

@@ -33,16 +33,10 @@ const (
 	ahead = 16
 )
 
-// frame is what the reader of frames hands to the writer.
-type frame struct {
-	data []byte
-	err  error
-}
-
-// Write sends frames to the client of r as they come, until the last one, and comments in between. One goroutine reads
-// frames, until it ends or its context does. Write returns nil if frames ended without an error. Otherwise
-// errors.Is reports ErrCut for its error, and the other cause is an error of frames, of the client's connection, or
-// of ctx.
+// Write sends frames to the client of r as they come, until the last one, and comments in between. Frames are not
+// changed, so several clients may be sent the same bytes. Write returns nil if frames ended without an error. Otherwise
+// errors.Is reports ErrCut for its error, and the other cause is an error of frames, of the client's connection, or of
+// ctx.
 func Write(ctx context.Context, w http.ResponseWriter, r *http.Request, frames func(context.Context) iter.Seq2[[]byte, error], o Options) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -51,118 +45,26 @@ func Write(ctx context.Context, w http.ResponseWriter, r *http.Request, frames f
 	for name, values := range o.Header {
 		h[name] = values
 	}
-	c := client{w: w, rc: http.NewResponseController(w), timeout: o.WriteTimeout, disarm: func() {}}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := newClient(w, cancel, &o)
 	if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok && unframed(r) {
 		c.disarm = armed(conn)
 	}
 	w.WriteHeader(http.StatusOK)
-	if c.timeout == 0 {
-		c.timeout = writeTimeout
-	}
 	if err := c.flush(); err != nil {
 		return errors.Join(ErrCut, err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	list := make(chan frame, ahead)
-	done := make(chan struct{})
-	defer func() { cancel(); <-done }()
-	go func() {
-		defer close(done)
-		defer close(list)
-		for data, err := range frames(ctx) {
-			select {
-			case list <- frame{data, err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				return
-			}
+	c.begin()
+	defer c.stop(ctx) // also if frames panics
+	var failed error
+	for data, err := range frames(ctx) {
+		if failed = err; err != nil || !c.hand(data) {
+			break
 		}
-	}()
-	return c.send(ctx, list, o.KeepAlive)
-}
-
-// client is the receiver of a stream.
-type client struct {
-	w       http.ResponseWriter
-	rc      *http.ResponseController
-	timeout time.Duration
-	disarm  func() // the connection no longer has to be reset
-}
-
-func (c *client) send(ctx context.Context, list <-chan frame, every time.Duration) error {
-	if every == 0 {
-		every = keepAlive
 	}
-	silence := time.NewTimer(every)
-	defer silence.Stop()
-	for {
-		var err error
-		select {
-		case <-ctx.Done():
-			return errors.Join(ErrCut, ctx.Err())
-		case <-silence.C:
-			err = c.write([]byte(": keep-alive\n\n"))
-		case f, more := <-list:
-			if !more && ctx.Err() != nil {
-				return errors.Join(ErrCut, ctx.Err())
-			}
-			if !more {
-				return c.close()
-			}
-			if f.err != nil {
-				return errors.Join(ErrCut, f.err, c.flush())
-			}
-			err = c.write(f.data)
-		}
-		if err == nil && len(list) == 0 {
-			err = c.flush()
-		}
-		if err != nil {
-			return errors.Join(ErrCut, err)
-		}
-		silence.Reset(every)
-	}
-}
-
-func (c *client) close() error {
-	err := c.flush()
-	if err == nil {
-		err = c.setDeadline(time.Time{})
-	}
-	if err != nil {
-		return errors.Join(ErrCut, err)
-	}
-	c.disarm()
-	return nil
-}
-
-func (c *client) write(data []byte) error {
-	if err := c.deadline(); err != nil {
-		return err
-	}
-	_, err := c.w.Write(data)
-	return err
-}
-
-func (c *client) flush() error {
-	if err := c.deadline(); err != nil {
-		return err
-	}
-	return c.rc.Flush()
-}
-
-// deadline gives the client time for one more write. It replaces the server's own deadline, which is for whole
-// responses.
-func (c *client) deadline() error { return c.setDeadline(time.Now().Add(c.timeout)) }
-
-func (c *client) setDeadline(at time.Time) error {
-	err := c.rc.SetWriteDeadline(at)
-	if errors.Is(err, http.ErrNotSupported) { // a test's recorder
-		return nil
-	}
-	return err
+	c.stop(ctx)
+	return c.finish(ctx, failed)
 }
 
 // Append appends a frame of server-sent events. data must be one line; an empty id or name is left out.
