@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -65,17 +66,17 @@ func (r *reader) follow(ctx context.Context, session, root, incarnation string, 
 				continue
 			}
 			if _, err := store.Load(ctx, r.store, root); err != nil { // otherwise it was restored
-				yield(cairn.Event{}, err)
+				tail.Fail(yield, err)
 				return
 			}
 		}
 		switch gone := context.Cause(ctx); {
 		case outer.Err() != nil:
-			yield(cairn.Event{}, outer.Err())
+			tail.Fail(yield, outer.Err())
 		case store.IsGone(gone):
-			yield(cairn.Event{}, gone)
+			tail.Fail(yield, gone)
 		default:
-			yield(cairn.Event{}, errClosed())
+			tail.Fail(yield, errClosed())
 		}
 	}
 }

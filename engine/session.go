@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
+	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -138,7 +139,7 @@ func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter
 	return func(yield func(cairn.Event, error) bool) {
 		row, err := e.at(ctx, id, after)
 		if err != nil {
-			yield(cairn.Event{}, err)
+			tail.Fail(yield, err)
 			return
 		}
 		e.reader.follow(ctx, id, row.RootID, row.Incarnation, after.Sequence)(yield)

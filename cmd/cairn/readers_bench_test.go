@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -97,11 +99,11 @@ func serveReaders(at string) error {
 
 // measured is such a server, in its own process, and its clients.
 type measured struct {
-	b   *testing.B
+	b   testing.TB
 	url string
 }
 
-func newMeasured(b *testing.B, at string) *measured {
+func newMeasured(b testing.TB, at string) *measured {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env, cmd.Stderr = append(os.Environ(), asReaderServer+"="+at), os.Stderr
 	in, err := cmd.StdinPipe()
@@ -241,10 +243,18 @@ func BenchmarkReaders(b *testing.B) {
 	}
 }
 
-// benchIdle measures the memory of readers that wait for a turn.
+// benchIdle reports the memory of readers that wait for a turn.
 func benchIdle(b *testing.B, at string) {
-	const sessions, readers = 100, 1000
-	m := newMeasured(b, at)
+	const readers = 1000
+	each := newMeasured(b, at).idle(readers)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(each.Memory)/1024, "KiB/reader")
+	b.ReportMetric(float64(each.Resident)/1024, "resident-KiB/reader")
+}
+
+// idle returns the memory of each of so many readers that wait for a turn, ten of each session.
+func (m *measured) idle(readers int) serverCost {
+	sessions := readers / 10
 	for i := range sessions {
 		m.create(fmt.Sprint("s", i))
 	}
@@ -259,12 +269,25 @@ func benchIdle(b *testing.B, at string) {
 	}
 	before := m.cost()
 	list := open(readers)
-	time.Sleep(time.Second) // for the last of them to have read what there is
 	after := m.cost()
+	for last := (serverCost{}); last.Memory>>16 != after.Memory>>16; { // until the last of them has read what there is
+		last, after = after, m.cost()
+	}
 	for _, c := range list {
 		c.Close()
 	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(after.Memory-before.Memory)/readers/1024, "KiB/reader")
-	b.ReportMetric(float64(after.Resident-before.Resident)/readers/1024, "resident-KiB/reader")
+	each := func(before, after uint64) uint64 { return (max(after, before) - before) / uint64(readers) }
+	return serverCost{Memory: each(before.Memory, after.Memory), Resident: each(before.Resident, after.Resident)}
+}
+
+// A reader that waits costs a server little memory, so that a process can have many.
+func TestMemoryOfAReader(t *testing.T) {
+	t.Parallel()
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("the race detector needs memory of its own")
+	}
+	const limit = 48 << 10
+	if each := newMeasured(t, filepath.Join(t.TempDir(), "cairn.db")).idle(300); each.Memory > limit {
+		t.Errorf("a reader costs %d bytes of heap and stacks, the limit is %d", each.Memory, limit)
+	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // window is the number of recent events kept of a followed log. A reader that is further behind reads from the store.
-const window = 1024
+const window = 128
 
 // maxLooks is the number of shared store reads kept for followers that have not yet woken.
 const maxLooks = 8
@@ -228,7 +228,7 @@ func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) it
 				}
 				if err != nil {
 					if ctx.Err() == nil {
-						yield(cairn.Event{}, err)
+						Fail(yield, err)
 					}
 					return
 				}
@@ -236,13 +236,11 @@ func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) it
 					seen, covered = wakes, true
 				}
 			}
-			for i := range batch {
-				if ctx.Err() != nil || !yield(batch[i], nil) {
+			if len(batch) > 0 {
+				if !deliver(ctx, batch, yield) {
 					return
 				}
-				after = batch[i].Sequence
-			}
-			if len(batch) > 0 {
+				after = batch[len(batch)-1].Sequence
 				continue
 			}
 			select {
@@ -252,6 +250,26 @@ func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) it
 		}
 	}
 }
+
+// deliver yields events. It reports false if the follower ends.
+//
+// This and Fail are functions of their own because a follower mostly waits, in many goroutines, and each copy of an
+// event on the stack of a waiting one costs 600 bytes.
+//
+//go:noinline
+func deliver(ctx context.Context, batch []cairn.Event, yield func(cairn.Event, error) bool) bool {
+	for i := range batch {
+		if ctx.Err() != nil || !yield(batch[i], nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// Fail yields an error.
+//
+//go:noinline
+func Fail(yield func(cairn.Event, error) bool, err error) { yield(cairn.Event{}, err) }
 
 // read reads from the store, once a slot is free.
 func (h *Hub) read(ctx context.Context, log string, after int64, read Read) ([]cairn.Event, error) {
