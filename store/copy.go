@@ -15,20 +15,10 @@ import (
 // copy with the original. copied is false if an equal tree already exists in to, so an interrupted copy can be
 // repeated. The errors are those of [Copied], ErrStale for a tree that changes during the copy, and ErrCorrupt if the
 // copy differs from the original; the copy then stays for inspection. Both stores have the tree afterwards. It is safe
-// to continue it in only one of them.
+// to continue it in only one of them. [CopyTrees] copies many trees, faster.
 func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err error) {
-	there, err := Copied(ctx, from, to, root)
-	if there || err != nil {
-		return false, err
-	}
-	if err := to.Import(ctx, root, Export(ctx, from, root)); err != nil {
-		return false, err
-	}
-	difference, err := Compare(ctx, from, to, root)
-	if err == nil && difference != "" {
-		err = cairn.Errorf(cairn.CodeCorrupt, "session %q was copied, but its copy differs in %s", root, difference)
-	}
-	return err == nil, err
+	t := newCopier(from, to).tree(ctx, root)
+	return t.Copied, t.Err
 }
 
 // Copied reports whether an equal session tree exists in another store. If a different tree of that id exists there,
@@ -39,13 +29,8 @@ func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for i := range rows {
-		if rows[i].Running(rows[i].AsOf) {
-			return false, Conflict(cairn.CodeRunning, &rows[i], "session %q is running; stop it or wait for its run's end", rows[i].ID)
-		}
-	}
-	if to == nil {
-		return false, nil
+	if err := atRest(rows); err != nil || to == nil {
+		return false, err
 	}
 	there, err := Exists(ctx, to, root)
 	if !there || err != nil {
@@ -53,16 +38,29 @@ func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 	}
 	difference, err := Compare(ctx, from, to, root)
 	if err == nil && difference != "" {
-		err = cairn.Errorf(cairn.CodeExists, "session %q is there already, and differs in %s", root, difference)
+		err = anotherThere(root, difference)
 	}
 	return err == nil, err
+}
+
+// atRest returns an error for a session of a tree that is running.
+func atRest(rows []cairn.Session) error {
+	for i := range rows {
+		if rows[i].Running(rows[i].AsOf) {
+			return Conflict(cairn.CodeRunning, &rows[i], "session %q is running; stop it or wait for its run's end", rows[i].ID)
+		}
+	}
+	return nil
+}
+
+func anotherThere(root, difference string) error {
+	return cairn.Errorf(cairn.CodeExists, "session %q is there already, and differs in %s", root, difference)
 }
 
 // Compare reads a session tree from two stores and names the first kind of item in which the two differ; empty if they
 // are equal. TTLs are compared only if both stores are Sweepers. A tree that only one of the stores has is an error.
 func Compare(ctx context.Context, a, b Importer, root string) (difference string, err error) {
-	_, aSweeps := As[Sweeper](a)
-	_, bSweeps := As[Sweeper](b)
+	ttl := keepTTLs(a, b)
 	next, stop := iter.Pull2(Export(ctx, b, root))
 	defer stop()
 	for part, err := range Export(ctx, a, root) {
@@ -76,8 +74,8 @@ func Compare(ctx context.Context, a, b Importer, root string) (difference string
 		case !more:
 			return part.kind(), nil
 		}
-		one, err1 := part.encoded(aSweeps && bSweeps)
-		two, err2 := other.encoded(aSweeps && bSweeps)
+		one, err1 := part.encoded(ttl)
+		two, err2 := other.encoded(ttl)
 		if err := errors.Join(err1, err2); err != nil {
 			return "", cairn.Errorf(cairn.CodeCorrupt, "session %q: %w", root, err)
 		}
@@ -90,6 +88,13 @@ func Compare(ctx context.Context, a, b Importer, root string) (difference string
 		difference = other.kind()
 	}
 	return difference, err
+}
+
+// keepTTLs reports whether two stores keep TTLs.
+func keepTTLs(a, b Importer) bool {
+	_, aSweeps := As[Sweeper](a)
+	_, bSweeps := As[Sweeper](b)
+	return aSweeps && bSweeps
 }
 
 // kind names a part in messages.

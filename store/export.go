@@ -11,10 +11,10 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// These bound how much of a session is in memory while a tree is read.
+// These bound how much of a session is in memory while a tree is read: the number of items in a part.
 const (
-	exportPage   = 100
-	exportStates = 10 // each may be a whole state
+	ExportPage   = 100
+	ExportStates = 10 // each may be a whole state
 )
 
 // Export yields a session tree with its event log in parts of bounded size. Messages, states, runs, checkpoints, calls
@@ -39,6 +39,8 @@ type exporter struct {
 	root  string
 	log   string // its name
 	yield func(*Part, error) bool
+	// admit, if set, is called before the first part and may refuse the tree.
+	admit func(rows []cairn.Session, log *LogExtent) error
 }
 
 func (x *exporter) give(p *Part) error {
@@ -58,6 +60,11 @@ func (x *exporter) tree() error {
 	if err != nil {
 		return err
 	}
+	if x.admit != nil {
+		if err := x.admit(rows, extent); err != nil {
+			return err
+		}
+	}
 	for i := range rows {
 		var log *LogExtent
 		if i == 0 {
@@ -68,7 +75,7 @@ func (x *exporter) tree() error {
 		}
 	}
 	for after := extent.First - 1; after < extent.Last; {
-		events, err := x.st.EventLog().Read(x.ctx, x.log, after, int(min(exportPage, extent.Last-after)))
+		events, err := x.st.EventLog().Read(x.ctx, x.log, after, int(min(ExportPage, extent.Last-after)))
 		if err != nil {
 			return err
 		}
@@ -116,7 +123,7 @@ func (x *exporter) changed() error {
 // session yields everything of one session.
 func (x *exporter) session(row *cairn.Session, log *LogExtent) error {
 	id := row.ID
-	inside, err := x.st.Inside(x.ctx, id, 0, exportStates)
+	inside, err := x.st.Inside(x.ctx, id, 0, ExportStates)
 	if err != nil {
 		return err
 	}
@@ -132,12 +139,12 @@ func (x *exporter) session(row *cairn.Session, log *LogExtent) error {
 		if from += int64(len(inside.States)); from > row.State.Position {
 			break
 		}
-		if inside, err = x.st.Inside(x.ctx, id, from, exportStates); err != nil {
+		if inside, err = x.st.Inside(x.ctx, id, from, ExportStates); err != nil {
 			return err
 		}
 	}
 	for from := 0; from < row.MessageCount; {
-		messages, err := Messages(x.ctx, x.st, id, from, exportPage)
+		messages, err := Messages(x.ctx, x.st, id, from, ExportPage)
 		if err != nil {
 			return err
 		}
@@ -150,17 +157,17 @@ func (x *exporter) session(row *cairn.Session, log *LogExtent) error {
 		}
 	}
 	if err := exportPages(x, func(cursor string) (Page[cairn.Run], error) {
-		return x.st.Runs(x.ctx, id, PageQuery{Cursor: cursor, Limit: exportPage})
+		return x.st.Runs(x.ctx, id, PageQuery{Cursor: cursor, Limit: ExportPage})
 	}, func(p *Part, list []cairn.Run) { p.Runs = list }); err != nil {
 		return err
 	}
 	if err := exportPages(x, func(cursor string) (Page[cairn.Checkpoint], error) {
-		return x.st.Checkpoints(x.ctx, id, PageQuery{Cursor: cursor, Limit: exportPage})
+		return x.st.Checkpoints(x.ctx, id, PageQuery{Cursor: cursor, Limit: ExportPage})
 	}, func(p *Part, list []cairn.Checkpoint) { p.Checkpoints = list }); err != nil {
 		return err
 	}
 	if err := exportPages(x, func(cursor string) (Page[cairn.PendingCall], error) {
-		return x.st.Calls(x.ctx, CallQuery{RootID: row.RootID, SessionID: id, Cursor: cursor, Limit: exportPage})
+		return x.st.Calls(x.ctx, CallQuery{RootID: row.RootID, SessionID: id, Cursor: cursor, Limit: ExportPage})
 	}, func(p *Part, list []cairn.PendingCall) { p.Calls = list }); err != nil {
 		return err
 	}

@@ -27,6 +27,14 @@ type Importer interface {
 	Import(ctx context.Context, root string, parts iter.Seq2[*Part, error]) error
 }
 
+// Gatherer is an Importer that reads many small trees at once, at less cost than one by one.
+type Gatherer interface {
+	// Gather returns the parts of session trees, by their roots, as [Export] yields them, all as of one point in time. It
+	// leaves out the trees that do not exist or have expired, those of several sessions, those that Export would yield in
+	// pages, and what goes beyond about the given number of bytes.
+	Gather(ctx context.Context, roots []string, bytes int) (map[string][]*Part, error)
+}
+
 // Inside is what a store keeps of a session beyond what Store's methods return.
 type Inside struct {
 	// FirstState is the position of the oldest state change that is kept.

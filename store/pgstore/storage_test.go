@@ -7,6 +7,8 @@ import (
 
 	"github.com/cairn-agents/cairn/internal/scale"
 	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -88,4 +90,9 @@ func BenchmarkColdResume(b *testing.B) {
 		}
 		return s
 	})
+}
+
+// BenchmarkCopy copies sessions from memory: see [scale.BenchCopy].
+func BenchmarkCopy(b *testing.B) {
+	scale.BenchCopy(b, memstore.New(nil), func(tb testing.TB) store.Importer { return openNew(tb) })
 }

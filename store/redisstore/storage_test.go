@@ -8,6 +8,8 @@ import (
 
 	"github.com/cairn-agents/cairn/internal/scale"
 	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 // occupied returns the memory that a server uses, and how much of it each kind of key takes.
@@ -69,4 +71,9 @@ func BenchmarkColdResume(b *testing.B) {
 		}
 		return s
 	})
+}
+
+// BenchmarkCopy copies sessions from memory: see [scale.BenchCopy].
+func BenchmarkCopy(b *testing.B) {
+	scale.BenchCopy(b, memstore.New(nil), func(tb testing.TB) store.Importer { return openNew(tb) })
 }

@@ -95,3 +95,16 @@ func ceilMicros(t time.Time) int64 {
 
 // stored returns a time as it is after it was stored and read again.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// size returns the number of bytes of the row's texts and blobs.
+func (c *columns) size() (n int) {
+	for _, v := range c.values {
+		switch v := v.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
+		}
+	}
+	return n
+}

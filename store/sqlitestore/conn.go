@@ -16,8 +16,10 @@ import (
 type conn struct {
 	raw   driverConn
 	stmts map[string]driverStmt
-	args  []driver.NamedValue
-	cols  *columns // memory for one row, nil while a query uses it
+	// searches is the number of stmts that search prepared.
+	searches int
+	args     []driver.NamedValue
+	cols     *columns // memory for one row, nil while a query uses it
 	// clock is the store's clock.
 	clock func() time.Time
 	// wrote says that a statement has changed rows since wrote was last set to false.
@@ -27,6 +29,9 @@ type conn struct {
 	// intercept, if a test sets it, is called before each prepared statement. Its error becomes the statement's.
 	intercept func(text string) error
 }
+
+// maxSearches is how many of the statements that are built for a call are kept prepared for each connection.
+const maxSearches = 32
 
 // driverConn is the interface of the driver's connections.
 type driverConn interface {
@@ -146,9 +151,23 @@ func (c *conn) query(ctx context.Context, text string, each func(*columns) bool,
 	return c.scan(ctx, rows, each)
 }
 
-// search is query for a statement that is built for one call and may read many rows, so ctx interrupts it.
+// search is query for a statement that is built for one call and may read many rows, so ctx interrupts it. The first
+// maxSearches statements stay prepared: to parse one costs more than to read the few rows of a tree.
 func (c *conn) search(ctx context.Context, text string, each func(*columns) bool, args ...any) error {
-	rows, err := c.raw.QueryContext(ctx, text, c.bind(args))
+	query := c.raw.QueryContext
+	if _, prepared := c.stmts[text]; prepared || c.searches < maxSearches {
+		s, err := c.stmt(text)
+		if err != nil {
+			return err
+		}
+		if !prepared {
+			c.searches++
+		}
+		query = func(ctx context.Context, _ string, args []driver.NamedValue) (driver.Rows, error) {
+			return s.QueryContext(ctx, args)
+		}
+	}
+	rows, err := query(ctx, text, c.bind(args))
 	if err != nil {
 		return err
 	}

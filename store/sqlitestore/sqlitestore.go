@@ -42,6 +42,7 @@ var (
 	_ store.StopWatcher = (*Store)(nil)
 	_ store.Scrubber    = (*Store)(nil)
 	_ store.Importer    = (*Store)(nil)
+	_ store.Gatherer    = (*Store)(nil)
 	_ store.Execer      = (*Store)(nil)
 	_ store.Log         = (*Log)(nil)
 )

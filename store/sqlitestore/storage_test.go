@@ -225,3 +225,8 @@ func BenchmarkColdResume(b *testing.B) {
 		return s
 	})
 }
+
+// BenchmarkCopy copies sessions from one file to another, which is on disk when it is copied: see [scale.BenchCopy].
+func BenchmarkCopy(b *testing.B) {
+	scale.BenchCopy(b, openNew(b), func(tb testing.TB) store.Importer { return openAt(tb, filepath.Join(tb.TempDir(), "copy.db"), nil) })
+}

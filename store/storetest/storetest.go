@@ -9,6 +9,7 @@
 package storetest
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -162,7 +163,7 @@ var chapters = []chapter{
 	{name: "Restore", tests: restoreTests, sweeps: true},
 	{name: "Purge", tests: purgeTests, sweeps: true},
 	{name: "Expiry", tests: expiryTests, sweeps: true},
-	{name: "Import", tests: importTests, imports: true},
+	{name: "Import", tests: slices.Concat(importTests, copyTreesTests), imports: true},
 	recordChapter,
 	{name: "Context", tests: contextTests},
 	{name: "Field", tests: fieldTests},

@@ -27,20 +27,63 @@ func (r *treeReport) row() []string {
 
 // copyTrees copies session trees and yields the result for each. One that is cut short by the end of ctx has none.
 func (c *copying) copyTrees(ctx context.Context) iter.Seq2[treeReport, error] {
+	copies := c.wouldCopy
+	if !c.DryRun {
+		copies = c.copied
+	}
 	return func(yield func(treeReport, error) bool) {
-		for root, err := range c.roots(ctx) {
+		for r, err := range copies(ctx) {
 			if err != nil {
-				yield(treeReport{}, err)
-				return
-			}
-			r := c.tree(ctx, root)
-			if err := ctx.Err(); err != nil {
 				yield(treeReport{}, err)
 				return
 			}
 			c.trees[r.Outcome]++
 			c.progress.Show("%s", c.summary())
 			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// copied copies session trees.
+func (c *copying) copied(ctx context.Context) iter.Seq2[treeReport, error] {
+	return func(yield func(treeReport, error) bool) {
+		for t, err := range store.CopyTrees(ctx, c.source, c.target, c.roots(ctx)) {
+			r := treeReport{Session: t.Root, Sessions: t.Sessions, Messages: t.Messages, Events: t.Events}
+			switch r.Outcome = outcomeThere; {
+			case t.Err != nil:
+				r.fail(t.Err)
+			case t.Copied:
+				r.Outcome = outcomeCopied
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// wouldCopy simulates a copy of session trees.
+func (c *copying) wouldCopy(ctx context.Context) iter.Seq2[treeReport, error] {
+	return func(yield func(treeReport, error) bool) {
+		for root, err := range c.roots(ctx) {
+			r := treeReport{Session: root, copyResult: copyResult{Outcome: outcomeWouldCopy}}
+			if err == nil {
+				var there bool
+				failed := r.measure(ctx, c.source)
+				if failed == nil {
+					there, failed = store.Copied(ctx, c.source, c.target, root)
+				}
+				if there {
+					r.Outcome = outcomeThere
+				}
+				if failed != nil {
+					r.fail(failed)
+				}
+				err = ctx.Err()
+			}
+			if !yield(r, err) {
 				return
 			}
 		}
@@ -63,19 +106,6 @@ func (c *copying) roots(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// tree copies a session tree, or simulates that.
-func (c *copying) tree(ctx context.Context, root string) treeReport {
-	r := treeReport{Session: root}
-	err := r.measure(ctx, c.source)
-	if err == nil {
-		r.Outcome, err = c.copyTree(ctx, root)
-	}
-	if err != nil {
-		r.fail(err)
-	}
-	return r
-}
-
 // measure counts the sessions, messages and events of a session tree.
 func (r *treeReport) measure(ctx context.Context, source store.Importer) error {
 	rows, err := store.Tree(ctx, source, r.Session)
@@ -89,19 +119,4 @@ func (r *treeReport) measure(ctx context.Context, source store.Importer) error {
 	first, last, err := source.EventLog().Bounds(ctx, rows[0].Log())
 	r.Events = last - first + 1
 	return err
-}
-
-func (c *copying) copyTree(ctx context.Context, root string) (copyOutcome, error) {
-	if !c.DryRun {
-		copied, err := store.Copy(ctx, c.source, c.target, root)
-		if copied {
-			return outcomeCopied, err
-		}
-		return outcomeThere, err
-	}
-	there, err := store.Copied(ctx, c.source, c.target, root)
-	if there {
-		return outcomeThere, err
-	}
-	return outcomeWouldCopy, err
 }

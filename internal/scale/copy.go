@@ -1,0 +1,55 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// copied is how many sessions BenchCopy copies.
+const copied = 2000
+
+// BenchCopy measures copies of sessions of one turn from one store to another, each time to an empty one, which open
+// opens.
+func BenchCopy(b *testing.B, from store.Importer, open func(testing.TB) store.Importer) {
+	bot := &cairn.Agent{Name: "bot", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+		return scripted.Text("Four words of text.")
+	})}
+	eng, err := engine.New(from, []*cairn.Agent{bot}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range copied {
+		run, err := eng.Execute(b.Context(), fmt.Sprint("session-", i), "bot", cairn.Text("Say four words."))
+		if err == nil {
+			_, err = run.Wait(b.Context())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := eng.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	roots := func(yield func(string, error) bool) {
+		for i := 0; i < copied && yield(fmt.Sprint("session-", i), nil); i++ {
+		}
+	}
+	for b.Loop() {
+		b.StopTimer()
+		to := open(b)
+		b.StartTimer()
+		for t, err := range store.CopyTrees(b.Context(), from, to, roots) {
+			if !t.Copied || t.Err != nil || err != nil {
+				b.Fatalf("copy: %+v, %v", t, err)
+			}
+		}
+	}
+	b.ReportMetric(float64(copied*b.N)/b.Elapsed().Seconds(), "sessions/s")
+	b.ReportMetric(0, "ns/op")
+}

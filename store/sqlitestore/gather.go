@@ -1,0 +1,229 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Statements that read what several sessions or logs have. Each takes a JSON list of their keys or names, in order of the
+// keys. Joins that are CROSS JOINs are made in the order in which they are written.
+var sqlGatherSessions = `
+	SELECT` + sessionColumns + `
+	FROM json_each(?1) w CROSS JOIN sessions s ON s.id = w.value CROSS JOIN heads h ON h.session = s.key
+	WHERE s.root_id = s.id AND (SELECT count(*) FROM (SELECT 1 FROM sessions o WHERE o.root_id = s.id LIMIT 2)) = 1
+	ORDER BY s.key`
+
+const (
+	gatherOwner = `place >> 31`
+	gatherFrom  = ` w CROSS JOIN `
+	gatherPlace = ` ON place >= w.value << 31 AND place < (w.value + 1) << 31 ORDER BY place`
+
+	sqlGatherStates   = `SELECT ` + gatherOwner + `, ` + placeNumber + `, keyframe, data FROM json_each(?1)` + gatherFrom + `state` + gatherPlace
+	sqlGatherMessages = `SELECT ` + gatherOwner + `, created_at, run_length, data FROM json_each(?1)` + gatherFrom + `messages` + gatherPlace
+	sqlGatherRuns     = `SELECT ` + gatherOwner + `, ` + placeNumber + `, r.id, started_at, start_sequence, first_message, before_checkpoint,
+		before_position, data FROM json_each(?1)` + gatherFrom + `runs r` + gatherPlace
+	sqlGatherQueue = `SELECT ` + gatherOwner + `, q.id, data FROM json_each(?1)` + gatherFrom + `queue q` + gatherPlace
+
+	sqlGatherCheckpoints = `
+		SELECT t.session, t.id, step_id, run_id, turn, step, number, parent_id, message_count, state_position, log_sequence, created_at
+		FROM json_each(?1) w CROSS JOIN checkpoints t ON t.session = w.value
+		ORDER BY t.session, t.number`
+
+	sqlGatherCalls = `
+		SELECT t.session, t.data FROM json_each(?1) w CROSS JOIN calls t ON t.session = w.value
+		ORDER BY t.session, t.created_at, t.root_id, t.id`
+
+	sqlGatherStaged = `
+		SELECT t.session, t.step_id, t.key, t.data FROM json_each(?1) w CROSS JOIN staged t ON t.session = w.value
+		ORDER BY t.session, t.number`
+
+	sqlGatherCache = `
+		SELECT t.session, t.data FROM json_each(?1) w CROSS JOIN cache t ON t.session = w.value
+		ORDER BY t.session, t.key`
+
+	sqlGatherLogs = `SELECT l.name, l.key, l.first, l.last, l.dropped_at FROM json_each(?1) w CROSS JOIN logs l ON l.name = w.value`
+
+	sqlGatherEvents = `SELECT ` + gatherOwner + `, ` + placeNumber + `, data FROM json_each(?1)` + gatherFrom + `events` + gatherPlace
+)
+
+// Gather implements store.Gatherer, with one statement for each table.
+func (s *Store) Gather(ctx context.Context, roots []string, bytes int) (map[string][]*store.Part, error) {
+	var g *gathering
+	err := s.readers.view(ctx, func(c *conn) error {
+		g = &gathering{ctx: ctx, c: c, left: bytes, sessions: map[int64]*gathered{}, logs: map[int64]*gathered{}}
+		return g.read(roots)
+	})
+	if err != nil {
+		return nil, err
+	}
+	trees := map[string][]*store.Part{}
+	for _, t := range g.sessions {
+		if t.whole() {
+			trees[t.row.ID] = t.parts()
+		}
+	}
+	return trees, nil
+}
+
+// gathering is what is read of several trees.
+type gathering struct {
+	ctx      context.Context // of one call
+	c        *conn
+	left     int // bytes that may still be read
+	sessions map[int64]*gathered
+	logs     map[int64]*gathered
+}
+
+// gathered is what is read of a tree.
+type gathered struct {
+	row         *cairn.Session
+	inside      store.Inside
+	log         store.LogExtent
+	messages    []cairn.Message
+	runs        []cairn.Run
+	checkpoints []cairn.Checkpoint
+	calls       []cairn.PendingCall
+	queue       []store.QueuedTurn
+	staged      []store.Staged
+	cache       []store.CacheEntry
+	events      []cairn.Event
+	cut         bool // not all of it was read
+}
+
+func (g *gathering) read(roots []string) error {
+	if err := g.rows(roots); err != nil || len(g.sessions) == 0 {
+		return err
+	}
+	if err := g.extents(); err != nil {
+		return err
+	}
+	for _, list := range []struct {
+		text string
+		of   map[int64]*gathered
+		read func(*gathered, *columns)
+	}{
+		{sqlGatherStates, g.sessions, (*gathered).state},
+		{sqlGatherMessages, g.sessions, func(t *gathered, cols *columns) { t.messages = append(t.messages, readMessage(cols)) }},
+		{sqlGatherRuns, g.sessions, func(t *gathered, cols *columns) { t.runs = append(t.runs, readRun(cols, t.row.ID)) }},
+		{sqlGatherCheckpoints, g.sessions, func(t *gathered, cols *columns) {
+			t.checkpoints = append(t.checkpoints, *readCheckpoint(cols, t.row.ID))
+		}},
+		{sqlGatherCalls, g.sessions, func(t *gathered, cols *columns) { t.calls = append(t.calls, readCall(cols)) }},
+		{sqlGatherQueue, g.sessions, func(t *gathered, cols *columns) { t.queue = append(t.queue, readTurn(cols)) }},
+		{sqlGatherStaged, g.sessions, func(t *gathered, cols *columns) {
+			t.staged = append(t.staged, store.Staged{StepID: cols.text(), Key: cols.text(), Data: json.RawMessage(cols.text())})
+		}},
+		{sqlGatherCache, g.sessions, func(t *gathered, cols *columns) { t.cache = append(t.cache, readEntry(cols)) }},
+		{sqlGatherEvents, g.logs, (*gathered).batch},
+	} {
+		if err := g.list(list.text, list.of, list.read); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows reads the rows of the trees that have one session. One that is to expire, or has more of something than one part
+// holds, is left out.
+func (g *gathering) rows(roots []string) error {
+	names, _ := json.Marshal(roots)
+	now := stored(g.c.clock())
+	return g.c.query(g.ctx, sqlGatherSessions, func(cols *columns) bool {
+		r := readSession(cols)
+		r.session.AsOf = now
+		if cols.err != nil || g.c.overdueAt(r.session, r.session.RootID, r.sweep) != nil || r.session.MessageCount > store.ExportPage || r.session.Turn > store.ExportPage {
+			return true
+		}
+		t := &gathered{row: r.session, inside: store.Inside{FirstState: -1, Checkpoints: r.checkpoints, DueSince: fromMicros(r.wait.Due)}, log: store.LogExtent{First: 1}}
+		if t.inside.Stop, cols.err = decodeStop(r.stop); cols.err == nil {
+			g.sessions[r.key] = t
+		}
+		return true
+	}, string(names))
+}
+
+// extents reads the extents of the trees' logs.
+func (g *gathering) extents() error {
+	byName := map[string]*gathered{}
+	for _, t := range g.sessions {
+		byName[t.row.Log()] = t
+	}
+	names := make([]string, 0, len(byName))
+	for name := range byName {
+		names = append(names, name)
+	}
+	list, _ := json.Marshal(names)
+	return g.c.query(g.ctx, sqlGatherLogs, func(cols *columns) bool {
+		name, key := cols.text(), cols.int64()
+		if t := byName[name]; t != nil {
+			t.log.First, t.log.Last = cols.int64(), cols.int64()
+			if t.cut = cols.int64() > 0 || t.log.Last-t.log.First >= store.ExportPage; !t.cut && t.log.Last >= t.log.First {
+				g.logs[key] = t
+			}
+		}
+		return true
+	}, string(list))
+}
+
+// list runs a statement whose first column is the key of a session or log. Once there is no room left, the trees that
+// are not read to the end are cut.
+func (g *gathering) list(text string, of map[int64]*gathered, read func(*gathered, *columns)) error {
+	keys := make([]int64, 0, len(of))
+	for key, t := range of {
+		if !t.cut {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	names, _ := json.Marshal(keys)
+	full, last := false, int64(0)
+	err := g.c.query(g.ctx, text, func(cols *columns) bool {
+		last = cols.int64()
+		if full = g.left <= 0; full {
+			return false
+		}
+		g.left -= cols.size()
+		if t := of[last]; t != nil && cols.err == nil {
+			read(t, cols)
+		}
+		return true
+	}, string(names))
+	if full {
+		for _, key := range keys {
+			of[key].cut = of[key].cut || key >= last
+		}
+	}
+	return err
+}
+
+func (t *gathered) state(cols *columns) {
+	if number := cols.int64(); t.inside.FirstState < 0 {
+		t.inside.FirstState = number
+	}
+	t.inside.States = append(t.inside.States, readChange(cols))
+}
+
+func (t *gathered) batch(cols *columns) {
+	readBatch(cols, &t.events, t.log.First-1, int(t.log.Last-t.log.First)+1)
+}
+
+// whole reports whether all of the tree was read, and none of it fills more than one part.
+func (t *gathered) whole() bool {
+	return !t.cut && t.inside.FirstState >= 0 && len(t.inside.States) <= store.ExportStates && len(t.checkpoints) <= store.ExportPage &&
+		len(t.calls) <= store.ExportPage && len(t.events) == int(t.log.Last-t.log.First)+1
+}
+
+// parts returns the parts of the tree.
+func (t *gathered) parts() []*store.Part {
+	head := &store.SessionPart{Row: *t.row, Secret: t.row.Secret, Inside: t.inside, Log: &t.log}
+	head.Inside.States = nil
+	list := []*store.Part{{Session: head}, {States: t.inside.States}, {Messages: t.messages}, {Runs: t.runs}, {Checkpoints: t.checkpoints},
+		{Calls: t.calls}, {Queue: t.queue, Staged: t.staged, Cache: t.cache}, {Events: t.events}}
+	return slices.DeleteFunc(list, func(p *store.Part) bool {
+		return p.Session == nil && len(p.States)+len(p.Messages)+len(p.Runs)+len(p.Checkpoints)+len(p.Calls)+len(p.Queue)+len(p.Staged)+len(p.Cache)+len(p.Events) == 0
+	})
+}
