@@ -146,7 +146,7 @@ func ExampleAssignTo() {
 
 func ExampleWaitAtMost() {
 	call := asked(refunder("late", cairn.RequireApproval(), cairn.WaitAtMost(24*time.Hour)), "Refund order 42.")
-	fmt.Println(call.Deadline.Sub(call.CreatedAt))
+	fmt.Println(call.Deadline.Sub(call.CreatedAt).Round(time.Minute))
 	// Output:
 	// 24h0m0s
 }

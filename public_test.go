@@ -30,11 +30,11 @@ func TestPublicSession(t *testing.T) {
 	t.Parallel()
 	var s cairn.Session
 	sample.Fill(&s)
-	want := []string{"Tags", "Metadata", "TraceParent", "Secret", "Unpublished", "Outbox", "Lease"}
+	want := []string{"Tags", "Metadata", "TraceParent", "Secret", "Outbox", "Lease"}
 	if got := left(s, s.Public()); !slices.Equal(got, want) {
 		t.Errorf("a public session lacks %v, want %v", got, want)
 	}
-	if s.Secret == "" || s.Unpublished == nil {
+	if s.Secret == "" || s.Outbox == nil {
 		t.Error("the session itself has changed")
 	}
 }

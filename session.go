@@ -113,10 +113,6 @@ type Session struct {
 	Queued int `json:"queued,omitempty"`
 	// LogSequence is the position in the event log up to which the messages are complete.
 	LogSequence int64 `json:"log_sequence"`
-	// Unpublished is the last change that a verb made to the session outside of its runs, if the event log may lack
-	// it: an event with its Version, Index and MessageCount. If the process of the verb died, another one publishes
-	// it.
-	Unpublished *Event `json:"unpublished,omitempty"`
 	// Outbox has the events of the last commit that made any, if the event log is kept in another place than the session
 	// and they are not known to be on it.
 	Outbox *Outbox `json:"outbox,omitempty"`
@@ -154,7 +150,7 @@ type Outbox struct {
 // those that are meant for users.
 func (s *Session) Public() Session {
 	out := *s
-	out.Lease, out.Secret, out.TraceParent, out.Unpublished, out.Outbox = Lease{}, "", "", nil, nil
+	out.Lease, out.Secret, out.TraceParent, out.Outbox = Lease{}, "", "", nil
 	out.Tags, out.Metadata = nil, nil
 	return out
 }

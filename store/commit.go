@@ -98,11 +98,6 @@ type Commit struct {
 	CacheDrop []string
 	// Context changes the session's user context.
 	Context *ContextChange
-	// Publish becomes the row's Unpublished. The store sets its Version, its Index to the number of messages before the
-	// commit's, and its MessageCount to the number after them. If Publish is nil, Published clears the row's
-	// Unpublished.
-	Publish   *cairn.Event
-	Published bool
 	// Statements are executed last, in order, in the transaction of the commit, by a store that is an [Execer] of their
 	// dialect. Any other store refuses the commit, see [Commit.ValidateFor]. If one fails, or all together take longer
 	// than the store allows, the error is CodeStatement and nothing of the commit is written.

@@ -123,9 +123,6 @@ func validateImported(s *SessionPart) error {
 	row := &s.Row
 	err := cmp.Or(validateRow(row), cairn.CheckText("secret", s.Secret), cairn.CheckText("run_id", row.RunID), cairn.CheckText("lease.owner", row.Lease.Owner),
 		cairn.CheckText("suspended_step", row.SuspendedStep), row.Usage.Validate(), row.RunUsage.Validate())
-	if err == nil && row.Unpublished != nil {
-		err = within("unpublished", row.Unpublished.Validate())
-	}
 	if err == nil && row.Outbox != nil {
 		err = within("outbox", ValidateEvents(row.Outbox.Events, math.MaxInt))
 	}

@@ -83,7 +83,7 @@ func (c *Commit) validateSession() error {
 		cairn.CheckText("status", string(c.Status)), cairn.CheckText("lease.owner", c.Lease.Owner), c.Usage.Validate())
 }
 
-// validateRuns checks the runs that end and begin, the published event, and the stop of a wait.
+// validateRuns checks the runs that end and begin, and the stop of a wait.
 func (c *Commit) validateRuns() error {
 	if c.EndRun != nil {
 		if err := within("end_run", c.EndRun.Validate()); err != nil {
@@ -92,11 +92,6 @@ func (c *Commit) validateRuns() error {
 	}
 	if c.StartRun != nil {
 		if err := within("start_run", c.StartRun.Validate()); err != nil {
-			return err
-		}
-	}
-	if c.Publish != nil {
-		if err := within("publish", c.Publish.Validate()); err != nil {
 			return err
 		}
 	}

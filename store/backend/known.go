@@ -63,11 +63,6 @@ func CopyRow(row *cairn.Session) *cairn.Session {
 	s := *row
 	s.Tags, s.Metadata = slices.Clone(s.Tags), s.Metadata.Clone()
 	s.Usage.Custom, s.RunUsage.Custom = maps.Clone(s.Usage.Custom), maps.Clone(s.RunUsage.Custom)
-	if s.Unpublished != nil {
-		ev := *s.Unpublished
-		ev.Data, ev.Files = slices.Clone(ev.Data), slices.Clone(ev.Files)
-		s.Unpublished = &ev
-	}
 	if s.Outbox != nil { // its events are never changed
 		box := *s.Outbox
 		s.Outbox = &box

@@ -73,7 +73,7 @@ func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoi
 		return nil, err
 	}
 	state = at.StateOr(state)
-	w, err := c.db.prepare(to.ID, &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state, Publish: to.Unpublished,
+	w, err := c.db.prepare(to.ID, &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state,
 		Calls: at.Calls, Events: at.Events, Outbox: at.Outbox})
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ var settled = []string{
 	// What a new session has is what Commit.Create lists.
 	"Create.ID", "Create.Status", "Create.Version", "Create.Epoch", "Create.MessageCount", "Create.Summary", "Create.RunID", "Create.Turn", "Create.Step",
 	"Create.Recoveries", "Create.CheckpointID", "Create.SuspendedStep", "Create.OpenCalls", "Create.NextDeadline", "Create.Queued",
-	"Create.LogSequence", "Create.Lease", "Create.State", "Create.Usage", "Create.RunUsage", "Create.Unpublished", "Create.Outbox", "Create.Ending", "Create.CreatedAt", "Create.UpdatedAt", "Create.AsOf",
+	"Create.LogSequence", "Create.Lease", "Create.State", "Create.Usage", "Create.RunUsage", "Create.Outbox", "Create.Ending", "Create.CreatedAt", "Create.UpdatedAt", "Create.AsOf",
 	"Create.ArchivedAt", "Create.Opening", "Create.OpeningAt", "Create.Removal", "Create.RemovedAt",
 	"EndRun.SessionID",
 	"StartRun.SessionID", "StartRun.Turn", "StartRun.FirstMessage", "StartRun.Before", "StartRun.StartedAt",

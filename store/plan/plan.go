@@ -156,7 +156,6 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	d.wait(c, before)
 	d.fillCalls()
 	d.checkpoint(c)
-	d.publish(c)
 	d.DropStaged, d.Cache, d.CacheDrop, d.Statements = c.DropStaged, c.Cache, c.CacheDrop, c.Statements
 	return nil
 }
@@ -377,18 +376,6 @@ func (d *Delta) queue(c *store.Commit, seen *Seen) error {
 		row.Queued--
 	}
 	return nil
-}
-
-// publish records on the row the event that the log may lack.
-func (d *Delta) publish(c *store.Commit) {
-	switch {
-	case c.Publish != nil:
-		ev := *c.Publish
-		ev.Version, ev.Index, ev.MessageCount = d.Row.Version, d.FirstMessage, d.Row.MessageCount
-		d.Row.Unpublished = &ev
-	case c.Published:
-		d.Row.Unpublished = nil
-	}
 }
 
 // events adds the commit's events: to the log or to the row's outbox.

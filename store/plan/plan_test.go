@@ -17,7 +17,7 @@ func session() *cairn.Session {
 	return &cairn.Session{ID: "s", Agent: "support", Status: cairn.SessionActive, UserID: "u", RootID: "s", Incarnation: "i",
 		Version: 7, MessageCount: 4, RunID: "r1", Turn: 1, Step: 1, CheckpointID: "c1", LogSequence: 9,
 		Lease: cairn.Lease{Owner: "w", Token: 100, Until: seenAt.Add(time.Minute)},
-		State: cairn.StatePosition{Position: 2, KeyframeBytes: 2, ChangeBytes: 30}, Unpublished: &cairn.Event{Type: "said"}, Outbox: &cairn.Outbox{Version: int64(time.Minute)}, AsOf: seenAt}
+		State: cairn.StatePosition{Position: 2, KeyframeBytes: 2, ChangeBytes: 30}, Outbox: &cairn.Outbox{Version: int64(time.Minute)}, AsOf: seenAt}
 }
 
 func work(t *testing.T, c *store.Commit, seen *plan.Seen, read func(plan.Needs) error) *plan.Delta {

@@ -48,7 +48,7 @@ func Taken(session string, cause error) error {
 
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which
 // the store copies. to has Version 1, no runs and no checkpoints. Its Status is idle, unless it is given as completed. It keeps its Opening, and the other session's
-// Summary, if the message in question is among the copied ones. to.Unpublished is treated like [store.Commit.Publish].
+// Summary, if the message in question is among the copied ones.
 // The calls and events of at become those of the new session.
 func Branch(to *cairn.Session, at *store.BranchPoint, state json.RawMessage, messages int, summary cairn.SummaryPlace) *Delta {
 	row := RowOf(to, to.ID)
@@ -60,11 +60,6 @@ func Branch(to *cairn.Session, at *store.BranchPoint, state json.RawMessage, mes
 	}
 	row.Summary = summaryWithin(summary, messages)
 	row.Version, row.MessageCount, row.State.KeyframeBytes = 1, messages, int64(len(state))
-	if to.Unpublished != nil {
-		ev := *to.Unpublished
-		ev.Version, ev.MessageCount = row.Version, messages
-		row.Unpublished = &ev
-	}
 	d := &Delta{New: true, Row: row, Initial: state, Context: true, SweepAt: sweepAt(row), FirstMessage: messages}
 	for i := range at.Calls {
 		d.Calls = append(d.Calls, Call{Row: at.Calls[i].Call, Deadline: Time{At: stored(at.Calls[i].Call.Deadline)}})

@@ -190,8 +190,6 @@ func (r *storedRow) readHead(field string, u *unpacker) {
 		s.NextDeadline = u.time()
 	case "queued":
 		s.Queued = int(u.int64())
-	case "unpublished":
-		u.json(&s.Unpublished)
 	case "ending":
 		u.json(&s.Ending)
 	case "outbox":
@@ -267,10 +265,6 @@ func (r *storedRow) head(to []byte, open int, appends bool) []byte {
 	p.someText("checkpoint", s.CheckpointID)
 	p.someText("owner", s.Lease.Owner)
 	p.someText("due_kind", r.kind)
-	if s.Unpublished != nil {
-		raw, _ := json.Marshal(s.Unpublished) // what passes Validate encodes
-		p.text("unpublished", string(raw))
-	}
 	if s.Ending != nil {
 		raw, _ := json.Marshal(s.Ending)
 		p.text("ending", string(raw))

@@ -150,7 +150,7 @@ func (w *write) ends() bool {
 	if c.EndRun != nil || c.Lease.Action == store.LeaseRelease {
 		return true
 	}
-	removes := c.Rewind != "" || c.RewindRun != "" || len(c.Dequeue) > 0 || len(c.CacheDrop) > 0 || c.DropStaged || c.Published || c.Drained > 0
+	removes := c.Rewind != "" || c.RewindRun != "" || len(c.Dequeue) > 0 || len(c.CacheDrop) > 0 || c.DropStaged || c.Drained > 0
 	return removes && len(c.Messages) == 0 && len(c.Calls) == 0 && c.Lease.Action != store.LeaseTake
 }
 

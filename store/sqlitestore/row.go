@@ -97,12 +97,11 @@ type wait struct {
 	Open     int    `json:"open,omitempty"`
 	Deadline int64  `json:"deadline,omitempty"`
 	Queued   int    `json:"queued,omitempty"`
-	// Unpublished is the JSON of the event, and Outbox that of the session's outbox.
-	Unpublished string             `json:"unpublished,omitempty"`
-	Outbox      string             `json:"outbox,omitempty"`
-	Summary     cairn.SummaryPlace `json:"summary,omitzero"`
-	Ending      string             `json:"ending,omitempty"` // the JSON of the stop
-	Due         int64              `json:"due,omitempty"`    // the column due_at
+	// Outbox is the JSON of the session's outbox.
+	Outbox  string             `json:"outbox,omitempty"`
+	Summary cairn.SummaryPlace `json:"summary,omitzero"`
+	Ending  string             `json:"ending,omitempty"` // the JSON of the stop
+	Due     int64              `json:"due,omitempty"`    // the column due_at
 }
 
 // readSession reads sessionColumns.
@@ -147,9 +146,6 @@ func readWait(c *columns, s *cairn.Session) wait {
 	c.decode("wait", text, &w)
 	s.SuspendedStep, s.OpenCalls, s.NextDeadline, s.Queued = w.Step, w.Open, fromMicros(w.Deadline), w.Queued
 	s.Summary = w.Summary
-	if w.Unpublished != "" {
-		c.decode("unpublished", w.Unpublished, &s.Unpublished)
-	}
 	if w.Ending != "" {
 		c.decode("ending", w.Ending, &s.Ending)
 	}
@@ -208,10 +204,6 @@ func findKey(c *conn, id string) (key int64, err error) {
 func (r *storedRow) waits(due int64) {
 	s := r.session
 	r.wait = wait{Step: s.SuspendedStep, Open: s.OpenCalls, Deadline: micros(s.NextDeadline), Queued: s.Queued, Summary: s.Summary, Due: due}
-	if s.Unpublished != nil {
-		raw, _ := json.Marshal(s.Unpublished) // what passes Validate encodes
-		r.wait.Unpublished = string(raw)
-	}
 	if s.Ending != nil {
 		raw, _ := json.Marshal(s.Ending)
 		r.wait.Ending = string(raw)

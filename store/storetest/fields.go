@@ -52,9 +52,6 @@ func fullEnd(s *cairn.Session, message cairn.Message) *store.Commit {
 	c.Enqueue.Messages = []cairn.Message{message}
 	c.Cache = make([]store.CacheEntry, 1)
 	sample.Fill(&c.Cache[0])
-	c.Publish = &cairn.Event{}
-	sample.Fill(c.Publish)
-	c.Publish.Sequence, c.Publish.Incarnation = 0, ""
 	c.Events, c.Outbox = make([]cairn.Event, 1), true
 	sample.Fill(&c.Events[0])
 	c.Events[0].Sequence, c.Events[0].Incarnation = 0, ""
@@ -96,7 +93,7 @@ func testEveryFieldIsReadBack(h *harness) {
 
 	h.must(h.st.Stage(h.Context(), r.id, s.Lease.Token, store.Staged{StepID: "step", Key: "key", Data: []byte(`{"a":1}`)}))
 	last := fullEnd(s, message)
-	call, told := last.Calls[0].Call, *last.Publish
+	call := last.Calls[0].Call
 	last.Context = &store.ContextChange{Archived: new(true)}
 	s = r.write(last)
 	var ending cairn.Stop
@@ -117,14 +114,10 @@ func testEveryFieldIsReadBack(h *harness) {
 	call.RootID, call.SessionID, call.UserID, call.Agent, call.Version = "root", r.id, create.UserID, create.Agent, 1
 	call.CreatedAt, call.UpdatedAt = s.UpdatedAt, s.UpdatedAt
 	same(h.T, "the call", all.Calls, []cairn.PendingCall{call})
-	told.Version, told.Index, told.MessageCount = s.Version, s.MessageCount-len(last.Messages), s.MessageCount
-	same(h.T, "what the log may lack", s.Unpublished, &told)
 	boxed := last.Events[0]
 	boxed.Version = s.Version
 	same(h.T, "what the log lacks", s.Outbox, &cairn.Outbox{Version: s.Version, Events: []cairn.Event{boxed}})
 	same(h.T, "when the session was archived", s.ArchivedAt, s.UpdatedAt)
-	s = r.write(&store.Commit{Published: true})
-	same(h.T, "what the log may lack once it was published", s.Unpublished, (*cairn.Event)(nil))
 	same(h.T, "the last message", all.Messages[len(all.Messages)-1], message)
 	same(h.T, "the queue", all.Queue, []store.QueuedTurn{*last.Enqueue})
 	same(h.T, "the cache", all.Cache, last.Cache)

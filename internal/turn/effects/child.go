@@ -30,7 +30,7 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 	switch {
 	case c.Result != nil:
 		if l.Emit.Again() {
-			journal.Call(l.Emit.Event, l.Step, c, journal.Unpublished)
+			journal.Call(l.Emit.Event, l.Step, c, journal.NotBegun)
 		}
 		return turn.ChildOut{}, nil
 	case c.Waits():

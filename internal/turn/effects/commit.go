@@ -103,7 +103,7 @@ func closedCalls(l *session.Live, st *step.Step) {
 		if c.Result != nil && c.Result.Closed {
 			published := journal.Begun
 			if c.Result.Began && !c.Published {
-				published = journal.Unpublished
+				published = journal.NotBegun
 			}
 			journal.Call(l.Emit.Event, st, c, published)
 		}

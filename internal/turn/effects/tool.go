@@ -30,7 +30,7 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 	switch {
 	case c.Result != nil:
 		if l.Emit.Again() {
-			journal.Call(l.Emit.Event, l.Step, c, journal.Unpublished)
+			journal.Call(l.Emit.Event, l.Step, c, journal.NotBegun)
 		}
 		return toolOut(c), nil
 	case c.Waits():

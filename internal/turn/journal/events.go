@@ -107,7 +107,7 @@ func Step(say func(cairn.Event), st *step.Step) {
 	}
 	for _, c := range st.Calls {
 		if c.Result != nil {
-			Call(say, st, c, Unpublished)
+			Call(say, st, c, NotBegun)
 		}
 	}
 }
@@ -181,14 +181,14 @@ func PartEnded(number int, p *cairn.Part) (ev cairn.Event, ok bool) {
 type Progress int
 
 const (
-	Unpublished Progress = iota // nothing
-	Begun                       // its start
+	NotBegun Progress = iota // nothing
+	Begun                    // its start
 )
 
 // Call publishes what is not yet on the log of a call that has its result.
 func Call(say func(cairn.Event), st *step.Step, c *step.Call, published Progress) {
 	f := c.Result
-	if published == Unpublished {
+	if published == NotBegun {
 		if f.Began {
 			say(CallBegan(st, c))
 		}

@@ -126,7 +126,7 @@ func TestCallIsToldTheSameAtOnceAndInPieces(t *testing.T) {
 	say(journal.Consults(st, c, "helper", "child"))
 	st.Add(&step.Result{Result: &cairn.ToolResult{CallID: "b"}, Began: true, Consulted: &step.Consulted{Agent: "helper", ChildID: "child"}})
 	journal.Call(say, st, c, journal.Begun)
-	journal.Call(func(ev cairn.Event) { whole = append(whole, ev) }, st, c, journal.Unpublished)
+	journal.Call(func(ev cairn.Event) { whole = append(whole, ev) }, st, c, journal.NotBegun)
 	if fmt.Sprintf("%+v", pieces) != fmt.Sprintf("%+v", whole) || len(whole) != 4 {
 		t.Errorf("in pieces %s, at once %s", types(pieces), types(whole))
 	}

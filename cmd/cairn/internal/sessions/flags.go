@@ -36,7 +36,7 @@ func (all *flags) inspect(a *cli.App, id *string, do func(context.Context, *engi
 // printed returns a copy of a session for output, without the fields that only serve to publish its events.
 func printed(s *cairn.Session) *cairn.Session {
 	own := *s
-	own.Unpublished, own.Outbox = nil, nil
+	own.Outbox = nil
 	return &own
 }
 
