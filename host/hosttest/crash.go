@@ -28,6 +28,8 @@ var crashes = []scenario{
 	{"crash-two-children", (*scene).crashTwoChildren},
 	{"crash-interrupting", (*scene).crashInterrupting},
 	{"crash-interrupting-tree", (*scene).crashInterruptingTree},
+	{"crash-ending-tree", (*scene).crashEndingTree},
+	{"crash-ended-child", (*scene).crashEndedChild},
 	{"crash-executing", (*scene).crashExecuting},
 	{"interrupt-crashed", (*scene).interruptCrashed},
 	{"interrupt-crashed-tree", (*scene).interruptCrashedTree},
@@ -307,7 +309,38 @@ func (s *scene) crashInterrupting() {
 	s.process().turn("s", "never mind")
 }
 
-// The process that stops a suspended tree dies before it publishes the stop: the next turn reaps the orphan.
+// The process that stops a suspended tree dies once it has recorded that: a worker ends the sub-agent, then the session.
+func (s *scene) crashEndingTree() {
+	s.dieEnding(func(o operation) bool { return o.commit != nil && o.commit.Ending != nil })
+	s.process().work()
+	s.await("the end of the session", func() bool { return s.diary.has("s", "RunInterrupt") })
+}
+
+// The process that stops a suspended tree dies once the sub-agent has ended: the next message goes on with that, and its
+// turn begins when the session has ended.
+func (s *scene) crashEndedChild() {
+	s.dieEnding(func(o operation) bool { return o.commit != nil && o.commit.EndRun != nil && o.session != "s" })
+	s.process().turn("s", "never mind")
+}
+
+// dieEnding lets a process die while it ends a suspended tree, after the operation that when selects. No answer is
+// taken after that.
+func (s *scene) dieEnding(when func(operation) bool) {
+	s.family(s.refund())
+	s.process().turn("s", "refund it")
+	two := s.process(s.mortal())
+	two.dieAfter(when)
+	if err := two.Interrupt(s.Context(), "s", "enough"); err == nil {
+		s.Fatal("a dead process heard of its interrupt")
+	}
+	if row := s.row("s"); row.Status != cairn.SessionPaused || row.Ending == nil || row.Ready() {
+		s.Fatalf("the session is %s with %+v", row.Status, row.Ending)
+	}
+	_, err := s.process().Resume(s.Context(), "s")
+	s.want("a resume of a wait that is being ended", err, cairn.ErrNotResumable)
+}
+
+// The process that stops a suspended tree dies before it publishes the stop: the next turn publishes it.
 func (s *scene) crashInterruptingTree() {
 	s.family(s.refund())
 	s.process().turn("s", "refund it")
