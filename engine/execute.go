@@ -27,9 +27,9 @@ import (
 // run instead. Until its lease lapses, a dead run looks like a live one.
 //
 // The other errors are ErrInvalid or ErrTooLarge for bad input, ErrNotFound for an unknown agent, ErrAlreadyRunning
-// while another run holds the session (see [WithOnBusy]), ErrQueueFull for a turn that the session's queue has no room for
-// (see [Options.MaxQueue]), ErrClosed after Close. [cairn.Error.RetryAfter] of
-// ErrAlreadyRunning is the time until the run's lease lapses unless its process renews it.
+// while another run holds the session (see [WithOnBusy]), or while a sub-agent of a wait that is being ended still runs,
+// ErrQueueFull for a turn that the session's queue has no room for (see [Options.MaxQueue]), ErrClosed after Close.
+// [cairn.Error.RetryAfter] of ErrAlreadyRunning is the time until the run's lease lapses unless its process renews it.
 func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.Input, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := cairn.CheckSessionID(sessionID); err != nil {

@@ -12,7 +12,8 @@ import (
 // Interrupt stops a session's run, in whichever process it is, with the sub-agents that it consults, and returns when
 // the run has ended. It keeps what the user saw of the reply. Calls under way are closed with CodeStopped, since they
 // may have had effects; calls that had not begun or wait for an answer are closed with CodeNotExecuted. The session can
-// be resumed or given its next turn at once. If ctx is done first, the request stands unless the run is suspended.
+// be resumed or given its next turn at once. If ctx is done first, the request stands; that of a run that is suspended
+// stands once its sub-agents are being ended, see [cairn.Session.Ending].
 // Interrupt stops the run that the session has when it is called, and those that resume it in the meantime; to stop
 // only a particular run, use [Run.Interrupt].
 //
