@@ -20,9 +20,9 @@ import (
 //
 // Submitting runs nothing, unless Options.AutoResume is set or a worker serves the store; Resume does. The error is
 // ErrNotFound for a call that there is not (OutcomeUnknownCall), ErrInvalid, ErrTooLarge or ErrClaimed for a submission
-// that does not fit the call, or for a call whose wait is being ended (OutcomeInvalid), and nothing is stored then. An answer that was late or not the first is
-// not an error. If the store fails, the receipt has no outcome; once the answer is stored, a later failure is only
-// logged.
+// that does not fit the call, or for a call whose wait is being ended (OutcomeInvalid), and nothing is stored then. An
+// answer that was late or not the first is not an error. If the store fails, the receipt has no outcome; once the
+// answer is stored, a later failure is only logged.
 func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (cairn.Receipt, error) {
 	invalid := cairn.Receipt{Outcome: cairn.OutcomeInvalid}
 	if err := cairn.CheckSessionID(root); err != nil {

@@ -17,9 +17,10 @@ const skipFor = 30 * time.Second
 
 // Work serves the store until ctx is done or the engine is closed, and then returns nil. It takes over runs whose
 // process died and drives them from their last commit, in this process. It resumes sessions that have every answer they
-// waited for, closes calls whose deadline has passed, and ends waits whose end has begun (see
-// [cairn.Session.Ending]). It calls Sweep when it begins and every Options.SweepInterval. Any number of workers share a store. While it works, the engine is registered there, see
-// [Engine.Workers]. A failure of the store does not end it: it logs the failure and retries.
+// waited for, closes calls whose deadline has passed, and ends waits whose end has begun (see [cairn.Session.Ending]).
+// It calls Sweep when it begins and every Options.SweepInterval. Any number of workers share a store. While it works,
+// the engine is registered there, see [Engine.Workers]. A failure of the store does not end it: it logs the failure and
+// retries.
 //
 // Runs that it claimed continue after ctx is done, until the engine is closed. [Engine.Serve] closes it as well.
 func (e *Engine) Work(ctx context.Context) error {
