@@ -80,6 +80,7 @@ func (h *harness) grown(root string) []string {
 	c.Context = &store.ContextChange{Archived: new(true)}
 	h.commit(root, c)
 	h.write(root, answers(h.call(root, "another call of "+root), "ann"))
+	h.commit(root, &store.Commit{Ending: stopOf("second run")})
 
 	h.commit(child, beginCommit("run of the child", "worker", brief))
 	s = h.load(child)
