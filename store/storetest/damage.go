@@ -71,16 +71,21 @@ var damages = map[string]func(list []*store.Part) []*store.Part{
 		childOf(list).Row.ID, childOf(list).Row.ParentID = "root", "root"
 		return list
 	},
-	"no secret":        func(list []*store.Part) []*store.Part { rootOf(list).Secret = ""; return list },
-	"no extent":        func(list []*store.Part) []*store.Part { rootOf(list).Log = nil; return list },
-	"a wrong extent":   func(list []*store.Part) []*store.Part { rootOf(list).Log.Last++; return list },
-	"no version":       func(list []*store.Part) []*store.Part { rootOf(list).Row.Version = 0; return list },
-	"too few messages": func(list []*store.Part) []*store.Part { rootOf(list).Row.MessageCount++; return list },
-	"too few turns":    func(list []*store.Part) []*store.Part { rootOf(list).Row.Queued++; return list },
-	"too few states":   func(list []*store.Part) []*store.Part { rootOf(list).Row.State.Position++; return list },
-	"too many states":  func(list []*store.Part) []*store.Part { rootOf(list).Inside.FirstState++; return list },
-	"another run":      func(list []*store.Part) []*store.Part { rootOf(list).Row.RunID = "another"; return list },
-	"another place":    func(list []*store.Part) []*store.Part { rootOf(list).Row.CheckpointID = "another"; return list },
+	"a stop of a wait that is over": func(list []*store.Part) []*store.Part {
+		rootOf(list).Row.Status = cairn.SessionCompleted
+		return list
+	},
+	"a stop of a wait with a NUL": func(list []*store.Part) []*store.Part { rootOf(list).Row.Ending.Reason = "\x00"; return list },
+	"no secret":                   func(list []*store.Part) []*store.Part { rootOf(list).Secret = ""; return list },
+	"no extent":                   func(list []*store.Part) []*store.Part { rootOf(list).Log = nil; return list },
+	"a wrong extent":              func(list []*store.Part) []*store.Part { rootOf(list).Log.Last++; return list },
+	"no version":                  func(list []*store.Part) []*store.Part { rootOf(list).Row.Version = 0; return list },
+	"too few messages":            func(list []*store.Part) []*store.Part { rootOf(list).Row.MessageCount++; return list },
+	"too few turns":               func(list []*store.Part) []*store.Part { rootOf(list).Row.Queued++; return list },
+	"too few states":              func(list []*store.Part) []*store.Part { rootOf(list).Row.State.Position++; return list },
+	"too many states":             func(list []*store.Part) []*store.Part { rootOf(list).Inside.FirstState++; return list },
+	"another run":                 func(list []*store.Part) []*store.Part { rootOf(list).Row.RunID = "another"; return list },
+	"another place":               func(list []*store.Part) []*store.Part { rootOf(list).Row.CheckpointID = "another"; return list },
 	"no whole state": func(list []*store.Part) []*store.Part {
 		partWith(list, func(p *store.Part) bool { return len(p.States) > 0 }).States[0] = store.StateChange{}
 		return list
