@@ -283,8 +283,19 @@ func BenchmarkFollowAcrossProcesses(b *testing.B) {
 func BenchmarkEventsOfSteps(b *testing.B) {
 	for name, settings := range map[string][]string{"always": nil, "memory": {"--appendonly", "no"}} {
 		b.Run(name, func(b *testing.B) {
-			url := testenv.RedisServer(b, settings...).URL()
-			storetest.BenchEvents(b, func(tb testing.TB) store.Store { return openAt(tb, url, &Options{Prefix: newPrefix()}) })
+			server := testenv.RedisServer(b, settings...)
+			storetest.BenchEvents(b, func(tb testing.TB) store.Store {
+				return openAt(tb, server.URL(), &Options{Prefix: newPrefix()})
+			}, func() storetest.Meter { return &meter{tb: b, server: server} })
 		})
 	}
 }
+
+// meter is a [storetest.Meter] of processor time.
+type meter struct {
+	testenv.Spent
+	tb     testing.TB
+	server *testenv.RedisProcess
+}
+
+func (m *meter) Add(do func() int) { m.Spent.Add(m.tb, m.server.Server, do) }

@@ -324,5 +324,5 @@ func BenchmarkWatch(b *testing.B) {
 func BenchmarkEventsOfSteps(b *testing.B) {
 	storetest.BenchEvents(b, func(tb testing.TB) store.Store {
 		return openAt(tb, filepath.Join(tb.TempDir(), "cairn.db"), nil)
-	})
+	}, nil)
 }

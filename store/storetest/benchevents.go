@@ -20,6 +20,14 @@ const (
 	stepsOfRun = 10
 )
 
+// Meter measures what steps cost.
+type Meter interface {
+	// Add measures do, which returns the number of its steps.
+	Add(do func() (steps int))
+	// Report reports the cost of a step. The names of the figures begin with name.
+	Report(b *testing.B, name string)
+}
+
 // BenchEvents compares two ways to write the events of steps to the log of a store that is a [store.LogProvider]: in the
 // commit, or in appends of their own. A step has a first flush of 2 events, 5 further events, the commit of two messages
 // with a checkpoint, and 2 events that follow from the commit; every tenth step ends its run. With appends the further
@@ -27,15 +35,16 @@ const (
 // end of a run by itself. In the commit everything but the first flush is part of it.
 //
 // An iteration is a round in which each way has its turn for a quarter of a second. The figures are medians of the
-// rounds: x is how many times as many steps there are with events in the commit, x-p10 and x-p90 are percentiles.
-func BenchEvents(b *testing.B, open OpenStore) {
+// rounds: x is how many times as many steps there are with events in the commit, x-p10 and x-p90 are percentiles. If
+// meter is not nil, it makes a meter for each of the two ways.
+func BenchEvents(b *testing.B, open OpenStore, meter func() Meter) {
 	for _, sessions := range []int{1, 16, 64} {
-		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) { benchEvents(b, open, sessions, false) })
+		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) { benchEvents(b, open, meter, sessions, false) })
 	}
-	b.Run("children=8", func(b *testing.B) { benchEvents(b, open, 8, true) })
+	b.Run("children=8", func(b *testing.B) { benchEvents(b, open, meter, 8, true) })
 }
 
-func benchEvents(outer *testing.B, open OpenStore, sessions int, oneTree bool) {
+func benchEvents(outer *testing.B, open OpenStore, meter func() Meter, sessions int, oneTree bool) {
 	b := &bench{B: outer, ctx: context.Background(), st: open(outer)}
 	p, ok := b.st.(store.LogProvider)
 	if !ok {
@@ -45,42 +54,49 @@ func benchEvents(outer *testing.B, open OpenStore, sessions int, oneTree bool) {
 	if !ok {
 		b.Fatal("the store's log is not a Fencer")
 	}
-	var sides [2][]*eventStepper // with appends, in the commit
-	for side := range sides {
-		var root *cairn.Session
-		for i := range sessions {
-			s := &eventStepper{st: b.st, log: log, inCommit: side == 1}
-			create := &cairn.Session{Agent: agentName}
-			if oneTree && root != nil {
-				create.ParentID, create.RootID, create.Incarnation = root.ID, root.ID, root.Incarnation
-			}
-			var err error
-			s.row, err = b.st.Commit(b.ctx, fmt.Sprintf("%d-%d", side, i), &store.Commit{Guard: store.Guard{New: true}, Create: create})
-			b.must(err)
-			if root == nil {
-				root = s.row
-			}
-			sides[side] = append(sides[side], s)
-		}
+	sides := [2][]*eventStepper{b.steppers(log, sessions, oneTree, false), b.steppers(log, sessions, oneTree, true)}
+	var meters [2]Meter
+	if meter != nil {
+		meters = [2]Meter{meter(), meter()}
 	}
 	var rates [2][]float64
 	var ratios []float64
 	for round := 0; b.Loop(); round++ {
 		for i := range sides {
 			side := (i + round) % 2
-			rates[side] = append(rates[side], b.stepAll(sides[side]))
+			rates[side] = append(rates[side], b.stepAll(sides[side], meters[side]))
 		}
 		ratios = append(ratios, rates[1][round]/rates[0][round])
 	}
-	for _, side := range sides {
-		b.checkEvents(p.EventLog(), side)
+	for i, name := range [...]string{"appends", "commit"} {
+		b.checkEvents(p.EventLog(), sides[i])
+		b.ReportMetric(percentile(rates[i], 50), name+"-steps/s")
+		if meters[i] != nil {
+			meters[i].Report(outer, name)
+		}
 	}
 	b.ReportMetric(percentile(ratios, 50), "x")
 	b.ReportMetric(percentile(ratios, 10), "x-p10")
 	b.ReportMetric(percentile(ratios, 90), "x-p90")
-	b.ReportMetric(percentile(rates[0], 50), "appends-steps/s")
-	b.ReportMetric(percentile(rates[1], 50), "commit-steps/s")
 	b.ReportMetric(0, "ns/op")
+}
+
+// steppers makes sessions, of one tree or each of its own.
+func (b *bench) steppers(log store.Fencer, sessions int, oneTree, inCommit bool) (list []*eventStepper) {
+	var root *cairn.Session
+	for i := range sessions {
+		create := &cairn.Session{Agent: agentName}
+		if oneTree && root != nil {
+			create.ParentID, create.RootID, create.Incarnation = root.ID, root.ID, root.Incarnation
+		}
+		row, err := b.st.Commit(b.ctx, fmt.Sprintf("%t-%d", inCommit, i), &store.Commit{Guard: store.Guard{New: true}, Create: create})
+		b.must(err)
+		if root == nil {
+			root = row
+		}
+		list = append(list, &eventStepper{st: b.st, log: log, inCommit: inCommit, row: row})
+	}
+	return list
 }
 
 // percentile returns a percentile of a list, which it sorts.
@@ -90,25 +106,35 @@ func percentile(list []float64, percent int) float64 {
 }
 
 // stepAll has all sessions make steps at once for a slice of time. It returns how many steps they made per second.
-func (b *bench) stepAll(list []*eventStepper) float64 {
-	started := time.Now()
-	before, after := 0, 0
-	errs := make([]error, len(list))
-	var group sync.WaitGroup
-	for i, s := range list {
-		before += s.steps
-		group.Go(func() {
-			for time.Since(started) < eventSlice && errs[i] == nil {
-				errs[i] = s.step(b.ctx)
-			}
-		})
+func (b *bench) stepAll(list []*eventStepper, meter Meter) (rate float64) {
+	steps := func() int {
+		started := time.Now()
+		made := make([]int, len(list))
+		errs := make([]error, len(list))
+		var group sync.WaitGroup
+		for i, s := range list {
+			group.Go(func() {
+				for time.Since(started) < eventSlice && errs[i] == nil {
+					errs[i] = s.step(b.ctx)
+					made[i]++
+				}
+			})
+		}
+		group.Wait()
+		b.must(errors.Join(errs...))
+		n := 0
+		for _, m := range made {
+			n += m
+		}
+		rate = float64(n) / time.Since(started).Seconds()
+		return n
 	}
-	group.Wait()
-	b.must(errors.Join(errs...))
-	for _, s := range list {
-		after += s.steps
+	if meter == nil {
+		steps()
+	} else {
+		meter.Add(steps)
 	}
-	return float64(after-before) / time.Since(started).Seconds()
+	return rate
 }
 
 // checkEvents checks that the logs of sessions have the events of every step, in order and without gaps.
