@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -72,4 +73,25 @@ func (s *Store) commitKnown(ctx context.Context, w *write) (err error) {
 		return s.joiner.apply(ctx, w)
 	}
 	return s.alone(ctx, w)
+}
+
+// publish announces the events of a commit, whose error is err.
+func (s *Store) publish(w *write, err error) {
+	switch {
+	case len(w.c.Events) == 0 || w.c.Outbox:
+	case err != nil:
+		if w.d != nil && !refused(err) {
+			s.log.announce(w.d.Row.Log(), 0, nil, false, err)
+		}
+	case w.left != nil:
+		s.log.announce(w.d.Row.Log(), w.d.Row.LogSequence, w.d.Events, true, nil)
+	default: // applied before
+		s.log.announce(w.result.Log(), w.result.LogSequence, w.c.Events, false, nil)
+	}
+}
+
+// refused reports whether an error says that a commit was not written. After any other error it may have been.
+func refused(err error) bool {
+	var known *cairn.Error
+	return errors.As(err, &known) && known.Code != cairn.CodeUnavailable
 }

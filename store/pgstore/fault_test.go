@@ -74,7 +74,7 @@ func TestCutConnections(t *testing.T) {
 			for i, st := range steppers {
 				group.Go(func() {
 					for range steps {
-						if errs[i] = st.telling(); errs[i] != nil {
+						if errs[i] = st.publish(); errs[i] != nil {
 							return
 						}
 					}
@@ -87,7 +87,7 @@ func TestCutConnections(t *testing.T) {
 			wire.plan(nil)
 			for _, st := range steppers {
 				wantSteps(t, s, st.row.ID, steps)
-				wantTold(t, s, st.row, st)
+				wantPublished(t, s, st.row, st)
 			}
 		})
 	}
@@ -197,7 +197,7 @@ func TestServerCrash(t *testing.T) {
 		steppers[i] = st
 		group.Go(func() {
 			for {
-				if errs[i] = st.telling(); errs[i] != nil {
+				if errs[i] = st.publish(); errs[i] != nil {
 					return
 				}
 				select {
@@ -229,7 +229,7 @@ func TestServerCrash(t *testing.T) {
 	}
 	for _, st := range steppers {
 		wantSteps(t, s, st.row.ID, st.n)
-		wantTold(t, s, st.row, st)
+		wantPublished(t, s, st.row, st)
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// BenchmarkOneWrite alternates between steps whose events are in their commits and steps that append them apart. Each
-// step first appends two events of its stream, and then has five more, the commit of two messages and a checkpoint, and
-// two events that follow from the commit. In the commit are the seven. Apart, the five are appended before the commit,
-// and the two with the first of the next step, or after the commit that ends a run. It reports the rate of both and the
-// median of their ratios, and what the server spends on a step of each.
+// BenchmarkOneWrite alternates between steps whose events are in their commits and steps that append them in writes of
+// their own. Each step first appends two events of its stream, and then has five more, the commit of two messages and a
+// checkpoint, and two events that follow from the commit. The seven are in the commit; or the five are appended before
+// it, and the two with the first of the next step, or after the commit that ends a run. It reports the rates, the median
+// of their ratios, and the processor time of a step.
 func BenchmarkOneWrite(b *testing.B) {
 	for _, c := range []struct {
 		name    string
@@ -26,7 +26,7 @@ func BenchmarkOneWrite(b *testing.B) {
 			var sides [2]*streams
 			for i := range sides {
 				sides[i] = newStreams(b, openOn(b, server.URL(), c.writers), c.writers, c.tree)
-				sides[i].apart = i == 1
+				sides[i].separate = i == 1
 				warmUp(b, sides[i])
 			}
 			var ratios []float64
@@ -47,12 +47,12 @@ func BenchmarkOneWrite(b *testing.B) {
 			slices.Sort(ratios)
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(rates[0]/float64(n), "steps/s")
-			b.ReportMetric(rates[1]/float64(n), "apart/s")
+			b.ReportMetric(rates[1]/float64(n), "separate/s")
 			b.ReportMetric(ratios[n/2], "ratio")
 			b.ReportMetric(ratios[n/10], "ratio-p10")
 			b.ReportMetric(ratios[n-1-n/10], "ratio-p90")
 			spent[0].Report(b, "step")
-			spent[1].Report(b, "apart")
+			spent[1].Report(b, "separate")
 			for _, side := range sides {
 				side.check(b)
 			}
@@ -62,9 +62,9 @@ func BenchmarkOneWrite(b *testing.B) {
 
 // streams are writers that commit steps with their events.
 type streams struct {
-	b     *testing.B
-	apart bool
-	list  []*stream
+	b        *testing.B
+	separate bool
+	list     []*stream
 }
 
 type stream struct {
@@ -99,7 +99,7 @@ func (s *streams) step(writer int) error {
 	}
 	st.pending = nil
 	rest, marks := st.say(5), st.marks()
-	if !s.apart {
+	if !s.separate {
 		st.events = append(rest, marks...)
 		return st.step()
 	}

@@ -41,13 +41,14 @@ type Options struct {
 	Collectors int
 	// ExecTimeout bounds the total duration of the statements that the tools of one step have recorded with [Exec]; 0
 	// means 5 s. While they run, the session's row is locked and one connection is in use; commits to other sessions
-	// continue.
+	// continue, also in the same tree: the step's events are appended after the statements.
 	ExecTimeout time.Duration
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
-	// LazyEvents acknowledges events before they are on disk, which is much faster where the disk is slow. The next
-	// commit makes them durable, and they survive the death of this process before that. A server that crashes before
-	// that commit loses them, even though they may have been read, and assigns their sequences to other events.
+	// LazyEvents acknowledges appended events before they are on disk, which is much faster where the disk is slow. The
+	// next commit makes them durable, and they survive the death of this process before that. A server that crashes
+	// before that commit loses them, even though they may have been read, and assigns their sequences to other events.
+	// The events of a commit are as durable as the commit.
 	LazyEvents bool
 }
 

@@ -2,8 +2,8 @@
 // PostgreSQL 13 or later and works behind a proxy that pools connections by transaction, see Options.SimpleProtocol.
 //
 // A commit is one statement, its own or one shared with steps of other sessions that are pending at the same moment. It
-// is durable when it is acknowledged, to the extent of the server's synchronous_commit setting. So are events, unless
-// Options.LazyEvents is set. Times come from the database's clock.
+// is durable with its events when it is acknowledged, to the extent of the server's synchronous_commit setting. So is an
+// append to the event log, unless Options.LazyEvents is set. Times come from the database's clock.
 package pgstore
 
 import (

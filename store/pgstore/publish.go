@@ -1,11 +1,6 @@
 package pgstore
 
-import (
-	"context"
-	"errors"
-
-	"github.com/cairn-agents/cairn"
-)
+import "context"
 
 // A commit with events locks the head and then the row of the tree's log, in the same statement, so that it knows the
 // position of its events before it writes either. All writers lock heads before logs. A commit that joins others locks
@@ -137,25 +132,4 @@ func (c *conn) makeLog(ctx context.Context, log string) (made bool, err error) {
 func (c *conn) checkLog(ctx context.Context, log string) error {
 	_, _, err := c.bounds(ctx, log)
 	return err
-}
-
-// publish announces the events of a commit, whose error is err.
-func (s *Store) publish(w *write, err error) {
-	switch {
-	case len(w.c.Events) == 0 || w.c.Outbox:
-	case err != nil:
-		if w.d != nil && !refused(err) {
-			s.log.announce(w.d.Row.Log(), 0, nil, false, err)
-		}
-	case w.left != nil:
-		s.log.announce(w.d.Row.Log(), w.d.Row.LogSequence, w.d.Events, true, nil)
-	default: // applied before
-		s.log.announce(w.result.Log(), w.result.LogSequence, w.c.Events, false, nil)
-	}
-}
-
-// refused reports whether an error says that a commit was not written. After any other error it may have been.
-func refused(err error) bool {
-	var known *cairn.Error
-	return errors.As(err, &known) && known.Code != cairn.CodeUnavailable
 }

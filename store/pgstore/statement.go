@@ -2,8 +2,8 @@ package pgstore
 
 // A commit is one statement. It updates the session's head, whose conditions decide, and its other parts write the rows
 // of other tables if the head was written. A part costs the server some time even if it has nothing to write, so there
-// are four such statements, from the minimum of a step to everything, and two more that create a session. A server
-// plans each once per connection. Arguments are named; see argument.go.
+// are four such statements, from the minimum of a step to everything, and two more that create a session; each has a
+// form with events and one without. A server plans each once per connection. Arguments are named; see argument.go.
 var (
 	// Messages and a checkpoint.
 	commitStep = newCommit("", sqlAddMessages+sqlAddCheckpoint+sqlDropStaged)
