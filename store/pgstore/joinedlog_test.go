@@ -199,11 +199,11 @@ func TestEventsOfManyWriters(t *testing.T) {
 		two = append(two, openAt(t, server.URL(), &Options{Collectors: 3}))
 	}
 	const trees, children, steps = 3, 8, 25
-	var roots []*stepper
-	var all []*stepper
+	var roots, all []*stepper
+	var first []*cairn.Session // the rows of roots
 	for i := range trees {
 		root := newStepper(t, two[i%2], fmt.Sprint("root-", i), nil)
-		roots, all = append(roots, root), append(all, root)
+		roots, all, first = append(roots, root), append(all, root), append(first, root.row)
 		for k := range children {
 			all = append(all, newChild(t, two[k%2], fmt.Sprintf("child-%d-%d", i, k), root.row))
 		}
@@ -226,11 +226,11 @@ func TestEventsOfManyWriters(t *testing.T) {
 			return nil
 		})
 	}
-	for i, root := range roots {
-		s := two[i%2]
+	for i := range roots {
+		s, root := two[i%2], first[i]
 		do("live events", func() error {
 			for range 4 * steps {
-				if _, err := s.log.Append(ctx, root.row.Log(), store.AnySequence, textEvent("live"), textEvent("live")); err != nil {
+				if _, err := s.log.Append(ctx, root.Log(), store.AnySequence, textEvent("live"), textEvent("live")); err != nil {
 					return err
 				}
 			}
@@ -248,7 +248,7 @@ func TestEventsOfManyWriters(t *testing.T) {
 		})
 		do("branches and drops", func() error {
 			for k := range steps {
-				row, err := s.Branch(ctx, root.row.ID, store.BranchPoint{Events: eventsOf("branch", "branched")}, &cairn.Session{ID: fmt.Sprintf("branch-%d-%d", i, k), Agent: "support"})
+				row, err := s.Branch(ctx, root.ID, store.BranchPoint{Events: eventsOf("branch", "branched")}, &cairn.Session{ID: fmt.Sprintf("branch-%d-%d", i, k), Agent: "support"})
 				if err == nil {
 					err = s.log.Drop(ctx, row.Log())
 				}
@@ -261,7 +261,7 @@ func TestEventsOfManyWriters(t *testing.T) {
 		do("new children", func() error {
 			for k := range steps {
 				c := &store.Commit{Guard: store.Guard{New: true}, Events: []cairn.Event{textEvent("born")},
-					Create: &cairn.Session{Agent: "support", ParentID: root.row.ID, RootID: root.row.ID, Incarnation: root.row.Incarnation}}
+					Create: &cairn.Session{Agent: "support", ParentID: root.ID, RootID: root.ID, Incarnation: root.Incarnation}}
 				if _, err := s.Commit(ctx, fmt.Sprintf("late-%d-%d", i, k), c); err != nil {
 					return err
 				}
