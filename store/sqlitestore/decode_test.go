@@ -157,8 +157,8 @@ func set(t *testing.T, v reflect.Value, n int64) {
 	case *time.Time:
 		*x = time.UnixMicro(1_700_000_000_000_000 + n).UTC()
 		return
-	case **cairn.Event:
-		*x = &cairn.Event{Type: cairn.EventRewound, Sequence: n, Index: int(n) + 1, MessageCount: int(n) + 2, Version: n + 3}
+	case **cairn.Stop:
+		*x = &cairn.Stop{RunID: "run", Kind: cairn.StopAbort, At: time.UnixMicro(n).UTC()}
 		return
 	case **cairn.Outbox:
 		*x = &cairn.Outbox{Version: n, Events: []cairn.Event{{Type: cairn.EventRunEnd, Name: "kept", Version: n}}}
