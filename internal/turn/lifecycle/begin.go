@@ -28,19 +28,19 @@ func (r *Runs) beginOn(ctx context.Context, id string, on func(*session.Live) er
 		if !r.outdated(err) && !refused(err) {
 			return known, err
 		}
-	} else if known == nil && create != nil {
-		l, err := create()
-		if !errors.Is(err, cairn.ErrExists) {
-			return l, err
-		}
 	}
 	var err error
 	for range beginTries {
 		var l *session.Live
-		if l, err = r.read(ctx, id, known); err != nil {
-			if errors.Is(err, cairn.ErrNotFound) && create != nil {
-				return create()
+		l, err = r.read(ctx, id, known)
+		switch {
+		case err == nil:
+		case errors.Is(err, cairn.ErrNotFound) && create != nil:
+			if l, err = create(); errors.Is(err, cairn.ErrExists) { // another process has created it meanwhile
+				continue
 			}
+			return l, err
+		default:
 			return nil, err
 		}
 		err = on(l)
