@@ -229,7 +229,7 @@ func TestTwoProcessesEndATreeAtOnce(t *testing.T) {
 					}
 				}
 			}
-			// Whoever has recorded no stop of its own finds that the session does not wait any more.
+			// The process that has recorded no stop of its own finds that the session does not wait any more.
 			if err := one.Interrupt(t.Context(), "s", "enough"); err != nil && !(k == 1 && errors.Is(err, cairn.ErrNotRunning)) {
 				t.Error(err)
 			}

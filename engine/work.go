@@ -363,7 +363,7 @@ func (e *Engine) emptyOutbox(ctx context.Context, id string) error {
 	return err
 }
 
-// goOnEnding goes on with the end of a wait: the process that began it has died, or a sub-agent still ran. As long as
+// goOnEnding continues the end of a wait: the process that began it has died, or a sub-agent still ran. As long as
 // one does, the worker looks again with each look for due sessions.
 func (e *Engine) goOnEnding(ctx context.Context, id string) error {
 	row, err := store.Load(ctx, e.store, id)

@@ -316,7 +316,7 @@ func (s *scene) crashEndingTree() {
 	s.await("the end of the session", func() bool { return s.diary.has("s", "RunInterrupt") })
 }
 
-// The process that stops a suspended tree dies once the sub-agent has ended: the next message goes on with that, and its
+// The process that stops a suspended tree dies once the sub-agent has ended: the next message continues with that, and its
 // turn begins when the session has ended.
 func (s *scene) crashEndedChild() {
 	s.dieEnding(func(o operation) bool { return o.commit != nil && o.commit.EndRun != nil && o.session != "s" })

@@ -122,22 +122,22 @@ func (s *tap) line() store.Store {
 	return s
 }
 
-// apart returns the store as the process sees it if the log is another one's. It is no LogProvider then.
-func (s *tap) apart() store.Store {
+// withoutLog returns the store as the process sees it if the log is in another place. It is no LogProvider then.
+func (s *tap) withoutLog() store.Store {
 	w, watches := s.Store.(store.StopWatcher)
 	sw, sweeps := s.Store.(store.Sweeper)
 	if watches && sweeps {
-		return fullApart{plainApart{s}, stopWatch{s, w}, sweepLine{sw, s}}
+		return fullStore{plainStore{s}, stopWatch{s, w}, sweepLine{sw, s}}
 	}
-	return plainApart{s}
+	return plainStore{s}
 }
 
-type plainApart struct{ store.Store }
+type plainStore struct{ store.Store }
 
-func (p plainApart) Self() store.Store { return p }
+func (p plainStore) Self() store.Store { return p }
 
-type fullApart struct {
-	plainApart
+type fullStore struct {
+	plainStore
 	stopWatch
 	sweepLine
 }

@@ -128,7 +128,7 @@ func (s *scene) process(opts ...option) *process {
 	}
 	line := p.tap.line()
 	if s.place.Log != nil {
-		line, o.Log = p.tap.apart(), p.tap.EventLog()
+		line, o.Log = p.tap.withoutLog(), p.tap.EventLog()
 	}
 	for _, set := range opts {
 		set(o)

@@ -2,10 +2,8 @@ package redisstore
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store/backend"
@@ -13,27 +11,6 @@ import (
 
 // noKey is the list of the one key of a script, which is filled in later.
 var noKey = []any{nil}
-
-// undated reports whether some events have no time.
-func undated(list []cairn.Event) bool {
-	return slices.ContainsFunc(list, func(ev cairn.Event) bool { return ev.Time.IsZero() })
-}
-
-// date sets the time of events that have none.
-func date(list []cairn.Event, at time.Time) {
-	for i := range list {
-		if list[i].Time.IsZero() {
-			list[i].Time = at
-		}
-	}
-}
-
-// date sets the time of the events in the row's outbox that have none.
-func (r *storedRow) date(at time.Time) {
-	if r.session.Outbox != nil {
-		date(r.session.Outbox.Events, at)
-	}
-}
 
 // boxed returns the events that the commit leaves in the row's outbox.
 func (w *write) boxed() []cairn.Event {

@@ -111,7 +111,7 @@ func TestFollowerOfACommitWhoseAnswerWasLost(t *testing.T) {
 					got <- ev.Name
 				}
 			}()
-			for _, name := range []string{"first", "second"} { // from then on it waits to be told
+			for _, name := range []string{"first", "second"} { // from then on it waits for a notice
 				must(s.log.Append(ctx, row.Log(), store.AnySequence, says("session", name)...))
 				if heard := <-got; heard != name {
 					t.Fatalf("followed %q, want %q", heard, name)

@@ -148,8 +148,8 @@ func endCommit() *store.Commit {
 		Lease: store.LeaseChange{Action: store.LeaseRelease}, DropStaged: true}
 }
 
-// telling adds events to a commit.
-func telling(c func() *store.Commit) func() *store.Commit {
+// eventful adds events to a commit.
+func eventful(c func() *store.Commit) func() *store.Commit {
 	return func() *store.Commit {
 		with := c()
 		with.Events = []cairn.Event{{Type: cairn.EventCustom, Name: "one"}, {Type: cairn.EventCustom, Name: "two"}}
@@ -198,10 +198,10 @@ var writings = []writing{
 	{"begin", nothing, commit(runningCommit)},
 	{"step", commit(runningCommit), commit(stepCommit)},
 	{"end", both(commit(runningCommit), commit(stepCommit)), commit(endCommit)},
-	{"begin with events", nothing, commit(telling(runningCommit))},
-	{"step with events", commit(telling(runningCommit)), commit(telling(stepCommit))},
-	{"end with events", both(commit(telling(runningCommit)), commit(telling(stepCommit))), commit(telling(endCommit))},
-	{"branch with events", commit(telling(runningCommit)), func(ctx context.Context, s *Store, id string) error {
+	{"begin with events", nothing, commit(eventful(runningCommit))},
+	{"step with events", commit(eventful(runningCommit)), commit(eventful(stepCommit))},
+	{"end with events", both(commit(eventful(runningCommit)), commit(eventful(stepCommit))), commit(eventful(endCommit))},
+	{"branch with events", commit(eventful(runningCommit)), func(ctx context.Context, s *Store, id string) error {
 		_, err := s.Branch(ctx, id, store.BranchPoint{Events: []cairn.Event{{Type: cairn.EventBranched}}}, &cairn.Session{ID: "branch of " + id, Agent: "support"})
 		return err
 	}},

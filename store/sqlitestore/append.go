@@ -116,7 +116,7 @@ func (a *appending) write(c *conn, at *place) error {
 	return err
 }
 
-// publish tells this process's followers what an append or a commit has added, once that is committed.
+// publish hands this process's followers what an append or a commit has added, once that is committed.
 func (l *Log) publish(a *appending) {
 	if !a.added {
 		l.s.hub.Wake(a.log)

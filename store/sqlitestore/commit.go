@@ -161,7 +161,7 @@ func (w *write) run(c *conn) error {
 // if the session has changed or may have expired.
 func (w *write) apply(c *conn, d *plan.Delta, before *storedRow, now time.Time) (done bool, err error) {
 	row := d.At(now)
-	told, end, err := w.tell(c, d)
+	told, end, err := w.announce(c, d)
 	if err != nil {
 		return false, err
 	}
@@ -199,9 +199,9 @@ func (w *write) apply(c *conn, d *plan.Delta, before *storedRow, now time.Time) 
 	return true, nil
 }
 
-// tell prepares the append of a delta's events, whose times are known by now, and sets what follows from the end of the
+// announce prepares the append of a delta's events, whose times are known by now, and sets what follows from the end of the
 // log. It returns nil without events. It writes nothing; the error is ErrDeleted for a log that was dropped.
-func (w *write) tell(c *conn, d *plan.Delta) (a *appending, end place, err error) {
+func (w *write) announce(c *conn, d *plan.Delta) (a *appending, end place, err error) {
 	if len(d.Events) == 0 {
 		return nil, place{}, nil
 	}

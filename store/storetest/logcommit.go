@@ -63,8 +63,8 @@ func (h *harness) logged(root string) []cairn.Event {
 	return list
 }
 
-// told returns events of a session with names.
-func told(session string, names ...string) []cairn.Event {
+// named returns events of a session with names.
+func named(session string, names ...string) []cairn.Event {
 	list := make([]cairn.Event, len(names))
 	for i, name := range names {
 		list[i] = cairn.Event{Type: cairn.EventCustom, SessionID: session, Agent: agentName, Name: name, Data: json.RawMessage(`{"n":1}`)}
@@ -98,14 +98,14 @@ func (h *harness) wantLog(root, want string) []cairn.Event {
 
 // with adds events to a commit.
 func with(c *store.Commit, session string, names ...string) *store.Commit {
-	c.Events = told(session, names...)
+	c.Events = named(session, names...)
 	return c
 }
 
 func eventsAppended(h *harness) {
 	two := h.twoHandles()
 	s := h.create("session")
-	_, err := h.eventLog().Append(h.Context(), s.Log(), 0, told("session", "before")...)
+	_, err := h.eventLog().Append(h.Context(), s.Log(), 0, named("session", "before")...)
 	h.must(err)
 	begun := h.commit("session", with(beginCommit("run", "worker", time.Hour), "session", "started", "asked"))
 	h.wantLog("session", "before started asked")
@@ -172,7 +172,7 @@ func eventsOfNewSession(h *harness) {
 func eventsDated(h *harness) {
 	s := h.create("session")
 	given := at(5)
-	list := told("session", "dated", "undated")
+	list := named("session", "dated", "undated")
 	list[0].Time, list[1].Version = given, 1
 	row := h.commit("session", &store.Commit{Guard: store.Guard{Version: s.Version}, Events: list})
 	got := h.wantLog("session", "dated undated")
@@ -289,20 +289,20 @@ func eventsFence(h *harness) {
 	h.create("session")
 	first := h.commit("session", with(beginCommit("run", "worker", brief), "session", "started"))
 	old := store.Writer{Session: "session", Token: first.Lease.Token, ID: "old", Batch: 1}
-	_, err := log.AppendFenced(h.Context(), first.Log(), store.AnySequence, old, told("session", "live")...)
+	_, err := log.AppendFenced(h.Context(), first.Log(), store.AnySequence, old, named("session", "live")...)
 	h.must(err)
 	h.awaitDue("session")
 	taken := two[1].commit("session", with(&store.Commit{Guard: store.Guard{Lapsed: true}, Recovered: true,
 		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "next", TTL: time.Hour}}, "session", "discarded"))
 	old.Batch = 2
-	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, old, told("session", "late")...)
+	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, old, named("session", "late")...)
 	h.wantError(err, cairn.ErrFenced, "an append of the holder before")
 	next := store.Writer{Session: "session", Token: taken.Lease.Token, ID: "old", Batch: 1} // numbers begin anew with a token
-	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, next, told("session", "more")...)
+	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, next, named("session", "more")...)
 	h.must(err)
 	h.commit("session", with(&store.Commit{}, "session", "verb")) // takes no lease, so it fences off nobody
 	next.Batch = 2
-	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, next, told("session", "again")...)
+	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, next, named("session", "again")...)
 	h.must(err)
 	h.wantLog("session", "started live discarded more verb again")
 }
@@ -449,7 +449,7 @@ func eventsFollowed(h *harness) {
 	var want []string
 	for k := range events / 4 {
 		live := fmt.Sprint("live", k)
-		_, err := h.eventLog().Append(h.Context(), s.Log(), store.AnySequence, told("session", live)...)
+		_, err := h.eventLog().Append(h.Context(), s.Log(), store.AnySequence, named("session", live)...)
 		h.must(err)
 		one, two := fmt.Sprint("one", k), fmt.Sprint("two", k)
 		h.commit("session", with(&store.Commit{}, "session", one, two))
@@ -469,7 +469,7 @@ func eventsFollowed(h *harness) {
 func eventsOfBranch(h *harness) {
 	h.create("session")
 	h.commit("session", with(&store.Commit{Messages: says("hello")}, "session", "said"))
-	row, err := h.st.Branch(h.Context(), "session", store.BranchPoint{Events: told("branch", "branched")}, &cairn.Session{ID: "branch", Agent: agentName})
+	row, err := h.st.Branch(h.Context(), "session", store.BranchPoint{Events: named("branch", "branched")}, &cairn.Session{ID: "branch", Agent: agentName})
 	h.must(err)
 	got := h.wantLog("branch", "branched")
 	if got[0].Version != 1 || got[0].MessageCount != 1 || !got[0].Time.Equal(row.CreatedAt) || row.LogSequence != 1 {
@@ -478,7 +478,7 @@ func eventsOfBranch(h *harness) {
 	}
 	same(h.T, "the row of the branch", h.load("branch"), asOf(row, h.load("branch")))
 	h.wantLog("session", "said")
-	_, err = h.st.Branch(h.Context(), "session", store.BranchPoint{Events: told("branch", "again")}, &cairn.Session{ID: "branch", Agent: agentName})
+	_, err = h.st.Branch(h.Context(), "session", store.BranchPoint{Events: named("branch", "again")}, &cairn.Session{ID: "branch", Agent: agentName})
 	h.wantError(err, cairn.ErrExists, "a second branch of the id")
 	h.wantLog("branch", "branched")
 }
@@ -511,7 +511,7 @@ func eventsWithoutLog(h *harness) {
 	if e := new(cairn.Error); !errors.As(err, &e) || e.Field != "events" {
 		h.Fatalf("the error names the field %q", e.Field)
 	}
-	_, err = h.st.Branch(h.Context(), "session", store.BranchPoint{Events: told("branch", "never")}, &cairn.Session{ID: "branch", Agent: agentName})
+	_, err = h.st.Branch(h.Context(), "session", store.BranchPoint{Events: named("branch", "never")}, &cairn.Session{ID: "branch", Agent: agentName})
 	h.wantError(err, cairn.ErrInvalid, "events for the branch of a store without a log")
 	same(h.T, "the session", h.content("session"), before)
 }

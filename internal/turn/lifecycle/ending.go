@@ -10,7 +10,7 @@ import (
 )
 
 // EndingError means that a run or a wait is being ended and a sub-agent of it still runs. The stop is recorded, and the
-// sub-agent has been asked to stop. Repeating the call, by any process, goes on with the end. It is an ErrAlreadyRunning
+// sub-agent has been asked to stop. Repeating the call, by any process, continues the end. It is an ErrAlreadyRunning
 // with the time until the sub-agent's lease lapses.
 type EndingError struct{ err *cairn.Error }
 
@@ -23,7 +23,7 @@ func (e *EndingError) Unwrap() error { return e.err }
 // endBelow ends the sub-agents of a session, each with those below it, before the write that ends the session's own run
 // or wait: how they ended is known to that write, and on the log they end first. It returns the session's row.
 //
-// If there are any, endBelow first records stop, so that whoever finds the session afterwards goes on with its end, and
+// If there are any, endBelow first records stop, so that any process that finds the session afterwards continues its end, and
 // nothing begins a sub-agent in between: as [cairn.Session.Ending] of a paused session, which takes no answer and is
 // not resumed from then on, and as a stop request for the run of a dead process, which may be alive after all. A session
 // that this process drives needs neither. The sub-agents end with below. If one of them still runs, the error is an

@@ -79,7 +79,7 @@ func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn) (*begin
 
 // endWaitFirst ends the sub-agents of the paused session in whose place of the wait a turn begins. If the process dies
 // before the turn has begun, the next turn begins in its place, or a worker ends the wait. If the wait is being ended by
-// another stop, endWaitFirst goes on with that; the error is then ErrStale, and the begin is repeated on the session that
+// another stop, endWaitFirst continues that; the error is then ErrStale, and the begin is repeated on the session that
 // is left.
 func (r *Runs) endWaitFirst(ctx context.Context, b *beginning) error {
 	row := b.row
