@@ -96,7 +96,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	e.runs = lifecycle.New(lifecycle.Config{
-		Store: st, Records: e.records, Log: e.log, Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now,
+		Store: st, Records: e.records, Log: e.log, OwnLog: e.opts.Log == nil || store.OwnLog(st, e.log), Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now,
 		Agents:   e.version,
 		Owner:    self,
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace, HookTimeout: e.opts.HookTimeout,

@@ -57,10 +57,10 @@ func LogAs[T any](log Log) (t T, ok bool) {
 	return t, false
 }
 
-// OwnLog reports whether log is the event log of the store that st is or decorates, to which its commits append their
-// events. A decorator of the log does not see those.
+// OwnLog reports whether log is the event log of st, to which commits append their events. A decorator of the log does not
+// see those.
 func OwnLog(st Store, log Log) bool {
-	p, ok := As[LogProvider](st.Self())
+	p, ok := As[LogProvider](st)
 	return ok && p.EventLog().Self() == log.Self()
 }
 

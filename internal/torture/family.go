@@ -3,6 +3,7 @@ package torture
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -141,13 +142,16 @@ func childrenEndFirst(t *Tree) error {
 				consulted[ev.ChildID] = ev
 			}
 		case cairn.EventStepDiscarded:
-			for child, by := range consulted {
-				if by.SessionID == ev.SessionID && by.RunID == ev.RunID && by.Step == ev.Step {
-					delete(consulted, child)
-				}
-			}
+			maps.DeleteFunc(consulted, func(_ string, by *cairn.Event) bool { return ev.Voids(by) })
 		case cairn.EventRunStart, cairn.EventRunResumed:
 			open[ev.SessionID] = true
+			for child, by := range consulted {
+				if by.SessionID == ev.SessionID && by.RunID == ev.Name { // its step continues in this run
+					carried := *by
+					carried.RunID, carried.Step = ev.RunID, 1
+					consulted[child] = &carried
+				}
+			}
 		case cairn.EventRunEnd:
 			if ev.Status.Suspends() {
 				continue

@@ -238,7 +238,7 @@ func (h *History) waitAgrees(t *Tree) error {
 	n := open + len(last.Suspended.Children)
 	least := n
 	for _, c := range last.Suspended.Children {
-		if child := t.session(c.SessionID); child != nil && child.Session.Status == cairn.SessionInterrupted {
+		if child := t.session(c.SessionID); child != nil && (child.Session.Status == cairn.SessionInterrupted || child.Session.Status == cairn.SessionFailed) {
 			least--
 		}
 	}

@@ -16,6 +16,9 @@ import (
 
 // need returns why a session needs a worker at a time; empty if it does not.
 func need(row *cairn.Session, at time.Time) store.DueKind {
+	if row.Outbox != nil && row.Status != cairn.SessionActive {
+		return store.DueOutbox
+	}
 	switch row.Status {
 	case cairn.SessionActive:
 		if !at.Before(row.Lease.Until) {

@@ -19,7 +19,7 @@ import (
 func TestStopIsNoErrorOfAnEffect(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
-	fx := New(lifecycle.New(lifecycle.Config{Store: st, Log: st.EventLog(), Now: time.Now, Coalesce: time.Second, Logger: slog.New(slog.DiscardHandler)}), Config{})
+	fx := New(lifecycle.New(lifecycle.Config{Store: st, Log: st.EventLog(), OwnLog: true, Now: time.Now, Coalesce: time.Second, Logger: slog.New(slog.DiscardHandler)}), Config{})
 	e := fx.Journal.Emitter(t.Context(), &cairn.Session{ID: "s", RootID: "s"}, "run", 0)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	work, stop := context.WithCancelCause(ctx)

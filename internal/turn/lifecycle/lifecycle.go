@@ -28,9 +28,11 @@ type Config struct {
 	// Records are the store's, if it keeps any; else nil.
 	Records store.Records
 	Log     store.Log
-	Agents  func(name, version string) (*cairn.Agent, bool)
-	Hooks   []*cairn.Hooks
-	Logger  *slog.Logger
+	// OwnLog says that Log is the store's own, to which its commits append their events.
+	OwnLog bool
+	Agents func(name, version string) (*cairn.Agent, bool)
+	Hooks  []*cairn.Hooks
+	Logger *slog.Logger
 	// Now is the process's clock. It measures what passes within the process; no time of it decides anything.
 	Now func() time.Time
 	// Owner names this process in leases.
@@ -81,7 +83,7 @@ func New(c Config) *Runs {
 		Owed: owed.Stops{Store: c.Store, Records: c.Records, Agents: c.Agents, Logger: c.Logger, Now: c.Now, Behind: c.Behind}}
 	r.User.Go, r.User.Logger, r.User.StopGrace, r.User.HookTimeout = c.Go, c.Logger, c.StopGrace, c.HookTimeout
 	r.User.Executes = func(dialect string) error { return store.Executes(c.Store, dialect) }
-	r.Journal.Own = store.OwnLog(c.Store, c.Log)
+	r.Journal.Own = c.OwnLog
 	r.Journal.Log, r.Journal.Now, r.Journal.Coalesce, r.Journal.Logger = c.Log, c.Now, c.Coalesce, c.Logger
 	return r
 }
