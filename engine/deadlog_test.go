@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// A process dies between a commit and the log. Another one publishes the rest, each event at its place.
+// A process dies between a commit and a log elsewhere. Another one publishes the rest, each event at its place.
 func TestLogThatADeadProcessLeft(t *testing.T) {
 	t.Parallel()
 	silent := func(st *tap) {
@@ -39,7 +39,7 @@ func TestLogThatADeadProcessLeft(t *testing.T) {
 			if err := eng.AddContext(t.Context(), "s", "by the way"); err != nil {
 				t.Fatal(err)
 			}
-			if err := open(t, tapOn(st.Store), bossOf(), shortLease, named("c")).Interrupt(t.Context(), "s", "enough"); err != nil {
+			if err := open(t, st.twin(), bossOf(), shortLease, named("c")).Interrupt(t.Context(), "s", "enough"); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -56,12 +56,11 @@ func TestLogThatADeadProcessLeft(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				st, agent := tapOn(nil), c.agent()
+			bothLogs(t, func(t *testing.T, st *tap) {
+				agent := c.agent()
 				c.dies(t, open(t, st, agent, shortLease), st)
 				st.cut()
-				two := open(t, tapOn(st.Store), agent, shortLease, named("b"))
+				two := open(t, st.twin(), agent, shortLease, named("b"))
 				ctx, stop := context.WithCancel(t.Context())
 				worked := make(chan error, 1)
 				go func() { worked <- two.Work(ctx) }()
@@ -71,7 +70,7 @@ func TestLogThatADeadProcessLeft(t *testing.T) {
 				if err := <-worked; err != nil {
 					t.Error(err)
 				}
-				wantSound(t, st.Store, "s")
+				wantSound(t, st.twin(), "s")
 			})
 		})
 	}

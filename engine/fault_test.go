@@ -72,7 +72,7 @@ func shortLease(o *engine.Options) { o.LeaseTTL = ttl; o.WorkInterval = time.Sec
 // bringToEnd lets a new process do what is left: the turn itself if it never began, otherwise what a worker finds.
 func bringToEnd(t *testing.T, from *tap, agent *cairn.Agent) *tap {
 	t.Helper()
-	st := tapOn(from.Store)
+	st := from.twin()
 	eng := open(t, st, agent, shortLease)
 	if exists, err := store.Exists(t.Context(), st, "s"); err != nil {
 		t.Fatal(err)

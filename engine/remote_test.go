@@ -250,7 +250,7 @@ func TestProcessesReadEachMessageOnce(t *testing.T) {
 	}
 }
 
-// The log of a run has its beginning, though the log was unreachable when the process that began the run handed it to
+// A log elsewhere has the beginning of a run, first, though it was unreachable when the process that began the run handed it to
 // the host.
 func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
 	t.Parallel()
@@ -258,7 +258,7 @@ func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
 		for _, turns := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s/turn %d", host.Name, turns), func(t *testing.T) {
 				t.Parallel()
-				st := tapOn(nil)
+				st := apart()
 				eng := host.Start(t, st, []*cairn.Agent{bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
 					return scripted.Text("Yes.")
 				}))}, &engine.Options{})
@@ -282,28 +282,32 @@ func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
 	}
 }
 
-// Processes that begin runs on a host die before they publish that, one after the other: each first interrupts the run
-// of the one before, which was never driven. The first effect that is carried out completes the log for all of them.
+// Processes that begin runs on a host die before they bring that to a log elsewhere, one after the other: each first
+// interrupts the run of the one before, which was never driven. Each finds what the one before left.
 func TestBeginningsOfRunsThatNobodyDrove(t *testing.T) {
 	t.Parallel()
-	st, pass, clock := clocked()
+	mem, pass, clock := clocked()
+	st := apart()
+	st.Store = mem
 	agent := bot(scripted.New(scripted.Text("done")))
 	h := &byHand{}
 	for n := range 3 {
-		dies := tapOn(st)
-		dies.log.stepIn(func(_ context.Context, events []cairn.Event) error {
-			return cairn.Errorf(cairn.CodeInternal, "the process is dead")
-		})
+		dies := st.twin()
 		eng := open(t, dies, agent, hostedBy(h), clock, named(fmt.Sprint("dead", n)))
 		if n > 0 {
-			_ = eng.Interrupt(t.Context(), "s", "") // the run has ended, and the log lacks it
+			if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
+				t.Fatal(err)
+			}
 		}
+		dies.log.stepIn(func(context.Context, []cairn.Event) error {
+			return cairn.Errorf(cairn.CodeInternal, "the process is dead")
+		})
 		start(t, eng, "s", fmt.Sprint("turn ", n))
 		pass(time.Hour)
 	}
-	last := open(t, tapOn(st), agent, hostedBy(h), clock, named("b"))
+	last := open(t, st.twin(), agent, hostedBy(h), clock, named("b"))
 	drives(t, last, h.begun[2], cairn.RunCompleted)
-	wantSound(t, tapOn(st), "s")
+	wantSound(t, st, "s")
 }
 
 // A process that dies while it publishes the outcome of a deferred step has not stored its end: the next attempt

@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"sync"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -11,7 +13,7 @@ import (
 )
 
 // tap stands between an engine and a memory store: it records the calls and lets a test step in. Two taps on one store
-// are two processes.
+// are two processes, see twin.
 type tap struct {
 	*memstore.Store
 	log *logTap
@@ -28,6 +30,30 @@ func tapOn(st *memstore.Store) *tap {
 		st = memstore.New(nil)
 	}
 	return &tap{Store: st, log: &logTap{Log: st.EventLog().(*memstore.Log)}}
+}
+
+// apart returns a tap on a new store whose engines keep their events elsewhere: in the log of another store.
+func apart() *tap {
+	s := tapOn(nil)
+	s.log.Log = memstore.New(nil).EventLog().(*memstore.Log)
+	return s
+}
+
+// twin returns another process on the same store and log.
+func (s *tap) twin() *tap { return &tap{Store: s.Store, log: &logTap{Log: s.log.Log}} }
+
+// logs are where the events of a test's store may be.
+var logs = map[string]func() *tap{"own log": func() *tap { return tapOn(nil) }, "log elsewhere": apart}
+
+// bothLogs runs a test twice with a store: the events are in a log of its own, and in a log elsewhere.
+func bothLogs(t *testing.T, test func(t *testing.T, st *tap)) {
+	t.Parallel()
+	for name, st := range logs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, st()) })
+		})
+	}
 }
 
 func (s *tap) EventLog() store.Log { return s.log }

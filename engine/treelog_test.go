@@ -2,9 +2,7 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -39,43 +37,9 @@ func endOfChild(log string, events []cairn.Event) bool {
 	return false
 }
 
-// The end of a sub-agent's run is on the log of its tree, ahead of the end of the call that consulted it, although the
-// log was unreachable when the run ended.
-func TestEndOfASubAgentIsToldThoughTheLogWasAway(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		fails int
-		err   error
-	}{
-		"longer than is tried": {5, cairn.Errorf(cairn.CodeUnavailable, "the log is away for a moment")},
-		"once":                 {1, cairn.Errorf(cairn.CodeInternal, "the disk is full")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				st := tapOn(nil)
-				fails := c.fails
-				st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
-					if endOfChild("s", events) && fails > 0 {
-						fails--
-						return c.err
-					}
-					return nil
-				})
-				eng := open(t, st, household(cairn.PerStep))
-				wantStatus(t, turn(t, eng, "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
-				if fails != 0 {
-					t.Fatal("the log did not fail")
-				}
-				wantSound(t, st, "s")
-			})
-		})
-	}
-}
-
-// If a process dies while sub-agents run, the next process completes the log for all sessions of the tree: one that
-// takes the run over, stops it or begins the next turn, or a reader that waits.
-func TestLogOfATreeIsCompletedWhereverItsWriterDied(t *testing.T) {
+// If a process dies while sub-agents run, the log comes to be whole for all sessions of the tree: through the process
+// that takes the run over, stops it or begins the next turn, or through a reader that waits.
+func TestLogOfATreeIsWholeWhereverItsWriterDied(t *testing.T) {
 	t.Parallel()
 	read := func(t *testing.T, eng *engine.Engine) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -104,26 +68,21 @@ func TestLogOfATreeIsCompletedWhereverItsWriterDied(t *testing.T) {
 		for _, d := range []cairn.Durability{cairn.PerStep, cairn.PerTool} {
 			t.Run(name+"/"+d.String(), func(t *testing.T) {
 				t.Parallel()
-				for k, fired := 1, true; fired; k++ {
-					t.Run(fmt.Sprint(k), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) {
-							st := tapOn(nil)
-							step, hit := after(k, func() error { st.cut(); return context.Canceled })
-							st.log.stepIn(step)
-							run, err := open(t, st, household(d), shortLease).Execute(t.Context(), "s", "bot", cairn.Text("go"))
-							if err == nil {
-								_, _ = run.Wait(t.Context())
-							}
-							fired = hit()
-							time.Sleep(ttl)
-							other := tapOn(st.Store)
-							eng := open(t, other, household(d), shortLease, named("b"))
-							do(t, other, eng)
-							read(t, eng)
-							wantSound(t, other, "s")
-						})
-					})
-				}
+				diesAtEachAppend(t, 1, func(t *testing.T, st *tap, k int) bool {
+					step, hit := after(k, func() error { st.cut(); return context.Canceled })
+					st.log.stepIn(step)
+					run, err := open(t, st, household(d), shortLease).Execute(t.Context(), "s", "bot", cairn.Text("go"))
+					if err == nil {
+						_, _ = run.Wait(t.Context())
+					}
+					time.Sleep(ttl)
+					other := st.twin()
+					eng := open(t, other, household(d), shortLease, named("b"))
+					do(t, other, eng)
+					read(t, eng)
+					wantSound(t, other, "s")
+					return hit()
+				})
 			})
 		}
 	}
@@ -131,9 +90,7 @@ func TestLogOfATreeIsCompletedWhereverItsWriterDied(t *testing.T) {
 
 // Readers of a tree see the end of a companion that works by itself, though the process that drove it died.
 func TestReadersAreToldOfTheEndOfACompanion(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := tapOn(nil)
+	bothLogs(t, func(t *testing.T, st *tap) {
 		friend := &cairn.Agent{Name: "friend", Description: "Helps.", Model: scripted.New(scripted.Reply(scripted.Pause(time.Minute), scripted.Text("hello")))}
 		agent := bot(scripted.New(scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "friend", "message": "hi"}), scripted.Text("Well.")))
 		agent.Companions = []cairn.Companion{{Agent: friend, Mode: cairn.NonBlocking}}
@@ -148,7 +105,7 @@ func TestReadersAreToldOfTheEndOfACompanion(t *testing.T) {
 		})
 		heard := make(chan struct{})
 		go func() {
-			for ev, err := range open(t, tapOn(st.Store), agent, named("b")).Events(t.Context(), "s", cairn.Cursor{}) {
+			for ev, err := range open(t, st.twin(), agent, named("b")).Events(t.Context(), "s", cairn.Cursor{}) {
 				if err != nil {
 					t.Error(err)
 				}
@@ -163,15 +120,13 @@ func TestReadersAreToldOfTheEndOfACompanion(t *testing.T) {
 		case <-time.After(2 * time.Minute):
 			t.Fatal("the reader was not told")
 		}
-		wantSound(t, st.Store, "s")
+		wantSound(t, st.twin(), "s")
 	})
 }
 
 // They also see it when a process with the root in memory has driven another turn since, for which it read nothing.
 func TestReadersAreToldOfTheEndOfACompanionOfAnEarlierTurn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := tapOn(nil)
+	bothLogs(t, func(t *testing.T, st *tap) {
 		friend := &cairn.Agent{Name: "friend", Description: "Helps.", Model: scripted.New(scripted.Reply(scripted.Pause(time.Minute), scripted.Text("hello")))}
 		agent := bot(scripted.New(scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "friend", "message": "hi"}),
 			scripted.Text("Well."), scripted.Text("Indeed."), scripted.Text("So.")))
@@ -185,7 +140,7 @@ func TestReadersAreToldOfTheEndOfACompanionOfAnEarlierTurn(t *testing.T) {
 			}
 			return nil
 		})
-		other := open(t, tapOn(st.Store), agent, named("b"))
+		other := open(t, st.twin(), agent, named("b"))
 		wantStatus(t, turn(t, other, "s", "and?"), cairn.RunCompleted, cairn.ReasonReply)
 		time.Sleep(2 * time.Minute)
 		wantStatus(t, turn(t, other, "s", "so?"), cairn.RunCompleted, cairn.ReasonReply)
@@ -199,7 +154,7 @@ func TestReadersAreToldOfTheEndOfACompanionOfAnEarlierTurn(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Error("the readers did not see the end")
 		}
-		wantSound(t, st.Store, "s")
+		wantSound(t, st.twin(), "s")
 	})
 }
 
@@ -208,16 +163,14 @@ func TestEventsOfAResumedRunHaveThoseOfItsSubAgents(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"the same process", "another process"} {
 		t.Run(who, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				st := tapOn(nil)
+			bothLogs(t, func(t *testing.T, st *tap) {
 				agent := household(cairn.PerStep, cairn.RequireApproval())
 				held := with(func(o *engine.Options) { o.Coalesce = 0 })
 				eng := open(t, st, agent, held)
 				res := turn(t, eng, "s", "go")
 				submit(t, eng, "s", cairn.Approve(res.Suspended.Calls[0]), cairn.OutcomeAccepted)
 				if who == "another process" {
-					eng = open(t, tapOn(st.Store), agent, held, named("b"))
+					eng = open(t, st.twin(), agent, held, named("b"))
 				}
 				run, err := eng.Resume(t.Context(), "s")
 				if err != nil {

@@ -57,7 +57,7 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 	if err != nil {
 		return turn.Begun{}, nil, err
 	}
-	return turn.Begun{}, run, fx.Drain(ctx, row)
+	return turn.Begun{}, run, fx.persist(ctx, func() error { return fx.Journal.Drain(ctx, row) })
 }
 
 // Drive implements delegate.Driver.

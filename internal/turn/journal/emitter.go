@@ -46,9 +46,10 @@ type Emitter struct {
 	armed     bool
 	early     bool // a flush followed the setting of the timer, which therefore fires too early
 	lastFlush time.Time
-	clock     clock.Clock // sets the events' times
-	urgent    bool        // the next text is the first of its step
-	last      int64       // the log's last sequence, as far as known
+	clock     clock.Clock    // sets the events' times
+	urgent    bool           // the next text is the first of its step
+	last      int64          // the log's last sequence, as far as known
+	owed      *cairn.Session // if set, a row with an outbox that is not known to be on the log
 	// rivals tracks other writers of the same step; nil if there can be none.
 	rivals *rivals
 }
@@ -80,9 +81,11 @@ var bufferPool = sync.Pool{New: func() any {
 func (g *Log) Emitter(ctx context.Context, row *cairn.Session, runID string, last int64) *Emitter {
 	own := bufferPool.Get().(*buffers)
 	now := g.Now()
-	return &Emitter{ctx: context.WithoutCancel(ctx), g: g, own: own, buffer: own[0], spare: own[1], log: row.Log(), last: last,
+	e := &Emitter{ctx: context.WithoutCancel(ctx), g: g, own: own, buffer: own[0], spare: own[1], log: row.Log(), last: last,
 		ids: eventIDs{row.ID, runID, row.Agent}, lastFlush: now, clock: clock.Of(row, now),
 		writer: store.Writer{Session: row.ID, Token: row.Lease.Token, ID: g.newWriter()}}
+	e.owes(row)
+	return e
 }
 
 // Event adds an event, which is written within the coalescing window.
@@ -174,7 +177,7 @@ func (e *Emitter) Hand(ctx context.Context) (*Handed, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := &Handed{e: e, events: e.g.storable(e.buffer)}
+	h := &Handed{e: e, events: e.g.Storable(e.buffer)}
 	e.buffer, e.spare, e.held = e.spare, nil, 0
 	return h, nil
 }
@@ -187,6 +190,7 @@ func (h *Handed) With(marks []cairn.Event) []cairn.Event {
 
 // Done says that the commit is in the store, which left the log at the row's position.
 func (h *Handed) Done(row *cairn.Session) {
+	h.e.owes(row)
 	if !h.e.g.Own {
 		return
 	}
@@ -382,6 +386,9 @@ func (e *Emitter) send(ctx context.Context, stale func(context.Context) error) e
 		}
 		var last int64
 		err = retry.Storage(ctx, e.g.Logger, func() (err error) {
+			if err := e.settle(ctx); err != nil {
+				return err
+			}
 			last, err = e.g.AppendAs(ctx, e.log, e.expects(), e.writer, batch...)
 			return err
 		})
@@ -403,7 +410,7 @@ func (e *Emitter) send(ctx context.Context, stale func(context.Context) error) e
 // dropUnstorable removes from a rejected batch, none of which is on the log, the events that the log cannot keep. It
 // reports whether there were any.
 func (e *Emitter) dropUnstorable(batch []cairn.Event) bool {
-	left := e.g.storable(slices.Clone(batch))
+	left := e.g.Storable(slices.Clone(batch))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.batch = left

@@ -67,15 +67,15 @@ func (g *Log) Marks(id, agent, runID string, events []cairn.Event) []cairn.Event
 			list = append(list, ev)
 		}
 	}
-	return g.storable(list)
+	return g.Storable(list)
 }
 
 // room is what events grow by once the log has set their sequence, version and time.
 const room = 128
 
-// storable returns a list without the events that the log cannot keep, which it logs. A gap in the log is better than a
+// Storable returns a list without the events that the log cannot keep, which it logs. A gap in the log is better than a
 // run that cannot continue. It changes the list.
-func (g *Log) storable(list []cairn.Event) []cairn.Event {
+func (g *Log) Storable(list []cairn.Event) []cairn.Event {
 	return slices.DeleteFunc(list, func(ev cairn.Event) bool {
 		err := store.CheckEvent(&ev, g.MaxEvent()-room)
 		if err != nil {

@@ -3,10 +3,10 @@ package lifecycle
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -45,71 +45,44 @@ func (r *Runs) Change(ctx context.Context, id string, change func(*cairn.Session
 }
 
 // box makes a commit keep its events on the row unless the log is the store's own. The outbox of the row before is then
-// on the log.
+// on the log. A session that was copied to a store with a log of its own may have one, too.
 func (r *Runs) box(ctx context.Context, before *cairn.Session, c *store.Commit) error {
-	if r.Journal.Own || len(c.Events) == 0 {
+	if len(c.Events) == 0 {
 		return nil
 	}
-	c.Outbox = true
+	c.Outbox = !r.Journal.Own
 	if before == nil || before.Outbox == nil {
 		return nil
 	}
 	c.Drained = before.Outbox.Version
-	return r.Drain(ctx, before)
+	return r.Journal.Drain(ctx, before)
 }
 
 // Settle brings the events of a commit to the log and returns the session's row. It only logs errors: another process
-// finds what is left.
+// finds what is left. If the row still has an outbox whose events are on the log, the returned one has it without them.
 func (r *Runs) Settle(ctx context.Context, row *cairn.Session) *cairn.Session {
 	if row.Outbox == nil {
 		return row
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
-	row, err := r.Empty(ctx, row)
+	err := retry.Storage(ctx, r.Logger, func() (err error) { row, err = r.Empty(ctx, row); return err })
 	if err != nil {
 		r.Logger.Warn("events of a commit are not on the log yet; the session's row keeps them", "session", row.ID, "error", err)
 	}
 	return row
 }
 
-// Drain appends the events of a row's outbox to the log. Any process may call it at any time: a log that is a
-// [store.Fencer] gets them once.
-func (r *Runs) Drain(ctx context.Context, row *cairn.Session) error {
-	box := row.Outbox
-	if box == nil {
-		return nil
-	}
-	log := row.Log()
-	if slices.ContainsFunc(box.Events, func(ev cairn.Event) bool { return ev.Type == cairn.EventStepDiscarded }) {
-		// The holder before may be alive. What it appends must not follow.
-		if _, err := r.Journal.AppendAs(ctx, log, store.AnySequence, store.Writer{Session: row.ID, Token: row.Lease.Token}); err != nil && !passed(err) {
-			return err
-		}
-	}
-	events := slices.Clone(box.Events)
-	for i := range events {
-		if events[i].Time.IsZero() { // the store's server knew it, not the process
-			events[i].Time = row.UpdatedAt
-		}
-	}
-	w := store.Writer{Session: "outbox of " + row.ID, Token: max(row.Lease.Token, 1), ID: "outbox", Batch: box.Version}
-	if _, err := r.Journal.AppendAs(ctx, log, store.AnySequence, w, events...); err != nil && !passed(err) {
-		return err
-	}
-	return nil
-}
-
-// passed reports whether an append was refused because the session has gone on, which it does once an outbox is
-// drained, or is gone.
-func passed(err error) bool {
-	return errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrDeleted)
-}
-
-// Empty drains a row's outbox and, unless a run is under way, whose next commit does it, removes it from the row.
+// Empty drains a row's outbox and, unless a run is under way, whose next commit does it, removes it from the row. Until
+// then, the returned row has the outbox without events, so that the run does not append them again.
 func (r *Runs) Empty(ctx context.Context, row *cairn.Session) (*cairn.Session, error) {
-	if err := r.Drain(ctx, row); err != nil || row.Outbox == nil || row.Status == cairn.SessionActive {
+	if err := r.Journal.Drain(ctx, row); err != nil || row.Outbox == nil {
 		return row, err
+	}
+	if row.Status == cairn.SessionActive {
+		drained := *row
+		drained.Outbox = &cairn.Outbox{Version: row.Outbox.Version}
+		return &drained, nil
 	}
 	cleared, err := r.Store.Commit(ctx, row.ID, &store.Commit{Guard: store.Guard{Version: row.Version}, Drained: row.Outbox.Version})
 	if errors.Is(err, cairn.ErrStale) { // another writer has gone on
@@ -143,13 +116,15 @@ type Outboxes struct {
 }
 
 // Look returns an error if a tree is gone. If its log is not the store's own, it also drains outboxes that have not
-// changed since the last look: until then, the process that filled one is about to drain it.
+// changed since the last look: until then, the process that filled one is about to drain it. A log that is no
+// [store.Fencer] would get the events of an active run twice, so that run's own process drains them as long as it lives.
 func (r *Runs) Look(ctx context.Context, b *Outboxes) error {
 	root, err := store.Load(ctx, r.Store, b.Root)
 	if err != nil || r.Journal.Own {
 		return err
 	}
 	since, seen := root.AsOf, map[string]int64{}
+	_, once := store.LogAs[store.Fencer](r.Log)
 	var errs error
 	for row, err := range r.list(ctx, store.SessionQuery{RootID: b.Root, UpdatedAfter: b.since}) {
 		switch {
@@ -157,8 +132,10 @@ func (r *Runs) Look(ctx context.Context, b *Outboxes) error {
 			return err
 		case row.Outbox == nil:
 			continue
-		case b.seen[row.ID] == row.Outbox.Version:
-			_, err = r.Empty(ctx, row)
+		case b.seen[row.ID] == row.Outbox.Version && (once || !row.Running(row.AsOf)):
+			if _, err = r.Empty(ctx, row); err == nil {
+				continue // until it changes
+			}
 			errs = errors.Join(errs, err)
 		}
 		seen[row.ID] = row.Outbox.Version
