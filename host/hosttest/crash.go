@@ -443,6 +443,7 @@ func (s *scene) executeCrashedWaiting() {
 	two.submit("s", cairn.Approve(call), cairn.OutcomeAccepted)
 	two.resume("s")
 	s.outcome(run)
+	s.awaitHooks("s", 3)
 }
 
 // A sub-agent that has completed is not consulted again when a message comes after its parent's process has died,
