@@ -31,6 +31,9 @@ func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cai
 		end := cairn.ChildEnd{SessionID: c.SessionID, Agent: c.Agent}
 		child, err := store.Load(ctx, r.Store, c.SessionID)
 		var run *cairn.Run
+		if err == nil { // its end precedes that of the call on the log
+			err = r.Journal.Drain(ctx, child)
+		}
 		if err == nil {
 			run, err = store.FindRun(ctx, r.Store, c.SessionID, child.RunID)
 		}
