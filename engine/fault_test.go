@@ -158,20 +158,21 @@ func TestNothingIsLostWhicheverStoreCallFails(t *testing.T) {
 		want := ""
 		synctest.Test(t, func(t *testing.T) { want = undisturbed(t, d) })
 		for _, f := range faults {
-			t.Run(d.String()+"/"+f.name, func(t *testing.T) {
-				t.Parallel()
-				for k, fired := 1, true; fired; k++ {
-					t.Run(fmt.Sprint(k), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { fired = survive(t, d, f, k, want) })
-					})
-				}
-			})
+			for name, log := range logs {
+				t.Run(d.String()+"/"+f.name+"/"+name, func(t *testing.T) {
+					t.Parallel()
+					for k, fired := 1, true; fired; k++ {
+						t.Run(fmt.Sprint(k), func(t *testing.T) {
+							synctest.Test(t, func(t *testing.T) { fired = survive(t, log(), d, f, k, want) })
+						})
+					}
+				})
+			}
 		}
 	}
 }
 
-func survive(t *testing.T, d cairn.Durability, f fault, k int, want string) (fired bool) {
-	st := tapOn(nil)
+func survive(t *testing.T, st *tap, d cairn.Durability, f fault, k int, want string) (fired bool) {
 	agent := eventful(d)
 	eng := open(t, st, agent, shortLease)
 	ctx, cancel := context.WithCancel(t.Context())
