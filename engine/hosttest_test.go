@@ -58,6 +58,11 @@ func TestHostWithLogElsewhere(t *testing.T) {
 	}
 }
 
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	hosttest.RunWrites(t, inMemory)
+}
+
 // FuzzDoors writes anything through an engine into memory.
 func FuzzDoors(f *testing.F) { hosttest.FuzzDoors(f, inMemory) }
 

@@ -39,3 +39,8 @@ var onServer = hosttest.Store{
 	Set:      testenv.Choose(hosttest.OnStore, hosttest.Every),
 	Another:  func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
 }
+
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	hosttest.RunWrites(t, onServer)
+}

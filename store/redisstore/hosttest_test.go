@@ -39,3 +39,8 @@ var inProcess = hosttest.Host{
 		return eng
 	},
 }
+
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	hosttest.RunWrites(t, onServer)
+}

@@ -65,3 +65,8 @@ func emptyFile(t testing.TB) []byte {
 	}
 	return raw
 }
+
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	hosttest.RunWrites(t, onFile(emptyFile(t)))
+}

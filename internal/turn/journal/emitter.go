@@ -188,14 +188,15 @@ func (h *Handed) With(marks []cairn.Event) []cairn.Event {
 	return append(h.events[:len(h.events):len(h.events)], h.e.g.Marks(ids.session, ids.agent, ids.run, marks)...)
 }
 
-// Done says that the commit is in the store, which left the log at the row's position.
+// Done says that the commit is in the store, which left the log at the row's position. A coalescing window opens.
 func (h *Handed) Done(row *cairn.Session) {
 	h.e.owes(row)
-	if !h.e.g.Own {
-		return
-	}
+	now := h.e.g.Now()
 	h.e.mu.Lock()
-	h.e.last = row.LogSequence
+	h.e.lastFlush, h.e.early = now, true
+	if h.e.g.Own {
+		h.e.last = row.LogSequence
+	}
 	h.e.mu.Unlock()
 	h.release(h.events[:0])
 }
