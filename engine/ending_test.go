@@ -115,7 +115,7 @@ func wantEnded(t *testing.T, st durable, status cairn.SessionStatus, n int) {
 	wantSound(t, st, "s")
 }
 
-// A process that ends a waiting tree dies before or after any of its commits. Whether a worker or another call goes on,
+// A process that ends a waiting tree dies before or after any of its commits. Whether a worker or another call continues,
 // each session ends once, those below first.
 func TestEndOfAWaitingTreeAfterAnyCrash(t *testing.T) {
 	t.Parallel()
