@@ -131,7 +131,8 @@ type Event struct {
 	Agent string `json:"agent,omitempty"`
 	// Step is the number of the run's step, from 1; 0 outside of steps.
 	Step int `json:"step,omitempty"`
-	// Time is when it happened, by the store's clock as carried forward by the publishing process.
+	// Time is when it happened, by the store's clock: of an event that follows from a commit the commit's time, of any
+	// other that clock as carried forward by the publishing process.
 	Time time.Time `json:"time"`
 
 	// Text is a piece of text, or the text of a message: see the type.

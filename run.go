@@ -74,7 +74,7 @@ type Run struct {
 	RolledBack []string `json:"rolled_back,omitempty"`
 	// Steps is the number of steps that the run committed.
 	Steps int `json:"steps"`
-	// StartSequence is the position of the event log when the run began: the run's events come after it.
+	// StartSequence is the sequence before the run's first event.
 	StartSequence int64 `json:"start_sequence"`
 	// FirstMessage is the number of messages in the session when the run began.
 	FirstMessage int `json:"first_message"`

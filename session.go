@@ -111,7 +111,8 @@ type Session struct {
 	// Queued is the number of entries in the queue: the queued turns and, while a run is under way, the additions of
 	// Engine.AddContext and Engine.SwitchTools that its next commit appends.
 	Queued int `json:"queued,omitempty"`
-	// LogSequence is the position in the event log up to which the messages are complete.
+	// LogSequence is the sequence of the last event of the session's commits: what follows it on the log is not in the
+	// messages yet. If the log is kept in another place than the session, it may be lower.
 	LogSequence int64 `json:"log_sequence"`
 	// Outbox has the events of the last commit that made any, if the event log is kept in another place than the session
 	// and they are not known to be on it.
@@ -343,7 +344,7 @@ type Checkpoint struct {
 	MessageCount int `json:"message_count"`
 	// StatePosition is the position of the state at that time: see [StatePosition].
 	StatePosition int64 `json:"state_position"`
-	// LogSequence is the position of the event log at that time.
+	// LogSequence is the session's LogSequence at that time.
 	LogSequence int64 `json:"log_sequence"`
 	// CreatedAt is when the checkpoint was written, by the store's clock.
 	CreatedAt time.Time `json:"created_at"`
