@@ -111,8 +111,8 @@ type Session struct {
 	// Queued is the number of entries in the queue: the queued turns and, while a run is under way, the additions of
 	// Engine.AddContext and Engine.SwitchTools that its next commit appends.
 	Queued int `json:"queued,omitempty"`
-	// LogSequence is the sequence of the last event of the session's commits: what follows it on the log is not in the
-	// messages yet. If the log is kept in another place than the session, it may be lower.
+	// LogSequence is the sequence of the last event of the session's commits: what later events of the session add is not
+	// in its messages yet. If the log is kept in another place than the session, it may be lower.
 	LogSequence int64 `json:"log_sequence"`
 	// Outbox has the events of the last commit that made any, if the event log is kept in another place than the session
 	// and they are not known to be on it.
@@ -142,8 +142,9 @@ type Session struct {
 // Outbox has the events of a commit that are to be appended to a log in another place than the store.
 type Outbox struct {
 	// Version is the session's version with the commit.
-	Version int64   `json:"version"`
-	Events  []Event `json:"events"`
+	Version int64 `json:"version"`
+	// Events are the commit's, in order, without the sequences that the log gives them.
+	Events []Event `json:"events"`
 }
 
 // Public returns the session as the user of its conversation may see it: without the lease, the secret, the trace

@@ -151,8 +151,8 @@ func (r *Run) queuedEvents(ctx context.Context, start int64) iter.Seq2[cairn.Eve
 	}
 }
 
-// watchQueue cancels the reader of a queued turn once the turn is removed from the queue: the process that removes it
-// may die before it publishes that.
+// watchQueue cancels the reader of a queued turn once the turn is removed from the queue: on a separate log the event of
+// that may be late.
 func (r *Run) watchQueue(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()

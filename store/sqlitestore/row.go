@@ -199,8 +199,7 @@ func findKey(c *conn, id string) (key int64, err error) {
 	return key, c.overdueAt(nil, root, sweep)
 }
 
-// waits copies the row's wait and what the log may lack to the record. due is the time from which the session is due
-// for that.
+// waits copies the row's wait and outbox to the record. due is the time from which the session is due for them.
 func (r *storedRow) waits(due int64) {
 	s := r.session
 	r.wait = wait{Step: s.SuspendedStep, Open: s.OpenCalls, Deadline: micros(s.NextDeadline), Queued: s.Queued, Summary: s.Summary, Due: due}

@@ -1,10 +1,11 @@
-// Package journal writes the event log. The content of the log follows from facts: the facts of a step, and what was
-// committed of a run. The functions of events.go are the only place that turns facts into events. The driver of a run
-// calls them as things happen. A process that takes over a step calls them for the whole step. The log of a dead run is
-// completed with the events they return, minus those that [Seen] has. So all three publish the same events.
+// Package journal has the events of runs. They follow from facts: the facts of a step, and what a commit writes. The
+// functions of events.go are the only place that turns facts into events. The driver of a run calls them as things
+// happen, a process that takes over a step calls them for the whole step, and a commit has what they return for it, see
+// [Log.Marks]. So the log of a run is the same whichever processes drive it.
 //
-// The rest of the package brings events to the log: it cuts them to size, batches them for a short time, and writes
-// them in order and exactly once. It reads and writes the log and nothing else: no store, no agent, no user code.
+// The rest of the package writes the live events of a step: it cuts them to size, batches them for a short time, and
+// appends them in order and exactly once. An [Emitter] hands those that it still holds back to the step's commit. The
+// package reads and writes the log and nothing else: no store, no agent, no user code.
 package journal
 
 import (

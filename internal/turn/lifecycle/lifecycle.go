@@ -1,5 +1,7 @@
 // Package lifecycle has what happens to a run from outside its loop: it begins runs, takes over those of dead
-// processes, ends those that nothing drives, and closes calls whose deadline has passed. The steps of a run are not made here: that is for package effects, which this one does not know.
+// processes, ends those that nothing drives, and closes calls whose deadline has passed. Every commit of it has its
+// events, see [Runs.Write]. The steps of a run are not made here: that is for package effects, which this one does not
+// know.
 package lifecycle
 
 import (
