@@ -172,7 +172,7 @@ func (s *adkSession) read(ctx context.Context) (out transcript, err error) {
 				return out, err
 			}
 		}
-		out.Messages = append(out.Messages, m)
+		out.Messages, out.Times = append(out.Messages, m), append(out.Times, ev.Timestamp)
 	}
 	out.State = map[string]string{}
 	for name, value := range maps.Collect(got.Session.State().All()) {

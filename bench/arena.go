@@ -38,18 +38,24 @@ func (a *arena) fill(ctx context.Context, packages string) error {
 	err := errors.Join(
 		a.addPostgres(ctx, floorName, func(db *postgresDatabase) (system, error) {
 			made, err := newCairnOnPostgres(ctx, a.conversation, db)
-			return &sqlFloor{made, db.pool}, err
+			return &sqlFloor{cairnSystem: made, pool: db.pool}, err
 		}),
 		a.addPostgres(ctx, cairnName, func(db *postgresDatabase) (system, error) {
 			return newCairnOnPostgres(ctx, a.conversation, db)
+		}),
+		a.addPostgres(ctx, joinedName, func(db *postgresDatabase) (system, error) {
+			made, err := newCairnOnPostgres(ctx, a.conversation, db)
+			return &sqlFloor{cairnSystem: made, pool: db.pool, joins: true}, err
 		}),
 		a.addPostgres(ctx, "ADK", func(db *postgresDatabase) (system, error) {
 			return newADK(a.conversation, db, a.writers)
 		}))
 	if packages != "" {
-		err = errors.Join(err, a.addPostgres(ctx, "LangGraph", func(db *postgresDatabase) (system, error) {
-			return newLangGraph(ctx, a.conversation, packages, db, a.writers)
-		}))
+		for _, durability := range []string{"sync", "async"} {
+			err = errors.Join(err, a.addPostgres(ctx, "LangGraph, "+durability, func(db *postgresDatabase) (system, error) {
+				return newLangGraph(ctx, a.conversation, packages, durability, db, a.writers)
+			}))
+		}
 	}
 	return errors.Join(err,
 		a.addRedis(floorName, func(db *redisDatabase) (system, error) {

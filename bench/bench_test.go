@@ -61,6 +61,9 @@ func TestEachSystemKeepsTheConversation(t *testing.T) {
 		if floor, cairn := tableRows(t, a.databases[0]), tableRows(t, a.databases[1]); !slices.Equal(floor, cairn) {
 			t.Errorf("PostgreSQL: %s", firstDifference(floor, cairn))
 		}
+		if floor, cairn := tableRows(t, a.databases[2]), tableRows(t, a.databases[1]); !slices.Equal(floor, cairn) {
+			t.Errorf("PostgreSQL, joined: %s", firstDifference(floor, cairn))
+		}
 		if floor, cairn := keyValues(t, a.keyspaces[0]), keyValues(t, a.keyspaces[1]); !slices.Equal(floor, cairn) {
 			t.Errorf("Redis: %s", firstDifference(floor, cairn))
 		}
@@ -101,7 +104,7 @@ func tableRows(t *testing.T, db *postgresDatabase) (out []string) {
 		"SELECT position, keyframe, data FROM cairn.state",
 		`SELECT number, turn, step, message_count, state_position, log_sequence, id, step_id, id_key, step_key, run, parent
 			FROM cairn.checkpoints`,
-		"SELECT version, data FROM cairn.heads",
+		"SELECT data FROM cairn.heads", // a version is a number that has not been before
 	} {
 		rows, err := db.pool.Query(t.Context(), "SELECT r::text FROM ("+query+`
 			WHERE session = (SELECT key FROM cairn.sessions WHERE id = 'verified') ORDER BY 1) r`)
@@ -220,6 +223,27 @@ func TestVerifyFindsWhatIsNotKept(t *testing.T) {
 		err := verify(t.Context(), &contender{name, onRedis, &fake{conversation: wrong}}, c)
 		if err == nil || !strings.Contains(err.Error(), "read back") {
 			t.Errorf("%s: verify: %v", name, err)
+		}
+	}
+}
+
+// ADK reads events of the same microsecond in any order.
+func TestVerifyAcceptsAnyOrderOfTies(t *testing.T) {
+	c := newConversation()
+	want := c.after(6, 0).Messages
+	first, second := time.Unix(1, 0), time.Unix(2, 0)
+	times := []time.Time{first, first, second, second, second, time.Unix(3, 0)}
+	got := transcript{Messages: []message{want[1], want[0], want[4], want[2], want[3], want[5]}, Times: times}
+	if got.settle(want); !slices.Equal(got.Messages, want) {
+		t.Errorf("ties are %+v", got.Messages)
+	}
+	for name, wrong := range map[string]transcript{
+		"of other times":   {Messages: []message{want[2], want[1], want[0], want[3], want[4], want[5]}, Times: times},
+		"in certain order": {Messages: []message{want[1], want[0], want[2], want[3], want[4], want[5]}},
+		"another message":  {Messages: []message{want[1], want[1], want[2], want[3], want[4], want[5]}, Times: times},
+	} {
+		if wrong.settle(want); slices.Equal(wrong.Messages, want) {
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }

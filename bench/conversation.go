@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -119,6 +120,8 @@ func firstStep(n int) int { return n/2 - 1 }
 type transcript struct {
 	Messages []message         `json:"messages"`
 	State    map[string]string `json:"state"`
+	// Times are the times of the messages, if the system orders them by nothing else; nil if their order is certain.
+	Times []time.Time `json:"-"`
 }
 
 // after returns the transcript after a history of n messages and a number of steps.

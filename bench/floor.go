@@ -6,13 +6,16 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 )
@@ -20,20 +23,31 @@ import (
 // The floor writes the bytes of Cairn's step into Cairn's tables or keys with the single statement or script that
 // an engineer would write by hand for exactly this step: one update that is its own guard, takes encoded texts, and
 // returns only whether it took effect. Cairn creates the session.
-// returns only whether it was done. Cairn creates the session.
 
 //go:embed floor.sql
 var floorSQL string
 
-// sqlFloor is the floor on PostgreSQL.
+// sqlFloor is the floor on PostgreSQL. joins has statements that are ready at once share a transaction.
 type sqlFloor struct {
 	*cairnSystem
-	pool *pgxpool.Pool
+	pool  *pgxpool.Pool
+	joins bool
+
+	mu      sync.Mutex
+	waiting []*floorStep
+	sending int // number of goroutines that send
+}
+
+// floorStep is a step that waits to be sent with others.
+type floorStep struct {
+	args    []any
+	version int64
+	done    chan error
 }
 
 type sqlFloorSession struct {
 	*cairnSession
-	pool         *pgxpool.Pool
+	floor        *sqlFloor
 	key, version int64
 	checkpoints  int
 	at           cairn.StatePosition
@@ -44,7 +58,7 @@ func (f *sqlFloor) open(ctx context.Context, id string, n int) (session, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &sqlFloorSession{cairnSession: begun, pool: f.pool, version: begun.row.Version, at: begun.row.State}
+	s := &sqlFloorSession{cairnSession: begun, floor: f, version: begun.row.Version, at: begun.row.State}
 	return s, f.pool.QueryRow(ctx, "SELECT key FROM cairn.sessions WHERE id = $1", id).Scan(&s.key)
 }
 
@@ -61,12 +75,61 @@ func (s *sqlFloorSession) step(ctx context.Context) error {
 		`"state":{"position":%d,"keyframe_bytes":%d,"change_bytes":%d},"usage":%s,"run_usage":%[8]s,"lease_owner":"worker","checkpoints":%[9]d}`,
 		2*n+4, n+1, checkpoint, 10*n, s.at.Position, s.at.KeyframeBytes, s.at.ChangeBytes, usage, s.checkpoints)
 	now := time.Now()
-	err := s.pool.QueryRow(ctx, floorSQL, s.key, s.version, now, now.Add(lease), head, 2*n+4, messages[:], s.at.Position, keyframe != nil, text,
-		s.checkpoints, n+1, 10*n, checkpoint, name, keyOf(checkpoint), keyOf(name)).Scan(&s.version)
+	version, err := s.floor.write(ctx, s.key, s.version, now, now.Add(lease), head, 2*n+4, messages[:], s.at.Position, keyframe != nil, text,
+		s.checkpoints, n+1, 10*n, checkpoint, name, keyOf(checkpoint), keyOf(name))
 	if err == nil {
 		s.next++
+		s.version = version
 	}
 	return err
+}
+
+// write runs the statement of a step and returns the session's new version.
+func (f *sqlFloor) write(ctx context.Context, args ...any) (version int64, err error) {
+	if !f.joins {
+		err = f.pool.QueryRow(ctx, floorSQL, args...).Scan(&version)
+		return version, err
+	}
+	step := &floorStep{args: args, done: make(chan error, 1)}
+	f.mu.Lock()
+	f.waiting = append(f.waiting, step)
+	if f.sending < floorSenders {
+		f.sending++
+		go f.send(ctx)
+	}
+	f.mu.Unlock()
+	err = <-step.done
+	return step.version, err
+}
+
+// floorSenders is how many transactions with joined statements are under way at once.
+const floorSenders = 2
+
+// send sends what waits, each time all of it as one transaction, until nothing waits.
+func (f *sqlFloor) send(ctx context.Context) {
+	for {
+		f.mu.Lock()
+		list := f.waiting
+		if f.waiting = nil; len(list) == 0 {
+			f.sending--
+			f.mu.Unlock()
+			return
+		}
+		f.mu.Unlock()
+		batch := &pgx.Batch{}
+		for _, step := range list {
+			batch.Queue(floorSQL, step.args...)
+		}
+		results := f.pool.SendBatch(ctx, batch)
+		var errs []error
+		for _, step := range list {
+			errs = append(errs, results.QueryRow().Scan(&step.version))
+		}
+		err := errors.Join(append(errs, results.Close())...) // one that fails undoes all
+		for _, step := range list {
+			step.done <- err
+		}
+	}
 }
 
 //go:embed floor.lua

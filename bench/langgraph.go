@@ -18,8 +18,9 @@ import (
 var langgraphFiles embed.FS
 
 // langGraph keeps sessions, as threads, with LangGraph's PostgreSQL saver. A step is a node of a graph and
-// therefore one checkpoint, which is on the server before the next step begins. A single process drives all
-// writers, as is usual in JavaScript.
+// therefore one checkpoint. With the durability "sync" it is on the server before the next step begins, with "async",
+// LangGraph's default, it is written while the next one runs. A single process drives all writers, as is usual in
+// JavaScript.
 type langGraph struct {
 	database  *postgresDatabase
 	command   *exec.Cmd
@@ -35,7 +36,7 @@ type langGraphSession struct {
 	id     string
 }
 
-func newLangGraph(ctx context.Context, c *conversation, dir string, db *postgresDatabase, writers int) (*langGraph, error) {
+func newLangGraph(ctx context.Context, c *conversation, dir, durability string, db *postgresDatabase, writers int) (*langGraph, error) {
 	command := exec.CommandContext(ctx, "node", "--max-old-space-size=4096", "driver.mjs")
 	command.Dir, command.Stderr = dir, os.Stderr
 	in, err1 := command.StdinPipe()
@@ -48,7 +49,7 @@ func newLangGraph(ctx context.Context, c *conversation, dir string, db *postgres
 	}
 	l := &langGraph{database: db, command: command, in: in, out: bufio.NewReader(out)}
 	err := l.ask(map[string]any{"op": "setup", "host": db.dir, "database": db.name, "writers": writers, "tool": toolName,
-		"conversation": c}, &struct{}{})
+		"durability": durability, "conversation": c}, &struct{}{})
 	if err != nil {
 		return nil, errors.Join(err, l.close())
 	}

@@ -37,14 +37,14 @@ const plotStyle = `
 	.line { fill: none; stroke-width: 2.5 }
 	.dashed { stroke-dasharray: 7 4 }
 	.floor { stroke: #59636e; fill: #59636e } .cairn { stroke: #0969da; fill: #0969da }
-	.peer0 { stroke: #bc4c00; fill: #bc4c00 } .peer1 { stroke: #8250df; fill: #8250df } .peer2 { stroke: #1a7f37; fill: #1a7f37 }
+	.peer0 { stroke: #bc4c00; fill: #bc4c00 } .peer1 { stroke: #8250df; fill: #8250df } .peer2 { stroke: #1a7f37; fill: #1a7f37 } .peer3 { stroke: #bf3989; fill: #bf3989 }
 	.leader { stroke-width: 1; opacity: 0.5 }
 	@media (prefers-color-scheme: dark) {
 		text { fill: #f0f6fc }
 		.ground { fill: #0d1117 }
 		.grid { stroke: #3d444d }
 		.floor { stroke: #9198a1; fill: #9198a1 } .cairn { stroke: #4493f8; fill: #4493f8 }
-		.peer0 { stroke: #f0883e; fill: #f0883e } .peer1 { stroke: #ab7df8; fill: #ab7df8 } .peer2 { stroke: #3fb950; fill: #3fb950 }
+		.peer0 { stroke: #f0883e; fill: #f0883e } .peer1 { stroke: #ab7df8; fill: #ab7df8 } .peer2 { stroke: #3fb950; fill: #3fb950 } .peer3 { stroke: #db61a2; fill: #db61a2 }
 	}
 	.line.line { fill: none }
 	.mark { stroke: none }

@@ -85,6 +85,8 @@ func drawing(list []contender, r *results) string {
 	for i, x := range list {
 		s := series{name: fmt.Sprintf("%s (%s)", x.name, x.on), dashed: x.on == onRedis}
 		switch x.name {
+		case joinedName: // with one writer it is the floor
+			continue
 		case floorName:
 			s.colour = "floor"
 		case cairnName:

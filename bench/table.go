@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// Names of the contenders that ratios refer to.
+// Names of the contenders that ratios refer to, and of the floor whose writers share transactions.
 const (
-	floorName = "hand-written"
-	cairnName = "Cairn"
+	floorName  = "hand-written"
+	cairnName  = "Cairn"
+	joinedName = "hand-written, joined"
 )
 
 // tables formats the results as Markdown tables. For each server they show the cost of a step with one writer, the

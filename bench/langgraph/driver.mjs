@@ -6,13 +6,13 @@ import { Annotation, END, MessagesAnnotation, START, StateGraph } from "@langcha
 import { PostgresSaver } from "@langchain/langgraph-checkpoint-postgres";
 import pg from "pg";
 
-let conversation, toolName, pool, graph;
+let conversation, toolName, durability, pool, graph;
 
 // runs are the invocations under way, by thread.
 const runs = new Map();
 
 async function setup(request) {
-  ({ conversation, tool: toolName } = request);
+  ({ conversation, tool: toolName, durability } = request);
   pool = new pg.Pool({ host: request.host, database: request.database, user: "postgres", max: request.writers });
   const saver = new PostgresSaver(pool);
   await saver.setup();
@@ -99,7 +99,7 @@ async function driveLane(lane, race) {
     const run = { race: out.steps.length === 0 ? race : { start: () => undefined, ends: race.ends }, steps, done: 0 };
     runs.set(id, run);
     try {
-      await graph.invoke({ turn: out.steps.length }, { ...config(id), durability: "sync", recursionLimit: steps + 10 });
+      await graph.invoke({ turn: out.steps.length }, { ...config(id), durability, recursionLimit: steps + 10 });
     } finally {
       runs.delete(id);
     }
