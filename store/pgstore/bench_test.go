@@ -334,12 +334,19 @@ func (f *floor) step(writer int) error {
 // BenchmarkEvents appends small events in batches, as many streams at once do.
 func BenchmarkEvents(b *testing.B) {
 	for name, lazy := range map[string]bool{"durable": false, "lazy": true} {
-		b.Run(name, func(b *testing.B) { benchEvents(b, lazy) })
+		b.Run(name, func(b *testing.B) { benchEvents(b, 4, 100, lazy) })
 	}
 }
 
-func benchEvents(b *testing.B, lazy bool) {
-	const streams, size = 4, 100
+// BenchmarkSingleEvents appends small events one by one, each of which is on disk before the next one of its log.
+func BenchmarkSingleEvents(b *testing.B) {
+	for _, streams := range []int{1, 16, 64} {
+		b.Run(strconv.Itoa(streams), func(b *testing.B) { benchEvents(b, streams, 1, false) })
+	}
+}
+
+// benchEvents appends to as many logs as there are streams, in batches of a size.
+func benchEvents(b *testing.B, streams, size int, lazy bool) {
 	s := openAt(b, testenv.Postgres(b)+"&pool_max_conns="+strconv.Itoa(streams), &Options{Schema: newSchema(), LazyEvents: lazy})
 	list := make([]cairn.Event, size)
 	for i := range list {
@@ -352,7 +359,7 @@ func benchEvents(b *testing.B, lazy bool) {
 		rate += drive(b, side, slice)
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(rate*size/float64(b.N), "events/s")
+	b.ReportMetric(rate*float64(size)/float64(b.N), "events/s")
 }
 
 type appends struct {
