@@ -21,6 +21,7 @@ import (
 // load is the load that clients put on a stack.
 type load struct {
 	chats, readers, killed int
+	rounds                 int
 	patience               time.Duration
 }
 
@@ -134,34 +135,58 @@ func (s *stack) firstWords(ctx context.Context, name string, n int) (time.Durati
 		}
 		read(res, new(atomic.Int64), func() { times = append(times, time.Since(began)) })
 	}
-	slices.Sort(times)
 	if len(times) == 0 {
 		return 0, fmt.Errorf("no answer has a word")
 	}
-	return times[len(times)/2], nil
+	return median(times), nil
 }
 
-func (l *load) measure(ctx context.Context, s *stack) (*result, error) {
-	if err := s.start(ctx); err != nil {
-		return nil, err
+func median(list []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(list))[len(list)/2]
+}
+
+// measure measures the stacks. They take turns in each round, and first in turns, so that what else the machine does
+// meets all of them.
+func (l *load) measure(ctx context.Context, stacks []*stack) (list []*result, err error) {
+	for _, s := range stacks {
+		if err := s.start(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		defer s.kill()
+		if _, err := s.firstWords(ctx, "warm", 200); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		list = append(list, &result{name: s.name})
 	}
-	defer s.kill()
-	r := &result{name: s.name, readers: l.chats * l.readers}
-	if _, err := s.firstWords(ctx, "warm", 200); err != nil {
-		return nil, err
+	for round := range l.rounds {
+		for n := range stacks {
+			i := (n + round) % len(stacks)
+			if err := l.round(ctx, stacks[i], list[i], round); err != nil {
+				return nil, fmt.Errorf("%s: %w", stacks[i].name, err)
+			}
+		}
 	}
-	var err error
-	if r.firstIdle, err = s.firstWords(ctx, "idle", 100); err != nil {
-		return nil, err
+	for i, s := range stacks {
+		if err := l.survive(ctx, s, list[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
 	}
-	if err := l.follow(ctx, s, r); err != nil {
-		return nil, err
+	return list, nil
+}
+
+// round measures a stack once.
+func (l *load) round(ctx context.Context, s *stack, r *result, round int) error {
+	idle, err := s.firstWords(ctx, fmt.Sprint("idle", round, "-"), 100)
+	if err != nil {
+		return err
 	}
-	return r, l.survive(ctx, s, r)
+	r.firstIdle = append(r.firstIdle, idle)
+	r.readers += l.chats * l.readers
+	return l.follow(ctx, s, r, round)
 }
 
 // follow makes all readers read concurrently.
-func (l *load) follow(ctx context.Context, s *stack, r *result) error {
+func (l *load) follow(ctx context.Context, s *stack, r *result, round int) error {
 	before, spent, err := s.spent()
 	if err != nil {
 		return err
@@ -176,7 +201,7 @@ func (l *load) follow(ctx context.Context, s *stack, r *result) error {
 		})
 	}
 	for i := range l.chats {
-		chat := fmt.Sprint("load", i)
+		chat := fmt.Sprint("load", round, "-", i)
 		res, err := s.ask(ctx, chat, "slowly")
 		if err != nil {
 			return err
@@ -191,7 +216,8 @@ func (l *load) follow(ctx context.Context, s *stack, r *result) error {
 			reading(res, nil)
 		}
 	}
-	if r.firstBusy, err = s.firstWords(ctx, "busy", 50); err != nil {
+	busy, err := s.firstWords(ctx, fmt.Sprint("busy", round, "-"), 50)
+	if err != nil {
 		return err
 	}
 	during, _, err := s.spent()
@@ -200,8 +226,12 @@ func (l *load) follow(ctx context.Context, s *stack, r *result) error {
 	}
 	all.Wait()
 	_, total, err := s.spent()
-	r.memory, r.complete = (during-before)/int64(r.readers), int(complete.Load())
-	r.perDelta = (total - spent) / time.Duration(max(deltas.Load(), 1))
+	if round == 0 { // later, the process has the memory already
+		r.memory = (during - before) / int64(l.chats*l.readers)
+	}
+	r.firstBusy = append(r.firstBusy, busy)
+	r.perDelta = append(r.perDelta, (total-spent)/time.Duration(max(deltas.Load(), 1)))
+	r.complete += int(complete.Load())
 	return err
 }
 

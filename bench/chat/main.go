@@ -43,13 +43,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var l load
 	flags.IntVar(&l.chats, "chats", 100, "chats with an answer under way at once")
 	flags.IntVar(&l.readers, "readers", 10, "readers of each answer, the one who asked among them")
+	flags.IntVar(&l.rounds, "rounds", 3, "rounds, of which the median counts")
 	flags.IntVar(&l.killed, "killed", 50, "chats with an answer under way when the server is killed")
 	flags.DurationVar(&l.patience, "patience", 90*time.Second, "how long a client whose server was killed asks for the rest")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if l.chats < 1 || l.readers < 1 || l.killed < 0 || l.patience < 0 {
-		return errors.New("-chats and -readers: must be more than 0; -killed and -patience: must not be negative")
+	if l.chats < 1 || l.readers < 1 || l.rounds < 1 || l.killed < 0 || l.patience < 0 {
+		return errors.New("-chats, -readers and -rounds: must be more than 0; -killed and -patience: must not be negative")
 	}
 	cache, err := npm.Cache()
 	if err != nil {
@@ -63,22 +64,20 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var results []*result
-	for _, s := range []stack{
+	stacks := []*stack{
 		{name: "Cairn", command: []string{self}, env: serverVariable + "=1"},
 		{name: "AI SDK and resumable-stream", command: []string{"node", "server.mjs"}, dir: packages},
-	} {
+	}
+	for _, s := range stacks {
 		redis, err := testenv.StartRedis()
 		if err != nil {
 			return err
 		}
 		s.redis = redis.URL()
-		fmt.Fprintln(os.Stderr, "measure", s.name)
-		r, err := l.measure(ctx, &s)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		results = append(results, r)
+	}
+	results, err := l.measure(ctx, stacks)
+	if err != nil {
+		return err
 	}
 	return l.report(out, results)
 }
@@ -86,9 +85,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // result is the measurement of a stack.
 type result struct {
 	name                 string
-	firstIdle, firstBusy time.Duration // medians
-	memory               int64         // bytes per reader
-	perDelta             time.Duration // server's processor time to send a word to a reader
+	firstIdle, firstBusy []time.Duration // medians of each round
+	memory               int64           // bytes per reader
+	perDelta             []time.Duration // server's processor time to send a word to a reader, in each round
 	complete, readers    int
 	whole                int
 	continued            time.Duration // time until the last whole answer
@@ -105,10 +104,10 @@ func (l *load) report(out io.Writer, list []*result) error {
 	row(fmt.Sprintf("%d chats, %d readers of each", l.chats, l.readers), func(r *result) string { return r.name })
 	row("---", func(*result) string { return "---" })
 	millis := func(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000) }
-	row("The first word, median, idle", func(r *result) string { return millis(r.firstIdle) })
-	row("The first word, median, while the readers follow", func(r *result) string { return millis(r.firstBusy) })
+	row("The first word, median, idle", func(r *result) string { return millis(median(r.firstIdle)) })
+	row("The first word, median, while the readers follow", func(r *result) string { return millis(median(r.firstBusy)) })
 	row("Resident memory of a reader", func(r *result) string { return fmt.Sprintf("%d KiB", r.memory/1024) })
-	row("Processor time to bring a word to a reader, all of the server's", func(r *result) string { return fmt.Sprintf("%d µs", r.perDelta.Microseconds()) })
+	row("Processor time to bring a word to a reader, all of the server's", func(r *result) string { return fmt.Sprintf("%d µs", median(r.perDelta).Microseconds()) })
 	row("Readers with the whole answer", func(r *result) string { return fmt.Sprintf("%d of %d", r.complete, r.readers) })
 	row(fmt.Sprintf("Whole answers in the end, of %d under way when the server was killed and started again", l.killed), func(r *result) string {
 		if r.whole == 0 {
