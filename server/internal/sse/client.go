@@ -17,7 +17,7 @@ type client struct {
 	disarm  func()             // the connection no longer has to be reset
 	every   time.Duration      // the silence before a comment
 	timeout time.Duration      // of one write
-	due     time.Time          // deadline of the connection; used by the writer
+	due     time.Time          // deadline of the connection; used by the writer only
 
 	mu      sync.Mutex
 	changed sync.Cond // a writer has written, or ended
