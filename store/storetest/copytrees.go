@@ -14,6 +14,7 @@ import (
 var copyTreesTests = []storeTest{
 	{name: "CopyTrees", run: copiesTrees},
 	{name: "CopyTreesKeepsTheOthers", run: copiesAroundFaults},
+	{name: "CopyTreesComparesCopies", run: copiesAreCompared},
 	{name: "CopyTreesIsCancelled", run: copyIsCancelled},
 	{name: "Gather", run: gathers},
 }
@@ -169,6 +170,62 @@ func copiesAroundFaults(h *harness) {
 	}
 	if t := h.copies(h.importer(), to.importer(), "damaged")[0]; !t.Copied || t.Err != nil {
 		h.Fatalf("copied after the damage: %+v", t)
+	}
+}
+
+// careless is a store that imports one tree with another text.
+type careless struct {
+	store.Importer
+	root string
+}
+
+func (c *careless) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
+	return c.Importer.Import(ctx, root, func(yield func(*store.Part, error) bool) {
+		for part, err := range parts {
+			if err == nil && root == c.root && len(part.Messages) > 0 {
+				own := *part
+				own.Messages = slices.Clone(part.Messages)
+				own.Messages[0].Parts = says("another text")[0].Parts
+				part = &own
+			}
+			if !yield(part, err) {
+				return
+			}
+		}
+	})
+}
+
+// gathering is a careless store that gathers.
+type gathering struct {
+	careless
+	store.Gatherer
+}
+
+// copiesAreCompared copies trees to a store that changes one of them: the copy is reported, and stays for inspection.
+func copiesAreCompared(h *harness) {
+	roots := []string{"first", "changed", "last"}
+	for _, root := range roots {
+		h.small(root)
+	}
+	for _, gathers := range []bool{false, true} {
+		to := h.other()
+		c := careless{to.importer(), "changed"}
+		var st store.Importer = &c
+		if g, ok := to.st.(store.Gatherer); ok && gathers {
+			st = &gathering{c, g}
+		}
+		for _, t := range h.copies(h.importer(), st, roots...) {
+			switch {
+			case t.Root != "changed":
+				h.must(t.Err)
+			case t.Copied || to.content("changed") == nil:
+				h.Fatalf("copy: %+v", t)
+			default:
+				to.wantError(t.Err, cairn.ErrCorrupt, "a copy that differs")
+			}
+		}
+		again := h.copies(h.importer(), st, "changed")[0]
+		to.wantError(again.Err, cairn.ErrExists, "a copy over one that differs")
 	}
 }
 
