@@ -191,6 +191,24 @@ func TestASlowSystemIsCutOff(t *testing.T) {
 	}
 }
 
+// choosy is a system that takes only short histories.
+type choosy struct{ fake }
+
+func (*choosy) takes(n, _ int) bool { return n < 100 }
+
+func TestASystemIsSparedWhatItCannotTake(t *testing.T) {
+	f := &choosy{fake{conversation: newConversation()}}
+	p := plan{lengths: []int{10, 100}, writers: []int{1}, steps: 1, rounds: 1, slice: time.Nanosecond, budget: time.Hour}
+	list := []contender{{floorName, onRedis, &fake{conversation: f.conversation}}, {cairnName, onRedis, &fake{conversation: f.conversation}}, {"choosy", onRedis, f}}
+	r, err := measure(t.Context(), list, f.conversation, p, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tables(list, r); !regexp.MustCompile(`\| choosy \| [^|]+ms \| – \| [0-9.]+ \| [0-9.]+ \|`).MatchString(got) {
+		t.Errorf("the table is\n%s", got)
+	}
+}
+
 func TestAHistoryStaysAboutAsLong(t *testing.T) {
 	f := &fake{conversation: newConversation()}
 	p := plan{lengths: []int{10, 1000}, writers: []int{2}, steps: 100, rounds: 3, slice: time.Hour, budget: time.Hour}

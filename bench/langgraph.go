@@ -23,6 +23,7 @@ var langgraphFiles embed.FS
 // JavaScript.
 type langGraph struct {
 	database  *postgresDatabase
+	async     bool
 	command   *exec.Cmd
 	in        io.WriteCloser
 	templates templates
@@ -47,7 +48,7 @@ func newLangGraph(ctx context.Context, c *conversation, dir, durability string, 
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
-	l := &langGraph{database: db, command: command, in: in, out: bufio.NewReader(out)}
+	l := &langGraph{database: db, async: durability == "async", command: command, in: in, out: bufio.NewReader(out)}
 	err := l.ask(map[string]any{"op": "setup", "host": db.dir, "database": db.name, "writers": writers, "tool": toolName,
 		"durability": durability, "conversation": c}, &struct{}{})
 	if err != nil {
@@ -124,6 +125,12 @@ func (l *langGraph) drive(_ context.Context, lanes []lane, d time.Duration) ([]p
 	}
 	return out, nil
 }
+
+// mostUnwritten bounds the messages of all writers' histories with the durability "async". The process does not wait for
+// its checkpoints, each of which has the whole history, so with more it runs out of memory.
+const mostUnwritten = 20_000
+
+func (l *langGraph) takes(n, writers int) bool { return !l.async || n*writers <= mostUnwritten }
 
 func (l *langGraph) stored(ctx context.Context) (int64, error) { return l.database.stored(ctx) }
 

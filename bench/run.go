@@ -56,8 +56,11 @@ type cell struct {
 	made  int
 }
 
-// rate returns the median of the rounds.
+// rate returns the median of the rounds; 0 if there are none.
 func (c *cell) rate() float64 {
+	if len(c.rates) == 0 {
+		return 0
+	}
 	list := slices.Sorted(slices.Values(c.rates))
 	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 }
@@ -87,6 +90,9 @@ func measure(ctx context.Context, list []contender, c *conversation, p plan, pro
 					key := cellKey{i, n, writers}
 					if r.cells[key] == nil {
 						r.cells[key] = &cell{lanes: make([][]*entry, writers)}
+					}
+					if s, ok := list[i].system.(limited); ok && !s.takes(n, writers) {
+						continue
 					}
 					if err := r.cells[key].round(ctx, &list[i], fmt.Sprintf("n%d-w%d", n, writers), n, p); err != nil {
 						return nil, fmt.Errorf("%s on %s, %d messages, %d writers: %w", list[i].name, list[i].on, n, writers, err)

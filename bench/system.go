@@ -36,6 +36,11 @@ type driver interface {
 	drive(ctx context.Context, lanes []lane, d time.Duration) ([]pace, error)
 }
 
+// limited is a system that cannot take every length of history with every number of writers.
+type limited interface {
+	takes(n, writers int) bool
+}
+
 // lane is the sessions that one writer drives, one after the other.
 type lane []*entry
 

@@ -35,6 +35,9 @@ func tables(list []contender, r *results) string {
 			}
 			cost := func(i, n int) float64 { return 1000 / r.cells[cellKey{i, n, writers}].rate() }
 			text := func(i, n int) string {
+				if r.cells[cellKey{i, n, writers}].rate() == 0 {
+					return notTaken
+				}
 				out := number(cost(i, n)) + " ms"
 				if writers > 1 {
 					out = number(1000/cost(i, n)) + "/s"
@@ -70,8 +73,13 @@ func writeTable(
 		}
 		for _, name := range []string{floorName, cairnName} {
 			j := there[slices.IndexFunc(there, func(j int) bool { return list[j].name == name })]
+			taken := slices.DeleteFunc(slices.Clone(lengths), func(n int) bool { return text(i, n) == notTaken })
 			ratio := func(n int) string { return number(cost(i, n) / cost(j, n)) }
-			first, last := ratio(lengths[0]), ratio(lengths[len(lengths)-1])
+			if len(taken) == 0 {
+				fmt.Fprintf(b, " %s |", notTaken)
+				continue
+			}
+			first, last := ratio(taken[0]), ratio(taken[len(taken)-1])
 			switch {
 			case i == j:
 				b.WriteString(" 1 |")
@@ -86,9 +94,12 @@ func writeTable(
 	b.WriteString("\n")
 }
 
+// notTaken is the text of a cell that its system cannot take.
+const notTaken = "–"
+
 // number formats a number with two significant digits, or with all digits before the point.
 func number(v float64) string {
-	if v >= 10 {
+	if v >= 10 || v == 0 {
 		return thousands(v)
 	}
 	digits := 1 - int(math.Floor(math.Log10(v)))
