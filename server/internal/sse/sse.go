@@ -29,7 +29,8 @@ var ErrCut = errors.New("the stream was cut")
 const (
 	keepAlive    = 15 * time.Second
 	writeTimeout = 30 * time.Second
-	// ahead is how many frames may be pending for the client. Pending frames are sent with one flush.
+	// ahead is how many frames may be pending for the client while earlier ones are written. Those that are pending are
+	// sent with one flush.
 	ahead = 16
 )
 
