@@ -178,7 +178,7 @@ func (c *copier) held(ctx context.Context, root string, source *heldTree) (copie
 		err = c.to.Import(ctx, root, source.all())
 	}
 	if err == nil {
-		err = c.check(ctx, root, source, there)
+		err = c.check(context.WithoutCancel(ctx), root, source, there) // what was imported is reported
 	}
 	return !there && err == nil, err
 }
