@@ -159,6 +159,7 @@ func (e *Emitter) writeDue(ctx context.Context) {
 type Handed struct {
 	e      *Emitter
 	events []cairn.Event
+	held   int // their approximate size
 }
 
 // Hand gives what is buffered to a commit. What may be on the log already, since its append failed, is written first.
@@ -177,7 +178,7 @@ func (e *Emitter) Hand(ctx context.Context) (*Handed, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := &Handed{e: e, events: e.g.Storable(e.buffer)}
+	h := &Handed{e: e, events: e.g.Storable(e.buffer), held: e.held}
 	e.buffer, e.spare, e.held = e.spare, nil, 0
 	return h, nil
 }
@@ -206,6 +207,7 @@ func (h *Handed) Back() {
 	h.e.mu.Lock()
 	own := append(h.events, h.e.buffer...)
 	h.e.buffer, h.events = own, h.e.buffer
+	h.e.held += h.held
 	h.e.mu.Unlock()
 	h.release(h.events[:0])
 }
