@@ -70,7 +70,7 @@ func wantOnce(t *testing.T, st *tap, n int, events []cairn.Event) {
 	}
 }
 
-// A process dies between a commit and a log elsewhere. Whoever comes next brings the commit's events there, once and
+// A process dies between a commit and a log elsewhere. The next process brings the commit's events there, once and
 // before what follows.
 func TestOutboxOfADeadProcess(t *testing.T) {
 	t.Parallel()
@@ -128,7 +128,7 @@ func TestOutboxOfADeadProcess(t *testing.T) {
 			t.Run(what+"/"+who, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					st := apart()
+					st := separated()
 					leave(t, open(t, st, agent, shortLease), st)
 					st.cut()
 					other := st.twin()
@@ -164,12 +164,12 @@ func TestOutboxOfADeadProcess(t *testing.T) {
 	}
 }
 
-// While a log elsewhere is away, nothing is lost: verbs go on once, since their events wait, runs end with a clear error
+// While a log elsewhere is away, nothing is lost: verbs continue once, since their events wait, runs end with a clear error
 // or wait, and all of it comes to the log in order once it is back.
 func TestLogElsewhereIsAwayForHours(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := apart()
+		st := separated()
 		agent := bot(counter(3), note())
 		eng := open(t, st, agent, shortLease)
 		turn(t, eng, "s", "go")
@@ -232,7 +232,7 @@ func TestOutboxAndALogThatIsNoFencer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				st := apart()
+				st := separated()
 				if dies {
 					st.mute()
 				}
@@ -268,7 +268,7 @@ func TestOutboxAndALogThatIsNoFencer(t *testing.T) {
 func TestOutboxDrainedByTwo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := apart()
+		st := separated()
 		agent := bot(counter(1))
 		eng := open(t, st, agent)
 		turn(t, eng, "s", "go")
@@ -298,7 +298,7 @@ func TestOutboxOfADeletedSession(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			st := apart()
+			st := separated()
 			agent := bot(counter(1))
 			eng := open(t, st, agent)
 			other := open(t, st.twin(), agent, named("b"))
@@ -343,7 +343,7 @@ func TestOutboxOfACopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				st := apart()
+				st := separated()
 				agent := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step { return scripted.Text("done") }))
 				eng := open(t, st, agent, shortLease)
 				turn(t, eng, "s", "go")

@@ -258,7 +258,7 @@ func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
 		for _, turns := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s/turn %d", host.Name, turns), func(t *testing.T) {
 				t.Parallel()
-				st := apart()
+				st := separated()
 				eng := host.Start(t, st, []*cairn.Agent{bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
 					return scripted.Text("Yes.")
 				}))}, &engine.Options{})
@@ -287,7 +287,7 @@ func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
 func TestBeginningsOfRunsThatNobodyDrove(t *testing.T) {
 	t.Parallel()
 	mem, pass, clock := clocked()
-	st := apart()
+	st := separated()
 	st.Store = mem
 	agent := bot(scripted.New(scripted.Text("done")))
 	h := &byHand{}

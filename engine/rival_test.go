@@ -213,7 +213,7 @@ func TestCommitGivenUpTooEarly(t *testing.T) {
 // the run does so.
 func TestEndIsPublishedBesideAnAttemptThatDies(t *testing.T) {
 	t.Parallel()
-	st, h := apart(), &byHand{}
+	st, h := separated(), &byHand{}
 	slow, dying := st.twin(), st.twin()
 	ended, live, once := make(chan struct{}), make(chan struct{}), sync.Once{}
 	slow.stepIn(nil, func(_ context.Context, op string) error {

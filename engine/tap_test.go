@@ -32,8 +32,8 @@ func tapOn(st *memstore.Store) *tap {
 	return &tap{Store: st, log: &logTap{Log: st.EventLog().(*memstore.Log)}}
 }
 
-// apart returns a tap on a new store whose engines keep their events elsewhere: in the log of another store.
-func apart() *tap {
+// separated returns a tap on a new store whose engines keep their events elsewhere: in the log of another store.
+func separated() *tap {
 	s := tapOn(nil)
 	s.log.Log = memstore.New(nil).EventLog().(*memstore.Log)
 	return s
@@ -43,7 +43,7 @@ func apart() *tap {
 func (s *tap) twin() *tap { return &tap{Store: s.Store, log: &logTap{Log: s.log.Log}} }
 
 // logs are where the events of a test's store may be.
-var logs = map[string]func() *tap{"own log": func() *tap { return tapOn(nil) }, "log elsewhere": apart}
+var logs = map[string]func() *tap{"own log": func() *tap { return tapOn(nil) }, "log elsewhere": separated}
 
 // bothLogs runs a test twice with a store: the events are in a log of its own, and in a log elsewhere.
 func bothLogs(t *testing.T, test func(t *testing.T, st *tap)) {

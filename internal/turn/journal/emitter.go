@@ -54,20 +54,6 @@ type Emitter struct {
 	rivals *rivals
 }
 
-// eventIDs are the fields that all events of a run share.
-type eventIDs struct{ session, run, agent string }
-
-// put sets them. The events of a queued turn keep their run id: it has a run of its own.
-func (i *eventIDs) put(ev *cairn.Event) {
-	ev.SessionID = i.session
-	if ev.Origin == "" || ev.Agent == "" {
-		ev.Agent = i.agent
-	}
-	if ev.Type != cairn.EventDequeued && ev.Type != cairn.EventQueued && ev.Type != cairn.EventRewound {
-		ev.RunID = i.run
-	}
-}
-
 // buffers are the two that an emitter alternates between. They are pooled across runs, since events are large and runs
 // short.
 type buffers [2][]cairn.Event

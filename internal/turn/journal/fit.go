@@ -8,10 +8,6 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// limit returns how many bytes of text or JSON an event can carry in addition to its ids, even if every byte is
-// escaped.
-func (g *Log) limit() int { return g.MaxEvent()/6 - 640 }
-
 // fit makes an event small enough for the log. A large patch is split over several events; any other large part is cut,
 // and the event is marked as truncated. The parts of an event share the limit equally.
 func fit(ev cairn.Event, limit int) []cairn.Event {

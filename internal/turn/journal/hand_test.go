@@ -40,7 +40,7 @@ func hand(t *testing.T, e *Emitter) *Handed {
 	return h
 }
 
-// commit appends what a commit takes with it, as the store does, and tells the emitter.
+// commit appends what a commit takes with it, as the store does, and reports it to the emitter.
 func (l *slowLog) commit(t *testing.T, h *Handed, marks ...cairn.Event) {
 	t.Helper()
 	last, err := l.Log.Append(t.Context(), "s", store.AnySequence, h.With(marks)...)

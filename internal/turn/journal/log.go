@@ -41,6 +41,10 @@ func (g *Log) newWriter() string {
 	return string(strconv.AppendInt(append(room[:0], g.writer...), g.writers.Add(1), 36))
 }
 
+// limit returns how many bytes of text or JSON an event can carry in addition to its ids, even if every byte is
+// escaped.
+func (g *Log) limit() int { return g.MaxEvent()/6 - 640 }
+
 // AppendAs appends events of a session to its log. It fails if the lease has been lost and the log implements
 // [store.Fencer].
 func (g *Log) AppendAs(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
@@ -51,6 +55,20 @@ func (g *Log) AppendAs(ctx context.Context, log string, expect int64, w store.Wr
 		return 0, nil
 	}
 	return g.Append(ctx, log, expect, events...)
+}
+
+// eventIDs are the fields that all events of a run share.
+type eventIDs struct{ session, run, agent string }
+
+// put sets them. The events of a queued turn keep their run id: it has a run of its own.
+func (i *eventIDs) put(ev *cairn.Event) {
+	ev.SessionID = i.session
+	if ev.Origin == "" || ev.Agent == "" {
+		ev.Agent = i.agent
+	}
+	if ev.Type != cairn.EventDequeued && ev.Type != cairn.EventQueued && ev.Type != cairn.EventRewound {
+		ev.RunID = i.run
+	}
 }
 
 // Marks returns events of a session as its commits carry them: with the ids that they share, and cut to size. They have no
