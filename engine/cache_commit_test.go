@@ -35,8 +35,7 @@ func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
 	if got := r.seen(); got != "c b" {
 		t.Errorf("run with %q: a was used last and should be there, b should not", got)
 	}
-	// The first tries to create the session.
-	if got, want := st.written(), "+0-0 +0-0 +1-1 +1-0 +1-1 +0-0"; got != want {
+	if got, want := st.written(), "+0-0 +1-1 +1-0 +1-1 +0-0"; got != want {
 		t.Errorf("commits write %s, want %s", got, want)
 	}
 	other.seen()

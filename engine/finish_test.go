@@ -293,7 +293,7 @@ func TestRunStartStateIsInTheFirstStepsCommit(t *testing.T) {
 	if got := state(t, st, "s"); got != want {
 		t.Errorf("state %s, want %s", got, want)
 	}
-	if calls := st.seen(); len(calls) != 2+1 { // and the State above
+	if calls := st.seen(); len(calls) != 3+1 { // and the State above
 		t.Errorf("store calls %v", calls)
 	}
 }

@@ -34,7 +34,7 @@ func open(t *testing.T, st store.Store, agent *cairn.Agent, opts ...option) *eng
 	for _, set := range opts {
 		set(&o)
 	}
-	eng, err := engine.New(st, []*cairn.Agent{agent}, &o)
+	eng, err := engine.New(placed(st, &o), []*cairn.Agent{agent}, &o)
 	if err != nil {
 		t.Fatal(err)
 	}

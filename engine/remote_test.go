@@ -259,9 +259,10 @@ func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/turn %d", host.Name, turns), func(t *testing.T) {
 				t.Parallel()
 				st := separated()
-				eng := host.Start(t, st, []*cairn.Agent{bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+				o := &engine.Options{}
+				eng := host.Start(t, placed(st, o), []*cairn.Agent{bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
 					return scripted.Text("Yes.")
-				}))}, &engine.Options{})
+				}))}, o)
 				for n := 1; n <= turns; n++ {
 					away := n == turns
 					st.log.stepIn(func(_ context.Context, events []cairn.Event) error {

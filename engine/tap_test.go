@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -30,6 +31,30 @@ func tapOn(st *memstore.Store) *tap {
 		st = memstore.New(nil)
 	}
 	return &tap{Store: st, log: &logTap{Log: st.EventLog().(*memstore.Log)}}
+}
+
+// noLog hides the method EventLog of a store that it is embedded with.
+type noLog struct{}
+
+func (noLog) EventLog() {}
+
+// logless is a tap as a store without a log.
+type logless struct {
+	*tap
+	noLog
+}
+
+func (s logless) Self() store.Store { return s }
+
+// placed returns the store for an engine: without a log if st is a tap that keeps its events elsewhere, where the engine
+// is then told to keep them.
+func placed(st store.Store, o *engine.Options) store.Store {
+	s, is := st.(*tap)
+	if !is || s.log.Log == s.Store.EventLog().(*memstore.Log) {
+		return st
+	}
+	o.Log = s.log
+	return logless{tap: s}
 }
 
 // separated returns a tap on a new store whose engines keep their events elsewhere: in the log of another store.
