@@ -83,6 +83,10 @@ HOST:PID:engine_1  support  -  v1.2.3  1m ago  1m ago  0
 	hold(t, st, "served", "support", "web:7:engine_9", 2*time.Hour)
 	hold(t, st, "left-1", "billing", "web:8:engine_8", time.Second)
 	hold(t, st, "left-2", "sales", "web:8:engine_8", 2*time.Second)
+	if _, err := st.Commit(t.Context(), "left-3", &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: "sales"},
+		Status: cairn.SessionIdle, Outbox: true, Events: []cairn.Event{{Type: cairn.EventBranched, SessionID: "left-3", Name: "left-2"}}}); err != nil {
+		t.Fatal(err)
+	}
 	const all = `WORKER  AGENTS  HOST  VERSION  SINCE  HEARTBEAT  LEASES
 HOST:PID:engine_1  support  -  v1.2.3  2m ago  2m ago  1
 
@@ -91,6 +95,7 @@ HOST:PID:engine_1  yes  held  support  run-of-held  2026-11-20 13:01:00
 web:7:engine_9  no  served  support  run-of-served  2026-11-20 14:01:00
 
 NOT SERVED  SESSION  BECAUSE  SINCE
+sales  left-3  outbox  2026-11-20 12:01:00
 billing  left-1  crashed  2026-11-20 12:01:01
 sales  left-2  crashed  2026-11-20 12:01:02
 `
@@ -98,14 +103,14 @@ sales  left-2  crashed  2026-11-20 12:01:02
 		t.Errorf("all there is:\n%s%swant\n%s", stdout, stderr, all)
 	}
 	stdout, stderr := shown("--limit", "1")
-	if strings.Count(stdout, "run-of-") != 1 || strings.Count(stdout, "crashed") != 1 || stderr != "There are more (leases, unserved): --limit 0 lists all.\n" {
+	if strings.Count(stdout, "run-of-") != 1 || strings.Count(stdout, "left-") != 1 || stderr != "There are more (leases, unserved): --limit 0 lists all.\n" {
 		t.Errorf("one of each:\n%s%s", stdout, stderr)
 	}
 
 	var got work.WorkStatus
 	stdout, _ = shown("--json", "--limit", "0")
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got.Workers) != 1 || got.Workers[0].Leases != 1 || !slices.Equal(got.Workers[0].Agents, []string{"support"}) ||
-		len(got.Leases) != 2 || !got.Leases[0].Registered || got.Leases[1].Registered || len(got.Unserved) != 2 || got.Unserved[0].Kind != store.DueCrashed {
+		len(got.Leases) != 2 || !got.Leases[0].Registered || got.Leases[1].Registered || len(got.Unserved) != 3 || got.Unserved[0].Kind != store.DueOutbox || got.Unserved[1].Kind != store.DueCrashed {
 		t.Errorf("%v: %s", err, stdout)
 	}
 
