@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -35,6 +36,38 @@ func endOfChild(log string, events []cairn.Event) bool {
 		}
 	}
 	return false
+}
+
+// The end of a sub-agent's run is on a log elsewhere, ahead of the end of the call that consulted it, although the log
+// was unreachable when the run ended.
+func TestEndOfASubAgentThoughTheLogWasAway(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fails int
+		err   error
+	}{
+		"longer than is tried": {5, cairn.Errorf(cairn.CodeUnavailable, "the log is away for a moment")},
+		"once":                 {1, cairn.Errorf(cairn.CodeInternal, "the disk is full")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st, fails := logElsewhere(), c.fails
+				st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
+					if endOfChild("s", events) && fails > 0 {
+						fails--
+						return c.err
+					}
+					return nil
+				})
+				wantStatus(t, turn(t, open(t, st, household(cairn.PerStep)), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
+				if fails != 0 {
+					t.Fatal("the log did not fail")
+				}
+				wantSound(t, st, "s")
+			})
+		})
+	}
 }
 
 // If a process dies while sub-agents run, the log comes to be whole for all sessions of the tree: through the process
