@@ -329,7 +329,12 @@ func TestTurnThatIsBeginningDoesNotEndWithItsClient(t *testing.T) {
 			eng := open(t, st, bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("ok") })))
 			turn(t, eng, "old", "go")
 			ctx, cancel := context.WithCancel(t.Context())
-			st.stepIn(func(context.Context, string) error { cancel(); return nil }, nil)
+			st.stepIn(func(_ context.Context, op string) error {
+				if op == "Commit" {
+					cancel()
+				}
+				return nil
+			}, nil)
 			run, err := eng.Execute(ctx, session, "bot", cairn.Text("go"))
 			if err != nil {
 				t.Fatal(err)

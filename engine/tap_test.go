@@ -47,7 +47,7 @@ type logless struct {
 func (s logless) Self() store.Store { return s }
 
 // placed returns the store for an engine: without a log if st is a tap that keeps its events elsewhere, where the engine
-// is then told to keep them.
+// then gets that log.
 func placed(st store.Store, o *engine.Options) store.Store {
 	s, is := st.(*tap)
 	if !is || s.log.Log == s.Store.EventLog().(*memstore.Log) {

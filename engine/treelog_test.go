@@ -52,7 +52,7 @@ func TestEndOfASubAgentThoughTheLogWasAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				st, fails := logElsewhere(), c.fails
+				st, fails := separated(), c.fails
 				st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
 					if endOfChild("s", events) && fails > 0 {
 						fails--
