@@ -33,28 +33,19 @@ func tapOn(st *memstore.Store) *tap {
 	return &tap{Store: st, log: &logTap{Log: st.EventLog().(*memstore.Log)}}
 }
 
-// noLog hides the method EventLog of a store that it is embedded with.
-type noLog struct{}
+// away is a tap whose engines do not find the log that it writes to.
+type away struct{ *tap }
 
-func (noLog) EventLog() {}
+func (a away) EventLog() store.Log { return a.Store.EventLog() }
 
-// logless is a tap as a store without a log.
-type logless struct {
-	*tap
-	noLog
-}
-
-func (s logless) Self() store.Store { return s }
-
-// placed returns the store for an engine: without a log if st is a tap that keeps its events elsewhere, where the engine
-// then gets that log.
+// placed returns the store for an engine with the options, which get the log of a tap that keeps its events elsewhere.
 func placed(st store.Store, o *engine.Options) store.Store {
 	s, is := st.(*tap)
 	if !is || s.log.Log == s.Store.EventLog().(*memstore.Log) {
 		return st
 	}
 	o.Log = s.log
-	return logless{tap: s}
+	return away{s}
 }
 
 // separated returns a tap on a new store whose engines keep their events elsewhere: in the log of another store.

@@ -80,8 +80,8 @@ type Delta struct {
 	Fence  bool
 
 	undated []cairn.Message  // Messages before dating, if some have no time
+	given   []cairn.Event    // the commit's events
 	written []cairn.Event    // Events, or those of the row's outbox
-	open    []int            // the indexes in written of events whose time is open
 	holders int64            // number of holders of a new session's lease so far
 	made    cairn.Checkpoint // target of Checkpoint
 }
@@ -202,8 +202,10 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 	if d.undated != nil {
 		d.Messages = dated(d.undated, now)
 	}
-	for _, i := range d.open {
-		d.written[i].Time = now
+	for i := range d.given {
+		if d.given[i].Time.IsZero() {
+			d.written[i].Time = now
+		}
 	}
 	if d.StartRun != nil {
 		d.StartRun.StartedAt = now

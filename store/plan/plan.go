@@ -387,14 +387,10 @@ func (d *Delta) events(c *store.Commit) {
 	if len(c.Events) == 0 {
 		return
 	}
-	d.written = slices.Clone(c.Events)
+	d.given, d.written = c.Events, slices.Clone(c.Events)
 	for i := range d.written {
-		ev := &d.written[i]
-		if ev.Version != 0 {
+		if ev := &d.written[i]; ev.Version != 0 {
 			ev.Version = row.Version
-		}
-		if ev.Time.IsZero() {
-			d.open = append(d.open, i)
 		}
 	}
 	if c.Outbox {

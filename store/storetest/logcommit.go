@@ -374,7 +374,7 @@ func eventsTooLarge(h *harness) {
 func eventsOfDroppedLog(h *harness) {
 	two := h.twoHandles()
 	s := h.create("session")
-	s = h.commit("session", with(&store.Commit{}, "session", "one"))
+	h.commit("session", with(&store.Commit{}, "session", "one"))
 	h.must(h.eventLog().Drop(h.Context(), s.Log()))
 	before := h.content("session")
 	for _, on := range two {
@@ -387,7 +387,7 @@ func eventsOfDroppedLog(h *harness) {
 
 func eventsOfTrimmedLog(h *harness) {
 	s := h.create("session")
-	s = h.commit("session", with(&store.Commit{}, "session", "one", "two", "three"))
+	h.commit("session", with(&store.Commit{}, "session", "one", "two", "three"))
 	h.must(h.eventLog().Trim(h.Context(), s.Log(), 4))
 	if row := h.commit("session", with(&store.Commit{}, "session", "four")); row.LogSequence != 4 {
 		h.Fatalf("the row is at %d, want 4", row.LogSequence)

@@ -111,7 +111,8 @@ func closedCalls(l *session.Live, st *step.Step) {
 }
 
 // came returns the events of what the step came to, and logs what parallel calls overwrote.
-func came(l *session.Live, st *step.Step, out *session.Outcome) (list []cairn.Event) {
+func came(l *session.Live, st *step.Step, out *session.Outcome) []cairn.Event {
+	list := make([]cairn.Event, 0, 3)
 	if len(out.Patch) > 0 {
 		list = append(list, cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.Patch, Conflicts: out.Conflicts})
 	}
@@ -165,7 +166,8 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 			return err
 		}
 		c.Dequeue = joined.entries
-		c.Events = handed.With(append(came[:len(came):len(came)], fx.follows(l, c, all, joined.turns, steps, out)...))
+		handed.With(came...)
+		c.Events = fx.follows(handed, l, c, all, joined.turns, steps, out)
 		var row *cairn.Session
 		err = fx.persist(ctx, func() (err error) {
 			row, err = fx.Write(ctx, l.Row.ID, l.Row, c)
@@ -196,22 +198,22 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 	}
 }
 
-// follows returns the events that follow from a commit of steps: its messages, the marks of the steps, and the end of
-// the run if it ends.
-func (fx *Effects) follows(l *session.Live, c *store.Commit, messages []cairn.Message, turns []string, steps []int, out *session.Outcome) []cairn.Event {
+// follows adds the events that follow from a commit of steps: its messages, the marks of the steps, and the end of the run
+// if it ends. It returns all events of the commit.
+func (fx *Effects) follows(to *journal.Handed, l *session.Live, c *store.Commit, messages []cairn.Message, turns []string, steps []int, out *session.Outcome) []cairn.Event {
 	count := l.Row.MessageCount + len(messages)
-	list := journal.Added(l.Row.MessageCount, messages)
+	all := to.And(journal.Added(l.Row.MessageCount, messages)...)
 	for _, id := range turns {
-		list = append(list, journal.Dequeued(id))
+		all = to.And(journal.Dequeued(id))
 	}
 	for _, n := range steps {
-		list = append(list, journal.StepCommitted(n, count))
+		all = to.And(journal.StepCommitted(n, count))
 	}
 	if cp := c.Checkpoint; cp != nil {
-		list = append(list, journal.Checkpoint(cp.Step, cp.ID, count))
+		all = to.And(journal.Checkpoint(cp.Step, cp.ID, count))
 	}
 	if out.End == nil {
-		return list
+		return all
 	}
 	out.Opened = nil
 	for _, w := range c.Calls {
@@ -219,7 +221,8 @@ func (fx *Effects) follows(l *session.Live, c *store.Commit, messages []cairn.Me
 			out.Opened = append(out.Opened, w.Call)
 		}
 	}
-	return append(append(list, journal.Pending(out.End.Steps, out.Opened)...), journal.End(out.End)...)
+	to.And(journal.Pending(out.End.Steps, out.Opened)...)
+	return to.And(journal.End(out.End)...)
 }
 
 func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn.Op, steps []int, usage cairn.Usage, out *session.Outcome) (*store.Commit, error) {

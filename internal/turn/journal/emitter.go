@@ -146,6 +146,7 @@ type Handed struct {
 	e      *Emitter
 	events []cairn.Event
 	held   int // their approximate size
+	count  int // without the marks of the commit
 }
 
 // Hand gives what is buffered to a commit. What may be on the log already, since its append failed, is written first.
@@ -165,14 +166,24 @@ func (e *Emitter) Hand(ctx context.Context) (*Handed, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := &Handed{e: e, events: e.g.Storable(e.buffer), held: e.held}
+	h.count = len(h.events)
 	e.buffer, e.spare, e.held = e.spare, nil, 0
 	return h, nil
 }
 
-// With returns the events of the commit: those that were handed over, and the marks of what it writes.
-func (h *Handed) With(marks []cairn.Event) []cairn.Event {
-	ids := &h.e.ids
-	return append(h.events[:len(h.events):len(h.events)], h.e.g.Marks(ids.session, ids.agent, ids.run, marks)...)
+// With returns the events of the commit: those that were handed over, and the marks of what it writes, in place of those
+// that earlier calls have added.
+func (h *Handed) With(marks ...cairn.Event) []cairn.Event {
+	h.events = h.events[:h.count]
+	return h.And(marks...)
+}
+
+// And adds further marks and returns the events of the commit.
+func (h *Handed) And(marks ...cairn.Event) []cairn.Event {
+	n := len(h.events)
+	h.events = append(h.events, marks...)
+	h.events = append(h.events[:n], h.e.g.marks(&h.e.ids, h.events[n:])...)
+	return h.events
 }
 
 // Done says that the commit is in the store, which left the log at the row's position. A coalescing window opens.
@@ -191,7 +202,7 @@ func (h *Handed) Done(row *cairn.Session) {
 // Back gives the events back: the commit was refused, or nobody knows what became of it and another process will decide.
 func (h *Handed) Back() {
 	h.e.mu.Lock()
-	own := append(h.events, h.e.buffer...)
+	own := append(h.events[:h.count], h.e.buffer...)
 	h.e.buffer, h.events = own, h.e.buffer
 	h.e.held += h.held
 	h.e.mu.Unlock()

@@ -24,7 +24,7 @@ func Begin(run *cairn.Run, count int, messages []cairn.Message) []cairn.Event {
 	if run.PreviousRunID != "" {
 		ev.Type = cairn.EventRunResumed
 	}
-	return append([]cairn.Event{ev}, Added(run.FirstMessage, messages)...)
+	return append(append(make([]cairn.Event, 0, 1+len(messages)), ev), Added(run.FirstMessage, messages)...)
 }
 
 // End returns the events of a run's end.

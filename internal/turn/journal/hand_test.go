@@ -43,7 +43,7 @@ func hand(t *testing.T, e *Emitter) *Handed {
 // commit appends what a commit takes with it, as the store does, and reports it to the emitter.
 func (l *slowLog) commit(t *testing.T, h *Handed, marks ...cairn.Event) {
 	t.Helper()
-	last, err := l.Log.Append(t.Context(), "s", store.AnySequence, h.With(marks)...)
+	last, err := l.Log.Append(t.Context(), "s", store.AnySequence, h.With(marks...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestCommitLeavesOutWhatTheLogCannotKeep(t *testing.T) {
 	e.Event(custom("a"))
 	e.Event(cairn.Event{Type: cairn.EventCustom, Name: strings.Repeat("x", 5000)})
 	h := hand(t, e)
-	list := h.With([]cairn.Event{{Type: cairn.EventCustom, Name: strings.Repeat("y", 5000)}, custom("b")})
+	list := h.With(cairn.Event{Type: cairn.EventCustom, Name: strings.Repeat("y", 5000)}, custom("b"))
 	if len(list) != 2 || list[0].Name != "a" || list[1].Name != "b" {
 		t.Errorf("the commit has %d events: %.200v", len(list), list)
 	}
@@ -186,7 +186,7 @@ func TestClosedWhileACommitHasItsEvents(t *testing.T) {
 				other, _ := newTestEmitter(t, 1<<20, time.Hour)
 				other.Event(custom("other"))
 			}
-			if list := h.With(nil); len(list) != 1 || list[0].Name != "a" {
+			if list := h.With(); len(list) != 1 || list[0].Name != "a" {
 				t.Errorf("the commit has %+v", list)
 			}
 			end(h)
@@ -210,7 +210,7 @@ func TestCommitTakesNothingFromRivalsOrALogElsewhere(t *testing.T) {
 		}
 		e.Event(custom("a"))
 		h := hand(t, e)
-		if list := h.With([]cairn.Event{custom("b")}); len(list) != 1 || list[0].Name != "b" || e.Position() != 1 {
+		if list := h.With(custom("b")); len(list) != 1 || list[0].Name != "b" || e.Position() != 1 {
 			t.Errorf("own log: %t: the commit has %+v, the log %d events", own, list, e.Position())
 		}
 		h.Back()

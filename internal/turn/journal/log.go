@@ -71,21 +71,24 @@ func (i *eventIDs) put(ev *cairn.Event) {
 	}
 }
 
-// Marks returns events of a session as its commits carry them: with the ids that they share, and cut to size. They have no
-// time, which is the commit's. An event that the log cannot keep is left out. runID is empty for events of no run.
+// Marks completes events of a session for a commit that carries them: with the ids that they share, and cut to size. They
+// have no time, which is the commit's. An event that the log cannot keep is left out. runID is empty for events of no
+// run. It changes the list.
 func (g *Log) Marks(id, agent, runID string, events []cairn.Event) []cairn.Event {
-	ids, limit := eventIDs{id, runID, agent}, g.limit()
-	list := make([]cairn.Event, 0, len(events))
-	for i := range events {
-		ev := events[i]
-		ids.put(&ev)
-		if mayNotFit(&ev, limit) {
-			list = append(list, fit(ev, limit)...)
-		} else {
-			list = append(list, ev)
+	return g.marks(&eventIDs{id, runID, agent}, events)
+}
+
+func (g *Log) marks(ids *eventIDs, events []cairn.Event) []cairn.Event {
+	limit := g.limit()
+	for i := 0; i < len(events); i++ {
+		ids.put(&events[i])
+		if mayNotFit(&events[i], limit) {
+			parts := fit(events[i], limit)
+			events = slices.Replace(events, i, i+1, parts...)
+			i += len(parts) - 1
 		}
 	}
-	return g.Storable(list)
+	return g.Storable(events)
 }
 
 // room is what events grow by once the log has set their sequence, version and time.

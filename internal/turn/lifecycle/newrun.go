@@ -251,7 +251,11 @@ func openers(l *session.Live, own []cairn.Message) []cairn.Message {
 // write commits the beginning, with its events, and updates the session in memory.
 func (r *Runs) write(ctx context.Context, b *beginning) error {
 	first := b.row.MessageCount
-	b.commit.Events = append(b.commit.Events, r.begins(b, b.row, first)...)
+	if events := r.begins(b, b.row, first); len(b.commit.Events) == 0 {
+		b.commit.Events = events
+	} else {
+		b.commit.Events = append(b.commit.Events, events...)
+	}
 	begun, err := r.commitBegin(ctx, b.row.ID, b.row, b.commit)
 	if err != nil {
 		return err
