@@ -93,7 +93,7 @@ func (s *scene) crashAnswered() {
 	s.awaitEnd("s", 2)
 }
 
-// suspendAndDie leaves a suspended session whose suspension is committed but not published.
+// suspendAndDie leaves a suspended session whose process died right after the commit.
 func (s *scene) suspendAndDie() {
 	s.Helper()
 	one := s.process(s.mortal())
@@ -101,7 +101,7 @@ func (s *scene) suspendAndDie() {
 	s.awaitDeath(one.start("s", "refund it"))
 }
 
-// After such a crash the first resume completes the log.
+// After such a crash a second process takes the answer and resumes the run.
 func (s *scene) crashSuspending() {
 	s.oneRefund()
 	s.suspendAndDie()
@@ -110,7 +110,7 @@ func (s *scene) crashSuspending() {
 	two.resume("s")
 }
 
-// A reader of the log completes it as well, and can then answer.
+// A reader of the log finds the request, and can answer.
 func (s *scene) crashSuspendingRead() {
 	s.oneRefund()
 	s.suspendAndDie()

@@ -102,7 +102,7 @@ func (s *scene) crashAt(root string, n int, before bool) (fired bool) {
 		}
 		return err == nil
 	})
-	s.outcome(two.start(root, "bye")) // the next turn completes the log
+	s.outcome(two.start(root, "bye"))
 	two.leave()
 	s.came(root)
 	return fired
