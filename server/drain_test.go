@@ -125,7 +125,7 @@ func drained(t *testing.T, atOnce bool) {
 	if follow(srv.URL, nil) {
 		t.Error("the stream of the other process is cut")
 	}
-	if types[0] != "run_start" || types[len(types)-1] != "run_end" || slices.Contains(types, "step_discarded") != atOnce {
+	if types[0] != "run_start" || types[len(types)-1] != "run_end" || atOnce && !slices.Contains(types, "step_discarded") {
 		t.Errorf("the client got %v", types)
 	}
 	if slices.Sort(ids); len(slices.Compact(ids)) != len(types) {

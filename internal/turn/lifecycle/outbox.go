@@ -36,7 +36,11 @@ func (r *Runs) Change(ctx context.Context, id string, change func(*cairn.Session
 		for i := range c.Events {
 			c.Events[i].Version = 1 // the store sets it
 		}
-		return c, r.box(ctx, row, c)
+		err = r.box(ctx, row, c)
+		// A run is under way: the row's position stays where the step begins on the log. Its readers and effects read from
+		// there, so the commit must not move it.
+		c.Outbox = c.Outbox || row.Status == cairn.SessionActive
+		return c, err
 	})
 	if err != nil {
 		return row, err
