@@ -200,7 +200,8 @@ type follower struct {
 	run       server.Started
 	cuts      int
 	begun     func() // called at the first word or the first tool call
-	discarded int    // number of discarded steps
+	open      bool   // a step has begun and was neither committed nor discarded
+	discarded int    // number of discarded steps that had begun
 	text      string // text of committed attempts
 	attempt   string // text of the attempt under way
 	last      int64
@@ -263,10 +264,12 @@ func (f *follower) read(ctx context.Context, server string, cursor *string) (don
 		}
 		switch ev.Type {
 		case cairn.EventStepStart:
-			f.attempt = ""
+			f.attempt, f.open = "", true
 		case cairn.EventStepDiscarded:
-			f.discarded++
-			f.attempt = ""
+			if f.open { // a takeover discards, whether or not a step has begun
+				f.discarded++
+			}
+			f.attempt, f.open = "", false
 		case cairn.EventToolStart:
 			f.begun()
 		case cairn.EventTextDelta:
@@ -274,6 +277,7 @@ func (f *follower) read(ctx context.Context, server string, cursor *string) (don
 			f.attempt += ev.Text
 		case cairn.EventStepCommitted:
 			f.text += f.attempt
+			f.open = false
 		case cairn.EventRunEnd:
 			if ev.Status != cairn.RunCompleted {
 				return false, fmt.Errorf("session %s: it ended %s: %v", f.run.SessionID, ev.Status, ev.Error)
