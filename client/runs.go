@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/pieces"
 )
 
 // Text is a piece of what a run says to the user: the next part of a reply, or the notice that a partial reply is void.
@@ -36,35 +37,8 @@ func (t Text) String() string {
 func (c *Client) Text(ctx context.Context, session, runID string) iter.Seq2[Text, error] {
 	return func(yield func(Text, error) bool) {
 		types := []cairn.EventType{cairn.EventTextDelta, cairn.EventStepCommitted, cairn.EventStepDiscarded}
-		var shown []int // steps with text that was neither committed nor discarded, in order
-		for ev, err := range c.runEvents(ctx, session, runID, types...) {
-			text := Text{Step: ev.Step}
-			switch {
-			case err != nil:
-				yield(Text{}, err)
-				return
-			case ev.SessionID != session: // a sub-agent's
-				continue
-			case ev.Type == cairn.EventTextDelta:
-				text.Delta = ev.Text
-				if n := len(shown); n == 0 || shown[n-1] != ev.Step {
-					shown = append(shown, ev.Step)
-				}
-			case ev.Type == cairn.EventStepCommitted:
-				shown = slices.DeleteFunc(shown, func(step int) bool { return step == ev.Step })
-				continue
-			case ev.Type == cairn.EventStepDiscarded:
-				for n := len(shown) - 1; n >= 0 && shown[n] >= ev.Step; n-- {
-					if !yield(Text{Step: shown[n], Discarded: true}, nil) {
-						return
-					}
-					shown = shown[:n]
-				}
-				continue
-			default:
-				continue
-			}
-			if !yield(text, nil) {
+		for p, err := range pieces.Of(session, c.runEvents(ctx, session, runID, types...)) {
+			if !yield(Text(p), err) {
 				return
 			}
 		}

@@ -3,9 +3,8 @@ package engine
 import (
 	"context"
 	"iter"
-	"slices"
 
-	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/pieces"
 )
 
 // Text is a piece of what a run says to the user: the next part of a reply, or the notice that a partial reply is void.
@@ -45,35 +44,8 @@ func (t Text) String() string {
 // Events.
 func (r *Run) Text(ctx context.Context) iter.Seq2[Text, error] {
 	return func(yield func(Text, error) bool) {
-		var shown []int // steps with text that was neither committed nor discarded, in order
-		for ev, err := range r.Events(ctx) {
-			text := Text{Step: ev.Step}
-			switch {
-			case err != nil:
-				yield(Text{}, err)
-				return
-			case ev.SessionID != r.session: // a sub-agent's
-				continue
-			case ev.Type == cairn.EventTextDelta:
-				text.Delta = ev.Text
-				if n := len(shown); n == 0 || shown[n-1] != ev.Step {
-					shown = append(shown, ev.Step)
-				}
-			case ev.Type == cairn.EventStepCommitted:
-				shown = slices.DeleteFunc(shown, func(step int) bool { return step == ev.Step })
-				continue
-			case ev.Type == cairn.EventStepDiscarded:
-				for n := len(shown) - 1; n >= 0 && shown[n] >= ev.Step; n-- {
-					if !yield(Text{Step: shown[n], Discarded: true}, nil) {
-						return
-					}
-					shown = shown[:n]
-				}
-				continue
-			default:
-				continue
-			}
-			if !yield(text, nil) {
+		for p, err := range pieces.Of(r.session, r.Events(ctx)) {
+			if !yield(Text(p), err) {
 				return
 			}
 		}

@@ -362,8 +362,8 @@ func TestStreamsOutliveAServer(t *testing.T) {
 }
 
 // One of two servers behind a proxy is asked to end while fifty streams are open. Its turns finish their step, the
-// other server continues them, and all streams reach their end with unbroken sequences. No step is discarded, and
-// no step's tool runs twice.
+// other server continues them, and all streams reach their end with unbroken sequences. No step that has
+// begun is discarded, and no step's tool runs twice.
 func TestStreamsOutliveADrain(t *testing.T) {
 	t.Parallel()
 	database, goesOn := testenv.Postgres(t), filepath.Join(t.TempDir(), "goes-on")

@@ -35,7 +35,9 @@ const settled = async (chat) => {
 // follow says something and reads the answer to its end. It only has the connection to know the end by.
 async function follow(major, ai, begun) {
   const id = `page-${major}`;
-  const options = { body: { assistant: "guide", version: major }, prepareReconnectToStreamRequest: () => ({ api: `${url}/chat/${id}/stream?version=${major}`, headers }) };
+  let status; // of the last response
+  const asked = async (...request) => { const response = await fetch(...request); status = response.status; return response; };
+  const options = { fetch: asked, body: { assistant: "guide", version: major }, prepareReconnectToStreamRequest: () => ({ api: `${url}/chat/${id}/stream?version=${major}`, headers }) };
   let chat = open(ai, ai.DefaultChatTransport, id, [], options);
   const ends = [];
   chat.sendMessage({ text: words });
@@ -54,6 +56,7 @@ async function follow(major, ai, begun) {
       if (!history) continue;
       chat = open(ai, ai.DefaultChatTransport, id, history.messages, options);
       if (history.streaming) await chat.resumeStream();
+      if (history.streaming && status === 204) continue; // the turn has ended since
       break;
     }
   }
