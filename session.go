@@ -111,11 +111,12 @@ type Session struct {
 	// Queued is the number of entries in the queue: the queued turns and, while a run is under way, the additions of
 	// Engine.AddContext and Engine.SwitchTools that its next commit appends.
 	Queued int `json:"queued,omitempty"`
-	// LogSequence is the sequence of the last event of the session's commits: what later events of the session add is not
-	// in its messages yet. If the log is kept in another place than the session, it may be lower.
+	// LogSequence is the sequence of the last event of the session's commits, not counting verbs while a run is under way:
+	// what later events of the session add is not in its messages yet, and those of an open step follow it. If the log is
+	// kept in another place than the session, it may be lower.
 	LogSequence int64 `json:"log_sequence"`
-	// Outbox has the events of the last commit that made any, if the event log is kept in another place than the session
-	// and they are not known to be on it.
+	// Outbox has the events of the last commit that made any, if they are not known to be on the event log: the log is kept
+	// in another place than the session, or a verb made them while a run was under way.
 	Outbox *Outbox `json:"outbox,omitempty"`
 	// Lease is the lease of the process that drives the session, or drove it last. Its JSON omits the owner and the
 	// fencing token, with which a process could write to the session: a store encodes them itself.
