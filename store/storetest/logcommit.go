@@ -16,28 +16,26 @@ import (
 // The events of a commit: on the log with it, or on the row's outbox. Each scenario is run with one handle on the data
 // and, where a store has them, with two in turn.
 var commitEventTests = []storeTest{
-	{name: "Appended", run: eventsAppended, needs: needsLog},
-	{name: "NewSession", run: eventsOfNewSession, needs: needsLog},
-	{name: "Times", run: eventsDated, needs: needsLog},
-	{name: "Repeated", run: eventsOnce, needs: needsLog},
-	{name: "Refused", run: eventsRefused, needs: needsLog},
-	{name: "Order", run: eventsInOrder, needs: needsLog},
-	{name: "Fence", run: eventsFence, needs: needsLog},
-	{name: "OneTree", run: eventsOfOneTree, needs: needsLog},
-	{name: "TooLarge", run: eventsTooLarge, needs: needsLog},
-	{name: "DroppedLog", run: eventsOfDroppedLog, needs: needsLog},
-	{name: "TrimmedLog", run: eventsOfTrimmedLog, needs: needsLog},
-	{name: "SweptLog", run: eventsOfSweptLog, needs: needsLog},
-	{name: "Followed", run: eventsFollowed, needs: needsLog},
-	{name: "Branch", run: eventsOfBranch, needs: needsLog},
-	{name: "Fault", run: eventsWithFaults, needs: func(o *Options) bool { return needsLog(o) && needsFault(o) }},
+	{name: "Appended", run: eventsAppended, needs: bringsLog},
+	{name: "NewSession", run: eventsOfNewSession, needs: bringsLog},
+	{name: "Times", run: eventsDated, needs: bringsLog},
+	{name: "Repeated", run: eventsOnce, needs: bringsLog},
+	{name: "Refused", run: eventsRefused, needs: bringsLog},
+	{name: "Order", run: eventsInOrder, needs: bringsLog},
+	{name: "Fence", run: eventsFence, needs: bringsLog},
+	{name: "OneTree", run: eventsOfOneTree, needs: bringsLog},
+	{name: "TooLarge", run: eventsTooLarge, needs: bringsLog},
+	{name: "DroppedLog", run: eventsOfDroppedLog, needs: bringsLog},
+	{name: "TrimmedLog", run: eventsOfTrimmedLog, needs: bringsLog},
+	{name: "SweptLog", run: eventsOfSweptLog, needs: bringsLog},
+	{name: "Followed", run: eventsFollowed, needs: bringsLog},
+	{name: "Branch", run: eventsOfBranch, needs: bringsLog},
+	{name: "Fault", run: eventsWithFaults, needs: func(o *Options) bool { return bringsLog(o) && needsFault(o) }},
 	{name: "NoLog", run: eventsWithoutLog, needs: func(o *Options) bool { return !o.bringsLog }},
 	{name: "Outbox", run: outboxKept},
 	{name: "OutboxOfBranch", run: outboxOfBranch},
 	{name: "OutboxTimes", run: outboxDated},
 }
-
-func needsLog(o *Options) bool { return o.bringsLog }
 
 // twoHandles returns the handles that a scenario writes with in turn.
 func (h *harness) twoHandles() []*harness {
