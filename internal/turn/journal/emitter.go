@@ -110,7 +110,7 @@ func (e *Emitter) added(now time.Time, atOnce bool) {
 	}
 	e.mu.Unlock()
 	if wait {
-		_ = e.write(e.ctx, now) // on failure, the flush before the next commit retries and reports the error
+		_ = e.Flush(e.ctx) // on failure, the flush before the next commit retries and reports the error
 	}
 }
 
@@ -136,7 +136,7 @@ func (e *Emitter) writeDue(ctx context.Context) {
 		if !again {
 			return
 		}
-		_ = e.write(ctx, e.g.Now()) // as in added
+		_ = e.Flush(ctx) // as in added
 	}
 }
 
@@ -309,18 +309,15 @@ func (e *Emitter) add(ev *cairn.Event) {
 	e.buffer = append(e.buffer, *ev)
 }
 
-// Flush writes what is buffered.
-func (e *Emitter) Flush(ctx context.Context) error { return e.write(ctx, e.g.Now()) }
-
-// write writes what is buffered. A batch whose append failed is sent first and unchanged, since it may be on the log
+// Flush writes what is buffered. A batch whose append failed is sent first and unchanged, since it may be on the log
 // already.
-func (e *Emitter) write(ctx context.Context, now time.Time) error {
+func (e *Emitter) Flush(ctx context.Context) error {
 	if err := e.begin(ctx); err != nil {
 		return err
 	}
 	defer e.end()
 	for {
-		all := e.take(now)
+		all := e.take(e.g.Now()) // now that it is its turn: a window opens with the append
 		if err := e.send(ctx, e.readRivals); err != nil || all {
 			return err
 		}

@@ -67,7 +67,7 @@ func TestCommitTakesWhatIsHeldBack(t *testing.T) {
 				t.Fatal("the emitter appends while a commit has its events")
 			}
 			log.commit(t, h, StepCommitted(1, 2))
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // inside the window, so that the next event is held back
 			synctest.Wait()
 			if want := strings.TrimSpace(strings.Repeat("custom-a custom-b step_committed custom-c ", n+1)); told() != want {
 				t.Fatalf("the log has %s", told())
