@@ -26,7 +26,7 @@ const everything = "*"
 var floors = []floor{
 	{"loop", []string{"internal/turn"}, []string{"nouns", "leaves", "store", "contract"}},
 	// Packages of tests.
-	{"proof", []string{"internal/torture", "internal/hop", "internal/scale", "internal/provider/providertest", "host/hosttest"}, []string{everything}},
+	{"proof", []string{"internal/torture", "cmd/cairn/internal/crosshost", "internal/scale", "internal/provider/providertest", "host/hosttest"}, []string{everything}},
 	{"leaves", []string{"internal/*"}, []string{"nouns", "leaves", "store"}},
 	{"plans", []string{"store/plan"}, []string{"nouns", "leaves", "store"}},
 	{"shared", []string{"store/backend"}, []string{"nouns", "leaves", "store", "plans"}},

@@ -1,4 +1,4 @@
-package hop_test
+package crosshost_test
 
 import (
 	"sync"
