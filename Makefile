@@ -1,7 +1,7 @@
 # What a developer of Cairn types. ARGS= is passed on: make test ARGS='-run Crash -v'.
 
 .POSIX:
-.PHONY: help demo serve build test soak check bench bench-peers fuzz tidy
+.PHONY: help demo serve build test soak check bench bench-peers fuzz tidy release
 .DEFAULT_GOAL := help
 
 TIMEOUT = 40m
@@ -19,6 +19,7 @@ ARGS =
 KILLS =
 HOURS =
 ONLY =
+VERSION =
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
@@ -68,3 +69,6 @@ tidy: ## Tidy go.work and every go.mod, and copy marked code into the docs and c
 	go work sync
 	$(HOUSE) -fix
 	go -C server test -run TestMeaningsAreTheSources . -meanings
+
+release: ## Make a version of all modules, and push its tags (VERSION=v0.1.0; ARGS=-n pushes nothing, ARGS='-remote URL')
+	go run ./internal/release -version '$(VERSION)' $(ARGS)

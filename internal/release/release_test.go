@@ -1,0 +1,246 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shell runs a command in a directory and returns what it prints.
+func shell(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	out, err := try(dir, env, name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func try(dir string, env []string, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkout returns a clone of this repository as it is in the work tree, with a section of the version in its
+// changelog.
+func checkout(t *testing.T, version string) string {
+	t.Helper()
+	root := shell(t, ".", nil, "git", "rev-parse", "--show-toplevel")
+	commit := shell(t, root, []string{"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
+		"GIT_COMMITTER_EMAIL=a@example.com"}, "git", "stash", "create")
+	if commit == "" {
+		commit = shell(t, root, nil, "git", "rev-parse", "HEAD")
+	}
+	dir := filepath.Join(t.TempDir(), "checkout")
+	shell(t, root, nil, "git", "clone", "--quiet", "--no-tags", "--no-checkout", root, dir)
+	shell(t, dir, nil, "git", "fetch", "--quiet", root, commit)
+	shell(t, dir, nil, "git", "checkout", "--quiet", "--detach", commit)
+	shell(t, dir, nil, "git", "config", "user.name", "a")
+	shell(t, dir, nil, "git", "config", "user.email", "a@example.com")
+	text, err := os.ReadFile(filepath.Join(dir, changelog))
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := strings.Replace(string(text), "## [Unreleased]\n", "## [Unreleased]\n\n## ["+version[1:]+"] - 2026-12-01\n", 1)
+	write(t, filepath.Join(dir, changelog), released)
+	shell(t, dir, nil, "git", "commit", "--quiet", "--all", "-m", "Write the changelog of "+version)
+	return dir
+}
+
+// What is tagged can be got: each module alone, the command, and the first program of the README.
+func TestRelease(t *testing.T) {
+	version := fmt.Sprintf("v0.1.0-test.%d", time.Now().UnixNano()) // of its own, as the module cache is shared
+	dir := checkout(t, version)
+	remote := filepath.Join(t.TempDir(), "cairn.git")
+	shell(t, dir, nil, "git", "init", "--quiet", "--bare", remote)
+	o := options{version: version, remote: remote, unchecked: true}
+	for range 2 { // the second time nothing is left to do
+		if err := release(dir, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	r := repository{dir: dir}
+	modules, err := r.modules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := append(gitFrom(remote, sourceOf(modules)), "GOWORK=off", "GOPRIVATE="+modules[0].Module.Path, "GOSUMDB=off", "GOFLAGS=-modcacherw")
+	removeFromCache(t, modules, version, sourceOf(modules))
+	for _, m := range modules {
+		t.Run(m.dir, func(t *testing.T) {
+			t.Parallel()
+			outside := t.TempDir()
+			shell(t, outside, env, "go", "mod", "init", "example.com/outside")
+			shell(t, outside, env, "go", "get", m.Module.Path+"@"+version)
+			list := shell(t, outside, env, "go", "list", "-m", "all")
+			for line := range strings.Lines(list) {
+				if strings.HasPrefix(line, modules[0].Module.Path) && !strings.HasSuffix(strings.TrimSpace(line), " "+version) {
+					t.Errorf("it brings %s", line)
+				}
+			}
+		})
+	}
+	t.Run("program", func(t *testing.T) {
+		t.Parallel()
+		outside := t.TempDir()
+		text, err := os.ReadFile(filepath.Join(dir, "examples/first/main.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(outside, "main.go"), string(text))
+		shell(t, outside, env, "go", "mod", "init", "example.com/outside")
+		// The root comes after one of its siblings, which required it.
+		for _, m := range []string{"/store/sqlitestore", ""} {
+			shell(t, outside, env, "go", "get", modules[0].Module.Path+m+"@"+version)
+		}
+		shell(t, outside, env, "go", "mod", "tidy")
+		shell(t, outside, env, "go", "vet", "./...")
+		if out := shell(t, outside, env, "go", "run", "."); !strings.Contains(out, "I have refunded order 42.") {
+			t.Errorf("it prints %s", out)
+		}
+	})
+	t.Run("command", func(t *testing.T) {
+		t.Parallel()
+		bin := t.TempDir()
+		shell(t, bin, append(env, "GOBIN="+bin), "go", "install", modules[0].Module.Path+"/cmd/cairn@"+version)
+		if out := shell(t, bin, nil, filepath.Join(bin, "cairn"), "--version"); !strings.Contains(out, version) {
+			t.Errorf("its version is %s", out)
+		}
+	})
+	t.Run("clone", func(t *testing.T) {
+		t.Parallel()
+		clone := filepath.Join(t.TempDir(), "clone")
+		shell(t, dir, nil, "git", "clone", "--quiet", "--branch", version, remote, clone)
+		for _, m := range modules {
+			if out := shell(t, filepath.Join(clone, m.dir), env, "go", "mod", "tidy", "-diff"); out != "" {
+				t.Errorf("%s is not tidy:\n%s", m.dir, out)
+			}
+		}
+	})
+}
+
+// removeFromCache removes the version, once the test has ended, from the cache of modules that all programs share.
+func removeFromCache(t *testing.T, modules []module, version, source string) {
+	cache := shell(t, ".", nil, "go", "env", "GOMODCACHE")
+	clones := func() map[string]bool {
+		found := map[string]bool{}
+		infos, _ := filepath.Glob(filepath.Join(cache, "cache/vcs/*.info"))
+		for _, info := range infos {
+			if text, err := os.ReadFile(info); err == nil && strings.Contains(string(text), source) {
+				found[strings.TrimSuffix(info, ".info")] = true
+			}
+		}
+		return found
+	}
+	before := clones()
+	t.Cleanup(func() {
+		for _, m := range modules {
+			_ = os.RemoveAll(filepath.Join(cache, m.Module.Path+"@"+version))
+			files, _ := filepath.Glob(filepath.Join(cache, "cache/download", m.Module.Path, "@v", version+".*"))
+			for _, file := range files {
+				_ = os.Remove(file)
+			}
+		}
+		for clone := range clones() {
+			if !before[clone] {
+				_ = os.RemoveAll(clone)
+				_ = os.Remove(clone + ".info")
+				_ = os.Remove(clone + ".lock")
+			}
+		}
+	})
+}
+
+// A release that would not be what it says is refused, and pushes nothing.
+func TestReleaseIsRefused(t *testing.T) {
+	t.Parallel()
+	const version = "v0.1.0"
+	dir := checkout(t, version)
+	remote := filepath.Join(t.TempDir(), "cairn.git")
+	shell(t, dir, nil, "git", "init", "--quiet", "--bare", remote)
+	refused := func(o options, want string) {
+		t.Helper()
+		o.remote, o.unchecked = remote, true
+		if err := release(dir, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", o, err, want)
+		}
+		if tags := shell(t, remote, nil, "git", "tag"); tags != "" && !strings.Contains(want, "another commit") {
+			t.Errorf("%+v: tags were pushed: %s", o, tags)
+		}
+	}
+	for _, wrong := range []string{"", "0.1.0", "v1", "v0.1.0+build", "v01.0.0", "v0.1.0-"} {
+		refused(options{version: wrong}, "-version")
+	}
+	refused(options{version: "v0.2.0"}, changelog+": the newest version is \"0.1.0\"")
+	if err := release(dir, options{version: version, remote: "nowhere", unchecked: true}); err == nil {
+		t.Error("a remote that does not exist is accepted")
+	}
+	if err := release(dir, options{version: version, remote: remote, unchecked: true, dry: true}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "README.md"), "changed")
+	refused(options{version: version}, "README.md")
+	shell(t, dir, nil, "git", "checkout", "--quiet", "README.md")
+
+	write(t, filepath.Join(dir, ".ci/run"), "#!/bin/sh\nexit 1\n")
+	shell(t, dir, nil, "git", "commit", "--quiet", "--all", "-m", "Fail")
+	if err := release(dir, options{version: version, remote: remote}); err == nil || !strings.Contains(err.Error(), "the checks") {
+		t.Errorf("a commit whose checks fail is released: %v", err)
+	}
+
+	shell(t, remote, nil, "git", "fetch", "--quiet", dir, "HEAD:refs/tags/store/pgstore/"+version)
+	refused(options{version: version}, "another commit")
+	if tags := shell(t, remote, nil, "git", "tag"); tags != "store/pgstore/"+version {
+		t.Errorf("the remote has %s", tags)
+	}
+}
+
+func TestChangelog(t *testing.T) {
+	t.Parallel()
+	const head = "# Changelog\n\n## [Unreleased]\n"
+	for text, want := range map[string]string{
+		head + "\n## [0.1.0] - 2026-12-01\n\n### Added\n\n- All.\n":                          "",
+		head + "\n- More.\n\n## [0.1.0] - 2026-12-01\n\n- All.\n":                            "1 entries are in the section Unreleased",
+		head + "\n## [0.1.0]\n\n- All.\n":                                                    "no date",
+		head + "\n## [0.1.0] - 2026-12-01\n":                                                 "no entry",
+		head + "\n- More.\n":                                                                 `the newest version is ""`,
+		head + "\n## [0.2.0] - 2026-12-02\n\n- More.\n\n## [0.1.0] - 2026-12-01\n\n- All.\n": `the newest version is "0.2.0"`,
+	} {
+		err := checkChangelog(text, "v0.1.0")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestSumsAreSorted(t *testing.T) {
+	t.Parallel()
+	got := addSums("example.com/a v1 h1:a\nexample.com/c v1 h1:c\n", []string{"example.com/d v1 h1:d", "example.com/b v1 h1:b", "example.com/b v1/go.mod h1:m"})
+	want := "example.com/a v1 h1:a\nexample.com/b v1 h1:b\nexample.com/b v1/go.mod h1:m\nexample.com/c v1 h1:c\nexample.com/d v1 h1:d\n"
+	if got != want {
+		t.Errorf("got\n%s", got)
+	}
+	if got := addSums("", []string{"a v1 h1:a"}); got != "a v1 h1:a\n" {
+		t.Errorf("of an empty file: %q", got)
+	}
+}
