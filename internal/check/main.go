@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -64,9 +63,7 @@ func main() {
 	switch {
 	case err != nil:
 	case *packages:
-		for _, m := range t.inWorkspace(t.codeModules()) {
-			fmt.Println("./" + path.Join(m.dir, "..."))
-		}
+		fmt.Println(strings.Join(t.patterns(), "\n"))
 	case *allocations:
 		err = acceptAllocations(t)
 	case *fix:

@@ -81,9 +81,14 @@ func findModules(t *tree) ([]module, error) {
 // command runs a command in a directory of the tree, outside the workspace, so that each module stands on its own
 // go.mod. It returns the standard output; on failure the error contains both outputs.
 func (t *tree) command(dir, name string, args ...string) (string, error) {
+	return t.start("off", dir, name, args...)
+}
+
+// start is command with a value of GOWORK; with none the go command finds go.work.
+func (t *tree) start(work, dir, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = t.path(dir)
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Env = append(os.Environ(), "GOWORK="+work)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -120,6 +125,17 @@ func (t *tree) inWorkspace(list []module) []module {
 		return list
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(m module) bool { return slices.Contains(comparing, m.dir) })
+}
+
+// patterns are the patterns that match every package of every module of the workspace.
+func (t *tree) patterns() []string {
+	var list []string
+	for _, m := range t.codeModules() {
+		if !slices.Contains(comparing, m.dir) {
+			list = append(list, "./"+path.Join(m.dir, "..."))
+		}
+	}
+	return list
 }
 
 // checkWorkspace reports modules that go.work should list but does not, and modules that it lists but should not.
