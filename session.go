@@ -112,11 +112,11 @@ type Session struct {
 	// Engine.AddContext and Engine.SwitchTools that its next commit appends.
 	Queued int `json:"queued,omitempty"`
 	// LogSequence is the sequence of the last event of the session's commits, not counting verbs while a run is under way:
-	// what later events of the session add is not in its messages yet, and those of an open step follow it. If the log is
-	// kept in another place than the session, it may be lower.
+	// what later events of the session add is not in its messages yet, and those of the run's open step follow it. If the
+	// log is kept in another place than the session, it may be lower.
 	LogSequence int64 `json:"log_sequence"`
-	// Outbox has the events of the last commit that made any, if they are not known to be on the event log: the log is kept
-	// in another place than the session, or a verb made them while a run was under way.
+	// Outbox has the events of the last commit that made any, if they are not known to be on the event log. The log is then
+	// kept in another place than the session.
 	Outbox *Outbox `json:"outbox,omitempty"`
 	// Lease is the lease of the process that drives the session, or drove it last. Its JSON omits the owner and the
 	// fencing token, with which a process could write to the session: a store encodes them itself.

@@ -110,8 +110,10 @@ type Commit struct {
 	// or New.
 	//
 	// Where there are events, the row's and the checkpoint's LogSequence become the sequence of the last one, and
-	// StartSequence of StartRun that before the first, whatever the commit has there. If the commit takes the lease, the
-	// log refuses from then on what holders of a lower token append, see [Fencer].
+	// StartSequence of StartRun that before the first, whatever the commit has there. But another writer leaves the row
+	// where the open step of the run under way begins on the log: LogSequence stays as without events if the session is
+	// active before and after the commit, which has no Guard.Token, leaves the lease and starts no run. If the commit takes
+	// the lease, the log refuses from then on what holders of a lower token append, see [Fencer].
 	//
 	// Only a [LogProvider] appends events; any other store refuses the commit, see [Commit.ValidateFor]. An event that is
 	// too large for the log is ErrTooLarge, and a log that was dropped ErrDeleted; nothing is written then.

@@ -74,6 +74,7 @@ var arguments = map[string]func(*write) any{
 	"event_data": func(w *write) any { return w.events },
 	"undated":    func(w *write) any { return w.undated },
 	"fence":      func(w *write) any { return w.d.Fence },
+	"beside":     func(w *write) any { return w.d.Beside },
 	"written":    func(w *write) any { return w.left.key },
 	"written_at": func(w *write) any { return w.left.row.UpdatedAt },
 

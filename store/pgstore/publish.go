@@ -31,11 +31,12 @@ const sqlAdvance = `
 		fences = CASE WHEN @fence::boolean THEN l.fences || jsonb_build_object(@id::text, @next_token::bigint) ELSE l.fences END,
 		batches = CASE WHEN @fence::boolean THEN l.batches - @id::text ELSE l.batches END`
 
-// sqlPlaceHead ends sqlSetHead for a commit with events.
-const sqlPlaceHead = `log.last
+// sqlPlaceHead ends sqlSetHead for a commit with events. placed is where they end on the log, if the commit's rows get
+// their places from that.
+const sqlPlaceHead = `CASE WHEN @beside::boolean THEN @log_sequence::bigint ELSE log.last END
 	FROM log
 	WHERE h.session = @key::bigint
-	RETURNING h.session, h.updated_at, h.lease_until, log.last AS logged)`
+	RETURNING h.session, h.updated_at, h.lease_until, log.last AS logged, CASE WHEN NOT @beside::boolean THEN log.last END AS placed)`
 
 const sqlAddEvents = `, appended AS (
 	INSERT INTO {schema}.events (log, last, dated_at, data)
@@ -66,7 +67,7 @@ const sqlMakeLog = `, log AS (
 // refuses the head, and so the whole commit.
 const sqlMakeLoggedHead = sqlNewHead + `CASE WHEN log.key IS NOT NULL THEN 1 END, log.last
 	FROM made m LEFT JOIN log ON TRUE
-	RETURNING session, updated_at, lease_until, log_sequence AS logged` + sqlInitialState
+	RETURNING session, updated_at, lease_until, log_sequence AS logged, log_sequence AS placed` + sqlInitialState
 
 // appendLast appends the events of a commit that was written already, in the same transaction. By logs_name and the keys
 // of heads, checkpoints and runs.
@@ -75,11 +76,11 @@ WITH log AS (` + sqlAdvance + `
 	WHERE l.name = @log::text AND l.dropped_at IS NULL
 	RETURNING l.key, l.last
 ), head AS (
-	UPDATE {schema}.heads h SET log_sequence = log.last FROM log WHERE h.session = @written::bigint
+	UPDATE {schema}.heads h SET log_sequence = log.last FROM log WHERE h.session = @written::bigint AND NOT @beside::boolean
 ), checkpoint AS (
 	UPDATE {schema}.checkpoints c SET log_sequence = log.last
 	FROM log
-	WHERE c.session = @written::bigint AND c.number = @checkpoint_number::bigint
+	WHERE c.session = @written::bigint AND c.number = @checkpoint_number::bigint AND NOT @beside::boolean
 ), started AS (
 	UPDATE {schema}.runs r SET start_sequence = log.last - @events::bigint
 	FROM log
@@ -118,8 +119,9 @@ func (w *write) appendLast(ctx context.Context, c *conn) error {
 
 // place sets the sequence of the last of the delta's events.
 func (w *write) place(last int64) {
+	w.last = last
 	w.d.Logged(last - int64(len(w.d.Events)))
-	w.result.LogSequence = last
+	w.result.LogSequence = w.d.Row.LogSequence
 }
 
 // makeLog makes a log that a commit did not find. It reports false if there is one now, or it was dropped.

@@ -124,6 +124,24 @@ func TestEventsOfStatements(t *testing.T) {
 	wantSteps(t, s, "session", 2)
 }
 
+// The events of statements that are not those of the run under way leave the session's place on the log.
+func TestEventsOfStatementsBesideARun(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	st := newStepper(t, s, "session", nil)
+	if err := st.publish(); err != nil {
+		t.Fatal(err)
+	}
+	beside := must(s.Commit(t.Context(), "session", &store.Commit{Guard: store.Guard{Version: st.row.Version}, Events: eventsOf("session", "beside"),
+		Checkpoint: &cairn.Checkpoint{ID: "beside", StepID: "beside", LogSequence: 1},
+		Statements: []store.Statement{{Dialect: dialect, Tool: "pay", SQL: "SELECT 1"}}}))
+	cp := must(store.FindCheckpoint(t.Context(), s, "session", "beside"))
+	if loaded := must(store.Load(t.Context(), s, "session")); beside.LogSequence != 2 || loaded.LogSequence != 2 || cp.LogSequence != 1 {
+		t.Errorf("the row is at %d, as read at %d, its checkpoint at %d; want 2, 2, 1", beside.LogSequence, loaded.LogSequence, cp.LogSequence)
+	}
+	wantLog(t, s, beside, "1 1. beside")
+}
+
 // While a statement of a tool takes long, the log of its tree is free for others.
 func TestSlowStatementsHoldUpNoLog(t *testing.T) {
 	t.Parallel()

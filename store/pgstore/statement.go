@@ -89,7 +89,7 @@ const sqlCallsAsSeen = `
 
 // sqlHeadAnswers ends the change of a head. Without events there is no log in which it has a place.
 const sqlHeadAnswers = `
-	RETURNING h.session, h.updated_at, h.lease_until, NULL::bigint AS logged)`
+	RETURNING h.session, h.updated_at, h.lease_until, NULL::bigint AS logged, NULL::bigint AS placed)`
 
 // sqlWritten returns no row if a condition did not hold.
 const sqlWritten = `
@@ -115,7 +115,7 @@ const sqlMade = `
 
 const sqlMakeHead = sqlNewHead + `1, @log_sequence::bigint
 	FROM made m
-	RETURNING session, updated_at, lease_until, NULL::bigint AS logged` + sqlInitialState
+	RETURNING session, updated_at, lease_until, NULL::bigint AS logged, NULL::bigint AS placed` + sqlInitialState
 
 const sqlNewHead = `, head AS (
 	INSERT INTO {schema}.heads (session, lease_token, updated_at, lease_until, lease_ttl, next_deadline, due_at, agent, status,
@@ -146,7 +146,7 @@ const sqlAddCheckpoint = `, checkpoint AS (
 	INSERT INTO {schema}.checkpoints (session, id_key, step_key, state_position, log_sequence, created_at, number, turn,
 		step, message_count, id, step_id, run)
 	SELECT h.session, @checkpoint_key::bigint, @checkpoint_step_key::bigint, @checkpoint_state::bigint,
-		coalesce(h.logged, @checkpoint_log::bigint), h.updated_at, @checkpoint_number::bigint, @checkpoint_turn::bigint, @checkpoint_step::bigint,
+		coalesce(h.placed, @checkpoint_log::bigint), h.updated_at, @checkpoint_number::bigint, @checkpoint_turn::bigint, @checkpoint_step::bigint,
 		@checkpoint_messages::bigint, @checkpoint::text, @checkpoint_step_id::text, @checkpoint_run::text
 	FROM head h
 	WHERE @checkpoint::text IS NOT NULL)`
@@ -154,7 +154,7 @@ const sqlAddCheckpoint = `, checkpoint AS (
 const sqlAddRun = `, started AS (
 	INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint,
 		before_position, data)
-	SELECT h.session, @start_turn::bigint, @start_run::text, h.updated_at, coalesce(h.logged - @events::bigint, @start_sequence::bigint),
+	SELECT h.session, @start_turn::bigint, @start_run::text, h.updated_at, coalesce(h.placed - @events::bigint, @start_sequence::bigint),
 		@start_message::bigint, @start_checkpoint::text, @start_state::bigint, @start_data::text
 	FROM head h
 	WHERE @start_run::text IS NOT NULL)`

@@ -28,7 +28,8 @@ type write struct {
 	key      int64
 	headData string
 	events   []byte
-	undated  bool // some events have no time
+	undated  bool  // some events have no time
+	last     int64 // the sequence of the last event, once they are written
 
 	result *cairn.Session
 	left   *knownSession // the session as the write left it

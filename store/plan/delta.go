@@ -73,11 +73,14 @@ type Delta struct {
 	// Statements are executed after everything else is written. A store that executes none has already refused the
 	// commit.
 	Statements []store.Statement
-	// Events are appended to the log Row.Log() with everything else. [Delta.Logged] says what else follows from the log's
-	// position. If Fence is set, the log's token for the session becomes that of the row, and lower ones are refused from
-	// then on. The times of events without one are open.
+	// Events are appended to the log Row.Log() with everything else. The times of events without one are open. If Fence is
+	// set, the log's token for the session becomes that of the row, and lower ones are refused from then on. Unless Beside
+	// is set, the log's position is that of other rows, too: see [Delta.Places].
 	Events []cairn.Event
 	Fence  bool
+	// Beside reports that the events are not those of the run that is under way, which continues: so the row stays where
+	// the run's open step begins on the log.
+	Beside bool
 
 	undated []cairn.Message  // Messages before dating, if some have no time
 	given   []cairn.Event    // the commit's events
@@ -226,10 +229,15 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 	return row
 }
 
+// Places reports whether the row, the checkpoint and the run that begins get their places on the log from where Events
+// are appended, see [Delta.Logged].
+func (d *Delta) Places() bool { return len(d.Events) > 0 && !d.Beside }
+
 // Logged sets what follows from the sequence of the log's last event before Events: that of the row and the checkpoint,
-// and where the run that begins starts on the log. It does nothing without Events. It may be called again.
+// and where the run that begins starts on the log. It does nothing unless the delta [Delta.Places]. It may be called
+// again.
 func (d *Delta) Logged(before int64) {
-	if len(d.Events) == 0 {
+	if !d.Places() {
 		return
 	}
 	last := before + int64(len(d.Events))

@@ -195,7 +195,7 @@ func TestEveryFieldOfACommitIsPlanned(t *testing.T) {
 func TestEveryFieldOfADeltaIsMade(t *testing.T) {
 	t.Parallel()
 	commits := []*store.Commit{everyPart(), {Rewind: "c1"}, {Create: &cairn.Session{TTL: cairn.Duration(time.Hour)}},
-		{Guard: store.Guard{Lapsed: true}}, {Context: &store.ContextChange{Archived: new(true)}}, {Dequeue: []string{"q1"}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Status: cairn.SessionPaused, Suspend: &store.Suspend{DeadlineIn: 1}},
+		{Guard: store.Guard{Lapsed: true}}, {Context: &store.ContextChange{Archived: new(true)}}, {Dequeue: []string{"q1"}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Events: []cairn.Event{{}}}, {Status: cairn.SessionPaused, Suspend: &store.Suspend{DeadlineIn: 1}},
 		{EndRun: &cairn.Run{ID: "r1", Status: cairn.RunCompleted}, Checkpoint: &cairn.Checkpoint{ID: "c", StepID: "st"}}}
 	made := map[string]bool{}
 	for _, c := range commits {
@@ -268,6 +268,40 @@ func TestEventsOfACommit(t *testing.T) {
 	}
 	if !c.Events[1].Time.IsZero() || c.Checkpoint.LogSequence != 66 || c.StartRun.StartSequence != 5 {
 		t.Error("the commit has changed")
+	}
+}
+
+// Events of another writer than the run under way leave the places of the rows as the commit has them.
+func TestEventsBesideARun(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]struct {
+		before cairn.SessionStatus
+		c      store.Commit
+		beside bool
+	}{
+		"another writer": {cairn.SessionActive, store.Commit{}, true},
+		"between runs":   {cairn.SessionIdle, store.Commit{}, false},
+		"while it waits": {cairn.SessionPaused, store.Commit{}, false},
+		"the holder":     {cairn.SessionActive, store.Commit{Guard: store.Guard{Token: 100}}, false},
+		"the next one":   {cairn.SessionActive, store.Commit{Lease: store.LeaseChange{Action: store.LeaseTake}}, false},
+		"an end":         {cairn.SessionActive, store.Commit{Status: cairn.SessionFailed}, false},
+		"a beginning":    {cairn.SessionIdle, store.Commit{Status: cairn.SessionActive}, false},
+		"another run":    {cairn.SessionActive, store.Commit{StartRun: &cairn.Run{ID: "r2"}}, false},
+	} {
+		row := session()
+		row.Status = at.before
+		at.c.Events = []cairn.Event{{Version: 1}, {}}
+		at.c.Checkpoint = &cairn.Checkpoint{ID: "c2", LogSequence: 8}
+		d := work(t, &at.c, &plan.Seen{ID: "s", Row: row, Checkpoints: 1}, nothing(t))
+		d.Logged(20)
+		place, checkpoint := int64(22), int64(22)
+		if at.beside {
+			place, checkpoint = 9, 8
+		}
+		if d.Beside != at.beside || d.Places() == at.beside || len(d.Events) != 2 || d.Row.LogSequence != place || d.Checkpoint.LogSequence != checkpoint {
+			t.Errorf("%s: beside %v, %d events, the row is at %d, the checkpoint at %d; want %v, 2, %d, %d", name, d.Beside, len(d.Events),
+				d.Row.LogSequence, d.Checkpoint.LogSequence, at.beside, place, checkpoint)
+		}
 	}
 }
 

@@ -148,7 +148,7 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 		row.Status = c.Status
 	}
 	row.LogSequence = max(row.LogSequence, c.LogSequence)
-	d.events(c)
+	d.events(c, before)
 	row.Usage, row.RunUsage = row.Usage.Add(c.Usage), row.RunUsage.Add(c.Usage)
 	d.lease(c)
 	d.archive(c)
@@ -378,8 +378,8 @@ func (d *Delta) queue(c *store.Commit, seen *Seen) error {
 	return nil
 }
 
-// events adds the commit's events: to the log or to the row's outbox.
-func (d *Delta) events(c *store.Commit) {
+// events adds the commit's events: to the log or to the row's outbox. before is the row as it was read.
+func (d *Delta) events(c *store.Commit, before *cairn.Session) {
 	row := d.Row
 	if row.Outbox != nil && row.Outbox.Version == c.Drained {
 		row.Outbox = nil
@@ -397,7 +397,14 @@ func (d *Delta) events(c *store.Commit) {
 		row.Outbox = &cairn.Outbox{Version: row.Version, Events: d.written}
 		return
 	}
-	d.Events, d.Fence = d.written, c.Lease.Action == store.LeaseTake
+	d.Events, d.Fence, d.Beside = d.written, c.Lease.Action == store.LeaseTake, beside(c, before, row)
+}
+
+// beside reports whether a commit is that of another writer while a run is under way, which continues: it neither has the
+// token of the lease nor takes it.
+func beside(c *store.Commit, before, after *cairn.Session) bool {
+	return before.Status == cairn.SessionActive && after.Status == cairn.SessionActive &&
+		c.Guard.Token == 0 && c.Lease.Action == store.LeaseKeep && c.StartRun == nil
 }
 
 func (d *Delta) checkpoint(c *store.Commit) {

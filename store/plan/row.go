@@ -68,7 +68,7 @@ func Branch(to *cairn.Session, at *store.BranchPoint, state json.RawMessage, mes
 	for i := range c.Events {
 		c.Events[i].Version, c.Events[i].MessageCount = row.Version, messages
 	}
-	d.events(&c)
+	d.events(&c, row)
 	d.fillCalls()
 	return d
 }

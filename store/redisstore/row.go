@@ -230,8 +230,8 @@ func readUsage(s *cairn.Session, field string, u *unpacker) {
 }
 
 // head appends the row's head. Zero values are left out, except for the fields that come first. The map's size includes
-// open more fields, which a script adds; the log's sequence is one of them if appends is true.
-func (r *storedRow) head(to []byte, open int, appends bool) []byte {
+// open more fields, which a script adds; the log's sequence is one of them if places is true.
+func (r *storedRow) head(to []byte, open int, places bool) []byte {
 	s := r.session
 	p := newPacker(to)
 	p.n = open
@@ -244,7 +244,7 @@ func (r *storedRow) head(to []byte, open int, appends bool) []byte {
 	p.int64("checkpoints", r.checkpoints)
 	p.int64("turn", int64(s.Turn))
 	p.int64("step", int64(s.Step))
-	if appends {
+	if places {
 		p.n++
 	} else {
 		p.int64("log", s.LogSequence)

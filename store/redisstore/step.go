@@ -15,7 +15,7 @@ var scriptStep = alone("step", "commit", grows)
 func (w *write) simple() bool {
 	after := &w.after
 	d, cp := w.d, w.d.Checkpoint
-	return !d.New && !d.Lapsed && !d.Fence && !undated(w.boxed()) && cp != nil && cp.StepID != "" && cp.ID != "" && d.Cut == nil && !d.Context &&
+	return !d.New && !d.Lapsed && !d.Fence && !d.Beside && !undated(w.boxed()) && cp != nil && cp.StepID != "" && cp.ID != "" && d.Cut == nil && !d.Context &&
 		d.StartRun == nil && d.EndRun == nil && len(d.Calls) == 0 && d.Enqueue == nil && len(d.Dequeue) == 0 &&
 		len(d.Cache) == 0 && len(d.CacheDrop) == 0 && !d.NextDeadline.Open &&
 		(d.LeaseUntil.Kept || after.kind != string(store.DueDeadline)) && after.kind == w.at.kind &&

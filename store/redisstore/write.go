@@ -209,7 +209,7 @@ func (w *write) encode(cmd *command) error {
 	if d.ArchivedAt.Open {
 		openBase++
 	}
-	cmd.add(w.after.head(cmd.data, openHead, len(d.Events) > 0))
+	cmd.add(w.after.head(cmd.data, openHead, d.Places()))
 	if d.Context {
 		data, err := packBase(cmd.data, row, row.Secret, openBase)
 		if err != nil {
@@ -222,7 +222,11 @@ func (w *write) encode(cmd *command) error {
 	w.conditions(cmd)
 	cmd.text("")
 	if len(d.Events) > 0 {
-		cmd.text("events")
+		if d.Places() {
+			cmd.text("events")
+		} else {
+			cmd.text("events beside")
+		}
 		if err := w.events(cmd); err != nil {
 			return err
 		}
@@ -443,10 +447,10 @@ func (w *write) set(cmd *command, hash, kind, field string, dated bool) {
 	}
 }
 
-// place is set for a value that has the time before it and, if there are events, gets a sequence of the log. The caller
+// place is set for a value that has the time before it and, if the delta Places, gets a sequence of the log. The caller
 // then adds what precedes and what follows the sequence.
 func (w *write) place(cmd *command, word, hash, kind, field string) {
-	if len(w.d.Events) == 0 {
+	if !w.d.Places() {
 		w.set(cmd, hash, kind, field, true)
 		return
 	}
@@ -480,7 +484,7 @@ func (w *write) history(cmd *command) error {
 			return err
 		}
 		w.place(cmd, "set before", "r:", "o", run.ID)
-		if len(d.Events) > 0 {
+		if d.Places() {
 			cmd.add(openOrigin(cmd.data, run))
 			cmd.add(closeOrigin(cmd.data, run))
 		} else {
@@ -494,7 +498,7 @@ func (w *write) history(cmd *command) error {
 		w.set(cmd, "c:", "s", cp.StepID, false)
 		cmd.text("")
 		w.place(cmd, "set last", "c:", "c", cp.ID)
-		if len(d.Events) > 0 {
+		if d.Places() {
 			cmd.add(openCheckpoint(cmd.data, cp, &w.after))
 			cmd.text("]")
 		} else {

@@ -22,6 +22,9 @@ var commitEventTests = []storeTest{
 	{name: "Repeated", run: eventsOnce, needs: bringsLog},
 	{name: "Refused", run: eventsRefused, needs: bringsLog},
 	{name: "Order", run: eventsInOrder, needs: bringsLog},
+	{name: "BesideRun", run: eventsBesideRun, needs: bringsLog},
+	{name: "OfRun", run: eventsOfRun, needs: bringsLog},
+	{name: "BesideFollowed", run: eventsBesideFollowed, needs: bringsLog},
 	{name: "Fence", run: eventsFence, needs: bringsLog},
 	{name: "OneTree", run: eventsOfOneTree, needs: bringsLog},
 	{name: "TooLarge", run: eventsTooLarge, needs: bringsLog},
@@ -241,9 +244,10 @@ func eventsInOrder(h *harness) {
 	h.create("session")
 	h.begin("session", "run")
 	n := h.rounds(40)
+	var ofHolder int64 // where the log ended with the last step
 	errs := race(2, func(i int) error {
 		for k := range n {
-			_, err := store.Update(h.Context(), two[i].st, "session", func(s *cairn.Session) (*store.Commit, error) {
+			row, err := store.Update(h.Context(), two[i].st, "session", func(s *cairn.Session) (*store.Commit, error) {
 				c := &store.Commit{}
 				if i == 0 {
 					c = two[i].stepCommit(s, "reply")
@@ -254,6 +258,9 @@ func eventsInOrder(h *harness) {
 			})
 			if err != nil {
 				return err
+			}
+			if i == 0 {
+				ofHolder = row.LogSequence
 			}
 		}
 		return nil
@@ -273,8 +280,11 @@ func eventsInOrder(h *harness) {
 			h.Fatalf("the events of one commit are apart: %q, %q", list[i].Name, list[i+1].Name)
 		}
 	}
-	if row := h.load("session"); row.LogSequence != int64(4*n) || row.Version != list[len(list)-1].Version {
-		h.Fatalf("the row is at %d, version %d; the log ends at %d, version %d", row.LogSequence, row.Version, 4*n, list[len(list)-1].Version)
+	if row := h.load("session"); row.LogSequence != ofHolder || row.Version != list[len(list)-1].Version {
+		h.Fatalf("the row is at %d, version %d; the last step at %d, the log ends with version %d", row.LogSequence, row.Version, ofHolder, list[len(list)-1].Version)
+	}
+	if last := list[ofHolder-1]; last.Name != fmt.Sprintf("0/%d.", n-1) {
+		h.Fatalf("the row is at event %q, want that of the last step", last.Name)
 	}
 }
 
@@ -414,7 +424,9 @@ func eventsOfSweptLog(h *harness) {
 		page, err := log.Unswept(h.Context(), 0, store.PageQuery{})
 		h.must(err)
 		same(h.T, fmt.Sprint("what is due for a sweep after commit ", n), page.Items, []string{s.Log()})
-		h.must(log.Swept(h.Context(), s.Log(), s.LogSequence, time.Hour))
+		_, last, err := log.(store.Log).Bounds(h.Context(), s.Log())
+		h.must(err)
+		h.must(log.Swept(h.Context(), s.Log(), last, time.Hour))
 		page, err = log.Unswept(h.Context(), 0, store.PageQuery{})
 		h.must(err)
 		if len(page.Items) > 0 {

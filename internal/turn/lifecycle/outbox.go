@@ -36,11 +36,7 @@ func (r *Runs) Change(ctx context.Context, id string, change func(*cairn.Session
 		for i := range c.Events {
 			c.Events[i].Version = 1 // the store sets it
 		}
-		err = r.box(ctx, row, c)
-		// A run is under way: the row's position stays where the step begins on the log. Its readers and effects read from
-		// there, so the commit must not move it.
-		c.Outbox = c.Outbox || row.Status == cairn.SessionActive
-		return c, err
+		return c, r.box(ctx, row, c)
 	})
 	if err != nil {
 		return row, err

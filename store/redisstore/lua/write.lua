@@ -134,7 +134,9 @@ while word do
 			list[i] = word == 'dated' and stamp .. take() or take()
 		end
 		push(key, list, 1)
-	elseif word == 'events' then -- how many, their batch, whether some get the time, how long they are kept, the channel
+	elseif word == 'events' or word == 'events beside' then
+		-- how many, their batch, whether some get the time, how long they are kept, the channel, as from whom; beside leaves
+		-- the head's place as it is
 		local count, batch, dated, keep = take(), take(), take() ~= '', take()
 		local stream = P .. 'e:' .. log
 		before = text(tonumber(place[1]) or 0)
@@ -145,7 +147,9 @@ while word do
 			call('PEXPIRE', stream, keep)
 		end
 		call('ZADD', P .. 'i:logs', 'LT', stamp, log)
-		head = head .. cmsgpack.pack('log', tonumber(last))
+		if word == 'events' then
+			head = head .. cmsgpack.pack('log', tonumber(last))
+		end
 	elseif word == 'fence' then -- the token, as a time; lower ones are refused from now on
 		local token = time()
 		if token > (tonumber(place[3]) or 0) then
