@@ -161,7 +161,7 @@ func (h *History) undone() map[string]bool {
 // complete.
 func (h *History) undoneWith(queued string) bool {
 	undone := h.undone()
-	return undone[queued] || !h.Settled && len(undone) > 0 || slices.ContainsFunc(h.Events, func(ev cairn.Event) bool {
+	return undone[queued] || !h.logged() && len(undone) > 0 || slices.ContainsFunc(h.Events, func(ev cairn.Event) bool {
 		return ev.Type == cairn.EventUserMessage && ev.MessageID == queued+"/in0" && undone[ev.RunID]
 	})
 }

@@ -141,6 +141,12 @@ var damages = map[string]map[string]func(*History){
 		"a stranger":     func(h *History) { h.Events[3].RunID = "other" },
 		"the log behind": func(h *History) { h.Session.LogSequence = int64(len(h.Events) + 1) },
 	},
+	"no mark behind the session's place": {
+		"a commit": func(h *History) { h.Session.LogSequence-- },
+		"of an active session": func(h *History) {
+			h.Session.Status, h.Session.LogSequence = cairn.SessionActive, int64(h.event(cairn.EventStepCommitted))
+		},
+	},
 	"replay equals live": {
 		"a delta twice":          func(h *History) { at := h.event(cairn.EventTextDelta); h.insert(at, h.Events[at]) },
 		"a delta lost":           func(h *History) { h.remove(h.event(cairn.EventTextDelta)) },

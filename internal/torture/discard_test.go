@@ -38,13 +38,18 @@ func (t *Tree) takenOver() {
 	for _, h := range t.Sessions {
 		h.Events = nil
 	}
+	now := map[int64]int64{} // the sequences, by those before
 	for i := range events {
+		now[events[i].Sequence] = int64(i + 1)
 		events[i].Sequence = int64(i + 1)
 		if h := t.session(events[i].SessionID); h != nil {
 			h.Events = append(h.Events, events[i])
 		}
 	}
 	t.Events = events
+	for _, h := range t.Sessions {
+		h.Session.LogSequence = now[h.Session.LogSequence]
+	}
 }
 
 // A discard voids a step and the later ones, and does nothing if the step has not begun.

@@ -134,7 +134,7 @@ func replayEqualsLive(h *History) error {
 		for i := range t.steps {
 			s := &t.steps[i]
 			id := stepID(t.run.ID, s.number)
-			if err := r.compare(r.kept[id], s, h.Settled); err != nil {
+			if err := r.compare(r.kept[id], s, h.logged()); err != nil {
 				return err
 			}
 			delete(r.kept, id)
@@ -148,7 +148,7 @@ func replayEqualsLive(h *History) error {
 		for _, m := range t.withdrawn {
 			for _, res := range m.ToolResults() {
 				word := resultWord(res)
-				if n := r.closed[word]; n > 1 || n == 0 && h.Settled {
+				if n := r.closed[word]; n > 1 || n == 0 && h.logged() {
 					return fmt.Errorf("run %s: the log says %d times that %s", t.run.ID, n, word)
 				}
 				delete(r.closed, word)
@@ -161,18 +161,18 @@ func replayEqualsLive(h *History) error {
 	for word := range r.closed {
 		return fmt.Errorf("the log says outside of any step that %s, the transcript does not", word)
 	}
-	if h.Settled {
+	if h.logged() && h.Session.Status != cairn.SessionActive {
 		for id := range r.open {
-			return fmt.Errorf("step %s is open in the log of a session that has ended", id)
+			return fmt.Errorf("step %s is open in the log of a session that is %s", id, h.Session.Status)
 		}
 	}
 	return nil
 }
 
 // compare compares what a reader saw of a step, if anything, with the transcript.
-func (r *reader) compare(saw *shown, s *step, settled bool) error {
+func (r *reader) compare(saw *shown, s *step, logged bool) error {
 	if saw == nil {
-		if !settled {
+		if !logged {
 			return nil // the last commit's marks may be missing
 		}
 		return fmt.Errorf("%s is committed, the log does not say so", s)
@@ -193,6 +193,25 @@ func (r *reader) compare(saw *shown, s *step, settled bool) error {
 
 // afterWait are the events of a suspended run that is stopped, before it ends once more.
 var afterWait = []cairn.EventType{cairn.EventToolEnd, cairn.EventSubagentEnd, cairn.EventError}
+
+// marks are the events that follow from commits of a run, other than those of its open step.
+var marks = []cairn.EventType{cairn.EventRunStart, cairn.EventRunResumed, cairn.EventRunEnd, cairn.EventUserMessage, cairn.EventStepCommitted, cairn.EventCheckpoint}
+
+// placedBehindMarks finds marks of a session behind the place that its row has on the log, from where readers and
+// attempts at effects read, and anything there of a session that is not active. On a log elsewhere that place is a lower
+// bound.
+func placedBehindMarks(h *History) error {
+	for i := range h.Events {
+		ev := &h.Events[i]
+		if !h.Own || ev.Sequence <= h.Session.LogSequence {
+			continue
+		}
+		if h.Session.Status != cairn.SessionActive || ev.Version == 0 && slices.Contains(marks, ev.Type) {
+			return fmt.Errorf("the session is %s and at event %d, event %d (%s) follows", h.Session.Status, h.Session.LogSequence, ev.Sequence, ev.Type)
+		}
+	}
+	return nil
+}
 
 // marksOnce finds runs that begin or end twice in the log, or end before they begin, ends that are not published,
 // and commits that are published twice. A suspended run that is stopped ends once more.
@@ -220,7 +239,7 @@ func marksOnce(h *History) error {
 		if undone[r.ID] {
 			continue
 		}
-		if n := starts[r.ID]; n > 1 || n == 0 && h.Settled {
+		if n := starts[r.ID]; n > 1 || n == 0 && h.logged() {
 			return fmt.Errorf("run %s begins %d times in the log", r.ID, n)
 		}
 		n, may := ends[r.ID], 1
@@ -230,7 +249,7 @@ func marksOnce(h *History) error {
 		if r.Status == cairn.RunRunning {
 			may = 0
 		}
-		if n > may || n < may && h.Settled {
+		if n > may || n < may && h.logged() {
 			return fmt.Errorf("run %s is %s and ends %d times in the log", r.ID, r.Status, n)
 		}
 		if extra := waits[r.ID]; !r.Status.Suspends() && (extra > 1 || extra == 1 && !stopped(r)) || r.Status.Suspends() && ends[r.ID] > 0 {
@@ -247,7 +266,7 @@ func marksOnce(h *History) error {
 
 // patchesFolded finds a log whose state patches, without discarded ones, do not lead to the state.
 func patchesFolded(h *History) error {
-	if !h.Settled {
+	if !h.logged() {
 		return nil // the marks of the last commits may be missing
 	}
 	fold := ledger{Entries: []entry{}}

@@ -215,6 +215,12 @@ var familyDamages = map[string]map[string]func(*Tree){
 		"an earlier pass was given another": onQuestion(1, func(h *History, c *cairn.PendingCall) { h.record(learned).Learned++ }),
 		"an answer to none":                 onQuestion(1, func(h *History, c *cairn.PendingCall) { h.record(learned).Number = 3 }),
 	},
+	"queued turns are on the log": {
+		"not there":         onRoot(func(h *History) { h.remove(h.event(cairn.EventQueued)) }),
+		"twice":             onRoot(func(h *History) { at := h.event(cairn.EventQueued); h.insert(at, h.Events[at]) }),
+		"for ever":          onRoot(func(h *History) { h.remove(h.event(cairn.EventDequeued)) }),
+		"only in the store": onRoot(func(h *History) { h.Queue = append(h.Queue, store.QueuedTurn{ID: "other"}) }),
+	},
 	"what the user said is on the log once, in its place": {
 		"not there":     onRoot(func(h *History) { h.remove(h.event(cairn.EventUserMessage)) }),
 		"twice":         onRoot(func(h *History) { at := h.event(cairn.EventUserMessage); h.insert(at, h.Events[at]) }),

@@ -53,6 +53,7 @@ type harness struct {
 	checking time.Duration // total time of the checks between rounds
 	groups   [][]string    // sessions, by round
 	watch    *watch
+	place    *place
 
 	mu      sync.Mutex
 	started []time.Duration // durations of process starts
@@ -78,6 +79,15 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 	st, err := h.open(h.dir)
 	if err != nil {
 		h.t.Fatal(err)
+	}
+	h.place = placeOf(st)
+	if h.host.Elsewhere {
+		elsewhere, err := openElsewhere(h.open, h.dir)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		defer elsewhere.Close()
+		h.place.log, h.place.own = logOf(elsewhere), false
 	}
 	h.watch = &watch{st: st, idle: h.idle, seen: map[string]seen{}}
 	began := time.Now()
@@ -261,7 +271,7 @@ func (h *harness) calm() {
 
 // undisturbed returns the order of a process of the test itself, which loses no lease.
 func (h *harness) undisturbed(name string) order {
-	o := order{Dir: h.dir, Name: name, LeaseTTL: time.Minute, Ahead: -*flagAhead}
+	o := order{Dir: h.dir, Name: name, Elsewhere: h.host.Elsewhere, LeaseTTL: time.Minute, Ahead: -*flagAhead}
 	if h.host.Defaults {
 		o.LeaseTTL = 0
 	}
@@ -288,7 +298,7 @@ func (h *harness) plan(group []string, clerk bool) life {
 		lease, o.LeaseTTL = 30*time.Second, 0
 	}
 	p = p.slowed(pace, lease)
-	o.Dir, o.Name, o.Sessions, o.Clerk, o.Alone = h.dir, strconv.Itoa(h.lives), group, clerk, h.host.alone
+	o.Dir, o.Name, o.Sessions, o.Clerk, o.Alone, o.Elsewhere = h.dir, strconv.Itoa(h.lives), group, clerk, h.host.alone, h.host.Elsewhere
 	o.Pace, o.Seed, o.Signal, o.Grace = pace, h.rng.Uint64(), p.signal, p.grace
 	o.Ahead = time.Duration(h.rng.Int64N(int64(2**flagAhead+1))) - *flagAhead
 	return life{o, p}
@@ -326,7 +336,7 @@ func (h *harness) inspect() {
 	h.t.Helper()
 	began := time.Now()
 	defer func() { h.checking += time.Since(began) }()
-	h.check(h.watch.st, h.groups[max(0, len(h.groups)-2):], false, false)
+	h.check(h.groups[max(0, len(h.groups)-2):], false, false)
 }
 
 // finish waits until every run has ended or is suspended, then answers until no call is pending, and checks all
@@ -343,7 +353,7 @@ func (h *harness) finish() {
 		if err := settle(h.t.Context(), st, eng, answer); err != nil {
 			h.t.Errorf("not everything came to its end within %s: %v", settleWithin, err)
 		}
-		h.check(st, h.groups, true, answer != nil)
+		h.check(h.groups, true, answer != nil)
 	}
 	within, cancel := context.WithTimeout(h.t.Context(), time.Minute)
 	defer cancel()
@@ -460,7 +470,7 @@ func followToEnd(ctx context.Context, st store.Store, eng *engine.Engine, row *c
 }
 
 // check applies the invariants to the trees of some groups.
-func (h *harness) check(st store.Store, groups [][]string, settled, answered bool) {
+func (h *harness) check(groups [][]string, settled, answered bool) {
 	h.t.Helper()
 	records, read, err := readJournal(h.dir, h.read)
 	if err != nil {
@@ -479,7 +489,7 @@ func (h *harness) check(st store.Store, groups [][]string, settled, answered boo
 	}
 	h.tally = tally{calls: map[string]int{}}
 	for _, root := range slices.Concat(groups...) {
-		tree, err := load(h.t.Context(), st, root, h.journal, settled)
+		tree, err := h.place.load(h.t.Context(), root, h.journal, settled)
 		if err != nil {
 			h.t.Fatal(err)
 		}

@@ -15,10 +15,11 @@ import (
 type Tree struct {
 	// Sessions are the root and the sessions below it, parents before their children.
 	Sessions []*History
-	// Events is the log that all of them write to.
+	// Events is the log that all of them write to. Own reports whether it is the store's own.
 	Events []cairn.Event
+	Own    bool
 	// Settled reports whether no process drives the tree and its log is complete. A tree that dead processes left
-	// is not settled: a run may be open, and the last events may be missing.
+	// is not settled: a run may be open, and on a log elsewhere the last marks may be missing.
 	Settled bool
 	// Answered reports whether, moreover, calls were answered until no session was suspended.
 	Answered bool
@@ -47,29 +48,60 @@ type History struct {
 	// between Asked and Answered, the session after Answered.
 	Due             store.DueKind
 	Asked, Answered time.Time
-	// Settled is the tree's Settled.
-	Settled bool
+	// Own and Settled are the tree's.
+	Own, Settled bool
+}
+
+// logged reports whether the log has the marks of every commit. A log of the store's own has them with the commit,
+// whichever process dies; a log elsewhere once all outboxes are drained.
+func (h *History) logged() bool { return h.Own || h.Settled }
+
+// place is where the sessions of a test and their events are.
+type place struct {
+	st  store.Store
+	log store.Log
+	own bool // the log is the store's own
+}
+
+// placeOf returns the place of sessions whose events are in their store's own log.
+func placeOf(st store.Store) *place {
+	return &place{st: st, log: logOf(st), own: true}
 }
 
 // load reads the tree of a root that no process drives. It returns nil if the session does not exist.
-func load(ctx context.Context, st store.Store, root string, journal map[string][]record, settled bool) (*Tree, error) {
-	if there, err := store.Exists(ctx, st, root); err != nil || !there {
+func (p *place) load(ctx context.Context, root string, journal map[string][]record, settled bool) (*Tree, error) {
+	if there, err := store.Exists(ctx, p.st, root); err != nil || !there {
 		return nil, err
 	}
-	row, err := store.Load(ctx, st, root)
+	row, err := store.Load(ctx, p.st, root)
 	if err != nil {
 		return nil, err
 	}
+	for {
+		t, err := p.read(ctx, row, journal, settled)
+		if err != nil {
+			return nil, err
+		}
+		_, last, err := p.log.Bounds(ctx, row.Log())
+		// A server may still have been at work on the last statement of a dead process.
+		if err != nil || last == int64(len(t.Events)) {
+			return t, err
+		}
+	}
+}
+
+// read reads the tree of a root: its log, and then what is in the store.
+func (p *place) read(ctx context.Context, row *cairn.Session, journal map[string][]record, settled bool) (*Tree, error) {
+	st, root := p.st, row.ID
 	asked := time.Now()
 	due, err := allDue(ctx, st)
 	if err != nil {
 		return nil, err
 	}
 	answered := time.Now()
-	t := &Tree{Settled: settled}
-	log := st.(store.LogProvider).EventLog()
+	t := &Tree{Own: p.own, Settled: settled}
 	for last := int64(0); ; last = t.Events[len(t.Events)-1].Sequence {
-		batch, err := log.Read(ctx, row.Log(), last, 0)
+		batch, err := p.log.Read(ctx, row.Log(), last, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +129,7 @@ func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn
 	if err != nil {
 		return err
 	}
-	h := &History{Session: snap.Session, Messages: snap.Messages, State: snap.State, Journal: journal[id], Settled: t.Settled}
+	h := &History{Session: snap.Session, Messages: snap.Messages, State: snap.State, Journal: journal[id], Own: t.Own, Settled: t.Settled}
 	if h.Runs, err = pages(func(cursor string) (store.Page[cairn.Run], error) {
 		return st.Runs(ctx, id, store.PageQuery{Cursor: cursor})
 	}); err != nil {
@@ -182,6 +214,8 @@ var Invariants = []Invariant{
 	{"usage adds up", each(usageAddsUp)},
 	{"checkpoints in order", each(checkpointsOrdered)},
 	{"events contiguous", eventsContiguous},
+	{"no mark behind the session's place", each(placedBehindMarks)},
+	{"queued turns are on the log", each(queueLogged)},
 	{"replay equals live", each(replayEqualsLive)},
 	{"one mark per end", each(marksOnce)},
 	{"patches lead to the state", each(patchesFolded)},

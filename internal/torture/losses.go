@@ -123,7 +123,7 @@ func RunLosses(t *testing.T, server Loser, open Open) {
 	var n tally
 	n.calls = map[string]int{}
 	for _, root := range roots {
-		tree, err := load(t.Context(), own, root, nil, true)
+		tree, err := placeOf(own).load(t.Context(), root, nil, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func RunLosses(t *testing.T, server Loser, open Open) {
 // ofLogs are the invariants that do not hold after a loss: a process appends to the log what happened in a run that the
 // store has lost.
 var ofLogs = []string{"events contiguous", "replay equals live", "one mark per end", "patches lead to the state",
-	"what the user said is on the log once, in its place"}
+	"what the user said is on the log once, in its place", "queued turns are on the log", "no mark behind the session's place"}
 
 // lost reports whether an error may be that of a process whose store has lost its last writes: the run, or the whole
 // session, is gone.

@@ -117,13 +117,53 @@ func userMessagesLoggedOnce(h *History) error {
 			return fmt.Errorf("event %d: message %s is on the log twice", ev.Sequence, ev.MessageID)
 		}
 		at := slices.IndexFunc(h.Messages, func(m cairn.Message) bool { return m.ID == ev.MessageID })
-		if at != ev.Index && (at >= 0 || h.Settled) && !undone[ev.RunID] {
+		if at != ev.Index && (at >= 0 || h.logged()) && !undone[ev.RunID] {
 			return fmt.Errorf("event %d: message %s is number %d, in the transcript %d", ev.Sequence, ev.MessageID, ev.Index, at)
 		}
 	}
 	for i := range h.Messages {
-		if m := &h.Messages[i]; h.Settled && m.Role == cairn.RoleUser && !m.Hidden && logged[m.ID] == 0 {
+		if m := &h.Messages[i]; h.logged() && m.Role == cairn.RoleUser && !m.Hidden && logged[m.ID] == 0 {
 			return fmt.Errorf("message %d, %s, is not on the log", i, m.ID)
+		}
+	}
+	return nil
+}
+
+// queueLogged finds queued turns that the log does not have as such, or whose removal from the queue it lacks: a turn is
+// queued from its event on until that of its run or of its removal.
+func queueLogged(h *History) error {
+	waits := map[string]bool{}
+	for i := range h.Events {
+		ev := &h.Events[i]
+		switch ev.Type {
+		case cairn.EventQueued:
+			if _, twice := waits[ev.RunID]; twice {
+				return fmt.Errorf("event %d: turn %s was queued before", ev.Sequence, ev.RunID)
+			}
+			waits[ev.RunID] = true
+		case cairn.EventDequeued:
+			if !waits[ev.RunID] {
+				return fmt.Errorf("event %d: turn %s is not queued", ev.Sequence, ev.RunID)
+			}
+			waits[ev.RunID] = false
+		case cairn.EventRunStart:
+			if _, queued := waits[ev.RunID]; queued {
+				waits[ev.RunID] = false
+			}
+		}
+	}
+	if !h.logged() {
+		return nil
+	}
+	for _, q := range h.Queue {
+		if !q.Context && !waits[q.ID] {
+			return fmt.Errorf("turn %s is queued, the log does not say so", q.ID)
+		}
+		delete(waits, q.ID)
+	}
+	for id, queued := range waits {
+		if queued {
+			return fmt.Errorf("turn %s is not queued, the log says so", id)
 		}
 	}
 	return nil

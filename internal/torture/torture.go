@@ -55,17 +55,18 @@ const orderVariable = "CAIRN_TORTURE_ORDER"
 
 // order is the instructions for a victim.
 type order struct {
-	Dir      string        `json:"dir"`
-	Name     string        `json:"name"` // of the process, in the journal
-	Sessions []string      `json:"sessions"`
-	Clerk    bool          `json:"clerk"`     // answers calls instead of driving sessions
-	Alone    bool          `json:"alone"`     // drives its runs itself, see [Host]
-	LeaseTTL time.Duration `json:"lease_ttl"` // 0 for the engine's default settings
-	Pace     int           `json:"pace"`      // see [Host]
-	Ahead    time.Duration `json:"ahead"`     // how far the process's clock is ahead
-	Grace    time.Duration `json:"grace"`     // time for its runs after SIGTERM
-	Seed     uint64        `json:"seed"`
-	Signal   signal        `json:"signal"`
+	Dir       string        `json:"dir"`
+	Name      string        `json:"name"` // of the process, in the journal
+	Sessions  []string      `json:"sessions"`
+	Clerk     bool          `json:"clerk"`     // answers calls instead of driving sessions
+	Alone     bool          `json:"alone"`     // drives its runs itself, see [Host]
+	Elsewhere bool          `json:"elsewhere"` // the events are in another store's log, see [Host]
+	LeaseTTL  time.Duration `json:"lease_ttl"` // 0 for the engine's default settings
+	Pace      int           `json:"pace"`      // see [Host]
+	Ahead     time.Duration `json:"ahead"`     // how far the process's clock is ahead
+	Grace     time.Duration `json:"grace"`     // time for its runs after SIGTERM
+	Seed      uint64        `json:"seed"`
+	Signal    signal        `json:"signal"`
 }
 
 // Victim turns the process into a victim if [Run] started it, and then never returns. Otherwise it does nothing. A
@@ -101,6 +102,9 @@ type Host struct {
 	// of a killed process may resume only after half a minute, while other runs are driven and their processes
 	// stopped.
 	Defaults bool
+	// Elsewhere keeps the events in the log of another store, which is away now and then: appends fail, or their answers
+	// are lost.
+	Elsewhere bool
 	// Server is killed repeatedly as well, if it is not nil: see [RunOn].
 	Server Server
 	// Pauses is suspended for five seconds repeatedly, if it is not nil.
@@ -116,6 +120,11 @@ type Numbers struct{ Test, Soak, Server int }
 // Run tortures a store. -torture.seed repeats the order of the stops, but hardly their moments.
 func Run(t *testing.T, open Open) {
 	RunHost(t, Host{Start: inProcess, alone: true}, open, Numbers{Test: 24, Soak: 2000})
+}
+
+// RunElsewhere is [Run] with the events in the log of another store, see [Host.Elsewhere].
+func RunElsewhere(t *testing.T, open Open) {
+	RunHost(t, Host{Start: inProcess, alone: true, Elsewhere: true}, open, Numbers{Test: 8, Soak: 500})
 }
 
 // RunDefaults is [Run] with default settings of the engine. Leases are then long, so only `make soak` has the time.

@@ -119,8 +119,17 @@ func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal,
 		return nil, nil, nil, nil, err
 	}
 	books, _ := st.(Books)
-	eng, leave, err = start(o.Dir, o.Name, &witness{Store: st, journal: j, reach: reach}, actors(j, books), o.options(log))
-	return j, st, eng, leave, err
+	opts := o.options(log)
+	leaveLog := func() error { return nil }
+	if o.Elsewhere {
+		elsewhere, err := openElsewhere(open, o.Dir)
+		if err != nil {
+			return nil, nil, nil, nil, err
+		}
+		leaveLog, opts.Log = elsewhere.Close, witnessed(o.unsteady(logOf(elsewhere)), reach)
+	}
+	eng, leaves, err := start(o.Dir, o.Name, &witness{Store: st, journal: j, reach: reach}, actors(j, books), opts)
+	return j, st, eng, func(ctx context.Context) error { return errors.Join(leaves(ctx), leaveLog()) }, err
 }
 
 // openWithin bounds the time to open a store that another, sleeping process may have locked.

@@ -146,9 +146,11 @@ func (w *witness) Renew(ctx context.Context, id string, token int64, ttl time.Du
 func (w *witness) Self() store.Store { return w }
 
 // EventLog implements store.LogProvider.
-func (w *witness) EventLog() store.Log {
-	log := w.Store.(store.LogProvider).EventLog()
-	plain := witnessLog{log, w.reach}
+func (w *witness) EventLog() store.Log { return witnessed(logOf(w.Store), w.reach) }
+
+// witnessed returns a log that reports to the killer before and after each append.
+func witnessed(log store.Log, reach func(point)) store.Log {
+	plain := witnessLog{log, reach}
 	if f, ok := log.(store.Fencer); ok {
 		return &fencedLog{plain, f}
 	}

@@ -63,6 +63,8 @@ func (s withBooks) Entered(ctx context.Context, session string) (calls []string,
 
 func TestTorture(t *testing.T) { torture.Run(t, openTortured) }
 
+func TestTortureOfALogElsewhere(t *testing.T) { torture.RunElsewhere(t, openTortured) }
+
 func TestTortureWithDefaults(t *testing.T) {
 	torture.NeedsSoak(t)
 	torture.RunDefaults(t, openTortured)
