@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine/settings"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
@@ -47,11 +48,11 @@ func NewCall(state any) *Call {
 		panic(fmt.Sprintf("cairntest.NewCall: %T does not encode to a JSON object", state))
 	}
 	row := &cairn.Session{ID: sessionID, RootID: sessionID, Agent: "agent"}
-	log := journal.NewLog()
-	log.Log, log.Now, log.Logger = memstore.New(nil).EventLog(), time.Now, slog.New(slog.DiscardHandler)
+	opts := &settings.Options{Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
+	log := journal.NewLog(memstore.New(nil).EventLog(), false, opts)
 	c := &Call{scope: &user.Scope{}, log: log}
 	r := room{raw, cairn.Step{SessionID: row.ID, RunID: "run", Agent: row.Agent, Turn: 1, Number: 1}}
-	c.scope.Init(&user.Caller{Logger: log.Logger, Executes: func(string) error { return nil }}, r, log.Emitter(context.Background(), row, r.info.RunID, 0), 1, nil)
+	c.scope.Init(&user.Caller{Options: opts, Executes: func(string) error { return nil }}, r, log.Emitter(context.Background(), row, r.info.RunID, 0), 1, nil)
 	c.Call = &cairn.Call{Step: define.NewStep(r.info, c.scope), ID: "call", Tool: "tool", Input: json.RawMessage("{}")}
 	c.pass()
 	return c

@@ -62,28 +62,27 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	if opts != nil {
 		e.opts = *opts
 	}
-	if err := e.opts.complete(); err != nil {
+	if err := complete(&e.opts); err != nil {
 		return nil, err
 	}
-	e.log = e.opts.Log
-	if e.log == nil {
+	ownLog := e.opts.Log == nil || store.OwnLog(st, e.opts.Log)
+	if e.opts.Log == nil {
 		own, ok := store.As[store.LogProvider](st)
 		if !ok {
 			return nil, cairn.Invalid("log", "the store brings no event log; set Options.Log")
 		}
-		e.log = own.EventLog()
+		e.opts.Log = own.EventLog()
 	}
+	e.log = e.opts.Log
 	if _, ok := store.LogAs[store.LogSweeper](e.log); !ok && e.opts.EventRetention != (EventRetention{}) {
 		return nil, cairn.Invalid("event_retention", "the event log does not know which logs are to be swept (store.LogSweeper)")
 	}
 	self := owner(e.opts.NewID)
-	var keeper lifecycle.Keeper
 	if k, ok := e.opts.Host.(Keeper); ok {
 		if err := k.CheckLease(e.opts.LeaseTTL); err != nil {
 			return nil, err
 		}
 		self += "@" + k.Name()
-		keeper = k
 	}
 	if n := e.log.MaxEvent(); n < minEvent {
 		return nil, cairn.Invalid("log", "it takes events of at most %d bytes, at least %d are needed", n, minEvent)
@@ -95,23 +94,14 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		return nil, err
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	e.runs = lifecycle.New(lifecycle.Config{
-		Store: st, Records: e.records, Log: e.log, OwnLog: e.opts.Log == nil || store.OwnLog(st, e.log), Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now,
-		Agents:   e.version,
-		Owner:    self,
-		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace, HookTimeout: e.opts.HookTimeout,
-		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions, CacheBytes: e.opts.CacheBytes,
-		Go: e.crew.run, Behind: e.behind, Remote: e.opts.Host != nil, Keeper: keeper,
-	})
-	e.fx = effects.New(e.runs, effects.Config{
-		NewID: e.opts.NewID, Draining: e.draining.Load, ModelIdle: e.opts.ModelIdle, Models: e.opts.Models, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
-		WaitAtMost: e.opts.WaitAtMost,
-	})
-	e.reader = &reader{store: st, log: e.log, watchers: watchers{ctx: e.ctx, runs: e.runs, logger: e.opts.Logger}}
-	e.beats = heartbeats{store: st, runs: e.runs, logger: e.opts.Logger, ttl: e.opts.LeaseTTL, hosted: e.opts.Host != nil}
+	e.runs = lifecycle.New(lifecycle.Config{Options: &e.opts, Store: st, Records: e.records, OwnLog: ownLog, Agents: e.version,
+		Owner: self, Go: e.crew.run, Behind: e.behind})
+	e.fx = effects.New(e.runs, e.draining.Load)
+	e.reader = &reader{store: st, log: e.log, watchers: watchers{ctx: e.ctx, runs: e.runs}}
+	e.beats = heartbeats{store: st, runs: e.runs}
 	sweeper, _ := store.As[store.Sweeper](st)
-	e.upkeep = &upkeep{reader: e.reader, store: st, sweeper: sweeper, log: e.log, records: e.records, logger: e.opts.Logger, now: e.opts.Now,
-		evict: e.runs.Evict, scrubbers: scrubbers(st, e.log), retention: e.opts.Retention, events: e.opts.EventRetention}
+	e.upkeep = &upkeep{opts: &e.opts, reader: e.reader, store: st, sweeper: sweeper, log: e.log, records: e.records,
+		evict: e.runs.Evict, scrubbers: scrubbers(st, e.log)}
 	return e, nil
 }
 

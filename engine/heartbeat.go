@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,12 +30,9 @@ type heartbeat struct {
 
 // heartbeats are the heartbeats of an engine's runs. They deliver stop requests, sooner if the store has a watch.
 type heartbeats struct {
-	store  store.Store
-	runs   *lifecycle.Runs
-	logger *slog.Logger
-	ttl    time.Duration // of a lease
-	hosted bool          // a host drives the runs
-	watch  sync.Once
+	store store.Store
+	runs  *lifecycle.Runs
+	watch sync.Once
 
 	mu     sync.Mutex
 	all    map[*heartbeat]struct{}
@@ -91,7 +87,7 @@ func (h *heartbeat) soon() {
 }
 
 // wait returns the time until the next beat.
-func (h *heartbeat) wait() time.Duration { return min(h.of.ttl/3, time.Until(h.until)) }
+func (h *heartbeat) wait() time.Duration { return min(h.of.runs.LeaseTTL/3, time.Until(h.until)) }
 
 func (h *heartbeat) beat() {
 	h.mu.Lock()
@@ -101,12 +97,12 @@ func (h *heartbeat) beat() {
 	}
 	h.again.Store(false)
 	hs, asked := h.of, time.Now()
-	call, done := context.WithTimeout(h.ctx, min(hs.ttl/3, h.until.Sub(asked)))
-	stop, err := hs.store.Renew(call, h.session, h.token, hs.ttl)
+	call, done := context.WithTimeout(h.ctx, min(hs.runs.LeaseTTL/3, h.until.Sub(asked)))
+	stop, err := hs.store.Renew(call, h.session, h.token, hs.runs.LeaseTTL)
 	done()
 	switch {
 	case err == nil:
-		h.until = asked.Add(hs.ttl)
+		h.until = asked.Add(hs.runs.LeaseTTL)
 		if stop != nil {
 			hs.runs.RequestStop(h.session, *stop)
 		}
@@ -118,13 +114,13 @@ func (h *heartbeat) beat() {
 	case !time.Now().Before(h.until):
 		code := cairn.CodeFenced
 		// The host retries, and still holds the lease unless another process took it.
-		if hs.hosted {
+		if hs.runs.Remote() {
 			code = cairn.CodeUnavailable
 		}
 		h.cancel(cairn.Errorf(code, "session %q: the lease ran out: %w", h.session, err))
 		return
 	default:
-		hs.logger.Warn("lease not renewed, trying again", "session", h.session, "error", err)
+		hs.runs.Logger.Warn("lease not renewed, trying again", "session", h.session, "error", err)
 	}
 	h.timer.Reset(h.wait())
 	if h.again.Load() { // requested during this beat
@@ -171,7 +167,7 @@ func (hs *heartbeats) watchOnce(ctx context.Context, w store.StopWatcher) {
 	for n, err := range w.WatchStops(ctx) {
 		switch {
 		case err != nil:
-			hs.logger.Warn("stop requests are not watched; heartbeats find them", "error", err)
+			hs.runs.Logger.Warn("stop requests are not watched; heartbeats find them", "error", err)
 			return
 		case n.SessionID == "":
 			hs.beat()

@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine/settings"
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/store"
 )
 
 // setting is an option that is a number, or several. It knows what 0 means, and whether a negative value is allowed.
@@ -36,8 +36,8 @@ func (n number[T]) complete() error {
 	return nil
 }
 
-// settings lists every numeric option.
-func (o *Options) settings() []setting {
+// numeric lists every numeric option.
+func numeric(o *Options) []setting {
 	const mayBeNegative = true
 	return []setting{
 		number[time.Duration]{field: "lease_ttl", value: &o.LeaseTTL, unset: 30 * time.Second},
@@ -60,18 +60,18 @@ func (o *Options) settings() []setting {
 		number[int]{"max_tree_sessions", &o.MaxTreeSessions, 1000, mayBeNegative},
 		number[int]{"max_replaced", &o.MaxReplaced, 50, mayBeNegative},
 		number[int]{"max_queue", &o.MaxQueue, 100, mayBeNegative},
-		&o.EventRetention,
+		retention{&o.EventRetention},
 	}
 }
 
 // complete fills in defaults, or returns an error for an invalid option.
-func (o *Options) complete() error {
+func complete(o *Options) error {
 	for _, h := range o.Hooks {
 		if h == nil {
 			return cairn.Invalid("hooks", "an entry is nil")
 		}
 	}
-	for _, s := range o.settings() {
+	for _, s := range numeric(o) {
 		if err := s.complete(); err != nil {
 			return err
 		}
@@ -98,102 +98,11 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Options tune an Engine. The zero value and nil mean the defaults.
-type Options struct {
-	// Log is where events go; nil means the store's own log.
-	Log store.Log
-	// Hooks are called for every agent, before the agent's own.
-	Hooks []*cairn.Hooks
-	// Logger receives retries, panics and storage failures; nil is silent.
-	Logger *slog.Logger
-	// LeaseTTL is how long a process keeps a session without a sign of life; 0 means 30 seconds. Heartbeats renew the
-	// lease three times in that time.
-	LeaseTTL time.Duration
-	// Coalesce is how long events may be buffered to be written together; 0 means 20 ms. The first text of a step is
-	// written at once. While an append is under way, further events are buffered until it is done, so that a slow log
-	// does not slow down a model's stream; at 1 MiB the stream waits. A negative value means that nothing is buffered:
-	// each event is written before the stream continues.
-	Coalesce time.Duration
-	// StopGrace is how long tools, models, hooks and other user code may keep running after their context has ended
-	// because the run was stopped or lost; 0 means 5 seconds. What still runs then is abandoned: the run continues
-	// without it, its handle is dead, and its result, if there ever is one, is ignored. While an engine is being
-	// closed, the grace is at most two seconds. See [Engine.Abandoned].
-	StopGrace time.Duration
-	// HookTimeout is how long a hook, a guard, a stop condition, instructions, the condition of an approval and the
-	// decoding methods of a user's type may take; 0 means 5 minutes, a negative value no limit. What takes longer is
-	// abandoned. That fails a run with CodeTimeout if it was a guard, and with CodeHook if it was the instructions or a
-	// hook with a veto on the model call; otherwise it counts as an error of the hook.
-	HookTimeout time.Duration
-	// ModelIdle is how long a model may send nothing before its call is abandoned and retried as one that failed with
-	// CodeTimeout; 0 means 10 minutes, a negative value no limit.
-	ModelIdle time.Duration
-	// WaitAtMost is how long a call waits for people if its tool has no [cairn.WaitAtMost] of its own: an approval, the
-	// call of a client-executed tool, or a question. 0 means no limit. A tool's own limit applies even if it is longer.
-	// Calls that wait already keep the limit with which they were opened.
-	WaitAtMost time.Duration
-	// MaxRecoveries is how often a run is taken over from a dead process without advancing a step before it is failed;
-	// 0 means 10.
-	MaxRecoveries int
-	// CacheSessions is how many sessions are kept in memory after their turn, so that the next turn needs no read; 0
-	// means 256, a negative value none.
-	CacheSessions int
-	// CacheBytes is the approximate number of bytes of messages, state and cached results that those sessions may hold
-	// together; 0 means 64 MiB, a negative value any number. A session that exceeds it alone is not kept.
-	CacheBytes int64
-	// AutoResume makes Submit resume a session in this process once the last answer that it waited for is in. When
-	// Submit returns the run has begun, except for a run of a dead process, which is taken over in the background.
-	AutoResume bool
-	// WorkInterval is how often Work looks for due sessions; 0 means one second.
-	WorkInterval time.Duration
-	// WorkConcurrency is how many runs Work drives at once; 0 means 1000. Runs mostly wait for models, so memory is what
-	// they take: about 100 KB each, and the messages and the state of their sessions.
-	WorkConcurrency int
-	// CloseGrace is how long Serve lets the runs under way finish their step once its context is done; 0 means 20
-	// seconds, a negative value no time. Whatever kills the process must allow a few seconds more.
-	CloseGrace time.Duration
-	// TTL is how long a session may be idle before it expires, if its agent sets no TTL; 0 means 7 days, a negative
-	// value forever. See [cairn.Session.Expiry].
-	TTL time.Duration
-	// Retention is how long the data of deleted and expired sessions is kept before Sweep purges it; 0 means 30 days, a
-	// negative value forever.
-	Retention time.Duration
-	// EventRetention is how much of each event log is kept; the zero value keeps everything. Sweep trims the rest. The
-	// log must be a [store.LogSweeper].
-	EventRetention EventRetention
-	// SweepInterval is how often Work calls Sweep; 0 means 10 minutes, a negative value never.
-	SweepInterval time.Duration
-	// MaxDepth is the maximum number of levels of sub-agents and companions below a root session; 0 means 8, a negative
-	// value any number. A call that would begin a session below that is a tool error, which the model gets. Levels
-	// above a session that an agent of another server began count too, see [WithDepth].
-	MaxDepth int
-	// MaxTreeSessions is the maximum number of sessions in a tree, including the root and those that have ended; 0
-	// means 1,000, a negative value any number. A call that would begin one more is a tool error, which the model gets.
-	// Processes that begin sessions in one tree concurrently may each exceed the limit by one.
-	MaxTreeSessions int
-	// MaxReplaced is how many earlier versions of a session [KeepReplaced] keeps; 0 means 50, a negative value any number.
-	// One more removes the oldest.
-	MaxReplaced int
-	// MaxQueue is the maximum number of entries in a session's queue: queued turns, whatever they wait for, and what
-	// AddContext and SwitchTools add while a run is under way; 0 means 100, a negative value any number. One more is
-	// refused with ErrQueueFull.
-	MaxQueue int
-	// Host drives the runs; nil means goroutines of this process.
-	Host Host
-	// HostGrace is how long Work leaves a run with a lapsed lease alone if the run was given to a [Keeper] with another
-	// name than Host's, which cannot be asked here; 0 means 2 minutes, a negative value none. Verbs do not wait for it.
-	HostGrace time.Duration
-	// Version is the program's version as Work registers it, see [Worker]; empty means that of the program's main
-	// module, or the revision that it was built from.
-	Version string
-	// Now is the process's clock; nil means time.Now. It only measures durations within the process. Every time that
-	// decides something is the store's, so a wrong clock changes nothing.
-	Now func() time.Time
-	// Models holds the window sizes of models, which decide when the history is summarized, and the prices of their
-	// tokens, which are kept with the usage of each call; nil means [cairn.DefaultModels].
-	Models cairn.ModelTable
-	// NewID makes identifiers; nil means random ones.
-	NewID func(prefix string) string
-}
+// Options tune an Engine. The zero value and nil mean the defaults. Its fields are declared in package settings.
+type Options = settings.Options
+
+// EventRetention bounds an event log. The zero value keeps everything.
+type EventRetention = settings.EventRetention
 
 // buildVersion returns the version of this program's main module, or else the revision that it was built from.
 var buildVersion = sync.OnceValue(func() string {

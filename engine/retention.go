@@ -10,22 +10,10 @@ import (
 // it.
 const MinEventAge = time.Hour
 
-// EventRetention bounds an event log. The zero value keeps everything.
-//
-// A log is cut at the beginning of a run of the tree. It keeps at least the events after its root's last commit, the
-// events of every run that has not ended or is suspended, and those of the last hour, see [MinEventAge]; ages are by
-// the store's clock. Readers that ask for trimmed events get ErrTrimmed, and start again at a [Snapshot], whose cursor
-// is always in the log. The transcript, the state and the checkpoints keep everything.
-type EventRetention struct {
-	// Age is how long the events of a run are kept after it has ended; 0 means forever. The minimum is an hour.
-	Age time.Duration
-	// Events is how many of its newest events a log keeps, with the rest of the run that the oldest of them belongs to;
-	// 0 means any number.
-	Events int
-}
+// retention is the setting of EventRetention.
+type retention struct{ *EventRetention }
 
-// complete implements setting.
-func (r *EventRetention) complete() error {
+func (r retention) complete() error {
 	switch {
 	case r.Age < 0:
 		return cairn.Invalid("event_retention.age", "%s is negative", r.Age)

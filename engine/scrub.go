@@ -27,7 +27,7 @@ func (u *upkeep) scrub(ctx context.Context) error {
 	}
 	u.unscrubbed.Store(errs != nil)
 	if errs != nil {
-		u.logger.Warn("erased data remains in files", "error", errs)
+		u.opts.Logger.Warn("erased data remains in files", "error", errs)
 	}
 	return errs
 }

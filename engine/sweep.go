@@ -148,7 +148,7 @@ func (e *Engine) sweepOften(ctx context.Context) {
 // number. Workers do so by themselves with Options.EventRetention. The error is ErrInvalid for the session of a
 // sub-agent or companion, whose events are on the log of its root.
 func (e *Engine) TrimEvents(ctx context.Context, id string, keep EventRetention) (int64, error) {
-	if err := keep.complete(); err != nil {
+	if err := (retention{&keep}).complete(); err != nil {
 		return 0, err
 	}
 	row, err := e.Session(ctx, id)

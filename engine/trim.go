@@ -155,7 +155,7 @@ func (u *upkeep) runBefore(ctx context.Context, root *cairn.Session, event int64
 // does not look at logs at rest.
 func (u *upkeep) sweepLogs(ctx context.Context, r *SweepReport, looked func()) error {
 	sweeper, ok := store.LogAs[store.LogSweeper](u.log)
-	if !ok || u.events == (EventRetention{}) {
+	if !ok || u.opts.EventRetention == (EventRetention{}) {
 		return nil
 	}
 	// A log is looked at MinEventAge after it became due: until then, nothing of what made it due can be trimmed.
@@ -199,7 +199,7 @@ func (u *upkeep) sweepLog(ctx context.Context, sweeper store.LogSweeper, root, l
 	if err != nil {
 		return 0, err
 	}
-	t, err := u.trimming(ctx, row, u.events)
+	t, err := u.trimming(ctx, row, u.opts.EventRetention)
 	if err != nil {
 		return 0, err
 	}

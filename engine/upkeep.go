@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -18,21 +17,17 @@ import (
 // upkeep removes and purges session trees and trims event logs: the maintenance of sessions that no run holds. It knows
 // neither agents nor runs.
 type upkeep struct {
+	opts   *Options // the engine's
 	reader *reader
 	store  store.Store
 	// sweeper is the store, if it can hide what it removes; else nil.
 	sweeper store.Sweeper
 	log     store.Log
-	records store.Records // nil if the store keeps none
-	logger  *slog.Logger
-	now     func() time.Time
+	records store.Records        // nil if the store keeps none
 	evict   func(session string) // removes a session from memory
 
 	scrubbers  []store.Scrubber
 	unscrubbed atomic.Bool // the last scrub has not succeeded
-
-	retention time.Duration  // of what was removed; negative means forever
-	events    EventRetention // what sweep trims logs to
 
 	mu   sync.Mutex
 	seen clocks // at the last sweep
@@ -53,7 +48,7 @@ func (u *upkeep) clockJump(ctx context.Context) (time.Duration, error) {
 	}
 	r, err := u.records.Put(ctx, store.RecordWrite{Namespace: store.SweepRecords, Key: "last", Value: []byte("{}"), Seen: store.AnyVersion})
 	if errors.Is(err, cairn.ErrUnavailable) && ctx.Err() == nil {
-		u.logger.Warn("sweeping without a look at the store's clock", "error", err)
+		u.opts.Logger.Warn("sweeping without a look at the store's clock", "error", err)
 		return 0, nil
 	}
 	if err != nil {
@@ -78,9 +73,9 @@ func (u *upkeep) clockJump(ctx context.Context) (time.Duration, error) {
 func (u *upkeep) publish(ctx context.Context, log string, ev cairn.Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	ev.Time = u.now().UTC()
+	ev.Time = u.opts.Now().UTC()
 	if _, err := u.log.Append(ctx, log, store.AnySequence, ev); err != nil {
-		u.logger.Warn("event not published", "log", log, "event", ev.Type, "error", err)
+		u.opts.Logger.Warn("event not published", "log", log, "event", ev.Type, "error", err)
 	}
 }
 
@@ -207,11 +202,11 @@ func (u *upkeep) sweepStale(ctx context.Context, r *SweepReport, looked func()) 
 
 // sweepRemoved purges the sessions that were removed long enough ago.
 func (u *upkeep) sweepRemoved(ctx context.Context, r *SweepReport, looked func()) error {
-	if u.sweeper == nil || u.retention < 0 {
+	if u.sweeper == nil || u.opts.Retention < 0 {
 		return nil
 	}
 	for removed, err := range store.All(func(cursor string) (store.Page[store.Removed], error) {
-		return u.sweeper.Removed(ctx, u.retention, store.PageQuery{Limit: sweepBatch, Cursor: cursor})
+		return u.sweeper.Removed(ctx, u.opts.Retention, store.PageQuery{Limit: sweepBatch, Cursor: cursor})
 	}) {
 		if err != nil {
 			return err

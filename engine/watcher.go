@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -19,9 +18,8 @@ const watchEvery = 2 * time.Second
 // watchers end the readers of trees that are gone, and bring to a log that is not the store's own what dead processes left
 // in outboxes. There is one watcher per tree, however many readers it has.
 type watchers struct {
-	ctx    context.Context // the engine's; ends all watchers
-	runs   *lifecycle.Runs
-	logger *slog.Logger
+	ctx  context.Context // the engine's; ends all watchers
+	runs *lifecycle.Runs
 
 	mu      sync.Mutex
 	closed  bool
@@ -105,7 +103,7 @@ func (ws *watchers) watch(ctx context.Context, root string, w *watcher) {
 			return
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, cairn.ErrNotFound) {
-			ws.logger.Warn("the sessions of an event log could not be looked at", "session", root, "error", err)
+			ws.runs.Logger.Warn("the sessions of an event log could not be looked at", "session", root, "error", err)
 		}
 	}
 }

@@ -24,7 +24,8 @@ const everything = "*"
 // floors lists the floors. The first match wins. Packages below one directory of a floor, such as a store and its
 // internals, may import each other.
 var floors = []floor{
-	{"loop", []string{"internal/turn"}, []string{"nouns", "leaves", "store", "contract"}},
+	{"loop", []string{"internal/turn"}, []string{"nouns", "leaves", "store", "contract", "settings"}},
+	{"settings", []string{"engine/settings"}, []string{"nouns", "leaves", "store", "contract"}},
 	// Packages of tests.
 	{"proof", []string{"internal/torture", "cmd/cairn/internal/crosshost", "internal/scale", "internal/provider/providertest", "host/hosttest"}, []string{everything}},
 	{"leaves", []string{"internal/*"}, []string{"nouns", "leaves", "store"}},
@@ -33,8 +34,8 @@ var floors = []floor{
 	{"models", []string{"model/open"}, []string{"nouns", "leaves", "backends"}},
 	{"backends", []string{"store/*", "model/*"}, []string{"nouns", "leaves", "store", "plans", "shared"}},
 	{"store", []string{"store"}, []string{"nouns", "leaves"}},
-	{"engine", []string{"engine"}, []string{"nouns", "leaves", "store", "contract", "loop"}},
-	{"tests", []string{"cairntest"}, []string{"nouns", "leaves", "store", "backends", "loop", "engine"}},
+	{"engine", []string{"engine"}, []string{"nouns", "leaves", "store", "contract", "settings", "loop"}},
+	{"tests", []string{"cairntest"}, []string{"nouns", "leaves", "store", "backends", "settings", "loop", "engine"}},
 	{"clients", []string{"client"}, []string{"nouns", "leaves"}},
 	{"hosts", []string{"host/*", "server"}, []string{"nouns", "leaves", "store", "contract", "loop", "engine"}},
 	{"capabilities", []string{"mcp"}, []string{"nouns", "leaves", "store", "engine"}},

@@ -390,7 +390,7 @@ func (fx *Effects) askToStop(ctx context.Context, child string, stop cairn.Stop)
 	if err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 		fx.Logger.Warn("a sub-agent was not asked to stop", "session", child, "error", err)
 	}
-	if err == nil || !fx.Remote { // a remote effect's commit sees only what the store has
+	if err == nil || !fx.Remote() { // a remote effect's commit sees only what the store has
 		fx.RequestStop(child, stop)
 	}
 }

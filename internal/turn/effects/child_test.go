@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine/settings"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
@@ -19,7 +20,8 @@ import (
 func TestStopIsNoErrorOfAnEffect(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
-	fx := New(lifecycle.New(lifecycle.Config{Store: st, Log: st.EventLog(), OwnLog: true, Now: time.Now, Coalesce: time.Second, Logger: slog.New(slog.DiscardHandler)}), Config{})
+	opts := &settings.Options{Log: st.EventLog(), Now: time.Now, Coalesce: time.Second, Logger: slog.New(slog.DiscardHandler)}
+	fx := New(lifecycle.New(lifecycle.Config{Options: opts, Store: st, OwnLog: true}), nil)
 	e := fx.Journal.Emitter(t.Context(), &cairn.Session{ID: "s", RootID: "s"}, "run", 0)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	work, stop := context.WithCancelCause(ctx)

@@ -40,7 +40,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 	}
 	closedCalls(l, st)
 	marks := came(l, st, out)
-	draining := fx.Draining()
+	draining := fx.draining()
 	if out.End == nil && !st.Carried && !draining && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint || out.Summarises()) && !fx.joins(ctx, l) {
 		for _, ev := range marks {
 			l.Emit.Event(ev)
@@ -316,7 +316,7 @@ func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, o
 	fx.LogEnd(l.Row, run, opened)
 	out := turn.Committed{Committed: host.Committed{Ended: true, Status: run.Status}}
 	if l.Hooks().WantEnd(run) {
-		if out.Notify = fx.Remote; !fx.Remote {
+		if out.Notify = fx.Remote(); !fx.Remote() {
 			fx.RunEnded(ctx, l, run)
 		}
 	}

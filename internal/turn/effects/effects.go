@@ -5,7 +5,6 @@ package effects
 
 import (
 	"context"
-	"time"
 
 	"sync"
 	"sync/atomic"
@@ -17,33 +16,20 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 )
 
-// Config is what effects need in addition to [lifecycle.Runs].
-type Config struct {
-	NewID func(prefix string) string
-	// ModelIdle bounds how long a model may be silent; 0 means no bound.
-	ModelIdle time.Duration
-	// Models has the window sizes and prices of models.
-	Models cairn.ModelTable
-	// Draining reports whether the process is draining. If so, every step is committed and published as soon as it is
-	// done, so that the run can be released after it.
-	Draining func() bool
-	// MaxDepth and MaxTreeSessions bound the trees of sub-agents' sessions; a negative value means no limit.
-	MaxDepth, MaxTreeSessions int
-	// WaitAtMost is how long a call waits for people if its tool has no limit of its own; 0 means no limit.
-	WaitAtMost time.Duration
-}
-
 // Effects executes effects. It is safe for concurrent use.
 type Effects struct {
 	*lifecycle.Runs
-	Config
-	growing growing
+	draining func() bool
+	growing  growing
 	// figures has the figures of the models that were called, by [cairn.ModelInfo].
 	figures sync.Map
 }
 
-// New returns the effects of runs. Every field of c must be set.
-func New(runs *lifecycle.Runs, c Config) *Effects { return &Effects{Runs: runs, Config: c} }
+// New returns the effects of runs. draining reports whether the process is draining. If so, every step is committed and
+// published as soon as it is done, so that the run can be released after it.
+func New(runs *lifecycle.Runs, draining func() bool) *Effects {
+	return &Effects{Runs: runs, draining: draining}
+}
 
 // figures are what the table of models has of one.
 type figures struct {

@@ -13,15 +13,14 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine/settings"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 func newTestLog(log store.Log, coalesce time.Duration) *Log {
-	g := NewLog()
-	g.Log, g.Now, g.Coalesce, g.Logger = log, time.Now, coalesce, slog.New(slog.DiscardHandler)
-	return g
+	return NewLog(log, false, &settings.Options{Now: time.Now, Coalesce: coalesce, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // newTestEmitter returns an emitter for a new log that takes events of at most max bytes.

@@ -3,14 +3,13 @@ package journal
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine/settings"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -18,10 +17,7 @@ import (
 // Log is the event log as one process writes it. Create one with NewLog.
 type Log struct {
 	store.Log
-	// Now is the process's clock. Coalesce is how long events may be held back to be written in one batch.
-	Now      func() time.Time
-	Coalesce time.Duration
-	Logger   *slog.Logger
+	*settings.Options
 	// Own reports whether the log is the store's own, to which commits append their events.
 	Own bool
 
@@ -32,8 +28,10 @@ type Log struct {
 	idle    writers
 }
 
-// NewLog returns a log. The caller sets its exported fields.
-func NewLog() *Log { return &Log{writer: ids.New("writer") + "-"} }
+// NewLog returns a log of an engine with some options. own says that it is the log of the engine's store.
+func NewLog(l store.Log, own bool, o *settings.Options) *Log {
+	return &Log{Log: l, Options: o, Own: own, writer: ids.New("writer") + "-"}
+}
 
 // newWriter returns a writer name that is unique across all logs.
 func (g *Log) newWriter() string {

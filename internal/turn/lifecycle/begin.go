@@ -136,7 +136,7 @@ func (r *Runs) part(ctx context.Context, l *session.Live, err error) (turn.Begun
 		return turn.Begun{}, err
 	}
 	b := l.Begun()
-	if !r.Remote {
+	if !r.Remote() {
 		return b, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)

@@ -10,16 +10,6 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
-// Keeper is a host that itself detects the death of a process, and has another process execute the effects of its runs
-// under the same lease.
-type Keeper interface {
-	// Name is the host's, as the leases of its runs have it.
-	Name() string
-	// Driving reports whether the host drives a run, under the lease that b names, so that no other process need take
-	// it over.
-	Driving(ctx context.Context, b turn.Begun) (bool, error)
-}
-
 const (
 	// keeperWait bounds how long a keeper may take to answer.
 	keeperWait = 2 * time.Second
@@ -61,7 +51,7 @@ func (s *silence) begin() {
 
 // Keeps reports whether the run of a session was given to the keeper.
 func (r *Runs) Keeps(row *cairn.Session) bool {
-	return r.Keeper != nil && row.Lease.Host() == r.Keeper.Name()
+	return r.keeper != nil && row.Lease.Host() == r.keeper.Name()
 }
 
 // CheckKeeper returns ErrAlreadyRunning if the keeper still drives the run of an active session whose lease has lapsed.
@@ -87,19 +77,19 @@ func (r *Runs) CheckKeeper(ctx context.Context, row *cairn.Session) error {
 	case err != nil || stop != nil:
 		return err
 	}
-	return cairn.Errorf(cairn.CodeRunning, "session %q: host %s drives its run", row.ID, r.Keeper.Name())
+	return cairn.Errorf(cairn.CodeRunning, "session %q: host %s drives its run", row.ID, r.keeper.Name())
 }
 
 // askKeeper asks the keeper whether it drives a run, unless the keeper is known to be unreachable.
 func (r *Runs) askKeeper(ctx context.Context, b turn.Begun) (bool, error) {
-	name := r.Keeper.Name()
+	name := r.keeper.Name()
 	if rest := r.silence.rest(); rest > 0 {
 		return false, &UnreachableError{Rest: rest, err: cairn.Errorf(cairn.CodeUnavailable,
 			"session %q: host %s is unreachable; try again in %s", b.SessionID, name, rest.Round(time.Millisecond))}
 	}
 	asked, cancel := context.WithTimeout(ctx, keeperWait)
 	defer cancel()
-	driving, err := r.Keeper.Driving(asked, b)
+	driving, err := r.keeper.Driving(asked, b)
 	if err == nil {
 		return driving, nil
 	}

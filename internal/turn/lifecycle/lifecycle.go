@@ -7,13 +7,14 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine/settings"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
@@ -24,44 +25,23 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Config is what runs need of their host.
+// Config is what runs need of their engine. Every field but Records is set.
 type Config struct {
+	// Options are the engine's, completed; their Log is set.
+	*settings.Options
 	Store store.Store
 	// Records are the store's, if it keeps any; else nil.
 	Records store.Records
-	Log     store.Log
 	// OwnLog says that Log is the store's own, to which its commits append their events.
 	OwnLog bool
 	Agents func(name, version string) (*cairn.Agent, bool)
-	Hooks  []*cairn.Hooks
-	Logger *slog.Logger
-	// Now is the process's clock. It measures what passes within the process; no time of it decides anything.
-	Now func() time.Time
 	// Owner names this process in leases.
-	Owner    string
-	LeaseTTL time.Duration
-	// Coalesce is how long events may be held back to be written together.
-	Coalesce time.Duration
-	// StopGrace is how long user code may run after its context has ended.
-	StopGrace time.Duration
-	// HookTimeout bounds hooks, guards and their like; 0 is no bound.
-	HookTimeout time.Duration
-	// MaxRecoveries bounds how often a run is taken over without committing a step.
-	MaxRecoveries int
-	// CacheSessions bounds how many sessions that nothing drives are kept in memory.
-	CacheSessions int
-	// CacheBytes bounds about how much they hold together; a negative value does not.
-	CacheBytes int64
+	Owner string
 	// Go calls a function in a goroutine of its own, as the go statement does.
 	Go func(func())
 	// Behind calls a function in a goroutine that ends with the engine, as does the context that it is given. It may
 	// leave that out.
 	Behind func(func(context.Context))
-	// Remote says that effects are remote: each may run in another process than the one before, so what one leaves for
-	// the next goes through the store.
-	Remote bool
-	// Keeper is the host that drives runs, if it finds out by itself that a process has died; else nil.
-	Keeper Keeper
 }
 
 // Runs are the runs of a process's sessions, from their begin to their end. It is safe for concurrent use.
@@ -74,21 +54,24 @@ type Runs struct {
 	Owed owed.Stops
 	// StoreBehind counts how often the store lacked writes of a session that this process knew of.
 	StoreBehind atomic.Int64
-	silence     silence // of the keeper
+	keeper      host.Keeper // the host, if it finds out by itself that a process has died; else nil
+	silence     silence     // of the keeper
 	// companions are the companion tools by agent, since making them costs.
 	companions sync.Map // of *cairn.Agent to []cairn.Tool
 }
 
-// New returns the runs of a process by a configuration whose every field but Records and Keeper is set.
+// New returns the runs of a process.
 func New(c Config) *Runs {
-	r := &Runs{Config: c, Cache: session.NewCache(c.CacheSessions, c.CacheBytes), Journal: journal.NewLog(),
-		Owed: owed.Stops{Store: c.Store, Records: c.Records, Agents: c.Agents, Logger: c.Logger, Now: c.Now, Behind: c.Behind}}
-	r.User.Go, r.User.Logger, r.User.StopGrace, r.User.HookTimeout = c.Go, c.Logger, c.StopGrace, c.HookTimeout
-	r.User.Executes = func(dialect string) error { return store.Executes(c.Store, dialect) }
-	r.Journal.Own = c.OwnLog
-	r.Journal.Log, r.Journal.Now, r.Journal.Coalesce, r.Journal.Logger = c.Log, c.Now, c.Coalesce, c.Logger
+	r := &Runs{Config: c, Cache: session.NewCache(c.CacheSessions, c.CacheBytes), Journal: journal.NewLog(c.Log, c.OwnLog, c.Options),
+		User: user.Caller{Options: c.Options, Go: c.Go, Executes: func(dialect string) error { return store.Executes(c.Store, dialect) }},
+		Owed: owed.Stops{Options: c.Options, Store: c.Store, Records: c.Records, Agents: c.Agents, Behind: c.Behind}}
+	r.keeper, _ = c.Host.(host.Keeper)
 	return r
 }
+
+// Remote reports whether effects are remote: each may run in another process than the one before, so what one leaves for
+// the next goes through the store.
+func (r *Runs) Remote() bool { return r.Host != nil }
 
 // Agent returns a registered agent: of a version, or the latest if that is empty or not registered.
 func (r *Runs) Agent(name, version string) (*cairn.Agent, error) {

@@ -105,7 +105,7 @@ func levels(list []cairn.Session) (groups [][]cairn.Session) {
 // take a reply that the stop has cut for a whole one.
 func (r *Runs) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Stop) error {
 	for i := range list {
-		if stop.RunID = list[i].RunID; !r.Remote {
+		if stop.RunID = list[i].RunID; !r.Remote() {
 			r.RequestStop(list[i].ID, stop)
 		}
 	}
@@ -120,7 +120,7 @@ func (r *Runs) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Sto
 			one.RunID = list[i].RunID
 			err := r.Store.RequestStop(ctx, list[i].ID, one)
 			switch {
-			case err == nil && r.Remote:
+			case err == nil && r.Remote():
 				r.RequestStop(list[i].ID, one)
 			case err != nil && !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrNotFound):
 				errs[i] = err
@@ -133,7 +133,7 @@ func (r *Runs) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Sto
 
 // PassBelow asks the runs below a session to stop, if no goroutine of the session's own run does so.
 func (r *Runs) PassBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
-	if !r.Remote {
+	if !r.Remote() {
 		return nil
 	}
 	return r.StopBelow(ctx, row, stop)

@@ -7,11 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine/settings"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
@@ -19,12 +19,11 @@ import (
 
 // Stops records and delivers the stops that a process owes. It is safe for concurrent use.
 type Stops struct {
+	*settings.Options
 	Store store.Store
 	// Records are the store's, if it keeps any; else nil. Without them, a stop that is owed dies with the process.
 	Records store.Records
 	Agents  func(name, version string) (*cairn.Agent, bool)
-	Logger  *slog.Logger
-	Now     func() time.Time // the process's clock
 	// Behind calls a function in a goroutine that ends with the engine, as does the context that it is given. It may
 	// leave that out.
 	Behind func(func(context.Context))

@@ -7,23 +7,19 @@ package user
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine/settings"
 )
 
 // Caller calls user code. Its fields are set before first use. It is safe for concurrent use.
 type Caller struct {
+	*settings.Options
 	// Go runs a function in a goroutine of its own, like the go statement.
-	Go     func(func())
-	Logger *slog.Logger
-	// StopGrace is how long code may keep running after its context has ended.
-	StopGrace time.Duration
-	// HookTimeout bounds hooks, guards and the like; 0 means no bound.
-	HookTimeout time.Duration
+	Go func(func())
 	// Executes returns why statements of a dialect cannot be executed with a step's commit; nil if they can.
 	Executes func(dialect string) error
 

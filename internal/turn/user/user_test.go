@@ -15,12 +15,14 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine/settings"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
 func caller() *Caller {
-	return &Caller{Go: func(fn func()) { go fn() }, Logger: slog.New(slog.DiscardHandler), StopGrace: time.Second, HookTimeout: time.Minute}
+	return &Caller{Go: func(fn func()) { go fn() },
+		Options: &settings.Options{Logger: slog.New(slog.DiscardHandler), StopGrace: time.Second, HookTimeout: time.Minute}}
 }
 
 // evil is an error whose every method panics.
