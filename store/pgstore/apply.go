@@ -16,6 +16,9 @@ func (d *database) alone(ctx context.Context, w *write) error {
 // hold.
 func (w *write) apply(ctx context.Context, c *conn) (err error) {
 	if cut := w.d.Cut; cut != nil { // the caller has begun a transaction
+		if err := w.keepTexts(ctx, c, cut.Messages); err != nil {
+			return err
+		}
 		if _, err := c.exec(ctx, sqlCut, w.key, cut.Messages, cut.State, cut.Checkpoint); err != nil {
 			return err
 		}

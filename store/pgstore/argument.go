@@ -148,6 +148,7 @@ var arguments = map[string]func(*write) any{
 	"end_run":          end(func(w *write) any { return w.d.EndRun.ID }),
 	"end_over":         func(w *write) any { return w.d.RunOver },
 	"end_data":         end(func(w *write) any { return w.endData }),
+	"end_text_at":      func(w *write) any { return int64(w.d.TextAt) },
 
 	// The queue and the cache.
 	"enqueue": func(w *write) any {

@@ -296,7 +296,7 @@ func newFloor(b *testing.B, url string, writers int) *floor {
 	f := &floor{b: b, pool: s.pool, text: [3]string{s.texts.of(sqlFloorBegin), s.texts.of(sqlFloorStep), s.texts.of(sqlFloorEnd)}}
 	messages := stepMessages("run-0")
 	f.data[0], f.data[1] = must(encodeMessage(&messages[0])), must(encodeMessage(&messages[1]))
-	f.data[2] = must(encodeRun(&cairn.Run{ID: "run-0", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}))
+	f.data[2] = must(encodeRun(&cairn.Run{ID: "run-0", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}, 0))
 	usage := cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1, ToolCalls: 1}
 	f.data[3] = must(encodeHead(&cairn.Session{MessageCount: 100, Turn: 5, Step: 5, CheckpointID: "cp-50", Usage: usage, RunUsage: usage,
 		Lease: cairn.Lease{Owner: "worker", Token: time.Now().UnixMicro(), Until: time.Now()}}, 50))

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// By the key of runs.
+	// By the keys of runs and messages.
 	sqlRuns = selectRun + `
 		WHERE s.id = $1 AND r.turn > $2::bigint
 		ORDER BY r.turn

@@ -288,7 +288,7 @@ func (m *importing) history(p *store.Part) error {
 func (m *importing) records(p *store.Part) error {
 	for i := range p.Runs {
 		run := &p.Runs[i]
-		data, err := encodeRun(run)
+		data, err := encodeRun(run, 0)
 		if err != nil {
 			return err
 		}

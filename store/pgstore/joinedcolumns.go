@@ -33,9 +33,9 @@ type joinedColumns struct {
 		id, checkpoint, data                    []string
 	}
 	ends struct {
-		session  []int64
-		id, data []string
-		over     []bool
+		session, textAt []int64
+		id, data        []string
+		over            []bool
 	}
 	places struct { // of the events; one for each head
 		log   []*string // nil for a step without events
@@ -148,7 +148,7 @@ func (x *joinedColumns) addRecords(w *write) {
 	if run := w.d.EndRun; run != nil {
 		e := &x.ends
 		e.session, e.id = append(e.session, w.key), append(e.id, run.ID)
-		e.over, e.data = append(e.over, w.d.RunOver), append(e.data, w.endData)
+		e.over, e.data, e.textAt = append(e.over, w.d.RunOver), append(e.data, w.endData), append(e.textAt, int64(w.d.TextAt))
 	}
 }
 
@@ -162,7 +162,7 @@ func (x *joinedColumns) values() []any {
 		s.session, s.position, s.keyframe, s.data,
 		r.session, r.turn, r.id, r.sequence, r.message, r.checkpoint, r.state, r.data,
 		e.session, e.id, e.over, e.data,
-		h.nextVersion, h.leaseTTL, h.logSequence,
+		h.nextVersion, h.leaseTTL, h.logSequence, e.textAt,
 	}
 	if x.logged() {
 		p, v := &x.places, &x.events

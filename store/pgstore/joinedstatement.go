@@ -24,7 +24,7 @@ WITH step AS MATERIALIZED (
 	sqlPlainStep = `)
 		p (` + stepColumns + `)`
 
-	sqlLoggedStep = `, $48::text[], $49::bigint[], $50::boolean[], $51::text[]) WITH ORDINALITY
+	sqlLoggedStep = `, $49::text[], $50::bigint[], $51::boolean[], $52::text[]) WITH ORDINALITY
 		p (` + stepColumns + `, log, events, fence, id, number)`
 
 	sqlLockSteps = `
@@ -100,10 +100,10 @@ WITH step AS MATERIALIZED (
 		JOIN head h USING (session)
 ), ended AS (
 	UPDATE {schema}.runs r
-	SET ended_at = CASE WHEN e.over THEN e.updated_at END, data = e.data
+	SET ended_at = CASE WHEN e.over THEN e.updated_at END, data = e.data, text_at = e.text_at
 	FROM (
 		SELECT e.*, h.updated_at
-		FROM unnest($41::bigint[], $42::text[], $43::boolean[], $44::text[]) e (session, id, over, data) JOIN head h USING (session)
+		FROM unnest($41::bigint[], $42::text[], $43::boolean[], $44::text[], $48::bigint[]) e (session, id, over, data, text_at) JOIN head h USING (session)
 		OFFSET 0) e -- else the plan may read all runs of the session
 	WHERE r.session = e.session AND r.id = e.id
 ), dropped AS (
@@ -126,7 +126,7 @@ WITH step AS MATERIALIZED (
 ), appended AS (
 	INSERT INTO {schema}.events (log, last, dated_at, data)
 	SELECT p.log_key, p.logged, CASE WHEN e.undated THEN h.updated_at END, e.data
-	FROM unnest($52::bigint[], $53::boolean[], $54::bytea[]) e (session, undated, data)
+	FROM unnest($53::bigint[], $54::boolean[], $55::bytea[]) e (session, undated, data)
 		JOIN head h USING (session)
 		JOIN placed p ON p.key = e.session
 )`

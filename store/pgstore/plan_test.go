@@ -45,8 +45,8 @@ const sqlFill = `
 	INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at, id, step_id,
 		id_key, step_key)
 	SELECT 1 + n % 10, n, n, 1, n, n, n, now(), 'cp-' || n, 'step-' || n, n, n FROM generate_series(1, 10000) n;
-	INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint, before_position, data)
-	SELECT 1 + n % 10, n, 'run-' || n, now(), 0, 0, '', 0, '{}' FROM generate_series(1, 10000) n;
+	INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint, before_position, text_at, data)
+	SELECT 1 + n % 10, n, 'run-' || n, now(), 0, 0, '', 0, n + 1, '{}' FROM generate_series(1, 10000) n;
 	INSERT INTO {schema}.staged (session, step_id, key, data) SELECT n, 'step', 'key', '{}' FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.queue (session, id, data) SELECT n, 'turn', '[]' FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.cache (session, key, data) SELECT n, 'key', '{}' FROM generate_series(1, 5000) n;
@@ -111,9 +111,10 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"recent messages":   {sqlRecentMessages, []any{"session-7", 100, 10}, []string{"messages_pkey", "heads_pkey", "runs_pkey"}},
 		"state":             {sqlState, []any{"session-7"}, []string{"state_pkey"}},
 		"state of then":     {sqlStateAtCheckpoint, []any{"session-7", 7}, []string{"checkpoints_id", "state_pkey"}},
-		"run":               {sqlRun, []any{"session-7", "run-7"}, []string{"runs_id"}},
-		"runs":              {sqlRuns, []any{"session-7", 50, 10}, []string{"runs_pkey"}},
-		"newest runs":       {sqlRunsNewest, []any{"session-7", 9000, 10}, []string{"runs_pkey"}},
+		"run":               {sqlRun, []any{"session-7", "run-7"}, []string{"runs_id", "messages_pkey"}},
+		"runs to keep":      {sqlRunsSaid, []any{7, 9000}, []string{"runs_pkey", "messages_pkey"}},
+		"runs":              {sqlRuns, []any{"session-7", 50, 10}, []string{"runs_pkey", "messages_pkey"}},
+		"newest runs":       {sqlRunsNewest, []any{"session-7", 9000, 10}, []string{"runs_pkey", "messages_pkey"}},
 		"checkpoint":        {sqlCheckpoint, []any{"session-7", 7}, []string{"checkpoints_id"}},
 		"checkpoints":       {sqlCheckpoints, []any{"session-7", 50, 10}, []string{"checkpoints_pkey"}},
 		"prune":             {sqlPrune, []any{7, 10}, []string{"checkpoints_pkey", "state_pkey"}},

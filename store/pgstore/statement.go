@@ -162,7 +162,7 @@ const sqlAddRun = `, started AS (
 // By runs_id.
 const sqlEndRun = `, ended AS (
 	UPDATE {schema}.runs r
-	SET ended_at = CASE WHEN @end_over::boolean THEN h.updated_at END, data = @end_data::text
+	SET ended_at = CASE WHEN @end_over::boolean THEN h.updated_at END, data = @end_data::text, text_at = @end_text_at::bigint
 	FROM head h
 	WHERE r.session = @key::bigint AND r.id = @end_run::text)`
 

@@ -62,14 +62,11 @@ func (w *write) encodeContent() (err error) {
 		}
 	}
 	if run := w.c.StartRun; run != nil {
-		if w.startData, err = encodeRun(run); err != nil {
+		if w.startData, err = encodeRun(run, 0); err != nil {
 			return err
 		}
 	}
-	if run := w.c.EndRun; run != nil {
-		w.endData, err = encodeRun(run)
-	}
-	return err
+	return nil
 }
 
 func (w *write) encodeRecords() (err error) {
@@ -88,6 +85,11 @@ func (w *write) encodeRecords() (err error) {
 func (w *write) encodeDelta() (err error) {
 	if w.d.Checkpoint != nil {
 		w.checkpoint = namesOf(w.d.Checkpoint, w.d.Row)
+	}
+	if w.d.EndRun != nil {
+		if w.endData, err = encodeRun(w.d.EndRun, w.d.TextAt); err != nil {
+			return err
+		}
 	}
 	if w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints); err != nil {
 		return err

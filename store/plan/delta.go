@@ -57,6 +57,10 @@ type Delta struct {
 	// see [Delta.Ended]. If RunOver is set, its EndedAt is open.
 	EndRun  *cairn.Run
 	RunOver bool
+	// TextAt, unless 0, is how many messages the session has up to the one whose text is that of EndRun, which is among
+	// Messages. A store may keep this number instead of the text, see [WithoutText]; it then gives the run its text
+	// before it cuts that message. The numbers of a session's runs increase with their turns.
+	TextAt int
 	// StartRun and Checkpoint are inserted.
 	StartRun   *cairn.Run
 	Checkpoint *cairn.Checkpoint

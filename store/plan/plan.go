@@ -122,7 +122,7 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	row := d.Row
 	row.Version = store.NextVersion(row.Version)
 	d.FirstMessage = row.MessageCount
-	d.runs(c)
+	d.runs(c, before.RunID)
 	d.Messages = c.Messages
 	if slices.ContainsFunc(c.Messages, func(m cairn.Message) bool { return m.CreatedAt.IsZero() }) {
 		d.undated = c.Messages
@@ -185,12 +185,16 @@ func summaryWithin(place cairn.SummaryPlace, messages int) cairn.SummaryPlace {
 	return cairn.SummaryPlace{}
 }
 
-func (d *Delta) runs(c *store.Commit) {
+// runs adds the run that ends and the one that begins. current is the run of the row as it was read.
+func (d *Delta) runs(c *store.Commit, current string) {
 	row := d.Row
 	if c.EndRun != nil {
 		run := *c.EndRun
 		run.SessionID = row.ID
 		d.EndRun, d.RunOver, d.DropStop = &run, run.Status != cairn.RunRunning, run.ID
+		if run.ID == current {
+			d.TextAt = textAt(c, d.FirstMessage)
+		}
 	}
 	if c.StartRun == nil {
 		return

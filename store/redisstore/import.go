@@ -229,12 +229,9 @@ func (m *importing) runs(p *store.Part) error {
 	for i := range p.Runs {
 		run := &p.Runs[i]
 		origin := appendOrigin(strconv.AppendInt(nil, micros(run.StartedAt), 10), run)
-		data, err := backend.EncodeJSON("run", runDataOf(run, !run.EndedAt.IsZero()))
+		data, err := appendEnded(nil, run)
 		if err != nil {
 			return err
-		}
-		if !run.EndedAt.IsZero() {
-			data = strconv.FormatInt(micros(run.EndedAt), 10) + data
 		}
 		ids, fields = append(ids, run.ID), append(fields, "o"+run.ID, origin, "d"+run.ID, data)
 	}

@@ -97,7 +97,7 @@ func (w *write) answer(n *plan.Needs, seen *plan.Seen, found []any) error {
 		if origin == nil {
 			continue
 		}
-		run, err := readRun(w.id, id, plain(origin), plain(data))
+		run, err := readRun(w.id, id, plain(origin), plain(data), "")
 		if err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ func readPast(snap *store.Contents, want *store.Want, r reply) (err error) {
 	}
 	if want.Run != "" {
 		fields := reply(r.list(3))
-		run, err := readRun(id, want.Run, fields.text(0), fields.text(1))
+		run, err := readRun(id, want.Run, fields.text(0), fields.text(1), fields.text(2))
 		if err != nil {
 			return err
 		}

@@ -115,7 +115,7 @@ func FuzzRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		readCheckpoint("session", "id", text)
 		readCall("root", "id", text)
-		readRun("session", "id", text, text)
+		readRun("session", "id", text, text, text)
 		readMessages([]any{text})
 		readStaged([]any{text, text}, "")
 		readStop(text)

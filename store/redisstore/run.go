@@ -5,15 +5,20 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
-var scriptRuns = about("runs", "read runs", reads)
+var (
+	scriptRuns = about("runs", "read runs", reads)
+	scriptSaid = about("said", "commit", reads)
+)
 
 // runOrigin is where a run began: its turn, log sequence, number of messages, state position and checkpoint.
 type runOrigin struct {
@@ -66,8 +71,29 @@ func runDataOf(run *cairn.Run, over bool) runData {
 	return data
 }
 
-// readRun decodes a run from its origin and its data.
-func readRun(session, id, origin, data string) (run cairn.Run, err error) {
+// appendRun appends the data of a run. textAt is [plan.Delta.TextAt].
+func appendRun(to []byte, run *cairn.Run, over bool, textAt int) ([]byte, error) {
+	if textAt > 0 {
+		to = strconv.AppendInt(append(to, '@'), int64(textAt), 10)
+	}
+	raw, err := json.Marshal(runDataOf(plan.WithoutText(run, textAt), over))
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInvalid, "run does not encode: %w", err)
+	}
+	return append(to, raw...), nil
+}
+
+// appendEnded appends the data of a run with its text and the time of its end, if it has ended.
+func appendEnded(to []byte, run *cairn.Run) ([]byte, error) {
+	if !run.EndedAt.IsZero() {
+		to = strconv.AppendInt(to, micros(run.EndedAt), 10)
+	}
+	return appendRun(to, run, !run.EndedAt.IsZero(), 0)
+}
+
+// readRun decodes a run from its origin and its data. message is the one that it has its text from; without it, such a
+// run has no text.
+func readRun(session, id, origin, data, message string) (run cairn.Run, err error) {
 	var o runOrigin
 	started, place, err := dated("run", origin)
 	if err != nil {
@@ -80,6 +106,9 @@ func readRun(session, id, origin, data string) (run cairn.Run, err error) {
 	if !ok {
 		return run, cairn.Errorf(cairn.CodeCorrupt, "stored run %q has no time", id)
 	}
+	if strings.HasPrefix(text, "@") {
+		text = text[max(strings.IndexByte(text, '{'), 0):]
+	}
 	if err := backend.DecodeJSON("run", text, &run); err != nil {
 		return run, err
 	}
@@ -88,13 +117,42 @@ func readRun(session, id, origin, data string) (run cairn.Run, err error) {
 	if !ended.IsZero() {
 		run.EndedAt = ended
 	}
-	return run, nil
+	if message != "" {
+		_, text, _ := stamped(message)
+		err = backend.ReadText(&run, strings.TrimPrefix(text, "/"))
+	}
+	return run, err
+}
+
+// keepTexts reads the runs whose texts are in messages that the delta cuts. moved reports that the row has changed since
+// it was seen.
+func (w *write) keepTexts(ctx context.Context) (moved bool, err error) {
+	r, err := w.db.ask(ctx, scriptSaid, w.id, w.d.Cut.Messages)
+	if err != nil || r.text(1) != string(w.at.version(nil)) {
+		return err == nil, err
+	}
+	w.said = nil
+	for list := reply(r.list(2)); len(list) >= runTexts; list = list[runTexts:] {
+		run, err := readRunOf(w.id, list)
+		if err != nil {
+			return false, err
+		}
+		w.said = append(w.said, run)
+	}
+	return false, nil
+}
+
+// runTexts is how many texts a script returns for each run.
+const runTexts = 4
+
+func readRunOf(session string, item reply) (cairn.Run, error) {
+	return readRun(session, item.text(0), item.text(1), item.text(2), item.text(3))
 }
 
 // Runs implements store.Store.
 func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
-	return readPage(ctx, &s.database, scriptRuns, id, q, 3, func(item reply) (cairn.Run, int64, error) {
-		run, err := readRun(id, item.text(0), item.text(1), item.text(2))
+	return readPage(ctx, &s.database, scriptRuns, id, q, runTexts, func(item reply) (cairn.Run, int64, error) {
+		run, err := readRunOf(id, item)
 		return run, int64(run.Turn), err
 	})
 }

@@ -80,7 +80,7 @@ func TestScriptsCheckRights(t *testing.T) {
 		scriptDiscard, scriptDrop, scriptDue, scriptEvents, scriptHidden, scriptImport, scriptInside, scriptLayout, scriptList,
 		scriptLook, scriptNamespaces, scriptOver, scriptOverdue, scriptPrune, scriptPurge, scriptPut, scriptRead,
 		scriptRecordDelete, scriptRecordGet, scriptRecordList, scriptRecordPut, scriptRelease, scriptRemove, scriptRenew,
-		scriptRestore, scriptRights, scriptRuns, scriptSchema, scriptStage, scriptStep, scriptStop, scriptSwept, scriptTrim, scriptWrite,
+		scriptRestore, scriptRights, scriptRuns, scriptSaid, scriptSchema, scriptStage, scriptStep, scriptStop, scriptSwept, scriptTrim, scriptWrite,
 	}
 	files, err := sources.ReadDir("lua")
 	if err != nil {

@@ -56,7 +56,7 @@ func TestStorageOfAConversation(t *testing.T) {
 	}
 	all, log := float64(after-before)/conversation, float64(kinds["e"]+kinds["l"])/conversation
 	t.Logf("%.2f bytes in all", all)
-	if all > 4.5 || all-log > 2.55 {
+	if all > 4 || all-log > 2.4 {
 		t.Errorf("%.2f bytes are stored per byte of conversation, %.2f of them outside the event log", all, all-log)
 	}
 }

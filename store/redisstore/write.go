@@ -39,6 +39,7 @@ type write struct {
 	happened *bool      // whether the commit was applied before, if that was read with the row
 	origin   statePlace // of the state that a rewind goes back to
 	d        *plan.Delta
+	said     []cairn.Run // whose texts are in messages that the delta cuts
 }
 
 func (w *write) seen() *plan.Seen {
@@ -97,6 +98,12 @@ func (w *write) fillAfter() {
 
 // rows writes any delta. A nil row without an error means that its conditions did not hold.
 func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
+	if w.d.Cut != nil {
+		if moved, err := w.keepTexts(ctx); moved || err != nil {
+			w.refused(nil)
+			return nil, err
+		}
+	}
 	cmd := newCommand()
 	defer cmd.free()
 	if err := w.encode(cmd); err != nil {
@@ -472,17 +479,29 @@ func (c *command) json(what string, v any) error {
 // history adds runs and the checkpoint.
 func (w *write) history(cmd *command) error {
 	d := w.d
-	if d.EndRun != nil {
-		w.set(cmd, "r:", "d", d.EndRun.ID, d.RunOver)
-		if err := cmd.json("run", runDataOf(w.c.EndRun, d.RunOver)); err != nil {
+	for i := range w.said {
+		w.set(cmd, "r:", "d", w.said[i].ID, false)
+		data, err := appendEnded(cmd.data, &w.said[i])
+		if err != nil {
 			return err
 		}
+		cmd.add(data)
+	}
+	if d.EndRun != nil {
+		w.set(cmd, "r:", "d", d.EndRun.ID, d.RunOver)
+		data, err := appendRun(cmd.data, w.c.EndRun, d.RunOver, d.TextAt)
+		if err != nil {
+			return err
+		}
+		cmd.add(data)
 	}
 	if run := d.StartRun; run != nil {
 		w.set(cmd, "r:", "d", run.ID, false)
-		if err := cmd.json("run", runDataOf(w.c.StartRun, false)); err != nil {
+		data, err := appendRun(cmd.data, w.c.StartRun, false, 0)
+		if err != nil {
 			return err
 		}
+		cmd.add(data)
 		w.place(cmd, "set before", "r:", "o", run.ID)
 		if d.Places() {
 			cmd.add(openOrigin(cmd.data, run))

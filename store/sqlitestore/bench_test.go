@@ -173,7 +173,7 @@ func (f *floor) step() {
 		f.exec(sqlInsertRun, key<<31+int64(n/stepsPerRun+1), key, run, micros(now), 0, row.MessageCount, "", 0, f.texts[2])
 		f.exec(sqlUpdateStatus, key, "active", "")
 	case stepsPerRun - 1:
-		f.exec(sqlUpdateRun, key, run, f.texts[2])
+		f.exec(sqlUpdateRun, key, run, f.texts[2], 0)
 		f.exec(sqlUpdateStatus, key, "completed", run)
 	}
 	f.exec(sqlDropStaged, key)

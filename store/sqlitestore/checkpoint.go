@@ -73,6 +73,9 @@ func findCheckpoint(c *conn, r *storedRow, id string) (cp *cairn.Checkpoint, err
 
 // cut removes the rows after a point in the session's past.
 func (r *storedRow) cut(c *conn, at *plan.Cut) error {
+	if err := keepTexts(c, r.key, at.Messages); err != nil {
+		return err
+	}
 	for _, drop := range []struct {
 		text  string
 		bound int64

@@ -238,7 +238,7 @@ func (r *storedRow) writeHistory(c *conn, d *plan.Delta, texts []string) error {
 		}
 	}
 	if d.EndRun != nil {
-		if err := updateRun(c, r.key, d.EndRun); err != nil {
+		if err := updateRun(c, r.key, d.EndRun, d.TextAt); err != nil {
 			return err
 		}
 	}

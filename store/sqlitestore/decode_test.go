@@ -21,7 +21,7 @@ var decoders = []struct {
 	read    func(*columns)
 }{
 	{38, func(c *columns) { readSession(c) }},
-	{8, func(c *columns) { readRun(c, "session") }},
+	{9, func(c *columns) { readRun(c, "session") }},
 	{11, func(c *columns) { readCheckpoint(c, "session") }},
 	{2, func(c *columns) { readBatch(c, &[]cairn.Event{}, 0, 10) }},
 	{3, func(c *columns) { readMessage(c) }},
@@ -37,7 +37,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(byte(0), []byte{0, 1, 1, 1}, int64(7), "{}")
 	f.Add(byte(0), []byte{0, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0, 1},
 		int64(1), "{}")
-	f.Add(byte(1), []byte{0, 1, 0, 0, 0, 1, 0, 1}, int64(-1), `{"usage":[]}`)
+	f.Add(byte(1), []byte{0, 1, 0, 0, 0, 1, 0, 1, 1}, int64(-1), `{"usage":[]}`)
 	f.Add(byte(2), []byte{1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0}, int64(1<<62), "id")
 	f.Add(byte(3), []byte{0, 4}, int64(3), string(must(backend.EncodeEvents([]cairn.Event{{Type: cairn.EventCustom}, {}}))))
 	f.Add(byte(4), []byte{0, 0, 1}, int64(7), `{"role":"user","parts":[{"type":"text"}]}`)

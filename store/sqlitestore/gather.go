@@ -24,8 +24,8 @@ const (
 
 	sqlGatherStates   = `SELECT ` + gatherOwner + `, ` + placeNumber + `, keyframe, data FROM json_each(?1)` + gatherFrom + `state` + gatherPlace
 	sqlGatherMessages = `SELECT ` + gatherOwner + `, created_at, run_length, data FROM json_each(?1)` + gatherFrom + `messages` + gatherPlace
-	sqlGatherRuns     = `SELECT ` + gatherOwner + `, ` + placeNumber + `, r.id, started_at, start_sequence, first_message, before_checkpoint,
-		before_position, data FROM json_each(?1)` + gatherFrom + `runs r` + gatherPlace
+	sqlGatherRuns     = `SELECT ` + gatherOwner + `, ` + placeNumber + `, runs.id, started_at, start_sequence, first_message, before_checkpoint,
+		before_position, data,` + runText + ` FROM json_each(?1)` + gatherFrom + `runs` + gatherPlace
 	sqlGatherQueue = `SELECT ` + gatherOwner + `, q.id, data FROM json_each(?1)` + gatherFrom + `queue q` + gatherPlace
 
 	sqlGatherCheckpoints = `

@@ -8,23 +8,34 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 const runColumns = `
 	id, started_at, start_sequence, first_message, before_checkpoint, before_position, data`
+
+// runText is the message that a run has its text from, or an empty text.
+const runText = `
+	CASE text_at WHEN 0 THEN '' ELSE coalesce((SELECT m.data FROM messages m WHERE m.place = (runs.place & ~0x7fffffff) + text_at - 1), '') END`
 
 const (
 	sqlInsertRun = `
 		INSERT INTO runs (place, session,` + runColumns + `)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`
 
-	sqlUpdateRun = `UPDATE runs SET data = ?3 WHERE session = ?1 AND id = ?2`
+	sqlUpdateRun = `UPDATE runs SET data = ?3, text_at = ?4 WHERE session = ?1 AND id = ?2`
 
-	sqlRun = `SELECT ` + placeNumber + `,` + runColumns + ` FROM runs WHERE session = ?1 AND id = ?2`
+	sqlRun = `SELECT ` + placeNumber + `,` + runColumns + `,` + runText + ` FROM runs WHERE session = ?1 AND id = ?2`
 
-	sqlRuns = `SELECT ` + placeNumber + `,` + runColumns + ` FROM runs WHERE ` + overNumber + ` ORDER BY place LIMIT ?3`
+	sqlRuns = `SELECT ` + placeNumber + `,` + runColumns + `,` + runText + ` FROM runs WHERE ` + overNumber + ` ORDER BY place LIMIT ?3`
 
-	sqlRunsNewest = `SELECT ` + placeNumber + `,` + runColumns + ` FROM runs WHERE ` + lessNumber + ` ORDER BY place DESC LIMIT ?3`
+	sqlRunsNewest = `SELECT ` + placeNumber + `,` + runColumns + `,` + runText + ` FROM runs WHERE ` + lessNumber + ` ORDER BY place DESC LIMIT ?3`
+
+	// The runs whose texts are in the messages from number ?2 on: they follow those whose texts are in earlier ones.
+	sqlRunsSaid = `SELECT ` + placeNumber + `,` + runColumns + `,` + runText + ` FROM runs
+		WHERE ` + ofOwner + ` AND text_at > ?2 AND place > coalesce((
+			SELECT place FROM runs WHERE ` + ofOwner + ` AND text_at BETWEEN 1 AND ?2 ORDER BY place DESC LIMIT 1), 0)
+		ORDER BY place`
 )
 
 // runRest is a run without the fields that have columns of their own.
@@ -38,14 +49,15 @@ type runRest struct {
 	StartedAt     time.Time `json:"started_at,omitzero"`
 }
 
-func encodeRun(run *cairn.Run) (string, error) {
-	own := *run
+// encodeRun returns the data of a run. textAt is [plan.Delta.TextAt].
+func encodeRun(run *cairn.Run, textAt int) (string, error) {
+	own := *plan.WithoutText(run, textAt)
 	own.Before = cairn.RunOrigin{}
 	return backend.EncodeJSON("run", &runRest{Run: &own})
 }
 
 func insertRun(c *conn, key int64, run *cairn.Run) error {
-	data, err := encodeRun(run)
+	data, err := encodeRun(run, 0)
 	if err != nil {
 		return err
 	}
@@ -58,22 +70,40 @@ func insertRun(c *conn, key int64, run *cairn.Run) error {
 	return err
 }
 
-// updateRun writes a run that has ended. Only its data changes.
-func updateRun(c *conn, key int64, run *cairn.Run) error {
-	data, err := encodeRun(run)
+// updateRun writes a run that has ended. Only its data and textAt change.
+func updateRun(c *conn, key int64, run *cairn.Run, textAt int) error {
+	data, err := encodeRun(run, textAt)
 	if err != nil {
 		return err
 	}
-	_, err = c.exec(sqlUpdateRun, key, run.ID, data)
+	_, err = c.exec(sqlUpdateRun, key, run.ID, data, textAt)
 	return err
 }
 
-// readRun reads a run's number and runColumns.
+// keepTexts gives the runs their texts that are in the messages from a number on.
+func keepTexts(c *conn, key int64, from int) (err error) {
+	var runs []cairn.Run
+	err = c.query(context.Background(), sqlRunsSaid, func(cols *columns) bool {
+		runs = append(runs, readRun(cols, ""))
+		return true
+	}, key, from)
+	for i := range runs {
+		if err == nil {
+			err = updateRun(c, key, &runs[i], 0)
+		}
+	}
+	return err
+}
+
+// readRun reads a run's number, runColumns and runText.
 func readRun(c *columns, session string) cairn.Run {
 	turn, id, started, sequence, first := c.int(), c.text(), c.time(), c.int64(), c.int()
 	before := cairn.RunOrigin{CheckpointID: c.text(), StatePosition: c.int64()}
 	var run cairn.Run
 	c.json("run", &run)
+	if said := c.text(); said != "" && c.err == nil {
+		c.err = backend.ReadText(&run, said)
+	}
 	run.ID, run.SessionID, run.Turn = id, session, turn
 	run.StartedAt, run.StartSequence, run.FirstMessage, run.Before = started, sequence, first, before
 	return run

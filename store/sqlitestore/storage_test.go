@@ -59,8 +59,8 @@ func TestStorageOfAConversation(t *testing.T) {
 	}
 	whole := perByte(must(os.Stat(path)).Size())
 	t.Logf("%.2f bytes are stored per byte of conversation, %.2f outside the event log", whole, whole-perByte(events))
-	if whole > 4.2 || whole-perByte(events) > 2.6 {
-		t.Errorf("%.2f bytes per byte of conversation, %.2f outside the event log: at most 4.2 and 2.6 are allowed",
+	if whole > 4 || whole-perByte(events) > 2.4 {
+		t.Errorf("%.2f bytes per byte of conversation, %.2f outside the event log: at most 4 and 2.4 are allowed",
 			whole, whole-perByte(events))
 	}
 }

@@ -141,6 +141,7 @@ var chapters = []chapter{
 	{name: "Guard", tests: guardTests},
 	{name: "Again", tests: againTests},
 	{name: "Run", tests: runTests},
+	{name: "RunText", tests: runTextTests},
 	{name: "Message", tests: messageTests},
 	{name: "State", tests: stateTests},
 	{name: "Checkpoint", tests: checkpointTests},

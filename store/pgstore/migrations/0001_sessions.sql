@@ -114,6 +114,7 @@ CREATE TABLE {schema}.runs (
     before_position   bigint      NOT NULL, -- of the state when the run began
     turn              integer     NOT NULL,
     first_message     integer     NOT NULL,
+    text_at           integer     NOT NULL DEFAULT 0, -- the number after that of the message that the run has its text from; 0 if data has it
     id                text        COLLATE "C" NOT NULL,
     before_checkpoint text        NOT NULL, -- where the session was when the run began
     data              text        NOT NULL, -- JSON of the run; the row's other columns take precedence

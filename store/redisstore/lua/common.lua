@@ -13,7 +13,8 @@
 --   c:ID  hash    c<checkpoint> -> the microseconds of its commit and its record; s<step> for each step
 --   n:ID  list    checkpoints by number
 --   r:ID  hash    o<run> -> the microseconds of its begin and its origin; d<run> -> the microseconds of its end, if it
---                 has ended, and its data
+--                 has ended, and its data; before the data of a run whose text is that of a message, @ and the number
+--                 of that message, from 1
 --   o:ID  list    runs by turn
 --   g:ID  hash    staged pieces: step and key -> number:data
 --   k:ID  hash    pending call -> its step
@@ -103,6 +104,19 @@ local function load(id)
 	row.updated, row.till, row.stop = tonumber(list[4]), tonumber(list[5]), list[6] or ''
 	row.first, row.due, row.lease = tonumber(list[7]), tonumber(list[8]), tonumber(list[10])
 	return row, list
+end
+
+-- text_at returns the number of the message that a run has its text from; 0 for a run whose data has its text.
+local function text_at(data)
+	return tonumber(string.match(data, '^%d*@(%d+)') or 0)
+end
+
+-- run returns a run's origin, its data and the message that it has its text from, or an empty text.
+local function run(id, name)
+	local fields = call('HMGET', P .. 'r:' .. id, 'o' .. name, 'd' .. name)
+	local at = fields[2] and text_at(fields[2]) or 0
+	fields[3] = at > 0 and call('LINDEX', P .. 'm:' .. id, at - 1) or ''
+	return fields
 end
 
 -- missing returns the answer for a session that does not exist.

@@ -10,7 +10,7 @@ end
 local function asks(letter)
 	return string.find(want, letter, 1, true)
 end
-local checkpoint, run, chain, messages, staged, calls, cache, queue = '', {}, {}, {}, {}, {}, {}, {}
+local checkpoint, found, chain, messages, staged, calls, cache, queue = '', {}, {}, {}, {}, {}, {}, {}
 local frame, position, first = row.frame, row.position, row.first
 if asks('p') then
 	checkpoint = call('HGET', P .. 'c:' .. id, 'c' .. ARGV[3])
@@ -21,8 +21,8 @@ if asks('p') then
 	position, frame = record[4], record[5]
 end
 if asks('r') then
-	run = call('HMGET', P .. 'r:' .. id, 'o' .. ARGV[4], 'd' .. ARGV[4])
-	if not run[1] then
+	found = run(id, ARGV[4])
+	if not found[1] then
 		return { 'run' }
 	end
 end
@@ -54,4 +54,4 @@ end
 if asks('q') then
 	queue = call('HGETALL', P .. 'q:' .. id)
 end
-return { 'ok', list, checkpoint, run, chain, messages, staged, calls, cache, queue }
+return { 'ok', list, checkpoint, found, chain, messages, staged, calls, cache, queue }

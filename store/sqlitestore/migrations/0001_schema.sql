@@ -124,7 +124,8 @@ CREATE TABLE runs (
     first_message     INTEGER NOT NULL,
     before_checkpoint TEXT    NOT NULL, -- where the session was when the run began
     before_position   INTEGER NOT NULL,
-    data              TEXT    NOT NULL  -- JSON of the rest of the run
+    data              TEXT    NOT NULL, -- JSON of the rest of the run
+    text_at           INTEGER NOT NULL DEFAULT 0 -- the number after that of the message that the run has its text from; 0 if data has it
 ) STRICT;
 
 -- A run by its id; a run is started once.

@@ -1,0 +1,53 @@
+package plan
+
+import (
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// maxUnread is how many bytes a message may have for each byte of its text, so that a run's text may be read from it: a
+// list of runs reads them all.
+const maxUnread = 4
+
+// textAt returns [Delta.TextAt] for a commit whose first message has the index first.
+func textAt(c *store.Commit, first int) int {
+	text := c.EndRun.Text
+	for i := len(c.Messages) - 1; i >= 0 && text != ""; i-- {
+		if m := &c.Messages[i]; m.RunID == c.EndRun.ID && says(m, text) {
+			return first + i + 1
+		}
+	}
+	return 0
+}
+
+// says reports whether a message consists of a text and little else.
+func says(m *cairn.Message, text string) bool {
+	left, size := text, 0
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		size += len(p.Text) + len(p.Provider)
+		if p.ToolUse != nil {
+			size += len(p.ToolUse.Input)
+		}
+		if p.Type != cairn.PartText {
+			continue
+		}
+		var ok bool
+		if left, ok = strings.CutPrefix(left, p.Text); !ok {
+			return false
+		}
+	}
+	return left == "" && size <= maxUnread*len(text)
+}
+
+// WithoutText returns a run as a store keeps it that keeps textAt, a [Delta.TextAt], for its text.
+func WithoutText(run *cairn.Run, textAt int) *cairn.Run {
+	if textAt == 0 {
+		return run
+	}
+	own := *run
+	own.Text = ""
+	return &own
+}

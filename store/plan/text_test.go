@@ -1,0 +1,54 @@
+package plan_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
+)
+
+// A run's text may be that of one of the commit's messages: the last one that the run wrote, and that has little else.
+func TestTextOfAMessage(t *testing.T) {
+	t.Parallel()
+	message := func(run string, parts ...cairn.Part) cairn.Message { return cairn.Message{RunID: run, Parts: parts} }
+	reasoning := func(bytes int) cairn.Part {
+		return cairn.Part{Type: cairn.PartReasoning, Text: strings.Repeat("r", bytes-4), Provider: []byte("null")}
+	}
+	text := cairn.TextPart
+	current, count := session().RunID, session().MessageCount
+	for name, test := range map[string]struct {
+		run, text string
+		messages  []cairn.Message
+		want      int // from the first message of the commit, 1; 0 for none
+	}{
+		"reply":                         {current, "abc", []cairn.Message{message(current, text("abc"))}, 1},
+		"several parts":                 {current, "abc", []cairn.Message{message(current, text("a"), text("bc"))}, 1},
+		"the last of two":               {current, "abc", []cairn.Message{message(current, text("abc")), message(current, text("abc")), message(current, text("b"))}, 2},
+		"a part is missing":             {current, "abc", []cairn.Message{message(current, text("a"), text("b"))}, 0},
+		"a part too many":               {current, "abc", []cairn.Message{message(current, text("abc"), text("d"))}, 0},
+		"no text":                       {current, "", []cairn.Message{message(current, reasoning(5))}, 0},
+		"of another run":                {current, "abc", []cairn.Message{message("other", text("abc"))}, 0},
+		"of a run that is not current":  {"other", "abc", []cairn.Message{message("other", text("abc"))}, 0},
+		"with as much else":             {current, "abc", []cairn.Message{message(current, reasoning(9), text("abc"))}, 1},
+		"with more else than is worth":  {current, "abc", []cairn.Message{message(current, reasoning(10), text("abc"))}, 0},
+		"with a large call":             {current, "abc", []cairn.Message{message(current, text("abc"), cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{Input: []byte("1234567890")}})}, 0},
+		"a reasoning of the same words": {current, "abc", []cairn.Message{message(current, cairn.Part{Type: cairn.PartReasoning, Text: "abc"})}, 0},
+	} {
+		c := &store.Commit{EndRun: &cairn.Run{ID: test.run, Status: cairn.RunCompleted, Text: test.text}, Messages: test.messages}
+		seen := &plan.Seen{ID: "s", Row: session()}
+		d := work(t, c, seen, func(plan.Needs) error { seen.Runs = map[string]*cairn.Run{"other": {ID: "other"}}; return nil })
+		want := test.want
+		if want > 0 {
+			want += count
+		}
+		if d.TextAt != want || d.EndRun.Text != test.text {
+			t.Errorf("%s: the text %q is at %d, want %d", name, d.EndRun.Text, d.TextAt, want)
+		}
+	}
+	run := &cairn.Run{ID: "r", Text: "abc"}
+	if kept := plan.WithoutText(run, 7); kept.Text != "" || kept.ID != "r" || plan.WithoutText(run, 0).Text != "abc" || run.Text != "abc" {
+		t.Errorf("without its text the run is %+v", kept)
+	}
+}
