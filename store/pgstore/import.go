@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -47,8 +48,8 @@ const (
 
 	sqlImportRun = `
 		INSERT INTO {schema}.runs (session, turn, id, started_at, ended_at, start_sequence, first_message, before_checkpoint,
-			before_position, data)
-		VALUES ($1, $2, $3, $4::timestamptz, $5::timestamptz, $6, $7, $8, $9, $10)`
+			before_position, data, text_at)
+		VALUES ($1, $2, $3, $4::timestamptz, $5::timestamptz, $6, $7, $8, $9, $10, $11)`
 
 	sqlImportCheckpoint = `
 		INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at,
@@ -170,6 +171,7 @@ type importing struct {
 	position   int64  // of the next state change
 	message    int    // number of the next message
 	checkpoint string // last one added
+	texts      plan.Texts
 
 	batch pgx.Batch
 	err   error // of a statement of the batch that must not be sent
@@ -231,7 +233,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	if err != nil {
 		return err
 	}
-	m.position, m.message, m.checkpoint = p.Inside.FirstState, 0, ""
+	m.position, m.message, m.checkpoint, m.texts = p.Inside.FirstState, 0, "", plan.Texts{}
 	if p.Log != nil {
 		if err := m.beginLog(ctx, row.Log(), p.Log); err != nil {
 			return err
@@ -280,6 +282,7 @@ func (m *importing) history(p *store.Part) error {
 			return err
 		}
 		m.queue(sqlImportMessage, m.key, int64(m.message), timestamp(p.Messages[i].CreatedAt), runOf(&p.Messages[i]), data)
+		m.texts.Add(&p.Messages[i])
 		m.message++
 	}
 	return nil
@@ -288,12 +291,13 @@ func (m *importing) history(p *store.Part) error {
 func (m *importing) records(p *store.Part) error {
 	for i := range p.Runs {
 		run := &p.Runs[i]
-		data, err := encodeRun(run, 0)
+		textAt := m.texts.At(run)
+		data, err := encodeRun(run, textAt)
 		if err != nil {
 			return err
 		}
 		m.queue(sqlImportRun, m.key, int64(run.Turn), run.ID, timestamp(run.StartedAt), timestamp(run.EndedAt), run.StartSequence,
-			int64(run.FirstMessage), run.Before.CheckpointID, run.Before.StatePosition, data)
+			int64(run.FirstMessage), run.Before.CheckpointID, run.Before.StatePosition, data, int64(textAt))
 	}
 	for i := range p.Checkpoints {
 		cp := &p.Checkpoints[i]

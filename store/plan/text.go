@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"hash/maphash"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -50,4 +51,44 @@ func WithoutText(run *cairn.Run, textAt int) *cairn.Run {
 	own := *run
 	own.Text = ""
 	return &own
+}
+
+// Texts finds the [Delta.TextAt] of a session's runs when all of the session is written at once: its messages first, and
+// then its runs, both in their order. The zero value is that of a session without messages.
+type Texts struct {
+	messages int
+	last     int              // the number of the run before
+	replies  map[string]reply // the last message of each run that has little but text
+	seed     maphash.Seed
+}
+
+type reply struct {
+	number int
+	text   uint64 // hash
+}
+
+// Add adds the next message.
+func (t *Texts) Add(m *cairn.Message) {
+	t.messages++
+	if m.RunID == "" {
+		return
+	}
+	text := m.Text()
+	if text == "" || !says(m, text) {
+		return
+	}
+	if t.replies == nil {
+		t.replies, t.seed = map[string]reply{}, maphash.MakeSeed()
+	}
+	t.replies[m.RunID] = reply{t.messages, maphash.String(t.seed, text)}
+}
+
+// At returns the number of the message that the next run has its text from; 0 for none.
+func (t *Texts) At(run *cairn.Run) int {
+	r, ok := t.replies[run.ID]
+	if !ok || r.number <= t.last || maphash.String(t.seed, run.Text) != r.text {
+		return 0
+	}
+	t.last = r.number
+	return r.number
 }

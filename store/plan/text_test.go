@@ -52,3 +52,31 @@ func TestTextOfAMessage(t *testing.T) {
 		t.Errorf("without its text the run is %+v", kept)
 	}
 }
+
+// A session that is written at once has the same numbers, as long as they increase.
+func TestTextsOfASession(t *testing.T) {
+	t.Parallel()
+	var texts plan.Texts
+	for _, m := range []cairn.Message{
+		{Parts: []cairn.Part{cairn.TextPart("one")}},
+		{RunID: "r1", Parts: []cairn.Part{cairn.TextPart("half")}},
+		{RunID: "r1", Parts: []cairn.Part{cairn.TextPart("o"), cairn.TextPart("ne")}},
+		{RunID: "r1", Parts: []cairn.Part{{Type: cairn.PartToolResult, Result: &cairn.ToolResult{}}}},
+		{RunID: "r3", Parts: []cairn.Part{cairn.TextPart("three")}},
+		{RunID: "r2", Parts: []cairn.Part{cairn.TextPart("two")}},
+		{RunID: "r4", Parts: []cairn.Part{cairn.TextPart("four")}},
+	} {
+		texts.Add(&m)
+	}
+	for _, test := range []struct {
+		run, text string
+		want      int
+	}{{"r1", "one", 3}, {"r2", "two", 6}, {"r3", "three", 0}, {"r4", "others", 0}, {"r5", "five", 0}} {
+		if at := texts.At(&cairn.Run{ID: test.run, Text: test.text}); at != test.want {
+			t.Errorf("the text of %s is at %d, want %d", test.run, at, test.want)
+		}
+	}
+	if at := new(plan.Texts).At(&cairn.Run{ID: "", Text: ""}); at != 0 {
+		t.Errorf("without messages the text is at %d", at)
+	}
+}

@@ -117,6 +117,7 @@ type importing struct {
 	chain  []statePlace // by position, from the first state on
 	queued int
 	staged int
+	texts  plan.Texts
 }
 
 // put adds elements to a key.
@@ -179,7 +180,7 @@ func (m *importing) begin(p *store.SessionPart) error {
 		return err
 	}
 	m.sessions = append(m.sessions, id)
-	m.part, m.chain, m.queued, m.staged = p, nil, 0, 0
+	m.part, m.chain, m.queued, m.staged, m.texts = p, nil, 0, 0, plan.Texts{}
 	if p.Log != nil {
 		m.log = append(m.log, "last", p.Log.Last)
 		m.name = p.Row.Log()
@@ -211,6 +212,7 @@ func (m *importing) history(p *store.Part) error {
 		if err != nil {
 			return err
 		}
+		m.texts.Add(&p.Messages[i])
 		messages = append(messages, text)
 	}
 	if err := m.own("list", "f", states...); err != nil {
@@ -229,7 +231,7 @@ func (m *importing) runs(p *store.Part) error {
 	for i := range p.Runs {
 		run := &p.Runs[i]
 		origin := appendOrigin(strconv.AppendInt(nil, micros(run.StartedAt), 10), run)
-		data, err := appendEnded(nil, run)
+		data, err := appendEnded(nil, run, m.texts.At(run))
 		if err != nil {
 			return err
 		}

@@ -83,12 +83,12 @@ func appendRun(to []byte, run *cairn.Run, over bool, textAt int) ([]byte, error)
 	return append(to, raw...), nil
 }
 
-// appendEnded appends the data of a run with its text and the time of its end, if it has ended.
-func appendEnded(to []byte, run *cairn.Run) ([]byte, error) {
+// appendEnded is appendRun with the time of the run's end, if it has ended.
+func appendEnded(to []byte, run *cairn.Run, textAt int) ([]byte, error) {
 	if !run.EndedAt.IsZero() {
 		to = strconv.AppendInt(to, micros(run.EndedAt), 10)
 	}
-	return appendRun(to, run, !run.EndedAt.IsZero(), 0)
+	return appendRun(to, run, !run.EndedAt.IsZero(), textAt)
 }
 
 // readRun decodes a run from its origin and its data. message is the one that it has its text from; without it, such a

@@ -481,7 +481,7 @@ func (w *write) history(cmd *command) error {
 	d := w.d
 	for i := range w.said {
 		w.set(cmd, "r:", "d", w.said[i].ID, false)
-		data, err := appendEnded(cmd.data, &w.said[i])
+		data, err := appendEnded(cmd.data, &w.said[i], 0)
 		if err != nil {
 			return err
 		}

@@ -170,7 +170,7 @@ func (f *floor) step() {
 		fmt.Sprintf("cp-%d", n), row.MessageCount, 0, 0, micros(now))
 	switch run := fmt.Sprintf("run-%d", n/stepsPerRun); n % stepsPerRun {
 	case 0:
-		f.exec(sqlInsertRun, key<<31+int64(n/stepsPerRun+1), key, run, micros(now), 0, row.MessageCount, "", 0, f.texts[2])
+		f.exec(sqlInsertRun, key<<31+int64(n/stepsPerRun+1), key, run, micros(now), 0, row.MessageCount, "", 0, f.texts[2], 0)
 		f.exec(sqlUpdateStatus, key, "active", "")
 	case stepsPerRun - 1:
 		f.exec(sqlUpdateRun, key, run, f.texts[2], 0)

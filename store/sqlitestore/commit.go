@@ -243,7 +243,7 @@ func (r *storedRow) writeHistory(c *conn, d *plan.Delta, texts []string) error {
 		}
 	}
 	if d.StartRun != nil {
-		if err := insertRun(c, r.key, d.StartRun); err != nil {
+		if err := insertRun(c, r.key, d.StartRun, 0); err != nil {
 			return err
 		}
 	}

@@ -99,6 +99,7 @@ type importing struct {
 	key      int64
 	position int64 // of the next state
 	message  int   // the number of the next message
+	texts    plan.Texts
 }
 
 func (m *importing) add(p *store.Part) error {
@@ -125,10 +126,11 @@ func (m *importing) add(p *store.Part) error {
 		if err := insertMessage(m.c, m.key, m.message, &p.Messages[i], text); err != nil {
 			return err
 		}
+		m.texts.Add(&p.Messages[i])
 		m.message++
 	}
 	for i := range p.Runs {
-		if err := insertRun(m.c, m.key, &p.Runs[i]); err != nil {
+		if err := insertRun(m.c, m.key, &p.Runs[i], m.texts.At(&p.Runs[i])); err != nil {
 			return err
 		}
 	}
@@ -165,7 +167,7 @@ func (m *importing) begin(p *store.SessionPart) error {
 	if err := r.insert(m.c); err != nil {
 		return err
 	}
-	m.key, m.position, m.message = r.key, p.Inside.FirstState, 0
+	m.key, m.position, m.message, m.texts = r.key, p.Inside.FirstState, 0, plan.Texts{}
 	if p.Log != nil {
 		if err := m.beginLog(row.Log(), p.Log); err != nil {
 			return err

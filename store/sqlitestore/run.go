@@ -20,8 +20,8 @@ const runText = `
 
 const (
 	sqlInsertRun = `
-		INSERT INTO runs (place, session,` + runColumns + `)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`
+		INSERT INTO runs (place, session,` + runColumns + `, text_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`
 
 	sqlUpdateRun = `UPDATE runs SET data = ?3, text_at = ?4 WHERE session = ?1 AND id = ?2`
 
@@ -56,8 +56,8 @@ func encodeRun(run *cairn.Run, textAt int) (string, error) {
 	return backend.EncodeJSON("run", &runRest{Run: &own})
 }
 
-func insertRun(c *conn, key int64, run *cairn.Run) error {
-	data, err := encodeRun(run, 0)
+func insertRun(c *conn, key int64, run *cairn.Run, textAt int) error {
+	data, err := encodeRun(run, textAt)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func insertRun(c *conn, key int64, run *cairn.Run) error {
 		return err
 	}
 	_, err = c.exec(sqlInsertRun, place, key, run.ID, micros(run.StartedAt), run.StartSequence, run.FirstMessage,
-		run.Before.CheckpointID, run.Before.StatePosition, data)
+		run.Before.CheckpointID, run.Before.StatePosition, data, textAt)
 	return err
 }
 

@@ -65,6 +65,23 @@ func TestStorageOfAConversation(t *testing.T) {
 	}
 }
 
+// A copied session keeps the texts of its runs once, too.
+func TestStorageOfACopiedConversation(t *testing.T) {
+	t.Parallel()
+	from, to := openNew(t), openNew(t)
+	talk := scale.NewConversation(t, from)
+	for range 30 {
+		talk.Turn()
+	}
+	if copied, err := store.Copy(t.Context(), from, to, "session"); err != nil || !copied {
+		t.Fatalf("copied: %t, %v", copied, err)
+	}
+	const runs = `SELECT sum(length(data)) FROM runs`
+	if size, want := to.sum(t, runs), from.sum(t, runs); size != want {
+		t.Errorf("the runs of the copy take %d bytes, those of the original %d", size, want)
+	}
+}
+
 // Text that is streamed a few words at a time takes little more space than the text.
 func TestStorageOfStreamedText(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 )
 
 var importTests = []storeTest{
+	{name: "TextsOfRuns", run: importsTexts},
 	{name: "Everything", run: importsEverything},
 	{name: "InPages", run: importsInPages},
 	{name: "SuspendedContinues", run: importContinues},
@@ -173,6 +174,32 @@ func importsEverything(h *harness) {
 		{Reviewer: "bob", Statuses: []cairn.CallStatus{cairn.CallOpen}}, {SessionID: "root", StepID: "step-of-root"}, {DueBefore: at(100)}} {
 		same(h.T, fmt.Sprintf("calls of %+v", q), to.calls(q), h.calls(q))
 	}
+}
+
+// importsTexts copies runs whose texts are those of messages, some of which a rewind has removed, and rewinds the copy.
+func importsTexts(h *harness) {
+	h.create("root")
+	var texts []string
+	var first *cairn.Session
+	for i := range 4 {
+		texts = append(texts, fmt.Sprint("answer ", i))
+		s := h.answers("root", fmt.Sprint("run-", i), cairn.TextPart(texts[i]))
+		switch i {
+		case 0:
+			first = s
+		case 2:
+			h.commit("root", &store.Commit{Guard: store.Guard{Idle: true}, Rewind: first.CheckpointID})
+		}
+	}
+	to := h.other()
+	if copied, err := store.Copy(h.Context(), h.importer(), to.importer(), "root"); err != nil || !copied {
+		h.Fatalf("copied %t, %v", copied, err)
+	}
+	to.wantTexts("root", texts...)
+	to.commit("root", &store.Commit{Guard: store.Guard{Idle: true}, Rewind: first.CheckpointID})
+	to.commit("root", &store.Commit{Messages: says("in its place", "of another one")})
+	to.wantTexts("root", texts...)
+	h.wantTexts("root", texts...)
 }
 
 // importsInPages copies more of everything than one part holds.
