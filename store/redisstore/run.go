@@ -124,22 +124,20 @@ func readRun(session, id, origin, data, message string) (run cairn.Run, err erro
 	return run, err
 }
 
-// keepTexts reads the runs whose texts are in messages that the delta cuts. moved reports that the row has changed since
-// it was seen.
-func (w *write) keepTexts(ctx context.Context) (moved bool, err error) {
-	r, err := w.db.ask(ctx, scriptSaid, w.id, w.d.Cut.Messages)
-	if err != nil || r.text(1) != string(w.at.version(nil)) {
-		return err == nil, err
+// said returns the runs whose texts are in a session's messages from an index on, and the session's version.
+func (d *database) said(ctx context.Context, id string, from int) (version string, runs []cairn.Run, err error) {
+	r, err := d.ask(ctx, scriptSaid, id, from)
+	if err != nil {
+		return "", nil, err
 	}
-	w.said = nil
 	for list := reply(r.list(2)); len(list) >= runTexts; list = list[runTexts:] {
-		run, err := readRunOf(w.id, list)
+		run, err := readRunOf(id, list)
 		if err != nil {
-			return false, err
+			return "", nil, err
 		}
-		w.said = append(w.said, run)
+		runs = append(runs, run)
 	}
-	return false, nil
+	return r.text(1), runs, nil
 }
 
 // runTexts is how many texts a script returns for each run.

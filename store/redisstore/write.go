@@ -99,10 +99,12 @@ func (w *write) fillAfter() {
 // rows writes any delta. A nil row without an error means that its conditions did not hold.
 func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	if w.d.Cut != nil {
-		if moved, err := w.keepTexts(ctx); moved || err != nil {
+		version, runs, err := w.db.said(ctx, w.id, w.d.Cut.Messages)
+		if err != nil || version != string(w.at.version(nil)) {
 			w.refused(nil)
 			return nil, err
 		}
+		w.said = runs
 	}
 	cmd := newCommand()
 	defer cmd.free()
