@@ -172,7 +172,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		return 0, store.LogChanged(log, expect, e.last)
 	}
 	if len(list) > 0 {
-		l.add(log, e, list)
+		l.add(log, e, list, nil)
 	}
 	if w != nil {
 		e.fenceOf(w.Session).see(w, numbered, e.last)
@@ -201,19 +201,25 @@ func (l *Log) publish(ctx context.Context, d *plan.Delta, apply func() *cairn.Se
 		l.logs[log] = e
 	}
 	d.Logged(e.last)
-	row := apply() // which also dates the events
-	l.add(log, e, d.Events)
+	row := apply() // after which the time of the events is known
+	l.add(log, e, d.Events, d.Finish)
 	if d.Fence {
 		e.fenceOf(row.ID).see(&store.Writer{Token: row.Lease.Token}, false, e.last)
 	}
 	return row, nil
 }
 
-// add appends events to a log. The caller holds the lock, so that they are published in order.
-func (l *Log) add(log string, e *events, list []cairn.Event) {
+// add appends events to a log, and calls finish, unless it is nil, with the log's copy of each. The caller holds the
+// lock, so that they are published in order.
+func (l *Log) add(log string, e *events, list []cairn.Event, finish func(*cairn.Event)) {
 	for len(list) > 0 {
 		added := e.fill(list)
 		list = list[len(added):]
+		for i := range added {
+			if finish != nil {
+				finish(&added[i])
+			}
+		}
 		l.hub.Publish(log, added)
 	}
 	if now := l.clock(); e.sweepAt.IsZero() || now.Before(e.sweepAt) {

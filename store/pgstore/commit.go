@@ -84,7 +84,7 @@ func (s *Store) publish(w *write, err error) {
 			s.log.announce(w.d.Row.Log(), 0, nil, false, err)
 		}
 	case w.left != nil:
-		s.log.announce(w.d.Row.Log(), w.last, w.d.Events, true, nil)
+		s.log.announce(w.d.Row.Log(), w.last, w.d.Finished(), true, nil)
 	default: // applied before
 		s.log.announce(w.result.Log(), w.result.LogSequence, w.c.Events, false, nil)
 	}

@@ -96,7 +96,7 @@ func (w *write) encodeDelta() (err error) {
 	}
 	w.undated = slices.ContainsFunc(w.d.Events, func(ev cairn.Event) bool { return ev.Time.IsZero() })
 	if len(w.d.Events) > 0 {
-		w.events, err = backend.EncodeEvents(w.d.Events)
+		w.events, err = backend.EncodeEvents(w.d.Finished())
 	}
 	return err
 }

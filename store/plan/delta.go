@@ -77,20 +77,22 @@ type Delta struct {
 	// Statements are executed after everything else is written. A store that executes none has already refused the
 	// commit.
 	Statements []store.Statement
-	// Events are appended to the log Row.Log() with everything else. The times of events without one are open. If Fence is
-	// set, the log's token for the session becomes that of the row, and lower ones are refused from then on. Unless Beside
-	// is set, the log's position is that of other rows, too: see [Delta.Places].
+	// Events are appended to the log Row.Log() with everything else. They are the commit's own, which nobody changes: what a
+	// log stores is [Delta.Finished], or copies that [Delta.Finish] has completed. If Fence is set, the log's token for the
+	// session becomes that of the row, and lower ones are refused from then on. Unless Beside is set, the log's position is
+	// that of other rows, too: see [Delta.Places].
 	Events []cairn.Event
 	Fence  bool
 	// Beside reports that the events are not those of the run that is under way, which continues: so the row stays where
 	// the run's open step begins on the log.
 	Beside bool
 
-	undated []cairn.Message  // Messages before dating, if some have no time
-	given   []cairn.Event    // the commit's events
-	written []cairn.Event    // Events, or those of the row's outbox
-	holders int64            // number of holders of a new session's lease so far
-	made    cairn.Checkpoint // target of Checkpoint
+	undated  []cairn.Message  // Messages before dating, if some have no time
+	finished []cairn.Event    // see Finished
+	boxed    []cairn.Event    // the commit's events for the row's outbox
+	now      time.Time        // see At
+	holders  int64            // number of holders of a new session's lease so far
+	made     cairn.Checkpoint // target of Checkpoint
 }
 
 // Cut removes the history after a rewind point: the messages from the index Messages on, the state pieces after the
@@ -209,9 +211,10 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 	if d.undated != nil {
 		d.Messages = dated(d.undated, now)
 	}
-	for i := range d.given {
-		if d.given[i].Time.IsZero() {
-			d.written[i].Time = now
+	d.now = now
+	for i := range d.boxed {
+		if d.boxed[i].Time.IsZero() {
+			row.Outbox.Events[i].Time = now
 		}
 	}
 	if d.StartRun != nil {
@@ -236,6 +239,29 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 // Places reports whether the row, the checkpoint and the run that begins get their places on the log from where Events
 // are appended, see [Delta.Logged].
 func (d *Delta) Places() bool { return len(d.Events) > 0 && !d.Beside }
+
+// Finish gives a copy of one of Events what the commit decides: the row's version, if it states one, and the time of the
+// commit, if it has none. Before [Delta.At] that time is open.
+func (d *Delta) Finish(ev *cairn.Event) {
+	if ev.Version != 0 {
+		ev.Version = d.Row.Version
+	}
+	if ev.Time.IsZero() {
+		ev.Time = d.now
+	}
+}
+
+// Finished returns copies of Events that are finished. It returns the same ones each time, so that they are copied once.
+func (d *Delta) Finished() []cairn.Event {
+	if d.finished == nil {
+		d.finished = slices.Clone(d.Events)
+	}
+	for i := range d.finished {
+		d.finished[i].Time = d.Events[i].Time
+		d.Finish(&d.finished[i])
+	}
+	return d.finished
+}
 
 // Logged sets what follows from the sequence of the log's last event before Events: that of the row and the checkpoint,
 // and where the run that begins starts on the log. It does nothing unless the delta [Delta.Places]. It may be called

@@ -391,17 +391,15 @@ func (d *Delta) events(c *store.Commit, before *cairn.Session) {
 	if len(c.Events) == 0 {
 		return
 	}
-	d.given, d.written = c.Events, slices.Clone(c.Events)
-	for i := range d.written {
-		if ev := &d.written[i]; ev.Version != 0 {
-			ev.Version = row.Version
-		}
-	}
 	if c.Outbox {
-		row.Outbox = &cairn.Outbox{Version: row.Version, Events: d.written}
+		d.boxed = c.Events
+		row.Outbox = &cairn.Outbox{Version: row.Version, Events: slices.Clone(c.Events)}
+		for i := range row.Outbox.Events {
+			d.Finish(&row.Outbox.Events[i])
+		}
 		return
 	}
-	d.Events, d.Fence, d.Beside = d.written, c.Lease.Action == store.LeaseTake, beside(c, before, row)
+	d.Events, d.Fence, d.Beside = c.Events, c.Lease.Action == store.LeaseTake, beside(c, before, row)
 }
 
 // beside reports whether a commit is that of another writer while a run is under way, which continues: it neither has the

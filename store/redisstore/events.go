@@ -23,7 +23,7 @@ func (w *write) boxed() []cairn.Event {
 // events adds the arguments for an append of the commit's events: how many there are, their batch, whether some get the
 // time of the commit, how long they are kept, the channel to announce them on, and as from whom.
 func (w *write) events(cmd *command) error {
-	list := w.d.Events
+	list := w.d.Finished()
 	cmd.number(int64(len(list)))
 	batch, err := backend.EncodeEvents(list)
 	if err != nil {
@@ -75,8 +75,9 @@ func (w *write) written(ctx context.Context, sc *script, answer string) (*cairn.
 	}
 	d.Logged(last - int64(len(d.Events)))
 	w.db.remember(&w.after)
-	date(d.Events, now)
-	w.log.listener.hub.Append(row.Log(), last, d.Events)
+	events := d.Finished()
+	date(events, now)
+	w.log.listener.hub.Append(row.Log(), last, events)
 	w.log.listener.published(ctx, failure)
 	return row, nil
 }

@@ -92,7 +92,7 @@ func (w *write) plan() error {
 	if len(d.Events) == 0 || slices.ContainsFunc(d.Events, func(ev cairn.Event) bool { return ev.Time.IsZero() }) {
 		return nil
 	}
-	w.ahead = &appending{log: d.Row.Log(), events: d.Events}
+	w.ahead = &appending{log: d.Row.Log(), events: d.Finished()}
 	return w.ahead.encode(w.s.log.tails.get(w.ahead.log))
 }
 
@@ -205,7 +205,7 @@ func (w *write) announce(c *conn, d *plan.Delta) (a *appending, end place, err e
 	if len(d.Events) == 0 {
 		return nil, place{}, nil
 	}
-	a = &appending{log: d.Row.Log(), events: d.Events}
+	a = &appending{log: d.Row.Log(), events: d.Finished()}
 	switch {
 	case d == w.guess && w.ahead != nil:
 		*a = *w.ahead
