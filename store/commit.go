@@ -130,9 +130,6 @@ type Suspend struct {
 	StepID       string
 	OpenCalls    int
 	NextDeadline time.Time
-	// DeadlineIn, if positive, is the time from the commit to a deadline, by the store's clock. The row gets the
-	// earlier of that deadline and NextDeadline.
-	DeadlineIn time.Duration
 }
 
 // CallWrite writes one row of a pending call. The store sets the call's RootID, SessionID, UserID and Agent to the
@@ -141,17 +138,6 @@ type CallWrite struct {
 	Call cairn.PendingCall
 	// Seen is the version of the row that the writer saw; 0 for a new row.
 	Seen int64
-	// DeadlineIn, if positive, is the time from the commit to the call's deadline, by the store's clock; it replaces
-	// Call.Deadline.
-	DeadlineIn time.Duration
-}
-
-// Deadline returns the call's deadline after a commit at the store's time now.
-func (w *CallWrite) Deadline(now time.Time) time.Time {
-	if w.DeadlineIn <= 0 {
-		return w.Call.Deadline
-	}
-	return now.Add(w.DeadlineIn)
 }
 
 // QueuedTurn is a turn in the queue. Its ID becomes the ID of its run.

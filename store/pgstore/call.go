@@ -34,7 +34,6 @@ type callColumns struct {
 	id, claimedBy, step, tool, kind, status, reviewers, data []string
 	seen                                                     []int64
 	deadline, claimedUntil                                   []*time.Time
-	deadlineIn                                               []*time.Duration
 }
 
 func (x *callColumns) fill(list []store.CallWrite) error {
@@ -51,11 +50,7 @@ func (x *callColumns) fill(list []store.CallWrite) error {
 			}
 		}
 		x.id, x.seen = append(x.id, call.ID), append(x.seen, list[i].Seen)
-		in := orNull(list[i].DeadlineIn, list[i].DeadlineIn > 0)
-		if in != nil {
-			call.Deadline = time.Time{}
-		}
-		x.deadline, x.deadlineIn = append(x.deadline, timestamp(call.Deadline)), append(x.deadlineIn, in)
+		x.deadline = append(x.deadline, timestamp(call.Deadline))
 		x.claimedBy, x.claimedUntil = append(x.claimedBy, call.ClaimedBy), append(x.claimedUntil, timestamp(call.ClaimedUntil))
 		x.step, x.tool = append(x.step, call.StepID), append(x.tool, call.Tool)
 		x.kind, x.status = append(x.kind, string(call.Kind)), append(x.status, string(call.Status))

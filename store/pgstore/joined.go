@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -66,7 +65,7 @@ type joinedBatch struct {
 // joins reports whether sqlJoined can write the delta, as it can for most steps.
 func (w *write) joins() bool {
 	d := w.d
-	if len(d.Statements) > 0 || d.New || d.Lapsed || d.Beside || d.Due != "" || d.NextDeadline != (plan.Time{}) || d.Row.SuspendedStep != "" || w.forms() == commitAll {
+	if len(d.Statements) > 0 || d.New || d.Lapsed || d.Beside || d.Due != "" || !d.Row.NextDeadline.IsZero() || d.Row.SuspendedStep != "" || w.forms() == commitAll {
 		return false
 	}
 	size := len(w.startData) + len(w.endData) + len(w.events)

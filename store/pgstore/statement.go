@@ -58,7 +58,7 @@ const sqlSetHead = `
 		run_id = @run_id::text, suspended_step = @suspended_step::text, data = @head_data::text,
 		lease_until = CASE WHEN @lease_kept::boolean THEN h.lease_until ELSE statement_timestamp() + @lease_in::interval END,
 		lease_ttl = coalesce(@lease_ttl::interval, h.lease_ttl),
-		next_deadline = least(@deadline::timestamptz, statement_timestamp() + @deadline_in::interval),
+		next_deadline = @deadline::timestamptz,
 		stop = CASE h.stop_run WHEN @drop_stop::text THEN '' ELSE h.stop END,
 		stop_run = CASE h.stop_run WHEN @drop_stop::text THEN '' ELSE h.stop_run END,
 		status = @status::text, due = @due::text,
@@ -121,7 +121,7 @@ const sqlNewHead = `, head AS (
 	INSERT INTO {schema}.heads (session, lease_token, updated_at, lease_until, lease_ttl, next_deadline, due_at, agent, status,
 		run_id, suspended_step, due, data, version, log_sequence)
 	SELECT m.key, m.token, m.created_at,
-		m.created_at + @lease_in::interval, coalesce(@lease_ttl::interval, '0'), least(@deadline::timestamptz, m.created_at + @deadline_in::interval),
+		m.created_at + @lease_in::interval, coalesce(@lease_ttl::interval, '0'), @deadline::timestamptz,
 		least(@due_at::timestamptz, m.created_at + @due_in::interval),
 		coalesce((SELECT agent FROM {schema}.sessions WHERE id = @root_id::text), @agent::text),
 		@status::text, @run_id::text, @suspended_step::text, @due::text, @head_data::text, `
@@ -207,13 +207,13 @@ const sqlPutCalls = `, put AS (
 	INSERT INTO {schema}.calls (root_id, id, session, version, created_at, updated_at, deadline, claimed_until, claimed_by,
 		step_id, user_id, agent, tool, kind, status, reviewers, data)
 	SELECT @root_id::text, w.id, h.session, w.seen + 1, h.updated_at, h.updated_at,
-		least(w.deadline, statement_timestamp() + w.deadline_in), w.claimed_until, w.claimed_by, w.step_id, @user_id::text,
+		w.deadline, w.claimed_until, w.claimed_by, w.step_id, @user_id::text,
 		@agent::text, w.tool, w.kind, w.status, w.reviewers, w.data
 	FROM head h,
-		unnest(@call_id::text[], @call_seen::bigint[], @call_deadline::timestamptz[], @call_deadline_in::interval[],
+		unnest(@call_id::text[], @call_seen::bigint[], @call_deadline::timestamptz[],
 			@call_claimed_until::timestamptz[], @call_claimed_by::text[], @call_step::text[], @call_tool::text[],
 			@call_kind::text[], @call_status::text[], @call_reviewers::jsonb[], @call_data::text[])
-			w (id, seen, deadline, deadline_in, claimed_until, claimed_by, step_id, tool, kind, status, reviewers, data)
+			w (id, seen, deadline, claimed_until, claimed_by, step_id, tool, kind, status, reviewers, data)
 	ON CONFLICT (root_id, id) DO UPDATE
 	SET version = CASE WHEN calls.version = excluded.version - 1 AND calls.session = excluded.session THEN excluded.version END,
 		updated_at = excluded.updated_at, deadline = excluded.deadline, claimed_until = excluded.claimed_until,

@@ -30,9 +30,9 @@ type Delta struct {
 	Row *cairn.Session
 	// Checkpoints is the number of the last checkpoint that the session was ever given; it is stored with the row.
 	Checkpoints int64
-	// LeaseUntil, NextDeadline and ArchivedAt are the times of the row's fields Lease.Until, NextDeadline and ArchivedAt.
-	// If LeaseUntil is Kept, the stored Lease.TTL stays, too.
-	LeaseUntil, NextDeadline, ArchivedAt Time
+	// LeaseUntil and ArchivedAt are the times of the row's fields Lease.Until and ArchivedAt. If LeaseUntil is Kept, the
+	// stored Lease.TTL stays, too.
+	LeaseUntil, ArchivedAt Time
 	// Due is the row's DueKindOf, and DueAt the time from which it applies; both are stored with the row.
 	Due   store.DueKind
 	DueAt Time
@@ -144,8 +144,6 @@ type Call struct {
 	// Seen is a condition: the version of the existing row, which must belong to the same session; 0 requires that no
 	// row exists. An existing row keeps its CreatedAt, see [Call.On].
 	Seen int64
-	// Deadline is the time of the row's Deadline.
-	Deadline Time
 }
 
 // On returns the row that replaces old, which is nil for a new call.
@@ -228,7 +226,7 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 	}
 	for i := range d.Calls {
 		c := &d.Calls[i]
-		c.Row.UpdatedAt, c.Row.Deadline = now, c.Deadline.On(now, c.Row.Deadline)
+		c.Row.UpdatedAt = now
 		if c.Seen == 0 {
 			c.Row.CreatedAt = now
 		}
@@ -290,7 +288,6 @@ func (d *Delta) RowAt(now time.Time) *cairn.Session {
 		row.Lease.Token = d.holders + now.UnixMicro()
 	}
 	row.Lease.Until = d.LeaseUntil.On(now, row.Lease.Until)
-	row.NextDeadline = d.NextDeadline.On(now, row.NextDeadline)
 	row.ArchivedAt = d.ArchivedAt.On(now, row.ArchivedAt)
 	return row
 }

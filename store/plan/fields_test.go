@@ -192,7 +192,7 @@ func TestEveryFieldOfACommitIsPlanned(t *testing.T) {
 func TestEveryFieldOfADeltaIsMade(t *testing.T) {
 	t.Parallel()
 	commits := []*store.Commit{everyPart(), {Rewind: "c1"}, {Create: &cairn.Session{TTL: cairn.Duration(time.Hour)}},
-		{Guard: store.Guard{Lapsed: true}}, {Context: &store.ContextChange{Archived: new(true)}}, {Dequeue: []string{"q1"}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Events: []cairn.Event{{}}}, {Status: cairn.SessionPaused, Suspend: &store.Suspend{DeadlineIn: 1}},
+		{Guard: store.Guard{Lapsed: true}}, {Context: &store.ContextChange{Archived: new(true)}}, {Dequeue: []string{"q1"}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Events: []cairn.Event{{}}}, {Status: cairn.SessionPaused, Suspend: &store.Suspend{NextDeadline: seenAt}},
 		{EndRun: &cairn.Run{ID: "r1", Status: cairn.RunCompleted}, Checkpoint: &cairn.Checkpoint{ID: "c", StepID: "st"}},
 		{EndRun: &cairn.Run{ID: "r1", Text: "x"}, Messages: []cairn.Message{{RunID: "r1", Parts: []cairn.Part{cairn.TextPart("x")}}}}}
 	made := map[string]bool{}

@@ -300,19 +300,13 @@ func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
 	if row.Status != cairn.SessionPaused || c.StartRun != nil || c.EndRun != nil {
 		row.Ending = nil
 	}
-	d.NextDeadline = Time{At: row.NextDeadline}
 	if s := c.Suspend; s != nil {
 		row.SuspendedStep, row.OpenCalls, row.NextDeadline = s.StepID, s.OpenCalls, stored(s.NextDeadline)
-		d.NextDeadline = Time{At: row.NextDeadline, Open: s.DeadlineIn > 0, In: max(s.DeadlineIn, 0)}
 	}
-	known := *row
-	if d.NextDeadline.Open {
-		known.NextDeadline = d.NextDeadline.On(time.UnixMicro(0), time.Time{}) // any time will do, as only its presence counts
-	}
-	switch d.Due = store.DueKindOf(&known); d.Due {
+	switch d.Due = store.DueKindOf(row); d.Due {
 	case "":
 	case store.DueDeadline:
-		d.DueAt = d.NextDeadline
+		d.DueAt = Time{At: row.NextDeadline}
 	case store.DueKindOf(before):
 		d.DueAt = Time{Kept: true}
 	default:
@@ -335,11 +329,7 @@ func (d *Delta) calls(c *store.Commit, seen *Seen) error {
 		if twice || d.New && w.Seen != 0 || looked && (there.Version != w.Seen || there.Version != 0 && there.SessionID != row.ID) {
 			return store.CallConflict(row, w.Call.ID)
 		}
-		call := Call{Row: w.Call, Seen: w.Seen, Deadline: Time{At: stored(w.Call.Deadline)}}
-		if w.DeadlineIn > 0 {
-			call.Deadline = Time{Open: true, In: w.DeadlineIn}
-		}
-		d.Calls = append(d.Calls, call)
+		d.Calls = append(d.Calls, Call{Row: w.Call, Seen: w.Seen})
 	}
 	return nil
 }
@@ -349,7 +339,7 @@ func (d *Delta) fillCalls() {
 	for i := range d.Calls {
 		call := &d.Calls[i].Row
 		call.RootID, call.SessionID, call.UserID, call.Agent = d.Row.RootID, d.Row.ID, d.Row.UserID, d.Row.Agent
-		call.Deadline, call.ClaimedUntil = d.Calls[i].Deadline.At, stored(call.ClaimedUntil)
+		call.Deadline, call.ClaimedUntil = stored(call.Deadline), stored(call.ClaimedUntil)
 		call.Version = d.Calls[i].Seen + 1
 	}
 }

@@ -62,7 +62,7 @@ func Branch(to *cairn.Session, at *store.BranchPoint, state json.RawMessage, mes
 	row.Version, row.MessageCount, row.State.KeyframeBytes = 1, messages, int64(len(state))
 	d := &Delta{New: true, Row: row, Initial: state, Context: true, SweepAt: sweepAt(row), FirstMessage: messages}
 	for i := range at.Calls {
-		d.Calls = append(d.Calls, Call{Row: at.Calls[i].Call, Deadline: Time{At: stored(at.Calls[i].Call.Deadline)}})
+		d.Calls = append(d.Calls, Call{Row: at.Calls[i].Call})
 	}
 	c := store.Commit{Events: slices.Clone(at.Events), Outbox: at.Outbox}
 	for i := range c.Events {

@@ -17,9 +17,9 @@ func (w *write) simple() bool {
 	d, cp := w.d, w.d.Checkpoint
 	return !d.New && !d.Lapsed && !d.Fence && !d.Beside && !undated(w.boxed()) && cp != nil && cp.StepID != "" && cp.ID != "" && d.Cut == nil && !d.Context &&
 		d.StartRun == nil && d.EndRun == nil && len(d.Calls) == 0 && d.Enqueue == nil && len(d.Dequeue) == 0 &&
-		len(d.Cache) == 0 && len(d.CacheDrop) == 0 && !d.NextDeadline.Open &&
+		len(d.Cache) == 0 && len(d.CacheDrop) == 0 &&
 		(d.LeaseUntil.Kept || after.kind != string(store.DueDeadline)) && after.kind == w.at.kind &&
-		(after.kind != string(store.DueDeadline) || d.NextDeadline.At.Equal(w.at.session.NextDeadline)) &&
+		(after.kind != string(store.DueDeadline) || d.Row.NextDeadline.Equal(w.at.session.NextDeadline)) &&
 		!slices.ContainsFunc(w.c.Messages, func(m cairn.Message) bool { return !m.CreatedAt.IsZero() })
 }
 

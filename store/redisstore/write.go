@@ -209,9 +209,6 @@ func (w *write) encode(cmd *command) error {
 	if d.New {
 		openHead, openBase = 1, 1
 	}
-	if d.NextDeadline.Open {
-		openHead++
-	}
 	if undated(w.boxed()) {
 		openHead++
 	}
@@ -306,10 +303,6 @@ func (w *write) times(cmd *command) {
 	if d.ArchivedAt.Open {
 		cmd.words("base", "archived")
 		cmd.time(d.ArchivedAt)
-	}
-	if d.NextDeadline.Open {
-		cmd.words("head", "deadline")
-		cmd.time(d.NextDeadline)
 	}
 	if !d.LeaseUntil.Kept {
 		cmd.text("till")
@@ -546,7 +539,7 @@ func (w *write) waiting(cmd *command) error {
 		if err := cmd.json("call", callIndexes(&call.Row)); err != nil {
 			return err
 		}
-		cmd.time(call.Deadline)
+		cmd.number(micros(call.Row.Deadline))
 		if err := cmd.json("call", &w.c.Calls[i].Call); err != nil {
 			return err
 		}

@@ -11,10 +11,9 @@ import (
 var clockTests = []storeTest{
 	{name: "RowsSayTheTime", run: rowsSayTheTime},
 	{name: "CrashedByTheRowAlone", run: crashedByTheRow},
-	{name: "DeadlineFromTheCommit", run: deadlineFromTheCommit},
+	{name: "Deadline", run: deadlineKept},
 	{name: "DeadlineOfANewSession", run: deadlineOfANewSession},
-	{name: "EarlierDeadline", run: earlierDeadline},
-	{name: "DueAtADeadlineFromTheCommit", run: dueAtADeadline},
+	{name: "DueAtADeadline", run: dueAtADeadline},
 }
 
 // rowsSayTheTime reads a row with each method.
@@ -71,12 +70,12 @@ func crashedByTheRow(h *harness) {
 	}
 }
 
-// ask returns the commit that suspends the run that holds a session until one call is answered.
-func ask(call string, in time.Duration) *store.Commit {
+// ask returns the commit that suspends the run that holds a session until one call is answered, or until a deadline.
+func ask(call string, deadline time.Time) *store.Commit {
 	return &store.Commit{
-		Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, DeadlineIn: in},
-		Calls: []store.CallWrite{{DeadlineIn: in, Call: cairn.PendingCall{
-			CallRef: cairn.CallRef{ID: call, Kind: cairn.CallClientTool, Tool: "tool"}, StepID: "step", Status: cairn.CallOpen}}},
+		Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: deadline},
+		Calls: []store.CallWrite{{Call: cairn.PendingCall{
+			CallRef: cairn.CallRef{ID: call, Kind: cairn.CallClientTool, Tool: "tool", Deadline: deadline}, StepID: "step", Status: cairn.CallOpen}}},
 		Lease: store.LeaseChange{Action: store.LeaseRelease},
 	}
 }
@@ -104,16 +103,17 @@ func (h *harness) wantDeadline(s *cairn.Session, call string, want time.Time) {
 	}
 }
 
-// deadlineFromTheCommit lets the store fill in the deadline, whatever it has cached of the session. The deadline stays
-// when the call is written again.
-func deadlineFromTheCommit(h *harness) {
+// deadlineKept has the deadline of a session and of its call, whatever the store has cached of the session. It stays when
+// the call is written again.
+func deadlineKept(h *harness) {
 	for name, version := range map[string]int64{"unguarded": 0, "guarded": 1} {
 		h.create(name)
 		s := h.begin(name, "run of "+name)
-		c := ask("call", 10*time.Minute)
+		c := ask("call", s.AsOf.Add(10*time.Minute+789)) // which stores keep in microseconds
 		c.Guard = store.Guard{Token: s.Lease.Token, Version: version * s.Version}
+		want := s.AsOf.Add(10 * time.Minute)
 		s = h.commit(name, c)
-		h.wantDeadline(s, "call", s.UpdatedAt.Add(10*time.Minute))
+		h.wantDeadline(s, "call", want)
 
 		deadline, call := s.NextDeadline, *h.call(name, "call")
 		call.ClaimedBy, call.ClaimedUntil = "ann", at(5)
@@ -128,41 +128,19 @@ func deadlineFromTheCommit(h *harness) {
 }
 
 func deadlineOfANewSession(h *harness) {
-	c := ask("call", time.Minute)
+	deadline := h.create("before").AsOf.Add(time.Minute)
+	c := ask("call", deadline)
 	c.Create, c.Lease = &cairn.Session{ID: "session", Agent: agentName}, store.LeaseChange{}
-	s := h.commit("session", c)
-	h.wantDeadline(s, "call", s.UpdatedAt.Add(time.Minute))
-}
-
-// earlierDeadline has an existing deadline and one that counts from the commit.
-func earlierDeadline(h *harness) {
-	h.create("session")
-	s := h.begin("session", "run")
-	for _, test := range []struct{ there, in time.Duration }{
-		{time.Hour, time.Minute}, {time.Minute, time.Hour}, {time.Hour, 0}, {0, time.Hour},
-	} {
-		wait := store.Suspend{StepID: "step", OpenCalls: 1, DeadlineIn: test.in}
-		if test.there > 0 {
-			wait.NextDeadline = s.UpdatedAt.Add(test.there)
-		}
-		s = h.commit("session", &store.Commit{Guard: store.Guard{Version: s.Version}, Suspend: &wait})
-		want := wait.NextDeadline
-		if test.there == 0 || test.in > 0 && test.in < test.there {
-			want = s.UpdatedAt.Add(test.in)
-		}
-		if got := h.load("session").NextDeadline; !s.NextDeadline.Equal(want) || !got.Equal(want) {
-			h.Fatalf("%+v at %v: the next deadline is %v, then %v, want %v", wait, s.UpdatedAt, s.NextDeadline, got, want)
-		}
-	}
+	h.wantDeadline(h.commit("session", c), "call", deadline)
 }
 
 func dueAtADeadline(h *harness) {
 	h.create("later")
-	h.begin("later", "run")
-	h.commit("later", ask("another call", time.Hour))
+	later := h.begin("later", "run")
+	h.commit("later", ask("another call", later.AsOf.Add(time.Hour)))
 	h.create("session")
-	h.begin("session", "run")
-	s := h.commit("session", ask("call", brief))
+	s := h.begin("session", "run")
+	s = h.commit("session", ask("call", s.AsOf.Add(brief)))
 	due := h.awaitDue("session")
 	if due.Kind != store.DueDeadline || !due.Since.Equal(s.NextDeadline) {
 		h.Fatalf("due: %+v, want since %v", due, s.NextDeadline)

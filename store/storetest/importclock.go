@@ -51,8 +51,8 @@ func clockSetBack(h *harness) {
 	h.waiting("queued", agentName, "", store.DueQueued)
 	h.waiting("ending", agentName, "", store.DueEnding)
 	h.create("later")
-	h.begin("later", "run of later")
-	h.commit("later", ask("call", 2*time.Hour))
+	later := h.begin("later", "run of later")
+	h.commit("later", ask("call", later.AsOf.Add(2*time.Hour)))
 	to := h.other()
 	to.importsAhead(h, append(held, "ready", "queued", "ending", "later")...)
 	wantDue := func(what string, want ...string) {

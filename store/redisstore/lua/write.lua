@@ -218,7 +218,7 @@ while word do
 		for _, index in ipairs(cjson.decode(indexes)) do
 			call('ZADD', P .. 'i:' .. index, since, member)
 		end
-		call('HSET', P .. 'w:' .. root, name, '[' .. table.concat({ seen + 1, since, stamp, about, indexes, text(time()) }, ',') ..
+		call('HSET', P .. 'w:' .. root, name, '[' .. table.concat({ seen + 1, since, stamp, about, indexes, take() }, ',') ..
 			']\n' .. take())
 		call('HSET', P .. 'k:' .. id, name, step)
 	end
