@@ -199,3 +199,32 @@ func TestTurnBeginsWithTheStepThatWasMadeAgain(t *testing.T) {
 		}
 	})
 }
+
+// The turn of a handle may be among the writes that a store has lost. No event says so.
+func TestQueuedTurnThatTheStoreHasLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &failover{tap: tapOn(nil)}
+		eng := open(t, st, bot(counter(2), tool("note", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) { <-ctx.Done(); return "", ctx.Err() })))
+		start(t, eng, "s", "go")
+		time.Sleep(time.Second)
+		st.snapshot(t, "s")
+		queued := start(t, eng, "s", "later", engine.WithOnBusy(engine.BusyEnqueue))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		over := make(chan error, 1)
+		go func() {
+			_, err := queued.Wait(ctx)
+			over <- err
+		}()
+		time.Sleep(time.Second)
+		st.promote()
+		time.Sleep(10 * time.Second)
+		select {
+		case err := <-over:
+			wantError(t, err, cairn.ErrAborted)
+		default:
+			t.Error("the handle still waits for the turn")
+		}
+	})
+}
