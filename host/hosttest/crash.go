@@ -30,6 +30,7 @@ var crashes = []scenario{
 	{"crash-interrupting-tree", (*scene).crashInterruptingTree},
 	{"crash-ending-tree", (*scene).crashEndingTree},
 	{"crash-ended-child", (*scene).crashEndedChild},
+	{"crash-ending-dynasty", (*scene).crashEndingDynasty},
 	{"crash-executing", (*scene).crashExecuting},
 	{"interrupt-crashed", (*scene).interruptCrashed},
 	{"interrupt-crashed-tree", (*scene).interruptCrashedTree},
@@ -338,6 +339,28 @@ func (s *scene) dieEnding(when func(operation) bool) {
 	}
 	_, err := s.process().Resume(s.Context(), "s")
 	s.want("a resume of a wait that is being ended", err, cairn.ErrNotResumable)
+}
+
+// A suspended tree of three is stopped by one process after the other. Each continues with what the one before has left,
+// and dies after its first write: the stop of the root's wait, that of the clerk's, the end of the payer, that of the
+// clerk. A worker ends the root.
+func (s *scene) crashEndingDynasty() {
+	s.dynasty(s.refund())
+	s.process().turn("s", "refund it")
+	ending := func(o operation) bool { return o.commit != nil && o.commit.Ending != nil }
+	ended := func(o operation) bool { return o.commit != nil && o.commit.EndRun != nil }
+	for _, when := range []func(operation) bool{ending, ending, ended, ended} {
+		next := s.process(s.mortal())
+		next.dieAfter(when)
+		if err := next.Interrupt(s.Context(), "s", "enough"); err == nil {
+			s.Fatal("a dead process heard of its interrupt")
+		}
+		if row := s.row("s"); row.Status != cairn.SessionPaused || row.Ending == nil || row.Ending.Reason != "enough" {
+			s.Fatalf("the session is %s with %+v", row.Status, row.Ending)
+		}
+	}
+	s.process().work()
+	s.await("the end of the session", func() bool { return s.diary.has("s", "RunInterrupt") })
 }
 
 // The process that stops a suspended tree dies before it publishes the stop: the next turn publishes it.
