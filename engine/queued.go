@@ -151,8 +151,8 @@ func (r *Run) queuedEvents(ctx context.Context, start int64) iter.Seq2[cairn.Eve
 	}
 }
 
-// watchQueue cancels the reader of a queued turn once the turn is no longer in the queue. The log may not say so: a separate
-// one is late, and a store that has lost its last writes has lost the event with the turn.
+// watchQueue cancels the reader of a queued turn once the turn is no longer in the queue. The log may not say so: a
+// separate one is late, and a store that has lost its last writes has lost the event with the turn.
 func (r *Run) watchQueue(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
