@@ -204,11 +204,10 @@ func TestTurnBeginsWithTheStepThatWasMadeAgain(t *testing.T) {
 func TestQueuedTurnThatTheStoreHasLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := &failover{tap: tapOn(nil)}
+		st := tapOn(nil)
 		eng := open(t, st, bot(counter(2), tool("note", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) { <-ctx.Done(); return "", ctx.Err() })))
 		start(t, eng, "s", "go")
 		time.Sleep(time.Second)
-		st.snapshot(t, "s")
 		queued := start(t, eng, "s", "later", engine.WithOnBusy(engine.BusyEnqueue))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -218,7 +217,9 @@ func TestQueuedTurnThatTheStoreHasLost(t *testing.T) {
 			over <- err
 		}()
 		time.Sleep(time.Second)
-		st.promote()
+		if _, err := st.Store.Commit(t.Context(), "s", &store.Commit{Dequeue: []string{queued.ID()}}); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(10 * time.Second)
 		select {
 		case err := <-over:

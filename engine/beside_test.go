@@ -70,6 +70,7 @@ func TestVerbsBesideARunAreOneWrite(t *testing.T) {
 				}
 				close(release)
 				wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
+				time.Sleep(time.Minute) // for a turn that was queued
 				wantSound(t, st, "s")
 			})
 		})
