@@ -12,6 +12,22 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
+// placeOnce is place, except that a turn whose message was given before is not begun: it returns that turn's run.
+func (e *Engine) placeOnce(ctx context.Context, in lifecycle.Turn, input *cairn.Input, o *runOptions) (*Run, error) {
+	for {
+		run, err := e.place(ctx, in, input, o)
+		var repeated *lifecycle.RepeatedError
+		if !errors.As(err, &repeated) {
+			return run, err
+		}
+		before := *o
+		before.runID = repeated.RunID
+		if there, err := e.named(ctx, in.SessionID, &before); there != nil || err != nil { // else it was taken back meanwhile
+			return there, err
+		}
+	}
+}
+
 // place begins a turn, or queues it or makes room for it if a run or a wait holds its session, as the options say.
 // Other callers may do the same concurrently: it retries until the turn has begun or is queued, or ctx is done.
 func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Input, o *runOptions) (*Run, error) {
@@ -54,7 +70,7 @@ func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Inpu
 func (e *Engine) makeRoom(ctx context.Context, in *lifecycle.Turn, input *cairn.Input, o *runOptions, asked bool) (*Run, error) {
 	switch o.busy {
 	case BusyInterrupt:
-		_, err := e.interruptCurrent(ctx, in.SessionID, o)
+		_, err := e.interruptCurrent(ctx, in, o)
 		return nil, err
 	case BusyRollback:
 		return nil, e.rollback(ctx, in, o)
@@ -106,20 +122,23 @@ func (e *Engine) pause(ctx context.Context, try int) error {
 	}
 }
 
-// interruptCurrent interrupts a session's run and returns its id, which is empty if it is the run that the options
-// name.
-func (e *Engine) interruptCurrent(ctx context.Context, sessionID string, o *runOptions) (string, error) {
-	row, err := store.Load(ctx, e.store, sessionID)
+// interruptCurrent interrupts the run of the session that a turn is for, and returns its id, which is empty if it is the
+// run that the options name. The error is a RepeatedError if the session has got the turn's message meanwhile.
+func (e *Engine) interruptCurrent(ctx context.Context, in *lifecycle.Turn, o *runOptions) (string, error) {
+	row, err := store.Load(ctx, e.store, in.SessionID)
 	if err != nil || row.RunID == o.runID {
 		return "", err
 	}
-	return row.RunID, e.stopRun(ctx, sessionID, row.RunID, cairn.StopInterrupt, "another turn takes its place")
+	if err := e.runs.CheckNext(ctx, row, in); err != nil {
+		return "", err
+	}
+	return row.RunID, e.stopRun(ctx, in.SessionID, row.RunID, cairn.StopInterrupt, "another turn takes its place")
 }
 
 // rollback stops a session's run and undoes it. It adds the tools that the run had called to those that in names.
 func (e *Engine) rollback(ctx context.Context, in *lifecycle.Turn, o *runOptions) error {
 	sessionID := in.SessionID
-	runID, err := e.interruptCurrent(ctx, sessionID, o)
+	runID, err := e.interruptCurrent(ctx, in, o)
 	if err != nil || runID == "" {
 		return err
 	}

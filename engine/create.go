@@ -23,7 +23,7 @@ func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption
 	switch {
 	case a == nil:
 		return nil, unknownAgent(agent)
-	case o.hooks != nil, o.input != nil, o.checkpoint != "", o.busy != BusyReject, o.waiting != WaitingRefuse, o.from != nil, o.keep, o.model != nil, o.runID != "":
+	case o.hooks != nil, o.input != nil, o.checkpoint != "", o.busy != BusyReject, o.waiting != WaitingRefuse, o.from != nil, o.keep, o.model != nil, o.runID != "", o.expects() != "":
 		return nil, cairn.Invalid("options", "Create takes only those that say what a session is like")
 	}
 	o.create.ID, o.create.Agent, o.create.TTL = id, agent, e.ttl(agent)

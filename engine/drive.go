@@ -33,7 +33,7 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 	if e.opts.Host != nil {
 		return e.hand(ctx, b, asked)
 	}
-	r := &Run{in: e.reader, stopper: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence, token: b.Token, done: make(chan struct{})}
+	r := &Run{in: e.reader, stopper: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence, token: b.Token, done: make(chan struct{}), end: &runEnd{}}
 	r.lost, r.lose = context.WithCancel(context.Background())
 	e.mu.Lock()
 	// A later drive stays: this process has taken the run over from itself in the meantime.
@@ -53,9 +53,9 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 			delete(e.driving, r.id)
 		}
 		e.mu.Unlock()
-		r.record, r.err = end.Run, err
+		*r.end = runEnd{end.Run, err}
 		close(r.done)
-		if r.record == nil {
+		if end.Run == nil {
 			r.lose()
 		} else {
 			e.next(beyond, end.Ending)

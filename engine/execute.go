@@ -16,7 +16,7 @@ import (
 )
 
 // Execute begins a turn: it creates the session or adds to it, whatever the outcome of the previous turn. It returns
-// once the turn has begun, which is one write; the run continues in the background and does not end with ctx.
+// once the turn has begun, which is one write behind at most one read; the run continues in the background and does not end with ctx.
 //
 // A session that waits for calls takes no turn until they are answered: the error is ErrWaiting, whose
 // [cairn.Error.Calls] are the open ones (see [WithOnWaiting]). Once all are answered, Execute queues the turn, resumes
@@ -44,11 +44,15 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	}
 	o.create.ID, o.create.Agent, o.create.TTL = sessionID, agent, e.ttl(agent)
 	next := lifecycle.Turn{NewRun: newRun(sessionID, o), Agent: agent, Create: &o.create, State: state}
+	next.Once, next.Seen = o.follows(&in)
 	return e.once(ctx, sessionID, o, func() (*Run, error) {
-		if o.from != nil {
+		switch {
+		case o.from != nil:
 			return e.replace(ctx, next, &in, o)
+		case o.fresh:
+			return e.begin(ctx, &next.NewRun, &in, func() (host.Run, error) { return e.runs.Create(ctx, next) })
 		}
-		return e.place(ctx, next, &in, o)
+		return e.placeOnce(ctx, next, &in, o)
 	})
 }
 
@@ -88,8 +92,11 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 			return err
 		}
 	}
-	if o.keep && o.from == nil {
+	switch {
+	case o.keep && o.from == nil:
 		return cairn.Invalid("options", "KeepReplaced is for FromMessage")
+	case o.once && in.Messages[0].ID == "":
+		return cairn.Invalid("options", "OncePerMessage: the first message has no id")
 	}
 	if err := o.checkRunID(); err != nil {
 		return err
@@ -140,7 +147,7 @@ func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*
 		case o.input != nil:
 			run, err = e.behindDead(ctx, sessionID, o.input, o)
 		case o.model != nil:
-			_, err = e.interruptCurrent(ctx, sessionID, o)
+			_, err = e.interruptCurrent(ctx, &lifecycle.Turn{NewRun: lifecycle.NewRun{SessionID: sessionID}}, o)
 		default:
 			return e.recover(ctx, sessionID, o.hooks)
 		}
@@ -223,6 +230,8 @@ func (e *Engine) check(ctx context.Context, sessionID string, o *runOptions) err
 		return cairn.Invalid("options", "WithOnWaiting is for Execute")
 	case o.from != nil:
 		return cairn.Invalid("options", "FromMessage is for Execute")
+	case o.expects() != "":
+		return cairn.Invalid("options", "%s is for Execute", o.expects())
 	case len(o.created) > 0:
 		return cairn.Invalid("options", "%s is for an Execute that creates the session", o.created[0])
 	}

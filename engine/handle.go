@@ -84,15 +84,14 @@ func (e *Engine) named(ctx context.Context, sessionID string, o *runOptions) (*R
 		return nil, err
 	}
 	runID := o.runID
-	run, err := e.handle(ctx, row, runID)
-	if !errors.Is(err, cairn.ErrNotFound) {
-		return run, err
+	if run, err := e.handle(ctx, row, runID); !errors.Is(err, cairn.ErrNotFound) {
+		return found(run), err
 	}
 	snap, err := e.store.Read(ctx, sessionID, store.Want{Queue: true, Messages: true, From: max(0, row.MessageCount-joinedWithin)})
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{in: e.reader, stopper: e, id: runID, session: row.ID, root: row.RootID, incarnation: row.Incarnation, start: row.LogSequence, queued: true}
+	r := &Run{in: e.reader, stopper: e, id: runID, session: row.ID, root: row.RootID, incarnation: row.Incarnation, start: row.LogSequence, queued: true, found: true}
 	for i := range snap.Queue {
 		if t := &snap.Queue[i]; t.ID == runID {
 			if t.Steer {
@@ -102,10 +101,21 @@ func (e *Engine) named(ctx context.Context, sessionID string, o *runOptions) (*R
 		}
 	}
 	joined := slices.IndexFunc(snap.Messages, func(m cairn.Message) bool { return strings.HasPrefix(m.ID, runID+"/in") })
-	if joined >= 0 {
-		return e.handle(ctx, row, snap.Messages[joined].RunID)
+	if joined < 0 {
+		return nil, nil
 	}
-	return nil, nil
+	run, err := e.handle(ctx, row, snap.Messages[joined].RunID)
+	return found(run), err
+}
+
+// found returns a handle for a call that did not begin the run. The one of the call that did stays as it is.
+func found(run *Run) *Run {
+	if run == nil {
+		return nil
+	}
+	there := *run
+	there.found = true
+	return &there
 }
 
 // joinedWithin is how many of a session's last messages are searched for those that joined a run with another id.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -84,17 +85,22 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 			m.ID = next.ID + "/in" + strconv.Itoa(i)
 		}
 	}
-	queued := false
+	queued, there := false, false
+	follows := &lifecycle.Turn{}
+	follows.Once, follows.Seen = o.follows(input)
 	row, err := e.runs.Change(ctx, sessionID, func(row *cairn.Session) (*store.Commit, error) {
 		next.At = row.AsOf
 		if err := o.mayUse(row); err != nil {
 			return nil, err
 		}
 		if o.runID != "" {
-			if there, err := e.named(ctx, sessionID, o); there != nil || err != nil {
-				queued = there != nil // by another caller
+			if run, err := e.named(ctx, sessionID, o); run != nil || err != nil {
+				queued, there = run != nil, true // by another caller
 				return nil, err
 			}
+		}
+		if err := e.runs.CheckNext(ctx, row, follows); err != nil {
+			return nil, err
 		}
 		c := &store.Commit{Enqueue: next, Events: []cairn.Event{journal.Queued(next.ID, next.Messages)}}
 		var err error
@@ -106,7 +112,7 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 	if err != nil || !queued {
 		return nil, err
 	}
-	r := &Run{in: e.reader, stopper: e, id: next.ID, session: sessionID, root: row.RootID, incarnation: row.Incarnation, start: row.LogSequence, queued: true}
+	r := &Run{in: e.reader, stopper: e, id: next.ID, session: sessionID, root: row.RootID, incarnation: row.Incarnation, start: row.LogSequence, queued: true, found: there}
 	if steer {
 		r.message, r.from = next.Messages[0].ID, row.MessageCount
 	}

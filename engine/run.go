@@ -35,11 +35,18 @@ type Run struct {
 	// hosted waits until the host has stopped driving the run; nil if this is unknown.
 	hosted func(context.Context) error
 
-	done   chan struct{}   // closed when this process has stopped driving the run; nil if it never did
-	lost   context.Context // ends with done if the run has not ended; nil like done
-	lose   context.CancelFunc
-	record *cairn.Run // set before done is closed if the run ended here
-	err    error      // why it did not
+	done chan struct{}   // closed when this process has stopped driving the run; nil if it never did
+	lost context.Context // ends with done if the run has not ended; nil like done
+	lose context.CancelFunc
+	end  *runEnd // set before done is closed; nil like done
+
+	found bool // the verb that returned the handle began nothing
+}
+
+// runEnd is how this process stopped driving a run.
+type runEnd struct {
+	record *cairn.Run // nil if the run has not ended
+	err    error      // why it has not
 }
 
 // ID returns the run's id. A queued turn has that id in the queue as well. If its messages joined another run, the id
@@ -51,6 +58,22 @@ func (r *Run) SessionID() string { return r.session }
 
 // Turn returns the run's number in its session, from 1; 0 for a run that was queued.
 func (r *Run) Turn() int { return r.turn }
+
+// Found reports whether the session had the run already, so that the call that returned the handle began and queued
+// nothing: see [WithRunID] and [OncePerMessage]. It says nothing of handles by [Engine.Run] and [Engine.Attach].
+func (r *Run) Found() bool { return r.found }
+
+// Cursor returns the place on the session's log behind which the run's events are: those before it belong to earlier
+// runs. For a turn that was queued it is the end of the log at that time.
+func (r *Run) Cursor() cairn.Cursor {
+	return cairn.Cursor{Incarnation: r.incarnation, Sequence: r.start}
+}
+
+// SessionEvents yields what [Engine.Events] yields for the run's session after [Run.Cursor], and ends with the same
+// errors: past and future events, also of later runs. It does not read the session, whose log the handle knows.
+func (r *Run) SessionEvents(ctx context.Context) iter.Seq2[cairn.Event, error] {
+	return r.in.follow(ctx, r.session, r.root, r.incarnation, r.start)
+}
 
 // Wait returns the run's outcome once it has ended or is suspended. For a failed run it returns both the outcome and
 // its error. Any other error means that the outcome is unknown: ctx is done, or this process could not drive the run to
@@ -83,13 +106,13 @@ func (r *Run) wait(ctx context.Context) (*cairn.Result, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if r.record == nil {
-		if r.err == nil {
+	if r.end.record == nil {
+		if r.end.err == nil {
 			return nil, cairn.Errorf(cairn.CodeInternal, "run %s ended without a record", r.id)
 		}
-		return nil, r.err
+		return nil, r.end.err
 	}
-	return outcome(r.record)
+	return outcome(r.end.record)
 }
 
 func outcome(record *cairn.Run) (*cairn.Result, error) {
@@ -178,8 +201,8 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 func (r *Run) whyLost(err error) error {
 	if r.lost != nil && r.lost.Err() != nil {
 		<-r.done
-		if r.err != nil {
-			return r.err
+		if r.end.err != nil {
+			return r.end.err
 		}
 	}
 	return err

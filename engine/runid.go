@@ -15,8 +15,10 @@ func (e *Engine) once(ctx context.Context, sessionID string, o *runOptions, begi
 	if err := o.checkRunID(); err != nil {
 		return nil, err
 	}
-	if there, err := e.named(ctx, sessionID, o); there != nil || err != nil {
-		return there, err
+	if !o.fresh { // else a session that exists refuses the write
+		if there, err := e.named(ctx, sessionID, o); there != nil || err != nil {
+			return there, err
+		}
 	}
 	run, err := begin()
 	if err == nil {

@@ -27,6 +27,9 @@ type runOptions struct {
 	busy       OnBusy
 	waiting    OnWaiting
 	runID      string
+	fresh      bool // see OnlyNew
+	once       bool
+	seen       string
 	// user is set if WithUser names create.UserID, and anyOwner if that user may act for others.
 	user, anyOwner bool
 }
@@ -179,6 +182,47 @@ func (o *runOptions) storable() error {
 // of [cairn.CheckSessionID].
 func WithRunID(id string) RunOption { return func(o *runOptions) { o.runID = id } }
 
+// OnlyNew makes Execute begin nothing but the first turn of a session that does not exist. It reads nothing first: one
+// write creates the session and begins its turn. Of any number of concurrent callers exactly one succeeds; for the
+// others, and for a session that exists, the error is ErrExists. It is ErrDeleted or ErrExpired while a removed session
+// reserves the id. With [WithRunID], a repeated call returns the run that the first one began.
+func OnlyNew() RunOption { return func(o *runOptions) { o.fresh = true } }
+
+// OncePerMessage makes Execute idempotent by the id of its first message, which the caller sets: if the last turn of
+// the session, or a queued one, has a message of the user with that id, the call begins nothing and returns the Run of
+// that turn, see [Run.Found]. It is for clients that repeat what they have sent. This holds across processes and for
+// concurrent calls, and costs no read unless a summary stands for a part of the last turn. Earlier turns do not count: a
+// message that is said again after a rewind begins a turn.
+func OncePerMessage() RunOption { return func(o *runOptions) { o.once = true } }
+
+// HavingSeen names a run of an earlier turn of the session that the caller has seen. If the messages of that run are no
+// longer part of the transcript when Execute would begin the turn or queue it, since another caller has replaced them or
+// rewound the session, the error is ErrOutdated, and nothing happens. A run that the session never had is accepted: it
+// may be of another session of the thread. An empty id is no condition.
+func HavingSeen(runID string) RunOption { return func(o *runOptions) { o.seen = runID } }
+
+// follows returns the message that a turn with an input must not repeat, and the run that it must follow; empty for
+// any.
+func (o *runOptions) follows(in *cairn.Input) (once, seen string) {
+	if o.once {
+		once = in.Messages[0].ID
+	}
+	return once, o.seen
+}
+
+// expects returns the name of an option that says what Execute has to find, or empty.
+func (o *runOptions) expects() string {
+	switch {
+	case o.fresh:
+		return "OnlyNew"
+	case o.once:
+		return "OncePerMessage"
+	case o.seen != "":
+		return "HavingSeen"
+	}
+	return ""
+}
+
 // OnBusy decides what Execute does while another run holds the session.
 type OnBusy int
 
@@ -231,6 +275,8 @@ func (o *runOptions) placeable() error {
 		return cairn.Invalid("options", "FromMessage: %d is negative", *o.from)
 	case o.busy != BusyReject && o.busy != BusyInterrupt:
 		return cairn.Invalid("options", "WithOnBusy: with FromMessage a turn under way is refused or interrupted")
+	case o.expects() != "":
+		return cairn.Invalid("options", "%s: FromMessage says what the turn follows", o.expects())
 	case o.waiting != WaitingRefuse:
 		return cairn.Invalid("options", "WithOnWaiting: FromMessage closes what the session waits for")
 	}

@@ -14,17 +14,18 @@ import (
 const beginTries = 16
 
 // begin begins a run on a session: on the one in memory, which costs no read, or on what the store has if that is
-// newer. create, if it is not nil, creates a session that does not exist.
-func (r *Runs) begin(ctx context.Context, in *NewRun, on func(*session.Live) error, create func() (*session.Live, error)) (turn.Begun, error) {
+// newer. on begins it, and gets which of the two it is. create, if it is not nil, creates a session that does not
+// exist.
+func (r *Runs) begin(ctx context.Context, in *NewRun, on func(l *session.Live, cached bool) error, create func() (*session.Live, error)) (turn.Begun, error) {
 	defer r.Cache.Expect(in.SessionID, in.RunID)() // other processes see the run before this one has it in memory
 	l, err := r.beginOn(ctx, in.SessionID, on, create)
 	return r.part(ctx, l, err)
 }
 
-func (r *Runs) beginOn(ctx context.Context, id string, on func(*session.Live) error, create func() (*session.Live, error)) (*session.Live, error) {
+func (r *Runs) beginOn(ctx context.Context, id string, on func(l *session.Live, cached bool) error, create func() (*session.Live, error)) (*session.Live, error) {
 	known, current := r.Cache.Take(id)
 	if current {
-		err := on(known)
+		err := on(known, true)
 		if !r.outdated(err) && !refused(err) {
 			return known, err
 		}
@@ -43,7 +44,7 @@ func (r *Runs) beginOn(ctx context.Context, id string, on func(*session.Live) er
 		default:
 			return nil, err
 		}
-		err = on(l)
+		err = on(l, false)
 		erased := create != nil && errors.Is(err, cairn.ErrNotFound) && !errors.As(err, new(foreignError))
 		if !erased && !r.outdated(err) {
 			return l, err
@@ -78,12 +79,12 @@ func (e *DiedError) Unwrap() error { return cairn.ErrStale }
 // refused reports whether a begin was rejected because of the session's state, or because the session is gone. If the
 // session came from the cache, the begin is repeated on what the store has.
 func refused(err error) bool {
-	for _, target := range []error{cairn.ErrNotResumable, cairn.ErrState, cairn.ErrInvalid, cairn.ErrNotFound, cairn.ErrNotRunning, cairn.ErrWaiting} {
+	for _, target := range []error{cairn.ErrNotResumable, cairn.ErrState, cairn.ErrInvalid, cairn.ErrNotFound, cairn.ErrNotRunning, cairn.ErrWaiting, cairn.ErrOutdated} {
 		if errors.Is(err, target) {
 			return true
 		}
 	}
-	return false
+	return errors.As(err, new(*RepeatedError))
 }
 
 // read loads a session from the store. known is an earlier state of it in this process's memory, or nil.

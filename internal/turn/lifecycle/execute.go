@@ -27,6 +27,12 @@ type Turn struct {
 	// Withdraw allows the turn to cancel the session's wait if no call has been answered. The open calls are closed as
 	// not executed.
 	Withdraw bool
+	// Once, if not empty, is the id of a message of the user: if the last turn of an existing session has it, or its
+	// queue, the turn is not begun, and the error is a RepeatedError.
+	Once string
+	// Seen, if not empty, is a run of the session: if its messages are no longer part of the transcript, the turn is not
+	// begun, and the error is ErrOutdated.
+	Seen string
 	// RolledBack are the tools that runs had called which were undone for this turn.
 	RolledBack []string
 }
@@ -38,11 +44,11 @@ func (r *Runs) Execute(ctx context.Context, in Turn) (turn.Begun, error) {
 	if in.Create != nil {
 		create = func() (*session.Live, error) { return r.create(ctx, in) }
 	}
-	return r.begin(ctx, &in.NewRun, func(l *session.Live) error { return r.execute(ctx, l, in) }, create)
+	return r.begin(ctx, &in.NewRun, func(l *session.Live, cached bool) error { return r.execute(ctx, l, in, cached) }, create)
 }
 
-func (r *Runs) execute(ctx context.Context, l *session.Live, in Turn) error {
-	b, err := r.admitTurn(ctx, l, &in)
+func (r *Runs) execute(ctx context.Context, l *session.Live, in Turn, cached bool) error {
+	b, err := r.admitTurn(ctx, l, &in, cached)
 	if err != nil {
 		return err
 	}
@@ -66,7 +72,13 @@ func (r *Runs) execute(ctx context.Context, l *session.Live, in Turn) error {
 
 // admitTurn admits a turn unless a run holds the session, or it is paused and the turn may not withdraw its calls. It
 // admits a turn to a session whose wait is being ended.
-func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn) (*beginning, error) {
+func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn, cached bool) (*beginning, error) {
+	if err := in.mayBegin(l.Row); err != nil {
+		return nil, err
+	}
+	if err := r.checkNext(ctx, &held{row: l.Row, first: l.First, messages: l.Messages, run: l.Run, cached: cached}, in); err != nil {
+		return nil, err
+	}
 	b, err := r.admit(ctx, l, &in.NewRun, in.Agent, cairn.RunExecute)
 	if err != nil {
 		return nil, err
@@ -127,6 +139,7 @@ func (r *Runs) cancelWait(ctx context.Context, b *beginning) error {
 
 // Create begins the first run of a session that does not exist. It returns ErrExists if the session exists.
 func (r *Runs) Create(ctx context.Context, in Turn) (turn.Begun, error) {
+	defer r.Cache.Expect(in.SessionID, in.RunID)()
 	l, err := r.create(ctx, in)
 	return r.part(ctx, l, err)
 }
@@ -184,7 +197,7 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 	if err != nil {
 		return nil, err
 	}
-	b, err := r.admitTurn(ctx, l, &in)
+	b, err := r.admitTurn(ctx, l, &in, false)
 	if err != nil {
 		return nil, err
 	}

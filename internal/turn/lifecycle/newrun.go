@@ -56,11 +56,8 @@ type beginning struct {
 func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent string, kind cairn.RunKind) (*beginning, error) {
 	b := &beginning{NewRun: in, kind: kind, live: l, row: l.Row}
 	row := b.row
-	if err := CheckOwner(row, in.Owner); err != nil {
+	if err := in.mayBegin(row); err != nil {
 		return nil, err
-	}
-	if row.ParentID != "" && !in.Child {
-		return nil, cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
 	}
 	if agent != "" && agent != row.Agent {
 		return nil, cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, agent)
@@ -75,6 +72,17 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent str
 		l.Checked = true
 	}
 	return b, r.vacant(ctx, b)
+}
+
+// mayBegin returns the error of a caller that may not begin runs on a session.
+func (in *NewRun) mayBegin(row *cairn.Session) error {
+	if err := CheckOwner(row, in.Owner); err != nil {
+		return err
+	}
+	if row.ParentID != "" && !in.Child {
+		return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
+	}
+	return nil
 }
 
 // foreignError is the ErrNotFound of a session that exists and belongs to another user.

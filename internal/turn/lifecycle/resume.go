@@ -25,7 +25,7 @@ type Resumption struct {
 // Resume begins a run that continues a paused or interrupted session. It returns a DiedError if the session's process
 // has died: the run is to be taken over, see [Runs.Recover].
 func (r *Runs) Resume(ctx context.Context, in Resumption) (turn.Begun, error) {
-	return r.begin(ctx, &in.NewRun, func(l *session.Live) error { return r.resume(ctx, l, in) }, nil)
+	return r.begin(ctx, &in.NewRun, func(l *session.Live, _ bool) error { return r.resume(ctx, l, in) }, nil)
 }
 
 func (r *Runs) resume(ctx context.Context, l *session.Live, in Resumption) error {
@@ -122,7 +122,7 @@ func Resumable(row *cairn.Session) (ok bool, why string) {
 
 // Retry begins a run that repeats a failed one from the session's last committed step.
 func (r *Runs) Retry(ctx context.Context, in NewRun) (turn.Begun, error) {
-	return r.begin(ctx, &in, func(l *session.Live) error { return r.retry(ctx, l, in) }, nil)
+	return r.begin(ctx, &in, func(l *session.Live, _ bool) error { return r.retry(ctx, l, in) }, nil)
 }
 
 func (r *Runs) retry(ctx context.Context, l *session.Live, in NewRun) error {
