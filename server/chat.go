@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/server/aisdk"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -78,158 +76,6 @@ func version(major int) (aisdk.Version, error) {
 		return v, nil
 	}
 	return 0, cairn.Invalid("version", "%d is none of 5, 6, 7", major)
-}
-
-// say starts a turn with the user's message. A message that is posted twice starts one turn.
-func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
-	opts, err := in.Unready.options()
-	if err != nil {
-		return err
-	}
-	m, err := last.User()
-	if err != nil {
-		return err
-	}
-	if m.ID != "" && !validID(m.ID) {
-		return cairn.Invalid("messages", "the id of the last one has other than 128 visible ASCII characters")
-	}
-	if err := cairn.Messages(m).Validate(); err != nil {
-		return err
-	}
-	if err := c.ownFiles(in.ID, &m); err != nil {
-		return err
-	}
-	if err := c.mayRun(in.ID); err != nil {
-		return err
-	}
-	again := in.Trigger == regenerateMessage || in.MessageID != ""
-	row, err := c.chatSession(in.ID, in.Agent, m.ID, again)
-	if err != nil {
-		return err
-	}
-	if again {
-		n, stored, err := c.find(row, m.ID)
-		if err != nil {
-			return err
-		}
-		if err := c.checkSeen(row, stored == nil); err != nil {
-			return err
-		}
-		if stored != nil {
-			return c.sayAgain(in, row, &m, n, stored, v, opts)
-		}
-	}
-	posted, err := c.posted(row, m.ID)
-	if err != nil {
-		return err
-	}
-	if posted != nil {
-		return c.turn(row, posted, v, nil)
-	}
-	if err := c.checkSeen(row, false); err != nil {
-		return err
-	}
-	agent := cmp.Or(in.Agent, row.Agent, c.only())
-	// Until its lease lapses, the run of a dead process looks like a live one: a page never has to wait for that.
-	if opts, err = c.unready(agent, in.Unready, "enqueue"); err != nil {
-		return err
-	}
-	return c.execute(row, agent, cairn.Messages(m), v, opts)
-}
-
-// chatSession returns the session for a message to a chat, as openOrCreate does. message is the message's id: posted
-// once more, the message is found in the session that it began. One that is said again, in place of an earlier one,
-// begins no session.
-func (c *request) chatSession(thread, agent, message string, again bool) (*cairn.Session, error) {
-	if thread == "" {
-		thread = c.newID()
-	}
-	if again { // there must be a session
-		if _, err := c.openThread(thread, ActionRun); err != nil && !errors.Is(err, cairn.ErrExpired) {
-			return nil, err
-		}
-	}
-	row, err := c.forMessage(thread, agent, &Context{}, func() (*cairn.Session, error) { return c.openThread(thread, ActionRun) })
-	if err != nil || again || !c.threads(row.Agent).EachTurn || row.RunID == "" && row.Queued == 0 {
-		return row, err
-	}
-	if posted, err := c.posted(row, message); posted != nil || err != nil {
-		return row, err
-	}
-	id := c.newID()
-	if message != "" {
-		id = ids.Derive("session", row.ThreadID, message)
-	}
-	made, err := c.create(id, cmp.Or(agent, row.Agent), nil, row)
-	if errors.Is(err, cairn.ErrExists) {
-		return c.open(id, ActionRun)
-	}
-	return made, err
-}
-
-// sayAgain starts a turn that replaces the one begun by message n, which is stored: with another message of the user's,
-// or with the same one to regenerate its answer. What it replaces is kept as a branch of the chat.
-func (c *request) sayAgain(in *chatIn, row *cairn.Session, m *cairn.Message, n int, stored *cairn.Message, v aisdk.Version, opts []engine.RunOption) error {
-	opts = append(opts, engine.FromMessage(n))
-	if in.Trigger == regenerateMessage { // the stored message counts, not the client's copy
-		*m = cairn.User(stored.Parts...)
-		m.ID, m.Metadata = stored.ID, stored.Metadata
-	}
-	if in.Trigger != regenerateMessage || row.MessageCount > n+1 { // else nothing is lost
-		opts = append(opts, engine.KeepReplaced())
-	}
-	return c.execute(row, cmp.Or(in.Agent, row.Agent), cairn.Messages(*m), v, opts)
-}
-
-// execute starts a turn and streams it.
-func (c *request) execute(row *cairn.Session, agent string, input cairn.Input, v aisdk.Version, opts []engine.RunOption) error {
-	run, err := c.h.eng.Execute(c.ctx, row.ID, agent, input, c.named(opts...)...)
-	if err != nil {
-		return err
-	}
-	if run.Turn() == 0 {
-		return c.turn(row, queued(row, run.ID()), v, nil)
-	}
-	runs, err := c.turnOf(row.ID, run.ID())
-	if err != nil {
-		return err
-	}
-	return c.turn(row, runs, v, nil)
-}
-
-// posted returns the runs of the turn that a user's message belongs to, if that is the last turn or is queued. A
-// client posts a message again if it received no answer.
-func (c *request) posted(row *cairn.Session, id string) ([]cairn.Run, error) {
-	if id == "" || row.RunID == "" {
-		return nil, nil
-	}
-	runs, err := c.turnOf(row.ID, row.RunID)
-	if err != nil || len(runs) == 0 {
-		return nil, err
-	}
-	for m, err := range c.messages(row, runs[0].FirstMessage, row.MessageCount) {
-		switch {
-		case err != nil:
-			return nil, err
-		case said(m, id):
-			return runs, nil
-		}
-	}
-	if row.Queued == 0 {
-		return nil, nil
-	}
-	turns, err := c.h.eng.Queue(c.ctx, row.ID)
-	if err != nil {
-		return nil, err
-	}
-	for i := range turns {
-		for k := range turns[i].Messages {
-			if said(&turns[i].Messages[k], id) {
-				return queued(row, turns[i].ID), nil
-			}
-		}
-	}
-	return nil, nil
 }
 
 // said reports whether a message is a visible message of the user with the given id.

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // Context describes a session to be created.
@@ -39,48 +40,61 @@ func (x *Context) options(user string) []engine.RunOption {
 	return opts
 }
 
-// openOrCreate opens a session for a turn, or creates it if it does not exist. One that has expired is continued as
-// its agent's Threads say.
-func (c *request) openOrCreate(id, agent string, x *Context) (*cairn.Session, error) {
-	if id == "" {
-		id = c.newID()
-	}
-	return c.forMessage(id, agent, x, func() (*cairn.Session, error) {
-		row, err := c.openRoot(id, ActionRun)
-		if err == nil || row != nil && !errors.Is(err, cairn.ErrExpired) {
-			return row, err
-		}
-		if latest, err := c.latest(id, ActionRun); latest != nil || !errors.Is(err, cairn.ErrNotFound) {
-			return latest, err
-		}
-		return row, err
-	})
+// goal is the session that a message is for.
+type goal struct {
+	// id and agent are those of the session if it is created, and x describes it.
+	id, agent string
+	x         *Context
+	// existing says that there must be a session.
+	existing bool
+	// open returns the session, with the errors of [request.openThread]. Again is set if a session of the id was in the
+	// way of its creation.
+	open func(again bool) (*cairn.Session, error)
 }
 
-// forMessage returns the session that open finds, or restores or creates it. Of concurrent requests one does so, and all
-// get the same session: the id of a new one follows from the one that has expired.
-func (c *request) forMessage(id, agent string, x *Context, open func() (*cairn.Session, error)) (*cairn.Session, error) {
+// place is where a message goes.
+type place struct {
+	// row is the session, or what it will be like.
+	row *cairn.Session
+	// create are the options with which the turn creates the session; nil if the session exists.
+	create []engine.RunOption
+}
+
+// forMessage calls begin with the session that a message is for. The turn of the message creates a session that does
+// not exist. One that has expired is continued as its agent's Threads say. Of concurrent requests one creates or
+// restores a session, and all get the same: the id of a new one follows from the one that has expired.
+func (c *request) forMessage(to *goal, begin func(*place) (*engine.Run, error)) (*place, *engine.Run, error) {
 	for try := 0; ; try++ {
-		row, err := open()
+		row, err := to.open(try > 0)
+		at := &place{row: row}
 		switch {
 		case errors.Is(err, cairn.ErrExpired):
 			switch c.threads(row.Agent).OnExpired {
 			case ExpiredRestore:
-				row, err = c.h.eng.Restore(c.ctx, row.ID)
+				at.row, err = c.h.eng.Restore(c.ctx, row.ID)
 			case ExpiredNew:
-				row, err = c.create(ids.Derive("session", row.ThreadID, row.ID, row.Incarnation), cmp.Or(agent, row.Agent), nil, row)
+				at, err = c.plan(ids.Derive("session", row.ThreadID, row.ID, row.Incarnation), cmp.Or(to.agent, row.Agent), nil, row)
 			}
-		case errors.Is(err, cairn.ErrNotFound) && row == nil: // a row means that the session exists, but not for this principal
-			row, err = c.create(id, agent, x, nil)
+		case errors.Is(err, cairn.ErrNotFound) && row == nil && !to.existing: // a row is of another user
+			at, err = c.plan(to.id, to.agent, to.x, nil)
 		}
-		if !errors.Is(err, cairn.ErrExists) || try == 2 { // ErrExists: a concurrent request was faster
-			return row, err
+		var run *engine.Run
+		if err == nil {
+			run, err = begin(at)
+		}
+		taken := errors.Is(err, cairn.ErrExists) // by a concurrent request, or by a session of another thread
+		if at != nil && at.create != nil && store.IsGone(err) {
+			taken, err = true, hidden(err, to.id)
+		}
+		if !taken || try == 2 {
+			return at, run, err
 		}
 	}
 }
 
-// create creates a session: as the principal's own, described by x, or as the next session of the thread of after.
-func (c *request) create(id, agent string, x *Context, after *cairn.Session) (*cairn.Session, error) {
+// plan returns the session that a turn creates: as the principal's own, described by x, or as the next one of the
+// thread of after.
+func (c *request) plan(id, agent string, x *Context, after *cairn.Session) (*place, error) {
 	if agent = cmp.Or(agent, c.only()); agent == "" {
 		return nil, cairn.Invalid("agent", "is required for a new session")
 	}
@@ -90,14 +104,17 @@ func (c *request) create(id, agent string, x *Context, after *cairn.Session) (*c
 		x = &Context{Tags: after.Tags, Metadata: after.Metadata, Depth: after.Depth}
 	}
 	planned := &cairn.Session{ID: id, RootID: id, ThreadID: thread, Agent: agent, UserID: user, Tags: x.Tags, Metadata: x.Metadata}
-	if err := c.allow(Access{Principal: c.principal, Action: ActionRun, Session: planned}, id); err != nil {
-		return nil, err
+	err := c.allow(Access{Principal: c.principal, Action: ActionRun, Session: planned}, id)
+	return &place{planned, append(x.options(user), engine.WithThread(thread))}, err
+}
+
+// execute begins a turn on a session, or creates the session with it. It returns another run if the session has the turn
+// already.
+func (c *request) execute(at *place, agent string, input cairn.Input, opts []engine.RunOption) (*engine.Run, error) {
+	if at.create != nil {
+		opts = append(append(opts, at.create...), engine.OnlyNew())
 	}
-	row, err := c.h.eng.Create(c.ctx, id, agent, append(x.options(user), engine.WithThread(thread))...)
-	if errors.Is(err, cairn.ErrDeleted) || errors.Is(err, cairn.ErrExpired) {
-		err = hidden(err, id)
-	}
-	return row, err
+	return c.h.eng.Execute(c.ctx, at.row.ID, agent, input, opts...)
 }
 
 // only returns the name of the engine's agent if it has exactly one, else the empty string.
@@ -128,7 +145,14 @@ func createSession(c *request, in *createIn) (*cairn.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	row, err := c.create(in.SessionID, agent, &in.Context, nil)
+	at, err := c.plan(in.SessionID, agent, &in.Context, nil)
+	if err != nil {
+		return nil, err
+	}
+	row, err := c.h.eng.Create(c.ctx, in.SessionID, at.row.Agent, at.create...)
+	if store.IsGone(err) {
+		err = hidden(err, in.SessionID)
+	}
 	if errors.Is(err, cairn.ErrExists) && c.repeated() {
 		row, err = c.open(in.SessionID, ActionRun)
 	}

@@ -248,7 +248,7 @@ func (r *runReader) turn(run string) (string, error) {
 // turn before a message that the client posts. With last it must also be the last turn of the session. A client that
 // posts only that message is believed.
 func (c *request) checkSeen(row *cairn.Session, last bool) error {
-	seen := strings.TrimPrefix(c.seen, aisdk.TurnID(""))
+	seen := c.seenRun()
 	ok := true
 	if seen != "" {
 		run, err := c.h.eng.Run(c.ctx, row.ID, seen)

@@ -141,7 +141,7 @@ func start(c *request, in *startIn) (*Started, error) {
 	if in.RunID != "" && in.SessionID == "" {
 		return nil, cairn.Invalid("run_id", "needs a session_id")
 	}
-	place, err := in.place()
+	replaces, err := in.place()
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func start(c *request, in *startIn) (*Started, error) {
 	}
 	options := func(agent string) ([]engine.RunOption, error) {
 		opts, err := c.unready(agent, in.Unready, "")
-		return in.Choice.options(append(opts, place...)...), err
+		return in.Choice.options(append(opts, replaces...)...), err
 	}
 	if agent := cmp.Or(named, c.only()); agent != "" { // a refused request creates no session
 		opts, err := options(agent)
@@ -161,26 +161,50 @@ func start(c *request, in *startIn) (*Started, error) {
 			return nil, err
 		}
 	}
-	var row *cairn.Session
-	if place != nil { // there must be a session
-		row, err = c.openRoot(in.SessionID, ActionRun)
-	} else {
-		row, err = c.openOrCreate(in.SessionID, named, &in.Context)
+	begin := func(at *place) (*engine.Run, error) {
+		agent := cmp.Or(named, at.row.Agent)
+		opts, err := options(agent)
+		if err != nil {
+			return nil, err
+		}
+		if in.RunID != "" {
+			opts = append(opts, engine.WithRunID(ids.Derive("run", in.SessionID, in.RunID)))
+		} else {
+			opts = c.named(opts...)
+		}
+		return c.execute(at, agent, input, opts)
 	}
-	if err != nil {
-		return nil, err
+	if replaces != nil { // there must be a session
+		row, err := c.openRoot(in.SessionID, ActionRun)
+		if err != nil {
+			return nil, err
+		}
+		return started(begin(&place{row: row}))
 	}
-	agent := cmp.Or(named, row.Agent)
-	opts, err := options(agent)
-	if err != nil {
-		return nil, err
+	_, run, err := c.forMessage(in.goal(c, named), begin)
+	return started(run, err)
+}
+
+// goal returns the session that a turn is for: the one with the id or, if that has expired or does not exist, the latest
+// one of the thread.
+func (in *startIn) goal(c *request, agent string) *goal {
+	id, unknown := in.SessionID, in.SessionID == ""
+	if unknown {
+		id = c.newID()
 	}
-	if in.RunID != "" {
-		opts = append(opts, engine.WithRunID(ids.Derive("run", in.SessionID, in.RunID)))
-	} else {
-		opts = c.named(opts...)
-	}
-	return started(c.h.eng.Execute(c.ctx, row.ID, agent, input, opts...))
+	return &goal{id: id, agent: agent, x: &in.Context, open: func(again bool) (*cairn.Session, error) {
+		if unknown && !again {
+			return nil, notFound(id)
+		}
+		row, err := c.openRoot(id, ActionRun)
+		if err == nil || row != nil && !errors.Is(err, cairn.ErrExpired) {
+			return row, err
+		}
+		if latest, err := c.latest(id, ActionRun); latest != nil || !errors.Is(err, cairn.ErrNotFound) {
+			return latest, err
+		}
+		return row, err
+	}}
 }
 
 type resumeIn struct {

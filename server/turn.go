@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/server/aisdk"
 	"github.com/cairn-agents/cairn/server/internal/shared"
 	"github.com/cairn-agents/cairn/server/internal/sse"
@@ -35,9 +36,9 @@ func (c *request) turnOf(session, runID string) (turn []cairn.Run, err error) {
 	return turn, nil
 }
 
-// queued returns the turn of a queued run. It begins after everything that the session's log has.
-func queued(row *cairn.Session, runID string) []cairn.Run {
-	return []cairn.Run{{ID: runID, StartSequence: row.LogSequence}}
+// queued returns the turn of a queued run. It begins after everything that the session's log had before.
+func queued(runID string, before int64) []cairn.Run {
+	return []cairn.Run{{ID: runID, StartSequence: before}}
 }
 
 // turn streams a turn, given the runs of it that have begun. Without seen it streams the whole turn, otherwise what
@@ -57,11 +58,40 @@ func (c *request) turn(row *cairn.Session, runs []cairn.Run, v aisdk.Version, se
 	if err := c.past(&t, row, runs); err != nil {
 		return err
 	}
-	log, leave := c.h.frames.Join(row.Log())
+	t.events = func(ctx context.Context) iter.Seq2[cairn.Event, error] { return c.h.eng.Events(ctx, row.ID, t.after) }
+	return c.follow(&t, row.Log())
+}
+
+// follow streams what a reader of a turn reads on a log.
+func (c *request) follow(t *turnReader, name string) error {
+	log, leave := c.h.frames.Join(name)
 	defer leave()
 	return c.chatStream(func(ctx context.Context) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) { t.read(ctx, log, yield) }
 	})
+}
+
+// whole streams the turn of a run from its beginning.
+func (c *request) whole(run *engine.Run, v aisdk.Version) error {
+	row, err := c.h.eng.Session(c.ctx, run.SessionID())
+	if err != nil {
+		return err
+	}
+	if run.Turn() == 0 {
+		return c.turn(row, queued(run.ID(), run.Cursor().Sequence), v, nil)
+	}
+	runs, err := c.turnOf(row.ID, run.ID())
+	if err != nil {
+		return err
+	}
+	return c.turn(row, runs, v, nil)
+}
+
+// begun streams the turn that has begun with a run, as it happens. It needs nothing of the store but the events.
+func (c *request) begun(run *engine.Run, v aisdk.Version) error {
+	t := turnReader{events: run.SessionEvents, session: run.SessionID(), first: run.ID(), enc: aisdk.New(v, run.SessionID(), aisdk.TurnID(run.ID()))}
+	t.enc.Address = c.addresses()
+	return c.follow(&t, ids.Log(run.SessionID(), run.Cursor().Incarnation))
 }
 
 // past reads the existing events of a turn. Events that were trimmed from the log are rebuilt from the transcript.
@@ -101,7 +131,7 @@ func (c *request) trimmed(row *cairn.Session, runs []cairn.Run, to int, rest []c
 
 // turnReader reads a turn from the log.
 type turnReader struct {
-	eng     *engine.Engine
+	eng     *engine.Engine // for history
 	session string
 	enc     *aisdk.Encoder
 	first   string // first run of the turn
@@ -110,6 +140,8 @@ type turnReader struct {
 	began bool          // whether the turn's first event was read, or trimmed
 	past  []cairn.Event // events that existed when the client joined
 	after cairn.Cursor  // cursor of the last event that was read
+	// events yields those behind the past.
+	events func(context.Context) iter.Seq2[cairn.Event, error]
 }
 
 // replayed is how many past events are read at a time.
@@ -154,7 +186,7 @@ func (t *turnReader) read(ctx context.Context, log *shared.Log, yield func([]byt
 		return
 	}
 	var ev cairn.Event // one for all: it is large, and would be allocated for each
-	for next, err := range t.eng.Events(ctx, t.session, t.after) {
+	for next, err := range t.events(ctx) {
 		if err != nil {
 			yield(nil, err)
 			return

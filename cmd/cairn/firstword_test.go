@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/server"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+	"github.com/cairn-agents/cairn/store/sqlitestore"
+)
+
+// counted is a store that lists the calls of it and of its log.
+type counted struct {
+	store.Store
+	delay time.Duration // of each call
+
+	mu    sync.Mutex
+	calls []string
+}
+
+func (c *counted) Unwrap() store.Store { return c.Store }
+
+func (c *counted) called(name string) {
+	c.mu.Lock()
+	c.calls = append(c.calls, name)
+	c.mu.Unlock()
+	time.Sleep(c.delay)
+}
+
+// taken returns the calls since the last time.
+func (c *counted) taken() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := c.calls
+	c.calls = nil
+	return list
+}
+
+func (c *counted) Commit(ctx context.Context, id string, commit *store.Commit) (*cairn.Session, error) {
+	c.called("Commit")
+	return c.Store.Commit(ctx, id, commit)
+}
+
+func (c *counted) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+	c.called("Read")
+	return c.Store.Read(ctx, id, want)
+}
+
+func (c *counted) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
+	c.called("Runs")
+	return c.Store.Runs(ctx, id, q)
+}
+
+func (c *counted) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
+	c.called("Calls")
+	return c.Store.Calls(ctx, q)
+}
+
+func (c *counted) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+	c.called("List")
+	return c.Store.List(ctx, q)
+}
+
+func (c *counted) EventLog() store.Log {
+	p, _ := store.As[store.LogProvider](c.Store)
+	return countedLog{p.EventLog(), c}
+}
+
+type countedLog struct {
+	store.Log
+	of *counted
+}
+
+func (l countedLog) Unwrap() store.Log { return l.Log }
+
+func (l countedLog) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (int64, error) {
+	l.of.called("Append")
+	return l.Log.Append(ctx, log, expect, events...)
+}
+
+func (l countedLog) Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
+	l.of.called("Log.Read")
+	return l.Log.Read(ctx, log, after, limit)
+}
+
+func (l countedLog) Bounds(ctx context.Context, log string) (first, last int64, err error) {
+	l.of.called("Bounds")
+	return l.Log.Bounds(ctx, log)
+}
+
+func (l countedLog) Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error] {
+	l.of.called("Follow")
+	return l.Log.Follow(ctx, log, after)
+}
+
+// talk is a server on a store whose calls are counted. Its model answers once it is let.
+type talk struct {
+	t   testing.TB
+	st  *counted
+	url string
+	// asked gets the calls of the store until the model is called.
+	asked chan []string
+	let   chan struct{}
+}
+
+func newTalk(t testing.TB, st store.Store, delay time.Duration) *talk {
+	t.Helper()
+	s := &talk{t: t, st: &counted{Store: st, delay: delay}, asked: make(chan []string, 1), let: make(chan struct{}, 1)}
+	bot := &cairn.Agent{Name: "bot", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+		s.st.mu.Lock()
+		s.asked <- slices.Clone(s.st.calls)
+		s.st.mu.Unlock()
+		<-s.let
+		return scripted.Text("Hello.")
+	})}
+	eng, err := engine.New(s.st, []*cairn.Agent{bot}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close(context.WithoutCancel(t.Context())) })
+	h, err := server.New(eng, &server.Options{AllowUnauthenticated: true, RequestsPerMinute: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	t.Cleanup(h.Drain)
+	s.url = srv.URL
+	return s
+}
+
+// post posts a body and reads the turn to its end. It returns the calls of the store until the run has begun, and those
+// until the turn is followed.
+func (s *talk) post(body string) (begun, followed []string) {
+	s.t.Helper()
+	s.st.taken()
+	res, err := http.Post(s.url+"/chat", "application/json", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	in := bufio.NewScanner(res.Body)
+	if res.StatusCode != http.StatusOK || !in.Scan() { // the turn's first event
+		s.t.Fatalf("status %d: %s", res.StatusCode, in.Text())
+	}
+	begun, followed = <-s.asked, s.st.taken()
+	s.let <- struct{}{}
+	text := ""
+	for in.Scan() {
+		text += in.Text()
+	}
+	if !strings.Contains(text, "Hello.") || !strings.HasSuffix(text, "[DONE]") {
+		s.t.Fatalf("the stream is %s", text)
+	}
+	for i, call := range slices.Backward(begun) { // what follows the commit runs beside the model
+		if call == "Commit" {
+			begun = begun[:i+1]
+			break
+		}
+	}
+	return begun, followed
+}
+
+// said is the body of a post with a message, after what the page shows of earlier turns.
+func said(chat, id string, shown ...string) string {
+	list := append(shown, fmt.Sprintf(`{"id":%q,"role":"user","parts":[{"type":"text","text":"hi"}]}`, id))
+	return fmt.Sprintf(`{"id":%q,"messages":[%s]}`, chat, strings.Join(list, ","))
+}
+
+// shown is the body of what a page shows of a chat.
+func (s *talk) shown(chat string) string {
+	s.t.Helper()
+	res, err := http.Get(s.url + "/chat/" + chat)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	in := bufio.NewReader(res.Body)
+	text, _ := in.ReadString(0)
+	from, to := strings.Index(text, `"messages":[`), strings.LastIndex(text, `}]`)
+	if res.StatusCode != http.StatusOK || from < 0 || to < from {
+		s.t.Fatalf("status %d: %s", res.StatusCode, text)
+	}
+	return text[from+len(`"messages":[`) : to+1]
+}
+
+// Between a message to a chat and the call of the model there are few calls of the store, whether the session is new, was
+// driven by this process, or by another one. What follows the turn begins with what is in hand.
+func TestFewCallsBeforeTheFirstWord(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(t *testing.T) store.Store{
+		"memory": func(*testing.T) store.Store { return memstore.New(nil) },
+		"SQLite": func(t *testing.T) store.Store {
+			st, err := sqlitestore.Open(filepath.Join(t.TempDir(), "s.db"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := open(t)
+			t.Cleanup(func() { st.Close() })
+			one, other := newTalk(t, st, 0), newTalk(t, st, 0)
+			check := func(what string, of *talk, body, want string) {
+				t.Helper()
+				begun, followed := of.post(body)
+				if got := strings.Join(begun, " "); got != want || strings.Join(followed, " ") != want+" Follow" {
+					t.Errorf("%s: the run begins with %v, in all there are %v", what, begun, followed)
+				}
+			}
+			check("a new session", one, said("s", "m1"), "List List Commit")
+			check("a session that this process has in memory", one, said("s", "m2", one.shown("s")), "List Commit")
+			check("a session that another process has driven", other, said("s", "m3", one.shown("s")), "List Read Commit")
+			check("a session that another process has driven since", one, said("s", "m4", one.shown("s")), "List Read Commit")
+			check("a client that shows nothing", one, said("s", "m5"), "List Commit")
+			check("a session with an id of the server's", one, said("", "m1"), "Commit")
+		})
+	}
+}
