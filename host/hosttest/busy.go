@@ -12,6 +12,7 @@ import (
 var turnsInTheWay = []scenario{
 	{"busy-reject", (*scene).busyReject},
 	{"busy-delete", (*scene).busyDelete},
+	{"busy-repeated", (*scene).busyRepeated},
 	{"busy-enqueue", (*scene).busyEnqueue},
 	{"busy-enqueue-waiting", (*scene).busyEnqueueWaiting},
 	{"busy-enqueue-interrupted", (*scene).busyEnqueueInterrupted},
@@ -122,6 +123,49 @@ func (s *scene) busyEnqueue() {
 		s.own(run)
 	}
 	s.awaitHooks("s", 4)
+}
+
+// A message begins a new session once, whichever process gets it again, and is queued once behind another turn.
+func (s *scene) busyRepeated() {
+	free := s.occupied(s.note())
+	one, two := s.process(), s.process()
+	give := func(p *process, message string, opts ...engine.RunOption) (*engine.Run, error) {
+		m := cairn.User(cairn.TextPart(message))
+		m.ID = "message-" + message
+		return p.Execute(s.Context(), "s", "bot", cairn.Messages(m), append(opts, engine.OncePerMessage())...)
+	}
+	run, err := give(one, "one", engine.OnlyNew(), engine.WithTags("new"))
+	s.must(err)
+	s.awaitEvent("s", "the bot to say something", func(ev *cairn.Event) bool { return ev.Text == "is " })
+	_, err = give(two, "two", engine.OnlyNew())
+	s.want("a new session of the id", err, cairn.ErrExists)
+	queued, err := give(one, "two", engine.WithOnBusy(engine.BusyEnqueue), engine.HavingSeen(run.ID()))
+	s.must(err)
+	again := func(when string) {
+		for _, p := range []*process{one, two} {
+			for message, of := range map[string]*engine.Run{"one": run, "two": queued} {
+				if message == "one" && when == "afterwards" {
+					continue // it is of an earlier turn
+				}
+				found, err := give(p, message, engine.WithOnBusy(engine.BusyEnqueue))
+				s.must(err)
+				if found.ID() != of.ID() || !found.Found() || of.Found() {
+					s.Errorf("%s, message %s is of run %s, want %s", when, message, found.ID(), of.ID())
+				}
+			}
+		}
+	}
+	again("meanwhile")
+	free()
+	s.outcome(run)
+	s.own(run)
+	s.outcome(queued)
+	s.own(queued)
+	again("afterwards")
+	next, err := give(two, "three", engine.HavingSeen(run.ID()))
+	s.must(err)
+	s.outcome(next)
+	s.awaitHooks("s", 3)
 }
 
 // Queued turns stay queued while the session is suspended.
