@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/store"
@@ -232,4 +234,69 @@ func TestFewCallsBeforeTheFirstWord(t *testing.T) {
 			check("a session with an id of the server's", one, said("", "m1"), "Commit")
 		})
 	}
+}
+
+// BenchmarkFirstWord measures the time from a post to a chat until the first word of an answer by a model that answers at
+// once: of a new session, and of one that has a turn.
+func BenchmarkFirstWord(b *testing.B) {
+	for _, place := range []struct {
+		name  string
+		open  func(testing.TB) store.Store
+		delay time.Duration
+	}{
+		{"five milliseconds away", func(testing.TB) store.Store { return memstore.New(nil) }, 5 * time.Millisecond},
+		{"postgres", func(tb testing.TB) store.Store {
+			at, err := stores.Parse("", testenv.Postgres(tb))
+			if err != nil {
+				tb.Fatal(err)
+			}
+			st, err := at.Open(tb.Context(), time.Now)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return st
+		}, 0},
+	} {
+		b.Run(place.name, func(b *testing.B) {
+			st := place.open(b)
+			b.Cleanup(func() { st.Close() })
+			one, other := newTalk(b, st, place.delay), newTalk(b, st, place.delay)
+			var times [3][]time.Duration
+			n := 0
+			for b.Loop() {
+				chat := fmt.Sprint("chat", n)
+				n++
+				times[0] = append(times[0], one.firstWord(said(chat, "m1")))
+				shown := one.shown(chat)
+				times[1] = append(times[1], one.firstWord(said(chat, "m2", shown)))
+				times[2] = append(times[2], other.firstWord(said(chat, "m3", shown)))
+			}
+			b.ReportMetric(0, "ns/op")
+			for i, what := range []string{"new", "in-memory", "cold"} {
+				slices.Sort(times[i])
+				b.ReportMetric(times[i][len(times[i])/2].Seconds()*1000, "ms/"+what)
+			}
+		})
+	}
+}
+
+// firstWord posts a body and returns the time until the answer's first word. It reads the rest.
+func (s *talk) firstWord(body string) (passed time.Duration) {
+	s.let <- struct{}{}
+	began := time.Now()
+	res, err := http.Post(s.url+"/chat", "application/json", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for in := bufio.NewScanner(res.Body); in.Scan(); {
+		if passed == 0 && strings.Contains(in.Text(), "Hello.") {
+			passed = time.Since(began)
+		}
+	}
+	<-s.asked
+	if passed == 0 {
+		s.t.Fatalf("status %d, and no word", res.StatusCode)
+	}
+	return passed
 }
