@@ -84,7 +84,7 @@ func (t *trial) attempt(number int) error {
 	switch lasts := define.Durability(t.a).Stages(); {
 	case number <= t.c.Attempts:
 		return nil
-	case t.l.Sink == nil && (number == 1 || !lasts):
+	case !t.l.Shared() && (number == 1 || !lasts):
 		t.l.Step.Add(f)
 		return nil
 	default:

@@ -22,7 +22,7 @@ func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *store.Co
 	n := transcript.Tokens(sent(l, a.Model, nil))
 	r.all, r.keep, r.piece = max(r.all, n), n*int64(r.Keep)/100, cmp.Or(r.piece, n)
 	all := without(l, a.Model, l.Messages)
-	cut, err := r.cut(all, l.First, 0, true)
+	cut, err := r.cut(all, l.First(), 0, true)
 	if errors.Is(err, &cairn.Error{Code: cairn.CodeContextLength}) {
 		return m, usage, cairn.Invalid("session", "%q has nothing older to summarise", l.Row.ID)
 	}
@@ -32,6 +32,6 @@ func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *store.Co
 	if m, usage, err = fx.summaryOf(ctx, a, l, r, all[:cut:cut], ""); err != nil {
 		return m, usage, err
 	}
-	fx.restate(a, l.Row.ID, &l.Index, &m)
+	fx.restate(a, l.Row.ID, l.Index(), &m)
 	return m, usage, nil
 }

@@ -22,7 +22,7 @@ func (r *reply) callID(provider, tool string, awaits bool) string {
 		// The id includes the run, because what a dead run began under a provider's id is not in the transcript.
 		provider = ids.Derive("call", r.live.Row.Secret, r.live.Row.ID, r.live.Run.ID, provider)
 	}
-	if r.live.Index.Summarised() { // the ids of earlier calls are unknown
+	if r.live.Index().Summarised() { // the ids of earlier calls are unknown
 		provider = ids.Derive("call", r.live.Row.ID, r.live.Run.ID, strconv.Itoa(r.step), strconv.Itoa(len(r.parts)), provider)
 	}
 	id := provider
@@ -36,7 +36,7 @@ func (r *reply) usable(id string) bool {
 	if len(id) > 64 || ids.CheckPath(id) != "" {
 		return false
 	}
-	if r.live.Index.Taken(id) {
+	if r.live.Index().Taken(id) {
 		return false
 	}
 	return !slices.ContainsFunc(r.parts, func(p *part) bool { return p.Type == cairn.PartToolUse && p.ToolUse.CallID == id })

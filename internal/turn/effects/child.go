@@ -258,7 +258,7 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 		return turn.Begun{}, err
 	}
 	return v.fx.Create(v.ctx, lifecycle.Turn{
-		NewRun: lifecycle.NewRun{SessionID: v.child, Child: true, Known: agent, RunID: runID, Messages: in.Messages, Hooks: v.l.CallHooks,
+		NewRun: lifecycle.NewRun{SessionID: v.child, Child: true, Known: agent, RunID: runID, Messages: in.Messages, Hooks: v.l.CallHooks(),
 			LogLast: v.l.Emit.Position(), Background: background},
 		Agent: agent.Name,
 		Create: &cairn.Session{ID: v.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Depth: row.Depth + 1, Kind: kind, Name: name,

@@ -20,7 +20,7 @@ import (
 // sent returns the messages that a model is sent: those of the session, followed by context.
 func sent(l *session.Live, m cairn.Model, context []cairn.Message) []cairn.Message {
 	messages := recent(l, without(l, m, append(l.Transcript(), context...)))
-	if slices.ContainsFunc(context, func(m cairn.Message) bool { return len(m.Pinned) > 0 }) && !l.Index.Differs() {
+	if slices.ContainsFunc(context, func(m cairn.Message) bool { return len(m.Pinned) > 0 }) && !l.Index().Differs() {
 		messages = transcript.Sent(messages)
 	}
 	return shaped(l, messages)
@@ -32,19 +32,19 @@ func without(l *session.Live, m cairn.Model, messages []cairn.Message) []cairn.M
 	if !leavesOut(l, messages) {
 		return messages
 	}
-	return transcript.LeaveOut(messages, l.First, m.Info().ID())
+	return transcript.LeaveOut(messages, l.First(), m.Info().ID())
 }
 
 // leavesOut reports whether messages of a session, from the first in memory on, list files that are left out. It does
 // not look at those that the session's index knows.
 func leavesOut(l *session.Live, messages []cairn.Message) bool {
-	known := len(l.Messages) + len(l.Deferred.Messages)
-	return l.Index.LeavesOut() || slices.ContainsFunc(messages[min(known, len(messages)):], func(m cairn.Message) bool { return m.LeftOut != nil })
+	known := l.Known()
+	return l.Index().LeavesOut() || slices.ContainsFunc(messages[min(known, len(messages)):], func(m cairn.Message) bool { return m.LeftOut != nil })
 }
 
 // recent returns those of a session's messages that a model is sent.
 func recent(l *session.Live, messages []cairn.Message) []cairn.Message {
-	latest := transcript.Recent(messages, l.First)
+	latest := transcript.Recent(messages, l.First())
 	if !leavesOut(l, messages) {
 		return latest
 	}
@@ -53,10 +53,10 @@ func recent(l *session.Live, messages []cairn.Message) []cairn.Message {
 
 // shaped returns messages of a session in the form that models are sent.
 func shaped(l *session.Live, messages []cairn.Message) []cairn.Message {
-	if l.Damaged {
+	if l.Damaged() {
 		messages = transcript.Heal(messages)
 	}
-	if l.Index.Differs() {
+	if l.Index().Differs() {
 		messages = transcript.Sent(messages)
 	}
 	return messages
@@ -181,7 +181,7 @@ var errTooLittle = errors.New("what is older than the messages that are kept is 
 // reports whether the request cannot be sent without it.
 func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Live, r roomOf, to *step.Reply, req *cairn.Request, must bool) error {
 	all := without(l, r.model, append(l.Transcript(), to.Context...))
-	cut, err := r.cut(all, l.First, before(req), must)
+	cut, err := r.cut(all, l.First(), before(req), must)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Liv
 	if err != nil {
 		return err
 	}
-	index := l.Index.Clone()
+	index := l.Index().Clone()
 	for i := range to.Context {
 		index.Add(&to.Context[i])
 	}
@@ -200,7 +200,7 @@ func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Liv
 	}
 	to.Context = append(to.Context, m)
 	req.Messages = sent(l, r.model, to.Context)
-	fx.Logger.Info("history summarised", "session", l.Row.ID, "agent", a.Name, "messages", l.First+cut)
+	fx.Logger.Info("history summarised", "session", l.Row.ID, "agent", a.Name, "messages", l.First()+cut)
 	return nil
 }
 
@@ -213,7 +213,7 @@ func (fx *Effects) summaryOf(ctx context.Context, a *cairn.Agent, l *session.Liv
 		return cairn.Message{}, usage, err
 	}
 	m := cairn.Context("Summary of the conversation before this point:\n\n" + text)
-	m.Summary = &cairn.Summary{From: l.First + len(all)}
+	m.Summary = &cairn.Summary{From: l.First() + len(all)}
 	if r.ByProvider {
 		req := &cairn.Request{SessionID: l.Row.ID, System: system, Messages: shaped(l, older)}
 		usage = usage.Add(fx.byProvider(ctx, a, r, req, &m.Parts[0]))

@@ -282,7 +282,7 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 	}
 	return v.converse(kind, row.Name, func() (turn.Begun, error) {
 		return v.fx.Execute(v.ctx, lifecycle.Turn{NewRun: lifecycle.NewRun{SessionID: row.ID, Child: true, Known: kind.Agent, RunID: v.runID(),
-			Messages: cairn.Text(message).Messages, Hooks: v.l.CallHooks, LogLast: v.l.Emit.Position(), Background: kind.Mode == cairn.NonBlocking}})
+			Messages: cairn.Text(message).Messages, Hooks: v.l.CallHooks(), LogLast: v.l.Emit.Position(), Background: kind.Mode == cairn.NonBlocking}})
 	})
 }
 
@@ -365,7 +365,7 @@ func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) (stopp
 			return true, nil
 		case row.Crashed(row.AsOf):
 			var b turn.Begun
-			if b, err = v.fx.StopDead(v.ctx, row, stop, v.l.CallHooks); b.RunID != "" {
+			if b, err = v.fx.StopDead(v.ctx, row, stop, v.l.CallHooks()); b.RunID != "" {
 				v.drive = &b
 				return false, (&localChild{visit: v}).Drive(v.ctx, b)
 			}
@@ -411,7 +411,7 @@ func (fx *Effects) companionAnswers(ctx context.Context, a *cairn.Agent, l *sess
 		return nil, nil
 	}
 	var answers []cairn.Message
-	for _, session := range slices.Sorted(maps.Keys(l.Index.Away())) {
+	for _, session := range slices.Sorted(maps.Keys(l.Index().Away())) {
 		row, err := store.Load(ctx, fx.Store, session)
 		if errors.Is(err, cairn.ErrNotFound) {
 			continue

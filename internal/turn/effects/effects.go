@@ -65,7 +65,7 @@ func (fx *Effects) hold(at turn.Position) (*session.Live, *cairn.Agent, error) {
 	if l == nil || l.Row.Lease.Token != at.Token || l.Run.ID != at.RunID {
 		return nil, nil, cairn.Errorf(cairn.CodeFenced, "session %q is not driven by this process", at.SessionID)
 	}
-	return l, l.Agent, nil // even if another version was registered since
+	return l, l.Agent(), nil
 }
 
 // growing serializes, per tree and within this process, the calls that count and extend a tree.

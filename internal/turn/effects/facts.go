@@ -14,10 +14,7 @@ import (
 
 // sink returns the sink of a session's run.
 func (fx *Effects) sink(l *session.Live) session.Sink {
-	if l.Sink != nil {
-		return l.Sink
-	}
-	return local{fx}
+	return l.Sink(local{fx})
 }
 
 // local is the sink of a run whose effects share this process's memory. It stores only facts that last.
@@ -97,8 +94,9 @@ func (fx *Effects) adopt(ctx context.Context, l *session.Live, facts []step.Stag
 	return fx.follow(ctx, l)
 }
 
-// stage writes a fact of the step under way to the store. Before a reply it flushes the reply's events, so that the
-// log's position after the reply is known. With a reply that lasts it also stages the opening, which belongs to the
+// stage writes a fact of the step under way to the store. Before the end of a step it flushes the step's events: the
+// process that continues publishes nothing of it. Before a reply it flushes the reply's events, so that the log's
+// position after the reply is known. With a reply that lasts it also stages the opening, which belongs to the
 // same step.
 func (fx *Effects) stage(ctx context.Context, l *session.Live, f step.Fact, lasts bool) error {
 	lease := l.Row.Lease.Token
@@ -111,10 +109,13 @@ func (fx *Effects) stage(ctx context.Context, l *session.Live, f step.Fact, last
 		pieces = append(pieces, piece)
 		return err
 	}
-	if r, ok := f.(*step.Reply); ok {
+	r, reply := f.(*step.Reply)
+	if _, ended := f.(*step.Ended); reply || ended {
 		if err := l.Emit.Flush(ctx); err != nil {
 			return err
 		}
+	}
+	if reply {
 		r.Sequence = l.Emit.Position()
 		if o := l.Step.Opening; o != nil && lasts && !o.Writes.Empty() {
 			if err := add(o); err != nil {

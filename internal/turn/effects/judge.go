@@ -45,7 +45,7 @@ func (fx *Effects) judge(ctx context.Context, l *session.Live, a *cairn.Agent, a
 	if ctx.Err() != nil {
 		return turn.Judged{}, context.Cause(ctx)
 	}
-	l.Judged = out
+	l.Judges(out)
 	return turn.Judged{}, fx.put(ctx, l, j, false)
 }
 

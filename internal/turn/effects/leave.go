@@ -30,20 +30,16 @@ func ofModels(l *session.Live, sum cairn.Usage) cairn.Usage {
 // effects have staged it. If the step was committed after all, the fact is ignored: it names the step.
 func (fx *Effects) Leave(ctx context.Context, at turn.Position) error {
 	l, _, err := fx.hold(at)
-	if err != nil || l.Sink != nil {
+	if err != nil || l.Shared() {
 		return nil // nothing is here
 	}
-	sum := l.Lost.Add(l.Deferred.Paid)
-	if l.Unkept != nil && l.Step != nil && l.Step.Reply == l.Unkept {
-		sum = sum.Add(l.Unkept.Usage)
-	}
-	return fx.stageSpent(ctx, l, step.ID(l.Run.ID, l.Row.Step+1), sum)
+	return fx.stageSpent(ctx, l, step.ID(l.Run.ID, l.Row.Step+1), l.Unrecorded())
 }
 
 // stageSpent stages what models were paid, according to a usage, for work of this attempt that a step repeats.
 func (fx *Effects) stageSpent(ctx context.Context, l *session.Live, stepID string, sum cairn.Usage) error {
 	lost := ofModels(l, sum)
-	if !paid(lost) {
+	if !session.Paid(lost) {
 		return nil
 	}
 	by := l.Emit.Attempt()
@@ -57,8 +53,8 @@ func (fx *Effects) stageSpent(ctx context.Context, l *session.Live, stepID strin
 // leaveCall records the usage of a model call that was cut because its effect was. A process that drives the run by
 // itself stages it when it releases the run. An effect of a host's stages it at once, for the next attempt.
 func (fx *Effects) leaveCall(ctx context.Context, l *session.Live, used cairn.Usage) {
-	if l.Sink == nil {
-		l.Lost = l.Lost.Add(used)
+	if !l.Shared() {
+		l.Loses(used)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)

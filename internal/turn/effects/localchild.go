@@ -40,7 +40,7 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 		}
 		return turn.Begun{}, nil, store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
 	case row.Status == cairn.SessionActive:
-		b, err := fx.Recover(ctx, child, v.l.CallHooks)
+		b, err := fx.Recover(ctx, child, v.l.CallHooks())
 		return b, nil, err
 	case row.Status == cairn.SessionPaused && v.work.Err() == nil:
 		what, err := fx.WaitsFor(ctx, row)
@@ -48,7 +48,7 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 			return turn.Begun{}, nil, err
 		}
 		if what == "" {
-			b, err := fx.Resume(ctx, lifecycle.Resumption{NewRun: lifecycle.NewRun{SessionID: child, Child: true, RunID: fx.NewID("run"), Hooks: v.l.CallHooks,
+			b, err := fx.Resume(ctx, lifecycle.Resumption{NewRun: lifecycle.NewRun{SessionID: child, Child: true, RunID: fx.NewID("run"), Hooks: v.l.CallHooks(),
 				LogLast: v.l.Emit.Position()}})
 			return b, nil, err
 		}

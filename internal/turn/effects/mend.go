@@ -53,8 +53,8 @@ const maxReason = 300
 // false if the request has no files.
 func (m *mender) leaveOut(to *step.Reply, req *cairn.Request, why error) bool {
 	model, _ := define.Model(m.a, m.l.Run.Model)
-	all := transcript.LeaveOut(append(m.l.Transcript(), to.Context...), m.l.First, model.Info().ID())
-	files, accepted := transcript.Files(all, m.l.First)
+	all := transcript.LeaveOut(append(m.l.Transcript(), to.Context...), m.l.First(), model.Info().ID())
+	files, accepted := transcript.Files(all, m.l.First())
 	if len(files) == 0 {
 		return false
 	}
@@ -76,7 +76,7 @@ func (m *mender) suspects(all []cairn.Message, files []cairn.FilePlace, accepted
 		return files
 	}
 	named := slices.DeleteFunc(slices.Clone(files), func(f cairn.FilePlace) bool {
-		url := all[f.Message-m.l.First].Parts[f.Part].File.URL
+		url := all[f.Message-m.l.First()].Parts[f.Part].File.URL
 		return url == "" || !strings.Contains(report, url)
 	})
 	switch {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 )
 
 // meter adds up what a model reports of its usage during one attempt at a call.
@@ -135,13 +136,10 @@ func (fx *Effects) price(m cairn.ModelInfo) (f *figures, known bool) {
 
 // discarded returns usage with its model calls as discarded ones; none if nothing was used.
 func discarded(u cairn.Usage) cairn.Usage {
-	if !paid(u) {
+	if !session.Paid(u) {
 		return cairn.Usage{}
 	}
 	u.DiscardedCalls += u.ModelCalls
 	u.ModelCalls = 0
 	return u
 }
-
-// paid reports whether a provider reported any usage.
-func paid(u cairn.Usage) bool { return u.InputTokens+u.OutputTokens+u.CostNanos > 0 }

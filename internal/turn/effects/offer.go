@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/user"
@@ -44,8 +43,7 @@ func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) 
 		m := cairn.Context(o.Note)
 		m.Pinned = map[string]json.RawMessage{a.Toolsets[i].Name(): o.Pinned}
 		messages = append(messages, m)
-		_, problems := define.Offered(a, l.Extra, m.Pinned)
-		for _, err := range problems {
+		for _, err := range l.LeftOut(m.Pinned) {
 			fx.Logger.Warn("a tool is left out", "session", l.Row.ID, "agent", a.Name, "error", err)
 		}
 	}
@@ -55,14 +53,14 @@ func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) 
 // without decides about a turn whose toolset has failed. The session keeps the tools that it has; if it has none, the
 // turn runs without, unless the toolset is required.
 func (fx *Effects) without(l *session.Live, ts cairn.Toolset, err error) error {
-	if _, has := l.Index.Pinned()[ts.Name()]; has {
-		fx.Logger.Warn("a toolset offers nothing; the session keeps its tools", "session", l.Row.ID, "agent", l.Agent.Name, "toolset", ts.Name(), "error", err)
+	if _, has := l.Index().Pinned()[ts.Name()]; has {
+		fx.Logger.Warn("a toolset offers nothing; the session keeps its tools", "session", l.Row.ID, "agent", l.Agent().Name, "toolset", ts.Name(), "error", err)
 		return nil
 	}
 	if r, ok := ts.(cairn.RequiredToolset); ok && r.Required() {
 		return cairn.Errorf(cairn.CodeUnavailable, "the required toolset %q offers no tools: %w", ts.Name(), err)
 	}
-	fx.Logger.Warn("a turn runs without the tools of a toolset", "session", l.Row.ID, "agent", l.Agent.Name, "toolset", ts.Name(), "error", err)
+	fx.Logger.Warn("a turn runs without the tools of a toolset", "session", l.Row.ID, "agent", l.Agent().Name, "toolset", ts.Name(), "error", err)
 	l.Emit.Event(journal.ToolsMissing(ts.Name(), err))
 	return nil
 }
@@ -70,7 +68,7 @@ func (fx *Effects) without(l *session.Live, ts cairn.Toolset, err error) error {
 // offer asks one toolset.
 func (fx *Effects) offer(ctx context.Context, l *session.Live, ts cairn.Toolset) (*cairn.Offer, error) {
 	u := user.Code{What: "the toolset", Err: cairn.CodeHook, Limit: fx.HookTimeout}
-	pinned := l.Index.Pinned()[ts.Name()]
+	pinned := l.Index().Pinned()[ts.Name()]
 	o, err := user.Lent(ctx, fx.Scope(l, l.Step.Number).Freeze("by a toolset"), u, func(ctx context.Context, step *cairn.Step) (*cairn.Offer, error) {
 		return ts.Offer(ctx, step, pinned)
 	})

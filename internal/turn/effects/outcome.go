@@ -2,22 +2,25 @@ package effects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // conclude determines what the step results in, including what user code decided about it.
 func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step) (*session.Outcome, error) {
-	out := l.Judged
+	out := l.Judged()
 	if out == nil {
 		var err error
 		if out, err = fx.gather(ctx, a, l, st); err != nil {
@@ -98,6 +101,58 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	out.Reply, out.Results = fx.messages(ctx, l, a, st, out)
 	out.Counts = out.Reply != nil
 	return out, nil
+}
+
+// look sets Moved on the step's calls whose companion is no longer suspended, because another call gave it work.
+func (fx *Effects) look(ctx context.Context, st *step.Step) error {
+	for _, c := range st.Calls {
+		id := c.AwaitsCompanion()
+		if id == "" {
+			continue
+		}
+		row, err := store.Load(ctx, fx.Store, id)
+		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
+			return err
+		}
+		c.Moved = err != nil || row.Status != cairn.SessionPaused
+	}
+	return nil
+}
+
+// dropCarried closes the open calls of a step that an earlier run suspended, because its run is about to end. That is a
+// commit of its own, before hooks and the log know the calls' results: an answer that was accepted before it is the
+// result, and no answer is accepted after it.
+func (fx *Effects) dropCarried(ctx context.Context, l *session.Live, st *step.Step, out *session.Outcome) error {
+	if !st.Carried {
+		return nil
+	}
+	var list []store.CallWrite
+	row, _, err := fx.onTop(ctx, l, &out.Ops, func() (*store.Commit, error) {
+		if list = dropped(l, st, out); len(list) == 0 {
+			return nil, nil
+		}
+		return &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}, Calls: list,
+			Suspend: &store.Suspend{StepID: l.Row.SuspendedStep, OpenCalls: l.Row.OpenCalls - len(list)}}, nil
+	})
+	if err != nil || row == nil {
+		return err
+	}
+	l.Sees(row, fx.Now())
+	for i := range list {
+		list[i].Call.Version = list[i].Seen + 1
+		st.Add(&step.Row{Call: &list[i].Call})
+	}
+	return nil
+}
+
+// dropped returns the writes that close the open calls of a step.
+func dropped(l *session.Live, st *step.Step, out *session.Outcome) (list []store.CallWrite) {
+	for _, c := range st.Calls {
+		if p := c.Open(); p != nil && p.Version > 0 {
+			list = append(list, store.CallWrite{Call: inbox.Drop(*p, whyClosed(out), l.Row.AsOf), Seen: p.Version})
+		}
+	}
+	return list
 }
 
 // messages returns the reply, and the message with every call's result. Calls without a result are closed, unless the
@@ -220,7 +275,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 	if !out.Counts {
 		run.Steps--
 	}
-	run.Usage = l.Row.RunUsage.Add(l.Deferred.Usage).Add(out.Usage)
+	run.Usage = l.RunUsage(out)
 	if m := st.Message(); m != nil {
 		run.Text = m.Text()
 	}

@@ -25,7 +25,7 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 	if l.Step == nil || l.Step.Number != at.Step {
 		l.Step = l.NewStep(at.Step)
 	}
-	if l.Unopened && abandoned == nil {
+	if l.Unopened() && abandoned == nil {
 		if err := fx.open(ctx, a, l); err != nil {
 			return turn.Planned{}, err
 		}
@@ -73,9 +73,11 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 func (fx *Effects) replied(ctx context.Context, a *cairn.Agent, l *session.Live, r *step.Reply) error {
 	// A reply that delegates must last: without it, another attempt would begin other children. A reply after deferred
 	// steps need not, since those steps are repeated with it.
-	lasts := r.Failed == nil && l.StopRequest() == nil && len(l.Deferred.Steps) == 0 && (define.Durability(a).Stages() || l.Step.WouldDelegate(r))
-	if l.Unkept = nil; !lasts && l.Sink == nil {
-		l.Unkept = r
+	lasts := r.Failed == nil && l.StopRequest() == nil && !l.Defers() && (define.Durability(a).Stages() || l.Step.WouldDelegate(r))
+	if lasts || l.Shared() {
+		l.KeepsAlone(nil)
+	} else {
+		l.KeepsAlone(r)
 	}
 	err := fx.put(ctx, l, r, lasts)
 	if unkeepable(err) { // what the store rejects once it rejects each time

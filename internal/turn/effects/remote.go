@@ -84,9 +84,8 @@ func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.A
 		return nil, err
 	}
 	fx.SetAgent(l, a, hooksOf(ctx))
-	l.LastCommit = l.Row.UpdatedAt
 	g := &remoteEffect{fx: fx, a: a, l: l, session: row.ID, emit: fx.Journal.Attempt(ctx, l.Row, at.RunID, l.Row.LogSequence, attempt), seen: l.Row.Version}
-	l.Emit, l.Sink = g.emit, remote{fx}
+	l.Drives(g.emit, remote{fx}, l.Row.UpdatedAt)
 	over, err := fx.rejoin(l, a, snap.Staged, at.Step)
 	if over || err != nil {
 		g.leave()
@@ -105,7 +104,7 @@ func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []store.Staged
 	if err := l.RestoreDeferred(staged); err != nil {
 		return false, err
 	}
-	switch next := l.Row.Step + len(l.Deferred.Steps) + 1; {
+	switch next := l.NextStep(); {
 	case step < next:
 		return true, nil
 	case step > next:

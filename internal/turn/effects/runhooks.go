@@ -15,10 +15,10 @@ import (
 // open calls the hooks of a run's beginning, as part of the first effect of its first step. Their writes are part of
 // that step.
 func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *session.Live) error {
-	l.Unopened = false
+	l.Opens()
 	work, key := l.Work(ctx)
 	defer l.Release(key)
-	if i := l.Run.FirstMessage - l.First; i >= 0 && i < len(l.Messages) && l.Messages[i].Origin == cairn.OriginWithdrawn {
+	if i := l.Run.FirstMessage - l.First(); i >= 0 && i < len(l.Messages) && l.Messages[i].Origin == cairn.OriginWithdrawn {
 		fx.AnnounceClosed(work, l, l.Messages[i:i+1]) // pending calls that the run's beginning closed
 	}
 	previous := l.Run.PreviousRunID

@@ -59,58 +59,6 @@ func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call)
 	return asks
 }
 
-// look sets Moved on the step's calls whose companion is no longer suspended, because another call gave it work.
-func (fx *Effects) look(ctx context.Context, st *step.Step) error {
-	for _, c := range st.Calls {
-		id := c.AwaitsCompanion()
-		if id == "" {
-			continue
-		}
-		row, err := store.Load(ctx, fx.Store, id)
-		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
-			return err
-		}
-		c.Moved = err != nil || row.Status != cairn.SessionPaused
-	}
-	return nil
-}
-
-// dropCarried closes the open calls of a step that an earlier run suspended, because its run is about to end. That is a
-// commit of its own, before hooks and the log know the calls' results: an answer that was accepted before it is the
-// result, and no answer is accepted after it.
-func (fx *Effects) dropCarried(ctx context.Context, l *session.Live, st *step.Step, out *session.Outcome) error {
-	for st.Carried {
-		var list []store.CallWrite
-		for _, c := range st.Calls {
-			if p := c.Open(); p != nil && p.Version > 0 {
-				list = append(list, store.CallWrite{Call: inbox.Drop(*p, whyClosed(out), l.Row.AsOf), Seen: p.Version})
-			}
-		}
-		if len(list) == 0 {
-			return nil
-		}
-		c := &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}, Calls: list,
-			Suspend: &store.Suspend{StepID: l.Row.SuspendedStep, OpenCalls: l.Row.OpenCalls - len(list)}}
-		var row *cairn.Session
-		err := fx.persist(ctx, func() (err error) { row, err = fx.Store.Commit(ctx, l.Row.ID, c); return err })
-		if errors.Is(err, cairn.ErrStale) {
-			if out.Ops, err = fx.rebase(ctx, l, out.Ops); err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			return err
-		}
-		l.Sees(row, fx.Now())
-		for i := range list {
-			list[i].Call.Version = list[i].Seen + 1
-			st.Add(&step.Row{Call: &list[i].Call})
-		}
-		return nil
-	}
-	return nil
-}
-
 // callWrites returns the step's writes to rows of calls. New rows are opened, answers that were used are settled, and
 // all others are dropped unless the step stays suspended.
 func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []store.CallWrite {

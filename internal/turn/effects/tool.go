@@ -223,7 +223,7 @@ func (t *trial) execute() *cairn.ToolResult {
 func unknownTool(l *session.Live, a *cairn.Agent, name string) string {
 	var names []string
 	for _, t := range l.Listed(l.Step.Reply.Context) {
-		if !l.Index.Off(t.Name()) {
+		if !l.Index().Off(t.Name()) {
 			names = append(names, t.Name())
 		}
 	}

@@ -66,7 +66,7 @@ func (r *Runs) Over(ctx context.Context, row *cairn.Session, runID string, from 
 	if l.Run, err = store.FindRun(ctx, r.Store, row.ID, runID); err != nil {
 		return nil, err
 	}
-	l.Emit = r.Journal.Emitter(ctx, l.Row, runID, l.Row.LogSequence)
+	l.Drives(r.Journal.Emitter(ctx, l.Row, runID, l.Row.LogSequence), nil, l.Row.UpdatedAt)
 	return l, nil
 }
 

@@ -19,7 +19,7 @@ func discarded(row *cairn.Session) cairn.Event { return journal.StepDiscarded(ro
 // hold the same lease. So after it has read the log and before it publishes anything, it calls holds, which reports
 // whether the step is still in the state that l has. If not, it does nothing.
 func (r *Runs) DiscardAttempt(ctx context.Context, l *session.Live, holds func(context.Context) (bool, error)) error {
-	row, next := l.Row, l.Row.Step+len(l.Deferred.Steps)+1
+	row, next := l.Row, l.NextStep()
 	for {
 		began := false
 		last, err := r.Journal.EachSince(ctx, row.Log(), row.LogSequence, func(ev *cairn.Event) {

@@ -105,7 +105,7 @@ func (r *Runs) commitEnd(ctx context.Context, row *cairn.Session, c *store.Commi
 	}
 	c.Events = r.Ends(row, c, before...)
 	after, err = r.Write(ctx, row.ID, row, c)
-	return after, func() { r.Owed.Deliver(ctx, stop) }, err
+	return after, func() { stop(ctx) }, err
 }
 
 // Ends returns the events of a commit to a session that ends a run, behind some others: its messages, the results with
@@ -122,17 +122,4 @@ func Aborted(stop cairn.Stop) *cairn.Error {
 		return cairn.Errorf(cairn.CodeAborted, "the run was aborted")
 	}
 	return cairn.Errorf(cairn.CodeAborted, "the run was aborted: %s", stop.Reason)
-}
-
-// StatusAfter returns the status of a session whose run has ended with a status.
-func StatusAfter(s cairn.RunStatus) cairn.SessionStatus {
-	switch s {
-	case cairn.RunCompleted:
-		return cairn.SessionCompleted
-	case cairn.RunFailed:
-		return cairn.SessionFailed
-	case cairn.RunInterrupted:
-		return cairn.SessionInterrupted
-	}
-	return cairn.SessionPaused
 }

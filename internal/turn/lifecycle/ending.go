@@ -142,3 +142,16 @@ func (r *Runs) stopActive(ctx context.Context, child *cairn.Session, stop cairn.
 	r.RequestStop(child.ID, stop)
 	return true, r.PassBelow(ctx, child, stop)
 }
+
+// StatusAfter returns the status of a session whose run has ended with a status.
+func StatusAfter(s cairn.RunStatus) cairn.SessionStatus {
+	switch s {
+	case cairn.RunCompleted:
+		return cairn.SessionCompleted
+	case cairn.RunFailed:
+		return cairn.SessionFailed
+	case cairn.RunInterrupted:
+		return cairn.SessionInterrupted
+	}
+	return cairn.SessionPaused
+}

@@ -83,7 +83,7 @@ func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn, cached 
 	if err != nil {
 		return nil, err
 	}
-	if !in.Child && b.row.Status == cairn.SessionPaused && b.row.Ending == nil && (!in.Withdraw || slices.ContainsFunc(l.Calls, answered)) {
+	if !in.Child && b.row.Status == cairn.SessionPaused && b.row.Ending == nil && (!in.Withdraw || slices.ContainsFunc(l.Calls(), answered)) {
 		return nil, store.Conflict(cairn.CodeWaiting, b.row, "session %q waits for answers, or has some that are not used yet", b.row.ID)
 	}
 	return b, nil
@@ -130,7 +130,7 @@ func (r *Runs) cancelWait(ctx context.Context, b *beginning) error {
 	}
 	own := b.commit.Messages
 	b.commit.Messages = nil
-	if err := r.CancelCalls(ctx, b.commit, b.row, b.live.Messages, b.live.Calls, ReasonContinued); err != nil {
+	if err := r.CancelCalls(ctx, b.commit, b.row, b.live.Messages, b.live.Calls(), ReasonContinued); err != nil {
 		return err
 	}
 	b.commit.Messages = append(b.commit.Messages, own...)
@@ -238,8 +238,8 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 // closingAt returns the message that closes the calls that are open after a session's first n messages; nil if there
 // are none. The run that closed them may be the one that is replaced.
 func (r *Runs) closingAt(ctx context.Context, l *session.Live, n int) (*cairn.Message, error) {
-	if n > l.First {
-		return transcript.Closing(l.Messages[:min(n-l.First, len(l.Messages))]), nil
+	if n > l.First() {
+		return transcript.Closing(l.Messages[:min(n-l.First(), len(l.Messages))]), nil
 	}
 	var before []cairn.Message // covered by a summary; back to the last reply
 	for isReply := func(m cairn.Message) bool { return m.Role == cairn.RoleAssistant }; n > 0 && !slices.ContainsFunc(before, isReply); {

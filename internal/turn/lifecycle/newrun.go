@@ -65,11 +65,10 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent str
 	if err := r.chooseAgent(ctx, b); err != nil {
 		return nil, err
 	}
-	if b.agent.State != nil && !l.Checked {
-		if err := r.checkState(ctx, b.agent, l.Doc.Raw()); err != nil {
+	if b.agent.State != nil {
+		if err := l.CheckState(func(raw json.RawMessage) error { return r.checkState(ctx, b.agent, raw) }); err != nil {
 			return nil, cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
 		}
-		l.Checked = true
 	}
 	return b, r.vacant(ctx, b)
 }
@@ -242,7 +241,7 @@ func (r *Runs) chooseModel(ctx context.Context, b *beginning) (string, error) {
 // transcript would end with a reply, a request to continue, since a model expects that another party has spoken last.
 func openers(l *session.Live, own []cairn.Message) []cairn.Message {
 	var list []cairn.Message
-	if l.Damaged {
+	if l.Damaged() {
 		if m := transcript.Closing(l.Messages); m != nil {
 			list = append(list, *m)
 		}
@@ -328,18 +327,13 @@ func (r *Runs) closePast(ctx context.Context, b *beginning) {
 func (r *Runs) started(ctx context.Context, b *beginning) {
 	l, run := b.live, b.commit.StartRun
 	run.SessionID, run.Turn, run.StartedAt, run.StartSequence = l.Row.ID, l.Row.Turn, l.Row.UpdatedAt, b.starts()
-	l.Run = run
 	r.SetAgent(l, b.agent, b.Hooks)
-	l.LastCommit = l.Row.UpdatedAt
-	l.Emit = r.Journal.Emitter(ctx, l.Row, run.ID, l.Row.LogSequence)
+	l.Begins(run)
+	l.Drives(r.Journal.Emitter(ctx, l.Row, run.ID, l.Row.LogSequence), nil, l.Row.UpdatedAt)
 	l.SetRun(run.ID)
 	r.Cache.Drive(l)
 	if b.kind == cairn.RunResume {
 		r.Logger.Info(LineRunResumed, "session", l.Row.ID, "root", l.Row.RootID, "run", run.ID, "agent", l.Row.Agent, "previous", run.PreviousRunID)
-	}
-	l.Unopened = true
-	if st := l.NewStep(l.Row.Step + 1); l.Reopen(st) {
-		l.Step = st
 	}
 }
 

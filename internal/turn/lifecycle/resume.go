@@ -80,7 +80,7 @@ func (r *Runs) admitResume(ctx context.Context, b *beginning, paused bool) error
 
 // expire closes the calls of the suspended step whose deadline has passed, with the run's beginning.
 func (b *beginning) expire() {
-	for _, call := range b.live.Calls {
+	for _, call := range b.live.Calls() {
 		if now := b.row.AsOf; call.Overdue(now) {
 			b.commit.Calls = append(b.commit.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
 		}

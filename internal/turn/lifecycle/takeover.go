@@ -129,8 +129,7 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 	if err := r.catchUp(ctx, l); err != nil {
 		return nil, err
 	}
-	l.LastCommit = l.Now(r.Now())
-	l.Emit = r.Journal.Emitter(ctx, l.Row, l.Run.ID, l.Row.LogSequence)
+	l.Drives(r.Journal.Emitter(ctx, l.Row, l.Run.ID, l.Row.LogSequence), nil, l.Now(r.Now()))
 	l.SetRun(l.Run.ID)
 	r.Cache.Drive(l)
 	if snap.Stop != nil {

@@ -11,12 +11,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Deliver delivers a stop that is owed, once the end of its run is committed. What does not succeed at once is
+// deliver delivers a stop that is owed, once the end of its run is committed. What does not succeed at once is
 // attempted again without the caller, as long as the engine is open, and then by any worker that has the agent.
-func (s *Stops) Deliver(ctx context.Context, o *Stop) {
-	if o == nil {
-		return
-	}
+func (s *Stops) deliver(ctx context.Context, o *Stop) {
 	stopper, _ := s.stopper(o)
 	if stopper == nil {
 		return

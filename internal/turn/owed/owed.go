@@ -59,8 +59,17 @@ func (o *Stop) key() string { return ids.Derive("stop", o.Session, o.Run) }
 
 // Record records that a stop is owed to what works elsewhere for a run, if that is about to be committed as failed or
 // interrupted and anything may. Of an agent that is not known here it may: a process that has the agent decides that.
-// The caller delivers what is returned once the run's end is committed; it may be nil.
-func (s *Stops) Record(ctx context.Context, run *cairn.Run, session string) (*Stop, error) {
+// The caller calls deliver once the run's end is committed, after everything else, since it may take long.
+func (s *Stops) Record(ctx context.Context, run *cairn.Run, session string) (deliver func(context.Context), err error) {
+	o, err := s.record(ctx, run, session)
+	if err != nil || o == nil {
+		return func(context.Context) {}, err
+	}
+	return func(ctx context.Context) { s.deliver(ctx, o) }, nil
+}
+
+// record is Record, and returns the stop that is owed, or nil.
+func (s *Stops) record(ctx context.Context, run *cairn.Run, session string) (*Stop, error) {
 	if run.Status != cairn.RunFailed && run.Status != cairn.RunInterrupted {
 		return nil, nil
 	}

@@ -123,9 +123,9 @@ func (c *Cache) Get(id string) *Live {
 // Park moves a session from the driven ones to the idle ones.
 func (c *Cache) Park(l *Live) {
 	l.SetRun("")
-	l.Agent, l.Extra, l.hooks = nil, nil, nil
+	l.agent, l.extra, l.hooks = nil, nil, nil
 	l.offered = offered{}
-	l.Run, l.CallHooks, l.Emit, l.Sink, l.Step, l.Judged, l.Deferred = nil, nil, nil, nil, nil, nil, Deferred{}
+	l.Run, l.callHooks, l.Emit, l.sink, l.Step, l.judged, l.deferred = nil, nil, nil, nil, nil, nil, Deferred{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.driven[l.Row.ID] == l {
@@ -181,7 +181,7 @@ const (
 // weight returns about how many bytes a session holds. Its cost is linear in the number of cached tool results.
 func (l *Live) weight() int64 {
 	n := sessionWeight + l.bytes + l.Row.State.KeyframeBytes + l.Row.State.ChangeBytes
-	for _, e := range l.Results.entries {
+	for _, e := range l.results.entries {
 		n += messageWeight + int64(len(e.Output))
 	}
 	return n

@@ -29,16 +29,15 @@ type known struct {
 	clock clock.Clock // relates this process's time to Row's
 	Run   *cairn.Run  // the run under way, if there is one
 	// The index of Messages[0] in the transcript. Messages that a summary stands for are not here.
-	First    int
-	Messages []cairn.Message  // committed
-	bytes    int64            // approximate size of Messages
-	Index    transcript.Index // of Messages and the messages in Deferred
-	Damaged  bool             // the transcript has tool uses without a result
-	Doc      *ops.Doc         // the state, with the operations in Deferred applied
-	Checked  bool             // the state is known to decode as the agent's type
-	// Calls are the rows of the suspended step's calls, as of Row.
-	Calls   []cairn.PendingCall
-	Results Results
+	first    int
+	Messages []cairn.Message     // committed
+	bytes    int64               // approximate size of Messages
+	index    transcript.Index    // of Messages and the messages in deferred
+	damaged  bool                // the transcript has tool uses without a result
+	doc      *ops.Doc            // the state, with the operations in deferred applied
+	checked  bool                // the state is known to decode as the agent's type
+	calls    []cairn.PendingCall // the rows of the suspended step's calls, as of Row
+	results  Results
 }
 
 // Live is a session in memory: what the store holds, and the step under way. While a run drives the session, only the
@@ -48,26 +47,26 @@ type Live struct {
 	// The fencing token under which the session is driven. Unlike Row, it is guarded by the cache's mutex.
 	lease   int64
 	held    int64 // the bytes that the cache counts for the session while it is idle
-	Spoiled bool  // what is here differs from what was committed
+	spoiled bool  // what is here differs from what was committed
 
-	Agent     *cairn.Agent // the agent of the run, even if another version was registered since
-	Extra     []cairn.Tool // tools in addition to the agent's own
+	agent     *cairn.Agent // the agent of the run, even if another version was registered since
+	extra     []cairn.Tool // tools in addition to the agent's own
 	offered   offered      // by the agent's toolsets
-	CallHooks *cairn.Hooks // of the call that began the run
+	callHooks *cairn.Hooks // of the call that began the run
 	hooks     user.Hooks   // the engine's, the agent's and the call's
 	Emit      *journal.Emitter
 	// Where facts are kept for a run whose effects are remote; nil if facts stay in this process.
-	Sink     Sink
-	Unopened bool // the hooks of the run's beginning have not run
+	sink     Sink
+	unopened bool // the hooks of the run's beginning have not run
 	Step     *step.Step
-	Judged   *Outcome // the outcome of Step, if this process judged it
-	// Lost is the usage of model calls that were cut when the run was released. Unkept is the reply that only this
+	judged   *Outcome // the outcome of Step, if this process judged it
+	// lost is the usage of model calls that were cut when the run was released. unkept is the reply that only this
 	// process has; nil if another lease holder would find it in the store.
-	Lost     cairn.Usage
-	Unkept   *step.Reply
-	Deferred Deferred
-	// LastCommit is when the run's last commit was worked out, by the session's clock.
-	LastCommit time.Time
+	lost     cairn.Usage
+	unkept   *step.Reply
+	deferred Deferred
+	// lastCommit is when the run's last commit was worked out, by the session's clock.
+	lastCommit time.Time
 
 	mu      sync.Mutex
 	driving string // the id of the run that a stop request must name
@@ -87,7 +86,7 @@ type Deferred struct {
 
 // New returns a session in memory from a snapshot that this process just read with [store.ToDrive].
 func New(snap *store.Contents, here time.Time) (*Live, error) {
-	l := &Live{known: known{Results: newResults(snap.Cache), Calls: snap.Calls}}
+	l := &Live{known: known{results: newResults(snap.Cache), calls: snap.Calls}}
 	l.Sees(snap.Session, here)
 	if err := l.Load(snap.State, snap.Messages); err != nil {
 		return nil, err
@@ -101,14 +100,14 @@ func (l *Live) Load(state json.RawMessage, messages []cairn.Message) error {
 	if err != nil {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.Row.ID, err)
 	}
-	l.Doc, l.Messages, l.Checked = doc, messages, false
-	l.First = l.Row.MessageCount - len(messages)
+	l.doc, l.Messages, l.checked = doc, messages, false
+	l.first = l.Row.MessageCount - len(messages)
 	l.bytes = sizeOf(messages)
-	l.Index = transcript.Index{}
+	l.index = transcript.Index{}
 	for i := range messages {
-		l.Index.Add(&messages[i])
+		l.index.Add(&messages[i])
 	}
-	l.Damaged = !transcript.Balanced(messages)
+	l.damaged = !transcript.Balanced(messages)
 	return nil
 }
 
@@ -146,7 +145,7 @@ func (l *Live) GrewInto(snap *store.Contents) bool {
 }
 
 // End returns the index after the last committed message.
-func (l *Live) End() int { return l.First + len(l.Messages) }
+func (l *Live) End() int { return l.first + len(l.Messages) }
 
 // Grow brings l up to date with a snapshot that l [Live.GrewInto].
 func (l *Live) Grow(snap *store.Contents, here time.Time) error {
@@ -155,12 +154,12 @@ func (l *Live) Grow(snap *store.Contents, here time.Time) error {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.Row.ID, err)
 	}
 	l.Sees(snap.Session, here)
-	l.Doc, l.Calls, l.Results = doc, snap.Calls, newResults(snap.Cache)
-	l.Checked = false
-	last, sound := max(l.End()-1, l.First), !l.Damaged
+	l.doc, l.calls, l.results = doc, snap.Calls, newResults(snap.Cache)
+	l.checked = false
+	last, sound := max(l.End()-1, l.first), !l.damaged
 	l.Append(snap.Messages[l.End()-(snap.Session.MessageCount-len(snap.Messages)):])
 	if sound { // the last message may have tool uses without a result now
-		l.Damaged = !transcript.Balanced(l.Messages[max(last-l.First, 0):])
+		l.damaged = !transcript.Balanced(l.Messages[max(last-l.first, 0):])
 	}
 	return nil
 }
@@ -168,7 +167,7 @@ func (l *Live) Grow(snap *store.Contents, here time.Time) error {
 // Transcript returns the messages so far, from index First on. The caller may append to it, but not modify it.
 func (l *Live) Transcript() []cairn.Message {
 	n := len(l.Messages)
-	return append(l.Messages[:n:n], l.Deferred.Messages...)
+	return append(l.Messages[:n:n], l.deferred.Messages...)
 }
 
 // Info implements user.Session.
@@ -183,12 +182,12 @@ func (l *Live) Info(step int) cairn.Step {
 func (l *Live) Hooks() user.Hooks { return l.hooks }
 
 // HasTool implements user.Session.
-func (l *Live) HasTool(name string) bool { return Named(name, l.Agent.Tools, l.Extra, l.Offered(nil)) }
+func (l *Live) HasTool(name string) bool { return Named(name, l.agent.Tools, l.extra, l.Offered(nil)) }
 
 // View implements user.Session. It leaves out writes that do not fit the state, as the commit does.
 func (l *Live) View(on ...*step.Writes) (json.RawMessage, error) {
 	l.mu.Lock()
-	raw := l.Doc.Raw()
+	raw := l.doc.Raw()
 	l.mu.Unlock()
 	var lists [][]cairn.Op
 	for _, w := range on {
@@ -274,7 +273,7 @@ func (l *Live) Now(here time.Time) time.Time { return l.clock.At(here) }
 // SetAgent sets the agent that drives the session from now on, the tools that it is given, the engine's hooks, and the
 // hooks of the call that began the run.
 func (l *Live) SetAgent(a *cairn.Agent, given []cairn.Tool, engine []*cairn.Hooks, call *cairn.Hooks) {
-	l.Agent, l.Extra, l.CallHooks, l.hooks = a, given, call, user.HooksOf(engine, a, call)
+	l.agent, l.extra, l.callHooks, l.hooks = a, given, call, user.HooksOf(engine, a, call)
 	l.offered = offered{}
 }
 
@@ -299,12 +298,12 @@ func IsStopped(err error) bool {
 
 // Wrote updates the rows of calls with what was committed.
 func (l *Live) Wrote(list []store.CallWrite) {
-	l.Calls = slices.Clone(l.Calls)
+	l.calls = slices.Clone(l.calls)
 	for _, w := range list {
-		for i := range l.Calls {
-			if l.Calls[i].ID == w.Call.ID {
-				l.Calls[i] = w.Call
-				l.Calls[i].Version = w.Seen + 1
+		for i := range l.calls {
+			if l.calls[i].ID == w.Call.ID {
+				l.calls[i] = w.Call
+				l.calls[i].Version = w.Seen + 1
 			}
 		}
 	}
@@ -323,31 +322,31 @@ func Dated(messages []cairn.Message, row *cairn.Session) {
 func (l *Live) Append(messages []cairn.Message) {
 	Dated(messages, l.Row)
 	for i := range messages {
-		l.Index.Add(&messages[i])
+		l.index.Add(&messages[i])
 	}
 	l.Messages = append(l.Messages, messages...)
 	l.bytes += sizeOf(messages)
-	if l.Damaged {
-		l.Damaged = !transcript.Balanced(l.Messages)
+	if l.damaged {
+		l.damaged = !transcript.Balanced(l.Messages)
 	}
 	l.trim()
 }
 
 // trim drops the messages that a committed summary stands for.
 func (l *Live) trim() {
-	n := l.Row.Summary.From - l.First
+	n := l.Row.Summary.From - l.first
 	if l.Row.Summary.From == 0 || n <= 0 || n > len(l.Messages) {
 		return
 	}
 	l.bytes -= sizeOf(l.Messages[:n])
-	l.First, l.Messages = l.First+n, slices.Clone(l.Messages[n:])
-	l.Index = transcript.Index{}
-	for _, list := range [][]cairn.Message{l.Messages, l.Deferred.Messages} {
+	l.first, l.Messages = l.first+n, slices.Clone(l.Messages[n:])
+	l.index = transcript.Index{}
+	for _, list := range [][]cairn.Message{l.Messages, l.deferred.Messages} {
 		for i := range list {
-			l.Index.Add(&list[i])
+			l.index.Add(&list[i])
 		}
 	}
-	l.Damaged = l.Damaged && !transcript.Balanced(l.Messages)
+	l.damaged = l.damaged && !transcript.Balanced(l.Messages)
 }
 
 // Begun returns the reference to the run that drives the session, as hosts get it.
@@ -361,14 +360,14 @@ func (l *Live) Begun() turn.Begun {
 // Fork returns a copy of the session as committed. It shares only what is never changed.
 func (l *Live) Fork() (*Live, error) {
 	l.mu.Lock()
-	doc, err := ops.NewDoc(l.Doc.Raw())
+	doc, err := ops.NewDoc(l.doc.Raw())
 	l.mu.Unlock()
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: state: %w", l.Row.ID, err)
 	}
 	f := &Live{known: l.known}
-	f.Doc, f.Messages, f.Calls = doc, slices.Clip(l.Messages), slices.Clone(l.Calls)
-	f.Index, f.Results = l.Index.Clone(), l.Results.clone()
+	f.doc, f.Messages, f.calls = doc, slices.Clip(l.Messages), slices.Clone(l.calls)
+	f.index, f.results = l.index.Clone(), l.results.clone()
 	return f, nil
 }
 

@@ -38,16 +38,16 @@ func (l *Live) Offered(context []cairn.Message) []cairn.Tool {
 func (l *Live) Listed(context []cairn.Message) []cairn.Tool { return l.offeredBy(context).listed }
 
 // offers reports whether the session may have tools in addition to its agent's own and those it is given.
-func (l *Live) offers() bool { return len(l.Agent.Toolsets) > 0 || define.Defers(l.Agent) }
+func (l *Live) offers() bool { return len(l.agent.Toolsets) > 0 || define.Defers(l.agent) }
 
 func (l *Live) offeredBy(context []cairn.Message) offered {
-	pinned, found, off := l.pinned(context), l.Index.Found(), l.Index.Switched()
+	pinned, found, off := l.pinned(context), l.index.Found(), l.index.Switched()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if o := &l.offered; !o.made || o.found != found || !maps.Equal(off, o.off) || !maps.EqualFunc(pinned, o.from, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 		*o = offered{made: true, from: pinned, found: found, off: maps.Clone(off)}
-		if len(l.Agent.Toolsets) > 0 {
-			o.tools, _ = define.Offered(l.Agent, l.Extra, pinned) // errors were logged when the tools were pinned
+		if len(l.agent.Toolsets) > 0 {
+			o.tools, _ = define.Offered(l.agent, l.extra, pinned) // errors were logged when the tools were pinned
 		}
 		l.deferSome(o)
 	}
@@ -57,7 +57,7 @@ func (l *Live) offeredBy(context []cairn.Message) offered {
 // deferSome determines which tools are listed. Once the model has found deferred tools, deferred ones stay off the list
 // whatever its size, so that the list does not change back and forth with what toolsets offer.
 func (l *Live) deferSome(o *offered) {
-	o.listed = slices.Concat(l.Agent.Tools, l.Extra, o.tools)
+	o.listed = slices.Concat(l.agent.Tools, l.extra, o.tools)
 	var hidden []cairn.Tool
 	size := 0
 	for i := range o.listed {
@@ -69,7 +69,7 @@ func (l *Live) deferSome(o *offered) {
 	if len(hidden) == 0 {
 		return
 	}
-	most, ok := define.DeferAbove(l.Agent)
+	most, ok := define.DeferAbove(l.agent)
 	if ok && (o.found || transcript.TextTokens(size) > most) {
 		off := o.off // a copy: the index may change while a search runs
 		isOff := func(name string) bool { _, is := off[name]; return is }
@@ -84,7 +84,7 @@ func (l *Live) deferSome(o *offered) {
 
 // pinned returns what the toolsets offer, by the transcript and then by context.
 func (l *Live) pinned(context []cairn.Message) map[string]json.RawMessage {
-	pinned, own := l.Index.Pinned(), false
+	pinned, own := l.index.Pinned(), false
 	for i := range context {
 		if len(context[i].Pinned) == 0 {
 			continue

@@ -65,7 +65,7 @@ func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	out.Checkpoint = out.Checkpoint || w.Checkpoint || len(w.Statements) > 0
 	about := out.About.Then(w.About)
 	if w.About != nil {
-		if err := l.CheckAbout(l.Deferred.About.Then(about)); err != nil {
+		if err := l.CheckAbout(l.deferred.About.Then(about)); err != nil {
 			out.Logger.Warn("title, tags and metadata not set", "session", l.Row.ID, "error", err)
 			return err
 		}
@@ -79,7 +79,7 @@ func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	err := l.room(out, w.Ops)
 	if err == nil {
 		l.mu.Lock()
-		patch, err = l.Doc.Apply(w.Ops)
+		patch, err = l.doc.Apply(w.Ops)
 		l.mu.Unlock()
 	}
 	if err != nil {
@@ -140,7 +140,7 @@ func (l *Live) values(at map[string]*step.Call) map[string][]byte {
 	defer l.mu.Unlock()
 	values := make(map[string][]byte, len(at))
 	for path := range at {
-		values[path] = bytes.Clone(l.Doc.Value(path))
+		values[path] = bytes.Clone(l.doc.Value(path))
 	}
 	return values
 }
@@ -188,7 +188,7 @@ func (out *Outcome) Count(l *Live, a *cairn.Agent, st *step.Step, c *step.Call) 
 // NaN.
 func (l *Live) account(out *Outcome, w *step.Writes) {
 	for name, n := range w.Usage {
-		uncommitted := l.Deferred.Usage.Custom[name] + out.Usage.Custom[name] + n
+		uncommitted := l.deferred.Usage.Custom[name] + out.Usage.Custom[name] + n
 		problem := user.Unaccountable(n, out.Usage.Custom[name]+n, uncommitted, l.Row.Usage.Custom[name]+uncommitted, l.Row.RunUsage.Custom[name]+uncommitted)
 		if problem != "" {
 			out.Logger.Warn("usage not recorded: the name "+problem, "session", l.Row.ID, "name", name, "amount", n)
@@ -200,7 +200,7 @@ func (l *Live) account(out *Outcome, w *step.Writes) {
 
 // Bound drops the model's counts from a step's usage if a total of the session would be too large with them.
 func (l *Live) Bound(out *Outcome) {
-	sum := l.Deferred.Usage.Add(out.Usage)
+	sum := l.deferred.Usage.Add(out.Usage)
 	for _, total := range [...]cairn.Usage{l.Row.Usage, l.Row.RunUsage} {
 		total = total.Add(sum)
 		if err := total.Validate(); err != nil {
@@ -220,7 +220,7 @@ func (l *Live) Bound(out *Outcome) {
 func (l *Live) room(out *Outcome, list []cairn.Op) error {
 	at := l.Row.State
 	most := at.KeyframeBytes + at.ChangeBytes
-	for _, some := range [...][]cairn.Op{l.Deferred.Ops, out.Ops, list} {
+	for _, some := range [...][]cairn.Op{l.deferred.Ops, out.Ops, list} {
 		for i := range some {
 			most += int64(ops.Size(&some[i]))
 		}
@@ -229,7 +229,7 @@ func (l *Live) room(out *Outcome, list []cairn.Op) error {
 		return nil
 	}
 	l.mu.Lock()
-	raw, err := ops.Fold(l.Doc.Raw(), list)
+	raw, err := ops.Fold(l.doc.Raw(), list)
 	l.mu.Unlock()
 	if err != nil {
 		return nil // the caller gets the same error
@@ -267,7 +267,7 @@ func (l *Live) Remembered(c *step.Call, now time.Time) *cairn.ToolResult {
 	if !ok {
 		return nil
 	}
-	e, ok := l.Results.Get(key, now)
+	e, ok := l.results.Get(key, now)
 	if !ok {
 		return nil
 	}
@@ -296,10 +296,10 @@ func (l *Live) Remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {
 	}
 	key, _ := ResultKey(c)
 	if f.Hit {
-		l.Results.use(key, now)
+		l.results.use(key, now)
 		return 1
 	}
 	most := max(define.CachedResults(a.Tools), define.CachedResults(l.Offered(l.Step.Reply.Context)))
-	l.Results.put(store.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(define.Lifetime(c.Tool.Cache))}, most, now)
+	l.results.put(store.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(define.Lifetime(c.Tool.Cache))}, most, now)
 	return 0
 }

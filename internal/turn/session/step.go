@@ -32,7 +32,7 @@ func (l *Live) Reopen(st *step.Step) bool {
 		return false
 	}
 	st.Carry(reply, open)
-	st.Attach(l.Calls)
+	st.Attach(l.calls)
 	return true
 }
 
@@ -48,26 +48,33 @@ func (l *Live) RestoreDeferred(list []store.Staged) error {
 		if !ok {
 			return nil
 		}
-		if _, err := l.Doc.Apply(ended.Ops); err != nil {
+		if _, err := l.doc.Apply(ended.Ops); err != nil {
 			return cairn.Errorf(cairn.CodeState, "step %d: the state was changed meanwhile: %w", n, err)
 		}
-		l.Results.Take(ended.Cache, ended.CacheDrop)
-		l.Defer(n, ended)
+		l.results.Take(ended.Cache, ended.CacheDrop)
+		l.defers(n, ended)
 	}
 }
 
-// Defer keeps an ended step for a later commit.
-func (l *Live) Defer(number int, e *step.Ended) {
-	d := &l.Deferred
+// Defer keeps the step under way, which has ended, for a later commit.
+func (l *Live) Defer(e *step.Ended) {
+	if l.Step.Reply != nil {
+		l.deferred.Paid = l.deferred.Paid.Add(l.Step.Reply.Usage)
+	}
+	l.defers(l.Step.Number, e)
+}
+
+func (l *Live) defers(number int, e *step.Ended) {
+	d := &l.deferred
 	for i := range e.Messages {
-		l.Index.Add(&e.Messages[i])
+		l.index.Add(&e.Messages[i])
 	}
 	d.Messages = append(d.Messages, e.Messages...)
 	d.Ops = append(d.Ops, e.Ops...)
 	d.Usage = d.Usage.Add(e.Usage)
 	d.About = d.About.Then(e.About)
 	d.Steps = append(d.Steps, number)
-	l.Step, l.Judged = nil, nil
+	l.Step, l.judged = nil, nil
 }
 
 // Calling returns the call that an effect is for.
@@ -123,7 +130,7 @@ func (l *Live) Refused(m *cairn.Message) (list []string) {
 		return nil
 	}
 	for i := range m.Parts {
-		if use := m.Parts[i].ToolUse; m.Parts[i].Type == cairn.PartToolUse && l.Index.Off(use.Tool) {
+		if use := m.Parts[i].ToolUse; m.Parts[i].Type == cairn.PartToolUse && l.index.Off(use.Tool) {
 			list = append(list, use.CallID)
 		}
 	}
@@ -132,7 +139,7 @@ func (l *Live) Refused(m *cairn.Message) (list []string) {
 
 // NewStep returns a step of the session's run without facts.
 func (l *Live) NewStep(number int) *step.Step {
-	st := step.New(l.Row.RunID, number, l.Agent.Tools, l.Extra)
+	st := step.New(l.Row.RunID, number, l.agent.Tools, l.extra)
 	if l.offers() {
 		st.Offered = l.Offered
 	}
@@ -141,7 +148,7 @@ func (l *Live) NewStep(number int) *step.Step {
 
 // Restore makes the next step the step under way, from what was staged of it.
 func (l *Live) Restore(list []store.Staged) error {
-	number := l.Row.Step + len(l.Deferred.Steps) + 1
+	number := l.Row.Step + len(l.deferred.Steps) + 1
 	st := l.NewStep(number)
 	st.Inherited = l.Row.Recoveries > 0
 	if number == l.Row.Step+1 {
@@ -153,7 +160,7 @@ func (l *Live) Restore(list []store.Staged) error {
 	}
 	st.AddAll(facts)
 	// Before the first step, the hooks of the run's beginning may not have run. A reply proves that they have.
-	l.Unopened = number == 1 && st.Opening == nil && (st.Reply == nil || st.Carried)
+	l.unopened = number == 1 && st.Opening == nil && (st.Reply == nil || st.Carried)
 	l.Step = st
 	return nil
 }
