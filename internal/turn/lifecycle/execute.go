@@ -59,6 +59,11 @@ func (r *Runs) execute(ctx context.Context, l *session.Live, in Turn, cached boo
 		return err
 	}
 	b.commit.Dequeue, b.commit.StartRun.RolledBack = in.Dequeue, in.RolledBack
+	return r.commence(ctx, b)
+}
+
+// commence commits the drafted run in place of the session's wait, if there is one, and begins it.
+func (r *Runs) commence(ctx context.Context, b *beginning) error {
 	if err := r.cancelWait(ctx, b); err != nil {
 		return err
 	}

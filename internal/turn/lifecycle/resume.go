@@ -139,13 +139,5 @@ func (r *Runs) retry(ctx context.Context, l *session.Live, in NewRun) error {
 	if err := r.draft(ctx, b); err != nil {
 		return err
 	}
-	if err := r.cancelWait(ctx, b); err != nil {
-		return err
-	}
-	if err := r.write(ctx, b); err != nil {
-		return err
-	}
-	r.closePast(ctx, b)
-	r.started(ctx, b)
-	return nil
+	return r.commence(ctx, b)
 }

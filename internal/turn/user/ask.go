@@ -53,16 +53,26 @@ func (s *Scope) Discard() {
 	s.w, s.view = s.asking.before, nil
 }
 
+// ofTool returns what the function of a tool asks. The error for other code says what only such a function does. The caller
+// holds the lock.
+func (s *Scope) ofTool(field, does string) (*asking, error) {
+	switch {
+	case s.ended:
+		return nil, errEnded
+	case s.asking == nil:
+		return nil, cairn.Invalid(field, "only the function of a tool %s", does)
+	}
+	return s.asking, nil
+}
+
 // Ask implements define.Env.
 func (s *Scope) Ask(q define.Question) (json.RawMessage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.asking
+	a, err := s.ofTool("ask", "can ask")
 	switch {
-	case s.ended:
-		return nil, errEnded
-	case a == nil:
-		return nil, cairn.Invalid("ask", "only the function of a tool can ask")
+	case err != nil:
+		return nil, err
 	case a.refused != nil:
 		return nil, a.refused
 	case a.open != nil: // the function did not return the error
@@ -86,12 +96,10 @@ func (s *Scope) Ask(q define.Question) (json.RawMessage, error) {
 func (s *Scope) Kept() (json.RawMessage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.asking
+	a, err := s.ofTool("once", "does things once")
 	switch {
-	case s.ended:
-		return nil, errEnded
-	case a == nil:
-		return nil, cairn.Invalid("once", "only the function of a tool does things once")
+	case err != nil:
+		return nil, err
 	case a.open != nil:
 		return nil, cairn.ErrSuspended
 	case a.used == len(a.kept):
@@ -105,13 +113,9 @@ func (s *Scope) Kept() (json.RawMessage, error) {
 func (s *Scope) Keep(raw json.RawMessage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch a := s.asking; {
-	case s.ended:
-		return errEnded
-	case a == nil:
-		return cairn.Invalid("once", "only the function of a tool does things once")
-	default:
+	a, err := s.ofTool("once", "does things once")
+	if err == nil {
 		a.once = append(a.once, raw)
 	}
-	return nil
+	return err
 }

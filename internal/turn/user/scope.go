@@ -121,6 +121,17 @@ func (s *Scope) Change(before, after json.RawMessage) error {
 	return s.update(list...)
 }
 
+// writable returns why nothing can be written now, with a code and with what is refused. The caller holds the lock.
+func (s *Scope) writable(code cairn.Code, refused string) error {
+	switch {
+	case s.frozen != "":
+		return cairn.Errorf(code, "%s %s", refused, s.frozen)
+	case s.ended:
+		return errEnded
+	}
+	return nil
+}
+
 // update records operations. If one cannot be applied to any state, it returns a CodeState error and records none.
 func (s *Scope) update(list ...cairn.Op) error {
 	for i := range list {
@@ -131,11 +142,8 @@ func (s *Scope) update(list ...cairn.Op) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.frozen != "":
-		return cairn.Errorf(cairn.CodeState, "state cannot be written %s", s.frozen)
-	case s.ended:
-		return errEnded
+	if err := s.writable(cairn.CodeState, "state cannot be written"); err != nil {
+		return err
 	}
 	s.w.Ops = append(s.w.Ops, list...)
 	s.view = nil
@@ -220,11 +228,8 @@ func Unaccountable(amounts ...float64) string {
 func (s *Scope) Describe(title *string, tags []string, metadata map[string]any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.frozen != "":
-		return cairn.Errorf(cairn.CodeState, "title, tags and metadata cannot be set %s", s.frozen)
-	case s.ended:
-		return errEnded
+	if err := s.writable(cairn.CodeState, "title, tags and metadata cannot be set"); err != nil {
+		return err
 	}
 	about := s.w.About.Then(&store.ContextChange{Title: title, AddTags: tags, Metadata: metadata})
 	info := s.about()
@@ -260,11 +265,10 @@ func (s *Scope) Exec(dialect, tool, sql string, args []any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.writable(cairn.CodeInvalid, "statements cannot be recorded"); err != nil {
+		return err
+	}
 	switch {
-	case s.frozen != "":
-		return cairn.Errorf(cairn.CodeInvalid, "statements cannot be recorded %s", s.frozen)
-	case s.ended:
-		return errEnded
 	case len(s.w.Statements) == store.MaxStatements:
 		return &cairn.Error{Code: cairn.CodeTooLarge, Field: "sql", Message: fmt.Sprintf("sql: a call may record %d statements", store.MaxStatements)}
 	}
