@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/engine/settings"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -100,7 +101,10 @@ func TestDiscardAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAttempt(t)
-			a.live.Deferred.Steps = test.deferred
+			for _, number := range test.deferred {
+				a.live.Step = &step.Step{Number: number}
+				a.live.Defer(&step.Ended{})
+			}
 			a.add(test.published...)
 			asked := 0
 			err := a.runs.DiscardAttempt(t.Context(), a.live, func(context.Context) (bool, error) {

@@ -81,7 +81,7 @@ func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn, cached 
 	if err := in.mayBegin(l.Row); err != nil {
 		return nil, err
 	}
-	if err := r.checkNext(ctx, &held{row: l.Row, first: l.First, messages: l.Messages, run: l.Run, cached: cached}, in); err != nil {
+	if err := r.checkNext(ctx, &held{row: l.Row, first: l.First(), messages: l.Messages, run: l.Run, cached: cached}, in); err != nil {
 		return nil, err
 	}
 	b, err := r.admit(ctx, l, &in.NewRun, in.Agent, cairn.RunExecute)
