@@ -40,7 +40,8 @@ func (o *order) stop(ctx context.Context, j *journal, st store.Store, eng *engin
 	}
 }
 
-// stopsHold finds stops that returned although the run, or the one that resumed it, runs or waits still.
+// stopsHold finds stops that returned although the run, or the one that resumed it, runs or waits still. A run that waits
+// and is no longer the session's own was withdrawn by a later turn: the stop, which had listed the earlier run, ended that.
 func stopsHold(h *History) error {
 	byID, resumedBy := map[string]*cairn.Run{}, map[string]*cairn.Run{}
 	for i := range h.Runs {
@@ -53,7 +54,7 @@ func stopsHold(h *History) error {
 			continue
 		}
 		run := byID[record.Ended]
-		for run != nil && run.Status.Suspends() {
+		for run != nil && run.Status.Suspends() && (resumedBy[run.ID] != nil || run.ID == h.Session.RunID) {
 			run = resumedBy[run.ID]
 		}
 		if run == nil || run.Status == cairn.RunRunning {
