@@ -132,9 +132,7 @@ func TestRelease(t *testing.T) {
 		clone := filepath.Join(t.TempDir(), "clone")
 		shell(t, dir, nil, "git", "clone", "--quiet", "--branch", version, remote, clone)
 		for _, m := range modules {
-			if out := shell(t, filepath.Join(clone, m.dir), env, "go", "mod", "tidy", "-diff"); out != "" {
-				t.Errorf("%s is not tidy:\n%s", m.dir, out)
-			}
+			shell(t, filepath.Join(clone, m.dir), env, "go", "mod", "tidy", "-diff") // fails if there is one
 		}
 	})
 }
