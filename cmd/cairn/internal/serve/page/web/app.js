@@ -206,8 +206,13 @@ function card(call) {
   text.value = approval ? pretty(call.input) : "";
   const wrong = h("p", { className: "wrong", role: "alert" });
   const row = h("div", { className: "row" });
+  const noEdits = text.readOnly;
+  const sending = (on) => { // what is typed into a card that is about to go would be lost
+    for (const b of row.children) b.disabled = on;
+    text.readOnly = on || noEdits;
+  };
   const send = async (answer) => {
-    for (const b of row.children) b.disabled = true;
+    sending(true);
     wrong.textContent = "";
     try {
       const root = call.root_id;
@@ -216,7 +221,7 @@ function card(call) {
       await settle();
     } catch (err) {
       wrong.textContent = err.message;
-      for (const b of row.children) b.disabled = false;
+      sending(false);
     }
   };
   const json = () => {
