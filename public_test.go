@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/sample"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // left lists the fields that are set in one value and not in the other.
@@ -87,7 +88,7 @@ func TestJSONHasNoLease(t *testing.T) {
 	var s cairn.Session
 	sample.Fill(&s)
 	s.Lease.Owner, s.Lease.Token, s.Secret = "process-7", 1234567890, "hush"
-	for _, v := range []any{s, &s, s.Public(), s.Lease, []cairn.Session{s}, store.Contents{Session: &s}, store.Page[cairn.Session]{Items: []cairn.Session{s}}} {
+	for _, v := range []any{s, &s, s.Public(), s.Lease, []cairn.Session{s}, driver.Contents{Session: &s}, store.Page[cairn.Session]{Items: []cairn.Session{s}}} {
 		raw, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
@@ -130,7 +131,7 @@ func TestJSONHasNoSecrets(t *testing.T) {
 		}
 	}
 	for _, v := range []any{cairn.Session{}, cairn.Run{}, cairn.Message{}, cairn.Event{}, cairn.Checkpoint{}, cairn.PendingCall{}, cairn.Receipt{},
-		cairn.Result{}, cairn.Suspension{}, cairn.Stop{}, cairn.Error{}, cairn.Step{}, store.Contents{}, store.QueuedTurn{}, store.CacheEntry{}, store.Due{}} {
+		cairn.Result{}, cairn.Suspension{}, cairn.Stop{}, cairn.Error{}, cairn.Step{}, driver.Contents{}, store.QueuedTurn{}, store.CacheEntry{}, store.Due{}} {
 		check(reflect.TypeOf(v).String(), reflect.TypeOf(v))
 	}
 	if !seen[reflect.TypeFor[cairn.Lease]()] {

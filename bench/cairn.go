@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // lease is the length of sessions' leases. It only has to exceed a measurement.
@@ -17,7 +17,7 @@ const lease = time.Hour
 // commit.
 type cairnSystem struct {
 	conversation *conversation
-	store        store.Store
+	store        driver.Store
 	bytes        func(context.Context) (int64, error)
 }
 
@@ -35,11 +35,11 @@ func (c *cairnSystem) open(ctx context.Context, id string, n int) (session, erro
 func (c *cairnSystem) begin(ctx context.Context, id string, n int) (*cairnSession, error) {
 	s := &cairnSession{system: c, state: newState(c.conversation), next: firstStep(n)}
 	history := c.conversation.history(n)
-	commit := &store.Commit{
+	commit := &driver.Commit{
 		Create:   &cairn.Session{ID: id, Agent: "support", UserID: "user"},
 		StartRun: &cairn.Run{ID: "run", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning},
 		Status:   cairn.SessionActive,
-		Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: lease},
+		Lease:    driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: lease},
 	}
 	for i := range history {
 		commit.Messages = append(commit.Messages, history[i].cairn(fmt.Sprintf("message-%06d", i)))
@@ -62,16 +62,16 @@ func (s *cairnSession) step(ctx context.Context) error {
 	n := s.next
 	name := fmt.Sprintf("step-%06d", n)
 	list, keyframe := s.state.change(n, s.row.State)
-	row, err := s.system.store.Commit(ctx, s.row.ID, &store.Commit{
-		Guard:       store.Guard{Version: s.row.Version, Token: s.row.Lease.Token},
+	row, err := s.system.store.Commit(ctx, s.row.ID, &driver.Commit{
+		Guard:       driver.Guard{Version: s.row.Version, Token: s.row.Lease.Token},
 		Messages:    s.system.conversation.cairn(n),
-		State:       &store.StateChange{Ops: list, Keyframe: keyframe},
+		State:       &driver.StateChange{Ops: list, Keyframe: keyframe},
 		Step:        n + 1,
 		Checkpoint:  &cairn.Checkpoint{ID: "checkpoint-" + name, StepID: name, RunID: "run", Step: n + 1, LogSequence: int64(10 * n)},
 		LogSequence: int64(10 * n),
 		Usage:       cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1, ToolCalls: 1},
 		DropStaged:  true,
-		Lease:       store.LeaseChange{Action: store.LeaseRenew, TTL: lease},
+		Lease:       driver.LeaseChange{Action: driver.LeaseRenew, TTL: lease},
 	})
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *cairnSession) step(ctx context.Context) error {
 }
 
 func (s *cairnSession) read(ctx context.Context) (out transcript, err error) {
-	snapshot, err := s.system.store.Read(ctx, s.row.ID, store.ToDrive(0))
+	snapshot, err := s.system.store.Read(ctx, s.row.ID, driver.ToDrive(0))
 	if err != nil {
 		return out, err
 	}
@@ -161,7 +161,7 @@ func (s *state) change(step int, at cairn.StatePosition) (list []cairn.Op, keyfr
 	name, value := field(step), s.conversation.exchange(step).Value
 	s.fields[name] = value
 	list = []cairn.Op{{Kind: cairn.OpReplace, Path: "/" + name, Value: encode(value)}}
-	if store.KeyframeDue(at, len(encode(list))) {
+	if driver.KeyframeDue(at, len(encode(list))) {
 		keyframe = encode(s.fields)
 	}
 	return list, keyframe

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
@@ -66,7 +66,7 @@ func (s *sqlFloorSession) step(ctx context.Context) error {
 	n := s.next
 	list, keyframe := s.state.change(n, s.at)
 	text, messages := stepTexts(s.system.conversation, n, list, keyframe, short)
-	s.at = store.Advance(s.at, keyframe != nil, len(text))
+	s.at = driver.Advance(s.at, keyframe != nil, len(text))
 	s.checkpoints++
 	name := fmt.Sprintf("step-%06d", n)
 	checkpoint := "checkpoint-" + name
@@ -177,7 +177,7 @@ func (s *redisFloorSession) step(ctx context.Context) error {
 	n := s.next
 	list, keyframe := s.state.change(n, s.at)
 	text, messages := stepTexts(s.system.conversation, n, list, keyframe, func(m cairn.Message) any { return m })
-	s.at = store.Advance(s.at, keyframe != nil, len(text))
+	s.at = driver.Advance(s.at, keyframe != nil, len(text))
 	if keyframe != nil {
 		s.frame = s.at.Position
 	}
@@ -231,7 +231,7 @@ func (s *redisFloorSession) read(ctx context.Context) (out transcript, err error
 		}
 		changes = append(changes, list)
 	}
-	raw, err := store.FoldState(keyframe, changes)
+	raw, err := driver.FoldState(keyframe, changes)
 	if err != nil {
 		return out, err
 	}

@@ -31,8 +31,8 @@ type session interface {
 	read(ctx context.Context) (transcript, error)
 }
 
-// driver is a system whose steps are driven in another process.
-type driver interface {
+// driven is a system whose steps are driven in another process.
+type driven interface {
 	drive(ctx context.Context, lanes []lane, d time.Duration) ([]pace, error)
 }
 
@@ -70,7 +70,7 @@ func rate(list []pace) float64 {
 // drive makes writers step through their lanes concurrently until the lanes or the time are used up. A step that
 // has begun is finished.
 func drive(ctx context.Context, s system, lanes []lane, d time.Duration) ([]pace, error) {
-	if s, ok := s.(driver); ok {
+	if s, ok := s.(driven); ok {
 		return s.drive(ctx, lanes, d)
 	}
 	out, errs := make([]pace, len(lanes)), make([]error, len(lanes))

@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/user"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -164,7 +164,7 @@ func (c *Call) Usage() map[string]float64 { return c.scope.Writes().Usage }
 
 // Statements returns the statements that were recorded with the Exec function of a store's package, such as
 // pgstore.Exec, in order. They are not executed.
-func (c *Call) Statements() []store.Statement { return c.scope.Writes().Statements }
+func (c *Call) Statements() []driver.Statement { return c.scope.Writes().Statements }
 
 // Checkpointed reports whether [cairn.Step.Checkpoint] was called.
 func (c *Call) Checkpointed() bool { return c.scope.Writes().Checkpoint }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cairntest"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 func ExampleNewCall() {
@@ -35,7 +35,7 @@ func TestCallRecordsWhatIsDoneWithIt(t *testing.T) {
 		c.Checkpoint()
 		c.RecordUsage("pages", 2)
 		c.RecordUsage("pages", 1)
-		return c.UserID + " " + c.Tool, cmp.Or(store.Exec(c, "PostgreSQL", "INSERT INTO paid VALUES ($1)", in.Cents), c.Emit("progress", in), c.AddContext("paid"), c.Attach(cairn.File{MediaType: "image/png", Data: []byte("x")}), c.Set([]string{"by"}, "card"))
+		return c.UserID + " " + c.Tool, cmp.Or(driver.Exec(c, "PostgreSQL", "INSERT INTO paid VALUES ($1)", in.Cents), c.Emit("progress", in), c.AddContext("paid"), c.Attach(cairn.File{MediaType: "image/png", Data: []byte("x")}), c.Set([]string{"by"}, "card"))
 	})
 	out, err := call.Run(t.Context(), tool, payment{4})
 	if err != nil || string(out) != `"ann work"` {
@@ -53,7 +53,7 @@ func TestCallRecordsWhatIsDoneWithIt(t *testing.T) {
 	if call.Usage()["pages"] != 3 || !call.Checkpointed() || string(call.Input) != `{"cents":4}` {
 		t.Errorf("usage %v, checkpointed %t, input %s", call.Usage(), call.Checkpointed(), call.Input)
 	}
-	if got := call.Statements(); len(got) != 1 || got[0].Tool != "work" || !slices.Equal(got[0].Args, store.Args{int64(4)}) {
+	if got := call.Statements(); len(got) != 1 || got[0].Tool != "work" || !slices.Equal(got[0].Args, driver.Args{int64(4)}) {
 		t.Errorf("the statements are %+v", got)
 	}
 	if state, err := cairn.State[map[string]string](call); err != nil || state["by"] != "card" {

@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -219,7 +220,7 @@ func (s *Session) oldest(t testing.TB, kinds ...cairn.CallKind) cairn.CallRef {
 // Messages returns the session's transcript, hidden messages included.
 func (s *Session) Messages(t testing.TB) []cairn.Message {
 	t.Helper()
-	list, err := store.AllMessages(t.Context(), s.Store, s.ID)
+	list, err := driver.AllMessages(t.Context(), s.Store, s.ID)
 	if err != nil {
 		t.Fatalf("cairntest: the messages: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // clock is the store's clock: the time of the process, or of a synctest bubble, plus the time by which it was
@@ -59,7 +60,7 @@ func (s *Session) await(t testing.TB, holds func(testing.TB) bool) {
 // due reports whether a session needs a worker.
 func (s *Session) due(t testing.TB) bool {
 	t.Helper()
-	page, err := s.Store.Due(t.Context(), store.DueQuery{Limit: 1})
+	page, err := s.Store.Due(t.Context(), driver.DueQuery{Limit: 1})
 	if err != nil {
 		t.Fatalf("cairntest: the due sessions: %v", err)
 	}

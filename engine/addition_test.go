@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // adder is an agent whose tools, and whose model before it replies, add context to their session as any other caller
@@ -144,7 +145,7 @@ func TestContextAddedDuringTheLastReply(t *testing.T) {
 			}
 			wantAnnounced(t, st, "late")
 			for to, n := range map[string]int{"before": 2, "behind": 3} {
-				if status, err := store.StatusAt(t.Context(), st, "s", n); err != nil || status != cairn.SessionCompleted {
+				if status, err := driver.StatusAt(t.Context(), st, "s", n); err != nil || status != cairn.SessionCompleted {
 					t.Errorf("%s the addition the session is %s, %v", to, status, err)
 				}
 			}
@@ -283,7 +284,7 @@ func TestAddedContextIsNotAQueuedTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := start(t, eng, "s", "next", engine.WithOnBusy(engine.BusyEnqueue))
-	queue, err := store.Queue(t.Context(), st, "s")
+	queue, err := driver.Queue(t.Context(), st, "s")
 	if err != nil || len(queue) != 2 {
 		t.Fatalf("the queue is %+v, %v", queue, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // newRun is what the options of a verb say of the run that it begins.
@@ -126,7 +126,7 @@ func (e *Engine) resumeWait(ctx context.Context, sessionID string, child bool) (
 
 // startQueued begins the next turn of a session's queue; the run is nil if the queue is empty.
 func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error) {
-	queue, err := store.Queue(ctx, e.store, sessionID)
+	queue, err := driver.Queue(ctx, e.store, sessionID)
 	turns := turnsOf(queue)
 	if err != nil || len(turns) == 0 {
 		return nil, err

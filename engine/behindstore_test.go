@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -217,7 +218,7 @@ func TestQueuedTurnThatTheStoreHasLost(t *testing.T) {
 			over <- err
 		}()
 		time.Sleep(time.Second)
-		if _, err := st.Store.Commit(t.Context(), "s", &store.Commit{Dequeue: []string{queued.ID()}}); err != nil {
+		if _, err := st.Store.Commit(t.Context(), "s", &driver.Commit{Dequeue: []string{queued.ID()}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)

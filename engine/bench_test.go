@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -111,10 +112,10 @@ func BenchmarkTakeover(b *testing.B) {
 	model := scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("done") })
 	eng := measured(b, st, &cairn.Agent{Name: "bot", Model: model})
 	for b.Loop() {
-		_, err := st.Commit(b.Context(), "s", &store.Commit{Create: &cairn.Session{Agent: "bot"}, Status: cairn.SessionActive,
+		_, err := st.Commit(b.Context(), "s", &driver.Commit{Create: &cairn.Session{Agent: "bot"}, Status: cairn.SessionActive,
 			StartRun: &cairn.Run{ID: "run", Agent: "bot", Kind: cairn.RunExecute, Status: cairn.RunRunning},
 			Messages: []cairn.Message{{ID: "m", Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("go")}}},
-			Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: "dead"}})
+			Lease:    driver.LeaseChange{Action: driver.LeaseTake, Owner: "dead"}})
 		if err != nil {
 			b.Fatal(err)
 		}

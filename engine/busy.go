@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // placeOnce is place, except that a turn whose message was given before is not begun: it returns that turn's run.
@@ -75,7 +75,7 @@ func (e *Engine) makeRoom(ctx context.Context, in *lifecycle.Turn, input *cairn.
 	case BusyRollback:
 		return nil, e.rollback(ctx, in, o)
 	}
-	return e.enqueue(ctx, in.SessionID, input, o, o.busy == BusySteer, func(row *cairn.Session, _ *store.Commit) (bool, error) {
+	return e.enqueue(ctx, in.SessionID, input, o, o.busy == BusySteer, func(row *cairn.Session, _ *driver.Commit) (bool, error) {
 		return row.Running(row.AsOf) || asked && row.Status == cairn.SessionActive, nil
 	})
 }
@@ -87,7 +87,7 @@ func (e *Engine) behindDead(ctx context.Context, sessionID string, input *cairn.
 		e.recoverSoon(sessionID)
 		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: the run of a process that died is being continued, and the turn cannot be queued behind it: %w", sessionID, err)
 	}
-	run, err := e.enqueue(ctx, sessionID, input, o, false, func(row *cairn.Session, _ *store.Commit) (bool, error) {
+	run, err := e.enqueue(ctx, sessionID, input, o, false, func(row *cairn.Session, _ *driver.Commit) (bool, error) {
 		return row.Crashed(row.AsOf), nil
 	})
 	if run != nil && err == nil {
@@ -125,7 +125,7 @@ func (e *Engine) pause(ctx context.Context, try int) error {
 // interruptCurrent interrupts the run of the session that a turn is for, and returns its id, which is empty if it is the
 // run that the options name. The error is a RepeatedError if the session has got the turn's message meanwhile.
 func (e *Engine) interruptCurrent(ctx context.Context, in *lifecycle.Turn, o *runOptions) (string, error) {
-	row, err := store.Load(ctx, e.store, in.SessionID)
+	row, err := driver.Load(ctx, e.store, in.SessionID)
 	if err != nil || row.RunID == o.runID {
 		return "", err
 	}
@@ -143,7 +143,7 @@ func (e *Engine) rollback(ctx context.Context, in *lifecycle.Turn, o *runOptions
 		return err
 	}
 	var row *cairn.Session
-	if row, err = store.Load(ctx, e.store, sessionID); err != nil {
+	if row, err = driver.Load(ctx, e.store, sessionID); err != nil {
 		return err
 	}
 	if row.RunID != runID || row.Status != cairn.SessionInterrupted {
@@ -153,17 +153,17 @@ func (e *Engine) rollback(ctx context.Context, in *lifecycle.Turn, o *runOptions
 	if err != nil {
 		return err
 	}
-	run, err := store.FindRun(ctx, e.store, sessionID, runID)
+	run, err := driver.FindRun(ctx, e.store, sessionID, runID)
 	if err != nil {
 		return err
 	}
-	status, err := store.StatusAt(ctx, e.store, sessionID, run.FirstMessage)
+	status, err := driver.StatusAt(ctx, e.store, sessionID, run.FirstMessage)
 	if err != nil {
 		return err
 	}
 	before := row
-	_, err = e.runs.Write(ctx, sessionID, row, &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true},
-		RewindRun: runID, DropStaged: true, Status: status, Suspend: &store.Suspend{},
+	_, err = e.runs.Write(ctx, sessionID, row, &driver.Commit{Guard: driver.Guard{Version: row.Version, Idle: true},
+		RewindRun: runID, DropStaged: true, Status: status, Suspend: &driver.Suspend{},
 		Events: e.runs.Marks(row, "", lifecycle.Rewound(cairn.Event{RunID: runID, MessageCount: run.FirstMessage}))})
 	if err != nil {
 		return err
@@ -176,13 +176,13 @@ func (e *Engine) rollback(ctx context.Context, in *lifecycle.Turn, o *runOptions
 // called returns the names of the tools that a session's last run has called, each once, in the order of their results.
 // Calls that were closed without being executed do not count.
 func (e *Engine) called(ctx context.Context, sessionID, runID string) (names []string, err error) {
-	run, err := store.FindRun(ctx, e.store, sessionID, runID)
+	run, err := driver.FindRun(ctx, e.store, sessionID, runID)
 	if err != nil {
 		return nil, err
 	}
 	const size = 100
 	for at := run.FirstMessage; ; at += size {
-		page, err := store.Messages(ctx, e.store, sessionID, at, size)
+		page, err := driver.Messages(ctx, e.store, sessionID, at, size)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
@@ -43,7 +44,7 @@ func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
 	if got := other.seen(); got != "x" {
 		t.Errorf("run with %q: of the other tool x was used longer ago than what is kept, y was not", got)
 	}
-	snap, err := st.Read(t.Context(), "s", store.ToDrive(0))
+	snap, err := st.Read(t.Context(), "s", driver.ToDrive(0))
 	if err != nil || len(snap.Cache) != 4 {
 		t.Errorf("%d entries are stored, %v: want four of both tools", len(snap.Cache), err)
 	}
@@ -222,7 +223,7 @@ func TestCrashTakesUncommittedResultsAlong(t *testing.T) {
 				if res.Usage.ToolCacheHits != 2 || res.Usage.ToolCalls != 4 {
 					t.Errorf("usage %+v: want 2 hits of 4 calls, whatever was repeated", res.Usage)
 				}
-				snap, err := st.Store.Read(t.Context(), "s", store.ToDrive(0))
+				snap, err := st.Store.Read(t.Context(), "s", driver.ToDrive(0))
 				if err != nil || len(snap.Cache) != 2 {
 					t.Errorf("%d entries are stored, %v", len(snap.Cache), err)
 				}

@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -86,7 +86,7 @@ type ledger struct {
 	lines []string
 }
 
-func (s *ledger) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *ledger) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	s.mu.Lock()
 	s.lines = append(s.lines, fmt.Sprintf("+%d-%d", len(c.Cache), len(c.CacheDrop)))
 	s.mu.Unlock()
@@ -339,7 +339,7 @@ func TestCacheIsOneForAllTools(t *testing.T) {
 	}
 	eng := open(t, st, bot(scripted.New(append(steps, scripted.Text("done"))...), cached("one", 1), cached("two", 3)))
 	wantStatus(t, turn(t, eng, "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
-	snap, err := st.Store.Read(t.Context(), "s", store.ToDrive(0))
+	snap, err := st.Store.Read(t.Context(), "s", driver.ToDrive(0))
 	if err != nil {
 		t.Fatal(err)
 	}

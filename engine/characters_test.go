@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -73,7 +74,7 @@ func TestToolThatHasRunKeepsItsResult(t *testing.T) {
 				if r.IsError || string(r.Output) != test.want || ran.Load() != 1 {
 					t.Fatalf("%s: after %d calls of the tool the model reads %s, an error: %t; want %s", durability, ran.Load(), r.Output, r.IsError, test.want)
 				}
-				state, err := store.State(t.Context(), st, "s", "")
+				state, err := driver.State(t.Context(), st, "s", "")
 				if err != nil || test.state != "" && string(state) != test.state {
 					t.Fatalf("the state is %s, want %s; %v", state, test.state, err)
 				}

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // FindCheckpoint returns one of a session's checkpoints. The error is ErrNotFound if the session does not have it.
@@ -13,7 +13,7 @@ func (e *Engine) FindCheckpoint(ctx context.Context, id, checkpointID string) (*
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	return store.FindCheckpoint(ctx, e.store, id, checkpointID)
+	return driver.FindCheckpoint(ctx, e.store, id, checkpointID)
 }
 
 // Checkpoint makes a checkpoint of a session between turns and returns it: a point to branch from or rewind to, in
@@ -26,15 +26,15 @@ func (e *Engine) Checkpoint(ctx context.Context, id string) (*cairn.Checkpoint, 
 		return nil, err
 	}
 	name := e.opts.NewID("cp")
-	_, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
-		return &store.Commit{Guard: store.Guard{Idle: true},
+	_, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*driver.Commit, error) {
+		return &driver.Commit{Guard: driver.Guard{Idle: true},
 			Events:     []cairn.Event{{Type: cairn.EventCheckpoint, CheckpointID: name, MessageCount: row.MessageCount}},
 			Checkpoint: &cairn.Checkpoint{ID: name, RunID: row.RunID, StepID: name, Step: row.Step, LogSequence: row.LogSequence}}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	cp, err := store.FindCheckpoint(ctx, e.store, id, name)
+	cp, err := driver.FindCheckpoint(ctx, e.store, id, name)
 	if errors.Is(err, cairn.ErrNotFound) {
 		return nil, cairn.Errorf(cairn.CodeStale, "session %q has changed: it was rewound or deleted after the checkpoint was made", id)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // clockOff gives an engine a clock that is off by a duration.
@@ -220,7 +221,7 @@ func TestCacheByTheStoresClock(t *testing.T) {
 
 func rowOf(t *testing.T, st store.Store, ref cairn.CallRef) *cairn.PendingCall {
 	t.Helper()
-	c, err := store.FindCall(t.Context(), st, ref.RootID, ref.ID)
+	c, err := driver.FindCall(t.Context(), st, ref.RootID, ref.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +230,7 @@ func rowOf(t *testing.T, st store.Store, ref cairn.CallRef) *cairn.PendingCall {
 
 func dueOf(t *testing.T, st store.Store) []store.Due {
 	t.Helper()
-	page, err := st.Due(t.Context(), store.DueQuery{})
+	page, err := st.Due(t.Context(), driver.DueQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}

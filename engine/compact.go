@@ -6,7 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Compact summarizes the older part of a session's history now, as configured by its agent's [cairn.Compaction],
@@ -21,7 +21,7 @@ func (e *Engine) Compact(ctx context.Context, id string) (*cairn.Session, error)
 		return nil, err
 	}
 	for {
-		snap, err := e.store.Read(ctx, id, store.ToDrive(0))
+		snap, err := e.store.Read(ctx, id, driver.ToDrive(0))
 		if err != nil {
 			return nil, err
 		}
@@ -33,16 +33,16 @@ func (e *Engine) Compact(ctx context.Context, id string) (*cairn.Session, error)
 }
 
 // compact summarizes a session from snap. The error is ErrStale if the session has changed since.
-func (e *Engine) compact(ctx context.Context, snap *store.Contents) (*cairn.Session, error) {
+func (e *Engine) compact(ctx context.Context, snap *driver.Contents) (*cairn.Session, error) {
 	seen := snap.Session
 	free := func(row *cairn.Session) error {
 		switch {
 		case row.Status == cairn.SessionActive:
-			return store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
+			return driver.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
 		case row.SuspendedStep != "":
-			return store.Conflict(cairn.CodeWaiting, row, "session %q waits for calls", row.ID)
+			return driver.Conflict(cairn.CodeWaiting, row, "session %q waits for calls", row.ID)
 		case row.Epoch != seen.Epoch || row.MessageCount != seen.MessageCount || row.Incarnation != seen.Incarnation:
-			return store.Conflict(cairn.CodeStale, row, "session %q has changed", row.ID)
+			return driver.Conflict(cairn.CodeStale, row, "session %q has changed", row.ID)
 		}
 		return nil
 	}
@@ -59,11 +59,11 @@ func (e *Engine) compact(ctx context.Context, snap *store.Contents) (*cairn.Sess
 		return nil, err
 	}
 	m.ID = e.opts.NewID("msg")
-	row, err := e.runs.Change(ctx, seen.ID, func(row *cairn.Session) (*store.Commit, error) {
+	row, err := e.runs.Change(ctx, seen.ID, func(row *cairn.Session) (*driver.Commit, error) {
 		if err := free(row); err != nil {
 			return nil, err
 		}
-		return &store.Commit{Guard: store.Guard{Idle: true}, Messages: []cairn.Message{m}, Usage: usage,
+		return &driver.Commit{Guard: driver.Guard{Idle: true}, Messages: []cairn.Message{m}, Usage: usage,
 			Events: journal.Added(row.MessageCount, []cairn.Message{m})}, nil
 	})
 	if errors.Is(err, cairn.ErrStale) { // the caller makes another summary
@@ -79,8 +79,8 @@ func (e *Engine) charge(ctx context.Context, id string, usage cairn.Usage) {
 	if usage.InputTokens+usage.OutputTokens+usage.CostNanos == 0 {
 		return
 	}
-	_, err := e.runs.Change(context.WithoutCancel(ctx), id, func(*cairn.Session) (*store.Commit, error) {
-		return &store.Commit{Guard: store.Guard{Idle: true}, Usage: usage}, nil
+	_, err := e.runs.Change(context.WithoutCancel(ctx), id, func(*cairn.Session) (*driver.Commit, error) {
+		return &driver.Commit{Guard: driver.Guard{Idle: true}, Usage: usage}, nil
 	})
 	if err != nil {
 		e.opts.Logger.Warn("the usage of a summary is not on the session", "session", id, "usage", usage, "error", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // scribe is an agent that answers, after a time, with the number of tasks it was given so far.
@@ -163,7 +164,7 @@ func TestStoreIsAwayWhenCompanionsAreHeardOf(t *testing.T) {
 				var done atomic.Bool
 				var interrupts sync.WaitGroup
 				st.stepIn(func(ctx context.Context, op string) error {
-					if row, _ := store.Load(t.Context(), st.Store, "s"); op != "Load" || row.Status != cairn.SessionActive || done.Swap(true) {
+					if row, _ := driver.Load(t.Context(), st.Store, "s"); op != "Load" || row.Status != cairn.SessionActive || done.Swap(true) {
 						return nil
 					}
 					if !stop {

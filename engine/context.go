@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // SetContext changes a session's user, title, tags, metadata and expiry, and archives it or makes it current again,
@@ -61,7 +62,7 @@ func (e *Engine) SetContext(ctx context.Context, id string, change store.Context
 			if s.ID == id || s.UserID == *change.UserID {
 				continue
 			}
-			if _, err := e.setContext(ctx, s.ID, store.ContextChange{UserID: change.UserID}); err != nil && !store.IsGone(err) {
+			if _, err := e.setContext(ctx, s.ID, store.ContextChange{UserID: change.UserID}); err != nil && !driver.IsGone(err) {
 				return nil, err
 			}
 		}
@@ -78,7 +79,7 @@ func (e *Engine) archiveThread(ctx context.Context, thread, but, user string, ar
 		if s.ID == but || s.UserID != user {
 			continue
 		}
-		if _, err := e.setContext(ctx, s.ID, store.ContextChange{Archived: &archived}); err != nil && !store.IsGone(err) {
+		if _, err := e.setContext(ctx, s.ID, store.ContextChange{Archived: &archived}); err != nil && !driver.IsGone(err) {
 			return err
 		}
 	}
@@ -92,7 +93,7 @@ func (e *Engine) setContext(ctx context.Context, id string, change store.Context
 		return nil, err
 	}
 	archives := change.Archived != nil && reflect.DeepEqual(change, store.ContextChange{Archived: change.Archived})
-	return e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+	return e.runs.Change(ctx, id, func(row *cairn.Session) (*driver.Commit, error) {
 		if archives && *change.Archived != row.ArchivedAt.IsZero() {
 			return nil, nil // it is as wanted
 		}
@@ -101,7 +102,7 @@ func (e *Engine) setContext(ctx context.Context, id string, change store.Context
 		if err := after.ValidateContext(); err != nil {
 			return nil, err
 		}
-		c := &store.Commit{Context: &change,
+		c := &driver.Commit{Context: &change,
 			Events: []cairn.Event{{Type: cairn.EventContextChanged, Name: journal.SessionChanged, Data: data}}}
 		if after.UserID == row.UserID {
 			return c, nil
@@ -114,7 +115,7 @@ func (e *Engine) setContext(ctx context.Context, id string, change store.Context
 				return nil, err
 			}
 			// The commit gives the call the session's user.
-			c.Calls = append(c.Calls, store.CallWrite{Call: *call, Seen: call.Version})
+			c.Calls = append(c.Calls, driver.CallWrite{Call: *call, Seen: call.Version})
 		}
 		return c, nil
 	})
@@ -122,9 +123,9 @@ func (e *Engine) setContext(ctx context.Context, id string, change store.Context
 
 // addition returns the commit that adds hidden messages to a session. On an active session they enter the queue: the
 // run may have seen more than the store has, and its next commit appends them behind that.
-func (e *Engine) addition(row *cairn.Session, messages []cairn.Message) (*store.Commit, error) {
+func (e *Engine) addition(row *cairn.Session, messages []cairn.Message) (*driver.Commit, error) {
 	if row.Status == cairn.SessionActive {
-		return &store.Commit{Enqueue: &store.QueuedTurn{ID: messages[0].ID, Messages: messages, Context: true, At: row.AsOf}}, e.room(row)
+		return &driver.Commit{Enqueue: &store.QueuedTurn{ID: messages[0].ID, Messages: messages, Context: true, At: row.AsOf}}, e.room(row)
 	}
-	return &store.Commit{Messages: messages, Events: journal.Added(row.MessageCount, messages)}, nil
+	return &driver.Commit{Messages: messages, Events: journal.Added(row.MessageCount, messages)}, nil
 }

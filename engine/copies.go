@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // copyOf returns the id of the copy of a session that the next turn in place of another one makes. Until that turn begins,
@@ -26,7 +26,7 @@ func (e *Engine) withoutCopies(ctx context.Context, list []cairn.Session) ([]cai
 	var out []cairn.Session
 	for _, s := range list {
 		if s.Kind == cairn.ChildReplaced && next[s.ParentID] == "" {
-			parent, err := store.Load(ctx, e.store, s.ParentID)
+			parent, err := driver.Load(ctx, e.store, s.ParentID)
 			switch {
 			case errors.Is(err, cairn.ErrNotFound): // removed since
 				continue

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -256,7 +256,7 @@ func TestPerToolRepeatsNothingThatIsStaged(t *testing.T) {
 				if run, err := open(t, st, agent, shortLease).Execute(t.Context(), "s", "bot", cairn.Text("go")); err == nil {
 					_, _ = run.Wait(t.Context())
 				}
-				staged, err := store.StagedOf(t.Context(), st.Store, "s", "")
+				staged, err := driver.StagedOf(t.Context(), st.Store, "s", "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -410,7 +410,7 @@ func TestOthersMayWriteWhileARunIsUnderWay(t *testing.T) {
 			var eng *engine.Engine
 			interfere := tool("interfere", func(ctx context.Context, call *cairn.Call, in in) (string, error) {
 				add := cairn.Op{Kind: cairn.OpAppend, Path: "/notes", Items: []json.RawMessage{json.RawMessage(marshal("other " + in.Text))}}
-				if _, err := store.MergeState(ctx, other, "s", add); err != nil {
+				if _, err := driver.MergeState(ctx, other, "s", add); err != nil {
 					return "", err
 				}
 				return "done", errors.Join(eng.AddContext(ctx, "s", "news "+in.Text), call.Append([]string{"notes"}, "mine "+in.Text))

@@ -6,7 +6,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Create creates a session without beginning a turn, for callers that must know who owns a session before its first
@@ -37,7 +37,7 @@ func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption
 	if a.State != nil && state == nil {
 		state = a.State.Initial()
 	}
-	return store.Create(ctx, e.store, &o.create, state)
+	return driver.Create(ctx, e.store, &o.create, state)
 }
 
 // maxDepth is the maximum depth that a caller may name, whatever the engine's limit is.

@@ -21,6 +21,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -217,7 +218,7 @@ func (c *crowd) rest(ctx context.Context, id string) {
 func (c *crowd) calm(ctx context.Context, id string) {
 	for range 100 {
 		time.Sleep(10 * time.Second)
-		row, err := store.Load(ctx, c.st, id)
+		row, err := driver.Load(ctx, c.st, id)
 		switch {
 		case errors.Is(err, cairn.ErrNotFound):
 			return
@@ -288,7 +289,7 @@ func (c *crowd) verb(ctx context.Context, eng *engine.Engine, id string) (string
 		_, err := eng.SetContext(ctx, id, store.ContextChange{Title: &title})
 		return "set context", err
 	case 18:
-		_, err := store.MergeState(ctx, c.st, id, cairn.Op{Kind: cairn.OpAppend, Path: "/notes", Items: []json.RawMessage{json.RawMessage(`"merged"`)}})
+		_, err := driver.MergeState(ctx, c.st, id, cairn.Op{Kind: cairn.OpAppend, Path: "/notes", Items: []json.RawMessage{json.RawMessage(`"merged"`)}})
 		return "merge state", err
 	case 19:
 		_, err := eng.Checkpoint(ctx, id)

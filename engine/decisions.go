@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // everyStatus selects the calls that are open and those that are decided.
@@ -38,7 +39,7 @@ func (e *Engine) Decisions(ctx context.Context, id string, q store.PageQuery) (s
 // decidedBefore returns the decided calls whose results are among the first n messages of a session, as calls of a
 // branch from there. The transcript has no results of its sub-agents' calls: those that were decided by the time of the
 // last of these messages are among them.
-func (e *Engine) decidedBefore(ctx context.Context, row *cairn.Session, n int) (list []store.CallWrite, err error) {
+func (e *Engine) decidedBefore(ctx context.Context, row *cairn.Session, n int) (list []driver.CallWrite, err error) {
 	q := store.CallQuery{RootID: row.RootID, Statuses: []cairn.CallStatus{cairn.CallSettled, cairn.CallDropped}}
 	if row.RootID != row.ID {
 		q.SessionID = row.ID
@@ -64,7 +65,7 @@ func (e *Engine) decidedBefore(ctx context.Context, row *cairn.Session, n int) (
 		if there = there && call.SessionID == row.ID; there && at < n || !there && !call.Trail[len(call.Trail)-1].At.After(last) {
 			own := *call
 			own.Kept = nil
-			list = append(list, store.CallWrite{Call: own})
+			list = append(list, driver.CallWrite{Call: own})
 		}
 	}
 	return list, nil

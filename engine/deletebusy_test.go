@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // A busy session is deleted with its queue in one call, by any process: the run is stopped and no queued turn begins.
@@ -43,7 +44,7 @@ func TestDeleteStopsABusySession(t *testing.T) {
 					if err := remove(by, t.Context(), "s"); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := store.Load(t.Context(), st, "s"); !store.IsGone(err) && verb == "delete" || err == nil {
+					if _, err := driver.Load(t.Context(), st, "s"); !driver.IsGone(err) && verb == "delete" || err == nil {
 						t.Errorf("the session: %v", err)
 					}
 					if asked != 1 {

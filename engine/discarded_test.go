@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -82,7 +83,7 @@ func TestUsageOfDiscardedCalls(t *testing.T) {
 }
 
 // wantUsage checks the usage of a session with one run.
-func wantUsage(t *testing.T, st store.LogProvider, res *cairn.Result, want cairn.Usage) {
+func wantUsage(t *testing.T, st driver.LogProvider, res *cairn.Result, want cairn.Usage) {
 	t.Helper()
 	all := st.(store.Store)
 	var logged cairn.Usage

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/valued"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // enter counts a run in before it begins, so that Close waits for it. drive, or a caller that does not get that far,
@@ -178,8 +178,8 @@ func (e *Engine) releaseUndriven(ctx context.Context, b host.Run, cause error) {
 		e.opts.Logger.Warn("the usage of model calls that are repeated was not stored", "session", b.SessionID, "run", b.RunID, "error", err)
 	}
 	e.runs.Forget(b.Position)
-	_, err := e.store.Commit(ctx, b.SessionID, &store.Commit{
-		Guard: store.Guard{Token: b.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	_, err := e.store.Commit(ctx, b.SessionID, &driver.Commit{
+		Guard: driver.Guard{Token: b.Token}, Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 	if err != nil && !(behind && errors.Is(err, cairn.ErrFenced)) { // the store may have lost the lease as well
 		e.opts.Logger.Warn("lease not released; it will lapse", "session", b.SessionID, "error", err)
 	}

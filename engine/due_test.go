@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // abandoned creates sessions of an agent whose runs a dead process left behind.
@@ -23,10 +24,10 @@ func abandoned(t *testing.T, st store.Store, agent string, n int) {
 	t.Helper()
 	for i := range n {
 		id := fmt.Sprint(agent, i)
-		_, err := st.Commit(t.Context(), id, &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agent},
+		_, err := st.Commit(t.Context(), id, &driver.Commit{Guard: driver.Guard{New: true}, Create: &cairn.Session{Agent: agent},
 			StartRun: &cairn.Run{ID: "run_" + id, Agent: agent, Kind: cairn.RunExecute, Status: cairn.RunRunning},
 			Messages: []cairn.Message{{ID: id, Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("go")}}},
-			Status:   cairn.SessionActive, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "dead", TTL: time.Second}})
+			Status:   cairn.SessionActive, Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "dead", TTL: time.Second}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,10 +75,10 @@ func TestWorkerLooksPastWhatItCannotTakeOn(t *testing.T) {
 			return id != "bot" && strings.HasPrefix(id, "bot") && len(id) > 3 && id != "bot-own"
 		}
 		abandoned(t, st.tap, "bot", 700)
-		_, err := st.tap.Commit(t.Context(), "bot-own", &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: "bot"},
+		_, err := st.tap.Commit(t.Context(), "bot-own", &driver.Commit{Guard: driver.Guard{New: true}, Create: &cairn.Session{Agent: "bot"},
 			StartRun: &cairn.Run{ID: "own", Agent: "bot", Kind: cairn.RunExecute, Status: cairn.RunRunning}, Status: cairn.SessionActive,
 			Messages: []cairn.Message{{ID: "m", Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("go")}}},
-			Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: "dead", TTL: time.Second}})
+			Lease:    driver.LeaseChange{Action: driver.LeaseTake, Owner: "dead", TTL: time.Second}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func TestSessionThatCannotBeReadIsFailed(t *testing.T) {
 				st.which = func(string) bool { return true }
 				serve(t, open(t, st, asking(), named("b"), quiet), 5*time.Minute)
 				row := load(t, st.tap, "bot0")
-				run, err := store.FindRun(t.Context(), st.tap, "bot0", row.RunID)
+				run, err := driver.FindRun(t.Context(), st.tap, "bot0", row.RunID)
 				if err != nil || row.Status != cairn.SessionFailed || run.Status != cairn.RunFailed || run.Error == nil || run.Error.Code != cairn.CodeCorrupt {
 					t.Fatalf("the session is %s, its run %+v, %v", row.Status, run, err)
 				}
@@ -136,7 +137,7 @@ type unreadable struct {
 	tries atomic.Int32
 }
 
-func (s *unreadable) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+func (s *unreadable) Read(ctx context.Context, id string, want driver.Want) (*driver.Contents, error) {
 	if want.State && s.which(id) {
 		s.tries.Add(1)
 		return nil, s.err

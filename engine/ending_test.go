@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // asksAgent returns a model that consults an agent, and has the last word once the call has a result or the user says
@@ -38,10 +39,10 @@ func deep() *cairn.Agent {
 type ender struct {
 	*tap
 	mu            sync.Mutex
-	before, after func(ctx context.Context, id string, c *store.Commit)
+	before, after func(ctx context.Context, id string, c *driver.Commit)
 }
 
-func (s *ender) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *ender) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	s.mu.Lock()
 	before, after := s.before, s.after
 	s.mu.Unlock()
@@ -56,9 +57,9 @@ func (s *ender) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 }
 
 // once has a store call fn after the first commit that when selects.
-func (s *ender) once(when func(c *store.Commit) bool, fn func()) {
+func (s *ender) once(when func(c *driver.Commit) bool, fn func()) {
 	done := false
-	s.after = func(_ context.Context, _ string, c *store.Commit) {
+	s.after = func(_ context.Context, _ string, c *driver.Commit) {
 		if when(c) && !done {
 			done = true
 			fn()
@@ -66,7 +67,7 @@ func (s *ender) once(when func(c *store.Commit) bool, fn func()) {
 	}
 }
 
-func recordsEnding(c *store.Commit) bool { return c.Ending != nil }
+func recordsEnding(c *driver.Commit) bool { return c.Ending != nil }
 
 // treeBelow lists the sessions of a tree, the root first, each before the one below it.
 func treeBelow(t *testing.T, st store.Store, root string) (list []cairn.Session) {
@@ -156,13 +157,13 @@ func TestEndOfAWaitingTreeAfterAnyCrash(t *testing.T) {
 						one := open(t, st, deep(), shortLease, named("one"))
 						wantStatus(t, turn(t, one, "s", "go"), cairn.SuspendedChildren, cairn.ReasonSuspended)
 						n := 0
-						st.after = func(context.Context, string, *store.Commit) {
+						st.after = func(context.Context, string, *driver.Commit) {
 							if n++; n == k {
 								st.cut()
 							}
 						}
 						if k == 0 {
-							st.before = func(context.Context, string, *store.Commit) { st.cut() }
+							st.before = func(context.Context, string, *driver.Commit) { st.cut() }
 						}
 						ctx, cancel := context.WithTimeout(t.Context(), ttl)
 						defer cancel()
@@ -222,7 +223,7 @@ func TestTwoProcessesEndATreeAtOnce(t *testing.T) {
 			turn(t, one, "s", "go")
 			two := open(t, tapOn(st.Store), deep(), named("two"))
 			n := 0
-			st.before = func(ctx context.Context, _ string, _ *store.Commit) {
+			st.before = func(ctx context.Context, _ string, _ *driver.Commit) {
 				if n++; n == k {
 					if err := two.Interrupt(ctx, "s", "enough"); err != nil {
 						t.Error(err)
@@ -302,10 +303,10 @@ func busyBelow(t *testing.T, st *tap, eng *engine.Engine) (child *cairn.Session)
 	t.Helper()
 	call := turn(t, eng, "s", "go").Suspended.Calls[0]
 	row := load(t, st, call.SessionID)
-	child, err := st.Commit(t.Context(), row.ID, &store.Commit{
+	child, err := st.Commit(t.Context(), row.ID, &driver.Commit{
 		StartRun: &cairn.Run{ID: "elsewhere", Agent: row.Agent, Kind: cairn.RunResume, Status: cairn.RunRunning, PreviousRunID: row.RunID},
-		Status:   cairn.SessionActive, Suspend: &store.Suspend{},
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "elsewhere", TTL: time.Hour}})
+		Status:   cairn.SessionActive, Suspend: &driver.Suspend{},
+		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "elsewhere", TTL: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,12 +316,12 @@ func busyBelow(t *testing.T, st *tap, eng *engine.Engine) (child *cairn.Session)
 // endBelow ends the run of busyBelow.
 func endBelow(t *testing.T, st *tap, child *cairn.Session, status cairn.RunStatus) {
 	t.Helper()
-	run, err := store.FindRun(t.Context(), st, child.ID, "elsewhere")
+	run, err := driver.FindRun(t.Context(), st, child.ID, "elsewhere")
 	if err != nil {
 		t.Fatal(err)
 	}
 	run.Status = status
-	c := &store.Commit{Guard: store.Guard{Token: child.Lease.Token}, EndRun: run, Status: cairn.SessionStatus(status), Lease: store.LeaseChange{Action: store.LeaseRelease}}
+	c := &driver.Commit{Guard: driver.Guard{Token: child.Lease.Token}, EndRun: run, Status: cairn.SessionStatus(status), Lease: driver.LeaseChange{Action: driver.LeaseRelease}}
 	if _, err := st.Commit(t.Context(), child.ID, c); err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +348,7 @@ func TestWaitEndsOnceItsRunningSubAgentHas(t *testing.T) {
 					if row := load(t, st, "s"); row.Status != cairn.SessionPaused || row.Ending == nil || row.Ending.Reason != "enough" || row.Ending.RunID != row.RunID {
 						t.Errorf("the session is %s with %+v", row.Status, row.Ending)
 					}
-					if snap, err := st.Read(t.Context(), child.ID, store.Want{}); err != nil || snap.Stop == nil {
+					if snap, err := st.Read(t.Context(), child.ID, driver.Want{}); err != nil || snap.Stop == nil {
 						t.Errorf("the sub-agent was not asked to stop: %v", err)
 					}
 					if _, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("never mind")); !errors.Is(err, cairn.ErrAlreadyRunning) ||
@@ -426,7 +427,7 @@ func TestAbortOfAWaitThatIsBeingInterrupted(t *testing.T) {
 			eng := open(t, st, deep())
 			turn(t, eng, "s", "go")
 			row := load(t, st, "s")
-			if _, err := st.tap.Commit(t.Context(), "s", &store.Commit{Ending: &cairn.Stop{RunID: row.RunID, Kind: first, Reason: string(first)}}); err != nil {
+			if _, err := st.tap.Commit(t.Context(), "s", &driver.Commit{Ending: &cairn.Stop{RunID: row.RunID, Kind: first, Reason: string(first)}}); err != nil {
 				t.Fatal(err)
 			}
 			verb := eng.Interrupt
@@ -451,7 +452,7 @@ func TestEndOfAWaitWithoutSubAgentsIsOneWrite(t *testing.T) {
 	eng := open(t, st, bot(scripted.New(scripted.Call("act", in{"now"})), echo("act", cairn.RequireApproval())))
 	turn(t, eng, "s", "go")
 	n := 0
-	st.before = func(context.Context, string, *store.Commit) { n++ }
+	st.before = func(context.Context, string, *driver.Commit) { n++ }
 	if err := eng.Interrupt(t.Context(), "s", "enough"); err != nil || n != 1 {
 		t.Errorf("%d commits, %v", n, err)
 	}
@@ -469,7 +470,7 @@ func TestTurnInPlaceOfAWaitThatAWorkerEnds(t *testing.T) {
 				turn(t, one, "s", "go")
 				two := open(t, tapOn(st.Store), deep(), named("two"))
 				n := 0
-				st.before = func(context.Context, string, *store.Commit) {
+				st.before = func(context.Context, string, *driver.Commit) {
 					if n++; n == k+1 { // the first one records the stop
 						stop := work(t, two)
 						time.Sleep(5 * time.Second)

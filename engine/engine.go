@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Engine runs agents on a store. It is safe for concurrent use; any number of engines, in any number of processes, may
@@ -46,17 +47,17 @@ type Engine struct {
 }
 
 // New returns an engine for the given agents. The error names the agent and the invalid field. A decorator of a store or
-// a log that hides what the inner one can do is refused, see [store.Unwrapper]. The caller closes the store, after the
+// a log that hides what the inner one can do is refused, see [driver.Unwrapper]. The caller closes the store, after the
 // engine.
 func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) {
 	if st == nil {
 		return nil, cairn.Invalid("store", "is required")
 	}
 	e := &Engine{store: st, beginning: map[string]chan struct{}{}, driving: map[string]*Run{}}
-	if err := store.CheckDecorator(st); err != nil {
+	if err := driver.CheckDecorator(st); err != nil {
 		return nil, err
 	}
-	if p, ok := store.As[store.RecordProvider](st); ok {
+	if p, ok := driver.As[store.RecordProvider](st); ok {
 		e.records = p.Records()
 	}
 	if opts != nil {
@@ -65,16 +66,16 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	if err := complete(&e.opts); err != nil {
 		return nil, err
 	}
-	ownLog := e.opts.Log == nil || store.OwnLog(st, e.opts.Log)
+	ownLog := e.opts.Log == nil || driver.OwnLog(st, e.opts.Log)
 	if e.opts.Log == nil {
-		own, ok := store.As[store.LogProvider](st)
+		own, ok := driver.As[driver.LogProvider](st)
 		if !ok {
 			return nil, cairn.Invalid("log", "the store brings no event log; set Options.Log")
 		}
 		e.opts.Log = own.EventLog()
 	}
 	e.log = e.opts.Log
-	if _, ok := store.LogAs[store.LogSweeper](e.log); !ok && e.opts.EventRetention != (EventRetention{}) {
+	if _, ok := driver.LogAs[driver.LogSweeper](e.log); !ok && e.opts.EventRetention != (EventRetention{}) {
 		return nil, cairn.Invalid("event_retention", "the event log does not know which logs are to be swept (store.LogSweeper)")
 	}
 	self := owner(e.opts.NewID)
@@ -87,7 +88,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	if n := e.log.MaxEvent(); n < minEvent {
 		return nil, cairn.Invalid("log", "it takes events of at most %d bytes, at least %d are needed", n, minEvent)
 	}
-	if err := store.CheckLogDecorator(e.log); err != nil {
+	if err := driver.CheckLogDecorator(e.log); err != nil {
 		return nil, err
 	}
 	if err := e.Replace(agents...); err != nil {
@@ -99,7 +100,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	e.fx = effects.New(e.runs, e.draining.Load)
 	e.reader = &reader{store: st, log: e.log, watchers: watchers{ctx: e.ctx, runs: e.runs}}
 	e.beats = heartbeats{store: st, runs: e.runs}
-	sweeper, _ := store.As[store.Sweeper](st)
+	sweeper, _ := driver.As[driver.Sweeper](st)
 	e.upkeep = &upkeep{opts: &e.opts, reader: e.reader, store: st, sweeper: sweeper, log: e.log, records: e.records,
 		evict: e.runs.Evict, scrubbers: scrubbers(st, e.log)}
 	return e, nil

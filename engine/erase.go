@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // EraseReport is the result of [Engine.EraseUser]. A session counts as one together with its sub-agents' and
@@ -20,7 +21,7 @@ type EraseReport struct {
 	// Records counts the user's records that were removed, see [store.UserRecords].
 	Records int `json:"records"`
 	// Remains says why erased data can still be read in the bytes of the store's files, and where; empty if it cannot,
-	// or the store is not a [store.Scrubber]. The next EraseUser or Sweep overwrites it.
+	// or the store is not a [driver.Scrubber]. The next EraseUser or Sweep overwrites it.
 	Remains string `json:"remains,omitempty"`
 	// Failed counts the sessions that are not gone completely. Errors holds the reasons of the first hundred.
 	Failed int          `json:"failed"`
@@ -30,7 +31,7 @@ type EraseReport struct {
 // EraseUser erases every session of one person, as [Engine.Erase] does: live sessions, whose runs it aborts first, and
 // those that were deleted or have expired and are not purged yet, each with everything that it owns, the sessions of
 // its sub-agents and companions, and its event log. Then it removes the user's records from the store: connected
-// accounts, and answers to the user's requests. At the end it overwrites all that in the files of a [store.Scrubber], such
+// accounts, and answers to the user's requests. At the end it overwrites all that in the files of a [driver.Scrubber], such
 // as SQLite. Erasure is complete when the store lists no session of that user.
 //
 // It reads a page of sessions at a time and keeps no progress: if it is interrupted, call it again, and it continues
@@ -84,7 +85,7 @@ func (e *Engine) eraseRecords(ctx context.Context, user string, r *EraseReport) 
 	if e.records == nil {
 		return nil
 	}
-	for rec, err := range store.RecordsOf(ctx, e.records, user) {
+	for rec, err := range driver.RecordsOf(ctx, e.records, user) {
 		if err == nil {
 			err = e.records.Delete(ctx, store.UserRecords, rec.Key, store.AnyVersion)
 		}
@@ -107,7 +108,7 @@ func (e *Engine) removeStopped(ctx context.Context, id, reason string, remove fu
 	bounded, cancel := context.WithTimeout(ctx, 2*e.opts.LeaseTTL)
 	defer cancel()
 	for wait := 5 * time.Millisecond; bounded.Err() == nil; wait = min(2*wait, 250*time.Millisecond) {
-		if failed := e.stopTree(bounded, id, store.Seen(err), reason); failed != nil && bounded.Err() == nil {
+		if failed := e.stopTree(bounded, id, driver.Seen(err), reason); failed != nil && bounded.Err() == nil {
 			return false, failed
 		}
 		if err = remove(ctx, id); !errors.Is(err, cairn.ErrAlreadyRunning) {

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -49,7 +50,7 @@ func TestEraseUser(t *testing.T) {
 		time.Sleep(time.Second)
 
 		put := func(key, user string) {
-			w := store.RecordWrite{Namespace: store.UserRecords, Key: key, Index: store.UserIndex(user), Value: []byte("1"), Seen: store.AnyVersion}
+			w := store.RecordWrite{Namespace: store.UserRecords, Key: key, Index: driver.UserIndex(user), Value: []byte("1"), Seen: store.AnyVersion}
 			if _, err := eng.Records().Put(t.Context(), w); err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +82,7 @@ func TestEraseUser(t *testing.T) {
 			}
 		}
 		for _, id := range []string{"idle", "deleted", "expired", "running", "stuck"} {
-			if _, err := store.Load(t.Context(), st, id); store.IsGone(err) || err == nil {
+			if _, err := driver.Load(t.Context(), st, id); driver.IsGone(err) || err == nil {
 				t.Errorf("the id %s is not free: %v", id, err)
 			}
 		}
@@ -90,7 +91,7 @@ func TestEraseUser(t *testing.T) {
 				t.Errorf("the log of %s has %d events, %v", id, len(events), err)
 			}
 		}
-		if n, err := store.CountTree(t.Context(), st, "bob's"); err != nil || n != 2 {
+		if n, err := driver.CountTree(t.Context(), st, "bob's"); err != nil || n != 2 {
 			t.Errorf("of another user are left %d sessions, %v", n, err)
 		}
 		_, err = eng.EraseUser(t.Context(), "")

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Execute begins a turn: it creates the session or adds to it, whatever the outcome of the previous turn. It returns
@@ -124,7 +124,7 @@ func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*
 			return nil, err
 		}
 	} else if o.input == nil && o.model == nil { // reads less than a resume, and the takeover reads the rest
-		row, err := store.Load(ctx, e.store, sessionID)
+		row, err := driver.Load(ctx, e.store, sessionID)
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +167,7 @@ func (e *Engine) rewindToBegin(ctx context.Context, sessionID string, o *runOpti
 	if closed {
 		return errClosed()
 	}
-	row, err := store.Load(ctx, e.store, sessionID)
+	row, err := driver.Load(ctx, e.store, sessionID)
 	if err != nil {
 		return err
 	}
@@ -175,17 +175,17 @@ func (e *Engine) rewindToBegin(ctx context.Context, sessionID string, o *runOpti
 		return err
 	}
 	if row.RootID != sessionID { // before it is rewound
-		return store.NotRoot(row)
+		return driver.NotRoot(row)
 	}
 	if e.agent(row.Agent) == nil {
 		return unknownAgent(row.Agent)
 	}
-	cp, err := store.FindCheckpoint(ctx, e.store, sessionID, checkpointID)
+	cp, err := driver.FindCheckpoint(ctx, e.store, sessionID, checkpointID)
 	if err != nil {
 		return err
 	}
 	there := cairn.Session{MessageCount: cp.MessageCount}
-	if there.Status, err = store.StatusAt(ctx, e.store, sessionID, cp.MessageCount); err != nil {
+	if there.Status, err = driver.StatusAt(ctx, e.store, sessionID, cp.MessageCount); err != nil {
 		return err
 	}
 	if ok, why := lifecycle.Resumable(&there); !ok {
@@ -246,7 +246,7 @@ func (e *Engine) check(ctx context.Context, sessionID string, o *runOptions) err
 	if o.model == nil {
 		return nil
 	}
-	row, err := store.Load(ctx, e.store, sessionID)
+	row, err := driver.Load(ctx, e.store, sessionID)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // eventful returns an agent whose turn has a bit of everything: state from hooks and parallel tools, context rows,
@@ -74,7 +74,7 @@ func bringToEnd(t *testing.T, from *tap, agent *cairn.Agent) *tap {
 	t.Helper()
 	st := from.twin()
 	eng := open(t, st, agent, shortLease)
-	if exists, err := store.Exists(t.Context(), st, "s"); err != nil {
+	if exists, err := driver.Exists(t.Context(), st, "s"); err != nil {
 		t.Fatal(err)
 	} else if !exists {
 		wantStatus(t, turn(t, eng, "s", "go"), cairn.RunCompleted, cairn.ReasonReply)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Run returns a handle on one of a session's runs, wherever it is or was driven. The error is ErrNotFound if the
@@ -39,7 +39,7 @@ func (e *Engine) handle(ctx context.Context, row *cairn.Session, runID string) (
 	if r != nil && r.session == row.ID {
 		return r, nil
 	}
-	record, err := store.FindRun(ctx, e.store, row.ID, runID)
+	record, err := driver.FindRun(ctx, e.store, row.ID, runID)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (r *Run) Record(ctx context.Context) (*cairn.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, err := store.FindRun(ctx, r.in.store, r.session, id)
+	record, err := driver.FindRun(ctx, r.in.store, r.session, id)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (e *Engine) named(ctx context.Context, sessionID string, o *runOptions) (*R
 	if run, err := e.handle(ctx, row, runID); !errors.Is(err, cairn.ErrNotFound) {
 		return found(run), err
 	}
-	snap, err := e.store.Read(ctx, sessionID, store.Want{Queue: true, Messages: true, From: max(0, row.MessageCount-joinedWithin)})
+	snap, err := e.store.Read(ctx, sessionID, driver.Want{Queue: true, Messages: true, From: max(0, row.MessageCount-joinedWithin)})
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // counted returns a NewID that counts, so that a test's ids are the same each time.
@@ -162,7 +163,7 @@ func wantError(t *testing.T, err, want error) {
 
 func messages(t *testing.T, st store.Store, id string) []cairn.Message {
 	t.Helper()
-	list, err := store.AllMessages(context.Background(), st, id)
+	list, err := driver.AllMessages(context.Background(), st, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func runsOf(t *testing.T, st store.Store, id string) []cairn.Run {
 
 func load(t *testing.T, st store.Store, id string) *cairn.Session {
 	t.Helper()
-	row, err := store.Load(context.Background(), st, id)
+	row, err := driver.Load(context.Background(), st, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,16 +190,16 @@ func load(t *testing.T, st store.Store, id string) *cairn.Session {
 
 func state(t *testing.T, st store.Store, id string) string {
 	t.Helper()
-	raw, err := store.State(context.Background(), st, id, "")
+	raw, err := driver.State(context.Background(), st, id, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(raw)
 }
 
-func history(t *testing.T, st store.LogProvider, id string) []cairn.Event {
+func history(t *testing.T, st driver.LogProvider, id string) []cairn.Event {
 	t.Helper()
-	row, err := store.Load(context.Background(), st.(store.Store), id)
+	row, err := driver.Load(context.Background(), st.(store.Store), id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // heartbeat renews a run's lease and delivers stop requests to the run. It holds no goroutine between beats.
@@ -140,7 +141,7 @@ func (h *heartbeat) stop() {
 // watchStops watches for stop requests of other processes until ctx ends. Only the first call starts the goroutine,
 // which wg counts.
 func (hs *heartbeats) watchStops(ctx context.Context, wg *sync.WaitGroup) {
-	w, ok := store.As[store.StopWatcher](hs.store)
+	w, ok := driver.As[driver.StopWatcher](hs.store)
 	if !ok {
 		return
 	}
@@ -163,7 +164,7 @@ func (hs *heartbeats) watchStops(ctx context.Context, wg *sync.WaitGroup) {
 const rewatch = 200 * time.Millisecond
 
 // watchOnce delivers stop requests until the watch fails or ctx ends.
-func (hs *heartbeats) watchOnce(ctx context.Context, w store.StopWatcher) {
+func (hs *heartbeats) watchOnce(ctx context.Context, w driver.StopWatcher) {
 	for n, err := range w.WatchStops(ctx) {
 		switch {
 		case err != nil:

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -48,7 +48,7 @@ func carry(t *testing.T, eng *engine.Engine, name string, in json.RawMessage) st
 }
 
 // logged lists the types of a session's events with their calls and texts.
-func logged(t *testing.T, st store.LogProvider, id string) []string {
+func logged(t *testing.T, st driver.LogProvider, id string) []string {
 	t.Helper()
 	var list []string
 	for _, ev := range history(t, st, id) {
@@ -57,7 +57,7 @@ func logged(t *testing.T, st store.LogProvider, id string) []string {
 	return list
 }
 
-func wantTold(t *testing.T, st store.LogProvider, id string, want ...string) {
+func wantTold(t *testing.T, st driver.LogProvider, id string, want ...string) {
 	t.Helper()
 	if got := logged(t, st, id); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the log tells\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

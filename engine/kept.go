@@ -10,14 +10,15 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // ReleaseRun releases a run that a host can no longer drive, so that a worker takes it over at once instead of when the
 // lease lapses. It is no error if another process already has the run.
 func (e *Engine) ReleaseRun(ctx context.Context, at host.Position) error {
 	e.runs.Forget(at)
-	_, err := e.store.Commit(ctx, at.SessionID, &store.Commit{
-		Guard: store.Guard{Token: at.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	_, err := e.store.Commit(ctx, at.SessionID, &driver.Commit{
+		Guard: driver.Guard{Token: at.Token}, Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 	if errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrNotFound) {
 		return nil
 	}
@@ -66,7 +67,7 @@ func (e *heldError) Unwrap() error { return e.error }
 // from the time before the store's clock was set back, and while the run is left to its host, if this process does not
 // have that host.
 func (e *Engine) leftAlone(ctx context.Context, id string) error {
-	row, err := store.Load(ctx, e.store, id)
+	row, err := driver.Load(ctx, e.store, id)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (e *Engine) shorten(ctx context.Context, row *cairn.Session) error {
 	}
 	e.opts.Logger.Warn("lease shortened: the store's clock was set back", "session", row.ID, "run", row.RunID,
 		"by", row.Lease.Until.Sub(row.AsOf)-time.Duration(row.Lease.TTL))
-	return store.Conflict(cairn.CodeRunning, row, "session %q: its lease was taken before the store's clock was set back", row.ID)
+	return driver.Conflict(cairn.CodeRunning, row, "session %q: its lease was taken before the store's clock was set back", row.ID)
 }
 
 // askHost asks the host about the crashed runs of a page, and returns the sessions whose runs it keeps or cannot answer
@@ -118,7 +119,7 @@ func (e *Engine) askHost(ctx context.Context, page []store.Due, w *worker) (kept
 	var asking sync.WaitGroup
 	for i, id := range ids {
 		asking.Go(func() {
-			row, err := store.Load(ctx, e.store, id)
+			row, err := driver.Load(ctx, e.store, id)
 			if err == nil && row.Status == cairn.SessionActive && row.Crashed(row.AsOf) {
 				errs[i] = e.runs.CheckKeeper(ctx, row)
 			}

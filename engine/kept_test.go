@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -76,7 +76,7 @@ func TestHostKeepsItsRun(t *testing.T) {
 			if h.asked.Load() != 1 {
 				t.Errorf("the host was asked %d times, want once", h.asked.Load())
 			}
-			if due, err := st.Due(t.Context(), store.DueQuery{}); err != nil || len(due.Items) != 0 {
+			if due, err := st.Due(t.Context(), driver.DueQuery{}); err != nil || len(due.Items) != 0 {
 				t.Errorf("due is %+v, %v", due, err)
 			}
 			drives(t, eng, h.begun[0], cairn.RunCompleted)

@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -37,7 +38,7 @@ func goesOn(t *testing.T, st store.Store, agent *cairn.Agent) {
 			t.Fatalf("message %d: %v", i, err)
 		}
 	}
-	if events := history(t, st.(store.LogProvider), "s"); len(events) > 0 {
+	if events := history(t, st.(driver.LogProvider), "s"); len(events) > 0 {
 		for i := range events {
 			if err := events[i].Validate(); err != nil {
 				t.Fatalf("event %d: %v", i, err)
@@ -385,7 +386,7 @@ func TestCallersInputThatCannotBeKept(t *testing.T) {
 			t.Errorf("%s: error %v, want one in %q", name, test.err, test.field)
 		}
 	}
-	if _, err := store.Load(t.Context(), st, "new"); !errors.Is(err, cairn.ErrNotFound) {
+	if _, err := driver.Load(t.Context(), st, "new"); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("a session was begun: %v", err)
 	}
 	if load(t, st, "s").Version != before {

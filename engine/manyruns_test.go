@@ -10,7 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -40,7 +40,7 @@ type hanging struct {
 	hangs func(id string) bool
 }
 
-func (s *hanging) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *hanging) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	if c.Guard.Lapsed && s.hangs(id) {
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // An option that a verb cannot honor is refused by name, and nothing happens.
@@ -131,7 +131,7 @@ func TestTurnsInPlaceOfEachOther(t *testing.T) {
 func TestManyAddContextAtOnce(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)
-	if _, err := store.Create(t.Context(), st, &cairn.Session{ID: "s", Agent: "bot"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), st, &cairn.Session{ID: "s", Agent: "bot"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	eng := open(t, st, bot(scripted.New()))
@@ -166,7 +166,7 @@ func TestUpdateEndsWithItsContext(t *testing.T) {
 		eng := open(t, st, bot(scripted.New()), named("b"))
 		st.stepIn(func(_ context.Context, op string) error {
 			if op == "Commit" {
-				return store.Conflict(cairn.CodeStale, nil, "another process is always faster")
+				return driver.Conflict(cairn.CodeStale, nil, "another process is always faster")
 			}
 			return nil
 		}, nil)
@@ -201,7 +201,7 @@ func TestExecuteTellsOfNoInnerConflict(t *testing.T) {
 			})
 			loads := 0 // of the session after it was stopped: the first sees that, the second precedes the rollback
 			st.stepIn(nil, func(_ context.Context, op string) error {
-				if row, err := store.Load(t.Context(), st.Store, "s"); op == "Load" && err == nil && row.Status == cairn.SessionInterrupted {
+				if row, err := driver.Load(t.Context(), st.Store, "s"); op == "Load" && err == nil && row.Status == cairn.SessionInterrupted {
 					if loads++; loads == 2 {
 						overtake()
 					}

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -23,7 +24,7 @@ type suspending struct {
 	before func()
 }
 
-func (s *suspending) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *suspending) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	if c.EndRun != nil && c.EndRun.Status.Suspends() && s.before != nil {
 		s.before()
 		s.before = nil

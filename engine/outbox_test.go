@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -319,8 +320,8 @@ func TestOutboxOfADeletedSession(t *testing.T) {
 			wantError(t, eng.AddContext(t.Context(), "s", "It rains."), nil)
 			workFor(t, other, time.Minute)
 			if !again {
-				_, err := store.Load(t.Context(), st, "s")
-				if !store.IsGone(err) {
+				_, err := driver.Load(t.Context(), st, "s")
+				if !driver.IsGone(err) {
 					t.Errorf("the session is there: %v", err)
 				}
 				return

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // outrun is a store that another process outruns: something happens between its answer to a read and the answer's
@@ -29,7 +29,7 @@ type moment struct{ atomic.Int64 }
 
 func (m *moment) take() time.Duration { return time.Duration(m.Swap(0)) }
 
-func (s *outrun) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+func (s *outrun) Read(ctx context.Context, id string, want driver.Want) (*driver.Contents, error) {
 	snap, err := s.tap.Read(ctx, id, want)
 	switch {
 	case want.Queue:
@@ -39,7 +39,7 @@ func (s *outrun) Read(ctx context.Context, id string, want store.Want) (*store.C
 		}
 	case want.Messages && want.State:
 		time.Sleep(s.snapshot.take())
-	case want == store.Want{} && s.child != nil && err == nil:
+	case want == driver.Want{} && s.child != nil && err == nil:
 		if row := snap.Session; row.ParentID != "" && row.Ready() && !s.asked.Swap(true) {
 			s.child(row)
 		}
@@ -103,8 +103,8 @@ func TestSubAgentThatWaitsAgain(t *testing.T) {
 	agent := bot(scripted.New(scripted.Call("sub", map[string]string{"input": "go"}), scripted.Text("done")), cairn.SubAgent(sub))
 	count := func(child *cairn.Session, open int) {
 		t.Helper()
-		_, err := store.Update(context.Background(), st.Store, child.ID, func(row *cairn.Session) (*store.Commit, error) {
-			return &store.Commit{Suspend: &store.Suspend{StepID: row.SuspendedStep, OpenCalls: open}}, nil
+		_, err := driver.Update(context.Background(), st.Store, child.ID, func(row *cairn.Session) (*driver.Commit, error) {
+			return &driver.Commit{Suspend: &driver.Suspend{StepID: row.SuspendedStep, OpenCalls: open}}, nil
 		})
 		if err != nil {
 			t.Error(err)

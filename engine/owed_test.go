@@ -21,6 +21,7 @@ import (
 	"github.com/cairn-agents/cairn/model/record"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -67,7 +68,7 @@ func waitsElsewhere() *stoppable {
 
 func owedStops(t *testing.T, st *memstore.Store) []store.Record {
 	t.Helper()
-	page, err := st.Records().List(t.Context(), store.RecordQuery{Namespace: store.StopRecords})
+	page, err := st.Records().List(t.Context(), store.RecordQuery{Namespace: driver.StopRecords})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Queue lists the queued turns of a session in the order in which they will begin. The ID of each is that of the Run
@@ -18,7 +19,7 @@ func (e *Engine) Queue(ctx context.Context, id string) ([]store.QueuedTurn, erro
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	queue, err := store.Queue(ctx, e.store, id)
+	queue, err := driver.Queue(ctx, e.store, id)
 	return turnsOf(queue), err
 }
 
@@ -44,8 +45,8 @@ func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err
 	}
-	_, err := e.runs.Change(ctx, id, func(*cairn.Session) (*store.Commit, error) {
-		queue, err := store.Queue(ctx, e.store, id)
+	_, err := e.runs.Change(ctx, id, func(*cairn.Session) (*driver.Commit, error) {
+		queue, err := driver.Queue(ctx, e.store, id)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +54,7 @@ func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
 		if !slices.ContainsFunc(turns, func(t store.QueuedTurn) bool { return t.ID == runID }) {
 			return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "run", Message: "session \"" + id + "\" has no queued turn \"" + runID + "\""}
 		}
-		return &store.Commit{Dequeue: []string{runID}, Events: []cairn.Event{journal.Dequeued(runID)}}, nil
+		return &driver.Commit{Dequeue: []string{runID}, Events: []cairn.Event{journal.Dequeued(runID)}}, nil
 	})
 	return err
 }
@@ -69,7 +70,7 @@ func (e *Engine) room(row *cairn.Session) error {
 // enqueue adds a turn to a session's queue if when accepts the session's row; when may add to the commit. The returned
 // run is nil if when does not accept it.
 func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions, steer bool,
-	when func(*cairn.Session, *store.Commit) (bool, error)) (*Run, error) {
+	when func(*cairn.Session, *driver.Commit) (bool, error)) (*Run, error) {
 	e.mu.Lock()
 	closed := e.closed
 	e.mu.Unlock()
@@ -88,7 +89,7 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 	queued, there := false, false
 	follows := &lifecycle.Turn{}
 	follows.Once, follows.Seen = o.follows(input)
-	row, err := e.runs.Change(ctx, sessionID, func(row *cairn.Session) (*store.Commit, error) {
+	row, err := e.runs.Change(ctx, sessionID, func(row *cairn.Session) (*driver.Commit, error) {
 		next.At = row.AsOf
 		if err := o.mayUse(row); err != nil {
 			return nil, err
@@ -102,7 +103,7 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 		if err := e.runs.CheckNext(ctx, row, follows); err != nil {
 			return nil, err
 		}
-		c := &store.Commit{Enqueue: next, Events: []cairn.Event{journal.Queued(next.ID, next.Messages)}}
+		c := &driver.Commit{Enqueue: next, Events: []cairn.Event{journal.Queued(next.ID, next.Messages)}}
 		var err error
 		if queued, err = when(row, c); err != nil || !queued {
 			return nil, err

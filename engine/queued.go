@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // waitQueued waits for the run that carries the messages of a queued turn.
@@ -21,7 +22,7 @@ func (r *Run) waitQueued(ctx context.Context) (*cairn.Result, error) {
 		return nil, err
 	}
 	if id != "" {
-		if record, err := store.FindRun(ctx, r.in.store, r.session, id); err != nil || record.Status != cairn.RunRunning {
+		if record, err := driver.FindRun(ctx, r.in.store, r.session, id); err != nil || record.Status != cairn.RunRunning {
 			return ended(record, err)
 		}
 	}
@@ -31,7 +32,7 @@ func (r *Run) waitQueued(ctx context.Context) (*cairn.Result, error) {
 	if id, err = r.carrier(ctx); err != nil {
 		return nil, err
 	}
-	return ended(store.FindRun(ctx, r.in.store, r.session, id))
+	return ended(driver.FindRun(ctx, r.in.store, r.session, id))
 }
 
 // followQueued returns when the run that carries the messages of a queued turn has ended. Only the end counts, so it
@@ -64,7 +65,7 @@ func (r *Run) over(ctx context.Context) (bool, error) {
 	if id == "" || err != nil {
 		return false, err
 	}
-	record, err := store.FindRun(ctx, r.in.store, r.session, id)
+	record, err := driver.FindRun(ctx, r.in.store, r.session, id)
 	return err == nil && record.Status != cairn.RunRunning, err
 }
 
@@ -74,7 +75,7 @@ func (r *Run) carrier(ctx context.Context) (string, error) {
 	if began, err := r.began(ctx); began || err != nil {
 		return r.id, err
 	}
-	snap, err := r.in.store.Read(ctx, r.session, store.Want{Queue: true, Messages: r.message != "", From: r.from})
+	snap, err := r.in.store.Read(ctx, r.session, driver.Want{Queue: true, Messages: r.message != "", From: r.from})
 	if err != nil {
 		return "", err
 	}
@@ -103,8 +104,8 @@ func (r *Run) carriedBy(ctx context.Context) (string, error) {
 
 // began reports whether the turn became a run of its own.
 func (r *Run) began(ctx context.Context) (bool, error) {
-	_, err := store.FindRun(ctx, r.in.store, r.session, r.id)
-	if errors.Is(err, cairn.ErrNotFound) && !store.IsGone(err) {
+	_, err := driver.FindRun(ctx, r.in.store, r.session, r.id)
+	if errors.Is(err, cairn.ErrNotFound) && !driver.IsGone(err) {
 		return false, nil
 	}
 	return err == nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // reader reads sessions, their runs and their events, whichever process drives them. A [Run] needs nothing else of its
@@ -24,7 +25,7 @@ func (r *reader) session(ctx context.Context, id string) (*cairn.Session, error)
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	return store.Load(ctx, r.store, id)
+	return driver.Load(ctx, r.store, id)
 }
 
 // runs pages through a session's runs. For a run under way, steps and usage are as of its last commit.
@@ -65,7 +66,7 @@ func (r *reader) follow(ctx context.Context, session, root, incarnation string, 
 			if ev.Type != cairn.EventSessionDeleted {
 				continue
 			}
-			if _, err := store.Load(ctx, r.store, root); err != nil { // otherwise it was restored
+			if _, err := driver.Load(ctx, r.store, root); err != nil { // otherwise it was restored
 				tail.Fail(yield, err)
 				return
 			}
@@ -73,7 +74,7 @@ func (r *reader) follow(ctx context.Context, session, root, incarnation string, 
 		switch gone := context.Cause(ctx); {
 		case outer.Err() != nil:
 			tail.Fail(yield, outer.Err())
-		case store.IsGone(gone):
+		case driver.IsGone(gone):
 			tail.Fail(yield, gone)
 		default:
 			tail.Fail(yield, errClosed())
@@ -94,7 +95,7 @@ func (r *reader) within(session, root string) func(context.Context, cairn.EventT
 		if mine, ok := known[id]; ok {
 			return mine, nil
 		}
-		row, err := store.Load(ctx, r.store, id)
+		row, err := driver.Load(ctx, r.store, id)
 		if errors.Is(err, cairn.ErrNotFound) { // with its tree, or for good
 			return false, nil
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -21,7 +22,7 @@ type asked struct {
 	n atomic.Int64
 }
 
-func (a *asked) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+func (a *asked) Read(ctx context.Context, id string, want driver.Want) (*driver.Contents, error) {
 	if !want.Messages {
 		a.n.Add(1)
 	}

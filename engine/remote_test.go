@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -207,7 +207,7 @@ type counting struct {
 	messages int
 }
 
-func (s *counting) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+func (s *counting) Read(ctx context.Context, id string, want driver.Want) (*driver.Contents, error) {
 	snap, err := s.Store.Read(ctx, id, want)
 	if err == nil {
 		s.messages += len(snap.Messages)

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // replace begins a turn that replaces the one that began with message o.from.
@@ -56,7 +57,7 @@ var errBusy = errors.New("busy")
 // vacant returns the row of a session that neither runs nor waits. If it has to end a run or a wait first, the error is
 // errBusy.
 func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.Session, error) {
-	row, err := store.Load(ctx, e.store, id)
+	row, err := driver.Load(ctx, e.store, id)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +65,11 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 		return nil, err
 	}
 	if row.RootID != id { // before anything of it is stopped
-		return nil, store.NotRoot(row)
+		return nil, driver.NotRoot(row)
 	}
 	const why = "another turn takes its place"
 	if o.runID != "" && row.RunID == o.runID {
-		return nil, store.Conflict(cairn.CodeRunning, row, "session %q has run %q", id, o.runID)
+		return nil, driver.Conflict(cairn.CodeRunning, row, "session %q has run %q", id, o.runID)
 	}
 	switch {
 	case row.Status == cairn.SessionPaused:
@@ -92,7 +93,7 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 // copy of the same version; one of an earlier version, left by a dead process, is replaced. A turn that is refused leaves
 // the copy: another call may be about to begin the turn with it.
 func (e *Engine) keepReplaced(ctx context.Context, row *cairn.Session, n int) (kept *cairn.Session, err error) {
-	first, err := store.Messages(ctx, e.store, row.ID, n, 1)
+	first, err := driver.Messages(ctx, e.store, row.ID, n, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -103,14 +104,14 @@ func (e *Engine) keepReplaced(ctx context.Context, row *cairn.Session, n int) (k
 	id := copyOf(row)
 	secret := ids.Derive("secret", row.Secret, id, strconv.FormatInt(row.Version, 10)) // names the version, too
 	branch := func() (*cairn.Session, error) {
-		return e.store.Branch(ctx, row.ID, store.BranchPoint{}, &cairn.Session{ID: id, Agent: row.Agent, UserID: row.UserID, Status: status,
+		return e.store.Branch(ctx, row.ID, driver.BranchPoint{}, &cairn.Session{ID: id, Agent: row.Agent, UserID: row.UserID, Status: status,
 			Title: row.Title, Opening: row.Opening, OpeningAt: row.OpeningAt, Tags: row.Tags, Metadata: row.Metadata, Depth: row.Depth + 1,
 			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Kind: cairn.ChildReplaced, Name: first[0].ID, Secret: secret})
 	}
 	if kept, err = branch(); !errors.Is(err, cairn.ErrExists) {
 		return kept, err
 	}
-	if kept, err = store.Load(ctx, e.store, id); err == nil && kept.Secret == secret {
+	if kept, err = driver.Load(ctx, e.store, id); err == nil && kept.Secret == secret {
 		return kept, nil
 	}
 	if err == nil || errors.Is(err, cairn.ErrNotFound) {
@@ -158,14 +159,14 @@ func (e *Engine) replaced(ctx context.Context, row, kept *cairn.Session) {
 // run.
 func (e *Engine) begunWith(ctx context.Context, row *cairn.Session, n int) (runID string, err error) {
 	no := cairn.Invalid("options", "FromMessage: no turn of session %q began with message %d", row.ID, n)
-	list, err := store.Messages(ctx, e.store, row.ID, n, 1)
+	list, err := driver.Messages(ctx, e.store, row.ID, n, 1)
 	if err != nil {
 		return "", err
 	}
 	if len(list) == 0 || !said(&list[0]) {
 		return "", no
 	}
-	run, err := store.FindRun(ctx, e.store, row.ID, list[0].RunID)
+	run, err := driver.FindRun(ctx, e.store, row.ID, list[0].RunID)
 	if errors.Is(err, cairn.ErrNotFound) { // it belongs to the session that this one was branched from
 		return "", no
 	}
@@ -173,7 +174,7 @@ func (e *Engine) begunWith(ctx context.Context, row *cairn.Session, n int) (runI
 		return "", err
 	}
 	for at := run.FirstMessage; at < n; at += len(list) {
-		if list, err = store.Messages(ctx, e.store, row.ID, at, n-at); err != nil {
+		if list, err = driver.Messages(ctx, e.store, row.ID, at, n-at); err != nil {
 			return "", err
 		}
 		if len(list) == 0 || slices.ContainsFunc(list, func(m cairn.Message) bool { return said(&m) }) {

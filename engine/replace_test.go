@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -239,13 +240,13 @@ type diesAfterCopy struct {
 
 func (s *diesAfterCopy) Unwrap() store.Store { return s.Store }
 
-func (s *diesAfterCopy) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+func (s *diesAfterCopy) Branch(ctx context.Context, from string, at driver.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	row, err := s.Store.Branch(ctx, from, at, to)
 	s.dead.Store(true)
 	return row, err
 }
 
-func (s *diesAfterCopy) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *diesAfterCopy) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	if s.dead.Load() {
 		return nil, cairn.Errorf(cairn.CodeInternal, "the process has died")
 	}

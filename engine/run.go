@@ -5,7 +5,7 @@ import (
 	"iter"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // stopper stops one particular run of a session, wherever it is driven.
@@ -129,7 +129,7 @@ func (r *Run) waitHosted(ctx context.Context) (*cairn.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	record, err := store.FindRun(ctx, r.in.store, r.session, r.id)
+	record, err := driver.FindRun(ctx, r.in.store, r.session, r.id)
 	switch {
 	case err != nil || record.Status != cairn.RunRunning:
 		return ended(record, err)
@@ -141,7 +141,7 @@ func (r *Run) waitHosted(ctx context.Context) (*cairn.Result, error) {
 
 // waitElsewhere follows a run that another process drives.
 func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
-	record, err := store.FindRun(ctx, r.in.store, r.session, r.id)
+	record, err := driver.FindRun(ctx, r.in.store, r.session, r.id)
 	if err != nil || record.Status != cairn.RunRunning {
 		return ended(record, err)
 	}
@@ -150,7 +150,7 @@ func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
 			return nil, err
 		}
 	}
-	return ended(store.FindRun(ctx, r.in.store, r.session, r.id))
+	return ended(driver.FindRun(ctx, r.in.store, r.session, r.id))
 }
 
 func ended(record *cairn.Run, err error) (*cairn.Result, error) {

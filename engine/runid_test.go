@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -199,7 +200,7 @@ type slowBegin struct {
 	gate  chan struct{}
 }
 
-func (s *slowBegin) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *slowBegin) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	s.first.Do(func() { <-s.gate })
 	return s.Store.Commit(ctx, id, c)
 }

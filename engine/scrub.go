@@ -5,14 +5,15 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // scrubbers returns the places whose files would show what was erased.
-func scrubbers(st store.Store, log store.Log) (list []store.Scrubber) {
-	if s, ok := store.As[store.Scrubber](st); ok {
+func scrubbers(st store.Store, log store.Log) (list []driver.Scrubber) {
+	if s, ok := driver.As[driver.Scrubber](st); ok {
 		list = append(list, s)
 	}
-	if s, ok := store.LogAs[store.Scrubber](log); ok {
+	if s, ok := driver.LogAs[driver.Scrubber](log); ok {
 		list = append(list, s)
 	}
 	return list

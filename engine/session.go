@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Sessions pages through sessions, newest first; archived ones, too, unless q.Archived leaves them out. A page may have
@@ -26,12 +27,12 @@ func (e *Engine) Sessions(ctx context.Context, q store.SessionQuery) (store.Page
 
 // Messages returns at most limit messages of a session from index from on; limit 0 means 100.
 func (e *Engine) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
-	return store.Messages(ctx, e.store, id, from, limit)
+	return driver.Messages(ctx, e.store, id, from, limit)
 }
 
 // State returns a session's state, as of a checkpoint if checkpointID is not empty.
 func (e *Engine) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {
-	return store.State(ctx, e.store, id, checkpointID)
+	return driver.State(ctx, e.store, id, checkpointID)
 }
 
 // Runs pages through a session's runs by turn. For a run under way, steps and usage are as of its last commit.
@@ -106,7 +107,7 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	want := store.ToDrive(0)
+	want := driver.ToDrive(0)
 	want.Recent, want.Queue = false, true
 	snap, err := e.store.Read(ctx, id, want)
 	if err != nil {
@@ -218,7 +219,7 @@ func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) err
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	_, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+	_, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*driver.Commit, error) {
 		return e.addition(row, in.Messages)
 	})
 	return err
@@ -228,7 +229,7 @@ func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) err
 type BranchOption func(*branchOptions)
 
 type branchOptions struct {
-	store.BranchPoint
+	driver.BranchPoint
 	state  any // instead of the session's, if stated
 	stated bool
 }
@@ -301,7 +302,7 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 			return nil, err
 		}
 		either := []cairn.SessionStatus{cairn.SessionIdle, cairn.SessionCompleted}
-		if branch, _, err = store.CompareAndSetStatus(ctx, e.store, to, either, status); err != nil {
+		if branch, _, err = driver.CompareAndSetStatus(ctx, e.store, to, either, status); err != nil {
 			return nil, err
 		}
 	}
@@ -312,10 +313,10 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 }
 
 // branchLength returns how many messages a branch takes from a session.
-func (e *Engine) branchLength(ctx context.Context, row *cairn.Session, at store.BranchPoint) (int, error) {
+func (e *Engine) branchLength(ctx context.Context, row *cairn.Session, at driver.BranchPoint) (int, error) {
 	switch {
 	case at.CheckpointID != "":
-		cp, err := store.FindCheckpoint(ctx, e.store, row.ID, at.CheckpointID)
+		cp, err := driver.FindCheckpoint(ctx, e.store, row.ID, at.CheckpointID)
 		if err != nil {
 			return 0, err
 		}
@@ -328,7 +329,7 @@ func (e *Engine) branchLength(ctx context.Context, row *cairn.Session, at store.
 
 // branchStatus returns the status of a branch with the first n messages of a session.
 func (e *Engine) branchStatus(ctx context.Context, id string, n int) (cairn.SessionStatus, error) {
-	status, err := store.StatusAt(ctx, e.store, id, n)
+	status, err := driver.StatusAt(ctx, e.store, id, n)
 	if status == cairn.SessionInterrupted {
 		status = cairn.SessionIdle // no run has used the branch
 	}
@@ -347,7 +348,7 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 	if checkpointID == "" {
 		return nil, cairn.Invalid("checkpoint", "the id is empty")
 	}
-	if _, err := store.FindCheckpoint(ctx, e.store, id, checkpointID); err != nil {
+	if _, err := driver.FindCheckpoint(ctx, e.store, id, checkpointID); err != nil {
 		return nil, err
 	}
 	for {
@@ -355,7 +356,7 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 		if !errors.Is(err, errSuspended) {
 			return row, err
 		}
-		if row, err = store.Load(ctx, e.store, id); err != nil {
+		if row, err = driver.Load(ctx, e.store, id); err != nil {
 			return nil, err
 		}
 		err = e.stopOne(ctx, row, &cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session is taken back"}, true)
@@ -371,16 +372,16 @@ var errSuspended = errors.New("the session is suspended")
 // rewind takes a session that is at rest back. The error is errSuspended if it was suspended in the meantime.
 func (e *Engine) rewind(ctx context.Context, id, checkpointID string) (*cairn.Session, error) {
 	var before *cairn.Session
-	row, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+	row, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*driver.Commit, error) {
 		before = row
 		if row.Status == cairn.SessionPaused {
 			return nil, errSuspended
 		}
-		cp, err := store.FindCheckpoint(ctx, e.store, id, checkpointID)
+		cp, err := driver.FindCheckpoint(ctx, e.store, id, checkpointID)
 		if err != nil {
 			return nil, err
 		}
-		c, err := store.RewindTo(ctx, e.store, id, cp)
+		c, err := driver.RewindTo(ctx, e.store, id, cp)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 func checkpoints(t *testing.T, eng *engine.Engine, id string) []cairn.Checkpoint {
@@ -146,7 +147,7 @@ func TestBranchThatCannotBeMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := eng.Branch(t.Context(), c.from, c.to, c.at...)
 			wantError(t, err, c.want)
-			if ok, _ := store.Exists(t.Context(), st, "x"); ok {
+			if ok, _ := driver.Exists(t.Context(), st, "x"); ok {
 				t.Error("the session was made")
 			}
 		})
@@ -261,7 +262,7 @@ func TestCanResumeSaysWhatTheVerbsDo(t *testing.T) {
 			time.Sleep(ttl)
 		}, true, false, cairn.ErrNotResumable},
 		"empty": {func(t *testing.T, st *tap, eng *engine.Engine) {
-			if _, err := store.Create(t.Context(), st, &cairn.Session{ID: "s", Agent: "bot"}, nil); err != nil {
+			if _, err := driver.Create(t.Context(), st, &cairn.Session{ID: "s", Agent: "bot"}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}, false, false, cairn.ErrNotResumable},
@@ -279,7 +280,7 @@ func TestCanResumeSaysWhatTheVerbsDo(t *testing.T) {
 		}, true, false, cairn.ErrNotResumable},
 		"paused": {func(t *testing.T, st *tap, eng *engine.Engine) {
 			turn(t, eng, "s", "go")
-			if _, _, err := store.CompareAndSetStatus(t.Context(), st, "s", []cairn.SessionStatus{cairn.SessionCompleted}, cairn.SessionPaused); err != nil {
+			if _, _, err := driver.CompareAndSetStatus(t.Context(), st, "s", []cairn.SessionStatus{cairn.SessionCompleted}, cairn.SessionPaused); err != nil {
 				t.Fatal(err)
 			}
 		}, true, false, cairn.ErrNotResumable},
@@ -379,10 +380,10 @@ func TestCallsWithoutResultsAreHealed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := tapOn(nil)
-			if _, err := store.Create(t.Context(), st, &cairn.Session{ID: "s", Agent: "bot"}, nil); err != nil {
+			if _, err := driver.Create(t.Context(), st, &cairn.Session{ID: "s", Agent: "bot"}, nil); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := store.AppendMessages(t.Context(), st, "s", list...); err != nil {
+			if _, err := driver.AppendMessages(t.Context(), st, "s", list...); err != nil {
 				t.Fatal(err)
 			}
 			model := scripted.New(scripted.Call("note", in{"new"}).ID("c1"), scripted.Text("ok"))
@@ -464,7 +465,7 @@ func TestBadInputIsNamedAndChangesNothing(t *testing.T) {
 			if render(t, st, "s") != before {
 				t.Error("it left a trace")
 			}
-			if ok, _ := store.Exists(ctx, st, "new"); ok {
+			if ok, _ := driver.Exists(ctx, st, "new"); ok {
 				t.Error("it made a session")
 			}
 		})

@@ -9,12 +9,13 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // durable is what a session leaves behind: a store with its log.
 type durable interface {
 	store.Store
-	store.LogProvider
+	driver.LogProvider
 }
 
 // wantSound checks what must hold of any session tree at rest, whatever happened to it.

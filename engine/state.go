@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // StateOption is an option of SetState.
@@ -40,12 +40,12 @@ func (e *Engine) SetState(ctx context.Context, id string, state any, opts ...Sta
 	if err != nil {
 		return nil, err
 	}
-	return e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+	return e.runs.Change(ctx, id, func(row *cairn.Session) (*driver.Commit, error) {
 		switch {
 		case o.version != 0 && row.Version != o.version:
-			return nil, store.Conflict(cairn.CodeStale, row, "session %q has changed: version %d, now %d", id, o.version, row.Version)
+			return nil, driver.Conflict(cairn.CodeStale, row, "session %q has changed: version %d, now %d", id, o.version, row.Version)
 		case row.Running(row.AsOf):
-			return nil, store.Conflict(cairn.CodeRunning, row, "session %q is already running", id)
+			return nil, driver.Conflict(cairn.CodeRunning, row, "session %q is already running", id)
 		}
 		if err := e.runs.CheckState(ctx, row, raw); err != nil {
 			return nil, err
@@ -59,8 +59,8 @@ func (e *Engine) SetState(ctx context.Context, id string, state any, opts ...Sta
 const maxPatchNote = 16 << 10
 
 // stateCommit returns the commit that replaces the state of a session; nil if the state is equal.
-func (e *Engine) stateCommit(ctx context.Context, row *cairn.Session, raw json.RawMessage) (*store.Commit, error) {
-	now, err := store.State(ctx, e.store, row.ID, "")
+func (e *Engine) stateCommit(ctx context.Context, row *cairn.Session, raw json.RawMessage) (*driver.Commit, error) {
+	now, err := driver.State(ctx, e.store, row.ID, "")
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (e *Engine) stateCommit(ctx context.Context, row *cairn.Session, raw json.R
 	if len(list) == 0 {
 		return nil, nil
 	}
-	change, err := store.NewStateChange(row.State, now, list)
+	change, err := driver.NewStateChange(row.State, now, list)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (e *Engine) stateCommit(ctx context.Context, row *cairn.Session, raw json.R
 	if note, err := json.Marshal(ev.Patch); err != nil || len(note) > maxPatchNote {
 		ev.Patch, ev.Truncated = nil, true
 	}
-	return &store.Commit{State: change, Events: []cairn.Event{ev}}, nil
+	return &driver.Commit{State: change, Events: []cairn.Event{ev}}, nil
 }
 
 // encodeState returns the JSON of a state that the application gives.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Interrupt stops a session's run, in whichever process it is, with the sub-agents that it consults, and returns when
@@ -57,7 +57,7 @@ func (e *Engine) stopRun(ctx context.Context, sessionID, runID string, kind cair
 		if err := e.pause(ctx, try); err != nil {
 			return err
 		}
-		row, err := store.Load(ctx, e.store, sessionID)
+		row, err := driver.Load(ctx, e.store, sessionID)
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (e *Engine) stopRun(ctx context.Context, sessionID, runID string, kind cair
 
 // notRunning returns the error that says why a run of a session cannot be stopped.
 func (e *Engine) notRunning(ctx context.Context, sessionID, runID string) error {
-	run, err := store.FindRun(ctx, e.store, sessionID, runID)
+	run, err := driver.FindRun(ctx, e.store, sessionID, runID)
 	switch {
 	case errors.Is(err, cairn.ErrNotFound):
 		return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q has not begun", runID, sessionID)
@@ -111,15 +111,15 @@ func (e *Engine) cancelWait(ctx context.Context, row *cairn.Session, stop cairn.
 // unblockParent makes the parent of a session that is stopped due for a resume, if it is suspended for that session in
 // another run than the one named. It returns the parent's run.
 func (e *Engine) unblockParent(ctx context.Context, child *cairn.Session, except string) (runID string, err error) {
-	_, err = store.Update(ctx, e.store, child.ParentID, func(row *cairn.Session) (*store.Commit, error) {
+	_, err = driver.Update(ctx, e.store, child.ParentID, func(row *cairn.Session) (*driver.Commit, error) {
 		if runID = row.RunID; row.Status != cairn.SessionPaused || row.Ending != nil || row.OpenCalls == 0 || runID == except {
 			return nil, nil
 		}
-		run, err := store.FindRun(ctx, e.store, row.ID, runID)
+		run, err := driver.FindRun(ctx, e.store, row.ID, runID)
 		if err != nil || !run.Suspended.Awaits(child.ID) {
 			return nil, err
 		}
-		return &store.Commit{Suspend: &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls - 1, NextDeadline: row.NextDeadline}}, nil
+		return &driver.Commit{Suspend: &driver.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls - 1, NextDeadline: row.NextDeadline}}, nil
 	})
 	if errors.Is(err, cairn.ErrNotFound) { // the parent, or its run, is gone
 		err = nil
@@ -152,7 +152,7 @@ func (e *Engine) stopWhole(ctx context.Context, row *cairn.Session, stop *cairn.
 		if err := e.pause(ctx, try); err != nil {
 			return err
 		}
-		if row, err = store.Load(ctx, e.store, row.ID); err != nil {
+		if row, err = driver.Load(ctx, e.store, row.ID); err != nil {
 			return err
 		}
 	}
@@ -168,7 +168,7 @@ func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop *cairn.St
 			return err
 		}
 		refused := err
-		if row, err = store.Load(ctx, e.store, row.ID); err != nil {
+		if row, err = driver.Load(ctx, e.store, row.ID); err != nil {
 			return err
 		}
 		if row.Status != cairn.SessionActive && row.Status != cairn.SessionPaused {
@@ -177,7 +177,7 @@ func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop *cairn.St
 		if row.RunID == stop.RunID {
 			continue
 		}
-		run, err := store.FindRun(ctx, e.store, row.ID, row.RunID)
+		run, err := driver.FindRun(ctx, e.store, row.ID, row.RunID)
 		if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (e *Engine) stopOnce(ctx context.Context, row *cairn.Session, stop cairn.St
 // stopRest stops what is left below a session whose run has been stopped: companions that no run waits for, and what
 // they and others left behind. It does not touch what a later run has begun.
 func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
-	run, err := store.FindRun(ctx, e.store, row.ID, stop.RunID)
+	run, err := driver.FindRun(ctx, e.store, row.ID, stop.RunID)
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 	}
 	asked := time.Now()
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
-		row, err := store.Load(ctx, e.store, sessionID)
+		row, err := driver.Load(ctx, e.store, sessionID)
 		if err != nil {
 			return err
 		}
@@ -281,12 +281,12 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 
 // suspendedInstead returns ErrNotRunning if a run that no process drives was suspended, and nil if it has ended.
 func (e *Engine) suspendedInstead(ctx context.Context, row *cairn.Session, runID string) error {
-	run, err := store.FindRun(ctx, e.store, row.ID, runID)
+	run, err := driver.FindRun(ctx, e.store, row.ID, runID)
 	switch {
 	case errors.Is(err, cairn.ErrNotFound): // it was taken back
 		return nil
 	case err == nil && run.Status.Suspends():
-		return store.Conflict(cairn.CodeNotRunning, row, "run %q of session %q was suspended before it was stopped", runID, row.ID)
+		return driver.Conflict(cairn.CodeNotRunning, row, "run %q of session %q was suspended before it was stopped", runID, row.ID)
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // watched is a store whose watches of stop requests are imperfect.
@@ -22,10 +22,10 @@ type watched struct {
 }
 
 // watch plays the n-th watch of a store. real passes on what the store publishes, until ctx is done.
-type watch func(ctx context.Context, n int64, real func(), yield func(store.StopNotice, error) bool)
+type watch func(ctx context.Context, n int64, real func(), yield func(driver.StopNotice, error) bool)
 
-func (w *watched) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
-	return func(yield func(store.StopNotice, error) bool) {
+func (w *watched) WatchStops(ctx context.Context) iter.Seq2[driver.StopNotice, error] {
+	return func(yield func(driver.StopNotice, error) bool) {
 		w.watch(ctx, w.watches.Add(1), func() { w.tap.WatchStops(ctx)(yield) }, yield)
 	}
 }
@@ -34,21 +34,21 @@ func (w *watched) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, er
 func TestStopIsHeardOfWithinASecond(t *testing.T) {
 	t.Parallel()
 	for name, watch := range map[string]watch{
-		"before the watch begins": func(_ context.Context, _ int64, real func(), _ func(store.StopNotice, error) bool) {
+		"before the watch begins": func(_ context.Context, _ int64, real func(), _ func(driver.StopNotice, error) bool) {
 			time.Sleep(time.Second)
 			real()
 		},
-		"between two watches": func(_ context.Context, n int64, real func(), yield func(store.StopNotice, error) bool) {
+		"between two watches": func(_ context.Context, n int64, real func(), yield func(driver.StopNotice, error) bool) {
 			if n == 1 {
-				yield(store.StopNotice{}, cairn.Errorf(cairn.CodeUnavailable, "gone"))
+				yield(driver.StopNotice{}, cairn.Errorf(cairn.CodeUnavailable, "gone"))
 				return
 			}
 			time.Sleep(time.Second / 2)
 			real()
 		},
-		"while the watch hears nothing": func(ctx context.Context, _ int64, _ func(), yield func(store.StopNotice, error) bool) {
+		"while the watch hears nothing": func(ctx context.Context, _ int64, _ func(), yield func(driver.StopNotice, error) bool) {
 			time.Sleep(time.Second)
-			yield(store.StopNotice{}, nil)
+			yield(driver.StopNotice{}, nil)
 			<-ctx.Done()
 		},
 	} {
@@ -79,7 +79,7 @@ func TestStopThatComesWhileARunBegins(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				st, missed := tapOn(nil), make(chan struct{}, 1)
-				ours := &watched{tap: st, watch: func(ctx context.Context, _ int64, real func(), yield func(store.StopNotice, error) bool) {
+				ours := &watched{tap: st, watch: func(ctx context.Context, _ int64, real func(), yield func(driver.StopNotice, error) bool) {
 					if passedOn {
 						real()
 						return
@@ -87,7 +87,7 @@ func TestStopThatComesWhileARunBegins(t *testing.T) {
 					for {
 						select {
 						case <-missed:
-							yield(store.StopNotice{}, nil)
+							yield(driver.StopNotice{}, nil)
 						case <-ctx.Done():
 							return
 						}
@@ -100,7 +100,7 @@ func TestStopThatComesWhileARunBegins(t *testing.T) {
 						return nil
 					}
 					st.stepIn(nil, nil)
-					row, err := store.Load(ctx, st.Store, "s")
+					row, err := driver.Load(ctx, st.Store, "s")
 					if err == nil {
 						err = st.Store.RequestStop(ctx, "s", cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt})
 					}

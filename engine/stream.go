@@ -6,7 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Stream is the extent of the event log of a session's tree.
@@ -57,9 +57,9 @@ func (e *Engine) Emit(ctx context.Context, id, name string, data any) error {
 		return err
 	}
 	ev := cairn.Event{Type: cairn.EventCustom, SessionID: id, Agent: row.Agent, Time: row.AsOf, Name: name, Data: raw}
-	if err := store.CheckEvent(&ev, e.log.MaxEvent()); err != nil {
+	if err := driver.CheckEvent(&ev, e.log.MaxEvent()); err != nil {
 		return err
 	}
-	_, err = e.log.Append(ctx, row.Log(), store.AnySequence, ev)
+	_, err = e.log.Append(ctx, row.Log(), driver.AnySequence, ev)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Submit answers a pending call of a session tree: it gives a client tool's result or decides about an approval. root
@@ -34,7 +35,7 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 	s = s.Storable()
 	var receipt cairn.Receipt
 	id := e.opts.NewID("answer")
-	row, err := e.changeCall(ctx, root, s.CallID, func(call cairn.PendingCall, c *store.Commit, now time.Time) (next cairn.PendingCall, err error) {
+	row, err := e.changeCall(ctx, root, s.CallID, func(call cairn.PendingCall, c *driver.Commit, now time.Time) (next cairn.PendingCall, err error) {
 		next, receipt.Outcome, err = inbox.Decide(call, &s, id, now)
 		if receipt.Outcome == cairn.OutcomeLate {
 			m := cairn.Context(inbox.LateText(&next, &s))
@@ -91,7 +92,7 @@ func (e *Engine) answered(ctx context.Context, root, callID, id string) *cairn.S
 	if err != nil || !slices.ContainsFunc(call.Trail, func(d cairn.Decision) bool { return d.ID == id }) {
 		return nil
 	}
-	row, err := store.Load(ctx, e.store, call.SessionID)
+	row, err := driver.Load(ctx, e.store, call.SessionID)
 	if err != nil {
 		return nil
 	}
@@ -102,17 +103,17 @@ func (e *Engine) answered(ctx context.Context, root, callID, id string) *cairn.S
 // it at the version it had and gives the commit nothing to do. change gets the store's time. It returns the session's
 // row.
 func (e *Engine) changeCall(ctx context.Context, root, callID string,
-	change func(cairn.PendingCall, *store.Commit, time.Time) (cairn.PendingCall, error)) (*cairn.Session, error) {
+	change func(cairn.PendingCall, *driver.Commit, time.Time) (cairn.PendingCall, error)) (*cairn.Session, error) {
 	call, err := e.call(ctx, root, callID)
 	if err != nil {
 		return nil, err
 	}
-	return e.runs.Change(ctx, call.SessionID, func(row *cairn.Session) (*store.Commit, error) {
+	return e.runs.Change(ctx, call.SessionID, func(row *cairn.Session) (*driver.Commit, error) {
 		call, err := e.call(ctx, root, callID) // no older than row
 		if err != nil {
 			return nil, err
 		}
-		c := &store.Commit{}
+		c := &driver.Commit{}
 		next, err := change(*call, c, row.AsOf)
 		if err != nil || len(next.Trail) == len(call.Trail) {
 			return nil, err
@@ -120,9 +121,9 @@ func (e *Engine) changeCall(ctx context.Context, root, callID string,
 		if row.Ending != nil && row.SuspendedStep == call.StepID {
 			return nil, cairn.Invalid("call_id", "call %q is no longer pending: the wait of session %q is being ended", call.ID, row.ID)
 		}
-		c.Calls, c.Events = []store.CallWrite{{Call: next, Seen: call.Version}}, journal.Added(row.MessageCount, c.Messages)
+		c.Calls, c.Events = []driver.CallWrite{{Call: next, Seen: call.Version}}, journal.Added(row.MessageCount, c.Messages)
 		if call.Status == cairn.CallOpen && next.Status != cairn.CallOpen && row.SuspendedStep == call.StepID {
-			c.Suspend = &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls - 1}
+			c.Suspend = &driver.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls - 1}
 			if c.Suspend.OpenCalls > 0 {
 				c.Suspend.NextDeadline = row.NextDeadline
 			}
@@ -164,7 +165,7 @@ func (e *Engine) call(ctx context.Context, root, callID string) (*cairn.PendingC
 	if callID == "" {
 		return nil, cairn.Invalid("call_id", "is empty")
 	}
-	return store.FindCall(ctx, e.store, root, callID)
+	return driver.FindCall(ctx, e.store, root, callID)
 }
 
 // ClaimOption is an option of Claim and Release.
@@ -213,7 +214,7 @@ func claimOptionsOf(list []ClaimOption) (o claimOptions) {
 }
 
 func (e *Engine) changeClaim(ctx context.Context, root, callID string, change func(cairn.PendingCall, time.Time) (cairn.PendingCall, error)) (*cairn.PendingCall, error) {
-	_, err := e.changeCall(ctx, root, callID, func(call cairn.PendingCall, _ *store.Commit, now time.Time) (cairn.PendingCall, error) {
+	_, err := e.changeCall(ctx, root, callID, func(call cairn.PendingCall, _ *driver.Commit, now time.Time) (cairn.PendingCall, error) {
 		return change(call, now)
 	})
 	if err != nil {

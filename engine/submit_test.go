@@ -6,7 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // A receipt says what is stored, whatever fails before and after that.
@@ -50,7 +50,7 @@ func TestReceiptOfAnAnswerWhileTheStoreFails(t *testing.T) {
 			c.fail(st)
 			receipt, err := eng.Submit(t.Context(), "s", cairn.Approve(call))
 			st.stepIn(nil, nil)
-			stored, failed := store.FindCall(t.Context(), st, "s", call.ID)
+			stored, failed := driver.FindCall(t.Context(), st, "s", call.ID)
 			if failed != nil || (stored.Status == cairn.CallAnswered) != c.stored {
 				t.Fatalf("the call is %s, %v", stored.Status, failed)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // ttl returns how long a new session of an agent may be idle; 0 means forever.
@@ -43,16 +44,16 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 		return nil, err
 	}
 	if e.upkeep.sweeper == nil {
-		if _, err := store.Load(ctx, e.store, id); err != nil {
+		if _, err := driver.Load(ctx, e.store, id); err != nil {
 			return nil, err
 		}
 		return nil, cairn.Errorf(cairn.CodeExists, "session %q is there", id)
 	}
 	var gone *store.GoneError
-	if _, err := store.Load(ctx, e.store, id); errors.As(err, &gone) {
+	if _, err := driver.Load(ctx, e.store, id); errors.As(err, &gone) {
 		// A deleted log means that another process purges the session.
 		if _, _, err := e.log.Bounds(ctx, gone.Removed.Log()); errors.Is(err, cairn.ErrDeleted) {
-			return nil, store.NotFound(id)
+			return nil, driver.NotFound(id)
 		}
 	}
 	row, err := e.upkeep.sweeper.Restore(ctx, id)
@@ -67,7 +68,7 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 // was deleted or has expired. The id is free afterwards. Readers of its events end with ErrDeleted, without an event. If
 // Erase fails after it has hidden the session, a Sweep does the rest after the retention.
 //
-// In a store that is a [store.Scrubber], such as SQLite, Erase then overwrites the session in the store's files. If that
+// In a store that is a [driver.Scrubber], such as SQLite, Erase then overwrites the session in the store's files. If that
 // has to wait for a reader, Erase logs a warning and the next Sweep repeats it.
 func (e *Engine) Erase(ctx context.Context, id string) error {
 	if _, err := e.removeStopped(ctx, id, "the session is erased", e.erase); err != nil {
@@ -83,7 +84,7 @@ func (e *Engine) erase(ctx context.Context, id string) error {
 	var gone *store.GoneError
 	switch {
 	case errors.As(err, &gone) && gone.Removed.SessionID != id:
-		return store.NotRoot(&cairn.Session{ID: id, RootID: gone.Removed.SessionID})
+		return driver.NotRoot(&cairn.Session{ID: id, RootID: gone.Removed.SessionID})
 	case errors.As(err, &gone):
 		removed = &gone.Removed
 	case err != nil || e.upkeep.sweeper == nil:
@@ -101,7 +102,7 @@ func (e *Engine) erase(ctx context.Context, id string) error {
 
 // Sweep removes expired sessions, purges those that were removed Options.Retention ago, and trims the event logs by
 // Options.EventRetention. It covers every session of the store, whatever its agent. In a store that is no
-// [store.Sweeper], none expires or is purged. A session that cannot be removed, purged or trimmed is an entry of the
+// [driver.Sweeper], none expires or is purged. A session that cannot be removed, purged or trimmed is an entry of the
 // report and stops nothing. Any number of processes may sweep at once. The error says that ctx is done, or that the
 // store or the log could not list what is due; the report is valid up to there.
 //
@@ -156,7 +157,7 @@ func (e *Engine) TrimEvents(ctx context.Context, id string, keep EventRetention)
 		return 0, err
 	}
 	if row.RootID != id {
-		return 0, store.NotRoot(row)
+		return 0, driver.NotRoot(row)
 	}
 	t, err := e.upkeep.trimming(ctx, row, keep)
 	if err != nil {

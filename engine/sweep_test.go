@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -53,14 +54,14 @@ func (s *broken) Stale(ctx context.Context, q store.PageQuery) (store.Page[strin
 	return s.Store.Stale(ctx, q)
 }
 
-func (s *broken) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
+func (s *broken) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[driver.Removed], error) {
 	if err := s.broken("Removed"); err != nil {
-		return store.Page[store.Removed]{}, err
+		return store.Page[driver.Removed]{}, err
 	}
 	return s.Store.Removed(ctx, age, q)
 }
 
-func (s *broken) Remove(ctx context.Context, id string, why store.Removal) (*store.Removed, error) {
+func (s *broken) Remove(ctx context.Context, id string, why store.Removal) (*driver.Removed, error) {
 	if err := s.broken("Remove", "Remove "+id); err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func wantSweep(t *testing.T, eng *engine.Engine, want string) {
 
 func exists(t *testing.T, st store.Store, id string) bool {
 	t.Helper()
-	there, err := store.Exists(t.Context(), st, id)
+	there, err := driver.Exists(t.Context(), st, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +310,7 @@ func TestBadSessionsDoNotStopASweep(t *testing.T) {
 		var bad []string
 		for i := range 250 {
 			id := fmt.Sprintf("s-%03d", i)
-			if _, err := store.Create(t.Context(), st, &cairn.Session{ID: id, Agent: "bot", TTL: cairn.Duration(time.Hour)}, nil); err != nil {
+			if _, err := driver.Create(t.Context(), st, &cairn.Session{ID: id, Agent: "bot", TTL: cairn.Duration(time.Hour)}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if i < 200 {
@@ -369,7 +370,7 @@ func TestTwoProcessesSweepAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(nil)
 		for i := range 500 {
-			if _, err := store.Create(t.Context(), st, &cairn.Session{ID: fmt.Sprint("s-", i), Agent: "bot", TTL: cairn.Duration(time.Hour)}, nil); err != nil {
+			if _, err := driver.Create(t.Context(), st, &cairn.Session{ID: fmt.Sprint("s-", i), Agent: "bot", TTL: cairn.Duration(time.Hour)}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // SwitchTools switches tools of a session's agent on (true) and off (false), by name, from its next model call on,
@@ -29,7 +29,7 @@ func (e *Engine) SwitchTools(ctx context.Context, id string, tools map[string]bo
 		return err
 	}
 	m.ID = e.opts.NewID("msg")
-	_, err = e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+	_, err = e.runs.Change(ctx, id, func(row *cairn.Session) (*driver.Commit, error) {
 		if a := e.agent(row.Agent); a != nil {
 			for _, name := range slices.Sorted(maps.Keys(m.Tools)) {
 				if !e.runs.HasTool(a, name) {

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // outcomes returns the outcomes of a session's calls in order: the tool and its text or the code of its error.
@@ -388,9 +389,9 @@ func TestForeignMessagesSwitchNoMoreThanTheyMay(t *testing.T) {
 	visible, hidden := cairn.User(cairn.TextPart("go")), cairn.Context("go on")
 	visible.ID, visible.Tools = "m1", off("a")
 	hidden.ID, hidden.Tools = "m2", off(cairn.FinishTool)
-	_, err := store.Create(t.Context(), st, &cairn.Session{ID: "s", Agent: "bot"}, nil)
+	_, err := driver.Create(t.Context(), st, &cairn.Session{ID: "s", Agent: "bot"}, nil)
 	if err == nil {
-		_, err = store.AppendMessages(t.Context(), st, "s", visible, hidden)
+		_, err = driver.AppendMessages(t.Context(), st, "s", visible, hidden)
 	}
 	if err != nil {
 		t.Fatal(err)

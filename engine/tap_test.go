@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -120,18 +121,18 @@ func through[T any](s *tap, ctx context.Context, op string, call func() (T, erro
 
 func only(err error) (struct{}, error) { return struct{}{}, err }
 
-func (s *tap) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *tap) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	return through(s, ctx, "Commit", func() (*cairn.Session, error) { return s.Store.Commit(ctx, id, c) })
 }
 
-func (s *tap) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
-	return through(s, ctx, nameOf(want), func() (*store.Contents, error) { return s.Store.Read(ctx, id, want) })
+func (s *tap) Read(ctx context.Context, id string, want driver.Want) (*driver.Contents, error) {
+	return through(s, ctx, nameOf(want), func() (*driver.Contents, error) { return s.Store.Read(ctx, id, want) })
 }
 
 // nameOf returns the name of a read in the list of operations.
-func nameOf(want store.Want) string {
+func nameOf(want driver.Want) string {
 	switch {
-	case want == store.Want{}:
+	case want == driver.Want{}:
 		return "Load"
 	case want.Messages && want.State:
 		return "Snapshot"
@@ -141,7 +142,7 @@ func nameOf(want store.Want) string {
 	return "Read"
 }
 
-func (s *tap) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+func (s *tap) Stage(ctx context.Context, id string, token int64, pieces ...driver.Staged) error {
 	_, err := through(s, ctx, "Stage", func() (struct{}, error) { return only(s.Store.Stage(ctx, id, token, pieces...)) })
 	return err
 }
@@ -163,7 +164,7 @@ func (s *tap) Checkpoints(ctx context.Context, id string, q store.PageQuery) (st
 	return through(s, ctx, "Checkpoints", func() (store.Page[cairn.Checkpoint], error) { return s.Store.Checkpoints(ctx, id, q) })
 }
 
-func (s *tap) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
+func (s *tap) Due(ctx context.Context, q driver.DueQuery) (store.Page[store.Due], error) {
 	return through(s, ctx, "Due", func() (store.Page[store.Due], error) { return s.Store.Due(ctx, q) })
 }
 
@@ -171,7 +172,7 @@ func (s *tap) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.Pe
 	return through(s, ctx, "Calls", func() (store.Page[cairn.PendingCall], error) { return s.Store.Calls(ctx, q) })
 }
 
-func (s *tap) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+func (s *tap) Branch(ctx context.Context, from string, at driver.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	return through(s, ctx, "Branch", func() (*cairn.Session, error) { return s.Store.Branch(ctx, from, at, to) })
 }
 
@@ -197,21 +198,21 @@ type recordsTap struct {
 }
 
 func (r recordsTap) Get(ctx context.Context, namespace, key string) (*store.Record, error) {
-	if namespace != store.StopRecords {
+	if namespace != driver.StopRecords {
 		return r.Records.Get(ctx, namespace, key)
 	}
 	return through(r.tap, ctx, "GetRecord", func() (*store.Record, error) { return r.Records.Get(ctx, namespace, key) })
 }
 
 func (r recordsTap) Put(ctx context.Context, w store.RecordWrite) (*store.Record, error) {
-	if w.Namespace != store.StopRecords {
+	if w.Namespace != driver.StopRecords {
 		return r.Records.Put(ctx, w)
 	}
 	return through(r.tap, ctx, "PutRecord", func() (*store.Record, error) { return r.Records.Put(ctx, w) })
 }
 
 func (r recordsTap) Delete(ctx context.Context, namespace, key string, seen int64) error {
-	if namespace != store.StopRecords {
+	if namespace != driver.StopRecords {
 		return r.Records.Delete(ctx, namespace, key, seen)
 	}
 	_, err := through(r.tap, ctx, "DeleteRecord", func() (struct{}, error) { return only(r.Records.Delete(ctx, namespace, key, seen)) })
@@ -250,7 +251,7 @@ func (l *logTap) Append(ctx context.Context, log string, expect int64, events ..
 	return l.Log.Append(ctx, log, expect, events...)
 }
 
-func (l *logTap) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
+func (l *logTap) AppendFenced(ctx context.Context, log string, expect int64, w driver.Writer, events ...cairn.Event) (int64, error) {
 	if err := l.step(ctx, events); err != nil {
 		return 0, err
 	}

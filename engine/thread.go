@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Thread returns the latest session of a thread, see [WithThread]: of those that exist, the one created last. If none
@@ -23,5 +24,5 @@ func (e *Engine) Thread(ctx context.Context, id string) (*cairn.Session, error) 
 			return &page.Items[0], nil
 		}
 	}
-	return nil, store.NotFound(id)
+	return nil, driver.NotFound(id)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // ToolCache lists the cached tool results of a session (see [cairn.Cache]) that are valid now, most recently used
@@ -14,7 +15,7 @@ func (e *Engine) ToolCache(ctx context.Context, id string) ([]store.CacheEntry, 
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	snap, err := e.store.Read(ctx, id, store.Want{Cache: true})
+	snap, err := e.store.Read(ctx, id, driver.Want{Cache: true})
 	if err != nil {
 		return nil, err
 	}
@@ -31,8 +32,8 @@ func (e *Engine) DropToolCache(ctx context.Context, id string, keys ...string) (
 		return 0, err
 	}
 	dropped := 0
-	_, err := store.Update(ctx, e.store, id, func(row *cairn.Session) (*store.Commit, error) {
-		snap, err := e.store.Read(ctx, id, store.Want{Cache: true})
+	_, err := driver.Update(ctx, e.store, id, func(row *cairn.Session) (*driver.Commit, error) {
+		snap, err := e.store.Read(ctx, id, driver.Want{Cache: true})
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +46,7 @@ func (e *Engine) DropToolCache(ctx context.Context, id string, keys ...string) (
 		if dropped = len(list); dropped == 0 {
 			return nil, nil
 		}
-		return &store.Commit{CacheDrop: list}, nil
+		return &driver.Commit{CacheDrop: list}, nil
 	})
 	if err != nil {
 		return 0, err

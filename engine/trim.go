@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // restSweep is the longest time between two looks at a log that does not grow and none of whose events become too old,
@@ -154,7 +155,7 @@ func (u *upkeep) runBefore(ctx context.Context, root *cairn.Session, event int64
 // sweepLogs trims the logs that have grown since they were last swept, or that hold events that have become too old. It
 // does not look at logs at rest.
 func (u *upkeep) sweepLogs(ctx context.Context, r *SweepReport, looked func()) error {
-	sweeper, ok := store.LogAs[store.LogSweeper](u.log)
+	sweeper, ok := driver.LogAs[driver.LogSweeper](u.log)
 	if !ok || u.opts.EventRetention == (EventRetention{}) {
 		return nil
 	}
@@ -187,8 +188,8 @@ func (u *upkeep) sweepLogs(ctx context.Context, r *SweepReport, looked func()) e
 
 // sweepLog trims one log and records when to look at it again. It leaves the log of a session that is gone to the
 // session's purge.
-func (u *upkeep) sweepLog(ctx context.Context, sweeper store.LogSweeper, root, log string) (int64, error) {
-	row, err := store.Load(ctx, u.store, root)
+func (u *upkeep) sweepLog(ctx context.Context, sweeper driver.LogSweeper, root, log string) (int64, error) {
+	row, err := driver.Load(ctx, u.store, root)
 	if errors.Is(err, cairn.ErrNotFound) || err == nil && row.Log() != log {
 		_, last, err := u.log.Bounds(ctx, log)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // upkeep removes and purges session trees and trims event logs: the maintenance of sessions that no run holds. It knows
@@ -21,12 +22,12 @@ type upkeep struct {
 	reader *reader
 	store  store.Store
 	// sweeper is the store, if it can hide what it removes; else nil.
-	sweeper store.Sweeper
+	sweeper driver.Sweeper
 	log     store.Log
 	records store.Records        // nil if the store keeps none
 	evict   func(session string) // removes a session from memory
 
-	scrubbers  []store.Scrubber
+	scrubbers  []driver.Scrubber
 	unscrubbed atomic.Bool // the last scrub has not succeeded
 
 	mu   sync.Mutex
@@ -46,7 +47,7 @@ func (u *upkeep) clockJump(ctx context.Context) (time.Duration, error) {
 	if u.records == nil {
 		return 0, nil
 	}
-	r, err := u.records.Put(ctx, store.RecordWrite{Namespace: store.SweepRecords, Key: "last", Value: []byte("{}"), Seen: store.AnyVersion})
+	r, err := u.records.Put(ctx, store.RecordWrite{Namespace: driver.SweepRecords, Key: "last", Value: []byte("{}"), Seen: store.AnyVersion})
 	if errors.Is(err, cairn.ErrUnavailable) && ctx.Err() == nil {
 		u.opts.Logger.Warn("sweeping without a look at the store's clock", "error", err)
 		return 0, nil
@@ -74,7 +75,7 @@ func (u *upkeep) publish(ctx context.Context, log string, ev cairn.Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	ev.Time = u.opts.Now().UTC()
-	if _, err := u.log.Append(ctx, log, store.AnySequence, ev); err != nil {
+	if _, err := u.log.Append(ctx, log, driver.AnySequence, ev); err != nil {
 		u.opts.Logger.Warn("event not published", "log", log, "event", ev.Type, "error", err)
 	}
 }
@@ -89,12 +90,12 @@ func (u *upkeep) remove(ctx context.Context, root string, why store.Removal) err
 }
 
 // published publishes the removal of a tree on its log.
-func (u *upkeep) published(ctx context.Context, r *store.Removed) {
+func (u *upkeep) published(ctx context.Context, r *driver.Removed) {
 	u.publish(ctx, r.Log(), cairn.Event{Type: cairn.EventSessionDeleted, SessionID: r.SessionID, Name: string(r.Reason)})
 }
 
 // hide hides a session tree and evicts it from memory. It returns nil if the store can only delete the tree for good.
-func (u *upkeep) hide(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
+func (u *upkeep) hide(ctx context.Context, root string, why store.Removal) (*driver.Removed, error) {
 	if err := cairn.CheckSessionID(root); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (u *upkeep) hide(ctx context.Context, root string, why store.Removal) (*sto
 
 // deleteTree removes a session tree for good from a store that cannot hide it first.
 func (u *upkeep) deleteTree(ctx context.Context, root string) error {
-	row, err := store.Load(ctx, u.store, root)
+	row, err := driver.Load(ctx, u.store, root)
 	if err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ func (u *upkeep) sweepRemoved(ctx context.Context, r *SweepReport, looked func()
 	if u.sweeper == nil || u.opts.Retention < 0 {
 		return nil
 	}
-	for removed, err := range store.All(func(cursor string) (store.Page[store.Removed], error) {
+	for removed, err := range store.All(func(cursor string) (store.Page[driver.Removed], error) {
 		return u.sweeper.Removed(ctx, u.opts.Retention, store.PageQuery{Limit: sweepBatch, Cursor: cursor})
 	}) {
 		if err != nil {
@@ -229,7 +230,7 @@ func (u *upkeep) sweepRemoved(ctx context.Context, r *SweepReport, looked func()
 
 // purge removes what is left of a session. The log goes first: an unfinished purge is found again by the session, and a
 // session without a log is not restored.
-func (u *upkeep) purge(ctx context.Context, removed store.Removed) (checkpoints int, err error) {
+func (u *upkeep) purge(ctx context.Context, removed driver.Removed) (checkpoints int, err error) {
 	log := removed.Log()
 	if err := u.log.Trim(ctx, log, math.MaxInt64); err != nil { // in parts, if it is long
 		return 0, err

@@ -5,13 +5,13 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // wait applies the options to a session that waits for calls, or that has answers its run has not used yet. If it
 // returns neither a run nor an error, the turn may be able to begin.
 func (e *Engine) wait(ctx context.Context, in *lifecycle.Turn, input *cairn.Input, o *runOptions) (*Run, error) {
-	row, err := store.Load(ctx, e.store, in.SessionID)
+	row, err := driver.Load(ctx, e.store, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func (e *Engine) wait(ctx context.Context, in *lifecycle.Turn, input *cairn.Inpu
 	case len(w.Open) == 0 || w.Answered && o.waiting == WaitingWithdraw:
 		return e.behindAnswers(ctx, in.SessionID, input, o, w)
 	case o.waiting == WaitingEnqueue:
-		return e.enqueue(ctx, in.SessionID, input, o, false, func(row *cairn.Session, _ *store.Commit) (bool, error) {
+		return e.enqueue(ctx, in.SessionID, input, o, false, func(row *cairn.Session, _ *driver.Commit) (bool, error) {
 			return row.Status == cairn.SessionPaused && row.Ending == nil && !row.Ready(), nil
 		})
 	case o.waiting == WaitingRefuse:
@@ -41,7 +41,7 @@ func (e *Engine) behindAnswers(ctx context.Context, sessionID string, input *cai
 	if err := o.storable(); err != nil {
 		return nil, err
 	}
-	run, err := e.enqueue(ctx, sessionID, input, o, false, func(row *cairn.Session, c *store.Commit) (bool, error) {
+	run, err := e.enqueue(ctx, sessionID, input, o, false, func(row *cairn.Session, c *driver.Commit) (bool, error) {
 		if row.Status != cairn.SessionPaused || row.Ending != nil || len(w.Open) == 0 {
 			return row.Status == cairn.SessionPaused && row.Ending == nil, nil
 		}

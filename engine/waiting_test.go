@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -261,7 +262,7 @@ func TestOptionsOfWaits(t *testing.T) {
 	}
 	over := make(chan error, 1)
 	go func() { _, err := run.Wait(t.Context()); over <- err }()
-	if _, err := st.Commit(t.Context(), "s", &store.Commit{Dequeue: []string{run.ID()}}); err != nil {
+	if _, err := st.Commit(t.Context(), "s", &driver.Commit{Dequeue: []string{run.ID()}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-over; !errors.Is(err, cairn.ErrAborted) {

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // watchEvery is how often the sessions of a log with readers are looked at.
@@ -98,7 +98,7 @@ func (ws *watchers) watch(ctx context.Context, root string, w *watcher) {
 		case <-ticker.C:
 		}
 		err := ws.runs.Look(ctx, &boxes)
-		if store.IsGone(err) {
+		if driver.IsGone(err) {
 			w.cancel(err)
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/owed"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // skipFor is how long a worker leaves a session alone that it could not claim.
@@ -145,7 +146,7 @@ func (e *Engine) work(ctx context.Context, w *worker, waiting *sync.WaitGroup) e
 	w.mu.Unlock()
 	e.reportUnserved(ctx, w, now)
 	begun := false
-	for q := (store.DueQuery{Agents: e.Agents(), Cursor: w.from, Limit: dueBatch}); ; {
+	for q := (driver.DueQuery{Agents: e.Agents(), Cursor: w.from, Limit: dueBatch}); ; {
 		page, err := e.store.Due(ctx, q)
 		if err != nil {
 			return err
@@ -299,7 +300,7 @@ func (e *Engine) reportUnserved(ctx context.Context, w *worker, now time.Time) {
 		return
 	}
 	w.next = now.Add(unservedEvery)
-	page, err := e.store.Due(ctx, store.DueQuery{Limit: 1000})
+	page, err := e.store.Due(ctx, driver.DueQuery{Limit: 1000})
 	if err != nil {
 		return // the next look for sessions reports the error
 	}
@@ -356,7 +357,7 @@ func (e *Engine) serveDue(ctx context.Context, d store.Due) (*Run, error) {
 
 // emptyOutbox brings to the log what a dead process left in a session's outbox.
 func (e *Engine) emptyOutbox(ctx context.Context, id string) error {
-	row, err := store.Load(ctx, e.store, id)
+	row, err := driver.Load(ctx, e.store, id)
 	if err == nil {
 		_, err = e.runs.Empty(ctx, row)
 	}
@@ -366,7 +367,7 @@ func (e *Engine) emptyOutbox(ctx context.Context, id string) error {
 // goOnEnding continues the end of a wait: the process that began it has died, or a sub-agent still ran. As long as
 // one does, the worker looks again with each look for due sessions.
 func (e *Engine) goOnEnding(ctx context.Context, id string) error {
-	row, err := store.Load(ctx, e.store, id)
+	row, err := driver.Load(ctx, e.store, id)
 	if err != nil || row.Ending == nil {
 		return err
 	}
@@ -375,14 +376,14 @@ func (e *Engine) goOnEnding(ctx context.Context, id string) error {
 
 // serveChild handles a due child session. Its root resumes it; if no session waits for it any more, it is ended.
 func (e *Engine) serveChild(ctx context.Context, d store.Due) (*Run, error) {
-	child, err := store.Load(ctx, e.store, d.SessionID)
+	child, err := driver.Load(ctx, e.store, d.SessionID)
 	if err != nil {
 		return nil, err
 	}
 	if alone, err := e.worksAlone(ctx, child); err != nil || alone {
 		return e.continueCompanion(ctx, child, err)
 	}
-	root, err := store.Load(ctx, e.store, d.RootID)
+	root, err := driver.Load(ctx, e.store, d.RootID)
 	if err != nil && !errors.Is(err, cairn.ErrNotFound) {
 		return nil, err
 	}
@@ -411,7 +412,7 @@ func (e *Engine) serveChild(ctx context.Context, d store.Due) (*Run, error) {
 		case above.ParentID == d.RootID:
 			return e.resumeSuspended(ctx, d.RootID, false)
 		}
-		if above, err = store.Load(ctx, e.store, above.ParentID); err != nil {
+		if above, err = driver.Load(ctx, e.store, above.ParentID); err != nil {
 			return nil, err
 		}
 	}
@@ -420,7 +421,7 @@ func (e *Engine) serveChild(ctx context.Context, d store.Due) (*Run, error) {
 // awaited reports whether a suspended parent waits for a child. The error is ErrAlreadyRunning if the parent is running
 // and may have seen a companion wait: then it resumes the companion, or waits for it once its step is committed.
 func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error) {
-	parent, err := store.Load(ctx, e.store, child.ParentID)
+	parent, err := driver.Load(ctx, e.store, child.ParentID)
 	if errors.Is(err, cairn.ErrNotFound) {
 		return false, nil
 	}
@@ -433,7 +434,7 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 	if err != nil || parent.Status != cairn.SessionPaused {
 		return false, err
 	}
-	run, err := store.FindRun(ctx, e.store, parent.ID, parent.RunID)
+	run, err := driver.FindRun(ctx, e.store, parent.ID, parent.RunID)
 	if err != nil {
 		return false, err
 	}
@@ -449,7 +450,7 @@ func (e *Engine) worksAlone(ctx context.Context, child *cairn.Session) (bool, er
 	if awaited, err := e.awaited(ctx, child); err != nil || awaited {
 		return false, err
 	}
-	if _, err := store.Load(ctx, e.store, child.ParentID); err != nil {
+	if _, err := driver.Load(ctx, e.store, child.ParentID); err != nil {
 		if errors.Is(err, cairn.ErrNotFound) {
 			err = nil
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Worker is an engine in Work, as it registered with its store.
@@ -80,7 +81,7 @@ func (e *Engine) register(ctx context.Context) error {
 	if err != nil {
 		return cairn.Errorf(cairn.CodeInternal, "the registration of a worker does not encode: %w", err)
 	}
-	_, err = e.records.Put(ctx, store.RecordWrite{Namespace: store.WorkerRecords, Key: e.workerKey(), Value: value,
+	_, err = e.records.Put(ctx, store.RecordWrite{Namespace: driver.WorkerRecords, Key: e.workerKey(), Value: value,
 		Seen: store.AnyVersion, TTL: e.opts.LeaseTTL})
 	return err
 }
@@ -89,7 +90,7 @@ func (e *Engine) register(ctx context.Context) error {
 func (e *Engine) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
-	err := e.records.Delete(ctx, store.WorkerRecords, e.workerKey(), store.AnyVersion)
+	err := e.records.Delete(ctx, driver.WorkerRecords, e.workerKey(), store.AnyVersion)
 	if err != nil && !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrClosed) {
 		e.opts.Logger.Warn("worker could not deregister", "error", err)
 	}
@@ -109,7 +110,7 @@ func (e *Engine) Workers(ctx context.Context) iter.Seq2[Worker, error] {
 			return
 		}
 		for record, err := range store.All(func(cursor string) (store.Page[store.Record], error) {
-			return e.records.List(ctx, store.RecordQuery{Namespace: store.WorkerRecords, Cursor: cursor})
+			return e.records.List(ctx, store.RecordQuery{Namespace: driver.WorkerRecords, Cursor: cursor})
 		}) {
 			var w Worker
 			if err == nil {
@@ -149,7 +150,7 @@ func (e *Engine) Unserved(ctx context.Context) iter.Seq2[store.Due, error] {
 			}
 		}
 		for d, err := range store.All(func(cursor string) (store.Page[store.Due], error) {
-			return e.store.Due(ctx, store.DueQuery{Limit: 1000, Cursor: cursor})
+			return e.store.Due(ctx, driver.DueQuery{Limit: 1000, Cursor: cursor})
 		}) {
 			if err != nil {
 				yield(store.Due{}, err)

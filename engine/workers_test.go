@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -185,7 +186,7 @@ func TestUnserved(t *testing.T) {
 // blockedDue is a store whose list of due sessions never arrives.
 type blockedDue struct{ *memstore.Store }
 
-func (blockedDue) Due(ctx context.Context, _ store.DueQuery) (store.Page[store.Due], error) {
+func (blockedDue) Due(ctx context.Context, _ driver.DueQuery) (store.Page[store.Due], error) {
 	<-ctx.Done()
 	return store.Page[store.Due]{}, ctx.Err()
 }
@@ -193,7 +194,7 @@ func (blockedDue) Due(ctx context.Context, _ store.DueQuery) (store.Page[store.D
 // frugal is a store that has an event log and nothing else beyond the contract.
 type frugal struct {
 	store.Store
-	store.LogProvider
+	driver.LogProvider
 }
 
 func (s frugal) Self() store.Store { return s }

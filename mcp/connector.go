@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // ConnectorOptions say how users connect their accounts.
@@ -51,7 +52,7 @@ type Connector struct {
 // NewConnector returns a connector over a store, which must keep records. The error is ErrInvalid and names the
 // field.
 func NewConnector(st store.Store, opts ConnectorOptions) (*Connector, error) {
-	provider, ok := store.As[store.RecordProvider](st)
+	provider, ok := driver.As[store.RecordProvider](st)
 	if !ok {
 		return nil, cairn.Invalid("store", "keeps no records")
 	}

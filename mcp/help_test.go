@@ -20,6 +20,7 @@ import (
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -253,7 +254,7 @@ func (k *talk) offers() []cairn.ToolSpec {
 // everything returns the transcript and the event log as text.
 func (k *talk) everything() string {
 	k.Helper()
-	all, err := store.Messages(k.Context(), k.st, "s", 0, 1000)
+	all, err := driver.Messages(k.Context(), k.st, "s", 0, 1000)
 	if err != nil {
 		k.Fatal(err)
 	}
@@ -298,7 +299,7 @@ func (k *talk) answer(call cairn.CallRef, value any) *cairn.Result {
 // results returns the results of tool calls, in order.
 func (k *talk) results() (list []cairn.ToolResult) {
 	k.Helper()
-	all, err := store.Messages(k.Context(), k.st, "s", 0, 1000)
+	all, err := driver.Messages(k.Context(), k.st, "s", 0, 1000)
 	if err != nil {
 		k.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const keyBytes = 32
@@ -62,7 +63,7 @@ func (v *vault) swap(ctx context.Context, what, name, user string, value any, se
 	if err != nil {
 		return 0, err
 	}
-	r, err := v.records.Put(ctx, store.RecordWrite{Namespace: store.UserRecords, Key: what + name, Index: store.UserIndex(user),
+	r, err := v.records.Put(ctx, store.RecordWrite{Namespace: store.UserRecords, Key: what + name, Index: driver.UserIndex(user),
 		Value: raw, Seen: seen, TTL: ttl})
 	if errors.Is(err, cairn.ErrStale) {
 		return 0, nil

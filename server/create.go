@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Context describes a session to be created.
@@ -83,7 +83,7 @@ func (c *request) forMessage(to *goal, begin func(*place) (*engine.Run, error)) 
 			run, err = begin(at)
 		}
 		taken := errors.Is(err, cairn.ErrExists) // by a concurrent request, or by a session of another thread
-		if at != nil && at.create != nil && store.IsGone(err) {
+		if at != nil && at.create != nil && driver.IsGone(err) {
 			taken, err = true, hidden(err, to.id)
 		}
 		if !taken || try == 2 {
@@ -150,7 +150,7 @@ func createSession(c *request, in *createIn) (*cairn.Session, error) {
 		return nil, err
 	}
 	row, err := c.h.eng.Create(c.ctx, in.SessionID, at.row.Agent, at.create...)
-	if store.IsGone(err) {
+	if driver.IsGone(err) {
 		err = hidden(err, in.SessionID)
 	}
 	if errors.Is(err, cairn.ErrExists) && c.repeated() {

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/sample"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Whatever goes over the wire, or into an export, has durations in seconds.
@@ -27,7 +28,7 @@ func TestNoNanosecondsOnTheWire(t *testing.T) {
 	}
 	for _, v := range []any{cairn.Session{}, cairn.Run{}, cairn.Message{}, cairn.Event{}, cairn.Checkpoint{}, cairn.PendingCall{}, cairn.Receipt{},
 		cairn.Result{}, cairn.Suspension{}, cairn.Stop{}, cairn.Error{}, cairn.Step{}, cairn.Awaits{}, cairn.CallRef{},
-		store.Part{}, store.Contents{}, store.Due{}, store.Record{}, store.Removed{},
+		store.Part{}, driver.Contents{}, store.Due{}, store.Record{}, driver.Removed{},
 		engine.SweepReport{}, engine.EraseReport{}, engine.Snapshot{}, engine.Worker{}, client.Chat{}} {
 		list = append(list, reflect.TypeOf(v))
 	}

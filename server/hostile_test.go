@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // lockedBuffer is a log with concurrent writers.
@@ -180,7 +181,7 @@ func TestSlowReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	message := cairn.User(cairn.TextPart(strings.Repeat("x", 1<<20)))
-	if _, err := store.AppendMessages(t.Context(), w.st, "s", slices.Repeat([]cairn.Message{message}, 32)...); err != nil { // more than a connection buffers
+	if _, err := driver.AppendMessages(t.Context(), w.st, "s", slices.Repeat([]cairn.Message{message}, 32)...); err != nil { // more than a connection buffers
 		t.Fatal(err)
 	}
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())

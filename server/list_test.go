@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // listed returns the ids that a list of sessions has, in alphabetical order.
@@ -37,7 +37,7 @@ func TestListFilters(t *testing.T) {
 	}
 	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "paused", Input: Input{Text: "pay"}})
 	w.settled("paused")
-	_, err := store.Create(t.Context(), w.st, &cairn.Session{ID: "child", Agent: "bot", UserID: "alice", ParentID: "plain", RootID: "plain"}, nil)
+	_, err := driver.Create(t.Context(), w.st, &cairn.Session{ID: "child", Agent: "bot", UserID: "alice", ParentID: "plain", RootID: "plain"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // A POST with an Idempotency-Key is done once, however often it arrives and at whichever process. Two things ensure
@@ -135,7 +136,7 @@ func (c *request) serveOnce(serve func(*request) error) error {
 func (o *once) begin(ctx context.Context) error {
 	asked := o.kept.Request
 	err := o.put(ctx)
-	there := store.SeenRecord(err)
+	there := driver.SeenRecord(err)
 	if there == nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (o *once) put(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rec, err := o.records.Put(ctx, store.RecordWrite{Namespace: store.UserRecords, Key: o.key, Index: store.UserIndex(o.user),
+	rec, err := o.records.Put(ctx, store.RecordWrite{Namespace: store.UserRecords, Key: o.key, Index: driver.UserIndex(o.user),
 		Value: value, Seen: o.version, TTL: keysKept})
 	if err == nil {
 		o.version = rec.Version
@@ -195,7 +196,7 @@ func (c *request) first(now string) (string, error) {
 	for o.kept.Before == "" {
 		o.kept.Before = now
 		err := o.put(c.ctx)
-		there := store.SeenRecord(err)
+		there := driver.SeenRecord(err)
 		if there == nil {
 			return now, err
 		}

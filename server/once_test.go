@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // keyed posts with an Idempotency-Key. It returns the status and body of the response, and whether it was given
@@ -232,7 +233,7 @@ func TestAnswersAreErasedWithTheUser(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	page, err := w.st.Records().List(t.Context(), store.RecordQuery{Namespace: store.UserRecords})
-	if err != nil || len(page.Items) != 1 || page.Items[0].Index != store.UserIndex("eve") {
+	if err != nil || len(page.Items) != 1 || page.Items[0].Index != driver.UserIndex("eve") {
 		t.Errorf("%d are left, %v", len(page.Items), err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // principal returns the caller of a request.
@@ -175,7 +176,7 @@ func (c *request) openCall(session, callID string) (root *cairn.Session, call *c
 	}
 	call, err = c.h.eng.Call(c.ctx, root.ID, callID)
 	if err == nil && !c.within(row, call.SessionID) {
-		err = store.UnknownCall(session, callID)
+		err = driver.UnknownCall(session, callID)
 	}
 	if err != nil { // only a principal that may read the session learns what is wrong with the call
 		if hidden := c.allow(Access{Principal: c.principal, Action: ActionRead, Session: root}, session); hidden != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // delegating is an agent that consults another one and, in the end, says what it said.
@@ -90,7 +91,7 @@ func TestDepthOfARequestIsBounded(t *testing.T) {
 		if !errors.Is(err, want) || err != nil && !strings.Contains(err.Error(), "depth") {
 			t.Errorf("depth %d: %v, want %v", depth, err, want)
 		}
-		if _, there := store.Load(t.Context(), c.st, fmt.Sprint("s", depth)); (there == nil) != (want == nil) {
+		if _, there := driver.Load(t.Context(), c.st, fmt.Sprint("s", depth)); (there == nil) != (want == nil) {
 			t.Errorf("depth %d: the session: %v", depth, there)
 		}
 	}

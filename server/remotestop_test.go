@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -111,7 +112,7 @@ func speaking() *cairn.Agent {
 // owedStops returns the number of stops in a caller's store that are still owed.
 func owedStops(t *testing.T, st *memstore.Store) int {
 	t.Helper()
-	page, err := st.Records().List(t.Context(), store.RecordQuery{Namespace: store.StopRecords})
+	page, err := st.Records().List(t.Context(), store.RecordQuery{Namespace: driver.StopRecords})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // fileKeyRecord holds the key that addresses are signed with, so that all processes with the store share it.
@@ -36,7 +37,7 @@ func (h *Handler) signingKey(ctx context.Context) ([]byte, error) {
 		rand.Read(fresh)                // never fails
 		value, _ := json.Marshal(fresh) // bytes encode
 		rec, err = records.Put(ctx, store.RecordWrite{Namespace: serverRecords, Key: fileKeyRecord, Value: value})
-		if seen := store.SeenRecord(err); seen != nil { // another process was faster
+		if seen := driver.SeenRecord(err); seen != nil { // another process was faster
 			rec, err = seen, nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Copy copies a session tree with everything it owns, and its event log with the same sequences, and then compares the
@@ -25,14 +26,14 @@ func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err
 // the error is ErrExists. to may be nil, for a store that does not exist yet. If the lease of any session of the tree
 // has not lapsed, by the store's clock, the error is ErrAlreadyRunning, since the tree will change.
 func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
-	rows, err := Tree(ctx, from, root)
+	rows, err := driver.Tree(ctx, from, root)
 	if err != nil {
 		return false, err
 	}
 	if err := atRest(rows); err != nil || to == nil {
 		return false, err
 	}
-	there, err := Exists(ctx, to, root)
+	there, err := driver.Exists(ctx, to, root)
 	if !there || err != nil {
 		return false, err
 	}
@@ -47,7 +48,7 @@ func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 func atRest(rows []cairn.Session) error {
 	for i := range rows {
 		if rows[i].Running(rows[i].AsOf) {
-			return Conflict(cairn.CodeRunning, &rows[i], "session %q is running; stop it or wait for its run's end", rows[i].ID)
+			return driver.Conflict(cairn.CodeRunning, &rows[i], "session %q is running; stop it or wait for its run's end", rows[i].ID)
 		}
 	}
 	return nil
@@ -72,33 +73,33 @@ func Compare(ctx context.Context, a, b Importer, root string) (difference string
 		case err != nil:
 			return "", err
 		case !more:
-			return part.kind(), nil
+			return kind(part), nil
 		}
-		one, err1 := part.encoded(ttl)
-		two, err2 := other.encoded(ttl)
+		one, err1 := encode(part, ttl)
+		two, err2 := encode(other, ttl)
 		if err := errors.Join(err1, err2); err != nil {
 			return "", cairn.Errorf(cairn.CodeCorrupt, "session %q: %w", root, err)
 		}
 		if !bytes.Equal(one, two) {
-			return part.kind(), nil
+			return kind(part), nil
 		}
 	}
 	other, err, more := next()
 	if more && err == nil {
-		difference = other.kind()
+		difference = kind(other)
 	}
 	return difference, err
 }
 
 // keepTTLs reports whether two stores keep TTLs.
 func keepTTLs(a, b Importer) bool {
-	_, aSweeps := As[Sweeper](a)
-	_, bSweeps := As[Sweeper](b)
+	_, aSweeps := driver.As[driver.Sweeper](a)
+	_, bSweeps := driver.As[driver.Sweeper](b)
 	return aSweeps && bSweeps
 }
 
 // kind names a part in messages.
-func (p *Part) kind() string {
+func kind(p *Part) string {
 	switch {
 	case p.Session != nil:
 		return fmt.Sprintf("the row of session %q", p.Session.Row.ID)

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // CopyRecord writes a record to another store with its value, its index and the time to live that it had left when it
@@ -20,7 +21,7 @@ func CopyRecord(ctx context.Context, r *Record, to Records) (copied bool, err er
 		}
 	}
 	_, err = to.Put(ctx, w)
-	if there := SeenRecord(err); there != nil {
+	if there := driver.SeenRecord(err); there != nil {
 		return false, sameRecord(r, there)
 	}
 	return err == nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestCopyRecord(t *testing.T) {
 	t.Parallel()
 	from, to := memstore.New(nil).Records(), memstore.New(nil).Records()
-	r, err := from.Put(t.Context(), store.RecordWrite{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`{"a": 1}`), TTL: time.Hour})
+	r, err := from.Put(t.Context(), driver.RecordWrite{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`{"a": 1}`), TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

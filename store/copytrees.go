@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -163,7 +164,7 @@ func (c *copier) tree(ctx context.Context, root string) TreeCopy {
 }
 
 // admit counts what a tree has, and refuses one that runs.
-func (t *TreeCopy) admit(rows []cairn.Session, log *LogExtent) error {
+func (t *TreeCopy) admit(rows []cairn.Session, log *driver.LogExtent) error {
 	t.Sessions, t.Messages, t.Events = len(rows), 0, log.Last-log.First+1
 	for i := range rows {
 		t.Messages += rows[i].MessageCount
@@ -173,7 +174,7 @@ func (t *TreeCopy) admit(rows []cairn.Session, log *LogExtent) error {
 
 // held copies a tree from memory.
 func (c *copier) held(ctx context.Context, root string, source *heldTree) (copied bool, err error) {
-	there, err := Exists(ctx, c.to, root)
+	there, err := driver.Exists(ctx, c.to, root)
 	if err == nil && !there {
 		err = c.to.Import(ctx, root, source.all())
 	}
@@ -218,7 +219,7 @@ func badCopy(root, difference string) error {
 type heldTree struct {
 	root    string
 	rows    []cairn.Session
-	log     *LogExtent
+	log     *driver.LogExtent
 	parts   []*Part
 	encoded [][]byte // the parts in the form in which they are compared
 	size    int      // of encoded
@@ -228,7 +229,7 @@ type heldTree struct {
 var errLarge = errors.New("the tree is too large to be held in memory")
 
 func (t *heldTree) add(p *Part, ttl bool) error {
-	data, err := p.encoded(ttl)
+	data, err := encode(p, ttl)
 	if err != nil {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: %w", t.root, err)
 	}
@@ -246,7 +247,7 @@ func (t *heldTree) add(p *Part, ttl bool) error {
 }
 
 // hold reads a tree whole. The error is errLarge for one that is too large.
-func (c *copier) hold(ctx context.Context, st Importer, root string, admit func([]cairn.Session, *LogExtent) error) (*heldTree, error) {
+func (c *copier) hold(ctx context.Context, st Importer, root string, admit func([]cairn.Session, *driver.LogExtent) error) (*heldTree, error) {
 	t := &heldTree{root: root}
 	var failed error
 	x := exporter{ctx: ctx, st: st, root: root, admit: admit, yield: func(p *Part, _ error) bool {
@@ -262,7 +263,7 @@ func (c *copier) hold(ctx context.Context, st Importer, root string, admit func(
 
 // gather reads trees together, if the store can. Those that it does not return must be read one by one.
 func (c *copier) gather(ctx context.Context, st Importer, roots []string) map[string]*heldTree {
-	g, ok := st.(Gatherer)
+	g, ok := st.(driver.Gatherer)
 	if !ok || len(roots) == 0 {
 		return nil
 	}
@@ -312,11 +313,11 @@ func (t *heldTree) compare(result *heldTree, there bool) error {
 func (t *heldTree) differs(other *heldTree) string {
 	for i, p := range t.parts {
 		if i == len(other.parts) || !bytes.Equal(t.encoded[i], other.encoded[i]) {
-			return p.kind()
+			return kind(p)
 		}
 	}
 	if len(other.parts) > len(t.parts) {
-		return other.parts[len(t.parts)].kind()
+		return kind(other.parts[len(t.parts)])
 	}
 	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // These bound how much of a session is in memory while a tree is read: the number of items in a part.
@@ -40,7 +41,7 @@ type exporter struct {
 	log   string // its name
 	yield func(*Part, error) bool
 	// admit, if set, is called before the first part and may refuse the tree.
-	admit func(rows []cairn.Session, log *LogExtent) error
+	admit func(rows []cairn.Session, log *driver.LogExtent) error
 }
 
 func (x *exporter) give(p *Part) error {
@@ -51,7 +52,7 @@ func (x *exporter) give(p *Part) error {
 }
 
 func (x *exporter) tree() error {
-	rows, err := Tree(x.ctx, x.st, x.root)
+	rows, err := driver.Tree(x.ctx, x.st, x.root)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (x *exporter) tree() error {
 		}
 	}
 	for i := range rows {
-		var log *LogExtent
+		var log *driver.LogExtent
 		if i == 0 {
 			log = extent
 		}
@@ -90,14 +91,14 @@ func (x *exporter) tree() error {
 	return x.unchanged(rows, extent)
 }
 
-func (x *exporter) extent() (*LogExtent, error) {
+func (x *exporter) extent() (*driver.LogExtent, error) {
 	first, last, err := x.st.EventLog().Bounds(x.ctx, x.log)
-	return &LogExtent{First: first, Last: last}, err
+	return &driver.LogExtent{First: first, Last: last}, err
 }
 
 // unchanged checks that the tree has not changed since the export began.
-func (x *exporter) unchanged(rows []cairn.Session, extent *LogExtent) error {
-	now, err := Tree(x.ctx, x.st, x.root)
+func (x *exporter) unchanged(rows []cairn.Session, extent *driver.LogExtent) error {
+	now, err := driver.Tree(x.ctx, x.st, x.root)
 	if err != nil {
 		return err
 	}
@@ -121,13 +122,13 @@ func (x *exporter) changed() error {
 }
 
 // session yields everything of one session.
-func (x *exporter) session(row *cairn.Session, log *LogExtent) error {
+func (x *exporter) session(row *cairn.Session, log *driver.LogExtent) error {
 	id := row.ID
 	inside, err := x.st.Inside(x.ctx, id, 0, ExportStates)
 	if err != nil {
 		return err
 	}
-	head := &SessionPart{Row: *row, Secret: row.Secret, Inside: *inside, Log: log}
+	head := &driver.SessionPart{Row: *row, Secret: row.Secret, Inside: *inside, Log: log}
 	head.Inside.States = nil
 	if err := x.give(&Part{Session: head}); err != nil {
 		return err
@@ -144,7 +145,7 @@ func (x *exporter) session(row *cairn.Session, log *LogExtent) error {
 		}
 	}
 	for from := 0; from < row.MessageCount; {
-		messages, err := Messages(x.ctx, x.st, id, from, ExportPage)
+		messages, err := driver.Messages(x.ctx, x.st, id, from, ExportPage)
 		if err != nil {
 			return err
 		}
@@ -176,7 +177,7 @@ func (x *exporter) session(row *cairn.Session, log *LogExtent) error {
 
 // small yields the lists that are read whole.
 func (x *exporter) small(id string) error {
-	snap, err := x.st.Read(x.ctx, id, Want{Queue: true, Staged: true, Cache: true})
+	snap, err := x.st.Read(x.ctx, id, driver.Want{Queue: true, Staged: true, Cache: true})
 	if err != nil {
 		return err
 	}
@@ -206,44 +207,9 @@ func exportPages[T any](x *exporter, read func(cursor string) (Page[T], error), 
 	}
 }
 
-// Tree returns the rows of a session tree: the root first, parents before their children, and siblings by creation and
-// id. The error is ErrInvalid for a session that is not a root, and ErrCorrupt if a session's parent is missing.
-func Tree(ctx context.Context, st Store, root string) ([]cairn.Session, error) {
-	row, err := Load(ctx, st, root)
-	if err != nil {
-		return nil, err
-	}
-	if row.RootID != root {
-		return nil, NotRoot(row)
-	}
-	children := map[string][]cairn.Session{} // by parent, newest first
-	total := 1
-	for s, err := range All(func(cursor string) (Page[cairn.Session], error) {
-		return st.List(ctx, SessionQuery{RootID: root, Limit: 1000, Cursor: cursor})
-	}) {
-		if err != nil {
-			return nil, err
-		}
-		if s.ID != root {
-			children[s.ParentID] = append(children[s.ParentID], *s)
-			total++
-		}
-	}
-	rows := []cairn.Session{*row}
-	for i := 0; i < len(rows); i++ {
-		for _, child := range slices.Backward(children[rows[i].ID]) {
-			rows = append(rows, child)
-		}
-	}
-	if len(rows) != total {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: %d sessions of its tree have no parent there", root, total-len(rows))
-	}
-	return rows, nil
-}
-
-// encoded returns a part in the form in which parts are compared: times as stores keep them, and TTLs only if ttl is
+// encode returns a part in the form in which parts are compared: times as stores keep them, and TTLs only if ttl is
 // set, since only Sweepers keep them.
-func (p *Part) encoded(ttl bool) ([]byte, error) {
+func encode(p *Part, ttl bool) ([]byte, error) {
 	own := *p
 	if own.Session != nil {
 		head := *own.Session

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -16,7 +17,7 @@ func TestChildIDs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	file := b.dir + "/cairn.db"
-	seed(t, file, map[string]*store.Commit{
+	seed(t, file, map[string]*driver.Commit{
 		"s":     {Create: &cairn.Session{Agent: "bot"}, Messages: []cairn.Message{cairn.User(cairn.TextPart("for the root"))}, Status: cairn.SessionIdle},
 		"child": {Create: &cairn.Session{Agent: "helper", ParentID: "s", RootID: "s", Kind: cairn.ChildSubAgent}},
 	})
@@ -43,11 +44,11 @@ func TestDeleteBusy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	file := b.dir + "/cairn.db"
-	seed(t, file, map[string]*store.Commit{
+	seed(t, file, map[string]*driver.Commit{
 		"s": {Create: &cairn.Session{Agent: "bot"}, StartRun: &cairn.Run{ID: "run_1", Agent: "bot", Kind: cairn.RunExecute, Status: cairn.RunRunning},
 			Messages: []cairn.Message{cairn.User(cairn.TextPart("go"))}, Status: cairn.SessionActive,
 			Enqueue: &store.QueuedTurn{ID: "run_2", Messages: []cairn.Message{cairn.User(cairn.TextPart("more"))}},
-			Lease:   store.LeaseChange{Action: store.LeaseTake, Owner: "gone", TTL: 500 * time.Millisecond}},
+			Lease:   driver.LeaseChange{Action: driver.LeaseTake, Owner: "gone", TTL: 500 * time.Millisecond}},
 	})
 	if out, errs, code := b.run("", "sessions", "delete", "s", "--yes", "--db", file); code != cli.ExitOK {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
@@ -58,7 +59,7 @@ func TestDeleteBusy(t *testing.T) {
 }
 
 // seed creates sessions in a database. A root comes before its children.
-func seed(t *testing.T, file string, sessions map[string]*store.Commit) {
+func seed(t *testing.T, file string, sessions map[string]*driver.Commit) {
 	t.Helper()
 	st, err := sqlitestore.Open(file, nil)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -36,10 +37,10 @@ func TestRecordsAreCopied(t *testing.T) {
 		}
 	}
 	put(source, store.UserRecords, "account/1", "ada", time.Hour)
-	for i := range store.MaxRecordPage + 1 {
+	for i := range driver.MaxRecordPage + 1 {
 		put(source, "budgets", fmt.Sprintf("key-%03d", i), "", 0)
 	}
-	put(source, store.WorkerRecords, "worker", "", time.Hour)
+	put(source, driver.WorkerRecords, "worker", "", time.Hour)
 	put(source, "lapsed", "key", "", time.Second)
 
 	check := func(wantCode int, want string, args ...string) {

@@ -21,6 +21,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
@@ -52,12 +53,12 @@ func (c *counted) taken() []string {
 	return list
 }
 
-func (c *counted) Commit(ctx context.Context, id string, commit *store.Commit) (*cairn.Session, error) {
+func (c *counted) Commit(ctx context.Context, id string, commit *driver.Commit) (*cairn.Session, error) {
 	c.called("Commit")
 	return c.Store.Commit(ctx, id, commit)
 }
 
-func (c *counted) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+func (c *counted) Read(ctx context.Context, id string, want driver.Want) (*driver.Contents, error) {
 	c.called("Read")
 	return c.Store.Read(ctx, id, want)
 }
@@ -78,7 +79,7 @@ func (c *counted) List(ctx context.Context, q store.SessionQuery) (store.Page[ca
 }
 
 func (c *counted) EventLog() store.Log {
-	p, _ := store.As[store.LogProvider](c.Store)
+	p, _ := driver.As[driver.LogProvider](c.Store)
 	return countedLog{p.EventLog(), c}
 }
 

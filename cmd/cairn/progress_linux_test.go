@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -23,7 +23,7 @@ func TestRemovalsShowTheirProgress(t *testing.T) {
 			{ID: fmt.Sprint("ann-", i), Agent: "bot", UserID: "ann"},
 			{ID: fmt.Sprint("old-", i), Agent: "bot", ExpiresAt: time.Now().Add(-time.Hour)},
 		} {
-			if _, err := store.Create(t.Context(), st, s, nil); err != nil {
+			if _, err := driver.Create(t.Context(), st, s, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -19,7 +20,7 @@ func TestQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, c := range []*store.Commit{
+	for i, c := range []*driver.Commit{
 		{Create: &cairn.Session{Agent: "bot"}, Enqueue: &store.QueuedTurn{ID: "run_1", Messages: []cairn.Message{cairn.User(cairn.TextPart("first"))}}},
 		{Enqueue: &store.QueuedTurn{ID: "run_2", Messages: []cairn.Message{cairn.User(cairn.TextPart("now"))}, Steer: true}},
 	} {

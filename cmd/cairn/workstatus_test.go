@@ -18,15 +18,16 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
 // hold creates a session that an owner drives for a time.
 func hold(t *testing.T, st store.Store, id, agent, owner string, ttl time.Duration) {
 	t.Helper()
-	_, err := st.Commit(t.Context(), id, &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agent}, Status: cairn.SessionActive,
+	_, err := st.Commit(t.Context(), id, &driver.Commit{Guard: driver.Guard{New: true}, Create: &cairn.Session{Agent: agent}, Status: cairn.SessionActive,
 		StartRun: &cairn.Run{ID: "run-of-" + id, Agent: agent, Kind: cairn.RunExecute, Status: cairn.RunRunning},
-		Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: owner, TTL: ttl}})
+		Lease:    driver.LeaseChange{Action: driver.LeaseTake, Owner: owner, TTL: ttl}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ HOST:PID:engine_1  support  -  v1.2.3  1m ago  1m ago  0
 	hold(t, st, "served", "support", "web:7:engine_9", 2*time.Hour)
 	hold(t, st, "left-1", "billing", "web:8:engine_8", time.Second)
 	hold(t, st, "left-2", "sales", "web:8:engine_8", 2*time.Second)
-	if _, err := st.Commit(t.Context(), "left-3", &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: "sales"},
+	if _, err := st.Commit(t.Context(), "left-3", &driver.Commit{Guard: driver.Guard{New: true}, Create: &cairn.Session{Agent: "sales"},
 		Status: cairn.SessionIdle, Outbox: true, Events: []cairn.Event{{Type: cairn.EventBranched, SessionID: "left-3", Name: "left-2"}}}); err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ type Options struct {
 	// negative value forever.
 	Retention time.Duration
 	// EventRetention is how much of each event log is kept; the zero value keeps everything. Sweep trims the rest. The
-	// log must be a [store.LogSweeper].
+	// log must be a [driver.LogSweeper].
 	EventRetention EventRetention
 	// SweepInterval is how often Work calls Sweep; 0 means 10 minutes, a negative value never.
 	SweepInterval time.Duration

@@ -20,14 +20,14 @@ import (
 	"github.com/cairn-agents/cairn/host/dboshost"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // site is a store and a DBOS database for the processes of a test.
 type site struct {
 	*testing.T
 	database string
-	st       store.Store
+	st       driver.Store
 }
 
 func newSite(t *testing.T) *site {
@@ -135,7 +135,7 @@ func TestLateStartIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-working
-	row, err := store.Load(t.Context(), s.st, "s")
+	row, err := driver.Load(t.Context(), s.st, "s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/host/dboshost"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/pgstore"
 	"github.com/cairn-agents/cairn/store/redisstore"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
@@ -33,7 +33,7 @@ func onDBOS(name, schema string, database func(testing.TB) string) hosttest.Host
 	return hosttest.Host{
 		Name:    name,
 		Crashes: testenv.Choose(2, 0),
-		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+		Start: func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 			n := strconv.FormatInt(processes.Add(1), 10)
 			place := database(tb)
 			eng, _ := serve(tb, place, st, agents, opts, &dboshost.Options{Schema: schema, Version: n, Executor: n, Queue: n})
@@ -44,7 +44,7 @@ func onDBOS(name, schema string, database func(testing.TB) string) hosttest.Host
 }
 
 // serve starts an engine on DBOS that drives what it begins.
-func serve(tb testing.TB, database string, st store.Store, agents []*cairn.Agent, opts *engine.Options,
+func serve(tb testing.TB, database string, st driver.Store, agents []*cairn.Agent, opts *engine.Options,
 	own *dboshost.Options) (*engine.Engine, *dboshost.Host) {
 	tb.Helper()
 	h, err := dboshost.Open(context.Background(), database, own)
@@ -85,7 +85,7 @@ func TestHostOnSQLite(t *testing.T) {
 	}), hosttest.Store{
 		Name: "sqlitestore",
 		Set:  testenv.Choose(hosttest.OnHost, hosttest.Every),
-		Open: func(tb testing.TB, now func() time.Time) store.Store {
+		Open: func(tb testing.TB, now func() time.Time) driver.Store {
 			return openSQLite(tb, copied(tb, filepath.Join(dir, "cairn.db")), &sqlitestore.Options{Synchronous: sqlitestore.Normal, Now: now})
 		},
 	})
@@ -117,7 +117,7 @@ func copied(tb testing.TB, path string) string {
 	return path
 }
 
-func openSQLite(tb testing.TB, path string, opts *sqlitestore.Options) store.Store {
+func openSQLite(tb testing.TB, path string, opts *sqlitestore.Options) driver.Store {
 	tb.Helper()
 	s, err := sqlitestore.Open(path, opts)
 	if err != nil {
@@ -138,14 +138,14 @@ func TestHostOnPostgreSQL(t *testing.T) {
 	create(t, url, schema)
 	hosttest.Run(t, onDBOS("dbos-postgresql", schema, func(testing.TB) string { return url }), hosttest.Store{
 		Name: "pgstore",
-		Open: func(tb testing.TB, _ func() time.Time) store.Store {
+		Open: func(tb testing.TB, _ func() time.Time) driver.Store {
 			return openPostgres(tb, url, "scene"+strconv.FormatInt(processes.Add(1), 10))
 		},
 		OwnClock: true,
 		Set:      testenv.Choose(hosttest.OnPair, hosttest.Every),
 	}, hosttest.Store{
 		Name: "redisstore",
-		Open: func(tb testing.TB, _ func() time.Time) store.Store {
+		Open: func(tb testing.TB, _ func() time.Time) driver.Store {
 			s, err := redisstore.Open(context.Background(), testenv.Redis(tb), &redisstore.Options{Prefix: "scene" + strconv.FormatInt(processes.Add(1), 10)})
 			if err != nil {
 				tb.Fatal(err)
@@ -158,7 +158,7 @@ func TestHostOnPostgreSQL(t *testing.T) {
 	})
 }
 
-func openPostgres(tb testing.TB, url, schema string) store.Store {
+func openPostgres(tb testing.TB, url, schema string) driver.Store {
 	tb.Helper()
 	s, err := pgstore.Open(context.Background(), url, &pgstore.Options{Schema: schema})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/host/dboshost"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Any number of processes may open a new database at once.
@@ -69,7 +69,7 @@ func working(t *testing.T, eng *engine.Engine) (rest func()) {
 // token returns the fencing token of the session's lease.
 func (s *site) token() int64 {
 	s.Helper()
-	row, err := store.Load(s.Context(), s.st, "s")
+	row, err := driver.Load(s.Context(), s.st, "s")
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestTurnBeginsWhileTheDatabaseIsAway(t *testing.T) {
 	if res, err := run.Wait(t.Context()); err != nil || res.Text != "Done." {
 		t.Errorf("the turn came to %+v, %v", res, err)
 	}
-	row, err := store.Load(t.Context(), st, "s")
+	row, err := driver.Load(t.Context(), st, "s")
 	if err != nil || row.Recoveries != 0 {
 		t.Errorf("the run was taken over %d times, %v", row.Recoveries, err)
 	}

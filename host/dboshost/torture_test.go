@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/host/dboshost"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/internal/torture"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/pgstore"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
@@ -28,7 +28,7 @@ const serverVariable = "CAIRN_DBOSHOST_TORTURE_SERVER"
 // startTortured starts a process that resumes at once what the last process of its letter was driving, unless a worker
 // of another letter is faster, since leases are short. Where the engine has default settings, so has the host: each
 // process gets a new name, and a worker takes over its runs when it has died.
-func startTortured(dir, name string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
+func startTortured(dir, name string, st driver.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
 	options := &dboshost.Options{Logger: opts.Logger}
 	if opts.LeaseTTL > 0 {
 		options.Executor, options.PollInterval, options.Schema = name[len(name)-1:], 20*time.Millisecond, "tortured_dbos"
@@ -70,7 +70,7 @@ func openAlone(dir string, opts *dboshost.Options) (*dboshost.Host, error) {
 	return dboshost.Open(context.Background(), database, opts)
 }
 
-func openTortured(dir string) (store.Store, error) {
+func openTortured(dir string) (driver.Store, error) {
 	if server := os.Getenv(serverVariable); server != "" {
 		return pgstore.Open(context.Background(), server, &pgstore.Options{Schema: "tortured"})
 	}

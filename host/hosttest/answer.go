@@ -6,7 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // answers are scenarios of client tools whose answers arrive in time or too late.
@@ -64,10 +64,10 @@ func (s *scene) pass(call cairn.CallRef) {
 	s.Helper()
 	s.later()
 	s.await("the deadline of "+call.Tool, func() bool {
-		due, err := s.st.Due(s.Context(), store.DueQuery{})
+		due, err := s.st.Due(s.Context(), driver.DueQuery{})
 		s.must(err)
 		for _, d := range due.Items {
-			if d.SessionID == call.SessionID && d.Kind == store.DueDeadline {
+			if d.SessionID == call.SessionID && d.Kind == driver.DueDeadline {
 				return true
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // children are scenarios of sub-agents.
@@ -226,7 +226,7 @@ func (s *scene) childStepLimit() {
 	helper.MaxSteps = 2
 	s.agents = []*cairn.Agent{bot(plays(delegates("c1", "helper"), scripted.Text("It gave up.")), cairn.SubAgent(helper))}
 	s.process().turn("s", "go")
-	page, err := s.st.List(s.Context(), store.SessionQuery{RootsOnly: true})
+	page, err := s.st.List(s.Context(), driver.SessionQuery{RootsOnly: true})
 	s.must(err)
 	s.say("%s", fmt.Sprint(len(page.Items), " roots"))
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // crashes are scenarios in which a process dies at a chosen moment and another one takes over.
@@ -77,7 +77,7 @@ func (s *scene) stepOf(agent string, n int) func(operation) bool {
 		if o.commit == nil || o.commit.Step != n {
 			return false
 		}
-		row, err := store.Load(context.Background(), s.st, o.session)
+		row, err := driver.Load(context.Background(), s.st, o.session)
 		return err == nil && row.Agent == agent
 	}
 }

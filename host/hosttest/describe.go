@@ -12,14 +12,14 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Describe describes all that a session's tree left behind: each session's row, transcript, state, runs,
 // checkpoints, pending calls and events. It normalizes what differs between two plays of a conversation: times are
 // omitted, generated identifiers become names such as run1 and call2, numbered by first appearance, and events of
 // parallel calls are sorted by call.
-func Describe(ctx context.Context, st store.Store, log store.Log, session string) (string, error) {
+func Describe(ctx context.Context, st driver.Store, log driver.Log, session string) (string, error) {
 	t, err := treeOf(ctx, st, log, session)
 	if err != nil {
 		return "", err
@@ -58,7 +58,7 @@ func (t *tree) describe(d *diary) string {
 			return fmt.Sprintf("%d after %s: %d messages", cp.Number, cp.StepID, cp.MessageCount)
 		})
 		section(&b, "calls", r.calls, callLine)
-		section(&b, "staged", r.staged, func(s *store.Staged) string { return s.StepID + " " + s.Key })
+		section(&b, "staged", r.staged, func(s *driver.Staged) string { return s.StepID + " " + s.Key })
 		section(&b, "events", t.settled(r.events), eventLine)
 		if d != nil {
 			section(&b, "hooks", d.of(r.row.ID, t.order), func(line *string) string { return *line })

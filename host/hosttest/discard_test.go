@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -56,7 +56,7 @@ func TestReadersOfRunsThatWereTakenOver(t *testing.T) {
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t, Host{Start: inProcess}, Store{Bubble: true, Open: func(_ testing.TB, now func() time.Time) store.Store {
+				s := newScene(t, Host{Start: inProcess}, Store{Bubble: true, Open: func(_ testing.TB, now func() time.Time) driver.Store {
 					return memstore.New(&memstore.Options{Now: now})
 				}})
 				sc.play(s)

@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // FuzzDoors writes arbitrary values into a session through an engine: as input, reply, arguments, result, state,
@@ -59,7 +59,7 @@ func FuzzDoors(f *testing.F, place Store) {
 // doors holds the fuzzer's input and the session that it is written to.
 type doors struct {
 	*testing.T
-	st, cold store.Store
+	st, cold driver.Store
 	id       string
 	text     string
 	name     string
@@ -80,7 +80,7 @@ func (d *doors) play() {
 	eng := d.open(d.st)
 	run, err := eng.Execute(d.Context(), d.id, "bot", cairn.Text(d.text), d.options()...)
 	if d.refused("the first turn", err) {
-		if _, err := store.Load(d.Context(), d.cold, d.id); !errors.Is(err, cairn.ErrNotFound) {
+		if _, err := driver.Load(d.Context(), d.cold, d.id); !errors.Is(err, cairn.ErrNotFound) {
 			d.Fatalf("a turn that was refused left a session: %v", err)
 		}
 		run, err = eng.Execute(d.Context(), d.id, "bot", cairn.Text("go"))
@@ -89,12 +89,12 @@ func (d *doors) play() {
 	d.settled(run)
 	d.answer(eng)
 	d.refused("context", eng.AddContext(d.Context(), d.id, d.text))
-	_, err = store.SetContext(d.Context(), d.st, d.id, store.ContextChange{UserID: &d.text, Metadata: cairn.Metadata{d.name: d.text}})
+	_, err = driver.SetContext(d.Context(), d.st, d.id, driver.ContextChange{UserID: &d.text, Metadata: cairn.Metadata{d.name: d.text}})
 	d.refused("the user context", err)
 
-	before, err := store.AllMessages(d.Context(), d.cold, d.id)
+	before, err := driver.AllMessages(d.Context(), d.cold, d.id)
 	d.must(err)
-	state, err := store.State(d.Context(), d.cold, d.id, "")
+	state, err := driver.State(d.Context(), d.cold, d.id, "")
 	d.must(err)
 	d.sound(before)
 	d.turn(eng, "and now?") // in a process with the session in its cache
@@ -143,7 +143,7 @@ func (d *doors) refused(what string, err error) bool {
 	return true
 }
 
-func (d *doors) open(st store.Store) *engine.Engine {
+func (d *doors) open(st driver.Store) *engine.Engine {
 	d.Helper()
 	eng, err := engine.New(st, []*cairn.Agent{d.agent()}, &engine.Options{Coalesce: -1})
 	d.must(err)
@@ -242,7 +242,7 @@ func (d *doors) settled(run *engine.Run) {
 
 // answer answers the session's pending calls with the fuzzer's values and, if those are refused, with valid ones.
 func (d *doors) answer(eng *engine.Engine) {
-	page, err := eng.Inbox(d.Context(), store.CallQuery{RootID: d.id})
+	page, err := eng.Inbox(d.Context(), driver.CallQuery{RootID: d.id})
 	d.must(err)
 	for i := range page.Items {
 		ref := page.Items[i].CallRef
@@ -282,26 +282,26 @@ func (d *doors) sound(messages []cairn.Message) {
 	for i := range messages {
 		d.must(messages[i].Validate())
 	}
-	row, err := store.Load(d.Context(), d.cold, d.id)
+	row, err := driver.Load(d.Context(), d.cold, d.id)
 	d.must(err)
 	d.must(row.Usage.Validate())
 	d.must(row.ValidateContext())
-	state, err := store.State(d.Context(), d.cold, d.id, "")
+	state, err := driver.State(d.Context(), d.cold, d.id, "")
 	d.must(err)
 	if problem := limits.JSON(state); problem != "" {
 		d.Fatalf("the state %s", problem)
 	}
-	runs, err := d.cold.Runs(d.Context(), d.id, store.PageQuery{})
+	runs, err := d.cold.Runs(d.Context(), d.id, driver.PageQuery{})
 	d.must(err)
 	for i := range runs.Items {
 		d.must(runs.Items[i].Validate())
 	}
-	calls, err := d.cold.Calls(d.Context(), store.CallQuery{RootID: d.id})
+	calls, err := d.cold.Calls(d.Context(), driver.CallQuery{RootID: d.id})
 	d.must(err)
 	for i := range calls.Items {
 		d.must(calls.Items[i].Validate())
 	}
-	events, err := d.cold.(store.LogProvider).EventLog().Read(d.Context(), d.id, 0, 1000)
+	events, err := d.cold.(driver.LogProvider).EventLog().Read(d.Context(), d.id, 0, 1000)
 	d.must(err)
 	for i := range events {
 		d.must(events[i].Validate())

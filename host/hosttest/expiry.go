@@ -5,7 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // expiries are scenarios of sessions that expire and are purged.
@@ -19,12 +19,12 @@ var expiries = []scenario{
 // turn, which it would otherwise not outlive on a slow machine with a real clock.
 func (s *scene) idle(p *process) {
 	s.Helper()
-	if _, ok := s.st.(store.Sweeper); !ok {
+	if _, ok := s.st.(driver.Sweeper); !ok {
 		s.Fatal("the store is no Sweeper: nothing would expire")
 	}
 	p.turn("s", "do it")
 	p.turn("gone", "do it")
-	_, err := p.SetContext(s.Context(), "gone", store.ContextChange{ExpiresAt: new(s.now().Add(s.soon))})
+	_, err := p.SetContext(s.Context(), "gone", driver.ContextChange{ExpiresAt: new(s.now().Add(s.soon))})
 	s.must(err)
 }
 

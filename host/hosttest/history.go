@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // returns are scenarios of rewinds, branches and retries.
@@ -33,7 +33,7 @@ func (s *scene) taking() {
 // checkpoints lists the checkpoints of a session.
 func (s *scene) checkpoints(session string) []cairn.Checkpoint {
 	s.Helper()
-	page, err := s.st.Checkpoints(s.Context(), session, store.PageQuery{})
+	page, err := s.st.Checkpoints(s.Context(), session, driver.PageQuery{})
 	s.must(err)
 	return page.Items
 }

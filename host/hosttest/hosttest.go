@@ -5,7 +5,7 @@
 //	func TestHost(t *testing.T) {
 //		hosttest.Run(t, hosttest.Host{
 //			Name:  "myhost",
-//			Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+//			Start: func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 //				eng, err := engine.New(st, agents, opts) // with what makes it run on your host
 //				if err != nil {
 //					tb.Fatal(err)
@@ -14,7 +14,7 @@
 //			},
 //		}, hosttest.Store{
 //			Name: "mystore",
-//			Open: func(tb testing.TB, now func() time.Time) store.Store { return mystore.OpenTemp(tb, now) },
+//			Open: func(tb testing.TB, now func() time.Time) driver.Store { return mystore.OpenTemp(tb, now) },
 //		})
 //	}
 //
@@ -34,7 +34,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Host is a host to run the suite on.
@@ -43,7 +43,7 @@ type Host struct {
 	Name string
 	// Start starts a process for the agents over a store. Pass opts, which is never nil, to the engine together
 	// with the host's own options. opts.Log is set if the store has no log of its own. The suite closes the engine.
-	Start func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine
+	Start func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine
 	// Crashes is the number of operations, spread evenly over a conversation, at which the crash-anywhere scenarios
 	// kill a process, before and after each; 0 means every operation. Set it for hosts with many operations per
 	// turn.
@@ -59,15 +59,15 @@ type Store struct {
 	Name string
 	// Open opens a fresh, empty store that shares nothing with any other, and registers its cleanup with tb. now is
 	// the clock that the store must use, so that deadlines and leases lapse without real waiting.
-	Open func(tb testing.TB, now func() time.Time) store.Store
+	Open func(tb testing.TB, now func() time.Time) driver.Store
 	// OwnClock declares that the store does not use Open's clock. The suite then waits in real time, with short
 	// deadlines.
 	OwnClock bool
 	// Another opens another handle on a store's data, as another process would, and registers its cleanup with tb.
 	// nil means that processes share the handle that Open returned.
-	Another func(tb testing.TB, st store.Store) store.Store
+	Another func(tb testing.TB, st driver.Store) driver.Store
 	// Log opens a log for a store that has none, or whose own log must not be used. Processes share it.
-	Log func(tb testing.TB) store.Log
+	Log func(tb testing.TB) driver.Log
 	// Bubble declares that host and store can run in a synctest bubble, where waiting takes no time.
 	Bubble bool
 	// Set selects the scenarios for this store; nil means [Every].

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // process is an engine with its own connection to the store. The connection can be cut.
@@ -25,8 +25,8 @@ func (p *process) die() { p.tap.cut() }
 // operation is a call of the store or the log.
 type operation struct {
 	name    string
-	session string        // session or log that a write is for
-	commit  *store.Commit // for a Commit
+	session string         // session or log that a write is for
+	commit  *driver.Commit // for a Commit
 }
 
 // ends reports whether the operation ends or suspends a run of the session.
@@ -36,8 +36,8 @@ func (o operation) ends(session string) bool {
 
 // tap stands between a process and its store. It can intercept operations and cut the connection.
 type tap struct {
-	store.Store
-	log store.Log
+	driver.Store
+	log driver.Log
 
 	mu     sync.Mutex
 	dead   bool
@@ -98,9 +98,9 @@ func through[T any](s *tap, op operation, call func() (T, error)) (T, error) {
 func only(err error) (struct{}, error) { return struct{}{}, err }
 
 // line returns the store as the process sees it: a StopWatcher and a Sweeper if the store is one.
-func (s *tap) line() store.Store {
-	w, watches := s.Store.(store.StopWatcher)
-	sw, sweeps := s.Store.(store.Sweeper)
+func (s *tap) line() driver.Store {
+	w, watches := s.Store.(driver.StopWatcher)
+	sw, sweeps := s.Store.(driver.Sweeper)
 	switch {
 	case watches && sweeps:
 		return struct {
@@ -123,18 +123,18 @@ func (s *tap) line() store.Store {
 }
 
 // withoutLog returns the store as the process sees it if the log is in another place. It is no LogProvider then.
-func (s *tap) withoutLog() store.Store {
-	w, watches := s.Store.(store.StopWatcher)
-	sw, sweeps := s.Store.(store.Sweeper)
+func (s *tap) withoutLog() driver.Store {
+	w, watches := s.Store.(driver.StopWatcher)
+	sw, sweeps := s.Store.(driver.Sweeper)
 	if watches && sweeps {
 		return fullStore{plainStore{s}, stopWatch{s, w}, sweepLine{sw, s}}
 	}
 	return plainStore{s}
 }
 
-type plainStore struct{ store.Store }
+type plainStore struct{ driver.Store }
 
-func (p plainStore) Self() store.Store { return p }
+func (p plainStore) Self() driver.Store { return p }
 
 type fullStore struct {
 	plainStore
@@ -144,7 +144,7 @@ type fullStore struct {
 
 // sweepLine is the Sweeper as a process sees it.
 type sweepLine struct {
-	store.Sweeper
+	driver.Sweeper
 	s *tap
 }
 
@@ -152,16 +152,16 @@ func (l sweepLine) Restore(ctx context.Context, root string) (*cairn.Session, er
 	return through(l.s, operation{name: "Restore", session: root}, func() (*cairn.Session, error) { return l.Sweeper.Restore(ctx, root) })
 }
 
-func (l sweepLine) Remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
-	return through(l.s, operation{name: "Remove", session: root}, func() (*store.Removed, error) { return l.Sweeper.Remove(ctx, root, why) })
+func (l sweepLine) Remove(ctx context.Context, root string, why driver.Removal) (*driver.Removed, error) {
+	return through(l.s, operation{name: "Remove", session: root}, func() (*driver.Removed, error) { return l.Sweeper.Remove(ctx, root, why) })
 }
 
-func (l sweepLine) Stale(ctx context.Context, q store.PageQuery) (store.Page[string], error) {
-	return through(l.s, operation{name: "Stale"}, func() (store.Page[string], error) { return l.Sweeper.Stale(ctx, q) })
+func (l sweepLine) Stale(ctx context.Context, q driver.PageQuery) (driver.Page[string], error) {
+	return through(l.s, operation{name: "Stale"}, func() (driver.Page[string], error) { return l.Sweeper.Stale(ctx, q) })
 }
 
-func (l sweepLine) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
-	return through(l.s, operation{name: "Removed"}, func() (store.Page[store.Removed], error) { return l.Sweeper.Removed(ctx, age, q) })
+func (l sweepLine) Removed(ctx context.Context, age time.Duration, q driver.PageQuery) (driver.Page[driver.Removed], error) {
+	return through(l.s, operation{name: "Removed"}, func() (driver.Page[driver.Removed], error) { return l.Sweeper.Removed(ctx, age, q) })
 }
 
 func (l sweepLine) Purge(ctx context.Context, key string) (int, error) {
@@ -170,11 +170,11 @@ func (l sweepLine) Purge(ctx context.Context, key string) (int, error) {
 
 type stopWatch struct {
 	s *tap
-	w store.StopWatcher
+	w driver.StopWatcher
 }
 
-func (w stopWatch) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
-	return func(yield func(store.StopNotice, error) bool) {
+func (w stopWatch) WatchStops(ctx context.Context) iter.Seq2[driver.StopNotice, error] {
+	return func(yield func(driver.StopNotice, error) bool) {
 		for n, err := range w.w.WatchStops(ctx) {
 			if !w.s.isDead() && !yield(n, err) {
 				return
@@ -183,24 +183,24 @@ func (w stopWatch) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, e
 	}
 }
 
-func (s *tap) Self() store.Store { return s }
+func (s *tap) Self() driver.Store { return s }
 
-func (s *tap) EventLog() store.Log {
-	if f, ok := s.log.(store.Fencer); ok {
+func (s *tap) EventLog() driver.Log {
+	if f, ok := s.log.(driver.Fencer); ok {
 		return fencedLine{logLine{s.log, s}, f}
 	}
 	return logLine{s.log, s}
 }
 
-func (s *tap) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *tap) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	return through(s, operation{"Commit", id, c}, func() (*cairn.Session, error) { return s.Store.Commit(ctx, id, c) })
 }
 
-func (s *tap) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
-	return through(s, operation{name: "Read"}, func() (*store.Contents, error) { return s.Store.Read(ctx, id, want) })
+func (s *tap) Read(ctx context.Context, id string, want driver.Want) (*driver.Contents, error) {
+	return through(s, operation{name: "Read"}, func() (*driver.Contents, error) { return s.Store.Read(ctx, id, want) })
 }
 
-func (s *tap) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+func (s *tap) Stage(ctx context.Context, id string, token int64, pieces ...driver.Staged) error {
 	_, err := through(s, operation{name: "Stage", session: id}, func() (struct{}, error) { return only(s.Store.Stage(ctx, id, token, pieces...)) })
 	return err
 }
@@ -214,19 +214,19 @@ func (s *tap) RequestStop(ctx context.Context, id string, stop cairn.Stop) error
 	return err
 }
 
-func (s *tap) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
-	return through(s, operation{name: "Runs"}, func() (store.Page[cairn.Run], error) { return s.Store.Runs(ctx, id, q) })
+func (s *tap) Runs(ctx context.Context, id string, q driver.PageQuery) (driver.Page[cairn.Run], error) {
+	return through(s, operation{name: "Runs"}, func() (driver.Page[cairn.Run], error) { return s.Store.Runs(ctx, id, q) })
 }
 
-func (s *tap) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
-	return through(s, operation{name: "Checkpoints"}, func() (store.Page[cairn.Checkpoint], error) { return s.Store.Checkpoints(ctx, id, q) })
+func (s *tap) Checkpoints(ctx context.Context, id string, q driver.PageQuery) (driver.Page[cairn.Checkpoint], error) {
+	return through(s, operation{name: "Checkpoints"}, func() (driver.Page[cairn.Checkpoint], error) { return s.Store.Checkpoints(ctx, id, q) })
 }
 
-func (s *tap) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
-	return through(s, operation{name: "Calls"}, func() (store.Page[cairn.PendingCall], error) { return s.Store.Calls(ctx, q) })
+func (s *tap) Calls(ctx context.Context, q driver.CallQuery) (driver.Page[cairn.PendingCall], error) {
+	return through(s, operation{name: "Calls"}, func() (driver.Page[cairn.PendingCall], error) { return s.Store.Calls(ctx, q) })
 }
 
-func (s *tap) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+func (s *tap) Branch(ctx context.Context, from string, at driver.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	return through(s, operation{name: "Branch"}, func() (*cairn.Session, error) { return s.Store.Branch(ctx, from, at, to) })
 }
 
@@ -234,12 +234,12 @@ func (s *tap) Prune(ctx context.Context, id string, keep int) (int, error) {
 	return through(s, operation{name: "Prune"}, func() (int, error) { return s.Store.Prune(ctx, id, keep) })
 }
 
-func (s *tap) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
-	return through(s, operation{name: "List"}, func() (store.Page[cairn.Session], error) { return s.Store.List(ctx, q) })
+func (s *tap) List(ctx context.Context, q driver.SessionQuery) (driver.Page[cairn.Session], error) {
+	return through(s, operation{name: "List"}, func() (driver.Page[cairn.Session], error) { return s.Store.List(ctx, q) })
 }
 
-func (s *tap) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
-	return through(s, operation{name: "Due"}, func() (store.Page[store.Due], error) { return s.Store.Due(ctx, q) })
+func (s *tap) Due(ctx context.Context, q driver.DueQuery) (driver.Page[driver.Due], error) {
+	return through(s, operation{name: "Due"}, func() (driver.Page[driver.Due], error) { return s.Store.Due(ctx, q) })
 }
 
 func (s *tap) Delete(ctx context.Context, id string) error {
@@ -249,16 +249,16 @@ func (s *tap) Delete(ctx context.Context, id string) error {
 
 // logLine is the event log as a process sees it.
 type logLine struct {
-	store.Log
+	driver.Log
 	s *tap
 }
 
-func (l logLine) Self() store.Log { return l }
+func (l logLine) Self() driver.Log { return l }
 
 // fencedLine is the event log as a process sees it, if the log is a Fencer.
 type fencedLine struct {
 	logLine
-	f store.Fencer
+	f driver.Fencer
 }
 
 // rootOf returns the root that a log belongs to.
@@ -273,7 +273,7 @@ func (l logLine) Append(ctx context.Context, log string, expect int64, events ..
 	return through(l.s, operation{name: "Append", session: rootOf(log)}, func() (int64, error) { return l.Log.Append(ctx, log, expect, events...) })
 }
 
-func (l fencedLine) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
+func (l fencedLine) AppendFenced(ctx context.Context, log string, expect int64, w driver.Writer, events ...cairn.Event) (int64, error) {
 	return through(l.s, operation{name: "Append", session: rootOf(log)}, func() (int64, error) {
 		return l.f.AppendFenced(ctx, log, expect, w, events...)
 	})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // refusals are scenarios of input that is refused. Each error explains why, and nothing changes.
@@ -188,7 +188,7 @@ func (s *scene) guesses() {
 		s.Errorf("two sessions share an id: %v", seen)
 	}
 	for _, root := range s.roots {
-		row, err := store.Load(s.Context(), s.st, root)
+		row, err := driver.Load(s.Context(), s.st, root)
 		s.must(err)
 		if row.Secret == "" || strings.Contains(s.trees(), row.Secret) {
 			s.Errorf("the secret of session %s is not kept", root)

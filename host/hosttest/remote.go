@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Cold is a host that executes each effect in a new engine, so that nothing stays in memory between effects.
@@ -26,8 +26,8 @@ var Alternating = Host{Name: "alternating", Start: remote(1, 2), Crashes: 8}
 
 // remote returns a Start function. Its processes execute each effect the given number of times, alternately in a
 // number of warm engines, or each time in a new engine if warm is 0.
-func remote(times, warm int) func(testing.TB, store.Store, []*cairn.Agent, *engine.Options) *engine.Engine {
-	return func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+func remote(times, warm int) func(testing.TB, driver.Store, []*cairn.Agent, *engine.Options) *engine.Engine {
+	return func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		h := &dispersed{tb: tb, times: times}
 		h.ctx, h.cancel = context.WithCancel(context.Background())
 		own := *opts

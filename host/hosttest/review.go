@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // reviews are scenarios of approvals by several people.
@@ -113,7 +113,7 @@ func (s *scene) inbox() {
 	for _, id := range s.roots {
 		one.turn(id, "refund it")
 	}
-	list := func(what string, q store.CallQuery) {
+	list := func(what string, q driver.CallQuery) {
 		page, err := two.Inbox(s.Context(), q)
 		s.must(err)
 		sessions := ""
@@ -124,19 +124,19 @@ func (s *scene) inbox() {
 	}
 	_, err := two.Claim(s.Context(), "s2", s.open("s2", "refund").ID, "bob", time.Hour)
 	s.must(err)
-	list("all", store.CallQuery{})
-	list("for ann", store.CallQuery{Reviewer: "ann"})
-	list("for eve", store.CallQuery{Reviewer: "eve"})
-	list("claimed by bob", store.CallQuery{Claimed: "bob"})
-	list("of another tool", store.CallQuery{Tool: "note"})
+	list("all", driver.CallQuery{})
+	list("for ann", driver.CallQuery{Reviewer: "ann"})
+	list("for eve", driver.CallQuery{Reviewer: "eve"})
+	list("claimed by bob", driver.CallQuery{Claimed: "bob"})
+	list("of another tool", driver.CallQuery{Tool: "note"})
 	two.submit("s1", cairn.Deny(s.open("s1", "refund"), "").By("ann"), cairn.OutcomeAccepted)
-	list("all", store.CallQuery{})
-	list("answered", store.CallQuery{Statuses: []cairn.CallStatus{cairn.CallAnswered}})
+	list("all", driver.CallQuery{})
+	list("answered", driver.CallQuery{Statuses: []cairn.CallStatus{cairn.CallAnswered}})
 	for _, id := range s.roots[1:] {
 		two.submit(id, cairn.Deny(s.open(id, "refund"), "").By("bob"), cairn.OutcomeAccepted)
 	}
 	for _, id := range s.roots {
 		two.resume(id)
 	}
-	list("all", store.CallQuery{})
+	list("all", driver.CallQuery{})
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // scene is the stage of a scenario: a store, its processes, and what was recorded of them.
@@ -21,8 +21,8 @@ type scene struct {
 	ctx    context.Context // bounds a scene that hangs
 	host   Host
 	place  Store
-	st     store.Store
-	log    store.Log
+	st     driver.Store
+	log    driver.Log
 	diary  *diary
 	agents []*cairn.Agent
 	// roots are the sessions whose trees are compared with the golden file; default "s".
@@ -55,7 +55,7 @@ func newScene(t *testing.T, h Host, place Store) *scene {
 	s.st = place.Open(t, s.now)
 	if place.Log != nil {
 		s.log = place.Log(t)
-	} else if own, ok := s.st.(store.LogProvider); ok {
+	} else if own, ok := s.st.(driver.LogProvider); ok {
 		s.log = own.EventLog()
 	} else {
 		t.Fatalf("store %q brings no log, and Store.Log is not set", place.Name)
@@ -116,7 +116,7 @@ func (s *scene) process(opts ...option) *process {
 	if s.place.Another != nil && len(s.processes) > 0 {
 		st = s.place.Another(s.T, s.st)
 		if s.place.Log == nil {
-			log = st.(store.LogProvider).EventLog()
+			log = st.(driver.LogProvider).EventLog()
 		}
 	}
 	p := &process{s: s, tap: &tap{Store: st, log: log}}
@@ -289,7 +289,7 @@ func (s *scene) open(root, tool string) cairn.CallRef {
 // openCalls returns the open calls of a tree.
 func (s *scene) openCalls(root string) []cairn.PendingCall {
 	s.Helper()
-	page, err := s.st.Calls(s.Context(), store.CallQuery{RootID: root, Statuses: []cairn.CallStatus{cairn.CallOpen}})
+	page, err := s.st.Calls(s.Context(), driver.CallQuery{RootID: root, Statuses: []cairn.CallStatus{cairn.CallOpen}})
 	s.must(err)
 	return page.Items
 }
@@ -357,7 +357,7 @@ func (s *scene) awaitDeath(run *engine.Run) {
 // row returns a session's row.
 func (s *scene) row(id string) *cairn.Session {
 	s.Helper()
-	row, err := store.Load(s.Context(), s.st, id)
+	row, err := driver.Load(s.Context(), s.st, id)
 	s.must(err)
 	return row
 }
@@ -365,7 +365,7 @@ func (s *scene) row(id string) *cairn.Session {
 // child returns the only child of a session.
 func (s *scene) child(parent string) string {
 	s.Helper()
-	page, err := s.st.List(s.Context(), store.SessionQuery{ParentID: parent})
+	page, err := s.st.List(s.Context(), driver.SessionQuery{ParentID: parent})
 	s.must(err)
 	if len(page.Items) != 1 {
 		s.Fatalf("session %s has %d children, want one", parent, len(page.Items))
@@ -375,4 +375,4 @@ func (s *scene) child(parent string) string {
 
 func withText(text string) engine.RunOption { return engine.WithInput(cairn.Text(text)) }
 
-func callsOf(root string) store.CallQuery { return store.CallQuery{RootID: root} }
+func callsOf(root string) driver.CallQuery { return driver.CallQuery{RootID: root} }

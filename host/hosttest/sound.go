@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Unsound lists the inconsistencies of a session's tree that no process drives. Whatever happened to the tree, its
 // transcripts, runs, pending calls and log must be consistent.
-func Unsound(ctx context.Context, st store.Store, log store.Log, session string) ([]string, error) {
+func Unsound(ctx context.Context, st driver.Store, log driver.Log, session string) ([]string, error) {
 	t, err := treeOf(ctx, st, log, session)
 	if err != nil {
 		return nil, err

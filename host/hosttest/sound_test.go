@@ -11,11 +11,11 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-func inProcess(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+func inProcess(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 	eng, err := engine.New(st, agents, opts)
 	if err != nil {
 		tb.Fatal(err)
@@ -26,7 +26,7 @@ func inProcess(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engin
 // answered returns the tree of a session with an answered call of its own, one of a child, and a pending call.
 func answered(t *testing.T) *tree {
 	t.Helper()
-	s := newScene(t, Host{Start: inProcess}, Store{Open: func(_ testing.TB, now func() time.Time) store.Store {
+	s := newScene(t, Host{Start: inProcess}, Store{Open: func(_ testing.TB, now func() time.Time) driver.Store {
 		return memstore.New(&memstore.Options{Now: now})
 	}})
 	s.twins()
@@ -110,7 +110,7 @@ func TestUnsoundSeesDamage(t *testing.T) {
 		"a lease is held": {func(t *tree) {
 			t.sessions[1].row.Lease = cairn.Lease{Owner: "o", Until: t.sessions[1].row.UpdatedAt.Add(time.Hour)}
 		}, "holds its lease"},
-		"something is staged":       {func(t *tree) { t.sessions[1].staged = make([]store.Staged, 1) }, "still staged"},
+		"something is staged":       {func(t *tree) { t.sessions[1].staged = make([]driver.Staged, 1) }, "still staged"},
 		"messages are miscounted":   {func(t *tree) { t.sessions[1].row.MessageCount++ }, "the row counts"},
 		"calls are miscounted":      {func(t *tree) { t.sessions[0].row.OpenCalls++ }, "open calls"},
 		"the deadline is forgotten": {func(t *tree) { t.sessions[0].row.NextDeadline = time.Time{} }, "next deadline"},

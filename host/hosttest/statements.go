@@ -13,10 +13,10 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Table is a table of the users of a store that executes statements, see [store.Execer]. It is in the store's
+// Table is a table of the users of a store that executes statements, see [driver.Execer]. It is in the store's
 // database. Its keys are unique.
 type Table struct {
 	// Insert records, with a call, a statement that adds a row.
@@ -26,7 +26,7 @@ type Table struct {
 }
 
 // InProcess is the default host of an engine.
-var InProcess = Host{Name: "inprocess", Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+var InProcess = Host{Name: "inprocess", Start: func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 	eng, err := engine.New(st, agents, opts)
 	if err != nil {
 		tb.Fatal(err)
@@ -36,7 +36,7 @@ var InProcess = Host{Name: "inprocess", Start: func(tb testing.TB, st store.Stor
 
 // RunStatements checks that statements that tools record with a store's Exec are executed once per committed step,
 // on hosts whose effects share a process and on others. newTable creates a table in the database of a store.
-func RunStatements(t *testing.T, place Store, newTable func(testing.TB, store.Store) Table) {
+func RunStatements(t *testing.T, place Store, newTable func(testing.TB, driver.Store) Table) {
 	for _, h := range []Host{InProcess, Cold, Repeating, Alternating} {
 		t.Run(h.Name, func(t *testing.T) {
 			for name, check := range map[string]func(*clerk){
@@ -57,7 +57,7 @@ func RunStatements(t *testing.T, place Store, newTable func(testing.TB, store.St
 type clerk struct {
 	*testing.T
 	host  Host
-	st    store.Store
+	st    driver.Store
 	table Table
 	again atomic.Bool // tools insert rows under other keys
 }
@@ -84,10 +84,10 @@ func (c *clerk) agent(d cairn.Durability, replies ...scripted.Step) *cairn.Agent
 }
 
 // start starts a process over a store. Its leases last as long as by default, since the machine may be busy.
-func (c *clerk) start(st store.Store, a *cairn.Agent) *engine.Engine { return c.startLeased(st, a, 0) }
+func (c *clerk) start(st driver.Store, a *cairn.Agent) *engine.Engine { return c.startLeased(st, a, 0) }
 
 // startLeased starts a process whose leases last for a time; 0 is the default.
-func (c *clerk) startLeased(st store.Store, a *cairn.Agent, lease time.Duration) *engine.Engine {
+func (c *clerk) startLeased(st driver.Store, a *cairn.Agent, lease time.Duration) *engine.Engine {
 	eng := c.host.Start(c.T, st, []*cairn.Agent{a}, &engine.Options{LeaseTTL: lease})
 	c.Cleanup(func() { _ = eng.Close(context.WithoutCancel(c.Context())) })
 	return eng
@@ -100,7 +100,7 @@ func (c *clerk) ends(run *engine.Run, err error) *cairn.Result {
 		c.Fatal(err)
 	}
 	res, err := run.Wait(c.Context())
-	if err != nil && !store.IsStatementFailed(err) {
+	if err != nil && !driver.IsStatementFailed(err) {
 		c.Fatal(err)
 	}
 	return res
@@ -157,7 +157,7 @@ func (c *clerk) failed() {
 		c.Errorf("the run is %s: %v", res.Status, res.Error)
 	}
 	c.want("a")
-	row, err := store.Load(c.Context(), c.st, "s")
+	row, err := driver.Load(c.Context(), c.st, "s")
 	if err != nil || row.Step != 1 || row.MessageCount != 3 {
 		c.Fatalf("the session is %+v, %v", row, err)
 	}
@@ -243,7 +243,7 @@ func (c *clerk) refused() {
 	var other, late error
 	a := c.agent(cairn.PerStep, asks("c1", "try", "a"))
 	a.Tools = append(a.Tools, cairn.Func("try", "", func(_ context.Context, call *cairn.Call, _ words) (string, error) {
-		other = store.Exec(call, "Fortran", "SELECT 1")
+		other = driver.Exec(call, "Fortran", "SELECT 1")
 		return "", nil
 	}, cairn.RequireApprovalIf(func(_ context.Context, call *cairn.Call, _ words) (bool, error) {
 		late = c.table.Insert(call, "a", 1)
@@ -261,11 +261,11 @@ func (c *clerk) refused() {
 
 // commits is a store that passes commits with statements to around.
 type commits struct {
-	store.Store
+	driver.Store
 	around func(commit func() (*cairn.Session, error)) (*cairn.Session, error)
 }
 
-func (s *commits) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *commits) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	commit := func() (*cairn.Session, error) { return s.Store.Commit(ctx, id, c) }
 	if len(c.Statements) == 0 {
 		return commit()
@@ -273,6 +273,6 @@ func (s *commits) Commit(ctx context.Context, id string, c *store.Commit) (*cair
 	return s.around(commit)
 }
 
-func (s *commits) Self() store.Store   { return s }
-func (s *commits) Dialect() string     { return s.Store.(store.Execer).Dialect() }
-func (s *commits) EventLog() store.Log { return s.Store.(store.LogProvider).EventLog() }
+func (s *commits) Self() driver.Store   { return s }
+func (s *commits) Dialect() string      { return s.Store.(driver.Execer).Dialect() }
+func (s *commits) EventLog() driver.Log { return s.Store.(driver.LogProvider).EventLog() }

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // sweeps are scenarios with accidents at every operation. They expect only what does not depend on the operation.
@@ -168,7 +168,7 @@ func (p *process) converse(root string) error {
 
 // answerAll answers every open call of a tree.
 func (p *process) answerAll(ctx context.Context, root string) error {
-	page, err := p.Inbox(ctx, store.CallQuery{RootID: root})
+	page, err := p.Inbox(ctx, driver.CallQuery{RootID: root})
 	if err != nil {
 		return err
 	}

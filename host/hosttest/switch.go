@@ -7,7 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // asides are scenarios of context outside the conversation: facts for the model, and the tools that it may use.
@@ -112,7 +112,7 @@ func (s *scene) title() {
 		s.Fatalf("tags and metadata are %v %v", row.Tags, row.Metadata)
 	}
 	user, title := "ada", "Chairs"
-	_, err := two.SetContext(s.Context(), "s", store.ContextChange{UserID: &user, Title: &title})
+	_, err := two.SetContext(s.Context(), "s", driver.ContextChange{UserID: &user, Title: &title})
 	s.must(err)
 	two.turn("s", "and now?")
 	if len(read) != 2 || read[1] != "Chairsada[hook lamp] map[by:hook order:map[express:true lines:2]]" {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // tree is all that a session and its sub-agents left behind.
@@ -27,14 +27,14 @@ type record struct {
 	state       json.RawMessage
 	runs        []cairn.Run
 	checkpoints []cairn.Checkpoint
-	staged      []store.Staged
+	staged      []driver.Staged
 	calls       []cairn.PendingCall
 	events      []cairn.Event
 }
 
 // treeOf reads the tree that a session belongs to.
-func treeOf(ctx context.Context, st store.Store, log store.Log, session string) (*tree, error) {
-	row, err := store.Load(ctx, st, session)
+func treeOf(ctx context.Context, st driver.Store, log driver.Log, session string) (*tree, error) {
+	row, err := driver.Load(ctx, st, session)
 	if err != nil {
 		return nil, err
 	}
@@ -42,17 +42,17 @@ func treeOf(ctx context.Context, st store.Store, log store.Log, session string) 
 }
 
 // readTree reads a root session with all sessions below it.
-func readTree(ctx context.Context, st store.Store, log store.Log, root string) (*tree, error) {
+func readTree(ctx context.Context, st driver.Store, log driver.Log, root string) (*tree, error) {
 	t := &tree{order: map[string]int{}}
-	row, err := store.Load(ctx, st, root)
+	row, err := driver.Load(ctx, st, root)
 	if err != nil {
 		return nil, err
 	}
 	if t.events, err = allEvents(ctx, log, row.Log()); err != nil {
 		return nil, err
 	}
-	t.calls, err = pages(func(cursor string) (store.Page[cairn.PendingCall], error) {
-		return st.Calls(ctx, store.CallQuery{RootID: root, Cursor: cursor})
+	t.calls, err = pages(func(cursor string) (driver.Page[cairn.PendingCall], error) {
+		return st.Calls(ctx, driver.CallQuery{RootID: root, Cursor: cursor})
 	})
 	if err != nil {
 		return nil, err
@@ -70,31 +70,31 @@ func readTree(ctx context.Context, st store.Store, log store.Log, root string) (
 }
 
 // add reads a session and the sessions below it.
-func (t *tree) add(ctx context.Context, st store.Store, id string) error {
+func (t *tree) add(ctx context.Context, st driver.Store, id string) error {
 	r := &record{}
 	var err error
-	if r.row, err = store.Load(ctx, st, id); err != nil {
+	if r.row, err = driver.Load(ctx, st, id); err != nil {
 		return err
 	}
-	if r.messages, err = store.AllMessages(ctx, st, id); err != nil {
+	if r.messages, err = driver.AllMessages(ctx, st, id); err != nil {
 		return err
 	}
-	if r.state, err = store.State(ctx, st, id, ""); err != nil {
+	if r.state, err = driver.State(ctx, st, id, ""); err != nil {
 		return err
 	}
-	r.runs, err = pages(func(cursor string) (store.Page[cairn.Run], error) {
-		return st.Runs(ctx, id, store.PageQuery{Cursor: cursor})
+	r.runs, err = pages(func(cursor string) (driver.Page[cairn.Run], error) {
+		return st.Runs(ctx, id, driver.PageQuery{Cursor: cursor})
 	})
 	if err != nil {
 		return err
 	}
-	r.checkpoints, err = pages(func(cursor string) (store.Page[cairn.Checkpoint], error) {
-		return st.Checkpoints(ctx, id, store.PageQuery{Cursor: cursor})
+	r.checkpoints, err = pages(func(cursor string) (driver.Page[cairn.Checkpoint], error) {
+		return st.Checkpoints(ctx, id, driver.PageQuery{Cursor: cursor})
 	})
 	if err != nil {
 		return err
 	}
-	if r.staged, err = store.StagedOf(ctx, st, id, ""); err != nil {
+	if r.staged, err = driver.StagedOf(ctx, st, id, ""); err != nil {
 		return err
 	}
 	r.events = slices.DeleteFunc(slices.Clone(t.events), func(ev cairn.Event) bool { return ev.SessionID != id })
@@ -108,9 +108,9 @@ func (t *tree) add(ctx context.Context, st store.Store, id string) error {
 }
 
 // addChildren reads the children of a session, in the order of the calls that consulted them.
-func (t *tree) addChildren(ctx context.Context, st store.Store, id string) error {
-	children, err := pages(func(cursor string) (store.Page[cairn.Session], error) {
-		return st.List(ctx, store.SessionQuery{ParentID: id, Cursor: cursor})
+func (t *tree) addChildren(ctx context.Context, st driver.Store, id string) error {
+	children, err := pages(func(cursor string) (driver.Page[cairn.Session], error) {
+		return st.List(ctx, driver.SessionQuery{ParentID: id, Cursor: cursor})
 	})
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (t *tree) addChildren(ctx context.Context, st store.Store, id string) error
 }
 
 // pages reads a list to its end.
-func pages[T any](read func(cursor string) (store.Page[T], error)) ([]T, error) {
+func pages[T any](read func(cursor string) (driver.Page[T], error)) ([]T, error) {
 	var all []T
 	cursor := ""
 	for {
@@ -151,7 +151,7 @@ func pages[T any](read func(cursor string) (store.Page[T], error)) ([]T, error) 
 	}
 }
 
-func allEvents(ctx context.Context, log store.Log, name string) ([]cairn.Event, error) {
+func allEvents(ctx context.Context, log driver.Log, name string) ([]cairn.Event, error) {
 	var all []cairn.Event
 	for {
 		batch, err := log.Read(ctx, name, int64(len(all)), 0)

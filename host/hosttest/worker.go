@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // workers are scenarios of workers that resume sessions by themselves.
@@ -92,7 +92,7 @@ func (s *scene) autoResumeCrashed() {
 	two := s.process(func(o *engine.Options) { o.AutoResume = true })
 	answered := make(chan struct{})
 	two.tap.watch(func(o operation) error {
-		if o.session == "s" && o.commit != nil && o.commit.Lease.Action == store.LeaseTake {
+		if o.session == "s" && o.commit != nil && o.commit.Lease.Action == driver.LeaseTake {
 			<-answered
 		}
 		return nil

@@ -20,7 +20,7 @@ import (
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/host/temporalhost"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/pgstore"
 	"github.com/cairn-agents/cairn/store/redisstore"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
@@ -49,7 +49,7 @@ var processes atomic.Int64
 // process that carries out each effect.
 func onTemporal(name string, c client.Client) hosttest.Host {
 	replayed := &replays{c: c}
-	return hosttest.Host{Name: name, Crashes: testenv.Choose(2, 0), Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+	return hosttest.Host{Name: name, Crashes: testenv.Choose(2, 0), Start: func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		few := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 3}
 		o := &temporalhost.Options{
 			TaskQueue: tb.Name() + "#" + strconv.FormatInt(processes.Add(1), 10),
@@ -94,7 +94,7 @@ func TestHostOnServers(t *testing.T) {
 		hosttest.Store{Name: "redisstore", Open: openRedis, OwnClock: true, Set: set})
 }
 
-func openFile(tb testing.TB, now func() time.Time) store.Store {
+func openFile(tb testing.TB, now func() time.Time) driver.Store {
 	st, err := sqlitestore.Open(filepath.Join(tb.TempDir(), "cairn.db"), &sqlitestore.Options{Synchronous: sqlitestore.Normal, Now: now})
 	if err != nil {
 		tb.Fatal(err)
@@ -103,7 +103,7 @@ func openFile(tb testing.TB, now func() time.Time) store.Store {
 	return st
 }
 
-func openPostgres(tb testing.TB, _ func() time.Time) store.Store {
+func openPostgres(tb testing.TB, _ func() time.Time) driver.Store {
 	st, err := pgstore.Open(context.Background(), testenv.FastPostgres(tb), &pgstore.Options{Schema: scene()})
 	if err != nil {
 		tb.Fatal(err)
@@ -112,7 +112,7 @@ func openPostgres(tb testing.TB, _ func() time.Time) store.Store {
 	return st
 }
 
-func openRedis(tb testing.TB, _ func() time.Time) store.Store {
+func openRedis(tb testing.TB, _ func() time.Time) driver.Store {
 	st, err := redisstore.Open(context.Background(), testenv.Redis(tb), &redisstore.Options{Prefix: scene()})
 	if err != nil {
 		tb.Fatal(err)

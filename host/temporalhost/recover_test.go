@@ -18,7 +18,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/temporalhost"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -36,7 +36,7 @@ func (m *mortal) err() error {
 	return nil
 }
 
-func (m *mortal) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (m *mortal) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	if err := m.err(); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (m *mortal) Commit(ctx context.Context, id string, c *store.Commit) (*cairn
 	return m.Store.Commit(ctx, id, c)
 }
 
-func (m *mortal) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+func (m *mortal) Stage(ctx context.Context, id string, token int64, pieces ...driver.Staged) error {
 	if err := m.err(); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (p *player) wantDriven(token int64) {
 // token returns the fencing token of the session's lease.
 func (p *player) token() int64 {
 	p.Helper()
-	row, err := store.Load(p.Context(), p.st, "s")
+	row, err := driver.Load(p.Context(), p.st, "s")
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -211,11 +211,11 @@ func (l *laborer) crash(p *player) int64 {
 	}
 	<-l.working
 	for {
-		pieces, err := store.StagedOf(p.Context(), p.st, "s", "")
+		pieces, err := driver.StagedOf(p.Context(), p.st, "s", "")
 		if err != nil {
 			p.Fatal(err)
 		}
-		if slices.ContainsFunc(pieces, func(s store.Staged) bool { return strings.HasPrefix(s.Key, "call:") }) { // the result
+		if slices.ContainsFunc(pieces, func(s driver.Staged) bool { return strings.HasPrefix(s.Key, "call:") }) { // the result
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -252,7 +252,7 @@ func TestServerKeepsWhatNoWorkerServes(t *testing.T) {
 	token := bot.crash(one)
 	three := newPlayer(t, st, quick(t), opts, bot.Agent)
 	for range 3 { // lease times
-		row, err := store.Load(t.Context(), st, "s")
+		row, err := driver.Load(t.Context(), st, "s")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -366,7 +366,7 @@ func TestCallHasAsManyTriesAsThePolicyGives(t *testing.T) {
 				}
 				return
 			}
-			list, err := store.AllMessages(t.Context(), p.st, "s")
+			list, err := driver.AllMessages(t.Context(), p.st, "s")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/host/temporalhost"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/internal/torture"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -32,7 +32,7 @@ const serverVariable = "CAIRN_TEMPORALHOST_TORTURE_SERVER"
 // startTortured starts a process with a worker. Leases are longer than Temporal needs to detect a dead worker, so
 // activities are retried under the lease of a process that is dead, or only seems to be. Where the engine has default
 // settings, so have the host and the worker.
-func startTortured(_, _ string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
+func startTortured(_, _ string, st driver.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
 	c, err := eventually(func() (client.Client, error) {
 		return client.Dial(client.Options{HostPort: os.Getenv(serverVariable), Logger: silent})
 	})
@@ -84,7 +84,7 @@ func eventually[T any](try func() (T, error)) (T, error) {
 }
 
 // openTortured opens a store that does not sync to disk: the test kills processes, not the machine.
-func openTortured(dir string) (store.Store, error) {
+func openTortured(dir string) (driver.Store, error) {
 	s, err := sqlitestore.Open(filepath.Join(dir, "cairn.db"), &sqlitestore.Options{Synchronous: sqlitestore.Normal})
 	if err != nil {
 		return nil, err

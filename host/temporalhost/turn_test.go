@@ -22,12 +22,12 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/temporalhost"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 // play starts a process with a worker for one agent.
-func play(t *testing.T, c client.Client, st store.Store, agent *cairn.Agent, opts temporalhost.Options) *engine.Engine {
+func play(t *testing.T, c client.Client, st driver.Store, agent *cairn.Agent, opts temporalhost.Options) *engine.Engine {
 	t.Helper()
 	opts.TaskQueue, opts.Prefix = t.Name(), t.Name()
 	h, err := temporalhost.New(c, &opts)
@@ -149,7 +149,7 @@ func TestLongTurnContinuesAsNew(t *testing.T) {
 	if n := len(histories(t, c)); n != 3 {
 		t.Errorf("%d workflow runs for 7 steps, want 3", n)
 	}
-	if raw, err := store.State(t.Context(), st, "s", ""); err != nil || string(raw) != `{"notes":["0","1","2","3","4","5"]}` {
+	if raw, err := driver.State(t.Context(), st, "s", ""); err != nil || string(raw) != `{"notes":["0","1","2","3","4","5"]}` {
 		t.Errorf("state %s, %v", raw, err)
 	}
 }
@@ -225,7 +225,7 @@ func TestTerminatedWorkflowOfAChild(t *testing.T) {
 	eng := play(t, c, st, agent, temporalhost.Options{Activity: workflow.ActivityOptions{HeartbeatTimeout: time.Second}})
 	run := execute(t, eng)
 	<-waiting
-	children, err := st.List(t.Context(), store.SessionQuery{ParentID: "s"})
+	children, err := st.List(t.Context(), driver.SessionQuery{ParentID: "s"})
 	if err != nil || len(children.Items) != 1 {
 		t.Fatal(children.Items, err)
 	}
@@ -235,7 +235,7 @@ func TestTerminatedWorkflowOfAChild(t *testing.T) {
 	if res, err := run.Wait(t.Context()); err != nil || res.Text != "bye" {
 		t.Fatal(res, err)
 	}
-	list, err := store.AllMessages(t.Context(), st, "s")
+	list, err := driver.AllMessages(t.Context(), st, "s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // The average lengths of the texts of a turn, in bytes: a question, the result of a tool, and an answer.
@@ -32,13 +32,13 @@ type Conversation struct {
 }
 
 // NewConversation returns a conversation without turns. Its engine is closed when the test ends, before the store is.
-func NewConversation(tb testing.TB, st store.Store) *Conversation {
+func NewConversation(tb testing.TB, st driver.Store) *Conversation {
 	tb.Helper()
 	return newConversation(tb, st, "session", 0)
 }
 
 // newConversation returns a conversation whose model has a window of so many tokens; 0 means that nothing fills it.
-func newConversation(tb testing.TB, st store.Store, session string, window int) *Conversation {
+func newConversation(tb testing.TB, st driver.Store, session string, window int) *Conversation {
 	tb.Helper()
 	c := &Conversation{tb: tb, session: session}
 	type input struct{}

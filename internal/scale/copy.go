@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // copied is how many sessions BenchCopy copies.
@@ -17,7 +18,7 @@ const copied = 2000
 
 // BenchCopy measures copies of sessions of one turn from one store to another, each time to an empty one, which open
 // opens.
-func BenchCopy(b *testing.B, from store.Importer, open func(testing.TB) store.Importer) {
+func BenchCopy(b *testing.B, from driver.Importer, open func(testing.TB) driver.Importer) {
 	bot := &cairn.Agent{Name: "bot", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
 		return scripted.Text("Four words of text.")
 	})}

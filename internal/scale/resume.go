@@ -10,12 +10,12 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Handle is a store that can be closed.
 type Handle interface {
-	store.Store
+	driver.Store
 	Close() error
 }
 
@@ -51,7 +51,7 @@ func BenchResume(b *testing.B, open func(testing.TB) Handle) {
 
 // talk makes a session of at least so many messages and returns its latest checkpoint. The last turn had the older
 // messages summarized, if they ever are.
-func talk(b *testing.B, st store.Store, session string, messages, window int) string {
+func talk(b *testing.B, st driver.Store, session string, messages, window int) string {
 	c := newConversation(b, st, session, window)
 	for {
 		before := c.summaries
@@ -97,7 +97,7 @@ func (r *resumed) resume(b *testing.B, open func(testing.TB) Handle) {
 	})
 	eng, err := engine.New(st, []*cairn.Agent{{Name: "bot", Model: model}}, nil)
 	must(err)
-	_, err = st.List(ctx, store.SessionQuery{Limit: 1}) // opens the connection
+	_, err = st.List(ctx, driver.SessionQuery{Limit: 1}) // opens the connection
 	must(err)
 	runtime.ReadMemStats(&before)
 	began := time.Now()

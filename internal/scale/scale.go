@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // How sessions are distributed. A store has a fixed number of crashed and expired sessions, however many others it has:
@@ -35,7 +35,7 @@ func user(n int) string { return fmt.Sprint("user-", n/tree/owned) }
 
 // Fill makes n sessions in a store, each with a run of two messages and a checkpoint. It uses that many concurrent
 // writers.
-func Fill(ctx context.Context, st store.Store, n, writers int) error {
+func Fill(ctx context.Context, st driver.Store, n, writers int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	trees := make(chan int)
@@ -64,13 +64,13 @@ func Fill(ctx context.Context, st store.Store, n, writers int) error {
 }
 
 // fresh returns the commit that creates session i, whose root is session first.
-func fresh(i, first int) *store.Commit {
+func fresh(i, first int) *driver.Commit {
 	s := &cairn.Session{Agent: fmt.Sprint("agent-", i%agents), UserID: user(first), RootID: id(first),
 		Tags: []string{fmt.Sprint("tag-", i%tags)}, Metadata: cairn.Metadata{"team": fmt.Sprint("team-", i%tags)}}
 	if i > first {
 		s.ParentID = id(first)
 	}
-	c := &store.Commit{Guard: store.Guard{New: true}, Create: s, Status: cairn.SessionCompleted, Step: 1,
+	c := &driver.Commit{Guard: driver.Guard{New: true}, Create: s, Status: cairn.SessionCompleted, Step: 1,
 		StartRun: &cairn.Run{ID: "run-1", Agent: s.Agent, Kind: cairn.RunExecute, Status: cairn.RunCompleted},
 		Messages: []cairn.Message{
 			{ID: "run-1/in0", Role: cairn.RoleUser, RunID: "run-1", Parts: []cairn.Part{cairn.TextPart("What is the state of my order?")}},
@@ -79,7 +79,7 @@ func fresh(i, first int) *store.Commit {
 	switch {
 	case i < crashed:
 		s.Agent, s.RootID, s.ParentID, c.Status = "crashed", id(i), "", cairn.SessionActive
-		c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Millisecond}
+		c.Lease = driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Millisecond}
 	case i < crashed+expired:
 		s.Agent, s.RootID, s.ParentID, s.ExpiresAt = "expired", id(i), "", time.Now().Add(-time.Hour)
 	case i%calling == 3:
@@ -89,7 +89,7 @@ func fresh(i, first int) *store.Commit {
 		if i%(2*calling) == 3 {
 			call.Reviewers = []string{"ann"}
 		}
-		c.Calls, c.Suspend = []store.CallWrite{{Call: call}}, &store.Suspend{StepID: "run-1/1", OpenCalls: 1}
+		c.Calls, c.Suspend = []driver.CallWrite{{Call: call}}, &driver.Suspend{StepID: "run-1/1", OpenCalls: 1}
 		c.Status = cairn.SessionPaused
 	}
 	return c
@@ -99,7 +99,7 @@ func fresh(i, first int) *store.Commit {
 // its cost on the first. Each call is measured on a session that was not touched before, and again right after. The
 // second time a multiple above most fails the test; 0 means no limit. The first time it is only reported: a session
 // that was not touched before is in no cache, and the smaller the store, the more of it is in one.
-func Compare(t *testing.T, few, many store.Store, fewSessions, manySessions, rounds int, most float64) {
+func Compare(t *testing.T, few, many driver.Store, fewSessions, manySessions, rounds int, most float64) {
 	t.Helper()
 	sides := [2]*side{{t: t, st: few, n: fewSessions}, {t: t, st: many, n: manySessions}}
 	for range rounds {
@@ -131,7 +131,7 @@ func median(list []time.Duration) time.Duration {
 // side is one of the compared stores.
 type side struct {
 	t     *testing.T
-	st    store.Store
+	st    driver.Store
 	n     int  // sessions in the filled store
 	made  int  // sessions created since then
 	first bool // the round's session was not touched before
@@ -182,22 +182,22 @@ func (s *side) lists(at int) {
 	now := time.Now()
 	for _, q := range []struct {
 		name string
-		q    store.SessionQuery
+		q    driver.SessionQuery
 	}{
-		{"list", store.SessionQuery{}},
-		{"list of a user", store.SessionQuery{UserID: user(at)}},
-		{"list of a user's chats", store.SessionQuery{UserID: user(at), RootsOnly: true, Archived: new(false)}},
-		{"list of an agent", store.SessionQuery{Agent: fmt.Sprint("agent-", at%agents)}},
-		{"list of a parent", store.SessionQuery{ParentID: id(at - at%tree)}},
-		{"list of a tree", store.SessionQuery{RootID: id(at - at%tree)}},
-		{"list of roots", store.SessionQuery{RootsOnly: true}},
-		{"list by status", store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionCompleted}}},
-		{"list by tag", store.SessionQuery{Tags: []string{"tag-3"}}},
-		{"list by metadata", store.SessionQuery{Metadata: cairn.Metadata{"team": "team-3"}}},
-		{"list of those made before", store.SessionQuery{CreatedBefore: now}},
-		{"list of those made after", store.SessionQuery{CreatedAfter: now.Add(-24 * time.Hour)}},
-		{"list of those changed after", store.SessionQuery{UpdatedAfter: now.Add(-24 * time.Hour)}},
-		{"list of those changed before", store.SessionQuery{UpdatedBefore: now}},
+		{"list", driver.SessionQuery{}},
+		{"list of a user", driver.SessionQuery{UserID: user(at)}},
+		{"list of a user's chats", driver.SessionQuery{UserID: user(at), RootsOnly: true, Archived: new(false)}},
+		{"list of an agent", driver.SessionQuery{Agent: fmt.Sprint("agent-", at%agents)}},
+		{"list of a parent", driver.SessionQuery{ParentID: id(at - at%tree)}},
+		{"list of a tree", driver.SessionQuery{RootID: id(at - at%tree)}},
+		{"list of roots", driver.SessionQuery{RootsOnly: true}},
+		{"list by status", driver.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionCompleted}}},
+		{"list by tag", driver.SessionQuery{Tags: []string{"tag-3"}}},
+		{"list by metadata", driver.SessionQuery{Metadata: cairn.Metadata{"team": "team-3"}}},
+		{"list of those made before", driver.SessionQuery{CreatedBefore: now}},
+		{"list of those made after", driver.SessionQuery{CreatedAfter: now.Add(-24 * time.Hour)}},
+		{"list of those changed after", driver.SessionQuery{UpdatedAfter: now.Add(-24 * time.Hour)}},
+		{"list of those changed before", driver.SessionQuery{UpdatedBefore: now}},
 	} {
 		q.q.Limit = pageSize
 		s.time(q.name, func() error { _, err := s.st.List(ctx, q.q); return err })
@@ -209,14 +209,14 @@ func (s *side) calls(at int) {
 	open := []cairn.CallStatus{cairn.CallOpen}
 	for _, q := range []struct {
 		name string
-		q    store.CallQuery
+		q    driver.CallQuery
 	}{
-		{"inbox", store.CallQuery{Statuses: open}},
-		{"inbox of a reviewer", store.CallQuery{Statuses: open, Reviewer: "ann"}},
-		{"inbox of a tool", store.CallQuery{Statuses: open, Tool: "tool-3"}},
-		{"inbox of a user", store.CallQuery{Statuses: open, UserID: user(at)}},
-		{"inbox of a tree", store.CallQuery{Statuses: open, RootID: id(at - at%tree)}},
-		{"calls of a session", store.CallQuery{SessionID: id(at)}},
+		{"inbox", driver.CallQuery{Statuses: open}},
+		{"inbox of a reviewer", driver.CallQuery{Statuses: open, Reviewer: "ann"}},
+		{"inbox of a tool", driver.CallQuery{Statuses: open, Tool: "tool-3"}},
+		{"inbox of a user", driver.CallQuery{Statuses: open, UserID: user(at)}},
+		{"inbox of a tree", driver.CallQuery{Statuses: open, RootID: id(at - at%tree)}},
+		{"calls of a session", driver.CallQuery{SessionID: id(at)}},
 	} {
 		q.q.Limit = pageSize
 		s.time(q.name, func() error { _, err := s.st.Calls(s.t.Context(), q.q); return err })
@@ -227,37 +227,37 @@ func (s *side) sweeps() {
 	s.t.Helper()
 	ctx := s.t.Context()
 	s.time("due", func() error {
-		_, err := s.st.Due(ctx, store.DueQuery{Agents: []string{"crashed"}, Limit: pageSize})
+		_, err := s.st.Due(ctx, driver.DueQuery{Agents: []string{"crashed"}, Limit: pageSize})
 		return err
 	})
-	sweeper := s.st.(store.Sweeper)
-	s.time("stale", func() error { _, err := sweeper.Stale(ctx, store.PageQuery{Limit: pageSize}); return err })
-	s.time("removed", func() error { _, err := sweeper.Removed(ctx, 0, store.PageQuery{Limit: pageSize}); return err })
+	sweeper := s.st.(driver.Sweeper)
+	s.time("stale", func() error { _, err := sweeper.Stale(ctx, driver.PageQuery{Limit: pageSize}); return err })
+	s.time("removed", func() error { _, err := sweeper.Removed(ctx, 0, driver.PageQuery{Limit: pageSize}); return err })
 }
 
 // turn reads a session that no process has in memory, and makes a turn of two steps on it.
 func (s *side) turn(at int) {
 	s.t.Helper()
 	ctx := s.t.Context()
-	s.time("read", func() error { _, err := s.st.Read(ctx, id(at), store.ToDrive(0)); return err })
+	s.time("read", func() error { _, err := s.st.Read(ctx, id(at), driver.ToDrive(0)); return err })
 	run := fmt.Sprint("run-of-round-", s.made)
-	commit := func(name string, c *store.Commit) (row *cairn.Session) {
+	commit := func(name string, c *driver.Commit) (row *cairn.Session) {
 		s.t.Helper()
 		s.time(name, func() (err error) { row, err = s.st.Commit(ctx, id(at), c); return err })
 		return row
 	}
 	message := []cairn.Message{{ID: run + "/1", Role: cairn.RoleUser, RunID: run, Parts: []cairn.Part{cairn.TextPart("And now?")}}}
-	row := commit("begin", &store.Commit{StartRun: &cairn.Run{ID: run, Agent: "agent", Status: cairn.RunRunning},
-		Status: cairn.SessionActive, Messages: message, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Hour}})
+	row := commit("begin", &driver.Commit{StartRun: &cairn.Run{ID: run, Agent: "agent", Status: cairn.RunRunning},
+		Status: cairn.SessionActive, Messages: message, Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Hour}})
 	for n := range 2 {
 		step := fmt.Sprint(run, "/", n+2)
-		c := &store.Commit{Guard: store.Guard{Token: row.Lease.Token, Version: row.Version}, Step: n + 1, DropStaged: true,
+		c := &driver.Commit{Guard: driver.Guard{Token: row.Lease.Token, Version: row.Version}, Step: n + 1, DropStaged: true,
 			Messages:   []cairn.Message{{ID: step, Role: cairn.RoleAssistant, RunID: run, Parts: []cairn.Part{cairn.TextPart("Soon.")}}},
 			Checkpoint: &cairn.Checkpoint{ID: "cp-" + step, RunID: run, StepID: step, Step: n + 1},
-			Lease:      store.LeaseChange{Action: store.LeaseRenew, TTL: time.Hour}}
+			Lease:      driver.LeaseChange{Action: driver.LeaseRenew, TTL: time.Hour}}
 		if n == 1 {
 			c.EndRun = &cairn.Run{ID: run, Agent: "agent", Status: cairn.RunCompleted}
-			c.Status, c.Lease = cairn.SessionCompleted, store.LeaseChange{Action: store.LeaseRelease}
+			c.Status, c.Lease = cairn.SessionCompleted, driver.LeaseChange{Action: driver.LeaseRelease}
 		}
 		row = commit([]string{"step", "end"}[n], c)
 	}
@@ -266,7 +266,7 @@ func (s *side) turn(at int) {
 // removal makes a session, removes it, and purges it.
 func (s *side) removal() {
 	s.t.Helper()
-	ctx, sweeper := s.t.Context(), s.st.(store.Sweeper)
+	ctx, sweeper := s.t.Context(), s.st.(driver.Sweeper)
 	name := fmt.Sprint("removed-", s.made)
 	s.time("create", func() error {
 		c := fresh(s.n+s.made*tree, s.n+s.made*tree)
@@ -274,7 +274,7 @@ func (s *side) removal() {
 		_, err := s.st.Commit(ctx, name, c)
 		return err
 	})
-	var removed *store.Removed
-	s.time("remove", func() (err error) { removed, err = sweeper.Remove(ctx, name, store.Deleted); return err })
+	var removed *driver.Removed
+	s.time("remove", func() (err error) { removed, err = sweeper.Remove(ctx, name, driver.Deleted); return err })
 	s.time("purge", func() error { _, err := sweeper.Purge(ctx, removed.Key); return err })
 }

@@ -26,7 +26,7 @@ const readBatch = 512
 // many new readers leave connections for writers.
 var maxReads = max(4, 2*runtime.GOMAXPROCS(0))
 
-// Read fetches at most limit events after a sequence, like store.Log.Read.
+// Read fetches at most limit events after a sequence, like driver.Log.Read.
 type Read func(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error)
 
 // Hub connects its followers with a process's writers, and with whatever detects other processes' writes. The zero

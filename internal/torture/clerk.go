@@ -11,7 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // clerk answers pending calls, correctly and incorrectly. It is used by one goroutine.
@@ -26,7 +26,7 @@ type clerk struct {
 // serve pages through the inbox repeatedly, and sometimes through the closed calls of a session.
 func (c *clerk) serve(ctx context.Context, sessions []string) error {
 	for {
-		q := store.CallQuery{Limit: 50}
+		q := driver.CallQuery{Limit: 50}
 		if c.rng.IntN(4) == 0 {
 			q.RootID = sessions[c.rng.IntN(len(sessions))]
 			q.Statuses = []cairn.CallStatus{cairn.CallAnswered, cairn.CallSettled, cairn.CallDropped}
@@ -51,8 +51,8 @@ func (c *clerk) serve(ctx context.Context, sessions []string) error {
 
 // clear answers every pending call.
 func (c *clerk) clear(ctx context.Context) error {
-	calls, err := pages(func(cursor string) (store.Page[cairn.PendingCall], error) {
-		return c.eng.Inbox(ctx, store.CallQuery{Cursor: cursor})
+	calls, err := pages(func(cursor string) (driver.Page[cairn.PendingCall], error) {
+		return c.eng.Inbox(ctx, driver.CallQuery{Cursor: cursor})
 	})
 	for i := range calls {
 		if err == nil {

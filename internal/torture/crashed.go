@@ -14,7 +14,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // way is how a message is sent to a session whose process is gone.
@@ -47,7 +47,7 @@ func (w way) send(ctx context.Context, eng *engine.Engine, id, text string) (*en
 
 // message sends messages to a session whose run a process has left behind: one before the lease has lapsed, as soon as
 // the process is gone, and one after, unless a worker is faster. It records what it sends and what was acknowledged.
-func (o *order) message(ctx context.Context, j *journal, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
+func (o *order) message(ctx context.Context, j *journal, st driver.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
 	type moment struct {
 		token  int64
 		lapsed bool
@@ -92,10 +92,10 @@ func (o *order) message(ctx context.Context, j *journal, st store.Store, eng *en
 
 // leftBehind returns the row of a session that is active and whose process is gone, and the time at which it began to
 // read it. The row is nil for any other session.
-func leftBehind(ctx context.Context, st store.Store, id string) (row *cairn.Session, began time.Time, err error) {
+func leftBehind(ctx context.Context, st driver.Store, id string) (row *cairn.Session, began time.Time, err error) {
 	for range 2 { // the process may have released the run before its end
 		began = time.Now()
-		row, err = store.Load(ctx, st, id)
+		row, err = driver.Load(ctx, st, id)
 		if errors.Is(err, cairn.ErrNotFound) || err != nil && contended(err) {
 			return nil, began, nil
 		}
@@ -121,11 +121,11 @@ func gone(owner string) bool {
 
 // tooSoon returns an error if a run that a process left behind still holds its session: neither has it ended, nor has
 // its lease lapsed. The host of another process may have driven it to its end.
-func (o *order) tooSoon(ctx context.Context, st store.Store, row *cairn.Session, began time.Time) error {
+func (o *order) tooSoon(ctx context.Context, st driver.Store, row *cairn.Session, began time.Time) error {
 	if !o.Alone || row.Crashed(row.AsOf) {
 		return nil
 	}
-	now, err := store.Load(ctx, st, row.ID)
+	now, err := driver.Load(ctx, st, row.ID)
 	if err != nil || now.RunID != row.RunID || now.Lease != row.Lease {
 		return contention(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // damages are ways to break each invariant, by its name and by what is done to a sound history.
@@ -216,7 +216,7 @@ var damages = map[string]map[string]func(*History){
 		},
 		"once in the transcript and once in the queue": func(h *History) {
 			h.acknowledge(h.Runs[0].ID, h.Messages[0].Text())
-			h.Queue = append(h.Queue, store.QueuedTurn{ID: "turn", Messages: h.Messages[:1]})
+			h.Queue = append(h.Queue, driver.QueuedTurn{ID: "turn", Messages: h.Messages[:1]})
 		},
 		"lost, and another run undone": func(h *History) {
 			h.acknowledge("run", "another text")
@@ -239,10 +239,10 @@ var damages = map[string]map[string]func(*History){
 		"a deadline": func(h *History) {
 			h.Session.Status, h.Session.OpenCalls, h.Session.NextDeadline = cairn.SessionPaused, 1, h.Asked
 		},
-		"another reason": func(h *History) { h.Session.Queued, h.Due = 1, store.DueReady },
-		"for nothing":    func(h *History) { h.Due = store.DueCrashed },
+		"another reason": func(h *History) { h.Session.Queued, h.Due = 1, driver.DueReady },
+		"for nothing":    func(h *History) { h.Due = driver.DueCrashed },
 		"with a lease": func(h *History) {
-			h.Due, h.Session.Status = store.DueCrashed, cairn.SessionActive
+			h.Due, h.Session.Status = driver.DueCrashed, cairn.SessionActive
 			h.Session.Lease = cairn.Lease{Owner: "p", Until: h.Answered.Add(time.Second)}
 		},
 	},

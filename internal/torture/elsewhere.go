@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // logOf returns the log of a store that has one.
-func logOf(st store.Store) store.Log { return st.(store.LogProvider).EventLog() }
+func logOf(st driver.Store) driver.Log { return st.(driver.LogProvider).EventLog() }
 
 // openElsewhere opens the store whose log has the events of the sessions in another one.
-func openElsewhere(open Open, dir string) (store.Store, error) {
+func openElsewhere(open Open, dir string) (driver.Store, error) {
 	dir = filepath.Join(dir, "elsewhere")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func openElsewhere(open Open, dir string) (store.Store, error) {
 }
 
 // unsteady returns the log as the process of an order reaches it. A process of the test itself always does.
-func (o *order) unsteady(log store.Log) store.Log {
+func (o *order) unsteady(log driver.Log) driver.Log {
 	if o.Seed == 0 {
 		return log
 	}
@@ -35,7 +35,7 @@ func (o *order) unsteady(log store.Log) store.Log {
 // unsteadyLog is a log that a process cannot reach now and then, for shorter and longer than it tries again, and whose
 // answers are lost.
 type unsteadyLog struct {
-	store.Log
+	driver.Log
 	pace time.Duration
 
 	mu   sync.Mutex
@@ -45,8 +45,8 @@ type unsteadyLog struct {
 
 var errAway = cairn.Errorf(cairn.CodeUnavailable, "the log cannot be reached")
 
-// Self implements store.Log.
-func (u *unsteadyLog) Self() store.Log { return u }
+// Self implements driver.Log.
+func (u *unsteadyLog) Self() driver.Log { return u }
 
 // draw reports whether the log can be reached, and whether an answer of it arrives.
 func (u *unsteadyLog) draw() (reached, answers bool) {
@@ -61,14 +61,14 @@ func (u *unsteadyLog) draw() (reached, answers bool) {
 	return now.After(u.back), true
 }
 
-// Append implements store.Log.
+// Append implements driver.Log.
 func (u *unsteadyLog) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (int64, error) {
 	return u.append(func() (int64, error) { return u.Log.Append(ctx, log, expect, events...) })
 }
 
-// AppendFenced implements store.Fencer.
-func (u *unsteadyLog) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
-	return u.append(func() (int64, error) { return u.Log.(store.Fencer).AppendFenced(ctx, log, expect, w, events...) })
+// AppendFenced implements driver.Fencer.
+func (u *unsteadyLog) AppendFenced(ctx context.Context, log string, expect int64, w driver.Writer, events ...cairn.Event) (int64, error) {
+	return u.append(func() (int64, error) { return u.Log.(driver.Fencer).AppendFenced(ctx, log, expect, w, events...) })
 }
 
 func (u *unsteadyLog) append(call func() (int64, error)) (int64, error) {

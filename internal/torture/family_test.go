@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -59,7 +59,7 @@ func (s *tale) resumes(status cairn.RunStatus) {
 // answer answers the only open call of a tool.
 func (s *tale) answer(tool string, outcome cairn.Outcome, with func(cairn.CallRef) cairn.Submission) {
 	s.Helper()
-	page, err := s.clerk.eng.Inbox(s.Context(), store.CallQuery{Tool: tool})
+	page, err := s.clerk.eng.Inbox(s.Context(), driver.CallQuery{Tool: tool})
 	if err != nil || len(page.Items) != 1 {
 		s.Fatalf("%d open calls of %s: %v", len(page.Items), tool, err)
 	}
@@ -87,7 +87,7 @@ func soundFamily(t *testing.T) *Tree {
 	var busy func()        // called at the next write to the log
 	var ahead atomic.Int64 // difference between the store's clock and the real time
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	inMemory := func(string) (store.Store, error) { return memstore.New(&memstore.Options{Now: now}), nil }
+	inMemory := func(string) (driver.Store, error) { return memstore.New(&memstore.Options{Now: now}), nil }
 	j, st, eng, _, err := o.assemble(inProcess, inMemory, func(p point) {
 		if happens := busy; p == beforeAppend && happens != nil {
 			busy = nil

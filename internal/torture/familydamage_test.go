@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // onByHand damages the checkpoint that was made between turns.
@@ -219,7 +219,7 @@ var familyDamages = map[string]map[string]func(*Tree){
 		"not there":         onRoot(func(h *History) { h.remove(h.event(cairn.EventQueued)) }),
 		"twice":             onRoot(func(h *History) { at := h.event(cairn.EventQueued); h.insert(at, h.Events[at]) }),
 		"for ever":          onRoot(func(h *History) { h.remove(h.event(cairn.EventDequeued)) }),
-		"only in the store": onRoot(func(h *History) { h.Queue = append(h.Queue, store.QueuedTurn{ID: "other"}) }),
+		"only in the store": onRoot(func(h *History) { h.Queue = append(h.Queue, driver.QueuedTurn{ID: "other"}) }),
 	},
 	"what the user said is on the log once, in its place": {
 		"not there":     onRoot(func(h *History) { h.remove(h.event(cairn.EventUserMessage)) }),
@@ -293,7 +293,7 @@ var familyDamages = map[string]map[string]func(*Tree){
 		"left behind": onRoot(func(h *History) { h.Session.Status = cairn.SessionCompleted }),
 		"joined and queued": onRoot(func(h *History) {
 			id, _ := joins(&h.Messages[h.steered()[0]])
-			h.Queue = append(h.Queue, store.QueuedTurn{ID: id, Messages: h.Messages[:1]})
+			h.Queue = append(h.Queue, driver.QueuedTurn{ID: id, Messages: h.Messages[:1]})
 			h.Session.Queued++
 		}),
 		"joined unasked": onRoot(func(h *History) {

@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -370,7 +370,7 @@ func (h *harness) finish() {
 
 // settle works until nothing is due and every log has the end of its session's last run. With a clerk, it works
 // until every pending call has been answered.
-func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) error {
+func settle(ctx context.Context, st driver.Store, eng *engine.Engine, answer *clerk) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
 	rows, err := rest(ctx, st, eng, answer)
@@ -392,7 +392,7 @@ func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *cle
 }
 
 // rest works until no session is at work or, with a clerk, waits for an answer, and returns all sessions.
-func rest(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) ([]cairn.Session, error) {
+func rest(ctx context.Context, st driver.Store, eng *engine.Engine, answer *clerk) ([]cairn.Session, error) {
 	atWork := func(row cairn.Session) bool { return atWork(row) || answer != nil && row.Status == cairn.SessionPaused }
 	rows, err := quiet(ctx, st, eng, answer)
 	// A deadline may pass, or a queued turn may begin, while the worker stops.
@@ -409,7 +409,7 @@ func atWork(row cairn.Session) bool {
 
 // quiet works until no session is active, nothing is due and, with a clerk, no call is pending. It returns all
 // sessions as of after the worker has stopped.
-func quiet(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) ([]cairn.Session, error) {
+func quiet(ctx context.Context, st driver.Store, eng *engine.Engine, answer *clerk) ([]cairn.Session, error) {
 	work, stop := context.WithCancel(ctx)
 	worked := make(chan error, 1)
 	go func() { worked <- eng.Work(work) }()
@@ -418,12 +418,12 @@ func quiet(ctx context.Context, st store.Store, eng *engine.Engine, answer *cler
 	if err := errors.Join(err, <-worked); err != nil {
 		return nil, err
 	}
-	return pages(func(cursor string) (store.Page[cairn.Session], error) {
-		return st.List(ctx, store.SessionQuery{Cursor: cursor})
+	return pages(func(cursor string) (driver.Page[cairn.Session], error) {
+		return st.List(ctx, driver.SessionQuery{Cursor: cursor})
 	})
 }
 
-func awaitQuiet(ctx context.Context, st store.Store, answer *clerk) error {
+func awaitQuiet(ctx context.Context, st driver.Store, answer *clerk) error {
 	busy := []cairn.SessionStatus{cairn.SessionActive}
 	if answer != nil {
 		busy = append(busy, cairn.SessionPaused)
@@ -434,12 +434,12 @@ func awaitQuiet(ctx context.Context, st store.Store, answer *clerk) error {
 				return err
 			}
 		}
-		page, err := st.Due(ctx, store.DueQuery{Limit: 10})
+		page, err := st.Due(ctx, driver.DueQuery{Limit: 10})
 		due := page.Items
 		if err != nil {
 			return err
 		}
-		at, err := st.List(ctx, store.SessionQuery{Statuses: busy, Limit: 10})
+		at, err := st.List(ctx, driver.SessionQuery{Statuses: busy, Limit: 10})
 		if err != nil {
 			return err
 		}
@@ -453,8 +453,8 @@ func awaitQuiet(ctx context.Context, st store.Store, answer *clerk) error {
 }
 
 // followToEnd follows a session's log from the begin of its last run to the end of that run.
-func followToEnd(ctx context.Context, st store.Store, eng *engine.Engine, row *cairn.Session) error {
-	run, err := store.FindRun(ctx, st, row.ID, row.RunID)
+func followToEnd(ctx context.Context, st driver.Store, eng *engine.Engine, row *cairn.Session) error {
+	run, err := driver.FindRun(ctx, st, row.ID, row.RunID)
 	if err != nil {
 		return err
 	}

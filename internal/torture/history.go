@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Tree is what remains of a session and of the sub-agents and companions below it.
@@ -36,7 +37,7 @@ type History struct {
 	Runs        []cairn.Run
 	Checkpoints []cairn.Checkpoint
 	Calls       []cairn.PendingCall
-	Queue       []store.QueuedTurn
+	Queue       []driver.QueuedTurn
 	// Events are the session's events on the log.
 	Events  []cairn.Event
 	Journal []record
@@ -46,7 +47,7 @@ type History struct {
 	Sample json.RawMessage
 	// Due is the reason for which the store lists the session as due; empty if it does not. The list was read
 	// between Asked and Answered, the session after Answered.
-	Due             store.DueKind
+	Due             driver.DueKind
 	Asked, Answered time.Time
 	// Own and Settled are the tree's.
 	Own, Settled bool
@@ -58,22 +59,22 @@ func (h *History) logged() bool { return h.Own || h.Settled }
 
 // place is where the sessions of a test and their events are.
 type place struct {
-	st  store.Store
-	log store.Log
+	st  driver.Store
+	log driver.Log
 	own bool // the log is the store's own
 }
 
 // placeOf returns the place of sessions whose events are in their store's own log.
-func placeOf(st store.Store) *place {
+func placeOf(st driver.Store) *place {
 	return &place{st: st, log: logOf(st), own: true}
 }
 
 // load reads the tree of a root that no process drives. It returns nil if the session does not exist.
 func (p *place) load(ctx context.Context, root string, journal map[string][]record, settled bool) (*Tree, error) {
-	if there, err := store.Exists(ctx, p.st, root); err != nil || !there {
+	if there, err := driver.Exists(ctx, p.st, root); err != nil || !there {
 		return nil, err
 	}
-	row, err := store.Load(ctx, p.st, root)
+	row, err := driver.Load(ctx, p.st, root)
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +111,8 @@ func (p *place) read(ctx context.Context, row *cairn.Session, journal map[string
 		}
 		t.Events = append(t.Events, batch...)
 	}
-	calls, err := pages(func(cursor string) (store.Page[cairn.PendingCall], error) {
-		return st.Calls(ctx, store.CallQuery{RootID: root, Cursor: cursor})
+	calls, err := pages(func(cursor string) (driver.Page[cairn.PendingCall], error) {
+		return st.Calls(ctx, driver.CallQuery{RootID: root, Cursor: cursor})
 	})
 	if err != nil {
 		return nil, err
@@ -124,25 +125,25 @@ func (p *place) read(ctx context.Context, row *cairn.Session, journal map[string
 }
 
 // add reads a session and the sessions below it.
-func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn.PendingCall, journal map[string][]record) error {
-	snap, err := st.Read(ctx, id, store.Want{Messages: true, State: true, Staged: true, Calls: true, Cache: true})
+func (t *Tree) add(ctx context.Context, st driver.Store, id string, calls []cairn.PendingCall, journal map[string][]record) error {
+	snap, err := st.Read(ctx, id, driver.Want{Messages: true, State: true, Staged: true, Calls: true, Cache: true})
 	if err != nil {
 		return err
 	}
 	h := &History{Session: snap.Session, Messages: snap.Messages, State: snap.State, Journal: journal[id], Own: t.Own, Settled: t.Settled}
-	if h.Runs, err = pages(func(cursor string) (store.Page[cairn.Run], error) {
-		return st.Runs(ctx, id, store.PageQuery{Cursor: cursor})
+	if h.Runs, err = pages(func(cursor string) (driver.Page[cairn.Run], error) {
+		return st.Runs(ctx, id, driver.PageQuery{Cursor: cursor})
 	}); err != nil {
 		return err
 	}
-	h.Checkpoints, err = pages(func(cursor string) (store.Page[cairn.Checkpoint], error) {
-		return st.Checkpoints(ctx, id, store.PageQuery{Cursor: cursor})
+	h.Checkpoints, err = pages(func(cursor string) (driver.Page[cairn.Checkpoint], error) {
+		return st.Checkpoints(ctx, id, driver.PageQuery{Cursor: cursor})
 	})
 	if err != nil {
 		return err
 	}
 	if n := len(h.Checkpoints); n > 0 {
-		if h.Sample, err = store.State(ctx, st, id, h.Checkpoints[n/2].ID); err != nil {
+		if h.Sample, err = driver.State(ctx, st, id, h.Checkpoints[n/2].ID); err != nil {
 			return err
 		}
 	}
@@ -156,7 +157,7 @@ func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn
 			h.Books = append(h.Books, entry{ids[i], numbers[i]})
 		}
 	}
-	if h.Queue, err = store.Queue(ctx, st, id); err != nil {
+	if h.Queue, err = driver.Queue(ctx, st, id); err != nil {
 		return err
 	}
 	for i := range calls {
@@ -170,8 +171,8 @@ func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn
 		}
 	}
 	t.Sessions = append(t.Sessions, h)
-	children, err := pages(func(cursor string) (store.Page[cairn.Session], error) {
-		return st.List(ctx, store.SessionQuery{ParentID: id, Cursor: cursor})
+	children, err := pages(func(cursor string) (driver.Page[cairn.Session], error) {
+		return st.List(ctx, driver.SessionQuery{ParentID: id, Cursor: cursor})
 	})
 	for i := range children {
 		if err == nil {
@@ -182,8 +183,8 @@ func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn
 }
 
 // pages returns all items of a list.
-func pages[T any](read func(cursor string) (store.Page[T], error)) (all []T, err error) {
-	for item, err := range store.All(read) {
+func pages[T any](read func(cursor string) (driver.Page[T], error)) (all []T, err error) {
+	for item, err := range driver.All(read) {
 		if err != nil {
 			return nil, err
 		}

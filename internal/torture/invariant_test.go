@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -18,7 +18,7 @@ import (
 func sound(t *testing.T, kind string) *Tree {
 	t.Helper()
 	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
-	j, st, eng, _, err := o.assemble(inProcess, func(string) (store.Store, error) { return memstore.New(nil), nil }, func(point) {})
+	j, st, eng, _, err := o.assemble(inProcess, func(string) (driver.Store, error) { return memstore.New(nil), nil }, func(point) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func sound(t *testing.T, kind string) *Tree {
 }
 
 // loadAll reads a settled tree, with the journal in its directory.
-func loadAll(t *testing.T, st store.Store, dir, root string) *Tree {
+func loadAll(t *testing.T, st driver.Store, dir, root string) *Tree {
 	t.Helper()
 	list, _, err := readJournal(dir, 0)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Loser is a server whose store can lose its last writes under live processes, as when a replica is promoted.
@@ -161,7 +161,7 @@ func lost(err error) bool {
 // losing is a test whose store loses writes.
 type losing struct {
 	*testing.T
-	st      store.Store
+	st      driver.Store
 	losses  atomic.Int64
 	calls   atomic.Int64 // calls of models since the last keep or loss
 	checked atomic.Int64
@@ -183,10 +183,10 @@ func (l *losing) until(enough func(calls int64) bool) {
 }
 
 // process assembles an engine whose models check their requests.
-func (l *losing) process(dir, name string, open Open) (*engine.Engine, func(context.Context) error, store.Store) {
+func (l *losing) process(dir, name string, open Open) (*engine.Engine, func(context.Context) error, driver.Store) {
 	l.Helper()
 	o := order{Dir: dir, Name: name, LeaseTTL: 2 * time.Second}
-	checking := func(dir, name string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
+	checking := func(dir, name string, st driver.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
 		for _, a := range agents {
 			a.Model = &doubter{a.Model, l, name}
 		}
@@ -218,9 +218,9 @@ func (d *doubter) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cair
 // compare finds a request with a message that the store does not have. The request of a process that was under way when
 // the store lost it is no fault, but the process must not make another one from its memory.
 func (l *losing) compare(ctx context.Context, process string, req *cairn.Request) error {
-	held, err := l.st.Read(ctx, req.SessionID, store.Want{Messages: true})
+	held, err := l.st.Read(ctx, req.SessionID, driver.Want{Messages: true})
 	if errors.Is(err, cairn.ErrNotFound) {
-		held, err = &store.Contents{}, nil
+		held, err = &driver.Contents{}, nil
 	}
 	if ctx.Err() != nil { // nobody reads the reply
 		return nil

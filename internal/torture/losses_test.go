@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -13,7 +13,7 @@ func TestModelIsGivenWhatTheStoreLacksOnceAtMost(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
 	id := "group.per-step"
-	c := &store.Commit{Create: &cairn.Session{Agent: agentOf(id)}, Messages: []cairn.Message{{ID: "1", Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("one")}}}}
+	c := &driver.Commit{Create: &cairn.Session{Agent: agentOf(id)}, Messages: []cairn.Message{{ID: "1", Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("one")}}}}
 	if _, err := st.Commit(t.Context(), id, c); err != nil {
 		t.Fatal(err)
 	}

@@ -9,17 +9,17 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // stop interrupts or aborts sessions of a tree, one after the other: the root, or a child by itself, while it runs or
 // waits. It records each stop that was acknowledged.
-func (o *order) stop(ctx context.Context, j *journal, st store.Store, eng *engine.Engine, root string, rng *rand.Rand) error {
+func (o *order) stop(ctx context.Context, j *journal, st driver.Store, eng *engine.Engine, root string, rng *rand.Rand) error {
 	for {
 		if err := pause(ctx, time.Duration(o.Pace*(20+rng.IntN(300)))*time.Millisecond); err != nil {
 			return err
 		}
-		page, err := st.List(ctx, store.SessionQuery{RootID: root, Statuses: []cairn.SessionStatus{cairn.SessionActive, cairn.SessionPaused}})
+		page, err := st.List(ctx, driver.SessionQuery{RootID: root, Statuses: []cairn.SessionStatus{cairn.SessionActive, cairn.SessionPaused}})
 		if err != nil && !errors.Is(err, cairn.ErrUnavailable) {
 			return err
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var (
@@ -35,15 +35,15 @@ var (
 )
 
 // Open opens the store in a directory. The store must have an event log.
-type Open func(dir string) (store.Store, error)
+type Open func(dir string) (driver.Store, error)
 
 // Start creates the engine of a process over its store. It also returns the function with which the process leaves:
 // it closes the engine and the host within the time of its context. dir is the store's directory. name is the
 // process's name: a number, and a letter that is unique among live processes.
-type Start func(dir, name string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error)
+type Start func(dir, name string, st driver.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error)
 
 // inProcess is the Start for processes that drive runs in goroutines.
-func inProcess(_, _ string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
+func inProcess(_, _ string, st driver.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
 	eng, err := engine.New(st, agents, opts)
 	if err != nil {
 		return nil, nil, err

@@ -18,7 +18,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // signal makes a victim report that it passes a point for the Nth time, and stop itself there if Stop is set.
@@ -101,7 +101,7 @@ func (o *order) follow(start Start, open Open) error {
 }
 
 // assemble opens the store and creates an engine that keeps a journal. leave closes the engine, and is called once.
-func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal, st store.Store, eng *engine.Engine,
+func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal, st driver.Store, eng *engine.Engine,
 	leave func(context.Context) error, err error) {
 	if j, err = openJournal(o.Dir, o.Name); err != nil {
 		return nil, nil, nil, nil, err
@@ -158,7 +158,7 @@ func agentOf(session string) string {
 
 // drive executes one turn after the other in a session. If a dead process left a run behind, it waits for a worker,
 // takes the run over, or begins the next turn instead. If the session is suspended, it mostly waits for an answer.
-func (o *order) drive(ctx context.Context, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
+func (o *order) drive(ctx context.Context, st driver.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
 	for n := 0; ; n++ {
 		run, err := o.begin(ctx, st, eng, id, fmt.Sprintf("%s.%d", o.Name, n), rng)
 		if err == nil && run != nil {
@@ -176,8 +176,8 @@ func (o *order) drive(ctx context.Context, st store.Store, eng *engine.Engine, i
 	}
 }
 
-func (o *order) begin(ctx context.Context, st store.Store, eng *engine.Engine, id, text string, rng *rand.Rand) (*engine.Run, error) {
-	row, err := store.Load(ctx, st, id)
+func (o *order) begin(ctx context.Context, st driver.Store, eng *engine.Engine, id, text string, rng *rand.Rand) (*engine.Run, error) {
+	row, err := driver.Load(ctx, st, id)
 	if errors.Is(err, cairn.ErrNotFound) {
 		return eng.Execute(ctx, id, agentOf(id), cairn.Text(text))
 	}
@@ -214,12 +214,12 @@ func (o *order) begin(ctx context.Context, st store.Store, eng *engine.Engine, i
 }
 
 // interfere begins turns while others are running: queued, in their place, or joining them. It also dequeues turns.
-func (o *order) interfere(ctx context.Context, j *journal, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
+func (o *order) interfere(ctx context.Context, j *journal, st driver.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
 	for n := 0; ; n++ {
 		if err := pause(ctx, time.Duration(o.Pace*(10+rng.IntN(90)))*time.Millisecond); err != nil {
 			return err
 		}
-		row, err := store.Load(ctx, st, id)
+		row, err := driver.Load(ctx, st, id)
 		if err != nil && !errors.Is(err, cairn.ErrNotFound) && !contended(err) {
 			return err
 		}

@@ -11,42 +11,43 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // need returns why a session needs a worker at a time; empty if it does not.
-func need(row *cairn.Session, at time.Time) store.DueKind {
+func need(row *cairn.Session, at time.Time) driver.DueKind {
 	if row.Outbox != nil && row.Status != cairn.SessionActive {
-		return store.DueOutbox
+		return driver.DueOutbox
 	}
 	switch row.Status {
 	case cairn.SessionActive:
 		if !at.Before(row.Lease.Until) {
-			return store.DueCrashed
+			return driver.DueCrashed
 		}
 	case cairn.SessionPaused:
 		if row.Ending != nil {
-			return store.DueEnding
+			return driver.DueEnding
 		}
 		if row.SuspendedStep != "" && row.OpenCalls == 0 {
-			return store.DueReady
+			return driver.DueReady
 		}
 		if !row.NextDeadline.IsZero() && !at.Before(row.NextDeadline) {
-			return store.DueDeadline
+			return driver.DueDeadline
 		}
 	default:
 		if row.Queued > 0 {
-			return store.DueQueued
+			return driver.DueQueued
 		}
 	}
 	return ""
 }
 
 // allDue returns every session that a store lists as due.
-func allDue(ctx context.Context, st store.Store) (map[string]store.DueKind, error) {
-	due := map[string]store.DueKind{}
-	for d, err := range store.All(func(cursor string) (store.Page[store.Due], error) {
-		return st.Due(ctx, store.DueQuery{Limit: 1000, Cursor: cursor})
+func allDue(ctx context.Context, st driver.Store) (map[string]driver.DueKind, error) {
+	due := map[string]driver.DueKind{}
+	for d, err := range driver.All(func(cursor string) (driver.Page[driver.Due], error) {
+		return st.Due(ctx, driver.DueQuery{Limit: 1000, Cursor: cursor})
 	}) {
 		if err != nil {
 			return nil, err
@@ -58,7 +59,7 @@ func allDue(ctx context.Context, st store.Store) (map[string]store.DueKind, erro
 
 // watch checks, while processes come and go, the lists of a store that workers depend on.
 type watch struct {
-	st store.Store
+	st driver.Store
 	// idle bounds the time for which a session may be active without a lease.
 	idle func() time.Duration
 
@@ -87,11 +88,11 @@ func (w *watch) ask(ctx context.Context, since time.Time) []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := time.Now()
-	active, err := w.list(ctx, store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
+	active, err := w.list(ctx, driver.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
 	if err != nil {
 		return unless(err, cairn.ErrUnavailable)
 	}
-	recent, err := w.list(ctx, store.SessionQuery{CreatedAfter: since})
+	recent, err := w.list(ctx, driver.SessionQuery{CreatedAfter: since})
 	if err != nil {
 		return unless(err, cairn.ErrUnavailable)
 	}
@@ -105,7 +106,7 @@ func (w *watch) ask(ctx context.Context, since time.Time) []error {
 		if kind == "" || due[row.ID] != "" {
 			continue
 		}
-		now, err := store.Load(ctx, w.st, row.ID)
+		now, err := driver.Load(ctx, w.st, row.ID)
 		switch {
 		case err != nil:
 			list = append(list, unless(err, cairn.ErrUnavailable)...)
@@ -141,7 +142,7 @@ func (w *watch) abandoned(active []cairn.Session, at time.Time) (list []error) {
 func (w *watch) taken(ctx context.Context) error {
 	waiting, done := map[string]bool{}, map[string]bool{}
 	for {
-		active, err := w.list(ctx, store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
+		active, err := w.list(ctx, driver.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
 		at := time.Now()
 		if err == nil {
 			lapsed := map[string]bool{}
@@ -165,7 +166,7 @@ func (w *watch) taken(ctx context.Context) error {
 
 // left finds a session whose lease belongs to a process that closed its engine.
 func (w *watch) left(ctx context.Context, pid int) error {
-	active, err := w.list(ctx, store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
+	active, err := w.list(ctx, driver.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
 	for i := range active {
 		row := &active[i]
 		if strings.Contains(row.Lease.Owner, fmt.Sprintf(":%d:", pid)) && need(row, time.Now()) == "" {
@@ -175,8 +176,8 @@ func (w *watch) left(ctx context.Context, pid int) error {
 	return err
 }
 
-func (w *watch) list(ctx context.Context, q store.SessionQuery) ([]cairn.Session, error) {
-	return pages(func(cursor string) (store.Page[cairn.Session], error) {
+func (w *watch) list(ctx context.Context, q driver.SessionQuery) ([]cairn.Session, error) {
+	return pages(func(cursor string) (driver.Page[cairn.Session], error) {
 		q.Cursor = cursor
 		return w.st.List(ctx, q)
 	})

@@ -9,29 +9,29 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 // forgetful is a store that omits a session from Due.
 type forgetful struct {
-	store.Store
+	driver.Store
 	hidden string
 }
 
-func (s *forgetful) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
+func (s *forgetful) Due(ctx context.Context, q driver.DueQuery) (driver.Page[driver.Due], error) {
 	page, err := s.Store.Due(ctx, q)
-	page.Items = slices.DeleteFunc(page.Items, func(d store.Due) bool { return d.SessionID == s.hidden })
+	page.Items = slices.DeleteFunc(page.Items, func(d driver.Due) bool { return d.SessionID == s.hidden })
 	return page, err
 }
 
 // abandoned returns a store with a session whose run has begun, and its fencing token.
-func abandoned(t *testing.T, owner string, ttl time.Duration) (store.Store, int64) {
+func abandoned(t *testing.T, owner string, ttl time.Duration) (driver.Store, int64) {
 	t.Helper()
 	st := memstore.New(nil)
-	row, err := st.Commit(t.Context(), "session", &store.Commit{
+	row, err := st.Commit(t.Context(), "session", &driver.Commit{
 		Create: &cairn.Session{Agent: "agent"}, StartRun: &cairn.Run{ID: "run", Agent: "agent"}, Status: cairn.SessionActive,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: owner, TTL: ttl},
+		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: owner, TTL: ttl},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestWhatIsNotDueIsFound(t *testing.T) {
 		if wrong := questioned(t, blind); !strings.Contains(wrong, "is not due") {
 			t.Fatalf("a lease that ran out: %q", wrong)
 		}
-		release := &store.Commit{Guard: store.Guard{Token: token}, Lease: store.LeaseChange{Action: store.LeaseRelease}}
+		release := &driver.Commit{Guard: driver.Guard{Token: token}, Lease: driver.LeaseChange{Action: driver.LeaseRelease}}
 		if _, err := st.Commit(t.Context(), "session", release); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestWhatStaysActiveIsFound(t *testing.T) {
 				t.Fatal(wrong)
 			}
 			time.Sleep(50 * time.Second)
-			take := &store.Commit{Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "q", TTL: time.Millisecond}}
+			take := &driver.Commit{Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "q", TTL: time.Millisecond}}
 			if _, err := st.Commit(t.Context(), "session", take); err != nil {
 				t.Fatal(err)
 			}
@@ -128,9 +128,9 @@ func TestSessionsAreTakenOnOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st, token := abandoned(t, "p", time.Second)
-		second, err := st.Commit(t.Context(), "second", &store.Commit{
+		second, err := st.Commit(t.Context(), "second", &driver.Commit{
 			Create: &cairn.Session{Agent: "agent"}, StartRun: &cairn.Run{ID: "run2", Agent: "agent"}, Status: cairn.SessionActive,
-			Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "p", TTL: time.Second},
+			Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "p", TTL: time.Second},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -7,12 +7,12 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	facts "github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // witness is a store that records what it acknowledged, and reports to the killer before and after each write.
 type witness struct {
-	store.Store
+	driver.Store
 	journal *journal
 	reach   func(point)
 	leases  sync.Map // leases that the process renewed, by session and token
@@ -39,16 +39,16 @@ const (
 // points are all points. Those around a commit come first and repeatedly, so that they are hit more often.
 var points = []point{beforeCommit, beforeCommit, beforeCommit, afterCommit, afterCommit, beforeStage, afterStage, beforeAppend, afterAppend}
 
-// Dialect implements store.Execer. It is empty if the store does not.
+// Dialect implements driver.Execer. It is empty if the store does not.
 func (w *witness) Dialect() string {
-	if x, ok := w.Store.(store.Execer); ok {
+	if x, ok := w.Store.(driver.Execer); ok {
 		return x.Dialect()
 	}
 	return ""
 }
 
-// Commit implements store.Store.
-func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+// Commit implements driver.Store.
+func (w *witness) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	if c.RewindRun != "" {
 		w.journal.write(record{Kind: undoing, Session: id, Undone: c.RewindRun})
 	}
@@ -59,7 +59,7 @@ func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cair
 		return row, err
 	}
 	r := record{Kind: committed, Session: id, Root: row.RootID, Saw: c.Guard.Version, Version: row.Version, Token: row.Lease.Token, Messages: row.MessageCount,
-		Took: c.Lease.Action == store.LeaseTake, Dropped: c.DropStaged, Undone: c.RewindRun}
+		Took: c.Lease.Action == driver.LeaseTake, Dropped: c.DropStaged, Undone: c.RewindRun}
 	if c.StartRun != nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != c.Lease.Owner) {
 		return row, nil // the run had begun before: nothing was written
 	}
@@ -90,8 +90,8 @@ func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cair
 	return row, nil
 }
 
-// Stage implements store.Store.
-func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+// Stage implements driver.Store.
+func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...driver.Staged) error {
 	w.reach(beforeStage)
 	err := w.Store.Stage(ctx, id, token, pieces...)
 	w.reach(afterStage)
@@ -99,7 +99,7 @@ func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...s
 		return err
 	}
 	for _, p := range pieces {
-		kept, err := facts.Decode([]store.Staged{p}, p.StepID, 0) // omits pieces that do not outlast the lease
+		kept, err := facts.Decode([]driver.Staged{p}, p.StepID, 0) // omits pieces that do not outlast the lease
 		if err != nil {
 			return err
 		}
@@ -120,8 +120,8 @@ func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...s
 	return nil
 }
 
-// Read implements store.Store.
-func (w *witness) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+// Read implements driver.Store.
+func (w *witness) Read(ctx context.Context, id string, want driver.Want) (*driver.Contents, error) {
 	since := time.Now()
 	found, err := w.Store.Read(ctx, id, want)
 	if err == nil && want.Staged {
@@ -130,7 +130,7 @@ func (w *witness) Read(ctx context.Context, id string, want store.Want) (*store.
 	return found, err
 }
 
-// Renew implements store.Store. Every holder of a lease renews it, except right after taking it.
+// Renew implements driver.Store. Every holder of a lease renews it, except right after taking it.
 func (w *witness) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
 	stop, err := w.Store.Renew(ctx, id, token, ttl)
 	if err != nil {
@@ -142,30 +142,30 @@ func (w *witness) Renew(ctx context.Context, id string, token int64, ttl time.Du
 	return stop, nil
 }
 
-// Self implements store.Store. A witness hides what it does not record.
-func (w *witness) Self() store.Store { return w }
+// Self implements driver.Store. A witness hides what it does not record.
+func (w *witness) Self() driver.Store { return w }
 
-// EventLog implements store.LogProvider.
-func (w *witness) EventLog() store.Log { return witnessed(logOf(w.Store), w.reach) }
+// EventLog implements driver.LogProvider.
+func (w *witness) EventLog() driver.Log { return witnessed(logOf(w.Store), w.reach) }
 
 // witnessed returns a log that reports to the killer before and after each append.
-func witnessed(log store.Log, reach func(point)) store.Log {
+func witnessed(log driver.Log, reach func(point)) driver.Log {
 	plain := witnessLog{log, reach}
-	if f, ok := log.(store.Fencer); ok {
+	if f, ok := log.(driver.Fencer); ok {
 		return &fencedLog{plain, f}
 	}
 	return &plain
 }
 
 type witnessLog struct {
-	store.Log
+	driver.Log
 	reach func(point)
 }
 
-// Self implements store.Log.
-func (w *witnessLog) Self() store.Log { return w }
+// Self implements driver.Log.
+func (w *witnessLog) Self() driver.Log { return w }
 
-// Append implements store.Log.
+// Append implements driver.Log.
 func (w *witnessLog) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (int64, error) {
 	w.reach(beforeAppend)
 	last, err := w.Log.Append(ctx, log, expect, events...)
@@ -175,11 +175,11 @@ func (w *witnessLog) Append(ctx context.Context, log string, expect int64, event
 
 type fencedLog struct {
 	witnessLog
-	fencer store.Fencer
+	fencer driver.Fencer
 }
 
-// AppendFenced implements store.Fencer.
-func (w *fencedLog) AppendFenced(ctx context.Context, log string, expect int64, writer store.Writer, events ...cairn.Event) (int64, error) {
+// AppendFenced implements driver.Fencer.
+func (w *fencedLog) AppendFenced(ctx context.Context, log string, expect int64, writer driver.Writer, events ...cairn.Event) (int64, error) {
 	w.reach(beforeAppend)
 	last, err := w.fencer.AppendFenced(ctx, log, expect, writer, events...)
 	w.reach(afterAppend)

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/model/anthropic/anthropictest"
 	"github.com/cairn-agents/cairn/model/openaichat"
 	"github.com/cairn-agents/cairn/model/openaichat/openaichattest"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -93,7 +93,7 @@ func TestSession(t *testing.T) {
 		}
 	}
 	var sources []cairn.Source
-	list, err := store.Messages(t.Context(), st, "s", 0, 100)
+	list, err := driver.Messages(t.Context(), st, "s", 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/model/open"
 	"github.com/cairn-agents/cairn/model/openai/openaitest"
 	"github.com/cairn-agents/cairn/model/openaichat/openaichattest"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -105,7 +105,7 @@ func TestConversationOfAllProviders(t *testing.T) {
 			t.Errorf("%s is sent its own thoughts: %t", name, own)
 		}
 	}
-	list, err := store.Messages(t.Context(), st, "s", 0, 100)
+	list, err := driver.Messages(t.Context(), st, "s", 0, 100)
 	if err != nil || len(list) != 4*len(turns) {
 		t.Fatalf("the session has %d messages, %v", len(list), err)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -21,7 +21,7 @@ type Document struct {
 	LeaseToken int64  `json:"lease_token"`
 	// LastCheckpoint is the number of the last checkpoint that the session was ever given.
 	LastCheckpoint int64 `json:"last_checkpoint,omitempty"`
-	// DueAt is the time from which the row's [store.DueKindOf] applies, and SweepAt the time from which a root may have
+	// DueAt is the time from which the row's [driver.DueKindOf] applies, and SweepAt the time from which a root may have
 	// expired; zero for never.
 	DueAt   time.Time   `json:"due_at,omitzero"`
 	SweepAt time.Time   `json:"sweep_at,omitzero"`
@@ -32,10 +32,10 @@ type Document struct {
 	States      []plan.StatePiece             `json:"states"`
 	Runs        []cairn.Run                   `json:"runs,omitempty"`        // by turn
 	Checkpoints []cairn.Checkpoint            `json:"checkpoints,omitempty"` // by number
-	Staged      []store.Staged                `json:"staged,omitempty"`
+	Staged      []driver.Staged               `json:"staged,omitempty"`
 	Calls       map[string]*cairn.PendingCall `json:"calls,omitempty"` // by id
-	Queue       []store.QueuedTurn            `json:"queue,omitempty"`
-	Cache       map[string]store.CacheEntry   `json:"cache,omitempty"` // by key
+	Queue       []driver.QueuedTurn           `json:"queue,omitempty"`
+	Cache       map[string]driver.CacheEntry  `json:"cache,omitempty"` // by key
 	steps       map[string]struct{}           // of Checkpoints; nil until needed
 	runs        map[string]int                // indexes of Runs by id; nil until needed
 }
@@ -170,11 +170,11 @@ func (doc *Document) applyWait(d *plan.Delta) {
 		doc.Queue = append(slices.Clip(doc.Queue), turn)
 	}
 	if len(d.Dequeue) > 0 {
-		doc.Queue = slices.DeleteFunc(slices.Clone(doc.Queue), func(t store.QueuedTurn) bool { return slices.Contains(d.Dequeue, t.ID) })
+		doc.Queue = slices.DeleteFunc(slices.Clone(doc.Queue), func(t driver.QueuedTurn) bool { return slices.Contains(d.Dequeue, t.ID) })
 	}
 	for _, e := range d.Cache {
 		if doc.Cache == nil {
-			doc.Cache = map[string]store.CacheEntry{}
+			doc.Cache = map[string]driver.CacheEntry{}
 		}
 		doc.Cache[e.Key] = e
 	}

@@ -10,24 +10,24 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// Read implements store.Store.Read.
-func (doc *Document) Read(want store.Want) (*store.Contents, error) {
-	snap := &store.Contents{Session: doc.row(), Stop: StopOf(doc.Row.RunID, doc.Stop)}
+// Read implements driver.Store.Read.
+func (doc *Document) Read(want driver.Want) (*driver.Contents, error) {
+	snap := &driver.Contents{Session: doc.row(), Stop: StopOf(doc.Row.RunID, doc.Stop)}
 	position := doc.Row.State.Position
 	if want.Checkpoint != "" {
 		if snap.Checkpoint = doc.checkpoint(want.Checkpoint); snap.Checkpoint == nil {
-			return nil, store.UnknownCheckpoint(doc.Row.ID, want.Checkpoint)
+			return nil, driver.UnknownCheckpoint(doc.Row.ID, want.Checkpoint)
 		}
 		position = snap.Checkpoint.StatePosition
 	}
 	if want.Run != "" {
 		i, ok := doc.runIndex()[want.Run]
 		if !ok {
-			return nil, store.UnknownRun(doc.Row.ID, want.Run)
+			return nil, driver.UnknownRun(doc.Row.ID, want.Run)
 		}
 		run := doc.Runs[i]
 		snap.Run = &run
@@ -54,7 +54,7 @@ func (doc *Document) Read(want store.Want) (*store.Contents, error) {
 		snap.Calls = doc.waiting()
 	}
 	if want.Cache {
-		snap.Cache = slices.SortedFunc(maps.Values(doc.Cache), func(a, b store.CacheEntry) int { return strings.Compare(a.Key, b.Key) })
+		snap.Cache = slices.SortedFunc(maps.Values(doc.Cache), func(a, b driver.CacheEntry) int { return strings.Compare(a.Key, b.Key) })
 	}
 	if want.Queue {
 		snap.Queue = slices.Clone(doc.Queue)
@@ -69,7 +69,7 @@ func (doc *Document) waiting() (list []cairn.PendingCall) {
 			list = append(list, *call)
 		}
 	}
-	slices.SortFunc(list, func(a, b cairn.PendingCall) int { return store.CompareCalls(&a, &b) })
+	slices.SortFunc(list, func(a, b cairn.PendingCall) int { return driver.CompareCalls(&a, &b) })
 	return list
 }
 
@@ -87,21 +87,21 @@ func (doc *Document) state(position int64) (json.RawMessage, error) {
 	if len(later) == 0 {
 		return doc.States[k].Data, nil
 	}
-	return store.FoldState(doc.States[k].Data, later)
+	return driver.FoldState(doc.States[k].Data, later)
 }
 
-// RunPage implements store.Store.Runs.
-func (doc *Document) RunPage(q store.PageQuery) (store.Page[cairn.Run], error) {
+// RunPage implements driver.Store.Runs.
+func (doc *Document) RunPage(q driver.PageQuery) (driver.Page[cairn.Run], error) {
 	return page(doc.Runs, q, func(r *cairn.Run) int64 { return int64(r.Turn) })
 }
 
-// CheckpointPage implements store.Store.Checkpoints.
-func (doc *Document) CheckpointPage(q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+// CheckpointPage implements driver.Store.Checkpoints.
+func (doc *Document) CheckpointPage(q driver.PageQuery) (driver.Page[cairn.Checkpoint], error) {
 	return page(doc.Checkpoints, q, func(cp *cairn.Checkpoint) int64 { return cp.Number })
 }
 
 // page cuts a page from a list sorted by an increasing number; the cursor is the number of the last listed item.
-func page[T any](list []T, q store.PageQuery, number func(*T) int64) (out store.Page[T], err error) {
+func page[T any](list []T, q driver.PageQuery, number func(*T) int64) (out driver.Page[T], err error) {
 	last, err := NumberCursor(q)
 	if err != nil {
 		return out, err
@@ -133,7 +133,7 @@ func page[T any](list []T, q store.PageQuery, number func(*T) int64) (out store.
 // NumberCursor returns the number after which a page of a session's runs or checkpoints begins, or before which it
 // begins if the newest come first. It is the number in the cursor, or without a cursor a number beyond all others. The
 // cursor after an item is its number.
-func NumberCursor(q store.PageQuery) (int64, error) {
+func NumberCursor(q driver.PageQuery) (int64, error) {
 	switch {
 	case q.Cursor != "":
 		last, err := strconv.ParseInt(q.Cursor, 10, 64)
@@ -149,11 +149,11 @@ func NumberCursor(q store.PageQuery) (int64, error) {
 
 // Due returns why, and since when, the session needs a worker, now or later; Kind is empty if it never will. Agent is
 // the session's own.
-func (doc *Document) Due() store.Due {
+func (doc *Document) Due() driver.Due {
 	row := &doc.Row
-	d := store.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: store.DueKindOf(row), Since: doc.DueAt}
+	d := driver.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: driver.DueKindOf(row), Since: doc.DueAt}
 	if row.Status == cairn.SessionActive {
-		d.Kind, d.Since = store.DueCrashed, row.Lease.Until
+		d.Kind, d.Since = driver.DueCrashed, row.Lease.Until
 	}
 	return d
 }
@@ -164,16 +164,16 @@ func (doc *Document) DueAtOnce(now time.Time) bool {
 	if doc.Row.Status == cairn.SessionActive {
 		return doc.Row.Lease.Ahead(now)
 	}
-	return store.DueKindOf(&doc.Row) != store.DueDeadline
+	return driver.DueKindOf(&doc.Row) != driver.DueDeadline
 }
 
-// Stage implements store.Store.Stage.
-func (doc *Document) Stage(token int64, pieces []store.Staged) error {
+// Stage implements driver.Store.Stage.
+func (doc *Document) Stage(token int64, pieces []driver.Staged) error {
 	if err := plan.Ended(doc.row(), token); err != nil {
 		return err
 	}
 	for _, piece := range pieces {
-		if !slices.ContainsFunc(doc.Staged, func(have store.Staged) bool {
+		if !slices.ContainsFunc(doc.Staged, func(have driver.Staged) bool {
 			return have.StepID == piece.StepID && have.Key == piece.Key
 		}) {
 			piece.Data = slices.Clone(piece.Data)
@@ -183,7 +183,7 @@ func (doc *Document) Stage(token int64, pieces []store.Staged) error {
 	return nil
 }
 
-// Renew implements store.Store.Renew at the store's time now.
+// Renew implements driver.Store.Renew at the store's time now.
 func (doc *Document) Renew(token int64, ttl time.Duration, now time.Time) (*cairn.Stop, error) {
 	if err := plan.Released(doc.row(), token); err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func StopOf(runID string, stop *cairn.Stop) *cairn.Stop {
 	return &own
 }
 
-// RequestStop implements store.Store.RequestStop at the store's time now, and returns the request that stands.
+// RequestStop implements driver.Store.RequestStop at the store's time now, and returns the request that stands.
 func (doc *Document) RequestStop(stop cairn.Stop, now time.Time) (cairn.Stop, error) {
 	stands, write, err := plan.Stopped(doc.row(), doc.Stop, stop)
 	if write && err == nil {
@@ -227,8 +227,8 @@ func (doc *Document) Prune(keep int) int {
 
 // Branch returns the document of the session to, created at the store's time now as a branch of doc at a point. It is for
 // a store without a log.
-func (doc *Document) Branch(at store.BranchPoint, to *cairn.Session, now time.Time) (*Document, error) {
-	if err := (&store.Commit{Events: at.Events, Outbox: at.Outbox}).Validate(); err != nil {
+func (doc *Document) Branch(at driver.BranchPoint, to *cairn.Session, now time.Time) (*Document, error) {
+	if err := (&driver.Commit{Events: at.Events, Outbox: at.Outbox}).Validate(); err != nil {
 		return nil, err
 	}
 	d, err := doc.PlanBranch(at, to)
@@ -239,13 +239,13 @@ func (doc *Document) Branch(at store.BranchPoint, to *cairn.Session, now time.Ti
 }
 
 // PlanBranch returns the delta of a branch of doc at a point, for Branched.
-func (doc *Document) PlanBranch(at store.BranchPoint, to *cairn.Session) (*plan.Delta, error) {
+func (doc *Document) PlanBranch(at driver.BranchPoint, to *cairn.Session) (*plan.Delta, error) {
 	count, position := len(doc.Messages), doc.Row.State.Position
 	switch {
 	case at.CheckpointID != "":
 		cp := doc.checkpoint(at.CheckpointID)
 		if cp == nil {
-			return nil, store.UnknownCheckpoint(doc.Row.ID, at.CheckpointID)
+			return nil, driver.UnknownCheckpoint(doc.Row.ID, at.CheckpointID)
 		}
 		count, position = cp.MessageCount, cp.StatePosition
 	case at.Messages != nil:
@@ -283,7 +283,7 @@ func (doc *Document) positionBefore(count int) (int64, error) {
 		}
 	}
 	if len(doc.Checkpoints) > 0 && doc.Checkpoints[0].ParentID != "" {
-		return 0, store.Pruned(doc.Row.ID, count, doc.Checkpoints[0].MessageCount)
+		return 0, driver.Pruned(doc.Row.ID, count, doc.Checkpoints[0].MessageCount)
 	}
 	return doc.States[0].Position, nil
 }

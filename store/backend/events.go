@@ -119,7 +119,7 @@ type rest struct {
 }
 
 // EncodeEvents returns the stored form of a batch of events, without their sequences. The events must pass
-// [store.CheckEvent]. The error is ErrInvalid for an event that does not encode.
+// [driver.CheckEvent]. The error is ErrInvalid for an event that does not encode.
 func EncodeEvents(events []cairn.Event) ([]byte, error) {
 	var b Events
 	for i := range events {

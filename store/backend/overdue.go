@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Overdue is the error of an operation that found roots that may have expired, see [store.SweepAt]. The store checks
+// Overdue is the error of an operation that found roots that may have expired, see [driver.SweepAt]. The store checks
 // these roots and repeats the operation. The error never leaves a store.
 type Overdue struct{ Roots []string }
 

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // The functions below implement lists for a store that scans everything each time.
 
-// SessionPage implements store.Store.List over all rows, which it sorts.
-func SessionPage(rows []*cairn.Session, q store.SessionQuery) (page store.Page[cairn.Session], err error) {
+// SessionPage implements driver.Store.List over all rows, which it sorts.
+func SessionPage(rows []*cairn.Session, q driver.SessionQuery) (page driver.Page[cairn.Session], err error) {
 	cursor, err := q.Begin()
 	if err != nil {
 		return page, err
@@ -25,8 +25,8 @@ func SessionPage(rows []*cairn.Session, q store.SessionQuery) (page store.Page[c
 		return strings.Compare(b.ID, a.ID)
 	})
 	for _, row := range rows {
-		if len(page.Items) == store.PageSize(q.Limit) {
-			page.Next = store.SessionCursor(&page.Items[len(page.Items)-1])
+		if len(page.Items) == driver.PageSize(q.Limit) {
+			page.Next = driver.SessionCursor(&page.Items[len(page.Items)-1])
 			break
 		}
 		page.Items = append(page.Items, *row)
@@ -34,19 +34,19 @@ func SessionPage(rows []*cairn.Session, q store.SessionQuery) (page store.Page[c
 	return page, nil
 }
 
-// CallPage implements store.Store.Calls over all calls, which it sorts, at the store's time now.
-func CallPage(calls []*cairn.PendingCall, q store.CallQuery, now time.Time) (page store.Page[cairn.PendingCall], err error) {
+// CallPage implements driver.Store.Calls over all calls, which it sorts, at the store's time now.
+func CallPage(calls []*cairn.PendingCall, q driver.CallQuery, now time.Time) (page driver.Page[cairn.PendingCall], err error) {
 	var last cairn.PendingCall
-	if last.CreatedAt, last.RootID, last.ID, err = store.ParseCallCursor(q.Cursor); err != nil {
+	if last.CreatedAt, last.RootID, last.ID, err = driver.ParseCallCursor(q.Cursor); err != nil {
 		return page, err
 	}
 	calls = slices.DeleteFunc(calls, func(c *cairn.PendingCall) bool {
-		return q.Cursor != "" && store.CompareCalls(c, &last) <= 0 || !q.Selects(c, now)
+		return q.Cursor != "" && driver.CompareCalls(c, &last) <= 0 || !q.Selects(c, now)
 	})
-	slices.SortFunc(calls, store.CompareCalls)
+	slices.SortFunc(calls, driver.CompareCalls)
 	for i, c := range calls {
-		if i == store.PageSize(q.Limit) {
-			page.Next = store.CallCursor(calls[i-1])
+		if i == driver.PageSize(q.Limit) {
+			page.Next = driver.CallCursor(calls[i-1])
 			break
 		}
 		page.Items = append(page.Items, *c)
@@ -54,18 +54,18 @@ func CallPage(calls []*cairn.PendingCall, q store.CallQuery, now time.Time) (pag
 	return page, nil
 }
 
-// DuePage implements store.Store.Due over all sessions, by id, at the store's time now.
-func DuePage(docs map[string]*Document, q store.DueQuery, now time.Time) (store.Page[store.Due], error) {
-	since, id, err := store.ParseDueCursor(q.Cursor)
+// DuePage implements driver.Store.Due over all sessions, by id, at the store's time now.
+func DuePage(docs map[string]*Document, q driver.DueQuery, now time.Time) (driver.Page[driver.Due], error) {
+	since, id, err := driver.ParseDueCursor(q.Cursor)
 	if err != nil {
-		return store.Page[store.Due]{}, err
+		return driver.Page[driver.Due]{}, err
 	}
-	after := store.Due{SessionID: id, Since: since}
-	var due []store.Due
+	after := driver.Due{SessionID: id, Since: since}
+	var due []driver.Due
 	for _, doc := range docs {
 		d := doc.Due()
 		d.Since = d.Since.Truncate(time.Microsecond) // the precision of a cursor
-		if d.Kind == "" || now.Before(d.Since) && !doc.DueAtOnce(now) || id != "" && store.CompareDue(d, after) <= 0 {
+		if d.Kind == "" || now.Before(d.Since) && !doc.DueAtOnce(now) || id != "" && driver.CompareDue(d, after) <= 0 {
 			continue
 		}
 		if root := docs[d.RootID]; root != nil {
@@ -75,5 +75,5 @@ func DuePage(docs map[string]*Document, q store.DueQuery, now time.Time) (store.
 			due = append(due, d)
 		}
 	}
-	return store.DuePage(due, q.Limit), nil
+	return driver.DuePage(due, q.Limit), nil
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Schema is the list of migrations that a build knows, in order. Migration n is at index n-1.
@@ -18,7 +18,7 @@ type Schema []Migration
 
 // Migration is one numbered script of a schema.
 type Migration struct {
-	store.Migration
+	driver.Migration
 	Text string // SQL
 }
 
@@ -48,7 +48,7 @@ func Migrations(files fs.FS, dir string) (Schema, error) {
 				return nil, fmt.Errorf("migration %q: min_build %q is not a number from 1 to %d", e.Name(), found[1], i+1)
 			}
 		}
-		list[i] = Migration{Text: string(text), Migration: store.Migration{Version: i + 1, Name: name,
+		list[i] = Migration{Text: string(text), Migration: driver.Migration{Version: i + 1, Name: name,
 			Fingerprint: Fingerprint(string(text)), MinBuild: least}}
 	}
 	return list, nil
@@ -58,7 +58,7 @@ func Migrations(files fs.FS, dir string) (Schema, error) {
 // error is ErrSchema, about the store named where, in two cases. A recorded fingerprint is missing or not that of the
 // migration of this number: then the numbers say nothing about the tables. Or the store is newer, and one of the
 // migrations that this build does not know needs a newer build.
-func (s Schema) Pending(where string, applied []store.Migration) (Schema, error) {
+func (s Schema) Pending(where string, applied []driver.Migration) (Schema, error) {
 	for i, a := range applied {
 		switch {
 		case a.Version != i+1:
@@ -80,8 +80,8 @@ func (s Schema) Pending(where string, applied []store.Migration) (Schema, error)
 }
 
 // Status lists the migrations of the schema, and those that only a newer build knows, as a store records them.
-func (s Schema) Status(applied []store.Migration) []store.Migration {
-	list := make([]store.Migration, 0, max(len(s), len(applied)))
+func (s Schema) Status(applied []driver.Migration) []driver.Migration {
+	list := make([]driver.Migration, 0, max(len(s), len(applied)))
 	for i := range max(len(s), len(applied)) {
 		switch {
 		case i >= len(applied):

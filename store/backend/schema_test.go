@@ -8,7 +8,7 @@ import (
 	"testing/fstest"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 func TestMigrationsAreNumberedWithoutGaps(t *testing.T) {
@@ -58,10 +58,10 @@ func TestFingerprintIgnoresCommentsAndWhiteSpace(t *testing.T) {
 }
 
 // recorded returns the record of migrations one to n of a schema, each as fingerprint/min_build.
-func recorded(list ...string) (all []store.Migration) {
+func recorded(list ...string) (all []driver.Migration) {
 	for i, text := range list {
 		fingerprint, least, _ := strings.Cut(text, "/")
-		m := store.Migration{Version: i + 1, Fingerprint: fingerprint}
+		m := driver.Migration{Version: i + 1, Fingerprint: fingerprint}
 		fmt.Sscan(least, &m.MinBuild)
 		all = append(all, m)
 	}
@@ -75,7 +75,7 @@ func TestPendingMigrations(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		applied []store.Migration
+		applied []driver.Migration
 		pending int
 		says    string // of the error; empty if there is none
 	}{

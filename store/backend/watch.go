@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Signal wakes all waiters. The zero value is ready to use. Signal is safe for concurrent use.
@@ -35,22 +35,22 @@ func (s *Signal) Raise() {
 	}
 }
 
-// WatchStops implements store.StopWatcher.WatchStops for a store that can list its outstanding stop requests by
+// WatchStops implements driver.StopWatcher.WatchStops for a store that can list its outstanding stop requests by
 // session. It lists them at the beginning and whenever raised is raised.
-func WatchStops(ctx context.Context, raised *Signal, outstanding func(context.Context) (map[string]cairn.Stop, error)) iter.Seq2[store.StopNotice, error] {
-	return func(yield func(store.StopNotice, error) bool) {
+func WatchStops(ctx context.Context, raised *Signal, outstanding func(context.Context) (map[string]cairn.Stop, error)) iter.Seq2[driver.StopNotice, error] {
+	return func(yield func(driver.StopNotice, error) bool) {
 		known := map[string]cairn.Stop{}
 		for {
 			next := raised.Wait() // before the list, so that no request is missed in between
 			now, err := outstanding(ctx)
 			if err != nil {
 				if ctx.Err() == nil {
-					yield(store.StopNotice{}, err)
+					yield(driver.StopNotice{}, err)
 				}
 				return
 			}
 			for id, stop := range now {
-				if known[id] != stop && !yield(store.StopNotice{SessionID: id, Stop: stop}, nil) {
+				if known[id] != stop && !yield(driver.StopNotice{SessionID: id, Stop: stop}, nil) {
 					return
 				}
 			}

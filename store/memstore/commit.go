@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// Commit implements store.Store.
-func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
-	if err := c.ValidateFor(store.Abilities{MaxEvent: s.log.max}); err != nil {
+// Commit implements driver.Store.
+func (s *Store) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
+	if err := c.ValidateFor(driver.Abilities{MaxEvent: s.log.max}); err != nil {
 		return nil, err
 	}
 	if err := s.lock(ctx); err != nil {
@@ -61,8 +61,8 @@ func (s *Store) answer(doc *backend.Document, n plan.Needs, seen *plan.Seen) {
 	}
 }
 
-// Branch implements store.Store.
-func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+// Branch implements driver.Store.
+func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	doc, err := s.open(ctx, from)
 	if err != nil {
 		return nil, err
@@ -73,9 +73,9 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	case err != nil:
 		return nil, err
 	case there != nil:
-		return nil, store.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q already exists", to.ID)
+		return nil, driver.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q already exists", to.ID)
 	}
-	if err := store.ValidateEvents(at.Events, s.log.max); err != nil {
+	if err := driver.ValidateEvents(at.Events, s.log.max); err != nil {
 		return nil, err
 	}
 	d, err := doc.PlanBranch(at, to)
@@ -94,7 +94,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	return copyOf(&branch.Row), nil
 }
 
-// Prune implements store.Store.
+// Prune implements driver.Store.
 func (s *Store) Prune(ctx context.Context, id string, keep int) (int, error) {
 	if keep < 1 {
 		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)

@@ -6,38 +6,38 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// Inside implements store.Importer.
-func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*store.Inside, error) {
+// Inside implements driver.Importer.
+func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*driver.Inside, error) {
 	doc, err := s.open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	in := &store.Inside{FirstState: doc.States[0].Position, Checkpoints: doc.LastCheckpoint}
+	in := &driver.Inside{FirstState: doc.States[0].Position, Checkpoints: doc.LastCheckpoint}
 	if doc.Stop != nil {
 		in.Stop = copyOf(doc.Stop)
 	}
-	if store.DueKindOf(&doc.Row) != "" {
+	if driver.DueKindOf(&doc.Row) != "" {
 		in.DueSince = doc.DueAt
 	}
 	begin := min(max(from-in.FirstState, 0), int64(len(doc.States)))
 	for _, piece := range doc.States[begin:min(begin+int64(max(limit, 0)), int64(len(doc.States)))] {
-		change := store.StateChange{Keyframe: piece.Data}
+		change := driver.StateChange{Keyframe: piece.Data}
 		if !piece.Keyframe {
-			change = store.StateChange{Ops: piece.Ops}
+			change = driver.StateChange{Ops: piece.Ops}
 		}
 		in.States = append(in.States, change)
 	}
 	return in, nil
 }
 
-// Import implements store.Importer. It assembles the whole tree first and then adds it at once.
-func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
+// Import implements driver.Importer. It assembles the whole tree first and then adds it at once.
+func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*driver.Part, error]) error {
 	tree, log, err := s.assemble(root, parts)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 		case err != nil:
 			return err
 		case there != nil:
-			return store.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q already exists", doc.Row.ID)
+			return driver.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q already exists", doc.Row.ID)
 		}
 	}
 	if err := s.log.take(tree[0].Row.Log(), log); err != nil {
@@ -68,11 +68,11 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 }
 
 // assemble builds the sessions of a tree and its log.
-func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*backend.Document, *events, error) {
+func (s *Store) assemble(root string, parts iter.Seq2[*driver.Part, error]) ([]*backend.Document, *events, error) {
 	var tree []*backend.Document
 	log := &events{}
 	var first int64
-	for part, err := range store.CheckImport(root, s.log.max, parts) {
+	for part, err := range driver.CheckImport(root, s.log.max, parts) {
 		if err != nil {
 			return nil, nil, err
 		}
@@ -96,12 +96,12 @@ func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*b
 	for i, doc := range tree {
 		rows[i] = &doc.Row
 	}
-	tree[0].SweepAt = store.SweepAt(s.clock(), rows[0], rows[1:]...)
+	tree[0].SweepAt = driver.SweepAt(s.clock(), rows[0], rows[1:]...)
 	return tree, log, nil
 }
 
 // imported returns the document of an imported session, without anything that the session owns.
-func imported(p *store.SessionPart) *backend.Document {
+func imported(p *driver.SessionPart) *backend.Document {
 	in := &p.Inside
 	doc := &backend.Document{Row: p.Row, Stop: in.Stop, LastCheckpoint: in.Checkpoints, DueAt: in.DueSince}
 	doc.Row.Secret = p.Secret
@@ -109,7 +109,7 @@ func imported(p *store.SessionPart) *backend.Document {
 }
 
 // add adds a part to its session. The positions of the session's states begin at first.
-func add(doc *backend.Document, first int64, p *store.Part) error {
+func add(doc *backend.Document, first int64, p *driver.Part) error {
 	for i := range p.States {
 		piece, err := plan.PieceOf(first+int64(len(doc.States)), &p.States[i])
 		if err != nil {
@@ -133,7 +133,7 @@ func add(doc *backend.Document, first int64, p *store.Part) error {
 	}
 	for _, e := range p.Cache {
 		if doc.Cache == nil {
-			doc.Cache = map[string]store.CacheEntry{}
+			doc.Cache = map[string]driver.CacheEntry{}
 		}
 		doc.Cache[e.Key] = e
 	}
@@ -145,7 +145,7 @@ func (l *Log) take(name string, log *events) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if there := l.logs[name]; there != nil && there.last > 0 {
-		return store.LogExists(name)
+		return driver.LogExists(name)
 	}
 	delete(l.dropped, name)
 	if log.last > 0 {

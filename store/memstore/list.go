@@ -4,34 +4,34 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Runs implements store.Store.
-func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
+// Runs implements driver.Store.
+func (s *Store) Runs(ctx context.Context, id string, q driver.PageQuery) (driver.Page[cairn.Run], error) {
 	doc, err := s.open(ctx, id)
 	if err != nil {
-		return store.Page[cairn.Run]{}, err
+		return driver.Page[cairn.Run]{}, err
 	}
 	defer s.mu.Unlock()
 	return doc.RunPage(q)
 }
 
-// Checkpoints implements store.Store.
-func (s *Store) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+// Checkpoints implements driver.Store.
+func (s *Store) Checkpoints(ctx context.Context, id string, q driver.PageQuery) (driver.Page[cairn.Checkpoint], error) {
 	doc, err := s.open(ctx, id)
 	if err != nil {
-		return store.Page[cairn.Checkpoint]{}, err
+		return driver.Page[cairn.Checkpoint]{}, err
 	}
 	defer s.mu.Unlock()
 	return doc.CheckpointPage(q)
 }
 
-// List implements store.Store.
-func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+// List implements driver.Store.
+func (s *Store) List(ctx context.Context, q driver.SessionQuery) (driver.Page[cairn.Session], error) {
 	if err := s.lock(ctx); err != nil {
-		return store.Page[cairn.Session]{}, err
+		return driver.Page[cairn.Session]{}, err
 	}
 	defer s.mu.Unlock()
 	now := s.clock()
@@ -54,10 +54,10 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	return backend.SessionPage(rows, q)
 }
 
-// Calls implements store.Store.
-func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
+// Calls implements driver.Store.
+func (s *Store) Calls(ctx context.Context, q driver.CallQuery) (driver.Page[cairn.PendingCall], error) {
 	if err := s.lock(ctx); err != nil {
-		return store.Page[cairn.PendingCall]{}, err
+		return driver.Page[cairn.PendingCall]{}, err
 	}
 	defer s.mu.Unlock()
 	now := s.clock()
@@ -75,10 +75,10 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 	return backend.CallPage(calls, q, now)
 }
 
-// Due implements store.Store.
-func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
+// Due implements driver.Store.
+func (s *Store) Due(ctx context.Context, q driver.DueQuery) (driver.Page[driver.Due], error) {
 	if err := s.lock(ctx); err != nil {
-		return store.Page[store.Due]{}, err
+		return driver.Page[driver.Due]{}, err
 	}
 	defer s.mu.Unlock()
 	now := s.clock()
@@ -86,7 +86,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 	return backend.DuePage(s.sessions, q, now)
 }
 
-// CountTree implements store.TreeCounter.
+// CountTree implements driver.TreeCounter.
 func (s *Store) CountTree(ctx context.Context, root string) (n int, err error) {
 	if err := s.lock(ctx); err != nil {
 		return 0, err

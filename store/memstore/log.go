@@ -12,11 +12,11 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/tail"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// Log is a store.Log in memory. It is safe for concurrent use.
+// Log is a driver.Log in memory. It is safe for concurrent use.
 type Log struct {
 	max int
 	hub tail.Hub
@@ -82,7 +82,7 @@ func (f *fence) batch(writer string) *batch {
 }
 
 // see records a writer's token and, if the batch is numbered, the writer's batch, which ended at the sequence last.
-func (f *fence) see(w *store.Writer, numbered bool, last int64) {
+func (f *fence) see(w *driver.Writer, numbered bool, last int64) {
 	if w.Token > f.token {
 		f.token, f.batches = w.Token, f.batches[:0]
 	}
@@ -94,7 +94,7 @@ func (f *fence) see(w *store.Writer, numbered bool, last int64) {
 
 func newLog(max int, now func() time.Time) *Log {
 	if max <= 0 {
-		max = store.DefaultMaxEvent
+		max = driver.DefaultMaxEvent
 	}
 	return &Log{max: max, logs: map[string]*events{}, dropped: map[string]time.Time{}, now: now}
 }
@@ -119,31 +119,31 @@ func (l *Log) checkLog(ctx context.Context, log string) error {
 		return err
 	}
 	if _, dropped := l.dropped[log]; dropped {
-		return store.Dropped(log)
+		return driver.Dropped(log)
 	}
 	return nil
 }
 
-// Self implements store.Log.
-func (l *Log) Self() store.Log { return l }
+// Self implements driver.Log.
+func (l *Log) Self() driver.Log { return l }
 
-// MaxEvent implements store.Log.
+// MaxEvent implements driver.Log.
 func (l *Log) MaxEvent() int { return l.max }
 
-// Append implements store.Log.
+// Append implements driver.Log.
 func (l *Log) Append(ctx context.Context, log string, expect int64, list ...cairn.Event) (int64, error) {
 	return l.append(ctx, log, expect, nil, list)
 }
 
-// AppendFenced implements store.Fencer.
-func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, list ...cairn.Event) (int64, error) {
+// AppendFenced implements driver.Fencer.
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w driver.Writer, list ...cairn.Event) (int64, error) {
 	return l.append(ctx, log, expect, &w, list)
 }
 
 // append adds events to a log. Without a writer the append is not fenced.
-func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, list []cairn.Event) (int64, error) {
+func (l *Log) append(ctx context.Context, log string, expect int64, w *driver.Writer, list []cairn.Event) (int64, error) {
 	for i := range list {
-		if err := store.CheckEvent(&list[i], l.max); err != nil {
+		if err := driver.CheckEvent(&list[i], l.max); err != nil {
 			return 0, err
 		}
 	}
@@ -160,7 +160,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 	if w != nil {
 		f := e.fenceOf(w.Session)
 		if w.Token < f.token {
-			return 0, store.Fenced(log, *w, f.token)
+			return 0, driver.Fenced(log, *w, f.token)
 		}
 		if numbered && w.Token == f.token {
 			if b := f.batch(w.ID); w.Batch <= b.number {
@@ -168,8 +168,8 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 			}
 		}
 	}
-	if expect != store.AnySequence && expect != e.last {
-		return 0, store.LogChanged(log, expect, e.last)
+	if expect != driver.AnySequence && expect != e.last {
+		return 0, driver.LogChanged(log, expect, e.last)
 	}
 	if len(list) > 0 {
 		l.add(log, e, list, nil)
@@ -204,7 +204,7 @@ func (l *Log) publish(ctx context.Context, d *plan.Delta, apply func() *cairn.Se
 	row := apply() // after which the time of the events is known
 	l.add(log, e, d.Events, d.Finish)
 	if d.Fence {
-		e.fenceOf(row.ID).see(&store.Writer{Token: row.Lease.Token}, false, e.last)
+		e.fenceOf(row.ID).see(&driver.Writer{Token: row.Lease.Token}, false, e.last)
 	}
 	return row, nil
 }
@@ -296,7 +296,7 @@ func (e *events) trim(before int64) {
 // clock returns the time in UTC, truncated to microseconds.
 func (l *Log) clock() time.Time { return l.now().UTC().Truncate(time.Microsecond) }
 
-// Read implements store.Log.
+// Read implements driver.Log.
 func (l *Log) Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
 	if limit <= 0 {
 		limit = 1000
@@ -328,17 +328,17 @@ func (l *Log) read(ctx context.Context, log string, after int64, limit int) (lis
 	}
 	after = max(after, 0)
 	if first := e.first(); after+1 < first {
-		return nil, false, store.Trimmed(log, after, first)
+		return nil, false, driver.Trimmed(log, after, first)
 	}
 	return e.read(after+1, int(min(int64(limit), e.last-after))), true, nil
 }
 
-// Follow implements store.Log.
+// Follow implements driver.Log.
 func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error] {
 	return l.hub.Follow(ctx, log, after, l.Read)
 }
 
-// Bounds implements store.Log.
+// Bounds implements driver.Log.
 func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -352,7 +352,7 @@ func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err er
 	return e.first(), e.last, nil
 }
 
-// Trim implements store.Log.
+// Trim implements driver.Log.
 func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -365,10 +365,10 @@ func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 	return nil
 }
 
-// Unswept implements store.LogSweeper.
-func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[string], error) {
-	var page store.Page[string]
-	at, name, err := store.ParseSweepCursor(q.Cursor)
+// Unswept implements driver.LogSweeper.
+func (l *Log) Unswept(ctx context.Context, age time.Duration, q driver.PageQuery) (driver.Page[string], error) {
+	var page driver.Page[string]
+	at, name, err := driver.ParseSweepCursor(q.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -390,13 +390,13 @@ func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery)
 	slices.SortFunc(found, func(a, b string) int { return compare(a, l.logs[b].sweepAt, b) })
 	if n := q.Size(); len(found) > n {
 		found = found[:n]
-		page.Next = store.SweepCursor(l.logs[found[n-1]].sweepAt, found[n-1])
+		page.Next = driver.SweepCursor(l.logs[found[n-1]].sweepAt, found[n-1])
 	}
 	page.Items = found
 	return page, nil
 }
 
-// Swept implements store.LogSweeper.
+// Swept implements driver.LogSweeper.
 func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -414,7 +414,7 @@ func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Durat
 	return nil
 }
 
-// Drop implements store.Log.
+// Drop implements driver.Log.
 func (l *Log) Drop(ctx context.Context, log string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -423,7 +423,7 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 	}
 	now := l.now()
 	if len(l.dropped)%256 == 255 {
-		maps.DeleteFunc(l.dropped, func(_ string, at time.Time) bool { return now.Sub(at) > store.DroppedFor })
+		maps.DeleteFunc(l.dropped, func(_ string, at time.Time) bool { return now.Sub(at) > driver.DroppedFor })
 	}
 	delete(l.logs, log)
 	l.dropped[log] = now

@@ -9,19 +9,21 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
+
+const _ = driver.Version1 // the contract that this store was written for
 
 // Options tune a Store. The zero value and nil mean the defaults.
 type Options struct {
 	// Now is the store's clock; nil means time.Now.
 	Now func() time.Time
-	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
+	// MaxEvent is the maximum size of an encoded event in bytes; 0 means driver.DefaultMaxEvent.
 	MaxEvent int
 }
 
-// Store is a store.Store in memory, with an event log of its own. It is safe for concurrent use.
+// Store is a driver.Store in memory, with an event log of its own. It is safe for concurrent use.
 type Store struct {
 	now func() time.Time
 	log *Log
@@ -34,7 +36,7 @@ type Store struct {
 	gone     map[string]*tree // by the ids of their sessions
 	removals int              // number of removals so far
 	sweepAt  time.Time        // no root becomes stale before; zero for never
-	watchers map[chan store.StopNotice]struct{}
+	watchers map[chan driver.StopNotice]struct{}
 
 	namespaces    map[string]*namespace // of records
 	recordVersion int64                 // the last one given
@@ -48,7 +50,7 @@ func New(opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{now: opts.Now, sessions: map[string]*backend.Document{}, gone: map[string]*tree{}, owners: map[callKey]*backend.Document{}, watchers: map[chan store.StopNotice]struct{}{}}
+	s := &Store{now: opts.Now, sessions: map[string]*backend.Document{}, gone: map[string]*tree{}, owners: map[callKey]*backend.Document{}, watchers: map[chan driver.StopNotice]struct{}{}}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -57,10 +59,10 @@ func New(opts *Options) *Store {
 }
 
 // EventLog returns the store's event log.
-func (s *Store) EventLog() store.Log { return s.log }
+func (s *Store) EventLog() driver.Log { return s.log }
 
-// Self implements store.Store.
-func (s *Store) Self() store.Store { return s }
+// Self implements driver.Store.
+func (s *Store) Self() driver.Store { return s }
 
 // Close makes every later call fail with ErrClosed.
 func (s *Store) Close() error {
@@ -94,7 +96,7 @@ func (s *Store) open(ctx context.Context, id string) (*backend.Document, error) 
 	}
 	doc, err := s.find(id, s.clock())
 	if err == nil && doc == nil {
-		err = store.NotFound(id)
+		err = driver.NotFound(id)
 	}
 	if err != nil {
 		s.mu.Unlock()
@@ -110,7 +112,7 @@ func (s *Store) find(id string, now time.Time) (*backend.Document, error) {
 		s.look(doc, now)
 	}
 	if t := s.gone[id]; t != nil {
-		return nil, store.Gone(id, t.Removed)
+		return nil, driver.Gone(id, t.Removed)
 	}
 	if doc != nil {
 		doc.Row.AsOf = now
@@ -123,8 +125,8 @@ func copyOf[T any](v *T) *T {
 	return &c
 }
 
-// Read implements store.Store.
-func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+// Read implements driver.Store.
+func (s *Store) Read(ctx context.Context, id string, want driver.Want) (*driver.Contents, error) {
 	doc, err := s.open(ctx, id)
 	if err != nil {
 		return nil, err
@@ -133,9 +135,9 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Co
 	return doc.Read(want)
 }
 
-// Stage implements store.Store.
-func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
-	if err := store.ValidateStaged(pieces); err != nil {
+// Stage implements driver.Store.
+func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...driver.Staged) error {
+	if err := driver.ValidateStaged(pieces); err != nil {
 		return err
 	}
 	doc, err := s.open(ctx, id)
@@ -146,7 +148,7 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 	return doc.Stage(token, pieces)
 }
 
-// Renew implements store.Store.
+// Renew implements driver.Store.
 func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
 	doc, err := s.open(ctx, id)
 	if err != nil {
@@ -156,7 +158,7 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 	return doc.Renew(token, ttl, s.clock())
 }
 
-// RequestStop implements store.Store.
+// RequestStop implements driver.Store.
 func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) error {
 	if err := stop.Validate(); err != nil {
 		return err
@@ -172,23 +174,23 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 	}
 	for w := range s.watchers {
 		select {
-		case w <- store.StopNotice{SessionID: id, Stop: stands}:
+		case w <- driver.StopNotice{SessionID: id, Stop: stands}:
 		default: // a watcher this far behind finds the request at its heartbeat
 		}
 	}
 	return nil
 }
 
-// WatchStops implements store.StopWatcher.
-func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
-	return func(yield func(store.StopNotice, error) bool) {
-		ch := make(chan store.StopNotice, 256)
-		var standing []store.StopNotice
+// WatchStops implements driver.StopWatcher.
+func (s *Store) WatchStops(ctx context.Context) iter.Seq2[driver.StopNotice, error] {
+	return func(yield func(driver.StopNotice, error) bool) {
+		ch := make(chan driver.StopNotice, 256)
+		var standing []driver.StopNotice
 		s.mu.Lock()
 		s.watchers[ch] = struct{}{}
 		for id, doc := range s.sessions {
 			if doc.Stop != nil {
-				standing = append(standing, store.StopNotice{SessionID: id, Stop: *doc.Stop})
+				standing = append(standing, driver.StopNotice{SessionID: id, Stop: *doc.Stop})
 			}
 		}
 		s.mu.Unlock()
@@ -215,7 +217,7 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 	}
 }
 
-// Delete implements store.Store.
+// Delete implements driver.Store.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	doc, err := s.open(ctx, id)
 	if err != nil {
@@ -223,7 +225,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	}
 	defer s.mu.Unlock()
 	if doc.Row.Running(s.clock()) {
-		return store.Conflict(cairn.CodeRunning, copyOf(&doc.Row), "session %q is running", id)
+		return driver.Conflict(cairn.CodeRunning, copyOf(&doc.Row), "session %q is running", id)
 	}
 	s.forget(doc)
 	return nil

@@ -3,12 +3,12 @@ package memstore_test
 import (
 	"testing"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 	"github.com/cairn-agents/cairn/store/storetest"
 )
 
-func open(tb testing.TB) store.Store {
+func open(tb testing.TB) driver.Store {
 	st := memstore.New(nil)
 	tb.Cleanup(func() {
 		if err := st.Close(); err != nil {
@@ -18,7 +18,7 @@ func open(tb testing.TB) store.Store {
 	return st
 }
 
-func openLog(tb testing.TB) store.Log { return open(tb).(store.LogProvider).EventLog() }
+func openLog(tb testing.TB) driver.Log { return open(tb).(driver.LogProvider).EventLog() }
 
 func TestConformance(t *testing.T) { storetest.Run(t, open, nil) }
 

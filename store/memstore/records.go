@@ -5,20 +5,20 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Records returns the store's records.
-func (s *Store) Records() store.Records { return (*records)(s) }
+func (s *Store) Records() driver.Records { return (*records)(s) }
 
-var _ store.RecordProvider = (*Store)(nil)
+var _ driver.RecordProvider = (*Store)(nil)
 
-// records is the store as store.Records.
+// records is the store as driver.Records.
 type records Store
 
 // namespace holds its records by key. Records are replaced, never modified.
 type namespace struct {
-	records map[string]*store.Record
+	records map[string]*driver.Record
 	// sweepAt is the number of records at which expired ones are removed.
 	sweepAt int
 }
@@ -42,7 +42,7 @@ func (n *namespace) sweep(s *Store) {
 }
 
 // open locks the store and returns the record of a key, or nil. If there is no error the caller must unlock the store.
-func (r *records) open(ctx context.Context, name, key string) (*store.Record, error) {
+func (r *records) open(ctx context.Context, name, key string) (*driver.Record, error) {
 	s := (*Store)(r)
 	if err := s.lock(ctx); err != nil {
 		return nil, err
@@ -59,15 +59,15 @@ func (r *records) open(ctx context.Context, name, key string) (*store.Record, er
 }
 
 // shown returns a copy of a record for the caller, as of now.
-func (s *Store) shown(r *store.Record) *store.Record {
+func (s *Store) shown(r *driver.Record) *driver.Record {
 	out := *r
 	out.AsOf, out.Value = s.clock(), slices.Clone(r.Value)
 	return &out
 }
 
-// Get implements store.Records.
-func (r *records) Get(ctx context.Context, namespace, key string) (*store.Record, error) {
-	if err := store.CheckRecordKey(namespace, key); err != nil {
+// Get implements driver.Records.
+func (r *records) Get(ctx context.Context, namespace, key string) (*driver.Record, error) {
+	if err := driver.CheckRecordKey(namespace, key); err != nil {
 		return nil, err
 	}
 	there, err := r.open(ctx, namespace, key)
@@ -76,13 +76,13 @@ func (r *records) Get(ctx context.Context, namespace, key string) (*store.Record
 	}
 	defer r.mu.Unlock()
 	if there == nil {
-		return nil, store.RecordNotFound(namespace, key)
+		return nil, driver.RecordNotFound(namespace, key)
 	}
 	return there, nil
 }
 
-// Put implements store.Records.
-func (r *records) Put(ctx context.Context, w store.RecordWrite) (*store.Record, error) {
+// Put implements driver.Records.
+func (r *records) Put(ctx context.Context, w driver.RecordWrite) (*driver.Record, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (r *records) Put(ctx context.Context, w store.RecordWrite) (*store.Record, 
 	next.Value = slices.Clone(w.Value)
 	n := s.namespaces[w.Namespace]
 	if n == nil {
-		n = &namespace{records: map[string]*store.Record{}, sweepAt: minSweep}
+		n = &namespace{records: map[string]*driver.Record{}, sweepAt: minSweep}
 		if s.namespaces == nil {
 			s.namespaces = map[string]*namespace{}
 		}
@@ -112,9 +112,9 @@ func (r *records) Put(ctx context.Context, w store.RecordWrite) (*store.Record, 
 	return s.shown(next), nil
 }
 
-// Delete implements store.Records.
+// Delete implements driver.Records.
 func (r *records) Delete(ctx context.Context, namespace, key string, seen int64) error {
-	if err := store.CheckRecordDelete(namespace, key, seen); err != nil {
+	if err := driver.CheckRecordDelete(namespace, key, seen); err != nil {
 		return err
 	}
 	there, err := r.open(ctx, namespace, key)
@@ -124,9 +124,9 @@ func (r *records) Delete(ctx context.Context, namespace, key string, seen int64)
 	defer r.mu.Unlock()
 	switch {
 	case there == nil:
-		return store.RecordNotFound(namespace, key)
-	case seen != store.AnyVersion && seen != there.Version:
-		return store.RecordConflict(namespace, key, seen, there)
+		return driver.RecordNotFound(namespace, key)
+	case seen != driver.AnyVersion && seen != there.Version:
+		return driver.RecordConflict(namespace, key, seen, there)
 	}
 	n := r.namespaces[namespace]
 	if delete(n.records, key); len(n.records) == 0 {
@@ -135,8 +135,8 @@ func (r *records) Delete(ctx context.Context, namespace, key string, seen int64)
 	return nil
 }
 
-// List implements store.Records.
-func (r *records) List(ctx context.Context, q store.RecordQuery) (page store.Page[store.Record], err error) {
+// List implements driver.Records.
+func (r *records) List(ctx context.Context, q driver.RecordQuery) (page driver.Page[driver.Record], err error) {
 	selected, err := q.Range()
 	if err != nil {
 		return page, err
@@ -151,7 +151,7 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (page store.Pag
 		return page, nil
 	}
 	now := s.clock()
-	var list []*store.Record
+	var list []*driver.Record
 	for _, rec := range n.records {
 		if !rec.Expired(now) && selected.Selects(rec) {
 			list = append(list, rec)
@@ -162,14 +162,14 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (page store.Pag
 		page.Items = append(page.Items, *s.shown(rec))
 	}
 	if len(list) > q.Size() {
-		page.Next = store.RecordCursor(&q, list[q.Size()-1])
+		page.Next = driver.RecordCursor(&q, list[q.Size()-1])
 	}
 	return page, nil
 }
 
-// Namespaces implements store.Records.
-func (r *records) Namespaces(ctx context.Context, cursor string) (page store.Page[string], err error) {
-	if err := store.CheckNamespaceCursor(cursor); err != nil {
+// Namespaces implements driver.Records.
+func (r *records) Namespaces(ctx context.Context, cursor string) (page driver.Page[string], err error) {
+	if err := driver.CheckNamespaceCursor(cursor); err != nil {
 		return page, err
 	}
 	s := (*Store)(r)
@@ -182,5 +182,5 @@ func (r *records) Namespaces(ctx context.Context, cursor string) (page store.Pag
 	if found {
 		after++
 	}
-	return store.NamespacePage(names[after:]), nil
+	return driver.NamespacePage(names[after:]), nil
 }

@@ -9,20 +9,20 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // tree is a session tree that was removed.
 type tree struct {
-	store.Removed
+	driver.Removed
 	number   int // Key as a number
 	sessions []*backend.Document
 }
 
-// Remove implements store.Sweeper.
-func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
-	if err := store.CheckRemoval(why); err != nil {
+// Remove implements driver.Sweeper.
+func (s *Store) Remove(ctx context.Context, root string, why driver.Removal) (*driver.Removed, error) {
+	if err := driver.CheckRemoval(why); err != nil {
 		return nil, err
 	}
 	if err := s.lock(ctx); err != nil {
@@ -31,22 +31,22 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 	defer s.mu.Unlock()
 	now := s.clock()
 	doc := s.sessions[root]
-	if why == store.Deleted && doc != nil {
+	if why == driver.Deleted && doc != nil {
 		doc, _ = s.find(root, now)
 	}
 	switch t := s.gone[root]; {
 	case t != nil:
-		return nil, store.Gone(root, t.Removed)
+		return nil, driver.Gone(root, t.Removed)
 	case doc == nil:
-		return nil, store.NotFound(root)
+		return nil, driver.NotFound(root)
 	case doc.Row.RootID != root:
-		return nil, store.NotRoot(&doc.Row)
+		return nil, driver.NotRoot(&doc.Row)
 	}
 	return s.remove(doc, why, now)
 }
 
 // remove hides the tree of a root. If an expired tree must not be removed it defers the next check of it.
-func (s *Store) remove(doc *backend.Document, why store.Removal, now time.Time) (*store.Removed, error) {
+func (s *Store) remove(doc *backend.Document, why driver.Removal, now time.Time) (*driver.Removed, error) {
 	root := doc.Row.ID
 	members, rows := []*backend.Document{doc}, []*cairn.Session{&doc.Row}
 	for _, other := range s.sessions {
@@ -55,18 +55,18 @@ func (s *Store) remove(doc *backend.Document, why store.Removal, now time.Time) 
 			members, rows = append(members, other), append(rows, &other.Row)
 		}
 	}
-	if store.RemovalConflict(rows, why, now) != nil {
-		if why == store.Expired {
-			doc.SweepAt = store.SweepAt(now, rows[0], rows[1:]...)
+	if driver.RemovalConflict(rows, why, now) != nil {
+		if why == driver.Expired {
+			doc.SweepAt = driver.SweepAt(now, rows[0], rows[1:]...)
 			s.sweepFrom(doc.SweepAt)
 		}
 		for i := range rows {
 			rows[i] = copyOf(rows[i]) // a conflict returns one of these rows
 		}
-		return nil, store.RemovalConflict(rows, why, now)
+		return nil, driver.RemovalConflict(rows, why, now)
 	}
 	s.removals++
-	t := &tree{number: s.removals, sessions: members, Removed: store.Removed{Key: strconv.Itoa(s.removals), SessionID: root,
+	t := &tree{number: s.removals, sessions: members, Removed: driver.Removed{Key: strconv.Itoa(s.removals), SessionID: root,
 		Reason: why, RemovedAt: now, Incarnation: doc.Row.Incarnation}}
 	s.removed = append(s.removed, t)
 	for _, member := range members {
@@ -79,7 +79,7 @@ func (s *Store) remove(doc *backend.Document, why store.Removal, now time.Time) 
 // look removes the tree of a session if its sweep time has come and it has expired.
 func (s *Store) look(doc *backend.Document, now time.Time) {
 	if root := s.sessions[doc.Row.RootID]; root != nil && stale(root, now) {
-		_, _ = s.remove(root, store.Expired, now) // otherwise it is deferred
+		_, _ = s.remove(root, driver.Expired, now) // otherwise it is deferred
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *Store) expire(now time.Time) {
 	}
 	slices.SortFunc(list, func(a, b *backend.Document) int { return strings.Compare(a.Row.ID, b.Row.ID) })
 	for _, doc := range list {
-		_, _ = s.remove(doc, store.Expired, now)
+		_, _ = s.remove(doc, driver.Expired, now)
 	}
 	s.sweepAt = time.Time{}
 	for _, doc := range s.sessions {
@@ -116,7 +116,7 @@ func (s *Store) sweepFrom(at time.Time) {
 	}
 }
 
-// Restore implements store.Sweeper.
+// Restore implements driver.Sweeper.
 func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
@@ -126,22 +126,22 @@ func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error
 	there, err := s.find(root, now)
 	switch {
 	case there != nil && there.Row.RootID != root:
-		return nil, store.NotRoot(&there.Row)
+		return nil, driver.NotRoot(&there.Row)
 	case there != nil:
-		return nil, store.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q is there", root)
+		return nil, driver.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q is there", root)
 	case err == nil:
-		return nil, store.NotFound(root)
+		return nil, driver.NotFound(root)
 	}
 	t := s.gone[root]
 	if t.SessionID != root {
-		return nil, store.NotRoot(&cairn.Session{ID: root, RootID: t.SessionID})
+		return nil, driver.NotRoot(&cairn.Session{ID: root, RootID: t.SessionID})
 	}
 	rows := make([]*cairn.Session, len(t.sessions))
 	for i, doc := range t.sessions {
 		rows[i] = &doc.Row
 	}
-	store.Revive(rows[0], now)
-	t.sessions[0].SweepAt = store.SweepAt(now, rows[0], rows[1:]...)
+	driver.Revive(rows[0], now)
+	t.sessions[0].SweepAt = driver.SweepAt(now, rows[0], rows[1:]...)
 	s.sweepFrom(t.sessions[0].SweepAt)
 	for _, doc := range t.sessions {
 		s.sessions[doc.Row.ID] = doc
@@ -161,10 +161,10 @@ func (s *Store) unlist(t *tree) {
 	s.removed = slices.DeleteFunc(s.removed, func(other *tree) bool { return other == t })
 }
 
-// Stale implements store.Sweeper.
-func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string], error) {
-	var page store.Page[string]
-	at, id, err := store.ParseSweepCursor(q.Cursor)
+// Stale implements driver.Sweeper.
+func (s *Store) Stale(ctx context.Context, q driver.PageQuery) (driver.Page[string], error) {
+	var page driver.Page[string]
+	at, id, err := driver.ParseSweepCursor(q.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -185,7 +185,7 @@ func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string
 	slices.SortFunc(found, func(a, b *backend.Document) int { return compare(a, b.SweepAt, b.Row.ID) })
 	for i, doc := range found {
 		if i == q.Size() {
-			page.Next = store.SweepCursor(found[i-1].SweepAt, found[i-1].Row.ID)
+			page.Next = driver.SweepCursor(found[i-1].SweepAt, found[i-1].Row.ID)
 			break
 		}
 		page.Items = append(page.Items, doc.Row.ID)
@@ -193,10 +193,10 @@ func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string
 	return page, nil
 }
 
-// Removed implements store.Sweeper.
-func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
-	var page store.Page[store.Removed]
-	_, key, err := store.ParseSweepCursor(q.Cursor)
+// Removed implements driver.Sweeper.
+func (s *Store) Removed(ctx context.Context, age time.Duration, q driver.PageQuery) (driver.Page[driver.Removed], error) {
+	var page driver.Page[driver.Removed]
+	_, key, err := driver.ParseSweepCursor(q.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -217,7 +217,7 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuer
 		}
 		if len(page.Items) == q.Size() {
 			end := page.Items[len(page.Items)-1]
-			page.Next = store.SweepCursor(end.RemovedAt, end.Key)
+			page.Next = driver.SweepCursor(end.RemovedAt, end.Key)
 			break
 		}
 		page.Items = append(page.Items, t.Removed)
@@ -225,7 +225,7 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuer
 	return page, nil
 }
 
-// Purge implements store.Sweeper.
+// Purge implements driver.Sweeper.
 func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err error) {
 	if err := s.lock(ctx); err != nil {
 		return 0, err
@@ -233,7 +233,7 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.removed, func(t *tree) bool { return t.Key == key })
 	if i < 0 {
-		return 0, store.NotRemoved(key)
+		return 0, driver.NotRemoved(key)
 	}
 	for _, doc := range s.removed[i].sessions {
 		checkpoints += len(doc.Checkpoints)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -31,11 +31,11 @@ func openOn(tb testing.TB, url string, connections int) *Store {
 }
 
 func BenchmarkStore(b *testing.B) {
-	storetest.Bench(b, func(tb testing.TB) store.Store { return openDurable(tb, 16) })
+	storetest.Bench(b, func(tb testing.TB) driver.Store { return openDurable(tb, 16) })
 }
 
 func BenchmarkLog(b *testing.B) {
-	storetest.BenchLog(b, func(tb testing.TB) store.Log { return openDurable(tb, 16).EventLog() })
+	storetest.BenchLog(b, func(tb testing.TB) driver.Log { return openDurable(tb, 16).EventLog() })
 }
 
 // slice is how long one side of a comparison runs before the other takes over, so that both run under the same
@@ -121,7 +121,7 @@ func disturb(b *testing.B, other *Store, s *steps) (stop func()) {
 					return
 				case <-tick.C:
 				}
-				row, err := store.AppendMessages(ctx, other, id, cairn.User(cairn.TextPart("by the way")))
+				row, err := driver.AppendMessages(ctx, other, id, cairn.User(cairn.TextPart("by the way")))
 				if err == nil {
 					err = other.RequestStop(ctx, id, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt})
 				}
@@ -147,7 +147,7 @@ func BenchmarkFlat(b *testing.B) {
 			for i := range sides {
 				st := newStepper(b, s, fmt.Sprint("session-", i), fmt.Appendf(nil, `{"body":%q}`, strings.Repeat("x", c.state[i])))
 				if n := c.messages[i]; n > 0 {
-					row, err := s.Commit(b.Context(), st.row.ID, &store.Commit{Messages: slices.Repeat(stepMessages("run"), n/2)})
+					row, err := s.Commit(b.Context(), st.row.ID, &driver.Commit{Messages: slices.Repeat(stepMessages("run"), n/2)})
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -372,12 +372,12 @@ type appends struct {
 func (a appends) writers() int { return a.streams }
 
 func (a appends) step(writer int) error {
-	_, err := a.log.AppendFenced(a.b.Context(), fmt.Sprint("log-", writer), store.AnySequence, store.Writer{Session: "session", Token: 1}, a.events...)
+	_, err := a.log.AppendFenced(a.b.Context(), fmt.Sprint("log-", writer), driver.AnySequence, driver.Writer{Session: "session", Token: 1}, a.events...)
 	return err
 }
 
 func init() {
-	storetest.Elsewhere(func(place string) (store.Log, error) {
+	storetest.Elsewhere(func(place string) (driver.Log, error) {
 		schema, url, _ := strings.Cut(place, " ")
 		s, err := Open(context.Background(), url, &Options{Schema: schema})
 		if err != nil {

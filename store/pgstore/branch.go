@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -27,8 +27,8 @@ const (
 			WHERE session = $1 AND message_count <= $2::bigint ORDER BY number DESC LIMIT 1) AS at) b`
 )
 
-// Branch implements store.Store. It locks the source session for its duration.
-func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+// Branch implements driver.Store. It locks the source session for its duration.
+func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(to.ID); err != nil {
 		return nil, err
 	}
@@ -52,12 +52,12 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	return w.result, nil
 }
 
-func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoint, to *cairn.Session) (*write, error) {
+func (c *conn) branch(ctx context.Context, source *storedRow, at driver.BranchPoint, to *cairn.Session) (*write, error) {
 	there, err := c.find(ctx, to.ID)
 	if err == nil {
-		return nil, store.Conflict(cairn.CodeExists, there.session, "session %q already exists", to.ID)
+		return nil, driver.Conflict(cairn.CodeExists, there.session, "session %q already exists", to.ID)
 	}
-	if !errors.Is(err, cairn.ErrNotFound) || store.IsGone(err) {
+	if !errors.Is(err, cairn.ErrNotFound) || driver.IsGone(err) {
 		return nil, err
 	}
 	count, position, err := c.resolve(ctx, source, at)
@@ -73,7 +73,7 @@ func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoi
 		return nil, err
 	}
 	state = at.StateOr(state)
-	w, err := c.db.prepare(to.ID, &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state,
+	w, err := c.db.prepare(to.ID, &driver.Commit{Guard: driver.Guard{New: true}, Create: to, InitialState: state,
 		Calls: at.Calls, Events: at.Events, Outbox: at.Outbox})
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (c *conn) branch(ctx context.Context, source *storedRow, at store.BranchPoi
 }
 
 // resolve returns how many messages a branch takes and the position of its state.
-func (c *conn) resolve(ctx context.Context, r *storedRow, at store.BranchPoint) (count int, position int64, err error) {
+func (c *conn) resolve(ctx context.Context, r *storedRow, at driver.BranchPoint) (count int, position int64, err error) {
 	count, position = r.session.MessageCount, r.session.State.Position
 	switch {
 	case at.CheckpointID != "":
@@ -116,7 +116,7 @@ func (c *conn) resolve(ctx context.Context, r *storedRow, at store.BranchPoint) 
 	var pruned int
 	_, err = c.row(ctx, sqlPositionBefore, []any{&position, &none, &pruned}, r.key, count)
 	if err == nil && none && pruned > 0 {
-		err = store.Pruned(r.session.ID, count, pruned)
+		err = driver.Pruned(r.session.ID, count, pruned)
 	}
 	return count, position, err
 }

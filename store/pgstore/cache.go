@@ -3,8 +3,8 @@ package pgstore
 import (
 	"slices"
 
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -18,7 +18,7 @@ const sqlCache = `
 // cacheColumns are the entries that a commit puts into a session's cache and does not drop again.
 type cacheColumns struct{ keys, data []string }
 
-func (x *cacheColumns) fill(list []store.CacheEntry, drop []string) error {
+func (x *cacheColumns) fill(list []driver.CacheEntry, drop []string) error {
 	for i := range list {
 		text, err := backend.EncodeJSON("cached result", &list[i])
 		if err != nil {
@@ -36,7 +36,7 @@ func (x *cacheColumns) fill(list []store.CacheEntry, drop []string) error {
 	return nil
 }
 
-func readEntry(rows pgx.Rows) (e store.CacheEntry, err error) {
+func readEntry(rows pgx.Rows) (e driver.CacheEntry, err error) {
 	err = readJSON(rows, "cached result", &e)
 	return e, err
 }

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -36,7 +36,7 @@ type callColumns struct {
 	deadline, claimedUntil                                   []*time.Time
 }
 
-func (x *callColumns) fill(list []store.CallWrite) error {
+func (x *callColumns) fill(list []driver.CallWrite) error {
 	for i := range list {
 		call := list[i].Call
 		data, err := backend.EncodeJSON("call", &call)

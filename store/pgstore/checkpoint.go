@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -112,7 +112,7 @@ func (c *conn) checkpoint(ctx context.Context, session, id string) (cp *cairn.Ch
 func (c *conn) findCheckpoint(ctx context.Context, session, id string) (*cairn.Checkpoint, error) {
 	cp, err := c.checkpoint(ctx, session, id)
 	if err == nil && cp == nil {
-		err = store.UnknownCheckpoint(session, id)
+		err = driver.UnknownCheckpoint(session, id)
 	}
 	return cp, err
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// Commit implements store.Store. It is one statement and one round trip if the session is known, and one more of each
+// Commit implements driver.Store. It is one statement and one round trip if the session is known, and one more of each
 // if it is not. A commit that is refused, rewinds, or changes a queue that has turns in it takes more.
-func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *Store) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

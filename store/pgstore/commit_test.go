@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // TestContextOfAnotherProcess changes a session's user context through one store: the other, which remembers the
@@ -19,10 +19,10 @@ func TestContextOfAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := "ann"
-	if _, err := store.SetContext(t.Context(), other, "session", store.ContextChange{UserID: &user, Metadata: cairn.Metadata{"k": "v"}}); err != nil {
+	if _, err := driver.SetContext(t.Context(), other, "session", driver.ContextChange{UserID: &user, Metadata: cairn.Metadata{"k": "v"}}); err != nil {
 		t.Fatal(err)
 	}
-	row, err := s.Commit(t.Context(), "session", &store.Commit{Messages: stepMessages("run")})
+	row, err := s.Commit(t.Context(), "session", &driver.Commit{Messages: stepMessages("run")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestContextOfAnotherProcess(t *testing.T) {
 		t.Errorf("user %q, metadata %v", row.UserID, row.Metadata)
 	}
 	row.Metadata["k"] = "mine"
-	if row = must(s.Commit(t.Context(), "session", &store.Commit{Messages: stepMessages("run")})); row.Metadata["k"] != "v" {
+	if row = must(s.Commit(t.Context(), "session", &driver.Commit{Messages: stepMessages("run")})); row.Metadata["k"] != "v" {
 		t.Error("the store handed out its own map")
 	}
 }
@@ -41,7 +41,7 @@ func TestCommitToAKnownRow(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	row := newStepper(t, s, "session", nil).row
-	commit := func(c *store.Commit) error {
+	commit := func(c *driver.Commit) error {
 		t.Helper()
 		c.Guard.Version = row.Version
 		after, err := s.Commit(t.Context(), row.ID, c)
@@ -51,25 +51,25 @@ func TestCommitToAKnownRow(t *testing.T) {
 		return err
 	}
 	run := &cairn.Run{ID: "run", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}
-	if err := commit(&store.Commit{StartRun: run, Status: cairn.SessionActive}); err != nil {
+	if err := commit(&driver.Commit{StartRun: run, Status: cairn.SessionActive}); err != nil {
 		t.Fatal(err)
 	}
-	if err := commit(&store.Commit{EndRun: &cairn.Run{ID: "other", Status: cairn.RunCompleted}}); !errors.Is(err, cairn.ErrNotFound) {
+	if err := commit(&driver.Commit{EndRun: &cairn.Run{ID: "other", Status: cairn.RunCompleted}}); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("ending a run that is not there: %v", err)
 	}
 	ended := *run
 	ended.Status = cairn.RunInterrupted
-	if err := commit(&store.Commit{EndRun: &ended, Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}}); err != nil {
+	if err := commit(&driver.Commit{EndRun: &ended, Status: cairn.SessionPaused, Suspend: &driver.Suspend{StepID: "step"}}); err != nil {
 		t.Fatal(err)
 	}
-	due, err := s.Due(t.Context(), store.DueQuery{})
-	if err != nil || len(due.Items) != 1 || due.Items[0].Kind != store.DueReady {
+	due, err := s.Due(t.Context(), driver.DueQuery{})
+	if err != nil || len(due.Items) != 1 || due.Items[0].Kind != driver.DueReady {
 		t.Errorf("due are %+v, %v, want the session that is ready", due, err)
 	}
-	if err := commit(&store.Commit{Status: cairn.SessionCompleted, Suspend: &store.Suspend{}}); err != nil {
+	if err := commit(&driver.Commit{Status: cairn.SessionCompleted, Suspend: &driver.Suspend{}}); err != nil {
 		t.Fatal(err)
 	}
-	if due, err := s.Due(t.Context(), store.DueQuery{}); err != nil || len(due.Items) != 0 {
+	if due, err := s.Due(t.Context(), driver.DueQuery{}); err != nil || len(due.Items) != 0 {
 		t.Errorf("due are %+v, %v, want none", due, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
 	"github.com/jackc/pgx/v5"
 )
@@ -119,9 +119,9 @@ func TestConformance(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
 			open := place(t, p.simple)
-			storetest.Run(t, func(tb testing.TB) store.Store { return open(tb) }, &storetest.Options{
-				Reopen: func(tb testing.TB, st store.Store) store.Store { return reopen(tb, st.(*Store)) },
-				Second: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+			storetest.Run(t, func(tb testing.TB) driver.Store { return open(tb) }, &storetest.Options{
+				Reopen: func(tb testing.TB, st driver.Store) driver.Store { return reopen(tb, st.(*Store)) },
+				Second: func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
 				Fault:  failNth,
 				Brief:  p.simple && !testenv.Soak(), // every statement is sent in another way; who wins a race is the same
 			})
@@ -134,17 +134,17 @@ func TestLogConformance(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			open := place(t, p.simple)
 			var stores sync.Map // by their logs
-			logOf := func(s *Store) store.Log {
+			logOf := func(s *Store) driver.Log {
 				stores.Store(s.EventLog(), s)
 				return s.EventLog()
 			}
-			storeOf := func(log store.Log) *Store {
+			storeOf := func(log driver.Log) *Store {
 				s, _ := stores.Load(log)
 				return s.(*Store)
 			}
-			storetest.RunLog(t, func(tb testing.TB) store.Log { return logOf(open(tb)) }, &storetest.LogOptions{
-				Reopen: func(tb testing.TB, log store.Log) store.Log { return logOf(reopen(tb, storeOf(log))) },
-				Second: func(tb testing.TB, log store.Log) store.Log { return logOf(second(tb, storeOf(log))) },
+			storetest.RunLog(t, func(tb testing.TB) driver.Log { return logOf(open(tb)) }, &storetest.LogOptions{
+				Reopen: func(tb testing.TB, log driver.Log) driver.Log { return logOf(reopen(tb, storeOf(log))) },
+				Second: func(tb testing.TB, log driver.Log) driver.Log { return logOf(second(tb, storeOf(log))) },
 				Brief:  p.simple && !testenv.Soak(),
 			})
 		})
@@ -170,7 +170,7 @@ func second(tb testing.TB, s *Store) *Store {
 var writes = regexp.MustCompile(`INSERT|UPDATE|DELETE|COMMIT`)
 
 // failNth makes the n-th statement that writes from now on fail before it is sent, or the COMMIT after it.
-func failNth(_ testing.TB, st store.Store, n int) (disarm func() (failed bool)) {
+func failNth(_ testing.TB, st driver.Store, n int) (disarm func() (failed bool)) {
 	var left atomic.Int64
 	left.Store(int64(n))
 	s := st.(*Store)

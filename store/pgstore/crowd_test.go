@@ -10,7 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
 )
@@ -75,7 +75,7 @@ func crowdQueries(t *testing.T, s *Store) map[string]query {
 		out[name] = query{text, args}
 	}
 	now := time.Now()
-	for name, q := range map[string]store.SessionQuery{
+	for name, q := range map[string]driver.SessionQuery{
 		"list": {}, "list of a user": {UserID: "user-7"}, "list of an agent": {Agent: "agent-7"},
 		"list of a parent": {ParentID: "session-500"}, "list of a tree": {RootID: "session-500"}, "list of roots": {RootsOnly: true},
 		"list of a user's chats": {UserID: "user-7", RootsOnly: true, Archived: new(false)},
@@ -92,7 +92,7 @@ func crowdQueries(t *testing.T, s *Store) map[string]query {
 		add(name, text, args, err)
 	}
 	open := []cairn.CallStatus{cairn.CallOpen}
-	for name, q := range map[string]store.CallQuery{
+	for name, q := range map[string]driver.CallQuery{
 		"inbox": {Statuses: open}, "inbox of a reviewer": {Statuses: open, Reviewer: "ann"},
 		"inbox of a tool": {Statuses: open, Tool: "tool-3"}, "inbox of a user": {Statuses: open, UserID: "user-7"},
 		"inbox of an agent": {Statuses: open, Agent: "agent-0"}, "inbox of a tree": {Statuses: open, RootID: "session-500"},
@@ -101,7 +101,7 @@ func crowdQueries(t *testing.T, s *Store) map[string]query {
 		text, args, err := callStatement(&q)
 		add(name, text, args, err)
 	}
-	page := store.PageQuery{Limit: 10}
+	page := driver.PageQuery{Limit: 10}
 	text, args, err := staleStatement(page)
 	add("stale", text, args, err)
 	text, args, err = removedStatement(0, page)
@@ -168,20 +168,20 @@ func TestCallsCostNoMoreInACrowd(t *testing.T) {
 }
 
 // crowdCommits are the commits of a turn.
-func crowdCommits() map[string]*store.Commit {
-	return map[string]*store.Commit{
+func crowdCommits() map[string]*driver.Commit {
+	return map[string]*driver.Commit{
 		"begin": {StartRun: &cairn.Run{ID: "run-2", Status: cairn.RunRunning}, Status: cairn.SessionActive, Messages: stepMessages("run-2"),
-			Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Hour}},
+			Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Hour}},
 		"step": {Messages: stepMessages("run-2"), DropStaged: true, Checkpoint: &cairn.Checkpoint{ID: "cp-2", RunID: "run-2", StepID: "step-2"},
-			Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: time.Hour}},
+			Lease: driver.LeaseChange{Action: driver.LeaseRenew, TTL: time.Hour}},
 		"end": {Messages: stepMessages("run-2"), DropStaged: true, EndRun: &cairn.Run{ID: "run", Status: cairn.RunCompleted},
 			Status: cairn.SessionCompleted, Checkpoint: &cairn.Checkpoint{ID: "cp-2", RunID: "run-2", StepID: "step-2"},
-			Lease: store.LeaseChange{Action: store.LeaseRelease}},
+			Lease: driver.LeaseChange{Action: driver.LeaseRelease}},
 	}
 }
 
 // planOf plans a commit on the row of a session of the crowd.
-func planOf(c *store.Commit) (*plan.Delta, error) {
+func planOf(c *driver.Commit) (*plan.Delta, error) {
 	row := &cairn.Session{ID: "session-777", RootID: "session-760", Version: 1, MessageCount: 2, RunID: "run", Turn: 1, AsOf: time.Now()}
 	return plan.Work(c, &plan.Seen{ID: row.ID, Row: row, Checkpoints: 1}, nil)
 }

@@ -3,7 +3,7 @@ package pgstore
 import (
 	"context"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -48,18 +48,18 @@ func dueStatement(agents, what string) string {
 	return `SELECT d.* FROM ` + agents + `, LATERAL (` + what + `) d`
 }
 
-// Due implements store.Store.
-func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
-	after, id, err := store.ParseDueCursor(q.Cursor)
+// Due implements driver.Store.
+func (s *Store) Due(ctx context.Context, q driver.DueQuery) (driver.Page[driver.Due], error) {
+	after, id, err := driver.ParseDueCursor(q.Cursor)
 	if err != nil {
-		return store.Page[store.Due]{}, err
+		return driver.Page[driver.Due]{}, err
 	}
-	var list []store.Due
+	var list []driver.Due
 	read := func(rows pgx.Rows) error {
-		var d store.Due
+		var d driver.Due
 		var kind string
 		err := rows.Scan(&d.SessionID, &d.RootID, &d.Agent, &kind, &d.Since)
-		d.Kind, d.Since = store.DueKind(kind), d.Since.UTC()
+		d.Kind, d.Since = driver.DueKind(kind), d.Since.UTC()
 		list = append(list, d)
 		return err
 	}
@@ -67,18 +67,18 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 	if q.Agents == nil {
 		agents = sqlDueAgents
 	}
-	args := []any{q.Agents, after, id, store.PageSize(q.Limit)}
+	args := []any{q.Agents, after, id, driver.PageSize(q.Limit)}
 	err = s.try(ctx, "look for due sessions", reads, func(ctx context.Context, c *conn) error {
 		list = nil
 		err := c.view(ctx, reading{dueStatement(agents, sqlCrashed), args, read}, reading{dueStatement(agents, sqlWaiting), args, read},
 			reading{dueStatement(agents, sqlReady), args, read})
 		if err == nil {
-			err = overdueOf(ctx, c, list, func(d *store.Due) string { return d.RootID })
+			err = overdueOf(ctx, c, list, func(d *driver.Due) string { return d.RootID })
 		}
 		return err
 	})
 	if err != nil {
-		return store.Page[store.Due]{}, err
+		return driver.Page[driver.Due]{}, err
 	}
-	return store.DuePage(list, q.Limit), nil
+	return driver.DuePage(list, q.Limit), nil
 }

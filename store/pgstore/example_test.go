@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/pgstore"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -21,7 +21,7 @@ func ExampleOpen() {
 		return
 	}
 	defer st.Close()
-	s, err := store.Create(ctx, st, &cairn.Session{ID: "session-1", Agent: "support"}, nil)
+	s, err := driver.Create(ctx, st, &cairn.Session{ID: "session-1", Agent: "support"}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -45,7 +45,7 @@ func ExampleNew() {
 		return
 	}
 	defer st.Close()
-	_, err = store.Load(ctx, st, "nobody")
+	_, err = driver.Load(ctx, st, "nobody")
 	fmt.Println(err)
 	// Output: session "nobody" not found
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -23,11 +23,11 @@ const dialect = "PostgreSQL"
 // Retry repeats the step. A statement that changes no row does not fail.
 //
 // The statement is one INSERT, UPDATE, DELETE, MERGE, SELECT, WITH or CALL, with $1, $2, … for the arguments, of at
-// most [store.MaxStatement] bytes including them. A call may record [store.MaxStatements]. The statement runs under the
+// most [driver.MaxStatement] bytes including them. A call may record [driver.MaxStatements]. The statement runs under the
 // store's database account, search_path and connection. Arguments are nil, booleans, integers, finite floats, strings,
 // []byte, time.Time and values that database/sql/driver converts to these.
 func Exec(call *cairn.Call, sql string, args ...any) error {
-	return store.Exec(call, dialect, sql, args...)
+	return driver.Exec(call, dialect, sql, args...)
 }
 
 const (
@@ -38,7 +38,7 @@ const (
 )
 
 // execute executes the statements of tools in the commit's transaction.
-func (c *conn) execute(ctx context.Context, list []store.Statement) error {
+func (c *conn) execute(ctx context.Context, list []driver.Statement) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -61,13 +61,13 @@ func (c *conn) execute(ctx context.Context, list []store.Statement) error {
 		tools = append(tools, list[i].Tool)
 	}
 	if _, err := c.exec(ctx, sqlCheckDeferred); err != nil {
-		return c.db.refused(ctx, &store.Statement{Dialect: dialect, Tool: strings.Join(tools, ", ")}, err)
+		return c.db.refused(ctx, &driver.Statement{Dialect: dialect, Tool: strings.Join(tools, ", ")}, err)
 	}
 	return nil
 }
 
 // refused returns the error of a statement that failed, unless the connection or the server is at fault.
-func (d *database) refused(ctx context.Context, st *store.Statement, err error) error {
+func (d *database) refused(ctx context.Context, st *driver.Statement, err error) error {
 	code := state(err)
 	switch {
 	case ctx.Err() != nil, lost(err), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "58"):
@@ -75,5 +75,5 @@ func (d *database) refused(ctx context.Context, st *store.Statement, err error) 
 	case code == stateCanceled:
 		err = fmt.Errorf("the step's statements take longer than %s: %w", d.opts.ExecTimeout, err)
 	}
-	return store.StatementFailed(st, oneLine{err})
+	return driver.StatementFailed(st, oneLine{err})
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Rows of tools are there once for each committed step, on every host.
 func TestStatements(t *testing.T) {
 	t.Parallel()
-	hosttest.RunStatements(t, onServer, func(tb testing.TB, st store.Store) hosttest.Table {
+	hosttest.RunStatements(t, onServer, func(tb testing.TB, st driver.Store) hosttest.Table {
 		s := st.(*Store)
 		refunds := ownTable(tb, s, "(key text PRIMARY KEY, n int)")
 		return hosttest.Table{
@@ -56,7 +56,7 @@ func ownTable(tb testing.TB, s *Store, columns string) string {
 }
 
 // executing returns a step's commit with statements.
-func (s *stepper) executing(list ...store.Statement) *store.Commit {
+func (s *stepper) executing(list ...driver.Statement) *driver.Commit {
 	for i := range list {
 		list[i].Dialect, list[i].Tool = dialect, "pay"
 	}
@@ -75,8 +75,8 @@ func TestStatementArguments(t *testing.T) {
 	for i, s := range []*Store{direct, pooled} {
 		st := newStepper(t, s, fmt.Sprint("s", i), nil)
 		for range 2 { // on a row that is read, and on one that is known
-			c := st.executing(store.Statement{SQL: "INSERT INTO " + own + " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING a;",
-				Args: store.Args{"O'Neil; --", int64(1) << 60, 1.5, true, nil, []byte{0, 255}, at, "6ba7b810-9dad-11d1-80b4-00c04fd430c8", []byte(`{"a":1}`)}})
+			c := st.executing(driver.Statement{SQL: "INSERT INTO " + own + " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING a;",
+				Args: driver.Args{"O'Neil; --", int64(1) << 60, 1.5, true, nil, []byte{0, 255}, at, "6ba7b810-9dad-11d1-80b4-00c04fd430c8", []byte(`{"a":1}`)}})
 			row, err := s.Commit(t.Context(), st.row.ID, c)
 			if err != nil {
 				t.Fatal(err)
@@ -102,11 +102,11 @@ func TestStatementsThatAreRefused(t *testing.T) {
 	s := openNew(t)
 	st := newStepper(t, s, "s", nil)
 	for _, text := range []string{"", "COMMIT", "/* x */ ROLLBACK", "-- x\nbegin", "SET ROLE postgres", "DROP TABLE x", "DO $$ BEGIN END $$", "(SELECT 1)", "SELECT 'a\x00'"} {
-		if _, err := s.Commit(t.Context(), "s", st.executing(store.Statement{SQL: text})); !errors.Is(err, cairn.ErrInvalid) {
+		if _, err := s.Commit(t.Context(), "s", st.executing(driver.Statement{SQL: text})); !errors.Is(err, cairn.ErrInvalid) {
 			t.Errorf("%q: error %v", text, err)
 		}
 	}
-	if _, err := s.Commit(t.Context(), "s", st.executing(store.Statement{SQL: "SELECT 1; COMMIT"})); !store.IsStatementFailed(err) {
+	if _, err := s.Commit(t.Context(), "s", st.executing(driver.Statement{SQL: "SELECT 1; COMMIT"})); !driver.IsStatementFailed(err) {
 		t.Errorf("two commands: error %v", err)
 	}
 	wantSteps(t, s, "s", 0)
@@ -124,8 +124,8 @@ func TestStatementsThatFail(t *testing.T) {
 	} {
 		st := newStepper(t, s, fmt.Sprint("s", i), nil)
 		for round := range 2 {
-			_, err := s.Commit(t.Context(), st.row.ID, st.executing(store.Statement{SQL: "INSERT INTO " + own + " VALUES (100)"}, store.Statement{SQL: text}))
-			if !store.IsStatementFailed(err) || !strings.Contains(err.Error(), `tool "pay`) {
+			_, err := s.Commit(t.Context(), st.row.ID, st.executing(driver.Statement{SQL: "INSERT INTO " + own + " VALUES (100)"}, driver.Statement{SQL: text}))
+			if !driver.IsStatementFailed(err) || !strings.Contains(err.Error(), `tool "pay`) {
 				t.Errorf("%s: error %v", text, err)
 			}
 			wantSteps(t, s, st.row.ID, round)
@@ -155,7 +155,7 @@ func TestStatementsThatTakeLong(t *testing.T) {
 	slow := newStepper(t, s, "slow", nil)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.Commit(t.Context(), "slow", slow.executing(store.Statement{SQL: "SELECT pg_advisory_xact_lock($1)", Args: store.Args{int64(lock)}}))
+		_, err := s.Commit(t.Context(), "slow", slow.executing(driver.Statement{SQL: "SELECT pg_advisory_xact_lock($1)", Args: driver.Args{int64(lock)}}))
 		ended <- err
 	}()
 	var list []*stepper

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -44,7 +44,7 @@ const (
 		UPDATE {schema}.sessions SET expires_at = $2::timestamptz, sweep_at = $3::timestamptz WHERE key = $1`
 )
 
-// Restore implements store.Sweeper.
+// Restore implements driver.Sweeper.
 func (s *Store) Restore(ctx context.Context, root string) (row *cairn.Session, err error) {
 	err = s.try(ctx, "restore", once, func(ctx context.Context, c *conn) error {
 		return c.transact(ctx, func(c *conn) error {
@@ -61,18 +61,18 @@ func (s *Store) Restore(ctx context.Context, root string) (row *cairn.Session, e
 func (c *conn) restore(ctx context.Context, root string) (*cairn.Session, error) {
 	for late := false; ; late = true {
 		there, err := c.find(ctx, root)
-		var gone *store.GoneError
+		var gone *driver.GoneError
 		switch {
-		case !late && errors.Is(err, cairn.ErrNotFound) && !store.IsGone(err): // another process may have restored it between two reads
+		case !late && errors.Is(err, cairn.ErrNotFound) && !driver.IsGone(err): // another process may have restored it between two reads
 			continue
 		case err == nil && there.session.RootID != root:
-			return nil, store.NotRoot(there.session)
+			return nil, driver.NotRoot(there.session)
 		case err == nil:
-			return nil, store.Conflict(cairn.CodeExists, there.session, "session %q is there", root)
+			return nil, driver.Conflict(cairn.CodeExists, there.session, "session %q is there", root)
 		case !errors.As(err, &gone):
 			return nil, err
 		case gone.Removed.SessionID != root:
-			return nil, store.NotRoot(&cairn.Session{ID: root, RootID: gone.Removed.SessionID})
+			return nil, driver.NotRoot(&cairn.Session{ID: root, RootID: gone.Removed.SessionID})
 		}
 		tree, err := strconv.ParseInt(gone.Removed.Key, 10, 64)
 		if err != nil {
@@ -104,7 +104,7 @@ func (c *conn) restore(ctx context.Context, root string) (*cairn.Session, error)
 	}
 }
 
-// revive applies store.Revive to the row of a root that was put back, with the next sweep time, and returns the row.
+// revive applies driver.Revive to the row of a root that was put back, with the next sweep time, and returns the row.
 func (c *conn) revive(ctx context.Context, root string) (*cairn.Session, error) {
 	tree, err := c.lockTree(ctx, root)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *conn) revive(ctx context.Context, root string) (*cairn.Session, error) 
 		rows[i] = r.session
 	}
 	row, now := rows[0], tree[0].session.AsOf
-	store.Revive(row, now)
+	driver.Revive(row, now)
 	data, err := encodeHead(row, tree[0].checkpoints) // with the times of its outbox, see dateOutbox
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (c *conn) revive(ctx context.Context, root string) (*cairn.Session, error) 
 	if _, err := c.exec(ctx, sqlRestored, tree[0].key, row.Version, timestamp(row.UpdatedAt), data); err != nil {
 		return nil, err
 	}
-	at := store.SweepAt(now, row, rows[1:]...)
+	at := driver.SweepAt(now, row, rows[1:]...)
 	_, err = c.exec(ctx, sqlRestoredRoot, tree[0].key, timestamp(row.ExpiresAt), timestamp(at.Truncate(time.Microsecond)))
 	return row, err
 }

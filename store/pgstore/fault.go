@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -50,7 +50,7 @@ func state(err error) string {
 // contradicted reports whether a row was refused because of existing rows, except by a statement of a tool. The outcome
 // of the commit must then be looked up.
 func contradicted(err error) bool {
-	if store.IsStatementFailed(err) {
+	if driver.IsStatementFailed(err) {
 		return false
 	}
 	switch state(err) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // throughProxy opens a store behind a proxy.
@@ -26,11 +26,11 @@ func throughProxy(t *testing.T, opts Options) (*Store, *proxy) {
 // wantSteps checks that each step of a session was committed once.
 func wantSteps(t *testing.T, s *Store, id string, steps int) {
 	t.Helper()
-	snap, err := s.Read(t.Context(), id, store.ToDrive(0))
+	snap, err := s.Read(t.Context(), id, driver.ToDrive(0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := s.Checkpoints(t.Context(), id, store.PageQuery{Limit: 1000})
+	page, err := s.Checkpoints(t.Context(), id, driver.PageQuery{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestLostAnswer(t *testing.T) {
 			wantSteps(t, s, "keyed", 3)
 
 			row := newStepper(t, s, "unkeyed", nil).row
-			message := &store.Commit{Messages: []cairn.Message{cairn.User(cairn.TextPart("once"))}}
+			message := &driver.Commit{Messages: []cairn.Message{cairn.User(cairn.TextPart("once"))}}
 			warm(t, s, message)
 			wire.plan(first)
 			_, err := s.Commit(t.Context(), row.ID, message)
@@ -131,13 +131,13 @@ func TestLostAnswer(t *testing.T) {
 				t.Errorf("a commit with no key: error %v, want ErrUnavailable", err)
 			}
 			wire.plan(nil)
-			if got := len(must(store.Messages(t.Context(), s, row.ID, 0, 0))); got != c.unkeyed {
+			if got := len(must(driver.Messages(t.Context(), s, row.ID, 0, 0))); got != c.unkeyed {
 				t.Errorf("%d messages of a commit with no key, want %d", got, c.unkeyed)
 			}
 
 			token := keyed.row.Lease.Token
 			wire.plan(first)
-			if err := s.Stage(t.Context(), "keyed", token, store.Staged{StepID: "step", Key: "key", Data: []byte("1")}); err != nil {
+			if err := s.Stage(t.Context(), "keyed", token, driver.Staged{StepID: "step", Key: "key", Data: []byte("1")}); err != nil {
 				t.Errorf("staging: %v", err)
 			}
 			wire.plan(first)
@@ -148,16 +148,16 @@ func TestLostAnswer(t *testing.T) {
 			if err := s.RequestStop(t.Context(), "keyed", cairn.Stop{RunID: "run-0", Kind: cairn.StopInterrupt}); err != nil {
 				t.Errorf("requesting a stop: %v", err)
 			}
-			w := store.Writer{Session: "keyed", Token: token, ID: "writer"}
+			w := driver.Writer{Session: "keyed", Token: token, ID: "writer"}
 			for w.Batch = range int64(4) { // the first is to an unknown log and has no number, but no events either
 				events := slices.Repeat([]cairn.Event{{Type: cairn.EventTextDelta}}, int(w.Batch))
 				wire.plan(first)
-				if last, err := s.log.AppendFenced(t.Context(), "keyed", store.AnySequence, w, events...); err != nil || last != w.Batch*(w.Batch+1)/2 {
+				if last, err := s.log.AppendFenced(t.Context(), "keyed", driver.AnySequence, w, events...); err != nil || last != w.Batch*(w.Batch+1)/2 {
 					t.Errorf("appending batch %d ends at %d: %v", w.Batch, last, err)
 				}
 			}
 			wire.plan(first)
-			if got := must(store.StagedOf(t.Context(), s, "keyed", "")); len(got) != 1 {
+			if got := must(driver.StagedOf(t.Context(), s, "keyed", "")); len(got) != 1 {
 				t.Errorf("%d pieces are staged", len(got))
 			}
 		})
@@ -165,7 +165,7 @@ func TestLostAnswer(t *testing.T) {
 }
 
 // warm makes every connection of the pool prepare the statement of a commit, by using it on a session of its own.
-func warm(t *testing.T, s *Store, c *store.Commit) {
+func warm(t *testing.T, s *Store, c *driver.Commit) {
 	t.Helper()
 	row := newStepper(t, s, "warm", nil).row
 	if _, err := s.Commit(t.Context(), row.ID, c); err != nil {
@@ -272,7 +272,7 @@ func TestRetryEnds(t *testing.T) {
 	if err := st.step(); !errors.Is(err, cairn.ErrUnavailable) {
 		t.Errorf("a step without a server: error %v, want ErrUnavailable", err)
 	}
-	if _, err := store.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrUnavailable) {
+	if _, err := driver.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrUnavailable) {
 		t.Errorf("a read without a server: error %v, want ErrUnavailable", err)
 	}
 	if err := server.Start(); err != nil {
@@ -300,7 +300,7 @@ func TestFollowThroughCuts(t *testing.T) {
 			if n%20 == 0 {
 				wire.cutAll()
 			}
-			if _, err := other.log.Append(t.Context(), "log", store.AnySequence, cairn.Event{Type: cairn.EventTextDelta}); err != nil {
+			if _, err := other.log.Append(t.Context(), "log", driver.AnySequence, cairn.Event{Type: cairn.EventTextDelta}); err != nil {
 				t.Error(err)
 				return
 			}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -93,14 +93,14 @@ func overdueOf[T any](ctx context.Context, c *conn, list []T, root func(*T) stri
 func (c *conn) gone(ctx context.Context, id string) error {
 	var tree int64
 	var reason string
-	var r store.Removed
+	var r driver.Removed
 	found, err := c.row(ctx, sqlGone, []any{&tree, &r.SessionID, &r.Incarnation, &reason, &r.RemovedAt}, id)
 	switch {
 	case err != nil:
 		return err
 	case !found:
-		return store.NotFound(id)
+		return driver.NotFound(id)
 	}
-	r.Key, r.Reason, r.RemovedAt = strconv.FormatInt(tree, 10), store.Removal(reason), r.RemovedAt.UTC()
-	return store.Gone(id, r)
+	r.Key, r.Reason, r.RemovedAt = strconv.FormatInt(tree, 10), driver.Removal(reason), r.RemovedAt.UTC()
+	return driver.Gone(id, r)
 }

@@ -5,8 +5,8 @@ import (
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -23,8 +23,8 @@ const (
 		LIMIT $3`
 )
 
-// Runs implements store.Store.
-func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
+// Runs implements driver.Store.
+func (s *Store) Runs(ctx context.Context, id string, q driver.PageQuery) (driver.Page[cairn.Run], error) {
 	return readHistory(ctx, &s.database, "list runs", id, q, sqlRuns, sqlRunsNewest,
 		func(rows pgx.Rows) (cairn.Run, error) { return readRun(rows, id) },
 		func(run *cairn.Run) string { return strconv.Itoa(run.Turn) })
@@ -32,11 +32,11 @@ func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.P
 
 // readHistory reads one page of a session's runs or checkpoints. The statements take the session's id, the number of
 // the last listed item and how many items to read; the cursor is that number.
-func readHistory[T any](ctx context.Context, d *database, doing, id string, q store.PageQuery, oldest, newest string,
-	read func(pgx.Rows) (T, error), cursor func(*T) string) (store.Page[T], error) {
+func readHistory[T any](ctx context.Context, d *database, doing, id string, q driver.PageQuery, oldest, newest string,
+	read func(pgx.Rows) (T, error), cursor func(*T) string) (driver.Page[T], error) {
 	last, err := backend.NumberCursor(q)
 	if err != nil {
-		return store.Page[T]{}, err
+		return driver.Page[T]{}, err
 	}
 	text := oldest
 	if q.Newest {
@@ -87,14 +87,14 @@ const (
 		SELECT count(*) FROM pruned`
 )
 
-// Checkpoints implements store.Store.
-func (s *Store) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+// Checkpoints implements driver.Store.
+func (s *Store) Checkpoints(ctx context.Context, id string, q driver.PageQuery) (driver.Page[cairn.Checkpoint], error) {
 	return readHistory(ctx, &s.database, "list checkpoints", id, q, sqlCheckpoints, sqlCheckpointsNewest,
 		func(rows pgx.Rows) (cairn.Checkpoint, error) { return readCheckpoint(rows, id) },
 		func(cp *cairn.Checkpoint) string { return strconv.FormatInt(cp.Number, 10) })
 }
 
-// Prune implements store.Store.
+// Prune implements driver.Store.
 func (s *Store) Prune(ctx context.Context, id string, keep int) (pruned int, err error) {
 	if keep < 1 {
 		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)

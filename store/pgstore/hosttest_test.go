@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Processes have stores of their own on one schema.
@@ -17,7 +17,7 @@ func TestHost(t *testing.T) {
 	hosttest.Run(t, hosttest.Host{
 		Name:    "inprocess",
 		Crashes: testenv.Choose(4, 0),
-		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+		Start: func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 			eng, err := engine.New(st, agents, opts)
 			if err != nil {
 				tb.Fatal(err)
@@ -32,12 +32,12 @@ func FuzzDoors(f *testing.F) { hosttest.FuzzDoors(f, onServer) }
 
 var onServer = hosttest.Store{
 	Name: "pgstore",
-	Open: func(tb testing.TB, _ func() time.Time) store.Store {
+	Open: func(tb testing.TB, _ func() time.Time) driver.Store {
 		return openAt(tb, testenv.FastPostgres(tb), &Options{Schema: emptySchema(tb)})
 	},
 	OwnClock: true,
 	Set:      testenv.Choose(hosttest.OnStore, hosttest.Every),
-	Another:  func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+	Another:  func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
 }
 
 func TestWrites(t *testing.T) {

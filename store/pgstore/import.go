@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
 )
@@ -86,15 +86,15 @@ const (
 	sqlImportEvents = `INSERT INTO {schema}.events (log, last, data) VALUES ($1, $2, $3)`
 )
 
-// Inside implements store.Importer.
-func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*store.Inside, error) {
-	var in *store.Inside
+// Inside implements driver.Importer.
+func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*driver.Inside, error) {
+	var in *driver.Inside
 	err := s.try(ctx, "look into a session", reads, func(ctx context.Context, c *conn) error {
 		r, err := c.find(ctx, id)
 		if err != nil {
 			return err
 		}
-		in = &store.Inside{Checkpoints: r.checkpoints}
+		in = &driver.Inside{Checkpoints: r.checkpoints}
 		if in.Stop, err = r.stop.decode(); err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 	return in, nil
 }
 
-func readChange(rows pgx.Rows) (change store.StateChange, err error) {
+func readChange(rows pgx.Rows) (change driver.StateChange, err error) {
 	var keyframe bool
 	var data string
 	if err := rows.Scan(&keyframe, &data); err != nil {
@@ -131,15 +131,15 @@ func readChange(rows pgx.Rows) (change store.StateChange, err error) {
 	return change, backend.DecodeJSON("state change", data, &change.Ops)
 }
 
-// Import implements store.Importer. It is one transaction. Only writers that create a session with one of the ids wait
+// Import implements driver.Importer. It is one transaction. Only writers that create a session with one of the ids wait
 // for it.
-func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
+func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*driver.Part, error]) error {
 	var log notice
 	err := s.try(ctx, "import", once, func(patient context.Context, c *conn) error {
 		return c.transact(patient, func(c *conn) error {
 			m := importing{c: c}
 			defer func() { log = m.notice }()
-			for part, err := range store.CheckImport(root, s.opts.MaxEvent, parts) {
+			for part, err := range driver.CheckImport(root, s.opts.MaxEvent, parts) {
 				if err == nil {
 					err = ctx.Err()
 				}
@@ -185,14 +185,14 @@ func (m *importing) queue(text string, args ...any) {
 	m.batch.Queue(m.c.db.texts.of(text), args...)
 }
 
-func (m *importing) add(ctx context.Context, p *store.Part) error {
+func (m *importing) add(ctx context.Context, p *driver.Part) error {
 	if p.Session != nil {
 		if err := m.begin(ctx, p.Session); err != nil {
 			return err
 		}
 	}
 	m.batch = pgx.Batch{}
-	for _, add := range []func(*store.Part) error{m.history, m.records, m.calls, m.waits, m.events} {
+	for _, add := range []func(*driver.Part) error{m.history, m.records, m.calls, m.waits, m.events} {
 		if err := add(p); err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (m *importing) add(ctx context.Context, p *store.Part) error {
 }
 
 // begin adds the row of a session.
-func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
+func (m *importing) begin(ctx context.Context, p *driver.SessionPart) error {
 	row := &p.Row
 	data, err := encodeHead(row, p.Inside.Checkpoints)
 	if err != nil {
@@ -229,7 +229,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	}
 	_, err = m.c.exec(ctx, sqlImportHead, m.key, row.Version, row.Lease.Token, timestamp(row.UpdatedAt), timestamp(row.Lease.Until),
 		timestamp(row.NextDeadline), timestamp(p.Inside.DueSince), string(row.Status), row.RunID, row.SuspendedStep,
-		string(store.DueKindOf(row)), request.run, request.data, data, row.RootID, row.Agent, time.Duration(row.Lease.TTL), row.LogSequence)
+		string(driver.DueKindOf(row)), request.run, request.data, data, row.RootID, row.Agent, time.Duration(row.Lease.TTL), row.LogSequence)
 	if err != nil {
 		return err
 	}
@@ -251,23 +251,23 @@ func (m *importing) exists(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return store.Conflict(cairn.CodeExists, there.session, "session %q already exists", id)
+	return driver.Conflict(cairn.CodeExists, there.session, "session %q already exists", id)
 }
 
 // beginLog creates the tree's event log.
-func (m *importing) beginLog(ctx context.Context, name string, extent *store.LogExtent) error {
+func (m *importing) beginLog(ctx context.Context, name string, extent *driver.LogExtent) error {
 	made, err := m.c.row(ctx, sqlImportLog, []any{&m.log}, name, extent.First, extent.Last)
 	if err != nil {
 		return err
 	}
 	if !made {
-		return store.LogExists(name)
+		return driver.LogExists(name)
 	}
 	m.notice = notice{log: name, last: extent.Last, count: extent.Last - extent.First + 1}
 	return nil
 }
 
-func (m *importing) history(p *store.Part) error {
+func (m *importing) history(p *driver.Part) error {
 	for i := range p.States {
 		data, err := encodeChange(&p.States[i])
 		if err != nil {
@@ -288,7 +288,7 @@ func (m *importing) history(p *store.Part) error {
 	return nil
 }
 
-func (m *importing) records(p *store.Part) error {
+func (m *importing) records(p *driver.Part) error {
 	for i := range p.Runs {
 		run := &p.Runs[i]
 		textAt := m.texts.At(run)
@@ -309,9 +309,9 @@ func (m *importing) records(p *store.Part) error {
 	return nil
 }
 
-func (m *importing) calls(p *store.Part) error {
+func (m *importing) calls(p *driver.Part) error {
 	var columns callColumns
-	writes := make([]store.CallWrite, len(p.Calls))
+	writes := make([]driver.CallWrite, len(p.Calls))
 	for i := range p.Calls {
 		writes[i].Call = p.Calls[i]
 	}
@@ -334,7 +334,7 @@ func (m *importing) calls(p *store.Part) error {
 	return nil
 }
 
-func (m *importing) waits(p *store.Part) error {
+func (m *importing) waits(p *driver.Part) error {
 	for i := range p.Queue {
 		data, err := backend.EncodeJSON("queued turn", &p.Queue[i])
 		if err != nil {
@@ -355,7 +355,7 @@ func (m *importing) waits(p *store.Part) error {
 	return nil
 }
 
-func (m *importing) events(p *store.Part) error {
+func (m *importing) events(p *driver.Part) error {
 	if len(p.Events) == 0 {
 		return nil
 	}

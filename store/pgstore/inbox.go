@@ -5,16 +5,16 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Calls implements store.Store.
-func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
+// Calls implements driver.Store.
+func (s *Store) Calls(ctx context.Context, q driver.CallQuery) (driver.Page[cairn.PendingCall], error) {
 	text, args, err := callStatement(&q)
 	if err != nil {
-		return store.Page[cairn.PendingCall]{}, err
+		return driver.Page[cairn.PendingCall]{}, err
 	}
-	return readPage(ctx, &s.database, "list calls", text, args, store.PageSize(q.Limit), readCall, store.CallCursor, func(call *cairn.PendingCall) string { return call.RootID })
+	return readPage(ctx, &s.database, "list calls", text, args, driver.PageSize(q.Limit), readCall, driver.CallCursor, func(call *cairn.PendingCall) string { return call.RootID })
 }
 
 // The sources of a list of calls.
@@ -33,8 +33,8 @@ const (
 // callStatement returns the statement for one page and one more call, which shows that there is another page. The open
 // calls that a reviewer may answer are merged from two lists, each served by an index: those assigned to the reviewer
 // and those without reviewers.
-func callStatement(q *store.CallQuery) (text string, args []any, err error) {
-	createdAt, root, id, err := store.ParseCallCursor(q.Cursor)
+func callStatement(q *driver.CallQuery) (text string, args []any, err error) {
+	createdAt, root, id, err := driver.ParseCallCursor(q.Cursor)
 	if err != nil {
 		return "", nil, err
 	}
@@ -48,7 +48,7 @@ func callStatement(q *store.CallQuery) (text string, args []any, err error) {
 		if root != "" {
 			f.add("("+order+") > (?::timestamptz, ?, ?)", createdAt, root, id)
 		}
-		lists = append(lists, f.page(from, order, store.PageSize(q.Limit)))
+		lists = append(lists, f.page(from, order, driver.PageSize(q.Limit)))
 	}
 	const order = "c.created_at, c.root_id, c.id"
 	switch {
@@ -63,13 +63,13 @@ func callStatement(q *store.CallQuery) (text string, args []any, err error) {
 	if len(lists) == 1 {
 		return lists[0], f.args, nil
 	}
-	text = "(" + strings.Join(lists, "\n\t) UNION ALL (") + "\n\t)\n\tORDER BY 5, 1, 2\n\tLIMIT " + f.arg(store.PageSize(q.Limit)+1)
+	text = "(" + strings.Join(lists, "\n\t) UNION ALL (") + "\n\t)\n\tORDER BY 5, 1, 2\n\tLIMIT " + f.arg(driver.PageSize(q.Limit)+1)
 	return text, f.args, nil
 }
 
 // addCall adds the conditions of a query except for its reviewer and cursor. The conditions for open and claimed calls
 // are those of the partial indexes, so that the planner can use them.
-func (f *filter) addCall(q *store.CallQuery, open bool) {
+func (f *filter) addCall(q *driver.CallQuery, open bool) {
 	switch {
 	case open:
 		f.add("c.status = 'open'")

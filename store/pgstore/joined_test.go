@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // gathered is a store whose collectors are held up, so that steps gather.
@@ -117,7 +117,7 @@ func TestJoinedSteps(t *testing.T) {
 			}
 			for _, st := range list {
 				wantSteps(t, s, st.row.ID, stepsPerRun)
-				run := must(store.FindRun(t.Context(), s, st.row.ID, "run-0"))
+				run := must(driver.FindRun(t.Context(), s, st.row.ID, "run-0"))
 				if run.Status != cairn.RunCompleted || run.EndedAt.IsZero() || st.row.Lease.Owner != "" {
 					t.Errorf("run %+v, lease %+v", run, st.row.Lease)
 				}
@@ -188,22 +188,22 @@ func TestJoinedStepsFailAlone(t *testing.T) {
 			}
 		}
 	}
-	message := &store.Commit{Messages: []cairn.Message{cairn.Context("from elsewhere")}}
-	elsewhere := func(id string, c *store.Commit) {
+	message := &driver.Commit{Messages: []cairn.Message{cairn.Context("from elsewhere")}}
+	elsewhere := func(id string, c *driver.Commit) {
 		t.Helper()
 		if _, err := other.Commit(t.Context(), id, c); err != nil {
 			t.Fatal(err)
 		}
 	}
 	elsewhere("stale", message)
-	elsewhere("fenced", &store.Commit{Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "another"}})
+	elsewhere("fenced", &driver.Commit{Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "another"}})
 	elsewhere("changed", message)
 
 	g := gather(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	errs := map[string]error{}
 	var mu sync.Mutex
-	commit := func(ctx context.Context, id string, c *store.Commit) {
+	commit := func(ctx context.Context, id string, c *driver.Commit) {
 		g.group.Go(func() {
 			_, err := s.Commit(ctx, id, c)
 			mu.Lock()
@@ -234,7 +234,7 @@ func TestJoinedStepsFailAlone(t *testing.T) {
 	}
 	wantSteps(t, s, "good", 3)
 	wantSteps(t, s, "cancelled", 2)
-	if n := must(store.Load(t.Context(), s, "changed")).MessageCount; n != 6 {
+	if n := must(driver.Load(t.Context(), s, "changed")).MessageCount; n != 6 {
 		t.Errorf("%d messages of a session that another process had added to, want 6", n)
 	}
 }
@@ -248,14 +248,14 @@ func TestJoinedStepsOfOneSession(t *testing.T) {
 	const commits = 5
 	for range commits {
 		g.group.Go(func() {
-			if _, err := s.Commit(t.Context(), row.ID, &store.Commit{Messages: stepMessages("run")}); err != nil {
+			if _, err := s.Commit(t.Context(), row.ID, &driver.Commit{Messages: stepMessages("run")}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	g.queued(commits)
 	g.release()
-	if after := must(store.Load(t.Context(), s, row.ID)); after.MessageCount != 2*commits || after.Version < row.Version+commits {
+	if after := must(driver.Load(t.Context(), s, row.ID)); after.MessageCount != 2*commits || after.Version < row.Version+commits {
 		t.Errorf("%d messages at version %d", after.MessageCount, after.Version)
 	}
 }

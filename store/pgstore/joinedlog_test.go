@@ -11,7 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // The steps of one tree that are pending at the same moment share one statement; a step of a tree waits while a
@@ -145,8 +145,8 @@ func TestJoinedStepsFence(t *testing.T) {
 	}
 	var list []*stepper
 	append1 := func(st *stepper, token, batch int64) error {
-		w := store.Writer{Session: st.row.ID, Token: token, ID: "writer", Batch: batch}
-		_, err := s.log.AppendFenced(t.Context(), root.row.Log(), store.AnySequence, w, textEvent("live"))
+		w := driver.Writer{Session: st.row.ID, Token: token, ID: "writer", Batch: batch}
+		_, err := s.log.AppendFenced(t.Context(), root.row.Log(), driver.AnySequence, w, textEvent("live"))
 		return err
 	}
 	for i := range 8 {
@@ -230,7 +230,7 @@ func TestEventsOfManyWriters(t *testing.T) {
 		s, root := two[i%2], first[i]
 		do("live events", func() error {
 			for range 4 * steps {
-				if _, err := s.log.Append(ctx, root.Log(), store.AnySequence, textEvent("live"), textEvent("live")); err != nil {
+				if _, err := s.log.Append(ctx, root.Log(), driver.AnySequence, textEvent("live"), textEvent("live")); err != nil {
 					return err
 				}
 			}
@@ -239,7 +239,7 @@ func TestEventsOfManyWriters(t *testing.T) {
 		do("verbs", func() error { // which make steps stale
 			for range steps {
 				id := fmt.Sprintf("child-%d-%d", i, rand.IntN(children))
-				_, err := s.Commit(ctx, id, &store.Commit{Usage: cairn.Usage{WaitSeconds: 1}, Events: []cairn.Event{textEvent("verb")}})
+				_, err := s.Commit(ctx, id, &driver.Commit{Usage: cairn.Usage{WaitSeconds: 1}, Events: []cairn.Event{textEvent("verb")}})
 				if err != nil {
 					return err
 				}
@@ -248,7 +248,7 @@ func TestEventsOfManyWriters(t *testing.T) {
 		})
 		do("branches and drops", func() error {
 			for k := range steps {
-				row, err := s.Branch(ctx, root.ID, store.BranchPoint{Events: eventsOf("branch", "branched")}, &cairn.Session{ID: fmt.Sprintf("branch-%d-%d", i, k), Agent: "support"})
+				row, err := s.Branch(ctx, root.ID, driver.BranchPoint{Events: eventsOf("branch", "branched")}, &cairn.Session{ID: fmt.Sprintf("branch-%d-%d", i, k), Agent: "support"})
 				if err == nil {
 					err = s.log.Drop(ctx, row.Log())
 				}
@@ -260,7 +260,7 @@ func TestEventsOfManyWriters(t *testing.T) {
 		})
 		do("new children", func() error {
 			for k := range steps {
-				c := &store.Commit{Guard: store.Guard{New: true}, Events: []cairn.Event{textEvent("born")},
+				c := &driver.Commit{Guard: driver.Guard{New: true}, Events: []cairn.Event{textEvent("born")},
 					Create: &cairn.Session{Agent: "support", ParentID: root.ID, RootID: root.ID, Incarnation: root.Incarnation}}
 				if _, err := s.Commit(ctx, fmt.Sprintf("late-%d-%d", i, k), c); err != nil {
 					return err

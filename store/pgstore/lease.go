@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -40,7 +40,7 @@ const (
 		WHERE h.stop_run <> ''`
 )
 
-// Renew implements store.Store.
+// Renew implements driver.Store.
 func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (asked *cairn.Stop, err error) {
 	err = s.try(ctx, "renew the lease", again, func(ctx context.Context, c *conn) error {
 		var request stop
@@ -60,7 +60,7 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 	return asked, nil
 }
 
-// RequestStop implements store.Store.
+// RequestStop implements driver.Store.
 func (s *Store) RequestStop(ctx context.Context, id string, request cairn.Stop) error {
 	if err := request.Validate(); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, request cairn.Stop) 
 			return err
 		}
 		if r.session.Status != cairn.SessionActive || r.session.RunID != request.RunID {
-			return store.Conflict(cairn.CodeNotRunning, r.session, "session %q: run %q is not running", id, request.RunID)
+			return driver.Conflict(cairn.CodeNotRunning, r.session, "session %q: run %q is not running", id, request.RunID)
 		}
 		return nil // the earlier request stands
 	})
@@ -91,9 +91,9 @@ func (s *Store) RequestStop(ctx context.Context, id string, request cairn.Stop) 
 	return err
 }
 
-// WatchStops implements store.StopWatcher.
-func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
-	return func(yield func(store.StopNotice, error) bool) {
+// WatchStops implements driver.StopWatcher.
+func (s *Store) WatchStops(ctx context.Context) iter.Seq2[driver.StopNotice, error] {
+	return func(yield func(driver.StopNotice, error) bool) {
 		s.listener.join()
 		defer s.listener.leave()
 		backend.WatchStops(ctx, &s.listener.stops, s.outstanding)(yield)

@@ -6,35 +6,35 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
-// List implements store.Store.
-func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+// List implements driver.Store.
+func (s *Store) List(ctx context.Context, q driver.SessionQuery) (driver.Page[cairn.Session], error) {
 	text, args, err := listStatement(&q)
 	if err != nil {
-		return store.Page[cairn.Session]{}, err
+		return driver.Page[cairn.Session]{}, err
 	}
 	if len(q.Removed) > 0 {
-		return readPage(ctx, &s.database, "list removed sessions", text, args, store.PageSize(q.Limit), func(rows pgx.Rows) (cairn.Session, error) {
+		return readPage(ctx, &s.database, "list removed sessions", text, args, driver.PageSize(q.Limit), func(rows pgx.Rows) (cairn.Session, error) {
 			r := &storedRow{}
 			var reason string
 			var at time.Time
 			err := r.read(rows, &reason, &at)
 			r.session.Removal, r.session.RemovedAt = reason, at.UTC()
 			return *r.session, err
-		}, store.SessionCursor, nil)
+		}, driver.SessionCursor, nil)
 	}
-	return readPage(ctx, &s.database, "list sessions", text, args, store.PageSize(q.Limit), func(rows pgx.Rows) (cairn.Session, error) {
+	return readPage(ctx, &s.database, "list sessions", text, args, driver.PageSize(q.Limit), func(rows pgx.Rows) (cairn.Session, error) {
 		r := &storedRow{}
 		err := r.read(rows)
 		return *r.session, err
-	}, store.SessionCursor, func(s *cairn.Session) string { return s.RootID })
+	}, driver.SessionCursor, func(s *cairn.Session) string { return s.RootID })
 }
 
 // listStatement returns the statement for one page.
-func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
+func listStatement(q *driver.SessionQuery) (text string, args []any, err error) {
 	cursor, err := q.Begin()
 	if err != nil {
 		return "", nil, err
@@ -52,10 +52,10 @@ func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
 		f.addText("r.thread_id = ?", q.ThreadID)
 		f.addText("r.root_id = ?", q.RootID)
 	}
-	return f.page(from, "s.created_at DESC, s.id DESC", store.PageSize(q.Limit)), f.args, nil
+	return f.page(from, "s.created_at DESC, s.id DESC", driver.PageSize(q.Limit)), f.args, nil
 }
 
-func sessionFilter(q *store.SessionQuery) *filter {
+func sessionFilter(q *driver.SessionQuery) *filter {
 	f := &filter{}
 	f.addText("s.user_id = ?", q.UserID)
 	f.addText("s.agent = ?", q.Agent)
@@ -81,7 +81,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	if len(q.Metadata) > 0 {
 		f.add("CASE WHEN s.metadata @> ?::jsonb THEN TRUE ELSE FALSE END", metadataText(q.Metadata))
 	}
-	if list := store.Words(q.Search); len(list) > 0 { // a word contains nothing that needs quoting
+	if list := driver.Words(q.Search); len(list) > 0 { // a word contains nothing that needs quoting
 		condition := "s.words @@ ?::tsquery"
 		if q.UserID+q.ThreadID+q.ParentID+q.RootID == "" && len(q.Removed) == 0 {
 			// The planner assumes that the beginning of a word is frequent, and would read the newest sessions until it
@@ -108,7 +108,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 // By sessions_root.
 const sqlCountTree = `SELECT count(*) FROM {schema}.sessions WHERE root_id = $1`
 
-// CountTree implements store.TreeCounter.
+// CountTree implements driver.TreeCounter.
 func (s *Store) CountTree(ctx context.Context, root string) (n int, err error) {
 	err = s.try(ctx, "count a tree", reads, func(ctx context.Context, c *conn) error {
 		_, err := c.row(ctx, sqlCountTree, []any{&n}, root)

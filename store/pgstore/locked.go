@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
 )
@@ -59,7 +59,7 @@ func (w *write) look(ctx context.Context, c *conn) (*plan.Seen, *look, error) {
 	}
 	err = c.checkUsable(ctx, w.id, r)
 	switch {
-	case r == nil && w.c.Create != nil && err != nil && !store.IsGone(err):
+	case r == nil && w.c.Create != nil && err != nil && !driver.IsGone(err):
 		w.key = 0
 		return &plan.Seen{ID: w.id, Doubt: true}, l, nil
 	case err != nil:
@@ -77,7 +77,7 @@ func (w *write) look(ctx context.Context, c *conn) (*plan.Seen, *look, error) {
 }
 
 // answer puts what was read along with the row into seen, and reports whether a plan needs no more than that.
-func (l *look) answer(n plan.Needs, c *store.Commit, seen *plan.Seen) bool {
+func (l *look) answer(n plan.Needs, c *driver.Commit, seen *plan.Seen) bool {
 	seen.Happened, seen.Queue, seen.Calls = l.happened, l.queue, l.calls
 	if l.endRun {
 		seen.Runs = map[string]*cairn.Run{c.EndRun.ID: {ID: c.EndRun.ID}}

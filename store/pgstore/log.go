@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -134,13 +134,13 @@ type Log struct {
 	notifier *notifier
 }
 
-// Self implements store.Log.
-func (l *Log) Self() store.Log { return l }
+// Self implements driver.Log.
+func (l *Log) Self() driver.Log { return l }
 
-// MaxEvent implements store.Log.
+// MaxEvent implements driver.Log.
 func (l *Log) MaxEvent() int { return l.db.opts.MaxEvent }
 
-// Append implements store.Log. If the answer is lost with the connection the error is ErrUnavailable and the events may
+// Append implements driver.Log. If the answer is lost with the connection the error is ErrUnavailable and the events may
 // have been appended.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
 	if len(events) == 0 {
@@ -149,9 +149,9 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, events ...ca
 	return l.append(ctx, log, expect, nil, events)
 }
 
-// AppendFenced implements store.Fencer. A numbered batch is sent again if its answer is lost with the connection; for
+// AppendFenced implements driver.Fencer. A numbered batch is sent again if its answer is lost with the connection; for
 // an unnumbered one the error is ErrUnavailable.
-func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (last int64, err error) {
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w driver.Writer, events ...cairn.Event) (last int64, err error) {
 	if len(events) == 0 {
 		w.Batch = 0
 	}
@@ -160,9 +160,9 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 
 // append adds events, publishes them to this process's followers and notifies other processes. Without a writer the
 // append is not fenced.
-func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (last int64, err error) {
+func (l *Log) append(ctx context.Context, log string, expect int64, w *driver.Writer, events []cairn.Event) (last int64, err error) {
 	for i := range events {
-		if err := store.CheckEvent(&events[i], l.db.opts.MaxEvent); err != nil {
+		if err := driver.CheckEvent(&events[i], l.db.opts.MaxEvent); err != nil {
 			return 0, err
 		}
 	}
@@ -213,7 +213,7 @@ func (l *Log) announce(log string, last int64, events []cairn.Event, added bool,
 // refuseAppend returns why an append did not apply. If the log already has the batch it returns true and the sequence
 // at which the writer's last batch ended. It returns false and no error if the append may be retried, because the log
 // was created or has changed.
-func (c *conn) refuseAppend(ctx context.Context, log string, expect int64, w *store.Writer) (ended int64, there bool, err error) {
+func (c *conn) refuseAppend(ctx context.Context, log string, expect int64, w *driver.Writer) (ended int64, there bool, err error) {
 	if expect <= 0 {
 		if made, err := c.exec(ctx, sqlInsertLog, log); made > 0 || err != nil {
 			return 0, false, err
@@ -221,7 +221,7 @@ func (c *conn) refuseAppend(ctx context.Context, log string, expect int64, w *st
 	}
 	fenced := w != nil
 	if !fenced {
-		w = &store.Writer{}
+		w = &driver.Writer{}
 	}
 	var last, token, batch int64
 	var dropped bool
@@ -230,18 +230,18 @@ func (c *conn) refuseAppend(ctx context.Context, log string, expect int64, w *st
 	case err != nil:
 		return 0, false, err
 	case dropped:
-		return 0, false, store.Dropped(log)
+		return 0, false, driver.Dropped(log)
 	case fenced && w.Token < token:
-		return 0, false, store.Fenced(log, *w, token)
+		return 0, false, driver.Fenced(log, *w, token)
 	case fenced && w.Token == token && w.Batch > 0 && w.Batch <= batch:
 		return ended, true, nil
 	case expect >= 0 && expect != last, !found && expect > 0:
-		return 0, false, store.LogChanged(log, expect, last)
+		return 0, false, driver.LogChanged(log, expect, last)
 	}
 	return 0, false, nil
 }
 
-// Read implements store.Log.
+// Read implements driver.Log.
 func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (list []cairn.Event, err error) {
 	if limit <= 0 {
 		limit = 1000
@@ -259,7 +259,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 		// A gap is an error, and no events are right only at the end of the log.
 		first, last, err := c.bounds(ctx, log)
 		if err == nil && after < last && after+1 < first {
-			err = store.Trimmed(log, after, first)
+			err = driver.Trimmed(log, after, first)
 		}
 		return err
 	})
@@ -299,12 +299,12 @@ func (c *conn) bounds(ctx context.Context, log string) (first, last int64, err e
 	var dropped bool
 	_, err = c.row(ctx, sqlBounds, []any{&first, &last, &dropped}, log)
 	if err == nil && dropped {
-		err = store.Dropped(log)
+		err = driver.Dropped(log)
 	}
 	return first, last, err
 }
 
-// Follow implements store.Log.
+// Follow implements driver.Log.
 func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		l.listener.join()
@@ -313,7 +313,7 @@ func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cai
 	}
 }
 
-// Bounds implements store.Log.
+// Bounds implements driver.Log.
 func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err error) {
 	err = l.db.try(ctx, "read an event log's bounds", reads, func(ctx context.Context, c *conn) (err error) {
 		first, last, err = c.bounds(ctx, log)
@@ -322,7 +322,7 @@ func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err er
 	return first, last, err
 }
 
-// Trim implements store.Log.
+// Trim implements driver.Log.
 func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 	for more := true; more; {
 		err := l.db.try(ctx, "trim the event log", again, func(ctx context.Context, c *conn) error {
@@ -343,17 +343,17 @@ type unswept struct {
 	name string
 }
 
-// Unswept implements store.LogSweeper.
-func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[string], error) {
+// Unswept implements driver.LogSweeper.
+func (l *Log) Unswept(ctx context.Context, age time.Duration, q driver.PageQuery) (driver.Page[string], error) {
 	text, args, err := unsweptStatement(age, q)
 	if err != nil {
-		return store.Page[string]{}, err
+		return driver.Page[string]{}, err
 	}
 	logs, err := readPage(ctx, l.db, "list the event logs to sweep", text, args, q.Size(), func(rows pgx.Rows) (u unswept, err error) {
 		err = rows.Scan(&u.at, &u.name)
 		return u, err
-	}, func(u *unswept) string { return store.SweepCursor(u.at, u.name) }, nil)
-	page := store.Page[string]{Next: logs.Next}
+	}, func(u *unswept) string { return driver.SweepCursor(u.at, u.name) }, nil)
+	page := driver.Page[string]{Next: logs.Next}
 	for _, u := range logs.Items {
 		page.Items = append(page.Items, u.name)
 	}
@@ -361,8 +361,8 @@ func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery)
 }
 
 // unsweptStatement returns the statement for one page.
-func unsweptStatement(age time.Duration, q store.PageQuery) (text string, args []any, err error) {
-	at, name, err := store.ParseSweepCursor(q.Cursor)
+func unsweptStatement(age time.Duration, q driver.PageQuery) (text string, args []any, err error) {
+	at, name, err := driver.ParseSweepCursor(q.Cursor)
 	if err != nil {
 		return "", nil, err
 	}
@@ -374,7 +374,7 @@ func unsweptStatement(age time.Duration, q store.PageQuery) (text string, args [
 	return f.page(selectUnswept, "l.sweep_at, l.name", q.Size()), f.args, nil
 }
 
-// Swept implements store.LogSweeper.
+// Swept implements driver.LogSweeper.
 func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Duration) error {
 	return l.db.try(ctx, "note the sweep of an event log", again, func(ctx context.Context, c *conn) error {
 		_, err := c.exec(ctx, sqlSwept, log, last, next)
@@ -382,10 +382,10 @@ func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Durat
 	})
 }
 
-// Drop implements store.Log.
+// Drop implements driver.Log.
 func (l *Log) Drop(ctx context.Context, log string) error {
 	err := l.db.try(ctx, "drop the event log", again, func(ctx context.Context, c *conn) error {
-		_, err := c.exec(ctx, sqlDropLog, log, store.DroppedFor)
+		_, err := c.exec(ctx, sqlDropLog, log, driver.DroppedFor)
 		return err
 	})
 	l.listener.hub.Drop(log)

@@ -3,7 +3,7 @@ package pgstore
 import (
 	"context"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Migrate brings a schema up to date and changes nothing else. It is for programs that then open the schema with
@@ -23,7 +23,7 @@ func Migrate(ctx context.Context, url string, opts *Options) error {
 
 // Migrations reports which migrations are applied to the schema in the database at url, and changes nothing. A schema
 // that does not exist has none applied. The errors for a database that cannot be used are those of Open.
-func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migration, error) {
+func Migrations(ctx context.Context, url string, opts *Options) ([]driver.Migration, error) {
 	s, err := connect(ctx, url, opts)
 	if err != nil {
 		return nil, err

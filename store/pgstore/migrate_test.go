@@ -11,8 +11,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -69,7 +69,7 @@ func TestOpenNewerSchema(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+			if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
 				t.Error(err)
 			}
 			list, err := Migrations(t.Context(), testenv.FastPostgres(t), opts)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -30,7 +30,7 @@ func TestWritersDoNotWaitForNotifications(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for n := range int64(50) {
-		if last, err := s.log.Append(ctx, "log", store.AnySequence, textEvent("words")); err != nil || last != n+1 {
+		if last, err := s.log.Append(ctx, "log", driver.AnySequence, textEvent("words")); err != nil || last != n+1 {
 			t.Fatalf("append %d ends at %d: %v", n+1, last, err)
 		}
 	}
@@ -102,7 +102,7 @@ func exchange(t *testing.T, writer, reader *Store) {
 	next, leave := iter.Pull2(reader.log.Follow(t.Context(), "log", 0))
 	defer leave()
 	for n := range int64(rounds) {
-		if _, err := writer.log.Append(t.Context(), "log", store.AnySequence, textEvent(fmt.Sprint(n))); err != nil {
+		if _, err := writer.log.Append(t.Context(), "log", driver.AnySequence, textEvent(fmt.Sprint(n))); err != nil {
 			t.Fatal(err)
 		}
 		if ev, err, _ := next(); err != nil || ev.Sequence != n+1 {
@@ -193,7 +193,7 @@ func TestNotificationsAreMerged(t *testing.T) {
 	}
 	write := func(log string, count int) {
 		t.Helper()
-		if _, err := s.log.Append(t.Context(), log, store.AnySequence, slices.Repeat([]cairn.Event{textEvent("words")}, count)...); err != nil {
+		if _, err := s.log.Append(t.Context(), log, driver.AnySequence, slices.Repeat([]cairn.Event{textEvent("words")}, count)...); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // BenchmarkOneWrite alternates between steps whose events are in their commits and steps that append them in writes of
@@ -120,8 +120,8 @@ func (s *streams) step(writer int) error {
 // append flushes a batch of a stream.
 func (st *stream) append(list []cairn.Event) error {
 	st.batch++
-	w := store.Writer{Session: st.row.ID, Token: st.row.Lease.Token, ID: "writer", Batch: st.batch}
-	_, err := st.log.AppendFenced(st.tb.Context(), st.row.Log(), store.AnySequence, w, list...)
+	w := driver.Writer{Session: st.row.ID, Token: st.row.Lease.Token, ID: "writer", Batch: st.batch}
+	_, err := st.log.AppendFenced(st.tb.Context(), st.row.Log(), driver.AnySequence, w, list...)
 	return err
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -138,13 +138,13 @@ func TestOutOfConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.pool.Reset()
-	if _, err := store.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "no connection left") {
+	if _, err := driver.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "no connection left") {
 		t.Errorf("error %v, want ErrUnavailable for the lack of a connection", err)
 	}
 	if err := execAt(t, server.URL(), "ALTER ROLE few CONNECTION LIMIT 5"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrNotFound) {
+	if _, err := driver.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("error %v, want ErrNotFound", err)
 	}
 }
@@ -160,7 +160,7 @@ func TestMigrateOnce(t *testing.T) {
 		group.Go(func() {
 			s, err := Open(t.Context(), testenv.FastPostgres(t), opts)
 			if err == nil {
-				_, err = store.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support"}, nil)
+				_, err = driver.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support"}, nil)
 				s.Close()
 			}
 			errs[i] = err
@@ -178,7 +178,7 @@ func TestMigrateOnce(t *testing.T) {
 	if want := len(must(migrations())); version != want {
 		t.Errorf("version %d, want %d", version, want)
 	}
-	if page := must(s.List(t.Context(), store.SessionQuery{})); len(page.Items) != openers {
+	if page := must(s.List(t.Context(), driver.SessionQuery{})); len(page.Items) != openers {
 		t.Errorf("%d sessions, want %d", len(page.Items), openers)
 	}
 }
@@ -273,7 +273,7 @@ func TestPoolOfTheCaller(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := store.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrClosed) {
+	if _, err := driver.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrClosed) {
 		t.Errorf("after Close: error %v, want ErrClosed", err)
 	}
 	if err := pool.Ping(t.Context()); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -43,7 +43,7 @@ type Options struct {
 	// means 5 s. While they run, the session's row is locked and one connection is in use; commits to other sessions
 	// continue, also in the same tree: the step's events are appended after the statements.
 	ExecTimeout time.Duration
-	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
+	// MaxEvent is the maximum size of an encoded event in bytes; 0 means driver.DefaultMaxEvent.
 	MaxEvent int
 	// LazyEvents acknowledges appended events before they are on disk, which is much faster where the disk is slow. The
 	// next commit makes them durable, and they survive the death of this process before that. A server that crashes
@@ -99,7 +99,7 @@ func (o *Options) withDefaults(simple bool) (Options, error) {
 		out.ExecTimeout = 5 * time.Second
 	}
 	if out.MaxEvent == 0 {
-		out.MaxEvent = store.DefaultMaxEvent
+		out.MaxEvent = driver.DefaultMaxEvent
 	}
 	if out.Collectors == 0 {
 		out.Collectors = defaultCollectors

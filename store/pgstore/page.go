@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -56,7 +56,7 @@ func asTexts[T ~string](list []T) []string {
 
 // readPage reads a page from a statement that returns one more item if there is another page.
 func readPage[T any](ctx context.Context, d *database, doing, text string, args []any, size int,
-	read func(pgx.Rows) (T, error), cursor, root func(*T) string) (store.Page[T], error) {
+	read func(pgx.Rows) (T, error), cursor, root func(*T) string) (driver.Page[T], error) {
 	return readPageBy(ctx, d, doing, size, read, cursor, root, func(ctx context.Context, c *conn, each func(pgx.Rows) error) error {
 		return c.query(ctx, text, each, args...)
 	})
@@ -65,10 +65,10 @@ func readPage[T any](ctx context.Context, d *database, doing, text string, args 
 // readPageBy is readPage for rows that query provides. If root is not nil it returns the root that an item belongs to,
 // and items of expired roots are not on the page.
 func readPageBy[T any](ctx context.Context, d *database, doing string, size int, read func(pgx.Rows) (T, error), cursor, root func(*T) string,
-	query func(context.Context, *conn, func(pgx.Rows) error) error) (store.Page[T], error) {
-	var page store.Page[T]
+	query func(context.Context, *conn, func(pgx.Rows) error) error) (driver.Page[T], error) {
+	var page driver.Page[T]
 	err := d.try(ctx, doing, reads, func(ctx context.Context, c *conn) error {
-		page = store.Page[T]{}
+		page = driver.Page[T]{}
 		err := query(ctx, c, func(rows pgx.Rows) error {
 			if len(page.Items) == size {
 				page.Next = cursor(&page.Items[size-1])
@@ -86,7 +86,7 @@ func readPageBy[T any](ctx context.Context, d *database, doing string, size int,
 		return err
 	})
 	if err != nil {
-		return store.Page[T]{}, err
+		return driver.Page[T]{}, err
 	}
 	return page, nil
 }

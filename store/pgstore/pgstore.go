@@ -12,12 +12,14 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Store is a store.Store in a PostgreSQL schema, with an event log of its own. It is safe for concurrent use, and any
+const _ = driver.Version1 // the contract that this store was written for
+
+// Store is a driver.Store in a PostgreSQL schema, with an event log of its own. It is safe for concurrent use, and any
 // number of Stores in any number of processes may use the same schema.
 type Store struct {
 	database
@@ -29,14 +31,14 @@ type Store struct {
 }
 
 var (
-	_ store.Store       = (*Store)(nil)
-	_ store.Sweeper     = (*Store)(nil)
-	_ store.LogProvider = (*Store)(nil)
-	_ store.StopWatcher = (*Store)(nil)
-	_ store.Importer    = (*Store)(nil)
-	_ store.Execer      = (*Store)(nil)
-	_ store.Log         = (*Log)(nil)
-	_ store.Fencer      = (*Log)(nil)
+	_ driver.Store       = (*Store)(nil)
+	_ driver.Sweeper     = (*Store)(nil)
+	_ driver.LogProvider = (*Store)(nil)
+	_ driver.StopWatcher = (*Store)(nil)
+	_ driver.Importer    = (*Store)(nil)
+	_ driver.Execer      = (*Store)(nil)
+	_ driver.Log         = (*Log)(nil)
+	_ driver.Fencer      = (*Log)(nil)
 )
 
 // Open connects to the database at url, a libpq connection string, and brings the schema up to date, creating it if it
@@ -45,7 +47,7 @@ var (
 // watches. The error is ErrInvalid for an account or database that the server refuses. It is ErrUnavailable for a server
 // that cannot be reached, is read-only or has no connection left. It is ErrSchema, and nothing is changed, for a schema
 // that belongs to another application, is missing although NoMigrate is set, was made by an unreleased build, or is of a
-// newer version that does not allow this build, see [store.Migration].
+// newer version that does not allow this build, see [driver.Migration].
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s, err := connect(ctx, url, opts)
 	if err != nil {
@@ -104,7 +106,7 @@ func newStore(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	s := &Store{database: database{opts: o, pool: pool, origin: rand.Text()}}
 	s.texts.schema = pgx.Identifier{o.Schema}.Sanitize()
 	s.expire = func(ctx context.Context, root string) error {
-		_, err := s.Remove(ctx, root, store.Expired)
+		_, err := s.Remove(ctx, root, driver.Expired)
 		return err
 	}
 	s.log = &Log{db: &s.database, listener: &s.listener, notifier: &s.notifier}
@@ -125,10 +127,10 @@ func newStore(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 }
 
 // EventLog returns the store's event log.
-func (s *Store) EventLog() store.Log { return s.log }
+func (s *Store) EventLog() driver.Log { return s.log }
 
-// Self implements store.Store.
-func (s *Store) Self() store.Store { return s }
+// Self implements driver.Store.
+func (s *Store) Self() driver.Store { return s }
 
 // Close ends followers with ErrClosed. If Open made the pool, Close waits for the calls in progress and closes the
 // pool. It gives pending notifications to other processes a second. Later calls fail with ErrClosed.
@@ -147,5 +149,5 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Dialect implements store.Execer.
+// Dialect implements driver.Execer.
 func (s *Store) Dialect() string { return dialect }

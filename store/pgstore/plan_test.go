@@ -10,7 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
 )
@@ -188,10 +188,10 @@ func TestSummaryBoundsWhatIsRead(t *testing.T) {
 func TestCommitsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
-	c := &store.Commit{Create: &cairn.Session{Agent: "support"}, Messages: stepMessages("run"), State: &store.StateChange{},
+	c := &driver.Commit{Create: &cairn.Session{Agent: "support"}, Messages: stepMessages("run"), State: &driver.StateChange{},
 		Checkpoint: &cairn.Checkpoint{}, StartRun: &cairn.Run{ID: "run"}, DropStaged: true,
-		Calls: []store.CallWrite{{Call: openCall("1")}}, Enqueue: &store.QueuedTurn{ID: "turn"},
-		Cache: []store.CacheEntry{{Key: "a"}}, CacheDrop: []string{"b"}, Events: []cairn.Event{{Type: cairn.EventCustom}}}
+		Calls: []driver.CallWrite{{Call: openCall("1")}}, Enqueue: &driver.QueuedTurn{ID: "turn"},
+		Cache: []driver.CacheEntry{{Key: "a"}}, CacheDrop: []string{"b"}, Events: []cairn.Event{{Type: cairn.EventCustom}}}
 	w := must(s.prepare("session-7", c))
 	w.d = must(plan.Work(c, &plan.Seen{ID: "session-7"}, nil))
 	w.d.EndRun, w.d.Dequeue, w.key = c.StartRun, []string{"turn"}, 7
@@ -239,8 +239,8 @@ func joinedForms(w *write) *forms {
 func TestListsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
-	cursor := store.SessionCursor(&cairn.Session{ID: "session-7", CreatedAt: time.Now()})
-	for index, q := range map[string]store.SessionQuery{
+	cursor := driver.SessionCursor(&cairn.Session{ID: "session-7", CreatedAt: time.Now()})
+	for index, q := range map[string]driver.SessionQuery{
 		"sessions_created": {},
 		"sessions_user":    {UserID: "user-7"},
 		"sessions_agent":   {Agent: "agent-7"},
@@ -274,8 +274,8 @@ func TestListOfAUserSkipsArchived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cursor := store.SessionCursor(&cairn.Session{ID: "session-7", CreatedAt: time.Now()})
-	for index, q := range map[string]store.SessionQuery{
+	cursor := driver.SessionCursor(&cairn.Session{ID: "session-7", CreatedAt: time.Now()})
+	for index, q := range map[string]driver.SessionQuery{
 		"sessions_current":  {UserID: "user-0", RootsOnly: true, Archived: new(false)},
 		"sessions_archived": {UserID: "user-0", RootsOnly: true, Archived: new(true)},
 	} {
@@ -294,8 +294,8 @@ func TestListOfAUserSkipsArchived(t *testing.T) {
 func TestSweepListsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
-	for _, cursor := range []string{"", store.SweepCursor(time.Now().Add(-time.Hour), "7")} {
-		q := store.PageQuery{Cursor: cursor, Limit: 10}
+	for _, cursor := range []string{"", driver.SweepCursor(time.Now().Add(-time.Hour), "7")} {
+		q := driver.PageQuery{Cursor: cursor, Limit: 10}
 		text, args, err := staleStatement(q)
 		if err != nil {
 			t.Fatal(err)
@@ -323,23 +323,23 @@ func TestRecordListsUseTheirIndexes(t *testing.T) {
 func TestCallListsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
-	cursor := store.CallCursor(&cairn.PendingCall{CallRef: cairn.CallRef{RootID: "session-7", ID: "call-7"}, CreatedAt: time.Now().Add(-time.Hour)})
+	cursor := driver.CallCursor(&cairn.PendingCall{CallRef: cairn.CallRef{RootID: "session-7", ID: "call-7"}, CreatedAt: time.Now().Add(-time.Hour)})
 	open := []cairn.CallStatus{cairn.CallOpen}
 	for _, c := range []struct {
-		q    store.CallQuery
+		q    driver.CallQuery
 		uses []string
 		many bool // more than it would be cheaper to sort
 	}{
-		{store.CallQuery{}, []string{"calls_created"}, true},
-		{store.CallQuery{RootID: "session-7", ID: "call-7"}, []string{"calls_pkey"}, false},
-		{store.CallQuery{Statuses: open}, []string{"calls_open"}, true},
-		{store.CallQuery{Statuses: open, UserID: "user-11"}, []string{"calls_open_user"}, false},
-		{store.CallQuery{Statuses: open, Agent: "agent-11"}, []string{"calls_open_agent"}, false},
-		{store.CallQuery{Statuses: open, Tool: "tool-1"}, []string{"calls_open_tool"}, false},
-		{store.CallQuery{Statuses: open, RootID: "session-11"}, []string{"calls_open_root"}, false},
-		{store.CallQuery{Statuses: open, Reviewer: "bob"}, []string{"calls_open_free", "assignments_pkey"}, false},
-		{store.CallQuery{Claimed: "ann"}, []string{"calls_claimed"}, false},
-		{store.CallQuery{SessionID: "session-7", StepID: "step-7"}, []string{"calls_step"}, false},
+		{driver.CallQuery{}, []string{"calls_created"}, true},
+		{driver.CallQuery{RootID: "session-7", ID: "call-7"}, []string{"calls_pkey"}, false},
+		{driver.CallQuery{Statuses: open}, []string{"calls_open"}, true},
+		{driver.CallQuery{Statuses: open, UserID: "user-11"}, []string{"calls_open_user"}, false},
+		{driver.CallQuery{Statuses: open, Agent: "agent-11"}, []string{"calls_open_agent"}, false},
+		{driver.CallQuery{Statuses: open, Tool: "tool-1"}, []string{"calls_open_tool"}, false},
+		{driver.CallQuery{Statuses: open, RootID: "session-11"}, []string{"calls_open_root"}, false},
+		{driver.CallQuery{Statuses: open, Reviewer: "bob"}, []string{"calls_open_free", "assignments_pkey"}, false},
+		{driver.CallQuery{Claimed: "ann"}, []string{"calls_claimed"}, false},
+		{driver.CallQuery{SessionID: "session-7", StepID: "step-7"}, []string{"calls_step"}, false},
 	} {
 		for _, c.q.Cursor = range []string{"", cursor} {
 			c.q.Limit = 5

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
@@ -220,7 +220,7 @@ func TestPoolerWithPreparedStatements(t *testing.T) {
 		var s *Store
 		s, err = Open(t.Context(), startPooler(t, server, true).url(), &Options{Schema: schema, RetryFor: -1})
 		for i := 0; err == nil && i < 50; i++ {
-			_, err = s.List(t.Context(), store.SessionQuery{})
+			_, err = s.List(t.Context(), driver.SessionQuery{})
 		}
 		if s != nil {
 			s.Close()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -86,27 +86,27 @@ func TestEventsOfStatements(t *testing.T) {
 	own := ownTable(t, s, "(n int PRIMARY KEY)")
 	st := newStepper(t, s, "session", nil)
 	st.events = eventsOf("session", "one", "two")
-	begun := must(s.Commit(t.Context(), "session", st.executing(store.Statement{SQL: "INSERT INTO " + own + " VALUES (1)"})))
+	begun := must(s.Commit(t.Context(), "session", st.executing(driver.Statement{SQL: "INSERT INTO " + own + " VALUES (1)"})))
 	st.row, st.n = begun, 1
 	wantLog(t, s, begun, "one two")
-	run, cp := must(store.FindRun(t.Context(), s, "session", "run-0")), must(store.FindCheckpoint(t.Context(), s, "session", "cp-1"))
-	if loaded := must(store.Load(t.Context(), s, "session")); begun.LogSequence != 2 || loaded.LogSequence != 2 || cp.LogSequence != 2 || run.StartSequence != 0 {
+	run, cp := must(driver.FindRun(t.Context(), s, "session", "run-0")), must(driver.FindCheckpoint(t.Context(), s, "session", "cp-1"))
+	if loaded := must(driver.Load(t.Context(), s, "session")); begun.LogSequence != 2 || loaded.LogSequence != 2 || cp.LogSequence != 2 || run.StartSequence != 0 {
 		t.Errorf("the row is at %d, as read at %d, its checkpoint at %d, its run began at %d; want 2, 2, 2, 0", begun.LogSequence, loaded.LogSequence, cp.LogSequence, run.StartSequence)
 	}
-	late := store.Writer{Session: "session", Token: begun.Lease.Token - 1}
-	if _, err := s.log.AppendFenced(t.Context(), begun.Log(), store.AnySequence, late, eventsOf("session", "late")...); !errors.Is(err, cairn.ErrFenced) {
+	late := driver.Writer{Session: "session", Token: begun.Lease.Token - 1}
+	if _, err := s.log.AppendFenced(t.Context(), begun.Log(), driver.AnySequence, late, eventsOf("session", "late")...); !errors.Is(err, cairn.ErrFenced) {
 		t.Errorf("an append of the holder before: %v", err)
 	}
-	failing := store.Statement{SQL: "INSERT INTO " + own + " VALUES (1)"}
+	failing := driver.Statement{SQL: "INSERT INTO " + own + " VALUES (1)"}
 	for range 2 { // on the known row, and on the row as it is read
-		if _, err := s.Commit(t.Context(), "session", st.executing(failing)); !store.IsStatementFailed(err) {
+		if _, err := s.Commit(t.Context(), "session", st.executing(failing)); !driver.IsStatementFailed(err) {
 			t.Errorf("a statement that fails: %v", err)
 		}
 		s.known.Drop("session")
 	}
 	wantLog(t, s, begun, "one two")
-	again := must(s.Commit(t.Context(), "session", st.executing(store.Statement{SQL: "INSERT INTO " + own + " VALUES (2)"})))
-	repeated := must(s.Commit(t.Context(), "session", st.executing(store.Statement{SQL: "INSERT INTO " + own + " VALUES (2)"})))
+	again := must(s.Commit(t.Context(), "session", st.executing(driver.Statement{SQL: "INSERT INTO " + own + " VALUES (2)"})))
+	repeated := must(s.Commit(t.Context(), "session", st.executing(driver.Statement{SQL: "INSERT INTO " + own + " VALUES (2)"})))
 	if again.LogSequence != 4 || repeated.LogSequence != 4 {
 		t.Errorf("the row is at %d, after the same step again at %d; want 4", again.LogSequence, repeated.LogSequence)
 	}
@@ -114,7 +114,7 @@ func TestEventsOfStatements(t *testing.T) {
 		t.Fatal(err)
 	}
 	st.row, st.n = again, 2
-	if _, err := s.Commit(t.Context(), "session", st.executing(store.Statement{SQL: "INSERT INTO " + own + " VALUES (3)"})); !errors.Is(err, cairn.ErrDeleted) {
+	if _, err := s.Commit(t.Context(), "session", st.executing(driver.Statement{SQL: "INSERT INTO " + own + " VALUES (3)"})); !errors.Is(err, cairn.ErrDeleted) {
 		t.Errorf("statements with events for a dropped log: %v", err)
 	}
 	var n int
@@ -132,11 +132,11 @@ func TestEventsOfStatementsBesideARun(t *testing.T) {
 	if err := st.publish(); err != nil {
 		t.Fatal(err)
 	}
-	beside := must(s.Commit(t.Context(), "session", &store.Commit{Guard: store.Guard{Version: st.row.Version}, Events: eventsOf("session", "beside"),
+	beside := must(s.Commit(t.Context(), "session", &driver.Commit{Guard: driver.Guard{Version: st.row.Version}, Events: eventsOf("session", "beside"),
 		Checkpoint: &cairn.Checkpoint{ID: "beside", StepID: "beside", LogSequence: 1},
-		Statements: []store.Statement{{Dialect: dialect, Tool: "pay", SQL: "SELECT 1"}}}))
-	cp := must(store.FindCheckpoint(t.Context(), s, "session", "beside"))
-	if loaded := must(store.Load(t.Context(), s, "session")); beside.LogSequence != 2 || loaded.LogSequence != 2 || cp.LogSequence != 1 {
+		Statements: []driver.Statement{{Dialect: dialect, Tool: "pay", SQL: "SELECT 1"}}}))
+	cp := must(driver.FindCheckpoint(t.Context(), s, "session", "beside"))
+	if loaded := must(driver.Load(t.Context(), s, "session")); beside.LogSequence != 2 || loaded.LogSequence != 2 || cp.LogSequence != 1 {
 		t.Errorf("the row is at %d, as read at %d, its checkpoint at %d; want 2, 2, 1", beside.LogSequence, loaded.LogSequence, cp.LogSequence)
 	}
 	wantLog(t, s, beside, "1 1. beside")
@@ -166,7 +166,7 @@ func TestSlowStatementsHoldUpNoLog(t *testing.T) {
 	s.intercept.Store(&hook)
 	go func() {
 		root.events = eventsOf("root", "2", "2.")
-		_, err := s.Commit(t.Context(), "root", root.executing(store.Statement{SQL: "SELECT pg_advisory_xact_lock($1)", Args: store.Args{int64(lock)}}))
+		_, err := s.Commit(t.Context(), "root", root.executing(driver.Statement{SQL: "SELECT pg_advisory_xact_lock($1)", Args: driver.Args{int64(lock)}}))
 		ended <- err
 	}()
 	<-running
@@ -174,7 +174,7 @@ func TestSlowStatementsHoldUpNoLog(t *testing.T) {
 		if err := child.publish(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.log.Append(t.Context(), root.row.Log(), store.AnySequence, textEvent("live")); err != nil {
+		if _, err := s.log.Append(t.Context(), root.row.Log(), driver.AnySequence, textEvent("live")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestSlowStatementsHoldUpNoLog(t *testing.T) {
 	}
 	root.n++
 	wantPublished(t, s, root.row, root, child)
-	if last := must(store.Load(t.Context(), s, "root")).LogSequence; last != 13 {
+	if last := must(driver.Load(t.Context(), s, "root")).LogSequence; last != 13 {
 		t.Errorf("the row of the slow step is at %d, want 13", last)
 	}
 }
@@ -197,8 +197,8 @@ func TestNewSessionFences(t *testing.T) {
 	s := openNew(t)
 	create := func(id string, root *cairn.Session) *cairn.Session {
 		t.Helper()
-		c := &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: "support"}, StartRun: &cairn.Run{ID: "run-of-" + id, Status: cairn.RunRunning},
-			Status: cairn.SessionActive, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Hour}, Events: eventsOf(id, "born")}
+		c := &driver.Commit{Guard: driver.Guard{New: true}, Create: &cairn.Session{Agent: "support"}, StartRun: &cairn.Run{ID: "run-of-" + id, Status: cairn.RunRunning},
+			Status: cairn.SessionActive, Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Hour}, Events: eventsOf(id, "born")}
 		if root != nil {
 			c.Create.ParentID, c.Create.RootID, c.Create.Incarnation = root.ID, root.ID, root.Incarnation
 		}
@@ -208,8 +208,8 @@ func TestNewSessionFences(t *testing.T) {
 	child := create("child", root)
 	for _, row := range []*cairn.Session{root, child} {
 		for off, want := range []error{nil, cairn.ErrFenced} {
-			w := store.Writer{Session: row.ID, Token: row.Lease.Token - int64(off)}
-			if _, err := s.log.AppendFenced(t.Context(), root.Log(), store.AnySequence, w, eventsOf(row.ID, "live")...); !errors.Is(err, want) {
+			w := driver.Writer{Session: row.ID, Token: row.Lease.Token - int64(off)}
+			if _, err := s.log.AppendFenced(t.Context(), root.Log(), driver.AnySequence, w, eventsOf(row.ID, "live")...); !errors.Is(err, want) {
 				t.Errorf("an append to the log of %s, %d below the token: %v, want %v", row.ID, off, err, want)
 			}
 		}
@@ -218,14 +218,14 @@ func TestNewSessionFences(t *testing.T) {
 	if err := s.log.Drop(t.Context(), root.Log()); err != nil {
 		t.Fatal(err)
 	}
-	c := &store.Commit{Guard: store.Guard{New: true}, Events: eventsOf("late", "born"), Messages: stepMessages("run"),
+	c := &driver.Commit{Guard: driver.Guard{New: true}, Events: eventsOf("late", "born"), Messages: stepMessages("run"),
 		Create: &cairn.Session{Agent: "support", ParentID: root.ID, RootID: root.ID, Incarnation: root.Incarnation}}
 	for range 2 {
 		if _, err := s.Commit(t.Context(), "late", c); !errors.Is(err, cairn.ErrDeleted) {
 			t.Errorf("a new child of a tree whose log was dropped: %v", err)
 		}
 	}
-	if _, err := store.Load(t.Context(), s, "late"); !errors.Is(err, cairn.ErrNotFound) {
+	if _, err := driver.Load(t.Context(), s, "late"); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("the child is there: %v", err)
 	}
 }
@@ -262,7 +262,7 @@ func TestOutboxIsDated(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	other := second(t, s)
-	boxed := must(s.Commit(t.Context(), "session", &store.Commit{Create: &cairn.Session{Agent: "support"}, Events: eventsOf("session", "kept"), Outbox: true}))
+	boxed := must(s.Commit(t.Context(), "session", &driver.Commit{Create: &cairn.Session{Agent: "support"}, Events: eventsOf("session", "kept"), Outbox: true}))
 	want := boxed.UpdatedAt
 	check := func(what string, row *cairn.Session) {
 		t.Helper()
@@ -271,12 +271,12 @@ func TestOutboxIsDated(t *testing.T) {
 		}
 	}
 	check("the answer", boxed)
-	check("read", must(store.Load(t.Context(), other, "session")))
-	if _, err := s.Remove(t.Context(), "session", store.Deleted); err != nil {
+	check("read", must(driver.Load(t.Context(), other, "session")))
+	if _, err := s.Remove(t.Context(), "session", driver.Deleted); err != nil {
 		t.Fatal(err)
 	}
 	check("restored", must(s.Restore(t.Context(), "session")))
-	check("read after it was restored", must(store.Load(t.Context(), s, "session")))
-	check("after another commit", must(other.Commit(t.Context(), "session", &store.Commit{Messages: stepMessages("run")})))
-	check("read after another commit", must(store.Load(t.Context(), s, "session")))
+	check("read after it was restored", must(driver.Load(t.Context(), s, "session")))
+	check("after another commit", must(other.Commit(t.Context(), "session", &driver.Commit{Messages: stepMessages("run")})))
+	check("read after another commit", must(driver.Load(t.Context(), s, "session")))
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // TestFaultsOfEvents makes each internal write of commits that append events in several statements fail: the log has the
@@ -20,8 +20,8 @@ func TestFaultsOfEvents(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	own := ownTable(t, s, "(n int)")
-	taking := func(id string) *store.Commit {
-		return &store.Commit{Messages: stepMessages("run"), Events: eventsOf(id, "one", "two"), Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Hour}}
+	taking := func(id string) *driver.Commit {
+		return &driver.Commit{Messages: stepMessages("run"), Events: eventsOf(id, "one", "two"), Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Hour}}
 	}
 	three := func(t *testing.T, id string) *cairn.Session {
 		st := newStepper(t, s, id, nil)
@@ -44,15 +44,15 @@ func TestFaultsOfEvents(t *testing.T) {
 		}},
 		"statements": {three, func(id string) (*cairn.Session, error) {
 			c := taking(id)
-			c.Statements = []store.Statement{{Dialect: dialect, SQL: "INSERT INTO " + own + " VALUES (1)"}}
+			c.Statements = []driver.Statement{{Dialect: dialect, SQL: "INSERT INTO " + own + " VALUES (1)"}}
 			return s.Commit(t.Context(), id, c)
 		}},
 		"branch": {nil, func(id string) (*cairn.Session, error) {
-			return s.Branch(t.Context(), "source", store.BranchPoint{Events: eventsOf(id, "one", "two")}, &cairn.Session{ID: id, Agent: "support"})
+			return s.Branch(t.Context(), "source", driver.BranchPoint{Events: eventsOf(id, "one", "two")}, &cairn.Session{ID: id, Agent: "support"})
 		}},
 		"creation": {nil, func(id string) (*cairn.Session, error) {
 			c := taking(id)
-			c.Guard, c.Create = store.Guard{New: true}, &cairn.Session{Agent: "support"}
+			c.Guard, c.Create = driver.Guard{New: true}, &cairn.Session{Agent: "support"}
 			return s.Commit(t.Context(), id, c)
 		}},
 	} {
@@ -69,7 +69,7 @@ func TestFaultsOfEvents(t *testing.T) {
 				disarm := failNth(t, s, n)
 				row, err := c.write(id)
 				if failed = disarm(); err != nil {
-					if now, gone := store.Load(t.Context(), s, id); before != nil && (gone != nil || now.Version != before.Version || now.LogSequence != 0) || before == nil && !errors.Is(gone, cairn.ErrNotFound) {
+					if now, gone := driver.Load(t.Context(), s, id); before != nil && (gone != nil || now.Version != before.Version || now.LogSequence != 0) || before == nil && !errors.Is(gone, cairn.ErrNotFound) {
 						t.Fatalf("after the failure of write %d there is %+v, %v", n, now, gone)
 					}
 					if before != nil {
@@ -78,7 +78,7 @@ func TestFaultsOfEvents(t *testing.T) {
 					row = must(c.write(id))
 				}
 				wantLog(t, s, row, "one two")
-				if row.LogSequence != 2 || must(store.Load(t.Context(), s, id)).LogSequence != 2 {
+				if row.LogSequence != 2 || must(driver.Load(t.Context(), s, id)).LogSequence != 2 {
 					t.Errorf("the row is at %d, want 2", row.LogSequence)
 				}
 			}
@@ -148,7 +148,7 @@ func TestUnknownOutcomeWithEvents(t *testing.T) {
 		}
 	})
 	commit := func(name string) error {
-		_, err := s.Commit(t.Context(), "session", &store.Commit{Events: eventsOf("session", name)})
+		_, err := s.Commit(t.Context(), "session", &driver.Commit{Events: eventsOf("session", name)})
 		return err
 	}
 	want := func(name string) {

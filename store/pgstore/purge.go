@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // purgeBatch is how many rows of each table a purge removes at once, so that none of its writes takes long.
@@ -46,18 +46,18 @@ func purgeStatement() string {
 		FROM next`
 }
 
-// Purge implements store.Sweeper.
+// Purge implements driver.Sweeper.
 func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err error) {
 	tree, err := strconv.ParseInt(key, 10, 64)
 	if err != nil {
-		return 0, store.NotRemoved(key)
+		return 0, driver.NotRemoved(key)
 	}
 	for done := false; !done; {
 		err := s.try(ctx, "purge", again, func(ctx context.Context, c *conn) error {
 			var n int
 			found, err := c.row(ctx, sqlPurge, []any{&n, &done}, tree, purgeBatch)
 			if err == nil && !found {
-				err = store.NotRemoved(key)
+				err = driver.NotRemoved(key)
 			}
 			checkpoints += n
 			return err

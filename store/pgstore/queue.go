@@ -1,7 +1,7 @@
 package pgstore
 
 import (
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -12,7 +12,7 @@ const sqlQueue = `
 	WHERE s.id = $1
 	ORDER BY q.number`
 
-func readTurn(rows pgx.Rows) (turn store.QueuedTurn, err error) {
+func readTurn(rows pgx.Rows) (turn driver.QueuedTurn, err error) {
 	err = readJSON(rows, "queued turn", &turn, &turn.ID)
 	return turn, err
 }

@@ -4,19 +4,19 @@ import (
 	"context"
 	"errors"
 
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
-// Read implements store.Store. It is one round trip.
-func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *store.Contents, err error) {
+// Read implements driver.Store. It is one round trip.
+func (s *Store) Read(ctx context.Context, id string, want driver.Want) (snap *driver.Contents, err error) {
 	err = s.try(ctx, "read", reads, func(ctx context.Context, c *conn) error {
-		if want == (store.Want{}) {
+		if want == (driver.Want{}) {
 			r, err := c.find(ctx, id)
 			if err == nil {
 				s.remember(r)
-				snap = &store.Contents{Session: r.session}
+				snap = &driver.Contents{Session: r.session}
 				err = r.stopInto(snap)
 			}
 			return err
@@ -31,8 +31,8 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 }
 
 // read reads a session's row and what else want selects.
-func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Contents, error) {
-	snap := &store.Contents{}
+func (c *conn) read(ctx context.Context, id string, want *driver.Want) (*driver.Contents, error) {
+	snap := &driver.Contents{}
 	var r *storedRow
 	var states chain
 	list := []reading{{sqlSession, []any{id}, func(rows pgx.Rows) error {
@@ -49,9 +49,9 @@ func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Co
 	case err != nil:
 		return nil, err
 	case want.Checkpoint != "" && snap.Checkpoint == nil:
-		return nil, store.UnknownCheckpoint(id, want.Checkpoint)
+		return nil, driver.UnknownCheckpoint(id, want.Checkpoint)
 	case want.Run != "" && snap.Run == nil:
-		return nil, store.UnknownRun(id, want.Run)
+		return nil, driver.UnknownRun(id, want.Run)
 	}
 	c.db.remember(r)
 	snap.Session = r.session
@@ -62,14 +62,14 @@ func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Co
 }
 
 // stopInto reads the stop request for the run that holds the session.
-func (r *storedRow) stopInto(snap *store.Contents) error {
+func (r *storedRow) stopInto(snap *driver.Contents) error {
 	stop, err := r.stop.decode()
 	snap.Stop = backend.StopOf(r.session.RunID, stop)
 	return err
 }
 
 // pastReadings returns the readings of a session's history that want selects.
-func pastReadings(id string, want *store.Want, snap *store.Contents, states *chain) (list []reading) {
+func pastReadings(id string, want *driver.Want, snap *driver.Contents, states *chain) (list []reading) {
 	if want.Checkpoint != "" {
 		list = append(list, reading{sqlCheckpoint, []any{id, keyOf(want.Checkpoint)}, func(rows pgx.Rows) error {
 			cp, err := readCheckpoint(rows, id)
@@ -101,7 +101,7 @@ func pastReadings(id string, want *store.Want, snap *store.Contents, states *cha
 }
 
 // otherReadings returns the other readings that want selects.
-func otherReadings(id string, want *store.Want, snap *store.Contents) (list []reading) {
+func otherReadings(id string, want *driver.Want, snap *driver.Contents) (list []reading) {
 	switch {
 	case want.Staged && want.StagedStep != "":
 		list = append(list, reading{sqlStagedOfStep, []any{id, want.StagedStep}, into(&snap.Staged, readPiece)})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -87,16 +87,16 @@ const (
 		WHERE namespace = $1 AND key = $2 AND (version = $3 OR $3 < 0) AND (expires_at IS NULL OR expires_at > statement_timestamp())`
 )
 
-var _ store.RecordProvider = (*Store)(nil)
+var _ driver.RecordProvider = (*Store)(nil)
 
 // Records returns the store's records. A write is one statement, which also removes up to ten expired records. A write
 // whose answer was lost is not sent again: the error is ErrUnavailable.
-func (s *Store) Records() store.Records { return (*records)(s) }
+func (s *Store) Records() driver.Records { return (*records)(s) }
 
-// records is the store as store.Records.
+// records is the store as driver.Records.
 type records Store
 
-func readStored(rows pgx.Rows) (r store.Record, err error) {
+func readStored(rows pgx.Rows) (r driver.Record, err error) {
 	var value string
 	var expires *time.Time
 	err = rows.Scan(&r.Namespace, &r.Key, &r.Index, &r.Version, &r.CreatedAt, &r.UpdatedAt, &expires, &value, &r.AsOf)
@@ -112,7 +112,7 @@ func readStored(rows pgx.Rows) (r store.Record, err error) {
 }
 
 // record runs a statement that returns at most one record, and returns nil for none.
-func (c *conn) record(ctx context.Context, text string, args ...any) (r *store.Record, err error) {
+func (c *conn) record(ctx context.Context, text string, args ...any) (r *driver.Record, err error) {
 	err = c.query(ctx, text, func(rows pgx.Rows) error {
 		read, err := readStored(rows)
 		r = &read
@@ -124,9 +124,9 @@ func (c *conn) record(ctx context.Context, text string, args ...any) (r *store.R
 	return r, nil
 }
 
-// Get implements store.Records.
-func (r *records) Get(ctx context.Context, namespace, key string) (there *store.Record, err error) {
-	if err := store.CheckRecordKey(namespace, key); err != nil {
+// Get implements driver.Records.
+func (r *records) Get(ctx context.Context, namespace, key string) (there *driver.Record, err error) {
+	if err := driver.CheckRecordKey(namespace, key); err != nil {
 		return nil, err
 	}
 	s := (*Store)(r)
@@ -135,7 +135,7 @@ func (r *records) Get(ctx context.Context, namespace, key string) (there *store.
 		return err
 	})
 	if err == nil && there == nil {
-		err = store.RecordNotFound(namespace, key)
+		err = driver.RecordNotFound(namespace, key)
 	}
 	if err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func (r *records) Get(ctx context.Context, namespace, key string) (there *store.
 // the meantime.
 const mostPuts = 5
 
-// Put implements store.Records.
-func (r *records) Put(ctx context.Context, w store.RecordWrite) (next *store.Record, err error) {
+// Put implements driver.Records.
+func (r *records) Put(ctx context.Context, w driver.RecordWrite) (next *driver.Record, err error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (r *records) Put(ctx context.Context, w store.RecordWrite) (next *store.Rec
 				return err
 			}
 			if there != nil || w.Seen > 0 || n == mostPuts {
-				return store.RecordConflict(w.Namespace, w.Key, w.Seen, there)
+				return driver.RecordConflict(w.Namespace, w.Key, w.Seen, there)
 			}
 		}
 	})
@@ -178,9 +178,9 @@ func (r *records) Put(ctx context.Context, w store.RecordWrite) (next *store.Rec
 	return next, nil
 }
 
-// Delete implements store.Records.
+// Delete implements driver.Records.
 func (r *records) Delete(ctx context.Context, namespace, key string, seen int64) error {
-	if err := store.CheckRecordDelete(namespace, key, seen); err != nil {
+	if err := driver.CheckRecordDelete(namespace, key, seen); err != nil {
 		return err
 	}
 	s := (*Store)(r)
@@ -193,27 +193,27 @@ func (r *records) Delete(ctx context.Context, namespace, key string, seen int64)
 		switch {
 		case err != nil:
 			return err
-		case there == nil || seen == store.AnyVersion: // a record created after the deletion is not the caller's
-			return store.RecordNotFound(namespace, key)
+		case there == nil || seen == driver.AnyVersion: // a record created after the deletion is not the caller's
+			return driver.RecordNotFound(namespace, key)
 		}
-		return store.RecordConflict(namespace, key, seen, there)
+		return driver.RecordConflict(namespace, key, seen, there)
 	})
 }
 
-// List implements store.Records.
-func (r *records) List(ctx context.Context, q store.RecordQuery) (store.Page[store.Record], error) {
+// List implements driver.Records.
+func (r *records) List(ctx context.Context, q driver.RecordQuery) (driver.Page[driver.Record], error) {
 	selected, err := q.Range()
 	if err != nil {
-		return store.Page[store.Record]{}, err
+		return driver.Page[driver.Record]{}, err
 	}
 	s, size := (*Store)(r), q.Size()
 	text, args := sqlRecords, []any{q.Namespace, selected.From, selected.AfterKey, selected.Before, size + 1}
 	if selected.ByIndex {
 		text, args[1] = sqlRecordsByIndex, selected.AfterIndex
 	}
-	var page store.Page[store.Record]
+	var page driver.Page[driver.Record]
 	err = s.try(ctx, "list records", reads, func(ctx context.Context, c *conn) error {
-		page = store.Page[store.Record]{}
+		page = driver.Page[driver.Record]{}
 		return c.query(ctx, text, func(rows pgx.Rows) error {
 			rec, err := readStored(rows)
 			page.Items = append(page.Items, rec)
@@ -221,19 +221,19 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (store.Page[sto
 		}, args...)
 	})
 	if err != nil {
-		return store.Page[store.Record]{}, err
+		return driver.Page[driver.Record]{}, err
 	}
 	if len(page.Items) > size {
 		page.Items = page.Items[:size]
-		page.Next = store.RecordCursor(&q, &page.Items[size-1])
+		page.Next = driver.RecordCursor(&q, &page.Items[size-1])
 	}
 	return page, nil
 }
 
-// Namespaces implements store.Records.
-func (r *records) Namespaces(ctx context.Context, cursor string) (store.Page[string], error) {
-	if err := store.CheckNamespaceCursor(cursor); err != nil {
-		return store.Page[string]{}, err
+// Namespaces implements driver.Records.
+func (r *records) Namespaces(ctx context.Context, cursor string) (driver.Page[string], error) {
+	if err := driver.CheckNamespaceCursor(cursor); err != nil {
+		return driver.Page[string]{}, err
 	}
 	var names []string
 	err := (*Store)(r).try(ctx, "list namespaces", reads, func(ctx context.Context, c *conn) error {
@@ -243,10 +243,10 @@ func (r *records) Namespaces(ctx context.Context, cursor string) (store.Page[str
 			err := rows.Scan(&name)
 			names = append(names, name)
 			return err
-		}, cursor, store.MaxRecordPage+1)
+		}, cursor, driver.MaxRecordPage+1)
 	})
 	if err != nil {
-		return store.Page[string]{}, err
+		return driver.Page[string]{}, err
 	}
-	return store.NamespacePage(names), nil
+	return driver.NamespacePage(names), nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // countRecords returns how many rows there are, those that have expired included.
@@ -31,7 +31,7 @@ func (s *Store) age(t *testing.T, d time.Duration) {
 
 func (s *Store) putRecord(t *testing.T, key string, ttl time.Duration) {
 	t.Helper()
-	w := store.RecordWrite{Namespace: "ns", Key: key, Value: json.RawMessage(`1`), Seen: store.AnyVersion, TTL: ttl}
+	w := driver.RecordWrite{Namespace: "ns", Key: key, Value: json.RawMessage(`1`), Seen: driver.AnyVersion, TTL: ttl}
 	if _, err := s.Records().Put(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestExpiredRecordsAndManyWriters(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range n {
 			group.Go(func() {
-				w := store.RecordWrite{Namespace: "ns", Key: fmt.Sprint("key-", i), Value: json.RawMessage(`1`)}
+				w := driver.RecordWrite{Namespace: "ns", Key: fmt.Sprint("key-", i), Value: json.RawMessage(`1`)}
 				if _, err := s.Records().Put(t.Context(), w); err != nil {
 					t.Errorf("writer %d: %v", i, err)
 				}

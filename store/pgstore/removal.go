@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -59,10 +59,10 @@ const (
 	selectRemoved = `SELECT r.key, r.id, r.incarnation, r.reason, r.removed_at FROM {schema}.removed r`
 )
 
-// Remove implements store.Sweeper. It writes one row for each session of the tree and for each of their calls,
+// Remove implements driver.Sweeper. It writes one row for each session of the tree and for each of their calls,
 // regardless of what else they own.
-func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (removed *store.Removed, err error) {
-	if err := store.CheckRemoval(why); err != nil {
+func (s *Store) Remove(ctx context.Context, root string, why driver.Removal) (removed *driver.Removed, err error) {
+	if err := driver.CheckRemoval(why); err != nil {
 		return nil, err
 	}
 	var refused error
@@ -79,20 +79,20 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 				s.known.Drop(r.session.ID)
 			}
 			now := tree[0].session.AsOf
-			if why == store.Deleted {
+			if why == driver.Deleted {
 				if _, err := c.findKey(ctx, root); err != nil { // the tree may have expired
 					return err
 				}
 			}
-			if err := store.RemovalConflict(rows, why, now); err != nil {
-				if why != store.Expired {
+			if err := driver.RemovalConflict(rows, why, now); err != nil {
+				if why != driver.Expired {
 					return err
 				}
 				refused = err // the transaction must still commit the next sweep time
-				_, err = c.exec(ctx, sqlPostpone, tree[0].key, timestamp(store.SweepAt(now, rows[0], rows[1:]...)))
+				_, err = c.exec(ctx, sqlPostpone, tree[0].key, timestamp(driver.SweepAt(now, rows[0], rows[1:]...)))
 				return err
 			}
-			removed = &store.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now,
+			removed = &driver.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now,
 				Incarnation: rows[0].Incarnation}
 			return c.hide(ctx, tree, removed)
 		})
@@ -129,13 +129,13 @@ func (c *conn) lockTree(ctx context.Context, root string) ([]*storedRow, error) 
 	}
 	r, err := c.find(ctx, root)
 	if err == nil {
-		err = store.NotRoot(r.session)
+		err = driver.NotRoot(r.session)
 	}
 	return nil, err
 }
 
 // hide hides the sessions of a locked tree and their calls.
-func (c *conn) hide(ctx context.Context, tree []*storedRow, removed *store.Removed) error {
+func (c *conn) hide(ctx context.Context, tree []*storedRow, removed *driver.Removed) error {
 	keys := make([]int64, len(tree))
 	for i, r := range tree {
 		keys[i] = r.key
@@ -150,17 +150,17 @@ type staleRoot struct {
 	id string
 }
 
-// Stale implements store.Sweeper.
-func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string], error) {
+// Stale implements driver.Sweeper.
+func (s *Store) Stale(ctx context.Context, q driver.PageQuery) (driver.Page[string], error) {
 	text, args, err := staleStatement(q)
 	if err != nil {
-		return store.Page[string]{}, err
+		return driver.Page[string]{}, err
 	}
 	roots, err := readPage(ctx, &s.database, "list stale sessions", text, args, q.Size(), func(rows pgx.Rows) (r staleRoot, err error) {
 		err = rows.Scan(&r.at, &r.id)
 		return r, err
-	}, func(r *staleRoot) string { return store.SweepCursor(r.at, r.id) }, nil)
-	page := store.Page[string]{Next: roots.Next}
+	}, func(r *staleRoot) string { return driver.SweepCursor(r.at, r.id) }, nil)
+	page := driver.Page[string]{Next: roots.Next}
 	for _, r := range roots.Items {
 		page.Items = append(page.Items, r.id)
 	}
@@ -168,8 +168,8 @@ func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string
 }
 
 // staleStatement returns the statement for one page.
-func staleStatement(q store.PageQuery) (text string, args []any, err error) {
-	at, id, err := store.ParseSweepCursor(q.Cursor)
+func staleStatement(q driver.PageQuery) (text string, args []any, err error) {
+	at, id, err := driver.ParseSweepCursor(q.Cursor)
 	if err != nil {
 		return "", nil, err
 	}
@@ -181,24 +181,24 @@ func staleStatement(q store.PageQuery) (text string, args []any, err error) {
 	return f.page(selectStale, "s.sweep_at, s.id", q.Size()), f.args, nil
 }
 
-// Removed implements store.Sweeper.
-func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
+// Removed implements driver.Sweeper.
+func (s *Store) Removed(ctx context.Context, age time.Duration, q driver.PageQuery) (driver.Page[driver.Removed], error) {
 	text, args, err := removedStatement(age, q)
 	if err != nil {
-		return store.Page[store.Removed]{}, err
+		return driver.Page[driver.Removed]{}, err
 	}
-	return readPage(ctx, &s.database, "list removed sessions", text, args, q.Size(), func(rows pgx.Rows) (r store.Removed, err error) {
+	return readPage(ctx, &s.database, "list removed sessions", text, args, q.Size(), func(rows pgx.Rows) (r driver.Removed, err error) {
 		var key int64
 		var reason string
 		err = rows.Scan(&key, &r.SessionID, &r.Incarnation, &reason, &r.RemovedAt)
-		r.Key, r.Reason, r.RemovedAt = strconv.FormatInt(key, 10), store.Removal(reason), r.RemovedAt.UTC()
+		r.Key, r.Reason, r.RemovedAt = strconv.FormatInt(key, 10), driver.Removal(reason), r.RemovedAt.UTC()
 		return r, err
-	}, func(r *store.Removed) string { return store.SweepCursor(r.RemovedAt, r.Key) }, nil)
+	}, func(r *driver.Removed) string { return driver.SweepCursor(r.RemovedAt, r.Key) }, nil)
 }
 
 // removedStatement returns the statement for one page.
-func removedStatement(age time.Duration, q store.PageQuery) (text string, args []any, err error) {
-	at, id, err := store.ParseSweepCursor(q.Cursor)
+func removedStatement(age time.Duration, q driver.PageQuery) (text string, args []any, err error) {
+	at, id, err := driver.ParseSweepCursor(q.Cursor)
 	if err != nil {
 		return "", nil, err
 	}

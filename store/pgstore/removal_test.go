@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // rows counts the rows of every table that has something of sessions.
@@ -33,24 +33,24 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	for _, id := range []string{"session", "child"} {
-		row, err := s.Commit(t.Context(), id, &store.Commit{Create: &cairn.Session{Agent: "support", RootID: "session"},
+		row, err := s.Commit(t.Context(), id, &driver.Commit{Create: &cairn.Session{Agent: "support", RootID: "session"},
 			Status: cairn.SessionActive, StartRun: &cairn.Run{ID: "run"}, Messages: make([]cairn.Message, 2*purgeBatch+10),
-			State:      &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},
-			Checkpoint: &cairn.Checkpoint{ID: "cp", StepID: "step"}, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker"},
-			Suspend: &store.Suspend{StepID: "step"}, Calls: []store.CallWrite{{Call: openCall(id)}},
-			Enqueue: &store.QueuedTurn{ID: "turn"}, Cache: []store.CacheEntry{{Key: "key"}}})
+			State:      &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},
+			Checkpoint: &cairn.Checkpoint{ID: "cp", StepID: "step"}, Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker"},
+			Suspend: &driver.Suspend{StepID: "step"}, Calls: []driver.CallWrite{{Call: openCall(id)}},
+			Enqueue: &driver.QueuedTurn{ID: "turn"}, Cache: []driver.CacheEntry{{Key: "key"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Stage(t.Context(), id, row.Lease.Token, store.Staged{StepID: "s", Key: "k", Data: []byte("1")}); err != nil {
+		if err := s.Stage(t.Context(), id, row.Lease.Token, driver.Staged{StepID: "s", Key: "k", Data: []byte("1")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Commit(t.Context(), id, &store.Commit{Status: cairn.SessionPaused}); err != nil {
+		if _, err := s.Commit(t.Context(), id, &driver.Commit{Status: cairn.SessionPaused}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := rows(t, s)
-	removed, err := s.Remove(t.Context(), "session", store.Deleted)
+	removed, err := s.Remove(t.Context(), "session", driver.Deleted)
 	if err != nil {
 		t.Fatal(err)
 	}

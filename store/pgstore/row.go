@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -166,7 +166,7 @@ func (o *ownRow) finish(s *cairn.Session) error {
 }
 
 // words returns the words by which a session is found.
-func words(s *cairn.Session) []string { return append([]string{}, store.SearchWords(s)...) }
+func words(s *cairn.Session) []string { return append([]string{}, driver.SearchWords(s)...) }
 
 // find returns a session's record. The error is ErrNotFound if the session does not exist, and Overdue if it may have
 // expired.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -72,7 +72,7 @@ type surroundings struct {
 	server                                    int
 	encoding                                  string
 	readOnly, schema, ours, foreign, recorded bool
-	applied                                   []store.Migration
+	applied                                   []driver.Migration
 }
 
 func (c *conn) inspect(ctx context.Context) (at surroundings, err error) {
@@ -84,12 +84,12 @@ func (c *conn) inspect(ctx context.Context) (at surroundings, err error) {
 		var version int
 		_, err = c.row(ctx, sqlVersion, []any{&version})
 		for i := range version {
-			at.applied = append(at.applied, store.Migration{Version: i + 1})
+			at.applied = append(at.applied, driver.Migration{Version: i + 1})
 		}
 		return at, err
 	}
 	err = c.query(ctx, sqlMigrations, func(rows pgx.Rows) error {
-		var m store.Migration
+		var m driver.Migration
 		err := rows.Scan(&m.Version, &m.Name, &m.Fingerprint, &m.MinBuild, &m.AppliedAt)
 		m.AppliedAt = m.AppliedAt.UTC()
 		at.applied = append(at.applied, m)

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -51,7 +51,7 @@ const (
 		DELETE FROM {schema}.sessions WHERE key = $1`
 )
 
-// Delete implements store.Store. The event log is left to Log.Drop.
+// Delete implements driver.Store. The event log is left to Log.Drop.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	return s.try(ctx, "delete", once, func(ctx context.Context, c *conn) error {
 		return c.transact(ctx, func(c *conn) error {
@@ -60,7 +60,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 				return err
 			}
 			if r.session.Running(r.session.AsOf) {
-				return store.Conflict(cairn.CodeRunning, r.session, "session %q is running", id)
+				return driver.Conflict(cairn.CodeRunning, r.session, "session %q is running", id)
 			}
 			s.known.Drop(id)
 			_, err = c.exec(ctx, sqlDelete, r.key)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
 )
@@ -39,9 +39,9 @@ const (
 		ORDER BY t.number`
 )
 
-// Stage implements store.Store.
-func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
-	if err := store.ValidateStaged(pieces); err != nil {
+// Stage implements driver.Store.
+func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...driver.Staged) error {
+	if err := driver.ValidateStaged(pieces); err != nil {
 		return err
 	}
 	var steps, keys, data []string
@@ -67,7 +67,7 @@ func (c *conn) fenced(ctx context.Context, id string, token int64) error {
 	return plan.Lost(r.session, token)
 }
 
-func readPiece(rows pgx.Rows) (p store.Staged, err error) {
+func readPiece(rows pgx.Rows) (p driver.Staged, err error) {
 	var data string
 	err = rows.Scan(&p.StepID, &p.Key, &data)
 	p.Data = json.RawMessage(data)

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -46,7 +46,7 @@ const (
 			WITH p AS (SELECT $1::bigint AS session, $2::bigint AS position)` + stateFrom + `) z`
 )
 
-func encodeChange(sc *store.StateChange) (string, error) {
+func encodeChange(sc *driver.StateChange) (string, error) {
 	if sc.Keyframe != nil {
 		return string(sc.Keyframe), nil
 	}
@@ -86,7 +86,7 @@ func (ch *chain) fold() (json.RawMessage, error) {
 	case ch.keyframe == nil:
 		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state has no keyframe")
 	case len(ch.changes) > 0:
-		return store.FoldState(ch.keyframe, ch.changes)
+		return driver.FoldState(ch.keyframe, ch.changes)
 	case !json.Valid(ch.keyframe):
 		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state is not valid JSON")
 	}

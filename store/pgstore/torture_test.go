@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/internal/torture"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/pgstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,7 +30,7 @@ type withBooks struct {
 
 // openTortured opens the store as soon as there is a server. One that was killed has to replay its log before it
 // serves, which may take long on a busy machine.
-func openTortured(string) (store.Store, error) {
+func openTortured(string) (driver.Store, error) {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv(serverVariable))
 	if err != nil {
@@ -150,7 +150,7 @@ func TestTortureOfLosses(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	torture.RunLosses(t, loser{pool}, func(string) (store.Store, error) {
+	torture.RunLosses(t, loser{pool}, func(string) (driver.Store, error) {
 		return pgstore.Open(t.Context(), url, &pgstore.Options{Schema: "tortured"})
 	})
 }

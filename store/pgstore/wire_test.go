@@ -7,7 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // TestOneStatementAndOneRoundTrip counts what a turn sends: one statement and one request per write, n + 1 for n steps.
@@ -41,31 +41,31 @@ func TestOneStatementAndOneRoundTrip(t *testing.T) {
 // one of them, and a last step that ends the run.
 func turn(t *testing.T, s *Store, runID string, steps int) {
 	t.Helper()
-	row := commit(t, s, &store.Commit{Guard: store.Guard{Idle: true, Agent: "support"}, Create: &cairn.Session{Agent: "support"},
+	row := commit(t, s, &driver.Commit{Guard: driver.Guard{Idle: true, Agent: "support"}, Create: &cairn.Session{Agent: "support"},
 		StartRun: &cairn.Run{ID: runID, Agent: "support", Status: cairn.RunRunning}, Status: cairn.SessionActive,
 		Messages: []cairn.Message{cairn.User(cairn.TextPart("question"))},
-		Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Hour}})
+		Lease:    driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Hour}})
 	for n := range steps {
 		id := fmt.Sprint(runID, "-", n)
-		c := &store.Commit{Guard: store.Guard{Token: row.Lease.Token, Version: row.Version}, Step: n + 1, DropStaged: true,
+		c := &driver.Commit{Guard: driver.Guard{Token: row.Lease.Token, Version: row.Version}, Step: n + 1, DropStaged: true,
 			Messages:   stepMessages(runID),
-			State:      &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},
+			State:      &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},
 			Checkpoint: &cairn.Checkpoint{ID: "cp-" + id, StepID: "step-" + id, RunID: runID, Step: n + 1},
 			Usage:      cairn.Usage{ModelCalls: 1, Custom: map[string]float64{"cost": 0.1}},
-			Lease:      store.LeaseChange{Action: store.LeaseRenew, TTL: time.Hour}}
+			Lease:      driver.LeaseChange{Action: driver.LeaseRenew, TTL: time.Hour}}
 		switch n {
 		case 1:
-			c.Suspend = &store.Suspend{StepID: "step-" + id, OpenCalls: 1}
-			c.Calls = []store.CallWrite{{Call: openCall(id)}}
+			c.Suspend = &driver.Suspend{StepID: "step-" + id, OpenCalls: 1}
+			c.Calls = []driver.CallWrite{{Call: openCall(id)}}
 		case 2:
 			answered := openCall(fmt.Sprint(runID, "-", 1))
 			answered.Status = cairn.CallSettled
-			c.Suspend = &store.Suspend{}
-			c.Calls = []store.CallWrite{{Call: answered, Seen: 1}}
-			c.Cache = []store.CacheEntry{{Key: "key", Tool: "refund", Output: []byte("1")}}
+			c.Suspend = &driver.Suspend{}
+			c.Calls = []driver.CallWrite{{Call: answered, Seen: 1}}
+			c.Cache = []driver.CacheEntry{{Key: "key", Tool: "refund", Output: []byte("1")}}
 		case steps - 1:
 			c.EndRun = &cairn.Run{ID: runID, Agent: "support", Status: cairn.RunCompleted}
-			c.Status, c.Lease = cairn.SessionCompleted, store.LeaseChange{Action: store.LeaseRelease}
+			c.Status, c.Lease = cairn.SessionCompleted, driver.LeaseChange{Action: driver.LeaseRelease}
 		}
 		row = commit(t, s, c)
 	}
@@ -76,7 +76,7 @@ func openCall(id string) cairn.PendingCall {
 		StepID: "step-" + id, Status: cairn.CallOpen}
 }
 
-func commit(t *testing.T, s *Store, c *store.Commit) *cairn.Session {
+func commit(t *testing.T, s *Store, c *driver.Commit) *cairn.Session {
 	t.Helper()
 	row, err := s.Commit(t.Context(), "session", c)
 	if err != nil {
@@ -93,7 +93,7 @@ func TestAppendIsOneRoundTrip(t *testing.T) {
 	s.notifier.close()
 	ev := cairn.Event{Type: cairn.EventTextDelta, Text: "words"}
 	appendOne := func() {
-		if _, err := s.log.AppendFenced(t.Context(), "log", store.AnySequence, store.Writer{Session: "session", Token: 1}, ev, ev); err != nil {
+		if _, err := s.log.AppendFenced(t.Context(), "log", driver.AnySequence, driver.Writer{Session: "session", Token: 1}, ev, ev); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestSnapshotIsOneRoundTrip(t *testing.T) {
 	turn(t, s, "run", 5)
 	for n := range 3 {
 		before := wire.requests.Load()
-		if _, err := s.Read(t.Context(), "session", store.ToDrive(0)); err != nil {
+		if _, err := s.Read(t.Context(), "session", driver.ToDrive(0)); err != nil {
 			t.Fatal(err)
 		}
 		if got := wire.requests.Load() - before; n > 0 && got != 1 {

@@ -5,15 +5,15 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
 // write is one commit: the encoded values that do not depend on the session, and then the delta.
 type write struct {
 	id string
-	c  *store.Commit
+	c  *driver.Commit
 
 	messages   []string
 	checkpoint names
@@ -36,8 +36,8 @@ type write struct {
 }
 
 // prepare encodes what a commit writes.
-func (d *database) prepare(id string, c *store.Commit) (*write, error) {
-	if err := c.ValidateFor(store.Abilities{Dialect: dialect, MaxEvent: d.opts.MaxEvent}); err != nil {
+func (d *database) prepare(id string, c *driver.Commit) (*write, error) {
+	if err := c.ValidateFor(driver.Abilities{Dialect: dialect, MaxEvent: d.opts.MaxEvent}); err != nil {
 		return nil, err
 	}
 	w := &write{id: id, c: c}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Delta is one commit as rows. It is written all or nothing, and only if every condition holds.
@@ -34,7 +34,7 @@ type Delta struct {
 	// stored Lease.TTL stays, too.
 	LeaseUntil, ArchivedAt Time
 	// Due is the row's DueKindOf, and DueAt the time from which it applies; both are stored with the row.
-	Due   store.DueKind
+	Due   driver.DueKind
 	DueAt Time
 	// SweepAt is the time from which a root may have expired; it is stored with the row.
 	SweepAt Time
@@ -67,16 +67,16 @@ type Delta struct {
 	// Calls are inserted or updated.
 	Calls []Call
 	// Enqueue is appended to the queue; Dequeue names queued turns to remove.
-	Enqueue *store.QueuedTurn
+	Enqueue *driver.QueuedTurn
 	Dequeue []string
 	// Cache replaces the entries with the same keys. The entries of CacheDrop are then removed.
-	Cache     []store.CacheEntry
+	Cache     []driver.CacheEntry
 	CacheDrop []string
 	// DropStaged removes all staged pieces of the session.
 	DropStaged bool
 	// Statements are executed after everything else is written. A store that executes none has already refused the
 	// commit.
-	Statements []store.Statement
+	Statements []driver.Statement
 	// Events are appended to the log Row.Log() with everything else. They are the commit's own, which nobody changes: what a
 	// log stores is [Delta.Finished], or copies that [Delta.Finish] has completed. If Fence is set, the log's token for the
 	// session becomes that of the row, and lower ones are refused from then on. Unless Beside is set, the log's position is
@@ -115,7 +115,7 @@ type StatePiece struct {
 }
 
 // PieceOf returns the piece at a position for a change of state.
-func PieceOf(position int64, change *store.StateChange) (*StatePiece, error) {
+func PieceOf(position int64, change *driver.StateChange) (*StatePiece, error) {
 	if change.Keyframe != nil {
 		return &StatePiece{Position: position, Keyframe: true, Data: change.Keyframe}, nil
 	}

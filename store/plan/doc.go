@@ -1,4 +1,4 @@
-// Package plan computes what a commit means. From what a store has seen of a session and a store.Commit, it makes a
+// Package plan computes what a commit means. From what a store has seen of a session and a driver.Commit, it makes a
 // Delta: the conditions under which the write holds, the session's next row, and the other rows to insert, update and
 // remove. A store compares and writes; it knows nothing of steps, runs or suspension. The package does no I/O and reads
 // no clock.

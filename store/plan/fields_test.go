@@ -13,20 +13,20 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/sample"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
 // everyPart is a commit with each of its parts, and as little as possible in them.
-func everyPart() *store.Commit {
-	return &store.Commit{
+func everyPart() *driver.Commit {
+	return &driver.Commit{
 		Create: &cairn.Session{Agent: "support", Secret: "x", Incarnation: "x", Name: "x"},
 		EndRun: &cairn.Run{ID: "r1"}, StartRun: &cairn.Run{ID: "r2"},
-		Messages: []cairn.Message{{}}, State: &store.StateChange{Ops: []cairn.Op{{}}},
-		Checkpoint: &cairn.Checkpoint{ID: "c2"}, Suspend: &store.Suspend{}, Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}}}},
-		Lease:   store.LeaseChange{Action: store.LeaseTake},
-		Enqueue: &store.QueuedTurn{ID: "q2"}, Cache: []store.CacheEntry{{Key: "k"}}, Context: &store.ContextChange{},
-		Statements: []store.Statement{{}}, Events: []cairn.Event{{}},
+		Messages: []cairn.Message{{}}, State: &driver.StateChange{Ops: []cairn.Op{{}}},
+		Checkpoint: &cairn.Checkpoint{ID: "c2"}, Suspend: &driver.Suspend{}, Calls: []driver.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}}}},
+		Lease:   driver.LeaseChange{Action: driver.LeaseTake},
+		Enqueue: &driver.QueuedTurn{ID: "q2"}, Cache: []driver.CacheEntry{{Key: "k"}}, Context: &driver.ContextChange{},
+		Statements: []driver.Statement{{}}, Events: []cairn.Event{{}},
 	}
 }
 
@@ -48,7 +48,7 @@ var settled = []string{
 
 // outcome is the result of a commit on a session in the middle of a run, on one that is paused, and on a session that
 // does not exist.
-func outcome(t *testing.T, c *store.Commit) string {
+func outcome(t *testing.T, c *driver.Commit) string {
 	t.Helper()
 	var parts []string
 	paused := session()
@@ -151,8 +151,8 @@ func each(path string, v reflect.Value, fn func(path string, leaf reflect.Value)
 
 // fill sets a field to a value other than that of everyPart.
 func fill(field reflect.Value) {
-	if action, is := field.Addr().Interface().(*store.LeaseAction); is {
-		*action = store.LeaseRenew
+	if action, is := field.Addr().Interface().(*driver.LeaseAction); is {
+		*action = driver.LeaseRenew
 		return
 	}
 	sample.Fill(field.Addr().Interface())
@@ -191,8 +191,8 @@ func TestEveryFieldOfACommitIsPlanned(t *testing.T) {
 // Some commit sets each field of a delta.
 func TestEveryFieldOfADeltaIsMade(t *testing.T) {
 	t.Parallel()
-	commits := []*store.Commit{everyPart(), {Rewind: "c1"}, {Create: &cairn.Session{TTL: cairn.Duration(time.Hour)}},
-		{Guard: store.Guard{Lapsed: true}}, {Context: &store.ContextChange{Archived: new(true)}}, {Dequeue: []string{"q1"}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Events: []cairn.Event{{}}}, {Status: cairn.SessionPaused, Suspend: &store.Suspend{NextDeadline: seenAt}},
+	commits := []*driver.Commit{everyPart(), {Rewind: "c1"}, {Create: &cairn.Session{TTL: cairn.Duration(time.Hour)}},
+		{Guard: driver.Guard{Lapsed: true}}, {Context: &driver.ContextChange{Archived: new(true)}}, {Dequeue: []string{"q1"}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Events: []cairn.Event{{}}}, {Status: cairn.SessionPaused, Suspend: &driver.Suspend{NextDeadline: seenAt}},
 		{EndRun: &cairn.Run{ID: "r1", Status: cairn.RunCompleted}, Checkpoint: &cairn.Checkpoint{ID: "c", StepID: "st"}},
 		{EndRun: &cairn.Run{ID: "r1", Text: "x"}, Messages: []cairn.Message{{RunID: "r1", Parts: []cairn.Part{cairn.TextPart("x")}}}}}
 	made := map[string]bool{}
@@ -228,7 +228,7 @@ func TestEndOfARun(t *testing.T) {
 	t.Parallel()
 	own := seenAt.Add(-time.Hour)
 	for status, want := range map[cairn.RunStatus]time.Time{cairn.RunRunning: own, cairn.RunCompleted: seenAt} {
-		d := work(t, &store.Commit{EndRun: &cairn.Run{ID: "r1", Status: status, EndedAt: own}}, &plan.Seen{ID: "s", Row: session()}, nothing(t))
+		d := work(t, &driver.Commit{EndRun: &cairn.Run{ID: "r1", Status: status, EndedAt: own}}, &plan.Seen{ID: "s", Row: session()}, nothing(t))
 		d.At(seenAt)
 		if !d.EndRun.EndedAt.Equal(want) {
 			t.Errorf("%s: ended at %v, want %v", status, d.EndRun.EndedAt, want)
@@ -239,7 +239,7 @@ func TestEndOfARun(t *testing.T) {
 func TestTimesOfMessages(t *testing.T) {
 	t.Parallel()
 	own := seenAt.Add(-time.Hour)
-	d := work(t, &store.Commit{Messages: []cairn.Message{{CreatedAt: own}, {}}}, &plan.Seen{ID: "s", Row: session()}, nothing(t))
+	d := work(t, &driver.Commit{Messages: []cairn.Message{{CreatedAt: own}, {}}}, &plan.Seen{ID: "s", Row: session()}, nothing(t))
 	row := d.At(seenAt)
 	if !d.Messages[0].CreatedAt.Equal(own) || !d.Messages[1].CreatedAt.Equal(row.UpdatedAt) {
 		t.Errorf("the messages are of %v and %v", d.Messages[0].CreatedAt, d.Messages[1].CreatedAt)
@@ -250,8 +250,8 @@ func TestTimesOfMessages(t *testing.T) {
 func TestEventsOfACommit(t *testing.T) {
 	t.Parallel()
 	own := seenAt.Add(-time.Hour)
-	c := &store.Commit{Events: []cairn.Event{{Time: own, Version: 1}, {Version: 2}, {}}, LogSequence: 77, StartRun: &cairn.Run{ID: "r2", StartSequence: 5},
-		Checkpoint: &cairn.Checkpoint{ID: "c2", StepID: "st2", LogSequence: 66}, Lease: store.LeaseChange{Action: store.LeaseTake}}
+	c := &driver.Commit{Events: []cairn.Event{{Time: own, Version: 1}, {Version: 2}, {}}, LogSequence: 77, StartRun: &cairn.Run{ID: "r2", StartSequence: 5},
+		Checkpoint: &cairn.Checkpoint{ID: "c2", StepID: "st2", LogSequence: 66}, Lease: driver.LeaseChange{Action: driver.LeaseTake}}
 	d := work(t, c, &plan.Seen{ID: "s", Row: session(), Checkpoints: 1}, nothing(t))
 	for _, before := range []int64{20, 30} { // a second attempt finds a longer log
 		d.Logged(before)
@@ -282,17 +282,17 @@ func TestEventsBesideARun(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]struct {
 		before cairn.SessionStatus
-		c      store.Commit
+		c      driver.Commit
 		beside bool
 	}{
-		"another writer": {cairn.SessionActive, store.Commit{}, true},
-		"between runs":   {cairn.SessionIdle, store.Commit{}, false},
-		"while it waits": {cairn.SessionPaused, store.Commit{}, false},
-		"the holder":     {cairn.SessionActive, store.Commit{Guard: store.Guard{Token: 100}}, false},
-		"the next one":   {cairn.SessionActive, store.Commit{Lease: store.LeaseChange{Action: store.LeaseTake}}, false},
-		"an end":         {cairn.SessionActive, store.Commit{Status: cairn.SessionFailed}, false},
-		"a beginning":    {cairn.SessionIdle, store.Commit{Status: cairn.SessionActive}, false},
-		"another run":    {cairn.SessionActive, store.Commit{StartRun: &cairn.Run{ID: "r2"}}, false},
+		"another writer": {cairn.SessionActive, driver.Commit{}, true},
+		"between runs":   {cairn.SessionIdle, driver.Commit{}, false},
+		"while it waits": {cairn.SessionPaused, driver.Commit{}, false},
+		"the holder":     {cairn.SessionActive, driver.Commit{Guard: driver.Guard{Token: 100}}, false},
+		"the next one":   {cairn.SessionActive, driver.Commit{Lease: driver.LeaseChange{Action: driver.LeaseTake}}, false},
+		"an end":         {cairn.SessionActive, driver.Commit{Status: cairn.SessionFailed}, false},
+		"a beginning":    {cairn.SessionIdle, driver.Commit{Status: cairn.SessionActive}, false},
+		"another run":    {cairn.SessionActive, driver.Commit{StartRun: &cairn.Run{ID: "r2"}}, false},
 	} {
 		row := session()
 		row.Status = at.before
@@ -316,7 +316,7 @@ func TestOutboxOfACommit(t *testing.T) {
 	t.Parallel()
 	row := session()
 	box := row.Outbox
-	c := &store.Commit{Events: []cairn.Event{{Name: "next"}}, Outbox: true}
+	c := &driver.Commit{Events: []cairn.Event{{Name: "next"}}, Outbox: true}
 	if _, err := plan.Work(c, &plan.Seen{ID: "s", Row: row}, nothing(t)); !errors.Is(err, cairn.ErrStale) {
 		t.Errorf("beside an outbox: %v", err)
 	}
@@ -326,7 +326,7 @@ func TestOutboxOfACommit(t *testing.T) {
 		t.Errorf("the outbox is %+v", got)
 	}
 	for drained, want := range map[int64]*cairn.Outbox{0: box, 1: box, box.Version: nil} {
-		if d := work(t, &store.Commit{Drained: drained}, &plan.Seen{ID: "s", Row: row}, nothing(t)); d.Row.Outbox != want {
+		if d := work(t, &driver.Commit{Drained: drained}, &plan.Seen{ID: "s", Row: row}, nothing(t)); d.Row.Outbox != want {
 			t.Errorf("drained %d: %+v", drained, d.Row.Outbox)
 		}
 	}

@@ -2,7 +2,7 @@ package plan
 
 import (
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Fenced returns the conflict of a holder's token with the session's row, or nil. A holder always has a token, so 0 is
@@ -33,9 +33,9 @@ func Ended(row *cairn.Session, token int64) error {
 // Lost returns the conflict of a token that no longer holds the session.
 func Lost(row *cairn.Session, token int64) error {
 	if token != 0 && token == row.Lease.Token {
-		return store.Conflict(cairn.CodeFenced, row, "session %q: the lease was released: fencing token %d, the session is %s", row.ID, token, row.Status)
+		return driver.Conflict(cairn.CodeFenced, row, "session %q: the lease was released: fencing token %d, the session is %s", row.ID, token, row.Status)
 	}
-	return store.Guard{Token: token}.Lost(row)
+	return driver.Guard{Token: token}.Lost(row)
 }
 
 // Stopped returns the outstanding stop request once stop has been requested: stop itself, whose time the store sets, or
@@ -43,7 +43,7 @@ func Lost(row *cairn.Session, token int64) error {
 // of a run that does not hold the session.
 func Stopped(row *cairn.Session, standing *cairn.Stop, stop cairn.Stop) (stands cairn.Stop, write bool, err error) {
 	if row.Status != cairn.SessionActive || row.RunID != stop.RunID {
-		return stop, false, store.Conflict(cairn.CodeNotRunning, row, "session %q: run %q is not running", row.ID, stop.RunID)
+		return stop, false, driver.Conflict(cairn.CodeNotRunning, row, "session %q: run %q is not running", row.ID, stop.RunID)
 	}
 	if standing != nil && standing.RunID == stop.RunID && (standing.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
 		return *standing, false, nil

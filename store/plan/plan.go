@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // of makes the delta of a commit once nothing is missing from seen.
-func of(c *store.Commit, seen *Seen) (*Delta, error) {
+func of(c *driver.Commit, seen *Seen) (*Delta, error) {
 	if seen.Row == nil {
 		if c.Create == nil {
-			return nil, store.NotFound(seen.ID)
+			return nil, driver.NotFound(seen.ID)
 		}
 		return create(c, seen)
 	}
@@ -37,10 +37,10 @@ func of(c *store.Commit, seen *Seen) (*Delta, error) {
 		return nil, err
 	}
 	if c.EndRun != nil && c.EndRun.ID != seen.Row.RunID && seen.Runs[c.EndRun.ID] == nil {
-		return nil, store.UnknownRun(row.ID, c.EndRun.ID)
+		return nil, driver.UnknownRun(row.ID, c.EndRun.ID)
 	}
 	if row.Outbox != nil && c.Outbox && len(c.Events) > 0 && c.Drained != row.Outbox.Version {
-		return nil, store.Conflict(cairn.CodeStale, seen.Row, "session %q has events of version %d that are not on the log yet", row.ID, row.Outbox.Version)
+		return nil, driver.Conflict(cairn.CodeStale, seen.Row, "session %q has events of version %d that are not on the log yet", row.ID, row.Outbox.Version)
 	}
 	if err := d.queue(c, seen); err != nil {
 		return nil, err
@@ -49,18 +49,18 @@ func of(c *store.Commit, seen *Seen) (*Delta, error) {
 }
 
 // refuses returns the conflict of a commit's guard with the row, at the time the row was read.
-func refuses(c *store.Commit, row *cairn.Session) error { return c.Guard.Check(row, row.AsOf) }
+func refuses(c *driver.Commit, row *cairn.Session) error { return c.Guard.Check(row, row.AsOf) }
 
 // create makes the delta of a commit that creates its session.
-func create(c *store.Commit, seen *Seen) (*Delta, error) {
+func create(c *driver.Commit, seen *Seen) (*Delta, error) {
 	row := RowOf(c.Create, seen.ID)
 	switch {
 	case c.Rewind != "":
-		return nil, store.UnknownCheckpoint(row.ID, c.Rewind)
+		return nil, driver.UnknownCheckpoint(row.ID, c.Rewind)
 	case c.RewindRun != "":
-		return nil, store.UnknownRun(row.ID, c.RewindRun)
+		return nil, driver.UnknownRun(row.ID, c.RewindRun)
 	case c.EndRun != nil:
-		return nil, store.UnknownRun(row.ID, c.EndRun.ID)
+		return nil, driver.UnknownRun(row.ID, c.EndRun.ID)
 	}
 	d := &Delta{New: true, Row: row, Initial: c.InitialState, Context: true, SweepAt: sweepAt(row)}
 	if len(d.Initial) == 0 {
@@ -78,24 +78,24 @@ func create(c *store.Commit, seen *Seen) (*Delta, error) {
 }
 
 // back moves the row back to the commit's rewind point, if it has one.
-func (d *Delta) back(c *store.Commit, seen *Seen) error {
+func (d *Delta) back(c *driver.Commit, seen *Seen) error {
 	row := d.Row
 	switch {
 	case c.Rewind != "":
 		cp := seen.Checkpoint
 		if cp == nil {
-			return store.UnknownCheckpoint(row.ID, c.Rewind)
+			return driver.UnknownCheckpoint(row.ID, c.Rewind)
 		}
 		d.Cut = &Cut{Messages: cp.MessageCount, State: cp.StatePosition, Checkpoint: cp.Number}
 		row.CheckpointID = cp.ID
 	case c.RewindRun != "":
 		run := seen.Runs[c.RewindRun]
 		if run == nil {
-			return store.UnknownRun(row.ID, c.RewindRun)
+			return driver.UnknownRun(row.ID, c.RewindRun)
 		}
 		before := run.Before
 		if run.FirstMessage > row.MessageCount || seen.State == nil || before.CheckpointID != "" && seen.Checkpoint == nil {
-			return store.RunGone(seen.Row, c.RewindRun)
+			return driver.RunGone(seen.Row, c.RewindRun)
 		}
 		d.Cut = &Cut{Messages: run.FirstMessage, State: before.StatePosition}
 		if seen.Checkpoint != nil {
@@ -118,9 +118,9 @@ func (d *Delta) back(c *store.Commit, seen *Seen) error {
 }
 
 // advance computes the rest of a commit, starting from d.Row. before is the row as it was read.
-func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
+func (d *Delta) advance(c *driver.Commit, before *cairn.Session) error {
 	row := d.Row
-	row.Version = store.NextVersion(row.Version)
+	row.Version = driver.NextVersion(row.Version)
 	d.FirstMessage = row.MessageCount
 	d.runs(c, before.RunID)
 	d.Messages = c.Messages
@@ -128,7 +128,7 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 		d.undated = c.Messages
 	}
 	if row.Opening == "" {
-		row.Opening, row.OpeningAt = store.OpeningOf(c.Messages, row.MessageCount)
+		row.Opening, row.OpeningAt = driver.OpeningOf(c.Messages, row.MessageCount)
 		d.Context = d.Context || row.Opening != ""
 	}
 	if err := d.summary(c); err != nil {
@@ -161,7 +161,7 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 }
 
 // summary records on the row the place of the last summary among the commit's messages.
-func (d *Delta) summary(c *store.Commit) error {
+func (d *Delta) summary(c *driver.Commit) error {
 	for i := range c.Messages {
 		s := c.Messages[i].Summary
 		if s == nil {
@@ -186,7 +186,7 @@ func summaryWithin(place cairn.SummaryPlace, messages int) cairn.SummaryPlace {
 }
 
 // runs adds the run that ends and the one that begins. current is the run of the row as it was read.
-func (d *Delta) runs(c *store.Commit, current string) {
+func (d *Delta) runs(c *driver.Commit, current string) {
 	row := d.Row
 	if c.EndRun != nil {
 		run := *c.EndRun
@@ -207,7 +207,7 @@ func (d *Delta) runs(c *store.Commit, current string) {
 	d.StartRun, d.OnceRun = &run, run.ID
 }
 
-func (d *Delta) state(c *store.Commit) error {
+func (d *Delta) state(c *driver.Commit) error {
 	if c.State == nil {
 		return nil
 	}
@@ -215,24 +215,24 @@ func (d *Delta) state(c *store.Commit) error {
 	if err != nil {
 		return err
 	}
-	d.State, d.Row.State = piece, store.Advance(d.Row.State, piece.Keyframe, len(piece.Data))
+	d.State, d.Row.State = piece, driver.Advance(d.Row.State, piece.Keyframe, len(piece.Data))
 	return nil
 }
 
-func (d *Delta) lease(c *store.Commit) {
+func (d *Delta) lease(c *driver.Commit) {
 	l := &d.Row.Lease
 	switch c.Lease.Action {
-	case store.LeaseTake:
+	case driver.LeaseTake:
 		l.Owner, l.TTL = c.Lease.Owner, micros(c.Lease.TTL)
 		// A time, so that the token of a holder is greater than that of each earlier one, whether or not the store still
 		// knows of it: it may have lost its last writes.
 		l.Token = max(l.Token+1, d.Row.AsOf.UnixMicro())
 		d.holders++
 		d.LeaseUntil = Time{Open: true, In: c.Lease.TTL}
-	case store.LeaseRenew:
+	case driver.LeaseRenew:
 		l.TTL = micros(c.Lease.TTL)
 		d.LeaseUntil = Time{Open: true, In: c.Lease.TTL}
-	case store.LeaseRelease:
+	case driver.LeaseRelease:
 		l.Owner = ""
 		d.LeaseUntil = Time{Open: true}
 	default:
@@ -242,7 +242,7 @@ func (d *Delta) lease(c *store.Commit) {
 
 // archive sets when the session was archived. A message of the user that arrives makes it current: one that was queued
 // arrived when it was queued.
-func (d *Delta) archive(c *store.Commit) {
+func (d *Delta) archive(c *driver.Commit) {
 	row := d.Row
 	if !row.ArchivedAt.IsZero() && (d.Enqueue != nil && !d.Enqueue.Context || len(c.Dequeue) == 0 && slices.ContainsFunc(c.Messages, ofUser)) {
 		row.ArchivedAt, d.Context = time.Time{}, true
@@ -261,7 +261,7 @@ func (d *Delta) archive(c *store.Commit) {
 // ofUser reports whether the user wrote a message.
 func ofUser(m cairn.Message) bool { return m.Role == cairn.RoleUser && !m.Hidden && m.Origin == "" }
 
-func (d *Delta) context(c *store.Commit) {
+func (d *Delta) context(c *driver.Commit) {
 	row := d.Row
 	if c.Context != nil {
 		d.Context = true
@@ -281,7 +281,7 @@ func (d *Delta) context(c *store.Commit) {
 }
 
 // sweepAt returns the time from which a root may have expired. A check that comes too early defers it, by
-// [store.SweepAt].
+// [driver.SweepAt].
 func sweepAt(row *cairn.Session) Time {
 	if row.ID != row.RootID || row.TTL <= 0 && row.ExpiresAt.IsZero() {
 		return Time{}
@@ -290,7 +290,7 @@ func sweepAt(row *cairn.Session) Time {
 }
 
 // wait sets what the session is suspended for, whether that wait is being ended, and the time from which it is due.
-func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
+func (d *Delta) wait(c *driver.Commit, before *cairn.Session) {
 	row := d.Row
 	if c.Ending != nil {
 		ending := *c.Ending
@@ -303,11 +303,11 @@ func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
 	if s := c.Suspend; s != nil {
 		row.SuspendedStep, row.OpenCalls, row.NextDeadline = s.StepID, s.OpenCalls, stored(s.NextDeadline)
 	}
-	switch d.Due = store.DueKindOf(row); d.Due {
+	switch d.Due = driver.DueKindOf(row); d.Due {
 	case "":
-	case store.DueDeadline:
+	case driver.DueDeadline:
 		d.DueAt = Time{At: row.NextDeadline}
-	case store.DueKindOf(before):
+	case driver.DueKindOf(before):
 		d.DueAt = Time{Kept: true}
 	default:
 		d.DueAt = Time{Open: true}
@@ -316,7 +316,7 @@ func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
 
 // calls adds the commit's call writes to the delta. It refuses writes that are based on a version other than the one
 // read.
-func (d *Delta) calls(c *store.Commit, seen *Seen) error {
+func (d *Delta) calls(c *driver.Commit, seen *Seen) error {
 	row := seen.Row
 	if row == nil {
 		row = d.Row
@@ -324,10 +324,10 @@ func (d *Delta) calls(c *store.Commit, seen *Seen) error {
 	for i := range c.Calls {
 		w := &c.Calls[i]
 		there := seen.Calls[w.Call.ID]
-		twice := slices.ContainsFunc(c.Calls[:i], func(o store.CallWrite) bool { return o.Call.ID == w.Call.ID })
+		twice := slices.ContainsFunc(c.Calls[:i], func(o driver.CallWrite) bool { return o.Call.ID == w.Call.ID })
 		looked := seen.asked.Calls != nil
 		if twice || d.New && w.Seen != 0 || looked && (there.Version != w.Seen || there.Version != 0 && there.SessionID != row.ID) {
-			return store.CallConflict(row, w.Call.ID)
+			return driver.CallConflict(row, w.Call.ID)
 		}
 		d.Calls = append(d.Calls, Call{Row: w.Call, Seen: w.Seen})
 	}
@@ -345,7 +345,7 @@ func (d *Delta) fillCalls() {
 }
 
 // queue adds the commit's changes of the queue to the delta.
-func (d *Delta) queue(c *store.Commit, seen *Seen) error {
+func (d *Delta) queue(c *driver.Commit, seen *Seen) error {
 	row := d.Row
 	there := func(id string) bool { return slices.Contains(seen.Queue, id) }
 	if c.Enqueue != nil && !there(c.Enqueue.ID) {
@@ -365,7 +365,7 @@ func (d *Delta) queue(c *store.Commit, seen *Seen) error {
 			if at == nil {
 				at = row
 			}
-			return store.Conflict(cairn.CodeStale, at, "session %q has no queued turn %q", row.ID, id)
+			return driver.Conflict(cairn.CodeStale, at, "session %q has no queued turn %q", row.ID, id)
 		}
 		row.Queued--
 	}
@@ -373,7 +373,7 @@ func (d *Delta) queue(c *store.Commit, seen *Seen) error {
 }
 
 // events adds the commit's events: to the log or to the row's outbox. before is the row as it was read.
-func (d *Delta) events(c *store.Commit, before *cairn.Session) {
+func (d *Delta) events(c *driver.Commit, before *cairn.Session) {
 	row := d.Row
 	if row.Outbox != nil && row.Outbox.Version == c.Drained {
 		row.Outbox = nil
@@ -389,17 +389,17 @@ func (d *Delta) events(c *store.Commit, before *cairn.Session) {
 		}
 		return
 	}
-	d.Events, d.Fence, d.Beside = c.Events, c.Lease.Action == store.LeaseTake, beside(c, before, row)
+	d.Events, d.Fence, d.Beside = c.Events, c.Lease.Action == driver.LeaseTake, beside(c, before, row)
 }
 
 // beside reports whether a commit is that of another writer while a run is under way, which continues: it neither has the
 // token of the lease nor takes it.
-func beside(c *store.Commit, before, after *cairn.Session) bool {
+func beside(c *driver.Commit, before, after *cairn.Session) bool {
 	return before.Status == cairn.SessionActive && after.Status == cairn.SessionActive &&
-		c.Guard.Token == 0 && c.Lease.Action == store.LeaseKeep && c.StartRun == nil
+		c.Guard.Token == 0 && c.Lease.Action == driver.LeaseKeep && c.StartRun == nil
 }
 
-func (d *Delta) checkpoint(c *store.Commit) {
+func (d *Delta) checkpoint(c *driver.Commit) {
 	if c.Checkpoint == nil {
 		return
 	}

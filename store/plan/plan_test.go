@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -20,7 +20,7 @@ func session() *cairn.Session {
 		State: cairn.StatePosition{Position: 2, KeyframeBytes: 2, ChangeBytes: 30}, Outbox: &cairn.Outbox{Version: int64(time.Minute)}, AsOf: seenAt}
 }
 
-func work(t *testing.T, c *store.Commit, seen *plan.Seen, read func(plan.Needs) error) *plan.Delta {
+func work(t *testing.T, c *driver.Commit, seen *plan.Seen, read func(plan.Needs) error) *plan.Delta {
 	t.Helper()
 	d, err := plan.Work(c, seen, read)
 	if err != nil {
@@ -37,9 +37,9 @@ func nothing(t *testing.T) func(plan.Needs) error {
 }
 
 func TestStepOnKnownRowNeedsNothing(t *testing.T) {
-	c := &store.Commit{Guard: store.Guard{Token: 100, Version: 7}, Messages: []cairn.Message{cairn.User(cairn.TextPart("hi"))},
+	c := &driver.Commit{Guard: driver.Guard{Token: 100, Version: 7}, Messages: []cairn.Message{cairn.User(cairn.TextPart("hi"))},
 		Step: 2, Checkpoint: &cairn.Checkpoint{ID: "c2", StepID: "st2", RunID: "r1"},
-		State: &store.StateChange{Ops: []cairn.Op{}}, Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: time.Second}}
+		State: &driver.StateChange{Ops: []cairn.Op{}}, Lease: driver.LeaseChange{Action: driver.LeaseRenew, TTL: time.Second}}
 	d := work(t, c, &plan.Seen{ID: "s", Row: session(), Checkpoints: 1}, nothing(t))
 	if d.Version != 7 || d.Token != 100 || d.OnceStep != "st2" || d.FirstMessage != 4 || d.Checkpoints != 2 {
 		t.Errorf("conditions and places: %+v", d)
@@ -59,9 +59,9 @@ func TestStepOnKnownRowNeedsNothing(t *testing.T) {
 
 func TestTryLeavesDoubtsToWork(t *testing.T) {
 	seen := func() *plan.Seen { return &plan.Seen{ID: "s", Row: session()} }
-	for name, c := range map[string]*store.Commit{
-		"another version": {Guard: store.Guard{Version: 6}},
-		"another holder":  {Guard: store.Guard{Token: 99}},
+	for name, c := range map[string]*driver.Commit{
+		"another version": {Guard: driver.Guard{Version: 6}},
+		"another holder":  {Guard: driver.Guard{Token: 99}},
 		"a rewind":        {Rewind: "c1"},
 		"another run":     {EndRun: &cairn.Run{ID: "r0"}},
 	} {
@@ -69,13 +69,13 @@ func TestTryLeavesDoubtsToWork(t *testing.T) {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
-	if plan.Try(&store.Commit{EndRun: &cairn.Run{ID: "r1"}}, seen()) == nil {
+	if plan.Try(&driver.Commit{EndRun: &cairn.Run{ID: "r1"}}, seen()) == nil {
 		t.Error("the end of the row's run cannot be planned")
 	}
 }
 
 func TestHappenedBeforeIsAnsweredWhateverTheGuard(t *testing.T) {
-	c := &store.Commit{Guard: store.Guard{Version: 6}, Checkpoint: &cairn.Checkpoint{ID: "c1", StepID: "st1"}}
+	c := &driver.Commit{Guard: driver.Guard{Version: 6}, Checkpoint: &cairn.Checkpoint{ID: "c1", StepID: "st1"}}
 	seen := &plan.Seen{ID: "s", Row: session()}
 	d, err := plan.Work(c, seen, func(n plan.Needs) error {
 		if !n.Happened || n.StepID != "st1" {
@@ -87,14 +87,14 @@ func TestHappenedBeforeIsAnsweredWhateverTheGuard(t *testing.T) {
 	if d != nil || err != nil {
 		t.Errorf("got %+v, %v", d, err)
 	}
-	c.Guard = store.Guard{Token: 99}
+	c.Guard = driver.Guard{Token: 99}
 	if _, err := plan.Work(c, &plan.Seen{ID: "s", Row: session()}, nothing(t)); !errors.Is(err, cairn.ErrFenced) {
 		t.Errorf("a token that is not current: %v", err)
 	}
 }
 
 func TestRewindRunAsksForWhatTheRunBeganAt(t *testing.T) {
-	c := &store.Commit{RewindRun: "r1"}
+	c := &driver.Commit{RewindRun: "r1"}
 	seen := &plan.Seen{ID: "s", Row: session()}
 	var asked []plan.Needs
 	d := work(t, c, seen, func(n plan.Needs) error {

@@ -7,10 +7,10 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// RowOf returns the row of a new session from Create, see [store.Commit]. Its times and its token are open, as in Row
+// RowOf returns the row of a new session from Create, see [driver.Commit]. Its times and its token are open, as in Row
 // of [Delta].
 func RowOf(from *cairn.Session, id string) *cairn.Session {
 	row := &cairn.Session{
@@ -34,7 +34,7 @@ func RowOf(from *cairn.Session, id string) *cairn.Session {
 	return row
 }
 
-// canonical returns metadata as stores keep it. [store.Commit.Validate] has refused what has no such form.
+// canonical returns metadata as stores keep it. [driver.Commit.Validate] has refused what has no such form.
 func canonical(m cairn.Metadata) cairn.Metadata {
 	m, _ = m.Canonical()
 	return m
@@ -50,7 +50,7 @@ func Taken(session string, cause error) error {
 // the store copies. to has Version 1, no runs and no checkpoints. Its Status is idle, unless it is given as completed. It keeps its Opening, and the other session's
 // Summary, if the message in question is among the copied ones.
 // The calls and events of at become those of the new session.
-func Branch(to *cairn.Session, at *store.BranchPoint, state json.RawMessage, messages int, summary cairn.SummaryPlace) *Delta {
+func Branch(to *cairn.Session, at *driver.BranchPoint, state json.RawMessage, messages int, summary cairn.SummaryPlace) *Delta {
 	row := RowOf(to, to.ID)
 	if to.Status == cairn.SessionCompleted {
 		row.Status = to.Status
@@ -64,7 +64,7 @@ func Branch(to *cairn.Session, at *store.BranchPoint, state json.RawMessage, mes
 	for i := range at.Calls {
 		d.Calls = append(d.Calls, Call{Row: at.Calls[i].Call})
 	}
-	c := store.Commit{Events: slices.Clone(at.Events), Outbox: at.Outbox}
+	c := driver.Commit{Events: slices.Clone(at.Events), Outbox: at.Outbox}
 	for i := range c.Events {
 		c.Events[i].Version, c.Events[i].MessageCount = row.Version, messages
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Seen is what a store knows of a session when it plans a commit, all of it from one point in time.
@@ -71,7 +71,7 @@ func (n *Needs) none() bool {
 
 // Work makes the delta of a commit. It calls read with what must be read, and read sets the answers in seen; it calls
 // read again if an answer raises another question. No delta and no error mean that the commit was applied before.
-func Work(c *store.Commit, seen *Seen, read func(Needs) error) (*Delta, error) {
+func Work(c *driver.Commit, seen *Seen, read func(Needs) error) (*Delta, error) {
 	for {
 		n := missing(c, seen)
 		if n.none() {
@@ -86,7 +86,7 @@ func Work(c *store.Commit, seen *Seen, read func(Needs) error) (*Delta, error) {
 
 // Try makes the delta of a commit from a row that may be out of date. It returns nil if the commit does not fit the row
 // or more must be read; [Work] with the current row must then decide.
-func Try(c *store.Commit, seen *Seen) *Delta {
+func Try(c *driver.Commit, seen *Seen) *Delta {
 	if n := missing(c, seen); !n.none() {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (n *Needs) add(m Needs) {
 }
 
 // missing returns what must be read next.
-func missing(c *store.Commit, seen *Seen) (n Needs) {
+func missing(c *driver.Commit, seen *Seen) (n Needs) {
 	row := seen.Row
 	if row == nil {
 		if seen.Doubt && c.Create != nil { // calls belong to the tree
@@ -138,7 +138,7 @@ func missing(c *store.Commit, seen *Seen) (n Needs) {
 }
 
 // past asks for the commit's rewind point, and for the run that it ends.
-func (n *Needs) past(c *store.Commit, seen *Seen) {
+func (n *Needs) past(c *driver.Commit, seen *Seen) {
 	ask := func(run string) {
 		if !slices.Contains(seen.asked.Runs, run) && !slices.Contains(n.Runs, run) {
 			n.Runs = append(n.Runs, run)
@@ -165,7 +165,7 @@ func (n *Needs) past(c *store.Commit, seen *Seen) {
 }
 
 // target returns the state position of a commit's rewind point, once it is known.
-func target(c *store.Commit, seen *Seen) (position int64, ok bool) {
+func target(c *driver.Commit, seen *Seen) (position int64, ok bool) {
 	switch {
 	case c.RewindRun != "":
 		return seen.Runs[c.RewindRun].Before.StatePosition, true
@@ -175,7 +175,7 @@ func target(c *store.Commit, seen *Seen) (position int64, ok bool) {
 	return 0, false
 }
 
-func (n *Needs) calls(c *store.Commit, root string, seen *Seen) {
+func (n *Needs) calls(c *driver.Commit, root string, seen *Seen) {
 	if len(c.Calls) == 0 || seen.asked.Calls != nil {
 		return
 	}
@@ -186,7 +186,7 @@ func (n *Needs) calls(c *store.Commit, root string, seen *Seen) {
 }
 
 // keys returns the run and the step by which a repeated commit is recognised; empty for none.
-func keys(c *store.Commit) (run, step string) {
+func keys(c *driver.Commit) (run, step string) {
 	if c.StartRun != nil {
 		run = c.StartRun.ID
 	}
@@ -198,12 +198,12 @@ func keys(c *store.Commit) (run, step string) {
 
 // refusable reports whether a commit whose guard holds may still be refused, so that it must be known whether the
 // commit was applied before.
-func refusable(c *store.Commit, row *cairn.Session) bool {
+func refusable(c *driver.Commit, row *cairn.Session) bool {
 	return c.Rewind != "" || c.RewindRun != "" || len(c.Dequeue) > 0 || c.EndRun != nil && c.EndRun.ID != row.RunID
 }
 
 // rootOf returns the root of a session that a commit creates.
-func rootOf(c *store.Commit, id string) string {
+func rootOf(c *driver.Commit, id string) string {
 	if c.Create.RootID != "" {
 		return c.Create.RootID
 	}

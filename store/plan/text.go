@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // maxUnread is how many bytes a message may have for each byte of its text, so that a run's text may be read from it: a
@@ -13,7 +13,7 @@ import (
 const maxUnread = 4
 
 // textAt returns [Delta.TextAt] for a commit whose first message has the index first.
-func textAt(c *store.Commit, first int) int {
+func textAt(c *driver.Commit, first int) int {
 	text := c.EndRun.Text
 	for i := len(c.Messages) - 1; i >= 0 && text != ""; i-- {
 		if m := &c.Messages[i]; m.RunID == c.EndRun.ID && says(m, text) {

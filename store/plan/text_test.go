@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -36,7 +36,7 @@ func TestTextOfAMessage(t *testing.T) {
 		"with a large call":             {current, "abc", []cairn.Message{message(current, text("abc"), cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{Input: []byte("1234567890")}})}, 0},
 		"a reasoning of the same words": {current, "abc", []cairn.Message{message(current, cairn.Part{Type: cairn.PartReasoning, Text: "abc"})}, 0},
 	} {
-		c := &store.Commit{EndRun: &cairn.Run{ID: test.run, Status: cairn.RunCompleted, Text: test.text}, Messages: test.messages}
+		c := &driver.Commit{EndRun: &cairn.Run{ID: test.run, Status: cairn.RunCompleted, Text: test.text}, Messages: test.messages}
 		seen := &plan.Seen{ID: "s", Row: session()}
 		d := work(t, c, seen, func(plan.Needs) error { seen.Runs = map[string]*cairn.Run{"other": {ID: "other"}}; return nil })
 		want := test.want

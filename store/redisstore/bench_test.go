@@ -14,17 +14,17 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
 	"github.com/redis/go-redis/v9"
 )
 
 func BenchmarkStore(b *testing.B) {
-	storetest.Bench(b, func(tb testing.TB) store.Store { return openNew(tb) })
+	storetest.Bench(b, func(tb testing.TB) driver.Store { return openNew(tb) })
 }
 
 func BenchmarkLog(b *testing.B) {
-	storetest.BenchLog(b, func(tb testing.TB) store.Log { return openNew(tb).EventLog() })
+	storetest.BenchLog(b, func(tb testing.TB) driver.Log { return openNew(tb).EventLog() })
 }
 
 // stepper commits steps of one session as an engine does.
@@ -37,9 +37,9 @@ type stepper struct {
 
 func newStepper(b testing.TB, st *Store, id string, state json.RawMessage) *stepper {
 	b.Helper()
-	row, err := st.Commit(context.Background(), id, &store.Commit{Create: &cairn.Session{ID: id, Agent: "support", UserID: "user"}, InitialState: state,
+	row, err := st.Commit(context.Background(), id, &driver.Commit{Create: &cairn.Session{ID: id, Agent: "support", UserID: "user"}, InitialState: state,
 		StartRun: &cairn.Run{ID: "run", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}, Status: cairn.SessionActive,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Minute}})
+		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Minute}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -50,15 +50,15 @@ func newStepper(b testing.TB, st *Store, id string, state json.RawMessage) *step
 func (s *stepper) step() {
 	s.n++
 	n := strconv.Itoa(s.n)
-	row, err := s.st.Commit(context.Background(), s.row.ID, &store.Commit{
-		Guard:       store.Guard{Version: s.row.Version, Token: s.row.Lease.Token},
+	row, err := s.st.Commit(context.Background(), s.row.ID, &driver.Commit{
+		Guard:       driver.Guard{Version: s.row.Version, Token: s.row.Lease.Token},
 		Messages:    stepMessages,
 		Step:        s.n,
 		Checkpoint:  &cairn.Checkpoint{ID: "cp-" + n, StepID: "step-" + n, RunID: "run", Step: s.n, LogSequence: int64(10 * s.n)},
 		LogSequence: int64(10 * s.n),
 		Usage:       cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1, ToolCalls: 1},
 		DropStaged:  true,
-		Lease:       store.LeaseChange{Action: store.LeaseRenew, TTL: time.Minute},
+		Lease:       driver.LeaseChange{Action: driver.LeaseRenew, TTL: time.Minute},
 	})
 	if err != nil {
 		s.b.Error(err)
@@ -213,7 +213,7 @@ func BenchmarkHistory(b *testing.B) {
 			fill[i] = stepMessages[i%2]
 		}
 		var err error
-		if s.row, err = st.Commit(b.Context(), s.row.ID, &store.Commit{Messages: fill}); err != nil {
+		if s.row, err = st.Commit(b.Context(), s.row.ID, &driver.Commit{Messages: fill}); err != nil {
 			b.Fatal(err)
 		}
 		return []func(){s.step}
@@ -248,7 +248,7 @@ func BenchmarkEvents(b *testing.B) {
 				for i := range writers {
 					group.Go(func() {
 						for range share {
-							if _, err := log.Append(context.Background(), fmt.Sprint("log-", i), store.AnySequence, events...); err != nil {
+							if _, err := log.Append(context.Background(), fmt.Sprint("log-", i), driver.AnySequence, events...); err != nil {
 								b.Error(err)
 								return
 							}
@@ -263,7 +263,7 @@ func BenchmarkEvents(b *testing.B) {
 }
 
 func init() {
-	storetest.Elsewhere(func(place string) (store.Log, error) {
+	storetest.Elsewhere(func(place string) (driver.Log, error) {
 		prefix, url, _ := strings.Cut(place, " ")
 		s, err := Open(context.Background(), url, &Options{Prefix: prefix})
 		if err != nil {
@@ -284,7 +284,7 @@ func BenchmarkEventsOfSteps(b *testing.B) {
 	for name, settings := range map[string][]string{"always": nil, "memory": {"--appendonly", "no"}} {
 		b.Run(name, func(b *testing.B) {
 			server := testenv.RedisServer(b, settings...)
-			storetest.BenchEvents(b, func(tb testing.TB) store.Store {
+			storetest.BenchEvents(b, func(tb testing.TB) driver.Store {
 				return openAt(tb, server.URL(), &Options{Prefix: newPrefix()})
 			}, func() storetest.Meter { return &meter{tb: b, server: server} })
 		})

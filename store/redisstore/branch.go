@@ -7,19 +7,19 @@ import (
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
 var scriptBranch = about("branch", "branch", reads)
 
-// Branch implements store.Store. The new session gets what the other one had at one moment, and is created a moment
+// Branch implements driver.Store. The new session gets what the other one had at one moment, and is created a moment
 // later.
-func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(to.ID); err != nil {
 		return nil, err
 	}
-	if err := (&store.Commit{Events: at.Events, Outbox: at.Outbox}).ValidateFor(store.Abilities{MaxEvent: s.opts.MaxEvent}); err != nil {
+	if err := (&driver.Commit{Events: at.Events, Outbox: at.Outbox}).ValidateFor(driver.Abilities{MaxEvent: s.opts.MaxEvent}); err != nil {
 		return nil, err
 	}
 	var count any = ""
@@ -32,7 +32,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	}
 	switch r.word() {
 	case "checkpoint":
-		return nil, store.UnknownCheckpoint(from, at.CheckpointID)
+		return nil, driver.UnknownCheckpoint(from, at.CheckpointID)
 	case "messages":
 		return nil, cairn.Invalid("messages", "%d: session %q has %s", count, from, r.text(2))
 	case "pruned":
@@ -40,14 +40,14 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		if err != nil {
 			return nil, unknown(scriptBranch, r)
 		}
-		return nil, store.Pruned(from, *at.Messages, oldest)
+		return nil, driver.Pruned(from, *at.Messages, oldest)
 	}
 	state, err := foldChain(r.list(1))
 	if err != nil {
 		return nil, err
 	}
 	state = at.StateOr(state)
-	w := &write{db: &s.database, log: s.log, id: to.ID, c: &store.Commit{Create: to, Calls: at.Calls}, copied: r.list(2)}
+	w := &write{db: &s.database, log: s.log, id: to.ID, c: &driver.Commit{Create: to, Calls: at.Calls}, copied: r.list(2)}
 	w.attempt = rand.Text()
 	var summary cairn.SummaryPlace
 	var bad error
@@ -63,7 +63,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		if w.at != nil {
 			seen = w.at.session
 		}
-		err = store.Conflict(cairn.CodeExists, seen, "session %q already exists", to.ID)
+		err = driver.Conflict(cairn.CodeExists, seen, "session %q already exists", to.ID)
 	}
 	return row, err
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var (
@@ -38,7 +38,7 @@ func callIndexes(call *cairn.PendingCall) []string {
 }
 
 // indexesOf returns the indexes that together contain every call that a query selects.
-func indexesOf(q *store.CallQuery) []string {
+func indexesOf(q *driver.CallQuery) []string {
 	open := len(q.Statuses) == 1 && q.Statuses[0] == cairn.CallOpen
 	switch {
 	case q.SessionID != "":
@@ -100,11 +100,11 @@ func readCalls(list []any, root string) ([]cairn.PendingCall, error) {
 	return calls, nil
 }
 
-// Calls implements store.Store.
-func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
-	createdAt, root, id, err := store.ParseCallCursor(q.Cursor)
+// Calls implements driver.Store.
+func (s *Store) Calls(ctx context.Context, q driver.CallQuery) (driver.Page[cairn.PendingCall], error) {
+	createdAt, root, id, err := driver.ParseCallCursor(q.Cursor)
 	if err != nil {
-		return store.Page[cairn.PendingCall]{}, err
+		return driver.Page[cairn.PendingCall]{}, err
 	}
 	from, last := "-inf", ""
 	if root != "" {
@@ -115,12 +115,12 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 	}
 	now, err := s.now(ctx, &q)
 	if err != nil {
-		return store.Page[cairn.PendingCall]{}, err
+		return driver.Page[cairn.PendingCall]{}, err
 	}
 	read := func(r reply) ([]*cairn.PendingCall, error) { return readNamedCalls(r.list(1)) }
-	size := store.PageSize(q.Limit)
+	size := driver.PageSize(q.Limit)
 	indexes := indexesOf(&q)
-	list := merged[cairn.PendingCall]{compare: store.CompareCalls}
+	list := merged[cairn.PendingCall]{compare: driver.CompareCalls}
 	list.first = func(n int) ([][]*cairn.PendingCall, error) {
 		var all [][]*cairn.PendingCall
 		for _, index := range indexes {
@@ -142,13 +142,13 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 	}
 	page, err := readMerged(&list, size, max(size+1, scanBatch), func(call *cairn.PendingCall) (yes, over bool) {
 		return q.Selects(call, now), false
-	}, store.CallCursor)
+	}, driver.CallCursor)
 	if err != nil {
 		return page, err
 	}
 	if again, err := lookAt(ctx, &s.database, page.Items, func(call *cairn.PendingCall) string { return call.RootID }); again || err != nil {
 		if err != nil {
-			return store.Page[cairn.PendingCall]{}, err
+			return driver.Page[cairn.PendingCall]{}, err
 		}
 		return s.Calls(ctx, q)
 	}
@@ -156,10 +156,10 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 }
 
 // callOf is Calls for a query that names one call.
-func (s *Store) callOf(ctx context.Context, q *store.CallQuery) (page store.Page[cairn.PendingCall], err error) {
+func (s *Store) callOf(ctx context.Context, q *driver.CallQuery) (page driver.Page[cairn.PendingCall], err error) {
 	r, err := s.ask(ctx, scriptCall, q.RootID, q.ID)
 	switch {
-	case store.IsGone(err):
+	case driver.IsGone(err):
 		return page, nil
 	case err != nil:
 		return page, err
@@ -180,7 +180,7 @@ func (s *Store) callOf(ctx context.Context, q *store.CallQuery) (page store.Page
 }
 
 // now returns the server's time for a query that needs it.
-func (s *Store) now(ctx context.Context, q *store.CallQuery) (time.Time, error) {
+func (s *Store) now(ctx context.Context, q *driver.CallQuery) (time.Time, error) {
 	if q.Claimed == "" {
 		return time.Time{}, nil
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // TestChannelsOfNestedPrefixes names channels of stores whose prefixes and logs would be ambiguous if they were
@@ -50,7 +50,7 @@ func loseServer(t *testing.T) {
 	server := testenv.RedisServer(t, "--appendonly", "no")
 	s := openAt(t, server.URL(), nil)
 	server.Kill()
-	if _, err := s.List(t.Context(), store.SessionQuery{}); err == nil {
+	if _, err := s.List(t.Context(), driver.SessionQuery{}); err == nil {
 		t.Error("there is an answer without a server")
 	}
 }

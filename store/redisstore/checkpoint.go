@@ -7,8 +7,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var (
@@ -72,8 +72,8 @@ func readCheckpoint(session, id, record string) (*cairn.Checkpoint, error) {
 	return cp, nil
 }
 
-// Checkpoints implements store.Store.
-func (s *Store) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+// Checkpoints implements driver.Store.
+func (s *Store) Checkpoints(ctx context.Context, id string, q driver.PageQuery) (driver.Page[cairn.Checkpoint], error) {
 	return readPage(ctx, &s.database, scriptCheckpoints, id, q, 2, func(item reply) (cairn.Checkpoint, int64, error) {
 		cp, err := readCheckpoint(id, item.text(0), item.text(1))
 		if err != nil {
@@ -83,7 +83,7 @@ func (s *Store) Checkpoints(ctx context.Context, id string, q store.PageQuery) (
 	})
 }
 
-// Prune implements store.Store.
+// Prune implements driver.Store.
 func (s *Store) Prune(ctx context.Context, id string, keep int) (int, error) {
 	if keep < 1 {
 		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)

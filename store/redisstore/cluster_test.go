@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
 	"github.com/redis/go-redis/v9"
 )
@@ -29,21 +29,21 @@ func openCluster(tb testing.TB) *Store {
 func TestClusterConformance(t *testing.T) {
 	if !testenv.Soak() {
 		hosttest.Run(t, inProcess, hosttest.Store{Name: "rediscluster", OwnClock: true, Set: hosttest.OnStore,
-			Open:    func(tb testing.TB, _ func() time.Time) store.Store { return openCluster(tb) },
-			Another: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+			Open:    func(tb testing.TB, _ func() time.Time) driver.Store { return openCluster(tb) },
+			Another: func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
 		})
 		return
 	}
-	storetest.Run(t, func(tb testing.TB) store.Store { return openCluster(tb) }, &storetest.Options{
-		Reopen: func(tb testing.TB, st store.Store) store.Store { return reopen(tb, st.(*Store)) },
-		Second: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+	storetest.Run(t, func(tb testing.TB) driver.Store { return openCluster(tb) }, &storetest.Options{
+		Reopen: func(tb testing.TB, st driver.Store) driver.Store { return reopen(tb, st.(*Store)) },
+		Second: func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
 	})
 }
 
 func TestClusterLogConformance(t *testing.T) {
-	storetest.RunLog(t, func(tb testing.TB) store.Log { return logOf(openCluster(tb)) }, &storetest.LogOptions{
-		Reopen: func(tb testing.TB, log store.Log) store.Log { return logOf(reopen(tb, storeOf(log))) },
-		Second: func(tb testing.TB, log store.Log) store.Log { return logOf(second(tb, storeOf(log))) },
+	storetest.RunLog(t, func(tb testing.TB) driver.Log { return logOf(openCluster(tb)) }, &storetest.LogOptions{
+		Reopen: func(tb testing.TB, log driver.Log) driver.Log { return logOf(reopen(tb, storeOf(log))) },
+		Second: func(tb testing.TB, log driver.Log) driver.Log { return logOf(second(tb, storeOf(log))) },
 	})
 }
 
@@ -52,7 +52,7 @@ func TestClusterSpreadsSessions(t *testing.T) {
 	t.Parallel()
 	s := openCluster(t)
 	for i := range 50 {
-		if _, err := store.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support"}, nil); err != nil {
+		if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support"}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,11 +110,11 @@ func TestClusterRights(t *testing.T) {
 	s := openAt(t, url, &Options{Prefix: prefix})
 	root, child := family(s, 1)
 	for _, session := range []*cairn.Session{{ID: root, Agent: "support"}, {ID: child, Agent: "helper", ParentID: root, RootID: root}} {
-		if _, err := store.Create(t.Context(), s, session, nil); err != nil {
+		if _, err := driver.Create(t.Context(), s, session, nil); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := s.List(t.Context(), store.SessionQuery{}); err != nil {
+	if _, err := s.List(t.Context(), driver.SessionQuery{}); err != nil {
 		t.Error(err)
 	}
 	if err := appendEvent(t.Context(), s, root); err != nil {
@@ -140,7 +140,7 @@ func TestClusterFindsChildren(t *testing.T) {
 	s := openCluster(t)
 	root, child := family(s, 1)
 	for _, session := range []*cairn.Session{{ID: root, Agent: "support"}, {ID: child, Agent: "helper", ParentID: root, RootID: root}} {
-		if _, err := store.Create(t.Context(), s, session, nil); err != nil {
+		if _, err := driver.Create(t.Context(), s, session, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,24 +148,24 @@ func TestClusterFindsChildren(t *testing.T) {
 		t.Error("the child is not in the bucket of its root")
 	}
 	other := second(t, s)
-	if row, err := store.Load(t.Context(), other, child); err != nil || row.RootID != root {
+	if row, err := driver.Load(t.Context(), other, child); err != nil || row.RootID != root {
 		t.Errorf("another process finds %+v, %v", row, err)
 	}
-	_, err := store.Create(t.Context(), other, &cairn.Session{ID: child, Agent: "support"}, nil)
+	_, err := driver.Create(t.Context(), other, &cairn.Session{ID: child, Agent: "support"}, nil)
 	if !errors.Is(err, cairn.ErrExists) {
 		t.Errorf("a root of the child's id: %v", err)
 	}
 	if err := other.Delete(t.Context(), child); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Load(t.Context(), s, child); !errors.Is(err, cairn.ErrNotFound) {
+	if _, err := driver.Load(t.Context(), s, child); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("after its deletion by another process: %v", err)
 	}
 	// The id is free again, for a root and for a child of another tree.
-	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: child, Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: child, Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if row, err := store.Load(t.Context(), other, child); err != nil || row.RootID != child {
+	if row, err := driver.Load(t.Context(), other, child); err != nil || row.RootID != child {
 		t.Errorf("the other process finds %+v, %v", row, err)
 	}
 }
@@ -189,13 +189,13 @@ func TestClusterForgivesANoteOfNothing(t *testing.T) {
 		if err := s.client.Set(t.Context(), s.buckets[s.bucketOf(child)]+"to:"+child, wrong, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.Load(t.Context(), s, child); !errors.Is(err, cairn.ErrNotFound) {
+		if _, err := driver.Load(t.Context(), s, child); !errors.Is(err, cairn.ErrNotFound) {
 			t.Errorf("a session that was only noted: %v", err)
 		}
-		if _, err := store.Create(t.Context(), s, make(root, child), nil); err != nil {
+		if _, err := driver.Create(t.Context(), s, make(root, child), nil); err != nil {
 			t.Fatal(err)
 		}
-		if row, err := store.Load(t.Context(), second(t, s), child); err != nil || row.ID != child {
+		if row, err := driver.Load(t.Context(), second(t, s), child); err != nil || row.ID != child {
 			t.Errorf("another process finds %+v, %v", row, err)
 		}
 	}

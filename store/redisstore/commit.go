@@ -6,15 +6,15 @@ import (
 	"sync"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
 var writes = sync.Pool{New: func() any { return &write{} }}
 
-// Commit implements store.Store. It is one round trip if this process knows the session's row or creates the session.
-func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
-	err := c.ValidateFor(store.Abilities{MaxEvent: s.opts.MaxEvent})
+// Commit implements driver.Store. It is one round trip if this process knows the session's row or creates the session.
+func (s *Store) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
+	err := c.ValidateFor(driver.Abilities{MaxEvent: s.opts.MaxEvent})
 	if err == nil && c.Create != nil {
 		err = cairn.CheckSessionID(id)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
 )
 
@@ -42,29 +42,29 @@ func openNew(tb testing.TB) *Store {
 }
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, func(tb testing.TB) store.Store { return openNew(tb) }, &storetest.Options{
-		Reopen: func(tb testing.TB, st store.Store) store.Store { return reopen(tb, st.(*Store)) },
-		Second: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+	storetest.Run(t, func(tb testing.TB) driver.Store { return openNew(tb) }, &storetest.Options{
+		Reopen: func(tb testing.TB, st driver.Store) driver.Store { return reopen(tb, st.(*Store)) },
+		Second: func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
 		Fault:  failNth,
 	})
 }
 
 func TestLogConformance(t *testing.T) {
-	storetest.RunLog(t, func(tb testing.TB) store.Log { return logOf(openNew(tb)) }, &storetest.LogOptions{
-		Reopen: func(tb testing.TB, log store.Log) store.Log { return logOf(reopen(tb, storeOf(log))) },
-		Second: func(tb testing.TB, log store.Log) store.Log { return logOf(second(tb, storeOf(log))) },
+	storetest.RunLog(t, func(tb testing.TB) driver.Log { return logOf(openNew(tb)) }, &storetest.LogOptions{
+		Reopen: func(tb testing.TB, log driver.Log) driver.Log { return logOf(reopen(tb, storeOf(log))) },
+		Second: func(tb testing.TB, log driver.Log) driver.Log { return logOf(second(tb, storeOf(log))) },
 	})
 }
 
 // logs maps the event logs that the suite of logs uses to their stores.
 var logs sync.Map
 
-func logOf(s *Store) store.Log {
+func logOf(s *Store) driver.Log {
 	logs.Store(s.EventLog(), s)
 	return s.EventLog()
 }
 
-func storeOf(log store.Log) *Store {
+func storeOf(log driver.Log) *Store {
 	s, _ := logs.Load(log)
 	return s.(*Store)
 }
@@ -84,7 +84,7 @@ func second(tb testing.TB, s *Store) *Store {
 }
 
 // failNth makes the n-th call of a script that writes fail.
-func failNth(_ testing.TB, st store.Store, n int) (disarm func() (failed bool)) {
+func failNth(_ testing.TB, st driver.Store, n int) (disarm func() (failed bool)) {
 	failed := false
 	s := st.(*Store)
 	s.intercept = func(string) error {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -221,7 +221,7 @@ func (d *database) askCommand(ctx context.Context, sc *script, id string, comman
 		switch r.word() {
 		case "none":
 			if !remembered {
-				return nil, store.NotFound(id)
+				return nil, driver.NotFound(id)
 			}
 			d.routes.forget(id) // it was deleted, and may be in another bucket now
 			bucket, remembered = own, false
@@ -243,7 +243,7 @@ func (d *database) askCommand(ctx context.Context, sc *script, id string, comman
 			return r, nil
 		}
 	}
-	return nil, store.NotFound(id)
+	return nil, driver.NotFound(id)
 }
 
 // look removes the tree of a root if it has expired.

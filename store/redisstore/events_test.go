@@ -10,7 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // says returns events of a session, each with a name and without a time.
@@ -45,11 +45,11 @@ func wantNames(t *testing.T, s *Store, log, want string) {
 }
 
 // stepWith returns the next step of a session with events that have the step's number.
-func stepWith(row *cairn.Session, n int) *store.Commit {
+func stepWith(row *cairn.Session, n int) *driver.Commit {
 	name := fmt.Sprint(n)
-	return &store.Commit{Guard: store.Guard{Version: row.Version}, Messages: stepMessages, Step: n, Events: says(row.ID, name, name),
+	return &driver.Commit{Guard: driver.Guard{Version: row.Version}, Messages: stepMessages, Step: n, Events: says(row.ID, name, name),
 		Checkpoint: &cairn.Checkpoint{ID: "cp-" + name, StepID: "step-" + name, RunID: "run", Step: n},
-		Lease:      store.LeaseChange{Action: store.LeaseRenew, TTL: time.Minute}}
+		Lease:      driver.LeaseChange{Action: driver.LeaseRenew, TTL: time.Minute}}
 }
 
 // A commit whose answer was lost is sent again and its events are added once, by either script. Followers get them.
@@ -66,7 +66,7 @@ func TestLostAnswerOfACommitWithEvents(t *testing.T) {
 			for n := range 30 {
 				c := stepWith(row, n+1)
 				if n%3 == 0 { // neither a step nor a run
-					c.Checkpoint, c.Guard = nil, store.Guard{}
+					c.Checkpoint, c.Guard = nil, driver.Guard{}
 				}
 				c.Events[0].Text = "attempt" // so that it is cut
 				row = must(s.Commit(t.Context(), "session", c))
@@ -112,7 +112,7 @@ func TestFollowerOfACommitWhoseAnswerWasLost(t *testing.T) {
 				}
 			}()
 			for _, name := range []string{"first", "second"} { // from then on it waits for a notice
-				must(s.log.Append(ctx, row.Log(), store.AnySequence, says("session", name)...))
+				must(s.log.Append(ctx, row.Log(), driver.AnySequence, says("session", name)...))
 				if heard := <-got; heard != name {
 					t.Fatalf("followed %q, want %q", heard, name)
 				}
@@ -121,7 +121,7 @@ func TestFollowerOfACommitWhoseAnswerWasLost(t *testing.T) {
 			p.setCut(everyOther(cutAnswer, "attempt"))
 			c := stepWith(row, 1)
 			if kind == "write" {
-				c.Checkpoint, c.Guard = nil, store.Guard{}
+				c.Checkpoint, c.Guard = nil, driver.Guard{}
 			}
 			c.Events[0].Text = "attempt"
 			must(s.Commit(ctx, "session", c))
@@ -162,13 +162,13 @@ func TestTimesOfEvents(t *testing.T) {
 		}
 	}
 	wantBox(row)
-	wantBox(must(store.Load(t.Context(), other, "session")))
+	wantBox(must(driver.Load(t.Context(), other, "session")))
 	for i, by := range []*Store{s, other} { // it stays as it is
 		next := stepWith(row, 3+i)
 		next.Events = nil
 		row = must(by.Commit(t.Context(), "session", next))
 		wantBox(row)
-		wantBox(must(store.Load(t.Context(), second(t, s), "session")))
+		wantBox(must(driver.Load(t.Context(), second(t, s), "session")))
 	}
 	wantNames(t, s, row.Log(), "1 1")
 }
@@ -178,13 +178,13 @@ func TestStepThatTakesTheLeaseFences(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	row := newStepper(t, s, "session", nil).row
-	old := store.Writer{Session: "session", Token: row.Lease.Token, ID: "writer", Batch: 1}
+	old := driver.Writer{Session: "session", Token: row.Lease.Token, ID: "writer", Batch: 1}
 	must(s.log.AppendFenced(t.Context(), row.Log(), 0, old, says("session", "live")...))
 	c := stepWith(row, 1)
-	c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: "next", TTL: time.Minute}
+	c.Lease = driver.LeaseChange{Action: driver.LeaseTake, Owner: "next", TTL: time.Minute}
 	must(s.Commit(t.Context(), "session", c))
 	old.Batch = 2
-	_, err := s.log.AppendFenced(t.Context(), row.Log(), store.AnySequence, old, says("session", "late")...)
+	_, err := s.log.AppendFenced(t.Context(), row.Log(), driver.AnySequence, old, says("session", "late")...)
 	if !errors.Is(err, cairn.ErrFenced) {
 		t.Errorf("an append of the holder before: %v", err)
 	}
@@ -216,13 +216,13 @@ func TestClusterEventsOfChildren(t *testing.T) {
 	s := openCluster(t)
 	other := second(t, s)
 	root, child := family(s, 1)
-	top := must(s.Commit(t.Context(), root, &store.Commit{Create: &cairn.Session{Agent: "support"}, Events: says(root, "root")}))
-	row := must(s.Commit(t.Context(), child, &store.Commit{Create: &cairn.Session{Agent: "helper", ParentID: root, RootID: root, Incarnation: top.Incarnation},
+	top := must(s.Commit(t.Context(), root, &driver.Commit{Create: &cairn.Session{Agent: "support"}, Events: says(root, "root")}))
+	row := must(s.Commit(t.Context(), child, &driver.Commit{Create: &cairn.Session{Agent: "helper", ParentID: root, RootID: root, Incarnation: top.Incarnation},
 		Events: says(child, "child")}))
 	for n, by := range []*Store{s, other, s} {
 		row = must(by.Commit(t.Context(), child, stepWith(row, n+1)))
 	}
-	must(other.Commit(t.Context(), root, &store.Commit{Events: says(root, "end")}))
+	must(other.Commit(t.Context(), root, &driver.Commit{Events: says(root, "end")}))
 	wantNames(t, other, top.Log(), "root child 1 1 2 2 3 3 end")
 	if row.LogSequence != 8 {
 		t.Errorf("the child is at %d, want 8", row.LogSequence)

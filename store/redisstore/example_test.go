@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/redisstore"
 )
 
@@ -20,7 +20,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer st.Close()
-	if _, err := store.Create(ctx, st, &cairn.Session{ID: "session-1", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(ctx, st, &cairn.Session{ID: "session-1", Agent: "support"}, nil); err != nil {
 		log.Fatal(err)
 	}
 
@@ -29,10 +29,10 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer another.Close()
-	if _, err := store.AppendMessages(ctx, another, "session-1", cairn.User(cairn.TextPart("Order 42 arrived broken."))); err != nil {
+	if _, err := driver.AppendMessages(ctx, another, "session-1", cairn.User(cairn.TextPart("Order 42 arrived broken."))); err != nil {
 		log.Fatal(err)
 	}
-	messages, err := store.Messages(ctx, st, "session-1", 0, 0)
+	messages, err := driver.Messages(ctx, st, "session-1", 0, 0)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -6,27 +6,27 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var scriptRestore = about("restore", "restore", grows)
 
-// Restore implements store.Sweeper.
+// Restore implements driver.Sweeper.
 func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error) {
 	r, err := s.ask(ctx, scriptRestore, root, s.opts.Retention.Milliseconds(), s.opts.EventRetention.Milliseconds(), rand.Text())
-	var removed *store.GoneError
+	var removed *driver.GoneError
 	switch {
 	case errors.As(err, &removed) && removed.Removed.SessionID != root:
-		return nil, store.NotRoot(&cairn.Session{ID: root, RootID: removed.Removed.SessionID})
+		return nil, driver.NotRoot(&cairn.Session{ID: root, RootID: removed.Removed.SessionID})
 	case err != nil:
 		return nil, err
 	case r.word() == "child":
-		return nil, store.NotRoot(&cairn.Session{ID: root, RootID: r.text(2)})
+		return nil, driver.NotRoot(&cairn.Session{ID: root, RootID: r.text(2)})
 	}
 	s.known.Drop(root)
 	row, err := readRow(root, r.list(1))
 	if err == nil && r.word() == "exists" {
-		err = store.Conflict(cairn.CodeExists, row, "session %q is there", root)
+		err = driver.Conflict(cairn.CodeExists, row, "session %q is there", root)
 	}
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -44,7 +44,7 @@ func TestSentinelFailover(t *testing.T) {
 	go func() {
 		started, err := Open(t.Context(), atSentinel(w), &Options{RetryFor: 30 * time.Second})
 		if err == nil {
-			_, err = store.Load(t.Context(), started, "session")
+			_, err = driver.Load(t.Context(), started, "session")
 			started.Close()
 		}
 		opened <- err
@@ -123,7 +123,7 @@ func TestClusterWithSeveralSeeds(t *testing.T) {
 	t.Parallel()
 	seed := strings.TrimPrefix(testenv.RedisCluster(t), "redis://")
 	s := openAt(t, "redis://127.0.0.1:1?addr="+seed, &Options{Prefix: newPrefix()})
-	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
 		t.Error(err)
 	}
 	wantError(t, refused(t, "redis://127.0.0.1:1?addr=127.0.0.1:2", &Options{RetryFor: 100 * time.Millisecond}),

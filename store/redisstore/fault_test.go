@@ -13,8 +13,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // throughProxy opens a store behind a proxy.
@@ -40,7 +40,7 @@ func everyOther(how cutting, argument string) func([]byte) cutting {
 
 func texts(t *testing.T, s *Store, id string) []string {
 	t.Helper()
-	list, err := store.AllMessages(t.Context(), s, id)
+	list, err := driver.AllMessages(t.Context(), s, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,17 +58,17 @@ func TestLostAnswerOfACommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, p := throughProxy(t)
-			row, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil)
+			row, err := driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			p.setCut(everyOther(how, "attempt"))
 			for n := range 50 {
-				guard := store.Guard{Version: row.Version}
+				guard := driver.Guard{Version: row.Version}
 				if n%2 == 0 {
-					guard = store.Guard{} // only the attempt's name distinguishes it from another commit
+					guard = driver.Guard{} // only the attempt's name distinguishes it from another commit
 				}
-				row, err = s.Commit(t.Context(), "session", &store.Commit{Guard: guard,
+				row, err = s.Commit(t.Context(), "session", &driver.Commit{Guard: guard,
 					Messages: []cairn.Message{cairn.User(cairn.TextPart(fmt.Sprint("attempt ", n)))}, Usage: cairn.Usage{ModelCalls: 1}})
 				if err != nil {
 					t.Fatalf("commit %d: %v", n, err)
@@ -90,7 +90,7 @@ func TestLostAnswerOfAnAppend(t *testing.T) {
 			s, p := throughProxy(t)
 			p.setCut(everyOther(how, "attempt"))
 			for n := range 50 {
-				expect := store.AnySequence
+				expect := driver.AnySequence
 				if n%2 == 0 {
 					expect = int64(2 * n)
 				}
@@ -101,9 +101,9 @@ func TestLostAnswerOfAnAppend(t *testing.T) {
 				case 0:
 					last, err = s.log.Append(t.Context(), "log", expect, ev, ev)
 				case 1: // not numbered
-					last, err = s.log.AppendFenced(t.Context(), "log", expect, store.Writer{Session: "session", Token: 1}, ev, ev)
+					last, err = s.log.AppendFenced(t.Context(), "log", expect, driver.Writer{Session: "session", Token: 1}, ev, ev)
 				case 2:
-					w := store.Writer{Session: "session", Token: 1, ID: "writer", Batch: int64(n)}
+					w := driver.Writer{Session: "session", Token: 1, ID: "writer", Batch: int64(n)}
 					last, err = s.log.AppendFenced(t.Context(), "log", expect, w, ev, ev)
 				}
 				if err != nil || last != int64(2*n+2) {
@@ -132,20 +132,20 @@ func TestLostAnswerOfARemoval(t *testing.T) {
 			t.Parallel()
 			s, p := throughProxy(t)
 			p.setCut(everyOther(how, "hide"))
-			var want []store.Removed
+			var want []driver.Removed
 			for n := range 10 {
 				id := fmt.Sprint("session ", n)
-				if _, err := store.Create(t.Context(), s, &cairn.Session{ID: id, Agent: "support"}, nil); err != nil {
+				if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: id, Agent: "support"}, nil); err != nil {
 					t.Fatal(err)
 				}
-				removed, err := s.Remove(t.Context(), id, store.Deleted)
+				removed, err := s.Remove(t.Context(), id, driver.Deleted)
 				if err != nil {
 					t.Fatal(err)
 				}
 				want = append(want, *removed)
 			}
 			p.setCut(nil)
-			if page, err := s.Removed(t.Context(), 0, store.PageQuery{}); err != nil || !slices.Equal(page.Items, want) {
+			if page, err := s.Removed(t.Context(), 0, driver.PageQuery{}); err != nil || !slices.Equal(page.Items, want) {
 				t.Errorf("removed: %+v, %v, want %+v", page.Items, err, want)
 			}
 		})
@@ -158,7 +158,7 @@ func TestTwoWritersOverBadConnections(t *testing.T) {
 	t.Parallel()
 	a, p := throughProxy(t)
 	b := openAt(t, p.url, &a.opts)
-	if _, err := store.Create(t.Context(), a, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), a, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	const each = 500
@@ -173,7 +173,7 @@ func TestTwoWritersOverBadConnections(t *testing.T) {
 	for i, s := range []*Store{a, b} {
 		group.Go(func() {
 			for n := range each {
-				_, err := store.AppendMessages(t.Context(), s, "session", cairn.User(cairn.TextPart(fmt.Sprint(i, " ", n))))
+				_, err := driver.AppendMessages(t.Context(), s, "session", cairn.User(cairn.TextPart(fmt.Sprint(i, " ", n))))
 				if errors.Is(err, cairn.ErrUnavailable) {
 					lost[i]++
 				} else if err != nil {
@@ -205,7 +205,7 @@ func TestTwoWritersLoseNothing(t *testing.T) {
 	t.Parallel()
 	a := openNew(t)
 	b := second(t, a)
-	if _, err := store.Create(t.Context(), a, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), a, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	const races = 1000
@@ -214,14 +214,14 @@ func TestTwoWritersLoseNothing(t *testing.T) {
 		for i, s := range []*Store{a, b} {
 			group.Go(func() {
 				op := cairn.Op{Kind: cairn.OpAppend, Path: "/list", Items: []json.RawMessage{fmt.Append(nil, 2*n+i)}}
-				if _, err := store.MergeState(t.Context(), s, "session", op); err != nil {
+				if _, err := driver.MergeState(t.Context(), s, "session", op); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		group.Wait()
 	}
-	raw, err := store.State(t.Context(), a, "session", "")
+	raw, err := driver.State(t.Context(), a, "session", "")
 	if err != nil {
 		t.Fatal(err)
 	}

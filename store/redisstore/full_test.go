@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // fill sets a limit on a server's memory and writes sessions of a user, big, until it refuses more. It returns the
@@ -29,10 +29,10 @@ func fill(t *testing.T, s *Store) (refusal error) {
 	}
 	for n := range 1000 {
 		id := fmt.Sprint("big-", n)
-		if _, err := store.Create(t.Context(), s, &cairn.Session{ID: id, Agent: "support", UserID: "big"}, nil); err != nil {
+		if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: id, Agent: "support", UserID: "big"}, nil); err != nil {
 			return err
 		}
-		if _, err := store.AppendMessages(t.Context(), s, id, cairn.User(cairn.TextPart(strings.Repeat("full ", 10_000)))); err != nil {
+		if _, err := driver.AppendMessages(t.Context(), s, id, cairn.User(cairn.TextPart(strings.Repeat("full ", 10_000)))); err != nil {
 			return err
 		}
 	}
@@ -123,20 +123,20 @@ func TestFullServerCanBeReadAndEmptied(t *testing.T) {
 	s := openAt(t, first.url, nil)
 	eng := start(s)
 
-	page, err := eng.Sessions(ctx, store.SessionQuery{UserID: "paused"})
+	page, err := eng.Sessions(ctx, driver.SessionQuery{UserID: "paused"})
 	if err != nil || len(page.Items) != 1 {
 		t.Errorf("sessions: %+v, %v", page.Items, err)
 	}
 	for what, read := range map[string]func() error{
 		"snapshot":    func() error { _, err := eng.Snapshot(ctx, "paused"); return err },
 		"messages":    func() error { _, err := eng.Messages(ctx, "paused", 0, 10); return err },
-		"checkpoints": func() error { _, err := eng.Checkpoints(ctx, "paused", store.PageQuery{}); return err },
-		"runs":        func() error { _, err := eng.Runs(ctx, "paused", store.PageQuery{}); return err },
+		"checkpoints": func() error { _, err := eng.Checkpoints(ctx, "paused", driver.PageQuery{}); return err },
+		"runs":        func() error { _, err := eng.Runs(ctx, "paused", driver.PageQuery{}); return err },
 		"state":       func() error { _, err := eng.State(ctx, "paused", ""); return err },
 		"events":      func() error { _, err := eng.History(ctx, "paused", cairn.Cursor{}, 10); return err },
-		"inbox":       func() error { _, err := eng.Inbox(ctx, store.CallQuery{}); return err },
-		"due":         func() error { _, err := s.Due(ctx, store.DueQuery{}); return err },
-		"records":     func() error { _, err := s.Records().List(ctx, store.RecordQuery{Namespace: "notes"}); return err },
+		"inbox":       func() error { _, err := eng.Inbox(ctx, driver.CallQuery{}); return err },
+		"due":         func() error { _, err := s.Due(ctx, driver.DueQuery{}); return err },
+		"records":     func() error { _, err := s.Records().List(ctx, driver.RecordQuery{Namespace: "notes"}); return err },
 		"whole":       func() error { _, err := s.Inside(ctx, "paused", 0, 10); return err },
 	} {
 		if err := read(); err != nil {
@@ -170,7 +170,7 @@ func TestFullServerCanBeReadAndEmptied(t *testing.T) {
 	}
 	fmt.Sscan(readFacts(text)["used_memory"], &limit)
 	s.client.ConfigSet(ctx, "maxmemory", fmt.Sprint(limit+2<<20))
-	if _, err := store.Create(ctx, s, &cairn.Session{ID: "new", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(ctx, s, &cairn.Session{ID: "new", Agent: "support"}, nil); err != nil {
 		t.Errorf("a write after the server was emptied: %v", err)
 	}
 }

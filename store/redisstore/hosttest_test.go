@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Each process has its own store under one prefix. The clock is the server's.
@@ -24,14 +24,14 @@ var onServer = hosttest.Store{
 	Name:     "redisstore",
 	OwnClock: true,
 	Set:      testenv.Choose(hosttest.OnStore, hosttest.Every),
-	Open:     func(tb testing.TB, _ func() time.Time) store.Store { return openNew(tb) },
-	Another:  func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+	Open:     func(tb testing.TB, _ func() time.Time) driver.Store { return openNew(tb) },
+	Another:  func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
 }
 
 var inProcess = hosttest.Host{
 	Name:    "inprocess",
 	Crashes: testenv.Choose(4, 0),
-	Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+	Start: func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		eng, err := engine.New(st, agents, opts)
 		if err != nil {
 			tb.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -31,8 +31,8 @@ const (
 	discardWithin = 5 * time.Second
 )
 
-// Inside implements store.Importer.
-func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*store.Inside, error) {
+// Inside implements driver.Importer.
+func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*driver.Inside, error) {
 	r, err := s.ask(ctx, scriptInside, id, from, max(limit, 0))
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 	if err != nil {
 		return nil, err
 	}
-	in := &store.Inside{Checkpoints: rec.checkpoints}
+	in := &driver.Inside{Checkpoints: rec.checkpoints}
 	if text := list.text(5); text != "" {
 		if in.Stop, err = readStop(text); err != nil {
 			return nil, err
@@ -51,7 +51,7 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 	if in.FirstState, err = strconv.ParseInt(list.text(6), 10, 64); err != nil {
 		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: the stored row does not decode: %w", id, err)
 	}
-	if store.DueKindOf(rec.session) != "" {
+	if driver.DueKindOf(rec.session) != "" {
 		due, err := strconv.ParseInt(list.text(7), 10, 64)
 		if err != nil {
 			return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: the stored row does not decode: %w", id, err)
@@ -69,7 +69,7 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 }
 
 // readChange decodes an element of a chain of states. A keyframe is an object; a change is a list.
-func readChange(text string) (change store.StateChange, err error) {
+func readChange(text string) (change driver.StateChange, err error) {
 	if !strings.HasPrefix(text, "[") {
 		change.Keyframe = json.RawMessage(text)
 		return change, nil
@@ -77,18 +77,18 @@ func readChange(text string) (change store.StateChange, err error) {
 	return change, backend.DecodeJSON("state change", text, &change.Ops)
 }
 
-// Import implements store.Importer. The parts have names that no reader uses, until one script renames them all. Its
+// Import implements driver.Importer. The parts have names that no reader uses, until one script renames them all. Its
 // duration grows with the number of sessions and calls, but not with their history. On a cluster, Import does not
 // notice a session that another process creates concurrently in another tree, under the id of one of this tree's
 // children.
-func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) (err error) {
+func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*driver.Part, error]) (err error) {
 	m := &importing{s: s, ctx: ctx, root: root, bucket: s.bucketOf(root), token: rand.Text(), sizes: map[string]int{}}
 	defer func() {
 		if err != nil {
 			m.discard()
 		}
 	}()
-	for part, err := range store.CheckImport(root, s.opts.MaxEvent, parts) {
+	for part, err := range driver.CheckImport(root, s.opts.MaxEvent, parts) {
 		if err == nil {
 			err = m.add(part)
 		}
@@ -113,7 +113,7 @@ type importing struct {
 	log      []any          // the fields of the log's hash
 
 	// The session that is being imported.
-	part   *store.SessionPart
+	part   *driver.SessionPart
 	chain  []statePlace // by position, from the first state on
 	queued int
 	staged int
@@ -152,7 +152,7 @@ func (m *importing) own(kind, letter string, elements ...any) error {
 	return m.put(kind, letter+":"+m.part.Row.ID, elements...)
 }
 
-func (m *importing) add(p *store.Part) error {
+func (m *importing) add(p *driver.Part) error {
 	if p.Session != nil {
 		if err := m.endSession(); err != nil {
 			return err
@@ -161,7 +161,7 @@ func (m *importing) add(p *store.Part) error {
 			return err
 		}
 	}
-	for _, add := range []func(*store.Part) error{m.history, m.runs, m.checkpoints, m.calls, m.waits, m.events} {
+	for _, add := range []func(*driver.Part) error{m.history, m.runs, m.checkpoints, m.calls, m.waits, m.events} {
 		if err := add(p); err != nil {
 			return err
 		}
@@ -170,13 +170,13 @@ func (m *importing) add(p *store.Part) error {
 }
 
 // begin begins a session. It fails if a session in any bucket has the id.
-func (m *importing) begin(p *store.SessionPart) error {
+func (m *importing) begin(p *driver.SessionPart) error {
 	id := p.Row.ID
-	there, err := store.Load(m.ctx, m.s, id)
+	there, err := driver.Load(m.ctx, m.s, id)
 	if err == nil {
-		return store.Conflict(cairn.CodeExists, there, "session %q already exists", id)
+		return driver.Conflict(cairn.CodeExists, there, "session %q already exists", id)
 	}
-	if !errors.Is(err, cairn.ErrNotFound) || store.IsGone(err) {
+	if !errors.Is(err, cairn.ErrNotFound) || driver.IsGone(err) {
 		return err
 	}
 	m.sessions = append(m.sessions, id)
@@ -191,7 +191,7 @@ func (m *importing) begin(p *store.SessionPart) error {
 	return nil
 }
 
-func (m *importing) history(p *store.Part) error {
+func (m *importing) history(p *driver.Part) error {
 	var states, messages []any
 	for i := range p.States {
 		piece, err := plan.PieceOf(0, &p.States[i])
@@ -226,7 +226,7 @@ func (m *importing) at(position int64) statePlace {
 	return m.chain[position-m.part.Inside.FirstState]
 }
 
-func (m *importing) runs(p *store.Part) error {
+func (m *importing) runs(p *driver.Part) error {
 	var ids, fields []any
 	for i := range p.Runs {
 		run := &p.Runs[i]
@@ -243,7 +243,7 @@ func (m *importing) runs(p *store.Part) error {
 	return m.own("hash", "r", fields...)
 }
 
-func (m *importing) checkpoints(p *store.Part) error {
+func (m *importing) checkpoints(p *driver.Part) error {
 	var fields, ids []any
 	for i := range p.Checkpoints {
 		cp := &p.Checkpoints[i]
@@ -262,7 +262,7 @@ func (m *importing) checkpoints(p *store.Part) error {
 	return m.own("list", "n", ids...)
 }
 
-func (m *importing) calls(p *store.Part) error {
+func (m *importing) calls(p *driver.Part) error {
 	var records, steps []any
 	for i := range p.Calls {
 		call := &p.Calls[i]
@@ -284,7 +284,7 @@ func (m *importing) calls(p *store.Part) error {
 	return m.own("hash", "k", steps...)
 }
 
-func (m *importing) waits(p *store.Part) error {
+func (m *importing) waits(p *driver.Part) error {
 	var turns, pieces, cached []any
 	for i := range p.Queue {
 		data, err := backend.EncodeJSON("queued turn", &p.Queue[i])
@@ -318,7 +318,7 @@ func (m *importing) waits(p *store.Part) error {
 	return m.own("hash", "h", cached...)
 }
 
-func (m *importing) events(p *store.Part) error {
+func (m *importing) events(p *driver.Part) error {
 	if len(p.Events) == 0 {
 		return nil
 	}
@@ -337,10 +337,10 @@ func (m *importing) endSession() error {
 	}
 	row, inside := &m.part.Row, &m.part.Inside
 	r := storedRow{session: row, frame: m.at(row.State.Position).frame, checkpoints: inside.Checkpoints,
-		kind: string(store.DueKindOf(row)), turns: int64(m.queued)}
+		kind: string(driver.DueKindOf(row)), turns: int64(m.queued)}
 	due := inside.DueSince
 	if row.Status == cairn.SessionActive {
-		r.kind, due = string(store.DueCrashed), row.Lease.Until
+		r.kind, due = string(driver.DueCrashed), row.Lease.Until
 	}
 	base, err := packBase(nil, row, m.part.Secret, 0)
 	if err != nil {
@@ -389,9 +389,9 @@ func (m *importing) finish() error {
 		if err != nil {
 			return err
 		}
-		return store.Conflict(cairn.CodeExists, there, "session %q already exists", r.text(2))
+		return driver.Conflict(cairn.CodeExists, there, "session %q already exists", r.text(2))
 	case "log":
-		return store.LogExists(m.name)
+		return driver.LogExists(m.name)
 	case "lost":
 		return m.lost()
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -26,7 +26,7 @@ func fenced(id string, token int64, list []any) error {
 	return plan.Lost(row, token)
 }
 
-// Renew implements store.Store.
+// Renew implements driver.Store.
 func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
 	r, err := s.ask(ctx, scriptRenew, id, token, ttl.Microseconds())
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 	return backend.StopOf(r.text(1), stop), err
 }
 
-// RequestStop implements store.Store.
+// RequestStop implements driver.Store.
 func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) error {
 	if err := stop.Validate(); err != nil {
 		return err
@@ -63,12 +63,12 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 	if err != nil {
 		return err
 	}
-	return store.Conflict(cairn.CodeNotRunning, row, "session %q: run %q is not running", id, stop.RunID)
+	return driver.Conflict(cairn.CodeNotRunning, row, "session %q: run %q is not running", id, stop.RunID)
 }
 
-// Stage implements store.Store.
-func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
-	if err := store.ValidateStaged(pieces); err != nil {
+// Stage implements driver.Store.
+func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...driver.Staged) error {
+	if err := driver.ValidateStaged(pieces); err != nil {
 		return err
 	}
 	args := []any{token}
@@ -89,17 +89,17 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 // stopsKept is how many notices a watcher of stop requests may fall behind before it misses some.
 const stopsKept = 256
 
-// WatchStops implements store.StopWatcher.
-func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
-	return func(yield func(store.StopNotice, error) bool) {
-		notices := make(chan store.StopNotice, stopsKept)
+// WatchStops implements driver.StopWatcher.
+func (s *Store) WatchStops(ctx context.Context) iter.Seq2[driver.StopNotice, error] {
+	return func(yield func(driver.StopNotice, error) bool) {
+		notices := make(chan driver.StopNotice, stopsKept)
 		n := &s.listener
 		n.mu.Lock()
 		if n.watchers == nil {
-			n.watchers = map[chan store.StopNotice]struct{}{}
+			n.watchers = map[chan driver.StopNotice]struct{}{}
 		}
 		if len(n.watchers) > 0 { // the first watcher gets this notice once it is subscribed
-			notices <- store.StopNotice{}
+			notices <- driver.StopNotice{}
 		}
 		n.watchers[notices] = struct{}{}
 		n.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 			case <-ctx.Done():
 				return
 			case <-s.closed:
-				yield(store.StopNotice{}, errClosed)
+				yield(driver.StopNotice{}, errClosed)
 				return
 			}
 		}

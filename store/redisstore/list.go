@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var (
@@ -23,11 +24,11 @@ var (
 	scriptCountTree = keyed("counttree", "count a tree", reads)
 )
 
-// List implements store.Store. It reads the narrowest index for the query and filters the rows.
-func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+// List implements driver.Store. It reads the narrowest index for the query and filters the rows.
+func (s *Store) List(ctx context.Context, q driver.SessionQuery) (driver.Page[cairn.Session], error) {
 	cursor, err := q.Begin()
 	if err != nil {
-		return store.Page[cairn.Session]{}, err
+		return driver.Page[cairn.Session]{}, err
 	}
 	if len(q.Removed) > 0 {
 		return s.listRemoved(ctx, q)
@@ -40,7 +41,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	if before := ceilMicros(q.CreatedBefore); !q.CreatedBefore.IsZero() && (cursor.ID == "" || before < cursor.CreatedAt.UnixMicro()) {
 		from, cursor.ID = strconv.FormatInt(before, 10), ""
 	}
-	size := store.PageSize(q.Limit)
+	size := driver.PageSize(q.Limit)
 	list := merged[cairn.Session]{
 		compare: func(a, b *cairn.Session) int {
 			return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.ID, a.ID))
@@ -60,7 +61,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	if rest {
 		batch = max(batch, scanBatch)
 	}
-	page, err := readMerged(&list, size, batch, selector(&q), store.SessionCursor)
+	page, err := readMerged(&list, size, batch, selector(&q), driver.SessionCursor)
 	if err != nil {
 		return page, err
 	}
@@ -71,7 +72,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 		return row.RootID
 	}); again || err != nil {
 		if err != nil {
-			return store.Page[cairn.Session]{}, err
+			return driver.Page[cairn.Session]{}, err
 		}
 		return s.List(ctx, q)
 	}
@@ -80,11 +81,11 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 
 // removedTrees iterates over the removed trees that a query may select: the one of its root, those of its thread, or
 // all.
-func (s *Store) removedTrees(ctx context.Context, q *store.SessionQuery) iter.Seq2[*store.Removed, error] {
+func (s *Store) removedTrees(ctx context.Context, q *driver.SessionQuery) iter.Seq2[*driver.Removed, error] {
 	if q.RootID != "" {
-		return func(yield func(*store.Removed, error) bool) {
-			_, err := store.Load(ctx, s, q.RootID)
-			var gone *store.GoneError
+		return func(yield func(*driver.Removed, error) bool) {
+			_, err := driver.Load(ctx, s, q.RootID)
+			var gone *driver.GoneError
 			switch {
 			case errors.As(err, &gone):
 				yield(&gone.Removed, nil)
@@ -97,17 +98,17 @@ func (s *Store) removedTrees(ctx context.Context, q *store.SessionQuery) iter.Se
 	if q.ThreadID != "" {
 		index = "gone:" + q.ThreadID
 	}
-	return store.All(func(cursor string) (store.Page[store.Removed], error) {
-		return s.removedIn(ctx, index, 0, store.PageQuery{Limit: 1000, Cursor: cursor})
+	return driver.All(func(cursor string) (driver.Page[driver.Removed], error) {
+		return s.removedIn(ctx, index, 0, driver.PageQuery{Limit: 1000, Cursor: cursor})
 	})
 }
 
 // listRemoved is List of removed sessions.
-func (s *Store) listRemoved(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+func (s *Store) listRemoved(ctx context.Context, q driver.SessionQuery) (driver.Page[cairn.Session], error) {
 	var rows []*cairn.Session
 	for tree, err := range s.removedTrees(ctx, &q) {
 		if err != nil {
-			return store.Page[cairn.Session]{}, err
+			return driver.Page[cairn.Session]{}, err
 		}
 		bucket, ok := s.bucketOfRemoval(tree.Key)
 		if !ok || !slices.Contains(q.Removed, tree.Reason) {
@@ -115,11 +116,11 @@ func (s *Store) listRemoved(ctx context.Context, q store.SessionQuery) (store.Pa
 		}
 		r, err := s.run(ctx, scriptHidden, bucket, tree.Key)
 		if err != nil {
-			return store.Page[cairn.Session]{}, err
+			return driver.Page[cairn.Session]{}, err
 		}
 		list, err := readRows(r)
 		if err != nil {
-			return store.Page[cairn.Session]{}, err
+			return driver.Page[cairn.Session]{}, err
 		}
 		for _, row := range list {
 			row.Removal, row.RemovedAt = string(tree.Reason), tree.RemovedAt
@@ -144,7 +145,7 @@ func readRows(r reply) ([]*cairn.Session, error) {
 }
 
 // sessionIndex returns the index for a query, and whether the query has further conditions.
-func sessionIndex(q *store.SessionQuery) (name string, rest bool) {
+func sessionIndex(q *driver.SessionQuery) (name string, rest bool) {
 	var names []string
 	user := "user:"
 	if q.Archived != nil {
@@ -162,7 +163,7 @@ func sessionIndex(q *store.SessionQuery) (name string, rest bool) {
 
 // selector returns a function that reports whether a query, without its cursor, selects a session, and whether it
 // selects no later session.
-func selector(q *store.SessionQuery) func(*cairn.Session) (yes, over bool) {
+func selector(q *driver.SessionQuery) func(*cairn.Session) (yes, over bool) {
 	return func(row *cairn.Session) (yes, over bool) {
 		if row.CreatedAt.Before(q.CreatedAfter) {
 			return false, true
@@ -180,13 +181,13 @@ func ceilMicros(t time.Time) int64 {
 	return n
 }
 
-// Due implements store.Store.
-func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
-	since, id, err := store.ParseDueCursor(q.Cursor)
+// Due implements driver.Store.
+func (s *Store) Due(ctx context.Context, q driver.DueQuery) (driver.Page[driver.Due], error) {
+	since, id, err := driver.ParseDueCursor(q.Cursor)
 	if err != nil || q.Agents != nil && len(q.Agents) == 0 {
-		return store.Page[store.Due]{}, err
+		return driver.Page[driver.Due]{}, err
 	}
-	args := []any{store.PageSize(q.Limit), "-inf", id}
+	args := []any{driver.PageSize(q.Limit), "-inf", id}
 	if id != "" {
 		args[1] = micros(since)
 	}
@@ -195,32 +196,32 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 	}
 	replies, err := s.runAll(ctx, scriptDue, args...)
 	if err != nil {
-		return store.Page[store.Due]{}, err
+		return driver.Page[driver.Due]{}, err
 	}
-	var due []store.Due
+	var due []driver.Due
 	for _, r := range replies {
 		fields := reply(r.list(1))
 		for i := 0; i+5 <= len(fields); i += 5 {
 			since, err := strconv.ParseInt(fields.text(i+4), 10, 64)
 			if err != nil {
-				return store.Page[store.Due]{}, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored field %q does not decode", fields.text(i), "due")
+				return driver.Page[driver.Due]{}, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored field %q does not decode", fields.text(i), "due")
 			}
-			due = append(due, store.Due{SessionID: fields.text(i), RootID: fields.text(i + 1), Agent: fields.text(i + 2),
-				Kind: store.DueKind(fields.text(i + 3)), Since: fromMicros(since)})
+			due = append(due, driver.Due{SessionID: fields.text(i), RootID: fields.text(i + 1), Agent: fields.text(i + 2),
+				Kind: driver.DueKind(fields.text(i + 3)), Since: fromMicros(since)})
 		}
 	}
-	page := store.DuePage(due, q.Limit)
-	again, err := lookAt(ctx, &s.database, page.Items, func(d *store.Due) string { return d.RootID })
+	page := driver.DuePage(due, q.Limit)
+	again, err := lookAt(ctx, &s.database, page.Items, func(d *driver.Due) string { return d.RootID })
 	switch {
 	case err != nil:
-		return store.Page[store.Due]{}, err
+		return driver.Page[driver.Due]{}, err
 	case again:
 		return s.Due(ctx, q)
 	}
 	return page, nil
 }
 
-// CountTree implements store.TreeCounter.
+// CountTree implements driver.TreeCounter.
 func (s *Store) CountTree(ctx context.Context, root string) (int, error) {
 	r, err := s.run(ctx, scriptCountTree, s.bucketOf(root), root)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/tail"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -27,7 +27,7 @@ type listener struct {
 	mu       sync.Mutex
 	closed   bool
 	channels map[string]*channel
-	watchers map[chan store.StopNotice]struct{}
+	watchers map[chan driver.StopNotice]struct{}
 
 	// subscribing is held while subscriptions change. It guards the fields below.
 	subscribing sync.Mutex
@@ -127,7 +127,7 @@ func (n *listener) listen(ctx context.Context, messages <-chan any) {
 			if m.Kind == "subscribe" { // also on reconnecting: messages may have been missed
 				n.receive(ctx, m.Channel, -1)
 				if m.Channel == n.db.stopChannel() {
-					n.notify(store.StopNotice{})
+					n.notify(driver.StopNotice{})
 				}
 			}
 		case *redis.Message:
@@ -202,10 +202,10 @@ func (n *listener) announce(payload string) {
 	if err != nil {
 		return
 	}
-	n.notify(store.StopNotice{SessionID: id, Stop: *stop})
+	n.notify(driver.StopNotice{SessionID: id, Stop: *stop})
 }
 
-func (n *listener) notify(notice store.StopNotice) {
+func (n *listener) notify(notice driver.StopNotice) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for w := range n.watchers {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var (
@@ -33,22 +33,22 @@ type Log struct {
 	attempts atomic.Int64
 }
 
-// Self implements store.Log.
-func (l *Log) Self() store.Log { return l }
+// Self implements driver.Log.
+func (l *Log) Self() driver.Log { return l }
 
-// MaxEvent implements store.Log.
+// MaxEvent implements driver.Log.
 func (l *Log) MaxEvent() int { return l.db.opts.MaxEvent }
 
-// Append implements store.Log.
+// Append implements driver.Log.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
 	if len(events) > 0 {
-		return l.append(ctx, log, expect, store.Writer{Session: "\n" + l.listener.origin}, events) // names no session
+		return l.append(ctx, log, expect, driver.Writer{Session: "\n" + l.listener.origin}, events) // names no session
 	}
 	return backend.CheckLast(ctx, l, log, expect)
 }
 
-// AppendFenced implements store.Fencer.
-func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (last int64, err error) {
+// AppendFenced implements driver.Fencer.
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w driver.Writer, events ...cairn.Event) (last int64, err error) {
 	if len(events) == 0 {
 		w.Batch = 0
 	}
@@ -56,9 +56,9 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 }
 
 // append runs an append and publishes the events to this process's followers.
-func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writer, events []cairn.Event) (int64, error) {
+func (l *Log) append(ctx context.Context, log string, expect int64, w driver.Writer, events []cairn.Event) (int64, error) {
 	for i := range events {
-		if err := store.CheckEvent(&events[i], l.db.opts.MaxEvent); err != nil {
+		if err := driver.CheckEvent(&events[i], l.db.opts.MaxEvent); err != nil {
 			return 0, err
 		}
 	}
@@ -85,16 +85,16 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 		return 0, err
 	}
 	if r.word() == "dropped" {
-		return 0, store.Dropped(log)
+		return 0, driver.Dropped(log)
 	}
 	last, err := strconv.ParseInt(r.text(1), 10, 64)
 	switch {
 	case err != nil:
 		return 0, cairn.Errorf(cairn.CodeCorrupt, "log %q: stored sequence %q does not decode", log, r.text(1))
 	case r.word() == "fenced":
-		return 0, store.Fenced(log, w, last)
+		return 0, driver.Fenced(log, w, last)
 	case r.word() == "stale":
-		return 0, store.LogChanged(log, expect, last)
+		return 0, driver.LogChanged(log, expect, last)
 	case r.word() == "there":
 		l.listener.hub.Wake(log)
 	default:
@@ -112,7 +112,7 @@ func (l *Log) events(ctx context.Context, log string, from int64, limit int) (fi
 		return 0, 0, nil, err
 	}
 	if r.word() == "dropped" {
-		return 0, 0, nil, store.Dropped(log)
+		return 0, 0, nil, driver.Dropped(log)
 	}
 	first, err1 := strconv.ParseInt(r.text(1), 10, 64)
 	last, err2 := strconv.ParseInt(r.text(2), 10, 64)
@@ -122,7 +122,7 @@ func (l *Log) events(ctx context.Context, log string, from int64, limit int) (fi
 	return first, last, r.list(3), nil
 }
 
-// Read implements store.Log.
+// Read implements driver.Log.
 func (l *Log) Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
 	if limit <= 0 {
 		limit = 1000
@@ -133,7 +133,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) ([]c
 	case err != nil:
 		return nil, err
 	case after < last && after+1 < first:
-		return nil, store.Trimmed(log, after, first)
+		return nil, driver.Trimmed(log, after, first)
 	case len(entries) == 0:
 		return nil, nil
 	}
@@ -175,7 +175,7 @@ func readBatch(list []cairn.Event, log string, entry any, after int64, limit int
 	return list, err
 }
 
-// Follow implements store.Log.
+// Follow implements driver.Log.
 func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		l.listener.join(log)
@@ -184,37 +184,37 @@ func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cai
 	}
 }
 
-// Bounds implements store.Log.
+// Bounds implements driver.Log.
 func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err error) {
 	first, last, _, err = l.events(ctx, log, 1, 0)
 	return first, last, err
 }
 
-// Trim implements store.Log.
+// Trim implements driver.Log.
 func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 	_, err := l.db.run(ctx, scriptTrim, l.db.bucketOfLog(log), log, before)
 	return err
 }
 
-// Unswept implements store.LogSweeper.
-func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[string], error) {
+// Unswept implements driver.LogSweeper.
+func (l *Log) Unswept(ctx context.Context, age time.Duration, q driver.PageQuery) (driver.Page[string], error) {
 	found, err := l.db.overdues(ctx, "logs", q, age, "l", "last")
-	page := store.Page[string]{Next: found.Next}
+	page := driver.Page[string]{Next: found.Next}
 	for _, o := range found.Items {
 		page.Items = append(page.Items, o.name)
 	}
 	return page, err
 }
 
-// Swept implements store.LogSweeper.
+// Swept implements driver.LogSweeper.
 func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Duration) error {
 	_, err := l.db.run(ctx, scriptSwept, l.db.bucketOfLog(log), log, last, next.Microseconds())
 	return err
 }
 
-// Drop implements store.Log.
+// Drop implements driver.Log.
 func (l *Log) Drop(ctx context.Context, log string) error {
-	r, err := l.db.run(ctx, scriptDrop, l.db.bucketOfLog(log), log, l.db.eventChannel(log), store.DroppedFor.Milliseconds())
+	r, err := l.db.run(ctx, scriptDrop, l.db.bucketOfLog(log), log, l.db.eventChannel(log), driver.DroppedFor.Milliseconds())
 	if err == nil {
 		l.listener.hub.Drop(log)
 		l.listener.published(ctx, r.text(1))

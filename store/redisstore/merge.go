@@ -3,7 +3,7 @@ package redisstore
 import (
 	"context"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // merged is a list that is spread over the buckets. Each bucket has a part, in the list's order.
@@ -80,11 +80,11 @@ func readParts[T any](ctx context.Context, d *database, root string, sc *script,
 
 // readMerged reads one page of a list. selects reports whether an item belongs to the page, and whether no later item
 // does.
-func readMerged[T any](list *merged[T], size, batch int, selects func(*T) (yes, over bool), cursor func(*T) string) (page store.Page[T], err error) {
+func readMerged[T any](list *merged[T], size, batch int, selects func(*T) (yes, over bool), cursor func(*T) string) (page driver.Page[T], err error) {
 	for {
 		item, err := list.next(batch)
 		if err != nil {
-			return store.Page[T]{}, err
+			return driver.Page[T]{}, err
 		}
 		if item == nil {
 			return page, nil

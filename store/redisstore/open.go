@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -47,13 +47,13 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 }
 
 // Migrations reports whether the keys under a prefix have a layout. It changes nothing. Its errors are those of Open.
-func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migration, error) {
+func Migrations(ctx context.Context, url string, opts *Options) ([]driver.Migration, error) {
 	s, at, err := connect(ctx, url, opts)
 	if err != nil {
 		return nil, err
 	}
 	defer s.client.Close()
-	list := []store.Migration{{Version: schemaVersion, Name: "layout"}}
+	list := []driver.Migration{{Version: schemaVersion, Name: "layout"}}
 	found, err := s.layout(ctx, at)
 	if err != nil || found == nil {
 		return list, err
@@ -78,7 +78,7 @@ func connect(ctx context.Context, url string, opts *Options) (*Store, *address, 
 	logTo(o.Logger)
 	s := &Store{url: url, database: database{opts: o, user: at.user(), failsOver: !at.lone(), closed: make(chan struct{})}}
 	s.expire = func(ctx context.Context, root string) error {
-		_, err := s.Remove(ctx, root, store.Expired)
+		_, err := s.Remove(ctx, root, driver.Expired)
 		return err
 	}
 	s.log = &Log{db: &s.database, listener: &s.listener}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // wantError checks that an error has the sentinel's code and contains some words, in one line.
@@ -172,7 +172,7 @@ func TestKeysOfSomebodyElse(t *testing.T) {
 	if err := s.client.Set(t.Context(), s.buckets[0]+"s:session", "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := store.Load(t.Context(), s, "session")
+	_, err := driver.Load(t.Context(), s, "session")
 	wantError(t, err, cairn.ErrSchema, "not this store's")
 }
 
@@ -187,14 +187,14 @@ func TestReadOnlyReplica(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t, "--appendonly", "no")
 	s := openAt(t, server.URL(), nil)
-	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, refused(t, server.URL(), &Options{RetryFor: -1}), cairn.ErrUnavailable, "read-only replica")
-	_, err := store.AppendMessages(t.Context(), s, "session", cairn.User(cairn.TextPart("hello")))
+	_, err := driver.AppendMessages(t.Context(), s, "session", cairn.User(cairn.TextPart("hello")))
 	wantError(t, err, cairn.ErrUnavailable, "read-only replica")
 }
 
@@ -227,16 +227,16 @@ func TestServerOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t, "--appendonly", "no")
 	s := openAt(t, server.URL(), nil)
-	row, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil)
+	row, err := driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = store.AppendMessages(t.Context(), s, "session", cairn.User(cairn.TextPart("hello")))
+	_, err = driver.AppendMessages(t.Context(), s, "session", cairn.User(cairn.TextPart("hello")))
 	wantError(t, err, cairn.ErrUnavailable, "out of memory")
-	if now, err := store.Load(t.Context(), s, "session"); err != nil || now.Version != row.Version {
+	if now, err := driver.Load(t.Context(), s, "session"); err != nil || now.Version != row.Version {
 		t.Errorf("row %+v, %v", now, err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Options tune a Store. The zero value and nil mean the defaults.
@@ -14,7 +14,7 @@ type Options struct {
 	// Prefix begins the names of all keys, before a colon; empty means "cairn". Stores of different prefixes share
 	// nothing.
 	Prefix string
-	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
+	// MaxEvent is the maximum size of an encoded event in bytes; 0 means driver.DefaultMaxEvent.
 	MaxEvent int
 	// Retention is how long the server keeps a session tree that was removed, because it was deleted or had expired.
 	// After that the server purges it by itself, with or without a sweeper; no sweep reports such a purge. 0 means that
@@ -65,7 +65,7 @@ func (o *Options) withDefaults() (Options, error) {
 		out.Prefix = "cairn"
 	}
 	if out.MaxEvent == 0 {
-		out.MaxEvent = store.DefaultMaxEvent
+		out.MaxEvent = driver.DefaultMaxEvent
 	}
 	return out, nil
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var scriptOver = keyed("over", "look for what has expired", reads)
@@ -52,10 +52,10 @@ type overdue struct {
 
 // overdues returns a page of the items of an index that became due at least age ago, longest overdue first. Each has
 // fields of the hash that letter and the item's name identify.
-func (d *database) overdues(ctx context.Context, index string, q store.PageQuery, age time.Duration, letter string, fields ...any) (store.Page[overdue], error) {
-	at, name, err := store.ParseSweepCursor(q.Cursor)
+func (d *database) overdues(ctx context.Context, index string, q driver.PageQuery, age time.Duration, letter string, fields ...any) (driver.Page[overdue], error) {
+	at, name, err := driver.ParseSweepCursor(q.Cursor)
 	if err != nil {
-		return store.Page[overdue]{}, err
+		return driver.Page[overdue]{}, err
 	}
 	from := "-inf"
 	if name != "" {
@@ -78,7 +78,7 @@ func (d *database) overdues(ctx context.Context, index string, q store.PageQuery
 		},
 	}
 	all := func(*overdue) (yes, over bool) { return true, false }
-	return readMerged(&list, q.Size(), q.Size()+1, all, func(o *overdue) string { return store.SweepCursor(o.at, o.name) })
+	return readMerged(&list, q.Size(), q.Size()+1, all, func(o *overdue) string { return driver.SweepCursor(o.at, o.name) })
 }
 
 func readOverdue(r reply) ([]*overdue, error) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -26,7 +26,7 @@ func (n *listener) poll(ctx context.Context) {
 		if n.mute(ctx) {
 			every = pollEvery
 			n.hub.WakeAll()
-			n.notify(store.StopNotice{})
+			n.notify(driver.StopNotice{})
 		}
 		timer := time.NewTimer(every)
 		select {

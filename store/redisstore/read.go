@@ -10,14 +10,14 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var scriptRead = about("read", "read", reads)
 
-// Read implements store.Store. It is one script.
-func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+// Read implements driver.Store. It is one script.
+func (s *Store) Read(ctx context.Context, id string, want driver.Want) (*driver.Contents, error) {
 	recent := ""
 	if want.Recent {
 		recent = "recent"
@@ -27,11 +27,11 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Co
 	case err != nil:
 		return nil, err
 	case r.word() == "checkpoint":
-		return nil, store.UnknownCheckpoint(id, want.Checkpoint)
+		return nil, driver.UnknownCheckpoint(id, want.Checkpoint)
 	case r.word() == "run":
-		return nil, store.UnknownRun(id, want.Run)
+		return nil, driver.UnknownRun(id, want.Run)
 	}
-	snap := &store.Contents{}
+	snap := &driver.Contents{}
 	row, err := readStored(id, r.list(1))
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Co
 	if snap.Calls, err = readCalls(r.list(7), snap.Session.RootID); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(snap.Calls, func(a, b cairn.PendingCall) int { return store.CompareCalls(&a, &b) })
+	slices.SortFunc(snap.Calls, func(a, b cairn.PendingCall) int { return driver.CompareCalls(&a, &b) })
 	if snap.Cache, err = readCache(r.list(8)); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Co
 }
 
 // letters encodes want for the script, a letter for each part.
-func letters(want *store.Want) string {
+func letters(want *driver.Want) string {
 	var text strings.Builder
 	for _, part := range []struct {
 		is     bool
@@ -70,7 +70,7 @@ func letters(want *store.Want) string {
 }
 
 // readPast reads what was wanted of a session's history.
-func readPast(snap *store.Contents, want *store.Want, r reply) (err error) {
+func readPast(snap *driver.Contents, want *driver.Want, r reply) (err error) {
 	id := snap.Session.ID
 	if want.Checkpoint != "" {
 		if snap.Checkpoint, err = readCheckpoint(id, want.Checkpoint, r.text(2)); err != nil {
@@ -128,16 +128,16 @@ func readMessages(list []any) ([]cairn.Message, error) {
 }
 
 // readCache reads the tool-result cache of a session, by key.
-func readCache(list []any) ([]store.CacheEntry, error) {
-	var entries []store.CacheEntry
+func readCache(list []any) ([]driver.CacheEntry, error) {
+	var entries []driver.CacheEntry
 	for i := 0; i+1 < len(list); i += 2 {
-		var e store.CacheEntry
+		var e driver.CacheEntry
 		if err := backend.DecodeJSON("cached result", plain(list[i+1]), &e); err != nil {
 			return nil, err
 		}
 		entries = append(entries, e)
 	}
-	slices.SortFunc(entries, func(a, b store.CacheEntry) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(entries, func(a, b driver.CacheEntry) int { return strings.Compare(a.Key, b.Key) })
 	return entries, nil
 }
 
@@ -166,9 +166,9 @@ func readNumbered(what string, list []any, read func(field, data string) error) 
 }
 
 // readQueue decodes the queued turns.
-func readQueue(list []any) (turns []store.QueuedTurn, err error) {
+func readQueue(list []any) (turns []driver.QueuedTurn, err error) {
 	err = readNumbered("queued turn", list, func(field, data string) error {
-		turn := store.QueuedTurn{ID: field}
+		turn := driver.QueuedTurn{ID: field}
 		err := backend.DecodeJSON("queued turn", data, &turn)
 		turns = append(turns, turn)
 		return err
@@ -194,19 +194,19 @@ func foldChain(list []any) (json.RawMessage, error) {
 			return nil, err
 		}
 	}
-	return store.FoldState(keyframe, changes)
+	return driver.FoldState(keyframe, changes)
 }
 
 // readStaged reads what is staged for one step, or for all if stepID is empty.
-func readStaged(list []any, stepID string) ([]store.Staged, error) {
-	var pieces []store.Staged
+func readStaged(list []any, stepID string) ([]driver.Staged, error) {
+	var pieces []driver.Staged
 	err := readNumbered("piece", list, func(field, data string) error {
 		var name [2]string
 		if err := backend.DecodeJSON("piece", field, &name); err != nil {
 			return err
 		}
 		if stepID == "" || stepID == name[0] {
-			pieces = append(pieces, store.Staged{StepID: name[0], Key: name[1], Data: json.RawMessage(data)})
+			pieces = append(pieces, driver.Staged{StepID: name[0], Key: name[1], Data: json.RawMessage(data)})
 		}
 		return nil
 	})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // aboutRecords returns a script whose first argument is a namespace.
@@ -25,16 +25,16 @@ var (
 	scriptNamespaces   = keyed("namespaces", "list namespaces", reads)
 )
 
-var _ store.RecordProvider = (*Store)(nil)
+var _ driver.RecordProvider = (*Store)(nil)
 
 // Records returns the store's records. Each call runs one script; only a page with many entries of expired records
 // takes several. On a cluster a namespace is in one slot, so that its lists are exact and a record changes together
 // with its index entries; its records share one node. The server removes an expired record by itself. Later writes and
 // lists remove its index entries, each write those of up to ten records. A write whose answer was lost is sent again
 // and recognized.
-func (s *Store) Records() store.Records { return (*records)(s) }
+func (s *Store) Records() driver.Records { return (*records)(s) }
 
-// records is the store as store.Records.
+// records is the store as driver.Records.
 type records Store
 
 // runRecords runs a script on the bucket of a namespace.
@@ -43,8 +43,8 @@ func (s *Store) runRecords(ctx context.Context, sc *script, namespace string, ar
 }
 
 // decodeRecord decodes the fields that record.lua returns, which were read at the time asOf.
-func decodeRecord(namespace, key, asOf string, fields reply) (*store.Record, error) {
-	r := &store.Record{Namespace: namespace, Key: key, Index: fields.text(0), Value: json.RawMessage(fields.text(5))}
+func decodeRecord(namespace, key, asOf string, fields reply) (*driver.Record, error) {
+	r := &driver.Record{Namespace: namespace, Key: key, Index: fields.text(0), Value: json.RawMessage(fields.text(5))}
 	var err error
 	number := func(text string) int64 {
 		n, failed := strconv.ParseInt(text, 10, 64)
@@ -71,18 +71,18 @@ func decodeRecord(namespace, key, asOf string, fields reply) (*store.Record, err
 func staleRecord(namespace, key string, seen int64, r reply) error {
 	fields := reply(r.list(2))
 	if len(fields) == 0 {
-		return store.RecordConflict(namespace, key, seen, nil)
+		return driver.RecordConflict(namespace, key, seen, nil)
 	}
 	there, err := decodeRecord(namespace, key, r.text(1), fields)
 	if err != nil {
 		return err
 	}
-	return store.RecordConflict(namespace, key, seen, there)
+	return driver.RecordConflict(namespace, key, seen, there)
 }
 
-// Get implements store.Records.
-func (r *records) Get(ctx context.Context, namespace, key string) (*store.Record, error) {
-	if err := store.CheckRecordKey(namespace, key); err != nil {
+// Get implements driver.Records.
+func (r *records) Get(ctx context.Context, namespace, key string) (*driver.Record, error) {
+	if err := driver.CheckRecordKey(namespace, key); err != nil {
 		return nil, err
 	}
 	answer, err := (*Store)(r).runRecords(ctx, scriptRecordGet, namespace, key)
@@ -90,13 +90,13 @@ func (r *records) Get(ctx context.Context, namespace, key string) (*store.Record
 	case err != nil:
 		return nil, err
 	case answer.word() == "none":
-		return nil, store.RecordNotFound(namespace, key)
+		return nil, driver.RecordNotFound(namespace, key)
 	}
 	return decodeRecord(namespace, key, answer.text(1), answer.list(2))
 }
 
-// Put implements store.Records.
-func (r *records) Put(ctx context.Context, w store.RecordWrite) (*store.Record, error) {
+// Put implements driver.Records.
+func (r *records) Put(ctx context.Context, w driver.RecordWrite) (*driver.Record, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
 	}
@@ -115,9 +115,9 @@ func (r *records) Put(ctx context.Context, w store.RecordWrite) (*store.Record, 
 	return next, nil
 }
 
-// Delete implements store.Records.
+// Delete implements driver.Records.
 func (r *records) Delete(ctx context.Context, namespace, key string, seen int64) error {
-	if err := store.CheckRecordDelete(namespace, key, seen); err != nil {
+	if err := driver.CheckRecordDelete(namespace, key, seen); err != nil {
 		return err
 	}
 	answer, err := (*Store)(r).runRecords(ctx, scriptRecordDelete, namespace, key, seen, ids.New("delete"))
@@ -125,15 +125,15 @@ func (r *records) Delete(ctx context.Context, namespace, key string, seen int64)
 	case err != nil:
 		return err
 	case answer.word() == "none":
-		return store.RecordNotFound(namespace, key)
+		return driver.RecordNotFound(namespace, key)
 	case answer.word() == "stale":
 		return staleRecord(namespace, key, seen, answer)
 	}
 	return nil
 }
 
-// List implements store.Records.
-func (r *records) List(ctx context.Context, q store.RecordQuery) (page store.Page[store.Record], err error) {
+// List implements driver.Records.
+func (r *records) List(ctx context.Context, q driver.RecordQuery) (page driver.Page[driver.Record], err error) {
 	selected, err := q.Range()
 	if err != nil {
 		return page, err
@@ -145,7 +145,7 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (page store.Pag
 	case selected.AfterKey >= selected.From && selected.AfterKey != "":
 		from = "(" + selected.AfterKey
 	}
-	var list []store.Record
+	var list []driver.Record
 	for len(list) <= size {
 		answer, err := (*Store)(r).runRecords(ctx, scriptRecordList, q.Namespace, lists, from, "("+selected.Before, size+1)
 		if err != nil {
@@ -168,20 +168,20 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (page store.Pag
 	}
 	if len(list) > size {
 		list = list[:size]
-		page.Next = store.RecordCursor(&q, &list[size-1])
+		page.Next = driver.RecordCursor(&q, &list[size-1])
 	}
 	page.Items = list
 	return page, nil
 }
 
-// Namespaces implements store.Records. On a cluster it asks every bucket.
-func (r *records) Namespaces(ctx context.Context, cursor string) (store.Page[string], error) {
-	if err := store.CheckNamespaceCursor(cursor); err != nil {
-		return store.Page[string]{}, err
+// Namespaces implements driver.Records. On a cluster it asks every bucket.
+func (r *records) Namespaces(ctx context.Context, cursor string) (driver.Page[string], error) {
+	if err := driver.CheckNamespaceCursor(cursor); err != nil {
+		return driver.Page[string]{}, err
 	}
-	replies, err := (*Store)(r).runAll(ctx, scriptNamespaces, "("+cursor, store.MaxRecordPage+1)
+	replies, err := (*Store)(r).runAll(ctx, scriptNamespaces, "("+cursor, driver.MaxRecordPage+1)
 	if err != nil {
-		return store.Page[string]{}, err
+		return driver.Page[string]{}, err
 	}
 	var names []string
 	for _, answer := range replies {
@@ -190,5 +190,5 @@ func (r *records) Namespaces(ctx context.Context, cursor string) (store.Page[str
 		}
 	}
 	slices.Sort(names)
-	return store.NamespacePage(names), nil
+	return driver.NamespacePage(names), nil
 }

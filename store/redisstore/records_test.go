@@ -9,18 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
 )
 
 func TestClusterRecordConformance(t *testing.T) {
-	storetest.RunRecords(t, func(tb testing.TB) store.Store { return openCluster(tb) }, &storetest.Options{
-		Reopen: func(tb testing.TB, st store.Store) store.Store { return reopen(tb, st.(*Store)) },
-		Second: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+	storetest.RunRecords(t, func(tb testing.TB) driver.Store { return openCluster(tb) }, &storetest.Options{
+		Reopen: func(tb testing.TB, st driver.Store) driver.Store { return reopen(tb, st.(*Store)) },
+		Second: func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
 	})
 }
 
-func put(t *testing.T, s *Store, w store.RecordWrite) *store.Record {
+func put(t *testing.T, s *Store, w driver.RecordWrite) *driver.Record {
 	t.Helper()
 	w.Namespace, w.Value = "ns", json.RawMessage(`1`)
 	r, err := s.Records().Put(t.Context(), w)
@@ -50,21 +50,21 @@ func TestExpiredRecordsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	for i := range 25 {
-		put(t, s, store.RecordWrite{Key: fmt.Sprint("key-", i), Index: "early", TTL: time.Millisecond})
+		put(t, s, driver.RecordWrite{Key: fmt.Sprint("key-", i), Index: "early", TTL: time.Millisecond})
 	}
 	await(t, "the values to go", func() bool {
 		return !slices.ContainsFunc(recordKeys(t, s), func(key string) bool { return strings.HasPrefix(key, "v:") })
 	})
 	for i := range 2 {
-		put(t, s, store.RecordWrite{Key: fmt.Sprint("key-", 24-i), Index: "late"})
+		put(t, s, driver.RecordWrite{Key: fmt.Sprint("key-", 24-i), Index: "late"})
 	}
-	put(t, s, store.RecordWrite{Key: "key-24", Seen: store.AnyVersion})
+	put(t, s, driver.RecordWrite{Key: "key-24", Seen: driver.AnyVersion})
 	places, err := s.client.ZRange(t.Context(), s.buckets[0]+"vi:ns", 0, -1).Result()
 	if err != nil || !slices.Equal(places, []string{"late\x00key-23"}) {
 		t.Errorf("places by index: %q, %v", places, err)
 	}
 	for i := range 2 {
-		if err := s.Records().Delete(t.Context(), "ns", fmt.Sprint("key-", 24-i), store.AnyVersion); err != nil {
+		if err := s.Records().Delete(t.Context(), "ns", fmt.Sprint("key-", 24-i), driver.AnyVersion); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,16 +78,16 @@ func TestExpiredRecordsLeaveNothing(t *testing.T) {
 func TestListPastExpiredRecords(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
-	last := put(t, s, store.RecordWrite{Key: "z", Index: "z"})
+	last := put(t, s, driver.RecordWrite{Key: "z", Index: "z"})
 	for i := range 450 {
-		put(t, s, store.RecordWrite{Key: fmt.Sprintf("key-%03d", 449-i), Index: "i", TTL: 500 * time.Millisecond})
+		put(t, s, driver.RecordWrite{Key: fmt.Sprintf("key-%03d", 449-i), Index: "i", TTL: 500 * time.Millisecond})
 	}
 	await(t, "the records to expire", func() bool {
 		r, err := s.Records().Get(t.Context(), "ns", "key-000")
 		return r == nil && err != nil
 	})
-	back := put(t, s, store.RecordWrite{Key: "key-000", Index: "j"})
-	for _, q := range []store.RecordQuery{{Index: &store.IndexRange{}}, {}} {
+	back := put(t, s, driver.RecordWrite{Key: "key-000", Index: "j"})
+	for _, q := range []driver.RecordQuery{{Index: &driver.IndexRange{}}, {}} {
 		q.Namespace, q.Limit = "ns", 2
 		page, err := s.Records().List(t.Context(), q)
 		if err != nil || len(page.Items) != 2 || page.Items[0].Version != back.Version || page.Items[1].Version != last.Version || page.Next != "" {
@@ -106,7 +106,7 @@ func TestLostAnswerOfARecordsWrite(t *testing.T) {
 			p.setCut(everyOther(how, "cut-me"))
 			seen := int64(0)
 			for n := range 20 {
-				r, err := s.Records().Put(t.Context(), store.RecordWrite{Namespace: "ns", Key: "cut-me", Value: json.RawMessage(strconv.Itoa(n)), Seen: seen})
+				r, err := s.Records().Put(t.Context(), driver.RecordWrite{Namespace: "ns", Key: "cut-me", Value: json.RawMessage(strconv.Itoa(n)), Seen: seen})
 				if err != nil {
 					t.Fatalf("put %d: %v", n, err)
 				}

@@ -51,10 +51,12 @@ import (
 	"context"
 	"sync"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Store is a store.Store in Redis, with an event log of its own. It is safe for concurrent use, and any number of
+const _ = driver.Version1 // the contract that this store was written for
+
+// Store is a driver.Store in Redis, with an event log of its own. It is safe for concurrent use, and any number of
 // Stores and processes may share its keys.
 type Store struct {
 	database
@@ -70,20 +72,20 @@ type Store struct {
 }
 
 var (
-	_ store.Store       = (*Store)(nil)
-	_ store.Sweeper     = (*Store)(nil)
-	_ store.LogProvider = (*Store)(nil)
-	_ store.StopWatcher = (*Store)(nil)
-	_ store.Importer    = (*Store)(nil)
-	_ store.Log         = (*Log)(nil)
-	_ store.Fencer      = (*Log)(nil)
+	_ driver.Store       = (*Store)(nil)
+	_ driver.Sweeper     = (*Store)(nil)
+	_ driver.LogProvider = (*Store)(nil)
+	_ driver.StopWatcher = (*Store)(nil)
+	_ driver.Importer    = (*Store)(nil)
+	_ driver.Log         = (*Log)(nil)
+	_ driver.Fencer      = (*Log)(nil)
 )
 
 // EventLog returns the store's event log.
-func (s *Store) EventLog() store.Log { return s.log }
+func (s *Store) EventLog() driver.Log { return s.log }
 
-// Self implements store.Store.
-func (s *Store) Self() store.Store { return s }
+// Self implements driver.Store.
+func (s *Store) Self() driver.Store { return s }
 
 // Close ends followers with ErrClosed and closes the connections. Later calls fail with ErrClosed.
 func (s *Store) Close() error {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var (
@@ -20,16 +20,16 @@ var (
 // purgeBatch is how many keys a purge removes at once, so that other writers do not wait for the whole purge.
 const purgeBatch = 500
 
-// Remove implements store.Sweeper. It reads the tree and then hides it. If the tree has changed in between, it starts
+// Remove implements driver.Sweeper. It reads the tree and then hides it. If the tree has changed in between, it starts
 // over.
-func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
-	if err := store.CheckRemoval(why); err != nil {
+func (s *Store) Remove(ctx context.Context, root string, why driver.Removal) (*driver.Removed, error) {
+	if err := driver.CheckRemoval(why); err != nil {
 		return nil, err
 	}
 	bucket := s.bucketOf(root)
 	key := removalKey(bucket)
-	if why == store.Deleted { // it may have expired
-		if _, err := store.Load(ctx, s, root); err != nil {
+	if why == driver.Deleted { // it may have expired
+		if _, err := driver.Load(ctx, s, root); err != nil {
 			return nil, err
 		}
 	}
@@ -43,7 +43,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 		}
 		switch r.word() {
 		case "child":
-			return nil, store.NotRoot(&cairn.Session{ID: root, RootID: r.text(1)})
+			return nil, driver.NotRoot(&cairn.Session{ID: root, RootID: r.text(1)})
 		case "ok":
 			if refused != nil {
 				return nil, refused
@@ -55,7 +55,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 			if err != nil {
 				return nil, unknown(scriptRemove, r)
 			}
-			return &store.Removed{Key: key, SessionID: root, Reason: why, RemovedAt: fromMicros(at), Incarnation: rows[0].Incarnation}, nil
+			return &driver.Removed{Key: key, SessionID: root, Reason: why, RemovedAt: fromMicros(at), Incarnation: rows[0].Incarnation}, nil
 		case "tree":
 		default:
 			return nil, unknown(scriptRemove, r)
@@ -64,13 +64,13 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 		if now, rows, err = readTree(r); err != nil {
 			return nil, err
 		}
-		refused = store.RemovalConflict(rows, why, now)
+		refused = driver.RemovalConflict(rows, why, now)
 		switch {
 		case refused == nil:
 			args = []any{mark, "hide", key, string(why), s.opts.Retention.Milliseconds()}
-		case why == store.Expired: // it has not expired: record when to look again
+		case why == driver.Expired: // it has not expired: record when to look again
 			later := ""
-			if at := store.SweepAt(now, rows[0], rows[1:]...); !at.IsZero() {
+			if at := driver.SweepAt(now, rows[0], rows[1:]...); !at.IsZero() {
 				later = strconv.FormatInt(micros(at), 10)
 			}
 			args = []any{mark, "later", later}
@@ -108,37 +108,37 @@ func (s *Store) bucketOfRemoval(key string) (bucket int, ok bool) {
 	return bucket, ok && err == nil && bucket >= 0 && bucket < len(s.buckets)
 }
 
-// Stale implements store.Sweeper.
-func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string], error) {
+// Stale implements driver.Sweeper.
+func (s *Store) Stale(ctx context.Context, q driver.PageQuery) (driver.Page[string], error) {
 	found, err := s.overdues(ctx, "sweep", q, 0, "s", "version")
-	page := store.Page[string]{Next: found.Next}
+	page := driver.Page[string]{Next: found.Next}
 	for _, o := range found.Items {
 		page.Items = append(page.Items, o.name)
 	}
 	return page, err
 }
 
-// Removed implements store.Sweeper.
-func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
+// Removed implements driver.Sweeper.
+func (s *Store) Removed(ctx context.Context, age time.Duration, q driver.PageQuery) (driver.Page[driver.Removed], error) {
 	return s.removedIn(ctx, "removed", age, q)
 }
 
 // removedIn pages through an index of removed trees.
-func (s *Store) removedIn(ctx context.Context, index string, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
+func (s *Store) removedIn(ctx context.Context, index string, age time.Duration, q driver.PageQuery) (driver.Page[driver.Removed], error) {
 	found, err := s.overdues(ctx, index, q, age, "z", "id", "reason", "incarnation")
-	page := store.Page[store.Removed]{Next: found.Next}
+	page := driver.Page[driver.Removed]{Next: found.Next}
 	for _, o := range found.Items {
-		page.Items = append(page.Items, store.Removed{Key: o.name, SessionID: o.fields.text(0), Reason: store.Removal(o.fields.text(1)),
+		page.Items = append(page.Items, driver.Removed{Key: o.name, SessionID: o.fields.text(0), Reason: driver.Removal(o.fields.text(1)),
 			RemovedAt: o.at, Incarnation: o.fields.text(2)})
 	}
 	return page, err
 }
 
-// Purge implements store.Sweeper.
+// Purge implements driver.Sweeper.
 func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err error) {
 	bucket, ok := s.bucketOfRemoval(key)
 	if !ok {
-		return 0, store.NotRemoved(key)
+		return 0, driver.NotRemoved(key)
 	}
 	for {
 		r, err := s.run(ctx, scriptPurge, bucket, key, purgeBatch)
@@ -146,7 +146,7 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 			return checkpoints, err
 		}
 		if r.word() == "none" {
-			return checkpoints, store.NotRemoved(key)
+			return checkpoints, driver.NotRemoved(key)
 		}
 		n, err := strconv.Atoi(r.text(1))
 		if err != nil {

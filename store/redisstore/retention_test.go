@@ -12,7 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -38,23 +38,23 @@ func writeTree(t *testing.T, s *Store, root string, children int) {
 		if i > 0 {
 			id, create.ParentID, create.RootID = fmt.Sprint(root, "-child-", i), root, root
 		}
-		row, err := s.Commit(t.Context(), id, &store.Commit{Create: create, Messages: []cairn.Message{cairn.User(cairn.TextPart("hello"))},
+		row, err := s.Commit(t.Context(), id, &driver.Commit{Create: create, Messages: []cairn.Message{cairn.User(cairn.TextPart("hello"))},
 			StartRun: &cairn.Run{ID: "run"}, Checkpoint: &cairn.Checkpoint{ID: "cp", StepID: "step"},
-			Status: cairn.SessionActive, Suspend: &store.Suspend{StepID: "step"}, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker"},
-			Enqueue: &store.QueuedTurn{ID: "turn"}, Cache: []store.CacheEntry{{Key: "k"}},
-			Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: fmt.Sprint("call-", i), Kind: cairn.CallApproval, Reviewers: []string{"ann"}},
+			Status: cairn.SessionActive, Suspend: &driver.Suspend{StepID: "step"}, Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker"},
+			Enqueue: &driver.QueuedTurn{ID: "turn"}, Cache: []driver.CacheEntry{{Key: "k"}},
+			Calls: []driver.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: fmt.Sprint("call-", i), Kind: cairn.CallApproval, Reviewers: []string{"ann"}},
 				StepID: "step", Status: cairn.CallOpen, ClaimedBy: "bob"}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Stage(t.Context(), id, row.Lease.Token, store.Staged{StepID: "s", Key: "k", Data: []byte("1")}); err != nil {
+		if err := s.Stage(t.Context(), id, row.Lease.Token, driver.Staged{StepID: "s", Key: "k", Data: []byte("1")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Commit(t.Context(), id, &store.Commit{Status: cairn.SessionPaused}); err != nil {
+		if _, err := s.Commit(t.Context(), id, &driver.Commit{Status: cairn.SessionPaused}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	row, err := store.Load(t.Context(), s, root)
+	row, err := driver.Load(t.Context(), s, root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 			s := open(t)
 			const children = purgeBatch / 9
 			writeTree(t, s, "session", children)
-			row, err := store.Load(t.Context(), s, "session")
+			row, err := driver.Load(t.Context(), s, "session")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 				return slices.DeleteFunc(keys(t, s), func(name string) bool { return name == "l:"+row.Log() })
 			}
 			before := keys(t, s)
-			removed, err := s.Remove(t.Context(), "session", store.Deleted)
+			removed, err := s.Remove(t.Context(), "session", driver.Deleted)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,20 +158,20 @@ func TestRetention(t *testing.T) {
 	for _, id := range []string{"expired", "stays"} {
 		writeTree(t, s, id, 2)
 	}
-	if _, err := store.SetContext(ctx, s, "expired", store.ContextChange{ExpiresAt: new(time.Now().Add(-time.Hour))}); err != nil {
+	if _, err := driver.SetContext(ctx, s, "expired", driver.ContextChange{ExpiresAt: new(time.Now().Add(-time.Hour))}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.SetContext(ctx, s, "stays", store.ContextChange{ExpiresAt: new(time.Now().Add(time.Hour))}); err != nil {
+	if _, err := driver.SetContext(ctx, s, "stays", driver.ContextChange{ExpiresAt: new(time.Now().Add(time.Hour))}); err != nil {
 		t.Fatal(err)
 	}
-	removed, err := s.Remove(ctx, "expired", store.Expired)
+	removed, err := s.Remove(ctx, "expired", driver.Expired)
 	if err != nil {
 		t.Fatal(err)
 	}
 	await(t, "what was removed to go", func() bool {
 		return !slices.ContainsFunc(keys(t, s), func(name string) bool { return strings.Contains(name, removed.Key) })
 	})
-	if page, err := s.Removed(ctx, 0, store.PageQuery{}); err != nil || len(page.Items) > 0 {
+	if page, err := s.Removed(ctx, 0, driver.PageQuery{}); err != nil || len(page.Items) > 0 {
 		t.Errorf("removed: %+v, %v", page.Items, err)
 	}
 	if _, err := s.Purge(ctx, removed.Key); !errors.Is(err, cairn.ErrNotFound) {
@@ -180,13 +180,13 @@ func TestRetention(t *testing.T) {
 	if slices.Contains(keys(t, s), "i:removed") {
 		t.Error("the list of what was removed is still there")
 	}
-	if _, err := store.Load(ctx, s, "expired"); !errors.Is(err, cairn.ErrNotFound) || store.IsGone(err) {
+	if _, err := driver.Load(ctx, s, "expired"); !errors.Is(err, cairn.ErrNotFound) || driver.IsGone(err) {
 		t.Errorf("what went is still reserved: %v", err)
 	}
-	if page, err := s.List(ctx, store.SessionQuery{RootID: "stays"}); err != nil || len(page.Items) != 3 {
+	if page, err := s.List(ctx, driver.SessionQuery{RootID: "stays"}); err != nil || len(page.Items) != 3 {
 		t.Errorf("sessions that are listed: %+v, %v", page.Items, err)
 	}
-	if page, err := s.Stale(ctx, store.PageQuery{}); err != nil || len(page.Items) > 0 {
+	if page, err := s.Stale(ctx, driver.PageQuery{}); err != nil || len(page.Items) > 0 {
 		t.Errorf("stale: %v, %v", page.Items, err)
 	}
 }

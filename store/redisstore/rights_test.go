@@ -13,7 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
 	"github.com/redis/go-redis/v9"
 )
@@ -84,11 +84,11 @@ func TestUserWithDocumentedRights(t *testing.T) {
 		}
 	})
 	t.Run("records", func(t *testing.T) {
-		storetest.RunRecords(t, func(tb testing.TB) store.Store { return open(tb) }, &storetest.Options{Brief: true})
+		storetest.RunRecords(t, func(tb testing.TB) driver.Store { return open(tb) }, &storetest.Options{Brief: true})
 	})
 	t.Run("log", func(t *testing.T) {
-		storetest.RunLog(t, func(tb testing.TB) store.Log { return logOf(open(tb)) }, &storetest.LogOptions{
-			Second: func(tb testing.TB, log store.Log) store.Log { return logOf(second(tb, storeOf(log))) }, Brief: true})
+		storetest.RunLog(t, func(tb testing.TB) driver.Log { return logOf(open(tb)) }, &storetest.LogOptions{
+			Second: func(tb testing.TB, log driver.Log) driver.Log { return logOf(second(tb, storeOf(log))) }, Brief: true})
 	})
 }
 
@@ -127,37 +127,37 @@ type writing struct {
 }
 
 // runningCommit begins a run of a session.
-func runningCommit() *store.Commit {
-	return &store.Commit{Guard: store.Guard{Idle: true}, Create: &cairn.Session{Agent: "support"},
+func runningCommit() *driver.Commit {
+	return &driver.Commit{Guard: driver.Guard{Idle: true}, Create: &cairn.Session{Agent: "support"},
 		StartRun: &cairn.Run{ID: "run", Agent: "support", Status: cairn.RunRunning},
 		Messages: []cairn.Message{cairn.User(cairn.TextPart("hello"))}, Status: cairn.SessionActive,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Hour}}
+		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Hour}}
 }
 
 // stepCommit is the first step of that run.
-func stepCommit() *store.Commit {
-	return &store.Commit{Guard: store.Guard{Version: 1}, Messages: []cairn.Message{cairn.User(cairn.TextPart("reply"))}, Step: 1,
-		State:      &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},
+func stepCommit() *driver.Commit {
+	return &driver.Commit{Guard: driver.Guard{Version: 1}, Messages: []cairn.Message{cairn.User(cairn.TextPart("reply"))}, Step: 1,
+		State:      &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},
 		Checkpoint: &cairn.Checkpoint{ID: "cp-1", RunID: "run", StepID: "step-1", Step: 1},
-		Lease:      store.LeaseChange{Action: store.LeaseRenew, TTL: 2 * time.Hour}, DropStaged: true}
+		Lease:      driver.LeaseChange{Action: driver.LeaseRenew, TTL: 2 * time.Hour}, DropStaged: true}
 }
 
 // endCommit ends that run.
-func endCommit() *store.Commit {
-	return &store.Commit{EndRun: &cairn.Run{ID: "run", Agent: "support", Status: cairn.RunFailed}, Status: cairn.SessionIdle,
-		Lease: store.LeaseChange{Action: store.LeaseRelease}, DropStaged: true}
+func endCommit() *driver.Commit {
+	return &driver.Commit{EndRun: &cairn.Run{ID: "run", Agent: "support", Status: cairn.RunFailed}, Status: cairn.SessionIdle,
+		Lease: driver.LeaseChange{Action: driver.LeaseRelease}, DropStaged: true}
 }
 
 // eventful adds events to a commit.
-func eventful(c func() *store.Commit) func() *store.Commit {
-	return func() *store.Commit {
+func eventful(c func() *driver.Commit) func() *driver.Commit {
+	return func() *driver.Commit {
 		with := c()
 		with.Events = []cairn.Event{{Type: cairn.EventCustom, Name: "one"}, {Type: cairn.EventCustom, Name: "two"}}
 		return with
 	}
 }
 
-func commit(c func() *store.Commit) func(context.Context, *Store, string) error {
+func commit(c func() *driver.Commit) func(context.Context, *Store, string) error {
 	return func(ctx context.Context, s *Store, id string) error {
 		_, err := s.Commit(ctx, id, c())
 		return err
@@ -165,17 +165,17 @@ func commit(c func() *store.Commit) func(context.Context, *Store, string) error 
 }
 
 func appendEvent(ctx context.Context, s *Store, id string) error {
-	_, err := s.log.Append(ctx, id, store.AnySequence, cairn.Event{Type: cairn.EventTextDelta, Text: "hello"})
+	_, err := s.log.Append(ctx, id, driver.AnySequence, cairn.Event{Type: cairn.EventTextDelta, Text: "hello"})
 	return err
 }
 
 func putRecord(ctx context.Context, s *Store, id string) error {
-	_, err := s.Records().Put(ctx, store.RecordWrite{Namespace: id, Key: "key", Index: "index", Value: []byte("1"), Seen: -1, TTL: time.Hour})
+	_, err := s.Records().Put(ctx, driver.RecordWrite{Namespace: id, Key: "key", Index: "index", Value: []byte("1"), Seen: -1, TTL: time.Hour})
 	return err
 }
 
 func removeSession(ctx context.Context, s *Store, id string) error {
-	_, err := s.Remove(ctx, id, store.Deleted)
+	_, err := s.Remove(ctx, id, driver.Deleted)
 	return err
 }
 
@@ -202,20 +202,20 @@ var writings = []writing{
 	{"step with events", commit(eventful(runningCommit)), commit(eventful(stepCommit))},
 	{"end with events", both(commit(eventful(runningCommit)), commit(eventful(stepCommit))), commit(eventful(endCommit))},
 	{"branch with events", commit(eventful(runningCommit)), func(ctx context.Context, s *Store, id string) error {
-		_, err := s.Branch(ctx, id, store.BranchPoint{Events: []cairn.Event{{Type: cairn.EventBranched}}}, &cairn.Session{ID: "branch of " + id, Agent: "support"})
+		_, err := s.Branch(ctx, id, driver.BranchPoint{Events: []cairn.Event{{Type: cairn.EventBranched}}}, &cairn.Session{ID: "branch of " + id, Agent: "support"})
 		return err
 	}},
 	{"renew", commit(runningCommit), func(ctx context.Context, s *Store, id string) error {
-		row, err := store.Load(ctx, s, id)
+		row, err := driver.Load(ctx, s, id)
 		if err == nil {
 			_, err = s.Renew(ctx, id, row.Lease.Token, time.Second)
 		}
 		return err
 	}},
 	{"stage", commit(runningCommit), func(ctx context.Context, s *Store, id string) error {
-		row, err := store.Load(ctx, s, id)
+		row, err := driver.Load(ctx, s, id)
 		if err == nil {
-			err = s.Stage(ctx, id, row.Lease.Token, store.Staged{StepID: "s", Key: "k", Data: []byte("1")})
+			err = s.Stage(ctx, id, row.Lease.Token, driver.Staged{StepID: "s", Key: "k", Data: []byte("1")})
 		}
 		return err
 	}},
@@ -224,7 +224,7 @@ var writings = []writing{
 	}},
 	{"append", appendEvent, appendEvent},
 	{"fenced append", appendEvent, func(ctx context.Context, s *Store, id string) error {
-		_, err := s.log.AppendFenced(ctx, id, store.AnySequence, store.Writer{Session: id, Token: 2})
+		_, err := s.log.AppendFenced(ctx, id, driver.AnySequence, driver.Writer{Session: id, Token: 2})
 		return err
 	}},
 	{"trim", both(appendEvent, appendEvent), func(ctx context.Context, s *Store, id string) error { return s.log.Trim(ctx, id, 2) }},
@@ -309,7 +309,7 @@ func TestWritesWithoutChannels(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	events, notices := make(chan int64, 100), make(chan store.StopNotice, 100)
+	events, notices := make(chan int64, 100), make(chan driver.StopNotice, 100)
 	var readers sync.WaitGroup
 	readers.Go(func() {
 		for ev, err := range reader.log.Follow(ctx, "session", 0) {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // storedRow is a session's row with what the store keeps in it for its own use.
@@ -310,7 +310,7 @@ func gone(id string, r reply) error {
 	if err != nil {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: the time %q of its removal does not decode", id, r.text(4))
 	}
-	return store.Gone(id, store.Removed{Key: r.text(1), SessionID: r.text(2), Reason: store.Removal(r.text(3)),
+	return driver.Gone(id, driver.Removed{Key: r.text(1), SessionID: r.text(2), Reason: driver.Removal(r.text(3)),
 		RemovedAt: fromMicros(at), Incarnation: r.text(5)})
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // A row with every field set, after a step that this process computed, is as the server has it, and the server's own
@@ -18,7 +18,7 @@ func TestStepOfARowWithEverything(t *testing.T) {
 	s := openNew(t)
 	other := second(t, s)
 	ctx := t.Context()
-	commit := func(st *Store, c *store.Commit) *cairn.Session {
+	commit := func(st *Store, c *driver.Commit) *cairn.Session {
 		t.Helper()
 		row, err := st.Commit(ctx, "session", c)
 		if err != nil {
@@ -28,16 +28,16 @@ func TestStepOfARowWithEverything(t *testing.T) {
 	}
 	usage := cairn.Usage{InputTokens: 1 << 40, OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4, CacheWriteTokens: 5, ModelCalls: 6, ToolCalls: 7,
 		ToolErrors: 8, ToolCacheHits: 9, SubAgentRuns: 10, Custom: map[string]float64{"pages read": 1.0 / 3, "whole": 2}}
-	row := commit(s, &store.Commit{Create: &cairn.Session{ID: "session", Agent: "support", UserID: "user", Tags: []string{"a"}, Metadata: cairn.Metadata{"k": "v"},
+	row := commit(s, &driver.Commit{Create: &cairn.Session{ID: "session", Agent: "support", UserID: "user", Tags: []string{"a"}, Metadata: cairn.Metadata{"k": "v"},
 		ExpiresAt: time.Now().Add(time.Hour), TraceParent: "trace", ParentID: "parent", RootID: "root", Kind: cairn.ChildCompanion, Name: "name"},
 		StartRun: &cairn.Run{ID: "run", Status: cairn.RunRunning}, Status: cairn.SessionActive, Usage: usage, Recovered: true, LogSequence: 77,
-		Lease:   store.LeaseChange{Action: store.LeaseTake, Owner: "a worker with a name of more than thirty-one bytes", TTL: time.Hour},
-		Suspend: &store.Suspend{StepID: "waits", OpenCalls: 3, NextDeadline: time.Now().Add(time.Minute)}, Enqueue: &store.QueuedTurn{ID: "turn"},
+		Lease:   driver.LeaseChange{Action: driver.LeaseTake, Owner: "a worker with a name of more than thirty-one bytes", TTL: time.Hour},
+		Suspend: &driver.Suspend{StepID: "waits", OpenCalls: 3, NextDeadline: time.Now().Add(time.Minute)}, Enqueue: &driver.QueuedTurn{ID: "turn"},
 		Checkpoint: &cairn.Checkpoint{ID: "first", StepID: "first"}})
 	if row.Queued != 1 || row.SuspendedStep != "waits" {
 		t.Fatalf("row is %+v", row)
 	}
-	row = commit(s, &store.Commit{Rewind: "first", Recovered: true})
+	row = commit(s, &driver.Commit{Rewind: "first", Recovered: true})
 	called := 0
 	s.intercept = func(name string) error {
 		if called++; name != "step" {
@@ -45,18 +45,18 @@ func TestStepOfARowWithEverything(t *testing.T) {
 		}
 		return nil
 	}
-	row = commit(s, &store.Commit{Guard: store.Guard{Version: row.Version, Token: row.Lease.Token}, Usage: usage,
-		State:      &store.StateChange{Keyframe: json.RawMessage(`{"key":"frame"}`)},
+	row = commit(s, &driver.Commit{Guard: driver.Guard{Version: row.Version, Token: row.Lease.Token}, Usage: usage,
+		State:      &driver.StateChange{Keyframe: json.RawMessage(`{"key":"frame"}`)},
 		Checkpoint: &cairn.Checkpoint{ID: "second", StepID: "second"}, Messages: []cairn.Message{cairn.User(), cairn.User(), cairn.User()}})
-	row = commit(s, &store.Commit{Guard: store.Guard{Version: row.Version}, State: &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte(`1`)}}},
-		Checkpoint: &cairn.Checkpoint{ID: "third", StepID: "third"}, Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: time.Minute}})
+	row = commit(s, &driver.Commit{Guard: driver.Guard{Version: row.Version}, State: &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte(`1`)}}},
+		Checkpoint: &cairn.Checkpoint{ID: "third", StepID: "third"}, Lease: driver.LeaseChange{Action: driver.LeaseRenew, TTL: time.Minute}})
 	s.intercept = nil
 	if called != 2 {
 		t.Errorf("%d scripts for two steps", called)
 	}
 	check := func(what string, got *cairn.Session) {
 		t.Helper()
-		want, err := store.Load(ctx, other, "session")
+		want, err := driver.Load(ctx, other, "session")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,16 +69,16 @@ func TestStepOfARowWithEverything(t *testing.T) {
 	if row.Recoveries != 2 || row.Usage.Custom["pages read"] != 2.0/3 || row.Queued != 1 || row.Epoch != 1 {
 		t.Errorf("row is %+v", row)
 	}
-	if due, err := other.Due(ctx, store.DueQuery{}); err != nil || len(due.Items) != 0 {
+	if due, err := other.Due(ctx, driver.DueQuery{}); err != nil || len(due.Items) != 0 {
 		t.Errorf("due: %+v, %v", due, err)
 	}
-	row = commit(other, &store.Commit{Rewind: "second", Status: cairn.SessionPaused})
-	state, err := store.State(ctx, s, "session", "")
+	row = commit(other, &driver.Commit{Rewind: "second", Status: cairn.SessionPaused})
+	state, err := driver.State(ctx, s, "session", "")
 	if err != nil || string(state) != `{"key":"frame"}` || row.State.KeyframeBytes != 15 || row.State.ChangeBytes != 0 {
 		t.Errorf("after going back: state %s, %+v, %v", state, row.State, err)
 	}
 	// The row that this process has cached is outdated now.
-	row = commit(s, &store.Commit{Checkpoint: &cairn.Checkpoint{ID: "fourth", StepID: "fourth"}})
+	row = commit(s, &driver.Commit{Checkpoint: &cairn.Checkpoint{ID: "fourth", StepID: "fourth"}})
 	check("after another process's commit", row)
 	if row.Epoch != 2 || row.Status != cairn.SessionPaused {
 		t.Errorf("another process's commit was overwritten: %+v", row)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -147,8 +147,8 @@ func readRunOf(session string, item reply) (cairn.Run, error) {
 	return readRun(session, item.text(0), item.text(1), item.text(2), item.text(3))
 }
 
-// Runs implements store.Store.
-func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
+// Runs implements driver.Store.
+func (s *Store) Runs(ctx context.Context, id string, q driver.PageQuery) (driver.Page[cairn.Run], error) {
 	return readPage(ctx, &s.database, scriptRuns, id, q, runTexts, func(item reply) (cairn.Run, int64, error) {
 		run, err := readRunOf(id, item)
 		return run, int64(run.Turn), err
@@ -158,8 +158,8 @@ func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.P
 // readPage reads one page of a session's runs or checkpoints. The script takes the number of the last item on the page
 // before, how many items to read, and the direction. It returns a fixed number of texts for each item. The cursor is
 // the number of the last item.
-func readPage[T any](ctx context.Context, d *database, sc *script, id string, q store.PageQuery, texts int,
-	read func(reply) (item T, number int64, err error)) (page store.Page[T], err error) {
+func readPage[T any](ctx context.Context, d *database, sc *script, id string, q driver.PageQuery, texts int,
+	read func(reply) (item T, number int64, err error)) (page driver.Page[T], err error) {
 	last := int64(0)
 	if q.Newest {
 		last = math.MaxInt32
@@ -181,7 +181,7 @@ func readPage[T any](ctx context.Context, d *database, sc *script, id string, q 
 		}
 		var item T
 		if item, last, err = read(list[i : i+texts]); err != nil {
-			return store.Page[T]{}, err
+			return driver.Page[T]{}, err
 		}
 		page.Items = append(page.Items, item)
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var scriptDelete = about("delete", "delete", frees)
 
-// Delete implements store.Store. It leaves the event log to Log.Drop.
+// Delete implements driver.Store. It leaves the event log to Log.Drop.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	s.known.Drop(id)
 	r, err := s.ask(ctx, scriptDelete, id)
@@ -21,7 +21,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		return store.Conflict(cairn.CodeRunning, row, "session %q is running", id)
+		return driver.Conflict(cairn.CodeRunning, row, "session %q is running", id)
 	}
 	return s.release(ctx, id, s.bucketOf(r.text(1)))
 }

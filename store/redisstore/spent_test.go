@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // sessionWriter repeats what one writer of a session does.
@@ -22,25 +22,25 @@ type sessionWriter struct {
 func (w *sessionWriter) turn() {
 	w.runs++
 	run := &cairn.Run{ID: "run-" + strconv.Itoa(w.runs), Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}
-	w.commit(&store.Commit{Guard: store.Guard{Idle: true, Version: w.row.Version}, StartRun: run, Messages: stepMessages[:1],
-		Status: cairn.SessionActive, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Minute}})
+	w.commit(&driver.Commit{Guard: driver.Guard{Idle: true, Version: w.row.Version}, StartRun: run, Messages: stepMessages[:1],
+		Status: cairn.SessionActive, Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Minute}})
 	w.step()
 	w.n++
 	n := strconv.Itoa(w.n)
 	end := *run
 	end.Status = cairn.RunCompleted
-	w.commit(&store.Commit{Guard: store.Guard{Version: w.row.Version, Token: w.row.Lease.Token}, EndRun: &end,
+	w.commit(&driver.Commit{Guard: driver.Guard{Version: w.row.Version, Token: w.row.Lease.Token}, EndRun: &end,
 		Messages: stepMessages[:1], Step: 2, Checkpoint: &cairn.Checkpoint{ID: "cp-" + n, StepID: "step-" + n, RunID: run.ID, Step: 2},
 		Status: cairn.SessionIdle, Usage: cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1}, DropStaged: true,
-		LogSequence: int64(10 * w.n), Lease: store.LeaseChange{Action: store.LeaseRelease}})
+		LogSequence: int64(10 * w.n), Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 }
 
 // context adds a message from outside.
 func (w *sessionWriter) context() {
-	w.commit(&store.Commit{Guard: store.Guard{Version: w.row.Version}, Messages: stepMessages[:1]})
+	w.commit(&driver.Commit{Guard: driver.Guard{Version: w.row.Version}, Messages: stepMessages[:1]})
 }
 
-func (w *sessionWriter) commit(c *store.Commit) {
+func (w *sessionWriter) commit(c *driver.Commit) {
 	row, err := w.st.Commit(w.b.Context(), w.row.ID, c)
 	if err != nil {
 		w.b.Error(err)
@@ -66,7 +66,7 @@ func BenchmarkSpent(b *testing.B) {
 				for i := range writers {
 					w := &sessionWriter{stepper: newStepper(b, st, fmt.Sprint("session-", i), nil)}
 					if name == "turn" {
-						w.commit(&store.Commit{Status: cairn.SessionIdle, EndRun: &cairn.Run{ID: "run", Status: cairn.RunCompleted}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+						w.commit(&driver.Commit{Status: cairn.SessionIdle, EndRun: &cairn.Run{ID: "run", Status: cairn.RunCompleted}, Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 					}
 					all = append(all, kinds[name](w))
 				}

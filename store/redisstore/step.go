@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var scriptStep = alone("step", "commit", grows)
@@ -18,8 +18,8 @@ func (w *write) simple() bool {
 	return !d.New && !d.Lapsed && !d.Fence && !d.Beside && !undated(w.boxed()) && cp != nil && cp.StepID != "" && cp.ID != "" && d.Cut == nil && !d.Context &&
 		d.StartRun == nil && d.EndRun == nil && len(d.Calls) == 0 && d.Enqueue == nil && len(d.Dequeue) == 0 &&
 		len(d.Cache) == 0 && len(d.CacheDrop) == 0 &&
-		(d.LeaseUntil.Kept || after.kind != string(store.DueDeadline)) && after.kind == w.at.kind &&
-		(after.kind != string(store.DueDeadline) || d.Row.NextDeadline.Equal(w.at.session.NextDeadline)) &&
+		(d.LeaseUntil.Kept || after.kind != string(driver.DueDeadline)) && after.kind == w.at.kind &&
+		(after.kind != string(driver.DueDeadline) || d.Row.NextDeadline.Equal(w.at.session.NextDeadline)) &&
 		!slices.ContainsFunc(w.c.Messages, func(m cairn.Message) bool { return !m.CreatedAt.IsZero() })
 }
 
@@ -57,7 +57,7 @@ func (w *write) step(ctx context.Context) (row *cairn.Session, done bool, err er
 	case "":
 		return nil, false, nil
 	case "dropped":
-		return nil, false, store.Dropped(d.Row.Log())
+		return nil, false, driver.Dropped(d.Row.Log())
 	}
 	row, err = w.written(ctx, scriptStep, text)
 	return row, err == nil, err

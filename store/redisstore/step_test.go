@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // scripts returns the names of the scripts that write while a function runs.
@@ -28,7 +29,7 @@ func TestStepThatIsThereAlready(t *testing.T) {
 	row := newStepper(t, s, "session", nil).row
 	step := func(checkpoint, step string) *cairn.Session {
 		t.Helper()
-		after, err := s.Commit(t.Context(), row.ID, &store.Commit{Guard: store.Guard{Version: row.Version}, Messages: stepMessages,
+		after, err := s.Commit(t.Context(), row.ID, &driver.Commit{Guard: driver.Guard{Version: row.Version}, Messages: stepMessages,
 			Checkpoint: &cairn.Checkpoint{ID: checkpoint, StepID: step, RunID: "run"}})
 		if err != nil {
 			t.Fatal(err)
@@ -43,10 +44,10 @@ func TestStepThatIsThereAlready(t *testing.T) {
 	if again.Version != row.Version || again.MessageCount != row.MessageCount || again.CheckpointID != "first" {
 		t.Errorf("the step twice: %+v, want %+v", again, row)
 	}
-	if cp, err := store.FindCheckpoint(t.Context(), s, row.ID, "other"); !errors.Is(err, cairn.ErrNotFound) {
+	if cp, err := driver.FindCheckpoint(t.Context(), s, row.ID, "other"); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("the second checkpoint is %+v, %v", cp, err)
 	}
-	if list, err := s.Checkpoints(t.Context(), row.ID, store.PageQuery{}); err != nil || len(list.Items) != 1 {
+	if list, err := s.Checkpoints(t.Context(), row.ID, driver.PageQuery{}); err != nil || len(list.Items) != 1 {
 		t.Errorf("checkpoints are %+v, %v", list.Items, err)
 	}
 	before := row
@@ -62,7 +63,7 @@ func TestStepsOfImportedSessions(t *testing.T) {
 	from, s := openNew(t), openNew(t)
 	other := second(t, s)
 	ctx := context.Background()
-	if _, err := store.Create(ctx, from, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(ctx, from, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	take := func(into *Store) {
@@ -73,7 +74,7 @@ func TestStepsOfImportedSessions(t *testing.T) {
 	}
 	step := func(s *Store, id string, messages int) *cairn.Session {
 		t.Helper()
-		row, err := s.Commit(ctx, "session", &store.Commit{Messages: stepMessages[:messages], Checkpoint: &cairn.Checkpoint{ID: id, StepID: id}})
+		row, err := s.Commit(ctx, "session", &driver.Commit{Messages: stepMessages[:messages], Checkpoint: &cairn.Checkpoint{ID: id, StepID: id}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn/internal/scale"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -75,5 +75,5 @@ func BenchmarkColdResume(b *testing.B) {
 
 // BenchmarkCopy copies sessions from memory: see [scale.BenchCopy].
 func BenchmarkCopy(b *testing.B) {
-	scale.BenchCopy(b, memstore.New(nil), func(tb testing.TB) store.Importer { return openNew(tb) })
+	scale.BenchCopy(b, memstore.New(nil), func(tb testing.TB) driver.Importer { return openNew(tb) })
 }

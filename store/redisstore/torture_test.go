@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/internal/torture"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 func init() {
@@ -18,7 +18,7 @@ func init() {
 // addressVariable names the variable that gives victims the server's address.
 const addressVariable = "CAIRN_TORTURE_REDIS"
 
-func openTortured(string) (store.Store, error) {
+func openTortured(string) (driver.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	s, err := Open(ctx, os.Getenv(addressVariable), nil)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Each method that a turn uses takes one round trip, even in a process that has not seen the session before.
@@ -17,10 +17,10 @@ func TestRoundTrips(t *testing.T) {
 	p := newProxy(t, testenv.Redis(t))
 	s := openAt(t, p.url, &Options{Prefix: newPrefix()})
 	ctx := t.Context()
-	begin := &store.Commit{Guard: store.Guard{Idle: true}, Create: &cairn.Session{Agent: "support"},
+	begin := &driver.Commit{Guard: driver.Guard{Idle: true}, Create: &cairn.Session{Agent: "support"},
 		StartRun: &cairn.Run{ID: "run", Agent: "support", Status: cairn.RunRunning},
 		Messages: []cairn.Message{cairn.User(cairn.TextPart("hello"))}, Status: cairn.SessionActive,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Hour}}
+		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Hour}}
 	row, err := s.Commit(ctx, "warm up", begin) // the server gets the script
 	if err != nil {
 		t.Fatal(err)
@@ -34,11 +34,11 @@ func TestRoundTrips(t *testing.T) {
 	var events []cairn.Event
 	step := func() error {
 		n++
-		row, err = s.Commit(ctx, "session", &store.Commit{Events: events, Guard: store.Guard{Token: row.Lease.Token, Version: row.Version},
+		row, err = s.Commit(ctx, "session", &driver.Commit{Events: events, Guard: driver.Guard{Token: row.Lease.Token, Version: row.Version},
 			Messages: []cairn.Message{cairn.User(cairn.TextPart("reply")), cairn.User(cairn.TextPart("result"))}, Step: n,
-			State:      &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: fmt.Append(nil, n)}}},
+			State:      &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: fmt.Append(nil, n)}}},
 			Checkpoint: &cairn.Checkpoint{ID: fmt.Sprint("cp-", n), RunID: "run", StepID: fmt.Sprint("step-", n), Step: n},
-			Lease:      store.LeaseChange{Action: store.LeaseRenew, TTL: time.Hour}, DropStaged: true})
+			Lease:      driver.LeaseChange{Action: driver.LeaseRenew, TTL: time.Hour}, DropStaged: true})
 		return err
 	}
 	log := s.EventLog()
@@ -60,23 +60,23 @@ func TestRoundTrips(t *testing.T) {
 			return err
 		}},
 		{"stage", func() error {
-			return s.Stage(ctx, "session", row.Lease.Token, store.Staged{StepID: "s", Key: "k", Data: []byte(`1`)})
+			return s.Stage(ctx, "session", row.Lease.Token, driver.Staged{StepID: "s", Key: "k", Data: []byte(`1`)})
 		}},
 		{"renew", func() error { _, err := s.Renew(ctx, "session", row.Lease.Token, time.Hour); return err }},
 		{"stop", func() error {
 			return s.RequestStop(ctx, "session", cairn.Stop{RunID: "run", Kind: cairn.StopInterrupt})
 		}},
-		{"load", func() error { _, err := store.Load(ctx, s, "session"); return err }},
-		{"snapshot", func() error { _, err := s.Read(ctx, "session", store.ToDrive(0)); return err }},
-		{"messages", func() error { _, err := store.Messages(ctx, s, "session", 0, 0); return err }},
+		{"load", func() error { _, err := driver.Load(ctx, s, "session"); return err }},
+		{"snapshot", func() error { _, err := s.Read(ctx, "session", driver.ToDrive(0)); return err }},
+		{"messages", func() error { _, err := driver.Messages(ctx, s, "session", 0, 0); return err }},
 		{"append", func() error {
 			_, err := log.Append(ctx, "session", 0, cairn.Event{Type: cairn.EventCustom})
 			return err
 		}},
 		{"read", func() error { _, err := log.Read(ctx, "session", 0, 0); return err }},
-		{"list", func() error { _, err := s.List(ctx, store.SessionQuery{}); return err }},
-		{"due", func() error { _, err := s.Due(ctx, store.DueQuery{Agents: []string{"support"}}); return err }},
-		{"calls", func() error { _, err := s.Calls(ctx, store.CallQuery{}); return err }},
+		{"list", func() error { _, err := s.List(ctx, driver.SessionQuery{}); return err }},
+		{"due", func() error { _, err := s.Due(ctx, driver.DueQuery{Agents: []string{"support"}}); return err }},
+		{"calls", func() error { _, err := s.Calls(ctx, driver.CallQuery{}); return err }},
 	} {
 		var err error
 		if trips := p.count(func() { err = call.do() }); trips != 1 || err != nil {
@@ -92,7 +92,7 @@ func TestScriptIsSentAgainToAServerThatLostIt(t *testing.T) {
 	s := openAt(t, server.URL(), &Options{Prefix: newPrefix()})
 	create := func(id string) {
 		t.Helper()
-		if _, err := store.Create(context.Background(), s, &cairn.Session{ID: id, Agent: "support"}, nil); err != nil {
+		if _, err := driver.Create(context.Background(), s, &cairn.Session{ID: id, Agent: "support"}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

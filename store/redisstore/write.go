@@ -11,8 +11,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -26,7 +26,7 @@ type write struct {
 	db  *database
 	log *Log
 	id  string
-	c   *store.Commit
+	c   *driver.Commit
 	// attempt identifies a commit that has neither a step nor a run, in case it is sent twice.
 	attempt string
 	// copied are the messages, in stored form, that a branch takes from another session.
@@ -83,7 +83,7 @@ func (w *write) fillAfter() {
 	d := w.d
 	r.session, r.checkpoints, r.kind = d.Row, d.Checkpoints, string(d.Due)
 	if d.Row.Status == cairn.SessionActive {
-		r.kind = string(store.DueCrashed)
+		r.kind = string(driver.DueCrashed)
 	}
 	if d.Cut != nil {
 		r.frame = w.origin.frame
@@ -128,13 +128,13 @@ func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	case len(r) == 1:
 		return w.written(ctx, scriptWrite, r.word())
 	case r.word() == "dropped":
-		return nil, store.Dropped(w.d.Row.Log())
+		return nil, driver.Dropped(w.d.Row.Log())
 	case r.word() == "taken":
 		return nil, cairn.Invalid("checkpoint", "session %q has a checkpoint %q already", w.id, w.d.Checkpoint.ID)
 	}
 	list := r.list(1)
 	if len(list) == 0 || list[0] == nil { // a call of the tree has the id of a call of the new session
-		return nil, store.CallConflict(w.d.Row, r.text(2))
+		return nil, driver.CallConflict(w.d.Row, r.text(2))
 	}
 	at, err := readStored(w.id, list)
 	if err != nil {
@@ -156,11 +156,11 @@ func (w *write) ends() bool {
 	if c.Create != nil || c.StartRun != nil || c.Checkpoint != nil || c.State != nil || c.Enqueue != nil || c.Context != nil || len(c.Cache) > 0 {
 		return false
 	}
-	if c.EndRun != nil || c.Lease.Action == store.LeaseRelease {
+	if c.EndRun != nil || c.Lease.Action == driver.LeaseRelease {
 		return true
 	}
 	removes := c.Rewind != "" || c.RewindRun != "" || len(c.Dequeue) > 0 || len(c.CacheDrop) > 0 || c.DropStaged || c.Drained > 0
-	return removes && len(c.Messages) == 0 && len(c.Calls) == 0 && c.Lease.Action != store.LeaseTake
+	return removes && len(c.Messages) == 0 && len(c.Calls) == 0 && c.Lease.Action != driver.LeaseTake
 }
 
 // send runs the write. A new session is created in its root's bucket.

@@ -2,8 +2,8 @@ package sqlitestore
 
 import (
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 type appending struct {
 	log    string
 	expect int64
-	writer *store.Writer
+	writer *driver.Writer
 	events []cairn.Event
 
 	// grown is the log's last batch with the events added, if that batch is known and small. Otherwise, or if it turns
@@ -51,12 +51,12 @@ func (a *appending) run(c *conn) error {
 	case err != nil:
 		return err
 	case w != nil && w.Token < at.token:
-		return store.Fenced(a.log, *w, at.token)
+		return driver.Fenced(a.log, *w, at.token)
 	case w != nil && w.Token == at.token && w.Batch > 0 && w.Batch <= at.batch:
 		a.last = at.ended
 		return nil
 	case a.expect >= 0 && a.expect != at.last:
-		return store.LogChanged(a.log, a.expect, at.last)
+		return driver.LogChanged(a.log, a.expect, at.last)
 	}
 	if err := a.fits(&at); err != nil {
 		return err

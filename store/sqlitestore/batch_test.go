@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // said returns events whose text is their sequence.
@@ -20,7 +20,7 @@ func said(from, to int) (list []cairn.Event) {
 }
 
 // wantEvents checks that a log has the events of said from one sequence to another.
-func wantEvents(t *testing.T, l store.Log, from, to int) {
+func wantEvents(t *testing.T, l driver.Log, from, to int) {
 	t.Helper()
 	first, last, err := l.Bounds(t.Context(), "log")
 	if err != nil || first != int64(from) || last != int64(to) {
@@ -38,7 +38,7 @@ func wantEvents(t *testing.T, l store.Log, from, to int) {
 		}
 	}
 	if from > 1 {
-		var trimmed *store.TrimmedError
+		var trimmed *driver.TrimmedError
 		if _, err := l.Read(t.Context(), "log", int64(from-2), 0); !errors.As(err, &trimmed) || trimmed.First != int64(from) {
 			t.Errorf("reading after %d: %v, want that %d is the first", from-2, err, from)
 		}
@@ -137,7 +137,7 @@ func TestMissingBatchIsCorrupt(t *testing.T) {
 		for n := 1; n <= 3; n++ {
 			list := said(n, n)
 			list[0].Text = strings.Repeat("x", smallBatch)
-			must(s.log.Append(t.Context(), "log", store.AnySequence, list...))
+			must(s.log.Append(t.Context(), "log", driver.AnySequence, list...))
 		}
 		after := map[string]int64{"max": 2, "min": 0}[missing]
 		err := s.writer.conn.run(`DELETE FROM events WHERE place = (SELECT ` + missing + `(place) FROM events)`)

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
 )
 
@@ -23,14 +23,14 @@ const stepsPerRun = 10
 // stepper commits steps of one session as an engine does.
 type stepper struct {
 	b   testing.TB
-	st  store.Store
+	st  driver.Store
 	row *cairn.Session
 	n   int
 }
 
-func newStepper(b testing.TB, st store.Store, id string, state json.RawMessage) *stepper {
+func newStepper(b testing.TB, st driver.Store, id string, state json.RawMessage) *stepper {
 	b.Helper()
-	row, err := store.Create(b.Context(), st, &cairn.Session{ID: id, Agent: "support"}, state)
+	row, err := driver.Create(b.Context(), st, &cairn.Session{ID: id, Agent: "support"}, state)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -41,22 +41,22 @@ func newStepper(b testing.TB, st store.Store, id string, state json.RawMessage) 
 func (s *stepper) step() {
 	s.n++
 	runID := fmt.Sprintf("run-%d", (s.n-1)/stepsPerRun)
-	c := &store.Commit{
-		Guard:      store.Guard{Version: s.row.Version, Token: s.row.Lease.Token},
+	c := &driver.Commit{
+		Guard:      driver.Guard{Version: s.row.Version, Token: s.row.Lease.Token},
 		Messages:   stepMessages(runID),
 		Step:       (s.n-1)%stepsPerRun + 1,
 		Checkpoint: &cairn.Checkpoint{ID: fmt.Sprintf("cp-%d", s.n), StepID: fmt.Sprintf("step-%d", s.n), RunID: runID, Step: s.n},
 		Usage:      cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1, ToolCalls: 1},
 		DropStaged: true,
-		Lease:      store.LeaseChange{Action: store.LeaseRenew, TTL: time.Minute},
+		Lease:      driver.LeaseChange{Action: driver.LeaseRenew, TTL: time.Minute},
 	}
 	switch s.n % stepsPerRun {
 	case 1:
 		c.StartRun = &cairn.Run{ID: runID, Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}
-		c.Status, c.Lease.Action, c.Lease.Owner = cairn.SessionActive, store.LeaseTake, "worker"
+		c.Status, c.Lease.Action, c.Lease.Owner = cairn.SessionActive, driver.LeaseTake, "worker"
 	case 0:
 		c.EndRun = &cairn.Run{ID: runID, Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunCompleted}
-		c.Status, c.Lease.Action = cairn.SessionCompleted, store.LeaseRelease
+		c.Status, c.Lease.Action = cairn.SessionCompleted, driver.LeaseRelease
 	}
 	row, err := s.st.Commit(s.b.Context(), s.row.ID, c)
 	if err != nil {
@@ -246,7 +246,7 @@ func BenchmarkHistory(b *testing.B) {
 			fill[i] = stepMessages("run-0")[i%2]
 		}
 		var err error
-		if s.row, err = st.Commit(b.Context(), "session", &store.Commit{Messages: fill}); err != nil {
+		if s.row, err = st.Commit(b.Context(), "session", &driver.Commit{Messages: fill}); err != nil {
 			b.Fatal(err)
 		}
 		return s
@@ -267,14 +267,14 @@ func BenchmarkState(b *testing.B) {
 // BenchmarkAppend measures a flush of eight text deltas, as an answer streams.
 func BenchmarkAppend(b *testing.B) {
 	log := benchStore(b, nil).EventLog().(*Log)
-	w := store.Writer{Session: "session", Token: 1, ID: "writer"}
+	w := driver.Writer{Session: "session", Token: 1, ID: "writer"}
 	events := make([]cairn.Event, 8)
 	for i := range events {
 		events[i] = cairn.Event{Type: cairn.EventTextDelta, SessionID: "session", RunID: "run", Step: 1, Time: time.Now(), Text: "some words"}
 	}
 	for b.Loop() {
 		w.Batch++
-		if _, err := log.AppendFenced(b.Context(), "session", store.AnySequence, w, events...); err != nil {
+		if _, err := log.AppendFenced(b.Context(), "session", driver.AnySequence, w, events...); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -287,7 +287,7 @@ func BenchmarkStream(b *testing.B) {
 	ev := cairn.Event{Type: cairn.EventTextDelta, SessionID: "session", RunID: "run", Step: 1, Time: time.Now(), Text: "some words"}
 	for b.Loop() {
 		for range 2 {
-			if _, err := st.EventLog().Append(b.Context(), "session", store.AnySequence, ev, ev, ev); err != nil {
+			if _, err := st.EventLog().Append(b.Context(), "session", driver.AnySequence, ev, ev, ev); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -296,7 +296,7 @@ func BenchmarkStream(b *testing.B) {
 }
 
 func init() {
-	storetest.Elsewhere(func(place string) (store.Log, error) {
+	storetest.Elsewhere(func(place string) (driver.Log, error) {
 		s, err := Open(place, nil)
 		if err != nil {
 			return nil, err
@@ -322,7 +322,7 @@ func BenchmarkWatch(b *testing.B) {
 }
 
 func BenchmarkEventsOfSteps(b *testing.B) {
-	storetest.BenchEvents(b, func(tb testing.TB) store.Store {
+	storetest.BenchEvents(b, func(tb testing.TB) driver.Store {
 		return openAt(tb, filepath.Join(tb.TempDir(), "cairn.db"), nil)
 	}, nil)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -23,12 +23,12 @@ const (
 			WHERE session = ?1 AND message_count <= ?2 ORDER BY number DESC LIMIT 1) AS at)`
 )
 
-// Branch implements store.Store.
-func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+// Branch implements driver.Store.
+func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(to.ID); err != nil {
 		return nil, err
 	}
-	if err := (&store.Commit{Events: at.Events, Outbox: at.Outbox}).ValidateFor(s.abilities()); err != nil {
+	if err := (&driver.Commit{Events: at.Events, Outbox: at.Outbox}).ValidateFor(s.abilities()); err != nil {
 		return nil, err
 	}
 	w := &write{s: s, id: to.ID}
@@ -39,7 +39,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		}
 		there, err := find(c, to.ID)
 		if err == nil {
-			return store.Conflict(cairn.CodeExists, there.session, "session %q already exists", to.ID)
+			return driver.Conflict(cairn.CodeExists, there.session, "session %q already exists", to.ID)
 		}
 		if _, known := err.(*cairn.Error); !known {
 			return err
@@ -69,7 +69,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 }
 
 // resolve returns how many messages a branch takes and its state's position.
-func (r *storedRow) resolve(c *conn, at store.BranchPoint) (count int, position int64, err error) {
+func (r *storedRow) resolve(c *conn, at driver.BranchPoint) (count int, position int64, err error) {
 	count, position = r.session.MessageCount, r.session.State.Position
 	switch {
 	case at.CheckpointID != "":
@@ -87,7 +87,7 @@ func (r *storedRow) resolve(c *conn, at store.BranchPoint) (count int, position 
 	var none, pruned int64
 	_, err = c.row(sqlPositionBefore, func(cols *columns) { position, none, pruned = cols.int64(), cols.int64(), cols.int64() }, r.key, count)
 	if err == nil && none == 1 && pruned > 0 {
-		err = store.Pruned(r.session.ID, count, int(pruned))
+		err = driver.Pruned(r.session.ID, count, int(pruned))
 	}
 	return count, position, err
 }

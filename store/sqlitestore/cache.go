@@ -3,8 +3,8 @@ package sqlitestore
 import (
 	"context"
 
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -38,7 +38,7 @@ func writeCache(c *conn, key int64, d *plan.Delta) error {
 }
 
 // readCache returns the tool-result cache of a session, by key.
-func readCache(ctx context.Context, c *conn, key int64) (list []store.CacheEntry, err error) {
+func readCache(ctx context.Context, c *conn, key int64) (list []driver.CacheEntry, err error) {
 	err = c.query(ctx, sqlCache, func(cols *columns) bool {
 		list = append(list, readEntry(cols))
 		return true
@@ -46,7 +46,7 @@ func readCache(ctx context.Context, c *conn, key int64) (list []store.CacheEntry
 	return list, err
 }
 
-func readEntry(cols *columns) (e store.CacheEntry) {
+func readEntry(cols *columns) (e driver.CacheEntry) {
 	cols.json("cached result", &e)
 	return e
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -96,19 +96,19 @@ func readCall(cols *columns) (call cairn.PendingCall) {
 	return call
 }
 
-// Calls implements store.Store.
-func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
+// Calls implements driver.Store.
+func (s *Store) Calls(ctx context.Context, q driver.CallQuery) (driver.Page[cairn.PendingCall], error) {
 	text, args, err := callStatement(&q, s.clock())
 	if err != nil {
-		return store.Page[cairn.PendingCall]{}, err
+		return driver.Page[cairn.PendingCall]{}, err
 	}
-	size := store.PageSize(q.Limit)
-	var page store.Page[cairn.PendingCall]
+	size := driver.PageSize(q.Limit)
+	var page driver.Page[cairn.PendingCall]
 	err = s.readers.view(ctx, func(c *conn) error {
-		page = store.Page[cairn.PendingCall]{}
+		page = driver.Page[cairn.PendingCall]{}
 		err := c.search(ctx, text, func(cols *columns) bool {
 			if len(page.Items) == size {
-				page.Next = store.CallCursor(&page.Items[size-1])
+				page.Next = driver.CallCursor(&page.Items[size-1])
 				return false
 			}
 			page.Items = append(page.Items, readCall(cols))
@@ -120,7 +120,7 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 		return overdueOf(c, page.Items, func(call *cairn.PendingCall) string { return call.RootID })
 	})
 	if err != nil {
-		return store.Page[cairn.PendingCall]{}, err
+		return driver.Page[cairn.PendingCall]{}, err
 	}
 	return page, nil
 }
@@ -135,8 +135,8 @@ const (
 // callStatement returns the statement for one page and one more call, which shows that there is another page. The open
 // calls that a reviewer may answer are two merged lists: those assigned to the reviewer and those without reviewers. An
 // index serves each.
-func callStatement(q *store.CallQuery, now time.Time) (text string, args []any, err error) {
-	createdAt, root, id, err := store.ParseCallCursor(q.Cursor)
+func callStatement(q *driver.CallQuery, now time.Time) (text string, args []any, err error) {
+	createdAt, root, id, err := driver.ParseCallCursor(q.Cursor)
 	if err != nil {
 		return "", nil, err
 	}
@@ -168,12 +168,12 @@ func callStatement(q *store.CallQuery, now time.Time) (text string, args []any, 
 			f.add("(c.assigned = 0 OR ? IN (SELECT value FROM json_each(c.data, '$.reviewers')))", q.Reviewer)
 		})
 	}
-	return text + ` ORDER BY 2, 3, 4 LIMIT ?`, append(args, store.PageSize(q.Limit)+1), nil
+	return text + ` ORDER BY 2, 3, 4 LIMIT ?`, append(args, driver.PageSize(q.Limit)+1), nil
 }
 
 // callFilter returns the conditions of a query except for its reviewer and cursor. The conditions for open and claimed
 // calls are those of the partial indexes, so that the planner can use these.
-func callFilter(q *store.CallQuery, open bool, now time.Time) *filter {
+func callFilter(q *driver.CallQuery, open bool, now time.Time) *filter {
 	f := &filter{}
 	switch {
 	case open:

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // sqlSuspended makes suspended sessions, each with an open call that is assigned to a reviewer of its own or to none.
@@ -60,15 +60,15 @@ func BenchmarkInbox(b *testing.B) {
 		name string
 		do   func(*Store) error
 	}{
-		{"page", func(s *Store) error { return page(b, s, store.CallQuery{}) }},
-		{"user", func(s *Store) error { return page(b, s, store.CallQuery{UserID: "user-7"}) }},
-		{"reviewer", func(s *Store) error { return page(b, s, store.CallQuery{Reviewer: "reviewer-7"}) }},
+		{"page", func(s *Store) error { return page(b, s, driver.CallQuery{}) }},
+		{"user", func(s *Store) error { return page(b, s, driver.CallQuery{UserID: "user-7"}) }},
+		{"reviewer", func(s *Store) error { return page(b, s, driver.CallQuery{Reviewer: "reviewer-7"}) }},
 		{"call", func(s *Store) error {
-			_, err := store.FindCall(b.Context(), s, "session-7", "call")
+			_, err := driver.FindCall(b.Context(), s, "session-7", "call")
 			return err
 		}},
 		{"due", func(s *Store) error {
-			_, err := s.Due(b.Context(), store.DueQuery{Limit: 10})
+			_, err := s.Due(b.Context(), driver.DueQuery{Limit: 10})
 			return err
 		}},
 	} {
@@ -86,7 +86,7 @@ func BenchmarkInbox(b *testing.B) {
 }
 
 // page reads the first five open calls of a query.
-func page(b *testing.B, s *Store, q store.CallQuery) error {
+func page(b *testing.B, s *Store, q driver.CallQuery) error {
 	q.Statuses, q.Limit = []cairn.CallStatus{cairn.CallOpen}, 5
 	_, err := s.Calls(b.Context(), q)
 	return err
@@ -96,11 +96,11 @@ func page(b *testing.B, s *Store, q store.CallQuery) error {
 func TestAssignments(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
-	must(store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
+	must(driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
 	write := func(seen int64, status cairn.CallStatus, reviewers ...string) {
 		t.Helper()
 		call := cairn.PendingCall{CallRef: cairn.CallRef{ID: "call", Reviewers: reviewers}, Status: status}
-		must(s.Commit(t.Context(), "session", &store.Commit{Calls: []store.CallWrite{{Call: call, Seen: seen}}}))
+		must(s.Commit(t.Context(), "session", &driver.Commit{Calls: []driver.CallWrite{{Call: call, Seen: seen}}}))
 	}
 	want := func(n int64) {
 		t.Helper()

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -66,7 +66,7 @@ func readCheckpoint(c *columns, session string) *cairn.Checkpoint {
 func findCheckpoint(c *conn, r *storedRow, id string) (cp *cairn.Checkpoint, err error) {
 	found, err := c.row(sqlCheckpoint, func(cols *columns) { cp = readCheckpoint(cols, r.session.ID) }, r.key, id)
 	if err == nil && !found {
-		err = store.UnknownCheckpoint(r.session.ID, id)
+		err = driver.UnknownCheckpoint(r.session.ID, id)
 	}
 	return cp, err
 }
@@ -91,8 +91,8 @@ func (r *storedRow) cut(c *conn, at *plan.Cut) error {
 	return nil
 }
 
-// Checkpoints implements store.Store.
-func (s *Store) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+// Checkpoints implements driver.Store.
+func (s *Store) Checkpoints(ctx context.Context, id string, q driver.PageQuery) (driver.Page[cairn.Checkpoint], error) {
 	return readPage(ctx, s, id, q, sqlCheckpoints, sqlCheckpointsNewest,
 		func(cols *columns) (cairn.Checkpoint, int64) {
 			cp := readCheckpoint(cols, id)
@@ -100,7 +100,7 @@ func (s *Store) Checkpoints(ctx context.Context, id string, q store.PageQuery) (
 		})
 }
 
-// Prune implements store.Store.
+// Prune implements driver.Store.
 func (s *Store) Prune(ctx context.Context, id string, keep int) (pruned int, err error) {
 	if keep < 1 {
 		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)

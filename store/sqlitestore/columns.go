@@ -1,7 +1,7 @@
 package sqlitestore
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -11,12 +11,12 @@ import (
 // columns reads the values of one row from left to right. The first value that is not as expected sets err to a
 // CodeCorrupt error; later values are zero.
 type columns struct {
-	values []driver.Value
+	values []sqldriver.Value
 	at     int
 	err    error
 }
 
-func (c *columns) next() driver.Value {
+func (c *columns) next() sqldriver.Value {
 	if c.err != nil || c.at >= len(c.values) {
 		return nil
 	}

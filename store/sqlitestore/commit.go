@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -20,7 +20,7 @@ const sqlHappened = `
 type write struct {
 	s  *Store
 	id string
-	c  *store.Commit
+	c  *driver.Commit
 	// guess is the delta of the commit if the session is still as known says; nil if nothing useful is known.
 	guess *plan.Delta
 	known *storedRow
@@ -38,13 +38,13 @@ type write struct {
 }
 
 // abilities are what commits to the store may have.
-func (s *Store) abilities() store.Abilities {
-	return store.Abilities{Dialect: dialect, MaxEvent: s.opts.MaxEvent}
+func (s *Store) abilities() driver.Abilities {
+	return driver.Abilities{Dialect: dialect, MaxEvent: s.opts.MaxEvent}
 }
 
-// Commit implements store.Store. A session that this process wrote recently is not read: the write is conditional on
+// Commit implements driver.Store. A session that this process wrote recently is not read: the write is conditional on
 // its cached row.
-func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *Store) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (w *write) run(c *conn) error {
 		}
 	}
 	before, err := find(c, w.id)
-	if err != nil && (!errors.Is(err, cairn.ErrNotFound) || w.c.Create == nil || store.IsGone(err)) {
+	if err != nil && (!errors.Is(err, cairn.ErrNotFound) || w.c.Create == nil || driver.IsGone(err)) {
 		return err
 	}
 	seen := &plan.Seen{ID: w.id, Doubt: w.doubt || len(w.c.Calls) > 0}
@@ -215,7 +215,7 @@ func (w *write) announce(c *conn, d *plan.Delta) (a *appending, end place, err e
 		}
 	}
 	if d.Fence {
-		a.writer = &store.Writer{Session: d.Row.ID, Token: d.Row.Lease.Token}
+		a.writer = &driver.Writer{Session: d.Row.ID, Token: d.Row.Lease.Token}
 	}
 	end, err = findPlace(c, a.log, a.writer)
 	if err == nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
 )
 
@@ -32,17 +32,17 @@ func openNew(tb testing.TB) *Store {
 }
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, func(tb testing.TB) store.Store { return openNew(tb) }, &storetest.Options{
-		Reopen: func(tb testing.TB, st store.Store) store.Store { return reopen(tb, st.(*Store)) },
-		Second: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+	storetest.Run(t, func(tb testing.TB) driver.Store { return openNew(tb) }, &storetest.Options{
+		Reopen: func(tb testing.TB, st driver.Store) driver.Store { return reopen(tb, st.(*Store)) },
+		Second: func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
 		Fault:  failNth,
 	})
 }
 
 func TestLogConformance(t *testing.T) {
-	storetest.RunLog(t, func(tb testing.TB) store.Log { return openNew(tb).EventLog() }, &storetest.LogOptions{
-		Reopen: func(tb testing.TB, log store.Log) store.Log { return reopen(tb, log.(*Log).s).EventLog() },
-		Second: func(tb testing.TB, log store.Log) store.Log { return second(tb, log.(*Log).s).EventLog() },
+	storetest.RunLog(t, func(tb testing.TB) driver.Log { return openNew(tb).EventLog() }, &storetest.LogOptions{
+		Reopen: func(tb testing.TB, log driver.Log) driver.Log { return reopen(tb, log.(*Log).s).EventLog() },
+		Second: func(tb testing.TB, log driver.Log) driver.Log { return second(tb, log.(*Log).s).EventLog() },
 	})
 }
 
@@ -61,7 +61,7 @@ func second(tb testing.TB, s *Store) *Store {
 }
 
 // failNth makes the n-th statement in a transaction, counted from now on, or the COMMIT after it fail.
-func failNth(tb testing.TB, st store.Store, n int) (disarm func() (failed bool)) {
+func failNth(tb testing.TB, st driver.Store, n int) (disarm func() (failed bool)) {
 	failed := false
 	s := st.(*Store)
 	s.intercept(tb, func(text string) error {

@@ -2,7 +2,7 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"io"
 	"slices"
@@ -18,7 +18,7 @@ type conn struct {
 	stmts map[string]driverStmt
 	// searches is the number of stmts that search prepared.
 	searches int
-	args     []driver.NamedValue
+	args     []sqldriver.NamedValue
 	cols     *columns // memory for one row, nil while a query uses it
 	// clock is the store's clock.
 	clock func() time.Time
@@ -35,16 +35,16 @@ const maxSearches = 32
 
 // driverConn is the interface of the driver's connections.
 type driverConn interface {
-	driver.Conn
-	driver.ExecerContext
-	driver.QueryerContext
+	sqldriver.Conn
+	sqldriver.ExecerContext
+	sqldriver.QueryerContext
 }
 
 // driverStmt is the interface of the driver's prepared statements.
 type driverStmt interface {
-	driver.Stmt
-	driver.StmtExecContext
-	driver.StmtQueryContext
+	sqldriver.Stmt
+	sqldriver.StmtExecContext
+	sqldriver.StmtQueryContext
 }
 
 // connect opens a connection and runs statements that set it up.
@@ -109,9 +109,9 @@ func (c *conn) stmt(text string) (driverStmt, error) {
 }
 
 // bind returns args in the driver's form, which is valid until the next call.
-func (c *conn) bind(args []any) []driver.NamedValue {
+func (c *conn) bind(args []any) []sqldriver.NamedValue {
 	for len(c.args) < len(args) {
-		c.args = append(c.args, driver.NamedValue{Ordinal: len(c.args) + 1})
+		c.args = append(c.args, sqldriver.NamedValue{Ordinal: len(c.args) + 1})
 	}
 	for i, a := range args {
 		if n, ok := a.(int); ok {
@@ -163,7 +163,7 @@ func (c *conn) search(ctx context.Context, text string, each func(*columns) bool
 		if !prepared {
 			c.searches++
 		}
-		query = func(ctx context.Context, _ string, args []driver.NamedValue) (driver.Rows, error) {
+		query = func(ctx context.Context, _ string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 			return s.QueryContext(ctx, args)
 		}
 	}
@@ -174,7 +174,7 @@ func (c *conn) search(ctx context.Context, text string, each func(*columns) bool
 	return c.scan(ctx, rows, each)
 }
 
-func (c *conn) scan(ctx context.Context, rows driver.Rows, each func(*columns) bool) error {
+func (c *conn) scan(ctx context.Context, rows sqldriver.Rows, each func(*columns) bool) error {
 	defer rows.Close()
 	cols := c.cols
 	if c.cols = nil; cols == nil { // a query within another one's row, or the first one

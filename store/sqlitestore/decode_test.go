@@ -1,7 +1,7 @@
 package sqlitestore
 
 import (
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -49,7 +49,7 @@ func FuzzDecode(f *testing.F) {
 		d := decoders[int(which)%len(decoders)]
 		c := &columns{}
 		for _, kind := range kinds {
-			c.values = append(c.values, []driver.Value{number, text, nil, 1.5, []byte(text), time.Time{}}[int(kind)%6])
+			c.values = append(c.values, []sqldriver.Value{number, text, nil, 1.5, []byte(text), time.Time{}}[int(kind)%6])
 		}
 		d.read(c)
 		var e *cairn.Error
@@ -75,7 +75,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	want.session.TTL = cairn.Duration(8 * time.Microsecond)
 	want.session.Removal, want.session.RemovedAt = "", time.Time{} // of removed rows, which are read in another way
 	want.waits(micros(want.session.NextDeadline))
-	want.sweep = micros(store.SweepAt(want.session.UpdatedAt, want.session))
+	want.sweep = micros(driver.SweepAt(want.session.UpdatedAt, want.session))
 	err := s.writer.write(t.Context(), false, func(c *conn) error { return want.insert(c) })
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // dueColumns are the columns that readDue reads before the time since when a session is due.
@@ -48,24 +48,24 @@ const (
 		UNION SELECT agent FROM due WHERE agent IS NOT NULL`
 )
 
-func readDue(c *columns) store.Due {
+func readDue(c *columns) driver.Due {
 	row := cairn.Session{ID: c.text(), RootID: c.text(), Agent: c.text(), Status: cairn.SessionStatus(c.text())}
 	readWait(c, &row)
-	kind := store.DueKindOf(&row)
+	kind := driver.DueKindOf(&row)
 	if row.Status == cairn.SessionActive {
-		kind = store.DueCrashed
+		kind = driver.DueCrashed
 	}
-	return store.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: kind, Since: c.time()}
+	return driver.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: kind, Since: c.time()}
 }
 
-// Due implements store.Store.
-func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
-	since, id, err := store.ParseDueCursor(q.Cursor)
+// Due implements driver.Store.
+func (s *Store) Due(ctx context.Context, q driver.DueQuery) (driver.Page[driver.Due], error) {
+	since, id, err := driver.ParseDueCursor(q.Cursor)
 	if err != nil {
-		return store.Page[store.Due]{}, err
+		return driver.Page[driver.Due]{}, err
 	}
 	now := micros(s.clock())
-	var list []store.Due
+	var list []driver.Due
 	err = s.readers.view(ctx, func(c *conn) error {
 		list = nil
 		agents := q.Agents
@@ -83,16 +83,16 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 				err := c.query(ctx, text, func(cols *columns) bool {
 					list = append(list, readDue(cols))
 					return true
-				}, now, agent, store.PageSize(q.Limit), micros(since), id)
+				}, now, agent, driver.PageSize(q.Limit), micros(since), id)
 				if err != nil {
 					return err
 				}
 			}
 		}
-		return overdueOf(c, list, func(d *store.Due) string { return d.RootID })
+		return overdueOf(c, list, func(d *driver.Due) string { return d.RootID })
 	})
 	if err != nil {
-		return store.Page[store.Due]{}, err
+		return driver.Page[driver.Due]{}, err
 	}
-	return store.DuePage(list, q.Limit), nil
+	return driver.DuePage(list, q.Limit), nil
 }

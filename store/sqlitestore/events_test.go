@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // named returns events of a session, each with a name.
@@ -23,7 +23,7 @@ func named(session string, names ...string) (list []cairn.Event) {
 }
 
 // wantNames checks the names of a log's events, whose sequences have no gap.
-func wantNames(t *testing.T, l store.Log, log, want string) {
+func wantNames(t *testing.T, l driver.Log, log, want string) {
 	t.Helper()
 	list, err := l.Read(t.Context(), log, 0, 0)
 	var got []string
@@ -39,15 +39,15 @@ func wantNames(t *testing.T, l store.Log, log, want string) {
 }
 
 // family makes n sessions, the first of which is the root of the others, and a commit with two events for each.
-func family(t *testing.T, s *Store, n int) (log string, commits []*store.Commit) {
+func family(t *testing.T, s *Store, n int) (log string, commits []*driver.Commit) {
 	t.Helper()
-	root := must(store.Create(t.Context(), s, &cairn.Session{ID: "session-0", Agent: "support"}, nil))
+	root := must(driver.Create(t.Context(), s, &cairn.Session{ID: "session-0", Agent: "support"}, nil))
 	for i := range n {
 		id := fmt.Sprint("session-", i)
 		if i > 0 {
-			must(store.Create(t.Context(), s, &cairn.Session{ID: id, Agent: "support", ParentID: root.ID, RootID: root.ID, Incarnation: root.Incarnation}, nil))
+			must(driver.Create(t.Context(), s, &cairn.Session{ID: id, Agent: "support", ParentID: root.ID, RootID: root.ID, Incarnation: root.Incarnation}, nil))
 		}
-		commits = append(commits, &store.Commit{Guard: store.Guard{Version: 1}, Messages: large(1), Events: named(id, fmt.Sprint(i), fmt.Sprint(i))})
+		commits = append(commits, &driver.Commit{Guard: driver.Guard{Version: 1}, Messages: large(1), Events: named(id, fmt.Sprint(i), fmt.Sprint(i))})
 	}
 	return root.Log(), commits
 }
@@ -67,7 +67,7 @@ func TestEventsOfASharedTransaction(t *testing.T) {
 	checkCommitted(t, s, errs)
 	wantNames(t, s.log, log, "0 0 2 2 4 4")
 	for i, want := range []int64{2, 0, 4, 0, 6} {
-		if row := must(store.Load(t.Context(), s, fmt.Sprint("session-", i))); row.LogSequence != want {
+		if row := must(driver.Load(t.Context(), s, fmt.Sprint("session-", i))); row.LogSequence != want {
 			t.Errorf("session %d is at %d, want %d", i, row.LogSequence, want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestEventsBesideAFailedCommit(t *testing.T) {
 	s := openNew(t)
 	log, commits := family(t, s, 5)
 	must(s.log.Append(t.Context(), log, 0, named("session-0", "live")...))
-	commits[2].Enqueue = &store.QueuedTurn{ID: "turn"}
+	commits[2].Enqueue = &driver.QueuedTurn{ID: "turn"}
 	ctxs := slices.Repeat([]context.Context{t.Context()}, len(commits))
 	last := ""
 	errs, _ := commitAll(t, s, commits, ctxs, func() {}, func(text string) error {
@@ -109,10 +109,10 @@ func TestEventsBesideAFailedStatement(t *testing.T) {
 	s := openNew(t)
 	ownTables(t, s, "CREATE TABLE refunds (key TEXT PRIMARY KEY)")
 	row := newSession(t, s, "session")
-	insert := store.Statement{SQL: "INSERT INTO refunds VALUES ('a')"}
+	insert := driver.Statement{SQL: "INSERT INTO refunds VALUES ('a')"}
 	c := inserting(row, insert, insert)
 	c.Events = named("session", "never")
-	if _, err := s.Commit(t.Context(), "session", c); !store.IsStatementFailed(err) {
+	if _, err := s.Commit(t.Context(), "session", c); !driver.IsStatementFailed(err) {
 		t.Errorf("a statement that fails: %v", err)
 	}
 	wantNames(t, s.log, row.Log(), "")
@@ -129,8 +129,8 @@ func TestEventsOfCommitsGrowABatch(t *testing.T) {
 	row := newSession(t, s, "session")
 	log := row.Log()
 	commit := func(names ...string) {
-		row = must(s.Commit(t.Context(), "session", &store.Commit{Events: named("session", names...), Status: cairn.SessionActive,
-			Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Hour}}))
+		row = must(s.Commit(t.Context(), "session", &driver.Commit{Events: named("session", names...), Status: cairn.SessionActive,
+			Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Hour}}))
 	}
 	commit("one")
 	must(s.log.Append(t.Context(), log, 1, named("session", "two")...))
@@ -149,12 +149,12 @@ func TestEventsOfCommitsGrowABatch(t *testing.T) {
 func TestEventsOfAnOutdatedRow(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
-	must(store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
-	take := store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Hour}
-	was := must(s.Commit(t.Context(), "session", &store.Commit{Status: cairn.SessionActive, Lease: store.LeaseChange{Action: store.LeaseRelease}}))
+	must(driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
+	take := driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Hour}
+	was := must(s.Commit(t.Context(), "session", &driver.Commit{Status: cairn.SessionActive, Lease: driver.LeaseChange{Action: driver.LeaseRelease}}))
 	other := second(t, s)
-	must(other.Remove(t.Context(), "session", store.Deleted))
-	gone := must(other.Removed(t.Context(), 0, store.PageQuery{})).Items[0]
+	must(other.Remove(t.Context(), "session", driver.Deleted))
+	gone := must(other.Removed(t.Context(), 0, driver.PageQuery{})).Items[0]
 	must(other.Purge(t.Context(), gone.Key))
 	if err := other.log.Drop(t.Context(), was.Log()); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestEventsOfAnOutdatedRow(t *testing.T) {
 	if now.Log() == was.Log() {
 		t.Fatal("the log has the name of the one that was dropped")
 	}
-	if row := must(s.Commit(t.Context(), "session", &store.Commit{Events: named("session", "here"), Lease: take})); row.Log() != now.Log() || row.LogSequence != 1 {
+	if row := must(s.Commit(t.Context(), "session", &driver.Commit{Events: named("session", "here"), Lease: take})); row.Log() != now.Log() || row.LogSequence != 1 {
 		t.Errorf("the row is of the log %q at %d", row.Log(), row.LogSequence)
 	}
 	wantNames(t, other.log, now.Log(), "here")
@@ -175,14 +175,14 @@ func TestOutboxIsDueAfterTheClockWasSetBack(t *testing.T) {
 	now := time.UnixMicro(1_000_000_000)
 	s := openAt(t, filepath.Join(t.TempDir(), "cairn.db"), &Options{Synchronous: Normal, Now: func() time.Time { return now }})
 	newSession(t, s, "session")
-	row := must(s.Commit(t.Context(), "session", &store.Commit{Status: cairn.SessionPaused, Outbox: true, Events: named("session", "kept"),
-		Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: now.Add(time.Hour)}}))
+	row := must(s.Commit(t.Context(), "session", &driver.Commit{Status: cairn.SessionPaused, Outbox: true, Events: named("session", "kept"),
+		Suspend: &driver.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: now.Add(time.Hour)}}))
 	now = now.Add(-time.Minute)
-	if list := must(s.Due(t.Context(), store.DueQuery{})).Items; len(list) != 1 || list[0].Kind != store.DueOutbox {
+	if list := must(s.Due(t.Context(), driver.DueQuery{})).Items; len(list) != 1 || list[0].Kind != driver.DueOutbox {
 		t.Errorf("due: %+v, want an outbox", list)
 	}
-	must(s.Commit(t.Context(), "session", &store.Commit{Drained: row.Outbox.Version}))
-	if list := must(s.Due(t.Context(), store.DueQuery{})).Items; len(list) != 0 {
+	must(s.Commit(t.Context(), "session", &driver.Commit{Drained: row.Outbox.Version}))
+	if list := must(s.Due(t.Context(), driver.DueQuery{})).Items; len(list) != 0 {
 		t.Errorf("due with an empty outbox: %+v", list)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -29,10 +29,10 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := store.Create(ctx, st, &cairn.Session{ID: "session-1", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(ctx, st, &cairn.Session{ID: "session-1", Agent: "support"}, nil); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := store.AppendMessages(ctx, st, "session-1", cairn.User(cairn.TextPart("Order 42 arrived broken."))); err != nil {
+	if _, err := driver.AppendMessages(ctx, st, "session-1", cairn.User(cairn.TextPart("Order 42 arrived broken."))); err != nil {
 		log.Fatal(err)
 	}
 	if err := st.Close(); err != nil {
@@ -44,7 +44,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer st.Close()
-	messages, err := store.Messages(ctx, st, "session-1", 0, 0)
+	messages, err := driver.Messages(ctx, st, "session-1", 0, 0)
 	if err != nil {
 		log.Fatal(err)
 	}

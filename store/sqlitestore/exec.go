@@ -2,14 +2,14 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // dialect names the database in statements of tools.
@@ -26,36 +26,36 @@ const dialect = "SQLite"
 // A file has one writer at a time: while a statement runs, every other session of the file waits for its commit.
 //
 // The statement is one INSERT, REPLACE, UPDATE, DELETE, SELECT or WITH, with ? or ?1, ?2, … for the arguments. With its
-// arguments it has at most [store.MaxStatement] bytes; a call may record [store.MaxStatements]. Arguments are nil,
+// arguments it has at most [driver.MaxStatement] bytes; a call may record [driver.MaxStatements]. Arguments are nil,
 // booleans, integers, finite floats, strings, []byte, time.Time and what database/sql/driver converts to these. A time
 // is stored as text that SQLite's functions read, in UTC: 2030-05-01 08:30:00.25+00:00.
 func Exec(call *cairn.Call, sql string, args ...any) error {
 	if err := oneCommand(sql); err != nil {
 		return err
 	}
-	return store.Exec(call, dialect, sql, args...)
+	return driver.Exec(call, dialect, sql, args...)
 }
 
-// Dialect implements store.Execer.
+// Dialect implements driver.Execer.
 func (s *Store) Dialect() string { return dialect }
 
 // timeFormat is how an argument that is a time is stored.
 const timeFormat = "2006-01-02 15:04:05.999999999-07:00"
 
 // execute executes the statements of tools in the commit's transaction.
-func (w *write) execute(c *conn, list []store.Statement) error {
+func (w *write) execute(c *conn, list []driver.Statement) error {
 	if len(list) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.s.opts.ExecTimeout)
 	defer cancel()
 	for i := range list {
-		args := make([]driver.NamedValue, len(list[i].Args))
+		args := make([]sqldriver.NamedValue, len(list[i].Args))
 		for n, arg := range list[i].Args {
 			if at, is := arg.(time.Time); is {
 				arg = at.Format(timeFormat)
 			}
-			args[n] = driver.NamedValue{Ordinal: n + 1, Value: arg}
+			args[n] = sqldriver.NamedValue{Ordinal: n + 1, Value: arg}
 		}
 		_, err := c.raw.ExecContext(ctx, list[i].SQL, args)
 		switch {
@@ -66,7 +66,7 @@ func (w *write) execute(c *conn, list []store.Statement) error {
 		case away(err):
 			return err
 		}
-		return store.StatementFailed(&list[i], err)
+		return driver.StatementFailed(&list[i], err)
 	}
 	return nil
 }

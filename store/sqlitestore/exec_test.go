@@ -11,13 +11,13 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host/hosttest"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Rows written by tools exist once for each committed step, on every host.
 func TestStatements(t *testing.T) {
 	t.Parallel()
-	hosttest.RunStatements(t, onFile(emptyFile(t)), func(tb testing.TB, st store.Store) hosttest.Table {
+	hosttest.RunStatements(t, onFile(emptyFile(t)), func(tb testing.TB, st driver.Store) hosttest.Table {
 		db := ownTables(tb, st.(*Store), "CREATE TABLE refunds (key TEXT PRIMARY KEY, n INTEGER)")
 		return hosttest.Table{
 			Insert: func(call *cairn.Call, key string, n int) error {
@@ -59,16 +59,16 @@ func ownTables(tb testing.TB, s *Store, make string) *sql.DB {
 }
 
 // inserting returns a commit of a session's next version with statements.
-func inserting(row *cairn.Session, list ...store.Statement) *store.Commit {
+func inserting(row *cairn.Session, list ...driver.Statement) *driver.Commit {
 	for i := range list {
 		list[i].Dialect, list[i].Tool = dialect, "pay"
 	}
-	return &store.Commit{Guard: store.Guard{Version: row.Version}, Statements: list, Messages: []cairn.Message{cairn.User(cairn.TextPart("x"))}}
+	return &driver.Commit{Guard: driver.Guard{Version: row.Version}, Statements: list, Messages: []cairn.Message{cairn.User(cairn.TextPart("x"))}}
 }
 
 func newSession(t *testing.T, s *Store, id string) *cairn.Session {
 	t.Helper()
-	row, err := store.Create(t.Context(), s, &cairn.Session{ID: id, Agent: "bot"}, nil)
+	row, err := driver.Create(t.Context(), s, &cairn.Session{ID: id, Agent: "bot"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +82,8 @@ func TestStatementArguments(t *testing.T) {
 	db := ownTables(t, s, "CREATE TABLE own (a, b, c, d, e, f, g)")
 	at := time.Date(2030, 5, 1, 10, 30, 0, 250e6, time.FixedZone("", 2*3600))
 	row := newSession(t, s, "s")
-	c := inserting(row, store.Statement{SQL: "INSERT INTO own VALUES (?, ?, ?, ?, ?, ?, ?);  -- done",
-		Args: store.Args{"O'Neil; --", int64(1) << 60, 1.5, true, nil, []byte{0, 255}, at.UTC()}})
+	c := inserting(row, driver.Statement{SQL: "INSERT INTO own VALUES (?, ?, ?, ?, ?, ?, ?);  -- done",
+		Args: driver.Args{"O'Neil; --", int64(1) << 60, 1.5, true, nil, []byte{0, 255}, at.UTC()}})
 	if _, err := s.Commit(t.Context(), "s", c); err != nil {
 		t.Fatal(err)
 	}
@@ -102,14 +102,14 @@ func TestStatementsThatAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"", "COMMIT", "  /* x */ -- y\n begin", "PRAGMA synchronous = OFF", "ATTACH 'x' AS y", "DROP TABLE sessions", "VACUUM",
 		"SELECT 1; COMMIT", "SELECT ';' ; ; SELECT 2", "SELECT 1 /* ; */ ; x", `SELECT "a;b"; ROLLBACK`, "SELECT 'a", "SELECT 'it''s'; x",
-		"SELECT 1\x00", "INSERT INTO t VALUES ('" + strings.Repeat("x", store.MaxStatement) + "')",
+		"SELECT 1\x00", "INSERT INTO t VALUES ('" + strings.Repeat("x", driver.MaxStatement) + "')",
 	} {
-		if _, err := s.Commit(t.Context(), "s", inserting(row, store.Statement{SQL: text})); !errors.Is(err, cairn.ErrInvalid) && !errors.Is(err, cairn.ErrTooLarge) {
+		if _, err := s.Commit(t.Context(), "s", inserting(row, driver.Statement{SQL: text})); !errors.Is(err, cairn.ErrInvalid) && !errors.Is(err, cairn.ErrTooLarge) {
 			t.Errorf("%.40q: error %v", text, err)
 		}
 	}
 	for _, text := range []string{"SELECT 1", "select ';', \"a;\" ; -- ;", "/* ; */ WITH x AS (SELECT '--') SELECT * FROM x /* open", "SELECT [a;b] FROM (SELECT 1 AS [a;b]);"} {
-		c := inserting(row, store.Statement{SQL: text})
+		c := inserting(row, driver.Statement{SQL: text})
 		var err error
 		if row, err = s.Commit(t.Context(), "s", c); err != nil {
 			t.Fatalf("%q: %v", text, err)
@@ -129,13 +129,13 @@ func TestStatementsThatFail(t *testing.T) {
 		row := newSession(t, s, fmt.Sprint("s", i))
 		done := make(chan error)
 		go func() {
-			_, err := s.Commit(t.Context(), row.ID, inserting(row, store.Statement{SQL: "INSERT INTO own VALUES (100)"}, store.Statement{SQL: text}))
+			_, err := s.Commit(t.Context(), row.ID, inserting(row, driver.Statement{SQL: "INSERT INTO own VALUES (100)"}, driver.Statement{SQL: text}))
 			done <- err
 		}()
 		others := make(chan error)
 		for n := range 8 {
 			go func() {
-				_, err := store.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("other", i, "-", n), Agent: "bot"}, nil)
+				_, err := driver.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("other", i, "-", n), Agent: "bot"}, nil)
 				others <- err
 			}()
 		}
@@ -144,10 +144,10 @@ func TestStatementsThatFail(t *testing.T) {
 				t.Errorf("%s: another session: %v", text, err)
 			}
 		}
-		if err := <-done; !store.IsStatementFailed(err) || !strings.Contains(err.Error(), `tool "pay"`) {
+		if err := <-done; !driver.IsStatementFailed(err) || !strings.Contains(err.Error(), `tool "pay"`) {
 			t.Errorf("%s: error %v", text, err)
 		}
-		if after, err := store.Load(t.Context(), s, row.ID); err != nil || after.Version != row.Version || after.MessageCount != 0 {
+		if after, err := driver.Load(t.Context(), s, row.ID); err != nil || after.Version != row.Version || after.MessageCount != 0 {
 			t.Errorf("%s: the session is %+v, %v", text, after, err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -39,20 +39,20 @@ var sqlRestore = []string{
 	`DELETE FROM removed WHERE tree = ?1`,
 }
 
-// Restore implements store.Sweeper.
+// Restore implements driver.Sweeper.
 func (s *Store) Restore(ctx context.Context, root string) (row *cairn.Session, err error) {
 	err = s.writer.write(ctx, true, func(c *conn) error {
 		there, err := find(c, root)
-		var removed *store.GoneError
+		var removed *driver.GoneError
 		switch {
 		case err == nil && there.session.RootID != root:
-			return store.NotRoot(there.session)
+			return driver.NotRoot(there.session)
 		case err == nil:
-			return store.Conflict(cairn.CodeExists, there.session, "session %q is there", root)
+			return driver.Conflict(cairn.CodeExists, there.session, "session %q is there", root)
 		case !errors.As(err, &removed):
 			return err
 		case removed.Removed.SessionID != root:
-			return store.NotRoot(&cairn.Session{ID: root, RootID: removed.Removed.SessionID})
+			return driver.NotRoot(&cairn.Session{ID: root, RootID: removed.Removed.SessionID})
 		}
 		for _, text := range sqlRestore {
 			if _, err := c.exec(text, removed.Removed.Key); err != nil {
@@ -79,10 +79,10 @@ func revive(c *conn, root string, now time.Time) (*cairn.Session, error) {
 		rows[i] = r.session
 	}
 	row := rows[0]
-	store.Revive(row, now)
+	driver.Revive(row, now)
 	if _, err := c.exec(sqlRestored, tree[0].key, row.Version, micros(row.UpdatedAt)); err != nil {
 		return nil, err
 	}
-	_, err = c.exec(sqlRestoredRoot, tree[0].key, micros(row.ExpiresAt), micros(store.SweepAt(now, row, rows[1:]...)))
+	_, err = c.exec(sqlRestoredRoot, tree[0].key, micros(row.ExpiresAt), micros(driver.SweepAt(now, row, rows[1:]...)))
 	return row, err
 }

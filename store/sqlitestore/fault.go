@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 )
@@ -32,7 +32,7 @@ func busy(err error) bool { return resultCode(err) == lib.SQLITE_BUSY }
 // constraint reports whether a row was refused because of an existing row with the same key, except for a tool's
 // statement.
 func constraint(err error) bool {
-	return resultCode(err) == lib.SQLITE_CONSTRAINT && !store.IsStatementFailed(err)
+	return resultCode(err) == lib.SQLITE_CONSTRAINT && !driver.IsStatementFailed(err)
 }
 
 // readOnly reports whether a statement had to write and was not allowed to.

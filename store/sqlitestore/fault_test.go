@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // pragma runs a PRAGMA on the write connection and returns its number.
@@ -46,12 +46,12 @@ func large(n int) []cairn.Message {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
-	before, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil)
+	before, err := driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	empty := s.fill(t, 2)
-	_, err = s.Commit(t.Context(), "session", &store.Commit{Messages: large(100_000)})
+	_, err = s.Commit(t.Context(), "session", &driver.Commit{Messages: large(100_000)})
 	if !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "disk is full") {
 		t.Errorf("commit: %v, want an unavailable error that says that the disk is full", err)
 	}
@@ -59,7 +59,7 @@ func TestDiskFull(t *testing.T) {
 	if !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "disk is full") {
 		t.Errorf("append: %v, want an unavailable error that says that the disk is full", err)
 	}
-	snap, err := s.Read(t.Context(), "session", store.ToDrive(0))
+	snap, err := s.Read(t.Context(), "session", driver.ToDrive(0))
 	if err != nil || snap.Session.Version != before.Version || len(snap.Messages) != 0 {
 		t.Errorf("after the failed commit: %+v, %v", snap, err)
 	}
@@ -67,7 +67,7 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("after the failed append the log ends at %d, %v", last, err)
 	}
 	empty()
-	row, err := s.Commit(t.Context(), "session", &store.Commit{Messages: large(100_000)})
+	row, err := s.Commit(t.Context(), "session", &driver.Commit{Messages: large(100_000)})
 	if err != nil || row.Version <= before.Version || row.MessageCount != 2 {
 		t.Errorf("commit when there is room again: %+v, %v", row, err)
 	}
@@ -79,7 +79,7 @@ func TestDiskFullForSomeOfMany(t *testing.T) {
 	s := openNew(t)
 	const writers = 16
 	for i := range writers {
-		if _, err := store.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint(i), Agent: "support"}, nil); err != nil {
+		if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint(i), Agent: "support"}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestDiskFullForSomeOfMany(t *testing.T) {
 			if i%4 == 0 {
 				size = 200_000
 			}
-			_, errs[i] = s.Commit(t.Context(), fmt.Sprint(i), &store.Commit{Messages: large(size)})
+			_, errs[i] = s.Commit(t.Context(), fmt.Sprint(i), &driver.Commit{Messages: large(size)})
 		})
 	}
 	s.waitQueue(writers)
@@ -101,7 +101,7 @@ func TestDiskFullForSomeOfMany(t *testing.T) {
 	all.Wait()
 	empty()
 	for i := range writers {
-		messages, err := store.AllMessages(t.Context(), s, fmt.Sprint(i))
+		messages, err := driver.AllMessages(t.Context(), s, fmt.Sprint(i))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,25 +129,25 @@ func lockFile(t *testing.T, s *Store) (unlock func()) {
 func TestAnotherProcessKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "cairn.db"), &Options{Synchronous: Normal, BusyTimeout: 30 * time.Millisecond})
-	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	unlock := lockFile(t, s)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			_, err := s.Commit(t.Context(), "session", &store.Commit{Step: 1})
+			_, err := s.Commit(t.Context(), "session", &driver.Commit{Step: 1})
 			if !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "another process") {
 				t.Errorf("commit: %v, want an unavailable error that names another process", err)
 			}
 		})
 	}
 	all.Wait()
-	if row, err := store.Load(t.Context(), s, "session"); err != nil || row.Version != 1 {
+	if row, err := driver.Load(t.Context(), s, "session"); err != nil || row.Version != 1 {
 		t.Errorf("reading meanwhile: %+v, %v", row, err)
 	}
 	unlock()
-	if row, err := s.Commit(t.Context(), "session", &store.Commit{Step: 1}); err != nil || row.Version < 2 {
+	if row, err := s.Commit(t.Context(), "session", &driver.Commit{Step: 1}); err != nil || row.Version < 2 {
 		t.Errorf("commit afterwards: %+v, %v", row, err)
 	}
 }
@@ -155,7 +155,7 @@ func TestAnotherProcessKeepsTheLock(t *testing.T) {
 func TestCancelWhileAnotherProcessKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
-	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	unlock := lockFile(t, s)
@@ -163,7 +163,7 @@ func TestCancelWhileAnotherProcessKeepsTheLock(t *testing.T) {
 	var all sync.WaitGroup
 	for range 3 { // the one that waits for the lock and two behind it
 		all.Go(func() {
-			if _, err := s.Commit(ctx, "session", &store.Commit{Step: 1}); !errors.Is(err, context.Canceled) {
+			if _, err := s.Commit(ctx, "session", &driver.Commit{Step: 1}); !errors.Is(err, context.Canceled) {
 				t.Errorf("commit: %v, want that its context was cancelled", err)
 			}
 		})
@@ -171,7 +171,7 @@ func TestCancelWhileAnotherProcessKeepsTheLock(t *testing.T) {
 	s.waitQueue(2)
 	patient := make(chan error, 1)
 	go func() {
-		_, err := s.Commit(t.Context(), "session", &store.Commit{Step: 2})
+		_, err := s.Commit(t.Context(), "session", &driver.Commit{Step: 2})
 		patient <- err
 	}()
 	s.waitQueue(3)
@@ -181,7 +181,7 @@ func TestCancelWhileAnotherProcessKeepsTheLock(t *testing.T) {
 	if err := <-patient; err != nil {
 		t.Errorf("the commit that kept waiting: %v", err)
 	}
-	if row, err := store.Load(t.Context(), s, "session"); err != nil || row.Version < 2 || row.Step != 2 {
+	if row, err := driver.Load(t.Context(), s, "session"); err != nil || row.Version < 2 || row.Step != 2 {
 		t.Errorf("%+v, %v: want the one commit that was not cancelled", row, err)
 	}
 }
@@ -193,76 +193,76 @@ func TestCorruptData(t *testing.T) {
 		read         func(context.Context, *Store) error
 	}{
 		{"message", `UPDATE messages SET data = '{'`, func(ctx context.Context, s *Store) error {
-			_, err := store.Messages(ctx, s, "session", 0, 0)
+			_, err := driver.Messages(ctx, s, "session", 0, 0)
 			return err
 		}},
 		{"keyframe", `UPDATE state SET data = '[1' WHERE keyframe = 1`, func(ctx context.Context, s *Store) error {
-			_, err := store.State(ctx, s, "session", "")
+			_, err := driver.State(ctx, s, "session", "")
 			return err
 		}},
 		{"state change", `UPDATE state SET data = 'null' WHERE keyframe = 0; UPDATE state SET data = '{' WHERE keyframe = 0`,
 			func(ctx context.Context, s *Store) error {
-				_, err := s.Read(ctx, "session", store.ToDrive(0))
+				_, err := s.Read(ctx, "session", driver.ToDrive(0))
 				return err
 			}},
 		{"state change that does not fit", `UPDATE state SET data = '[{"op":"append","path":""}]' WHERE keyframe = 0`,
 			func(ctx context.Context, s *Store) error {
-				_, err := store.State(ctx, s, "session", "")
+				_, err := driver.State(ctx, s, "session", "")
 				return err
 			}},
 		{"missing keyframe", `DELETE FROM state WHERE keyframe = 1`, func(ctx context.Context, s *Store) error {
-			_, err := store.State(ctx, s, "session", "")
+			_, err := driver.State(ctx, s, "session", "")
 			return err
 		}},
 		{"run", `UPDATE runs SET data = '"run"'`, func(ctx context.Context, s *Store) error {
-			_, err := store.FindRun(ctx, s, "session", "run")
+			_, err := driver.FindRun(ctx, s, "session", "run")
 			return err
 		}},
 		{"runs", `UPDATE runs SET data = ''`, func(ctx context.Context, s *Store) error {
-			_, err := s.Runs(ctx, "session", store.PageQuery{})
+			_, err := s.Runs(ctx, "session", driver.PageQuery{})
 			return err
 		}},
 		{"tags", `UPDATE sessions SET tags = '{}'`, func(ctx context.Context, s *Store) error {
-			_, err := store.Load(ctx, s, "session")
+			_, err := driver.Load(ctx, s, "session")
 			return err
 		}},
 		{"metadata", `UPDATE sessions SET metadata = '[1]'`, func(ctx context.Context, s *Store) error {
-			_, err := s.Commit(ctx, "session", &store.Commit{Step: 1})
+			_, err := s.Commit(ctx, "session", &driver.Commit{Step: 1})
 			return err
 		}},
 		{"usage", `UPDATE heads SET usage = '?'`, func(ctx context.Context, s *Store) error {
-			_, err := s.List(ctx, store.SessionQuery{})
+			_, err := s.List(ctx, driver.SessionQuery{})
 			return err
 		}},
 		{"stop request", `UPDATE heads SET stop = '?'`, func(ctx context.Context, s *Store) error {
-			row, err := store.Load(ctx, s, "session")
+			row, err := driver.Load(ctx, s, "session")
 			if err == nil {
 				_, err = s.Renew(ctx, "session", row.Lease.Token, time.Minute)
 			}
 			return err
 		}},
 		{"wait", `UPDATE heads SET wait = '?'`, func(ctx context.Context, s *Store) error {
-			_, err := store.Load(ctx, s, "session")
+			_, err := driver.Load(ctx, s, "session")
 			return err
 		}},
 		{"call", `UPDATE calls SET data = '?'`, func(ctx context.Context, s *Store) error {
-			_, err := store.FindCall(ctx, s, "session", "call")
+			_, err := driver.FindCall(ctx, s, "session", "call")
 			return err
 		}},
 		{"calls", `UPDATE calls SET data = '[]'`, func(ctx context.Context, s *Store) error {
-			_, err := s.Calls(ctx, store.CallQuery{})
+			_, err := s.Calls(ctx, driver.CallQuery{})
 			return err
 		}},
 		{"calls of a snapshot", `UPDATE calls SET data = ''`, func(ctx context.Context, s *Store) error {
-			_, err := s.Read(ctx, "session", store.ToDrive(0))
+			_, err := s.Read(ctx, "session", driver.ToDrive(0))
 			return err
 		}},
 		{"queued turn", `UPDATE queue SET data = '[]'`, func(ctx context.Context, s *Store) error {
-			_, err := store.Queue(ctx, s, "session")
+			_, err := driver.Queue(ctx, s, "session")
 			return err
 		}},
 		{"cached result", `UPDATE cache SET data = '1'`, func(ctx context.Context, s *Store) error {
-			_, err := s.Read(ctx, "session", store.ToDrive(0))
+			_, err := s.Read(ctx, "session", driver.ToDrive(0))
 			return err
 		}},
 		{"event", `UPDATE events SET data = CAST('?' AS BLOB)`, func(ctx context.Context, s *Store) error {
@@ -273,17 +273,17 @@ func TestCorruptData(t *testing.T) {
 		t.Run(test.what, func(t *testing.T) {
 			t.Parallel()
 			s := openNew(t)
-			_, err := s.Commit(t.Context(), "session", &store.Commit{
+			_, err := s.Commit(t.Context(), "session", &driver.Commit{
 				Create:   &cairn.Session{Agent: "support", Tags: []string{"tag"}, Metadata: cairn.Metadata{"key": "value"}},
 				StartRun: &cairn.Run{ID: "run", Status: cairn.RunRunning},
 				Messages: large(1),
-				State:    &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},
-				Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Minute},
+				State:    &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},
+				Lease:    driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Minute},
 				Usage:    cairn.Usage{ModelCalls: 1},
-				Suspend:  &store.Suspend{StepID: "step", OpenCalls: 1},
-				Calls:    []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}, StepID: "step"}}},
-				Enqueue:  &store.QueuedTurn{ID: "next"},
-				Cache:    []store.CacheEntry{{Key: "key"}},
+				Suspend:  &driver.Suspend{StepID: "step", OpenCalls: 1},
+				Calls:    []driver.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}, StepID: "step"}}},
+				Enqueue:  &driver.QueuedTurn{ID: "next"},
+				Cache:    []driver.CacheEntry{{Key: "key"}},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -1,6 +1,6 @@
 package sqlitestore
 
-import "github.com/cairn-agents/cairn/store"
+import "github.com/cairn-agents/cairn/store/driver"
 
 const (
 	sqlPlace = `
@@ -35,9 +35,9 @@ type place struct {
 }
 
 // findPlace looks up a log and what it has seen of a writer; nil means that the append is not fenced.
-func findPlace(c *conn, log string, w *store.Writer) (at place, err error) {
+func findPlace(c *conn, log string, w *driver.Writer) (at place, err error) {
 	if w == nil {
-		w = &store.Writer{}
+		w = &driver.Writer{}
 	}
 	var dropped int64
 	_, err = c.row(sqlPlace, func(cols *columns) {
@@ -45,13 +45,13 @@ func findPlace(c *conn, log string, w *store.Writer) (at place, err error) {
 		dropped = cols.int64()
 	}, log, w.Session, w.ID)
 	if err == nil && dropped > 0 {
-		err = store.Dropped(log)
+		err = driver.Dropped(log)
 	}
 	return at, err
 }
 
 // note records the writer's token and batch, for an append that ended at the sequence last, if they are new.
-func (at *place) note(c *conn, w *store.Writer, last int64) error {
+func (at *place) note(c *conn, w *driver.Writer, last int64) error {
 	if w.Token > at.token {
 		if _, err := c.exec(sqlRaiseFence, at.key, w.Session, w.Token); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Statements that read what several sessions or logs have. Each takes a JSON list of their keys or names, in order of the
@@ -50,8 +51,8 @@ const (
 	sqlGatherEvents = `SELECT ` + gatherOwner + `, ` + placeNumber + `, data FROM json_each(?1)` + gatherFrom + `events` + gatherPlace
 )
 
-// Gather implements store.Gatherer, with one statement for each table.
-func (s *Store) Gather(ctx context.Context, roots []string, bytes int) (map[string][]*store.Part, error) {
+// Gather implements driver.Gatherer, with one statement for each table.
+func (s *Store) Gather(ctx context.Context, roots []string, bytes int) (map[string][]*driver.Part, error) {
 	var g *gathering
 	err := s.readers.view(ctx, func(c *conn) error {
 		g = &gathering{ctx: ctx, c: c, left: bytes, sessions: map[int64]*gathered{}, logs: map[int64]*gathered{}}
@@ -60,7 +61,7 @@ func (s *Store) Gather(ctx context.Context, roots []string, bytes int) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	trees := map[string][]*store.Part{}
+	trees := map[string][]*driver.Part{}
 	for _, t := range g.sessions {
 		if t.whole() {
 			trees[t.row.ID] = t.parts()
@@ -81,15 +82,15 @@ type gathering struct {
 // gathered is what is read of a tree.
 type gathered struct {
 	row         *cairn.Session
-	inside      store.Inside
-	log         store.LogExtent
+	inside      driver.Inside
+	log         driver.LogExtent
 	messages    []cairn.Message
 	runs        []cairn.Run
 	checkpoints []cairn.Checkpoint
 	calls       []cairn.PendingCall
-	queue       []store.QueuedTurn
-	staged      []store.Staged
-	cache       []store.CacheEntry
+	queue       []driver.QueuedTurn
+	staged      []driver.Staged
+	cache       []driver.CacheEntry
 	events      []cairn.Event
 	cut         bool // not all of it was read
 }
@@ -115,7 +116,7 @@ func (g *gathering) read(roots []string) error {
 		{sqlGatherCalls, g.sessions, func(t *gathered, cols *columns) { t.calls = append(t.calls, readCall(cols)) }},
 		{sqlGatherQueue, g.sessions, func(t *gathered, cols *columns) { t.queue = append(t.queue, readTurn(cols)) }},
 		{sqlGatherStaged, g.sessions, func(t *gathered, cols *columns) {
-			t.staged = append(t.staged, store.Staged{StepID: cols.text(), Key: cols.text(), Data: json.RawMessage(cols.text())})
+			t.staged = append(t.staged, driver.Staged{StepID: cols.text(), Key: cols.text(), Data: json.RawMessage(cols.text())})
 		}},
 		{sqlGatherCache, g.sessions, func(t *gathered, cols *columns) { t.cache = append(t.cache, readEntry(cols)) }},
 		{sqlGatherEvents, g.logs, (*gathered).batch},
@@ -138,7 +139,7 @@ func (g *gathering) rows(roots []string) error {
 		if cols.err != nil || g.c.overdueAt(r.session, r.session.RootID, r.sweep) != nil || r.session.MessageCount > store.ExportPage || r.session.Turn > store.ExportPage {
 			return true
 		}
-		t := &gathered{row: r.session, inside: store.Inside{FirstState: -1, Checkpoints: r.checkpoints, DueSince: fromMicros(r.wait.Due)}, log: store.LogExtent{First: 1}}
+		t := &gathered{row: r.session, inside: driver.Inside{FirstState: -1, Checkpoints: r.checkpoints, DueSince: fromMicros(r.wait.Due)}, log: driver.LogExtent{First: 1}}
 		if t.inside.Stop, cols.err = decodeStop(r.stop); cols.err == nil {
 			g.sessions[r.key] = t
 		}
@@ -218,12 +219,12 @@ func (t *gathered) whole() bool {
 }
 
 // parts returns the parts of the tree.
-func (t *gathered) parts() []*store.Part {
-	head := &store.SessionPart{Row: *t.row, Secret: t.row.Secret, Inside: t.inside, Log: &t.log}
+func (t *gathered) parts() []*driver.Part {
+	head := &driver.SessionPart{Row: *t.row, Secret: t.row.Secret, Inside: t.inside, Log: &t.log}
 	head.Inside.States = nil
-	list := []*store.Part{{Session: head}, {States: t.inside.States}, {Messages: t.messages}, {Runs: t.runs}, {Checkpoints: t.checkpoints},
+	list := []*driver.Part{{Session: head}, {States: t.inside.States}, {Messages: t.messages}, {Runs: t.runs}, {Checkpoints: t.checkpoints},
 		{Calls: t.calls}, {Queue: t.queue, Staged: t.staged, Cache: t.cache}, {Events: t.events}}
-	return slices.DeleteFunc(list, func(p *store.Part) bool {
+	return slices.DeleteFunc(list, func(p *driver.Part) bool {
 		return p.Session == nil && len(p.States)+len(p.Messages)+len(p.Runs)+len(p.Checkpoints)+len(p.Calls)+len(p.Queue)+len(p.Staged)+len(p.Cache)+len(p.Events) == 0
 	})
 }

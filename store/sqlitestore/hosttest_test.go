@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Each process has its own store on one file.
@@ -19,7 +19,7 @@ func TestHost(t *testing.T) {
 	hosttest.Run(t, hosttest.Host{
 		Name:    "inprocess",
 		Crashes: testenv.Choose(4, 0),
-		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+		Start: func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 			eng, err := engine.New(st, agents, opts)
 			if err != nil {
 				tb.Fatal(err)
@@ -37,14 +37,14 @@ func onFile(empty []byte) hosttest.Store {
 	return hosttest.Store{
 		Name: "sqlitestore",
 		Set:  testenv.Choose(hosttest.OnStore, hosttest.Every),
-		Open: func(tb testing.TB, now func() time.Time) store.Store {
+		Open: func(tb testing.TB, now func() time.Time) driver.Store {
 			path := filepath.Join(tb.TempDir(), "cairn.db")
 			if err := os.WriteFile(path, empty, 0o600); err != nil {
 				tb.Fatal(err)
 			}
 			return openAt(tb, path, &Options{Synchronous: Normal, Now: now})
 		},
-		Another: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+		Another: func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
 	}
 }
 

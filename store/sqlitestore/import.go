@@ -7,8 +7,8 @@ import (
 	"iter"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -23,9 +23,9 @@ const (
 	sqlImportLog = `INSERT INTO logs (name, first, last) VALUES (?1, ?2, ?3) RETURNING key`
 )
 
-// Inside implements store.Importer.
-func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*store.Inside, error) {
-	in := &store.Inside{}
+// Inside implements driver.Importer.
+func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*driver.Inside, error) {
+	in := &driver.Inside{}
 	err := s.readers.view(ctx, func(c *conn) error {
 		r, err := find(c, id)
 		if err != nil {
@@ -49,7 +49,7 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 	return in, nil
 }
 
-func readChange(c *columns) (change store.StateChange) {
+func readChange(c *columns) (change driver.StateChange) {
 	if c.int64() != 0 {
 		change.Keyframe = json.RawMessage(c.text())
 	} else {
@@ -58,9 +58,9 @@ func readChange(c *columns) (change store.StateChange) {
 	return change
 }
 
-// Import implements store.Importer. It is one transaction, which lasts until the last part has arrived. Other writers
+// Import implements driver.Importer. It is one transaction, which lasts until the last part has arrived. Other writers
 // wait.
-func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
+func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*driver.Part, error]) error {
 	err := s.looking(ctx, func() error {
 		m := &importing{}
 		return s.writer.do(&job{
@@ -73,9 +73,9 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 	return fault("import", err)
 }
 
-func (s *Store) importTree(ctx context.Context, c *conn, m *importing, root string, parts iter.Seq2[*store.Part, error]) error {
+func (s *Store) importTree(ctx context.Context, c *conn, m *importing, root string, parts iter.Seq2[*driver.Part, error]) error {
 	*m = importing{c: c}
-	for part, err := range store.CheckImport(root, s.opts.MaxEvent, parts) {
+	for part, err := range driver.CheckImport(root, s.opts.MaxEvent, parts) {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -102,7 +102,7 @@ type importing struct {
 	texts    plan.Texts
 }
 
-func (m *importing) add(p *store.Part) error {
+func (m *importing) add(p *driver.Part) error {
 	if p.Session != nil {
 		if err := m.begin(p.Session); err != nil {
 			return err
@@ -146,12 +146,12 @@ func (m *importing) add(p *store.Part) error {
 }
 
 // begin adds the row of a session.
-func (m *importing) begin(p *store.SessionPart) error {
+func (m *importing) begin(p *driver.SessionPart) error {
 	there, err := find(m.c, p.Row.ID)
 	if err == nil {
-		return store.Conflict(cairn.CodeExists, there.session, "session %q already exists", p.Row.ID)
+		return driver.Conflict(cairn.CodeExists, there.session, "session %q already exists", p.Row.ID)
 	}
-	if !errors.Is(err, cairn.ErrNotFound) || store.IsGone(err) {
+	if !errors.Is(err, cairn.ErrNotFound) || driver.IsGone(err) {
 		return err
 	}
 	row := p.Row
@@ -162,7 +162,7 @@ func (m *importing) begin(p *store.SessionPart) error {
 			return err
 		}
 	}
-	r.sweep = micros(store.SweepAt(row.UpdatedAt, &row))
+	r.sweep = micros(driver.SweepAt(row.UpdatedAt, &row))
 	r.waits(micros(p.Inside.DueSince))
 	if err := r.insert(m.c); err != nil {
 		return err
@@ -181,13 +181,13 @@ func (m *importing) begin(p *store.SessionPart) error {
 }
 
 // beginLog adds the log, unless a log of that name has events.
-func (m *importing) beginLog(name string, extent *store.LogExtent) error {
+func (m *importing) beginLog(name string, extent *driver.LogExtent) error {
 	log, _, last, err := findLog(m.c, name)
 	switch {
 	case err != nil && !errors.Is(err, cairn.ErrDeleted):
 		return err
 	case last > 0:
-		return store.LogExists(name)
+		return driver.LogExists(name)
 	case log != 0: // it has only fencing tokens, or was dropped
 		if err := dropFences(m.c, log); err != nil {
 			return err
@@ -202,7 +202,7 @@ func (m *importing) beginLog(name string, extent *store.LogExtent) error {
 }
 
 // waits adds the pending calls, queue, staged pieces and cache.
-func (m *importing) waits(p *store.Part) error {
+func (m *importing) waits(p *driver.Part) error {
 	for i := range p.Calls {
 		var row callRow
 		if err := row.fill(&p.Calls[i]); err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -25,7 +25,7 @@ const (
 		WHERE h.stop <> ''`
 )
 
-// Renew implements store.Store. A lease need not survive a loss of power, so renewing one does not wait for the disk.
+// Renew implements driver.Store. A lease need not survive a loss of power, so renewing one does not wait for the disk.
 func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
 	var stop *cairn.Stop
 	err := s.writer.write(ctx, false, func(c *conn) error {
@@ -53,7 +53,7 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 	return stop, nil
 }
 
-// RequestStop implements store.Store.
+// RequestStop implements driver.Store.
 func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) error {
 	if err := stop.Validate(); err != nil {
 		return err
@@ -84,9 +84,9 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 	return fault("request a stop", err)
 }
 
-// WatchStops implements store.StopWatcher.
-func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
-	return func(yield func(store.StopNotice, error) bool) {
+// WatchStops implements driver.StopWatcher.
+func (s *Store) WatchStops(ctx context.Context) iter.Seq2[driver.StopNotice, error] {
+	return func(yield func(driver.StopNotice, error) bool) {
 		s.poller.join()
 		defer s.poller.leave()
 		backend.WatchStops(ctx, &s.stops, s.outstanding)(yield)

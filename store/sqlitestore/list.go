@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // filter collects the conditions of a query with their arguments.
@@ -34,21 +34,21 @@ func (f *filter) addJSON(condition string, list any) {
 	f.add(condition, string(raw))
 }
 
-// List implements store.Store.
-func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+// List implements driver.Store.
+func (s *Store) List(ctx context.Context, q driver.SessionQuery) (driver.Page[cairn.Session], error) {
 	text, args, err := listStatement(&q)
 	removed := len(q.Removed) > 0
 	if err != nil {
-		return store.Page[cairn.Session]{}, err
+		return driver.Page[cairn.Session]{}, err
 	}
-	size := store.PageSize(q.Limit)
-	var page store.Page[cairn.Session]
+	size := driver.PageSize(q.Limit)
+	var page driver.Page[cairn.Session]
 	err = s.readers.view(ctx, func(c *conn) error {
 		now := s.clock()
-		page = store.Page[cairn.Session]{}
+		page = driver.Page[cairn.Session]{}
 		err := c.search(ctx, text, func(cols *columns) bool {
 			if len(page.Items) == size {
-				page.Next = store.SessionCursor(&page.Items[size-1])
+				page.Next = driver.SessionCursor(&page.Items[size-1])
 				return false
 			}
 			row := readSession(cols).session
@@ -65,13 +65,13 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 		return overdueOf(c, page.Items, func(s *cairn.Session) string { return s.RootID })
 	})
 	if err != nil {
-		return store.Page[cairn.Session]{}, err
+		return driver.Page[cairn.Session]{}, err
 	}
 	return page, nil
 }
 
 // listStatement returns the statement for one page and one more session, which shows that there is another page.
-func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
+func listStatement(q *driver.SessionQuery) (text string, args []any, err error) {
 	cursor, err := q.Begin()
 	if err != nil {
 		return "", nil, err
@@ -90,10 +90,10 @@ func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
 		text += ` WHERE ` + strings.Join(f.where, ` AND `)
 	}
 	text += ` ORDER BY s.created_at DESC, s.id DESC LIMIT ?`
-	return text, append(f.args, store.PageSize(q.Limit)+1), nil
+	return text, append(f.args, driver.PageSize(q.Limit)+1), nil
 }
 
-func sessionFilter(q *store.SessionQuery) *filter {
+func sessionFilter(q *driver.SessionQuery) *filter {
 	f := &filter{}
 	// SQLite has no statistics here. The first condition is by its index, the others have a plus, so that their indexes,
 	// which may have the sessions of all users, do not serve the query.
@@ -120,7 +120,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	}
 	f.addMetadata(q.Metadata)
 	// Words contain no spaces, and no character with a special meaning here.
-	for _, word := range store.Words(q.Search) {
+	for _, word := range driver.Words(q.Search) {
 		f.add("instr(s.words, ?) > 0", " "+word)
 	}
 	if !q.CreatedAfter.IsZero() {
@@ -141,7 +141,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 // By sessions_root.
 const sqlCountTree = `SELECT count(*) FROM sessions WHERE root_id = ?1`
 
-// CountTree implements store.TreeCounter.
+// CountTree implements driver.TreeCounter.
 func (s *Store) CountTree(ctx context.Context, root string) (n int, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
 		_, err := c.row(sqlCountTree, func(cols *columns) { n = cols.int() }, root)

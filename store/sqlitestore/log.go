@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -58,13 +58,13 @@ type Log struct {
 	tails tails
 }
 
-// Self implements store.Log.
-func (l *Log) Self() store.Log { return l }
+// Self implements driver.Log.
+func (l *Log) Self() driver.Log { return l }
 
-// MaxEvent implements store.Log.
+// MaxEvent implements driver.Log.
 func (l *Log) MaxEvent() int { return l.s.opts.MaxEvent }
 
-// Append implements store.Log.
+// Append implements driver.Log.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
 	if len(events) == 0 {
 		return backend.CheckLast(ctx, l, log, expect)
@@ -72,8 +72,8 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, events ...ca
 	return l.append(ctx, log, expect, nil, events)
 }
 
-// AppendFenced implements store.Fencer.
-func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (last int64, err error) {
+// AppendFenced implements driver.Fencer.
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w driver.Writer, events ...cairn.Event) (last int64, err error) {
 	if len(events) == 0 {
 		w.Batch = 0
 	}
@@ -82,9 +82,9 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 
 // append adds events in one transaction and publishes them to this process's followers. Without a writer the append is
 // not fenced.
-func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (int64, error) {
+func (l *Log) append(ctx context.Context, log string, expect int64, w *driver.Writer, events []cairn.Event) (int64, error) {
 	for i := range events {
-		if err := store.CheckEvent(&events[i], l.s.opts.MaxEvent); err != nil {
+		if err := driver.CheckEvent(&events[i], l.s.opts.MaxEvent); err != nil {
 			return 0, err
 		}
 	}
@@ -99,7 +99,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 	return a.last, nil
 }
 
-// Read implements store.Log.
+// Read implements driver.Log.
 func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (list []cairn.Event, err error) {
 	if limit <= 0 {
 		limit = 1000
@@ -121,7 +121,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 		case err != nil || after >= last:
 			return err
 		case after+1 < first:
-			return store.Trimmed(log, after, first)
+			return driver.Trimmed(log, after, first)
 		}
 		return cairn.Errorf(cairn.CodeCorrupt, "log %q has no event after %d, and should have them up to %d", log, after, last)
 	})
@@ -158,12 +158,12 @@ func findLog(c *conn, log string) (key, first, last int64, err error) {
 		key, first, last, dropped = cols.int64(), cols.int64(), cols.int64(), cols.int64()
 	}, log)
 	if err == nil && dropped > 0 {
-		err = store.Dropped(log)
+		err = driver.Dropped(log)
 	}
 	return key, first, last, err
 }
 
-// Follow implements store.Log.
+// Follow implements driver.Log.
 func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		l.s.poller.join()
@@ -172,7 +172,7 @@ func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cai
 	}
 }
 
-// Bounds implements store.Log.
+// Bounds implements driver.Log.
 func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err error) {
 	err = l.s.readers.read(ctx, func(c *conn) (err error) {
 		_, first, last, err = findLog(c, log)
@@ -181,7 +181,7 @@ func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err er
 	return first, last, err
 }
 
-// Trim implements store.Log.
+// Trim implements driver.Log.
 func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 	for more := true; more; {
 		err := l.s.writer.write(ctx, false, func(c *conn) error {
@@ -212,17 +212,17 @@ func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 	return nil
 }
 
-// Unswept implements store.LogSweeper.
-func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[string], error) {
-	var page store.Page[string]
-	at, name, err := store.ParseSweepCursor(q.Cursor)
+// Unswept implements driver.LogSweeper.
+func (l *Log) Unswept(ctx context.Context, age time.Duration, q driver.PageQuery) (driver.Page[string], error) {
+	var page driver.Page[string]
+	at, name, err := driver.ParseSweepCursor(q.Cursor)
 	if err != nil {
 		return page, err
 	}
 	err = l.s.readers.read(ctx, func(c *conn) error {
 		return c.query(ctx, sqlUnswept, func(cols *columns) bool {
 			if len(page.Items) == q.Size() {
-				page.Next = store.SweepCursor(at, name)
+				page.Next = driver.SweepCursor(at, name)
 				return false
 			}
 			at, name = cols.time(), cols.text()
@@ -231,12 +231,12 @@ func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery)
 		}, micros(l.s.clock().Add(-age)), micros(at), name, q.Size()+1)
 	})
 	if err != nil {
-		return store.Page[string]{}, err
+		return driver.Page[string]{}, err
 	}
 	return page, nil
 }
 
-// Swept implements store.LogSweeper.
+// Swept implements driver.LogSweeper.
 func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Duration) error {
 	return fault("note the sweep of an event log", l.s.writer.write(ctx, false, func(c *conn) error {
 		now := l.s.clock()
@@ -245,7 +245,7 @@ func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Durat
 	}))
 }
 
-// Drop implements store.Log.
+// Drop implements driver.Log.
 func (l *Log) Drop(ctx context.Context, log string) error {
 	err := l.s.writer.do(&job{
 		ctx: ctx,
@@ -264,7 +264,7 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 				return err
 			}
 			now := l.s.clock()
-			if _, err := c.exec(sqlForgetDropped, micros(now.Add(-store.DroppedFor))); err != nil {
+			if _, err := c.exec(sqlForgetDropped, micros(now.Add(-driver.DroppedFor))); err != nil {
 				return err
 			}
 			_, err = c.exec(sqlDropLog, log, micros(now))

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // migrateAs brings a file to the schema of another build.
@@ -41,11 +41,11 @@ func TestOpenNewerFile(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "cairn.db")
 			old := openAt(t, path, nil)
-			must(store.Create(t.Context(), old, &cairn.Session{ID: "before", Agent: "support"}, nil))
+			must(driver.Create(t.Context(), old, &cairn.Session{ID: "before", Agent: "support"}, nil))
 			if err := migrateAs(t, path, extended(known, c.least, "CREATE TABLE more (n);")); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := old.Commit(t.Context(), "before", &store.Commit{Step: 1}); err != nil {
+			if _, err := old.Commit(t.Context(), "before", &driver.Commit{Step: 1}); err != nil {
 				t.Errorf("a process that has it open: %v", err)
 			}
 			s, err := Open(path, nil)
@@ -63,7 +63,7 @@ func TestOpenNewerFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "after", Agent: "support"}, nil); err != nil {
+			if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: "after", Agent: "support"}, nil); err != nil {
 				t.Error(err)
 			}
 			list, err := Migrations(path, nil)

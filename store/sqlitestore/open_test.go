@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // makeFile makes a database file with statements and closes it.
@@ -131,7 +131,7 @@ func TestOpenAfterDeathWhileInitialising(t *testing.T) {
 		t.Fatalf("%v, %v: nothing was written that could be taken back", info, err)
 	}
 	s := openAt(t, orphan, nil)
-	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
 		t.Error(err)
 	}
 	err = s.readers.read(t.Context(), func(c *conn) error { return c.run("SELECT * FROM half") })
@@ -199,7 +199,7 @@ func TestFilesAreTheOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "s", Agent: "a"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: "s", Agent: "a"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -257,7 +257,7 @@ func TestMigrateAppliesWhatIsMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cairn.db")
 	scripts := must(migrations())
 	s := openAt(t, path, nil)
-	must(store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
+	must(driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -329,14 +329,14 @@ func TestOpenAtOnce(t *testing.T) {
 				return
 			}
 			defer s.Close()
-			if _, err := store.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support"}, nil); err != nil {
+			if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support"}, nil); err != nil {
 				t.Errorf("create: %v", err)
 			}
 		})
 	}
 	all.Wait()
 	s := openAt(t, path, nil)
-	page, err := s.List(t.Context(), store.SessionQuery{})
+	page, err := s.List(t.Context(), driver.SessionQuery{})
 	if err != nil || len(page.Items) != 8 {
 		t.Errorf("%d sessions, %v: want 8", len(page.Items), err)
 	}
@@ -344,7 +344,7 @@ func TestOpenAtOnce(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	s := openNew(t)
-	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 2)
@@ -378,10 +378,10 @@ func TestClose(t *testing.T) {
 			t.Errorf("a follower ended with %v, want ErrClosed", err)
 		}
 	}
-	if _, err := store.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrClosed) {
+	if _, err := driver.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrClosed) {
 		t.Errorf("load: %v, want ErrClosed", err)
 	}
-	if _, err := s.Commit(t.Context(), "session", &store.Commit{}); !errors.Is(err, cairn.ErrClosed) {
+	if _, err := s.Commit(t.Context(), "session", &driver.Commit{}); !errors.Is(err, cairn.ErrClosed) {
 		t.Errorf("commit: %v, want ErrClosed", err)
 	}
 	if _, err := os.Stat(s.path + "-wal"); !errors.Is(err, os.ErrNotExist) {

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Synchronous says when a commit counts as done.
@@ -24,7 +24,7 @@ type Options struct {
 	Synchronous Synchronous
 	// Now is the store's clock; nil means time.Now. Processes that share a file should agree on the time.
 	Now func() time.Time
-	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
+	// MaxEvent is the maximum size of an encoded event in bytes; 0 means driver.DefaultMaxEvent.
 	MaxEvent int
 	// PollInterval is how often the file is checked for what other processes wrote, while a caller follows a log or
 	// watches stop requests; 0 means 20 ms. While a log is followed and another process writes, it is checked ten times
@@ -67,7 +67,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if out.Now == nil {
 		out.Now = time.Now
 	}
-	setDefault(&out.MaxEvent, store.DefaultMaxEvent)
+	setDefault(&out.MaxEvent, driver.DefaultMaxEvent)
 	setDefault(&out.PollInterval, 20*time.Millisecond)
 	setDefault(&out.ReadConnections, 4)
 	setDefault(&out.BusyTimeout, 10*time.Second)

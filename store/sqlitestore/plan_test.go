@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // plan returns SQLite's query plan for a statement.
@@ -171,24 +171,24 @@ func TestListUsesIndexes(t *testing.T) {
 	current, archived := new(false), new(true)
 	for _, c := range []struct {
 		uses string
-		q    store.SessionQuery
+		q    driver.SessionQuery
 	}{
-		{"sessions_created", store.SessionQuery{}},
-		{"sessions_parent (parent_id=?", store.SessionQuery{RootsOnly: true, Statuses: []cairn.SessionStatus{cairn.SessionPaused}}},
-		{"sessions_parent (parent_id=?", store.SessionQuery{Archived: archived}},
-		{"sessions_agent (agent=?", store.SessionQuery{Agent: "support"}},
-		{"sessions_agent (agent=?", store.SessionQuery{Agent: "support", RootsOnly: true}},
-		{"sessions_user (user_id=?", store.SessionQuery{UserID: "user"}},
-		{"sessions_user (user_id=?", store.SessionQuery{UserID: "user", RootsOnly: true}},
-		{"sessions_user (user_id=?", store.SessionQuery{UserID: "user", Agent: "support", RootsOnly: true}},
-		{"sessions_current (user_id=?", store.SessionQuery{UserID: "user", Archived: current}},
-		{"sessions_current (user_id=?", store.SessionQuery{UserID: "user", Agent: "support", RootsOnly: true, Archived: current}},
-		{"sessions_archived (user_id=?", store.SessionQuery{UserID: "user", RootsOnly: true, Archived: archived}},
-		{"sessions_root (root_id=?", store.SessionQuery{RootID: "root"}},
-		{"sessions_root (root_id=?", store.SessionQuery{RootID: "root", UserID: "user", Archived: current}},
-		{"sessions_parent (parent_id=?", store.SessionQuery{ParentID: "parent", UserID: "user"}},
-		{"sessions_thread (thread_id=?", store.SessionQuery{ThreadID: "thread"}},
-		{"sessions_thread (thread_id=?", store.SessionQuery{ThreadID: "thread", UserID: "user", Agent: "support", Archived: current}},
+		{"sessions_created", driver.SessionQuery{}},
+		{"sessions_parent (parent_id=?", driver.SessionQuery{RootsOnly: true, Statuses: []cairn.SessionStatus{cairn.SessionPaused}}},
+		{"sessions_parent (parent_id=?", driver.SessionQuery{Archived: archived}},
+		{"sessions_agent (agent=?", driver.SessionQuery{Agent: "support"}},
+		{"sessions_agent (agent=?", driver.SessionQuery{Agent: "support", RootsOnly: true}},
+		{"sessions_user (user_id=?", driver.SessionQuery{UserID: "user"}},
+		{"sessions_user (user_id=?", driver.SessionQuery{UserID: "user", RootsOnly: true}},
+		{"sessions_user (user_id=?", driver.SessionQuery{UserID: "user", Agent: "support", RootsOnly: true}},
+		{"sessions_current (user_id=?", driver.SessionQuery{UserID: "user", Archived: current}},
+		{"sessions_current (user_id=?", driver.SessionQuery{UserID: "user", Agent: "support", RootsOnly: true, Archived: current}},
+		{"sessions_archived (user_id=?", driver.SessionQuery{UserID: "user", RootsOnly: true, Archived: archived}},
+		{"sessions_root (root_id=?", driver.SessionQuery{RootID: "root"}},
+		{"sessions_root (root_id=?", driver.SessionQuery{RootID: "root", UserID: "user", Archived: current}},
+		{"sessions_parent (parent_id=?", driver.SessionQuery{ParentID: "parent", UserID: "user"}},
+		{"sessions_thread (thread_id=?", driver.SessionQuery{ThreadID: "thread"}},
+		{"sessions_thread (thread_id=?", driver.SessionQuery{ThreadID: "thread", UserID: "user", Agent: "support", Archived: current}},
 	} {
 		for _, c.q.Cursor = range []string{"", "1.session"} {
 			text, args, err := listStatement(&c.q)
@@ -207,11 +207,11 @@ func TestListUsesIndexes(t *testing.T) {
 func TestListOfRemovedUsesIndexes(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
-	for uses, q := range map[string]store.SessionQuery{
+	for uses, q := range map[string]driver.SessionQuery{
 		"removed_sessions_root (root_id=?":     {RootID: "root", RootsOnly: true},
 		"removed_sessions_thread (thread_id=?": {ThreadID: "thread"},
 	} {
-		q.Removed = []store.Removal{store.Expired}
+		q.Removed = []driver.Removal{driver.Expired}
 		text, args, err := listStatement(&q)
 		if err != nil {
 			t.Fatal(err)
@@ -229,23 +229,23 @@ func TestCallsUseIndexes(t *testing.T) {
 	s := openNew(t)
 	for _, test := range []struct {
 		uses string
-		q    store.CallQuery
+		q    driver.CallQuery
 	}{
-		{"calls_created", store.CallQuery{}},
-		{"calls_created", store.CallQuery{Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered}}},
-		{"calls_open", store.CallQuery{}},
-		{"calls_open", store.CallQuery{Kind: cairn.CallApproval}},
-		{"calls_open_user (user_id=?", store.CallQuery{UserID: "user"}},
-		{"calls_open_agent (agent=?", store.CallQuery{Agent: "support"}},
-		{"calls_open_tool (tool=?", store.CallQuery{Tool: "refund"}},
-		{"calls_open_root (root_id=?", store.CallQuery{RootID: "root"}},
-		{"calls_id (root_id=? AND id=?", store.CallQuery{RootID: "root", ID: "call"}},
-		{"calls_step (session=? AND step_id=?", store.CallQuery{SessionID: "session", StepID: "step"}},
-		{"calls_open_free", store.CallQuery{Reviewer: "ann"}},
-		{"a USING PRIMARY KEY (reviewer=?", store.CallQuery{Reviewer: "ann"}},
-		{"calls_open_tool (tool=?", store.CallQuery{Reviewer: "ann", Tool: "refund"}},
-		{"calls_open_user (user_id=?", store.CallQuery{Reviewer: "ann", UserID: "user"}},
-		{"calls_claimed (claimed_by=?", store.CallQuery{Claimed: "ann"}},
+		{"calls_created", driver.CallQuery{}},
+		{"calls_created", driver.CallQuery{Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered}}},
+		{"calls_open", driver.CallQuery{}},
+		{"calls_open", driver.CallQuery{Kind: cairn.CallApproval}},
+		{"calls_open_user (user_id=?", driver.CallQuery{UserID: "user"}},
+		{"calls_open_agent (agent=?", driver.CallQuery{Agent: "support"}},
+		{"calls_open_tool (tool=?", driver.CallQuery{Tool: "refund"}},
+		{"calls_open_root (root_id=?", driver.CallQuery{RootID: "root"}},
+		{"calls_id (root_id=? AND id=?", driver.CallQuery{RootID: "root", ID: "call"}},
+		{"calls_step (session=? AND step_id=?", driver.CallQuery{SessionID: "session", StepID: "step"}},
+		{"calls_open_free", driver.CallQuery{Reviewer: "ann"}},
+		{"a USING PRIMARY KEY (reviewer=?", driver.CallQuery{Reviewer: "ann"}},
+		{"calls_open_tool (tool=?", driver.CallQuery{Reviewer: "ann", Tool: "refund"}},
+		{"calls_open_user (user_id=?", driver.CallQuery{Reviewer: "ann", UserID: "user"}},
+		{"calls_claimed (claimed_by=?", driver.CallQuery{Claimed: "ann"}},
 	} {
 		q := test.q
 		if q.Statuses == nil && test.uses != "calls_created" {

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // roles are what this test binary does when a test runs it as another process: role, database file, name. A role
@@ -109,7 +109,7 @@ func (p *process) finish() (lines []string) {
 }
 
 func roleCreate(ctx context.Context, s *Store, name string, _ *bufio.Scanner) error {
-	_, err := store.Create(ctx, s, &cairn.Session{ID: name, Agent: "support"}, nil)
+	_, err := driver.Create(ctx, s, &cairn.Session{ID: name, Agent: "support"}, nil)
 	return err
 }
 
@@ -123,7 +123,7 @@ func TestProcessesOpenAtOnce(t *testing.T) {
 	for _, p := range others {
 		p.finish()
 	}
-	page, err := openAt(t, path, nil).List(t.Context(), store.SessionQuery{})
+	page, err := openAt(t, path, nil).List(t.Context(), driver.SessionQuery{})
 	if err != nil || len(page.Items) != len(others) {
 		t.Errorf("%d sessions, %v: want %d", len(page.Items), err, len(others))
 	}
@@ -137,7 +137,7 @@ func roleRace(ctx context.Context, s *Store, name string, input *bufio.Scanner) 
 	fmt.Println("ready")
 	input.Scan()
 	for i := range races {
-		_, err := store.Create(ctx, s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support", UserID: name}, nil)
+		_, err := driver.Create(ctx, s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support", UserID: name}, nil)
 		switch {
 		case err == nil:
 			fmt.Println("created", i)
@@ -146,12 +146,12 @@ func roleRace(ctx context.Context, s *Store, name string, input *bufio.Scanner) 
 		}
 	}
 	for {
-		row, err := store.Load(ctx, s, "shared")
+		row, err := driver.Load(ctx, s, "shared")
 		if err != nil || row.MessageCount >= races {
 			return err
 		}
-		_, err = s.Commit(ctx, "shared", &store.Commit{
-			Guard:    store.Guard{Version: row.Version},
+		_, err = s.Commit(ctx, "shared", &driver.Commit{
+			Guard:    driver.Guard{Version: row.Version},
 			Messages: []cairn.Message{cairn.User(cairn.TextPart(fmt.Sprint(name, " ", row.MessageCount)))},
 		})
 		switch {
@@ -166,7 +166,7 @@ func roleRace(ctx context.Context, s *Store, name string, input *bufio.Scanner) 
 func TestProcessesRace(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
-	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "shared", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: "shared", Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	others := []*process{start(t, "race", s.path, "left"), start(t, "race", s.path, "right")}
@@ -198,7 +198,7 @@ func TestProcessesRace(t *testing.T) {
 			t.Errorf("session %d was created %d times", i, n)
 		}
 	}
-	messages, err := store.AllMessages(t.Context(), s, "shared")
+	messages, err := driver.AllMessages(t.Context(), s, "shared")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestWatchStopsOfAnotherProcess(t *testing.T) {
 	s := openNew(t)
 	begin := func(id string) {
 		t.Helper()
-		_, err := s.Commit(t.Context(), id, &store.Commit{Create: &cairn.Session{Agent: "support"},
+		_, err := s.Commit(t.Context(), id, &driver.Commit{Create: &cairn.Session{Agent: "support"},
 			StartRun: &cairn.Run{ID: "run", Status: cairn.RunRunning}, Status: cairn.SessionActive})
 		if err != nil {
 			t.Fatal(err)
@@ -295,7 +295,7 @@ func TestWatchStopsOfAnotherProcess(t *testing.T) {
 	if err := s.RequestStop(t.Context(), "before", cairn.Stop{RunID: "run", Kind: cairn.StopAbort}); err != nil {
 		t.Fatal(err)
 	}
-	local, others := make(chan store.StopNotice, 1000), make(chan store.StopNotice, 8)
+	local, others := make(chan driver.StopNotice, 1000), make(chan driver.StopNotice, 8)
 	go func() {
 		for n, err := range s.WatchStops(t.Context()) {
 			switch {
@@ -336,17 +336,17 @@ func TestWatchStopsOfAnotherProcess(t *testing.T) {
 // roleSteps commits until it is killed, and reports the number of each acknowledged commit, from 2. A step has two messages, a
 // change of state, an event before it and sometimes a checkpoint.
 func roleSteps(ctx context.Context, s *Store, name string, _ *bufio.Scanner) error {
-	row, err := store.Load(ctx, s, name)
+	row, err := driver.Load(ctx, s, name)
 	for err == nil {
 		next := fmt.Sprint(row.MessageCount/2 + 2)
 		var last int64
-		if last, err = s.EventLog().Append(ctx, name, store.AnySequence, cairn.Event{Type: cairn.EventStepStart}); err != nil {
+		if last, err = s.EventLog().Append(ctx, name, driver.AnySequence, cairn.Event{Type: cairn.EventStepStart}); err != nil {
 			return err
 		}
-		row, err = s.Commit(ctx, name, &store.Commit{
-			Guard:       store.Guard{Version: row.Version},
+		row, err = s.Commit(ctx, name, &driver.Commit{
+			Guard:       driver.Guard{Version: row.Version},
 			Messages:    []cairn.Message{cairn.User(cairn.TextPart(next)), cairn.User(cairn.TextPart(next))},
-			State:       &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/commit", Value: []byte(next)}}},
+			State:       &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/commit", Value: []byte(next)}}},
 			Checkpoint:  &cairn.Checkpoint{ID: "checkpoint-" + next, StepID: "step-" + next},
 			LogSequence: last,
 		})
@@ -361,7 +361,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "cairn.db")
 	s := openAt(t, path, &Options{Synchronous: Normal})
-	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -389,7 +389,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 // checkSteps checks that a session driven by roleSteps has every commit up to at least a number, each of them whole.
 func checkSteps(t *testing.T, s *Store, atLeast int64) {
 	t.Helper()
-	snap, err := s.Read(t.Context(), "session", store.ToDrive(0))
+	snap, err := s.Read(t.Context(), "session", driver.ToDrive(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +409,7 @@ func checkSteps(t *testing.T, s *Store, atLeast int64) {
 	if want := fmt.Sprintf(`{"commit":%d}`, last); last > 1 && string(snap.State) != want {
 		t.Errorf("state %s, want %s", snap.State, want)
 	}
-	if cp, err := store.FindCheckpoint(t.Context(), s, "session", fmt.Sprint("checkpoint-", last)); last > 1 &&
+	if cp, err := driver.FindCheckpoint(t.Context(), s, "session", fmt.Sprint("checkpoint-", last)); last > 1 &&
 		(err != nil || cp.MessageCount != row.MessageCount || cp.Number != last-1) {
 		t.Errorf("checkpoint %+v, %v", cp, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // purgeBatch is how many rows a purge removes at once, so that other writers do not wait for the whole purge.
@@ -38,7 +38,7 @@ var sqlPurged = []string{
 	`DELETE FROM removed WHERE key = ?1`,
 }
 
-// Purge implements store.Store.
+// Purge implements driver.Store.
 func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err error) {
 	tree, err := strconv.ParseInt(key, 10, 64)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 		err := s.writer.write(ctx, false, func(c *conn) (err error) {
 			p, err = purgeSome(c, tree)
 			if err == nil && !p.found {
-				err = store.NotRemoved(key)
+				err = driver.NotRemoved(key)
 			}
 			return err
 		})

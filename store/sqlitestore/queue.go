@@ -3,7 +3,7 @@ package sqlitestore
 import (
 	"context"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 )
 
 // readQueue returns the queued turns.
-func readQueue(ctx context.Context, c *conn, key int64) (list []store.QueuedTurn, err error) {
+func readQueue(ctx context.Context, c *conn, key int64) (list []driver.QueuedTurn, err error) {
 	err = c.query(ctx, sqlQueue, func(cols *columns) bool {
 		list = append(list, readTurn(cols))
 		return true
@@ -27,8 +27,8 @@ func readQueue(ctx context.Context, c *conn, key int64) (list []store.QueuedTurn
 	return list, err
 }
 
-func readTurn(cols *columns) store.QueuedTurn {
-	turn := store.QueuedTurn{ID: cols.text()}
+func readTurn(cols *columns) driver.QueuedTurn {
+	turn := driver.QueuedTurn{ID: cols.text()}
 	cols.json("queued turn", &turn)
 	return turn
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // protect takes the write permissions from a database's files, and from their directory if dir is set.
@@ -62,7 +63,7 @@ func TestReadOnlyFile(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := openNew(t)
-			must(s.Commit(t.Context(), "session", &store.Commit{Create: &cairn.Session{Agent: "support"}, Messages: large(10)}))
+			must(s.Commit(t.Context(), "session", &driver.Commit{Create: &cairn.Session{Agent: "support"}, Messages: large(10)}))
 			must(s.EventLog().Append(t.Context(), "log", 0, cairn.Event{Type: cairn.EventCustom}))
 			path := c.files(t, s)
 			protect(t, path, true)
@@ -88,10 +89,10 @@ func TestReadOnlyFile(t *testing.T) {
 // wantReadable checks that a store shows the session of TestReadOnlyFile.
 func wantReadable(t *testing.T, s *Store) {
 	t.Helper()
-	if page, err := s.List(t.Context(), store.SessionQuery{}); err != nil || len(page.Items) != 1 {
+	if page, err := s.List(t.Context(), driver.SessionQuery{}); err != nil || len(page.Items) != 1 {
 		t.Errorf("list: %d sessions, %v", len(page.Items), err)
 	}
-	if messages, err := store.AllMessages(t.Context(), s, "session"); err != nil || len(messages) != 2 {
+	if messages, err := driver.AllMessages(t.Context(), s, "session"); err != nil || len(messages) != 2 {
 		t.Errorf("%d messages, %v", len(messages), err)
 	}
 	if events, err := s.EventLog().Read(t.Context(), "log", 0, 10); err != nil || len(events) != 1 {
@@ -110,12 +111,12 @@ func wantUnwritable(t *testing.T, s *Store) {
 	eng := must(engine.New(s, []*cairn.Agent{echo()}, nil))
 	defer eng.Close(t.Context())
 	for name, write := range map[string]func() error{
-		"commit": func() error { _, err := s.Commit(t.Context(), "session", &store.Commit{Step: 1}); return err },
+		"commit": func() error { _, err := s.Commit(t.Context(), "session", &driver.Commit{Step: 1}); return err },
 		"append": func() error {
 			_, err := s.EventLog().Append(t.Context(), "log", 1, cairn.Event{Type: cairn.EventCustom})
 			return err
 		},
-		"remove": func() error { _, err := s.Remove(t.Context(), "session", store.Deleted); return err },
+		"remove": func() error { _, err := s.Remove(t.Context(), "session", driver.Deleted); return err },
 		"scrub":  func() error { return s.Scrub(t.Context()) },
 		"Execute": func() error {
 			_, err := eng.Execute(t.Context(), "session", "support", cairn.Text("hello"))
@@ -137,7 +138,7 @@ func wantUnwritable(t *testing.T, s *Store) {
 func TestReadOnlyFileThatIsWrittenLater(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
-	must(store.Create(t.Context(), s, &cairn.Session{ID: "first", Agent: "support"}, nil))
+	must(driver.Create(t.Context(), s, &cairn.Session{ID: "first", Agent: "support"}, nil))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func TestReadOnlyFileThatIsWrittenLater(t *testing.T) {
 	for i, id := range []string{"second", "third"} {
 		wantSessions(t, reader, i+1)
 		writer := must(Open(s.path, nil))
-		must(store.Create(t.Context(), writer, &cairn.Session{ID: id, Agent: "support"}, nil))
+		must(driver.Create(t.Context(), writer, &cairn.Session{ID: id, Agent: "support"}, nil))
 		wantSessions(t, reader, i+2)
 		if i == 1 {
 			defer writer.Close()
@@ -157,7 +158,7 @@ func TestReadOnlyFileThatIsWrittenLater(t *testing.T) {
 
 func wantSessions(t *testing.T, s *Store, n int) {
 	t.Helper()
-	if page, err := s.List(t.Context(), store.SessionQuery{}); err != nil || len(page.Items) != n {
+	if page, err := s.List(t.Context(), driver.SessionQuery{}); err != nil || len(page.Items) != n {
 		t.Errorf("%d sessions, %v, want %d", len(page.Items), err, n)
 	}
 }

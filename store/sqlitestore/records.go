@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const selectRecord = `SELECT namespace, key, position, version, created_at, updated_at, expires_at, value FROM records`
@@ -49,15 +49,15 @@ const (
 
 // Records returns the store's records. A write of a record is one transaction, which also removes up to ten expired
 // records.
-func (s *Store) Records() store.Records { return (*records)(s) }
+func (s *Store) Records() driver.Records { return (*records)(s) }
 
-var _ store.RecordProvider = (*Store)(nil)
+var _ driver.RecordProvider = (*Store)(nil)
 
-// records is the store as store.Records.
+// records is the store as driver.Records.
 type records Store
 
-func readStored(c *columns) *store.Record {
-	r := &store.Record{Namespace: c.text(), Key: c.text(), Index: c.text(), Version: c.int64(), CreatedAt: c.time(), UpdatedAt: c.time(),
+func readStored(c *columns) *driver.Record {
+	r := &driver.Record{Namespace: c.text(), Key: c.text(), Index: c.text(), Version: c.int64(), CreatedAt: c.time(), UpdatedAt: c.time(),
 		ExpiresAt: c.time(), Value: json.RawMessage(c.text())}
 	if c.err == nil && !json.Valid(r.Value) {
 		c.corrupt("record %q in %q: the stored value is not valid JSON", r.Key, r.Namespace)
@@ -66,7 +66,7 @@ func readStored(c *columns) *store.Record {
 }
 
 // record returns the live record of a key, or nil.
-func (s *Store) record(c *conn, namespace, key string) (r *store.Record, err error) {
+func (s *Store) record(c *conn, namespace, key string) (r *driver.Record, err error) {
 	now := s.clock()
 	found, err := c.row(sqlRecord, func(cols *columns) { r = readStored(cols) }, namespace, key)
 	if err != nil || !found || r.Expired(now) {
@@ -76,9 +76,9 @@ func (s *Store) record(c *conn, namespace, key string) (r *store.Record, err err
 	return r, nil
 }
 
-// Get implements store.Records.
-func (r *records) Get(ctx context.Context, namespace, key string) (there *store.Record, err error) {
-	if err := store.CheckRecordKey(namespace, key); err != nil {
+// Get implements driver.Records.
+func (r *records) Get(ctx context.Context, namespace, key string) (there *driver.Record, err error) {
+	if err := driver.CheckRecordKey(namespace, key); err != nil {
 		return nil, err
 	}
 	s := (*Store)(r)
@@ -87,7 +87,7 @@ func (r *records) Get(ctx context.Context, namespace, key string) (there *store.
 		return err
 	})
 	if err == nil && there == nil {
-		err = store.RecordNotFound(namespace, key)
+		err = driver.RecordNotFound(namespace, key)
 	}
 	if err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func (r *records) Get(ctx context.Context, namespace, key string) (there *store.
 	return there, nil
 }
 
-// Put implements store.Records.
-func (r *records) Put(ctx context.Context, w store.RecordWrite) (next *store.Record, err error) {
+// Put implements driver.Records.
+func (r *records) Put(ctx context.Context, w driver.RecordWrite) (next *driver.Record, err error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
 	}
@@ -127,9 +127,9 @@ func (r *records) Put(ctx context.Context, w store.RecordWrite) (next *store.Rec
 	return next, nil
 }
 
-// Delete implements store.Records.
+// Delete implements driver.Records.
 func (r *records) Delete(ctx context.Context, namespace, key string, seen int64) error {
-	if err := store.CheckRecordDelete(namespace, key, seen); err != nil {
+	if err := driver.CheckRecordDelete(namespace, key, seen); err != nil {
 		return err
 	}
 	s := (*Store)(r)
@@ -139,9 +139,9 @@ func (r *records) Delete(ctx context.Context, namespace, key string, seen int64)
 		case err != nil:
 			return err
 		case there == nil:
-			return store.RecordNotFound(namespace, key)
-		case seen != store.AnyVersion && seen != there.Version:
-			return store.RecordConflict(namespace, key, seen, there)
+			return driver.RecordNotFound(namespace, key)
+		case seen != driver.AnyVersion && seen != there.Version:
+			return driver.RecordConflict(namespace, key, seen, there)
 		}
 		_, err = c.exec(sqlDeleteRecord, namespace, key)
 		return err
@@ -149,11 +149,11 @@ func (r *records) Delete(ctx context.Context, namespace, key string, seen int64)
 	return fault("delete a record", err)
 }
 
-// List implements store.Records.
-func (r *records) List(ctx context.Context, q store.RecordQuery) (store.Page[store.Record], error) {
+// List implements driver.Records.
+func (r *records) List(ctx context.Context, q driver.RecordQuery) (driver.Page[driver.Record], error) {
 	selected, err := q.Range()
 	if err != nil {
-		return store.Page[store.Record]{}, err
+		return driver.Page[driver.Record]{}, err
 	}
 	s := (*Store)(r)
 	now, size := s.clock(), q.Size()
@@ -161,13 +161,13 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (store.Page[sto
 	if selected.ByIndex {
 		text, args[1] = sqlRecordsByIndex, selected.AfterIndex
 	}
-	var page store.Page[store.Record]
+	var page driver.Page[driver.Record]
 	err = s.readers.read(ctx, func(c *conn) error {
-		page = store.Page[store.Record]{}
+		page = driver.Page[driver.Record]{}
 		return c.query(ctx, text, func(cols *columns) bool {
 			rec := readStored(cols)
 			if len(page.Items) == size {
-				page.Next = store.RecordCursor(&q, &page.Items[size-1])
+				page.Next = driver.RecordCursor(&q, &page.Items[size-1])
 				return false
 			}
 			rec.AsOf = now
@@ -176,15 +176,15 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (store.Page[sto
 		}, args...)
 	})
 	if err != nil {
-		return store.Page[store.Record]{}, err
+		return driver.Page[driver.Record]{}, err
 	}
 	return page, nil
 }
 
-// Namespaces implements store.Records.
-func (r *records) Namespaces(ctx context.Context, cursor string) (store.Page[string], error) {
-	if err := store.CheckNamespaceCursor(cursor); err != nil {
-		return store.Page[string]{}, err
+// Namespaces implements driver.Records.
+func (r *records) Namespaces(ctx context.Context, cursor string) (driver.Page[string], error) {
+	if err := driver.CheckNamespaceCursor(cursor); err != nil {
+		return driver.Page[string]{}, err
 	}
 	var names []string
 	err := (*Store)(r).readers.read(ctx, func(c *conn) error {
@@ -192,10 +192,10 @@ func (r *records) Namespaces(ctx context.Context, cursor string) (store.Page[str
 		return c.query(ctx, sqlNamespaces, func(cols *columns) bool {
 			names = append(names, cols.text())
 			return true
-		}, cursor, store.MaxRecordPage+1)
+		}, cursor, driver.MaxRecordPage+1)
 	})
 	if err != nil {
-		return store.Page[string]{}, err
+		return driver.Page[string]{}, err
 	}
-	return store.NamespacePage(names), nil
+	return driver.NamespacePage(names), nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // countRows returns how many rows a table has.
@@ -32,7 +32,7 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 	s.opts.Now = func() time.Time { return now }
 	put := func(key string, ttl time.Duration) {
 		t.Helper()
-		w := store.RecordWrite{Namespace: "ns", Key: key, Value: json.RawMessage(`1`), Seen: store.AnyVersion, TTL: ttl}
+		w := driver.RecordWrite{Namespace: "ns", Key: key, Value: json.RawMessage(`1`), Seen: driver.AnyVersion, TTL: ttl}
 		if _, err := s.Records().Put(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestRecordVersionsAndAClockSetBack(t *testing.T) {
 	s.opts.Now = func() time.Time { return now }
 	versions := map[int64]bool{}
 	for range 3 {
-		r, err := s.Records().Put(t.Context(), store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`)})
+		r, err := s.Records().Put(t.Context(), driver.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`)})
 		if err != nil || versions[r.Version] {
 			t.Fatalf("record %+v, %v, after the versions %v", r, err, versions)
 		}
@@ -84,7 +84,7 @@ func TestDamagedRecord(t *testing.T) {
 	if _, err := s.Records().Get(t.Context(), "ns", "key"); !errors.Is(err, cairn.ErrCorrupt) {
 		t.Errorf("get: %v", err)
 	}
-	if _, err := s.Records().List(t.Context(), store.RecordQuery{Namespace: "ns"}); !errors.Is(err, cairn.ErrCorrupt) {
+	if _, err := s.Records().List(t.Context(), driver.RecordQuery{Namespace: "ns"}); !errors.Is(err, cairn.ErrCorrupt) {
 		t.Errorf("list: %v", err)
 	}
 }

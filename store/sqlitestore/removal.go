@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var sqlTree = `SELECT` + sessionColumns + `
@@ -44,8 +44,8 @@ var sqlHide = []string{
 	`DELETE FROM sessions WHERE root_id = ?1`,
 }
 
-// Remove implements store.Store. It writes a few rows for each session of the tree, however much the session owns.
-func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (removed *store.Removed, err error) {
+// Remove implements driver.Store. It writes a few rows for each session of the tree, however much the session owns.
+func (s *Store) Remove(ctx context.Context, root string, why driver.Removal) (removed *driver.Removed, err error) {
 	err = s.looking(ctx, func() error {
 		removed, err = s.remove(ctx, root, why)
 		return err
@@ -54,11 +54,11 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 }
 
 // remove is Remove, except that a tree to be deleted that may have expired is an error, which the caller handles.
-func (s *Store) remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
-	if err := store.CheckRemoval(why); err != nil {
+func (s *Store) remove(ctx context.Context, root string, why driver.Removal) (*driver.Removed, error) {
+	if err := driver.CheckRemoval(why); err != nil {
 		return nil, err
 	}
-	var removed *store.Removed
+	var removed *driver.Removed
 	var refused error
 	err := s.writer.do(&job{ctx: ctx, durable: true, run: func(c *conn) error {
 		removed, refused = nil, nil
@@ -66,7 +66,7 @@ func (s *Store) remove(ctx context.Context, root string, why store.Removal) (*st
 		if err != nil {
 			return err
 		}
-		if why == store.Deleted {
+		if why == driver.Deleted {
 			if err := c.overdueAt(nil, root, tree[0].sweep); err != nil {
 				return err
 			}
@@ -76,15 +76,15 @@ func (s *Store) remove(ctx context.Context, root string, why store.Removal) (*st
 			rows[i] = r.session
 		}
 		now := s.clock()
-		if err := store.RemovalConflict(rows, why, now); err != nil {
-			if why != store.Expired {
+		if err := driver.RemovalConflict(rows, why, now); err != nil {
+			if why != driver.Expired {
 				return err
 			}
 			refused = err // it has not expired: record when to look again
-			_, err = c.exec(sqlPostpone, tree[0].key, micros(store.SweepAt(now, rows[0], rows[1:]...)))
+			_, err = c.exec(sqlPostpone, tree[0].key, micros(driver.SweepAt(now, rows[0], rows[1:]...)))
 			return err
 		}
-		removed = &store.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now,
+		removed = &driver.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now,
 			Incarnation: rows[0].Incarnation}
 		return hide(c, tree, removed)
 	}})
@@ -104,7 +104,7 @@ func findTree(c *conn, root string) ([]*storedRow, error) {
 		return nil, err
 	}
 	if r.session.RootID != root {
-		return nil, store.NotRoot(r.session)
+		return nil, driver.NotRoot(r.session)
 	}
 	tree := []*storedRow{r}
 	err = c.query(context.Background(), sqlTree, func(cols *columns) bool {
@@ -118,7 +118,7 @@ func findTree(c *conn, root string) ([]*storedRow, error) {
 }
 
 // hide hides the sessions of a tree and their calls.
-func hide(c *conn, tree []*storedRow, removed *store.Removed) error {
+func hide(c *conn, tree []*storedRow, removed *driver.Removed) error {
 	for i, r := range tree {
 		if _, err := c.exec(sqlInsertRemoved, r.key, tree[0].key, i == 0, r.session.ID, removed.SessionID, removed.Incarnation,
 			string(removed.Reason), micros(removed.RemovedAt)); err != nil {
@@ -133,17 +133,17 @@ func hide(c *conn, tree []*storedRow, removed *store.Removed) error {
 	return nil
 }
 
-// Stale implements store.Store.
-func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string], error) {
-	var page store.Page[string]
-	at, id, err := store.ParseSweepCursor(q.Cursor)
+// Stale implements driver.Store.
+func (s *Store) Stale(ctx context.Context, q driver.PageQuery) (driver.Page[string], error) {
+	var page driver.Page[string]
+	at, id, err := driver.ParseSweepCursor(q.Cursor)
 	if err != nil {
 		return page, err
 	}
 	err = s.readers.read(ctx, func(c *conn) error {
 		return c.query(ctx, sqlStale, func(cols *columns) bool {
 			if len(page.Items) == q.Size() {
-				page.Next = store.SweepCursor(at, id)
+				page.Next = driver.SweepCursor(at, id)
 				return false
 			}
 			at, id = cols.time(), cols.text()
@@ -152,15 +152,15 @@ func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string
 		}, micros(s.clock()), micros(at), id, q.Size()+1)
 	})
 	if err != nil {
-		return store.Page[string]{}, err
+		return driver.Page[string]{}, err
 	}
 	return page, nil
 }
 
-// Removed implements store.Store.
-func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
-	var page store.Page[store.Removed]
-	at, id, err := store.ParseSweepCursor(q.Cursor)
+// Removed implements driver.Store.
+func (s *Store) Removed(ctx context.Context, age time.Duration, q driver.PageQuery) (driver.Page[driver.Removed], error) {
+	var page driver.Page[driver.Removed]
+	at, id, err := driver.ParseSweepCursor(q.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -173,16 +173,16 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuer
 	err = s.readers.read(ctx, func(c *conn) error {
 		return c.query(ctx, sqlRemoved, func(cols *columns) bool {
 			if n := len(page.Items); n == q.Size() {
-				page.Next = store.SweepCursor(page.Items[n-1].RemovedAt, page.Items[n-1].Key)
+				page.Next = driver.SweepCursor(page.Items[n-1].RemovedAt, page.Items[n-1].Key)
 				return false
 			}
-			page.Items = append(page.Items, store.Removed{Key: strconv.FormatInt(cols.int64(), 10), SessionID: cols.text(),
-				Incarnation: cols.text(), Reason: store.Removal(cols.text()), RemovedAt: cols.time()})
+			page.Items = append(page.Items, driver.Removed{Key: strconv.FormatInt(cols.int64(), 10), SessionID: cols.text(),
+				Incarnation: cols.text(), Reason: driver.Removal(cols.text()), RemovedAt: cols.time()})
 			return true
 		}, micros(s.clock().Add(-age)), micros(at), key, q.Size()+1)
 	})
 	if err != nil {
-		return store.Page[store.Removed]{}, err
+		return driver.Page[driver.Removed]{}, err
 	}
 	return page, nil
 }
@@ -190,7 +190,7 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuer
 // looking repeats an operation as long as it finds roots that may have expired. It removes those that have.
 func (s *Store) looking(ctx context.Context, do func() error) error {
 	return backend.Look(ctx, func(ctx context.Context, root string) error {
-		_, err := s.remove(ctx, root, store.Expired)
+		_, err := s.remove(ctx, root, driver.Expired)
 		return err
 	}, do)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -309,7 +309,7 @@ func (r *storedRow) head(kept bool) ([]any, error) {
 
 // wordsOf returns the words by which a session is found, each preceded by a space.
 func wordsOf(s *cairn.Session) string {
-	words := store.SearchWords(s)
+	words := driver.SearchWords(s)
 	if len(words) == 0 {
 		return ""
 	}

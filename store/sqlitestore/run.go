@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -117,13 +117,13 @@ func findRun(c *conn, r *storedRow, id string) (*cairn.Run, error) {
 	case err != nil:
 		return nil, err
 	case !found:
-		return nil, store.UnknownRun(r.session.ID, id)
+		return nil, driver.UnknownRun(r.session.ID, id)
 	}
 	return &run, nil
 }
 
-// Runs implements store.Store.
-func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
+// Runs implements driver.Store.
+func (s *Store) Runs(ctx context.Context, id string, q driver.PageQuery) (driver.Page[cairn.Run], error) {
 	return readPage(ctx, s, id, q, sqlRuns, sqlRunsNewest, func(cols *columns) (cairn.Run, int64) {
 		run := readRun(cols, id)
 		return run, int64(run.Turn)
@@ -132,9 +132,9 @@ func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.P
 
 // readPage reads one page of a session's runs or checkpoints. The statements take the session's key, the number of the
 // last item on the page before, and how many items to read. The cursor is the number of the last item.
-func readPage[T any](ctx context.Context, s *Store, id string, q store.PageQuery, oldest, newest string,
-	read func(*columns) (item T, number int64)) (store.Page[T], error) {
-	var page store.Page[T]
+func readPage[T any](ctx context.Context, s *Store, id string, q driver.PageQuery, oldest, newest string,
+	read func(*columns) (item T, number int64)) (driver.Page[T], error) {
+	var page driver.Page[T]
 	last, err := backend.NumberCursor(q)
 	if err != nil {
 		return page, err
@@ -160,7 +160,7 @@ func readPage[T any](ctx context.Context, s *Store, id string, q store.PageQuery
 		}, key, last, q.Size()+1)
 	})
 	if err != nil {
-		return store.Page[T]{}, err
+		return driver.Page[T]{}, err
 	}
 	return page, nil
 }

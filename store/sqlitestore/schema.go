@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // applicationID marks a database file as Cairn's: "Crn1".
@@ -60,7 +60,7 @@ func migrations() (backend.Schema, error) {
 // migrations applied to it.
 type identity struct {
 	application, version, objects int64
-	applied                       []store.Migration
+	applied                       []driver.Migration
 }
 
 func identify(c *conn) (id identity, err error) {
@@ -81,12 +81,12 @@ func identify(c *conn) (id identity, err error) {
 	}
 	if !recorded { // a file from before migrations were recorded
 		for i := range id.version {
-			id.applied = append(id.applied, store.Migration{Version: int(i) + 1})
+			id.applied = append(id.applied, driver.Migration{Version: int(i) + 1})
 		}
 		return id, nil
 	}
 	return id, c.query(context.Background(), sqlMigrations, func(cols *columns) bool {
-		id.applied = append(id.applied, store.Migration{Version: cols.int(), Name: cols.text(), Fingerprint: cols.text(), MinBuild: cols.int(), AppliedAt: cols.time()})
+		id.applied = append(id.applied, driver.Migration{Version: cols.int(), Name: cols.text(), Fingerprint: cols.text(), MinBuild: cols.int(), AppliedAt: cols.time()})
 		return true
 	})
 }
@@ -132,7 +132,7 @@ func inspect(path string, busyTimeout time.Duration, schema backend.Schema) (id 
 
 // Migrations reports which migrations are applied to the database file at path, and changes nothing. A missing file has
 // none. For a file that Open refuses with ErrSchema, the error is the same.
-func Migrations(path string, opts *Options) ([]store.Migration, error) {
+func Migrations(path string, opts *Options) ([]driver.Migration, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
 		return nil, err

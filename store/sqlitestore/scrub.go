@@ -15,7 +15,7 @@ const sqlEmptyLog = `PRAGMA wal_checkpoint(TRUNCATE)`
 // maxScrubWait is the longest wait between two attempts to empty the log.
 const maxScrubWait = 50 * time.Millisecond
 
-// Scrub implements store.Scrubber. Deleted rows are overwritten in the database file, and the write-ahead log, which may
+// Scrub implements driver.Scrubber. Deleted rows are overwritten in the database file, and the write-ahead log, which may
 // have copies of them, is emptied. While a connection of any process reads an older state, or another process writes,
 // that has to wait: Scrub tries for BusyTimeout.
 func (s *Store) Scrub(ctx context.Context) error {
@@ -48,5 +48,5 @@ func (s *Store) Scrub(ctx context.Context) error {
 	}
 }
 
-// Scrub implements store.Scrubber for a log that an engine uses without the store's sessions.
+// Scrub implements driver.Scrubber for a log that an engine uses without the store's sessions.
 func (l *Log) Scrub(ctx context.Context) error { return l.s.Scrub(ctx) }

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // secretText is what a user wrote and the model and the tools repeated.
@@ -54,8 +54,8 @@ func confide(t *testing.T, e *engine.Engine, users ...string) {
 					t.Fatal(err)
 				}
 			}
-			must(e.Records().Put(t.Context(), store.RecordWrite{Namespace: store.UserRecords, Key: id, Index: store.UserIndex(user),
-				Value: []byte(`"` + strings.Repeat(text, 500) + `"`), Seen: store.AnyVersion}))
+			must(e.Records().Put(t.Context(), driver.RecordWrite{Namespace: driver.UserRecords, Key: id, Index: driver.UserIndex(user),
+				Value: []byte(`"` + strings.Repeat(text, 500) + `"`), Seen: driver.AnyVersion}))
 			if i%2 == 0 {
 				if err := e.Delete(t.Context(), id); err != nil {
 					t.Fatal(err)
@@ -126,7 +126,7 @@ func TestEraseUserOverwritesFiles(t *testing.T) {
 		t.Errorf("after Close the files have the secret %d times", n)
 	}
 	kept := openAt(t, s.path, nil)
-	if page, err := kept.List(t.Context(), store.SessionQuery{UserID: "bob"}); err != nil || len(page.Items) != 3 {
+	if page, err := kept.List(t.Context(), driver.SessionQuery{UserID: "bob"}); err != nil || len(page.Items) != 3 {
 		t.Errorf("the other user has %d sessions, %v", len(page.Items), err)
 	}
 }
@@ -146,7 +146,7 @@ func TestEraseAndSweepOverwriteFiles(t *testing.T) {
 		}
 	}
 	for i := range 6 {
-		if err := e.Records().Delete(t.Context(), store.UserRecords, fmt.Sprint("ann", i), store.AnyVersion); err != nil {
+		if err := e.Records().Delete(t.Context(), driver.UserRecords, fmt.Sprint("ann", i), driver.AnyVersion); err != nil {
 			t.Fatal(err)
 		}
 	}

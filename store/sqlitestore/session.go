@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // sqlDelete removes a session and everything it owns.
@@ -23,10 +23,10 @@ var sqlDelete = []string{
 	`DELETE FROM sessions WHERE key = ?1`,
 }
 
-// Read implements store.Store.
-func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *store.Contents, err error) {
+// Read implements driver.Store.
+func (s *Store) Read(ctx context.Context, id string, want driver.Want) (snap *driver.Contents, err error) {
 	read := s.readers.view
-	if want == (store.Want{}) { // one statement is a consistent view by itself
+	if want == (driver.Want{}) { // one statement is a consistent view by itself
 		read = s.readers.read
 	}
 	err = read(ctx, func(c *conn) error {
@@ -34,7 +34,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 		if err != nil {
 			return err
 		}
-		snap = &store.Contents{Session: r.session}
+		snap = &driver.Contents{Session: r.session}
 		stop, err := decodeStop(r.stop)
 		if err != nil {
 			return err
@@ -52,7 +52,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 }
 
 // past reads what is wanted of a session's history.
-func (r *storedRow) past(ctx context.Context, c *conn, want *store.Want, snap *store.Contents) (err error) {
+func (r *storedRow) past(ctx context.Context, c *conn, want *driver.Want, snap *driver.Contents) (err error) {
 	position := r.session.State.Position
 	if want.Checkpoint != "" {
 		if snap.Checkpoint, err = findCheckpoint(c, r, want.Checkpoint); err != nil {
@@ -77,7 +77,7 @@ func (r *storedRow) past(ctx context.Context, c *conn, want *store.Want, snap *s
 }
 
 // others reads what else is wanted.
-func (r *storedRow) others(ctx context.Context, c *conn, want *store.Want, snap *store.Contents) (err error) {
+func (r *storedRow) others(ctx context.Context, c *conn, want *driver.Want, snap *driver.Contents) (err error) {
 	if want.Staged {
 		if snap.Staged, err = readStaged(ctx, c, r.key, want.StagedStep); err != nil {
 			return err
@@ -99,7 +99,7 @@ func (r *storedRow) others(ctx context.Context, c *conn, want *store.Want, snap 
 	return err
 }
 
-// Delete implements store.Store. It leaves the event log to Log.Drop.
+// Delete implements driver.Store. It leaves the event log to Log.Drop.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	err := s.writer.write(ctx, true, func(c *conn) error {
 		r, err := find(c, id)
@@ -107,7 +107,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 			return err
 		}
 		if r.session.Running(s.clock()) {
-			return store.Conflict(cairn.CodeRunning, r.session, "session %q is running", id)
+			return driver.Conflict(cairn.CodeRunning, r.session, "session %q is running", id)
 		}
 		for _, text := range sqlDelete {
 			if _, err := c.exec(text, r.key); err != nil {

@@ -15,11 +15,13 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/tail"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Store is a store.Store in an SQLite file, with an event log of its own. It is safe for concurrent use, and any number
+const _ = driver.Version1 // the contract that this store was written for
+
+// Store is a driver.Store in an SQLite file, with an event log of its own. It is safe for concurrent use, and any number
 // of Stores and processes may share the file.
 type Store struct {
 	path    string
@@ -37,20 +39,20 @@ type Store struct {
 }
 
 var (
-	_ store.Store       = (*Store)(nil)
-	_ store.LogProvider = (*Store)(nil)
-	_ store.StopWatcher = (*Store)(nil)
-	_ store.Scrubber    = (*Store)(nil)
-	_ store.Importer    = (*Store)(nil)
-	_ store.Gatherer    = (*Store)(nil)
-	_ store.Execer      = (*Store)(nil)
-	_ store.Log         = (*Log)(nil)
+	_ driver.Store       = (*Store)(nil)
+	_ driver.LogProvider = (*Store)(nil)
+	_ driver.StopWatcher = (*Store)(nil)
+	_ driver.Scrubber    = (*Store)(nil)
+	_ driver.Importer    = (*Store)(nil)
+	_ driver.Gatherer    = (*Store)(nil)
+	_ driver.Execer      = (*Store)(nil)
+	_ driver.Log         = (*Log)(nil)
 )
 
 // Open opens the database file at path and brings its schema up to date. It creates a missing file, readable and
 // writable for its owner only; the permissions of an existing file do not change. It fails with ErrSchema and changes
 // nothing for a file of another application, for one whose schema was made by an unreleased build, and for one of a
-// newer version that does not allow this build, see [store.Migration]. The file must be on a local disk, and so must the
+// newer version that does not allow this build, see [driver.Migration]. The file must be on a local disk, and so must the
 // two files that SQLite keeps next to it. For a file that cannot be written, the error is ErrUnavailable and wraps a
 // [ReadOnlyError]; see Options.ReadOnly.
 func Open(path string, opts *Options) (*Store, error) {
@@ -146,10 +148,10 @@ func (s *Store) assembled() *Store {
 }
 
 // EventLog returns the store's event log.
-func (s *Store) EventLog() store.Log { return s.log }
+func (s *Store) EventLog() driver.Log { return s.log }
 
-// Self implements store.Store.
-func (s *Store) Self() store.Store { return s }
+// Self implements driver.Store.
+func (s *Store) Self() driver.Store { return s }
 
 // Close waits for the calls under way, ends followers with ErrClosed, and moves what is in the write-ahead log to the
 // file. Later calls fail with ErrClosed.

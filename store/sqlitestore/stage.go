@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -20,9 +20,9 @@ const (
 	sqlDropStaged = `DELETE FROM staged WHERE session = ?1`
 )
 
-// Stage implements store.Store.
-func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
-	if err := store.ValidateStaged(pieces); err != nil {
+// Stage implements driver.Store.
+func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...driver.Staged) error {
+	if err := driver.ValidateStaged(pieces); err != nil {
 		return err
 	}
 	err := s.writer.write(ctx, true, func(c *conn) error {
@@ -44,13 +44,13 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 }
 
 // readStaged returns the staged pieces of one step, or of all steps if stepID is empty.
-func readStaged(ctx context.Context, c *conn, key int64, stepID string) (list []store.Staged, err error) {
+func readStaged(ctx context.Context, c *conn, key int64, stepID string) (list []driver.Staged, err error) {
 	text, args := sqlStaged, []any{key}
 	if stepID != "" {
 		text, args = sqlStagedOfStep, append(args, stepID)
 	}
 	err = c.query(ctx, text, func(cols *columns) bool {
-		list = append(list, store.Staged{StepID: cols.text(), Key: cols.text(), Data: json.RawMessage(cols.text())})
+		list = append(list, driver.Staged{StepID: cols.text(), Key: cols.text(), Data: json.RawMessage(cols.text())})
 		return true
 	}, args...)
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // sqlOverdue returns the time from which a root may have expired.
@@ -51,10 +51,10 @@ func overdueOf[T any](c *conn, list []T, root func(*T) string) error {
 
 // gone returns the error for a missing session: it was removed, or it never existed.
 func gone(c *conn, id string) error {
-	err := store.NotFound(id)
+	err := driver.NotFound(id)
 	_, broken := c.row(sqlGone, func(cols *columns) {
-		err = store.Gone(id, store.Removed{Key: fmt.Sprint(cols.int64()), SessionID: cols.text(), Incarnation: cols.text(),
-			Reason: store.Removal(cols.text()), RemovedAt: cols.time()})
+		err = driver.Gone(id, driver.Removed{Key: fmt.Sprint(cols.int64()), SessionID: cols.text(), Incarnation: cols.text(),
+			Reason: driver.Removal(cols.text()), RemovedAt: cols.time()})
 	}, id)
 	if broken != nil {
 		return broken

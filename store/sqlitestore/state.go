@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -61,7 +61,7 @@ func stateAt(ctx context.Context, c *conn, key, position int64) (json.RawMessage
 		return keyframe, nil
 	}
 	slices.Reverse(changes)
-	return store.FoldState(keyframe, changes)
+	return driver.FoldState(keyframe, changes)
 }
 
 // sizesAt returns the sizes that belong to a state position; nil if the position is not kept.

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/scale"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // sum returns the result of a query for one number.
@@ -87,12 +88,12 @@ func TestStorageOfStreamedText(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	const appends, text = 1000, "a few more words "
-	w := store.Writer{Session: "session", Token: 1, ID: "writer"}
+	w := driver.Writer{Session: "session", Token: 1, ID: "writer"}
 	at := time.Now()
 	for range appends {
 		w.Batch++
 		at = at.Add(20 * time.Millisecond)
-		must(s.log.AppendFenced(t.Context(), "log", store.AnySequence, w, cairn.Event{Type: cairn.EventTextDelta, Time: at,
+		must(s.log.AppendFenced(t.Context(), "log", driver.AnySequence, w, cairn.Event{Type: cairn.EventTextDelta, Time: at,
 			SessionID: "session-0123456789", RunID: "run_0123456789", Agent: "support", Step: 1, Text: text}))
 	}
 	rows, size := s.sum(t, `SELECT count(*) FROM events`), s.sum(t, `SELECT sum(length(data)) FROM events`)
@@ -108,21 +109,21 @@ func TestStorageFollowsTheChanges(t *testing.T) {
 	const steps, added, size = 1000, 100, 100 << 10
 	st := openAt(t, filepath.Join(t.TempDir(), "cairn.db"), &Options{Synchronous: Normal})
 	state := json.RawMessage(`{"text":"` + strings.Repeat("x", size) + `"}`)
-	row, err := store.Create(t.Context(), st, &cairn.Session{ID: "session", Agent: "agent"}, state)
+	row, err := driver.Create(t.Context(), st, &cairn.Session{ID: "session", Agent: "agent"}, state)
 	if err != nil {
 		t.Fatal(err)
 	}
 	item, changes := json.RawMessage(`"`+strings.Repeat("y", added-2)+`"`), int64(0)
 	for n := range steps {
 		op := cairn.Op{Kind: cairn.OpAppend, Path: "/list", Items: []json.RawMessage{item}}
-		change := &store.StateChange{Ops: []cairn.Op{op}}
+		change := &driver.StateChange{Ops: []cairn.Op{op}}
 		text := must(json.Marshal(change.Ops))
 		changes += int64(len(text))
-		if store.KeyframeDue(row.State, len(text)) {
-			change.Keyframe = must(store.FoldState(must(store.State(t.Context(), st, "session", "")), [][]cairn.Op{change.Ops}))
+		if driver.KeyframeDue(row.State, len(text)) {
+			change.Keyframe = must(driver.FoldState(must(driver.State(t.Context(), st, "session", "")), [][]cairn.Op{change.Ops}))
 		}
-		row, err = st.Commit(t.Context(), "session", &store.Commit{
-			Guard: store.Guard{Version: row.Version}, State: change, Step: n + 1,
+		row, err = st.Commit(t.Context(), "session", &driver.Commit{
+			Guard: driver.Guard{Version: row.Version}, State: change, Step: n + 1,
 			Checkpoint: &cairn.Checkpoint{ID: fmt.Sprint("cp", n), RunID: "run", StepID: fmt.Sprint("run/", n), Step: n + 1},
 		})
 		if err != nil {
@@ -141,11 +142,11 @@ func TestStorageFollowsTheChanges(t *testing.T) {
 	if n := st.sum(t, `SELECT count(*) FROM state WHERE keyframe = 1`); n < 2 || n > 4 {
 		t.Errorf("%d keyframes, want the first one and one or two more", n)
 	}
-	last := must(store.State(t.Context(), st, "session", fmt.Sprint("cp", steps-1)))
+	last := must(driver.State(t.Context(), st, "session", fmt.Sprint("cp", steps-1)))
 	if n := strings.Count(string(last), string(item)); n != steps {
 		t.Errorf("the last checkpoint's state has %d items, want %d", n, steps)
 	}
-	if first := must(store.State(t.Context(), st, "session", "cp0")); strings.Count(string(first), string(item)) != 1 {
+	if first := must(driver.State(t.Context(), st, "session", "cp0")); strings.Count(string(first), string(item)) != 1 {
 		t.Errorf("the first checkpoint's state is %d bytes", len(first))
 	}
 }
@@ -157,13 +158,13 @@ var ownerTables = []string{"sessions", "heads", "messages", "state", "runs", "ch
 func withEverything(t *testing.T, s *Store, id string) {
 	t.Helper()
 	newStepper(t, s, id, nil).step()
-	if err := s.Stage(t.Context(), id, must(store.Load(t.Context(), s, id)).Lease.Token, store.Staged{StepID: "step", Key: "reply", Data: json.RawMessage(`1`)}); err != nil {
+	if err := s.Stage(t.Context(), id, must(driver.Load(t.Context(), s, id)).Lease.Token, driver.Staged{StepID: "step", Key: "reply", Data: json.RawMessage(`1`)}); err != nil {
 		t.Fatal(err)
 	}
-	must(s.Commit(t.Context(), id, &store.Commit{Status: cairn.SessionPaused,
-		State:   &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: json.RawMessage(`1`)}}},
-		Calls:   []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call", Reviewers: []string{"ann"}}, Status: cairn.CallOpen}}},
-		Enqueue: &store.QueuedTurn{ID: "next"}, Cache: []store.CacheEntry{{Key: "key"}}}))
+	must(s.Commit(t.Context(), id, &driver.Commit{Status: cairn.SessionPaused,
+		State:   &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: json.RawMessage(`1`)}}},
+		Calls:   []driver.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call", Reviewers: []string{"ann"}}, Status: cairn.CallOpen}}},
+		Enqueue: &driver.QueuedTurn{ID: "next"}, Cache: []driver.CacheEntry{{Key: "key"}}}))
 	for _, table := range ownerTables {
 		if s.sum(t, `SELECT count(*) FROM `+table) == 0 {
 			t.Errorf("the test leaves %s empty", table)
@@ -200,9 +201,9 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	withEverything(t, s, "session")
-	must(store.Create(t.Context(), s, &cairn.Session{ID: "child", Agent: "support", ParentID: "session", RootID: "session"}, nil))
-	must(store.AppendMessages(t.Context(), s, "child", slices.Repeat([]cairn.Message{cairn.User(cairn.TextPart("hello"))}, purgeBatch+1)...))
-	removed := must(s.Remove(t.Context(), "session", store.Deleted))
+	must(driver.Create(t.Context(), s, &cairn.Session{ID: "child", Agent: "support", ParentID: "session", RootID: "session"}, nil))
+	must(driver.AppendMessages(t.Context(), s, "child", slices.Repeat([]cairn.Message{cairn.User(cairn.TextPart("hello"))}, purgeBatch+1)...))
+	removed := must(s.Remove(t.Context(), "session", driver.Deleted))
 	s.wantEmpty(t, "sessions", "heads", "calls", "assignments")
 	for table, want := range map[string]int64{"removed": 2, "removed_sessions": 2, "removed_heads": 2, "removed_calls": 1,
 		"removed_assignments": 1, "messages": purgeBatch + 3, "state": 3, "runs": 1, "checkpoints": 1, "staged": 1, "queue": 1,
@@ -245,5 +246,5 @@ func BenchmarkColdResume(b *testing.B) {
 
 // BenchmarkCopy copies sessions from one file to another, which is on disk when it is copied: see [scale.BenchCopy].
 func BenchmarkCopy(b *testing.B) {
-	scale.BenchCopy(b, openNew(b), func(tb testing.TB) store.Importer { return openAt(tb, filepath.Join(tb.TempDir(), "copy.db"), nil) })
+	scale.BenchCopy(b, openNew(b), func(tb testing.TB) driver.Importer { return openAt(tb, filepath.Join(tb.TempDir(), "copy.db"), nil) })
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -51,14 +51,14 @@ func (forgetful) Stream(_ context.Context, req *cairn.Request) iter.Seq2[cairn.C
 }
 
 // asked returns a commit that leaves a session as a run of the asking agent does when it suspends for approval.
-func asked(n int) (id string, c *store.Commit) {
+func asked(n int) (id string, c *driver.Commit) {
 	id = fmt.Sprint("session-", n)
 	run, step, call := fmt.Sprint("run_", n), fmt.Sprint("run_", n, "/1"), fmt.Sprint("call_", n)
 	ref := cairn.CallRef{ID: call, RootID: id, SessionID: id, Kind: cairn.CallApproval, Tool: "refund", ApprovalID: fmt.Sprint("approval_", n)}
 	input := json.RawMessage(`{"order":42}`)
 	ref.Input, ref.Deadline = input, time.Now().Add(7*24*time.Hour)
-	return id, &store.Commit{
-		Guard:  store.Guard{New: true},
+	return id, &driver.Commit{
+		Guard:  driver.Guard{New: true},
 		Create: &cairn.Session{ID: id, Agent: "support", UserID: fmt.Sprint("user-", n%100)},
 		StartRun: &cairn.Run{ID: run, Agent: "support", Kind: cairn.RunExecute, Status: cairn.SuspendedClientTool, Reason: cairn.ReasonSuspended, Steps: 1,
 			Suspended: &cairn.Suspension{StepID: step, Calls: []cairn.CallRef{ref}}},
@@ -68,8 +68,8 @@ func asked(n int) (id string, c *store.Commit) {
 		Step:       1,
 		Checkpoint: &cairn.Checkpoint{ID: "cp_" + run, RunID: run, StepID: step, Step: 1},
 		Status:     cairn.SessionPaused,
-		Suspend:    &store.Suspend{StepID: step, OpenCalls: 1, NextDeadline: ref.Deadline},
-		Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: ref, RunID: run, StepID: step,
+		Suspend:    &driver.Suspend{StepID: step, OpenCalls: 1, NextDeadline: ref.Deadline},
+		Calls: []driver.CallWrite{{Call: cairn.PendingCall{CallRef: ref, RunID: run, StepID: step,
 			Schema: define.Of(&asking().Tools[0]).Spec().Schema, Status: cairn.CallOpen}}},
 	}
 }
@@ -97,7 +97,7 @@ func BenchmarkSuspended(b *testing.B) {
 			_, eng, closeAll := serve(b, file)
 			defer closeAll()
 			for b.Loop() {
-				page, err := eng.Inbox(b.Context(), store.CallQuery{Limit: 10})
+				page, err := eng.Inbox(b.Context(), driver.CallQuery{Limit: 10})
 				if err != nil || len(page.Items) != 10 {
 					b.Fatal(len(page.Items), err)
 				}
@@ -162,7 +162,7 @@ func serve(tb testing.TB, file string) (st *sqlitestore.Store, eng *engine.Engin
 }
 
 // resume adds a suspended session, approves its call and waits for the resumed run.
-func resume(tb testing.TB, st store.Store, eng *engine.Engine, id string, c *store.Commit) {
+func resume(tb testing.TB, st driver.Store, eng *engine.Engine, id string, c *driver.Commit) {
 	tb.Helper()
 	ctx := tb.Context()
 	if _, err := st.Commit(ctx, id, c); err != nil {
@@ -265,7 +265,7 @@ func costs(t *testing.T, sessions int) map[string]time.Duration {
 	st, eng, closeAll := serve(t, file)
 	defer closeAll()
 	each("inbox", func(int) {
-		page, err := eng.Inbox(t.Context(), store.CallQuery{Limit: 10})
+		page, err := eng.Inbox(t.Context(), driver.CallQuery{Limit: 10})
 		if err != nil || len(page.Items) != 10 {
 			t.Fatal(len(page.Items), err)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/torture"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -20,7 +20,7 @@ type withBooks struct {
 	own *sql.DB
 }
 
-func openTortured(dir string) (store.Store, error) {
+func openTortured(dir string) (driver.Store, error) {
 	path := filepath.Join(dir, "cairn.db")
 	s, err := sqlitestore.Open(path, nil)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // replacements are the ways to take a database away from the process that has it open. Each returns the file at fault.
@@ -42,7 +42,7 @@ var replacements = map[string]func(t *testing.T, path string) string{
 	},
 	"replaced by another database": func(t *testing.T, path string) string {
 		other := openNew(t)
-		must(store.Create(t.Context(), other, &cairn.Session{ID: "session", Agent: "other"}, nil))
+		must(driver.Create(t.Context(), other, &cairn.Session{ID: "session", Agent: "other"}, nil))
 		if err := other.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestReplacedFileRefusesEverything(t *testing.T) {
 			}
 			s := must(Open(path, &Options{Synchronous: Normal}))
 			defer s.Close()
-			must(store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
+			must(driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
 			must(s.EventLog().Append(t.Context(), "log", 0, cairn.Event{Type: cairn.EventCustom}))
 			followed, ended := make(chan struct{}), make(chan error, 1)
 			go func() {
@@ -116,15 +116,15 @@ func TestReplacedFileRefusesEverything(t *testing.T) {
 			file := replace(t, path)
 			wantReplaced(t, "a follower", <-ended, s, file)
 			for range 2 {
-				_, err := s.Commit(t.Context(), "session", &store.Commit{Step: 1})
+				_, err := s.Commit(t.Context(), "session", &driver.Commit{Step: 1})
 				wantReplaced(t, "commit", err, s, file)
-				_, err = store.Create(t.Context(), s, &cairn.Session{ID: "another", Agent: "support"}, nil)
+				_, err = driver.Create(t.Context(), s, &cairn.Session{ID: "another", Agent: "support"}, nil)
 				wantReplaced(t, "create", err, s, file)
 				_, err = s.EventLog().Append(t.Context(), "log", 0, cairn.Event{Type: cairn.EventCustom})
 				wantReplaced(t, "append", err, s, file)
-				_, err = store.Load(t.Context(), s, "session")
+				_, err = driver.Load(t.Context(), s, "session")
 				wantReplaced(t, "load", err, s, file)
-				_, err = s.Records().Put(t.Context(), store.RecordWrite{Namespace: "n", Key: "k", Value: []byte("1"), Seen: store.AnyVersion})
+				_, err = s.Records().Put(t.Context(), driver.RecordWrite{Namespace: "n", Key: "k", Value: []byte("1"), Seen: driver.AnyVersion})
 				wantReplaced(t, "put", err, s, file)
 			}
 			wantReplaced(t, "close", s.Close(), s, file)
@@ -137,21 +137,21 @@ func TestReplacedFileIsNotWritten(t *testing.T) {
 	t.Parallel()
 	s := must(Open(filepath.Join(t.TempDir(), "cairn.db"), nil))
 	defer s.Close()
-	must(store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
+	must(driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
 	rename(t, s.path, s.path+".old")
-	_, err := store.Create(t.Context(), s, &cairn.Session{ID: "lost", Agent: "support"}, nil)
+	_, err := driver.Create(t.Context(), s, &cairn.Session{ID: "lost", Agent: "support"}, nil)
 	wantReplaced(t, "create", err, s, s.path)
 	if _, err := os.Stat(s.path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file of the name was made: %v", err)
 	}
 	rename(t, s.path+".old", s.path)
-	_, err = s.Commit(t.Context(), "session", &store.Commit{Step: 1})
+	_, err = s.Commit(t.Context(), "session", &driver.Commit{Step: 1})
 	wantReplaced(t, "a commit after the file was put back", err, s, s.path)
 	again := openAt(t, s.path, nil)
-	if _, err := store.Load(t.Context(), again, "session"); err != nil {
+	if _, err := driver.Load(t.Context(), again, "session"); err != nil {
 		t.Errorf("the session of before, in the file that was put back: %v", err)
 	}
-	if _, err := store.Load(t.Context(), again, "lost"); !errors.Is(err, cairn.ErrNotFound) {
+	if _, err := driver.Load(t.Context(), again, "lost"); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("the refused session: %v, want ErrNotFound", err)
 	}
 }
@@ -161,14 +161,14 @@ func TestFileReplacedDuringCommit(t *testing.T) {
 	t.Parallel()
 	s := must(Open(filepath.Join(t.TempDir(), "cairn.db"), nil))
 	defer s.Close()
-	must(store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
+	must(driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
 	s.intercept(t, func(text string) error {
 		if text == sqlCommit {
 			remove(t, s.path)
 		}
 		return nil
 	})
-	_, err := s.Commit(t.Context(), "session", &store.Commit{Step: 1})
+	_, err := s.Commit(t.Context(), "session", &driver.Commit{Step: 1})
 	wantReplaced(t, "commit", err, s, s.path)
 }
 
@@ -185,12 +185,12 @@ func TestAcknowledgedWritesAreInTheMovedFile(t *testing.T) {
 	for i := range writers {
 		all.Go(func() {
 			id := string(rune('a' + i))
-			_, err := store.Create(t.Context(), s, &cairn.Session{ID: id, Agent: "support"}, nil)
+			_, err := driver.Create(t.Context(), s, &cairn.Session{ID: id, Agent: "support"}, nil)
 			for ; err == nil; acknowledged[i]++ {
 				if total.Add(1) == 100 {
 					close(enough)
 				}
-				_, err = s.Commit(t.Context(), id, &store.Commit{Step: 1})
+				_, err = s.Commit(t.Context(), id, &driver.Commit{Step: 1})
 			}
 			wantReplaced(t, "writer "+id, err, s, s.path)
 		})
@@ -204,7 +204,7 @@ func TestAcknowledgedWritesAreInTheMovedFile(t *testing.T) {
 	}
 	again := openAt(t, moved, nil)
 	for i, n := range acknowledged {
-		if row, err := store.Load(t.Context(), again, string(rune('a'+i))); err != nil || row.Version < int64(n) {
+		if row, err := driver.Load(t.Context(), again, string(rune('a'+i))); err != nil || row.Version < int64(n) {
 			t.Errorf("writer %d: %d writes were acknowledged, and the file has %+v, %v", i, n, row, err)
 		}
 	}
@@ -220,13 +220,13 @@ func TestLinkToDatabaseLedElsewhere(t *testing.T) {
 	overwrite(t, target, nil)
 	s := must(Open(link, nil))
 	defer s.Close()
-	must(store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
+	must(driver.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
 	other := openNew(t)
 	remove(t, link)
 	if err := os.Symlink(other.path, link); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Commit(t.Context(), "session", &store.Commit{Step: 1})
+	_, err := s.Commit(t.Context(), "session", &driver.Commit{Step: 1})
 	wantReplaced(t, "commit", err, s, link)
 }
 
@@ -234,18 +234,18 @@ func TestLinkToDatabaseLedElsewhere(t *testing.T) {
 func TestCloseLeavesTheOtherDatabaseAlone(t *testing.T) {
 	t.Parallel()
 	s := must(Open(filepath.Join(t.TempDir(), "cairn.db"), nil))
-	must(store.Create(t.Context(), s, &cairn.Session{ID: "old", Agent: "support"}, nil))
+	must(driver.Create(t.Context(), s, &cairn.Session{ID: "old", Agent: "support"}, nil))
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		rename(t, s.path+suffix, s.path+".old"+suffix)
 	}
 	other := openAt(t, s.path, nil)
-	must(store.Create(t.Context(), other, &cairn.Session{ID: "new", Agent: "support"}, nil))
+	must(driver.Create(t.Context(), other, &cairn.Session{ID: "new", Agent: "support"}, nil))
 	wantReplaced(t, "close", s.Close(), s, s.path)
-	if _, err := store.Load(context.WithoutCancel(t.Context()), s, "old"); !errors.Is(err, cairn.ErrClosed) {
+	if _, err := driver.Load(context.WithoutCancel(t.Context()), s, "old"); !errors.Is(err, cairn.ErrClosed) {
 		t.Errorf("load after Close: %v, want ErrClosed", err)
 	}
 	crashed := openAt(t, copyFiles(t, s.path, "", "-wal"), nil)
-	if _, err := store.Load(t.Context(), crashed, "new"); err != nil {
+	if _, err := driver.Load(t.Context(), crashed, "new"); err != nil {
 		t.Errorf("the other database lost its session: %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // hold keeps the write connection until the function it returns is called.
@@ -40,7 +40,7 @@ func (s *Store) waitQueue(n int) {
 
 // commitAll makes one commit to each of the sessions while the write connection is held, lets them go, and returns
 // their errors and how many transactions it took. A statement fails if one of fail says so.
-func commitAll(t *testing.T, s *Store, commits []*store.Commit, ctxs []context.Context, meanwhile func(), fail ...func(text string) error) (errs []error, transactions int) {
+func commitAll(t *testing.T, s *Store, commits []*driver.Commit, ctxs []context.Context, meanwhile func(), fail ...func(text string) error) (errs []error, transactions int) {
 	t.Helper()
 	s.intercept(t, func(text string) error { // which runs under the writer's lead, so before the last answer
 		if text == sqlCommit {
@@ -66,13 +66,13 @@ func commitAll(t *testing.T, s *Store, commits []*store.Commit, ctxs []context.C
 	return errs, transactions
 }
 
-func createAll(t *testing.T, s *Store, n int) (commits []*store.Commit, ctxs []context.Context) {
+func createAll(t *testing.T, s *Store, n int) (commits []*driver.Commit, ctxs []context.Context) {
 	t.Helper()
 	for i := range n {
-		if _, err := store.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support"}, nil); err != nil {
+		if _, err := driver.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support"}, nil); err != nil {
 			t.Fatal(err)
 		}
-		commits = append(commits, &store.Commit{Guard: store.Guard{Version: 1}, Messages: large(1)})
+		commits = append(commits, &driver.Commit{Guard: driver.Guard{Version: 1}, Messages: large(1)})
 		ctxs = append(ctxs, t.Context())
 	}
 	return commits, ctxs
@@ -82,7 +82,7 @@ func createAll(t *testing.T, s *Store, n int) (commits []*store.Commit, ctxs []c
 func checkCommitted(t *testing.T, s *Store, errs []error) {
 	t.Helper()
 	for i, err := range errs {
-		snap, loadErr := s.Read(t.Context(), fmt.Sprint("session-", i), store.ToDrive(0))
+		snap, loadErr := s.Read(t.Context(), fmt.Sprint("session-", i), driver.ToDrive(0))
 		if loadErr != nil {
 			t.Fatal(loadErr)
 		}
@@ -232,7 +232,7 @@ func TestOnlyDurableWritesFlush(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() { s.EventLog().Append(t.Context(), "log", 1, cairn.Event{Type: cairn.EventCustom}) })
 	s.waitQueue(1)
-	all.Go(func() { s.Commit(t.Context(), "session-0", &store.Commit{Step: 1}) })
+	all.Go(func() { s.Commit(t.Context(), "session-0", &driver.Commit{Step: 1}) })
 	s.waitQueue(2)
 	release()
 	all.Wait()
@@ -259,7 +259,7 @@ func TestDurableWriteDoesNotJoinAnUnflushedTransaction(t *testing.T) {
 	createAll(t, s, 1)
 	var commit sync.WaitGroup
 	s.onBegin(t, func() { // it is too late for this transaction to be flushed
-		commit.Go(func() { s.Commit(t.Context(), "session-0", &store.Commit{Step: 1}) })
+		commit.Go(func() { s.Commit(t.Context(), "session-0", &driver.Commit{Step: 1}) })
 		s.waitQueue(1)
 	})
 	if _, err := s.EventLog().Append(t.Context(), "log", 0, cairn.Event{Type: cairn.EventCustom}); err != nil {
@@ -289,7 +289,7 @@ func TestUnguardedCommitIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	createAll(t, s, 1)
-	step := &store.Commit{
+	step := &driver.Commit{
 		StartRun:   &cairn.Run{ID: "run", Status: cairn.RunRunning},
 		Messages:   large(1),
 		Checkpoint: &cairn.Checkpoint{ID: "checkpoint", StepID: "step"},
@@ -300,7 +300,7 @@ func TestUnguardedCommitIsNotRepeated(t *testing.T) {
 			t.Errorf("%+v, %v: want the row after the first commit", row, err)
 		}
 	}
-	other := &store.Commit{Messages: large(1), Checkpoint: &cairn.Checkpoint{ID: "checkpoint", StepID: "another step"}}
+	other := &driver.Commit{Messages: large(1), Checkpoint: &cairn.Checkpoint{ID: "checkpoint", StepID: "another step"}}
 	_, err := s.Commit(t.Context(), "session-0", other)
 	if !errors.Is(err, cairn.ErrInvalid) {
 		t.Errorf("a second checkpoint of the same id: %v, want ErrInvalid", err)

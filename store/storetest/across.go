@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // elsewhereVariable names the environment variable that makes a test binary follow a log.
@@ -27,7 +27,7 @@ const pace = 20 * time.Millisecond
 // Elsewhere makes a test binary the other process of BenchFollowAcrossProcesses if the benchmark has started it; it
 // does not return then. Call it in an init function. open opens the event log at the place that the benchmark was
 // given.
-func Elsewhere(open func(place string) (store.Log, error)) {
+func Elsewhere(open func(place string) (driver.Log, error)) {
 	place := os.Getenv(elsewhereVariable)
 	if place == "" {
 		return
@@ -40,7 +40,7 @@ func Elsewhere(open func(place string) (store.Log, error)) {
 }
 
 // followElsewhere prints the nanoseconds that each event took to arrive, until its standard input ends.
-func followElsewhere(open func(place string) (store.Log, error), place string) error {
+func followElsewhere(open func(place string) (driver.Log, error), place string) error {
 	log, err := open(place)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func followElsewhere(open func(place string) (store.Log, error), place string) e
 // BenchFollowAcrossProcesses measures the time from the append of an event to its arrival at a follower in another
 // process, at the pace of an answer. The other process is this test binary, which must call Elsewhere; place says how
 // to open the log.
-func BenchFollowAcrossProcesses(b *testing.B, log store.Log, place string) {
+func BenchFollowAcrossProcesses(b *testing.B, log driver.Log, place string) {
 	cmd := exec.CommandContext(b.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), elsewhereVariable+"="+place)
 	var problem strings.Builder
@@ -76,7 +76,7 @@ func BenchFollowAcrossProcesses(b *testing.B, log store.Log, place string) {
 	lines := bufio.NewScanner(output)
 	arrival := func() (took time.Duration) {
 		ev := cairn.Event{Type: cairn.EventTextDelta, Text: "a few words", Time: time.Now()}
-		if _, err := log.Append(b.Context(), "log", store.AnySequence, ev); err != nil {
+		if _, err := log.Append(b.Context(), "log", driver.AnySequence, ev); err != nil {
 			b.Fatal(err)
 		}
 		if !lines.Scan() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var archiveTests = []storeTest{
@@ -26,7 +27,7 @@ var archiveTests = []storeTest{
 // archive archives a session, or makes it current again.
 func (h *harness) archive(id string, archived bool) *cairn.Session {
 	h.Helper()
-	return h.commit(id, &store.Commit{Context: &store.ContextChange{Archived: &archived}})
+	return h.commit(id, &driver.Commit{Context: &driver.ContextChange{Archived: &archived}})
 }
 
 // archived reports whether a session is archived, and fails the test if the lists of its user do not agree.
@@ -35,7 +36,7 @@ func (h *harness) archived(id string) bool {
 	s := h.load(id)
 	is := !s.ArchivedAt.IsZero()
 	for _, want := range []bool{false, true} {
-		found := strings.Contains(h.find(store.SessionQuery{UserID: s.UserID, Archived: &want}), id)
+		found := strings.Contains(h.find(driver.SessionQuery{UserID: s.UserID, Archived: &want}), id)
 		if found != (want == is) {
 			h.Fatalf("session %q was archived at %v; that it is listed with Archived %t is %t", id, s.ArchivedAt, want, found)
 		}
@@ -47,7 +48,7 @@ func (h *harness) archived(id string) bool {
 func (h *harness) owned(id, user string) *cairn.Session {
 	h.Helper()
 	tick()
-	s, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, UserID: user}, nil)
+	s, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, UserID: user}, nil)
 	h.must(err)
 	return s
 }
@@ -64,12 +65,12 @@ func archiveAndBack(h *harness) {
 		h.Fatalf("archived at %v, then again at %v", first.ArchivedAt, again.ArchivedAt)
 	}
 	title, user := "Title", "another user"
-	s := h.commit("session", &store.Commit{Context: &store.ContextChange{Title: &title, UserID: &user}})
+	s := h.commit("session", &driver.Commit{Context: &driver.ContextChange{Title: &title, UserID: &user}})
 	if !s.ArchivedAt.Equal(first.ArchivedAt) || !h.archived("session") || s.Title != title {
 		h.Fatalf("another change: %+v", s)
 	}
 	same(h.T, "the loaded row", h.load("session"), s)
-	if list := h.find(store.SessionQuery{UserID: "user"}); list != "" {
+	if list := h.find(driver.SessionQuery{UserID: "user"}); list != "" {
 		h.Fatalf("the former user has %q", list)
 	}
 	if s = h.archive("session", false); !s.ArchivedAt.IsZero() || h.archived("session") {
@@ -89,28 +90,28 @@ func archiveMessages(h *harness) {
 	companion := cairn.User(cairn.TextPart("report"))
 	companion.Origin, companion.ChildID = cairn.OriginCompanion, "child"
 	begin := beginCommit("run", "worker", time.Hour)
-	queued := &store.QueuedTurn{ID: "turn", Messages: says("later")}
+	queued := &driver.QueuedTurn{ID: "turn", Messages: says("later")}
 	for _, c := range []struct {
 		name    string
-		before  *store.Commit // in the current session
-		commit  *store.Commit
+		before  *driver.Commit // in the current session
+		commit  *driver.Commit
 		current bool
 	}{
-		{"nothing", nil, &store.Commit{}, false},
-		{"a message", nil, &store.Commit{Messages: says("hello")}, true},
-		{"a file", nil, &store.Commit{Messages: []cairn.Message{cairn.User(cairn.Part{Type: cairn.PartFile, File: &cairn.File{MediaType: "text/plain", Data: []byte("x")}})}}, true},
-		{"a message after others", nil, &store.Commit{Messages: append([]cairn.Message{cairn.Context("hidden"), reply}, says("hello")...)}, true},
+		{"nothing", nil, &driver.Commit{}, false},
+		{"a message", nil, &driver.Commit{Messages: says("hello")}, true},
+		{"a file", nil, &driver.Commit{Messages: []cairn.Message{cairn.User(cairn.Part{Type: cairn.PartFile, File: &cairn.File{MediaType: "text/plain", Data: []byte("x")}})}}, true},
+		{"a message after others", nil, &driver.Commit{Messages: append([]cairn.Message{cairn.Context("hidden"), reply}, says("hello")...)}, true},
 		{"a turn", nil, begin, true},
-		{"a turn that is queued", nil, &store.Commit{Enqueue: queued}, true},
-		{"context", nil, &store.Commit{Messages: []cairn.Message{cairn.Context("hidden")}}, false},
-		{"context that is queued", nil, &store.Commit{Enqueue: &store.QueuedTurn{ID: "added", Context: true, Messages: []cairn.Message{cairn.Context("hidden")}}}, false},
-		{"a reply", nil, &store.Commit{Messages: []cairn.Message{reply}}, false},
-		{"a companion's result", nil, &store.Commit{Messages: []cairn.Message{companion}}, false},
-		{"a status", nil, &store.Commit{Status: cairn.SessionFailed}, false},
-		{"a call", nil, &store.Commit{Calls: []store.CallWrite{asks("call", "step")}}, false},
-		{"a turn that was queued", &store.Commit{Enqueue: queued}, &store.Commit{Messages: says("later"), Dequeue: []string{"turn"}}, false},
-		{"a turn that is queued already", &store.Commit{Enqueue: queued}, &store.Commit{Enqueue: queued}, false},
-		{"a message that archives", nil, &store.Commit{Messages: says("hello"), Context: &store.ContextChange{Archived: new(true)}}, false},
+		{"a turn that is queued", nil, &driver.Commit{Enqueue: queued}, true},
+		{"context", nil, &driver.Commit{Messages: []cairn.Message{cairn.Context("hidden")}}, false},
+		{"context that is queued", nil, &driver.Commit{Enqueue: &driver.QueuedTurn{ID: "added", Context: true, Messages: []cairn.Message{cairn.Context("hidden")}}}, false},
+		{"a reply", nil, &driver.Commit{Messages: []cairn.Message{reply}}, false},
+		{"a companion's result", nil, &driver.Commit{Messages: []cairn.Message{companion}}, false},
+		{"a status", nil, &driver.Commit{Status: cairn.SessionFailed}, false},
+		{"a call", nil, &driver.Commit{Calls: []driver.CallWrite{asks("call", "step")}}, false},
+		{"a turn that was queued", &driver.Commit{Enqueue: queued}, &driver.Commit{Messages: says("later"), Dequeue: []string{"turn"}}, false},
+		{"a turn that is queued already", &driver.Commit{Enqueue: queued}, &driver.Commit{Enqueue: queued}, false},
+		{"a message that archives", nil, &driver.Commit{Messages: says("hello"), Context: &driver.ContextChange{Archived: new(true)}}, false},
 	} {
 		h.owned(c.name, "user")
 		if c.before != nil {
@@ -152,18 +153,18 @@ func archiveRunning(h *harness) {
 
 // archiveNew creates sessions: they are current, whatever the row says that they are made of.
 func archiveNew(h *harness) {
-	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "made", Agent: agentName, UserID: "user", ArchivedAt: time.Now()}, nil)
+	_, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: "made", Agent: agentName, UserID: "user", ArchivedAt: time.Now()}, nil)
 	h.must(err)
 	h.archive("made", true)
 	s := h.load("made")
 	s.ID = "branch"
-	_, err = h.st.Branch(h.Context(), "made", store.BranchPoint{}, s)
+	_, err = h.st.Branch(h.Context(), "made", driver.BranchPoint{}, s)
 	h.must(err)
 	if h.archived("branch") || !h.archived("made") {
 		h.Fatal("a branch of an archived session is archived, or the session is not")
 	}
-	h.commit("at once", &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agentName, UserID: "user"},
-		Context: &store.ContextChange{Archived: new(true)}})
+	h.commit("at once", &driver.Commit{Guard: driver.Guard{New: true}, Create: &cairn.Session{Agent: agentName, UserID: "user"},
+		Context: &driver.ContextChange{Archived: new(true)}})
 	if s := h.load("at once"); !h.archived("at once") || !s.ArchivedAt.Equal(s.CreatedAt) {
 		h.Fatalf("created at %v, archived at %v", s.CreatedAt, s.ArchivedAt)
 	}
@@ -177,11 +178,11 @@ func archiveFilters(h *harness) {
 			rows[i] = h.archive(row.ID, true)
 		}
 		if i%3 == 0 {
-			rows[i] = h.commit(row.ID, &store.Commit{Context: &store.ContextChange{Title: &title}})
+			rows[i] = h.commit(row.ID, &driver.Commit{Context: &driver.ContextChange{Title: &title}})
 		}
 		rows[i] = h.load(row.ID)
 	}
-	for name, q := range map[string]store.SessionQuery{
+	for name, q := range map[string]driver.SessionQuery{
 		"all": {}, "user": {UserID: "user-1"}, "agent": {Agent: "sales"}, "status": {Statuses: []cairn.SessionStatus{cairn.SessionPaused}},
 		"tag": {Tags: []string{"green"}}, "metadata": {Metadata: cairn.Metadata{"plan": "free"}}, "thread": {ThreadID: rows[0].ID},
 		"parent": {ParentID: rows[2].ID}, "root": {RootID: rows[1].ID}, "roots": {RootsOnly: true}, "search": {Search: "lamp"},
@@ -212,8 +213,8 @@ func archivePaging(h *harness) {
 	}
 	current := false
 	var got []string
-	for _, s := range pages(h.T, "sessions", func(cursor string) (store.Page[cairn.Session], error) {
-		page, err := h.st.List(h.Context(), store.SessionQuery{UserID: "user", Archived: &current, Limit: 2, Cursor: cursor})
+	for _, s := range pages(h.T, "sessions", func(cursor string) (driver.Page[cairn.Session], error) {
+		page, err := h.st.List(h.Context(), driver.SessionQuery{UserID: "user", Archived: &current, Limit: 2, Cursor: cursor})
 		for i := range page.Items {
 			h.archive(page.Items[i].ID, true)
 		}
@@ -224,7 +225,7 @@ func archivePaging(h *harness) {
 	if want := "session-8 session-7 session-6 session-5 session-4 session-3 session-2 session-1 session-0"; strings.Join(got, " ") != want {
 		h.Fatalf("listed %q, want %q", got, want)
 	}
-	if list := h.find(store.SessionQuery{UserID: "user", Archived: &current}); list != "" {
+	if list := h.find(driver.SessionQuery{UserID: "user", Archived: &current}); list != "" {
 		h.Fatalf("%q is current", list)
 	}
 }
@@ -233,11 +234,11 @@ func archivePaging(h *harness) {
 func archiveCalls(h *harness) {
 	h.owned("session", "user")
 	h.write("session", asks("call", "step", "ann"), asks("other", "step"))
-	h.commit("session", &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}})
-	before, due := h.calls(store.CallQuery{}), h.due(10)
+	h.commit("session", &driver.Commit{Status: cairn.SessionPaused, Suspend: &driver.Suspend{StepID: "step"}})
+	before, due := h.calls(driver.CallQuery{}), h.due(10)
 	h.archive("session", true)
 	open := []cairn.CallStatus{cairn.CallOpen}
-	for name, q := range map[string]store.CallQuery{
+	for name, q := range map[string]driver.CallQuery{
 		"all": {}, "open": {Statuses: open}, "of the user": {UserID: "user", Statuses: open}, "of the session": {SessionID: "session"},
 		"of the tree": {RootID: "session", Statuses: open}, "of the agent": {Agent: agentName, Statuses: open}, "of a reviewer": {Reviewer: "ann", Statuses: open},
 	} {
@@ -257,14 +258,14 @@ func archiveExpires(h *harness) {
 	h.owned("session", "user")
 	want := h.archive("session", true)
 	past := time.Now().Add(-time.Hour)
-	h.commit("session", &store.Commit{Context: &store.ContextChange{ExpiresAt: &past}})
+	h.commit("session", &driver.Commit{Context: &driver.ContextChange{ExpiresAt: &past}})
 	h.awaitGone("session")
-	gone := []store.Removal{store.Deleted, store.Expired}
+	gone := []driver.Removal{driver.Deleted, driver.Expired}
 	for archived, want := range map[bool]string{false: "", true: "session"} {
-		if list := h.find(store.SessionQuery{UserID: "user", Archived: &archived, Removed: gone}); list != want {
+		if list := h.find(driver.SessionQuery{UserID: "user", Archived: &archived, Removed: gone}); list != want {
 			h.Fatalf("removed sessions with Archived %t: %q, want %q", archived, list, want)
 		}
-		if list := h.find(store.SessionQuery{UserID: "user", Archived: &archived}); list != "" {
+		if list := h.find(driver.SessionQuery{UserID: "user", Archived: &archived}); list != "" {
 			h.Fatalf("existing sessions with Archived %t: %q", archived, list)
 		}
 	}
@@ -274,9 +275,9 @@ func archiveExpires(h *harness) {
 		h.Fatalf("archived at %v, and at %v once it was restored", want.ArchivedAt, s.ArchivedAt)
 	}
 	h.archive("session", false)
-	_, err = h.sweeper().Remove(h.Context(), "session", store.Deleted)
+	_, err = h.sweeper().Remove(h.Context(), "session", driver.Deleted)
 	h.must(err)
-	if list := h.find(store.SessionQuery{UserID: "user", Archived: new(false), Removed: gone}); list != "session" {
+	if list := h.find(driver.SessionQuery{UserID: "user", Archived: new(false), Removed: gone}); list != "session" {
 		h.Fatalf("removed sessions that are current: %q", list)
 	}
 	_, err = h.sweeper().Restore(h.Context(), "session")

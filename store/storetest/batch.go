@@ -6,20 +6,20 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // sender is a writer that numbers its batches in the log "log".
 type sender struct {
 	*logHarness
-	log store.Fencer
-	store.Writer
+	log driver.Fencer
+	driver.Writer
 }
 
 // sends returns a writer with a token of the session "session". ok is false if the log is not a Fencer.
-func (h *logHarness) sends(log store.Log, token int64, id string) (s sender, ok bool) {
-	f, ok := log.(store.Fencer)
-	return sender{h, f, store.Writer{Session: "session", Token: token, ID: id}}, ok
+func (h *logHarness) sends(log driver.Log, token int64, id string) (s sender, ok bool) {
+	f, ok := log.(driver.Fencer)
+	return sender{h, f, driver.Writer{Session: "session", Token: token, ID: id}}, ok
 }
 
 // try sends a batch with a number.
@@ -31,7 +31,7 @@ func (s sender) try(batch, expect int64, events ...cairn.Event) (last int64, err
 // send sends a batch and checks the last sequence.
 func (s sender) send(batch, last int64, events ...cairn.Event) {
 	s.Helper()
-	if got, err := s.try(batch, store.AnySequence, events...); err != nil || got != last {
+	if got, err := s.try(batch, driver.AnySequence, events...); err != nil || got != last {
 		s.Fatalf("batch %d of writer %q with token %d: ends at %d, error %v, want %d", batch, s.ID, s.Token, got, err, last)
 	}
 }
@@ -57,7 +57,7 @@ func numberedBatches(h *logHarness, ls logs) {
 	child, _ := h.sends(ls.of(1), 1, "first")
 	child.Session = "child"
 	child.send(1, 8, say("8"))
-	_, err := other.log.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), say("9"))
+	_, err := other.log.AppendFenced(h.Context(), "log", driver.AnySequence, holds("session", 1), say("9"))
 	h.must(err)
 	first.send(3, 5, say("4"), say("5"))
 	other.send(1, 6, say("6"))
@@ -70,7 +70,7 @@ func numberedBatches(h *logHarness, ls logs) {
 		h.Fatalf("a batch at the wrong place: %v", err)
 	}
 	huge := say(strings.Repeat("x", h.log.MaxEvent()))
-	if _, err := first.try(8, store.AnySequence, huge); !errors.Is(err, cairn.ErrTooLarge) {
+	if _, err := first.try(8, driver.AnySequence, huge); !errors.Is(err, cairn.ErrTooLarge) {
 		h.Fatalf("a batch that is too large: %v", err)
 	}
 	first.send(8, 10)
@@ -90,16 +90,16 @@ func newTokens(h *logHarness, first, other *sender) {
 	first.Token = 2
 	first.send(1, 12, say("12"))
 	first.send(1, 12, say("12"))
-	if _, err := other.try(2, store.AnySequence, say("lost")); !errors.Is(err, cairn.ErrFenced) {
+	if _, err := other.try(2, driver.AnySequence, say("lost")); !errors.Is(err, cairn.ErrFenced) {
 		h.Fatalf("a batch under an old token: %v", err)
 	}
-	if _, err := other.try(1, store.AnySequence, say("6")); !errors.Is(err, cairn.ErrFenced) {
+	if _, err := other.try(1, driver.AnySequence, say("6")); !errors.Is(err, cairn.ErrFenced) {
 		h.Fatalf("a batch sent again under an old token: %v", err)
 	}
 	other.Token = 2
 	other.send(1, 13, say("13"))
 	// The same holds if the log already knew the token.
-	_, err := other.log.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 3))
+	_, err := other.log.AppendFenced(h.Context(), "log", driver.AnySequence, holds("session", 3))
 	h.must(err)
 	first.Token = 3
 	first.send(1, 14, say("14"))
@@ -113,14 +113,14 @@ func newTokens(h *logHarness, first, other *sender) {
 
 // batchRace sends every writer's batches from several goroutines, each in order: they are added once and in order.
 func batchRace(h *logHarness, ls logs) {
-	if _, ok := ls.of(0).(store.Fencer); !ok {
+	if _, ok := ls.of(0).(driver.Fencer); !ok {
 		return
 	}
 	total := h.rounds(100)
 	errs := race(racers, func(i int) error {
 		s, _ := h.sends(ls.of(i/2), 1, fmt.Sprint("writer-", i%2))
 		for n := range total {
-			if _, err := s.try(int64(n+1), store.AnySequence, say(fmt.Sprint(s.ID, " ", n)), say(fmt.Sprint(s.ID, " ", n))); err != nil {
+			if _, err := s.try(int64(n+1), driver.AnySequence, say(fmt.Sprint(s.ID, " ", n)), say(fmt.Sprint(s.ID, " ", n))); err != nil {
 				return err
 			}
 		}

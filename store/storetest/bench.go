@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Bench measures what a session does most on the stores that open returns. Step is the commit of a step with two
@@ -62,7 +62,7 @@ func BenchLog(b *testing.B, open OpenLog) {
 type bench struct {
 	*testing.B
 	ctx context.Context
-	st  store.Store
+	st  driver.Store
 }
 
 func newBench(b *testing.B, open OpenStore) *bench {
@@ -94,12 +94,12 @@ func (b *bench) begin(id string, messages, stateBytes int) *cairn.Session {
 var typicalText = strings.Repeat("A sentence of a typical reply. ", 8)
 
 // typicalStep returns the commit of a reply with a tool call, and its result.
-func typicalStep(s *cairn.Session) *store.Commit {
+func typicalStep(s *cairn.Session) *driver.Commit {
 	n := s.Step + 1
 	id := fmt.Sprintf("%s-%d", s.RunID, n)
 	input := json.RawMessage(`{"order":42,"reason":"arrived broken"}`)
-	return &store.Commit{
-		Guard: store.Guard{Token: s.Lease.Token, Version: s.Version},
+	return &driver.Commit{
+		Guard: driver.Guard{Token: s.Lease.Token, Version: s.Version},
 		Messages: []cairn.Message{
 			{ID: id + "a", Role: cairn.RoleAssistant, RunID: s.RunID, Parts: []cairn.Part{cairn.TextPart(typicalText),
 				{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: id, Tool: "refund", Input: input}}}},
@@ -110,7 +110,7 @@ func typicalStep(s *cairn.Session) *store.Commit {
 		Checkpoint:  &cairn.Checkpoint{ID: "cp-" + id, RunID: s.RunID, StepID: "step-" + id, Step: n, LogSequence: int64(10 * n)},
 		LogSequence: int64(10 * n),
 		Usage:       cairn.Usage{InputTokens: 1000, OutputTokens: 60, ModelCalls: 1, ToolCalls: 1},
-		Lease:       store.LeaseChange{Action: store.LeaseRenew, TTL: time.Hour},
+		Lease:       driver.LeaseChange{Action: driver.LeaseRenew, TTL: time.Hour},
 		DropStaged:  true,
 	}
 }
@@ -130,7 +130,7 @@ func benchStepWithState(outer *testing.B, open OpenStore) {
 	s := b.begin("session", 0, 1<<10)
 	for b.Loop() {
 		c := typicalStep(s)
-		c.State = &store.StateChange{Ops: []cairn.Op{replaceOp("/last", `"refund"`)}}
+		c.State = &driver.StateChange{Ops: []cairn.Op{replaceOp("/last", `"refund"`)}}
 		if s.State.ChangeBytes > 4<<10 {
 			c.State.Keyframe = fmt.Appendf(nil, `{"body":%q,"last":"refund"}`, strings.Repeat("x", 1<<10))
 		}
@@ -169,7 +169,7 @@ func benchParallelSteps(outer *testing.B, open OpenStore, writers int) {
 // benchTurn measures a whole turn of two steps on a session of many turns: three writes.
 func benchTurn(outer *testing.B, open OpenStore) {
 	b := newBench(outer, open)
-	_, err := store.Create(b.ctx, b.st, &cairn.Session{ID: "session", Agent: agentName}, nil)
+	_, err := driver.Create(b.ctx, b.st, &cairn.Session{ID: "session", Agent: agentName}, nil)
 	b.must(err)
 	for n := 0; b.Loop(); n++ {
 		s, err := b.st.Commit(b.ctx, "session", beginCommit(fmt.Sprint("run-", n), "worker", time.Hour))
@@ -188,10 +188,10 @@ func benchStage(outer *testing.B, open OpenStore) {
 	s := b.begin("session", 0, 0)
 	data := encode(typicalText)
 	for n := 0; b.Loop(); n++ {
-		b.must(b.st.Stage(b.ctx, s.ID, s.Lease.Token, store.Staged{StepID: "step", Key: fmt.Sprint(n), Data: data}))
+		b.must(b.st.Stage(b.ctx, s.ID, s.Lease.Token, driver.Staged{StepID: "step", Key: fmt.Sprint(n), Data: data}))
 		if n%16 == 15 {
 			b.StopTimer()
-			_, err := b.st.Commit(b.ctx, s.ID, &store.Commit{DropStaged: true})
+			_, err := b.st.Commit(b.ctx, s.ID, &driver.Commit{DropStaged: true})
 			b.must(err)
 			b.StartTimer()
 		}
@@ -211,7 +211,7 @@ func benchSnapshot(outer *testing.B, open OpenStore, messages int) {
 	b := newBench(outer, open)
 	s := b.begin("session", messages, 1<<10)
 	for b.Loop() {
-		_, err := b.st.Read(b.ctx, s.ID, store.ToDrive(0))
+		_, err := b.st.Read(b.ctx, s.ID, driver.ToDrive(0))
 		b.must(err)
 	}
 }
@@ -222,10 +222,10 @@ func benchResume(outer *testing.B, open OpenStore, messages int) {
 	s := b.begin("session", messages, 1<<10)
 	summary := cairn.Context("what was before")
 	summary.Summary = &cairn.Summary{From: s.MessageCount - 20}
-	_, err := b.st.Commit(b.ctx, s.ID, &store.Commit{Messages: []cairn.Message{summary}})
+	_, err := b.st.Commit(b.ctx, s.ID, &driver.Commit{Messages: []cairn.Message{summary}})
 	b.must(err)
 	for b.Loop() {
-		snap, err := b.st.Read(b.ctx, s.ID, store.ToDrive(0))
+		snap, err := b.st.Read(b.ctx, s.ID, driver.ToDrive(0))
 		b.must(err)
 		if len(snap.Messages) != 21 {
 			b.Fatalf("%d messages are read, want 21", len(snap.Messages))
@@ -237,7 +237,7 @@ func benchBranch(outer *testing.B, open OpenStore) {
 	b := newBench(outer, open)
 	s := b.begin("session", 100, 1<<10)
 	for n := 0; b.Loop(); n++ {
-		_, err := b.st.Branch(b.ctx, s.ID, store.BranchPoint{}, &cairn.Session{ID: fmt.Sprint("branch-", n), Agent: agentName})
+		_, err := b.st.Branch(b.ctx, s.ID, driver.BranchPoint{}, &cairn.Session{ID: fmt.Sprint("branch-", n), Agent: agentName})
 		b.must(err)
 	}
 }
@@ -246,11 +246,11 @@ func benchBranch(outer *testing.B, open OpenStore) {
 func benchList(outer *testing.B, open OpenStore) {
 	b := newBench(outer, open)
 	for i := range 1000 {
-		_, err := store.Create(b.ctx, b.st, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: agentName, UserID: fmt.Sprint("user-", i%20)}, nil)
+		_, err := driver.Create(b.ctx, b.st, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: agentName, UserID: fmt.Sprint("user-", i%20)}, nil)
 		b.must(err)
 	}
 	for b.Loop() {
-		page, err := b.st.List(b.ctx, store.SessionQuery{UserID: "user-7", Limit: 20})
+		page, err := b.st.List(b.ctx, driver.SessionQuery{UserID: "user-7", Limit: 20})
 		b.must(err)
 		if len(page.Items) != 20 {
 			b.Fatalf("%d sessions, want 20", len(page.Items))
@@ -260,8 +260,8 @@ func benchList(outer *testing.B, open OpenStore) {
 
 // followAll has readers follow a log while a benchmark writes; they must not slow the writer. A tenth of them stalls
 // after the first event. leave stops the readers and waits for them.
-func followAll(b *testing.B, log store.Log, readers int) (leave func()) {
-	if _, err := log.Append(b.Context(), "log", store.AnySequence, say("first")); err != nil {
+func followAll(b *testing.B, log driver.Log, readers int) (leave func()) {
+	if _, err := log.Append(b.Context(), "log", driver.AnySequence, say("first")); err != nil {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(b.Context())
@@ -298,7 +298,7 @@ func benchStream(b *testing.B, open OpenLog, readers int) {
 	for b.Loop() {
 		<-pace.C
 		started := time.Now()
-		if _, err := log.Append(b.Context(), "log", store.AnySequence, say("a few words")); err != nil {
+		if _, err := log.Append(b.Context(), "log", driver.AnySequence, say("a few words")); err != nil {
 			b.Fatal(err)
 		}
 		times = append(times, time.Since(started))
@@ -317,7 +317,7 @@ func benchAppend(b *testing.B, open OpenLog, size, readers int) {
 		batch[i] = say("a few words")
 	}
 	for b.Loop() {
-		if _, err := log.Append(b.Context(), "log", store.AnySequence, batch...); err != nil {
+		if _, err := log.Append(b.Context(), "log", driver.AnySequence, batch...); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -326,14 +326,14 @@ func benchAppend(b *testing.B, open OpenLog, size, readers int) {
 // benchAppendNumbered measures the appends of a run. It measures nothing of a log that is not a Fencer.
 func benchAppendNumbered(b *testing.B, open OpenLog) {
 	b.ReportAllocs()
-	log, ok := open(b).(store.Fencer)
+	log, ok := open(b).(driver.Fencer)
 	if !ok {
 		return
 	}
-	w := store.Writer{Session: "log", Token: 1, ID: "writer"}
+	w := driver.Writer{Session: "log", Token: 1, ID: "writer"}
 	for b.Loop() {
 		w.Batch++
-		if _, err := log.AppendFenced(b.Context(), "log", store.AnySequence, w, say("a few words")); err != nil {
+		if _, err := log.AppendFenced(b.Context(), "log", driver.AnySequence, w, say("a few words")); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -342,7 +342,7 @@ func benchAppendNumbered(b *testing.B, open OpenLog) {
 func benchRead(b *testing.B, open OpenLog) {
 	b.ReportAllocs()
 	log := open(b)
-	if _, err := log.Append(b.Context(), "log", store.AnySequence, lines(1, 1001)...); err != nil {
+	if _, err := log.Append(b.Context(), "log", driver.AnySequence, lines(1, 1001)...); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
@@ -370,7 +370,7 @@ func benchLatency(b *testing.B, open OpenLog) {
 		}
 	})
 	for b.Loop() {
-		last, err := log.Append(b.Context(), "log", store.AnySequence, say("a few words"))
+		last, err := log.Append(b.Context(), "log", driver.AnySequence, say("a few words"))
 		if err != nil {
 			b.Fatal(err)
 		}

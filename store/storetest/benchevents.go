@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -28,7 +28,7 @@ type Meter interface {
 	Report(b *testing.B, name string)
 }
 
-// BenchEvents compares two ways to write the events of steps to the log of a store that is a [store.LogProvider]: in the
+// BenchEvents compares two ways to write the events of steps to the log of a store that is a [driver.LogProvider]: in the
 // commit, or in appends of their own. A step has a first flush of 2 events, 5 further events, the commit of two messages
 // with a checkpoint, and 2 events that follow from the commit; every tenth step ends its run. With appends the further
 // events are flushed before the commit, and what follows from it travels with the next step's first flush, or after the
@@ -46,11 +46,11 @@ func BenchEvents(b *testing.B, open OpenStore, meter func() Meter) {
 
 func benchEvents(outer *testing.B, open OpenStore, meter func() Meter, sessions int, oneTree bool) {
 	b := &bench{B: outer, ctx: context.Background(), st: open(outer)}
-	p, ok := b.st.(store.LogProvider)
+	p, ok := b.st.(driver.LogProvider)
 	if !ok {
 		b.Fatal("the store has no log")
 	}
-	log, ok := p.EventLog().(store.Fencer)
+	log, ok := p.EventLog().(driver.Fencer)
 	if !ok {
 		b.Fatal("the store's log is not a Fencer")
 	}
@@ -82,14 +82,14 @@ func benchEvents(outer *testing.B, open OpenStore, meter func() Meter, sessions 
 }
 
 // steppers makes sessions, of one tree or each of its own.
-func (b *bench) steppers(log store.Fencer, sessions int, oneTree, inCommit bool) (list []*eventStepper) {
+func (b *bench) steppers(log driver.Fencer, sessions int, oneTree, inCommit bool) (list []*eventStepper) {
 	var root *cairn.Session
 	for i := range sessions {
 		create := &cairn.Session{Agent: agentName}
 		if oneTree && root != nil {
 			create.ParentID, create.RootID, create.Incarnation = root.ID, root.ID, root.Incarnation
 		}
-		row, err := b.st.Commit(b.ctx, fmt.Sprintf("%t-%d", inCommit, i), &store.Commit{Guard: store.Guard{New: true}, Create: create})
+		row, err := b.st.Commit(b.ctx, fmt.Sprintf("%t-%d", inCommit, i), &driver.Commit{Guard: driver.Guard{New: true}, Create: create})
 		b.must(err)
 		if root == nil {
 			root = row
@@ -138,7 +138,7 @@ func (b *bench) stepAll(list []*eventStepper, meter Meter) (rate float64) {
 }
 
 // checkEvents checks that the logs of sessions have the events of every step, in order and without gaps.
-func (b *bench) checkEvents(log store.Log, list []*eventStepper) {
+func (b *bench) checkEvents(log driver.Log, list []*eventStepper) {
 	logs := map[string]bool{}
 	owners := map[string]*eventStepper{}
 	for _, s := range list {
@@ -185,8 +185,8 @@ const (
 
 // eventStepper makes steps of one session, as an engine does, with their events.
 type eventStepper struct {
-	st       store.Store
-	log      store.Fencer
+	st       driver.Store
+	log      driver.Fencer
 	inCommit bool // the events are in the commit
 
 	row   *cairn.Session
@@ -215,8 +215,8 @@ func (s *eventStepper) run() string { return fmt.Sprintf("run-%d-of-%s", s.steps
 // flush appends events under the session's lease.
 func (s *eventStepper) flush(ctx context.Context, list ...cairn.Event) error {
 	s.batch++
-	w := store.Writer{Session: s.row.ID, Token: s.row.Lease.Token, ID: "writer", Batch: s.batch}
-	_, err := s.log.AppendFenced(ctx, s.row.Log(), store.AnySequence, w, list...)
+	w := driver.Writer{Session: s.row.ID, Token: s.row.Lease.Token, ID: "writer", Batch: s.batch}
+	_, err := s.log.AppendFenced(ctx, s.row.Log(), driver.AnySequence, w, list...)
 	return err
 }
 
@@ -248,7 +248,7 @@ func (s *eventStepper) step(ctx context.Context) error {
 
 // commit returns the commit of the next step, without events. The first one of a run begins it, and the last one ends
 // it.
-func (s *eventStepper) commit() *store.Commit {
+func (s *eventStepper) commit() *driver.Commit {
 	own := *s.row
 	own.RunID, own.Step = s.run(), s.steps%stepsOfRun
 	c := typicalStep(&own)

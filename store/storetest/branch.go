@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var branchTests = []storeTest{
@@ -29,12 +29,12 @@ func (h *harness) threeSteps(id string) *cairn.Session {
 		s = h.stepState(s, fmt.Sprint("reply ", i), replaceOp("/n", fmt.Sprint(i)))
 	}
 	h.end(s)
-	_, err := store.MergeState(h.Context(), h.st, id, replaceOp("/n", "4"))
+	_, err := driver.MergeState(h.Context(), h.st, id, replaceOp("/n", "4"))
 	h.must(err)
-	return h.commit(id, &store.Commit{Messages: says("afterwards")})
+	return h.commit(id, &driver.Commit{Messages: says("afterwards")})
 }
 
-func (h *harness) branch(from string, at store.BranchPoint, to string) *cairn.Session {
+func (h *harness) branch(from string, at driver.BranchPoint, to string) *cairn.Session {
 	h.Helper()
 	var row *cairn.Session
 	var err error
@@ -50,7 +50,7 @@ func (h *harness) branch(from string, at store.BranchPoint, to string) *cairn.Se
 func branchAsItIs(h *harness) {
 	h.threeSteps("source")
 	source := h.content("source")
-	row := h.branch("source", store.BranchPoint{}, "branch")
+	row := h.branch("source", driver.BranchPoint{}, "branch")
 	branch := h.content("branch")
 	same(h.T, "messages", branch.Messages, source.Messages)
 	same(h.T, "state", branch.State, source.State)
@@ -59,7 +59,7 @@ func branchAsItIs(h *harness) {
 		h.Fatalf("the branch counts %d messages, want %d", row.MessageCount, len(source.Messages))
 	}
 	h.create("empty")
-	h.branch("empty", store.BranchPoint{}, "branch of empty")
+	h.branch("empty", driver.BranchPoint{}, "branch of empty")
 	h.wantState("branch of empty", "", `{}`)
 }
 
@@ -68,7 +68,7 @@ func branchAtCheckpoints(h *harness) {
 	source := h.content("source")
 	for i, cp := range source.Checkpoints {
 		id := fmt.Sprint("branch-", i)
-		h.branch("source", store.BranchPoint{CheckpointID: cp.ID}, id)
+		h.branch("source", driver.BranchPoint{CheckpointID: cp.ID}, id)
 		same(h.T, "messages", h.messages(id), source.Messages[:cp.MessageCount])
 		same(h.T, "state", h.state(id, ""), source.At[i])
 	}
@@ -81,7 +81,7 @@ func branchAtMessages(h *harness) {
 	source := h.content("source")
 	for n := range len(source.Messages) {
 		id := fmt.Sprint("branch-", n)
-		h.branch("source", store.BranchPoint{Messages: &n}, id)
+		h.branch("source", driver.BranchPoint{Messages: &n}, id)
 		same(h.T, "messages", h.messages(id), source.Messages[:n])
 		want := `{"n":0}`
 		for i, cp := range source.Checkpoints {
@@ -93,7 +93,7 @@ func branchAtMessages(h *harness) {
 	}
 	// CheckpointID takes precedence over Messages.
 	n := 1
-	h.branch("source", store.BranchPoint{CheckpointID: source.Checkpoints[2].ID, Messages: &n}, "both")
+	h.branch("source", driver.BranchPoint{CheckpointID: source.Checkpoints[2].ID, Messages: &n}, "both")
 	same(h.T, "messages", h.messages("both"), source.Messages[:source.Checkpoints[2].MessageCount])
 }
 
@@ -111,15 +111,15 @@ func branchPruned(h *harness) {
 				}
 			}
 			if !refused {
-				h.branch(source, store.BranchPoint{Messages: &n}, id)
+				h.branch(source, driver.BranchPoint{Messages: &n}, id)
 				h.wantState(id, "", want)
 				continue
 			}
 			h.unchanged(source, "a branch that was refused", func() {
-				_, err := h.st.Branch(h.Context(), source, store.BranchPoint{Messages: &n}, &cairn.Session{ID: id, Agent: agentName})
+				_, err := h.st.Branch(h.Context(), source, driver.BranchPoint{Messages: &n}, &cairn.Session{ID: id, Agent: agentName})
 				h.wantError(err, cairn.ErrInvalid, fmt.Sprintf("branch after %d messages with %d checkpoints pruned", n, pruned))
 			})
-			_, err := store.Load(h.Context(), h.st, id)
+			_, err := driver.Load(h.Context(), h.st, id)
 			h.wantError(err, cairn.ErrNotFound, "a branch that was refused")
 		}
 	}
@@ -135,7 +135,7 @@ func branchPruned(h *harness) {
 		check(source, content, pruned)
 	}
 	s := h.threeSteps("taken back")
-	h.commit("taken back", &store.Commit{RewindRun: s.RunID})
+	h.commit("taken back", &driver.Commit{RewindRun: s.RunID})
 	s = h.begin("taken back", "next run")
 	h.end(h.stepState(s, "reply", replaceOp("/n", "5")))
 	check("taken back", h.content("taken back"), 0)
@@ -147,7 +147,7 @@ func branchRow(h *harness) {
 	expires := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
 	given := &cairn.Session{ID: "branch", Agent: "another", UserID: "user", Tags: []string{"t"}, Metadata: cairn.Metadata{"k": "v"},
 		ExpiresAt: expires, ParentID: "mother", RootID: "root", TraceParent: "trace", Version: 99, Turn: 99, Status: cairn.SessionFailed}
-	row, err := h.st.Branch(h.Context(), "source", store.BranchPoint{}, given)
+	row, err := h.st.Branch(h.Context(), "source", driver.BranchPoint{}, given)
 	h.must(err)
 	want := *given
 	want.Status, want.Version, want.Turn, want.MessageCount = cairn.SessionIdle, 1, 0, s.MessageCount
@@ -156,12 +156,12 @@ func branchRow(h *harness) {
 	if row.State.Position != 0 || row.CreatedAt.Before(s.CreatedAt) {
 		h.Fatalf("row is %+v", row)
 	}
-	ended, err := h.st.Branch(h.Context(), "source", store.BranchPoint{}, &cairn.Session{ID: "ended", Agent: agentName, Status: cairn.SessionCompleted})
+	ended, err := h.st.Branch(h.Context(), "source", driver.BranchPoint{}, &cairn.Session{ID: "ended", Agent: agentName, Status: cairn.SessionCompleted})
 	h.must(err)
 	if now := h.load("ended").Status; ended.Status != cairn.SessionCompleted || now != ended.Status {
 		h.Fatalf("a branch at the end of a turn is %s, and then %s", ended.Status, now)
 	}
-	h.branch("source", store.BranchPoint{State: []byte(`{"own":1}`)}, "with a state of its own")
+	h.branch("source", driver.BranchPoint{State: []byte(`{"own":1}`)}, "with a state of its own")
 	h.wantState("with a state of its own", "", `{"own":1}`)
 	branch := h.content("branch")
 	if len(branch.Runs)+len(branch.Checkpoints)+len(branch.Staged) > 0 {
@@ -171,13 +171,13 @@ func branchRow(h *harness) {
 
 func branchIsolation(h *harness) {
 	s := h.threeSteps("source")
-	h.branch("source", store.BranchPoint{}, "branch")
+	h.branch("source", driver.BranchPoint{}, "branch")
 	h.unchanged("source", "a turn of its branch", func() {
 		h.end(h.stepState(h.begin("branch", "run of branch"), "in the branch", replaceOp("/n", "100")))
 	})
 	h.unchanged("branch", "a turn and a rewind of its source", func() {
 		h.end(h.stepState(h.begin("source", "next run"), "in the source", replaceOp("/n", "200")))
-		_, err := store.Rewind(h.Context(), h.st, "source", s.CheckpointID)
+		_, err := driver.Rewind(h.Context(), h.st, "source", s.CheckpointID)
 		h.must(err)
 		_, err = h.st.Prune(h.Context(), "source", 1)
 		h.must(err)
@@ -190,28 +190,28 @@ func branchIsolation(h *harness) {
 // branchCalls gives a branch decided calls, which become its own.
 func branchCalls(h *harness) {
 	h.threeSteps("source")
-	var given []store.CallWrite
+	var given []driver.CallWrite
 	for i := range 3 {
 		id := fmt.Sprint("call-", i)
 		h.write("source", asks(id, "step", "ann", "bob"))
 		h.write("source", answers(h.call("source", id), "ann"))
 		decided := *h.call("source", id)
 		decided.Status = cairn.CallSettled
-		given = append(given, store.CallWrite{Call: decided})
+		given = append(given, driver.CallWrite{Call: decided})
 	}
-	row := h.branch("source", store.BranchPoint{Calls: given[:2]}, "branch")
+	row := h.branch("source", driver.BranchPoint{Calls: given[:2]}, "branch")
 	want := []cairn.PendingCall{given[0].Call, given[1].Call}
 	for i := range want {
 		c := &want[i]
 		c.RootID, c.SessionID, c.UserID, c.Agent = "branch", "branch", row.UserID, row.Agent
 		c.Version, c.CreatedAt, c.UpdatedAt = 1, row.CreatedAt, row.UpdatedAt
 	}
-	q := store.CallQuery{RootID: "branch", Statuses: []cairn.CallStatus{cairn.CallSettled}}
+	q := driver.CallQuery{RootID: "branch", Statuses: []cairn.CallStatus{cairn.CallSettled}}
 	same(h.T, "the branch's calls", h.calls(q), want)
 	h.must(h.st.Delete(h.Context(), "source"))
 	same(h.T, "the branch's calls without the source", h.calls(q), want)
 	same(h.T, "a call of the branch", h.call("branch", "call-1"), &want[1])
-	h.write("branch", store.CallWrite{Call: want[1], Seen: 1})
+	h.write("branch", driver.CallWrite{Call: want[1], Seen: 1})
 	if c := h.call("branch", "call-1"); c.Version != 2 {
 		h.Fatalf("a written call of the branch has version %d", c.Version)
 	}
@@ -219,13 +219,13 @@ func branchCalls(h *harness) {
 
 func branchOfBranch(h *harness) {
 	h.threeSteps("a")
-	h.branch("a", store.BranchPoint{}, "b")
+	h.branch("a", driver.BranchPoint{}, "b")
 	s := h.stepState(h.begin("b", "run"), "more", appendOp("/list", "1"))
 	h.end(h.stepState(s, "too much", appendOp("/list", "2")))
-	h.branch("b", store.BranchPoint{CheckpointID: s.CheckpointID}, "c")
+	h.branch("b", driver.BranchPoint{CheckpointID: s.CheckpointID}, "c")
 	h.wantState("c", "", `{"n":4,"list":[1]}`)
 	two := 2
-	h.branch("b", store.BranchPoint{Messages: &two}, "d")
+	h.branch("b", driver.BranchPoint{Messages: &two}, "d")
 	h.wantState("d", "", `{"n":4}`) // the branch's initial state: it has no earlier checkpoint
 }
 
@@ -235,15 +235,15 @@ func branchErrors(h *harness) {
 	negative, tooMany := -1, 1000
 	for _, test := range []struct {
 		name, from, to string
-		at             store.BranchPoint
+		at             driver.BranchPoint
 		want           *cairn.Error
 	}{
-		{"to a session that exists", "source", "there", store.BranchPoint{}, cairn.ErrExists},
-		{"to itself", "source", "source", store.BranchPoint{}, cairn.ErrExists},
-		{"from no session", "nobody", "new", store.BranchPoint{}, cairn.ErrNotFound},
-		{"at no checkpoint", "source", "new", store.BranchPoint{CheckpointID: "nothing"}, cairn.ErrNotFound},
-		{"after fewer than no messages", "source", "new", store.BranchPoint{Messages: &negative}, cairn.ErrInvalid},
-		{"after more messages than there are", "source", "new", store.BranchPoint{Messages: &tooMany}, cairn.ErrInvalid},
+		{"to a session that exists", "source", "there", driver.BranchPoint{}, cairn.ErrExists},
+		{"to itself", "source", "source", driver.BranchPoint{}, cairn.ErrExists},
+		{"from no session", "nobody", "new", driver.BranchPoint{}, cairn.ErrNotFound},
+		{"at no checkpoint", "source", "new", driver.BranchPoint{CheckpointID: "nothing"}, cairn.ErrNotFound},
+		{"after fewer than no messages", "source", "new", driver.BranchPoint{Messages: &negative}, cairn.ErrInvalid},
+		{"after more messages than there are", "source", "new", driver.BranchPoint{Messages: &tooMany}, cairn.ErrInvalid},
 	} {
 		h.unchanged("source", test.name, func() {
 			h.unchanged("there", test.name, func() {
@@ -251,7 +251,7 @@ func branchErrors(h *harness) {
 				h.wantError(err, test.want, test.name)
 			})
 		})
-		if there, err := store.Exists(h.Context(), h.st, "new"); err != nil || there {
+		if there, err := driver.Exists(h.Context(), h.st, "new"); err != nil || there {
 			h.Fatalf("%s: the branch exists: %v, %v", test.name, there, err)
 		}
 	}

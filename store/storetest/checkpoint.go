@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var checkpointTests = []storeTest{
@@ -31,12 +31,12 @@ func checkpointFields(h *harness) {
 	h.begin("session", "run")
 	given := cairn.Checkpoint{ID: "cp", SessionID: "wrong", RunID: "run", StepID: "step", Turn: 99, Step: 5, Number: 99, ParentID: "wrong",
 		MessageCount: 99, StatePosition: 99, LogSequence: 42}
-	s := h.commit("session", &store.Commit{Checkpoint: &given, Messages: says("one", "two"),
-		State: &store.StateChange{Ops: []cairn.Op{replaceOp("/n", "1")}}})
+	s := h.commit("session", &driver.Commit{Checkpoint: &given, Messages: says("one", "two"),
+		State: &driver.StateChange{Ops: []cairn.Op{replaceOp("/n", "1")}}})
 	want := given
 	want.SessionID, want.Turn, want.Number, want.ParentID = "session", 1, 1, ""
 	want.MessageCount, want.StatePosition, want.CreatedAt = s.MessageCount, s.State.Position, s.UpdatedAt
-	got, err := store.FindCheckpoint(h.Context(), h.st, "session", "cp")
+	got, err := driver.FindCheckpoint(h.Context(), h.st, "session", "cp")
 	h.must(err)
 	same(h.T, "checkpoint", got, &want)
 	if s.CheckpointID != "cp" || given.Number != 99 {
@@ -58,7 +58,7 @@ func latestCheckpoint(h *harness) {
 		if s = h.end(s); s.CheckpointID != want[len(want)-1] {
 			h.Fatalf("after turn %d the row is at %q, want %q", turn, s.CheckpointID, want[len(want)-1])
 		}
-		page, err := h.st.Checkpoints(h.Context(), "session", store.PageQuery{Newest: true, Limit: 1})
+		page, err := h.st.Checkpoints(h.Context(), "session", driver.PageQuery{Newest: true, Limit: 1})
 		h.must(err)
 		if len(page.Items) != 1 || page.Items[0].ID != s.CheckpointID {
 			h.Fatalf("after turn %d the newest checkpoint is %+v", turn, page.Items)
@@ -76,17 +76,17 @@ func latestCheckpoint(h *harness) {
 func foreignCheckpoint(h *harness) {
 	mine, other := h.running("mine"), h.running("other")
 	h.end(mine)
-	_, err := store.FindCheckpoint(h.Context(), h.st, "mine", other.CheckpointID)
+	_, err := driver.FindCheckpoint(h.Context(), h.st, "mine", other.CheckpointID)
 	h.wantError(err, cairn.ErrNotFound, "another session's checkpoint")
-	_, err = store.FindCheckpoint(h.Context(), h.st, "nobody", other.CheckpointID)
+	_, err = driver.FindCheckpoint(h.Context(), h.st, "nobody", other.CheckpointID)
 	h.wantError(err, cairn.ErrNotFound, "a checkpoint of no session")
-	_, err = h.st.Checkpoints(h.Context(), "nobody", store.PageQuery{})
+	_, err = h.st.Checkpoints(h.Context(), "nobody", driver.PageQuery{})
 	h.wantError(err, cairn.ErrNotFound, "checkpoints of no session")
 	h.unchanged("mine", "rewind to another session's checkpoint", func() {
-		_, err := store.Rewind(h.Context(), h.st, "mine", other.CheckpointID)
+		_, err := driver.Rewind(h.Context(), h.st, "mine", other.CheckpointID)
 		h.wantError(err, cairn.ErrNotFound, "rewind to another session's checkpoint")
 	})
-	_, err = h.st.Branch(h.Context(), "mine", store.BranchPoint{CheckpointID: other.CheckpointID}, &cairn.Session{ID: "new", Agent: agentName})
+	_, err = h.st.Branch(h.Context(), "mine", driver.BranchPoint{CheckpointID: other.CheckpointID}, &cairn.Session{ID: "new", Agent: agentName})
 	h.wantError(err, cairn.ErrNotFound, "branch at another session's checkpoint")
 }
 
@@ -95,7 +95,7 @@ func checkpointPaging(h *harness) {
 	for range 6 {
 		s = h.step(s, "reply")
 	}
-	checkPaging(h.T, 7, func(q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+	checkPaging(h.T, 7, func(q driver.PageQuery) (driver.Page[cairn.Checkpoint], error) {
 		return h.st.Checkpoints(h.Context(), "session", q)
 	}, func(cp cairn.Checkpoint) int64 { return cp.Number })
 }
@@ -104,7 +104,7 @@ func checkpointPagingWhileWriting(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")
 	checkPagingWhileWriting(h.T, func() { s = h.step(h.step(s, "reply"), "reply") },
-		func(q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+		func(q driver.PageQuery) (driver.Page[cairn.Checkpoint], error) {
 			return h.st.Checkpoints(h.Context(), "session", q)
 		},
 		func(cp cairn.Checkpoint) int64 { return cp.Number })
@@ -121,7 +121,7 @@ func pageSizes(h *harness) {
 		s = h.step(s, "reply")
 	}
 	for limit, want := range sizes {
-		page, err := h.st.Checkpoints(h.Context(), "session", store.PageQuery{Limit: limit})
+		page, err := h.st.Checkpoints(h.Context(), "session", driver.PageQuery{Limit: limit})
 		h.must(err)
 		if len(page.Items) != want || page.Next == "" {
 			h.Fatalf("limit %d gives %d items and cursor %q, want %d and one", limit, len(page.Items), page.Next, want)
@@ -139,11 +139,11 @@ func rewind(h *harness) {
 		s = h.stepState(s, fmt.Sprint("reply ", i), replaceOp("/n", fmt.Sprint(i)), appendOp("/list", fmt.Sprint(i)))
 		at = append(at, h.content("session"))
 	}
-	h.must(h.st.Stage(h.Context(), "session", s.Lease.Token, store.Staged{StepID: "s", Key: "k", Data: []byte("1")}))
+	h.must(h.st.Stage(h.Context(), "session", s.Lease.Token, driver.Staged{StepID: "s", Key: "k", Data: []byte("1")}))
 	s = h.end(s)
 	target := at[1]
 
-	row, err := store.Rewind(h.Context(), h.st, "session", target.Session.CheckpointID)
+	row, err := driver.Rewind(h.Context(), h.st, "session", target.Session.CheckpointID)
 	h.must(err)
 	now := h.content("session")
 	same(h.T, "messages", now.Messages, target.Messages)
@@ -163,12 +163,12 @@ func rewind(h *harness) {
 	h.wantState("session", "", `{"n":2,"list":[1,2,"other"]}`)
 	h.wantState("session", target.Session.CheckpointID, `{"n":2,"list":[1,2]}`)
 	same(h.T, "messages", h.texts("session"), append(textsOf(target.Messages), "question of next run", "another way"))
-	cp, err := store.FindCheckpoint(h.Context(), h.st, "session", next.CheckpointID)
+	cp, err := driver.FindCheckpoint(h.Context(), h.st, "session", next.CheckpointID)
 	h.must(err)
 	if cp.ParentID != target.Session.CheckpointID || cp.Turn != 2 {
 		h.Fatalf("the next checkpoint is %+v", cp)
 	}
-	_, err = store.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
+	_, err = driver.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
 	h.wantError(err, cairn.ErrNotFound, "a checkpoint after the rewind")
 }
 
@@ -179,7 +179,7 @@ func rewindAndWrite(h *harness) {
 	s = h.stepState(s, "drop", replaceOp("/n", "2"), replaceOp("/gone", "2"))
 	s = h.end(s)
 	c := beginCommit("run-2", "worker", 0)
-	c.Rewind, c.State = back, &store.StateChange{Ops: []cairn.Op{replaceOp("/m", "3")}}
+	c.Rewind, c.State = back, &driver.StateChange{Ops: []cairn.Op{replaceOp("/m", "3")}}
 	c.Checkpoint = &cairn.Checkpoint{ID: "cp", StepID: "step"}
 	row := h.commit("session", c)
 	same(h.T, "messages", h.texts("session"), []string{"question of run", "keep", "question of run-2"})
@@ -188,9 +188,9 @@ func rewindAndWrite(h *harness) {
 	if row.Epoch != 1 || row.Turn != 2 || row.MessageCount != 3 || row.Version <= s.Version {
 		h.Fatalf("row is %+v", row)
 	}
-	run, err := store.FindRun(h.Context(), h.st, "session", "run-2")
+	run, err := driver.FindRun(h.Context(), h.st, "session", "run-2")
 	h.must(err)
-	cp, err := store.FindCheckpoint(h.Context(), h.st, "session", "cp")
+	cp, err := driver.FindCheckpoint(h.Context(), h.st, "session", "cp")
 	h.must(err)
 	if run.FirstMessage != 2 || cp.ParentID != back || cp.MessageCount != 3 {
 		h.Fatalf("run %+v and checkpoint %+v do not build on the rewound session", run, cp)
@@ -208,7 +208,7 @@ func rewindRepeatedly(h *harness) {
 			s = h.stepState(s, "reply", appendOp("/list", fmt.Sprint(i)))
 		}
 		h.end(s)
-		row, err := store.Rewind(h.Context(), h.st, "session", base)
+		row, err := driver.Rewind(h.Context(), h.st, "session", base)
 		h.must(err)
 		if row.Epoch != int64(n) || row.MessageCount != 2 || row.CheckpointID != base {
 			h.Fatalf("rewind %d: %+v", n, row)
@@ -216,7 +216,7 @@ func rewindRepeatedly(h *harness) {
 		h.wantState("session", "", `{"list":[0]}`)
 		same(h.T, "checkpoints", h.checkpointIDs("session"), []string{base})
 	}
-	row, err := store.Rewind(h.Context(), h.st, "session", base)
+	row, err := driver.Rewind(h.Context(), h.st, "session", base)
 	h.must(err)
 	if row.Epoch != 6 || row.MessageCount != 2 {
 		h.Fatalf("rewind to where the session is: %+v", row)
@@ -226,10 +226,10 @@ func rewindRepeatedly(h *harness) {
 func rewindRunning(h *harness) {
 	s := h.running("session")
 	h.unchanged("session", "rewind of a running session", func() {
-		_, err := store.Rewind(h.Context(), h.st, "session", s.CheckpointID)
+		_, err := driver.Rewind(h.Context(), h.st, "session", s.CheckpointID)
 		h.wantConflict(err, cairn.ErrAlreadyRunning, "rewind of a running session")
 	})
-	_, err := store.Rewind(h.Context(), h.st, "nobody", s.CheckpointID)
+	_, err := driver.Rewind(h.Context(), h.st, "nobody", s.CheckpointID)
 	h.wantError(err, cairn.ErrNotFound, "rewind of no session")
 }
 
@@ -240,8 +240,8 @@ func rewoundStep(h *harness) {
 	base := s.CheckpointID
 	c := h.stepCommit(s, "taken back")
 	s = h.commit("session", c)
-	s = h.commit("session", &store.Commit{Rewind: base, Guard: store.Guard{Version: s.Version}})
-	c.Guard = store.Guard{Version: s.Version}
+	s = h.commit("session", &driver.Commit{Rewind: base, Guard: driver.Guard{Version: s.Version}})
+	c.Guard = driver.Guard{Version: s.Version}
 	s = h.commit("session", c)
 	same(h.T, "messages", h.texts("session"), []string{"question of run", "base", "taken back"})
 	if s.CheckpointID != c.Checkpoint.ID {
@@ -272,7 +272,7 @@ func prune(h *harness) {
 		ids = ids[n:]
 		same(h.T, "checkpoints", h.checkpointIDs("session"), ids)
 	}
-	_, err := store.FindCheckpoint(h.Context(), h.st, "session", "checkpoint-of-session-1")
+	_, err := driver.FindCheckpoint(h.Context(), h.st, "session", "checkpoint-of-session-1")
 	h.wantError(err, cairn.ErrNotFound, "a pruned checkpoint")
 	h.wantState("session", "", `{"n":5}`)
 	if row := h.load("session"); row.CheckpointID != ids[0] || row.MessageCount != 7 {
@@ -297,7 +297,7 @@ func pruneRestores(h *harness) {
 			c.State = h.change(s, appendOp("/list", fmt.Sprint(i)))
 			if i == 2 || i == 5 {
 				var err error
-				c.State.Keyframe, err = store.FoldState(h.state(id, ""), [][]cairn.Op{c.State.Ops})
+				c.State.Keyframe, err = driver.FoldState(h.state(id, ""), [][]cairn.Op{c.State.Ops})
 				h.must(err)
 			}
 			s = h.commit(id, c)
@@ -313,10 +313,10 @@ func pruneRestores(h *harness) {
 		same(h.T, "messages", after.Messages, before.Messages)
 
 		oldest := after.Checkpoints[0]
-		branch, err := h.st.Branch(h.Context(), id, store.BranchPoint{CheckpointID: oldest.ID}, &cairn.Session{ID: id + " branch", Agent: agentName})
+		branch, err := h.st.Branch(h.Context(), id, driver.BranchPoint{CheckpointID: oldest.ID}, &cairn.Session{ID: id + " branch", Agent: agentName})
 		h.must(err)
 		same(h.T, "state of a branch", h.state(branch.ID, ""), after.At[0])
-		row, err := store.Rewind(h.Context(), h.st, id, oldest.ID)
+		row, err := driver.Rewind(h.Context(), h.st, id, oldest.ID)
 		h.must(err)
 		same(h.T, "state after a rewind", h.state(id, ""), after.At[0])
 		if row.State.Position != oldest.StatePosition || row.MessageCount != oldest.MessageCount {
@@ -333,7 +333,7 @@ func numbersNeverReused(h *harness) {
 	next := func() {
 		h.Helper()
 		s = h.step(h.load("session"), "reply")
-		cp, err := store.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
+		cp, err := driver.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
 		h.must(err)
 		if cp.Number <= highest {
 			h.Fatalf("checkpoint number %d was given before, the highest was %d", cp.Number, highest)
@@ -342,12 +342,12 @@ func numbersNeverReused(h *harness) {
 	}
 	next()
 	next()
-	h.commit("session", &store.Commit{Rewind: base})
+	h.commit("session", &driver.Commit{Rewind: base})
 	next()
 	_, err := h.st.Prune(h.Context(), "session", 1)
 	h.must(err)
 	next()
-	h.commit("session", &store.Commit{Rewind: h.load("session").CheckpointID})
+	h.commit("session", &driver.Commit{Rewind: h.load("session").CheckpointID})
 	next()
 	if highest != 6 {
 		h.Fatalf("six checkpoints were written, the last has number %d", highest)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // clockTests are about the times that decide something: all of them are the store's.
@@ -38,18 +38,18 @@ func rowsSayTheTime(h *harness) {
 		check("step", s)
 	}
 	check("load", h.load("session"))
-	snap, err := h.st.Read(h.Context(), "session", store.ToDrive(0))
+	snap, err := h.st.Read(h.Context(), "session", driver.ToDrive(0))
 	h.must(err)
 	check("snapshot", snap.Session)
-	page, err := h.st.List(h.Context(), store.SessionQuery{})
+	page, err := h.st.List(h.Context(), driver.SessionQuery{})
 	h.must(err)
 	check("list", &page.Items[0])
-	_, err = h.st.Commit(h.Context(), "session", &store.Commit{Guard: store.Guard{Idle: true}})
+	_, err = h.st.Commit(h.Context(), "session", &driver.Commit{Guard: driver.Guard{Idle: true}})
 	check("guard", h.wantConflict(err, cairn.ErrAlreadyRunning, "a second run"))
-	_, err = h.st.Commit(h.Context(), "session", &store.Commit{Guard: store.Guard{Version: 1}})
+	_, err = h.st.Commit(h.Context(), "session", &driver.Commit{Guard: driver.Guard{Version: 1}})
 	check("version", h.wantConflict(err, cairn.ErrStale, "an old version"))
 	check("delete", h.wantConflict(h.st.Delete(h.Context(), "session"), cairn.ErrAlreadyRunning, "delete"))
-	branch, err := h.st.Branch(h.Context(), "session", store.BranchPoint{}, &cairn.Session{ID: "branch", Agent: agentName})
+	branch, err := h.st.Branch(h.Context(), "session", driver.BranchPoint{}, &cairn.Session{ID: "branch", Agent: agentName})
 	h.must(err)
 	check("branch", branch)
 }
@@ -71,12 +71,12 @@ func crashedByTheRow(h *harness) {
 }
 
 // ask returns the commit that suspends the run that holds a session until one call is answered, or until a deadline.
-func ask(call string, deadline time.Time) *store.Commit {
-	return &store.Commit{
-		Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: deadline},
-		Calls: []store.CallWrite{{Call: cairn.PendingCall{
+func ask(call string, deadline time.Time) *driver.Commit {
+	return &driver.Commit{
+		Status: cairn.SessionPaused, Suspend: &driver.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: deadline},
+		Calls: []driver.CallWrite{{Call: cairn.PendingCall{
 			CallRef: cairn.CallRef{ID: call, Kind: cairn.CallClientTool, Tool: "tool", Deadline: deadline}, StepID: "step", Status: cairn.CallOpen}}},
-		Lease: store.LeaseChange{Action: store.LeaseRelease},
+		Lease: driver.LeaseChange{Action: driver.LeaseRelease},
 	}
 }
 
@@ -87,16 +87,16 @@ func (h *harness) wantDeadline(s *cairn.Session, call string, want time.Time) {
 		"the row's next deadline":    s.NextDeadline,
 		"that of the row when read":  h.load(s.ID).NextDeadline,
 		"that of the call":           h.call(s.RootID, call).Deadline,
-		"that of the call in a list": h.calls(store.CallQuery{SessionID: s.ID, DueBefore: want.Add(time.Microsecond)})[0].Deadline,
+		"that of the call in a list": h.calls(driver.CallQuery{SessionID: s.ID, DueBefore: want.Add(time.Microsecond)})[0].Deadline,
 	} {
 		if !got.Equal(want) {
 			h.Fatalf("%s is %v, want %v", what, got, want)
 		}
 	}
-	if list := h.calls(store.CallQuery{SessionID: s.ID, DueBefore: want}); len(list) > 0 {
+	if list := h.calls(driver.CallQuery{SessionID: s.ID, DueBefore: want}); len(list) > 0 {
 		h.Fatalf("calls with a deadline before %v: %+v", want, list)
 	}
-	snap, err := h.st.Read(h.Context(), s.ID, store.ToDrive(0))
+	snap, err := h.st.Read(h.Context(), s.ID, driver.ToDrive(0))
 	h.must(err)
 	if len(snap.Calls) != 1 || !snap.Calls[0].Deadline.Equal(want) {
 		h.Fatalf("calls of the snapshot: %+v, want one with the deadline %v", snap.Calls, want)
@@ -110,19 +110,19 @@ func deadlineKept(h *harness) {
 		h.create(name)
 		s := h.begin(name, "run of "+name)
 		c := ask("call", s.AsOf.Add(10*time.Minute+789)) // which stores keep in microseconds
-		c.Guard = store.Guard{Token: s.Lease.Token, Version: version * s.Version}
+		c.Guard = driver.Guard{Token: s.Lease.Token, Version: version * s.Version}
 		want := s.AsOf.Add(10 * time.Minute)
 		s = h.commit(name, c)
 		h.wantDeadline(s, "call", want)
 
 		deadline, call := s.NextDeadline, *h.call(name, "call")
 		call.ClaimedBy, call.ClaimedUntil = "ann", at(5)
-		s = h.commit(name, &store.Commit{Calls: []store.CallWrite{{Call: call, Seen: call.Version}}})
+		s = h.commit(name, &driver.Commit{Calls: []driver.CallWrite{{Call: call, Seen: call.Version}}})
 		h.wantDeadline(s, "call", deadline)
 		call = *h.call(name, "call")
 		call.Deadline = deadline.Add(time.Minute)
-		s = h.commit(name, &store.Commit{Calls: []store.CallWrite{{Call: call, Seen: call.Version}},
-			Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: call.Deadline}})
+		s = h.commit(name, &driver.Commit{Calls: []driver.CallWrite{{Call: call, Seen: call.Version}},
+			Suspend: &driver.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: call.Deadline}})
 		h.wantDeadline(s, "call", call.Deadline)
 	}
 }
@@ -130,7 +130,7 @@ func deadlineKept(h *harness) {
 func deadlineOfANewSession(h *harness) {
 	deadline := h.create("before").AsOf.Add(time.Minute)
 	c := ask("call", deadline)
-	c.Create, c.Lease = &cairn.Session{ID: "session", Agent: agentName}, store.LeaseChange{}
+	c.Create, c.Lease = &cairn.Session{ID: "session", Agent: agentName}, driver.LeaseChange{}
 	h.wantDeadline(h.commit("session", c), "call", deadline)
 }
 
@@ -142,7 +142,7 @@ func dueAtADeadline(h *harness) {
 	s := h.begin("session", "run")
 	s = h.commit("session", ask("call", s.AsOf.Add(brief)))
 	due := h.awaitDue("session")
-	if due.Kind != store.DueDeadline || !due.Since.Equal(s.NextDeadline) {
+	if due.Kind != driver.DueDeadline || !due.Since.Equal(s.NextDeadline) {
 		h.Fatalf("due: %+v, want since %v", due, s.NextDeadline)
 	}
 	if list := h.due(10); len(list) != 1 {

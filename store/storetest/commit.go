@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var commitTests = []storeTest{
@@ -34,7 +34,7 @@ func createFields(h *harness) {
 	given := &cairn.Session{ID: "child", Agent: agentName, UserID: "user", Tags: []string{"b", "a"},
 		Metadata: cairn.Metadata{"k": "v", "empty": ""}, ExpiresAt: expires,
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Depth: 3, ParentID: "mother", RootID: "root"}
-	got, err := store.Create(h.Context(), h.st, given, []byte(`{"n":1}`))
+	got, err := driver.Create(h.Context(), h.st, given, []byte(`{"n":1}`))
 	h.must(err)
 	if got.CreatedAt.IsZero() || !got.UpdatedAt.Equal(got.CreatedAt) {
 		h.Fatalf("created at %v, updated at %v", got.CreatedAt, got.UpdatedAt)
@@ -55,7 +55,7 @@ func createFields(h *harness) {
 	if other := h.create("other"); root.Incarnation == "" || root.Incarnation == other.Incarnation {
 		h.Fatalf("the incarnations of two roots are %q and %q", root.Incarnation, other.Incarnation)
 	}
-	child, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "plain child", Agent: agentName, ParentID: "plain",
+	child, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: "plain child", Agent: agentName, ParentID: "plain",
 		RootID: "plain", Incarnation: root.Incarnation}, nil)
 	h.must(err)
 	for _, s := range []*cairn.Session{root, child} {
@@ -67,7 +67,7 @@ func createFields(h *harness) {
 }
 
 func createNothingElse(h *harness) {
-	got, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "session", Agent: agentName, Status: cairn.SessionFailed,
+	got, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: "session", Agent: agentName, Status: cairn.SessionFailed,
 		Version: 70, Epoch: 71, MessageCount: 72, RunID: "run", Turn: 73, Step: 74, Recoveries: 75, CheckpointID: "cp",
 		LogSequence: 76, Lease: cairn.Lease{Owner: "o", Token: 77, Until: time.Now().Add(time.Hour)},
 		State: cairn.StatePosition{Position: 78}, Usage: cairn.Usage{InputTokens: 79}, RunUsage: cairn.Usage{InputTokens: 79},
@@ -85,18 +85,18 @@ func createNothingElse(h *harness) {
 // nameAndSecret checks that given names and secrets are kept, that each session has its own secret otherwise, and that
 // no JSON of a row contains it.
 func nameAndSecret(h *harness) {
-	given, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "given", Agent: agentName, Kind: cairn.ChildCompanion, Name: "helper ✓", Secret: "hush hush"}, nil)
+	given, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: "given", Agent: agentName, Kind: cairn.ChildCompanion, Name: "helper ✓", Secret: "hush hush"}, nil)
 	h.must(err)
 	user := "user"
 	secrets := map[string]string{}
-	for _, row := range []*cairn.Session{given, h.load("given"), h.commit("given", &store.Commit{Context: &store.ContextChange{UserID: &user}}),
-		h.commit("given", &store.Commit{Create: &cairn.Session{Agent: agentName, Name: "other", Secret: "other"}}), h.load("given")} {
+	for _, row := range []*cairn.Session{given, h.load("given"), h.commit("given", &driver.Commit{Context: &driver.ContextChange{UserID: &user}}),
+		h.commit("given", &driver.Commit{Create: &cairn.Session{Agent: agentName, Name: "other", Secret: "other"}}), h.load("given")} {
 		if row.Kind != cairn.ChildCompanion || row.Name != "helper ✓" || row.Secret != "hush hush" {
 			h.Fatalf("the kind is %q, the name %q and the secret %q, want those that were given", row.Kind, row.Name, row.Secret)
 		}
 		secrets[row.Secret] = row.ID
 	}
-	branch, err := h.st.Branch(h.Context(), "given", store.BranchPoint{}, &cairn.Session{ID: "branch", Agent: agentName})
+	branch, err := h.st.Branch(h.Context(), "given", driver.BranchPoint{}, &cairn.Session{ID: "branch", Agent: agentName})
 	h.must(err)
 	for _, row := range []*cairn.Session{h.create("a"), h.create("b"), branch} {
 		if other, taken := secrets[row.Secret]; taken || len(row.Secret) < 26 || row.Kind != "" || row.Name != "" {
@@ -108,8 +108,8 @@ func nameAndSecret(h *harness) {
 		}
 		secrets[row.Secret] = row.ID
 	}
-	list := h.list(store.SessionQuery{})
-	snap, err := h.st.Read(h.Context(), "given", store.ToDrive(0))
+	list := h.list(driver.SessionQuery{})
+	snap, err := h.st.Read(h.Context(), "given", driver.ToDrive(0))
 	h.must(err)
 	for _, row := range list {
 		if id := secrets[row.Secret]; id != row.ID {
@@ -134,7 +134,7 @@ func createWithRun(h *harness) {
 
 func createIgnored(h *harness) {
 	h.createWith("session", `{"n":1}`)
-	s := h.commit("session", &store.Commit{
+	s := h.commit("session", &driver.Commit{
 		Create: &cairn.Session{ID: "session", Agent: "another", UserID: "other", Tags: []string{"new"}}, InitialState: []byte(`{"n":2}`)})
 	if s.Agent != agentName || s.UserID != "" || len(s.Tags) > 0 || s.Version < 2 {
 		h.Fatalf("Create changed an existing session: %+v", s)
@@ -145,7 +145,7 @@ func createIgnored(h *harness) {
 func emptyCommit(h *harness) {
 	s := h.create("session")
 	for range 3 {
-		next := h.commit("session", &store.Commit{})
+		next := h.commit("session", &driver.Commit{})
 		if next.UpdatedAt.Before(s.UpdatedAt) {
 			h.Fatalf("updated at %v, before that at %v", next.UpdatedAt, s.UpdatedAt)
 		}
@@ -165,13 +165,13 @@ func returnsRow(h *harness) {
 	for range 3 {
 		s = h.stepState(s, "reply", replaceOp("/n", "1"))
 		same(h.T, "row after a step", h.load("session"), s)
-		snap, err := h.st.Read(h.Context(), "session", store.ToDrive(0))
+		snap, err := h.st.Read(h.Context(), "session", driver.ToDrive(0))
 		h.must(err)
 		same(h.T, "row in the snapshot", snap.Session, s)
 	}
 	s = h.end(s)
 	same(h.T, "row after the end", h.load("session"), s)
-	page, err := h.st.List(h.Context(), store.SessionQuery{})
+	page, err := h.st.List(h.Context(), driver.SessionQuery{})
 	h.must(err)
 	same(h.T, "row in the list", page.Items, []*cairn.Session{s})
 }
@@ -180,21 +180,21 @@ func returnsRow(h *harness) {
 func rowIsCallers(h *harness) {
 	s := h.running("session")
 	messages := says("as it was")
-	s = h.commit("session", &store.Commit{Messages: messages, Guard: store.Guard{Version: s.Version}})
+	s = h.commit("session", &driver.Commit{Messages: messages, Guard: driver.Guard{Version: s.Version}})
 	h.unchanged("session", "what its caller does to rows", func() {
 		messages[0] = cairn.User(cairn.TextPart("changed"))
-		snap, err := h.st.Read(h.Context(), "session", store.ToDrive(0))
+		snap, err := h.st.Read(h.Context(), "session", driver.ToDrive(0))
 		h.must(err)
 		for _, row := range []*cairn.Session{s, h.load("session"), snap.Session} {
 			row.Version, row.Status, row.MessageCount = 99, cairn.SessionFailed, 99
 		}
-		run, err := store.FindRun(h.Context(), h.st, "session", "run-of-session")
+		run, err := driver.FindRun(h.Context(), h.st, "session", "run-of-session")
 		h.must(err)
 		run.Status = cairn.RunFailed
-		cp, err := store.FindCheckpoint(h.Context(), h.st, "session", h.checkpointIDs("session")[0])
+		cp, err := driver.FindCheckpoint(h.Context(), h.st, "session", h.checkpointIDs("session")[0])
 		h.must(err)
 		cp.Number = 99
-		_, err = h.st.Commit(h.Context(), "session", &store.Commit{Guard: store.Guard{New: true}})
+		_, err = h.st.Commit(h.Context(), "session", &driver.Commit{Guard: driver.Guard{New: true}})
 		*h.wantConflict(err, cairn.ErrExists, "creation") = cairn.Session{}
 	})
 }
@@ -203,15 +203,15 @@ func statusAndSequence(h *harness) {
 	h.create("session")
 	for _, status := range []cairn.SessionStatus{cairn.SessionActive, cairn.SessionPaused, cairn.SessionCompleted,
 		cairn.SessionFailed, cairn.SessionInterrupted, cairn.SessionIdle} {
-		if got := h.commit("session", &store.Commit{Status: status}).Status; got != status {
+		if got := h.commit("session", &driver.Commit{Status: status}).Status; got != status {
 			h.Fatalf("status %q, want %q", got, status)
 		}
-		if got := h.commit("session", &store.Commit{}).Status; got != status {
+		if got := h.commit("session", &driver.Commit{}).Status; got != status {
 			h.Fatalf("status %q after a commit that sets none, want %q", got, status)
 		}
 	}
 	for _, step := range []struct{ given, want int64 }{{5, 5}, {3, 5}, {0, 5}, {5, 5}, {9, 9}} {
-		if got := h.commit("session", &store.Commit{LogSequence: step.given}).LogSequence; got != step.want {
+		if got := h.commit("session", &driver.Commit{LogSequence: step.given}).LogSequence; got != step.want {
 			h.Fatalf("log sequence %d after %d, want %d: it never goes back", got, step.given, step.want)
 		}
 	}
@@ -222,9 +222,9 @@ func usageSum(h *harness) {
 	one := cairn.Usage{InputTokens: 1, OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4, CacheWriteTokens: 5,
 		WebSearches: 9, FileSearches: 10, ModelCalls: 6, ToolCalls: 7, ToolErrors: 8, Custom: map[string]float64{"pages": 1.5}}
 	two := cairn.Usage{InputTokens: 1 << 40, Custom: map[string]float64{"pages": 0.25, "mails": 2}}
-	h.commit("session", &store.Commit{Usage: one})
-	h.commit("session", &store.Commit{Usage: two})
-	s := h.commit("session", &store.Commit{})
+	h.commit("session", &driver.Commit{Usage: one})
+	h.commit("session", &driver.Commit{Usage: two})
+	s := h.commit("session", &driver.Commit{})
 	same(h.T, "usage", s.Usage, one.Add(two))
 	same(h.T, "usage loaded", h.load("session").Usage, one.Add(two))
 
@@ -232,7 +232,7 @@ func usageSum(h *harness) {
 	begin.Usage = two
 	s = h.commit("session", begin)
 	same(h.T, "usage of a run that begins", s.RunUsage, two)
-	s = h.commit("session", &store.Commit{Usage: one})
+	s = h.commit("session", &driver.Commit{Usage: one})
 	same(h.T, "usage of the run", s.RunUsage, two.Add(one))
 	same(h.T, "usage of all", s.Usage, one.Add(two).Add(two).Add(one))
 	h.end(s)
@@ -244,15 +244,15 @@ func usageSum(h *harness) {
 func stepAndRecoveries(h *harness) {
 	h.create("session")
 	h.begin("session", "run-1")
-	h.commit("session", &store.Commit{Recovered: true})
-	s := h.commit("session", &store.Commit{Recovered: true})
+	h.commit("session", &driver.Commit{Recovered: true})
+	s := h.commit("session", &driver.Commit{Recovered: true})
 	if s.Recoveries != 2 || s.Step != 0 {
 		h.Fatalf("%d recoveries, step %d, want 2 and 0", s.Recoveries, s.Step)
 	}
-	if s = h.commit("session", &store.Commit{Step: 3}); s.Recoveries != 0 || s.Step != 3 {
+	if s = h.commit("session", &driver.Commit{Step: 3}); s.Recoveries != 0 || s.Step != 3 {
 		h.Fatalf("%d recoveries, step %d after a step, want 0 and 3", s.Recoveries, s.Step)
 	}
-	if s = h.commit("session", &store.Commit{Recovered: true}); s.Recoveries != 1 || s.Step != 3 {
+	if s = h.commit("session", &driver.Commit{Recovered: true}); s.Recoveries != 1 || s.Step != 3 {
 		h.Fatalf("%d recoveries, step %d, want 1 and 3", s.Recoveries, s.Step)
 	}
 	h.end(s)
@@ -262,27 +262,27 @@ func stepAndRecoveries(h *harness) {
 }
 
 func contextChange(h *harness) {
-	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "session", Agent: agentName, UserID: "user", Tags: []string{"a"},
+	_, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: "session", Agent: agentName, UserID: "user", Tags: []string{"a"},
 		Metadata: cairn.Metadata{"keep": "1", "drop": "2", "change": "3"}}, nil)
 	h.must(err)
-	s := h.commit("session", &store.Commit{Context: &store.ContextChange{Metadata: cairn.Metadata{"drop": "", "change": "4", "new": "5"}}})
+	s := h.commit("session", &driver.Commit{Context: &driver.ContextChange{Metadata: cairn.Metadata{"drop": "", "change": "4", "new": "5"}}})
 	same(h.T, "metadata", s.Metadata, cairn.Metadata{"keep": "1", "change": "4", "new": "5"})
-	s = h.commit("session", &store.Commit{Context: &store.ContextChange{AddTags: []string{"b", "a", "b"},
+	s = h.commit("session", &driver.Commit{Context: &driver.ContextChange{AddTags: []string{"b", "a", "b"},
 		Metadata: cairn.Metadata{"new": nil, "change": map[string]any{"lines": []string{"x"}, "n": 1, "no": nil}}}})
 	same(h.T, "metadata", s.Metadata, cairn.Metadata{"keep": "1", "change": map[string]any{"lines": []any{"x"}, "n": 1.0, "no": nil}})
 	same(h.T, "tags", s.Tags, []string{"a", "b"})
-	s = h.commit("session", &store.Commit{Context: &store.ContextChange{Tags: &[]string{"a"}, Metadata: cairn.Metadata{"change": nil, "x": 1, "y": true}}})
+	s = h.commit("session", &driver.Commit{Context: &driver.ContextChange{Tags: &[]string{"a"}, Metadata: cairn.Metadata{"change": nil, "x": 1, "y": true}}})
 	if s.UserID != "user" || len(s.Tags) != 1 || !s.ExpiresAt.IsZero() {
 		h.Fatalf("fields that were nil changed: %+v", s)
 	}
 	user, tags, expires := "other", []string{"x", "y"}, time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
-	s = h.commit("session", &store.Commit{Context: &store.ContextChange{UserID: &user, Tags: &tags, ExpiresAt: &expires}})
+	s = h.commit("session", &driver.Commit{Context: &driver.ContextChange{UserID: &user, Tags: &tags, ExpiresAt: &expires}})
 	if s.UserID != user || !s.ExpiresAt.Equal(expires) || len(s.Metadata) != 3 {
 		h.Fatalf("row is %+v", s)
 	}
 	same(h.T, "tags", s.Tags, tags)
 	nobody, none, never := "", []string{}, time.Time{}
-	s = h.commit("session", &store.Commit{Context: &store.ContextChange{UserID: &nobody, Tags: &none, ExpiresAt: &never}})
+	s = h.commit("session", &driver.Commit{Context: &driver.ContextChange{UserID: &nobody, Tags: &none, ExpiresAt: &never}})
 	if s.UserID != "" || len(s.Tags) != 0 || !s.ExpiresAt.IsZero() {
 		h.Fatalf("fields were not cleared: %+v", s)
 	}
@@ -290,27 +290,27 @@ func contextChange(h *harness) {
 }
 
 func namedOperations(h *harness) {
-	if there, err := store.Exists(h.Context(), h.st, "session"); err != nil || there {
+	if there, err := driver.Exists(h.Context(), h.st, "session"); err != nil || there {
 		h.Fatalf("before creation: exists %v, %v", there, err)
 	}
 	h.create("session")
-	if there, err := store.Exists(h.Context(), h.st, "session"); err != nil || !there {
+	if there, err := driver.Exists(h.Context(), h.st, "session"); err != nil || !there {
 		h.Fatalf("after creation: exists %v, %v", there, err)
 	}
-	_, err := store.AppendMessages(h.Context(), h.st, "session", says("one", "two")...)
+	_, err := driver.AppendMessages(h.Context(), h.st, "session", says("one", "two")...)
 	h.must(err)
 	same(h.T, "messages", h.texts("session"), []string{"one", "two"})
 
 	idle := []cairn.SessionStatus{cairn.SessionIdle, cairn.SessionFailed}
-	row, ok, err := store.CompareAndSetStatus(h.Context(), h.st, "session", idle, cairn.SessionPaused)
+	row, ok, err := driver.CompareAndSetStatus(h.Context(), h.st, "session", idle, cairn.SessionPaused)
 	if err != nil || !ok || row.Status != cairn.SessionPaused {
 		h.Fatalf("status %v, %v, %v; want it set", row, ok, err)
 	}
-	row, ok, err = store.CompareAndSetStatus(h.Context(), h.st, "session", idle, cairn.SessionFailed)
+	row, ok, err = driver.CompareAndSetStatus(h.Context(), h.st, "session", idle, cairn.SessionFailed)
 	if err != nil || ok || row.Status != cairn.SessionPaused {
 		h.Fatalf("status %v, %v, %v; want it left as the store saw it", row, ok, err)
 	}
-	_, err = store.AppendMessages(h.Context(), h.st, "nobody", says("one")...)
+	_, err = driver.AppendMessages(h.Context(), h.st, "nobody", says("one")...)
 	h.wantError(err, cairn.ErrNotFound, "append to no session")
 }
 
@@ -318,21 +318,21 @@ func namedOperations(h *harness) {
 func everythingAtOnce(h *harness) {
 	h.create("session")
 	s := h.step(h.begin("session", "run-1"), "reply 1")
-	h.must(h.st.Stage(h.Context(), "session", s.Lease.Token, store.Staged{StepID: "s", Key: "k", Data: []byte(`1`)}))
+	h.must(h.st.Stage(h.Context(), "session", s.Lease.Token, driver.Staged{StepID: "s", Key: "k", Data: []byte(`1`)}))
 	user := "user"
-	next := h.commit("session", &store.Commit{
-		Guard:      store.Guard{Token: s.Lease.Token, Version: s.Version, Agent: agentName},
+	next := h.commit("session", &driver.Commit{
+		Guard:      driver.Guard{Token: s.Lease.Token, Version: s.Version, Agent: agentName},
 		EndRun:     &cairn.Run{ID: "run-1", Agent: agentName, Status: cairn.RunFailed, Reason: cairn.ReasonCrashed, Steps: 1},
 		StartRun:   &cairn.Run{ID: "run-2", Agent: agentName, Kind: cairn.RunRetry, Status: cairn.RunRunning, StartSequence: 12},
 		Messages:   says("question", "more"),
-		State:      &store.StateChange{Ops: []cairn.Op{replaceOp("/n", "2")}},
+		State:      &driver.StateChange{Ops: []cairn.Op{replaceOp("/n", "2")}},
 		Step:       4,
 		Recovered:  true,
 		Checkpoint: &cairn.Checkpoint{ID: "cp", RunID: "run-2", StepID: "step", Step: 4, LogSequence: 13},
 		Status:     cairn.SessionActive, LogSequence: 13, Usage: cairn.Usage{ModelCalls: 1},
-		Lease:      store.LeaseChange{Action: store.LeaseTake, Owner: "next", TTL: time.Hour},
+		Lease:      driver.LeaseChange{Action: driver.LeaseTake, Owner: "next", TTL: time.Hour},
 		DropStaged: true,
-		Context:    &store.ContextChange{UserID: &user},
+		Context:    &driver.ContextChange{UserID: &user},
 	})
 	if next.Turn != 2 || next.RunID != "run-2" || next.Step != 4 || next.Recoveries != 1 || next.MessageCount != s.MessageCount+2 ||
 		next.CheckpointID != "cp" || next.LogSequence != 13 || next.Usage.ModelCalls != 1 || next.Lease.Owner != "next" ||
@@ -349,17 +349,17 @@ func everythingAtOnce(h *harness) {
 }
 
 // everythingBut returns a commit that would change all that a commit can, for tests in which it must not.
-func (h *harness) everythingBut(s *cairn.Session) *store.Commit {
+func (h *harness) everythingBut(s *cairn.Session) *driver.Commit {
 	user := "another user"
 	c := h.stepCommit(s, "must not be written")
 	c.StartRun = &cairn.Run{ID: h.newID("unwanted"), Agent: agentName, Status: cairn.RunRunning}
-	c.State = &store.StateChange{Ops: []cairn.Op{replaceOp("/unwanted", "true")}}
+	c.State = &driver.StateChange{Ops: []cairn.Op{replaceOp("/unwanted", "true")}}
 	c.Status, c.LogSequence, c.Usage = cairn.SessionFailed, 1<<40, cairn.Usage{ModelCalls: 99}
-	c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: "unwanted", TTL: time.Hour}
-	c.DropStaged, c.Context = true, &store.ContextChange{UserID: &user}
-	c.Suspend = &store.Suspend{StepID: "unwanted", OpenCalls: 99, NextDeadline: at(1)}
-	c.Calls, c.Enqueue = []store.CallWrite{asks(h.newID("unwanted"), "step", "ann")}, &store.QueuedTurn{ID: h.newID("unwanted")}
-	c.Cache, c.CacheDrop = []store.CacheEntry{{Key: "unwanted"}}, []string{"key"}
+	c.Lease = driver.LeaseChange{Action: driver.LeaseTake, Owner: "unwanted", TTL: time.Hour}
+	c.DropStaged, c.Context = true, &driver.ContextChange{UserID: &user}
+	c.Suspend = &driver.Suspend{StepID: "unwanted", OpenCalls: 99, NextDeadline: at(1)}
+	c.Calls, c.Enqueue = []driver.CallWrite{asks(h.newID("unwanted"), "step", "ann")}, &driver.QueuedTurn{ID: h.newID("unwanted")}
+	c.Cache, c.CacheDrop = []driver.CacheEntry{{Key: "unwanted"}}, []string{"key"}
 	return c
 }
 
@@ -371,7 +371,7 @@ func (h *harness) running(id string) *cairn.Session {
 	c := withWait(h.stepCommit(s, "reply"), id)
 	c.State = h.change(s, replaceOp("/n", "1"))
 	s = h.commit(id, c)
-	h.must(h.st.Stage(h.Context(), id, s.Lease.Token, store.Staged{StepID: "next", Key: "reply", Data: []byte(`{"x":1}`)}))
+	h.must(h.st.Stage(h.Context(), id, s.Lease.Token, driver.Staged{StepID: "next", Key: "reply", Data: []byte(`{"x":1}`)}))
 	return s
 }
 
@@ -396,9 +396,9 @@ func unknownEndRun(h *harness) {
 }
 
 func failedCreation(h *harness) {
-	_, err := h.st.Commit(h.Context(), "session", &store.Commit{Create: &cairn.Session{Agent: agentName}, Messages: says("one"), Rewind: "nothing"})
+	_, err := h.st.Commit(h.Context(), "session", &driver.Commit{Create: &cairn.Session{Agent: agentName}, Messages: says("one"), Rewind: "nothing"})
 	h.wantError(err, cairn.ErrNotFound, "creation with a rewind")
-	if there, err := store.Exists(h.Context(), h.st, "session"); err != nil || there {
+	if there, err := driver.Exists(h.Context(), h.st, "session"); err != nil || there {
 		h.Fatalf("the session exists after its creation failed: %v, %v", there, err)
 	}
 	if s := h.create("session"); s.Version != 1 || s.MessageCount != 0 {
@@ -416,7 +416,7 @@ func deleteOp(path string) cairn.Op { return cairn.Op{Kind: cairn.OpDelete, Path
 func statementsForOthers(h *harness) {
 	h.create("s")
 	for _, dialect := range []string{"", "Fortran"} {
-		c := &store.Commit{Step: 3, Statements: []store.Statement{{Dialect: dialect, Tool: "pay", SQL: "SELECT 1"}}}
+		c := &driver.Commit{Step: 3, Statements: []driver.Statement{{Dialect: dialect, Tool: "pay", SQL: "SELECT 1"}}}
 		h.unchanged("s", "a commit with a statement of another dialect", func() {
 			_, err := h.st.Commit(h.Context(), "s", c)
 			h.wantError(err, cairn.ErrInvalid, "a statement for "+dialect)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // content is everything that a store has of a session.
@@ -22,16 +22,16 @@ type content struct {
 	Checkpoints []cairn.Checkpoint
 	// At holds the state at each checkpoint.
 	At     []json.RawMessage
-	Staged []store.Staged
+	Staged []driver.Staged
 	Calls  []cairn.PendingCall
-	Queue  []store.QueuedTurn
-	Cache  []store.CacheEntry
+	Queue  []driver.QueuedTurn
+	Cache  []driver.CacheEntry
 }
 
 // content reads a session with every reading method. It returns nil if there is no such session.
 func (h *harness) content(id string) *content {
 	h.Helper()
-	s, err := store.Load(h.Context(), h.st, id)
+	s, err := driver.Load(h.Context(), h.st, id)
 	if errors.Is(err, cairn.ErrNotFound) {
 		return nil
 	}
@@ -40,9 +40,9 @@ func (h *harness) content(id string) *content {
 	for _, cp := range all.Checkpoints {
 		all.At = append(all.At, h.state(id, cp.ID))
 	}
-	all.Staged, err = store.StagedOf(h.Context(), h.st, id, "")
+	all.Staged, err = driver.StagedOf(h.Context(), h.st, id, "")
 	h.must(err)
-	all.Calls, all.Queue, all.Cache = h.calls(store.CallQuery{SessionID: id}), h.queue(id), h.cache(id)
+	all.Calls, all.Queue, all.Cache = h.calls(driver.CallQuery{SessionID: id}), h.queue(id), h.cache(id)
 	return all
 }
 
@@ -58,7 +58,7 @@ func (h *harness) unchanged(id, what string, do func()) {
 
 func (h *harness) state(id, checkpointID string) json.RawMessage {
 	h.Helper()
-	raw, err := store.State(h.Context(), h.st, id, checkpointID)
+	raw, err := driver.State(h.Context(), h.st, id, checkpointID)
 	if err != nil {
 		h.Fatalf("state of %q at %q: %v", id, checkpointID, err)
 	}
@@ -72,7 +72,7 @@ func (h *harness) wantState(id, checkpointID, want string) {
 
 func (h *harness) messages(id string) []cairn.Message {
 	h.Helper()
-	list, err := store.AllMessages(h.Context(), h.st, id)
+	list, err := driver.AllMessages(h.Context(), h.st, id)
 	if err != nil {
 		h.Fatalf("messages of %q: %v", id, err)
 	}
@@ -103,15 +103,15 @@ func says(texts ...string) []cairn.Message {
 
 func (h *harness) runs(id string) []cairn.Run {
 	h.Helper()
-	return pages(h.T, "runs of "+id, func(cursor string) (store.Page[cairn.Run], error) {
-		return h.st.Runs(h.Context(), id, store.PageQuery{Cursor: cursor})
+	return pages(h.T, "runs of "+id, func(cursor string) (driver.Page[cairn.Run], error) {
+		return h.st.Runs(h.Context(), id, driver.PageQuery{Cursor: cursor})
 	})
 }
 
 func (h *harness) checkpoints(id string) []cairn.Checkpoint {
 	h.Helper()
-	return pages(h.T, "checkpoints of "+id, func(cursor string) (store.Page[cairn.Checkpoint], error) {
-		return h.st.Checkpoints(h.Context(), id, store.PageQuery{Cursor: cursor})
+	return pages(h.T, "checkpoints of "+id, func(cursor string) (driver.Page[cairn.Checkpoint], error) {
+		return h.st.Checkpoints(h.Context(), id, driver.PageQuery{Cursor: cursor})
 	})
 }
 
@@ -128,7 +128,7 @@ func (h *harness) checkpointIDs(id string) []string {
 const maxPages = 10_000
 
 // pages reads a list to its end.
-func pages[T any](t *testing.T, what string, read func(cursor string) (store.Page[T], error)) []T {
+func pages[T any](t *testing.T, what string, read func(cursor string) (driver.Page[T], error)) []T {
 	t.Helper()
 	var all []T
 	cursor := ""

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var contextTests = []storeTest{
@@ -24,7 +24,7 @@ type storeCall struct {
 	name string
 	// creates says that the session need not exist.
 	creates bool
-	do      func(context.Context, store.Store) error
+	do      func(context.Context, driver.Store) error
 }
 
 // storeCalls returns calls of every method that takes a context, on the session made by harness.running.
@@ -32,50 +32,50 @@ func storeCalls(id string) []storeCall {
 	run := "run-of-" + id
 	failure := func(_ any, err error) error { return err }
 	return []storeCall{
-		{"Commit", false, func(ctx context.Context, st store.Store) error {
-			return failure(st.Commit(ctx, id, &store.Commit{Messages: says("more")}))
+		{"Commit", false, func(ctx context.Context, st driver.Store) error {
+			return failure(st.Commit(ctx, id, &driver.Commit{Messages: says("more")}))
 		}},
-		{"Commit that creates", true, func(ctx context.Context, st store.Store) error {
-			return failure(st.Commit(ctx, id+"-new", &store.Commit{Create: &cairn.Session{Agent: agentName}, Guard: store.Guard{New: true}}))
+		{"Commit that creates", true, func(ctx context.Context, st driver.Store) error {
+			return failure(st.Commit(ctx, id+"-new", &driver.Commit{Create: &cairn.Session{Agent: agentName}, Guard: driver.Guard{New: true}}))
 		}},
-		{"Load", false, func(ctx context.Context, st store.Store) error { return failure(store.Load(ctx, st, id)) }},
-		{"Snapshot", false, func(ctx context.Context, st store.Store) error { return failure(st.Read(ctx, id, store.ToDrive(0))) }},
-		{"Messages", false, func(ctx context.Context, st store.Store) error { return failure(store.Messages(ctx, st, id, 0, 10)) }},
-		{"State", false, func(ctx context.Context, st store.Store) error { return failure(store.State(ctx, st, id, "")) }},
-		{"Stage", false, func(ctx context.Context, st store.Store) error {
+		{"Load", false, func(ctx context.Context, st driver.Store) error { return failure(driver.Load(ctx, st, id)) }},
+		{"Snapshot", false, func(ctx context.Context, st driver.Store) error { return failure(st.Read(ctx, id, driver.ToDrive(0))) }},
+		{"Messages", false, func(ctx context.Context, st driver.Store) error { return failure(driver.Messages(ctx, st, id, 0, 10)) }},
+		{"State", false, func(ctx context.Context, st driver.Store) error { return failure(driver.State(ctx, st, id, "")) }},
+		{"Stage", false, func(ctx context.Context, st driver.Store) error {
 			return st.Stage(ctx, id, tokenOf(st, id), piece("another step", "key", `1`))
 		}},
-		{"Staged", false, func(ctx context.Context, st store.Store) error { return failure(store.StagedOf(ctx, st, id, "")) }},
-		{"Renew", false, func(ctx context.Context, st store.Store) error {
+		{"Staged", false, func(ctx context.Context, st driver.Store) error { return failure(driver.StagedOf(ctx, st, id, "")) }},
+		{"Renew", false, func(ctx context.Context, st driver.Store) error {
 			return failure(st.Renew(ctx, id, tokenOf(st, id), 9*time.Hour))
 		}},
-		{"RequestStop", false, func(ctx context.Context, st store.Store) error { return st.RequestStop(ctx, id, abort(run, "")) }},
-		{"Run", false, func(ctx context.Context, st store.Store) error { return failure(store.FindRun(ctx, st, id, run)) }},
-		{"Runs", false, func(ctx context.Context, st store.Store) error { return failure(st.Runs(ctx, id, store.PageQuery{})) }},
-		{"Checkpoint", false, func(ctx context.Context, st store.Store) error {
-			return failure(store.FindCheckpoint(ctx, st, id, "checkpoint-of-"+id+"-1"))
+		{"RequestStop", false, func(ctx context.Context, st driver.Store) error { return st.RequestStop(ctx, id, abort(run, "")) }},
+		{"Run", false, func(ctx context.Context, st driver.Store) error { return failure(driver.FindRun(ctx, st, id, run)) }},
+		{"Runs", false, func(ctx context.Context, st driver.Store) error { return failure(st.Runs(ctx, id, driver.PageQuery{})) }},
+		{"Checkpoint", false, func(ctx context.Context, st driver.Store) error {
+			return failure(driver.FindCheckpoint(ctx, st, id, "checkpoint-of-"+id+"-1"))
 		}},
-		{"Checkpoints", false, func(ctx context.Context, st store.Store) error {
-			return failure(st.Checkpoints(ctx, id, store.PageQuery{}))
+		{"Checkpoints", false, func(ctx context.Context, st driver.Store) error {
+			return failure(st.Checkpoints(ctx, id, driver.PageQuery{}))
 		}},
-		{"Branch", false, func(ctx context.Context, st store.Store) error {
-			return failure(st.Branch(ctx, id, store.BranchPoint{}, &cairn.Session{ID: id + "-branch", Agent: agentName}))
+		{"Branch", false, func(ctx context.Context, st driver.Store) error {
+			return failure(st.Branch(ctx, id, driver.BranchPoint{}, &cairn.Session{ID: id + "-branch", Agent: agentName}))
 		}},
-		{"Prune", false, func(ctx context.Context, st store.Store) error { return failure(st.Prune(ctx, id, 1)) }},
-		{"Call", false, func(ctx context.Context, st store.Store) error {
-			return failure(store.FindCall(ctx, st, id, "call-of-"+id))
+		{"Prune", false, func(ctx context.Context, st driver.Store) error { return failure(st.Prune(ctx, id, 1)) }},
+		{"Call", false, func(ctx context.Context, st driver.Store) error {
+			return failure(driver.FindCall(ctx, st, id, "call-of-"+id))
 		}},
-		{"Calls", true, func(ctx context.Context, st store.Store) error { return failure(st.Calls(ctx, store.CallQuery{})) }},
-		{"Queue", false, func(ctx context.Context, st store.Store) error { return failure(store.Queue(ctx, st, id)) }},
-		{"List", true, func(ctx context.Context, st store.Store) error { return failure(st.List(ctx, store.SessionQuery{})) }},
-		{"Due", true, func(ctx context.Context, st store.Store) error { return failure(st.Due(ctx, store.DueQuery{})) }},
-		{"Delete", false, func(ctx context.Context, st store.Store) error { return st.Delete(ctx, id) }},
+		{"Calls", true, func(ctx context.Context, st driver.Store) error { return failure(st.Calls(ctx, driver.CallQuery{})) }},
+		{"Queue", false, func(ctx context.Context, st driver.Store) error { return failure(driver.Queue(ctx, st, id)) }},
+		{"List", true, func(ctx context.Context, st driver.Store) error { return failure(st.List(ctx, driver.SessionQuery{})) }},
+		{"Due", true, func(ctx context.Context, st driver.Store) error { return failure(st.Due(ctx, driver.DueQuery{})) }},
+		{"Delete", false, func(ctx context.Context, st driver.Store) error { return st.Delete(ctx, id) }},
 	}
 }
 
 // tokenOf returns the fencing token of a session's holder, or some token if there is no such session.
-func tokenOf(st store.Store, id string) int64 {
-	if s, err := store.Load(context.Background(), st, id); err == nil {
+func tokenOf(st driver.Store, id string) int64 {
+	if s, err := driver.Load(context.Background(), st, id); err == nil {
 		return s.Lease.Token
 	}
 	return 1
@@ -85,17 +85,17 @@ func tokenOf(st store.Store, id string) int64 {
 func sweeperCalls(id string) []storeCall {
 	failure := func(_ any, err error) error { return err }
 	return []storeCall{
-		{"Stale", true, func(ctx context.Context, st store.Store) error {
-			return failure(st.(store.Sweeper).Stale(ctx, store.PageQuery{}))
+		{"Stale", true, func(ctx context.Context, st driver.Store) error {
+			return failure(st.(driver.Sweeper).Stale(ctx, driver.PageQuery{}))
 		}},
-		{"Removed", true, func(ctx context.Context, st store.Store) error {
-			return failure(st.(store.Sweeper).Removed(ctx, 0, store.PageQuery{}))
+		{"Removed", true, func(ctx context.Context, st driver.Store) error {
+			return failure(st.(driver.Sweeper).Removed(ctx, 0, driver.PageQuery{}))
 		}},
-		{"Remove", false, func(ctx context.Context, st store.Store) error {
-			return failure(st.(store.Sweeper).Remove(ctx, id, store.Deleted))
+		{"Remove", false, func(ctx context.Context, st driver.Store) error {
+			return failure(st.(driver.Sweeper).Remove(ctx, id, driver.Deleted))
 		}},
-		{"Restore", false, func(ctx context.Context, st store.Store) error {
-			_, err := st.(store.Sweeper).Restore(ctx, id)
+		{"Restore", false, func(ctx context.Context, st driver.Store) error {
+			_, err := st.(driver.Sweeper).Restore(ctx, id)
 			if errors.Is(err, cairn.ErrExists) {
 				return nil // the answer for a session that exists
 			}
@@ -128,7 +128,7 @@ func cancelledBefore(h *harness) {
 		})
 	}
 	for _, id := range []string{"session-new", "session-branch"} {
-		if there, err := store.Exists(h.Context(), h.st, id); err != nil || there {
+		if there, err := driver.Exists(h.Context(), h.st, id); err != nil || there {
 			h.Fatalf("%s exists after a cancelled call: %v, %v", id, there, err)
 		}
 	}
@@ -148,14 +148,14 @@ func cancelledDuring(h *harness) {
 	committed := 0
 	for range h.rounds(200) {
 		c := h.stepCommit(s, "reply")
-		c.State = &store.StateChange{Ops: []cairn.Op{appendOp("/list", "1")}}
+		c.State = &driver.StateChange{Ops: []cairn.Op{appendOp("/list", "1")}}
 		ctx, cancel := context.WithTimeout(h.Context(), time.Duration(random.IntN(400))*time.Microsecond)
 		_, err := h.st.Commit(ctx, "session", c)
 		cancel()
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			h.Fatalf("commit with a context that ran out: %v", err)
 		}
-		snap, broken := h.st.Read(h.Context(), "session", store.ToDrive(0))
+		snap, broken := h.st.Read(h.Context(), "session", driver.ToDrive(0))
 		h.must(broken)
 		s = snap.Session
 		switch done := s.CheckpointID == c.Checkpoint.ID; {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var copyTreesTests = []storeTest{
@@ -29,7 +30,7 @@ func (h *harness) small(root string) {
 }
 
 // copies copies trees and returns the outcomes.
-func (h *harness) copies(from, to store.Importer, roots ...string) (list []store.TreeCopy) {
+func (h *harness) copies(from, to driver.Importer, roots ...string) (list []store.TreeCopy) {
 	h.Helper()
 	for t, err := range store.CopyTrees(h.Context(), from, to, ids(roots...)) {
 		h.must(err)
@@ -65,7 +66,7 @@ func copiesTrees(h *harness) {
 	grown := h.grown("root")
 	h.createWith("long", `{}`)
 	for range 3 {
-		h.commit("long", &store.Commit{Messages: says(slices.Repeat([]string{"word"}, 40)...)})
+		h.commit("long", &driver.Commit{Messages: says(slices.Repeat([]string{"word"}, 40)...)})
 	}
 	roots = slices.Insert(roots, 3, "root", "long")
 	to := h.other()
@@ -98,15 +99,15 @@ func copiesTrees(h *harness) {
 
 // damaged is a store that exports the parts of one tree with damage.
 type damaged struct {
-	store.Importer
+	driver.Importer
 	root   string
-	damage func([]*store.Part)
+	damage func([]*driver.Part)
 }
 
-func (d *damaged) Gather(ctx context.Context, roots []string, bytes int) (map[string][]*store.Part, error) {
-	trees := map[string][]*store.Part{}
+func (d *damaged) Gather(ctx context.Context, roots []string, bytes int) (map[string][]*driver.Part, error) {
+	trees := map[string][]*driver.Part{}
 	for _, root := range roots {
-		var list []*store.Part
+		var list []*driver.Part
 		for part, err := range store.Export(ctx, d.Importer, root) {
 			if err != nil {
 				list = nil
@@ -137,9 +138,9 @@ func copiesAroundFaults(h *harness) {
 	h.tree("child", "family")
 	to.imports(h, "there")
 	to.imports(h, "differs")
-	to.commit("differs", &store.Commit{Messages: says("more")})
-	from := &damaged{h.importer(), "damaged", func(list []*store.Part) {
-		part := partWith(list, func(p *store.Part) bool { return len(p.Events) > 0 })
+	to.commit("differs", &driver.Commit{Messages: says("more")})
+	from := &damaged{h.importer(), "damaged", func(list []*driver.Part) {
+		part := partWith(list, func(p *driver.Part) bool { return len(p.Events) > 0 })
 		part.Events = slices.Clone(part.Events) // the source's own
 		part.Events[3].Sequence = 7
 	}}
@@ -175,12 +176,12 @@ func copiesAroundFaults(h *harness) {
 
 // careless is a store that imports one tree with another text.
 type careless struct {
-	store.Importer
+	driver.Importer
 	root string
 }
 
-func (c *careless) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
-	return c.Importer.Import(ctx, root, func(yield func(*store.Part, error) bool) {
+func (c *careless) Import(ctx context.Context, root string, parts iter.Seq2[*driver.Part, error]) error {
+	return c.Importer.Import(ctx, root, func(yield func(*driver.Part, error) bool) {
 		for part, err := range parts {
 			if err == nil && root == c.root && len(part.Messages) > 0 {
 				own := *part
@@ -198,7 +199,7 @@ func (c *careless) Import(ctx context.Context, root string, parts iter.Seq2[*sto
 // gathering is a careless store that gathers.
 type gathering struct {
 	careless
-	store.Gatherer
+	driver.Gatherer
 }
 
 // copiesAreCompared copies trees to a store that changes one of them: the copy is reported, and stays for inspection.
@@ -210,8 +211,8 @@ func copiesAreCompared(h *harness) {
 	for _, gathers := range []bool{false, true} {
 		to := h.other()
 		c := careless{to.importer(), "changed"}
-		var st store.Importer = &c
-		if g, ok := to.st.(store.Gatherer); ok && gathers {
+		var st driver.Importer = &c
+		if g, ok := to.st.(driver.Gatherer); ok && gathers {
 			st = &gathering{c, g}
 		}
 		for _, t := range h.copies(h.importer(), st, roots...) {
@@ -276,7 +277,7 @@ func copyIsCancelled(h *harness) {
 
 // gathers reads trees together as they are exported one by one.
 func gathers(h *harness) {
-	g, ok := h.st.(store.Gatherer)
+	g, ok := h.st.(driver.Gatherer)
 	if !ok {
 		return
 	}
@@ -284,9 +285,9 @@ func gathers(h *harness) {
 	h.create("empty")
 	h.small("small")
 	h.threeSteps("branched")
-	h.branch("branched", store.BranchPoint{}, "branch")
+	h.branch("branched", driver.BranchPoint{}, "branch")
 	h.create("staged")
-	h.commit("staged", withWait(&store.Commit{Messages: says("hello")}, "staged"))
+	h.commit("staged", withWait(&driver.Commit{Messages: says("hello")}, "staged"))
 	h.commit("staged", beginCommit("run of staged", "worker", brief))
 	h.stage(h.load("staged"), piece("step", "reply", `{"a":1}`))
 	h.small("trimmed")
@@ -296,7 +297,7 @@ func gathers(h *harness) {
 	h.grown("root")
 	h.createWith("long", `{}`)
 	for range 3 {
-		h.commit("long", &store.Commit{Messages: says(slices.Repeat([]string{"word"}, 40)...)})
+		h.commit("long", &driver.Commit{Messages: says(slices.Repeat([]string{"word"}, 40)...)})
 	}
 	trees, err := g.Gather(h.Context(), slices.Concat(others, roots), 1<<20)
 	h.must(err)

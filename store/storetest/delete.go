@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var deleteTests = []storeTest{
@@ -36,7 +36,7 @@ func deleteEverything(h *harness) {
 	h.wantState("session", "", `{}`)
 	s = h.step(h.begin("session", s.RunID), "reply")
 	h.wantStop(s, nil)
-	cp, err := store.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
+	cp, err := driver.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
 	h.must(err)
 	if cp.Number != 1 || s.Turn != 1 {
 		h.Fatalf("checkpoint number %d in turn %d, want 1 and 1", cp.Number, s.Turn)
@@ -74,7 +74,7 @@ func deleteOthersStay(h *harness) {
 	})
 	h.end(h.load("s_ssion"))
 	h.unchanged("session-2", "deletion of another", func() { h.must(h.st.Delete(h.Context(), "s_ssion")) })
-	if list := h.list(store.SessionQuery{}); len(list) != 4 {
+	if list := h.list(driver.SessionQuery{}); len(list) != 4 {
 		h.Fatalf("%d sessions are left, want 4", len(list))
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -51,7 +51,7 @@ func (s *documentStore) get(ctx context.Context, id string) (doc *backend.Docume
 func (s *documentStore) open(ctx context.Context, id string) (*backend.Document, int64, error) {
 	doc, version, err := s.get(ctx, id)
 	if err == nil && doc == nil {
-		err = store.NotFound(id)
+		err = driver.NotFound(id)
 	}
 	return doc, version, err
 }
@@ -81,7 +81,7 @@ func (s *documentStore) change(ctx context.Context, id string, do func(*backend.
 	}
 }
 
-func (s *documentStore) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (s *documentStore) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (s *documentStore) claim(id string, keys map[string]int64) (done bool, err 
 
 func callKey(root, id string) string { return callKeys + root + "\x00" + id }
 
-func (s *documentStore) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+func (s *documentStore) Read(ctx context.Context, id string, want driver.Want) (*driver.Contents, error) {
 	doc, _, err := s.open(ctx, id)
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (s *documentStore) Read(ctx context.Context, id string, want store.Want) (*
 	return doc.Read(want)
 }
 
-func (s *documentStore) Runs(ctx context.Context, id string, q store.PageQuery) (page store.Page[cairn.Run], err error) {
+func (s *documentStore) Runs(ctx context.Context, id string, q driver.PageQuery) (page driver.Page[cairn.Run], err error) {
 	doc, _, err := s.open(ctx, id)
 	if err != nil {
 		return page, err
@@ -169,7 +169,7 @@ func (s *documentStore) Runs(ctx context.Context, id string, q store.PageQuery) 
 	return doc.RunPage(q)
 }
 
-func (s *documentStore) Checkpoints(ctx context.Context, id string, q store.PageQuery) (page store.Page[cairn.Checkpoint], err error) {
+func (s *documentStore) Checkpoints(ctx context.Context, id string, q driver.PageQuery) (page driver.Page[cairn.Checkpoint], err error) {
 	doc, _, err := s.open(ctx, id)
 	if err != nil {
 		return page, err
@@ -177,8 +177,8 @@ func (s *documentStore) Checkpoints(ctx context.Context, id string, q store.Page
 	return doc.CheckpointPage(q)
 }
 
-func (s *documentStore) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
-	if err := store.ValidateStaged(pieces); err != nil {
+func (s *documentStore) Stage(ctx context.Context, id string, token int64, pieces ...driver.Staged) error {
+	if err := driver.ValidateStaged(pieces); err != nil {
 		return err
 	}
 	return s.change(ctx, id, func(doc *backend.Document) error { return doc.Stage(token, pieces) })
@@ -202,7 +202,7 @@ func (s *documentStore) RequestStop(ctx context.Context, id string, stop cairn.S
 	})
 }
 
-func (s *documentStore) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+func (s *documentStore) Branch(ctx context.Context, from string, at driver.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	doc, _, err := s.open(ctx, from)
 	if err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (s *documentStore) Branch(ctx context.Context, from string, at store.Branch
 	if err != nil {
 		return nil, err
 	}
-	return nil, store.Conflict(cairn.CodeExists, &there.Row, "session %q already exists", to.ID)
+	return nil, driver.Conflict(cairn.CodeExists, &there.Row, "session %q already exists", to.ID)
 }
 
 func (s *documentStore) Prune(ctx context.Context, id string, keep int) (n int, err error) {
@@ -247,7 +247,7 @@ func (s *documentStore) all(ctx context.Context) (map[string]*backend.Document, 
 	return docs, s.ready(ctx)
 }
 
-func (s *documentStore) List(ctx context.Context, q store.SessionQuery) (page store.Page[cairn.Session], err error) {
+func (s *documentStore) List(ctx context.Context, q driver.SessionQuery) (page driver.Page[cairn.Session], err error) {
 	docs, err := s.all(ctx)
 	if err != nil {
 		return page, err
@@ -259,7 +259,7 @@ func (s *documentStore) List(ctx context.Context, q store.SessionQuery) (page st
 	return backend.SessionPage(rows, q)
 }
 
-func (s *documentStore) Calls(ctx context.Context, q store.CallQuery) (page store.Page[cairn.PendingCall], err error) {
+func (s *documentStore) Calls(ctx context.Context, q driver.CallQuery) (page driver.Page[cairn.PendingCall], err error) {
 	docs, err := s.all(ctx)
 	if err != nil {
 		return page, err
@@ -273,7 +273,7 @@ func (s *documentStore) Calls(ctx context.Context, q store.CallQuery) (page stor
 	return backend.CallPage(calls, q, s.clock())
 }
 
-func (s *documentStore) Due(ctx context.Context, q store.DueQuery) (page store.Page[store.Due], err error) {
+func (s *documentStore) Due(ctx context.Context, q driver.DueQuery) (page driver.Page[driver.Due], err error) {
 	docs, err := s.all(ctx)
 	if err != nil {
 		return page, err
@@ -288,7 +288,7 @@ func (s *documentStore) Delete(ctx context.Context, id string) error {
 		case err != nil:
 			return err
 		case doc.Row.Running(doc.Row.AsOf):
-			return store.Conflict(cairn.CodeRunning, &doc.Row, "session %q is running", id)
+			return driver.Conflict(cairn.CodeRunning, &doc.Row, "session %q is running", id)
 		}
 		if done, err := s.db.delete(sessionKeys+id, version); done || err != nil {
 			return err
@@ -296,7 +296,7 @@ func (s *documentStore) Delete(ctx context.Context, id string) error {
 	}
 }
 
-func (s *documentStore) Self() store.Store { return s }
+func (s *documentStore) Self() driver.Store { return s }
 
 func (s *documentStore) Close() error {
 	s.closed.Store(true)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // dueTests are about which sessions are due for the workers of which agents.
@@ -20,14 +20,14 @@ var dueTests = []storeTest{
 }
 
 // dueOf returns all that is due for some agents, read in pages of n.
-func (h *harness) dueOf(n int, agents ...string) []store.Due {
+func (h *harness) dueOf(n int, agents ...string) []driver.Due {
 	h.Helper()
-	return pages(h.T, "due", func(cursor string) (store.Page[store.Due], error) {
-		return h.st.Due(h.Context(), store.DueQuery{Agents: agents, Cursor: cursor, Limit: n})
+	return pages(h.T, "due", func(cursor string) (driver.Page[driver.Due], error) {
+		return h.st.Due(h.Context(), driver.DueQuery{Agents: agents, Cursor: cursor, Limit: n})
 	})
 }
 
-func dueIDs(list []store.Due) string {
+func dueIDs(list []driver.Due) string {
 	var ids []string
 	for _, d := range list {
 		ids = append(ids, d.SessionID)
@@ -36,32 +36,32 @@ func dueIDs(list []store.Due) string {
 }
 
 // waiting makes a session of an agent that is due for the reason that kind says.
-func (h *harness) waiting(id, agent, root string, kind store.DueKind) {
+func (h *harness) waiting(id, agent, root string, kind driver.DueKind) {
 	h.Helper()
 	create := &cairn.Session{ID: id, Agent: agent}
 	if root != "" {
 		create.ParentID, create.RootID = root, root
 	}
 	tick()
-	_, err := store.Create(h.Context(), h.st, create, nil)
+	_, err := driver.Create(h.Context(), h.st, create, nil)
 	h.must(err)
 	switch kind {
-	case store.DueCrashed:
+	case driver.DueCrashed:
 		c := beginCommit("run of "+id, "dead worker", brief)
 		c.StartRun.Agent = agent
 		h.commit(id, c)
 		h.await("the lease to lapse", func() bool { s := h.load(id); return s.Crashed(s.AsOf) })
-	case store.DueQueued:
-		h.commit(id, &store.Commit{Enqueue: &store.QueuedTurn{ID: "turn"}})
-	case store.DueOutbox:
-		h.commit(id, boxed(&store.Commit{}, id, 0, "kept"))
+	case driver.DueQueued:
+		h.commit(id, &driver.Commit{Enqueue: &driver.QueuedTurn{ID: "turn"}})
+	case driver.DueOutbox:
+		h.commit(id, boxed(&driver.Commit{}, id, 0, "kept"))
 	default:
-		wait := store.Suspend{StepID: "step"}
-		if kind == store.DueDeadline {
+		wait := driver.Suspend{StepID: "step"}
+		if kind == driver.DueDeadline {
 			wait.OpenCalls, wait.NextDeadline = 1, time.Now().Add(-time.Hour)
 		}
-		c := &store.Commit{Status: cairn.SessionPaused, Suspend: &wait}
-		if kind == store.DueEnding {
+		c := &driver.Commit{Status: cairn.SessionPaused, Suspend: &wait}
+		if kind == driver.DueEnding {
 			wait.OpenCalls, wait.NextDeadline = 1, time.Now().Add(time.Hour)
 			c.Ending = &cairn.Stop{Kind: cairn.StopInterrupt}
 		}
@@ -69,7 +69,7 @@ func (h *harness) waiting(id, agent, root string, kind store.DueKind) {
 	}
 }
 
-var dueKindsThereAre = []store.DueKind{store.DueCrashed, store.DueReady, store.DueDeadline, store.DueQueued, store.DueOutbox, store.DueEnding}
+var dueKindsThereAre = []driver.DueKind{driver.DueCrashed, driver.DueReady, driver.DueDeadline, driver.DueQueued, driver.DueOutbox, driver.DueEnding}
 
 func dueByAgent(h *harness) {
 	for _, agent := range []string{"ann", "bob", "ann:bob", "%"} {
@@ -95,7 +95,7 @@ func dueByAgent(h *harness) {
 			}
 		}
 	}
-	none, err := h.st.Due(h.Context(), store.DueQuery{Agents: []string{}})
+	none, err := h.st.Due(h.Context(), driver.DueQuery{Agents: []string{}})
 	if h.must(err); len(none.Items) > 0 {
 		h.Fatalf("due of no agent: %+v", none.Items)
 	}
@@ -105,8 +105,8 @@ func dueByAgent(h *harness) {
 // serve.
 func dueByTheRootsAgent(h *harness) {
 	for _, kind := range dueKindsThereAre {
-		h.waiting("root of "+string(kind), "boss", "", store.DueReady)
-		h.commit("root of "+string(kind), &store.Commit{Suspend: &store.Suspend{}})
+		h.waiting("root of "+string(kind), "boss", "", driver.DueReady)
+		h.commit("root of "+string(kind), &driver.Commit{Suspend: &driver.Suspend{}})
 		h.waiting("child "+string(kind), "helper", "root of "+string(kind), kind)
 	}
 	if list := h.dueOf(10, "helper"); len(list) > 0 {
@@ -123,7 +123,7 @@ func dueByTheRootsAgent(h *harness) {
 	}
 	// Each commit changes what is due, but not for which agent.
 	h.begin("child ready", "run of the child")
-	h.commit("child ready", &store.Commit{Status: cairn.SessionPaused, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	h.commit("child ready", &driver.Commit{Status: cairn.SessionPaused, Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 	if list := h.dueOf(10, "boss"); len(list) != len(dueKindsThereAre) {
 		h.Fatalf("due after another run: %+v", list)
 	}
@@ -135,8 +135,8 @@ func dueBehindOthers(h *harness) {
 	for i := range 40 {
 		h.waiting(fmt.Sprintf("theirs %02d", i), "theirs", "", dueKindsThereAre[i%len(dueKindsThereAre)])
 	}
-	h.waiting("ours", "ours", "", store.DueReady)
-	page, err := h.st.Due(h.Context(), store.DueQuery{Agents: []string{"ours"}, Limit: 1})
+	h.waiting("ours", "ours", "", driver.DueReady)
+	page, err := h.st.Due(h.Context(), driver.DueQuery{Agents: []string{"ours"}, Limit: 1})
 	h.must(err)
 	if dueIDs(page.Items) != "ours" {
 		h.Fatalf("due: %+v", page.Items)
@@ -154,7 +154,7 @@ func dueInPages(h *harness) {
 		if len(agents) == 1 && len(whole) != all/2 || len(agents) != 1 && len(whole) != all {
 			h.Fatalf("of %q %d are due", agents, len(whole))
 		}
-		if !slices.IsSortedFunc(whole, store.CompareDue) {
+		if !slices.IsSortedFunc(whole, driver.CompareDue) {
 			h.Fatalf("due of %q: %+v, not the longest first", agents, whole)
 		}
 		for n := 1; n < all+2; n++ {
@@ -166,6 +166,6 @@ func dueInPages(h *harness) {
 }
 
 func dueBadCursor(h *harness) {
-	_, err := h.st.Due(h.Context(), store.DueQuery{Cursor: "nowhere"})
+	_, err := h.st.Due(h.Context(), driver.DueQuery{Cursor: "nowhere"})
 	h.wantError(err, cairn.ErrInvalid, "a cursor that is none")
 }

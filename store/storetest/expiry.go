@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var expiryTests = []storeTest{
@@ -32,7 +32,7 @@ var expiryTests = []storeTest{
 // lasting makes a session that expires.
 func (h *harness) lasting(id string, ttl time.Duration, expires time.Time) *cairn.Session {
 	h.Helper()
-	s, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, TTL: cairn.Duration(ttl), ExpiresAt: expires}, nil)
+	s, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, TTL: cairn.Duration(ttl), ExpiresAt: expires}, nil)
 	h.must(err)
 	return s
 }
@@ -40,8 +40,8 @@ func (h *harness) lasting(id string, ttl time.Duration, expires time.Time) *cair
 // stale lists the roots that may have expired.
 func (h *harness) stale() []string {
 	h.Helper()
-	return pages(h.T, "stale sessions", func(cursor string) (store.Page[string], error) {
-		return h.sweeper().Stale(h.Context(), store.PageQuery{Cursor: cursor, Limit: 2})
+	return pages(h.T, "stale sessions", func(cursor string) (driver.Page[string], error) {
+		return h.sweeper().Stale(h.Context(), driver.PageQuery{Cursor: cursor, Limit: 2})
 	})
 }
 
@@ -51,24 +51,24 @@ func (h *harness) awaitStale(id string) {
 }
 
 // awaitGone waits until a session has expired, only by reading it, and returns its removal.
-func (h *harness) awaitGone(id string) *store.Removed {
+func (h *harness) awaitGone(id string) *driver.Removed {
 	h.Helper()
-	var gone *store.GoneError
+	var gone *driver.GoneError
 	h.await(id+" to expire", func() bool {
-		_, err := store.Load(h.Context(), h.st, id)
+		_, err := driver.Load(h.Context(), h.st, id)
 		if err != nil && !errors.As(err, &gone) {
 			h.Fatalf("load of a session that expires: %v", err)
 		}
 		return err != nil
 	})
-	if gone.Removed.Reason != store.Expired {
+	if gone.Removed.Reason != driver.Expired {
 		h.Fatalf("removed: %+v", gone.Removed)
 	}
 	return &gone.Removed
 }
 
-func (h *harness) expire(id string) (*store.Removed, error) {
-	return h.sweeper().Remove(h.Context(), id, store.Expired)
+func (h *harness) expire(id string) (*driver.Removed, error) {
+	return h.sweeper().Remove(h.Context(), id, driver.Expired)
 }
 
 // wantNotExpired checks that a root does not expire, and that it is not listed as stale after it was checked.
@@ -101,7 +101,7 @@ func ttlKept(h *harness) {
 		if s.TTL != cairn.Duration(want) {
 			h.Fatalf("TTL %v after a step, want %v", s.TTL, want)
 		}
-		branch, err := h.st.Branch(h.Context(), id, store.BranchPoint{}, &cairn.Session{ID: id + "-branch", Agent: agentName, TTL: cairn.Duration(time.Minute)})
+		branch, err := h.st.Branch(h.Context(), id, driver.BranchPoint{}, &cairn.Session{ID: id + "-branch", Agent: agentName, TTL: cairn.Duration(time.Minute)})
 		h.must(err)
 		if branch.TTL != cairn.Duration(time.Minute) {
 			h.Fatalf("TTL %v of a branch, want that of its own", branch.TTL)
@@ -120,11 +120,11 @@ func staleRoots(h *harness) {
 	h.lasting("over", 0, past.Add(time.Hour))
 	h.lasting("over and brief", brief, past)
 	h.lasting("over and long", time.Hour, past.Add(2*time.Hour))
-	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "child", Agent: agentName, ParentID: "never", RootID: "never", TTL: cairn.Duration(brief), ExpiresAt: past}, nil)
+	_, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: "child", Agent: agentName, ParentID: "never", RootID: "never", TTL: cairn.Duration(brief), ExpiresAt: past}, nil)
 	h.must(err)
-	_, err = h.st.Branch(h.Context(), "never", store.BranchPoint{}, &cairn.Session{ID: "branch", Agent: agentName, ExpiresAt: past.Add(3 * time.Hour)})
+	_, err = h.st.Branch(h.Context(), "never", driver.BranchPoint{}, &cairn.Session{ID: "branch", Agent: agentName, ExpiresAt: past.Add(3 * time.Hour)})
 	h.must(err)
-	h.commit("begun", &store.Commit{Create: &cairn.Session{Agent: agentName, ExpiresAt: past.Add(4 * time.Hour)}, Messages: says("hello")})
+	h.commit("begun", &driver.Commit{Create: &cairn.Session{Agent: agentName, ExpiresAt: past.Add(4 * time.Hour)}, Messages: says("hello")})
 	same(h.T, "stale roots, the longest ago first", h.stale(), []string{"over and brief", "over", "over and long", "branch", "begun", "brief"})
 	h.wantError(h.st.Delete(h.Context(), "over"), cairn.ErrExpired, "deletion of what has expired")
 	h.must(failureOf(h.expire("branch")))
@@ -139,14 +139,14 @@ func stalePages(h *harness) {
 	}
 	slices.Sort(want)
 	same(h.T, "stale roots", h.stale(), want)
-	page, err := h.sweeper().Stale(h.Context(), store.PageQuery{Limit: 5})
+	page, err := h.sweeper().Stale(h.Context(), driver.PageQuery{Limit: 5})
 	if err != nil || len(page.Items) != 5 || page.Next != "" {
 		h.Fatalf("a page of all of them: %+v, %v", page, err)
 	}
 	// Trees that are removed between pages do not make the next pages skip others.
 	var got []string
 	for cursor, more := "", true; more; more = cursor != "" {
-		page, err := h.sweeper().Stale(h.Context(), store.PageQuery{Cursor: cursor, Limit: 2})
+		page, err := h.sweeper().Stale(h.Context(), driver.PageQuery{Cursor: cursor, Limit: 2})
 		h.must(err)
 		for i, id := range page.Items {
 			if got = append(got, id); i == 1 {
@@ -158,7 +158,7 @@ func stalePages(h *harness) {
 	}
 	same(h.T, "stale roots, while some are removed", got, want)
 	for _, cursor := range []string{"x", ".", "1.", ".1", "?.1"} {
-		_, err := h.sweeper().Stale(h.Context(), store.PageQuery{Cursor: cursor})
+		_, err := h.sweeper().Stale(h.Context(), driver.PageQuery{Cursor: cursor})
 		h.wantError(err, cairn.ErrInvalid, "cursor "+cursor)
 	}
 }
@@ -169,7 +169,7 @@ func staleByContext(h *harness) {
 	h.lasting("other", time.Hour, time.Time{})
 	set := func(id string, expires time.Time) {
 		h.Helper()
-		_, err := store.SetContext(h.Context(), h.st, id, store.ContextChange{ExpiresAt: &expires})
+		_, err := driver.SetContext(h.Context(), h.st, id, driver.ContextChange{ExpiresAt: &expires})
 		h.must(err)
 	}
 	for _, id := range []string{"session", "other"} {
@@ -182,7 +182,7 @@ func staleByContext(h *harness) {
 		same(h.T, "stale after its time was set", h.stale(), []string{id})
 		h.awaitGone(id)
 		same(h.T, "stale when it is gone", h.stale(), []string(nil))
-		_, err := store.SetContext(h.Context(), h.st, id, store.ContextChange{ExpiresAt: &future})
+		_, err := driver.SetContext(h.Context(), h.st, id, driver.ContextChange{ExpiresAt: &future})
 		h.wantError(err, cairn.ErrExpired, "another time for a session whose time was over")
 	}
 }
@@ -190,7 +190,7 @@ func staleByContext(h *harness) {
 func expired(h *harness) {
 	set := func(id string, expires time.Time) {
 		h.Helper()
-		_, err := store.SetContext(h.Context(), h.st, id, store.ContextChange{ExpiresAt: &expires})
+		_, err := driver.SetContext(h.Context(), h.st, id, driver.ContextChange{ExpiresAt: &expires})
 		h.must(err)
 	}
 	for _, root := range []string{"idle", "over", "crashed", "waits", "was due"} {
@@ -205,14 +205,14 @@ func expired(h *harness) {
 		case "crashed":
 			h.commit(root, beginCommit("run", "dead worker", brief))
 		case "waits":
-			h.commit(root+"-child", &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1}})
+			h.commit(root+"-child", &driver.Commit{Status: cairn.SessionPaused, Suspend: &driver.Suspend{StepID: "step", OpenCalls: 1}})
 		case "was due":
-			h.commit(root, &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: past}})
+			h.commit(root, &driver.Commit{Status: cairn.SessionPaused, Suspend: &driver.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: past}})
 		}
 		if root != "over" {
 			set(root, past)
 		}
-		var r *store.Removed
+		var r *driver.Removed
 		h.await(root+" to expire", func() bool {
 			var err error
 			r, err = h.expire(root)
@@ -220,7 +220,7 @@ func expired(h *harness) {
 				h.wantConflict(err, cairn.ErrStale, "expiry of "+root)
 				return false
 			}
-			if r.SessionID != root || r.Reason != store.Expired {
+			if r.SessionID != root || r.Reason != driver.Expired {
 				h.Fatalf("removed: %+v", r)
 			}
 			return true
@@ -244,16 +244,16 @@ func notExpired(h *harness) {
 
 // heldByTree has a root whose time has come, and a session of its tree that keeps it from expiring.
 func heldByTree(h *harness) {
-	for why, hold := range map[string]*store.Commit{
+	for why, hold := range map[string]*driver.Commit{
 		"one runs":  beginCommit("run", "worker", time.Hour),
-		"one waits": {Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: future}},
+		"one waits": {Status: cairn.SessionPaused, Suspend: &driver.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: future}},
 	} {
 		for _, holder := range []string{"root", "child"} {
 			id := map[string]string{"root": h.newID("root"), "child": h.newID("child")}
 			h.lasting(id["root"], time.Hour, time.Time{})
 			h.tree(id["child"], id["root"])
 			s := h.commit(id[holder], hold)
-			_, err := store.SetContext(h.Context(), h.st, id["root"], store.ContextChange{ExpiresAt: &past})
+			_, err := driver.SetContext(h.Context(), h.st, id["root"], driver.ContextChange{ExpiresAt: &past})
 			h.must(err)
 			s = h.load(s.ID)
 			for _, each := range []string{id["root"], id["child"]} {
@@ -261,8 +261,8 @@ func heldByTree(h *harness) {
 			}
 			h.wantNotExpired(id["root"], why+": the "+holder)
 			// After the hold, the expiry takes effect.
-			h.commit(id[holder], &store.Commit{Guard: store.Guard{Version: s.Version}, Status: cairn.SessionCompleted,
-				Suspend: &store.Suspend{}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+			h.commit(id[holder], &driver.Commit{Guard: driver.Guard{Version: s.Version}, Status: cairn.SessionCompleted,
+				Suspend: &driver.Suspend{}, Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 			_, err = h.expire(id["root"])
 			h.must(err)
 		}
@@ -280,7 +280,7 @@ func activityKeeps(h *harness) {
 			h.tree(id["child"], root)
 			h.await("half of its time to pass", func() bool { return time.Since(s.CreatedAt) > ttl/2 || len(h.stale()) > 0 })
 			// A first message of the user would set the row's opening, and with it the time that Stale uses.
-			active, err := h.st.Commit(h.Context(), id[who], &store.Commit{Messages: []cairn.Message{cairn.Context("still here")}})
+			active, err := h.st.Commit(h.Context(), id[who], &driver.Commit{Messages: []cairn.Message{cairn.Context("still here")}})
 			if err != nil {
 				h.wantError(err, cairn.ErrExpired, "activity that comes late")
 				continue
@@ -314,17 +314,17 @@ func goneAtItsTime(h *harness, hs handles) {
 			h.tree(root+"-child", root)
 			h.end(h.step(h.begin(id, "run-of-"+id), "reply"))
 			soon := time.Now().Add(20 * time.Millisecond)
-			_, err := store.SetContext(h.Context(), h.st, root, store.ContextChange{ExpiresAt: &soon})
+			_, err := driver.SetContext(h.Context(), h.st, root, driver.ContextChange{ExpiresAt: &soon})
 			h.must(err)
 			h.awaitStale(root)
-			r := store.Removed{SessionID: root, Reason: store.Expired, Incarnation: s.Incarnation}
+			r := driver.Removed{SessionID: root, Reason: driver.Expired, Incarnation: s.Incarnation}
 			err = h.storeCalls(id)[i].do(h.Context(), hs.of(i))
-			var gone *store.GoneError
+			var gone *driver.GoneError
 			if errors.As(err, &gone) {
 				r.Key, r.RemovedAt = gone.Removed.Key, gone.Removed.RemovedAt
 			}
 			h.wantRemoved(err, &r, call.name+" of a "+of+" when its time was over")
-			h.wantRemoved(failureOf(store.Load(h.Context(), h.st, root)), &r, "load of the root")
+			h.wantRemoved(failureOf(driver.Load(h.Context(), h.st, root)), &r, "load of the root")
 		}
 	}
 	// No session can be created under the id either.
@@ -335,22 +335,22 @@ func goneAtItsTime(h *harness, hs handles) {
 	h.wantError(err, cairn.ErrExpired, "a run on a session whose time was over")
 	h.create("source")
 	h.lasting("another", time.Hour, past)
-	_, err = hs.of(1).Branch(h.Context(), "source", store.BranchPoint{}, &cairn.Session{ID: "another", Agent: agentName})
+	_, err = hs.of(1).Branch(h.Context(), "source", driver.BranchPoint{}, &cairn.Session{ID: "another", Agent: agentName})
 	h.wantError(err, cairn.ErrExpired, "a branch to a session whose time was over")
 }
 
 // expiredInLists has expired trees, and others, in every list, although no sweep has run.
 func expiredInLists(h *harness) {
 	over := func(root string) {
-		_, err := store.SetContext(h.Context(), h.st, root, store.ContextChange{ExpiresAt: &past})
+		_, err := driver.SetContext(h.Context(), h.st, root, driver.ContextChange{ExpiresAt: &past})
 		h.must(err)
 	}
 	for i := range 5 {
 		for _, root := range []string{fmt.Sprint("there-", i), fmt.Sprint("over-", i)} {
 			h.lasting(root, time.Hour, future)
 			h.tree(root+"-child", root)
-			h.commit(root+"-child", &store.Commit{Calls: []store.CallWrite{asks("call-of-"+root, "step")}})
-			h.commit(root, &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}})
+			h.commit(root+"-child", &driver.Commit{Calls: []driver.CallWrite{asks("call-of-"+root, "step")}})
+			h.commit(root, &driver.Commit{Status: cairn.SessionPaused, Suspend: &driver.Suspend{StepID: "step"}})
 		}
 	}
 	for i := range 5 {
@@ -368,13 +368,13 @@ func expiredInLists(h *harness) {
 	for i := range 5 {
 		h.lasting(fmt.Sprint("over-too-", i), time.Hour, past)
 	}
-	if list := h.list(store.SessionQuery{}); len(list) != 10 {
+	if list := h.list(driver.SessionQuery{}); len(list) != 10 {
 		h.Fatalf("%d sessions are listed, want 10", len(list))
 	}
 	for i := range 5 {
 		over(fmt.Sprint("there-", i))
 	}
-	if list := h.calls(store.CallQuery{}); len(list) != 0 {
+	if list := h.calls(driver.CallQuery{}); len(list) != 0 {
 		h.Fatalf("%d calls are listed of sessions that have expired", len(list))
 	}
 	if list := h.removed(); len(list) != 15 {
@@ -387,15 +387,15 @@ func holderContinues(h *harness) {
 	h.lasting("root", time.Hour, time.Time{})
 	h.tree("child", "root")
 	s := h.begin("root", "run")
-	_, err := store.SetContext(h.Context(), h.st, "root", store.ContextChange{ExpiresAt: &past})
+	_, err := driver.SetContext(h.Context(), h.st, "root", driver.ContextChange{ExpiresAt: &past})
 	h.must(err)
 	for range 3 {
 		s = h.step(h.load("root"), "reply")
 		h.must(failureOf(h.st.Renew(h.Context(), "root", s.Lease.Token, time.Hour)))
 		h.must(h.st.Stage(h.Context(), "root", s.Lease.Token, piece("step", "reply", `1`)))
-		h.commit("child", &store.Commit{Messages: says("hello")})
+		h.commit("child", &driver.Commit{Messages: says("hello")})
 	}
-	h.commit("child", &store.Commit{Create: &cairn.Session{Agent: agentName}, Messages: says("hello")})
+	h.commit("child", &driver.Commit{Create: &cairn.Session{Agent: agentName}, Messages: says("hello")})
 	h.end(s)
 	r, err := h.expire("root")
 	h.must(err)
@@ -414,13 +414,13 @@ func looksAndCommits(h *harness, hs handles) {
 		for i, err := range race(2*4, func(i int) error {
 			switch st := hs.of(i / 4); i % 4 {
 			case 0:
-				_, err := store.SetContext(h.Context(), st, "root", store.ContextChange{ExpiresAt: &expires})
+				_, err := driver.SetContext(h.Context(), st, "root", driver.ContextChange{ExpiresAt: &expires})
 				return err
 			case 1, 2:
-				_, err := st.Commit(h.Context(), []string{"child", "other"}[i%4-1], &store.Commit{Messages: says("hello")})
+				_, err := st.Commit(h.Context(), []string{"child", "other"}[i%4-1], &driver.Commit{Messages: says("hello")})
 				return err
 			default:
-				_, err := st.(store.Sweeper).Remove(h.Context(), "root", store.Expired)
+				_, err := st.(driver.Sweeper).Remove(h.Context(), "root", driver.Expired)
 				return err
 			}
 		}) {
@@ -452,7 +452,7 @@ func beginOrExpire(h *harness, hs handles) {
 		h.lasting(id, 0, past)
 		errs := race(2, func(i int) error {
 			if i == 0 {
-				_, err := hs.of(i).(store.Sweeper).Remove(h.Context(), id, store.Expired)
+				_, err := hs.of(i).(driver.Sweeper).Remove(h.Context(), id, driver.Expired)
 				return err
 			}
 			_, err := hs.of(i).Commit(h.Context(), id, beginCommit("run", "worker", time.Hour))

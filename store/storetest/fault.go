@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var faultTests = []storeTest{
@@ -68,7 +68,7 @@ func faultyCommit(h *harness) {
 
 func faultyCreation(h *harness) {
 	h.eachFault("creation", func(string) {}, func(id string) error {
-		_, err := h.st.Commit(h.Context(), id, &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agentName, Tags: []string{"t"}},
+		_, err := h.st.Commit(h.Context(), id, &driver.Commit{Guard: driver.Guard{New: true}, Create: &cairn.Session{Agent: agentName, Tags: []string{"t"}},
 			InitialState: []byte(`{"n":1}`), Messages: says("hello"), StartRun: &cairn.Run{ID: "run", Status: cairn.RunRunning}})
 		return err
 	})
@@ -81,14 +81,14 @@ func faultyCalls(h *harness) {
 		h.running(id)
 		h.write(id, asks("open-of-"+id, "step", "ann"))
 	}, func(id string) error {
-		changed := store.CallWrite{Call: *h.call(id, "open-of-"+id), Seen: 1}
+		changed := driver.CallWrite{Call: *h.call(id, "open-of-"+id), Seen: 1}
 		changed.Call.Reviewers = []string{"bob", "eve"}
 		c := h.stepCommit(h.load(id), "reply")
-		c.Status, c.Lease.Action = cairn.SessionPaused, store.LeaseRelease
-		c.Suspend = &store.Suspend{StepID: "step", OpenCalls: 2, NextDeadline: at(1)}
-		c.Calls = []store.CallWrite{asks("new-of-"+id, "step", "ann", "bob"), changed, answers(h.call(id, "call-of-"+id), "ann")}
-		c.Enqueue, c.Dequeue = &store.QueuedTurn{ID: "next turn"}, []string{"turn-of-" + id}
-		c.Cache, c.CacheDrop = []store.CacheEntry{cached("new", `1`)}, []string{"key"}
+		c.Status, c.Lease.Action = cairn.SessionPaused, driver.LeaseRelease
+		c.Suspend = &driver.Suspend{StepID: "step", OpenCalls: 2, NextDeadline: at(1)}
+		c.Calls = []driver.CallWrite{asks("new-of-"+id, "step", "ann", "bob"), changed, answers(h.call(id, "call-of-"+id), "ann")}
+		c.Enqueue, c.Dequeue = &driver.QueuedTurn{ID: "next turn"}, []string{"turn-of-" + id}
+		c.Cache, c.CacheDrop = []driver.CacheEntry{cached("new", `1`)}, []string{"key"}
 		_, err := h.st.Commit(h.Context(), id, c)
 		return err
 	})
@@ -109,7 +109,7 @@ func faultyRewindRun(h *harness) {
 
 func faultyRewind(h *harness) {
 	h.eachFault("rewind", func(id string) { h.threeSteps(id) }, func(id string) error {
-		_, err := store.Rewind(h.Context(), h.st, id, h.checkpointIDs(id)[0])
+		_, err := driver.Rewind(h.Context(), h.st, id, h.checkpointIDs(id)[0])
 		return err
 	})
 }
@@ -123,7 +123,7 @@ func faultyStage(h *harness) {
 func faultyBranch(h *harness) {
 	h.threeSteps("source")
 	h.eachFault("branch", func(string) {}, func(id string) error {
-		_, err := h.st.Branch(h.Context(), "source", store.BranchPoint{}, &cairn.Session{ID: id, Agent: agentName})
+		_, err := h.st.Branch(h.Context(), "source", driver.BranchPoint{}, &cairn.Session{ID: id, Agent: agentName})
 		return err
 	})
 }

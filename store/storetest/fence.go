@@ -6,37 +6,37 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // fenced checks a log that is a Fencer. It checks nothing of other logs.
 func fenced(h *logHarness, ls logs) {
-	holder, ok := ls.of(0).(store.Fencer)
+	holder, ok := ls.of(0).(driver.Fencer)
 	if !ok {
 		return
 	}
-	zombie := ls.of(1).(store.Fencer)
-	last, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), lines(1, 3)...)
+	zombie := ls.of(1).(driver.Fencer)
+	last, err := holder.AppendFenced(h.Context(), "log", driver.AnySequence, holds("session", 1), lines(1, 3)...)
 	h.must(err)
 	if last != 2 {
 		h.Fatalf("last is %d, want 2", last)
 	}
-	if last, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), say("3")); err != nil || last != 3 {
+	if last, err = zombie.AppendFenced(h.Context(), "log", driver.AnySequence, holds("session", 1), say("3")); err != nil || last != 3 {
 		h.Fatalf("the same token: last %d, error %v", last, err)
 	}
 	// The lease is taken over. From now on the first holder's appends are refused, even empty ones.
-	last, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 2))
+	last, err = holder.AppendFenced(h.Context(), "log", driver.AnySequence, holds("session", 2))
 	if err != nil || last != 3 {
 		h.Fatalf("a higher token without events: last %d, error %v", last, err)
 	}
-	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), say("lost"))
+	_, err = zombie.AppendFenced(h.Context(), "log", driver.AnySequence, holds("session", 1), say("lost"))
 	h.refused("an old token", err)
-	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1))
+	_, err = zombie.AppendFenced(h.Context(), "log", driver.AnySequence, holds("session", 1))
 	h.refused("an old token without events", err)
 	// Other sessions of the tree, other logs, and writers without a lease are not affected.
-	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("child", 1), say("4"))
+	_, err = zombie.AppendFenced(h.Context(), "log", driver.AnySequence, holds("child", 1), say("4"))
 	h.must(err)
-	_, err = zombie.AppendFenced(h.Context(), "another log", store.AnySequence, holds("session", 1), say("1"))
+	_, err = zombie.AppendFenced(h.Context(), "another log", driver.AnySequence, holds("session", 1), say("1"))
 	h.must(err)
 	h.append("log", say("5"))
 	h.wantTexts("the log", h.all("log", 0), 1, "1", "2", "3", "4", "5")
@@ -62,45 +62,45 @@ func (h *logHarness) refused(what string, err error) {
 }
 
 // fenceLimits checks edge cases of a fenced log whose token is 2.
-func fenceLimits(h *logHarness, holder, zombie store.Fencer) {
+func fenceLimits(h *logHarness, holder, zombie driver.Fencer) {
 	// An event that is too large changes nothing, not even the fence.
 	huge := say(strings.Repeat("x", h.log.MaxEvent()))
-	if _, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 9), huge); !errors.Is(err, cairn.ErrTooLarge) {
+	if _, err := holder.AppendFenced(h.Context(), "log", driver.AnySequence, holds("session", 9), huge); !errors.Is(err, cairn.ErrTooLarge) {
 		h.Fatalf("an oversized event: %v", err)
 	}
-	_, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 2), say("7"))
+	_, err := holder.AppendFenced(h.Context(), "log", driver.AnySequence, holds("session", 2), say("7"))
 	h.must(err)
 
 	// A dropped log cannot be begun again.
 	h.must(h.log.Drop(h.Context(), "log"))
-	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), say("1"))
+	_, err = zombie.AppendFenced(h.Context(), "log", driver.AnySequence, holds("session", 1), say("1"))
 	wantError(h.T, err, cairn.ErrDeleted, "an event of a dropped log")
 
 	// Tokens begin with a time in microseconds, every digit of which counts.
 	const token = 1763720000123456
-	_, err = holder.AppendFenced(h.Context(), "late log", store.AnySequence, holds("session", token), say("2"))
+	_, err = holder.AppendFenced(h.Context(), "late log", driver.AnySequence, holds("session", token), say("2"))
 	h.must(err)
-	_, err = zombie.AppendFenced(h.Context(), "late log", store.AnySequence, holds("session", token-1), say("lost"))
+	_, err = zombie.AppendFenced(h.Context(), "late log", driver.AnySequence, holds("session", token-1), say("lost"))
 	h.refused("a token that was the current one just before", err)
-	if last, err := holder.AppendFenced(h.Context(), "late log", store.AnySequence, holds("session", token), say("3")); err != nil || last != 2 {
+	if last, err := holder.AppendFenced(h.Context(), "late log", driver.AnySequence, holds("session", token), say("3")); err != nil || last != 2 {
 		h.Fatalf("a large token again: last %d, error %v", last, err)
 	}
 }
 
 // holds returns a writer that does not number its batches.
-func holds(session string, token int64) store.Writer {
-	return store.Writer{Session: session, Token: token}
+func holds(session string, token int64) driver.Writer {
+	return driver.Writer{Session: session, Token: token}
 }
 
 // fencedRace has holders of growing tokens and their zombies write concurrently: in the log, the events of a token
 // precede all of a higher token's.
 func fencedRace(h *logHarness, ls logs) {
-	if _, ok := ls.of(0).(store.Fencer); !ok {
+	if _, ok := ls.of(0).(driver.Fencer); !ok {
 		return
 	}
 	errs := race(racers, func(i int) error {
 		for n := range h.rounds(40) {
-			_, err := ls.of(i).(store.Fencer).AppendFenced(h.Context(), "late log", store.AnySequence, holds("session", int64(n/4+1)), say(fmt.Sprint(n/4+1)))
+			_, err := ls.of(i).(driver.Fencer).AppendFenced(h.Context(), "late log", driver.AnySequence, holds("session", int64(n/4+1)), say(fmt.Sprint(n/4+1)))
 			if err != nil && !errors.Is(err, cairn.ErrFenced) {
 				return err
 			}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/sample"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var fieldTests = []storeTest{
@@ -22,7 +22,7 @@ type rows struct {
 }
 
 // write commits, and checks that the row read afterwards is the one that the commit returned.
-func (r *rows) write(c *store.Commit) *cairn.Session {
+func (r *rows) write(c *driver.Commit) *cairn.Session {
 	r.Helper()
 	answer := r.commit(r.id, c)
 	read := r.load(r.id)
@@ -37,20 +37,20 @@ func (r *rows) write(c *store.Commit) *cairn.Session {
 
 // fullEnd returns a commit that suspends a run, with all that may come with it and every field set. message is in its
 // queued turn.
-func fullEnd(s *cairn.Session, message cairn.Message) *store.Commit {
+func fullEnd(s *cairn.Session, message cairn.Message) *driver.Commit {
 	c := endCommit(s)
 	id := c.EndRun.ID
 	sample.Fill(c.EndRun)
 	c.EndRun.ID, c.EndRun.Status, c.Status = id, cairn.SuspendedClientTool, cairn.SessionPaused
-	c.Suspend = &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: sample.Time}
+	c.Suspend = &driver.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: sample.Time}
 	var call cairn.PendingCall
 	sample.Fill(&call)
 	call.Status = cairn.CallOpen
-	c.Calls = []store.CallWrite{{Call: call}}
-	c.Enqueue = &store.QueuedTurn{}
+	c.Calls = []driver.CallWrite{{Call: call}}
+	c.Enqueue = &driver.QueuedTurn{}
 	sample.Fill(c.Enqueue)
 	c.Enqueue.Messages = []cairn.Message{message}
-	c.Cache = make([]store.CacheEntry, 1)
+	c.Cache = make([]driver.CacheEntry, 1)
 	sample.Fill(&c.Cache[0])
 	c.Events, c.Outbox = make([]cairn.Event, 1), true
 	sample.Fill(&c.Events[0])
@@ -67,14 +67,14 @@ func testEveryFieldIsReadBack(h *harness) {
 	sample.Fill(&create)
 	create.ParentID, create.RootID, create.Incarnation = "root", "root", h.load("root").Incarnation
 	create.ExpiresAt, create.TTL = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), cairn.Duration(time.Hour)
-	r.write(&store.Commit{Guard: store.Guard{New: true}, Create: &create, Messages: []cairn.Message{cairn.Context("first")}})
+	r.write(&driver.Commit{Guard: driver.Guard{New: true}, Create: &create, Messages: []cairn.Message{cairn.Context("first")}})
 
 	begin := beginCommit("run", "worker", time.Hour)
 	sample.Fill(begin.StartRun)
 	begin.StartRun.ID, begin.StartRun.Status = "run", cairn.RunRunning
 	begin.Usage, begin.LogSequence = begin.StartRun.Usage, 5
 	s := r.write(begin)
-	step := func(text string) *store.Commit {
+	step := func(text string) *driver.Commit {
 		c := h.stepCommit(s, text)
 		c.State = h.change(s, appendOp("/list", `"`+text+`"`))
 		c.Checkpoint.LogSequence = 6
@@ -83,7 +83,7 @@ func testEveryFieldIsReadBack(h *harness) {
 	first := step("one")
 	s = r.write(first)
 	s = r.write(step("two"))
-	s = r.write(&store.Commit{Rewind: first.Checkpoint.ID, Recovered: true})
+	s = r.write(&driver.Commit{Rewind: first.Checkpoint.ID, Recovered: true})
 	var message cairn.Message
 	sample.Fill(&message)
 	message.Summary.From = 1
@@ -91,14 +91,14 @@ func testEveryFieldIsReadBack(h *harness) {
 	again.Messages = append(again.Messages, message)
 	s = r.write(again)
 
-	h.must(h.st.Stage(h.Context(), r.id, s.Lease.Token, store.Staged{StepID: "step", Key: "key", Data: []byte(`{"a":1}`)}))
+	h.must(h.st.Stage(h.Context(), r.id, s.Lease.Token, driver.Staged{StepID: "step", Key: "key", Data: []byte(`{"a":1}`)}))
 	last := fullEnd(s, message)
 	call := last.Calls[0].Call
-	last.Context = &store.ContextChange{Archived: new(true)}
+	last.Context = &driver.ContextChange{Archived: new(true)}
 	s = r.write(last)
 	var ending cairn.Stop
 	sample.Fill(&ending)
-	same(h.T, "the stop of the wait", r.write(&store.Commit{Ending: &ending}).Ending, &ending)
+	same(h.T, "the stop of the wait", r.write(&driver.Commit{Ending: &ending}).Ending, &ending)
 
 	all := h.content(r.id)
 	r.none("a session's row", sample.Empty(r.sessions), ".AsOf", ".Removal", ".RemovedAt")
@@ -119,7 +119,7 @@ func testEveryFieldIsReadBack(h *harness) {
 	same(h.T, "what the log lacks", s.Outbox, &cairn.Outbox{Version: s.Version, Events: []cairn.Event{boxed}})
 	same(h.T, "when the session was archived", s.ArchivedAt, s.UpdatedAt)
 	same(h.T, "the last message", all.Messages[len(all.Messages)-1], message)
-	same(h.T, "the queue", all.Queue, []store.QueuedTurn{*last.Enqueue})
+	same(h.T, "the queue", all.Queue, []driver.QueuedTurn{*last.Enqueue})
 	same(h.T, "the cache", all.Cache, last.Cache)
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // within returns a context that ends when the test must be stuck.
@@ -269,7 +269,7 @@ func followMany(h *logHarness) {
 	}
 	arrived.Wait()
 	for i := 2; i <= total; i++ {
-		_, err := h.log.Append(ctx, "log", store.AnySequence, say(fmt.Sprint(i)))
+		_, err := h.log.Append(ctx, "log", driver.AnySequence, say(fmt.Sprint(i)))
 		h.must(err)
 	}
 	moving.Wait()
@@ -312,7 +312,7 @@ func followManyWriters(h *logHarness, ls logs) {
 	}
 	h.must(errors.Join(race(writers, func(i int) error {
 		for n := range each {
-			if _, err := ls.of(i).Append(ctx, "log", store.AnySequence, say(fmt.Sprintf("%d %d", i, n))); err != nil {
+			if _, err := ls.of(i).Append(ctx, "log", driver.AnySequence, say(fmt.Sprintf("%d %d", i, n))); err != nil {
 				return err
 			}
 		}

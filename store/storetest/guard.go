@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var guardTests = []storeTest{
@@ -32,24 +32,24 @@ var againTests = []storeTest{
 // conflicts returns the guards that do not hold on an active session, in the order in which they are checked.
 func conflicts(s *cairn.Session) []struct {
 	name string
-	set  func(*store.Guard)
+	set  func(*driver.Guard)
 	want *cairn.Error
 } {
 	return []struct {
 		name string
-		set  func(*store.Guard)
+		set  func(*driver.Guard)
 		want *cairn.Error
 	}{
-		{"new", func(g *store.Guard) { g.New = true }, cairn.ErrExists},
-		{"token", func(g *store.Guard) { g.Token = s.Lease.Token + 1 }, cairn.ErrFenced},
-		{"agent", func(g *store.Guard) { g.Agent = "another agent" }, cairn.ErrInvalid},
-		{"idle", func(g *store.Guard) { g.Idle = true }, cairn.ErrAlreadyRunning},
-		{"lapsed", func(g *store.Guard) { g.Lapsed = true }, cairn.ErrAlreadyRunning},
-		{"version", func(g *store.Guard) { g.Version = s.Version + 1 }, cairn.ErrStale},
+		{"new", func(g *driver.Guard) { g.New = true }, cairn.ErrExists},
+		{"token", func(g *driver.Guard) { g.Token = s.Lease.Token + 1 }, cairn.ErrFenced},
+		{"agent", func(g *driver.Guard) { g.Agent = "another agent" }, cairn.ErrInvalid},
+		{"idle", func(g *driver.Guard) { g.Idle = true }, cairn.ErrAlreadyRunning},
+		{"lapsed", func(g *driver.Guard) { g.Lapsed = true }, cairn.ErrAlreadyRunning},
+		{"version", func(g *driver.Guard) { g.Version = s.Version + 1 }, cairn.ErrStale},
 	}
 }
 
-func (h *harness) refused(s *cairn.Session, g store.Guard, want *cairn.Error, what string) {
+func (h *harness) refused(s *cairn.Session, g driver.Guard, want *cairn.Error, what string) {
 	h.Helper()
 	c := h.everythingBut(s)
 	c.Guard = g
@@ -63,16 +63,16 @@ func (h *harness) refused(s *cairn.Session, g store.Guard, want *cairn.Error, wh
 func eachConflict(h *harness) {
 	s := h.running("session")
 	for _, c := range conflicts(s) {
-		var g store.Guard
+		var g driver.Guard
 		c.set(&g)
 		h.refused(s, g, c.want, "guard "+c.name)
 	}
-	h.refused(s, store.Guard{Version: s.Version - 1}, cairn.ErrStale, "an older version")
+	h.refused(s, driver.Guard{Version: s.Version - 1}, cairn.ErrStale, "an older version")
 }
 
 func precedence(h *harness) {
 	s := h.running("session")
-	var g store.Guard
+	var g driver.Guard
 	list := conflicts(s)
 	for i := range list {
 		c := list[len(list)-1-i]
@@ -84,14 +84,14 @@ func precedence(h *harness) {
 func guardHolds(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")
-	s = h.commit("session", &store.Commit{Guard: store.Guard{Token: s.Lease.Token, Agent: agentName, Version: s.Version}})
+	s = h.commit("session", &driver.Commit{Guard: driver.Guard{Token: s.Lease.Token, Agent: agentName, Version: s.Version}})
 	s = h.end(s)
-	h.commit("session", &store.Commit{Guard: store.Guard{Token: s.Lease.Token, Agent: agentName, Idle: true, Version: s.Version}})
+	h.commit("session", &driver.Commit{Guard: driver.Guard{Token: s.Lease.Token, Agent: agentName, Idle: true, Version: s.Version}})
 }
 
 func noGuard(h *harness) {
 	h.running("session")
-	s := h.commit("session", &store.Commit{Messages: says("from elsewhere")})
+	s := h.commit("session", &driver.Commit{Messages: says("from elsewhere")})
 	if s.MessageCount != 3 {
 		h.Fatalf("%d messages, want 3", s.MessageCount)
 	}
@@ -99,29 +99,29 @@ func noGuard(h *harness) {
 
 func lapsedGuard(h *harness) {
 	dead := h.crash("session", "run")
-	s := h.commit("session", &store.Commit{Guard: store.Guard{Lapsed: true}, Recovered: true,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Hour}})
+	s := h.commit("session", &driver.Commit{Guard: driver.Guard{Lapsed: true}, Recovered: true,
+		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "worker", TTL: time.Hour}})
 	if s.Lease.Token <= dead.Lease.Token || s.Recoveries != 1 {
 		h.Fatalf("row is %+v", s)
 	}
-	h.refused(s, store.Guard{Lapsed: true}, cairn.ErrAlreadyRunning, "lapsed, with a good lease")
+	h.refused(s, driver.Guard{Lapsed: true}, cairn.ErrAlreadyRunning, "lapsed, with a good lease")
 	s = h.end(s)
-	h.refused(s, store.Guard{Lapsed: true}, cairn.ErrNotRunning, "lapsed, on a session that is not active")
+	h.refused(s, driver.Guard{Lapsed: true}, cairn.ErrNotRunning, "lapsed, on a session that is not active")
 }
 
 func guardWithoutSession(h *harness) {
-	for name, g := range map[string]store.Guard{"none": {}, "idle": {Idle: true}, "agent": {Agent: agentName}, "version": {Version: 1},
+	for name, g := range map[string]driver.Guard{"none": {}, "idle": {Idle: true}, "agent": {Agent: agentName}, "version": {Version: 1},
 		"token": {Token: 1}, "lapsed": {Lapsed: true}} {
-		_, err := h.st.Commit(h.Context(), "nobody", &store.Commit{Guard: g, Messages: says("hello")})
+		_, err := h.st.Commit(h.Context(), "nobody", &driver.Commit{Guard: g, Messages: says("hello")})
 		h.wantError(err, cairn.ErrNotFound, "commit to no session with guard "+name)
-		if _, err := store.Load(h.Context(), h.st, "nobody"); !errors.Is(err, cairn.ErrNotFound) {
+		if _, err := driver.Load(h.Context(), h.st, "nobody"); !errors.Is(err, cairn.ErrNotFound) {
 			h.Fatalf("commit with guard %s made a session: %v", name, err)
 		}
 	}
 }
 
 // again repeats a commit that was applied before: it must return the current row and change nothing.
-func (h *harness) again(id string, c *store.Commit, what string) {
+func (h *harness) again(id string, c *driver.Commit, what string) {
 	h.Helper()
 	h.unchanged(id, what, func() {
 		row, err := h.st.Commit(h.Context(), id, c)
@@ -133,7 +133,7 @@ func (h *harness) again(id string, c *store.Commit, what string) {
 }
 
 // withSideEffects adds to a step everything that would be doubled if the step were applied twice.
-func (h *harness) withSideEffects(c *store.Commit, s *cairn.Session) *store.Commit {
+func (h *harness) withSideEffects(c *driver.Commit, s *cairn.Session) *driver.Commit {
 	c.State = h.change(s, cairn.Op{Kind: cairn.OpAppend, Path: "/list", Items: items("1")})
 	c.Usage = cairn.Usage{ModelCalls: 1}
 	c.Recovered = true
@@ -156,7 +156,7 @@ func sameStepAfterOthers(h *harness) {
 	s = h.commit("session", c)
 	s = h.step(s, "another")
 	h.again("session", c, "a step again after another")
-	h.commit("session", &store.Commit{Messages: says("from elsewhere")})
+	h.commit("session", &driver.Commit{Messages: says("from elsewhere")})
 	h.end(s)
 	h.again("session", c, "a step again after the run")
 	h.begin("session", "next run")
@@ -171,7 +171,7 @@ func sameStepAfterOthers(h *harness) {
 func unguarded(h *harness) {
 	s := h.running("session")
 	c := h.withSideEffects(h.stepCommit(s, "once"), s)
-	c.Guard = store.Guard{Token: s.Lease.Token}
+	c.Guard = driver.Guard{Token: s.Lease.Token}
 	s = h.commit("session", c)
 	h.again("session", c, "a step again under a guard that holds")
 	h.end(s)
@@ -226,7 +226,7 @@ func sameBegin(h *harness) {
 	// The same holds for a session that the commit created.
 	first := beginCommit("first", "worker", time.Hour)
 	first.Create = &cairn.Session{Agent: agentName}
-	first.Guard = store.Guard{New: true}
+	first.Guard = driver.Guard{New: true}
 	h.commit("created", first)
 	h.again("created", first, "the same creating begin again")
 }

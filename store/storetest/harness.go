@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 // harness is one test's store with the verbs that tests are written in.
 type harness struct {
 	*testing.T
-	st     store.Store
+	st     driver.Store
 	open   OpenStore // opens further stores
 	opts   *Options
 	serial *atomic.Int64 // shared by all harnesses of a test
@@ -32,14 +32,14 @@ type harness struct {
 }
 
 // on returns a harness for another handle on the same data.
-func (h *harness) on(st store.Store) *harness {
+func (h *harness) on(st driver.Store) *harness {
 	return &harness{T: h.T, st: st, open: h.open, opts: h.opts, serial: h.serial, logs: h.logs}
 }
 
 // log returns the name of a root's event log. A store that has a copy of the tree uses the same name.
 func (h *harness) log(root string) string {
 	h.Helper()
-	if s, err := store.Load(h.Context(), h.st, root); err == nil {
+	if s, err := driver.Load(h.Context(), h.st, root); err == nil {
 		h.logs.Store(root, s.Log())
 		return s.Log()
 	}
@@ -50,7 +50,7 @@ func (h *harness) log(root string) string {
 }
 
 // sweeper returns the store as a Sweeper. Only tests that need one call it.
-func (h *harness) sweeper() store.Sweeper { return h.st.(store.Sweeper) }
+func (h *harness) sweeper() driver.Sweeper { return h.st.(driver.Sweeper) }
 
 // must fails the test on an error.
 func (h *harness) must(err error) {
@@ -66,14 +66,14 @@ func (h *harness) create(id string) *cairn.Session { return h.createWith(id, "")
 func (h *harness) createWith(id, state string) *cairn.Session {
 	h.Helper()
 	tick()
-	s, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName}, []byte(state))
+	s, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName}, []byte(state))
 	if err != nil {
 		h.Fatalf("create %q: %v", id, err)
 	}
 	return s
 }
 
-func (h *harness) commit(id string, c *store.Commit) *cairn.Session {
+func (h *harness) commit(id string, c *driver.Commit) *cairn.Session {
 	h.Helper()
 	tick()
 	s, err := h.st.Commit(h.Context(), id, c)
@@ -101,7 +101,7 @@ func tick() {
 
 func (h *harness) load(id string) *cairn.Session {
 	h.Helper()
-	s, err := store.Load(h.Context(), h.st, id)
+	s, err := driver.Load(h.Context(), h.st, id)
 	if err != nil {
 		h.Fatalf("load %q: %v", id, err)
 	}
@@ -112,13 +112,13 @@ func (h *harness) load(id string) *cairn.Session {
 func (h *harness) newID(prefix string) string { return fmt.Sprintf("%s-%d", prefix, h.serial.Add(1)) }
 
 // beginCommit returns the commit that begins a run on a session that is not active.
-func beginCommit(runID, owner string, ttl time.Duration) *store.Commit {
-	return &store.Commit{
-		Guard:    store.Guard{Idle: true},
+func beginCommit(runID, owner string, ttl time.Duration) *driver.Commit {
+	return &driver.Commit{
+		Guard:    driver.Guard{Idle: true},
 		StartRun: &cairn.Run{ID: runID, Agent: agentName, Kind: cairn.RunExecute, Status: cairn.RunRunning},
 		Messages: []cairn.Message{cairn.User(cairn.TextPart("question of " + runID))},
 		Status:   cairn.SessionActive,
-		Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: owner, TTL: ttl},
+		Lease:    driver.LeaseChange{Action: driver.LeaseTake, Owner: owner, TTL: ttl},
 	}
 }
 
@@ -129,10 +129,10 @@ func (h *harness) begin(id, runID string) *cairn.Session {
 }
 
 // stepCommit returns the commit of a step of the run that holds s: one message with a text, and one checkpoint.
-func (h *harness) stepCommit(s *cairn.Session, text string) *store.Commit {
+func (h *harness) stepCommit(s *cairn.Session, text string) *driver.Commit {
 	id := h.newID("checkpoint-of-" + s.ID)
-	return &store.Commit{
-		Guard:      store.Guard{Token: s.Lease.Token, Version: s.Version},
+	return &driver.Commit{
+		Guard:      driver.Guard{Token: s.Lease.Token, Version: s.Version},
 		Messages:   []cairn.Message{{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart(text)}, RunID: s.RunID}},
 		Step:       s.Step + 1,
 		Checkpoint: &cairn.Checkpoint{ID: id, RunID: s.RunID, StepID: "step-of-" + id, Step: s.Step + 1},
@@ -153,20 +153,20 @@ func (h *harness) stepState(s *cairn.Session, text string, list ...cairn.Op) *ca
 }
 
 // change returns a state change, with a keyframe if one is due.
-func (h *harness) change(s *cairn.Session, list ...cairn.Op) *store.StateChange {
+func (h *harness) change(s *cairn.Session, list ...cairn.Op) *driver.StateChange {
 	h.Helper()
-	change, err := store.NewStateChange(s.State, h.state(s.ID, ""), list)
+	change, err := driver.NewStateChange(s.State, h.state(s.ID, ""), list)
 	h.must(err)
 	return change
 }
 
-func endCommit(s *cairn.Session) *store.Commit {
-	return &store.Commit{
-		Guard: store.Guard{Token: s.Lease.Token},
+func endCommit(s *cairn.Session) *driver.Commit {
+	return &driver.Commit{
+		Guard: driver.Guard{Token: s.Lease.Token},
 		EndRun: &cairn.Run{ID: s.RunID, Agent: s.Agent, Kind: cairn.RunExecute, Status: cairn.RunCompleted,
 			Reason: cairn.ReasonReply, Steps: s.Step},
 		Status: cairn.SessionCompleted,
-		Lease:  store.LeaseChange{Action: store.LeaseRelease},
+		Lease:  driver.LeaseChange{Action: driver.LeaseRelease},
 	}
 }
 
@@ -185,9 +185,9 @@ func (h *harness) crash(id, runID string) *cairn.Session {
 	return h.load(id)
 }
 
-func (h *harness) awaitDue(id string) store.Due {
+func (h *harness) awaitDue(id string) driver.Due {
 	h.Helper()
-	var found store.Due
+	var found driver.Due
 	h.await("the session "+id+" to be due", func() bool {
 		for _, due := range h.due(1000) {
 			if due.SessionID == id {
@@ -239,11 +239,11 @@ func wantError(t *testing.T, err error, want *cairn.Error, what string) {
 func (h *harness) wantConflict(err error, want *cairn.Error, what string) *cairn.Session {
 	h.Helper()
 	h.wantError(err, want, what)
-	var c *store.ConflictError
+	var c *driver.ConflictError
 	if !errors.As(err, &c) {
 		h.Fatalf("%s: error %q is not a *store.ConflictError", what, err)
 	}
-	seen := store.Seen(err)
+	seen := driver.Seen(err)
 	if seen == nil {
 		h.Fatalf("%s: the conflict does not say which row the store saw", what)
 	}

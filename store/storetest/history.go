@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var historyTests = []storeTest{
@@ -24,7 +24,7 @@ type historian struct {
 	*harness
 	random   *rand.Rand
 	sessions []*modelSession
-	last     map[string]*store.Commit // the last step of each session
+	last     map[string]*driver.Commit // the last step of each session
 	removed  []modelRemoval
 	purged   []string // ids of purged sessions
 }
@@ -48,7 +48,7 @@ func randomHistory(h *harness, stream uint64) {
 			h.Logf("set Options.Seed to %d to see this history again", seed)
 		}
 	})
-	g := &historian{harness: h, random: rand.New(rand.NewPCG(seed, stream)), last: map[string]*store.Commit{}}
+	g := &historian{harness: h, random: rand.New(rand.NewPCG(seed, stream)), last: map[string]*driver.Commit{}}
 	verbs := []struct {
 		name   string
 		weight int
@@ -116,12 +116,12 @@ func (g *historian) atTheEnd(seed uint64) {
 }
 
 // write commits c to the store and the model.
-func (g *historian) write(m *modelSession, c *store.Commit) bool {
+func (g *historian) write(m *modelSession, c *driver.Commit) bool {
 	g.Helper()
 	row := g.commit(m.row.ID, c)
 	g.grew(row, &m.row)
 	m.row.Version = row.Version
-	if c.Lease.Action == store.LeaseTake {
+	if c.Lease.Action == driver.LeaseTake {
 		if row.Lease.Token <= m.row.Lease.Token {
 			g.Fatalf("the lease of session %q was taken with the token %d after %d", row.ID, row.Lease.Token, m.row.Lease.Token)
 		}
@@ -144,7 +144,7 @@ func (g *historian) someMessages(most int) []cairn.Message {
 }
 
 // someChange returns nil or a few random operations, with a keyframe if one is due or at random.
-func (g *historian) someChange(m *modelSession) *store.StateChange {
+func (g *historian) someChange(m *modelSession) *driver.StateChange {
 	g.Helper()
 	var list []cairn.Op
 	for range g.random.IntN(4) {
@@ -162,10 +162,10 @@ func (g *historian) someChange(m *modelSession) *store.StateChange {
 	if list == nil {
 		return nil
 	}
-	change, err := store.NewStateChange(g.load(m.row.ID).State, m.state(), list)
+	change, err := driver.NewStateChange(g.load(m.row.ID).State, m.state(), list)
 	g.must(err)
 	if g.random.IntN(10) == 0 {
-		change.Keyframe, err = store.FoldState(m.state(), [][]cairn.Op{list})
+		change.Keyframe, err = driver.FoldState(m.state(), [][]cairn.Op{list})
 		g.must(err)
 	}
 	return change
@@ -213,7 +213,7 @@ func (g *historian) ends(m *modelSession) bool {
 }
 
 func (g *historian) appends(m *modelSession) bool {
-	return g.write(m, &store.Commit{Guard: store.Guard{Version: m.row.Version}, Messages: g.someMessages(4), State: g.someChange(m)})
+	return g.write(m, &driver.Commit{Guard: driver.Guard{Version: m.row.Version}, Messages: g.someMessages(4), State: g.someChange(m)})
 }
 
 func (g *historian) stages(m *modelSession) bool {
@@ -230,7 +230,7 @@ func (g *historian) rewinds(m *modelSession) bool {
 	if g.active(m) || len(m.checkpoints) == 0 {
 		return false
 	}
-	c := &store.Commit{Guard: store.Guard{Idle: true}, Rewind: m.checkpoints[g.random.IntN(len(m.checkpoints))].ID, Status: cairn.SessionInterrupted, DropStaged: true}
+	c := &driver.Commit{Guard: driver.Guard{Idle: true}, Rewind: m.checkpoints[g.random.IntN(len(m.checkpoints))].ID, Status: cairn.SessionInterrupted, DropStaged: true}
 	if g.random.IntN(3) == 0 {
 		c.Messages = g.someMessages(2)
 	}
@@ -238,7 +238,7 @@ func (g *historian) rewinds(m *modelSession) bool {
 }
 
 func (g *historian) branches(m *modelSession) bool {
-	var at store.BranchPoint
+	var at driver.BranchPoint
 	switch g.random.IntN(3) {
 	case 0:
 		if len(m.checkpoints) == 0 {
@@ -290,7 +290,7 @@ func (g *historian) repeats(m *modelSession) bool {
 
 func (g *historian) isStale(m *modelSession) bool {
 	c := g.everythingBut(&m.row)
-	c.Guard = store.Guard{Version: m.row.Version + 1 + g.random.Int64N(3)}
+	c.Guard = driver.Guard{Version: m.row.Version + 1 + g.random.Int64N(3)}
 	_, err := g.st.Commit(g.Context(), m.row.ID, c)
 	g.wantConflict(err, cairn.ErrStale, "a commit under another version")
 	return true
@@ -298,7 +298,7 @@ func (g *historian) isStale(m *modelSession) bool {
 
 func (g *historian) isBad(m *modelSession) bool {
 	c := g.everythingBut(&m.row)
-	c.Guard, c.Rewind = store.Guard{}, "no such checkpoint"
+	c.Guard, c.Rewind = driver.Guard{}, "no such checkpoint"
 	_, err := g.st.Commit(g.Context(), m.row.ID, c)
 	g.wantError(err, cairn.ErrNotFound, "a rewind to nothing")
 	return true
@@ -311,7 +311,7 @@ func (g *historian) deletes(m *modelSession) bool {
 		return true
 	}
 	g.must(err)
-	if _, err := store.Load(g.Context(), g.st, m.row.ID); !errors.Is(err, cairn.ErrNotFound) {
+	if _, err := driver.Load(g.Context(), g.st, m.row.ID); !errors.Is(err, cairn.ErrNotFound) {
 		g.Fatalf("load of a deleted session: %v", err)
 	}
 	g.sessions = slices.DeleteFunc(g.sessions, func(each *modelSession) bool { return each == m })
@@ -322,7 +322,7 @@ func (g *historian) removes(m *modelSession) bool {
 	if !g.opts.sweeps {
 		return false
 	}
-	removed, err := g.sweeper().Remove(g.Context(), m.row.ID, store.Deleted)
+	removed, err := g.sweeper().Remove(g.Context(), m.row.ID, driver.Deleted)
 	if g.active(m) {
 		g.wantConflict(err, cairn.ErrAlreadyRunning, "removal of a running session")
 		return true
@@ -342,7 +342,7 @@ func (g *historian) restores(*modelSession) bool {
 		return false
 	}
 	i := g.random.IntN(len(g.removed))
-	_, err := store.Create(g.Context(), g.st, &cairn.Session{ID: g.removed[i].id, Agent: agentName}, nil)
+	_, err := driver.Create(g.Context(), g.st, &cairn.Session{ID: g.removed[i].id, Agent: agentName}, nil)
 	g.wantError(err, cairn.ErrDeleted, "a new session of the id of one that was removed")
 	m := g.removed[i].session
 	m.row.Version = g.restore(m.row.ID).Version

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var hostileTests = []storeTest{
@@ -32,10 +32,10 @@ func oddIdentifiers(h *harness) {
 		h.createWith(odd, fmt.Sprintf(`{"n":%d}`, i))
 		s := h.commit(odd, beginCommit(odd, odd, 1<<40))
 		h.stage(s, piece(odd, odd, fmt.Sprint(i)))
-		h.commit(odd, &store.Commit{
-			Guard:      store.Guard{Token: s.Lease.Token},
+		h.commit(odd, &driver.Commit{
+			Guard:      driver.Guard{Token: s.Lease.Token},
 			Messages:   []cairn.Message{{ID: odd, Role: cairn.RoleUser, RunID: odd, Parts: []cairn.Part{cairn.TextPart(odd)}}},
-			State:      &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: pointer(odd), Value: fmt.Appendf(nil, "%q", odd)}}},
+			State:      &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: pointer(odd), Value: fmt.Appendf(nil, "%q", odd)}}},
 			Checkpoint: &cairn.Checkpoint{ID: odd, RunID: odd, StepID: odd, Step: 1},
 		})
 	}
@@ -46,12 +46,12 @@ func oddIdentifiers(h *harness) {
 		}
 		same(h.T, "messages", textsOf(all.Messages), []string{"question of " + odd, odd})
 		same(h.T, "state", all.State, map[string]any{"n": i, odd: odd})
-		same(h.T, "staged", all.Staged, []store.Staged{piece(odd, odd, fmt.Sprint(i))})
+		same(h.T, "staged", all.Staged, []driver.Staged{piece(odd, odd, fmt.Sprint(i))})
 		if len(all.Runs) != 1 || all.Runs[0].ID != odd || len(all.Checkpoints) != 1 || all.Checkpoints[0].StepID != odd {
 			h.Fatalf("session %q has runs %+v, checkpoints %+v", odd, all.Runs, all.Checkpoints)
 		}
 	}
-	if list := h.list(store.SessionQuery{Limit: 7}); len(list) != len(oddTexts) {
+	if list := h.list(driver.SessionQuery{Limit: 7}); len(list) != len(oddTexts) {
 		h.Fatalf("%d sessions are listed, want %d", len(list), len(oddTexts))
 	}
 }
@@ -68,7 +68,7 @@ func oddMessages(h *harness) {
 	for i := range given {
 		given[i].Parts = append(given[i].Parts, cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: texts[i], Tool: texts[i], Input: encode(texts[i])}})
 	}
-	h.commit("session", &store.Commit{Messages: given})
+	h.commit("session", &driver.Commit{Messages: given})
 	same(h.T, "messages", h.texts("session"), texts)
 	for i, m := range h.messages("session") {
 		same(h.T, fmt.Sprint("parts of message ", i), m.Parts, given[i].Parts)
@@ -90,7 +90,7 @@ func largeMessages(h *harness) {
 	big := strings.Repeat("0123456789abcde\n", 1<<16)
 	c := h.stepCommit(s, big)
 	c.Messages = append(c.Messages, cairn.User(cairn.FilePart(cairn.File{MediaType: "application/octet-stream", Data: []byte(big)})))
-	c.State = &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/big", Value: encode(big)}}}
+	c.State = &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/big", Value: encode(big)}}}
 	c.EndRun = &cairn.Run{ID: "run", Agent: agentName, Status: cairn.RunCompleted, Text: big, Output: encode(big)}
 	s = h.commit("session", c)
 	list := h.messages("session")
@@ -98,7 +98,7 @@ func largeMessages(h *harness) {
 		h.Fatal("a message of 1 MiB did not come back as it was")
 	}
 	same(h.T, "state", h.state("session", ""), map[string]string{"big": big})
-	run, err := store.FindRun(h.Context(), h.st, "session", "run")
+	run, err := driver.FindRun(h.Context(), h.st, "session", "run")
 	h.must(err)
 	if run.Text != big || s.MessageCount != 3 {
 		h.Fatalf("the run's text has %d bytes of %d", len(run.Text), len(big))
@@ -106,25 +106,25 @@ func largeMessages(h *harness) {
 }
 
 func emptyValues(h *harness) {
-	row, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "session", Agent: agentName, Tags: []string{}, Metadata: cairn.Metadata{}}, []byte{})
+	row, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: "session", Agent: agentName, Tags: []string{}, Metadata: cairn.Metadata{}}, []byte{})
 	h.must(err)
 	none, nobody := []string{}, ""
-	s := h.commit("session", &store.Commit{Messages: []cairn.Message{}, Usage: cairn.Usage{Custom: map[string]float64{}},
-		Context: &store.ContextChange{UserID: &nobody, Tags: &none, Metadata: cairn.Metadata{"": ""}}})
+	s := h.commit("session", &driver.Commit{Messages: []cairn.Message{}, Usage: cairn.Usage{Custom: map[string]float64{}},
+		Context: &driver.ContextChange{UserID: &nobody, Tags: &none, Metadata: cairn.Metadata{"": ""}}})
 	if s.MessageCount != 0 || len(s.Tags) > 0 || len(s.Metadata) > 0 || s.Version <= row.Version {
 		h.Fatalf("row is %+v", s)
 	}
 	given := []cairn.Message{{Role: cairn.RoleUser}, {Role: cairn.RoleUser, Parts: []cairn.Part{}}, {Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("")}}}
-	h.commit("session", &store.Commit{Messages: given})
+	h.commit("session", &driver.Commit{Messages: given})
 	for i, m := range h.messages("session") {
 		same(h.T, fmt.Sprint("parts of message ", i), m.Parts, given[i].Parts)
 	}
-	h.commit("session", &store.Commit{StartRun: &cairn.Run{ID: "run", Status: cairn.RunRunning, Output: json.RawMessage{}}})
-	if _, err := store.FindRun(h.Context(), h.st, "session", "run"); err != nil {
+	h.commit("session", &driver.Commit{StartRun: &cairn.Run{ID: "run", Status: cairn.RunRunning, Output: json.RawMessage{}}})
+	if _, err := driver.FindRun(h.Context(), h.st, "session", "run"); err != nil {
 		h.Fatal(err)
 	}
 	for _, id := range []string{"", " "} {
-		if _, err := store.Load(h.Context(), h.st, id); !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrInvalid) {
+		if _, err := driver.Load(h.Context(), h.st, id); !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrInvalid) {
 			h.Fatalf("load of %q: %v", id, err)
 		}
 	}
@@ -136,7 +136,7 @@ func manyTags(h *harness) {
 		given.Tags = append(given.Tags, fmt.Sprint("tag ", i))
 		given.Metadata[fmt.Sprint("key ", i)] = fmt.Sprint("value ", i)
 	}
-	row, err := store.Create(h.Context(), h.st, given, nil)
+	row, err := driver.Create(h.Context(), h.st, given, nil)
 	h.must(err)
 	same(h.T, "tags", h.load("session").Tags, given.Tags)
 	same(h.T, "metadata", h.load("session").Metadata, given.Metadata)
@@ -145,5 +145,5 @@ func manyTags(h *harness) {
 		key := fmt.Sprint("key ", 25*i)
 		some[key] = given.Metadata[key]
 	}
-	same(h.T, "sessions by some of them", h.list(store.SessionQuery{Tags: given.Tags[100:120], Metadata: some}), []*cairn.Session{row})
+	same(h.T, "sessions by some of them", h.list(driver.SessionQuery{Tags: given.Tags[100:120], Metadata: some}), []*cairn.Session{row})
 }

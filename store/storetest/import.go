@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var importTests = []storeTest{
@@ -39,7 +40,7 @@ var importTests = []storeTest{
 }
 
 // importer returns the store as an Importer. Only tests that need one call it.
-func (h *harness) importer() store.Importer { return h.st.(store.Importer) }
+func (h *harness) importer() driver.Importer { return h.st.(driver.Importer) }
 
 // other returns a harness on another empty store of the same kind.
 func (h *harness) other() *harness { return h.on(h.open(h.T)) }
@@ -47,13 +48,13 @@ func (h *harness) other() *harness { return h.on(h.open(h.T)) }
 // grown makes a tree of a root, two children and a grandchild that have something of everything, and returns its ids.
 func (h *harness) grown(root string) []string {
 	h.Helper()
-	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: root, Agent: agentName, UserID: "ann", Tags: []string{"a", "ü"},
+	_, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: root, Agent: agentName, UserID: "ann", Tags: []string{"a", "ü"},
 		Metadata: cairn.Metadata{"k": "v"}, TraceParent: "00-1-2-03", Depth: 2, ExpiresAt: at(7), TTL: cairn.Duration(time.Hour)}, []byte(`{"n":0,"list":[]}`))
 	h.must(err)
 	child, companion, grandchild := "child of "+root, "companion of "+root, "grandchild of "+root
 	h.tree(child, root)
 	for id, parent := range map[string]string{companion: root, grandchild: child} {
-		_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: "other", ParentID: parent, RootID: root, Name: "named " + id}, nil)
+		_, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: "other", ParentID: parent, RootID: root, Name: "named " + id}, nil)
 		h.must(err)
 	}
 
@@ -62,9 +63,9 @@ func (h *harness) grown(root string) []string {
 		s = h.stepState(s, fmt.Sprint("reply ", i), appendOp("/list", fmt.Sprint(i)), replaceOp("/n", fmt.Sprint(i)))
 	}
 	h.end(s)
-	_, err = store.MergeState(h.Context(), h.st, root, replaceOp("/n", "7"))
+	_, err = driver.MergeState(h.Context(), h.st, root, replaceOp("/n", "7"))
 	h.must(err)
-	_, err = store.Rewind(h.Context(), h.st, root, h.checkpointIDs(root)[2])
+	_, err = driver.Rewind(h.Context(), h.st, root, h.checkpointIDs(root)[2])
 	h.must(err)
 	_, err = h.st.Prune(h.Context(), root, 2)
 	h.must(err)
@@ -76,19 +77,19 @@ func (h *harness) grown(root string) []string {
 	c.EndRun = endCommit(s).EndRun
 	c.EndRun.Status, c.EndRun.Suspended = cairn.SuspendedClientTool, &cairn.Suspension{StepID: "step-of-" + root, Children: []cairn.ChildRef{{CallID: "call", SessionID: child, Agent: agentName, Kind: cairn.ChildSubAgent}}}
 	c.Usage = cairn.Usage{InputTokens: 3, OutputTokens: 4, Custom: map[string]float64{"cents": 0.25}}
-	c.Status, c.Lease.Action = cairn.SessionPaused, store.LeaseRelease
-	c.Suspend = &store.Suspend{StepID: "step-of-" + root, OpenCalls: 2, NextDeadline: at(3)}
-	c.Context = &store.ContextChange{Archived: new(true)}
+	c.Status, c.Lease.Action = cairn.SessionPaused, driver.LeaseRelease
+	c.Suspend = &driver.Suspend{StepID: "step-of-" + root, OpenCalls: 2, NextDeadline: at(3)}
+	c.Context = &driver.ContextChange{Archived: new(true)}
 	h.commit(root, c)
 	h.write(root, answers(h.call(root, "another call of "+root), "ann"))
-	h.commit(root, &store.Commit{Ending: stopOf("second run")})
+	h.commit(root, &driver.Commit{Ending: stopOf("second run")})
 
 	h.commit(child, beginCommit("run of the child", "worker", brief))
 	s = h.load(child)
 	h.stage(s, piece("staged", "reply", `{"a":1}`), piece("staged", "b", `2`), piece("before", "reply", `3`))
 	h.requestStop(child, interrupt("run of the child", "no longer needed"))
-	h.commit(companion, &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}})
-	h.commit(grandchild, &store.Commit{Messages: says("hello"), Enqueue: &store.QueuedTurn{ID: "later", Messages: says("more")}})
+	h.commit(companion, &driver.Commit{Status: cairn.SessionPaused, Suspend: &driver.Suspend{StepID: "step"}})
+	h.commit(grandchild, &driver.Commit{Messages: says("hello"), Enqueue: &driver.QueuedTurn{ID: "later", Messages: says("more")}})
 	h.await("the child's lease to lapse", func() bool { return !h.load(child).Running(time.Now()) })
 
 	log := h.importer().EventLog()
@@ -103,9 +104,9 @@ type whole struct {
 	Sessions []cairn.Session
 	Secrets  []string
 	Contents []*content
-	Inside   []*store.Inside
+	Inside   []*driver.Inside
 	Calls    []cairn.PendingCall
-	Due      []store.Due
+	Due      []driver.Due
 	First    int64
 	Last     int64
 	Events   []cairn.Event
@@ -113,7 +114,7 @@ type whole struct {
 
 func (h *harness) whole(root string, ids []string) *whole {
 	h.Helper()
-	w := &whole{Sessions: h.list(store.SessionQuery{}), Calls: h.calls(store.CallQuery{})}
+	w := &whole{Sessions: h.list(driver.SessionQuery{}), Calls: h.calls(driver.CallQuery{})}
 	for _, id := range ids {
 		w.Secrets, w.Contents = append(w.Secrets, h.load(id).Secret), append(w.Contents, h.content(id))
 		inside, err := h.importer().Inside(h.Context(), id, 0, math.MaxInt32)
@@ -121,7 +122,7 @@ func (h *harness) whole(root string, ids []string) *whole {
 		w.Inside = append(w.Inside, inside)
 	}
 	var err error
-	due, err := h.st.Due(h.Context(), store.DueQuery{})
+	due, err := h.st.Due(h.Context(), driver.DueQuery{})
 	w.Due = due.Items
 	h.must(err)
 	log := h.importer().EventLog()
@@ -150,7 +151,7 @@ func (h *harness) absent(root string, ids []string, what string) {
 			h.Fatalf("%s: session %q is there", what, id)
 		}
 	}
-	if list := h.calls(store.CallQuery{RootID: root}); len(list) > 0 {
+	if list := h.calls(driver.CallQuery{RootID: root}); len(list) > 0 {
 		h.Fatalf("%s: calls %s are there", what, callIDs(list))
 	}
 	if first, last, err := h.importer().EventLog().Bounds(h.Context(), h.log(root)); err != nil || first != 1 || last != 0 {
@@ -166,11 +167,11 @@ func importsEverything(h *harness) {
 		h.Fatalf("copied %t, %v", copied, err)
 	}
 	same(h.T, "the copy", to.whole("root", ids), h.whole("root", ids))
-	for _, q := range []store.SessionQuery{{UserID: "ann"}, {Agent: "other"}, {Tags: []string{"ü"}}, {Metadata: cairn.Metadata{"k": "v"}},
+	for _, q := range []driver.SessionQuery{{UserID: "ann"}, {Agent: "other"}, {Tags: []string{"ü"}}, {Metadata: cairn.Metadata{"k": "v"}},
 		{ThreadID: "root"}, {ParentID: "root"}, {RootID: "root"}, {RootsOnly: true}, {Statuses: []cairn.SessionStatus{cairn.SessionPaused}}} {
 		same(h.T, fmt.Sprintf("sessions of %+v", q), to.list(q), h.list(q))
 	}
-	for _, q := range []store.CallQuery{{Reviewer: "ann"}, {Statuses: []cairn.CallStatus{cairn.CallOpen}}, {UserID: "ann"}, {Agent: agentName},
+	for _, q := range []driver.CallQuery{{Reviewer: "ann"}, {Statuses: []cairn.CallStatus{cairn.CallOpen}}, {UserID: "ann"}, {Agent: agentName},
 		{Reviewer: "bob", Statuses: []cairn.CallStatus{cairn.CallOpen}}, {SessionID: "root", StepID: "step-of-root"}, {DueBefore: at(100)}} {
 		same(h.T, fmt.Sprintf("calls of %+v", q), to.calls(q), h.calls(q))
 	}
@@ -188,7 +189,7 @@ func importsTexts(h *harness) {
 		case 0:
 			first = s
 		case 2:
-			h.commit("root", &store.Commit{Guard: store.Guard{Idle: true}, Rewind: first.CheckpointID})
+			h.commit("root", &driver.Commit{Guard: driver.Guard{Idle: true}, Rewind: first.CheckpointID})
 		}
 	}
 	to := h.other()
@@ -196,8 +197,8 @@ func importsTexts(h *harness) {
 		h.Fatalf("copied %t, %v", copied, err)
 	}
 	to.wantTexts("root", texts...)
-	to.commit("root", &store.Commit{Guard: store.Guard{Idle: true}, Rewind: first.CheckpointID})
-	to.commit("root", &store.Commit{Messages: says("in its place", "of another one")})
+	to.commit("root", &driver.Commit{Guard: driver.Guard{Idle: true}, Rewind: first.CheckpointID})
+	to.commit("root", &driver.Commit{Messages: says("in its place", "of another one")})
 	to.wantTexts("root", texts...)
 	h.wantTexts("root", texts...)
 }
@@ -210,7 +211,7 @@ func importsInPages(h *harness) {
 		s = h.stepState(s, fmt.Sprint("reply ", i), appendOp("/list", `"`+fmt.Sprint(i)+` and some length"`))
 	}
 	h.end(s)
-	var writes []store.CallWrite
+	var writes []driver.CallWrite
 	for i := range 101 {
 		writes = append(writes, asks(fmt.Sprintf("call-%03d", i), "step"))
 	}
@@ -240,14 +241,14 @@ func importContinues(h *harness) {
 	before := to.load("root")
 	to.write("root", answers(to.call("root", "call-of-root"), "bob"))
 	c := beginCommit("third run", "another worker", time.Hour)
-	c.StartRun.Kind, c.Suspend = cairn.RunResume, &store.Suspend{}
+	c.StartRun.Kind, c.Suspend = cairn.RunResume, &driver.Suspend{}
 	c.Dequeue, c.Guard.Version = []string{"turn-of-root"}, to.load("root").Version
 	s := to.commit("root", c)
 	if s.Turn != before.Turn+1 || s.Lease.Token <= before.Lease.Token || s.Queued != 0 || s.MessageCount != before.MessageCount+1 {
 		h.Fatalf("the run began as %+v after %+v", s, before)
 	}
 	s = to.stepState(s, "goes on", appendOp("/list", "9"))
-	cp, err := store.FindCheckpoint(h.Context(), to.st, "root", s.CheckpointID)
+	cp, err := driver.FindCheckpoint(h.Context(), to.st, "root", s.CheckpointID)
 	h.must(err)
 	if last := h.checkpoints("root"); cp.Number != last[len(last)-1].Number+1 || cp.ParentID != before.CheckpointID {
 		h.Fatalf("the next checkpoint is %+v", cp)
@@ -264,12 +265,12 @@ func importTakenOver(h *harness) {
 	to := h.other()
 	to.imports(h, "root")
 	due := to.awaitDue("child of root")
-	if due.Kind != store.DueCrashed {
+	if due.Kind != driver.DueCrashed {
 		h.Fatalf("due as %+v", due)
 	}
 	before := to.load("child of root")
-	s := to.commit("child of root", &store.Commit{Guard: store.Guard{Lapsed: true},
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "heir", TTL: time.Hour}})
+	s := to.commit("child of root", &driver.Commit{Guard: driver.Guard{Lapsed: true},
+		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "heir", TTL: time.Hour}})
 	if s.Lease.Token <= before.Lease.Token {
 		h.Fatalf("token %d after %d", s.Lease.Token, before.Lease.Token)
 	}
@@ -288,7 +289,7 @@ func importRewinds(h *harness) {
 	to := h.other()
 	to.imports(h, "root")
 	for i, id := range slices.Backward(h.checkpointIDs("root")) {
-		_, err := store.Rewind(h.Context(), to.st, "root", id)
+		_, err := driver.Rewind(h.Context(), to.st, "root", id)
 		h.must(err)
 		to.wantState("root", "", string(h.state("root", id)))
 		s := to.begin("root", fmt.Sprint("after rewind ", i))
@@ -305,10 +306,10 @@ func importBranches(h *harness) {
 	to.imports(h, "root")
 	for _, cp := range h.checkpoints("root") {
 		branch := "branch at " + cp.ID
-		to.branch("root", store.BranchPoint{CheckpointID: cp.ID}, branch)
+		to.branch("root", driver.BranchPoint{CheckpointID: cp.ID}, branch)
 		to.wantState(branch, "", string(h.state("root", cp.ID)))
 		same(h.T, "messages", to.texts(branch), h.texts("root")[:cp.MessageCount])
-		to.branch("root", store.BranchPoint{Messages: &cp.MessageCount}, branch+" by its messages")
+		to.branch("root", driver.BranchPoint{Messages: &cp.MessageCount}, branch+" by its messages")
 	}
 	n, err := to.st.Prune(h.Context(), "root", 1)
 	if want := len(h.checkpoints("root")) - 1; err != nil || n != want {
@@ -324,7 +325,7 @@ func importRewindsRun(h *harness) {
 	to := h.other()
 	to.imports(h, "root")
 	for _, each := range []*harness{h, to} {
-		each.commit("root", &store.Commit{Guard: store.Guard{Idle: true}, RewindRun: "tried", Status: cairn.SessionInterrupted})
+		each.commit("root", &driver.Commit{Guard: driver.Guard{Idle: true}, RewindRun: "tried", Status: cairn.SessionInterrupted})
 	}
 	same(h.T, "state", to.state("root", ""), h.state("root", ""))
 	same(h.T, "messages", to.messages("root"), h.messages("root"))
@@ -373,16 +374,16 @@ func importTrimmed(h *harness) {
 		if first, last, err := log.Bounds(h.Context(), h.log(root)); err != nil || first != keep || last != 10 {
 			h.Fatalf("the log goes from %d to %d, %v, want %d to 10", first, last, err, keep)
 		}
-		if sweeper, ok := log.(store.LogSweeper); ok && keep <= 10 {
-			if page, err := sweeper.Unswept(h.Context(), 0, store.PageQuery{}); err != nil || !slices.Contains(page.Items, h.log(root)) {
+		if sweeper, ok := log.(driver.LogSweeper); ok && keep <= 10 {
+			if page, err := sweeper.Unswept(h.Context(), 0, driver.PageQuery{}); err != nil || !slices.Contains(page.Items, h.log(root)) {
 				h.Fatalf("of the copies due for a sweep are %q, %v", page.Items, err)
 			}
 		}
-		f, ok := log.(store.Fencer)
+		f, ok := log.(driver.Fencer)
 		if !ok {
 			continue
 		}
-		_, err = f.AppendFenced(h.Context(), h.log(root), store.AnySequence, holds(root, s.Lease.Token-1), say("late"))
+		_, err = f.AppendFenced(h.Context(), h.log(root), driver.AnySequence, holds(root, s.Lease.Token-1), say("late"))
 		h.wantError(err, cairn.ErrFenced, "an event of an earlier holder")
 		if last, err := f.AppendFenced(h.Context(), h.log(root), 10, holds(root, s.Lease.Token), say("next")); err != nil || last != 11 {
 			h.Fatalf("the next event has sequence %d, %v", last, err)
@@ -392,11 +393,11 @@ func importTrimmed(h *harness) {
 
 // importExpires lets a copy expire.
 func importExpires(h *harness) {
-	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "root", Agent: agentName, ExpiresAt: future}, nil)
+	_, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: "root", Agent: agentName, ExpiresAt: future}, nil)
 	h.must(err)
 	to := h.other()
 	to.imports(h, "root")
-	_, err = store.SetContext(h.Context(), to.st, "root", store.ContextChange{ExpiresAt: &past})
+	_, err = driver.SetContext(h.Context(), to.st, "root", driver.ContextChange{ExpiresAt: &past})
 	h.must(err)
 	same(h.T, "stale copies", to.stale(), []string{"root"})
 	to.awaitGone("root")
@@ -448,7 +449,7 @@ func importsAgain(h *harness) {
 	_, err := to.importer().EventLog().Append(h.Context(), h.log("root"), 11, say("more"))
 	h.must(err)
 	differs("an event")
-	to.commit("grandchild of root", &store.Commit{Messages: says("more")})
+	to.commit("grandchild of root", &driver.Commit{Messages: says("more")})
 	differs("a message")
 	h.must(to.st.Delete(h.Context(), "grandchild of root"))
 	differs("a session")
@@ -477,9 +478,9 @@ func importRunning(h *harness) {
 // importChanging changes a tree while it is being read.
 func importChanging(h *harness) {
 	for what, change := range map[string]func(root string){
-		"message": func(root string) { h.commit(root, &store.Commit{Messages: says("more")}) },
+		"message": func(root string) { h.commit(root, &driver.Commit{Messages: says("more")}) },
 		"event": func(root string) {
-			_, err := h.importer().EventLog().Append(h.Context(), h.log(root), store.AnySequence, say("more"))
+			_, err := h.importer().EventLog().Append(h.Context(), h.log(root), driver.AnySequence, say("more"))
 			h.must(err)
 		},
 		"child": func(root string) { h.tree("late child of "+root, root) },
@@ -488,7 +489,7 @@ func importChanging(h *harness) {
 		ids := h.grown(root)
 		to := h.other()
 		changed := false
-		parts := func(yield func(*store.Part, error) bool) {
+		parts := func(yield func(*driver.Part, error) bool) {
 			for part, err := range store.Export(h.Context(), h.importer(), root) {
 				if !changed && len(part.Checkpoints) > 0 {
 					change(root)
@@ -569,7 +570,7 @@ func faultyImport(h *harness) {
 	for n := 1; n <= mostWrites; n++ {
 		root := h.newID("session")
 		h.create(root) // a small tree that has something of nearly everything
-		h.commit(root, withWait(&store.Commit{Messages: says("hello")}, root))
+		h.commit(root, withWait(&driver.Commit{Messages: says("hello")}, root))
 		h.end(h.step(h.begin(root, "run"), "reply"))
 		_, err := h.importer().EventLog().Append(h.Context(), h.log(root), 0, lines(1, 3)...)
 		h.must(err)

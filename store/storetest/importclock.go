@@ -9,16 +9,17 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // before returns the parts of a tree as if they had been written before the clock was set back by jump.
-func before(jump time.Duration, parts iter.Seq2[*store.Part, error]) iter.Seq2[*store.Part, error] {
-	return func(yield func(*store.Part, error) bool) {
+func before(jump time.Duration, parts iter.Seq2[*driver.Part, error]) iter.Seq2[*driver.Part, error] {
+	return func(yield func(*driver.Part, error) bool) {
 		for part, err := range parts {
 			if part != nil && part.Session != nil {
 				head := *part.Session
 				head.Row.UpdatedAt, head.Row.Lease.Until = head.Row.UpdatedAt.Add(jump), head.Row.Lease.Until.Add(jump)
-				if store.DueKindOf(&head.Row) != store.DueDeadline && !head.Inside.DueSince.IsZero() {
+				if driver.DueKindOf(&head.Row) != driver.DueDeadline && !head.Inside.DueSince.IsZero() {
 					head.Inside.DueSince = head.Inside.DueSince.Add(jump)
 				}
 				own := *part
@@ -47,9 +48,9 @@ func clockSetBack(h *harness) {
 		h.create(id)
 		h.commit(id, beginCommit("run of "+id, "worker", time.Minute))
 	}
-	h.waiting("ready", agentName, "", store.DueReady)
-	h.waiting("queued", agentName, "", store.DueQueued)
-	h.waiting("ending", agentName, "", store.DueEnding)
+	h.waiting("ready", agentName, "", driver.DueReady)
+	h.waiting("queued", agentName, "", driver.DueQueued)
+	h.waiting("ending", agentName, "", driver.DueEnding)
 	h.create("later")
 	later := h.begin("later", "run of later")
 	h.commit("later", ask("call", later.AsOf.Add(2*time.Hour)))
@@ -82,8 +83,8 @@ func clockSetBack(h *harness) {
 	wantDue("with a living holder", "dead", "deleted", "ending", "queued", "ready")
 
 	dead := to.load("dead")
-	heir := to.commit("dead", &store.Commit{Guard: store.Guard{Lapsed: true}, Recovered: true,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "heir", TTL: time.Minute}})
+	heir := to.commit("dead", &driver.Commit{Guard: driver.Guard{Lapsed: true}, Recovered: true,
+		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "heir", TTL: time.Minute}})
 	if heir.Lease.Token <= dead.Lease.Token || !heir.Running(heir.AsOf) {
 		h.Fatalf("taken over as of %v with %+v", heir.AsOf, heir.Lease)
 	}
@@ -101,12 +102,12 @@ func expiryClockSetBack(h *harness) {
 	to := h.other()
 	to.importsAhead(h, "session", "removed")
 	soon := time.Now().Add(brief)
-	_, err := store.SetContext(h.Context(), to.st, "session", store.ContextChange{ExpiresAt: &soon})
+	_, err := driver.SetContext(h.Context(), to.st, "session", driver.ContextChange{ExpiresAt: &soon})
 	h.must(err)
 	to.await("the session to expire", func() bool {
-		_, err := store.Load(h.Context(), to.st, "session")
+		_, err := driver.Load(h.Context(), to.st, "session")
 		return errors.Is(err, cairn.ErrExpired)
 	})
-	_, err = to.st.(store.Sweeper).Remove(h.Context(), "removed", store.Deleted)
+	_, err = to.st.(driver.Sweeper).Remove(h.Context(), "removed", driver.Deleted)
 	to.must(err)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var inboxTests = []storeTest{
@@ -25,7 +25,7 @@ func (h *harness) inbox() {
 	user := "ann's user"
 	for _, s := range []*cairn.Session{{ID: "r1", Agent: agentName, UserID: user}, {ID: "r2", Agent: "sales", UserID: "other"},
 		{ID: "child", Agent: "sales", UserID: user, ParentID: "r1", RootID: "r1"}} {
-		_, err := store.Create(h.Context(), h.st, s, nil)
+		_, err := driver.Create(h.Context(), h.st, s, nil)
 		h.must(err)
 	}
 	add := func(session, id, step string, change func(*cairn.PendingCall), reviewers ...string) {
@@ -51,39 +51,39 @@ func inboxFilters(h *harness) {
 	open := []cairn.CallStatus{cairn.CallOpen}
 	for _, test := range []struct {
 		name string
-		q    store.CallQuery
+		q    driver.CallQuery
 		want string
 	}{
-		{"all", store.CallQuery{}, "a b c d e f g h i"},
-		{"open", store.CallQuery{Statuses: open}, "a b d f g h"},
-		{"statuses", store.CallQuery{Statuses: []cairn.CallStatus{cairn.CallDropped, cairn.CallAnswered, "no such status"}}, "c i"},
-		{"root", store.CallQuery{RootID: "r1"}, "a b c d e"},
-		{"open of a root", store.CallQuery{RootID: "r1", Statuses: open}, "a b d"},
-		{"a child is no root", store.CallQuery{RootID: "child"}, ""},
-		{"session", store.CallQuery{SessionID: "r1"}, "a b c"},
-		{"no such session", store.CallQuery{SessionID: "r"}, ""},
-		{"step", store.CallQuery{StepID: "s1"}, "a b d e f g"},
-		{"step of a session", store.CallQuery{SessionID: "child", StepID: "s1"}, "d e"},
-		{"open of a step", store.CallQuery{SessionID: "child", StepID: "s1", Statuses: open}, "d"},
-		{"user", store.CallQuery{UserID: "ann's user"}, "a b c d e"},
-		{"open of a user", store.CallQuery{UserID: "ann's user", Statuses: open}, "a b d"},
-		{"agent", store.CallQuery{Agent: "sales"}, "d e f g h i"},
-		{"open of an agent", store.CallQuery{Agent: "sales", Statuses: open}, "d f g h"},
-		{"tool", store.CallQuery{Tool: "ask"}, "b h"},
-		{"open of a tool", store.CallQuery{Tool: "refund", Statuses: open}, "a d f g"},
-		{"kind", store.CallQuery{Kind: cairn.CallClientTool}, "b"},
-		{"reviewer", store.CallQuery{Reviewer: "ann"}, "a b c e f g i"},
-		{"open of a reviewer", store.CallQuery{Reviewer: "ann", Statuses: open}, "a b f g"},
-		{"open of another reviewer", store.CallQuery{Reviewer: "bob", Statuses: open}, "a d f g"},
-		{"open of a reviewer with none", store.CallQuery{Reviewer: "an", Statuses: open}, "a g"},
-		{"reviewer and tool", store.CallQuery{Reviewer: "ann", Tool: "ask", Statuses: open}, "b"},
-		{"reviewer, user and agent", store.CallQuery{Reviewer: "bob", UserID: "ann's user", Agent: "sales", Statuses: open}, "d"},
-		{"claimed", store.CallQuery{Claimed: "ann"}, "f"},
-		{"claimed by nobody", store.CallQuery{Claimed: "bob"}, ""},
-		{"due", store.CallQuery{DueBefore: at(11)}, "d h"},
-		{"due, exclusive", store.CallQuery{DueBefore: at(10)}, ""},
-		{"due later", store.CallQuery{DueBefore: at(30).In(time.FixedZone("east", 3600))}, "d e h"},
-		{"everything", store.CallQuery{RootID: "r2", SessionID: "r2", StepID: "s1", UserID: "other", Agent: "sales", Tool: "refund",
+		{"all", driver.CallQuery{}, "a b c d e f g h i"},
+		{"open", driver.CallQuery{Statuses: open}, "a b d f g h"},
+		{"statuses", driver.CallQuery{Statuses: []cairn.CallStatus{cairn.CallDropped, cairn.CallAnswered, "no such status"}}, "c i"},
+		{"root", driver.CallQuery{RootID: "r1"}, "a b c d e"},
+		{"open of a root", driver.CallQuery{RootID: "r1", Statuses: open}, "a b d"},
+		{"a child is no root", driver.CallQuery{RootID: "child"}, ""},
+		{"session", driver.CallQuery{SessionID: "r1"}, "a b c"},
+		{"no such session", driver.CallQuery{SessionID: "r"}, ""},
+		{"step", driver.CallQuery{StepID: "s1"}, "a b d e f g"},
+		{"step of a session", driver.CallQuery{SessionID: "child", StepID: "s1"}, "d e"},
+		{"open of a step", driver.CallQuery{SessionID: "child", StepID: "s1", Statuses: open}, "d"},
+		{"user", driver.CallQuery{UserID: "ann's user"}, "a b c d e"},
+		{"open of a user", driver.CallQuery{UserID: "ann's user", Statuses: open}, "a b d"},
+		{"agent", driver.CallQuery{Agent: "sales"}, "d e f g h i"},
+		{"open of an agent", driver.CallQuery{Agent: "sales", Statuses: open}, "d f g h"},
+		{"tool", driver.CallQuery{Tool: "ask"}, "b h"},
+		{"open of a tool", driver.CallQuery{Tool: "refund", Statuses: open}, "a d f g"},
+		{"kind", driver.CallQuery{Kind: cairn.CallClientTool}, "b"},
+		{"reviewer", driver.CallQuery{Reviewer: "ann"}, "a b c e f g i"},
+		{"open of a reviewer", driver.CallQuery{Reviewer: "ann", Statuses: open}, "a b f g"},
+		{"open of another reviewer", driver.CallQuery{Reviewer: "bob", Statuses: open}, "a d f g"},
+		{"open of a reviewer with none", driver.CallQuery{Reviewer: "an", Statuses: open}, "a g"},
+		{"reviewer and tool", driver.CallQuery{Reviewer: "ann", Tool: "ask", Statuses: open}, "b"},
+		{"reviewer, user and agent", driver.CallQuery{Reviewer: "bob", UserID: "ann's user", Agent: "sales", Statuses: open}, "d"},
+		{"claimed", driver.CallQuery{Claimed: "ann"}, "f"},
+		{"claimed by nobody", driver.CallQuery{Claimed: "bob"}, ""},
+		{"due", driver.CallQuery{DueBefore: at(11)}, "d h"},
+		{"due, exclusive", driver.CallQuery{DueBefore: at(10)}, ""},
+		{"due later", driver.CallQuery{DueBefore: at(30).In(time.FixedZone("east", 3600))}, "d e h"},
+		{"everything", driver.CallQuery{RootID: "r2", SessionID: "r2", StepID: "s1", UserID: "other", Agent: "sales", Tool: "refund",
 			Kind: cairn.CallApproval, Statuses: open, Reviewer: "bob", Claimed: "ann"}, "f"},
 	} {
 		for _, limit := range []int{0, 1, 2} {
@@ -108,7 +108,7 @@ func inboxOrder(h *harness) {
 		h.write(root, asks("0", "step", "ann"))
 		want = append(want, root+"/0")
 	}
-	for name, q := range map[string]store.CallQuery{"all": {}, "open": {Statuses: []cairn.CallStatus{cairn.CallOpen}}, "agent": {Agent: agentName}} {
+	for name, q := range map[string]driver.CallQuery{"all": {}, "open": {Statuses: []cairn.CallStatus{cairn.CallOpen}}, "agent": {Agent: agentName}} {
 		for limit := 1; limit <= len(want)+1; limit++ {
 			q.Limit = limit
 			var got []string
@@ -118,7 +118,7 @@ func inboxOrder(h *harness) {
 			same(h.T, fmt.Sprintf("%s, in pages of %d", name, limit), got, want)
 		}
 	}
-	q := store.CallQuery{Statuses: []cairn.CallStatus{cairn.CallOpen}, Reviewer: "ann", Limit: 2}
+	q := driver.CallQuery{Statuses: []cairn.CallStatus{cairn.CallOpen}, Reviewer: "ann", Limit: 2}
 	if got := callIDs(h.calls(q)); got != "10 9 10 9 10 9 0 0" {
 		h.Fatalf("calls of a reviewer, assigned or free: %q", got)
 	}
@@ -126,13 +126,13 @@ func inboxOrder(h *harness) {
 
 func inboxPageSizes(h *harness) {
 	h.create("session")
-	var writes []store.CallWrite
+	var writes []driver.CallWrite
 	for i := range 1001 {
 		writes = append(writes, asks(fmt.Sprint(i), "step"))
 	}
 	h.write("session", writes...)
 	for limit, want := range map[int]int{0: 100, 250: 250, 1000: 1000, 1 << 30: 1000} {
-		page, err := h.st.Calls(h.Context(), store.CallQuery{Limit: limit})
+		page, err := h.st.Calls(h.Context(), driver.CallQuery{Limit: limit})
 		h.must(err)
 		if len(page.Items) != want || page.Next == "" {
 			h.Fatalf("limit %d gives %d calls and cursor %q, want %d and one", limit, len(page.Items), page.Next, want)
@@ -153,8 +153,8 @@ func inboxPagingWhileWriting(h *harness) {
 		h.write(id, asks(fmt.Sprintf("call-%02d", i), "step"))
 	}
 	n := 0
-	got := pages(h.T, "calls", func(cursor string) (store.Page[cairn.PendingCall], error) {
-		page, err := h.st.Calls(h.Context(), store.CallQuery{Statuses: []cairn.CallStatus{cairn.CallOpen}, Cursor: cursor, Limit: 3})
+	got := pages(h.T, "calls", func(cursor string) (driver.Page[cairn.PendingCall], error) {
+		page, err := h.st.Calls(h.Context(), driver.CallQuery{Statuses: []cairn.CallStatus{cairn.CallOpen}, Cursor: cursor, Limit: 3})
 		switch n++; n {
 		case 1:
 			last := page.Items[2] // the cursor's item
@@ -180,7 +180,7 @@ func inboxFollowsWrites(h *harness) {
 	check := func(when string, want map[string]bool) {
 		h.Helper()
 		for reviewer, there := range want {
-			if list := h.calls(store.CallQuery{Reviewer: reviewer, Statuses: open}); (len(list) == 1) != there {
+			if list := h.calls(driver.CallQuery{Reviewer: reviewer, Statuses: open}); (len(list) == 1) != there {
 				h.Fatalf("%s: open calls of %s are %+v", when, reviewer, list)
 			}
 		}
@@ -188,7 +188,7 @@ func inboxFollowsWrites(h *harness) {
 	change := func(change func(*cairn.PendingCall)) {
 		h.Helper()
 		c := h.call("session", "call")
-		w := store.CallWrite{Call: *c, Seen: c.Version}
+		w := driver.CallWrite{Call: *c, Seen: c.Version}
 		change(&w.Call)
 		h.write("session", w)
 	}
@@ -202,11 +202,11 @@ func inboxFollowsWrites(h *harness) {
 	change(func(c *cairn.PendingCall) { c.Status = cairn.CallOpen })
 	check("open again", map[string]bool{"ann": true, "bob": false})
 	change(func(c *cairn.PendingCall) { c.ClaimedBy, c.ClaimedUntil = "ann", time.Now().Add(time.Hour) })
-	if list := h.calls(store.CallQuery{Claimed: "ann"}); len(list) != 1 {
+	if list := h.calls(driver.CallQuery{Claimed: "ann"}); len(list) != 1 {
 		h.Fatalf("claimed calls are %+v", list)
 	}
 	change(func(c *cairn.PendingCall) { c.ClaimedBy, c.ClaimedUntil = "", time.Time{} })
-	if list := h.calls(store.CallQuery{Claimed: "ann"}); len(list) > 0 {
+	if list := h.calls(driver.CallQuery{Claimed: "ann"}); len(list) > 0 {
 		h.Fatalf("released calls are claimed: %+v", list)
 	}
 }
@@ -221,7 +221,7 @@ func inboxFineDeadlines(h *harness) {
 	stored := h.call("session", "call").Deadline
 	for _, after := range []time.Duration{-1000, 0, 1, 499, 500, 501, 1000} {
 		due := at(1).Add(after)
-		if listed := len(h.calls(store.CallQuery{DueBefore: due})) == 1; listed != stored.Before(due) {
+		if listed := len(h.calls(driver.CallQuery{DueBefore: due})) == 1; listed != stored.Before(due) {
 			h.Fatalf("a call with the deadline %v is due before %v: %v", stored, due, listed)
 		}
 	}
@@ -231,7 +231,7 @@ func inboxBadCursor(h *harness) {
 	h.create("session")
 	h.write("session", asks("call", "step"))
 	for _, cursor := range append(badCursors, "1.2", "1.9.short", "1.-1.call", "x y.1.call", "1..call") {
-		for name, q := range map[string]store.CallQuery{"all": {}, "reviewer": {Reviewer: "ann", Statuses: []cairn.CallStatus{cairn.CallOpen}}} {
+		for name, q := range map[string]driver.CallQuery{"all": {}, "reviewer": {Reviewer: "ann", Statuses: []cairn.CallStatus{cairn.CallOpen}}} {
 			q.Cursor = cursor
 			_, err := h.st.Calls(h.Context(), q)
 			h.wantError(err, cairn.ErrInvalid, fmt.Sprintf("%s: cursor %q", name, cursor))

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
 )
 
@@ -77,19 +77,19 @@ func (kv *keyValues) list(prefix string) (keys []string) {
 // plan and backend define what a commit means and what a session is.
 func TestDocumentStore(t *testing.T) {
 	t.Parallel()
-	open := func(testing.TB) store.Store {
+	open := func(testing.TB) driver.Store {
 		return &documentStore{db: &keyValues{values: map[string]versioned{}}}
 	}
-	another := func(_ testing.TB, st store.Store) store.Store { return &documentStore{db: st.(*documentStore).db} }
+	another := func(_ testing.TB, st driver.Store) driver.Store { return &documentStore{db: st.(*documentStore).db} }
 	storetest.Run(t, open, &storetest.Options{
-		Reopen: func(tb testing.TB, st store.Store) store.Store {
+		Reopen: func(tb testing.TB, st driver.Store) driver.Store {
 			if err := st.Close(); err != nil {
 				tb.Error(err)
 			}
 			return another(tb, st)
 		},
 		Second: another,
-		Fault: func(_ testing.TB, st store.Store, n int) func() bool {
+		Fault: func(_ testing.TB, st driver.Store, n int) func() bool {
 			db := st.(*documentStore).db
 			db.mu.Lock()
 			defer db.mu.Unlock()

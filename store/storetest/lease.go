@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var leaseTests = []storeTest{
@@ -33,33 +33,33 @@ func (h *harness) wantTTL(s *cairn.Session, ttl time.Duration) {
 
 func leaseActions(h *harness) {
 	first := h.create("session").Lease.Token
-	lease := func(change store.LeaseChange) *cairn.Session {
+	lease := func(change driver.LeaseChange) *cairn.Session {
 		h.Helper()
-		return h.commit("session", &store.Commit{Lease: change})
+		return h.commit("session", &driver.Commit{Lease: change})
 	}
-	s := lease(store.LeaseChange{Action: store.LeaseTake, Owner: "one", TTL: time.Minute})
+	s := lease(driver.LeaseChange{Action: driver.LeaseTake, Owner: "one", TTL: time.Minute})
 	h.wantTTL(s, time.Minute)
 	one := s.Lease.Token
 	if s.Lease.Owner != "one" || one <= first {
 		h.Fatalf("lease %+v after it was taken", s.Lease)
 	}
-	kept := lease(store.LeaseChange{})
+	kept := lease(driver.LeaseChange{})
 	same(h.T, "lease that was left as it is", kept.Lease, s.Lease)
-	s = lease(store.LeaseChange{Action: store.LeaseRenew, Owner: "ignored", TTL: time.Hour})
+	s = lease(driver.LeaseChange{Action: driver.LeaseRenew, Owner: "ignored", TTL: time.Hour})
 	h.wantTTL(s, time.Hour)
 	if s.Lease.Owner != "one" || s.Lease.Token != one {
 		h.Fatalf("lease %+v after it was renewed", s.Lease)
 	}
-	s = lease(store.LeaseChange{Action: store.LeaseTake, Owner: "two", TTL: time.Minute})
+	s = lease(driver.LeaseChange{Action: driver.LeaseTake, Owner: "two", TTL: time.Minute})
 	two := s.Lease.Token
 	if s.Lease.Owner != "two" || two <= one {
 		h.Fatalf("lease %+v after another took it", s.Lease)
 	}
-	s = lease(store.LeaseChange{Action: store.LeaseRelease})
+	s = lease(driver.LeaseChange{Action: driver.LeaseRelease})
 	if s.Lease.Owner != "" || s.Lease.Token != two || !s.Lease.Until.Equal(s.UpdatedAt) {
 		h.Fatalf("lease %+v after it was released", s.Lease)
 	}
-	s = lease(store.LeaseChange{Action: store.LeaseTake, Owner: "three", TTL: time.Minute})
+	s = lease(driver.LeaseChange{Action: driver.LeaseTake, Owner: "three", TTL: time.Minute})
 	if s.Lease.Token <= two {
 		h.Fatalf("fencing token %d after a release at %d", s.Lease.Token, two)
 	}
@@ -102,8 +102,8 @@ func renewFenced(h *harness) {
 func renewReleased(h *harness) {
 	h.create("left")
 	left := h.begin("left", "run")
-	left = h.commit("left", &store.Commit{Guard: store.Guard{Version: left.Version, Token: left.Lease.Token}, Status: cairn.SessionActive,
-		Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	left = h.commit("left", &driver.Commit{Guard: driver.Guard{Version: left.Version, Token: left.Lease.Token}, Status: cairn.SessionActive,
+		Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 	h.create("ended")
 	ended := h.begin("ended", "run")
 	ended = h.commit("ended", endCommit(ended))
@@ -113,7 +113,7 @@ func renewReleased(h *harness) {
 			same(h.T, "row the store saw", h.wantConflict(err, cairn.ErrFenced, s.ID), s)
 		})
 	}
-	if list := h.due(10); len(list) != 1 || list[0].SessionID != "left" || list[0].Kind != store.DueCrashed {
+	if list := h.due(10); len(list) != 1 || list[0].SessionID != "left" || list[0].Kind != driver.DueCrashed {
 		h.Fatalf("due after a heartbeat of a released lease: %+v", list)
 	}
 }
@@ -126,14 +126,14 @@ func renewLate(h *harness) {
 	if list := h.due(10); len(list) > 0 {
 		h.Fatalf("due after a late heartbeat: %+v", list)
 	}
-	_, err = h.st.Commit(h.Context(), "session", &store.Commit{Guard: store.Guard{Lapsed: true}})
+	_, err = h.st.Commit(h.Context(), "session", &driver.Commit{Guard: driver.Guard{Lapsed: true}})
 	h.wantConflict(err, cairn.ErrAlreadyRunning, "takeover after a late heartbeat")
 	h.step(h.load("session"), "reply")
 }
 
-func (h *harness) due(limit int) []store.Due {
+func (h *harness) due(limit int) []driver.Due {
 	h.Helper()
-	page, err := h.st.Due(h.Context(), store.DueQuery{Limit: limit})
+	page, err := h.st.Due(h.Context(), driver.DueQuery{Limit: limit})
 	h.must(err)
 	return page.Items
 }
@@ -147,7 +147,7 @@ func dueWhenLapsed(h *harness) {
 	}
 	s := h.crash("crashed", "run")
 	list := h.due(10)
-	if len(list) != 1 || list[0].SessionID != "crashed" || list[0].Agent != agentName || list[0].Kind != store.DueCrashed {
+	if len(list) != 1 || list[0].SessionID != "crashed" || list[0].Agent != agentName || list[0].Kind != driver.DueCrashed {
 		h.Fatalf("due: %+v", list)
 	}
 	if !list[0].Since.Equal(s.Lease.Until) {
@@ -170,7 +170,7 @@ func dueInTurn(h *harness) {
 		} else {
 			h.create(id)
 			s := h.begin(id, "run")
-			h.commit(id, &store.Commit{Guard: store.Guard{Token: s.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+			h.commit(id, &driver.Commit{Guard: driver.Guard{Token: s.Lease.Token}, Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 		}
 		want = append(want, id)
 	}
@@ -190,67 +190,67 @@ type leaseEnd struct {
 	name    string
 	end     func(*cairn.Session)
 	crashed bool // the run is active, but no process drives it
-	due     store.DueKind
+	due     driver.DueKind
 }
 
 // dueHoweverItEnds checks, for every way in which a lease can end, what is due and who may take the session over. An
 // active run can be taken over at once, whether its lease lapsed or was released.
 func dueHoweverItEnds(h *harness) {
-	let := func(lease store.LeaseAction, ttl time.Duration, more func(*store.Commit)) func(*cairn.Session) {
+	let := func(lease driver.LeaseAction, ttl time.Duration, more func(*driver.Commit)) func(*cairn.Session) {
 		return func(s *cairn.Session) {
-			c := &store.Commit{Guard: store.Guard{Token: s.Lease.Token}, Lease: store.LeaseChange{Action: lease, TTL: ttl}}
+			c := &driver.Commit{Guard: driver.Guard{Token: s.Lease.Token}, Lease: driver.LeaseChange{Action: lease, TTL: ttl}}
 			if more != nil {
 				more(c)
 			}
 			h.commit(s.ID, c)
 		}
 	}
-	released := func(more func(*store.Commit)) func(*cairn.Session) { return let(store.LeaseRelease, 0, more) }
+	released := func(more func(*driver.Commit)) func(*cairn.Session) { return let(driver.LeaseRelease, 0, more) }
 	status := func(status cairn.SessionStatus) func(*cairn.Session) {
-		return released(func(c *store.Commit) { c.Status = status })
+		return released(func(c *driver.Commit) { c.Status = status })
 	}
 	for _, test := range []leaseEnd{
-		{"released", released(nil), true, store.DueCrashed},
-		{"released at a version", released(func(c *store.Commit) { c.Guard.Version = h.load("released at a version").Version }),
-			true, store.DueCrashed},
+		{"released", released(nil), true, driver.DueCrashed},
+		{"released at a version", released(func(c *driver.Commit) { c.Guard.Version = h.load("released at a version").Version }),
+			true, driver.DueCrashed},
 		{"released with a step", func(s *cairn.Session) {
 			c := h.stepCommit(s, "reply")
-			c.Lease.Action = store.LeaseRelease
+			c.Lease.Action = driver.LeaseRelease
 			h.commit(s.ID, c)
-		}, true, store.DueCrashed},
+		}, true, driver.DueCrashed},
 		{"released, then added to", func(s *cairn.Session) {
 			released(nil)(s)
-			h.commit(s.ID, &store.Commit{Messages: []cairn.Message{cairn.Context("a word from outside")}})
-		}, true, store.DueCrashed},
+			h.commit(s.ID, &driver.Commit{Messages: []cairn.Message{cairn.Context("a word from outside")}})
+		}, true, driver.DueCrashed},
 		{"released twice", func(s *cairn.Session) {
 			released(nil)(s)
 			released(nil)(s)
-		}, true, store.DueCrashed},
-		{"run out after a renewal", let(store.LeaseRenew, brief, nil), true, store.DueCrashed},
+		}, true, driver.DueCrashed},
+		{"run out after a renewal", let(driver.LeaseRenew, brief, nil), true, driver.DueCrashed},
 		{"run out after a heartbeat", func(s *cairn.Session) {
 			h.must(failureOf(h.st.Renew(h.Context(), s.ID, s.Lease.Token, brief)))
-		}, true, store.DueCrashed},
+		}, true, driver.DueCrashed},
 		{"run out after a step", func(s *cairn.Session) {
 			c := h.stepCommit(s, "reply")
-			c.Lease = store.LeaseChange{Action: store.LeaseRenew, TTL: brief}
+			c.Lease = driver.LeaseChange{Action: driver.LeaseRenew, TTL: brief}
 			h.commit(s.ID, c)
-		}, true, store.DueCrashed},
+		}, true, driver.DueCrashed},
 		{"run out after a takeover", func(s *cairn.Session) {
 			released(nil)(s)
 			c := takeoverCommit(h.load(s.ID), "worker")
 			c.Lease.TTL = brief
 			h.commit(s.ID, c)
-		}, true, store.DueCrashed},
+		}, true, driver.DueCrashed},
 		{"completed", func(s *cairn.Session) { h.end(s) }, false, ""},
 		{"failed", status(cairn.SessionFailed), false, ""},
 		{"interrupted", status(cairn.SessionInterrupted), false, ""},
 		{"paused", status(cairn.SessionPaused), false, ""},
-		{"paused and ready", released(func(c *store.Commit) {
-			c.Status, c.Suspend = cairn.SessionPaused, &store.Suspend{StepID: "step"}
-		}), false, store.DueReady},
-		{"ended with a queue", released(func(c *store.Commit) {
-			c.Status, c.Enqueue = cairn.SessionCompleted, &store.QueuedTurn{ID: "turn"}
-		}), false, store.DueQueued},
+		{"paused and ready", released(func(c *driver.Commit) {
+			c.Status, c.Suspend = cairn.SessionPaused, &driver.Suspend{StepID: "step"}
+		}), false, driver.DueReady},
+		{"ended with a queue", released(func(c *driver.Commit) {
+			c.Status, c.Enqueue = cairn.SessionCompleted, &driver.QueuedTurn{ID: "turn"}
+		}), false, driver.DueQueued},
 	} {
 		h.endsDue(&test)
 	}
@@ -263,11 +263,11 @@ func (h *harness) endsDue(test *leaseEnd) {
 	if test.due != "" {
 		h.await(test.name+": to be due", func() bool { return len(h.due(10)) > 0 })
 	}
-	var due []store.DueKind
+	var due []driver.DueKind
 	for _, d := range h.due(10) {
 		due = append(due, d.Kind)
 	}
-	if want := []store.DueKind{test.due}[:min(len(test.due), 1)]; !slices.Equal(due, want) {
+	if want := []driver.DueKind{test.due}[:min(len(test.due), 1)]; !slices.Equal(due, want) {
 		h.Fatalf("%s: due %q, want %q", test.name, due, want)
 	}
 	s := h.load(test.name)
@@ -275,7 +275,7 @@ func (h *harness) endsDue(test *leaseEnd) {
 		h.Fatalf("%s: crashed is %t, want %t", test.name, crashed, test.crashed)
 	}
 	if !test.crashed {
-		_, err := h.st.Commit(h.Context(), test.name, &store.Commit{Guard: store.Guard{Lapsed: true}})
+		_, err := h.st.Commit(h.Context(), test.name, &driver.Commit{Guard: driver.Guard{Lapsed: true}})
 		h.wantConflict(err, cairn.ErrNotRunning, test.name+": takeover of what is not running")
 		h.must(h.st.Delete(h.Context(), test.name))
 		return
@@ -289,7 +289,7 @@ func (h *harness) endsDue(test *leaseEnd) {
 	if list := h.due(10); len(list) > 0 {
 		h.Fatalf("%s: due after a takeover: %+v", test.name, list)
 	}
-	h.commit(test.name, &store.Commit{Guard: store.Guard{Token: taken.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	h.commit(test.name, &driver.Commit{Guard: driver.Guard{Token: taken.Lease.Token}, Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 	h.must(h.st.Delete(h.Context(), test.name))
 }
 
@@ -297,7 +297,7 @@ func dueOnlyActive(h *harness) {
 	for _, status := range []cairn.SessionStatus{cairn.SessionIdle, cairn.SessionPaused, cairn.SessionCompleted, cairn.SessionFailed, cairn.SessionInterrupted} {
 		id := string(status)
 		h.crash(id, "run")
-		h.commit(id, &store.Commit{Status: status})
+		h.commit(id, &driver.Commit{Status: status})
 		if list := h.due(10); len(list) > 0 {
 			h.Fatalf("due though it is %s: %+v", status, list)
 		}

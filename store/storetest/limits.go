@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var limitTests = []storeTest{
@@ -32,23 +32,25 @@ func useOf(input json.RawMessage) []cairn.Message {
 
 // unkeepable returns commits of a session that no store may accept: each would be read back as something else, or not
 // at all. It is one table, and therefore long.
-func unkeepable() map[string]*store.Commit {
-	run := func(change func(*cairn.Run)) *store.Commit {
+func unkeepable() map[string]*driver.Commit {
+	run := func(change func(*cairn.Run)) *driver.Commit {
 		r := &cairn.Run{ID: "run", Agent: agentName, Status: cairn.RunRunning}
 		change(r)
-		return &store.Commit{StartRun: r}
+		return &driver.Commit{StartRun: r}
 	}
-	state := func(op cairn.Op) *store.Commit { return &store.Commit{State: &store.StateChange{Ops: []cairn.Op{op}}} }
-	part := func(p cairn.Part) *store.Commit {
-		return &store.Commit{Messages: []cairn.Message{{Role: cairn.RoleAssistant, Parts: []cairn.Part{p}}}}
+	state := func(op cairn.Op) *driver.Commit {
+		return &driver.Commit{State: &driver.StateChange{Ops: []cairn.Op{op}}}
 	}
-	call := func(change func(*cairn.PendingCall)) *store.Commit {
+	part := func(p cairn.Part) *driver.Commit {
+		return &driver.Commit{Messages: []cairn.Message{{Role: cairn.RoleAssistant, Parts: []cairn.Part{p}}}}
+	}
+	call := func(change func(*cairn.PendingCall)) *driver.Commit {
 		c := cairn.PendingCall{CallRef: cairn.CallRef{ID: "call", Kind: cairn.CallApproval, Tool: "t"}, Status: cairn.CallOpen}
 		change(&c)
-		return &store.Commit{Calls: []store.CallWrite{{Call: c}}}
+		return &driver.Commit{Calls: []driver.CallWrite{{Call: c}}}
 	}
 	inf, half := math.Inf(1), json.RawMessage(`"\ud800"`)
-	return map[string]*store.Commit{
+	return map[string]*driver.Commit{
 		"text with a NUL":        {Messages: says("a\x00b")},
 		"text that is not UTF-8": {Messages: says("bad \xff\xfe UTF-8")},
 		"half a character":       {Messages: says("half a \xf0\x9f\x9c")},
@@ -70,8 +72,8 @@ func unkeepable() map[string]*store.Commit {
 		"state too deep":               state(cairn.Op{Kind: cairn.OpReplace, Path: "/a", Value: deep(cairn.MaxJSONDepth)}),
 		"state too deep by its path":   state(cairn.Op{Kind: cairn.OpAppend, Path: strings.Repeat("/a", cairn.MaxJSONDepth), Items: []json.RawMessage{json.RawMessage("1")}}),
 		"a member with a NUL":          state(cairn.Op{Kind: cairn.OpReplace, Path: "/\x00", Value: json.RawMessage("1")}),
-		"a whole state that is none":   {State: &store.StateChange{Keyframe: json.RawMessage(`[1]`)}},
-		"a whole state with a NUL":     {State: &store.StateChange{Keyframe: json.RawMessage(`{"a":"\u0000"}`)}},
+		"a whole state that is none":   {State: &driver.StateChange{Keyframe: json.RawMessage(`[1]`)}},
+		"a whole state with a NUL":     {State: &driver.StateChange{Keyframe: json.RawMessage(`{"a":"\u0000"}`)}},
 		"an operation of another kind": state(cairn.Op{Kind: "move", Path: "/a"}),
 
 		"infinite usage":  {Usage: cairn.Usage{Custom: map[string]float64{"cost": inf}}},
@@ -90,16 +92,16 @@ func unkeepable() map[string]*store.Commit {
 		"an answer's words":   call(func(c *cairn.PendingCall) { c.Answer = &cairn.CallAnswer{Text: "\x00"} }),
 		"a reviewer's name":   call(func(c *cairn.PendingCall) { c.Reviewers = []string{"\xff"} }),
 		"a note in a trail":   call(func(c *cairn.PendingCall) { c.Trail = []cairn.Decision{{Notes: "\x00"}} }),
-		"a queued message":    {Enqueue: &store.QueuedTurn{ID: "turn", Messages: says("\x00")}},
-		"a cached result":     {Cache: []store.CacheEntry{{Key: "k", Tool: "t", Output: half}}},
-		"an unnamed entry":    {Context: &store.ContextChange{Metadata: cairn.Metadata{"": "1"}}},
-		"a user's name":       {Context: &store.ContextChange{UserID: new("\xff")}},
-		"metadata":            {Context: &store.ContextChange{Metadata: cairn.Metadata{"a": "\x00"}}},
-		"too much metadata":   {Context: &store.ContextChange{Metadata: cairn.Metadata{"a": strings.Repeat("x", cairn.MaxMetadataBytes)}}},
-		"metadata too deep":   {Context: &store.ContextChange{Metadata: cairn.Metadata{"a": deep(cairn.MaxJSONDepth)}}},
-		"an inexact number":   {Context: &store.ContextChange{Metadata: cairn.Metadata{"a": json.RawMessage(`[9007199254740993]`)}}},
-		"metadata of no JSON": {Context: &store.ContextChange{Metadata: cairn.Metadata{"a": make(chan int)}}},
-		"added tag":           {Context: &store.ContextChange{AddTags: []string{"a\n"}}},
+		"a queued message":    {Enqueue: &driver.QueuedTurn{ID: "turn", Messages: says("\x00")}},
+		"a cached result":     {Cache: []driver.CacheEntry{{Key: "k", Tool: "t", Output: half}}},
+		"an unnamed entry":    {Context: &driver.ContextChange{Metadata: cairn.Metadata{"": "1"}}},
+		"a user's name":       {Context: &driver.ContextChange{UserID: new("\xff")}},
+		"metadata":            {Context: &driver.ContextChange{Metadata: cairn.Metadata{"a": "\x00"}}},
+		"too much metadata":   {Context: &driver.ContextChange{Metadata: cairn.Metadata{"a": strings.Repeat("x", cairn.MaxMetadataBytes)}}},
+		"metadata too deep":   {Context: &driver.ContextChange{Metadata: cairn.Metadata{"a": deep(cairn.MaxJSONDepth)}}},
+		"an inexact number":   {Context: &driver.ContextChange{Metadata: cairn.Metadata{"a": json.RawMessage(`[9007199254740993]`)}}},
+		"metadata of no JSON": {Context: &driver.ContextChange{Metadata: cairn.Metadata{"a": make(chan int)}}},
+		"added tag":           {Context: &driver.ContextChange{AddTags: []string{"a\n"}}},
 		"a checkpoint's step": {Checkpoint: &cairn.Checkpoint{ID: "cp", StepID: "\xff"}},
 	}
 }
@@ -121,11 +123,11 @@ func commitRefuses(h *harness) {
 			h.wantRefused(err, what)
 		})
 	}
-	h.commit("session", &store.Commit{Messages: says("still there")})
+	h.commit("session", &driver.Commit{Messages: says("still there")})
 }
 
 func createRefuses(h *harness) {
-	for what, c := range map[string]*store.Commit{
+	for what, c := range map[string]*driver.Commit{
 		"user":          {Create: &cairn.Session{ID: "new", Agent: agentName, UserID: "\xff"}},
 		"tag":           {Create: &cairn.Session{ID: "new", Agent: agentName, Tags: []string{"\x00"}}},
 		"metadata":      {Create: &cairn.Session{ID: "new", Agent: agentName, Metadata: cairn.Metadata{"a": "\x00"}}},
@@ -148,7 +150,7 @@ func createRefuses(h *harness) {
 func stageRefuses(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")
-	for what, p := range map[string]store.Staged{
+	for what, p := range map[string]driver.Staged{
 		"no JSON": {StepID: "run/1", Key: "reply", Data: json.RawMessage(`{`)},
 		"a step":  {StepID: "\xff", Key: "reply", Data: json.RawMessage(`{}`)},
 		"a key":   {StepID: "run/1", Key: "\x00", Data: json.RawMessage(`{}`)},
@@ -176,8 +178,8 @@ func justWithin(h *harness) {
 	h.create("session")
 	given := append(says("\x01\u007f\u2028", strings.Repeat("\x01", 1<<16)), useOf(deep(cairn.MaxJSONDepth))...)
 	given = append(given, useOf(json.RawMessage(`{"a":1,"a":2,"n":[1e308,-0,1e-400,12345678901234567890123],"t":"\ud83d\ude00\u0001"}`))...)
-	h.commit("session", &store.Commit{Messages: given, Usage: cairn.Usage{InputTokens: 1<<53 - 1, Custom: map[string]float64{"cost": math.MaxFloat64}},
-		State: &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/a", Value: deep(cairn.MaxJSONDepth - 1)}}}})
+	h.commit("session", &driver.Commit{Messages: given, Usage: cairn.Usage{InputTokens: 1<<53 - 1, Custom: map[string]float64{"cost": math.MaxFloat64}},
+		State: &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/a", Value: deep(cairn.MaxJSONDepth - 1)}}}})
 	list := h.messages("session")
 	for i := range given {
 		same(h.T, fmt.Sprint("parts of message ", i), list[i].Parts, given[i].Parts)
@@ -202,7 +204,7 @@ func logRefuses(h *logHarness) {
 		"an error's words":         {Type: cairn.EventError, SessionID: "s", Error: cairn.Errorf(cairn.CodeTool, "\xff")},
 		"a patch":                  {Type: cairn.EventStatePatch, SessionID: "s", Patch: []cairn.PatchOp{{Op: "add", Path: "/a", Value: json.RawMessage(`1e999`)}}},
 	} {
-		_, err := h.log.Append(h.Context(), "log", store.AnySequence, say("before"), ev)
+		_, err := h.log.Append(h.Context(), "log", driver.AnySequence, say("before"), ev)
 		wantError(h.T, err, cairn.ErrInvalid, what)
 	}
 	h.append("log", say("second"))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var listTests = []storeTest{
@@ -47,14 +47,14 @@ func (h *harness) population() []*cairn.Session {
 		if i%4 == 3 {
 			s.ParentID, s.RootID = ids[i-1], ids[i-2]
 		}
-		_, err := store.Create(h.Context(), h.st, s, nil)
+		_, err := driver.Create(h.Context(), h.st, s, nil)
 		h.must(err)
 		ids = append(ids, s.ID)
 	}
 	statuses := []cairn.SessionStatus{cairn.SessionIdle, cairn.SessionActive, cairn.SessionPaused, cairn.SessionCompleted, cairn.SessionFailed}
 	for i, id := range ids {
 		if i%2 == 0 {
-			h.commit(id, &store.Commit{Status: statuses[i%len(statuses)]})
+			h.commit(id, &driver.Commit{Status: statuses[i%len(statuses)]})
 		}
 	}
 	var rows []*cairn.Session
@@ -68,7 +68,7 @@ func listFilters(h *harness) {
 	rows := h.population()
 	early, late := rows[6].CreatedAt, rows[18].CreatedAt
 	changed := rows[10].UpdatedAt
-	for name, q := range map[string]store.SessionQuery{
+	for name, q := range map[string]driver.SessionQuery{
 		"all":             {},
 		"user":            {UserID: "user-1"},
 		"no such user":    {UserID: "user"},
@@ -109,10 +109,10 @@ func listFilters(h *harness) {
 }
 
 // list reads a list to its end.
-func (h *harness) list(q store.SessionQuery) []cairn.Session {
+func (h *harness) list(q driver.SessionQuery) []cairn.Session {
 	h.Helper()
 	first := true
-	return pages(h.T, "sessions", func(cursor string) (store.Page[cairn.Session], error) {
+	return pages(h.T, "sessions", func(cursor string) (driver.Page[cairn.Session], error) {
 		q.Cursor = cursor
 		page, err := h.st.List(h.Context(), q)
 		if err == nil && len(page.Items) == 0 && !first {
@@ -124,7 +124,7 @@ func (h *harness) list(q store.SessionQuery) []cairn.Session {
 }
 
 // expected returns the sessions that a query must give, in order.
-func expected(rows []*cairn.Session, q store.SessionQuery) []*cairn.Session {
+func expected(rows []*cairn.Session, q driver.SessionQuery) []*cairn.Session {
 	var out []*cairn.Session
 	for _, s := range rows {
 		ok := (q.UserID == "" || q.UserID == s.UserID) && (q.Agent == "" || q.Agent == s.Agent) &&
@@ -159,12 +159,12 @@ func listHostileFilters(h *harness) {
 	for i, odd := range oddTexts {
 		s := &cairn.Session{ID: fmt.Sprint("session-", i), Agent: odd, UserID: odd, Tags: []string{odd},
 			Metadata: cairn.Metadata{odd: odd, "inner": map[string]any{odd: map[string]any{odd: odd}}}}
-		row, err := store.Create(h.Context(), h.st, s, nil)
+		row, err := driver.Create(h.Context(), h.st, s, nil)
 		h.must(err)
 		rows = append(rows, row)
 	}
 	for i, odd := range oddTexts {
-		for name, q := range map[string]store.SessionQuery{
+		for name, q := range map[string]driver.SessionQuery{
 			"user": {UserID: odd}, "agent": {Agent: odd}, "tag": {Tags: []string{odd}}, "metadata": {Metadata: cairn.Metadata{odd: odd}},
 			"a path": {Metadata: cairn.Metadata{"inner": map[string]any{odd: map[string]any{odd: odd}}}},
 		} {
@@ -177,7 +177,7 @@ func listHostileFilters(h *harness) {
 func listMetadata(h *harness) {
 	object := func(key string, value any) map[string]any { return map[string]any{key: value} }
 	deepest := any("bottom")
-	for range store.MaxFilterDepth - 1 {
+	for range driver.MaxFilterDepth - 1 {
 		deepest = object("n", deepest)
 	}
 	for id, m := range map[string]cairn.Metadata{
@@ -187,7 +187,7 @@ func listMetadata(h *harness) {
 		"looks like an object": {"n": `{"n":1}`}, "pair": {"n": object("a", 1), "plan": "pro"}, "other pair": {"n": object("a", 2), "plan": "pro"},
 		"deepest": {"n": deepest}, "odd": {"n": "a\"<&>\u2028é\\"},
 	} {
-		_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, Metadata: m}, nil)
+		_, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, Metadata: m}, nil)
 		h.must(err)
 	}
 	for _, c := range []struct {
@@ -204,7 +204,7 @@ func listMetadata(h *harness) {
 		{cairn.Metadata{"n": deepest}, "deepest"}, {cairn.Metadata{"n": "a\"<&>\u2028é\\"}, "odd"},
 	} {
 		var got []string
-		for _, s := range h.list(store.SessionQuery{Metadata: c.filter}) {
+		for _, s := range h.list(driver.SessionQuery{Metadata: c.filter}) {
 			got = append(got, s.ID)
 		}
 		if strings.Join(got, ", ") != c.want {
@@ -219,14 +219,14 @@ func listMetadata(h *harness) {
 func listMetadataRefused(h *harness) {
 	h.create("session")
 	deep := any(1)
-	for range store.MaxFilterDepth {
+	for range driver.MaxFilterDepth {
 		deep = map[string]any{"n": deep}
 	}
 	for what, value := range map[string]any{
 		"a list": []int{1}, "an empty object": map[string]any{}, "too deep": deep, "an inner list": map[string]any{"n": []string{}},
 		"not UTF-8": "\xff", "a NUL": "\x00", "too large": strings.Repeat("x", cairn.MaxMetadataBytes), "not exact": int64(1 << 53), "no JSON": func() {},
 	} {
-		_, err := h.st.List(h.Context(), store.SessionQuery{Metadata: cairn.Metadata{"n": value}})
+		_, err := h.st.List(h.Context(), driver.SessionQuery{Metadata: cairn.Metadata{"n": value}})
 		h.wantRefused(err, what)
 		if e := cairn.AsError(err); e.Field != "metadata" {
 			h.Fatalf("%s: the error names %q", what, e.Field)
@@ -237,20 +237,20 @@ func listMetadataRefused(h *harness) {
 func listFollowsWrites(h *harness) {
 	user, tags := "new user", []string{"new"}
 	h.create("session")
-	h.commit("session", &store.Commit{Status: cairn.SessionFailed,
-		Context: &store.ContextChange{UserID: &user, Tags: &tags, Metadata: cairn.Metadata{"k": "v"}}})
-	found := store.SessionQuery{UserID: user, Tags: tags, Metadata: cairn.Metadata{"k": "v"}, Statuses: []cairn.SessionStatus{cairn.SessionFailed}}
+	h.commit("session", &driver.Commit{Status: cairn.SessionFailed,
+		Context: &driver.ContextChange{UserID: &user, Tags: &tags, Metadata: cairn.Metadata{"k": "v"}}})
+	found := driver.SessionQuery{UserID: user, Tags: tags, Metadata: cairn.Metadata{"k": "v"}, Statuses: []cairn.SessionStatus{cairn.SessionFailed}}
 	same(h.T, "after a change", h.list(found), []*cairn.Session{h.load("session")})
 	nobody, none := "", []string{}
-	h.commit("session", &store.Commit{Context: &store.ContextChange{UserID: &nobody, Tags: &none, Metadata: cairn.Metadata{"k": ""}}})
-	for name, q := range map[string]store.SessionQuery{"user": {UserID: user}, "tag": {Tags: tags}, "metadata": {Metadata: cairn.Metadata{"k": "v"}},
+	h.commit("session", &driver.Commit{Context: &driver.ContextChange{UserID: &nobody, Tags: &none, Metadata: cairn.Metadata{"k": ""}}})
+	for name, q := range map[string]driver.SessionQuery{"user": {UserID: user}, "tag": {Tags: tags}, "metadata": {Metadata: cairn.Metadata{"k": "v"}},
 		"empty metadata": {Metadata: cairn.Metadata{"k": ""}}} {
 		if list := h.list(q); len(list) > 0 {
 			h.Fatalf("by old %s: %+v", name, list)
 		}
 	}
 	h.must(h.st.Delete(h.Context(), "session"))
-	if list := h.list(store.SessionQuery{}); len(list) > 0 {
+	if list := h.list(driver.SessionQuery{}); len(list) > 0 {
 		h.Fatalf("after deletion: %+v", list)
 	}
 }
@@ -260,7 +260,7 @@ func listPageSizes(h *harness) {
 		h.create(fmt.Sprint("session-", i))
 	}
 	for limit, want := range map[int]int{0: 100, 100: 100, 104: 104, 105: 105, 1 << 30: 105} {
-		page, err := h.st.List(h.Context(), store.SessionQuery{Limit: limit})
+		page, err := h.st.List(h.Context(), driver.SessionQuery{Limit: limit})
 		h.must(err)
 		if len(page.Items) != want || (page.Next == "") != (want == 105) {
 			h.Fatalf("limit %d: %d sessions and cursor %q, want %d", limit, len(page.Items), page.Next, want)
@@ -275,17 +275,17 @@ func listPagingWhileWriting(h *harness) {
 		h.create(fmt.Sprintf("session-%02d", i))
 	}
 	h.must(h.st.Delete(h.Context(), "session-11"))
-	before := h.list(store.SessionQuery{})
+	before := h.list(driver.SessionQuery{})
 	var got []cairn.Session
 	n := 0
-	got = pages(h.T, "sessions", func(cursor string) (store.Page[cairn.Session], error) {
-		page, err := h.st.List(h.Context(), store.SessionQuery{Cursor: cursor, Limit: 3})
+	got = pages(h.T, "sessions", func(cursor string) (driver.Page[cairn.Session], error) {
+		page, err := h.st.List(h.Context(), driver.SessionQuery{Cursor: cursor, Limit: 3})
 		n++
 		h.create(fmt.Sprint("new-", n))
 		if n == 1 {
 			h.must(h.st.Delete(h.Context(), page.Items[2].ID)) // the cursor's item
 		}
-		h.commit("session-00", &store.Commit{Messages: says("change")})
+		h.commit("session-00", &driver.Commit{Messages: says("change")})
 		return page, err
 	})
 	var gotIDs, wantIDs []string
@@ -303,7 +303,7 @@ func listPagingWhileWriting(h *harness) {
 func listBadCursor(h *harness) {
 	h.create("session")
 	for _, cursor := range badCursors {
-		_, err := h.st.List(h.Context(), store.SessionQuery{Cursor: cursor})
+		_, err := h.st.List(h.Context(), driver.SessionQuery{Cursor: cursor})
 		h.wantError(err, cairn.ErrInvalid, fmt.Sprintf("cursor %q", cursor))
 	}
 }
@@ -311,7 +311,7 @@ func listBadCursor(h *harness) {
 func listCountTree(h *harness) {
 	count := func(root string, want int) {
 		h.Helper()
-		n, err := store.CountTree(h.Context(), h.st, root)
+		n, err := driver.CountTree(h.Context(), h.st, root)
 		if err != nil || n != want {
 			h.Fatalf("the tree of %q has %d sessions, want %d; error %v", root, n, want, err)
 		}
@@ -322,7 +322,7 @@ func listCountTree(h *harness) {
 		{ID: "other"}, {ID: "roo"},
 	} {
 		s.Agent = agentName
-		_, err := store.Create(h.Context(), h.st, s, nil)
+		_, err := driver.Create(h.Context(), h.st, s, nil)
 		h.must(err)
 	}
 	count("root", 3)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var logTests = []logTest{
@@ -68,14 +68,14 @@ func needsLogSweeper(o *LogOptions) bool { return o.sweeps }
 // logHarness is one test's log with the verbs that tests are written in.
 type logHarness struct {
 	*testing.T
-	log  store.Log
+	log  driver.Log
 	opts *LogOptions
 }
 
 // logs are the handles that a test uses in turn.
-type logs []store.Log
+type logs []driver.Log
 
-func (ls logs) of(i int) store.Log { return ls[i%len(ls)] }
+func (ls logs) of(i int) driver.Log { return ls[i%len(ls)] }
 
 func oneLog(test func(*logHarness, logs)) func(*logHarness) {
 	return func(h *logHarness) { test(h, logs{h.log}) }
@@ -108,7 +108,7 @@ func lines(from, to int) []cairn.Event {
 
 func (h *logHarness) append(log string, events ...cairn.Event) int64 {
 	h.Helper()
-	last, err := h.log.Append(h.Context(), log, store.AnySequence, events...)
+	last, err := h.log.Append(h.Context(), log, driver.AnySequence, events...)
 	h.must(err)
 	return last
 }
@@ -247,7 +247,7 @@ func concurrentAppends(h *logHarness, ls logs) {
 			for k := range size {
 				events = append(events, say(fmt.Sprintf("%d %d %d", i, n, k)))
 			}
-			last, err := ls.of(i).Append(h.Context(), "log", store.AnySequence, events...)
+			last, err := ls.of(i).Append(h.Context(), "log", driver.AnySequence, events...)
 			if err != nil {
 				return err
 			}
@@ -298,7 +298,7 @@ func expectSequence(h *logHarness) {
 	expect(1, cairn.ErrStale)
 	expect(3, cairn.ErrStale)
 	expect(2, nil)
-	expect(store.AnySequence, nil)
+	expect(driver.AnySequence, nil)
 	expect(6, nil)
 }
 
@@ -336,7 +336,7 @@ func oversized(h *logHarness) {
 		"error":       {Type: cairn.EventError, SessionID: "s", Error: &cairn.Error{Code: cairn.CodeTool, Message: strings.Repeat("x", limit+1)}},
 		"by together": {Type: cairn.EventCustom, SessionID: "s", Text: strings.Repeat("x", limit/2), Data: encode(strings.Repeat("x", limit/2))},
 	} {
-		_, err := h.log.Append(h.Context(), "log", store.AnySequence, say("in the same batch"), ev, say("in the same batch"))
+		_, err := h.log.Append(h.Context(), "log", driver.AnySequence, say("in the same batch"), ev, say("in the same batch"))
 		wantError(h.T, err, cairn.ErrTooLarge, "event with oversized "+name)
 		h.wantBounds("log", 1, 1)
 	}
@@ -436,11 +436,11 @@ func drop(h *logHarness) {
 // wantDropped checks that a log is gone for every handle and cannot be begun again.
 func (h *logHarness) wantDropped(log string) {
 	h.Helper()
-	for _, expect := range []int64{store.AnySequence, 0, 1, 5} {
+	for _, expect := range []int64{driver.AnySequence, 0, 1, 5} {
 		_, err := h.log.Append(h.Context(), log, expect, say("from beyond"))
 		wantError(h.T, err, cairn.ErrDeleted, "append to a dropped log")
-		if f, ok := h.log.(store.Fencer); ok {
-			_, err = f.AppendFenced(h.Context(), log, expect, store.Writer{Session: "session", Token: 9, ID: "w", Batch: 1}, say("from beyond"))
+		if f, ok := h.log.(driver.Fencer); ok {
+			_, err = f.AppendFenced(h.Context(), log, expect, driver.Writer{Session: "session", Token: 9, ID: "w", Batch: 1}, say("from beyond"))
 			wantError(h.T, err, cairn.ErrDeleted, "fenced append to a dropped log")
 			_, err = f.AppendFenced(h.Context(), log, expect, holds("session", 10))
 			wantError(h.T, err, cairn.ErrDeleted, "fence of a dropped log")
@@ -483,17 +483,17 @@ func logCancelled(h *logHarness) {
 	dead, cancel := context.WithCancel(h.Context())
 	cancel()
 	for name, call := range map[string]func() error{
-		"Append": func() error { _, err := h.log.Append(dead, "log", store.AnySequence, say("x")); return err },
+		"Append": func() error { _, err := h.log.Append(dead, "log", driver.AnySequence, say("x")); return err },
 		"Read":   func() error { _, err := h.log.Read(dead, "log", 0, 0); return err },
 		"Bounds": func() error { _, _, err := h.log.Bounds(dead, "log"); return err },
 		"Trim":   func() error { return h.log.Trim(dead, "log", 3) },
 		"Drop":   func() error { return h.log.Drop(dead, "log") },
 		"Unswept": func() error {
-			sweeper, ok := h.log.(store.LogSweeper)
+			sweeper, ok := h.log.(driver.LogSweeper)
 			if !ok {
 				return dead.Err()
 			}
-			_, err := sweeper.Unswept(dead, 0, store.PageQuery{})
+			_, err := sweeper.Unswept(dead, 0, driver.PageQuery{})
 			return err
 		},
 	} {

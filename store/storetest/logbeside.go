@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Events of other writers while a run is under way: on the log with their commit, which leaves the row where the run's
@@ -25,15 +25,15 @@ func (h *harness) wantPlace(what string, written *cairn.Session, want int64) {
 }
 
 // besides are commits of other writers than the run under way, by name.
-func (h *harness) besides(s *cairn.Session) map[string]*store.Commit {
+func (h *harness) besides(s *cairn.Session) map[string]*driver.Commit {
 	title := "new"
-	return map[string]*store.Commit{
+	return map[string]*driver.Commit{
 		"nothing else":   {},
 		"state":          {State: h.change(s, replaceOp("", `{"a":1}`))},
-		"queued turn":    {Enqueue: &store.QueuedTurn{ID: "queued", Messages: says("later")}},
-		"context":        {Context: &store.ContextChange{Title: &title}},
-		"cached result":  {Cache: []store.CacheEntry{{Key: "key", Tool: "tool", Output: []byte("1"), UsedAt: at(1), ExpiresAt: at(2)}}},
-		"call":           {Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call", Tool: "tool", Kind: cairn.CallApproval}, StepID: "step", Status: cairn.CallOpen}}}},
+		"queued turn":    {Enqueue: &driver.QueuedTurn{ID: "queued", Messages: says("later")}},
+		"context":        {Context: &driver.ContextChange{Title: &title}},
+		"cached result":  {Cache: []driver.CacheEntry{{Key: "key", Tool: "tool", Output: []byte("1"), UsedAt: at(1), ExpiresAt: at(2)}}},
+		"call":           {Calls: []driver.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call", Tool: "tool", Kind: cairn.CallApproval}, StepID: "step", Status: cairn.CallOpen}}}},
 		"checkpoint":     {Checkpoint: &cairn.Checkpoint{ID: "beside", RunID: s.RunID, StepID: "beside", LogSequence: s.LogSequence}},
 		"message":        {Messages: says("beside")},
 		"staged dropped": {DropStaged: true},
@@ -61,7 +61,7 @@ func eventsBesideRun(h *harness) {
 					beside.Version, beside.UpdatedAt, at(7))
 			}
 			if c.Checkpoint != nil {
-				cp, err := store.FindCheckpoint(h.Context(), h.st, id, c.Checkpoint.ID)
+				cp, err := driver.FindCheckpoint(h.Context(), h.st, id, c.Checkpoint.ID)
 				h.must(err)
 				if cp.LogSequence != 2 {
 					h.Fatalf("the checkpoint of a commit beside a run is at %d, want 2, as its writer says", cp.LogSequence)
@@ -69,12 +69,12 @@ func eventsBesideRun(h *harness) {
 			}
 			_, err = log.Append(h.Context(), begun.Log(), 5, named(id, "more")...)
 			h.must(err)
-			again := h.commit(id, with(&store.Commit{}, id, "again"))
+			again := h.commit(id, with(&driver.Commit{}, id, "again"))
 			h.wantPlace(what+", and another", again, 2)
 			step := h.stepCommit(again, "reply")
 			stepped := h.commit(id, with(step, id, "committed"))
 			h.wantPlace("the step after "+name, stepped, 8)
-			cp, err := store.FindCheckpoint(h.Context(), h.st, id, step.Checkpoint.ID)
+			cp, err := driver.FindCheckpoint(h.Context(), h.st, id, step.Checkpoint.ID)
 			h.must(err)
 			if cp.LogSequence != 8 {
 				h.Fatalf("the checkpoint of the step is at %d, want 8", cp.LogSequence)
@@ -87,33 +87,35 @@ func eventsBesideRun(h *harness) {
 // eventsOfRun has each commit of the run itself, and each that ends it or takes it over, move the row to the end of the
 // log, behind what others have added.
 func eventsOfRun(h *harness) {
-	for name, next := range map[string]func(*cairn.Session) *store.Commit{
-		"renewal": func(s *cairn.Session) *store.Commit {
-			return &store.Commit{Guard: store.Guard{Token: s.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: time.Hour}}
+	for name, next := range map[string]func(*cairn.Session) *driver.Commit{
+		"renewal": func(s *cairn.Session) *driver.Commit {
+			return &driver.Commit{Guard: driver.Guard{Token: s.Lease.Token}, Lease: driver.LeaseChange{Action: driver.LeaseRenew, TTL: time.Hour}}
 		},
-		"token": func(s *cairn.Session) *store.Commit { return &store.Commit{Guard: store.Guard{Token: s.Lease.Token}} },
-		"takeover": func(*cairn.Session) *store.Commit {
-			return &store.Commit{Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "next", TTL: time.Hour}}
+		"token": func(s *cairn.Session) *driver.Commit {
+			return &driver.Commit{Guard: driver.Guard{Token: s.Lease.Token}}
 		},
-		"release": func(*cairn.Session) *store.Commit {
-			return &store.Commit{Lease: store.LeaseChange{Action: store.LeaseRelease}}
+		"takeover": func(*cairn.Session) *driver.Commit {
+			return &driver.Commit{Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "next", TTL: time.Hour}}
 		},
-		"end": func(*cairn.Session) *store.Commit { return &store.Commit{Status: cairn.SessionFailed} },
-		"next run": func(*cairn.Session) *store.Commit {
-			return &store.Commit{StartRun: &cairn.Run{ID: h.newID("next"), Agent: agentName, Status: cairn.RunRunning}}
+		"release": func(*cairn.Session) *driver.Commit {
+			return &driver.Commit{Lease: driver.LeaseChange{Action: driver.LeaseRelease}}
+		},
+		"end": func(*cairn.Session) *driver.Commit { return &driver.Commit{Status: cairn.SessionFailed} },
+		"next run": func(*cairn.Session) *driver.Commit {
+			return &driver.Commit{StartRun: &cairn.Run{ID: h.newID("next"), Agent: agentName, Status: cairn.RunRunning}}
 		},
 	} {
 		for i, on := range h.twoHandles() {
 			id := fmt.Sprint(name, i)
 			h.create(id)
 			h.commit(id, with(beginCommit("run-of-"+id, "worker", time.Hour), id, "started"))
-			beside := h.commit(id, with(&store.Commit{}, id, "beside"))
+			beside := h.commit(id, with(&driver.Commit{}, id, "beside"))
 			h.wantPlace("a commit beside the run", beside, 1)
 			c := with(next(beside), id, "one", "two")
 			h.wantPlace("a commit of the run: "+name, on.commit(id, c), 4)
 			h.wantLog(id, "started beside one two")
 			if c.StartRun != nil {
-				run, err := store.FindRun(h.Context(), h.st, id, c.StartRun.ID)
+				run, err := driver.FindRun(h.Context(), h.st, id, c.StartRun.ID)
 				h.must(err)
 				if run.StartSequence != 2 {
 					h.Fatalf("the next run begins at %d, want 2", run.StartSequence)
@@ -160,7 +162,7 @@ func eventsBesideFollowed(h *harness) {
 	seen("started")
 	for k := range 3 {
 		one, two := fmt.Sprint("one", k), fmt.Sprint("two", k)
-		beside := h.commit("session", with(&store.Commit{}, "session", one))
+		beside := h.commit("session", with(&driver.Commit{}, "session", one))
 		seen(one)
 		h.commit("session", with(h.stepCommit(beside, "reply"), "session", two))
 		seen(two)

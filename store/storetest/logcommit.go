@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // The events of a commit: on the log with it, or on the row's outbox. Each scenario is run with one handle on the data
@@ -48,9 +48,9 @@ func (h *harness) twoHandles() []*harness {
 	return []*harness{h, h.on(h.opts.Second(h.T, h.st))}
 }
 
-func (h *harness) eventLog() store.Log {
+func (h *harness) eventLog() driver.Log {
 	h.Helper()
-	p, ok := store.As[store.LogProvider](h.st)
+	p, ok := driver.As[driver.LogProvider](h.st)
 	if !ok {
 		h.Fatal("the store has no log")
 	}
@@ -99,7 +99,7 @@ func (h *harness) wantLog(root, want string) []cairn.Event {
 }
 
 // with adds events to a commit.
-func with(c *store.Commit, session string, names ...string) *store.Commit {
+func with(c *driver.Commit, session string, names ...string) *driver.Commit {
 	c.Events = named(session, names...)
 	return c
 }
@@ -114,7 +114,7 @@ func eventsAppended(h *harness) {
 	if begun.LogSequence != 3 {
 		h.Fatalf("the begin left the position %d on the row, want 3", begun.LogSequence)
 	}
-	run, err := store.FindRun(h.Context(), h.st, "session", "run")
+	run, err := driver.FindRun(h.Context(), h.st, "session", "run")
 	h.must(err)
 	if run.StartSequence != 1 {
 		h.Fatalf("the run starts at %d, want 1", run.StartSequence)
@@ -125,7 +125,7 @@ func eventsAppended(h *harness) {
 	if stepped.LogSequence != 4 {
 		h.Fatalf("the step left the position %d on the row, want 4", stepped.LogSequence)
 	}
-	cp, err := store.FindCheckpoint(h.Context(), h.st, "session", c.Checkpoint.ID)
+	cp, err := driver.FindCheckpoint(h.Context(), h.st, "session", c.Checkpoint.ID)
 	h.must(err)
 	if cp.LogSequence != 4 {
 		h.Fatalf("the checkpoint is at %d, want 4", cp.LogSequence)
@@ -149,15 +149,15 @@ func asOf(row, other *cairn.Session) *cairn.Session {
 
 func eventsOfNewSession(h *harness) {
 	c := with(beginCommit("run", "worker", time.Hour), "session", "started", "asked")
-	c.Guard, c.Create = store.Guard{New: true}, &cairn.Session{Agent: agentName}
+	c.Guard, c.Create = driver.Guard{New: true}, &cairn.Session{Agent: agentName}
 	row := h.commit("session", c)
 	h.wantLog("session", "started asked")
-	run, err := store.FindRun(h.Context(), h.st, "session", "run")
+	run, err := driver.FindRun(h.Context(), h.st, "session", "run")
 	h.must(err)
 	if row.LogSequence != 2 || run.StartSequence != 0 {
 		h.Fatalf("the row is at %d and its run began at %d, want 2 and 0", row.LogSequence, run.StartSequence)
 	}
-	child := with(&store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agentName, ParentID: "session", RootID: "session", Incarnation: row.Incarnation}},
+	child := with(&driver.Commit{Guard: driver.Guard{New: true}, Create: &cairn.Session{Agent: agentName, ParentID: "session", RootID: "session", Incarnation: row.Incarnation}},
 		"child", "born")
 	if row := h.commit("child", child); row.LogSequence != 3 {
 		h.Fatalf("the child is at %d, want 3", row.LogSequence)
@@ -176,7 +176,7 @@ func eventsDated(h *harness) {
 	given := at(5)
 	list := named("session", "dated", "undated")
 	list[0].Time, list[1].Version = given, 1
-	row := h.commit("session", &store.Commit{Guard: store.Guard{Version: s.Version}, Events: list})
+	row := h.commit("session", &driver.Commit{Guard: driver.Guard{Version: s.Version}, Events: list})
 	got := h.wantLog("session", "dated undated")
 	if !got[0].Time.Equal(given) || !got[1].Time.Equal(row.UpdatedAt) {
 		h.Fatalf("the events have the times %v and %v, want %v and %v", got[0].Time, got[1].Time, given, row.UpdatedAt)
@@ -194,7 +194,7 @@ func eventsOnce(h *harness) {
 	step := with(h.stepCommit(s, "reply"), "session", "committed")
 	s = h.commit("session", step)
 	for _, on := range two {
-		for what, c := range map[string]*store.Commit{"begin": begin, "step": step} {
+		for what, c := range map[string]*driver.Commit{"begin": begin, "step": step} {
 			row, err := on.st.Commit(h.Context(), "session", c)
 			h.must(err)
 			if row.Version != s.Version || row.LogSequence != 2 {
@@ -209,19 +209,19 @@ func eventsRefused(h *harness) {
 	two := h.twoHandles()
 	h.create("session")
 	s := h.begin("session", "run")
-	for i, c := range []*store.Commit{
-		{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agentName}},
-		{Guard: store.Guard{Token: s.Lease.Token + 1}},
-		{Guard: store.Guard{Token: s.Lease.Token - 1}},
-		{Guard: store.Guard{Idle: true}},
-		{Guard: store.Guard{Lapsed: true}},
-		{Guard: store.Guard{Agent: "another"}},
-		{Guard: store.Guard{Version: s.Version + 1}},
+	for i, c := range []*driver.Commit{
+		{Guard: driver.Guard{New: true}, Create: &cairn.Session{Agent: agentName}},
+		{Guard: driver.Guard{Token: s.Lease.Token + 1}},
+		{Guard: driver.Guard{Token: s.Lease.Token - 1}},
+		{Guard: driver.Guard{Idle: true}},
+		{Guard: driver.Guard{Lapsed: true}},
+		{Guard: driver.Guard{Agent: "another"}},
+		{Guard: driver.Guard{Version: s.Version + 1}},
 		{Rewind: "unknown"},
 		{RewindRun: "unknown"},
 		{EndRun: &cairn.Run{ID: "unknown"}},
 		{Dequeue: []string{"unknown"}},
-		{Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}}, Seen: 3}}},
+		{Calls: []driver.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}}, Seen: 3}}},
 	} {
 		before := h.content("session")
 		for _, on := range two {
@@ -232,7 +232,7 @@ func eventsRefused(h *harness) {
 		same(h.T, fmt.Sprint("the session after refused commit ", i), h.content("session"), before)
 		h.wantLog("session", "")
 	}
-	if _, err := h.st.Commit(h.Context(), "no session", with(&store.Commit{}, "no session", "never")); !errors.Is(err, cairn.ErrNotFound) {
+	if _, err := h.st.Commit(h.Context(), "no session", with(&driver.Commit{}, "no session", "never")); !errors.Is(err, cairn.ErrNotFound) {
 		h.Fatalf("a commit to no session: %v", err)
 	}
 }
@@ -247,8 +247,8 @@ func eventsInOrder(h *harness) {
 	var ofHolder int64 // where the log ended with the last step
 	errs := race(2, func(i int) error {
 		for k := range n {
-			row, err := store.Update(h.Context(), two[i].st, "session", func(s *cairn.Session) (*store.Commit, error) {
-				c := &store.Commit{}
+			row, err := driver.Update(h.Context(), two[i].st, "session", func(s *cairn.Session) (*driver.Commit, error) {
+				c := &driver.Commit{}
 				if i == 0 {
 					c = two[i].stepCommit(s, "reply")
 				}
@@ -291,27 +291,27 @@ func eventsInOrder(h *harness) {
 // eventsFence has a commit take the lease: what the holder before it appends late is refused from then on.
 func eventsFence(h *harness) {
 	two := h.twoHandles()
-	log, fences := h.eventLog().(store.Fencer)
+	log, fences := h.eventLog().(driver.Fencer)
 	if !fences {
 		h.Skip("the log fences off nobody")
 	}
 	h.create("session")
 	first := h.commit("session", with(beginCommit("run", "worker", brief), "session", "started"))
-	old := store.Writer{Session: "session", Token: first.Lease.Token, ID: "old", Batch: 1}
-	_, err := log.AppendFenced(h.Context(), first.Log(), store.AnySequence, old, named("session", "live")...)
+	old := driver.Writer{Session: "session", Token: first.Lease.Token, ID: "old", Batch: 1}
+	_, err := log.AppendFenced(h.Context(), first.Log(), driver.AnySequence, old, named("session", "live")...)
 	h.must(err)
 	h.awaitDue("session")
-	taken := two[1].commit("session", with(&store.Commit{Guard: store.Guard{Lapsed: true}, Recovered: true,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "next", TTL: time.Hour}}, "session", "discarded"))
+	taken := two[1].commit("session", with(&driver.Commit{Guard: driver.Guard{Lapsed: true}, Recovered: true,
+		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "next", TTL: time.Hour}}, "session", "discarded"))
 	old.Batch = 2
-	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, old, named("session", "late")...)
+	_, err = log.AppendFenced(h.Context(), first.Log(), driver.AnySequence, old, named("session", "late")...)
 	h.wantError(err, cairn.ErrFenced, "an append of the holder before")
-	next := store.Writer{Session: "session", Token: taken.Lease.Token, ID: "old", Batch: 1} // numbers begin anew with a token
-	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, next, named("session", "more")...)
+	next := driver.Writer{Session: "session", Token: taken.Lease.Token, ID: "old", Batch: 1} // numbers begin anew with a token
+	_, err = log.AppendFenced(h.Context(), first.Log(), driver.AnySequence, next, named("session", "more")...)
 	h.must(err)
-	h.commit("session", with(&store.Commit{}, "session", "verb")) // takes no lease, so it fences off nobody
+	h.commit("session", with(&driver.Commit{}, "session", "verb")) // takes no lease, so it fences off nobody
 	next.Batch = 2
-	_, err = log.AppendFenced(h.Context(), first.Log(), store.AnySequence, next, named("session", "again")...)
+	_, err = log.AppendFenced(h.Context(), first.Log(), driver.AnySequence, next, named("session", "again")...)
 	h.must(err)
 	h.wantLog("session", "started live discarded more verb again")
 }
@@ -325,7 +325,7 @@ func eventsOfOneTree(h *harness) {
 	rows := make([]*cairn.Session, sessions)
 	for i := range rows {
 		id := fmt.Sprint("child-", i)
-		h.commit(id, &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agentName, ParentID: "root", RootID: "root", Incarnation: root.Incarnation}})
+		h.commit(id, &driver.Commit{Guard: driver.Guard{New: true}, Create: &cairn.Session{Agent: agentName, ParentID: "root", RootID: "root", Incarnation: root.Incarnation}})
 		rows[i] = h.begin(id, "run-of-"+id)
 	}
 	errs := race(sessions, func(i int) error {
@@ -368,7 +368,7 @@ func eventsOfOneTree(h *harness) {
 func eventsTooLarge(h *harness) {
 	h.create("session")
 	before := h.content("session")
-	c := with(&store.Commit{Messages: says("never")}, "session", "fits", "does not")
+	c := with(&driver.Commit{Messages: says("never")}, "session", "fits", "does not")
 	c.Events[1].Text = strings.Repeat("x", h.eventLog().MaxEvent())
 	_, err := h.st.Commit(h.Context(), "session", c)
 	h.wantError(err, cairn.ErrTooLarge, "an event that is too large")
@@ -382,22 +382,22 @@ func eventsTooLarge(h *harness) {
 func eventsOfDroppedLog(h *harness) {
 	two := h.twoHandles()
 	s := h.create("session")
-	h.commit("session", with(&store.Commit{}, "session", "one"))
+	h.commit("session", with(&driver.Commit{}, "session", "one"))
 	h.must(h.eventLog().Drop(h.Context(), s.Log()))
 	before := h.content("session")
 	for _, on := range two {
-		_, err := on.st.Commit(h.Context(), "session", with(&store.Commit{Messages: says("never")}, "session", "two"))
+		_, err := on.st.Commit(h.Context(), "session", with(&driver.Commit{Messages: says("never")}, "session", "two"))
 		h.wantError(err, cairn.ErrDeleted, "a commit with events for a dropped log")
 		same(h.T, "the session", h.content("session"), before)
 	}
-	h.commit("session", &store.Commit{Messages: says("without events")})
+	h.commit("session", &driver.Commit{Messages: says("without events")})
 }
 
 func eventsOfTrimmedLog(h *harness) {
 	s := h.create("session")
-	h.commit("session", with(&store.Commit{}, "session", "one", "two", "three"))
+	h.commit("session", with(&driver.Commit{}, "session", "one", "two", "three"))
 	h.must(h.eventLog().Trim(h.Context(), s.Log(), 4))
-	if row := h.commit("session", with(&store.Commit{}, "session", "four")); row.LogSequence != 4 {
+	if row := h.commit("session", with(&driver.Commit{}, "session", "four")); row.LogSequence != 4 {
 		h.Fatalf("the row is at %d, want 4", row.LogSequence)
 	}
 	first, last, err := h.eventLog().Bounds(h.Context(), s.Log())
@@ -409,25 +409,25 @@ func eventsOfTrimmedLog(h *harness) {
 
 // eventsOfSweptLog has a log be due for a sweep from its first events on, and again once there are more after a sweep.
 func eventsOfSweptLog(h *harness) {
-	log, sweeps := h.eventLog().(store.LogSweeper)
+	log, sweeps := h.eventLog().(driver.LogSweeper)
 	if !sweeps {
 		h.Skip("the log is not a LogSweeper")
 	}
 	h.create("session")
 	s := h.begin("session", "run")
-	for n, next := range []func(*cairn.Session) *store.Commit{
-		func(s *cairn.Session) *store.Commit { return h.stepCommit(s, "reply") },
-		func(*cairn.Session) *store.Commit { return &store.Commit{} },
-		func(s *cairn.Session) *store.Commit { return h.stepCommit(s, "reply") },
+	for n, next := range []func(*cairn.Session) *driver.Commit{
+		func(s *cairn.Session) *driver.Commit { return h.stepCommit(s, "reply") },
+		func(*cairn.Session) *driver.Commit { return &driver.Commit{} },
+		func(s *cairn.Session) *driver.Commit { return h.stepCommit(s, "reply") },
 	} {
 		s = h.commit("session", with(next(s), "session", "one", "two"))
-		page, err := log.Unswept(h.Context(), 0, store.PageQuery{})
+		page, err := log.Unswept(h.Context(), 0, driver.PageQuery{})
 		h.must(err)
 		same(h.T, fmt.Sprint("what is due for a sweep after commit ", n), page.Items, []string{s.Log()})
-		_, last, err := log.(store.Log).Bounds(h.Context(), s.Log())
+		_, last, err := log.(driver.Log).Bounds(h.Context(), s.Log())
 		h.must(err)
 		h.must(log.Swept(h.Context(), s.Log(), last, time.Hour))
-		page, err = log.Unswept(h.Context(), 0, store.PageQuery{})
+		page, err = log.Unswept(h.Context(), 0, driver.PageQuery{})
 		h.must(err)
 		if len(page.Items) > 0 {
 			h.Fatalf("after a sweep %q is due for another", page.Items)
@@ -460,12 +460,12 @@ func eventsFollowed(h *harness) {
 	var want []string
 	for k := range events / 4 {
 		live := fmt.Sprint("live", k)
-		_, err := h.eventLog().Append(h.Context(), s.Log(), store.AnySequence, named("session", live)...)
+		_, err := h.eventLog().Append(h.Context(), s.Log(), driver.AnySequence, named("session", live)...)
 		h.must(err)
 		one, two := fmt.Sprint("one", k), fmt.Sprint("two", k)
-		h.commit("session", with(&store.Commit{}, "session", one, two))
+		h.commit("session", with(&driver.Commit{}, "session", one, two))
 		quiet := fmt.Sprint("quiet", k)
-		h.commit("session", with(&store.Commit{Messages: says("hello")}, "session", quiet))
+		h.commit("session", with(&driver.Commit{Messages: says("hello")}, "session", quiet))
 		want = append(want, live, one, two, quiet)
 	}
 	following.Wait()
@@ -479,8 +479,8 @@ func eventsFollowed(h *harness) {
 
 func eventsOfBranch(h *harness) {
 	h.create("session")
-	h.commit("session", with(&store.Commit{Messages: says("hello")}, "session", "said"))
-	row, err := h.st.Branch(h.Context(), "session", store.BranchPoint{Events: named("branch", "branched")}, &cairn.Session{ID: "branch", Agent: agentName})
+	h.commit("session", with(&driver.Commit{Messages: says("hello")}, "session", "said"))
+	row, err := h.st.Branch(h.Context(), "session", driver.BranchPoint{Events: named("branch", "branched")}, &cairn.Session{ID: "branch", Agent: agentName})
 	h.must(err)
 	got := h.wantLog("branch", "branched")
 	if got[0].Version != 1 || got[0].MessageCount != 1 || !got[0].Time.Equal(row.CreatedAt) || row.LogSequence != 1 {
@@ -489,7 +489,7 @@ func eventsOfBranch(h *harness) {
 	}
 	same(h.T, "the row of the branch", h.load("branch"), asOf(row, h.load("branch")))
 	h.wantLog("session", "said")
-	_, err = h.st.Branch(h.Context(), "session", store.BranchPoint{Events: named("branch", "again")}, &cairn.Session{ID: "branch", Agent: agentName})
+	_, err = h.st.Branch(h.Context(), "session", driver.BranchPoint{Events: named("branch", "again")}, &cairn.Session{ID: "branch", Agent: agentName})
 	h.wantError(err, cairn.ErrExists, "a second branch of the id")
 	h.wantLog("branch", "branched")
 }
@@ -498,13 +498,13 @@ func eventsOfBranch(h *harness) {
 // commit.
 func eventsWithFaults(h *harness) {
 	n := 0
-	h.eachFault("commit with events", func(id string) { h.running(id); h.commit(id, with(&store.Commit{}, id, "created")) }, func(id string) error {
+	h.eachFault("commit with events", func(id string) { h.running(id); h.commit(id, with(&driver.Commit{}, id, "created")) }, func(id string) error {
 		if n++; n%2 == 0 { // after a failure: nothing of it is there
 			h.wantLog(id, "created")
 		}
 		s := h.load(id)
 		c := with(h.stepCommit(s, "reply"), id, "one", "two")
-		c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: "next", TTL: time.Hour}
+		c.Lease = driver.LeaseChange{Action: driver.LeaseTake, Owner: "next", TTL: time.Hour}
 		_, err := h.st.Commit(h.Context(), id, c)
 		if err == nil {
 			h.wantLog(id, "created one two")
@@ -517,12 +517,12 @@ func eventsWithFaults(h *harness) {
 func eventsWithoutLog(h *harness) {
 	h.create("session")
 	before := h.content("session")
-	_, err := h.st.Commit(h.Context(), "session", with(&store.Commit{}, "session", "never"))
+	_, err := h.st.Commit(h.Context(), "session", with(&driver.Commit{}, "session", "never"))
 	h.wantError(err, cairn.ErrInvalid, "events for a store without a log")
 	if e := new(cairn.Error); !errors.As(err, &e) || e.Field != "events" {
 		h.Fatalf("the error names the field %q", e.Field)
 	}
-	_, err = h.st.Branch(h.Context(), "session", store.BranchPoint{Events: named("branch", "never")}, &cairn.Session{ID: "branch", Agent: agentName})
+	_, err = h.st.Branch(h.Context(), "session", driver.BranchPoint{Events: named("branch", "never")}, &cairn.Session{ID: "branch", Agent: agentName})
 	h.wantError(err, cairn.ErrInvalid, "events for the branch of a store without a log")
 	same(h.T, "the session", h.content("session"), before)
 }

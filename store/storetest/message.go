@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var messageTests = []storeTest{
@@ -41,15 +41,15 @@ func everyPart(h *harness) {
 			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "z", Tool: "spawn", Output: []byte(`{}`), Background: "child",
 				Child: cairn.ChildEnd{SessionID: "child", Agent: "helper", Status: cairn.RunInterrupted}}}}},
 	}
-	h.commit("session", &store.Commit{Messages: given[:1]})
-	h.commit("session", &store.Commit{Messages: given[1:]})
+	h.commit("session", &driver.Commit{Messages: given[:1]})
+	h.commit("session", &driver.Commit{Messages: given[1:]})
 	same(h.T, "messages", h.messages("session"), given)
 }
 
 func messageTime(h *harness) {
 	h.create("session")
 	set := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
-	s := h.commit("session", &store.Commit{Messages: []cairn.Message{
+	s := h.commit("session", &driver.Commit{Messages: []cairn.Message{
 		{Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("set")}, CreatedAt: set},
 		cairn.User(cairn.TextPart("not set"))}})
 	list := h.messages("session")
@@ -68,7 +68,7 @@ func (h *harness) numbered(id string, n int) {
 	for i := range n {
 		texts = append(texts, fmt.Sprint(i))
 	}
-	h.commit(id, &store.Commit{Messages: says(texts...)})
+	h.commit(id, &driver.Commit{Messages: says(texts...)})
 }
 
 func messageRange(h *harness) {
@@ -76,7 +76,7 @@ func messageRange(h *harness) {
 	h.numbered("session", 10)
 	for from := range 13 {
 		for limit := 1; limit <= 11; limit++ {
-			list, err := store.Messages(h.Context(), h.st, "session", from, limit)
+			list, err := driver.Messages(h.Context(), h.st, "session", from, limit)
 			h.must(err)
 			want := []string{}
 			for i := from; i < min(from+limit, 10); i++ {
@@ -90,7 +90,7 @@ func messageRange(h *harness) {
 func messageDefaultLimit(h *harness) {
 	h.create("session")
 	h.numbered("session", 1500)
-	list, err := store.Messages(h.Context(), h.st, "session", 3, 0)
+	list, err := driver.Messages(h.Context(), h.st, "session", 3, 0)
 	h.must(err)
 	if len(list) != 100 || list[0].Text() != "3" || list[99].Text() != "102" {
 		h.Fatalf("limit 0 gave %d messages, want 100", len(list))
@@ -104,8 +104,8 @@ func messageRangeWhileWriting(h *harness) {
 	h.create("session")
 	var got []string
 	for n := range 10 {
-		h.commit("session", &store.Commit{Messages: says(fmt.Sprint(2*n), fmt.Sprint(2*n+1))})
-		list, err := store.Messages(h.Context(), h.st, "session", len(got), 1)
+		h.commit("session", &driver.Commit{Messages: says(fmt.Sprint(2*n), fmt.Sprint(2*n+1))})
+		list, err := driver.Messages(h.Context(), h.st, "session", len(got), 1)
 		h.must(err)
 		got = append(got, textsOf(list)...)
 	}
@@ -120,7 +120,7 @@ func messagesSinceSummary(h *harness) {
 		return m
 	}
 	recent := func(id string, from, limit int) []string {
-		snap, err := h.st.Read(h.Context(), id, store.Want{Messages: true, From: from, Limit: limit, Recent: true})
+		snap, err := h.st.Read(h.Context(), id, driver.Want{Messages: true, From: from, Limit: limit, Recent: true})
 		h.must(err)
 		return textsOf(snap.Messages)
 	}
@@ -144,23 +144,23 @@ func messagesSinceSummary(h *harness) {
 	same(h.T, "none behind the last", recent("session", len(all)+5, 0), nil)
 
 	later := third.MessageCount
-	fourth := h.commit("session", &store.Commit{Messages: []cairn.Message{cairn.Context("kept"), summary(later)}})
+	fourth := h.commit("session", &driver.Commit{Messages: []cairn.Message{cairn.Context("kept"), summary(later)}})
 	if want := (cairn.SummaryPlace{At: later + 1, From: later}); fourth.Summary != want {
 		h.Fatalf("the row has a summary at %+v, want %+v", fourth.Summary, want)
 	}
 	same(h.T, "messages since the later summary", recent("session", 0, 0), []string{"kept", fmt.Sprint("the first ", later)})
-	_, err := h.st.Commit(h.Context(), "session", &store.Commit{Messages: []cairn.Message{summary(later + 100)}})
+	_, err := h.st.Commit(h.Context(), "session", &driver.Commit{Messages: []cairn.Message{summary(later + 100)}})
 	wantError(h.T, err, cairn.ErrInvalid, "a summary of more messages than there are")
 
-	h.branch("session", store.BranchPoint{}, "whole")
+	h.branch("session", driver.BranchPoint{}, "whole")
 	same(h.T, "messages of the branch", recent("whole", 0, 0), recent("session", 0, 0))
 	before := n
-	h.branch("session", store.BranchPoint{Messages: &before}, "before")
+	h.branch("session", driver.BranchPoint{Messages: &before}, "before")
 	if row := h.load("before"); row.Summary != (cairn.SummaryPlace{}) {
 		h.Fatalf("a branch from before the summary has it at %+v", row.Summary)
 	}
 	same(h.T, "messages of the branch from before", recent("before", 0, 0), all[:n])
-	back := h.commit("session", &store.Commit{Rewind: first.Checkpoint.ID})
+	back := h.commit("session", &driver.Commit{Rewind: first.Checkpoint.ID})
 	if back.Summary != (cairn.SummaryPlace{}) {
 		h.Fatalf("after a rewind the summary is at %+v", back.Summary)
 	}
@@ -171,7 +171,7 @@ func snapshot(h *harness) {
 	s := h.running("session")
 	want := h.content("session")
 	for from := range len(want.Messages) + 3 {
-		snap, err := h.st.Read(h.Context(), "session", store.ToDrive(from))
+		snap, err := h.st.Read(h.Context(), "session", driver.ToDrive(from))
 		h.must(err)
 		same(h.T, "row", snap.Session, s)
 		same(h.T, "state", snap.State, want.State)
@@ -180,17 +180,17 @@ func snapshot(h *harness) {
 	}
 	h.create("long")
 	h.numbered("long", 1500)
-	snap, err := h.st.Read(h.Context(), "long", store.ToDrive(0))
+	snap, err := h.st.Read(h.Context(), "long", driver.ToDrive(0))
 	h.must(err)
 	if len(snap.Messages) != 1500 {
 		h.Fatalf("the snapshot has %d of 1500 messages", len(snap.Messages))
 	}
-	_, err = h.st.Read(h.Context(), "nobody", store.ToDrive(0))
+	_, err = h.st.Read(h.Context(), "nobody", driver.ToDrive(0))
 	h.wantError(err, cairn.ErrNotFound, "snapshot of no session")
 }
 
 func messagesOfNobody(h *harness) {
-	_, err := store.Messages(h.Context(), h.st, "nobody", 0, 0)
+	_, err := driver.Messages(h.Context(), h.st, "nobody", 0, 0)
 	h.wantError(err, cairn.ErrNotFound, "messages of no session")
 	h.create("session")
 	if list := h.messages("session"); len(list) > 0 {

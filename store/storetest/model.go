@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // modelSession is what a session must be, in the plainest form: the whole state at every position, every list a slice.
@@ -18,7 +18,7 @@ type modelSession struct {
 	checkpoints []modelCheckpoint
 	numbers     int64
 	runs        []modelRun
-	staged      []store.Staged
+	staged      []driver.Staged
 	calls       []modelCall
 	queue       []string
 	kept        int64 // the first position whose state is certain to be kept
@@ -85,7 +85,7 @@ func (m *modelSession) add(list []cairn.Message) {
 }
 
 // apply changes the model as a store does for c.
-func (m *modelSession) apply(c *store.Commit) error {
+func (m *modelSession) apply(c *driver.Commit) error {
 	if c.Rewind != "" {
 		i := m.checkpoint(c.Rewind)
 		m.back(i, m.checkpoints[i].MessageCount, m.checkpoints[i].StatePosition)
@@ -106,7 +106,7 @@ func (m *modelSession) apply(c *store.Commit) error {
 	}
 	m.add(c.Messages)
 	if c.State != nil {
-		state, err := store.FoldState(m.state(), [][]cairn.Op{c.State.Ops})
+		state, err := driver.FoldState(m.state(), [][]cairn.Op{c.State.Ops})
 		if err != nil {
 			return err
 		}
@@ -122,11 +122,11 @@ func (m *modelSession) apply(c *store.Commit) error {
 	m.row.LogSequence = max(m.row.LogSequence, c.LogSequence)
 	m.row.Usage, m.row.RunUsage = m.row.Usage.Add(c.Usage), m.row.RunUsage.Add(c.Usage)
 	switch c.Lease.Action {
-	case store.LeaseTake:
+	case driver.LeaseTake:
 		m.row.Lease = cairn.Lease{Owner: c.Lease.Owner, Token: m.row.Lease.Token + 1, TTL: cairn.Duration(c.Lease.TTL)}
-	case store.LeaseRenew:
+	case driver.LeaseRenew:
 		m.row.Lease.TTL = cairn.Duration(c.Lease.TTL)
-	case store.LeaseRelease:
+	case driver.LeaseRelease:
 		m.row.Lease.Owner = ""
 	}
 	if c.DropStaged {
@@ -143,7 +143,7 @@ func (m *modelSession) apply(c *store.Commit) error {
 }
 
 // waits applies c to the calls and the queue, as a store does.
-func (m *modelSession) waits(c *store.Commit) {
+func (m *modelSession) waits(c *driver.Commit) {
 	if c.Suspend != nil {
 		m.row.SuspendedStep, m.row.OpenCalls, m.row.NextDeadline = c.Suspend.StepID, c.Suspend.OpenCalls, c.Suspend.NextDeadline
 	}
@@ -163,7 +163,7 @@ func (m *modelSession) waits(c *store.Commit) {
 }
 
 // branch returns the session that a branch makes.
-func (m *modelSession) branch(at store.BranchPoint, id string) *modelSession {
+func (m *modelSession) branch(at driver.BranchPoint, id string) *modelSession {
 	switch {
 	case at.CheckpointID != "":
 		cp := m.checkpoints[m.checkpoint(at.CheckpointID)]
@@ -210,7 +210,7 @@ func (h *harness) compare(m *modelSession, what string, deep bool) {
 		runs = append(runs, modelRun{ID: r.ID, Turn: r.Turn, Status: r.Status, FirstMessage: r.FirstMessage, Before: r.Before})
 	}
 	same(h.T, what+": runs", runs, m.runs)
-	staged, err := store.StagedOf(h.Context(), h.st, id, "")
+	staged, err := driver.StagedOf(h.Context(), h.st, id, "")
 	h.must(err)
 	same(h.T, what+": staged", staged, m.staged)
 	h.compareWaits(m, what)
@@ -224,7 +224,7 @@ func (h *harness) compare(m *modelSession, what string, deep bool) {
 func (h *harness) compareWaits(m *modelSession, what string) {
 	h.Helper()
 	var calls []modelCall
-	for _, c := range h.calls(store.CallQuery{SessionID: m.row.ID}) {
+	for _, c := range h.calls(driver.CallQuery{SessionID: m.row.ID}) {
 		calls = append(calls, modelCall{ID: c.ID, StepID: c.StepID, Status: c.Status, Version: c.Version})
 	}
 	byID := func(a, b modelCall) int { return strings.Compare(a.ID, b.ID) } // also the order of the calls of one commit

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // wantOutbox checks the names of the events in a row's outbox.
@@ -24,7 +24,7 @@ func (h *harness) wantOutbox(row *cairn.Session, want string) {
 }
 
 // boxed adds events for an outbox to a commit.
-func boxed(c *store.Commit, session string, drained int64, names ...string) *store.Commit {
+func boxed(c *driver.Commit, session string, drained int64, names ...string) *driver.Commit {
 	c = with(c, session, names...)
 	c.Outbox, c.Drained = true, drained
 	for i := range c.Events {
@@ -36,7 +36,7 @@ func boxed(c *store.Commit, session string, drained int64, names ...string) *sto
 func outboxKept(h *harness) {
 	two := h.twoHandles()
 	c := boxed(beginCommit("run", "worker", time.Hour), "session", 0, "started", "asked")
-	c.Guard, c.Create, c.LogSequence = store.Guard{New: true}, &cairn.Session{Agent: agentName}, 7
+	c.Guard, c.Create, c.LogSequence = driver.Guard{New: true}, &cairn.Session{Agent: agentName}, 7
 	c.Events[1].Version = 1
 	row := h.commit("session", c)
 	c.Events[0].Name = "changed by its caller"
@@ -54,14 +54,14 @@ func outboxKept(h *harness) {
 		_, err = on.st.Commit(h.Context(), "session", boxed(on.stepCommit(row, "reply"), "session", first+1, "committed"))
 		h.wantConflict(err, cairn.ErrStale, "a commit that drained another outbox")
 	}
-	row = two[1].commit("session", &store.Commit{Guard: store.Guard{Version: row.Version}, Messages: says("beside")}) // makes no events
+	row = two[1].commit("session", &driver.Commit{Guard: driver.Guard{Version: row.Version}, Messages: says("beside")}) // makes no events
 	h.wantOutbox(row, "started asked")
 	row = h.commit("session", boxed(h.stepCommit(row, "reply"), "session", first, "committed"))
 	h.wantOutbox(row, "committed")
 	second := row.Outbox.Version
-	row = two[1].commit("session", &store.Commit{Guard: store.Guard{Version: row.Version}, Drained: first})
+	row = two[1].commit("session", &driver.Commit{Guard: driver.Guard{Version: row.Version}, Drained: first})
 	h.wantOutbox(row, "committed")
-	row = h.commit("session", &store.Commit{Guard: store.Guard{Version: row.Version}, Drained: second})
+	row = h.commit("session", &driver.Commit{Guard: driver.Guard{Version: row.Version}, Drained: second})
 	h.wantOutbox(row, "")
 	if row.LogSequence != 7 {
 		h.Fatalf("the row is at %d, want 7", row.LogSequence)
@@ -70,7 +70,7 @@ func outboxKept(h *harness) {
 
 func outboxOfBranch(h *harness) {
 	h.create("session")
-	row, err := h.st.Branch(h.Context(), "session", store.BranchPoint{Events: boxed(&store.Commit{}, "branch", 0, "branched").Events, Outbox: true}, &cairn.Session{ID: "branch", Agent: agentName})
+	row, err := h.st.Branch(h.Context(), "session", driver.BranchPoint{Events: boxed(&driver.Commit{}, "branch", 0, "branched").Events, Outbox: true}, &cairn.Session{ID: "branch", Agent: agentName})
 	h.must(err)
 	h.wantOutbox(row, "branched")
 }
@@ -94,10 +94,10 @@ func outboxDated(h *harness) {
 	for _, on := range two {
 		row = on.step(row, "reply")
 		want(row)
-		row = on.commit("session", &store.Commit{Guard: store.Guard{Version: row.Version}, Messages: says("beside")})
+		row = on.commit("session", &driver.Commit{Guard: driver.Guard{Version: row.Version}, Messages: says("beside")})
 		want(row)
 	}
-	branch, err := h.st.Branch(h.Context(), "session", store.BranchPoint{Events: named("branch", "branched"), Outbox: true}, &cairn.Session{ID: "branch", Agent: agentName})
+	branch, err := h.st.Branch(h.Context(), "session", driver.BranchPoint{Events: named("branch", "branched"), Outbox: true}, &cairn.Session{ID: "branch", Agent: agentName})
 	h.must(err)
 	if box := branch.Outbox; box == nil || len(box.Events) != 1 || !box.Events[0].Time.Equal(branch.CreatedAt) {
 		h.Fatalf("the outbox of the branch is %+v, want an event of %v", box, branch.CreatedAt)

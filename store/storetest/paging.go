@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // checkPaging reads a list of the numbers 1 … n in pages of every size, both ways, and with bad cursors.
-func checkPaging[T any](t *testing.T, n int, read func(store.PageQuery) (store.Page[T], error), number func(T) int64) {
+func checkPaging[T any](t *testing.T, n int, read func(driver.PageQuery) (driver.Page[T], error), number func(T) int64) {
 	t.Helper()
 	var up []int64
 	for i := range n {
@@ -27,8 +27,8 @@ func checkPaging[T any](t *testing.T, n int, read func(store.PageQuery) (store.P
 			}
 			what := fmt.Sprintf("pages of %d, newest first: %v", limit, newest)
 			count := 0
-			got := pages(t, what, func(cursor string) (store.Page[T], error) {
-				page, err := read(store.PageQuery{Cursor: cursor, Limit: limit, Newest: newest})
+			got := pages(t, what, func(cursor string) (driver.Page[T], error) {
+				page, err := read(driver.PageQuery{Cursor: cursor, Limit: limit, Newest: newest})
 				if limit > 0 && len(page.Items) > limit {
 					t.Fatalf("%s: a page has %d items", what, len(page.Items))
 				}
@@ -41,7 +41,7 @@ func checkPaging[T any](t *testing.T, n int, read func(store.PageQuery) (store.P
 		}
 	}
 	for _, cursor := range badCursors {
-		_, err := read(store.PageQuery{Cursor: cursor})
+		_, err := read(driver.PageQuery{Cursor: cursor})
 		wantError(t, err, cairn.ErrInvalid, fmt.Sprintf("cursor %q", cursor))
 	}
 }
@@ -58,19 +58,19 @@ func numbers[T any](list []T, number func(T) int64) []int64 {
 
 // checkPagingWhileWriting adds two items before each page. Oldest first, all are listed; newest first, those that
 // existed at the beginning are. None is listed twice.
-func checkPagingWhileWriting[T any](t *testing.T, write func(), read func(store.PageQuery) (store.Page[T], error), number func(T) int64) {
+func checkPagingWhileWriting[T any](t *testing.T, write func(), read func(driver.PageQuery) (driver.Page[T], error), number func(T) int64) {
 	t.Helper()
 	var got []int64
 	cursor := ""
 	for range 4 {
 		write()
-		page, err := read(store.PageQuery{Cursor: cursor, Limit: 1})
+		page, err := read(driver.PageQuery{Cursor: cursor, Limit: 1})
 		if err != nil || len(page.Items) != 1 || page.Next == "" {
 			t.Fatalf("oldest first: page %+v, %v", page, err)
 		}
 		got, cursor = append(got, number(page.Items[0])), page.Next
 	}
-	page, err := read(store.PageQuery{Cursor: cursor})
+	page, err := read(driver.PageQuery{Cursor: cursor})
 	if err != nil || page.Next != "" {
 		t.Fatalf("oldest first: last page %+v, %v", page, err)
 	}
@@ -78,7 +78,7 @@ func checkPagingWhileWriting[T any](t *testing.T, write func(), read func(store.
 
 	got, cursor = nil, ""
 	for more := true; more; more = cursor != "" {
-		page, err := read(store.PageQuery{Cursor: cursor, Limit: 3, Newest: true})
+		page, err := read(driver.PageQuery{Cursor: cursor, Limit: 3, Newest: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var purgeTests = []storeTest{
@@ -22,37 +22,37 @@ var purgeTests = []storeTest{
 }
 
 // removed lists the trees that are removed and not yet purged.
-func (h *harness) removed() []store.Removed {
+func (h *harness) removed() []driver.Removed {
 	h.Helper()
-	return pages(h.T, "removed trees", func(cursor string) (store.Page[store.Removed], error) {
-		return h.sweeper().Removed(h.Context(), 0, store.PageQuery{Cursor: cursor, Limit: 2})
+	return pages(h.T, "removed trees", func(cursor string) (driver.Page[driver.Removed], error) {
+		return h.sweeper().Removed(h.Context(), 0, driver.PageQuery{Cursor: cursor, Limit: 2})
 	})
 }
 
 // removedList removes sessions.
 func removedList(h *harness) {
-	var want []store.Removed
+	var want []driver.Removed
 	keys := map[string]bool{}
 	for _, id := range []string{"b", "a", "d", "c", "e"} {
 		s := h.create(id)
 		h.tree(h.newID("child"), id)
 		r := h.remove(id)
-		if keys[r.Key] || r.Key == "" || r.SessionID != id || r.Reason != store.Deleted || r.RemovedAt.Before(s.CreatedAt) || r.Log() != s.Log() {
+		if keys[r.Key] || r.Key == "" || r.SessionID != id || r.Reason != driver.Deleted || r.RemovedAt.Before(s.CreatedAt) || r.Log() != s.Log() {
 			h.Fatalf("removal of %q: %+v", id, r)
 		}
 		keys[r.Key] = true
 		want = append(want, *r)
 	}
 	h.create("there")
-	if !slices.IsSortedFunc(want, func(a, b store.Removed) int { return a.RemovedAt.Compare(b.RemovedAt) }) {
+	if !slices.IsSortedFunc(want, func(a, b driver.Removed) int { return a.RemovedAt.Compare(b.RemovedAt) }) {
 		h.Fatalf("removed out of order: %+v", want)
 	}
 	same(h.T, "removed trees", h.removed(), want)
-	page, err := h.sweeper().Removed(h.Context(), 0, store.PageQuery{Limit: 5})
+	page, err := h.sweeper().Removed(h.Context(), 0, driver.PageQuery{Limit: 5})
 	if err != nil || len(page.Items) != 5 || page.Next != "" {
 		h.Fatalf("a page of all of them: %+v, %v", page, err)
 	}
-	page, err = h.sweeper().Removed(h.Context(), time.Hour, store.PageQuery{})
+	page, err = h.sweeper().Removed(h.Context(), time.Hour, driver.PageQuery{})
 	if err != nil || len(page.Items) > 0 {
 		h.Fatalf("removed an hour ago: %+v, %v", page, err)
 	}
@@ -60,7 +60,7 @@ func removedList(h *harness) {
 	h.must(err)
 	same(h.T, "removed trees after a purge", h.removed(), slices.Delete(want, 1, 2))
 	for _, cursor := range []string{"x", ".", "1.", ".1", "?.1"} {
-		_, err := h.sweeper().Removed(h.Context(), 0, store.PageQuery{Cursor: cursor})
+		_, err := h.sweeper().Removed(h.Context(), 0, driver.PageQuery{Cursor: cursor})
 		h.wantError(err, cairn.ErrInvalid, "cursor "+cursor)
 	}
 }
@@ -83,7 +83,7 @@ func purgeOne(h *harness) {
 		_, err := h.sweeper().Purge(h.Context(), key)
 		h.wantError(err, cairn.ErrNotFound, fmt.Sprintf("purge of the key %q", key))
 	}
-	same(h.T, "removed trees", h.removed(), []store.Removed{*next})
+	same(h.T, "removed trees", h.removed(), []driver.Removed{*next})
 	for _, id := range ids {
 		h.wantGone(id, next)
 	}
@@ -95,14 +95,14 @@ func purgeRace(h *harness, hs handles) {
 	ids := h.family("root")
 	checkpoints := 0
 	for _, id := range ids {
-		h.commit(id, &store.Commit{Messages: slices.Repeat(says("more"), 1500)})
+		h.commit(id, &driver.Commit{Messages: slices.Repeat(says("more"), 1500)})
 		checkpoints += len(h.checkpoints(id))
 	}
 	r := h.remove("root")
 	var counted [racers]int
 	won := 0
 	for _, err := range race(racers, func(i int) (err error) {
-		counted[i], err = hs.of(i).(store.Sweeper).Purge(h.Context(), r.Key)
+		counted[i], err = hs.of(i).(driver.Sweeper).Purge(h.Context(), r.Key)
 		return err
 	}) {
 		if err == nil {
@@ -131,7 +131,7 @@ func purgeCancelled(h *harness) {
 	if _, err := h.sweeper().Purge(dead, r.Key); !errors.Is(err, context.Canceled) {
 		h.Fatalf("purge with a cancelled context: error %v, want context.Canceled", err)
 	}
-	same(h.T, "removed trees", h.removed(), []store.Removed{*r})
+	same(h.T, "removed trees", h.removed(), []driver.Removed{*r})
 	h.must(h.st.Close())
 	_, err := h.sweeper().Purge(h.Context(), r.Key)
 	h.wantError(err, cairn.ErrClosed, "purge of a closed store")
@@ -140,12 +140,12 @@ func purgeCancelled(h *harness) {
 func removedReopen(h *harness) {
 	ids := h.family("root")
 	removed := *h.remove("root")
-	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "stale", Agent: agentName, TTL: cairn.Duration(brief)}, nil)
+	_, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: "stale", Agent: agentName, TTL: cairn.Duration(brief)}, nil)
 	h.must(err)
 	h.awaitStale("stale")
 	h = h.on(h.opts.Reopen(h.T, h.st))
 	h.awaitStale("stale")
-	same(h.T, "removed trees after reopening", h.removed(), []store.Removed{removed})
+	same(h.T, "removed trees after reopening", h.removed(), []driver.Removed{removed})
 	for _, id := range ids {
 		h.wantGone(id, &removed)
 	}
@@ -164,7 +164,7 @@ func faultyPurge(h *harness) {
 		failed := disarm()
 		if err != nil {
 			h.wantError(err, cairn.ErrUnavailable, "purge")
-			same(h.T, "removed trees after a purge that failed", h.removed(), []store.Removed{*r})
+			same(h.T, "removed trees after a purge that failed", h.removed(), []driver.Removed{*r})
 			_, err = h.sweeper().Purge(h.Context(), r.Key)
 			h.must(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var queueTests = []storeTest{
@@ -26,24 +26,24 @@ var cacheTests = []storeTest{
 	{name: "OthersStay", run: cacheOfOthers},
 }
 
-func (h *harness) queue(id string) []store.QueuedTurn {
+func (h *harness) queue(id string) []driver.QueuedTurn {
 	h.Helper()
-	list, err := store.Queue(h.Context(), h.st, id)
+	list, err := driver.Queue(h.Context(), h.st, id)
 	h.must(err)
 	return list
 }
 
 func (h *harness) enqueue(id, turn string) *cairn.Session {
 	h.Helper()
-	return h.commit(id, &store.Commit{Enqueue: &store.QueuedTurn{ID: turn, Messages: says("of " + turn)}})
+	return h.commit(id, &driver.Commit{Enqueue: &driver.QueuedTurn{ID: turn, Messages: says("of " + turn)}})
 }
 
 // wantQueue checks a session's queue, and the count in its row.
 func (h *harness) wantQueue(id string, want ...string) {
 	h.Helper()
-	var turns []store.QueuedTurn
+	var turns []driver.QueuedTurn
 	for _, turn := range want {
-		turns = append(turns, store.QueuedTurn{ID: turn, Messages: says("of " + turn)})
+		turns = append(turns, driver.QueuedTurn{ID: turn, Messages: says("of " + turn)})
 	}
 	same(h.T, "queue of "+id, h.queue(id), turns)
 	if row := h.load(id); row.Queued != len(want) {
@@ -60,23 +60,23 @@ func queueInOrder(h *harness) {
 		}
 	}
 	h.wantQueue("session", "m", "z", "a", "k")
-	if row := h.commit("session", &store.Commit{Dequeue: []string{"m"}}); row.Queued != 3 {
+	if row := h.commit("session", &driver.Commit{Dequeue: []string{"m"}}); row.Queued != 3 {
 		h.Fatalf("the row counts %d turns, want 3", row.Queued)
 	}
-	h.commit("session", &store.Commit{Dequeue: []string{"a"}})
+	h.commit("session", &driver.Commit{Dequeue: []string{"a"}})
 	h.wantQueue("session", "z", "k")
-	h.commit("session", &store.Commit{Dequeue: []string{"k"}})
+	h.commit("session", &driver.Commit{Dequeue: []string{"k"}})
 	h.enqueue("session", "m")
 	h.enqueue("session", "a")
 	h.wantQueue("session", "z", "m", "a")
-	if row := h.commit("session", &store.Commit{Dequeue: []string{"a", "z", "a"}}); row.Queued != 1 {
+	if row := h.commit("session", &driver.Commit{Dequeue: []string{"a", "z", "a"}}); row.Queued != 1 {
 		h.Fatalf("the row counts %d turns, want 1", row.Queued)
 	}
 	h.wantQueue("session", "m")
 	h.enqueue("session", "z")
 	h.enqueue("session", "a")
 	given := says("as it was")
-	h.commit("session", &store.Commit{Enqueue: &store.QueuedTurn{ID: "given", Messages: given}})
+	h.commit("session", &driver.Commit{Enqueue: &driver.QueuedTurn{ID: "given", Messages: given}})
 	given[0] = cairn.User(cairn.TextPart("changed"))
 	if turns := h.queue("session"); turns[3].Messages[0].Text() != "as it was" {
 		h.Fatalf("what the caller does to its messages reaches the queue: %+v", turns)
@@ -87,13 +87,13 @@ func enqueueTwice(h *harness) {
 	h.create("session")
 	h.enqueue("session", "one")
 	h.enqueue("session", "two")
-	row := h.commit("session", &store.Commit{Enqueue: &store.QueuedTurn{ID: "one", Messages: says("other words")}})
+	row := h.commit("session", &driver.Commit{Enqueue: &driver.QueuedTurn{ID: "one", Messages: says("other words")}})
 	if row.Queued != 2 {
 		h.Fatalf("the row counts %d turns, want 2", row.Queued)
 	}
 	h.wantQueue("session", "one", "two")
 	// A turn that has left the queue may be added again.
-	h.commit("session", &store.Commit{Dequeue: []string{"one"}})
+	h.commit("session", &driver.Commit{Dequeue: []string{"one"}})
 	h.enqueue("session", "one")
 	h.wantQueue("session", "two", "one")
 }
@@ -118,9 +118,9 @@ func dequeueUnknown(h *harness) {
 		_, err := h.st.Commit(h.Context(), "session", c)
 		h.wantConflict(err, cairn.ErrStale, "dequeue of both")
 	})
-	_, err := h.st.Commit(h.Context(), "new", &store.Commit{Create: &cairn.Session{Agent: agentName}, Dequeue: []string{"turn"}})
+	_, err := h.st.Commit(h.Context(), "new", &driver.Commit{Create: &cairn.Session{Agent: agentName}, Dequeue: []string{"turn"}})
 	h.wantError(err, cairn.ErrStale, "creation with a turn to take")
-	if there, err := store.Exists(h.Context(), h.st, "new"); err != nil || there {
+	if there, err := driver.Exists(h.Context(), h.st, "new"); err != nil || there {
 		h.Fatalf("the session exists after its creation failed: %v, %v", there, err)
 	}
 }
@@ -128,14 +128,14 @@ func dequeueUnknown(h *harness) {
 func enqueueAndDequeue(h *harness) {
 	h.create("session")
 	h.enqueue("session", "one")
-	h.commit("session", &store.Commit{Dequeue: []string{"one"}, Enqueue: &store.QueuedTurn{ID: "two", Messages: says("of two")}})
+	h.commit("session", &driver.Commit{Dequeue: []string{"one"}, Enqueue: &driver.QueuedTurn{ID: "two", Messages: says("of two")}})
 	h.wantQueue("session", "two")
 	// A turn is added before one is taken.
-	h.commit("session", &store.Commit{Dequeue: []string{"three"}, Enqueue: &store.QueuedTurn{ID: "three"}})
+	h.commit("session", &driver.Commit{Dequeue: []string{"three"}, Enqueue: &driver.QueuedTurn{ID: "three"}})
 	h.wantQueue("session", "two")
-	h.commit("session", &store.Commit{Dequeue: []string{"two"}, Enqueue: &store.QueuedTurn{ID: "two", Messages: says("other words")}})
+	h.commit("session", &driver.Commit{Dequeue: []string{"two"}, Enqueue: &driver.QueuedTurn{ID: "two", Messages: says("other words")}})
 	h.wantQueue("session")
-	h.commit("new", &store.Commit{Create: &cairn.Session{Agent: agentName}, Enqueue: &store.QueuedTurn{ID: "first", Messages: says("of first")}})
+	h.commit("new", &driver.Commit{Create: &cairn.Session{Agent: agentName}, Enqueue: &driver.QueuedTurn{ID: "first", Messages: says("of first")}})
 	h.wantQueue("new", "first")
 }
 
@@ -157,7 +157,7 @@ func enqueueInParallel(h *harness) {
 	h.create("session")
 	errs := race(racers, func(i int) error {
 		for n := range 10 {
-			if _, err := h.st.Commit(h.Context(), "session", &store.Commit{Enqueue: &store.QueuedTurn{ID: fmt.Sprint(n)}}); err != nil {
+			if _, err := h.st.Commit(h.Context(), "session", &driver.Commit{Enqueue: &driver.QueuedTurn{ID: fmt.Sprint(n)}}); err != nil {
 				return err
 			}
 		}
@@ -174,7 +174,7 @@ func queueOfOthers(h *harness) {
 	h.create("other")
 	h.enqueue("session", "one")
 	h.enqueue("other", "one")
-	h.commit("other", &store.Commit{Dequeue: []string{"one"}})
+	h.commit("other", &driver.Commit{Dequeue: []string{"one"}})
 	h.wantQueue("session", "one")
 	h.enqueue("other", "two")
 	h.must(h.st.Delete(h.Context(), "session"))
@@ -184,7 +184,7 @@ func queueOfOthers(h *harness) {
 }
 
 func queueOfNobody(h *harness) {
-	_, err := store.Queue(h.Context(), h.st, "nobody")
+	_, err := driver.Queue(h.Context(), h.st, "nobody")
 	h.wantError(err, cairn.ErrNotFound, "queue of no session")
 }
 
@@ -195,7 +195,7 @@ func takeRace(h *harness, hs handles) {
 		turn := fmt.Sprint("turn-", n)
 		h.enqueue("session", turn)
 		errs := race(racers, func(i int) error {
-			_, err := hs.of(i).Commit(h.Context(), "session", &store.Commit{Dequeue: []string{turn}, Messages: says(fmt.Sprintf("%s by %d", turn, i))})
+			_, err := hs.of(i).Commit(h.Context(), "session", &driver.Commit{Dequeue: []string{turn}, Messages: says(fmt.Sprintf("%s by %d", turn, i))})
 			return err
 		})
 		winner, _ := h.oneWins(errs, cairn.ErrStale)
@@ -206,45 +206,45 @@ func takeRace(h *harness, hs handles) {
 	}
 }
 
-func cached(key, output string) store.CacheEntry {
-	return store.CacheEntry{Key: key, Tool: "search", Output: json.RawMessage(output), UsedAt: at(1), ExpiresAt: at(2)}
+func cached(key, output string) driver.CacheEntry {
+	return driver.CacheEntry{Key: key, Tool: "search", Output: json.RawMessage(output), UsedAt: at(1), ExpiresAt: at(2)}
 }
 
-func (h *harness) cache(id string) []store.CacheEntry {
+func (h *harness) cache(id string) []driver.CacheEntry {
 	h.Helper()
-	snap, err := h.st.Read(h.Context(), id, store.ToDrive(0))
+	snap, err := h.st.Read(h.Context(), id, driver.ToDrive(0))
 	h.must(err)
 	return snap.Cache
 }
 
 func cacheEntries(h *harness) {
 	h.create("session")
-	same(h.T, "cache at first", h.cache("session"), []store.CacheEntry(nil))
+	same(h.T, "cache at first", h.cache("session"), []driver.CacheEntry(nil))
 	a, b, z := cached("a", `1`), cached("b", `{"x":[]}`), cached("Z", `"text"`)
-	h.commit("session", &store.Commit{Cache: []store.CacheEntry{b, a, z}})
-	same(h.T, "cache", h.cache("session"), []store.CacheEntry{z, a, b})
-	b = store.CacheEntry{Key: "b", Tool: "other", Output: json.RawMessage(`2`)}
-	h.commit("session", &store.Commit{Cache: []store.CacheEntry{b, cached("c", `3`), cached("d", `4`)}, CacheDrop: []string{"a", "d", "no such key"}})
-	same(h.T, "cache", h.cache("session"), []store.CacheEntry{z, b, cached("c", `3`)})
-	h.commit("session", &store.Commit{CacheDrop: []string{"Z"}})
-	h.commit("session", &store.Commit{Cache: []store.CacheEntry{cached("c", `5`), cached("c", `6`)}})
-	same(h.T, "cache", h.cache("session"), []store.CacheEntry{b, cached("c", `6`)})
+	h.commit("session", &driver.Commit{Cache: []driver.CacheEntry{b, a, z}})
+	same(h.T, "cache", h.cache("session"), []driver.CacheEntry{z, a, b})
+	b = driver.CacheEntry{Key: "b", Tool: "other", Output: json.RawMessage(`2`)}
+	h.commit("session", &driver.Commit{Cache: []driver.CacheEntry{b, cached("c", `3`), cached("d", `4`)}, CacheDrop: []string{"a", "d", "no such key"}})
+	same(h.T, "cache", h.cache("session"), []driver.CacheEntry{z, b, cached("c", `3`)})
+	h.commit("session", &driver.Commit{CacheDrop: []string{"Z"}})
+	h.commit("session", &driver.Commit{Cache: []driver.CacheEntry{cached("c", `5`), cached("c", `6`)}})
+	same(h.T, "cache", h.cache("session"), []driver.CacheEntry{b, cached("c", `6`)})
 }
 
 func cacheOfOthers(h *harness) {
 	h.create("session")
 	h.create("other")
 	for _, id := range []string{"session", "other"} {
-		h.commit(id, &store.Commit{Cache: []store.CacheEntry{cached("key", encodedText(id))}})
+		h.commit(id, &driver.Commit{Cache: []driver.CacheEntry{cached("key", encodedText(id))}})
 	}
-	h.commit("other", &store.Commit{CacheDrop: []string{"key"}})
-	same(h.T, "cache", h.cache("session"), []store.CacheEntry{cached("key", encodedText("session"))})
+	h.commit("other", &driver.Commit{CacheDrop: []string{"key"}})
+	same(h.T, "cache", h.cache("session"), []driver.CacheEntry{cached("key", encodedText("session"))})
 	h.must(h.st.Delete(h.Context(), "session"))
 	h.create("session")
-	same(h.T, "cache of a new session", h.cache("session"), []store.CacheEntry(nil))
-	h.commit("session", &store.Commit{Cache: []store.CacheEntry{cached("key", `1`)}})
-	branch := h.branch("session", store.BranchPoint{}, "branch")
-	same(h.T, "cache of a branch", h.cache(branch.ID), []store.CacheEntry(nil))
+	same(h.T, "cache of a new session", h.cache("session"), []driver.CacheEntry(nil))
+	h.commit("session", &driver.Commit{Cache: []driver.CacheEntry{cached("key", `1`)}})
+	branch := h.branch("session", driver.BranchPoint{}, "branch")
+	same(h.T, "cache of a branch", h.cache(branch.ID), []driver.CacheEntry(nil))
 }
 
 func encodedText(text string) string { return string(encode(text)) }

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // listRecords reads all pages of a query.
-func (h *harness) listRecords(q store.RecordQuery) []store.Record {
+func (h *harness) listRecords(q driver.RecordQuery) []driver.Record {
 	h.Helper()
-	return pages(h.T, "records", func(cursor string) (store.Page[store.Record], error) {
+	return pages(h.T, "records", func(cursor string) (driver.Page[driver.Record], error) {
 		q.Cursor = cursor
 		page, err := h.records().List(h.Context(), q)
 		if len(page.Items) > q.Size() || page.Next != "" && len(page.Items) == 0 {
@@ -25,7 +25,7 @@ func (h *harness) listRecords(q store.RecordQuery) []store.Record {
 	})
 }
 
-func keys(list []store.Record) []string {
+func keys(list []driver.Record) []string {
 	all := []string{}
 	for i := range list {
 		all = append(all, list[i].Key)
@@ -38,14 +38,14 @@ func recordsByKey(h *harness) {
 	want := []string{"!", "A", "B", "Z", "a", "a b", "a!", "aa", "b", "z", "É", "é", "中", "🜁"}
 	shuffled := slices.Clone(want)
 	rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	written := map[string]*store.Record{}
+	written := map[string]*driver.Record{}
 	for _, key := range shuffled {
-		written[key] = h.putRecord(store.RecordWrite{Namespace: "ns", Key: key, Index: "same", Value: json.RawMessage(fmt.Sprintf("%q", key)), TTL: time.Hour})
+		written[key] = h.putRecord(driver.RecordWrite{Namespace: "ns", Key: key, Index: "same", Value: json.RawMessage(fmt.Sprintf("%q", key)), TTL: time.Hour})
 		h.put("ns2", key, 0)
 		h.put("n", key, 0)
 	}
 	for limit := range len(want) + 2 {
-		for what, q := range map[string]store.RecordQuery{"by key": {}, "by index and key": {Index: &store.IndexRange{}}} {
+		for what, q := range map[string]driver.RecordQuery{"by key": {}, "by index and key": {Index: &driver.IndexRange{}}} {
 			q.Namespace, q.Limit = "ns", limit
 			list := h.listRecords(q)
 			same(h.T, fmt.Sprintf("%s in pages of %d", what, limit), keys(list), want)
@@ -54,7 +54,7 @@ func recordsByKey(h *harness) {
 			}
 		}
 	}
-	if list := h.listRecords(store.RecordQuery{Namespace: "nothing"}); len(list) > 0 {
+	if list := h.listRecords(driver.RecordQuery{Namespace: "nothing"}); len(list) > 0 {
 		h.Fatalf("a namespace that was never written lists %v", keys(list))
 	}
 }
@@ -73,7 +73,7 @@ func recordsByPrefix(h *harness) {
 			}
 		}
 		for limit := 1; limit < 5; limit++ {
-			same(h.T, fmt.Sprintf("keys with the prefix %q", prefix), keys(h.listRecords(store.RecordQuery{Namespace: "ns", Prefix: prefix, Limit: limit})), want)
+			same(h.T, fmt.Sprintf("keys with the prefix %q", prefix), keys(h.listRecords(driver.RecordQuery{Namespace: "ns", Prefix: prefix, Limit: limit})), want)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func recordsByIndex(h *harness) {
 	var all []place
 	for i, index := range indexes {
 		key := fmt.Sprint("key-", (i*5)%len(indexes))
-		h.putRecord(store.RecordWrite{Namespace: "ns", Key: key, Index: index, Value: json.RawMessage(`1`)})
+		h.putRecord(driver.RecordWrite{Namespace: "ns", Key: key, Index: index, Value: json.RawMessage(`1`)})
 		if index != "" {
 			all = append(all, place{index, key})
 		}
@@ -106,7 +106,7 @@ func recordsByIndex(h *harness) {
 				}
 			}
 			for limit := 1; limit < 4; limit++ {
-				list := h.listRecords(store.RecordQuery{Namespace: "ns", Index: &store.IndexRange{From: from, Before: before}, Limit: limit})
+				list := h.listRecords(driver.RecordQuery{Namespace: "ns", Index: &driver.IndexRange{From: from, Before: before}, Limit: limit})
 				same(h.T, fmt.Sprintf("index from %q before %q", from, before), keys(list), want)
 			}
 		}
@@ -115,13 +115,13 @@ func recordsByIndex(h *harness) {
 
 // recordLargestPage asks for more than a page holds.
 func recordLargestPage(h *harness) {
-	for i := range store.MaxRecordPage + 1 {
+	for i := range driver.MaxRecordPage + 1 {
 		h.put("ns", fmt.Sprintf("key-%03d", i), 0)
 	}
-	for _, limit := range []int{0, -1, store.MaxRecordPage, 100_000} {
-		page, err := h.records().List(h.Context(), store.RecordQuery{Namespace: "ns", Limit: limit})
+	for _, limit := range []int{0, -1, driver.MaxRecordPage, 100_000} {
+		page, err := h.records().List(h.Context(), driver.RecordQuery{Namespace: "ns", Limit: limit})
 		h.must(err)
-		if len(page.Items) != store.MaxRecordPage || page.Next == "" {
+		if len(page.Items) != driver.MaxRecordPage || page.Next == "" {
 			h.Fatalf("limit %d: a page of %d, next %q", limit, len(page.Items), page.Next)
 		}
 	}
@@ -129,12 +129,12 @@ func recordLargestPage(h *harness) {
 
 // recordsWhileWriting changes a namespace between pages. Records that stay are listed exactly once.
 func recordsWhileWriting(h *harness) {
-	for what, q := range map[string]store.RecordQuery{"by key": {Limit: 3}, "by index": {Limit: 3, Index: &store.IndexRange{}}} {
+	for what, q := range map[string]driver.RecordQuery{"by key": {Limit: 3}, "by index": {Limit: 3, Index: &driver.IndexRange{}}} {
 		q.Namespace = what
 		var stay []string
 		for i := range 20 {
 			key := fmt.Sprintf("key-%02d", i)
-			h.putRecord(store.RecordWrite{Namespace: what, Key: key, Index: key, Value: json.RawMessage(`1`)})
+			h.putRecord(driver.RecordWrite{Namespace: what, Key: key, Index: key, Value: json.RawMessage(`1`)})
 			if i%2 == 0 {
 				stay = append(stay, key)
 			}
@@ -155,13 +155,13 @@ func recordsWhileWriting(h *harness) {
 			// are rewritten.
 			last := page.Items[len(page.Items)-1]
 			if !slices.Contains(stay, last.Key) {
-				h.must(h.records().Delete(h.Context(), what, last.Key, store.AnyVersion))
+				h.must(h.records().Delete(h.Context(), what, last.Key, driver.AnyVersion))
 			}
 			for _, key := range []string{fmt.Sprintf("key-00-%02d", n), last.Key + "-new"} {
 				h.put(what, key, 0)
 			}
 			for _, key := range stay {
-				h.put(what, key, store.AnyVersion)
+				h.put(what, key, driver.AnyVersion)
 			}
 		}
 		same(h.T, what+": those that were there all the time", got, stay)
@@ -172,9 +172,9 @@ func recordsWhileWriting(h *harness) {
 // has a record.
 func recordNamespaces(h *harness) {
 	list := func() []string {
-		return pages(h.T, "namespaces", func(cursor string) (store.Page[string], error) {
+		return pages(h.T, "namespaces", func(cursor string) (driver.Page[string], error) {
 			page, err := h.records().Namespaces(h.Context(), cursor)
-			if len(page.Items) > store.MaxRecordPage || page.Next != "" && len(page.Items) == 0 {
+			if len(page.Items) > driver.MaxRecordPage || page.Next != "" && len(page.Items) == 0 {
 				h.Fatalf("a page of %d, next %q", len(page.Items), page.Next)
 			}
 			return page, err
@@ -184,7 +184,7 @@ func recordNamespaces(h *harness) {
 		h.Fatalf("a new store has the namespaces %q", names)
 	}
 	want := slices.Clone(oddTexts)
-	for i := range store.MaxRecordPage {
+	for i := range driver.MaxRecordPage {
 		want = append(want, fmt.Sprintf("ns-%03d", i))
 	}
 	for _, name := range want {
@@ -192,12 +192,12 @@ func recordNamespaces(h *harness) {
 	}
 	gone := want[len(want)/2]
 	h.put(gone, "b", 0)
-	h.put(gone, "b", store.AnyVersion)
+	h.put(gone, "b", driver.AnyVersion)
 	slices.Sort(want)
 	same(h.T, "namespaces", list(), want)
-	h.must(h.records().Delete(h.Context(), gone, "a", store.AnyVersion))
+	h.must(h.records().Delete(h.Context(), gone, "a", driver.AnyVersion))
 	same(h.T, "namespaces with one record less", list(), want)
-	h.must(h.records().Delete(h.Context(), gone, "b", store.AnyVersion))
+	h.must(h.records().Delete(h.Context(), gone, "b", driver.AnyVersion))
 	same(h.T, "namespaces without one", list(), slices.DeleteFunc(slices.Clone(want), func(name string) bool { return name == gone }))
 	h.put(gone, "c", 0)
 	same(h.T, "namespaces with one that came back", list(), want)
@@ -211,18 +211,18 @@ func recordBadQueries(h *harness) {
 	for range 2 {
 		h.put("ns", h.newID("key"), 0)
 	}
-	index := &store.IndexRange{}
-	byKey, err := h.records().List(h.Context(), store.RecordQuery{Namespace: "ns", Limit: 1})
+	index := &driver.IndexRange{}
+	byKey, err := h.records().List(h.Context(), driver.RecordQuery{Namespace: "ns", Limit: 1})
 	h.must(err)
-	byIndex, err := h.records().List(h.Context(), store.RecordQuery{Namespace: "ns", Limit: 1, Index: index})
+	byIndex, err := h.records().List(h.Context(), driver.RecordQuery{Namespace: "ns", Limit: 1, Index: index})
 	h.must(err)
-	list := map[string]store.RecordQuery{
+	list := map[string]driver.RecordQuery{
 		"no namespace":                 {},
 		"a namespace with a NUL":       {Namespace: "a\x00b"},
 		"a prefix that is not UTF-8":   {Namespace: "ns", Prefix: "\xff"},
 		"a prefix and an index":        {Namespace: "ns", Prefix: "a", Index: index},
-		"an index with a NUL":          {Namespace: "ns", Index: &store.IndexRange{From: "\x00"}},
-		"an end that is not UTF-8":     {Namespace: "ns", Index: &store.IndexRange{Before: "\xff"}},
+		"an index with a NUL":          {Namespace: "ns", Index: &driver.IndexRange{From: "\x00"}},
+		"an end that is not UTF-8":     {Namespace: "ns", Index: &driver.IndexRange{Before: "\xff"}},
 		"the cursor of a list by key":  {Namespace: "ns", Cursor: byKey.Next, Index: index},
 		"that of a list by an index":   {Namespace: "ns", Cursor: byIndex.Next},
 		"a cursor without a key":       {Namespace: "ns", Cursor: "k"},
@@ -232,8 +232,8 @@ func recordBadQueries(h *harness) {
 		"one whose index is too long":  {Namespace: "ns", Cursor: "i9.key", Index: index},
 	}
 	for _, cursor := range badCursors {
-		list[fmt.Sprintf("cursor %q", cursor)] = store.RecordQuery{Namespace: "ns", Cursor: cursor}
-		list[fmt.Sprintf("cursor %q by index", cursor)] = store.RecordQuery{Namespace: "ns", Cursor: cursor, Index: index}
+		list[fmt.Sprintf("cursor %q", cursor)] = driver.RecordQuery{Namespace: "ns", Cursor: cursor}
+		list[fmt.Sprintf("cursor %q by index", cursor)] = driver.RecordQuery{Namespace: "ns", Cursor: cursor, Index: index}
 	}
 	for what, q := range list {
 		_, err := h.records().List(h.Context(), q)
@@ -243,30 +243,30 @@ func recordBadQueries(h *harness) {
 
 // recordIdentifiers uses each text for everything that has a name.
 func recordIdentifiers(h *harness) {
-	written := map[string]*store.Record{}
+	written := map[string]*driver.Record{}
 	for i, odd := range oddTexts {
 		for j, name := range []string{"ns", odd} {
-			written[name+"\x00"+odd] = h.putRecord(store.RecordWrite{Namespace: name, Key: odd, Index: odd, Value: json.RawMessage(fmt.Sprint(2*i + j))})
+			written[name+"\x00"+odd] = h.putRecord(driver.RecordWrite{Namespace: name, Key: odd, Index: odd, Value: json.RawMessage(fmt.Sprint(2*i + j))})
 		}
 	}
 	sorted := slices.Clone(oddTexts)
 	slices.Sort(sorted)
-	for _, q := range []store.RecordQuery{{Limit: 7}, {Limit: 7, Index: &store.IndexRange{}}} {
+	for _, q := range []driver.RecordQuery{{Limit: 7}, {Limit: 7, Index: &driver.IndexRange{}}} {
 		q.Namespace = "ns"
 		same(h.T, "records", keys(h.listRecords(q)), sorted)
 	}
 	for i, odd := range oddTexts {
 		h.wantRecord("record "+odd, "ns", odd, written["ns\x00"+odd])
 		h.wantRecord("record of its own namespace "+odd, odd, odd, written[odd+"\x00"+odd])
-		same(h.T, "records of "+odd, keys(h.listRecords(store.RecordQuery{Namespace: odd, Index: &store.IndexRange{From: odd}})), []string{odd})
+		same(h.T, "records of "+odd, keys(h.listRecords(driver.RecordQuery{Namespace: odd, Index: &driver.IndexRange{From: odd}})), []string{odd})
 		h.must(h.records().Delete(h.Context(), odd, odd, written[odd+"\x00"+odd].Version))
-		if left := len(h.listRecords(store.RecordQuery{Namespace: "ns"})); left != len(oddTexts) {
+		if left := len(h.listRecords(driver.RecordQuery{Namespace: "ns"})); left != len(oddTexts) {
 			h.Fatalf("after the deletion of %q, number %d, %d records are left of %d", odd, i, left, len(oddTexts))
 		}
 	}
 	// Names that would be ambiguous if they were concatenated.
 	for _, name := range [][2]string{{"a", "b:c"}, {"a:b", "c"}, {"1:a", "b"}, {"1", "a:b"}, {"a{1}", "b"}, {"a", "{1}b"}} {
-		h.putRecord(store.RecordWrite{Namespace: name[0], Key: name[1], Value: encode(name[0] + " and " + name[1])})
+		h.putRecord(driver.RecordWrite{Namespace: name[0], Key: name[1], Value: encode(name[0] + " and " + name[1])})
 	}
 	for _, name := range [][2]string{{"a", "b:c"}, {"a:b", "c"}, {"1:a", "b"}, {"1", "a:b"}, {"a{1}", "b"}, {"a", "{1}b"}} {
 		same(h.T, "value", h.get(name[0], name[1]).Value, name[0]+" and "+name[1])
@@ -276,18 +276,18 @@ func recordIdentifiers(h *harness) {
 func recordValues(h *harness) {
 	texts := append([]string{"", " ", "\n\t\r", "<script>&amp;</script>", "\u2028\u2029", "\ufeffbom", "\x01\x1f\x7f", "a\U0010ffff", strings.Repeat("\\\"", 100)}, oddTexts...)
 	values := []json.RawMessage{json.RawMessage(`null`), json.RawMessage(`0`), json.RawMessage(` { "b" : 1 , "a":[ ] , "b2": 1.0e2 } `), json.RawMessage(`[]`),
-		json.RawMessage(`"\u00e9\ud83d\ude00"`), json.RawMessage(`12345678901234567890123`), deep(cairn.MaxJSONDepth), json.RawMessage(`"` + strings.Repeat("x", store.MaxRecordBytes-2) + `"`)}
+		json.RawMessage(`"\u00e9\ud83d\ude00"`), json.RawMessage(`12345678901234567890123`), deep(cairn.MaxJSONDepth), json.RawMessage(`"` + strings.Repeat("x", driver.MaxRecordBytes-2) + `"`)}
 	for _, text := range texts {
 		values = append(values, encode(text))
 	}
 	for i, value := range values {
 		key := fmt.Sprintf("key-%03d", i)
-		r := h.putRecord(store.RecordWrite{Namespace: "ns", Key: key, Value: value})
+		r := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: key, Value: value})
 		if got := h.get("ns", key); string(got.Value) != string(value) || string(r.Value) != string(value) {
 			h.Fatalf("value %.60q came back as %.60q, then as %.60q", value, r.Value, got.Value)
 		}
 	}
-	for i, r := range h.listRecords(store.RecordQuery{Namespace: "ns"}) {
+	for i, r := range h.listRecords(driver.RecordQuery{Namespace: "ns"}) {
 		if string(r.Value) != string(values[i]) {
 			h.Fatalf("value %.60q is listed as %.60q", values[i], r.Value)
 		}
@@ -297,34 +297,34 @@ func recordValues(h *harness) {
 // recordRefused has writes that no store may accept.
 func recordRefused(h *harness) {
 	r := h.put("ns", "key", 0)
-	change := func(fn func(w *store.RecordWrite)) store.RecordWrite {
-		w := store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`2`), Seen: store.AnyVersion}
+	change := func(fn func(w *driver.RecordWrite)) driver.RecordWrite {
+		w := driver.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`2`), Seen: driver.AnyVersion}
 		fn(&w)
 		return w
 	}
-	value := func(v string) store.RecordWrite {
-		return change(func(w *store.RecordWrite) { w.Value = json.RawMessage(v) })
+	value := func(v string) driver.RecordWrite {
+		return change(func(w *driver.RecordWrite) { w.Value = json.RawMessage(v) })
 	}
-	for what, w := range map[string]store.RecordWrite{
-		"no namespace":            change(func(w *store.RecordWrite) { w.Namespace = "" }),
-		"a namespace with a NUL":  change(func(w *store.RecordWrite) { w.Namespace = "a\x00" }),
-		"no key":                  change(func(w *store.RecordWrite) { w.Key = "" }),
-		"a key with a line break": change(func(w *store.RecordWrite) { w.Key = "a\nb" }),
-		"a key of 201 bytes":      change(func(w *store.RecordWrite) { w.Key = strings.Repeat("x", 201) }),
-		"a key with a space":      change(func(w *store.RecordWrite) { w.Key = "a " }),
-		"an index not UTF-8":      change(func(w *store.RecordWrite) { w.Index = "\xff" }),
-		"an index of 201 bytes":   change(func(w *store.RecordWrite) { w.Index = strings.Repeat("x", 201) }),
-		"a negative version":      change(func(w *store.RecordWrite) { w.Seen = -2 }),
-		"an endless version":      change(func(w *store.RecordWrite) { w.Seen = 1 << 60 }),
-		"a negative time to live": change(func(w *store.RecordWrite) { w.TTL = -1 }),
-		"an endless time to live": change(func(w *store.RecordWrite) { w.TTL = 1<<63 - 1 }),
+	for what, w := range map[string]driver.RecordWrite{
+		"no namespace":            change(func(w *driver.RecordWrite) { w.Namespace = "" }),
+		"a namespace with a NUL":  change(func(w *driver.RecordWrite) { w.Namespace = "a\x00" }),
+		"no key":                  change(func(w *driver.RecordWrite) { w.Key = "" }),
+		"a key with a line break": change(func(w *driver.RecordWrite) { w.Key = "a\nb" }),
+		"a key of 201 bytes":      change(func(w *driver.RecordWrite) { w.Key = strings.Repeat("x", 201) }),
+		"a key with a space":      change(func(w *driver.RecordWrite) { w.Key = "a " }),
+		"an index not UTF-8":      change(func(w *driver.RecordWrite) { w.Index = "\xff" }),
+		"an index of 201 bytes":   change(func(w *driver.RecordWrite) { w.Index = strings.Repeat("x", 201) }),
+		"a negative version":      change(func(w *driver.RecordWrite) { w.Seen = -2 }),
+		"an endless version":      change(func(w *driver.RecordWrite) { w.Seen = 1 << 60 }),
+		"a negative time to live": change(func(w *driver.RecordWrite) { w.TTL = -1 }),
+		"an endless time to live": change(func(w *driver.RecordWrite) { w.TTL = 1<<63 - 1 }),
 		"no value":                value(``),
 		"a value of two values":   value(`1 2`),
 		"a value with a NUL":      value(`"\u0000"`),
 		"half a pair":             value(`"\ud800"`),
 		"an infinite number":      value(`1e999`),
 		"a value too deep":        value(string(deep(cairn.MaxJSONDepth + 1))),
-		"a value too large":       value(`"` + strings.Repeat("x", store.MaxRecordBytes-1) + `"`),
+		"a value too large":       value(`"` + strings.Repeat("x", driver.MaxRecordBytes-1) + `"`),
 	} {
 		_, err := h.records().Put(h.Context(), w)
 		h.wantRefused(err, what)

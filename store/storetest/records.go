@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // recordTests are the tests of stores that are RecordProviders.
@@ -47,15 +47,15 @@ var recordTests = []storeTest{
 }
 
 // records returns the store's records. Only tests of stores that have records call it.
-func (h *harness) records() store.Records { return h.st.(store.RecordProvider).Records() }
+func (h *harness) records() driver.Records { return h.st.(driver.RecordProvider).Records() }
 
 // put writes a record over the version seen, with its own key as the index and 1 as the value.
-func (h *harness) put(namespace, key string, seen int64) *store.Record {
+func (h *harness) put(namespace, key string, seen int64) *driver.Record {
 	h.Helper()
-	return h.putRecord(store.RecordWrite{Namespace: namespace, Key: key, Index: key, Value: json.RawMessage(`1`), Seen: seen})
+	return h.putRecord(driver.RecordWrite{Namespace: namespace, Key: key, Index: key, Value: json.RawMessage(`1`), Seen: seen})
 }
 
-func (h *harness) putRecord(w store.RecordWrite) *store.Record {
+func (h *harness) putRecord(w driver.RecordWrite) *driver.Record {
 	h.Helper()
 	tick()
 	r, err := h.records().Put(h.Context(), w)
@@ -65,7 +65,7 @@ func (h *harness) putRecord(w store.RecordWrite) *store.Record {
 	return r
 }
 
-func (h *harness) get(namespace, key string) *store.Record {
+func (h *harness) get(namespace, key string) *driver.Record {
 	h.Helper()
 	r, err := h.records().Get(h.Context(), namespace, key)
 	if err != nil {
@@ -75,7 +75,7 @@ func (h *harness) get(namespace, key string) *store.Record {
 }
 
 // wantRecord checks which record is stored under a key; nil means none.
-func (h *harness) wantRecord(what, namespace, key string, want *store.Record) {
+func (h *harness) wantRecord(what, namespace, key string, want *driver.Record) {
 	h.Helper()
 	got, err := h.records().Get(h.Context(), namespace, key)
 	if want == nil {
@@ -87,7 +87,7 @@ func (h *harness) wantRecord(what, namespace, key string, want *store.Record) {
 }
 
 // sameRecord compares two records, except for the time at which each was read.
-func (h *harness) sameRecord(what string, got, want *store.Record) {
+func (h *harness) sameRecord(what string, got, want *driver.Record) {
 	h.Helper()
 	g, w := *got, *want
 	g.AsOf, w.AsOf = time.Time{}, time.Time{}
@@ -95,14 +95,14 @@ func (h *harness) sameRecord(what string, got, want *store.Record) {
 }
 
 // wantStale checks that err is a conflict with a record, or with none if saw is nil.
-func (h *harness) wantStale(err error, saw *store.Record, what string) {
+func (h *harness) wantStale(err error, saw *driver.Record, what string) {
 	h.Helper()
 	h.wantError(err, cairn.ErrStale, what)
-	var c *store.RecordConflictError
+	var c *driver.RecordConflictError
 	if !errors.As(err, &c) {
 		h.Fatalf("%s: error %q is not a *store.RecordConflictError", what, err)
 	}
-	switch seen := store.SeenRecord(err); {
+	switch seen := driver.SeenRecord(err); {
 	case (seen == nil) != (saw == nil):
 		h.Fatalf("%s: the conflict saw %+v, want %+v", what, seen, saw)
 	case seen != nil:
@@ -112,13 +112,13 @@ func (h *harness) wantStale(err error, saw *store.Record, what string) {
 
 func recordRoundTrip(h *harness) {
 	h.wantRecord("before", "ns", "key", nil)
-	first := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`{ "a": [1, 2.50] }`)})
+	first := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`{ "a": [1, 2.50] }`)})
 	if first.Namespace != "ns" || first.Key != "key" || first.Index != "i" || string(first.Value) != `{ "a": [1, 2.50] }` || first.Version < 1 ||
 		!first.ExpiresAt.IsZero() || first.CreatedAt.IsZero() || !first.UpdatedAt.Equal(first.CreatedAt) {
 		h.Fatalf("new record: %+v", first)
 	}
 	h.wantRecord("the new record", "ns", "key", first)
-	second := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`null`), Seen: first.Version, TTL: time.Hour})
+	second := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`null`), Seen: first.Version, TTL: time.Hour})
 	if second.Index != "" || string(second.Value) != `null` || second.Version == first.Version || !second.CreatedAt.Equal(first.CreatedAt) ||
 		!second.UpdatedAt.After(first.UpdatedAt) || !second.ExpiresAt.Equal(second.UpdatedAt.Add(time.Hour)) {
 		h.Fatalf("record %+v was replaced by %+v", first, second)
@@ -138,7 +138,7 @@ func recordVersions(h *harness) {
 	old := h.put("ns", "there", 0)
 	there := h.put("ns", "there", old.Version)
 	for what, seen := range map[string]int64{"none": 0, "an old version": old.Version, "a version to come": there.Version + 1000} {
-		_, err := h.records().Put(h.Context(), store.RecordWrite{Namespace: "ns", Key: "there", Value: json.RawMessage(`2`), Seen: seen})
+		_, err := h.records().Put(h.Context(), driver.RecordWrite{Namespace: "ns", Key: "there", Value: json.RawMessage(`2`), Seen: seen})
 		h.wantStale(err, there, "put on "+what)
 		if seen != 0 {
 			h.wantStale(h.records().Delete(h.Context(), "ns", "there", seen), there, "delete of "+what)
@@ -146,13 +146,13 @@ func recordVersions(h *harness) {
 		h.wantRecord("the record after that", "ns", "there", there)
 	}
 	for what, seen := range map[string]int64{"an old version": old.Version, "version 1": 1} {
-		_, err := h.records().Put(h.Context(), store.RecordWrite{Namespace: "ns", Key: "missing", Value: json.RawMessage(`2`), Seen: seen})
+		_, err := h.records().Put(h.Context(), driver.RecordWrite{Namespace: "ns", Key: "missing", Value: json.RawMessage(`2`), Seen: seen})
 		h.wantStale(err, nil, "put on "+what+" of none")
 		h.wantError(h.records().Delete(h.Context(), "ns", "missing", seen), cairn.ErrNotFound, "delete of "+what+" of none")
 	}
 	h.wantRecord("the one that was never written", "ns", "missing", nil)
-	h.wantError(h.records().Delete(h.Context(), "ns", "missing", store.AnyVersion), cairn.ErrNotFound, "delete of any version of none")
-	h.must(h.records().Delete(h.Context(), "ns", "there", store.AnyVersion))
+	h.wantError(h.records().Delete(h.Context(), "ns", "missing", driver.AnyVersion), cairn.ErrNotFound, "delete of any version of none")
+	h.must(h.records().Delete(h.Context(), "ns", "there", driver.AnyVersion))
 	h.wantRecord("the deleted record", "ns", "there", nil)
 }
 
@@ -160,7 +160,7 @@ func recordVersions(h *harness) {
 // record for the old one.
 func recordVersionsAreUnique(h *harness) {
 	versions := map[int64]string{}
-	add := func(what string, r *store.Record) *store.Record {
+	add := func(what string, r *driver.Record) *driver.Record {
 		h.Helper()
 		if before, ok := versions[r.Version]; ok {
 			h.Fatalf("version %d was given to %s and to %s", r.Version, before, what)
@@ -172,7 +172,7 @@ func recordVersionsAreUnique(h *harness) {
 		r := add(fmt.Sprint("record ", i), h.put("ns", "key", 0))
 		r = add(fmt.Sprint("update ", i), h.put("ns", "key", r.Version))
 		h.must(h.records().Delete(h.Context(), "ns", "key", r.Version))
-		add(fmt.Sprint("expiring ", i), h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`), TTL: brief}))
+		add(fmt.Sprint("expiring ", i), h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`), TTL: brief}))
 		h.awaitNoRecord("ns", "key")
 	}
 }
@@ -214,7 +214,7 @@ func (h *harness) oneRecordWins(errs []error, lost *cairn.Error) (winner int) {
 // putBy returns a function that writes a record with the number of its writer as the value.
 func (h *harness) putBy(key string, seen int64) func(i int) error {
 	return func(i int) error {
-		_, err := h.records().Put(h.Context(), store.RecordWrite{Namespace: "ns", Key: key, Value: json.RawMessage(strconv.Itoa(i)), Seen: seen})
+		_, err := h.records().Put(h.Context(), driver.RecordWrite{Namespace: "ns", Key: key, Value: json.RawMessage(strconv.Itoa(i)), Seen: seen})
 		return err
 	}
 }
@@ -248,7 +248,7 @@ func recordOneDeletes(h *harness) {
 		for _, any := range []bool{false, true} {
 			seen := h.put("ns", "key", 0).Version
 			if any {
-				seen = store.AnyVersion
+				seen = driver.AnyVersion
 			}
 			h.oneRecordWins(race(recordWriters, func(int) error {
 				return h.records().Delete(h.Context(), "ns", "key", seen)
@@ -260,10 +260,10 @@ func recordOneDeletes(h *harness) {
 
 func recordAnyVersion(h *harness) {
 	for range h.rounds(20) {
-		for _, err := range race(recordWriters, h.putBy("key", store.AnyVersion)) {
+		for _, err := range race(recordWriters, h.putBy("key", driver.AnyVersion)) {
 			h.must(err)
 		}
-		h.must(h.records().Delete(h.Context(), "ns", "key", store.AnyVersion))
+		h.must(h.records().Delete(h.Context(), "ns", "key", driver.AnyVersion))
 	}
 }
 
@@ -272,7 +272,7 @@ func recordCounter(h *harness) {
 	each := h.rounds(20)
 	errs := race(4, func(int) error {
 		for added := 0; added < each; {
-			w := store.RecordWrite{Namespace: "ns", Key: "counter", Value: json.RawMessage(`1`)}
+			w := driver.RecordWrite{Namespace: "ns", Key: "counter", Value: json.RawMessage(`1`)}
 			r, err := h.records().Get(h.Context(), "ns", "counter")
 			switch {
 			case err == nil:
@@ -301,18 +301,18 @@ func recordCounter(h *harness) {
 
 // recordExpires does everything with an expired record: the store behaves as if there were none.
 func recordExpires(h *harness) {
-	expired := func() *store.Record {
+	expired := func() *driver.Record {
 		h.Helper()
-		r := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`1`), Seen: store.AnyVersion, TTL: brief})
+		r := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`1`), Seen: driver.AnyVersion, TTL: brief})
 		h.awaitNoRecord("ns", "key")
 		return r
 	}
 	r := expired()
-	_, err := h.records().Put(h.Context(), store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`2`), Seen: r.Version})
+	_, err := h.records().Put(h.Context(), driver.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`2`), Seen: r.Version})
 	h.wantStale(err, nil, "put on the version of an expired record")
 	h.wantError(h.records().Delete(h.Context(), "ns", "key", r.Version), cairn.ErrNotFound, "delete of an expired record")
-	h.wantError(h.records().Delete(h.Context(), "ns", "key", store.AnyVersion), cairn.ErrNotFound, "delete of any version of an expired record")
-	for _, seen := range []int64{0, store.AnyVersion} {
+	h.wantError(h.records().Delete(h.Context(), "ns", "key", driver.AnyVersion), cairn.ErrNotFound, "delete of any version of an expired record")
+	for _, seen := range []int64{0, driver.AnyVersion} {
 		r = expired()
 		next := h.put("ns", "key", seen)
 		if next.CreatedAt.Before(r.ExpiresAt) || next.Version == r.Version {
@@ -328,16 +328,16 @@ func recordExpires(h *harness) {
 
 // recordRenewed is a heartbeat: each write sets a new time to live, and a write without one removes it.
 func recordRenewed(h *harness) {
-	r := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`), TTL: time.Minute})
-	next := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`), TTL: 2 * time.Minute, Seen: r.Version})
+	r := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`), TTL: time.Minute})
+	next := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`), TTL: 2 * time.Minute, Seen: r.Version})
 	if !next.ExpiresAt.Equal(next.UpdatedAt.Add(2*time.Minute)) || !next.CreatedAt.Equal(r.CreatedAt) {
 		h.Fatalf("record %+v was renewed to %+v", r, next)
 	}
-	short := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "short", Value: json.RawMessage(`1`), TTL: 20 * brief})
-	kept := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "short", Value: json.RawMessage(`2`), Seen: store.AnyVersion})
+	short := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "short", Value: json.RawMessage(`1`), TTL: 20 * brief})
+	kept := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "short", Value: json.RawMessage(`2`), Seen: driver.AnyVersion})
 	h.await("the time to live to be over", func() bool { return !h.get("ns", "key").AsOf.Before(short.ExpiresAt.Add(brief)) })
 	h.wantRecord("the record that was to expire", "ns", "short", kept)
-	list := h.listRecords(store.RecordQuery{Namespace: "ns"})
+	list := h.listRecords(driver.RecordQuery{Namespace: "ns"})
 	if len(list) != 2 || list[1].Key != "short" {
 		h.Fatalf("records: %+v", list)
 	}
@@ -345,7 +345,7 @@ func recordRenewed(h *harness) {
 
 func recordExpiryInLists(h *harness) {
 	for i := range 6 {
-		w := store.RecordWrite{Namespace: "ns", Key: fmt.Sprint("key-", i), Index: fmt.Sprint("i-", 9-i), Value: json.RawMessage(`1`)}
+		w := driver.RecordWrite{Namespace: "ns", Key: fmt.Sprint("key-", i), Index: fmt.Sprint("i-", 9-i), Value: json.RawMessage(`1`)}
 		if i%2 == 0 {
 			w.TTL = brief
 		}
@@ -353,13 +353,13 @@ func recordExpiryInLists(h *harness) {
 	}
 	h.awaitNoRecord("ns", "key-4")
 	for limit := range 4 {
-		same(h.T, "keys", keys(h.listRecords(store.RecordQuery{Namespace: "ns", Limit: limit})), []string{"key-1", "key-3", "key-5"})
-		same(h.T, "keys by index", keys(h.listRecords(store.RecordQuery{Namespace: "ns", Index: &store.IndexRange{}, Limit: limit})), []string{"key-5", "key-3", "key-1"})
+		same(h.T, "keys", keys(h.listRecords(driver.RecordQuery{Namespace: "ns", Limit: limit})), []string{"key-1", "key-3", "key-5"})
+		same(h.T, "keys by index", keys(h.listRecords(driver.RecordQuery{Namespace: "ns", Index: &driver.IndexRange{}, Limit: limit})), []string{"key-5", "key-3", "key-1"})
 	}
 	// A record that returns under another index leaves no entry under the old one.
-	h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key-4", Index: "j", Value: json.RawMessage(`1`)})
-	same(h.T, "keys by the old index", keys(h.listRecords(store.RecordQuery{Namespace: "ns", Index: &store.IndexRange{From: "i", Before: "j"}})), []string{"key-5", "key-3", "key-1"})
-	same(h.T, "keys by the new index", keys(h.listRecords(store.RecordQuery{Namespace: "ns", Index: &store.IndexRange{From: "j"}})), []string{"key-4"})
+	h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "key-4", Index: "j", Value: json.RawMessage(`1`)})
+	same(h.T, "keys by the old index", keys(h.listRecords(driver.RecordQuery{Namespace: "ns", Index: &driver.IndexRange{From: "i", Before: "j"}})), []string{"key-5", "key-3", "key-1"})
+	same(h.T, "keys by the new index", keys(h.listRecords(driver.RecordQuery{Namespace: "ns", Index: &driver.IndexRange{From: "j"}})), []string{"key-4"})
 }
 
 // recordTimes checks, without a clock, that the times of records and sessions come from the same clock, the store's.
@@ -372,23 +372,23 @@ func recordTimes(h *harness) {
 		}
 		last = at
 	}
-	r := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`1`), TTL: time.Hour})
+	r := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`1`), TTL: time.Hour})
 	check("created", r.CreatedAt)
 	check("updated", r.UpdatedAt)
 	check("written as of", r.AsOf)
 	check("read as of", h.get("ns", "key").AsOf)
-	check("listed as of", h.listRecords(store.RecordQuery{Namespace: "ns"})[0].AsOf)
-	check("listed by index as of", h.listRecords(store.RecordQuery{Namespace: "ns", Index: &store.IndexRange{}})[0].AsOf)
-	_, err := h.records().Put(h.Context(), store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`)})
+	check("listed as of", h.listRecords(driver.RecordQuery{Namespace: "ns"})[0].AsOf)
+	check("listed by index as of", h.listRecords(driver.RecordQuery{Namespace: "ns", Index: &driver.IndexRange{}})[0].AsOf)
+	_, err := h.records().Put(h.Context(), driver.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`)})
 	h.wantStale(err, r, "a second record")
-	check("seen as of", store.SeenRecord(err).AsOf)
+	check("seen as of", driver.SeenRecord(err).AsOf)
 	check("a session afterwards", h.load("session").AsOf)
-	odd := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "odd", Value: json.RawMessage(`1`), TTL: time.Hour + 1})
+	odd := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "odd", Value: json.RawMessage(`1`), TTL: time.Hour + 1})
 	if want := odd.UpdatedAt.Add(time.Hour + time.Microsecond); !odd.ExpiresAt.Equal(want) {
 		h.Fatalf("with a part of a microsecond the record expires at %v, want %v", odd.ExpiresAt, want)
 	}
-	long := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "long", Value: json.RawMessage(`1`), TTL: store.MaxRecordTTL})
-	if want := long.UpdatedAt.Add(store.MaxRecordTTL); !long.ExpiresAt.Equal(want) {
+	long := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "long", Value: json.RawMessage(`1`), TTL: driver.MaxRecordTTL})
+	if want := long.UpdatedAt.Add(driver.MaxRecordTTL); !long.ExpiresAt.Equal(want) {
 		h.Fatalf("the longest time to live ends at %v, want %v", long.ExpiresAt, want)
 	}
 	h.wantRecord("the record with the longest time to live", "ns", "long", long)
@@ -398,10 +398,10 @@ func recordTimes(h *harness) {
 func recordManyExpire(h *harness) {
 	const n = 60
 	for i := range n {
-		h.putRecord(store.RecordWrite{Namespace: "ns", Key: fmt.Sprintf("key-%02d", i), Index: fmt.Sprint(i % 3), Value: json.RawMessage(`1`), TTL: brief})
+		h.putRecord(driver.RecordWrite{Namespace: "ns", Key: fmt.Sprintf("key-%02d", i), Index: fmt.Sprint(i % 3), Value: json.RawMessage(`1`), TTL: brief})
 	}
 	h.awaitNoRecord("ns", fmt.Sprintf("key-%02d", n-1))
-	if list := h.listRecords(store.RecordQuery{Namespace: "ns", Limit: 2}); len(list) != 0 {
+	if list := h.listRecords(driver.RecordQuery{Namespace: "ns", Limit: 2}); len(list) != 0 {
 		h.Fatalf("%d expired records are listed: %v", len(list), keys(list))
 	}
 	var want []string
@@ -409,14 +409,14 @@ func recordManyExpire(h *harness) {
 		key := fmt.Sprintf("key-%02d", 4*i)
 		h.put("ns", key, 0)
 		want = append(want, key)
-		same(h.T, "keys", keys(h.listRecords(store.RecordQuery{Namespace: "ns", Limit: 3})), want)
-		same(h.T, "keys by index", keys(h.listRecords(store.RecordQuery{Namespace: "ns", Index: &store.IndexRange{}, Limit: 3})), want)
+		same(h.T, "keys", keys(h.listRecords(driver.RecordQuery{Namespace: "ns", Limit: 3})), want)
+		same(h.T, "keys by index", keys(h.listRecords(driver.RecordQuery{Namespace: "ns", Index: &driver.IndexRange{}, Limit: 3})), want)
 	}
 }
 
 func recordCopies(h *harness) {
 	value := json.RawMessage(`"value"`)
-	r := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Value: value})
+	r := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "key", Value: value})
 	copy(value, `"other"`)
 	copy(r.Value, `"again"`)
 	got := h.get("ns", "key")
@@ -424,18 +424,18 @@ func recordCopies(h *harness) {
 		h.Fatalf("the value became %s", got.Value)
 	}
 	copy(got.Value, `"third"`)
-	if now := h.listRecords(store.RecordQuery{Namespace: "ns"})[0]; string(now.Value) != `"value"` {
+	if now := h.listRecords(driver.RecordQuery{Namespace: "ns"})[0]; string(now.Value) != `"value"` {
 		h.Fatalf("the value became %s", now.Value)
 	}
 }
 
 // recordCalls does each operation once.
-func recordCalls(ctx context.Context, r store.Records) map[string]error {
+func recordCalls(ctx context.Context, r driver.Records) map[string]error {
 	_, get := r.Get(ctx, "ns", "key")
-	_, put := r.Put(ctx, store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`2`), Seen: store.AnyVersion})
-	_, list := r.List(ctx, store.RecordQuery{Namespace: "ns"})
+	_, put := r.Put(ctx, driver.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`2`), Seen: driver.AnyVersion})
+	_, list := r.List(ctx, driver.RecordQuery{Namespace: "ns"})
 	_, namespaces := r.Namespaces(ctx, "")
-	return map[string]error{"get": get, "put": put, "list": list, "namespaces": namespaces, "delete": r.Delete(ctx, "ns", "key", store.AnyVersion)}
+	return map[string]error{"get": get, "put": put, "list": list, "namespaces": namespaces, "delete": r.Delete(ctx, "ns", "key", driver.AnyVersion)}
 }
 
 func recordCancelled(h *harness) {
@@ -461,14 +461,14 @@ func recordClosed(h *harness) {
 
 func recordReopen(h *harness) {
 	first := h.put("ns", "key", 0)
-	gone := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "gone", Index: "g", Value: json.RawMessage(`1`), TTL: brief})
-	timed := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "timed", Index: "t", Value: json.RawMessage(`{"a":1}`), TTL: time.Hour})
+	gone := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "gone", Index: "g", Value: json.RawMessage(`1`), TTL: brief})
+	timed := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "timed", Index: "t", Value: json.RawMessage(`{"a":1}`), TTL: time.Hour})
 	h.awaitNoRecord("ns", "gone")
 	h = h.on(h.opts.Reopen(h.T, h.st))
 	h.wantRecord("the record after reopening", "ns", "key", first)
 	h.wantRecord("the record with a time to live after reopening", "ns", "timed", timed)
-	same(h.T, "keys after reopening", keys(h.listRecords(store.RecordQuery{Namespace: "ns"})), []string{"key", "timed"})
-	same(h.T, "keys by index after reopening", keys(h.listRecords(store.RecordQuery{Namespace: "ns", Index: &store.IndexRange{}})), []string{"key", "timed"})
+	same(h.T, "keys after reopening", keys(h.listRecords(driver.RecordQuery{Namespace: "ns"})), []string{"key", "timed"})
+	same(h.T, "keys by index after reopening", keys(h.listRecords(driver.RecordQuery{Namespace: "ns", Index: &driver.IndexRange{}})), []string{"key", "timed"})
 	if next := h.put("ns", "gone", 0); next.Version == gone.Version || next.Version == timed.Version {
 		h.Fatalf("version %d was given before the store was reopened", next.Version)
 	}
@@ -483,10 +483,10 @@ func recordTwoHandles(h *harness) {
 	for i := range 10 {
 		writer, reader := handles[i%2], handles[1-i%2]
 		reader.wantRecord("the record through the other handle", "ns", "key", r)
-		next := writer.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Index: fmt.Sprint(i), Value: json.RawMessage(strconv.Itoa(i)), Seen: r.Version})
-		_, err := reader.records().Put(h.Context(), store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`0`), Seen: r.Version})
+		next := writer.putRecord(driver.RecordWrite{Namespace: "ns", Key: "key", Index: fmt.Sprint(i), Value: json.RawMessage(strconv.Itoa(i)), Seen: r.Version})
+		_, err := reader.records().Put(h.Context(), driver.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`0`), Seen: r.Version})
 		reader.wantStale(err, next, "put through the other handle")
-		list := reader.listRecords(store.RecordQuery{Namespace: "ns", Index: &store.IndexRange{}})
+		list := reader.listRecords(driver.RecordQuery{Namespace: "ns", Index: &driver.IndexRange{}})
 		if len(list) != 1 || list[0].Index != fmt.Sprint(i) {
 			h.Fatalf("the other handle lists %+v", list)
 		}
@@ -530,13 +530,13 @@ func recordFault(h *harness) {
 	}
 	create := func(key string) { h.put("ns", key, 0) }
 	put := func(key string) error {
-		_, err := h.records().Put(h.Context(), store.RecordWrite{Namespace: "ns", Key: key, Index: "i", Value: json.RawMessage(`2`), Seen: store.AnyVersion})
+		_, err := h.records().Put(h.Context(), driver.RecordWrite{Namespace: "ns", Key: key, Index: "i", Value: json.RawMessage(`2`), Seen: driver.AnyVersion})
 		return err
 	}
 	each("create", func(string) {}, put)
 	each("put", create, put)
-	each("delete", create, func(key string) error { return h.records().Delete(h.Context(), "ns", key, store.AnyVersion) })
-	if list := h.listRecords(store.RecordQuery{Namespace: "ns", Prefix: strings.Repeat("k", 3)}); len(list) != 0 {
+	each("delete", create, func(key string) error { return h.records().Delete(h.Context(), "ns", key, driver.AnyVersion) })
+	if list := h.listRecords(driver.RecordQuery{Namespace: "ns", Prefix: strings.Repeat("k", 3)}); len(list) != 0 {
 		h.Fatalf("records: %v", keys(list))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var removalTests = []storeTest{
@@ -34,9 +34,9 @@ var removalTests = []storeTest{
 
 func bringsLog(o *Options) bool { return o.bringsLog }
 
-func (h *harness) remove(id string) *store.Removed {
+func (h *harness) remove(id string) *driver.Removed {
 	h.Helper()
-	removed, err := h.sweeper().Remove(h.Context(), id, store.Deleted)
+	removed, err := h.sweeper().Remove(h.Context(), id, driver.Deleted)
 	if err != nil {
 		h.Fatalf("remove %q: %v", id, err)
 	}
@@ -53,28 +53,28 @@ func (h *harness) family(root string) (ids []string) {
 		if i == 2 {
 			parent = ids[1]
 		}
-		_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, ParentID: parent, RootID: root}, nil)
+		_, err := driver.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, ParentID: parent, RootID: root}, nil)
 		h.must(err)
 		s := h.step(h.begin(id, "run-of-"+id), "reply")
 		h.must(h.st.Stage(h.Context(), id, s.Lease.Token, piece("next", "reply", `1`)))
-		h.end(h.commit(id, withWait(&store.Commit{}, id)))
+		h.end(h.commit(id, withWait(&driver.Commit{}, id)))
 	}
 	return ids
 }
 
 // purge purges a removed tree.
-func (h *harness) purge(r *store.Removed) {
+func (h *harness) purge(r *driver.Removed) {
 	h.Helper()
 	_, err := h.sweeper().Purge(h.Context(), r.Key)
 	h.must(err)
 }
 
 // wantRemoved checks that an error reports a session as gone, with its removal.
-func (h *harness) wantRemoved(err error, r *store.Removed, what string) {
+func (h *harness) wantRemoved(err error, r *driver.Removed, what string) {
 	h.Helper()
-	h.wantError(err, map[store.Removal]*cairn.Error{store.Deleted: cairn.ErrDeleted, store.Expired: cairn.ErrExpired}[r.Reason], what)
+	h.wantError(err, map[driver.Removal]*cairn.Error{driver.Deleted: cairn.ErrDeleted, driver.Expired: cairn.ErrExpired}[r.Reason], what)
 	h.wantError(err, cairn.ErrNotFound, what)
-	var gone *store.GoneError
+	var gone *driver.GoneError
 	if !errors.As(err, &gone) {
 		h.Fatalf("%s: error %q is not a *store.GoneError", what, err)
 	}
@@ -83,7 +83,7 @@ func (h *harness) wantRemoved(err error, r *store.Removed, what string) {
 
 // wantGone checks that every method reports a session as gone, that no list has it, and that no session can be created
 // under its id.
-func (h *harness) wantGone(id string, r *store.Removed) {
+func (h *harness) wantGone(id string, r *driver.Removed) {
 	h.Helper()
 	for _, call := range h.storeCalls(id) {
 		switch {
@@ -97,16 +97,16 @@ func (h *harness) wantGone(id string, r *store.Removed) {
 	begin := beginCommit(h.newID("run"), "worker", time.Hour)
 	begin.Create = &cairn.Session{ID: id, Agent: agentName}
 	h.wantRemoved(failureOf(h.st.Commit(h.Context(), id, begin)), r, "a run on the removed session "+id)
-	for _, guard := range []store.Guard{{}, {New: true}, {Idle: true}, {Version: 1}, {Token: 1}, {Lapsed: true}} {
-		c := &store.Commit{Guard: guard, Create: &cairn.Session{ID: id, Agent: agentName}, Messages: says("again")}
+	for _, guard := range []driver.Guard{{}, {New: true}, {Idle: true}, {Version: 1}, {Token: 1}, {Lapsed: true}} {
+		c := &driver.Commit{Guard: guard, Create: &cairn.Session{ID: id, Agent: agentName}, Messages: says("again")}
 		h.wantRemoved(failureOf(h.st.Commit(h.Context(), id, c)), r, fmt.Sprintf("a commit with guard %+v that creates the removed session %s", guard, id))
 	}
 	source := h.newID("source")
 	h.create(source)
-	_, err := h.st.Branch(h.Context(), source, store.BranchPoint{}, &cairn.Session{ID: id, Agent: agentName})
+	_, err := h.st.Branch(h.Context(), source, driver.BranchPoint{}, &cairn.Session{ID: id, Agent: agentName})
 	h.wantRemoved(err, r, "a branch to the removed session "+id)
 	h.must(h.st.Delete(h.Context(), source))
-	for _, q := range []store.SessionQuery{{}, {RootID: id}, {ParentID: id}, {Agent: agentName}, {RootsOnly: true}} {
+	for _, q := range []driver.SessionQuery{{}, {RootID: id}, {ParentID: id}, {Agent: agentName}, {RootsOnly: true}} {
 		for _, s := range h.list(q) {
 			if s.ID == id || s.ParentID == id || s.RootID == id {
 				h.Fatalf("removed session %q, or one of its tree, is in the list of %+v: %+v", id, q, s)
@@ -127,19 +127,19 @@ func removeHides(h *harness) {
 func removeReserves(h *harness) {
 	ids := h.family("root")
 	r := h.remove("root")
-	same(h.T, "removed trees", h.removed(), []store.Removed{*r})
+	same(h.T, "removed trees", h.removed(), []driver.Removed{*r})
 	for _, id := range ids {
 		h.wantGone(id, r)
 		h.wantGone(id, r)
 	}
-	same(h.T, "removed trees", h.removed(), []store.Removed{*r})
+	same(h.T, "removed trees", h.removed(), []driver.Removed{*r})
 	h.purge(r)
 	for _, id := range ids {
 		for _, call := range h.storeCalls(id) {
 			if !call.creates {
 				err := call.do(h.Context(), h.st)
 				h.wantError(err, cairn.ErrNotFound, call.name+" of the purged session "+id)
-				if store.IsGone(err) {
+				if driver.IsGone(err) {
 					h.Fatalf("%s of the purged session %s: %v", call.name, id, err)
 				}
 			}
@@ -164,7 +164,7 @@ func purgeFrees(h *harness) {
 		}
 		h.wantState(id, "", `{}`)
 		h.step(h.begin(id, "run-of-"+id), "reply")
-		h.commit(id, withWait(&store.Commit{}, id))
+		h.commit(id, withWait(&driver.Commit{}, id))
 		if call := h.call(id, "call-of-"+id); call.Version != 1 {
 			h.Fatalf("the new call has version %d", call.Version)
 		}
@@ -180,7 +180,7 @@ func removeFences(h *harness, hs handles) {
 		return h.step(h.begin("session", "run"), "reply")
 	}
 	dead := live(old)
-	h.commit("session", &store.Commit{Status: cairn.SessionCompleted, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	h.commit("session", &driver.Commit{Status: cairn.SessionCompleted, Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 	h.purge(h.remove("session"))
 	s := live(h)
 	if s.Turn != dead.Turn || s.Step != dead.Step {
@@ -220,7 +220,7 @@ func removeRunning(h *harness) {
 		s := h.begin(id, h.newID("run"))
 		for _, each := range ids {
 			h.unchanged(each, "the removal of its tree while "+id+" runs", func() {
-				_, err := h.sweeper().Remove(h.Context(), "root", store.Deleted)
+				_, err := h.sweeper().Remove(h.Context(), "root", driver.Deleted)
 				same(h.T, "row the store saw", h.wantConflict(err, cairn.ErrAlreadyRunning, "removal while "+id+" runs"), s)
 			})
 		}
@@ -244,7 +244,7 @@ func removeCrashed(h *harness) {
 func removeChild(h *harness) {
 	for _, id := range h.family("root")[1:] {
 		h.unchanged(id, "its removal without its root", func() {
-			for _, why := range []store.Removal{store.Deleted, store.Expired} {
+			for _, why := range []driver.Removal{driver.Deleted, driver.Expired} {
 				_, err := h.sweeper().Remove(h.Context(), id, why)
 				h.wantError(err, cairn.ErrInvalid, "removal of a session that is not a root")
 			}
@@ -274,14 +274,14 @@ func removeOthersStay(h *harness) {
 			h.Fatalf("the removal of another tree changed %q:\n%s", id, firstDifference(got, want))
 		}
 	}
-	if list := h.list(store.SessionQuery{}); len(list) != len(before) {
+	if list := h.list(driver.SessionQuery{}); len(list) != len(before) {
 		h.Fatalf("%d sessions are left, want %d", len(list), len(before))
 	}
 }
 
 func removeNobody(h *harness) {
 	h.create("session")
-	for _, why := range []store.Removal{store.Deleted, store.Expired} {
+	for _, why := range []driver.Removal{driver.Deleted, driver.Expired} {
 		_, err := h.sweeper().Remove(h.Context(), "nobody", why)
 		h.wantError(err, cairn.ErrNotFound, "removal of no session")
 	}
@@ -290,7 +290,7 @@ func removeNobody(h *harness) {
 		h.wantError(err, cairn.ErrInvalid, "removal for no reason")
 	})
 	r := h.remove("session")
-	for _, why := range []store.Removal{store.Deleted, store.Expired} {
+	for _, why := range []driver.Removal{driver.Deleted, driver.Expired} {
 		_, err := h.sweeper().Remove(h.Context(), "session", why)
 		h.wantRemoved(err, r, "a second removal")
 	}
@@ -310,20 +310,20 @@ func removeCalls(h *harness) {
 	h.remove("gone")
 	open := []cairn.CallStatus{cairn.CallOpen}
 	for _, test := range []struct {
-		q    store.CallQuery
+		q    driver.CallQuery
 		want string
 	}{
-		{store.CallQuery{}, "answered-in-there claimed-in-there free-in-there"},
-		{store.CallQuery{Statuses: open}, "claimed-in-there free-in-there"},
-		{store.CallQuery{Agent: agentName, Statuses: open}, "claimed-in-there free-in-there"},
-		{store.CallQuery{Tool: "refund", Statuses: open}, "claimed-in-there free-in-there"},
-		{store.CallQuery{Reviewer: "ann", Statuses: open}, "claimed-in-there free-in-there"},
-		{store.CallQuery{Reviewer: "bob"}, "answered-in-there claimed-in-there free-in-there"},
-		{store.CallQuery{Claimed: "ann"}, "claimed-in-there"},
-		{store.CallQuery{DueBefore: at(3)}, "claimed-in-there"},
-		{store.CallQuery{UserID: "user of gone-child"}, ""},
-		{store.CallQuery{RootID: "gone"}, ""},
-		{store.CallQuery{SessionID: "gone-child"}, ""},
+		{driver.CallQuery{}, "answered-in-there claimed-in-there free-in-there"},
+		{driver.CallQuery{Statuses: open}, "claimed-in-there free-in-there"},
+		{driver.CallQuery{Agent: agentName, Statuses: open}, "claimed-in-there free-in-there"},
+		{driver.CallQuery{Tool: "refund", Statuses: open}, "claimed-in-there free-in-there"},
+		{driver.CallQuery{Reviewer: "ann", Statuses: open}, "claimed-in-there free-in-there"},
+		{driver.CallQuery{Reviewer: "bob"}, "answered-in-there claimed-in-there free-in-there"},
+		{driver.CallQuery{Claimed: "ann"}, "claimed-in-there"},
+		{driver.CallQuery{DueBefore: at(3)}, "claimed-in-there"},
+		{driver.CallQuery{UserID: "user of gone-child"}, ""},
+		{driver.CallQuery{RootID: "gone"}, ""},
+		{driver.CallQuery{SessionID: "gone-child"}, ""},
 	} {
 		got := strings.Fields(callIDs(h.calls(test.q)))
 		slices.Sort(got)
@@ -332,7 +332,7 @@ func removeCalls(h *harness) {
 		}
 	}
 	for _, id := range []string{"free-in-gone", "answered-in-gone", "claimed-in-gone"} {
-		_, err := store.FindCall(h.Context(), h.st, "gone", id)
+		_, err := driver.FindCall(h.Context(), h.st, "gone", id)
 		h.wantError(err, cairn.ErrNotFound, "call of a removed tree")
 	}
 }
@@ -342,9 +342,9 @@ func removeDue(h *harness) {
 	past := time.Now().Add(-time.Hour)
 	due := func(id string) {
 		h.crash(id+"-crashed", "run")
-		h.park(id+"-ready", cairn.SessionPaused, store.Suspend{StepID: "step"})
-		h.park(id+"-deadline", cairn.SessionPaused, store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: past})
-		h.park(id+"-queued", cairn.SessionCompleted, store.Suspend{}, "turn")
+		h.park(id+"-ready", cairn.SessionPaused, driver.Suspend{StepID: "step"})
+		h.park(id+"-deadline", cairn.SessionPaused, driver.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: past})
+		h.park(id+"-queued", cairn.SessionCompleted, driver.Suspend{}, "turn")
 	}
 	due("gone")
 	due("there")
@@ -354,7 +354,7 @@ func removeDue(h *harness) {
 	}
 	h.create("parent")
 	h.tree("ready-child", "parent")
-	h.commit("ready-child", &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}})
+	h.commit("ready-child", &driver.Commit{Status: cairn.SessionPaused, Suspend: &driver.Suspend{StepID: "step"}})
 	h.remove("parent")
 	list := h.due(100)
 	for _, d := range list {
@@ -371,12 +371,12 @@ func removeDue(h *harness) {
 func removeLog(h *harness) {
 	h.create("session")
 	h.tree("child", "session")
-	log, name := h.st.(store.LogProvider).EventLog(), h.log("session")
+	log, name := h.st.(driver.LogProvider).EventLog(), h.log("session")
 	fenced := func(session string, token int64) (int64, error) {
-		if f, ok := log.(store.Fencer); ok {
-			return f.AppendFenced(h.Context(), name, store.AnySequence, holds(session, token), say("event"))
+		if f, ok := log.(driver.Fencer); ok {
+			return f.AppendFenced(h.Context(), name, driver.AnySequence, holds(session, token), say("event"))
 		}
-		return log.Append(h.Context(), name, store.AnySequence, say("event"))
+		return log.Append(h.Context(), name, driver.AnySequence, say("event"))
 	}
 	for _, session := range []string{"session", "child"} {
 		_, err := fenced(session, 7)
@@ -393,7 +393,7 @@ func removeLog(h *harness) {
 	_, err := h.sweeper().Restore(h.Context(), "session")
 	h.must(err)
 	want(2, "after the restoration")
-	if _, ok := log.(store.Fencer); ok {
+	if _, ok := log.(driver.Fencer); ok {
 		_, err := fenced("child", 6)
 		h.wantError(err, cairn.ErrFenced, "an event of an earlier holder")
 	}
@@ -413,7 +413,7 @@ func removeRace(h *harness, hs handles) {
 		h.tree(fmt.Sprint("child-", n), root)
 		won := 0
 		for _, err := range race(racers, func(i int) error {
-			_, err := hs.of(i).(store.Sweeper).Remove(h.Context(), root, store.Deleted)
+			_, err := hs.of(i).(driver.Sweeper).Remove(h.Context(), root, driver.Deleted)
 			return err
 		}) {
 			switch {
@@ -440,7 +440,7 @@ func removeOrBegin(h *harness, hs handles) {
 		h.tree(child, root)
 		errs := race(2, func(i int) error {
 			if i == 0 {
-				_, err := hs.of(i).(store.Sweeper).Remove(h.Context(), root, store.Deleted)
+				_, err := hs.of(i).(driver.Sweeper).Remove(h.Context(), root, driver.Deleted)
 				return err
 			}
 			_, err := hs.of(i).Commit(h.Context(), child, beginCommit("run", "worker", time.Hour))
@@ -449,7 +449,7 @@ func removeOrBegin(h *harness, hs handles) {
 		switch {
 		case errs[0] == nil:
 			h.wantError(errs[1], cairn.ErrNotFound, "begin of a removed session")
-			h.wantError(failureOf(store.Load(h.Context(), h.st, child)), cairn.ErrNotFound, "load of a removed session")
+			h.wantError(failureOf(driver.Load(h.Context(), h.st, child)), cairn.ErrNotFound, "load of a removed session")
 		default:
 			h.wantConflict(errs[0], cairn.ErrAlreadyRunning, "removal of a running session")
 			h.must(errs[1])
@@ -462,7 +462,7 @@ func failureOf(_ any, err error) error { return err }
 
 func faultyRemoval(h *harness) {
 	h.eachFault("removal", func(id string) { h.family(id) }, func(id string) error {
-		_, err := h.sweeper().Remove(h.Context(), id, store.Deleted)
+		_, err := h.sweeper().Remove(h.Context(), id, driver.Deleted)
 		return err
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var reopenTests = []storeTest{
@@ -18,20 +18,20 @@ func reopenKeepsAll(h *harness) {
 	stop := interrupt(s.RunID, "before the restart")
 	h.requestStop("running", stop)
 	h.threeSteps("told")
-	h.branch("told", store.BranchPoint{}, "branch")
+	h.branch("told", driver.BranchPoint{}, "branch")
 	h.must(h.st.Delete(h.Context(), "branch"))
 	h.crash("crashed", "run")
 	before := map[string]*content{}
-	for _, row := range h.list(store.SessionQuery{}) {
+	for _, row := range h.list(driver.SessionQuery{}) {
 		before[row.ID] = h.content(row.ID)
 	}
-	list := h.list(store.SessionQuery{})
+	list := h.list(driver.SessionQuery{})
 
 	h = h.on(h.opts.Reopen(h.T, h.st))
 	for id, want := range before {
 		same(h.T, fmt.Sprintf("session %q after reopening", id), h.content(id), want)
 	}
-	same(h.T, "sessions after reopening", h.list(store.SessionQuery{}), list)
+	same(h.T, "sessions after reopening", h.list(driver.SessionQuery{}), list)
 	h.wantStop(s, &stop)
 	h.awaitDue("crashed")
 }
@@ -44,7 +44,7 @@ func reopenGoesOn(h *harness) {
 		h = h.on(h.opts.Reopen(h.T, h.st))
 		h.again("session", c, "a step again after reopening")
 		s = h.stepState(s, fmt.Sprint("after reopening ", i), appendOp("/list", fmt.Sprint(i)))
-		cp, err := store.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
+		cp, err := driver.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
 		h.must(err)
 		if cp.Number != int64(3+i) {
 			h.Fatalf("checkpoint number %d, want %d", cp.Number, 3+i)

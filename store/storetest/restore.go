@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var restoreTests = []storeTest{
@@ -53,12 +53,12 @@ func restore(h *harness) {
 		if list := h.removed(); len(list) > 0 {
 			h.Fatalf("removed: %+v", list)
 		}
-		for _, q := range []store.SessionQuery{{}, {RootID: "root"}, {Agent: agentName}} {
+		for _, q := range []driver.SessionQuery{{}, {RootID: "root"}, {Agent: agentName}} {
 			if n := len(h.list(q)); n != len(ids) {
 				h.Fatalf("%d restored sessions are in the list of %+v, want %d", n, q, len(ids))
 			}
 		}
-		if n := len(h.calls(store.CallQuery{RootID: "root"})); n != len(ids) {
+		if n := len(h.calls(driver.CallQuery{RootID: "root"})); n != len(ids) {
 			h.Fatalf("%d restored calls are listed, want %d", n, len(ids))
 		}
 	}
@@ -76,7 +76,7 @@ func restoreContinues(h *harness) {
 	s = h.end(h.load("session"))
 	h.remove("session")
 	h.restore("session")
-	again := h.commit("session", &store.Commit{Guard: store.Guard{Token: s.Lease.Token}, Checkpoint: c.Checkpoint, Messages: c.Messages})
+	again := h.commit("session", &driver.Commit{Guard: driver.Guard{Token: s.Lease.Token}, Checkpoint: c.Checkpoint, Messages: c.Messages})
 	same(h.T, "row after a step that was committed before", again, h.load("session"))
 	h.write("session", answers(h.call("session", "asked"), "ann"))
 	next := h.step(h.begin("session", "next run"), "next reply")
@@ -90,9 +90,9 @@ func restoreContinues(h *harness) {
 func restoreDue(h *harness) {
 	past := time.Now().Add(-time.Hour)
 	h.crash("crashed", "run")
-	h.park("ready", cairn.SessionPaused, store.Suspend{StepID: "step"})
-	h.park("deadline", cairn.SessionPaused, store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: past})
-	h.park("queued", cairn.SessionCompleted, store.Suspend{}, "turn")
+	h.park("ready", cairn.SessionPaused, driver.Suspend{StepID: "step"})
+	h.park("deadline", cairn.SessionPaused, driver.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: past})
+	h.park("queued", cairn.SessionCompleted, driver.Suspend{}, "turn")
 	h.requestStop("crashed", abort("run", "enough"))
 	want := h.due(10)
 	for _, d := range want {
@@ -104,7 +104,7 @@ func restoreDue(h *harness) {
 	for _, d := range want {
 		h.restore(d.SessionID)
 	}
-	got := map[string]store.DueKind{}
+	got := map[string]driver.DueKind{}
 	for _, d := range h.due(10) {
 		got[d.SessionID] = d.Kind
 	}
@@ -163,7 +163,7 @@ func restoreRace(h *harness, hs handles) {
 		h.remove(root)
 		won := 0
 		for _, err := range race(racers, func(i int) error {
-			return failureOf(hs.of(i).(store.Sweeper).Restore(h.Context(), root))
+			return failureOf(hs.of(i).(driver.Sweeper).Restore(h.Context(), root))
 		}) {
 			switch {
 			case err == nil:
@@ -191,7 +191,7 @@ func faultyRestore(h *harness) {
 		failed := disarm()
 		if err != nil {
 			h.wantError(err, cairn.ErrUnavailable, "restoration")
-			if _, err := store.Load(h.Context(), h.st, id); err != nil {
+			if _, err := driver.Load(h.Context(), h.st, id); err != nil {
 				h.wantRemoved(err, r, "load after a restoration that failed")
 				h.restore(id)
 			}

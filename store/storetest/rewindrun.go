@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var rewindRunTests = []storeTest{
@@ -38,14 +38,14 @@ func (h *harness) tries(id, runID string) *cairn.Session {
 func rewindRun(h *harness) {
 	h.createWith("session", `{"n":0}`)
 	h.tries("session", "run-1")
-	_, err := store.MergeState(h.Context(), h.st, "session", replaceOp("/n", "1"))
+	_, err := driver.MergeState(h.Context(), h.st, "session", replaceOp("/n", "1"))
 	h.must(err)
-	h.commit("session", withWait(&store.Commit{Messages: says("between")}, "session"))
+	h.commit("session", withWait(&driver.Commit{Messages: says("between")}, "session"))
 	before := h.content("session")
 	s := h.tries("session", "run-2")
 	runs := h.runs("session")
 
-	row := h.commit("session", &store.Commit{Guard: store.Guard{Idle: true, Version: s.Version}, RewindRun: "run-2"})
+	row := h.commit("session", &driver.Commit{Guard: driver.Guard{Idle: true, Version: s.Version}, RewindRun: "run-2"})
 	now := h.content("session")
 	same(h.T, "messages", now.Messages, before.Messages)
 	same(h.T, "state", now.State, before.State)
@@ -75,11 +75,11 @@ func rewindRun(h *harness) {
 // rewindFirstRun rewinds the first run: no checkpoint is left, but what the session had before the run is.
 func rewindFirstRun(h *harness) {
 	h.createWith("session", `{"n":0}`)
-	h.commit("session", &store.Commit{Messages: says("before")})
-	_, err := store.MergeState(h.Context(), h.st, "session", replaceOp("/n", "1"))
+	h.commit("session", &driver.Commit{Messages: says("before")})
+	_, err := driver.MergeState(h.Context(), h.st, "session", replaceOp("/n", "1"))
 	h.must(err)
 	h.tries("session", "run")
-	row := h.commit("session", &store.Commit{RewindRun: "run"})
+	row := h.commit("session", &driver.Commit{RewindRun: "run"})
 	if row.CheckpointID != "" || row.MessageCount != 1 || row.State.Position != 1 || row.Epoch != 1 {
 		h.Fatalf("row is %+v", row)
 	}
@@ -91,7 +91,7 @@ func rewindFirstRun(h *harness) {
 	h.create("empty")
 	h.begin("empty", "run")
 	h.end(h.load("empty"))
-	if row := h.commit("empty", &store.Commit{RewindRun: "run"}); row.MessageCount != 0 || row.Epoch != 1 {
+	if row := h.commit("empty", &driver.Commit{RewindRun: "run"}); row.MessageCount != 0 || row.Epoch != 1 {
 		h.Fatalf("row is %+v", row)
 	}
 	h.tries("empty", "next run")
@@ -110,7 +110,7 @@ func rewindAndStart(h *harness) {
 	if row.Turn != 3 || row.RunID != "run-3" || row.MessageCount != base.Session.MessageCount+1 || row.Epoch != s.Epoch+1 {
 		h.Fatalf("row is %+v", row)
 	}
-	run, err := store.FindRun(h.Context(), h.st, "session", "run-3")
+	run, err := driver.FindRun(h.Context(), h.st, "session", "run-3")
 	h.must(err)
 	if run.FirstMessage != base.Session.MessageCount || run.Before.CheckpointID != base.Session.CheckpointID || run.Before.StatePosition != base.Session.State.Position {
 		h.Fatalf("the run began at %+v, the session was at %+v", run, base.Session)
@@ -131,7 +131,7 @@ func rewindEarlierRun(h *harness) {
 	h.tries("session", "run-2")
 	s := h.tries("session", "run-3")
 	c := beginCommit("run-4", "worker", time.Hour)
-	c.Guard, c.RewindRun = store.Guard{Idle: true, Version: s.Version}, "run-2"
+	c.Guard, c.RewindRun = driver.Guard{Idle: true, Version: s.Version}, "run-2"
 	row := h.commit("session", c)
 	if row.Turn != 4 || row.RunID != "run-4" || row.MessageCount != base.Session.MessageCount+1 || row.Epoch != s.Epoch+1 {
 		h.Fatalf("row is %+v", row)
@@ -146,9 +146,9 @@ func rewindEarlierRun(h *harness) {
 		h.Fatalf("runs are %+v", runs)
 	}
 	// The undone run began where its replacement did; the run after it began at a checkpoint that is gone.
-	_, err := h.st.Commit(h.Context(), "session", &store.Commit{RewindRun: "run-3"})
+	_, err := h.st.Commit(h.Context(), "session", &driver.Commit{RewindRun: "run-3"})
 	h.wantError(err, cairn.ErrInvalid, "rewind of a run behind one that was undone")
-	if row := h.commit("session", &store.Commit{RewindRun: "run-2"}); row.MessageCount != base.Session.MessageCount {
+	if row := h.commit("session", &driver.Commit{RewindRun: "run-2"}); row.MessageCount != base.Session.MessageCount {
 		h.Errorf("row is %+v", row)
 	}
 }
@@ -160,12 +160,12 @@ func rewindRunRepeatedly(h *harness) {
 	c := h.stepCommit(s, "taken back")
 	h.commit("session", c)
 	for n := 1; n <= 2; n++ {
-		row := h.commit("session", &store.Commit{RewindRun: "run-1"})
+		row := h.commit("session", &driver.Commit{RewindRun: "run-1"})
 		if row.Epoch != int64(n) || row.MessageCount != 0 || row.CheckpointID != "" {
 			h.Fatalf("after %d times row is %+v", n, row)
 		}
 	}
-	c.Guard = store.Guard{}
+	c.Guard = driver.Guard{}
 	if row := h.commit("session", c); row.MessageCount != 1 || row.CheckpointID != c.Checkpoint.ID {
 		h.Fatalf("row is %+v", row)
 	}
@@ -184,17 +184,17 @@ func rewindRunAtAnotherState(h *harness) {
 		h.createWith(name, `{"n":0}`)
 		h.tries(name, "run-1")
 		checkpoint := h.load(name).CheckpointID
-		h.commit(name, &store.Commit{State: &store.StateChange{Ops: []cairn.Op{replaceOp("/n", "1")}, Keyframe: of.first}})
+		h.commit(name, &driver.Commit{State: &driver.StateChange{Ops: []cairn.Op{replaceOp("/n", "1")}, Keyframe: of.first}})
 		h.tries(name, "run-2")
-		row := h.commit(name, &store.Commit{Rewind: checkpoint, Messages: says("a", "b", "c"),
-			State: &store.StateChange{Ops: []cairn.Op{replaceOp("/n", "2345")}, Keyframe: of.second}})
+		row := h.commit(name, &driver.Commit{Rewind: checkpoint, Messages: says("a", "b", "c"),
+			State: &driver.StateChange{Ops: []cairn.Op{replaceOp("/n", "2345")}, Keyframe: of.second}})
 		at, state := row.State, h.state(name, "")
-		_, err := store.MergeState(h.Context(), h.st, name, replaceOp("/n", "6"))
+		_, err := driver.MergeState(h.Context(), h.st, name, replaceOp("/n", "6"))
 		h.must(err)
-		row = h.commit(name, &store.Commit{RewindRun: "run-2"})
+		row = h.commit(name, &driver.Commit{RewindRun: "run-2"})
 		same(h.T, name+": position", row.State, at)
 		same(h.T, name+": state", h.state(name, ""), state)
-		_, err = store.MergeState(h.Context(), h.st, name, replaceOp("/more", "7"))
+		_, err = driver.MergeState(h.Context(), h.st, name, replaceOp("/more", "7"))
 		h.must(err)
 		if row := h.tries(name, "run-3"); row.State.Position != at.Position+3 {
 			h.Errorf("%s: the position is %+v", name, row.State)
@@ -213,11 +213,11 @@ func rewindRunAfterManyChanges(h *harness) {
 			h.begin("session", id)
 			h.end(h.load("session"))
 		}
-		h.commit("session", &store.Commit{State: &store.StateChange{Ops: []cairn.Op{replaceOp("/n", fmt.Sprint(n))}}})
+		h.commit("session", &driver.Commit{State: &driver.StateChange{Ops: []cairn.Op{replaceOp("/n", fmt.Sprint(n))}}})
 	}
 	for _, n := range []int{202, 101, 100, 99} {
 		id := fmt.Sprint("run-", n)
-		same(h.T, id, h.commit("session", &store.Commit{RewindRun: id}).State, want[id])
+		same(h.T, id, h.commit("session", &driver.Commit{RewindRun: id}).State, want[id])
 		var state struct{ N int }
 		h.must(json.Unmarshal(h.state("session", ""), &state))
 		if state.N != n-1 {
@@ -232,7 +232,7 @@ func runBefore(h *harness) {
 	want := map[string]cairn.RunOrigin{}
 	for n := range 3 {
 		id := fmt.Sprint("run-", n)
-		_, err := store.MergeState(h.Context(), h.st, "session", replaceOp("/n", fmt.Sprint(n)))
+		_, err := driver.MergeState(h.Context(), h.st, "session", replaceOp("/n", fmt.Sprint(n)))
 		h.must(err)
 		before := h.load("session")
 		want[id] = cairn.RunOrigin{CheckpointID: before.CheckpointID, StatePosition: before.State.Position}
@@ -267,24 +267,24 @@ func rewindRunRefusals(h *harness) {
 	}{
 		{"unknown", "run", func(string) {}, cairn.ErrNotFound},
 		{"another session's", "run-3", func(string) { two("other"); h.tries("other", "run-3") }, cairn.ErrNotFound},
-		{"rewound to before it", "run-2", func(id string) { h.commit(id, &store.Commit{Rewind: h.checkpointIDs(id)[0]}) }, cairn.ErrInvalid},
+		{"rewound to before it", "run-2", func(id string) { h.commit(id, &driver.Commit{Rewind: h.checkpointIDs(id)[0]}) }, cairn.ErrInvalid},
 		{"rewound, and as long as before", "run-2", func(id string) {
-			h.commit(id, &store.Commit{Rewind: h.checkpointIDs(id)[0], Messages: says("a", "b", "c", "d", "e")})
-			_, err := store.MergeState(h.Context(), h.st, id, appendOp("/list", "1"), appendOp("/list", "2"))
+			h.commit(id, &driver.Commit{Rewind: h.checkpointIDs(id)[0], Messages: says("a", "b", "c", "d", "e")})
+			_, err := driver.MergeState(h.Context(), h.st, id, appendOp("/list", "1"), appendOp("/list", "2"))
 			h.must(err)
 		}, cairn.ErrInvalid},
 		{"begun after messages that are gone", "run-2", func(id string) {
 			h.must(h.st.Delete(h.Context(), id))
-			two(id, func() { h.commit(id, &store.Commit{Messages: says("between")}) })
-			h.commit(id, &store.Commit{Rewind: h.checkpointIDs(id)[1]})
+			two(id, func() { h.commit(id, &driver.Commit{Messages: says("between")}) })
+			h.commit(id, &driver.Commit{Rewind: h.checkpointIDs(id)[1]})
 		}, cairn.ErrInvalid},
 		{"begun after a state that is gone", "run-2", func(id string) {
 			h.must(h.st.Delete(h.Context(), id))
 			two(id, func() {
-				_, err := store.MergeState(h.Context(), h.st, id, replaceOp("/n", "1"))
+				_, err := driver.MergeState(h.Context(), h.st, id, replaceOp("/n", "1"))
 				h.must(err)
 			})
-			h.commit(id, &store.Commit{Rewind: h.checkpointIDs(id)[1]})
+			h.commit(id, &driver.Commit{Rewind: h.checkpointIDs(id)[1]})
 		}, cairn.ErrInvalid},
 		{"pruned since", "run-2", func(id string) {
 			_, err := h.st.Prune(h.Context(), id, 1)
@@ -304,9 +304,9 @@ func rewindRunRefusals(h *harness) {
 }
 
 func rewindRunOfNobody(h *harness) {
-	_, err := h.st.Commit(h.Context(), "session", &store.Commit{Create: &cairn.Session{Agent: agentName}, Messages: says("one"), RewindRun: "run"})
+	_, err := h.st.Commit(h.Context(), "session", &driver.Commit{Create: &cairn.Session{Agent: agentName}, Messages: says("one"), RewindRun: "run"})
 	h.wantError(err, cairn.ErrNotFound, "creation with a run to rewind")
-	if there, err := store.Exists(h.Context(), h.st, "session"); err != nil || there {
+	if there, err := driver.Exists(h.Context(), h.st, "session"); err != nil || there {
 		h.Fatalf("the session exists after its creation failed: %v, %v", there, err)
 	}
 }

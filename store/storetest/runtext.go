@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // A store may keep the text of a run as a reference to the message that has it: these tests read it after all that
@@ -33,14 +33,14 @@ func (h *harness) answers(id, runID string, parts ...cairn.Part) *cairn.Session 
 // wantTexts checks the texts of a session's runs, each one read in a list in both orders, and by its id.
 func (h *harness) wantTexts(id string, want ...string) {
 	h.Helper()
-	newest, err := h.st.Runs(h.Context(), id, store.PageQuery{Newest: true, Limit: len(want) + 1})
+	newest, err := h.st.Runs(h.Context(), id, driver.PageQuery{Newest: true, Limit: len(want) + 1})
 	h.must(err)
 	oldest := h.runs(id)
 	if len(newest.Items) != len(want) || len(oldest) != len(want) {
 		h.Fatalf("the lists have %d and %d runs, want %d", len(oldest), len(newest.Items), len(want))
 	}
 	for i, text := range want {
-		one, err := store.FindRun(h.Context(), h.st, id, oldest[i].ID)
+		one, err := driver.FindRun(h.Context(), h.st, id, oldest[i].ID)
 		h.must(err)
 		for place, run := range map[string]*cairn.Run{"": one, " in the list": &oldest[i], " in the list from the end": &newest.Items[len(want)-1-i]} {
 			if run.Text != text {
@@ -81,16 +81,16 @@ func textOutlastsItsMessage(h *harness) {
 		points = append(points, h.answers("session", fmt.Sprint("run-", i), cairn.TextPart(texts[i])).CheckpointID)
 	}
 	for i := 3; i >= 1; i-- {
-		h.commit("session", &store.Commit{Guard: store.Guard{Idle: true}, Rewind: points[i]})
+		h.commit("session", &driver.Commit{Guard: driver.Guard{Idle: true}, Rewind: points[i]})
 		h.wantTexts("session", texts...)
 		text := fmt.Sprint("another answer after ", i)
 		texts = append(texts, text)
 		h.answers("session", h.newID("run"), cairn.TextPart(text))
-		h.commit("session", &store.Commit{Messages: says("in the place of an answer", "and another one")})
+		h.commit("session", &driver.Commit{Messages: says("in the place of an answer", "and another one")})
 		h.wantTexts("session", texts...)
 	}
-	h.commit("session", &store.Commit{Guard: store.Guard{Idle: true}, Rewind: points[0]})
-	h.commit("session", &store.Commit{Messages: says("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12")})
+	h.commit("session", &driver.Commit{Guard: driver.Guard{Idle: true}, Rewind: points[0]})
+	h.commit("session", &driver.Commit{Messages: says("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12")})
 	h.wantTexts("session", texts...)
 }
 
@@ -117,10 +117,10 @@ func textOfAnEarlierRun(h *harness) {
 	first := h.answers("session", "run-1", cairn.TextPart("one"))
 	h.answers("session", "run-2", cairn.TextPart("two"))
 	late := cairn.Message{RunID: "run-1", Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("late")}}
-	h.commit("session", &store.Commit{Messages: []cairn.Message{late}, EndRun: &cairn.Run{ID: "run-1", Status: cairn.RunCompleted, Text: "late"}})
+	h.commit("session", &driver.Commit{Messages: []cairn.Message{late}, EndRun: &cairn.Run{ID: "run-1", Status: cairn.RunCompleted, Text: "late"}})
 	h.answers("session", "run-3", cairn.TextPart("three"))
 	h.wantTexts("session", "late", "two", "three")
-	h.commit("session", &store.Commit{Guard: store.Guard{Idle: true}, Rewind: first.CheckpointID})
+	h.commit("session", &driver.Commit{Guard: driver.Guard{Idle: true}, Rewind: first.CheckpointID})
 	h.wantTexts("session", "late", "two", "three")
 }
 
@@ -130,9 +130,9 @@ func textWrittenAgain(h *harness) {
 	s := h.answers("session", "run-1", cairn.TextPart("one"))
 	again := endCommit(s).EndRun
 	again.Text = "another one"
-	h.commit("session", &store.Commit{EndRun: again})
+	h.commit("session", &driver.Commit{EndRun: again})
 	h.wantTexts("session", "another one")
 	again.Text = "one"
-	h.commit("session", &store.Commit{EndRun: again})
+	h.commit("session", &driver.Commit{EndRun: again})
 	h.wantTexts("session", "one")
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // find returns the ids of the sessions that a search selects, the newest first.
-func (h *harness) find(q store.SessionQuery) string {
+func (h *harness) find(q driver.SessionQuery) string {
 	h.Helper()
 	var ids []string
 	for _, s := range h.list(q) {
@@ -22,19 +22,19 @@ func (h *harness) find(q store.SessionQuery) string {
 // listSearch finds sessions by the words of their titles and openings only.
 func listSearch(h *harness) {
 	title := func(id, text string) {
-		h.commit(id, &store.Commit{Context: &store.ContextChange{Title: &text}})
+		h.commit(id, &driver.Commit{Context: &driver.ContextChange{Title: &text}})
 	}
 	for id, opening := range map[string]string{"a": "Where is my LAMP? It's order-42.", "b": "Ölwechsel für 'meinen' Wagen", "c": "退款在哪里", "d": "lamp & | ! <-> \\ % _ \"shade\""} {
 		h.create(id)
-		h.commit(id, &store.Commit{Messages: append([]cairn.Message{cairn.Context("hidden")}, says(opening)...)})
-		h.commit(id, &store.Commit{Messages: says("later words")})
+		h.commit(id, &driver.Commit{Messages: append([]cairn.Message{cairn.Context("hidden")}, says(opening)...)})
+		h.commit(id, &driver.Commit{Messages: says("later words")})
 		if row := h.load(id); row.Opening != opening || row.OpeningAt != 1 {
 			h.Fatalf("the opening of %s is %q, of message %d", id, row.Opening, row.OpeningAt)
 		}
 	}
 	h.create("e")
 	title("e", "Broken lamp")
-	order := h.find(store.SessionQuery{})
+	order := h.find(driver.SessionQuery{})
 	among := func(ids string) string {
 		var list []string
 		for _, id := range strings.Fields(order) {
@@ -46,7 +46,7 @@ func listSearch(h *harness) {
 	}
 	want := func(search, ids string) {
 		h.Helper()
-		if got := h.find(store.SessionQuery{Search: search, Limit: 1}); got != among(ids) {
+		if got := h.find(driver.SessionQuery{Search: search, Limit: 1}); got != among(ids) {
 			h.Errorf("a search of %q finds %q, want %q", search, got, among(ids))
 		}
 	}
@@ -59,7 +59,7 @@ func listSearch(h *harness) {
 	want("lamp", "ad")
 	want("wag", "be")
 	none := ""
-	h.commit("e", &store.Commit{Context: &store.ContextChange{Title: &none}})
+	h.commit("e", &driver.Commit{Context: &driver.ContextChange{Title: &none}})
 	want("wag", "b")
 }
 
@@ -67,30 +67,30 @@ func listSearch(h *harness) {
 func listOpening(h *harness) {
 	long := strings.Repeat("ä", cairn.MaxOpeningBytes)
 	begin := beginCommit("run", "worker", time.Hour)
-	begin.Guard, begin.Create = store.Guard{New: true}, &cairn.Session{Agent: agentName}
+	begin.Guard, begin.Create = driver.Guard{New: true}, &cairn.Session{Agent: agentName}
 	begin.Messages = says("x" + long)
 	row := h.commit("session", begin)
 	if n := len(row.Opening); n != cairn.MaxOpeningBytes-1 || !strings.HasPrefix("x"+long, row.Opening) {
 		h.Fatalf("the opening of a long message has %d bytes: %q", n, row.Opening)
 	}
-	h.commit("session", &store.Commit{RewindRun: "run", Status: cairn.SessionInterrupted})
+	h.commit("session", &driver.Commit{RewindRun: "run", Status: cairn.SessionInterrupted})
 	if row = h.load("session"); row.Opening != "" || row.OpeningAt != 0 {
 		h.Fatalf("the opening stays after its message: %q", row.Opening)
 	}
-	if got := h.find(store.SessionQuery{Search: "x"}); got != "" {
+	if got := h.find(driver.SessionQuery{Search: "x"}); got != "" {
 		h.Fatalf("the message that is gone is found in %s", got)
 	}
-	h.commit("session", &store.Commit{Messages: says("another")})
+	h.commit("session", &driver.Commit{Messages: says("another")})
 	branch := func(id string, n int) string {
 		to := &cairn.Session{ID: id, Agent: agentName, Title: "Title", Opening: "another"}
-		_, err := h.st.Branch(h.Context(), "session", store.BranchPoint{Messages: &n}, to)
+		_, err := h.st.Branch(h.Context(), "session", driver.BranchPoint{Messages: &n}, to)
 		h.must(err)
 		return h.load(id).Title + " " + h.load(id).Opening
 	}
 	if before, after := branch("before", 0), branch("after", 1); before != "Title " || after != "Title another" {
 		h.Fatalf("a branch before the opening has %q, one after it %q", before, after)
 	}
-	if got := h.find(store.SessionQuery{Search: "another"}); got != "after session" {
+	if got := h.find(driver.SessionQuery{Search: "another"}); got != "after session" {
 		h.Fatalf("the branch is found as %q", got)
 	}
 }
@@ -103,7 +103,7 @@ func listRemoved(h *harness) {
 		if root == "expired" {
 			s.TTL = cairn.Duration(time.Millisecond)
 		}
-		_, err := store.Create(h.Context(), h.st, s, nil)
+		_, err := driver.Create(h.Context(), h.st, s, nil)
 		h.must(err)
 		if root != "expired" {
 			h.tree(root+"-child", root)
@@ -112,7 +112,7 @@ func listRemoved(h *harness) {
 	h.awaitGone("expired")
 	for _, root := range []string{"deleted", "restored", "purged"} {
 		rows[root], rows[root+"-child"] = h.load(root), h.load(root+"-child")
-		removed, err := h.sweeper().Remove(h.Context(), root, store.Deleted)
+		removed, err := h.sweeper().Remove(h.Context(), root, driver.Deleted)
 		h.must(err)
 		switch root {
 		case "restored":
@@ -122,25 +122,25 @@ func listRemoved(h *harness) {
 		}
 		h.must(err)
 	}
-	both := []store.Removal{store.Deleted, store.Expired}
+	both := []driver.Removal{driver.Deleted, driver.Expired}
 	for name, c := range map[string]struct {
-		q    store.SessionQuery
+		q    driver.SessionQuery
 		want string
 	}{
-		"those that are there": {store.SessionQuery{}, "restored-child restored live-child live"},
-		"deleted":              {store.SessionQuery{Removed: both[:1]}, "deleted-child deleted"},
-		"expired":              {store.SessionQuery{Removed: both[1:]}, "expired"},
-		"both":                 {store.SessionQuery{Removed: both}, "expired deleted-child deleted"},
-		"roots":                {store.SessionQuery{Removed: both, RootsOnly: true}, "expired deleted"},
-		"of a user":            {store.SessionQuery{Removed: both, UserID: "user-0"}, "expired"},
-		"by tag":               {store.SessionQuery{Removed: both, Tags: []string{"tag"}}, "expired deleted"},
-		"by search":            {store.SessionQuery{Removed: both, Search: "about del"}, "deleted"},
-		"of a tree":            {store.SessionQuery{Removed: both, RootID: "deleted"}, "deleted-child deleted"},
-		"of no removed tree":   {store.SessionQuery{Removed: both, RootID: "restored"}, ""},
-		"of a thread":          {store.SessionQuery{Removed: both, ThreadID: "thread"}, "expired deleted"},
-		"of a thread, deleted": {store.SessionQuery{Removed: both[:1], ThreadID: "thread"}, "deleted"},
-		"of no thread":         {store.SessionQuery{Removed: both, ThreadID: "deleted"}, ""},
-		"of no reason":         {store.SessionQuery{Removed: []store.Removal{"none"}}, ""},
+		"those that are there": {driver.SessionQuery{}, "restored-child restored live-child live"},
+		"deleted":              {driver.SessionQuery{Removed: both[:1]}, "deleted-child deleted"},
+		"expired":              {driver.SessionQuery{Removed: both[1:]}, "expired"},
+		"both":                 {driver.SessionQuery{Removed: both}, "expired deleted-child deleted"},
+		"roots":                {driver.SessionQuery{Removed: both, RootsOnly: true}, "expired deleted"},
+		"of a user":            {driver.SessionQuery{Removed: both, UserID: "user-0"}, "expired"},
+		"by tag":               {driver.SessionQuery{Removed: both, Tags: []string{"tag"}}, "expired deleted"},
+		"by search":            {driver.SessionQuery{Removed: both, Search: "about del"}, "deleted"},
+		"of a tree":            {driver.SessionQuery{Removed: both, RootID: "deleted"}, "deleted-child deleted"},
+		"of no removed tree":   {driver.SessionQuery{Removed: both, RootID: "restored"}, ""},
+		"of a thread":          {driver.SessionQuery{Removed: both, ThreadID: "thread"}, "expired deleted"},
+		"of a thread, deleted": {driver.SessionQuery{Removed: both[:1], ThreadID: "thread"}, "deleted"},
+		"of no thread":         {driver.SessionQuery{Removed: both, ThreadID: "deleted"}, ""},
+		"of no reason":         {driver.SessionQuery{Removed: []driver.Removal{"none"}}, ""},
 	} {
 		for _, limit := range []int{0, 1} {
 			c.q.Limit = limit
@@ -149,8 +149,8 @@ func listRemoved(h *harness) {
 			}
 		}
 	}
-	for _, s := range h.list(store.SessionQuery{Removed: both[:1]}) {
-		if s.Removal != string(store.Deleted) || time.Since(s.RemovedAt).Abs() > time.Hour {
+	for _, s := range h.list(driver.SessionQuery{Removed: both[:1]}) {
+		if s.Removal != string(driver.Deleted) || time.Since(s.RemovedAt).Abs() > time.Hour {
 			h.Errorf("%s was removed as %q at %s", s.ID, s.Removal, s.RemovedAt)
 		}
 		want := *rows[s.ID]

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var stagingTests = []storeTest{
@@ -21,18 +21,18 @@ var stagingTests = []storeTest{
 	{name: "NoSession", run: stageNobody},
 }
 
-func piece(step, key, data string) store.Staged {
-	return store.Staged{StepID: step, Key: key, Data: json.RawMessage(data)}
+func piece(step, key, data string) driver.Staged {
+	return driver.Staged{StepID: step, Key: key, Data: json.RawMessage(data)}
 }
 
-func (h *harness) stage(s *cairn.Session, list ...store.Staged) {
+func (h *harness) stage(s *cairn.Session, list ...driver.Staged) {
 	h.Helper()
 	h.must(h.st.Stage(h.Context(), s.ID, s.Lease.Token, list...))
 }
 
-func (h *harness) wantStaged(id, step string, want ...store.Staged) {
+func (h *harness) wantStaged(id, step string, want ...driver.Staged) {
 	h.Helper()
-	got, err := store.StagedOf(h.Context(), h.st, id, step)
+	got, err := driver.StagedOf(h.Context(), h.st, id, step)
 	h.must(err)
 	same(h.T, fmt.Sprintf("staged for step %q of %q", step, id), got, want)
 }
@@ -81,16 +81,16 @@ func stageFenced(h *harness) {
 
 // stageEnded: an attempt at an effect may be so late that its run has ended, and no commit would drop what it stages.
 func stageEnded(h *harness) {
-	for name, c := range map[string]func(*cairn.Session) *store.Commit{
+	for name, c := range map[string]func(*cairn.Session) *driver.Commit{
 		"completed": endCommit,
-		"suspended": func(s *cairn.Session) *store.Commit {
+		"suspended": func(s *cairn.Session) *driver.Commit {
 			c := endCommit(s)
 			c.EndRun.Status, c.EndRun.Reason, c.Status = cairn.SuspendedClientTool, cairn.ReasonSuspended, cairn.SessionPaused
 			return c
 		},
-		"settled": func(s *cairn.Session) *store.Commit {
+		"settled": func(s *cairn.Session) *driver.Commit {
 			c := endCommit(s)
-			c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: "another worker"}
+			c.Lease = driver.LeaseChange{Action: driver.LeaseTake, Owner: "another worker"}
 			return c
 		},
 	} {
@@ -115,9 +115,9 @@ func dropStaged(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")
 	h.stage(s, piece("step-1", "a", `1`), piece("step-2", "a", `2`))
-	h.commit("session", &store.Commit{Messages: says("a message")})
+	h.commit("session", &driver.Commit{Messages: says("a message")})
 	h.wantStaged("session", "", piece("step-1", "a", `1`), piece("step-2", "a", `2`))
-	h.commit("session", &store.Commit{DropStaged: true})
+	h.commit("session", &driver.Commit{DropStaged: true})
 	h.wantStaged("session", "")
 	h.wantStaged("other", "", piece("step", "a", `1`))
 	h.stage(s, piece("step-1", "a", `3`))
@@ -149,7 +149,7 @@ func stageInParallel(h *harness) {
 		return nil
 	})
 	h.must(errors.Join(errs...))
-	list, err := store.StagedOf(h.Context(), h.st, "session", "step")
+	list, err := driver.StagedOf(h.Context(), h.st, "session", "step")
 	h.must(err)
 	seen := map[string]bool{}
 	for _, p := range list {
@@ -163,6 +163,6 @@ func stageInParallel(h *harness) {
 func stageNobody(h *harness) {
 	err := h.st.Stage(h.Context(), "nobody", 1, piece("step", "a", `1`))
 	h.wantError(err, cairn.ErrNotFound, "staging for no session")
-	_, err = store.StagedOf(h.Context(), h.st, "nobody", "")
+	_, err = driver.StagedOf(h.Context(), h.st, "nobody", "")
 	h.wantError(err, cairn.ErrNotFound, "staged of no session")
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var stateTests = []storeTest{
@@ -57,7 +57,7 @@ func stateOperations(h *harness) {
 	} {
 		id := fmt.Sprint("session-", i)
 		h.createWith(id, test.before)
-		s, err := store.MergeState(h.Context(), h.st, id, test.ops...)
+		s, err := driver.MergeState(h.Context(), h.st, id, test.ops...)
 		h.must(err)
 		same(h.T, test.name, h.state(id, ""), json.RawMessage(test.after))
 		if s.State.Position != 1 || s.Version < 2 {
@@ -75,7 +75,7 @@ func badOperations(h *harness) {
 		{replaceOp("", "[]")}, {deleteOp("")}, {{Kind: "upsert", Path: "/a"}}, {replaceOp("a", "1")}, {replaceOp("/a", "{")},
 	} {
 		h.unchanged("session", fmt.Sprintf("%s %s", list[0].Kind, list[0].Path), func() {
-			_, err := store.MergeState(h.Context(), h.st, "session", list...)
+			_, err := driver.MergeState(h.Context(), h.st, "session", list...)
 			h.wantError(err, cairn.ErrState, fmt.Sprintf("%s %s", list[0].Kind, list[0].Path))
 		})
 	}
@@ -83,12 +83,12 @@ func badOperations(h *harness) {
 
 func keyframe(h *harness) {
 	h.createWith("session", `{"a":1}`)
-	s := h.commit("session", &store.Commit{State: &store.StateChange{Ops: []cairn.Op{replaceOp("/a", "2")}, Keyframe: []byte(`{"whole":true}`)}})
+	s := h.commit("session", &driver.Commit{State: &driver.StateChange{Ops: []cairn.Op{replaceOp("/a", "2")}, Keyframe: []byte(`{"whole":true}`)}})
 	h.wantState("session", "", `{"whole":true}`)
 	if s.State.Position != 1 || s.State.ChangeBytes != 0 {
 		h.Fatalf("after a keyframe the position is %+v", s.State)
 	}
-	s = h.commit("session", &store.Commit{State: &store.StateChange{Ops: []cairn.Op{replaceOp("/b", "2")}}})
+	s = h.commit("session", &driver.Commit{State: &driver.StateChange{Ops: []cairn.Op{replaceOp("/b", "2")}}})
 	h.wantState("session", "", `{"whole":true,"b":2}`)
 	if s.State.Position != 2 || s.State.ChangeBytes == 0 {
 		h.Fatalf("after a change the position is %+v", s.State)
@@ -102,7 +102,7 @@ func unchangedState(h *harness) {
 		if next.State != s.State {
 			h.Fatalf("a step without a change moved the state from %+v to %+v", s.State, next.State)
 		}
-		cp, err := store.FindCheckpoint(h.Context(), h.st, "session", next.CheckpointID)
+		cp, err := driver.FindCheckpoint(h.Context(), h.st, "session", next.CheckpointID)
 		h.must(err)
 		if cp.StatePosition != s.State.Position {
 			h.Fatalf("the checkpoint is at state position %d, want %d", cp.StatePosition, s.State.Position)
@@ -116,10 +116,10 @@ func exactValues(h *harness) {
 	h.createWith("initial", want)
 	h.wantState("initial", "", want)
 	h.create("changed")
-	_, err := store.MergeState(h.Context(), h.st, "changed", replaceOp("", want))
+	_, err := driver.MergeState(h.Context(), h.st, "changed", replaceOp("", want))
 	h.must(err)
 	h.wantState("changed", "", want)
-	_, err = store.MergeState(h.Context(), h.st, "changed", replaceOp("/copy", want), appendOp("/list", want))
+	_, err = driver.MergeState(h.Context(), h.st, "changed", replaceOp("/copy", want), appendOp("/list", want))
 	h.must(err)
 	h.wantState("changed", "", strings.TrimSuffix(want, "}")+`,"copy":`+want+`,"list":[`+want+`]}`)
 }
@@ -141,8 +141,8 @@ func smallChanges(h *harness) {
 		op := appendOp("/list", item)
 		raw, err := json.Marshal([]cairn.Op{op})
 		h.must(err)
-		c := &store.Commit{State: &store.StateChange{Ops: []cairn.Op{op}}}
-		if store.KeyframeDue(s.State, len(raw)) {
+		c := &driver.Commit{State: &driver.StateChange{Ops: []cairn.Op{op}}}
+		if driver.KeyframeDue(s.State, len(raw)) {
 			c.State = h.change(s, op)
 		}
 		next := h.commit("session", c)
@@ -179,7 +179,7 @@ func stateAtCheckpoints(h *harness) {
 			list = append(list, deleteOp("/list"))
 		}
 		var err error
-		current, err = store.FoldState(current, [][]cairn.Op{list})
+		current, err = driver.FoldState(current, [][]cairn.Op{list})
 		h.must(err)
 		s = h.stepState(s, fmt.Sprint("reply ", i), list...)
 		want[s.CheckpointID] = current
@@ -205,7 +205,7 @@ func concurrentMerges(h *harness) {
 	}
 	errs := race(racers, func(i int) error {
 		for n := 0; n < total; {
-			_, err := store.MergeState(h.Context(), handles.of(i), "session",
+			_, err := driver.MergeState(h.Context(), handles.of(i), "session",
 				appendOp("/all", fmt.Sprintf(`[%d,%d]`, i, n)), replaceOp(fmt.Sprintf("/last/%d", i), fmt.Sprint(n)), incrementOp("/count", "1"))
 			if errors.Is(err, cairn.ErrStale) {
 				continue // others were faster in all of Update's attempts
@@ -245,7 +245,7 @@ func stateOfNobody(h *harness) {
 	s := h.running("session")
 	h.create("other")
 	for _, at := range [][2]string{{"nobody", ""}, {"session", "nothing"}, {"other", s.CheckpointID}} {
-		_, err := store.State(h.Context(), h.st, at[0], at[1])
+		_, err := driver.State(h.Context(), h.st, at[0], at[1])
 		h.wantError(err, cairn.ErrNotFound, fmt.Sprintf("state of %q at %q", at[0], at[1]))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var stopTests = []storeTest{
@@ -54,7 +54,7 @@ func (h *harness) wantStop(s *cairn.Session, want *cairn.Stop) {
 	}
 	got, err := h.st.Renew(h.Context(), s.ID, s.Lease.Token, time.Hour)
 	check("the heartbeat", got, err)
-	for _, asked := range []store.Want{{}, store.ToDrive(0)} {
+	for _, asked := range []driver.Want{{}, driver.ToDrive(0)} {
 		snap, err := h.st.Read(h.Context(), s.ID, asked)
 		h.must(err)
 		check(fmt.Sprintf("a read of %+v", asked), snap.Stop, nil)
@@ -92,7 +92,7 @@ func stopAimed(h *harness) {
 	refused("session", "run-1")
 	h.begin("session", "run-2")
 	refused("session", "run-1")
-	h.commit("session", &store.Commit{Status: cairn.SessionPaused})
+	h.commit("session", &driver.Commit{Status: cairn.SessionPaused})
 	refused("session", "run-2")
 	h.wantError(h.st.RequestStop(h.Context(), "nobody", abort("run", "")), cairn.ErrNotFound, "stop of no session")
 }
@@ -124,7 +124,7 @@ func stopDropped(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")
 	h.requestStop("session", abort("run", ""))
-	h.commit("session", &store.Commit{EndRun: &cairn.Run{ID: "run", Agent: agentName, Status: cairn.RunInterrupted}})
+	h.commit("session", &driver.Commit{EndRun: &cairn.Run{ID: "run", Agent: agentName, Status: cairn.RunInterrupted}})
 	h.wantStop(s, nil)
 }
 
@@ -134,14 +134,14 @@ func stopNotInherited(h *harness) {
 	h.begin("session", "run-1")
 	h.requestStop("session", abort("run-1", ""))
 	next := beginCommit("run-2", "worker", time.Hour)
-	next.Guard = store.Guard{}
+	next.Guard = driver.Guard{}
 	next.EndRun = &cairn.Run{ID: "run-1", Agent: agentName, Status: cairn.RunInterrupted}
 	s := h.commit("session", next)
 	h.wantStop(s, nil)
 
 	h.requestStop("session", abort("run-2", ""))
 	next = beginCommit("run-3", "worker", time.Hour)
-	next.Guard = store.Guard{}
+	next.Guard = driver.Guard{}
 	s = h.commit("session", next)
 	h.wantStop(s, nil)
 	mine := interrupt("run-3", "mine")
@@ -196,14 +196,14 @@ func watchStopsSecond(h *harness) { watch(h, h.opts.Second(h.T, h.st)) }
 
 // watch watches one handle while stops are requested through the other. The contract does not say when a watch has
 // begun, so requests are made until one is noticed; each later one must be noticed.
-func watch(h *harness, watched store.Store) {
+func watch(h *harness, watched driver.Store) {
 	ctx, cancel := context.WithCancel(h.Context())
 	defer cancel()
 	var group sync.WaitGroup
-	notices := make(chan store.StopNotice, 10_000)
+	notices := make(chan driver.StopNotice, 10_000)
 	failed := make(chan error, 1)
 	group.Go(func() {
-		for notice, err := range watched.(store.StopWatcher).WatchStops(ctx) {
+		for notice, err := range watched.(driver.StopWatcher).WatchStops(ctx) {
 			if err != nil {
 				failed <- err
 				return
@@ -211,13 +211,13 @@ func watch(h *harness, watched store.Store) {
 			notices <- notice
 		}
 	})
-	request := func() store.StopNotice {
+	request := func() driver.StopNotice {
 		id := h.newID("session")
 		h.create(id)
 		h.begin(id, "run")
 		stop := abort("run", "because of "+id)
 		h.requestStop(id, stop)
-		return store.StopNotice{SessionID: id, Stop: stop}
+		return driver.StopNotice{SessionID: id, Stop: stop}
 	}
 	h.await("the watch to begin", func() bool {
 		request()
@@ -247,7 +247,7 @@ func watchFindsWhatStands(h *harness) {
 	watch = func(more int) {
 		ctx, cancel := context.WithTimeout(h.Context(), patience)
 		defer cancel()
-		for n, err := range h.st.(store.StopWatcher).WatchStops(ctx) {
+		for n, err := range h.st.(driver.StopWatcher).WatchStops(ctx) {
 			h.must(err)
 			if n.SessionID == "" || n.SessionID == "session" && n.Stop.RunID == want.RunID && n.Stop.Kind == want.Kind {
 				if more > 0 {
@@ -261,7 +261,7 @@ func watchFindsWhatStands(h *harness) {
 	watch(1)
 }
 
-func (h *harness) awaitNotice(notices chan store.StopNotice, failed chan error, want store.StopNotice) {
+func (h *harness) awaitNotice(notices chan driver.StopNotice, failed chan error, want driver.StopNotice) {
 	h.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()

@@ -1,7 +1,7 @@
 // Package storetest is the suite that every store and event log passes. Run it from a test of your own:
 //
 //	func TestConformance(t *testing.T) {
-//		storetest.Run(t, func(tb testing.TB) store.Store { return mystore.OpenTemp(tb) }, nil)
+//		storetest.Run(t, func(tb testing.TB) driver.Store { return mystore.OpenTemp(tb) }, nil)
 //	}
 //
 // Options declares what a store can do beyond the contract; tests of undeclared capabilities do not run. The benchmarks
@@ -14,24 +14,24 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // OpenStore opens a fresh, empty store that shares nothing with any other, and registers its cleanup with tb.
-type OpenStore func(tb testing.TB) store.Store
+type OpenStore func(tb testing.TB) driver.Store
 
 // OpenLog opens a fresh, empty event log that shares nothing with any other, and registers its cleanup with tb.
-type OpenLog func(tb testing.TB) store.Log
+type OpenLog func(tb testing.TB) driver.Log
 
 // Options declares what a store can do beyond the contract. nil declares nothing.
 type Options struct {
 	// Reopen closes a store and opens it again on the same data. Declare it if the data outlives Close.
-	Reopen func(tb testing.TB, st store.Store) store.Store
+	Reopen func(tb testing.TB, st driver.Store) driver.Store
 	// Second opens another handle on the data of a store, as another process would. The first one stays open.
-	Second func(tb testing.TB, st store.Store) store.Store
+	Second func(tb testing.TB, st driver.Store) driver.Store
 	// Fault makes the n-th internal write from now on fail, n from 1, as a full disk or a lost connection would. The
 	// function that it returns ends this and reports whether a write has failed.
-	Fault func(tb testing.TB, st store.Store, n int) (disarm func() (failed bool))
+	Fault func(tb testing.TB, st driver.Store, n int) (disarm func() (failed bool))
 	// Seed is the seed of the random histories; 0 means a new one each time. A failure reports its seed.
 	Seed uint64
 	// Brief makes races and random histories a tenth as long, as -short does, and leaves out the largest page of
@@ -48,9 +48,9 @@ type Options struct {
 // LogOptions declares what an event log can do beyond the contract. nil declares nothing.
 type LogOptions struct {
 	// Reopen closes a log and opens it again on the same data. Declare it if the data outlives the process.
-	Reopen func(tb testing.TB, log store.Log) store.Log
+	Reopen func(tb testing.TB, log driver.Log) driver.Log
 	// Second opens another handle on the data of a log, as another process would. The first one stays open.
-	Second func(tb testing.TB, log store.Log) store.Log
+	Second func(tb testing.TB, log driver.Log) driver.Log
 	// Brief makes races a tenth as long, as -short does. It is for another way to open a log that passes in full.
 	Brief bool
 
@@ -62,7 +62,7 @@ func Run(t *testing.T, open OpenStore, opts *Options) { run(t, open, opts, chapt
 
 // RunRecords runs only the chapter on records, on stores that are RecordProviders.
 func RunRecords(t *testing.T, open OpenStore, opts *Options) {
-	if _, ok := open(t).(store.RecordProvider); !ok {
+	if _, ok := open(t).(driver.RecordProvider); !ok {
 		t.Fatal("the store keeps no records")
 	}
 	run(t, open, opts, []chapter{recordChapter})
@@ -74,11 +74,11 @@ func run(t *testing.T, open OpenStore, opts *Options, chapters []chapter) {
 		declared = *opts
 	}
 	st := open(t)
-	_, declared.watchesStops = st.(store.StopWatcher)
-	_, declared.sweeps = st.(store.Sweeper)
-	_, declared.bringsLog = st.(store.LogProvider)
-	_, declared.imports = st.(store.Importer)
-	_, declared.records = st.(store.RecordProvider)
+	_, declared.watchesStops = st.(driver.StopWatcher)
+	_, declared.sweeps = st.(driver.Sweeper)
+	_, declared.bringsLog = st.(driver.LogProvider)
+	_, declared.imports = st.(driver.Importer)
+	_, declared.records = st.(driver.RecordProvider)
 	for _, c := range chapters {
 		t.Run(c.name, func(t *testing.T) {
 			for _, test := range c.tests {
@@ -100,7 +100,7 @@ func RunLog(t *testing.T, open OpenLog, opts *LogOptions) {
 	if opts != nil {
 		declared = *opts
 	}
-	_, declared.sweeps = open(t).(store.LogSweeper)
+	_, declared.sweeps = open(t).(driver.LogSweeper)
 	for _, test := range logTests {
 		if test.needs != nil && !test.needs(&declared) {
 			continue

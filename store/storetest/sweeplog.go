@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // wantUnswept checks which logs are due for a sweep, with pages of every size.
-func (h *logHarness) wantUnswept(log store.Log, age time.Duration, want ...string) {
+func (h *logHarness) wantUnswept(log driver.Log, age time.Duration, want ...string) {
 	h.Helper()
 	for _, size := range []int{0, 1, 2} {
 		var got []string
-		q := store.PageQuery{Limit: size}
+		q := driver.PageQuery{Limit: size}
 		for {
-			page, err := log.(store.LogSweeper).Unswept(h.Context(), age, q)
+			page, err := log.(driver.LogSweeper).Unswept(h.Context(), age, q)
 			h.must(err)
 			if size > 0 && len(page.Items) > size {
 				h.Fatalf("a page of %d logs, not %d", len(page.Items), size)
@@ -36,12 +36,12 @@ func (h *logHarness) wantUnswept(log store.Log, age time.Duration, want ...strin
 func sweptLogs(h *logHarness, ls logs) {
 	swept := func(i int, log string, last int64, next time.Duration) {
 		h.Helper()
-		h.must(ls.of(i).(store.LogSweeper).Swept(h.Context(), log, last, next))
+		h.must(ls.of(i).(driver.LogSweeper).Swept(h.Context(), log, last, next))
 	}
 	h.wantUnswept(ls.of(0), 0)
 	a, b, c := "a@1", oddTexts[0], "c"
 	for i, log := range []string{a, b, c} {
-		_, err := ls.of(i).Append(h.Context(), log, store.AnySequence, lines(1, 4)...)
+		_, err := ls.of(i).Append(h.Context(), log, driver.AnySequence, lines(1, 4)...)
 		h.must(err)
 		time.Sleep(time.Millisecond) // the logs' clock may be coarse
 	}
@@ -72,7 +72,7 @@ func sweptLogs(h *logHarness, ls logs) {
 	swept(1, "never was", 0, 0)
 	h.wantUnswept(ls.of(0), 0)
 
-	_, err := ls.of(0).(store.LogSweeper).Unswept(h.Context(), 0, store.PageQuery{Cursor: "nonsense"})
+	_, err := ls.of(0).(driver.LogSweeper).Unswept(h.Context(), 0, driver.PageQuery{Cursor: "nonsense"})
 	wantError(h.T, err, cairn.ErrInvalid, "a cursor of another list")
 }
 
@@ -83,12 +83,12 @@ func sweptWhileGrowing(h *logHarness, ls logs) {
 		h.append(log, say("first"))
 		for i, err := range race(racers, func(i int) error {
 			if i%2 == 0 {
-				_, err := ls.of(i).Append(h.Context(), log, store.AnySequence, say(fmt.Sprint(i)))
+				_, err := ls.of(i).Append(h.Context(), log, driver.AnySequence, say(fmt.Sprint(i)))
 				return err
 			}
 			_, last, err := ls.of(i).Bounds(h.Context(), log)
 			if err == nil {
-				err = ls.of(i).(store.LogSweeper).Swept(h.Context(), log, last, time.Hour)
+				err = ls.of(i).(driver.LogSweeper).Swept(h.Context(), log, last, time.Hour)
 			}
 			return err
 		}) {
@@ -97,12 +97,12 @@ func sweptWhileGrowing(h *logHarness, ls logs) {
 			}
 		}
 		last := h.append(log, say("last"))
-		page, err := h.log.(store.LogSweeper).Unswept(h.Context(), 0, store.PageQuery{})
+		page, err := h.log.(driver.LogSweeper).Unswept(h.Context(), 0, driver.PageQuery{})
 		h.must(err)
 		if !slices.Equal(page.Items, []string{log}) {
 			h.Fatalf("round %d: due for a sweep are %q", round, page.Items)
 		}
-		h.must(h.log.(store.LogSweeper).Swept(h.Context(), log, last, time.Hour))
+		h.must(h.log.(driver.LogSweeper).Swept(h.Context(), log, last, time.Hour))
 		h.wantUnswept(h.log, 0)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var twoWriterTests = []storeTest{
@@ -41,9 +41,9 @@ var twoWriterTests = []storeTest{
 const racers = 4
 
 // handles are the stores that a race uses in turn.
-type handles []store.Store
+type handles []driver.Store
 
-func (hs handles) of(writer int) store.Store { return hs[writer%len(hs)] }
+func (hs handles) of(writer int) driver.Store { return hs[writer%len(hs)] }
 
 func oneHandle(test func(*harness, handles)) func(*harness) {
 	return func(h *harness) { test(h, handles{h.st}) }
@@ -57,7 +57,7 @@ func createRace(h *harness, hs handles) {
 	for n := range h.rounds(1000) {
 		id := fmt.Sprintf("session-%d", n)
 		errs := race(racers, func(i int) error {
-			_, err := store.Create(h.Context(), hs.of(i), &cairn.Session{ID: id, Agent: agentName, UserID: fmt.Sprint("creator-", i)}, nil)
+			_, err := driver.Create(h.Context(), hs.of(i), &cairn.Session{ID: id, Agent: agentName, UserID: fmt.Sprint("creator-", i)}, nil)
 			return err
 		})
 		winner, seen := h.oneWins(errs, cairn.ErrExists)
@@ -84,7 +84,7 @@ func staleRace(h *harness, hs handles) {
 	}
 	errs := race(racers, func(i int) error {
 		for try := 0; ; try++ {
-			s, err := store.Load(h.Context(), hs.of(i), "contested")
+			s, err := driver.Load(h.Context(), hs.of(i), "contested")
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ func staleRace(h *harness, hs handles) {
 				return nil
 			}
 			text := fmt.Sprintf("writer %d, try %d", i, try)
-			row, err := hs.of(i).Commit(h.Context(), "contested", &store.Commit{Guard: store.Guard{Version: s.Version}, Messages: says(text)})
+			row, err := hs.of(i).Commit(h.Context(), "contested", &driver.Commit{Guard: driver.Guard{Version: s.Version}, Messages: says(text)})
 			if errors.Is(err, cairn.ErrStale) {
 				continue
 			}
@@ -174,21 +174,21 @@ func takeoverRace(h *harness, hs handles) {
 }
 
 // takeoverCommit returns the commit with which a worker takes over a crashed run.
-func takeoverCommit(crashed *cairn.Session, owner string) *store.Commit {
-	return &store.Commit{
-		Guard:     store.Guard{Version: crashed.Version},
+func takeoverCommit(crashed *cairn.Session, owner string) *driver.Commit {
+	return &driver.Commit{
+		Guard:     driver.Guard{Version: crashed.Version},
 		Recovered: true,
-		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: owner, TTL: time.Hour},
+		Lease:     driver.LeaseChange{Action: driver.LeaseTake, Owner: owner, TTL: time.Hour},
 	}
 }
 
 func branchRace(h *harness, hs handles) {
 	h.create("source")
-	h.commit("source", &store.Commit{Messages: says("one", "two")})
+	h.commit("source", &driver.Commit{Messages: says("one", "two")})
 	for n := range h.rounds(50) {
 		id := fmt.Sprintf("branch-%d", n)
 		errs := race(racers, func(i int) error {
-			_, err := hs.of(i).Branch(h.Context(), "source", store.BranchPoint{}, &cairn.Session{ID: id, Agent: agentName, UserID: fmt.Sprint("user-", i)})
+			_, err := hs.of(i).Branch(h.Context(), "source", driver.BranchPoint{}, &cairn.Session{ID: id, Agent: agentName, UserID: fmt.Sprint("user-", i)})
 			return err
 		})
 		winner := -1
@@ -216,13 +216,13 @@ func answerRace(h *harness, hs handles) {
 		seen := h.call("session", id)
 		errs := race(racers, func(i int) error {
 			name := fmt.Sprint("reviewer-", i)
-			_, err := hs.of(i).Commit(h.Context(), "session", &store.Commit{Messages: says(name), Calls: []store.CallWrite{answers(seen, name)}})
+			_, err := hs.of(i).Commit(h.Context(), "session", &driver.Commit{Messages: says(name), Calls: []driver.CallWrite{answers(seen, name)}})
 			return err
 		})
 		winner, rows := h.oneWins(errs, cairn.ErrStale)
 		want := fmt.Sprint("reviewer-", winner)
 		for _, st := range hs {
-			got, err := store.FindCall(h.Context(), st, "session", id)
+			got, err := driver.FindCall(h.Context(), st, "session", id)
 			h.must(err)
 			if got.Version != 2 || got.Answer.Reviewer != want || len(got.Trail) != 1 {
 				h.Fatalf("the call is %+v, but %s won", got, want)
@@ -260,7 +260,7 @@ func zombie(h *harness, hs handles) {
 			return err
 		},
 		"stage": func() error {
-			return late.Stage(h.Context(), "session", dead.Lease.Token, store.Staged{StepID: "step", Key: "reply", Data: []byte(`{}`)})
+			return late.Stage(h.Context(), "session", dead.Lease.Token, driver.Staged{StepID: "step", Key: "reply", Data: []byte(`{}`)})
 		},
 		"renew": func() error {
 			_, err := late.Renew(h.Context(), "session", dead.Lease.Token, time.Hour)
@@ -287,7 +287,7 @@ func tornReads(h *harness, hs handles) {
 		st := hs.of(i)
 		if i == 0 {
 			for n := 1; n <= total; n++ {
-				_, err := st.Commit(h.Context(), s.ID, &store.Commit{Messages: says(fmt.Sprint(n)), State: counted(n)})
+				_, err := st.Commit(h.Context(), s.ID, &driver.Commit{Messages: says(fmt.Sprint(n)), State: counted(n)})
 				if err != nil {
 					return err
 				}
@@ -295,7 +295,7 @@ func tornReads(h *harness, hs handles) {
 			return nil
 		}
 		for {
-			snap, err := st.Read(h.Context(), s.ID, store.ToDrive(0))
+			snap, err := st.Read(h.Context(), s.ID, driver.ToDrive(0))
 			if err != nil {
 				return err
 			}
@@ -311,8 +311,8 @@ func tornReads(h *harness, hs handles) {
 	h.must(errors.Join(errs...))
 }
 
-func counted(n int) *store.StateChange {
-	return &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/count", Value: fmt.Appendf(nil, "%d", n)}}}
+func counted(n int) *driver.StateChange {
+	return &driver.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/count", Value: fmt.Appendf(nil, "%d", n)}}}
 }
 
 func count(state json.RawMessage) int {

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Moves of a random history: those of pending calls and of the queue, and the one that rewinds a run.
@@ -15,7 +15,7 @@ func (g *historian) rewindsRun(m *modelSession) bool {
 		return false
 	}
 	run := m.runs[len(m.runs)-1]
-	c := &store.Commit{Guard: store.Guard{Idle: true}, RewindRun: run.ID, Status: cairn.SessionInterrupted, DropStaged: true}
+	c := &driver.Commit{Guard: driver.Guard{Idle: true}, RewindRun: run.ID, Status: cairn.SessionInterrupted, DropStaged: true}
 	if g.random.IntN(2) == 0 {
 		begin := beginCommit(g.newID("retry"), g.newID("worker"), time.Hour)
 		c.StartRun, c.Messages, c.Status, c.Lease = begin.StartRun, begin.Messages, begin.Status, begin.Lease
@@ -42,7 +42,7 @@ func (g *historian) asks(m *modelSession) bool {
 	for range 1 + g.random.IntN(3) {
 		c.Calls = append(c.Calls, asks(g.newID("call"), step, "ann"))
 	}
-	c.Suspend = &store.Suspend{StepID: step, OpenCalls: len(c.Calls)}
+	c.Suspend = &driver.Suspend{StepID: step, OpenCalls: len(c.Calls)}
 	if g.random.IntN(2) == 0 {
 		c.Suspend.NextDeadline = at(g.random.IntN(60))
 	}
@@ -60,7 +60,7 @@ func (g *historian) answers(m *modelSession) bool {
 	w.Seen = call.Version
 	w.Call.Status = []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered, cairn.CallSettled, cairn.CallDropped}[g.random.IntN(4)]
 	if g.random.IntN(3) > 0 {
-		return g.write(m, &store.Commit{Calls: []store.CallWrite{w}, Messages: g.someMessages(1), Suspend: &store.Suspend{StepID: call.StepID}})
+		return g.write(m, &driver.Commit{Calls: []driver.CallWrite{w}, Messages: g.someMessages(1), Suspend: &driver.Suspend{StepID: call.StepID}})
 	}
 	c := g.everythingBut(&m.row)
 	w.Seen += 1 - 2*g.random.Int64N(2)
@@ -72,15 +72,15 @@ func (g *historian) answers(m *modelSession) bool {
 
 // queues adds a turn, new or already queued, or takes one, or both.
 func (g *historian) queues(m *modelSession) bool {
-	c := &store.Commit{}
+	c := &driver.Commit{}
 	if turn := g.newID("turn"); g.random.IntN(3) > 0 {
-		c.Enqueue = &store.QueuedTurn{ID: turn}
+		c.Enqueue = &driver.QueuedTurn{ID: turn}
 	}
 	if n := len(m.queue); n > 0 {
 		some := m.queue[g.random.IntN(n)]
 		switch g.random.IntN(4) {
 		case 0:
-			c.Enqueue = &store.QueuedTurn{ID: some}
+			c.Enqueue = &driver.QueuedTurn{ID: some}
 		case 1, 2:
 			c.Dequeue = []string{some}
 		}

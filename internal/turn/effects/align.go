@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // A host may begin a second attempt at a model call while the first is still running. Of their replies, the one staged
@@ -56,12 +56,12 @@ func (fx *Effects) follow(ctx context.Context, l *session.Live) error {
 
 // reread restores the step under way from what the store has of it now. It fails if the step is not under way any more.
 func (fx *Effects) reread(ctx context.Context, l *session.Live) error {
-	snap, err := fx.Store.Read(ctx, l.Row.ID, store.Want{Staged: true})
+	snap, err := fx.Store.Read(ctx, l.Row.ID, driver.Want{Staged: true})
 	if err != nil {
 		return err
 	}
 	row := snap.Session
-	if err := (store.Guard{Token: l.Row.Lease.Token}).CheckToken(row); err != nil {
+	if err := (driver.Guard{Token: l.Row.Lease.Token}).CheckToken(row); err != nil {
 		return err
 	}
 	facts, err := step.Decode(snap.Staged, l.Step.ID, row.Lease.Token)

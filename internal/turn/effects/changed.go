@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // The process that continues a call may have another version of the agent than the one the call was made with: tools
@@ -29,7 +29,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 	}
 	v.child, v.agent = child.ID, child.Agent
 	v.start()
-	run, err := store.FindRun(v.ctx, fx.Store, child.ID, child.RunID)
+	run, err := driver.FindRun(v.ctx, fx.Store, child.ID, child.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 		if err := fx.ReapChild(v.ctx, child, lifecycle.Leaving); err != nil {
 			return nil, err
 		}
-		if child, err = store.Load(v.ctx, fx.Store, child.ID); err != nil {
+		if child, err = driver.Load(v.ctx, fx.Store, child.ID); err != nil {
 			return nil, err
 		}
 		if child.Ending == nil { // otherwise a sub-agent of it still runs
@@ -51,7 +51,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 			return nil, err
 		}
 	}
-	if v.run, err = store.FindRun(v.ctx, fx.Store, child.ID, child.RunID); err != nil {
+	if v.run, err = driver.FindRun(v.ctx, fx.Store, child.ID, child.RunID); err != nil {
 		return nil, err
 	}
 	return transcript.Failed(c.Use, cairn.CodeUnknownTool, fmt.Sprintf("agent %s cannot be consulted any more", child.Agent)), nil
@@ -59,7 +59,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 
 // consulted returns the session that the call began or waited for when it was made, or nil.
 func (v *visit) consulted() (*cairn.Session, error) {
-	row, err := store.Load(v.ctx, v.fx.Store, childID(v.l.Row, v.c.Use.CallID))
+	row, err := driver.Load(v.ctx, v.fx.Store, childID(v.l.Row, v.c.Use.CallID))
 	if !errors.Is(err, cairn.ErrNotFound) {
 		return row, err
 	}
@@ -83,8 +83,8 @@ func (v *visit) endDriven() error {
 	if child == nil || err != nil || child.Status != cairn.SessionActive || child.RunID != v.driven {
 		return err
 	}
-	child, err = fx.Store.Commit(v.ctx, child.ID, &store.Commit{
-		Guard: store.Guard{Token: child.Lease.Token, Version: child.Version}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	child, err = fx.Store.Commit(v.ctx, child.ID, &driver.Commit{
+		Guard: driver.Guard{Token: child.Lease.Token, Version: child.Version}, Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 	if err == nil {
 		err = fx.EndDead(v.ctx, child, lifecycle.Leaving)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // child consults a sub-agent. It begins a session for it, or resumes the one that an earlier attempt at the effect
@@ -245,10 +245,10 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 	// The run was stopped while other calls had their turn. If an earlier attempt began the child, its run must still
 	// be driven to its end.
 	if v.work.Err() != nil {
-		row, err := store.Load(v.ctx, v.fx.Store, v.child)
+		row, err := driver.Load(v.ctx, v.fx.Store, v.child)
 		switch {
 		case err == nil:
-			return turn.Begun{}, store.Conflict(cairn.CodeExists, row, "session %q already exists", v.child)
+			return turn.Begun{}, driver.Conflict(cairn.CodeExists, row, "session %q already exists", v.child)
 		case errors.Is(err, cairn.ErrNotFound):
 			err = context.Cause(v.work)
 		}
@@ -325,7 +325,7 @@ func (v *visit) limitDriven() error {
 		return nil
 	}
 	if v.deadline.IsZero() && v.c.Tool.Agent != nil && v.c.Tool.Timeout > 0 { // the session has just begun
-		child, err := store.Load(v.ctx, v.fx.Store, v.child)
+		child, err := driver.Load(v.ctx, v.fx.Store, v.child)
 		if err != nil {
 			return err
 		}
@@ -375,7 +375,7 @@ func (fx *Effects) passStop(ctx, work context.Context, child, runID string) {
 	}
 	stop := s.Stop
 	if stop.RunID = runID; runID == "" {
-		row, err := store.Load(ctx, fx.Store, child)
+		row, err := driver.Load(ctx, fx.Store, child)
 		if err != nil {
 			return
 		}

@@ -20,7 +20,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
-	"github.com/cairn-agents/cairn/store"
+
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // companionArgs are the arguments of any of the companion tools.
@@ -103,8 +104,8 @@ func (fx *Effects) companion(ctx context.Context, parent *cairn.Session, name st
 
 // eachCompanion calls fn for the companions of a session, newest first, until fn returns false.
 func (fx *Effects) eachCompanion(ctx context.Context, parent *cairn.Session, fn func(*cairn.Session) bool) error {
-	for row, err := range store.All(func(cursor string) (store.Page[cairn.Session], error) {
-		return fx.Store.List(ctx, store.SessionQuery{ParentID: parent.ID, Cursor: cursor})
+	for row, err := range driver.All(func(cursor string) (driver.Page[cairn.Session], error) {
+		return fx.Store.List(ctx, driver.SessionQuery{ParentID: parent.ID, Cursor: cursor})
 	}) {
 		if err != nil {
 			return err
@@ -122,7 +123,7 @@ func (v *visit) status(row *cairn.Session) (companionStatus, error) {
 	if row.Status == cairn.SessionActive {
 		s.Status = "running"
 	}
-	run, err := store.FindRun(v.ctx, v.fx.Store, row.ID, row.RunID)
+	run, err := driver.FindRun(v.ctx, v.fx.Store, row.ID, row.RunID)
 	if err != nil {
 		return s, err
 	}
@@ -267,7 +268,7 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 	if row.Status == cairn.SessionFailed {
 		return transcript.Failed(v.c.Use, cairn.CodeNotResumable, fmt.Sprintf("companion %q has failed or was terminated; spawn it again", row.Name)), nil
 	}
-	_, err := store.FindRun(v.ctx, v.fx.Store, row.ID, v.runID())
+	_, err := driver.FindRun(v.ctx, v.fx.Store, row.ID, v.runID())
 	switch {
 	case err == nil: // an earlier attempt at this call began it
 		return v.converse(kind, row.Name, nil)
@@ -333,7 +334,7 @@ func (v *visit) background(kind *cairn.Companion, begun bool) (bool, error) {
 		return false, nil
 	}
 	if begun {
-		row, err := store.Load(v.ctx, v.fx.Store, v.child)
+		row, err := driver.Load(v.ctx, v.fx.Store, v.child)
 		if err == nil {
 			var awaited bool
 			awaited, err = v.fx.Awaited(v.ctx, row)
@@ -381,7 +382,7 @@ func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) (stopp
 		if err != nil && !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrStale) && !errors.Is(err, cairn.ErrAlreadyRunning) {
 			return false, err
 		}
-		if row, err = store.Load(v.ctx, v.fx.Store, row.ID); err != nil {
+		if row, err = driver.Load(v.ctx, v.fx.Store, row.ID); err != nil {
 			return false, err
 		}
 	}
@@ -392,11 +393,11 @@ func (v *visit) terminate(row *cairn.Session) (*cairn.ToolResult, error) {
 	if stopped, err := v.halt(row, cairn.StopAbort, "terminated by its parent"); !stopped || err != nil {
 		return nil, err
 	}
-	row, err := store.Update(v.ctx, v.fx.Store, row.ID, func(row *cairn.Session) (*store.Commit, error) {
+	row, err := driver.Update(v.ctx, v.fx.Store, row.ID, func(row *cairn.Session) (*driver.Commit, error) {
 		if row.Status == cairn.SessionFailed {
 			return nil, nil
 		}
-		return &store.Commit{Guard: store.Guard{Idle: true}, Status: cairn.SessionFailed}, nil
+		return &driver.Commit{Guard: driver.Guard{Idle: true}, Status: cairn.SessionFailed}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -412,7 +413,7 @@ func (fx *Effects) companionAnswers(ctx context.Context, a *cairn.Agent, l *sess
 	}
 	var answers []cairn.Message
 	for _, session := range slices.Sorted(maps.Keys(l.Index().Away())) {
-		row, err := store.Load(ctx, fx.Store, session)
+		row, err := driver.Load(ctx, fx.Store, session)
 		if errors.Is(err, cairn.ErrNotFound) {
 			continue
 		}
@@ -422,7 +423,7 @@ func (fx *Effects) companionAnswers(ctx context.Context, a *cairn.Agent, l *sess
 		if row.Status == cairn.SessionActive || row.Status == cairn.SessionPaused {
 			continue
 		}
-		run, err := store.FindRun(ctx, fx.Store, session, row.RunID)
+		run, err := driver.FindRun(ctx, fx.Store, session, row.RunID)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // sink returns the sink of a session's run.
@@ -103,7 +103,7 @@ func (fx *Effects) stage(ctx context.Context, l *session.Live, f step.Fact, last
 	if lasts {
 		lease = 0
 	}
-	var pieces []store.Staged
+	var pieces []driver.Staged
 	add := func(f step.Fact) error {
 		piece, err := step.Encode(l.Step.ID, lease, l.Emit.Attempt(), f)
 		pieces = append(pieces, piece)
@@ -131,7 +131,7 @@ func (fx *Effects) stage(ctx context.Context, l *session.Live, f step.Fact, last
 
 // staged returns the facts of a step that the store has and that are valid under the session's lease.
 func (fx *Effects) staged(ctx context.Context, l *session.Live, stepID string) ([]step.Staged, error) {
-	list, err := store.StagedOf(ctx, fx.Store, l.Row.ID, stepID)
+	list, err := driver.StagedOf(ctx, fx.Store, l.Row.ID, stepID)
 	if err != nil {
 		return nil, err
 	}
@@ -141,5 +141,5 @@ func (fx *Effects) staged(ctx context.Context, l *session.Live, stepID string) (
 // unkeepable reports whether a store or log rejects a value, or a statement of a tool, for good: retrying cannot
 // succeed.
 func unkeepable(err error) bool {
-	return errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge) || store.IsStatementFailed(err)
+	return errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge) || driver.IsStatementFailed(err)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // failUnstorable fails a run because the store rejects its step, together with the steps deferred before it. The store
@@ -20,12 +20,12 @@ func (fx *Effects) failUnstorable(ctx context.Context, l *session.Live, cause er
 	}
 	lost := ofModels(l, l.Spent())
 	var none []cairn.Op
-	row, deliver, err := fx.onTop(ctx, l, &none, func() (*store.Commit, error) {
+	row, deliver, err := fx.onTop(ctx, l, &none, func() (*driver.Commit, error) {
 		end := *l.Run
 		run = &end
 		run.Status, run.Reason, run.Error, run.Steps, run.Usage = cairn.RunFailed, cairn.ReasonError, failed, l.Row.Step, l.Row.RunUsage
-		c := &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}, EndRun: run, Status: cairn.SessionFailed,
-			Lease: store.LeaseChange{Action: store.LeaseRelease}, DropStaged: true}
+		c := &driver.Commit{Guard: driver.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}, EndRun: run, Status: cairn.SessionFailed,
+			Lease: driver.LeaseChange{Action: driver.LeaseRelease}, DropStaged: true}
 		if l.Row.SuspendedStep != "" {
 			if err := fx.CancelCalls(ctx, c, l.Row, l.Messages, l.Calls(), "the run failed"); err != nil {
 				return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // localChild drives a child whose session is in the same store as its parent's: a sub-agent or a companion.
@@ -23,7 +23,7 @@ func (v *localChild) Begin(context.Context) (turn.Begun, error) { return v.first
 // Resume implements delegate.Driver. The end of a run that it returns is on the log.
 func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error) {
 	fx, child := v.fx, v.child
-	row, err := store.Load(ctx, fx.Store, child)
+	row, err := driver.Load(ctx, fx.Store, child)
 	if err != nil {
 		return turn.Begun{}, nil, err
 	}
@@ -38,7 +38,7 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 		if b := v.c.HandedOver(row.RunID); b != nil && b.Token == row.Lease.Token {
 			return *b, nil, nil
 		}
-		return turn.Begun{}, nil, store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
+		return turn.Begun{}, nil, driver.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
 	case row.Status == cairn.SessionActive:
 		b, err := fx.Recover(ctx, child, v.l.CallHooks())
 		return b, nil, err
@@ -53,7 +53,7 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 			return b, nil, err
 		}
 	}
-	run, err := store.FindRun(ctx, fx.Store, child, row.RunID)
+	run, err := driver.FindRun(ctx, fx.Store, child, row.RunID)
 	if err != nil {
 		return turn.Begun{}, nil, err
 	}
@@ -72,14 +72,14 @@ func (v *localChild) Stop(ctx context.Context) {
 	if v.work.Err() != nil || v.deadline.IsZero() {
 		return
 	}
-	if row, err := store.Load(ctx, v.fx.Store, v.child); err == nil && v.late(row) && row.Status == cairn.SessionActive {
+	if row, err := driver.Load(ctx, v.fx.Store, v.child); err == nil && v.late(row) && row.Status == cairn.SessionActive {
 		v.fx.timeOut(ctx, v.child, row.RunID)
 	}
 }
 
 // End implements delegate.Driver. It cancels what the session is suspended for.
 func (v *localChild) End(ctx context.Context, _ error) error {
-	row, err := store.Load(ctx, v.fx.Store, v.child)
+	row, err := driver.Load(ctx, v.fx.Store, v.child)
 	switch {
 	case errors.Is(err, cairn.ErrNotFound):
 		return nil

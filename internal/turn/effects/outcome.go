@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // conclude determines what the step results in, including what user code decided about it.
@@ -110,7 +110,7 @@ func (fx *Effects) look(ctx context.Context, st *step.Step) error {
 		if id == "" {
 			continue
 		}
-		row, err := store.Load(ctx, fx.Store, id)
+		row, err := driver.Load(ctx, fx.Store, id)
 		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
 			return err
 		}
@@ -126,13 +126,13 @@ func (fx *Effects) dropCarried(ctx context.Context, l *session.Live, st *step.St
 	if !st.Carried {
 		return nil
 	}
-	var list []store.CallWrite
-	row, _, err := fx.onTop(ctx, l, &out.Ops, func() (*store.Commit, error) {
+	var list []driver.CallWrite
+	row, _, err := fx.onTop(ctx, l, &out.Ops, func() (*driver.Commit, error) {
 		if list = dropped(l, st, out); len(list) == 0 {
 			return nil, nil
 		}
-		return &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}, Calls: list,
-			Suspend: &store.Suspend{StepID: l.Row.SuspendedStep, OpenCalls: l.Row.OpenCalls - len(list)}}, nil
+		return &driver.Commit{Guard: driver.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}, Calls: list,
+			Suspend: &driver.Suspend{StepID: l.Row.SuspendedStep, OpenCalls: l.Row.OpenCalls - len(list)}}, nil
 	})
 	if err != nil || row == nil {
 		return err
@@ -146,10 +146,10 @@ func (fx *Effects) dropCarried(ctx context.Context, l *session.Live, st *step.St
 }
 
 // dropped returns the writes that close the open calls of a step.
-func dropped(l *session.Live, st *step.Step, out *session.Outcome) (list []store.CallWrite) {
+func dropped(l *session.Live, st *step.Step, out *session.Outcome) (list []driver.CallWrite) {
 	for _, c := range st.Calls {
 		if p := c.Open(); p != nil && p.Version > 0 {
-			list = append(list, store.CallWrite{Call: inbox.Drop(*p, whyClosed(out), l.Row.AsOf), Seen: p.Version})
+			list = append(list, driver.CallWrite{Call: inbox.Drop(*p, whyClosed(out), l.Row.AsOf), Seen: p.Version})
 		}
 	}
 	return list

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/user"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // readyTries is how often an effect joins its run if it is not ready in time.
@@ -100,7 +100,7 @@ func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.A
 }
 
 // rejoin makes the effect's step the step under way, and reports whether that step has ended already.
-func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []store.Staged, step int) (over bool, err error) {
+func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []driver.Staged, step int) (over bool, err error) {
 	if err := l.RestoreDeferred(staged); err != nil {
 		return false, err
 	}
@@ -119,9 +119,9 @@ func (fx *Effects) LeaseLeft() time.Duration { return fx.LeaseTTL * 2 / 3 }
 // renewed renews the run's lease unless enough of it is left, as right after a commit. It also renews a lease that
 // lapsed, if no other process has taken it since. It returns ErrFenced if the host released the lease: a worker may
 // claim the session, and an attempt that the host abandoned comes too late.
-func (fx *Effects) renewed(ctx context.Context, snap *store.Contents, token int64) error {
+func (fx *Effects) renewed(ctx context.Context, snap *driver.Contents, token int64) error {
 	row := snap.Session
-	if err := (store.Guard{Token: token}).CheckToken(row); err != nil {
+	if err := (driver.Guard{Token: token}).CheckToken(row); err != nil {
 		return err
 	}
 	if row.Lease.Owner == "" {
@@ -138,10 +138,10 @@ func (fx *Effects) renewed(ctx context.Context, snap *store.Contents, token int6
 }
 
 // after returns the outcome of a step that is no longer under way.
-func (fx *Effects) after(ctx context.Context, a *cairn.Agent, snap *store.Contents, at turn.Position) (*remoteEffect, error) {
+func (fx *Effects) after(ctx context.Context, a *cairn.Agent, snap *driver.Contents, at turn.Position) (*remoteEffect, error) {
 	row := snap.Session
 	if row.RunID == at.RunID && row.Status == cairn.SessionActive {
-		if err := (store.Guard{Token: at.Token}).CheckToken(row); err != nil {
+		if err := (driver.Guard{Token: at.Token}).CheckToken(row); err != nil {
 			return nil, err
 		}
 		return &remoteEffect{over: &turn.Committed{}}, nil
@@ -157,10 +157,10 @@ func drivenAt(row *cairn.Session, at turn.Position) bool {
 // recall returns the session of an effect if its run still drives it, and what a read of the store found: the row with
 // everything staged, and the run unless that is in memory. It uses the session in memory if the store has nothing
 // newer.
-func (fx *Effects) recall(ctx context.Context, at turn.Position) (*session.Live, *store.Contents, error) {
+func (fx *Effects) recall(ctx context.Context, at turn.Position) (*session.Live, *driver.Contents, error) {
 	known := fx.Cache.Peek(at.SessionID)
 	if known != nil && known.Row.Lease.Token == at.Token && known.Run != nil && known.Run.ID == at.RunID {
-		snap, err := fx.Store.Read(ctx, at.SessionID, store.Want{Staged: true})
+		snap, err := fx.Store.Read(ctx, at.SessionID, driver.Want{Staged: true})
 		if err != nil {
 			return nil, nil, err
 		}

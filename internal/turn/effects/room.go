@@ -7,7 +7,8 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
-	"github.com/cairn-agents/cairn/store"
+
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // room returns an error if a session may not have the given child. A child that exists already is within the limits.
@@ -18,7 +19,7 @@ func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string
 	}
 	if err == nil && fx.MaxTreeSessions > 0 {
 		var n int
-		if n, err = store.CountTree(ctx, fx.Store, parent.RootID); err == nil && n >= fx.MaxTreeSessions {
+		if n, err = driver.CountTree(ctx, fx.Store, parent.RootID); err == nil && n >= fx.MaxTreeSessions {
 			n, err = fx.countAgents(ctx, parent.RootID)
 		}
 		if err == nil && n >= fx.MaxTreeSessions {
@@ -28,7 +29,7 @@ func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string
 	if !errors.Is(err, cairn.ErrTooLarge) {
 		return err
 	}
-	if _, gone := store.Load(ctx, fx.Store, child); gone == nil {
+	if _, gone := driver.Load(ctx, fx.Store, child); gone == nil {
 		return nil
 	}
 	return err
@@ -36,8 +37,8 @@ func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string
 
 // countAgents counts the sessions of a tree that an agent runs, or has run.
 func (fx *Effects) countAgents(ctx context.Context, root string) (n int, err error) {
-	for row, err := range store.All(func(cursor string) (store.Page[cairn.Session], error) {
-		return fx.Store.List(ctx, store.SessionQuery{RootID: root, Limit: 1000, Cursor: cursor})
+	for row, err := range driver.All(func(cursor string) (driver.Page[cairn.Session], error) {
+		return fx.Store.List(ctx, driver.SessionQuery{RootID: root, Limit: 1000, Cursor: cursor})
 	}) {
 		if err != nil {
 			return 0, err

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/user"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // open calls the hooks of a run's beginning, as part of the first effect of its first step. Their writes are part of
@@ -49,7 +49,7 @@ func (fx *Effects) notify(ctx context.Context, at turn.Position, abandoned *cair
 	if err != nil {
 		return notified, err
 	}
-	row, err := store.Load(ctx, fx.Store, at.SessionID)
+	row, err := driver.Load(ctx, fx.Store, at.SessionID)
 	if errors.Is(err, cairn.ErrNotFound) { // it was deleted since
 		return notified, nil
 	}

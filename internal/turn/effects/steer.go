@@ -6,7 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/session"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // joined are queued messages that join the run under way, the entries of the queue that hold them, and the turns among
@@ -23,8 +23,8 @@ func (fx *Effects) joining(ctx context.Context, l *session.Live, out *session.Ou
 	if l.Row.Queued == 0 {
 		return j, nil
 	}
-	var queue []store.QueuedTurn
-	err = fx.persist(ctx, func() (err error) { queue, err = store.Queue(ctx, fx.Store, l.Row.ID); return err })
+	var queue []driver.QueuedTurn
+	err = fx.persist(ctx, func() (err error) { queue, err = driver.Queue(ctx, fx.Store, l.Row.ID); return err })
 	for _, t := range queue {
 		switch {
 		case t.Context:
@@ -46,6 +46,6 @@ func (fx *Effects) joining(ctx context.Context, l *session.Live, out *session.Ou
 // joins reports whether queued messages are to join the run. It reads the queue, because a run that defers its commits
 // would not notice what another process queued.
 func (fx *Effects) joins(ctx context.Context, l *session.Live) bool {
-	queue, err := store.Queue(ctx, fx.Store, l.Row.ID)
-	return err == nil && slices.ContainsFunc(queue, func(t store.QueuedTurn) bool { return t.Steer || t.Context })
+	queue, err := driver.Queue(ctx, fx.Store, l.Row.ID)
+	return err == nil && slices.ContainsFunc(queue, func(t driver.QueuedTurn) bool { return t.Steer || t.Context })
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/user"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // pend returns the row of a call that starts to wait, with its kind and with what is asked, which is nil for a client
@@ -61,19 +61,19 @@ func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call)
 
 // callWrites returns the step's writes to rows of calls. New rows are opened, answers that were used are settled, and
 // all others are dropped unless the step stays suspended.
-func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []store.CallWrite {
-	var list []store.CallWrite
+func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []driver.CallWrite {
+	var list []driver.CallWrite
 	for _, c := range st.Calls {
 		for _, p := range c.Rows() {
 			switch {
 			case p.Version == 0: // in a stopped run the call was never visible
 				if waits {
-					list = append(list, store.CallWrite{Call: *p})
+					list = append(list, driver.CallWrite{Call: *p})
 				}
 			case c.Result != nil && c.Result.Result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
-				list = append(list, store.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})
+				list = append(list, driver.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})
 			case !waits && p.Status != cairn.CallDropped:
-				list = append(list, store.CallWrite{Call: inbox.Drop(*p, "the run ended", l.Row.AsOf), Seen: p.Version})
+				list = append(list, driver.CallWrite{Call: inbox.Drop(*p, "the run ended", l.Row.AsOf), Seen: p.Version})
 			}
 		}
 	}
@@ -101,11 +101,11 @@ func (fx *Effects) Orphan(ctx context.Context, at turn.Position) error {
 // orphan reaps the suspended sub-agent that a call began, unless the call's run continues, or its session is still
 // suspended for it.
 func (fx *Effects) orphan(ctx context.Context, of turn.ToolIn) error {
-	parent, err := store.Load(ctx, fx.Store, of.SessionID)
+	parent, err := driver.Load(ctx, fx.Store, of.SessionID)
 	if err != nil {
 		return err
 	}
-	run, err := store.FindRun(ctx, fx.Store, parent.ID, parent.RunID)
+	run, err := driver.FindRun(ctx, fx.Store, parent.ID, parent.RunID)
 	child := childID(parent, of.CallID)
 	switch {
 	case err != nil:
@@ -116,7 +116,7 @@ func (fx *Effects) orphan(ctx context.Context, of turn.ToolIn) error {
 	case run.Suspended.Awaits(child):
 		return nil
 	}
-	row, err := store.Load(ctx, fx.Store, child)
+	row, err := driver.Load(ctx, fx.Store, child)
 	if errors.Is(err, cairn.ErrNotFound) { // the call was to a companion that existed before
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // later defers the commit of a step to that of a later one. Its marks are live events.
@@ -39,8 +39,8 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, out *session.Outc
 		return nil, nil, nil, err
 	}
 	due, marks, end := l.Due(out), l.Marks(out), l.End()
-	var c *store.Commit
-	row, deliver, err := fx.onTop(ctx, l, &due.Ops, func() (*store.Commit, error) {
+	var c *driver.Commit
+	row, deliver, err := fx.onTop(ctx, l, &due.Ops, func() (*driver.Commit, error) {
 		if by := l.End() - end; by != 0 { // others have added messages
 			due.Messages, end = session.Moved(due.Messages, end, by), l.End()
 		}
@@ -94,7 +94,7 @@ func closedCalls(l *session.Live) {
 // that: the session is rebased, with what still fits of ops, and build is called again. If build returns no commit, nothing
 // is written and row is nil. A stop that a run owes to work elsewhere is recorded before the commit that ends it; the
 // caller calls deliver last, see [owed.Stops.Record].
-func (fx *Effects) onTop(ctx context.Context, l *session.Live, ops *[]cairn.Op, build func() (*store.Commit, error)) (row *cairn.Session, deliver func(context.Context), err error) {
+func (fx *Effects) onTop(ctx context.Context, l *session.Live, ops *[]cairn.Op, build func() (*driver.Commit, error)) (row *cairn.Session, deliver func(context.Context), err error) {
 	for {
 		c, err := build()
 		if err != nil || c == nil {
@@ -113,7 +113,7 @@ func (fx *Effects) onTop(ctx context.Context, l *session.Live, ops *[]cairn.Op, 
 		if !errors.Is(err, cairn.ErrStale) {
 			return row, deliver, err
 		}
-		if seen := store.Seen(err); c.EndRun != nil && seen != nil && seen.Lease.Owner == "" {
+		if seen := driver.Seen(err); c.EndRun != nil && seen != nil && seen.Lease.Owner == "" {
 			return seen, deliver, nil // no other process releases this lease: the commit succeeded and its answer was lost
 		}
 		if *ops, err = fx.rebase(ctx, l, *ops); err != nil {
@@ -124,7 +124,7 @@ func (fx *Effects) onTop(ctx context.Context, l *session.Live, ops *[]cairn.Op, 
 
 // follows adds the events that follow from a commit of steps: its messages, the marks of the steps, and the end of the run
 // if it ends. It returns all events of the commit.
-func (fx *Effects) follows(to *journal.Handed, l *session.Live, c *store.Commit, turns []string, steps []int, out *session.Outcome) []cairn.Event {
+func (fx *Effects) follows(to *journal.Handed, l *session.Live, c *driver.Commit, turns []string, steps []int, out *session.Outcome) []cairn.Event {
 	count := l.Row.MessageCount + len(c.Messages)
 	all := to.And(journal.Added(l.Row.MessageCount, c.Messages)...)
 	for _, id := range turns {
@@ -150,20 +150,20 @@ func (fx *Effects) follows(to *journal.Handed, l *session.Live, c *store.Commit,
 }
 
 // build returns the commit of the deferred steps and of the step under way, without its events.
-func (fx *Effects) build(l *session.Live, due session.Deferred, out *session.Outcome) (*store.Commit, error) {
+func (fx *Effects) build(l *session.Live, due session.Deferred, out *session.Outcome) (*driver.Commit, error) {
 	end, list, steps := out.End, due.Ops, due.Steps
-	c := &store.Commit{
-		Guard:    store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version},
+	c := &driver.Commit{
+		Guard:    driver.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version},
 		Messages: due.Messages, Usage: due.Usage, Statements: out.Statements, LogSequence: l.Emit.Position(), DropStaged: true,
-		Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: fx.LeaseTTL},
+		Lease: driver.LeaseChange{Action: driver.LeaseRenew, TTL: fx.LeaseTTL},
 	}
 	if len(list) > 0 {
 		raw, err := json.Marshal(list)
 		if err != nil {
 			return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
 		}
-		c.State = &store.StateChange{Ops: list}
-		if store.KeyframeDue(l.Row.State, len(raw)) {
+		c.State = &driver.StateChange{Ops: list}
+		if driver.KeyframeDue(l.Row.State, len(raw)) {
 			c.State.Keyframe = l.State()
 		}
 	}
@@ -178,12 +178,12 @@ func (fx *Effects) build(l *session.Live, due session.Deferred, out *session.Out
 	}
 	if end != nil {
 		c.EndRun, c.Status = end, lifecycle.StatusAfter(end.Status)
-		c.Lease = store.LeaseChange{Action: store.LeaseRelease}
+		c.Lease = driver.LeaseChange{Action: driver.LeaseRelease}
 	}
 	if out.Waits {
 		c.Suspend = l.Waiting(l.Step)
 	} else if l.Step.Carried {
-		c.Suspend = &store.Suspend{}
+		c.Suspend = &driver.Suspend{}
 	}
 	if c.Context = due.About; c.Context != nil {
 		if err := l.CheckAbout(c.Context); err != nil { // another writer has filled the row meanwhile
@@ -199,12 +199,12 @@ func (fx *Effects) build(l *session.Live, due session.Deferred, out *session.Out
 // rebase loads what other writers did to the session, and applies the uncommitted operations on top of it. Operations
 // that no longer fit are dropped: the other writer changed the state first.
 func (fx *Effects) rebase(ctx context.Context, l *session.Live, list []cairn.Op) ([]cairn.Op, error) {
-	snap, err := fx.Store.Read(ctx, l.Row.ID, store.ToDrive(0))
+	snap, err := fx.Store.Read(ctx, l.Row.ID, driver.ToDrive(0))
 	if err != nil {
 		return nil, err
 	}
 	if s := snap.Session; s.Lease.Token != l.Row.Lease.Token || s.Status != cairn.SessionActive || s.RunID != l.Row.RunID {
-		return nil, store.Conflict(cairn.CodeFenced, snap.Session, "session %q: the lease was lost", l.Row.ID)
+		return nil, driver.Conflict(cairn.CodeFenced, snap.Session, "session %q: the lease was lost", l.Row.ID)
 	}
 	if snap.Session.Step < l.Row.Step || !l.Within(snap) {
 		return nil, behind(l.Row.ID, l.Row.Step+1)

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/clock"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Emitter writes the events of one run to its log. Events within one coalescing window, including the window that opens
@@ -28,7 +28,7 @@ type Emitter struct {
 	log string
 	ids eventIDs
 
-	writer store.Writer // its Batch is the number of the last batch; changed only by the holder of flushing
+	writer driver.Writer // its Batch is the number of the last batch; changed only by the holder of flushing
 
 	mu        sync.Mutex
 	flushing  bool               // held during an append, so that batches keep their order
@@ -69,7 +69,7 @@ func (g *Log) Emitter(ctx context.Context, row *cairn.Session, runID string, las
 	now := g.Now()
 	e := &Emitter{ctx: context.WithoutCancel(ctx), g: g, own: own, buffer: own[0], spare: own[1], log: row.Log(), last: last,
 		ids: eventIDs{row.ID, runID, row.Agent}, lastFlush: now, clock: clock.Of(row, now),
-		writer: store.Writer{Session: row.ID, Token: row.Lease.Token, ID: g.newWriter()}}
+		writer: driver.Writer{Session: row.ID, Token: row.Lease.Token, ID: g.newWriter()}}
 	e.owes(row)
 	return e
 }
@@ -478,5 +478,5 @@ func (e *Emitter) Attempt() string {
 // Check returns why the log would reject an event, with room left for what the log sets.
 func (e *Emitter) Check(ev cairn.Event) error {
 	e.ids.put(&ev)
-	return store.CheckEvent(&ev, e.g.MaxEvent()-room)
+	return driver.CheckEvent(&ev, e.g.MaxEvent()-room)
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine/settings"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-func newTestLog(log store.Log, coalesce time.Duration) *Log {
+func newTestLog(log driver.Log, coalesce time.Duration) *Log {
 	return NewLog(log, false, &settings.Options{Now: time.Now, Coalesce: coalesce, Logger: slog.New(slog.DiscardHandler)})
 }
 
@@ -129,7 +129,7 @@ type forgetful struct {
 	lose int
 }
 
-func (l *forgetful) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
+func (l *forgetful) AppendFenced(ctx context.Context, log string, expect int64, w driver.Writer, events ...cairn.Event) (int64, error) {
 	last, err := l.Log.AppendFenced(ctx, log, expect, w, events...)
 	if l.lose > 0 {
 		l.lose--
@@ -253,7 +253,7 @@ func TestEverythingFitsTheLog(t *testing.T) {
 			}
 			text, patched := "", 0
 			for i := range list {
-				if _, err := store.EncodeEvent(&list[i], max); err != nil {
+				if _, err := driver.EncodeEvent(&list[i], max); err != nil {
 					t.Errorf("event %d: %v", i, err)
 				}
 				text += list[i].Text

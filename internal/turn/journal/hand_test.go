@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -43,7 +43,7 @@ func hand(t *testing.T, e *Emitter) *Handed {
 // commit appends what a commit takes with it, as the store does, and reports it to the emitter.
 func (l *slowLog) commit(t *testing.T, h *Handed, marks ...cairn.Event) {
 	t.Helper()
-	last, err := l.Log.Append(t.Context(), "s", store.AnySequence, h.With(marks...)...)
+	last, err := l.Log.Append(t.Context(), "s", driver.AnySequence, h.With(marks...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

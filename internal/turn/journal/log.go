@@ -11,12 +11,12 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine/settings"
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Log is the event log as one process writes it. Create one with NewLog.
 type Log struct {
-	store.Log
+	driver.Log
 	*settings.Options
 	// Own reports whether the log is the store's own, to which commits append their events.
 	Own bool
@@ -29,7 +29,7 @@ type Log struct {
 }
 
 // NewLog returns a log of an engine with some options. own says that it is the log of the engine's store.
-func NewLog(l store.Log, own bool, o *settings.Options) *Log {
+func NewLog(l driver.Log, own bool, o *settings.Options) *Log {
 	return &Log{Log: l, Options: o, Own: own, writer: ids.New("writer") + "-"}
 }
 
@@ -44,9 +44,9 @@ func (g *Log) newWriter() string {
 func (g *Log) limit() int { return g.MaxEvent()/6 - 640 }
 
 // AppendAs appends events of a session to its log. It fails if the lease has been lost and the log implements
-// [store.Fencer].
-func (g *Log) AppendAs(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
-	if f, ok := store.LogAs[store.Fencer](g.Log); ok {
+// [driver.Fencer].
+func (g *Log) AppendAs(ctx context.Context, log string, expect int64, w driver.Writer, events ...cairn.Event) (int64, error) {
+	if f, ok := driver.LogAs[driver.Fencer](g.Log); ok {
 		return f.AppendFenced(ctx, log, expect, w, events...)
 	}
 	if len(events) == 0 {
@@ -96,7 +96,7 @@ const room = 128
 // run that cannot continue. It changes the list.
 func (g *Log) Storable(list []cairn.Event) []cairn.Event {
 	return slices.DeleteFunc(list, func(ev cairn.Event) bool {
-		err := store.CheckEvent(&ev, g.MaxEvent()-room)
+		err := driver.CheckEvent(&ev, g.MaxEvent()-room)
 		if err != nil {
 			g.Logger.Error("an event was left out, since the log cannot keep it", "session", ev.SessionID, "run", ev.RunID, "type", ev.Type, "error", err)
 		}
@@ -135,11 +135,11 @@ func (g *Log) EachSince(ctx context.Context, log string, after int64, fn func(*c
 // the moment. A log remembers every name, so the effects of one run share a few.
 type writers struct {
 	mu sync.Mutex
-	by map[string][]store.Writer // by session
+	by map[string][]driver.Writer // by session
 }
 
 // take returns an idle writer of the same session and token, or else fresh.
-func (w *writers) take(fresh store.Writer) store.Writer {
+func (w *writers) take(fresh driver.Writer) driver.Writer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list := w.by[fresh.Session]
@@ -152,12 +152,12 @@ func (w *writers) take(fresh store.Writer) store.Writer {
 }
 
 // put makes a writer available again. It keeps writers of at most limit sessions.
-func (w *writers) put(used store.Writer, limit int) {
+func (w *writers) put(used driver.Writer, limit int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list, there := w.by[used.Session]
 	if w.by == nil || !there && len(w.by) >= limit { // forgetting costs each log one more name
-		w.by = map[string][]store.Writer{}
+		w.by = map[string][]driver.Writer{}
 	}
 	if len(list) > 0 && list[0].Token != used.Token {
 		list = nil

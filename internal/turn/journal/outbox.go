@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Drain appends the events of a row's outbox to the log. Any process may call it at any time: a log that is a
-// [store.Fencer] gets them once. An outbox without events is on the log already.
+// [driver.Fencer] gets them once. An outbox without events is on the log already.
 func (g *Log) Drain(ctx context.Context, row *cairn.Session) error {
 	box := row.Outbox
 	if box == nil || len(box.Events) == 0 {
@@ -19,7 +19,7 @@ func (g *Log) Drain(ctx context.Context, row *cairn.Session) error {
 	log := row.Log()
 	if slices.ContainsFunc(box.Events, func(ev cairn.Event) bool { return ev.Type == cairn.EventStepDiscarded }) {
 		// The holder before may be alive. What it appends must not follow.
-		if _, err := g.AppendAs(ctx, log, store.AnySequence, store.Writer{Session: row.ID, Token: row.Lease.Token}); err != nil && !passed(err) {
+		if _, err := g.AppendAs(ctx, log, driver.AnySequence, driver.Writer{Session: row.ID, Token: row.Lease.Token}); err != nil && !passed(err) {
 			return err
 		}
 	}
@@ -29,8 +29,8 @@ func (g *Log) Drain(ctx context.Context, row *cairn.Session) error {
 			events[i].Time = row.UpdatedAt
 		}
 	}
-	w := store.Writer{Session: "outbox of " + row.ID, Token: max(row.Lease.Token, 1), ID: "outbox", Batch: box.Version}
-	if _, err := g.AppendAs(ctx, log, store.AnySequence, w, events...); err != nil && !passed(err) {
+	w := driver.Writer{Session: "outbox of " + row.ID, Token: max(row.Lease.Token, 1), ID: "outbox", Batch: box.Version}
+	if _, err := g.AppendAs(ctx, log, driver.AnySequence, w, events...); err != nil && !passed(err) {
 		return err
 	}
 	return nil

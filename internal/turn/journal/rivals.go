@@ -6,7 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // rivals tracks other writers of this step's events: sibling calls of the step, and other attempts at this effect,
@@ -72,8 +72,8 @@ func (r *rivals) has(ev *cairn.Event) bool { return r.seen.Has(ev) || r.lost != 
 // expects returns the sequence that the log must be at for the next batch. A log without fencing does not know batches,
 // so it could not recognize one that was sent twice; for it any sequence is accepted.
 func (e *Emitter) expects() int64 {
-	if _, fenced := store.LogAs[store.Fencer](e.g.Log); e.rivals == nil || !fenced {
-		return store.AnySequence
+	if _, fenced := driver.LogAs[driver.Fencer](e.g.Log); e.rivals == nil || !fenced {
+		return driver.AnySequence
 	}
 	return e.Position()
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -81,7 +81,7 @@ type between struct {
 	happens func()
 }
 
-func (l *between) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
+func (l *between) AppendFenced(ctx context.Context, log string, expect int64, w driver.Writer, events ...cairn.Event) (int64, error) {
 	if fn := l.happens; fn != nil {
 		l.happens = nil
 		fn()

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -24,7 +24,7 @@ type slowLog struct {
 	running atomic.Int64 // appends under way
 }
 
-func (l *slowLog) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
+func (l *slowLog) AppendFenced(ctx context.Context, log string, expect int64, w driver.Writer, events ...cairn.Event) (int64, error) {
 	if l.appends.Add(1); l.running.Add(1) > 1 {
 		panic("two appends of an emitter at once")
 	}
@@ -152,7 +152,7 @@ func TestFlushReportsErrorsOfTheBackground(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, log, text := newSlowEmitter(t, time.Millisecond)
-		log.fail = store.Fenced("s", e.writer, 7)
+		log.fail = driver.Fenced("s", e.writer, 7)
 		for range 10 {
 			e.Event(textDelta("words "))
 			time.Sleep(10 * time.Millisecond)

@@ -7,12 +7,12 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // TakeAdditions adds to a commit that ends the run of a session the context that was added to the run under way, see
-// [store.QueuedTurn]. The commit must be guarded by the row's version.
-func (r *Runs) TakeAdditions(ctx context.Context, c *store.Commit, row *cairn.Session, runID string) error {
+// [driver.QueuedTurn]. The commit must be guarded by the row's version.
+func (r *Runs) TakeAdditions(ctx context.Context, c *driver.Commit, row *cairn.Session, runID string) error {
 	ids, messages, err := r.additions(ctx, row)
 	c.Dequeue, c.Messages = append(c.Dequeue, ids...), append(c.Messages, stamp(messages, runID)...)
 	return err
@@ -23,7 +23,7 @@ func (r *Runs) additions(ctx context.Context, row *cairn.Session) (ids []string,
 	if row.Queued == 0 {
 		return nil, nil, nil
 	}
-	queue, err := store.Queue(ctx, r.Store, row.ID)
+	queue, err := driver.Queue(ctx, r.Store, row.ID)
 	for _, t := range queue {
 		if t.Context {
 			ids, messages = append(ids, t.ID), append(messages, t.Messages...)
@@ -42,7 +42,7 @@ func (r *Runs) catchUp(ctx context.Context, l *session.Live) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	row, err := r.Write(ctx, l.Row.ID, l.Row, &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version},
+	row, err := r.Write(ctx, l.Row.ID, l.Row, &driver.Commit{Guard: driver.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version},
 		Messages: messages, Dequeue: ids, Events: r.Marks(l.Row, "", journal.Added(l.Row.MessageCount, messages)...)})
 	if errors.Is(err, cairn.ErrStale) { // changed concurrently: the next commit appends it
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/session"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // beginTries bounds how often a begin is repeated because the session changed concurrently.
@@ -59,7 +59,7 @@ func (r *Runs) outdated(err error) bool {
 	if died := (*DiedError)(nil); errors.As(err, &died) {
 		return false
 	}
-	if seen := store.Seen(err); seen != nil && errors.Is(err, cairn.ErrAlreadyRunning) {
+	if seen := driver.Seen(err); seen != nil && errors.Is(err, cairn.ErrAlreadyRunning) {
 		return seen.Crashed(seen.AsOf)
 	}
 	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced)
@@ -103,9 +103,9 @@ func (r *Runs) read(ctx context.Context, id string, known *session.Live) (*sessi
 // Refresh returns the session as the store has it, and what was read of it, including a run if one is named. known is
 // an earlier state of the session that the caller owns, or nil. With it only the last known message and newer ones are
 // read, unless the store has lost writes since, such as a promoted replica: then what it has counts.
-func (r *Runs) Refresh(ctx context.Context, id, runID string, known *session.Live) (*session.Live, *store.Contents, error) {
-	read := func(from int) (*store.Contents, error) {
-		want := store.ToDrive(from)
+func (r *Runs) Refresh(ctx context.Context, id, runID string, known *session.Live) (*session.Live, *driver.Contents, error) {
+	read := func(from int) (*driver.Contents, error) {
+		want := driver.ToDrive(from)
 		want.Run = runID
 		return r.Store.Read(ctx, id, want)
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // CancelCalls adds to a commit what cancels the wait of the session seen. Answered calls get their results. The others
 // are closed as not executed, or as stopped if their tool has asked a question or an active run may have executed them.
 // No answer is accepted any more. Children that the calls consulted have ended. The commit begins or ends the run that
 // the message of results belongs to.
-func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall,
+func (r *Runs) CancelCalls(ctx context.Context, c *driver.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall,
 	why string) error {
 	children, err := r.childEnds(ctx, seen, messages)
 	if err != nil {
@@ -31,7 +31,7 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 			if inbox.ToolCall(row) != use.CallID || row.Status == cairn.CallSettled || row.Status == cairn.CallDropped {
 				continue
 			}
-			w := store.CallWrite{Call: inbox.Drop(*row, why, seen.AsOf), Seen: row.Version}
+			w := driver.CallWrite{Call: inbox.Drop(*row, why, seen.AsOf), Seen: row.Version}
 			if row.Kind.Asked() { // by its tool
 				result = transcript.Stopped(use)
 			} else if row.Status == cairn.CallAnswered {
@@ -67,7 +67,7 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 		}
 		c.Messages = append(c.Messages, stamp([]cairn.Message{*results}, run.ID)...)
 	}
-	c.Suspend = &store.Suspend{}
+	c.Suspend = &driver.Suspend{}
 	return nil
 }
 
@@ -86,7 +86,7 @@ func (r *Runs) CancelWait(ctx context.Context, id string, stop cairn.Stop) error
 
 // cancelWaitOnce sets joined once the session is known to be ending.
 func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop, joined *bool) error {
-	snap, err := r.Store.Read(ctx, id, store.ToDrive(0))
+	snap, err := r.Store.Read(ctx, id, driver.ToDrive(0))
 	if err != nil {
 		return err
 	}
@@ -95,9 +95,9 @@ func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop, j
 	case *joined && (row.Status != cairn.SessionPaused || row.RunID != stop.RunID):
 		return nil
 	case row.Status != cairn.SessionPaused:
-		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", id, row.Status)
+		return driver.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", id, row.Status)
 	case row.RunID != stop.RunID:
-		return store.Conflict(cairn.CodeNotRunning, row, "session %q waits with another run than %q", id, stop.RunID)
+		return driver.Conflict(cairn.CodeNotRunning, row, "session %q waits with another run than %q", id, stop.RunID)
 	}
 	if snap.Session, err = r.endBelow(ctx, row, stop, standing(row.Ending, stop)); err != nil {
 		return err
@@ -115,9 +115,9 @@ func standing(recorded *cairn.Stop, stop cairn.Stop) cairn.Stop {
 }
 
 // endWait ends the wait of a paused session whose sub-agents have ended.
-func (r *Runs) endWait(ctx context.Context, snap *store.Contents, stop cairn.Stop) error {
+func (r *Runs) endWait(ctx context.Context, snap *driver.Contents, stop cairn.Stop) error {
 	row := snap.Session
-	run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
+	run, err := driver.FindRun(ctx, r.Store, row.ID, row.RunID)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (r *Runs) endWait(ctx context.Context, snap *store.Contents, stop cairn.Sto
 	if stop.Kind == cairn.StopAbort {
 		run.Status, run.Reason, run.Error = cairn.RunFailed, cairn.ReasonAborted, Aborted(stop)
 	}
-	c := &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: StatusAfter(run.Status), DropStaged: true}
+	c := &driver.Commit{Guard: driver.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: StatusAfter(run.Status), DropStaged: true}
 	if err := r.CancelCalls(ctx, c, row, snap.Messages, snap.Calls, "the run was stopped"); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (r *Runs) Awaited(ctx context.Context, child *cairn.Session) (bool, error) 
 	if child.Kind != cairn.ChildCompanion || child.RunID == "" {
 		return true, nil
 	}
-	run, err := store.FindRun(ctx, r.Store, child.ID, child.RunID)
+	run, err := driver.FindRun(ctx, r.Store, child.ID, child.RunID)
 	if errors.Is(err, cairn.ErrNotFound) {
 		return true, nil
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // childEnds returns, by call, how the sessions that the open calls of a suspended step consulted have ended. A call that
@@ -29,13 +29,13 @@ func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cai
 			continue
 		}
 		end := cairn.ChildEnd{SessionID: c.SessionID, Agent: c.Agent}
-		child, err := store.Load(ctx, r.Store, c.SessionID)
+		child, err := driver.Load(ctx, r.Store, c.SessionID)
 		var run *cairn.Run
 		if err == nil { // its end precedes that of the call on the log
 			err = r.Journal.Drain(ctx, child)
 		}
 		if err == nil {
-			run, err = store.FindRun(ctx, r.Store, c.SessionID, child.RunID)
+			run, err = driver.FindRun(ctx, r.Store, c.SessionID, child.RunID)
 		}
 		switch {
 		case err == nil:
@@ -52,7 +52,7 @@ func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cai
 // later runs may have resumed that run without ending the step.
 func (r *Runs) Suspension(ctx context.Context, row *cairn.Session) (*cairn.Suspension, error) {
 	for id := row.RunID; id != ""; {
-		run, err := store.FindRun(ctx, r.Store, row.ID, id)
+		run, err := driver.FindRun(ctx, r.Store, row.ID, id)
 		if err != nil {
 			return nil, err
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Announce logs and calls the hooks for a run that was ended without being driven, and for the results with which its calls were
@@ -55,7 +55,7 @@ func (r *Runs) AnnounceClosed(ctx context.Context, l *session.Live, results []ca
 // Over reads a session whose run has ended, for its hooks, with its messages from an index on. The caller closes the
 // emitter.
 func (r *Runs) Over(ctx context.Context, row *cairn.Session, runID string, from int) (*session.Live, error) {
-	snap, err := r.Store.Read(ctx, row.ID, store.ToDrive(from))
+	snap, err := r.Store.Read(ctx, row.ID, driver.ToDrive(from))
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (r *Runs) Over(ctx context.Context, row *cairn.Session, runID string, from 
 	if err != nil {
 		return nil, err
 	}
-	if l.Run, err = store.FindRun(ctx, r.Store, row.ID, runID); err != nil {
+	if l.Run, err = driver.FindRun(ctx, r.Store, row.ID, runID); err != nil {
 		return nil, err
 	}
 	l.Drives(r.Journal.Emitter(ctx, l.Row, runID, l.Row.LogSequence), nil, l.Row.UpdatedAt)

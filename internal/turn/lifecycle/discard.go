@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // discarded is the event of a commit that takes a run over or ends it in place of its process: what that process has
@@ -42,7 +42,7 @@ func (r *Runs) DiscardAttempt(ctx context.Context, l *session.Live, holds func(c
 			}
 			void := r.Marks(row, l.Run.ID, journal.StepDiscarded(next, nil))
 			void[0].Time = l.Now(r.Now())
-			last, err = r.Journal.AppendAs(ctx, row.Log(), last, store.Writer{Session: row.ID, Token: row.Lease.Token}, void...)
+			last, err = r.Journal.AppendAs(ctx, row.Log(), last, driver.Writer{Session: row.ID, Token: row.Lease.Token}, void...)
 		}
 		if errors.Is(err, cairn.ErrStale) { // another process appended concurrently
 			continue

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -30,14 +30,14 @@ func newAttempt(t *testing.T) *attempt {
 	t.Helper()
 	st := memstore.New(nil)
 	log := st.EventLog().(*memstore.Log)
-	row, err := st.Commit(t.Context(), "s", &store.Commit{Create: &cairn.Session{Agent: "bot"}, Status: cairn.SessionActive, Step: 2,
+	row, err := st.Commit(t.Context(), "s", &driver.Commit{Create: &cairn.Session{Agent: "bot"}, Status: cairn.SessionActive, Step: 2,
 		StartRun: &cairn.Run{ID: "run", Agent: "bot", Status: cairn.RunRunning},
-		Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: "p", TTL: time.Hour},
+		Lease:    driver.LeaseChange{Action: driver.LeaseTake, Owner: "p", TTL: time.Hour},
 		Events:   []cairn.Event{started("s", "run", 2), started("s", "run", 3)}}) // what is committed does not matter
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, err := session.New(&store.Contents{Session: row, State: json.RawMessage("{}")}, time.Now())
+	live, err := session.New(&driver.Contents{Session: row, State: json.RawMessage("{}")}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func newAttempt(t *testing.T) *attempt {
 // add has others append to the log of the attempt's session.
 func (a *attempt) add(events ...cairn.Event) {
 	a.Helper()
-	if _, err := a.log.Append(a.Context(), a.live.Row.Log(), store.AnySequence, events...); err != nil {
+	if _, err := a.log.Append(a.Context(), a.live.Row.Log(), driver.AnySequence, events...); err != nil {
 		a.Fatal(err)
 	}
 }
@@ -178,8 +178,8 @@ func TestDiscardAttemptThatDoesNotHold(t *testing.T) {
 		"the reply is staged": {func(*attempt) (bool, error) { return false, nil }, nil},
 		"the store is away":   {func(*attempt) (bool, error) { return false, broken }, broken},
 		"the lease was lost": {func(a *attempt) (bool, error) {
-			w := store.Writer{Session: "s", Token: a.live.Row.Lease.Token + 1}
-			_, err := a.log.AppendFenced(a.Context(), a.live.Row.Log(), store.AnySequence, w)
+			w := driver.Writer{Session: "s", Token: a.live.Row.Lease.Token + 1}
+			_, err := a.log.AppendFenced(a.Context(), a.live.Row.Log(), driver.AnySequence, w)
 			return true, err
 		}, cairn.ErrFenced},
 	} {

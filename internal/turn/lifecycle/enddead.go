@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // EndDead ends the run of a process that died, without driving it on.
@@ -24,7 +24,7 @@ func (r *Runs) keepsStep(ctx context.Context, row *cairn.Session) (bool, error) 
 	if _, known := r.Agents(row.Agent, ""); !known {
 		return false, nil
 	}
-	staged, err := store.StagedOf(ctx, r.Store, row.ID, "")
+	staged, err := driver.StagedOf(ctx, r.Store, row.ID, "")
 	return step.Lasting(staged), err
 }
 
@@ -48,19 +48,19 @@ func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) e
 	}
 	run.Status, run.Reason, run.StopReason, run.Error = how.Status, how.Reason, how.StopReason, how.Error
 	stepID := step.ID(row.RunID, row.Step+1)
-	staged, err := store.StagedOf(ctx, r.Store, row.ID, stepID)
+	staged, err := driver.StagedOf(ctx, r.Store, row.ID, stepID)
 	if err != nil {
 		return err
 	}
 	spent := step.SpentIn(staged, stepID)
 	run.Usage = run.Usage.Add(spent)
-	c := &store.Commit{
-		Guard: store.Guard{Lapsed: true, Version: row.Version},
+	c := &driver.Commit{
+		Guard: driver.Guard{Lapsed: true, Version: row.Version},
 		Usage: spent, EndRun: run, Status: StatusAfter(how.Status), DropStaged: true,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner}, // fences off the old process, which may be alive
+		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: r.Owner}, // fences off the old process, which may be alive
 	}
 	if row.SuspendedStep != "" {
-		snap, err := r.Store.Read(ctx, row.ID, store.ToDrive(0))
+		snap, err := r.Store.Read(ctx, row.ID, driver.ToDrive(0))
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) e
 
 // crashedRun returns the record with which a run whose process died is closed.
 func (r *Runs) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, error) {
-	run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
+	run, err := driver.FindRun(ctx, r.Store, row.ID, row.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (r *Runs) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, 
 // commitEnd commits the end of a run that no process drives, with its events behind some others, once the stop that it
 // owes to work elsewhere is recorded, see [owed.Stops.Record]. deliver delivers that stop; it is called last, since it may
 // take long.
-func (r *Runs) commitEnd(ctx context.Context, row *cairn.Session, c *store.Commit, before ...cairn.Event) (after *cairn.Session, deliver func(), err error) {
+func (r *Runs) commitEnd(ctx context.Context, row *cairn.Session, c *driver.Commit, before ...cairn.Event) (after *cairn.Session, deliver func(), err error) {
 	stop, err := r.Owed.Record(ctx, c.EndRun, row.ID)
 	if err != nil {
 		return nil, nil, err
@@ -110,7 +110,7 @@ func (r *Runs) commitEnd(ctx context.Context, row *cairn.Session, c *store.Commi
 
 // Ends returns the events of a commit to a session that ends a run, behind some others: its messages, the results with
 // which it closes calls, and the end.
-func (r *Runs) Ends(row *cairn.Session, c *store.Commit, before ...cairn.Event) []cairn.Event {
+func (r *Runs) Ends(row *cairn.Session, c *driver.Commit, before ...cairn.Event) []cairn.Event {
 	list := append(before, journal.Added(row.MessageCount, c.Messages)...)
 	list = append(list, journal.Results(c.EndRun.Steps, c.Messages)...)
 	return r.Marks(row, c.EndRun.ID, append(list, journal.End(c.EndRun)...)...)

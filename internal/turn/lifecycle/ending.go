@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // EndingError means that a run or a wait is being ended and a sub-agent of it still runs. The stop is recorded, and the
@@ -36,7 +36,7 @@ func (r *Runs) endBelow(ctx context.Context, row *cairn.Session, stop, below cai
 	stop.RunID, stop.At = row.RunID, row.AsOf
 	switch {
 	case row.Status == cairn.SessionPaused && (row.Ending == nil || row.Ending.Kind != cairn.StopAbort && stop.Kind == cairn.StopAbort):
-		if row, err = r.Store.Commit(ctx, row.ID, &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, Ending: &stop}); err != nil {
+		if row, err = r.Store.Commit(ctx, row.ID, &driver.Commit{Guard: driver.Guard{Version: row.Version, Idle: true}, Ending: &stop}); err != nil {
 			return nil, err
 		}
 	case row.Crashed(row.AsOf):
@@ -71,7 +71,7 @@ func (r *Runs) endAll(ctx context.Context, row *cairn.Session, children []*cairn
 // left returns the sub-agents that a session's runs left suspended or active and that the runs waited for. If before is
 // not zero, it returns only those that began before it; of companions, those that have not changed since.
 func (r *Runs) left(ctx context.Context, row *cairn.Session, before time.Time) (children []*cairn.Session, err error) {
-	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionPaused, cairn.SessionActive}}
+	q := driver.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionPaused, cairn.SessionActive}}
 	for child, err := range r.list(ctx, q) {
 		if err != nil {
 			return nil, err
@@ -116,7 +116,7 @@ func (r *Runs) endChild(ctx context.Context, child *cairn.Session, stop cairn.St
 		case !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrAlreadyRunning) && !errors.Is(err, cairn.ErrStale):
 			return nil, err
 		}
-		if child, err = store.Load(ctx, r.Store, child.ID); err != nil { // its status changed concurrently
+		if child, err = driver.Load(ctx, r.Store, child.ID); err != nil { // its status changed concurrently
 			return nil, err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Turn asks for the next turn of a session.
@@ -89,7 +89,7 @@ func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn, cached 
 		return nil, err
 	}
 	if !in.Child && b.row.Status == cairn.SessionPaused && b.row.Ending == nil && (!in.Withdraw || slices.ContainsFunc(l.Calls(), answered)) {
-		return nil, store.Conflict(cairn.CodeWaiting, b.row, "session %q waits for answers, or has some that are not used yet", b.row.ID)
+		return nil, driver.Conflict(cairn.CodeWaiting, b.row, "session %q waits for answers, or has some that are not used yet", b.row.ID)
 	}
 	return b, nil
 }
@@ -107,7 +107,7 @@ func (r *Runs) endWaitFirst(ctx context.Context, b *beginning) error {
 		if err := r.CancelWait(ctx, row.ID, *row.Ending); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 			return err
 		}
-		return store.Conflict(cairn.CodeStale, row, "session %q has changed: its wait has ended", row.ID)
+		return driver.Conflict(cairn.CodeStale, row, "session %q has changed: its wait has ended", row.ID)
 	}
 	row, err := r.endBelow(ctx, row, continuing(row), Leaving)
 	if err != nil || row.Ending == nil {
@@ -158,7 +158,7 @@ func (r *Runs) create(ctx context.Context, in Turn) (*session.Live, error) {
 		}
 	}
 	c := r.first(b, in.Agent, in.Messages, in.LogLast)
-	c.Guard, c.Create, c.Dequeue, c.StartRun.RolledBack = store.Guard{New: true}, in.Create, in.Dequeue, in.RolledBack
+	c.Guard, c.Create, c.Dequeue, c.StartRun.RolledBack = driver.Guard{New: true}, in.Create, in.Dequeue, in.RolledBack
 	if c.StartRun.Model, err = r.chooseModel(ctx, b); err != nil {
 		return nil, err
 	}
@@ -169,17 +169,17 @@ func (r *Runs) create(ctx context.Context, in Turn) (*session.Live, error) {
 	c.Events = r.begins(b, &cairn.Session{ID: in.SessionID, Agent: in.Agent}, 0)
 	row, err := r.commitBegin(ctx, in.SessionID, nil, c)
 	if errors.Is(err, cairn.ErrAlreadyRunning) {
-		return nil, store.Conflict(cairn.CodeExists, store.Seen(err), "session %q already exists", in.SessionID)
+		return nil, driver.Conflict(cairn.CodeExists, driver.Seen(err), "session %q already exists", in.SessionID)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if row.Version != 1 { // the session was made by a commit of this run whose answer was lost, and has changed since
-		return nil, store.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
+		return nil, driver.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
 	}
 	session.Dated(c.Messages, row)
 	messages := append(make([]cairn.Message, 0, max(4, len(c.Messages))), c.Messages...)
-	l, err := session.New(&store.Contents{Session: row, State: c.InitialState, Messages: messages}, r.Now())
+	l, err := session.New(&driver.Contents{Session: row, State: c.InitialState, Messages: messages}, r.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -208,9 +208,9 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 	}
 	row := b.row
 	if row.SuspendedStep != "" || seen != 0 && seen != row.Version {
-		return nil, store.Conflict(cairn.CodeStale, row, "session %q has changed", row.ID)
+		return nil, driver.Conflict(cairn.CodeStale, row, "session %q has changed", row.ID)
 	}
-	replaced, err := store.FindRun(ctx, r.Store, row.ID, replacedID)
+	replaced, err := driver.FindRun(ctx, r.Store, row.ID, replacedID)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 	if c.StartRun.Model, err = r.chooseModel(ctx, b); err != nil {
 		return nil, err
 	}
-	c.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: true}
+	c.Guard = driver.Guard{Token: row.Lease.Token, Version: row.Version, Idle: true}
 	c.RewindRun, c.DropStaged, c.Dequeue = replacedID, true, in.Dequeue
 	b.commit = c
 	c.Events = append(r.Marks(row, "", Rewound(cairn.Event{RunID: replacedID, MessageCount: replaced.FirstMessage})), r.begins(b, row, replaced.FirstMessage)...)
@@ -249,7 +249,7 @@ func (r *Runs) closingAt(ctx context.Context, l *session.Live, n int) (*cairn.Me
 	var before []cairn.Message // covered by a summary; back to the last reply
 	for isReply := func(m cairn.Message) bool { return m.Role == cairn.RoleAssistant }; n > 0 && !slices.ContainsFunc(before, isReply); {
 		size := min(n, 100)
-		page, err := store.Messages(ctx, r.Store, l.Row.ID, n-size, size)
+		page, err := driver.Messages(ctx, r.Store, l.Row.ID, n-size, size)
 		if err != nil {
 			return nil, err
 		}

@@ -22,16 +22,16 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/user"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Config is what runs need of their engine. Every field but Records is set.
 type Config struct {
 	// Options are the engine's, completed; their Log is set.
 	*settings.Options
-	Store store.Store
+	Store driver.Store
 	// Records are the store's, if it keeps any; else nil.
-	Records store.Records
+	Records driver.Records
 	// OwnLog says that Log is the store's own, to which its commits append their events.
 	OwnLog bool
 	Agents func(name, version string) (*cairn.Agent, bool)
@@ -63,7 +63,7 @@ type Runs struct {
 // New returns the runs of a process.
 func New(c Config) *Runs {
 	r := &Runs{Config: c, Cache: session.NewCache(c.CacheSessions, c.CacheBytes), Journal: journal.NewLog(c.Log, c.OwnLog, c.Options),
-		User: user.Caller{Options: c.Options, Go: c.Go, Executes: func(dialect string) error { return store.Executes(c.Store, dialect) }},
+		User: user.Caller{Options: c.Options, Go: c.Go, Executes: func(dialect string) error { return driver.Executes(c.Store, dialect) }},
 		Owed: owed.Stops{Options: c.Options, Store: c.Store, Records: c.Records, Agents: c.Agents, Behind: c.Behind}}
 	r.keeper, _ = c.Host.(host.Keeper)
 	return r

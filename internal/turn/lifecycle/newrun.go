@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // NewRun is the input of every verb that begins a run. [Turn] and [Resumption] add their own fields.
@@ -48,7 +48,7 @@ type beginning struct {
 	live  *session.Live
 	// row is the session before the run.
 	row    *cairn.Session
-	commit *store.Commit
+	commit *driver.Commit
 }
 
 // admit makes the checks for every run on an existing session: its owner, its agent and its state, and that no run
@@ -96,7 +96,7 @@ func CheckOwner(row *cairn.Session, owner *string) error {
 	if owner == nil || row.UserID == *owner {
 		return nil
 	}
-	return foreignError{store.NotFound(row.ID)}
+	return foreignError{driver.NotFound(row.ID)}
 }
 
 // vacant returns ErrAlreadyRunning if a process or a host drives the session, and a DiedError if the process that drove
@@ -114,7 +114,7 @@ func (r *Runs) vacant(ctx context.Context, b *beginning) error {
 	}
 	e := cairn.Errorf(cairn.CodeRunning, "session %q is already running", row.ID)
 	e.RetryAfter = cairn.Duration(max(0, row.Lease.Until.Sub(b.live.Now(r.Now()))))
-	return &store.ConflictError{Err: e, Session: row}
+	return &driver.ConflictError{Err: e, Session: row}
 }
 
 // chooseAgent sets the run's agent. It reads the previous run only if that run's version decides.
@@ -140,7 +140,7 @@ func (r *Runs) agentOfRun(ctx context.Context, row *cairn.Session) (*cairn.Agent
 	if err != nil || a.Version == "" {
 		return a, err
 	}
-	run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
+	run, err := driver.FindRun(ctx, r.Store, row.ID, row.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (r *Runs) lastRun(ctx context.Context, b *beginning) (*cairn.Run, error) {
 	if run := b.live.Run; run != nil && run.ID == b.row.RunID {
 		return run, nil
 	}
-	return store.FindRun(ctx, r.Store, b.row.ID, b.row.RunID)
+	return driver.FindRun(ctx, r.Store, b.row.ID, b.row.RunID)
 }
 
 // CheckState returns an error unless a state decodes as the state type of the agent that the session's next run would
@@ -190,7 +190,7 @@ func (r *Runs) draft(ctx context.Context, b *beginning) (err error) {
 	}
 	b.commit = r.first(b, row.Agent, messages, max(row.LogSequence, b.LogLast))
 	// The fencing token distinguishes successive sessions of this id.
-	b.commit.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: true}
+	b.commit.Guard = driver.Guard{Token: row.Lease.Token, Version: row.Version, Idle: true}
 	if b.kind != cairn.RunExecute {
 		b.commit.StartRun.PreviousRunID = row.RunID
 		if row.Kind == cairn.ChildCompanion {
@@ -206,13 +206,13 @@ func (r *Runs) draft(ctx context.Context, b *beginning) (err error) {
 }
 
 // first returns the part of the commit that all new runs have in common. start is a sequence that the log has.
-func (r *Runs) first(b *beginning, agent string, messages []cairn.Message, start int64) *store.Commit {
+func (r *Runs) first(b *beginning, agent string, messages []cairn.Message, start int64) *driver.Commit {
 	stamp(messages, b.RunID)
-	return &store.Commit{
+	return &driver.Commit{
 		StartRun: &cairn.Run{ID: b.RunID, Agent: agent, AgentVersion: b.agent.Version, Kind: b.kind, Status: cairn.RunRunning, StartSequence: start,
 			Background: b.Background},
 		Messages: messages, Status: cairn.SessionActive, LogSequence: start,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
+		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
 	}
 }
 
@@ -290,7 +290,7 @@ func (r *Runs) begins(b *beginning, row *cairn.Session, first int) []cairn.Event
 
 // commitBegin writes the beginning of a run. The end of ctx does not interrupt the write: a run that was begun and that
 // no process drives would hold the session until its lease lapses.
-func (r *Runs) commitBegin(ctx context.Context, id string, before *cairn.Session, c *store.Commit) (*cairn.Session, error) {
+func (r *Runs) commitBegin(ctx context.Context, id string, before *cairn.Session, c *driver.Commit) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -301,7 +301,7 @@ func (r *Runs) commitBegin(ctx context.Context, id string, before *cairn.Session
 		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: the run could not be begun within %s: %w", id, r.LeaseTTL, err)
 	}
 	if err == nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != r.Owner) { // a run of the same id was begun before
-		return nil, store.Conflict(cairn.CodeRunning, row, "session %q: another process has begun run %q", id, c.StartRun.ID)
+		return nil, driver.Conflict(cairn.CodeRunning, row, "session %q: another process has begun run %q", id, c.StartRun.ID)
 	}
 	return row, err
 }

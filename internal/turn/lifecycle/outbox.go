@@ -7,13 +7,13 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Write commits c to a session that was seen as before, or that c creates. The events of c are on the log with the
 // commit if the log is the store's own. Otherwise they are kept on the row and appended right after the commit, by this
 // process or by the next one that writes to the session, reads its log, or finds it due.
-func (r *Runs) Write(ctx context.Context, id string, before *cairn.Session, c *store.Commit) (*cairn.Session, error) {
+func (r *Runs) Write(ctx context.Context, id string, before *cairn.Session, c *driver.Commit) (*cairn.Session, error) {
 	if err := r.box(ctx, before, c); err != nil {
 		return nil, err
 	}
@@ -24,10 +24,10 @@ func (r *Runs) Write(ctx context.Context, id string, before *cairn.Session, c *s
 	return r.Settle(ctx, row), nil
 }
 
-// Change commits a change to a session outside of its runs, as [store.Update] does. The events of the commit get the
+// Change commits a change to a session outside of its runs, as [driver.Update] does. The events of the commit get the
 // session's ids and the version of the change.
-func (r *Runs) Change(ctx context.Context, id string, change func(*cairn.Session) (*store.Commit, error)) (*cairn.Session, error) {
-	row, err := store.Update(ctx, r.Store, id, func(row *cairn.Session) (*store.Commit, error) {
+func (r *Runs) Change(ctx context.Context, id string, change func(*cairn.Session) (*driver.Commit, error)) (*cairn.Session, error) {
+	row, err := driver.Update(ctx, r.Store, id, func(row *cairn.Session) (*driver.Commit, error) {
 		c, err := change(row)
 		if err != nil || c == nil || len(c.Events) == 0 {
 			return c, err
@@ -46,7 +46,7 @@ func (r *Runs) Change(ctx context.Context, id string, change func(*cairn.Session
 
 // box makes a commit keep its events on the row unless the log is the store's own. The outbox of the row before is then
 // on the log. A session that was copied to a store with a log of its own may have one, too.
-func (r *Runs) box(ctx context.Context, before *cairn.Session, c *store.Commit) error {
+func (r *Runs) box(ctx context.Context, before *cairn.Session, c *driver.Commit) error {
 	if len(c.Events) == 0 {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (r *Runs) Empty(ctx context.Context, row *cairn.Session) (*cairn.Session, e
 		drained.Outbox = &cairn.Outbox{Version: row.Outbox.Version}
 		return &drained, nil
 	}
-	cleared, err := r.Store.Commit(ctx, row.ID, &store.Commit{Guard: store.Guard{Version: row.Version}, Drained: row.Outbox.Version})
+	cleared, err := r.Store.Commit(ctx, row.ID, &driver.Commit{Guard: driver.Guard{Version: row.Version}, Drained: row.Outbox.Version})
 	if errors.Is(err, cairn.ErrStale) { // another writer has gone on
 		return row, nil
 	}
@@ -117,16 +117,16 @@ type Outboxes struct {
 
 // Look returns an error if a tree is gone. If its log is not the store's own, it also drains outboxes that have not
 // changed since the last look: until then, the process that filled one is about to drain it. A log that is no
-// [store.Fencer] would get the events of an active run twice, so that run's own process drains them as long as it lives.
+// [driver.Fencer] would get the events of an active run twice, so that run's own process drains them as long as it lives.
 func (r *Runs) Look(ctx context.Context, b *Outboxes) error {
-	root, err := store.Load(ctx, r.Store, b.Root)
+	root, err := driver.Load(ctx, r.Store, b.Root)
 	if err != nil || r.Journal.Own {
 		return err
 	}
 	since, seen := root.AsOf, map[string]int64{}
-	_, once := store.LogAs[store.Fencer](r.Log)
+	_, once := driver.LogAs[driver.Fencer](r.Log)
 	var errs error
-	for row, err := range r.list(ctx, store.SessionQuery{RootID: b.Root, UpdatedAfter: b.since}) {
+	for row, err := range r.list(ctx, driver.SessionQuery{RootID: b.Root, UpdatedAfter: b.since}) {
 		switch {
 		case err != nil:
 			return err

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // RepeatedError means that a turn was not begun because the session has its message, see [Turn.Once].
@@ -78,7 +78,7 @@ func (r *Runs) has(ctx context.Context, h *held, message string) (run string, er
 			return "", err
 		}
 		for at < 0 && from < h.first {
-			page, err := store.Messages(ctx, r.Store, row.ID, from, h.first-from)
+			page, err := driver.Messages(ctx, r.Store, row.ID, from, h.first-from)
 			if err != nil || len(page) == 0 {
 				return "", err
 			}
@@ -94,7 +94,7 @@ func (r *Runs) has(ctx context.Context, h *held, message string) (run string, er
 	if h.row.Queued == 0 {
 		return "", nil
 	}
-	queue, err := store.Queue(ctx, r.Store, h.row.ID)
+	queue, err := driver.Queue(ctx, r.Store, h.row.ID)
 	for i := range queue {
 		if slices.ContainsFunc(queue[i].Messages, said) {
 			return queue[i].ID, nil
@@ -109,7 +109,7 @@ func (r *Runs) turnBegan(ctx context.Context, h *held) (int, error) {
 	for id := h.row.RunID; ; id = run.PreviousRunID {
 		if run == nil || run.ID != id {
 			var err error
-			if run, err = store.FindRun(ctx, r.Store, h.row.ID, id); err != nil {
+			if run, err = driver.FindRun(ctx, r.Store, h.row.ID, id); err != nil {
 				return 0, err
 			}
 		}
@@ -131,13 +131,13 @@ func (r *Runs) stands(ctx context.Context, h *held, run string) (bool, error) {
 	if h.cached {
 		return false, nil
 	}
-	record, err := store.FindRun(ctx, r.Store, h.row.ID, run)
+	record, err := driver.FindRun(ctx, r.Store, h.row.ID, run)
 	switch {
-	case errors.Is(err, cairn.ErrNotFound) && !store.IsGone(err):
+	case errors.Is(err, cairn.ErrNotFound) && !driver.IsGone(err):
 		return true, nil
 	case err != nil || record.FirstMessage >= h.first:
 		return false, err
 	}
-	first, err := store.Messages(ctx, r.Store, h.row.ID, record.FirstMessage, 1)
+	first, err := driver.Messages(ctx, r.Store, h.row.ID, record.FirstMessage, 1)
 	return len(first) > 0 && first[0].RunID == run, err
 }

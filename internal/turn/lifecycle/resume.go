@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Resumption asks for a run that continues the turn of a session.
@@ -60,10 +60,10 @@ func (r *Runs) resume(ctx context.Context, l *session.Live, in Resumption) error
 func (r *Runs) admitResume(ctx context.Context, b *beginning, paused bool) error {
 	row := b.row
 	if paused && row.Ending != nil {
-		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting: %s", row.ID, whyEnding)
+		return driver.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting: %s", row.ID, whyEnding)
 	}
 	if paused && row.Status != cairn.SessionPaused {
-		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
+		return driver.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
 	}
 	if ok, why := Resumable(row); !ok {
 		return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: %s", row.ID, why)
@@ -82,7 +82,7 @@ func (r *Runs) admitResume(ctx context.Context, b *beginning, paused bool) error
 func (b *beginning) expire() {
 	for _, call := range b.live.Calls() {
 		if now := b.row.AsOf; call.Overdue(now) {
-			b.commit.Calls = append(b.commit.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
+			b.commit.Calls = append(b.commit.Calls, driver.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (r *Runs) join(b *beginning, queueID string) {
 	if len(b.Messages) == 0 {
 		return
 	}
-	b.commit.Enqueue = &store.QueuedTurn{ID: queueID, Messages: stamp(b.Messages, queueID), Steer: true, At: b.row.AsOf}
+	b.commit.Enqueue = &driver.QueuedTurn{ID: queueID, Messages: stamp(b.Messages, queueID), Steer: true, At: b.row.AsOf}
 	queued := journal.Queued(queueID, b.Messages)
 	queued.Version = 1 // the store sets it
 	b.commit.Events = r.Marks(b.row, "", queued)

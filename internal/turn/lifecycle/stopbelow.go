@@ -8,15 +8,16 @@ import (
 	"sync"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // stopsAtOnce bounds the concurrent stop requests to the store for one tree.
 const stopsAtOnce = 16
 
 // list iterates over the sessions that a query selects.
-func (r *Runs) list(ctx context.Context, q store.SessionQuery) iter.Seq2[*cairn.Session, error] {
-	return store.All(func(cursor string) (store.Page[cairn.Session], error) {
+func (r *Runs) list(ctx context.Context, q driver.SessionQuery) iter.Seq2[*cairn.Session, error] {
+	return driver.All(func(cursor string) (driver.Page[cairn.Session], error) {
 		q.Cursor = cursor
 		return r.Store.List(ctx, q)
 	})
@@ -24,7 +25,7 @@ func (r *Runs) list(ctx context.Context, q store.SessionQuery) iter.Seq2[*cairn.
 
 // Below lists the sessions below one in its tree that have one of some statuses.
 func (r *Runs) Below(ctx context.Context, row *cairn.Session, statuses ...cairn.SessionStatus) ([]cairn.Session, error) {
-	q := store.SessionQuery{RootID: row.RootID, Statuses: statuses, Limit: 1000}
+	q := driver.SessionQuery{RootID: row.RootID, Statuses: statuses, Limit: 1000}
 	if row.ParentID != "" { // those that lead to it may have any status
 		q.Statuses = nil
 	}

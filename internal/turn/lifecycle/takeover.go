@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Recover takes over a run whose process died, at its last committed step and what was staged of the next one. If the
@@ -41,7 +41,7 @@ func (r *Runs) StopDead(ctx context.Context, row *cairn.Session, stop cairn.Stop
 
 // takeOver returns nothing if it has failed the run.
 func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*session.Live, error) {
-	row, err := store.Load(ctx, r.Store, id)
+	row, err := driver.Load(ctx, r.Store, id)
 	if err != nil {
 		return nil, err
 	}
@@ -78,10 +78,10 @@ func (r *Runs) takeLease(ctx context.Context, row *cairn.Session) (*cairn.Sessio
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
-	return r.Write(ctx, row.ID, row, &store.Commit{
-		Guard:     store.Guard{Lapsed: true, Version: row.Version},
+	return r.Write(ctx, row.ID, row, &driver.Commit{
+		Guard:     driver.Guard{Lapsed: true, Version: row.Version},
 		Recovered: true,
-		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
+		Lease:     driver.LeaseChange{Action: driver.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
 		Events:    r.Marks(row, row.RunID, discarded(row)),
 	})
 }
@@ -91,8 +91,8 @@ func (r *Runs) takeLease(ctx context.Context, row *cairn.Session) (*cairn.Sessio
 func (r *Runs) releaseUnused(ctx context.Context, taken *cairn.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
-	_, err := r.Store.Commit(ctx, taken.ID, &store.Commit{
-		Guard: store.Guard{Token: taken.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	_, err := r.Store.Commit(ctx, taken.ID, &driver.Commit{
+		Guard: driver.Guard{Token: taken.Lease.Token}, Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
 	if err != nil {
 		r.Logger.Warn("lease not released; it will lapse", "session", taken.ID, "error", err)
 	}
@@ -102,14 +102,14 @@ func (r *Runs) releaseUnused(ctx context.Context, taken *cairn.Session) {
 func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*session.Live, error) {
 	id := taken.ID
 	// Read after the lease was taken: the old process may be alive, and could stage facts until then.
-	want := store.ToDrive(0)
+	want := driver.ToDrive(0)
 	want.Run = taken.RunID
 	snap, err := r.Store.Read(ctx, id, want)
 	if err != nil {
 		return nil, err
 	}
 	if snap.Session.Lease.Token != taken.Lease.Token { // this process was slow: its lease has lapsed, too
-		return nil, store.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
+		return nil, driver.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
 	}
 	l, err := session.New(snap, r.Now())
 	if err != nil {

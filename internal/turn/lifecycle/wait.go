@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn/session"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // WaitsFor returns a text for what a paused session waits for. It is empty if the session, or one of the sub-agents
@@ -24,7 +24,7 @@ func (r *Runs) WaitsFor(ctx context.Context, row *cairn.Session) (string, error)
 		return "", err
 	}
 	for _, c := range children {
-		child, err := store.Load(ctx, r.Store, c.SessionID)
+		child, err := driver.Load(ctx, r.Store, c.SessionID)
 		if errors.Is(err, cairn.ErrNotFound) || err == nil && child.Status != cairn.SessionPaused {
 			return "", nil
 		}
@@ -64,7 +64,7 @@ var TimedOut = cairn.Stop{Kind: cairn.StopInterrupt, Reason: "the call that cons
 
 // awaitedBy returns the sessions that a paused session waits for.
 func (r *Runs) awaitedBy(ctx context.Context, row *cairn.Session) ([]cairn.ChildRef, error) {
-	run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
+	run, err := driver.FindRun(ctx, r.Store, row.ID, row.RunID)
 	if err != nil || run.Suspended == nil {
 		return nil, err
 	}
@@ -81,22 +81,22 @@ func late(c *cairn.ChildRef, now time.Time) bool {
 // sub-agent, and the session is due until then.
 func (r *Runs) Expire(ctx context.Context, id string) (bool, error) {
 	timedOut := false
-	var expired []store.CallWrite
-	row, err := store.Update(ctx, r.Store, id, func(row *cairn.Session) (*store.Commit, error) {
+	var expired []driver.CallWrite
+	row, err := driver.Update(ctx, r.Store, id, func(row *cairn.Session) (*driver.Commit, error) {
 		now := row.AsOf
 		timedOut, expired = false, nil
 		if row.Status != cairn.SessionPaused || row.Ending != nil || !overdue(row, now) {
 			return nil, nil
 		}
-		snap, err := r.Store.Read(ctx, id, store.ToDrive(row.MessageCount))
+		snap, err := r.Store.Read(ctx, id, driver.ToDrive(row.MessageCount))
 		if err != nil {
 			return nil, err
 		}
-		c := &store.Commit{Suspend: &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls}}
+		c := &driver.Commit{Suspend: &driver.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls}}
 		for _, call := range snap.Calls {
 			switch {
 			case call.Overdue(now):
-				c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
+				c.Calls = append(c.Calls, driver.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
 				c.Suspend.OpenCalls--
 			case call.Status == cairn.CallOpen:
 				c.Suspend.NextDeadline = session.Earlier(c.Suspend.NextDeadline, call.Deadline)

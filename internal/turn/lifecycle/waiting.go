@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 func answered(c cairn.PendingCall) bool { return c.Status == cairn.CallAnswered }
@@ -32,7 +32,7 @@ func (r *Runs) Waiting(ctx context.Context, row *cairn.Session) (*Wait, error) {
 }
 
 func (r *Runs) waiting(ctx context.Context, row *cairn.Session, w *Wait) error {
-	snap, err := r.Store.Read(ctx, row.ID, store.Want{Calls: true, Run: row.RunID})
+	snap, err := r.Store.Read(ctx, row.ID, driver.Want{Calls: true, Run: row.RunID})
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (r *Runs) waiting(ctx context.Context, row *cairn.Session, w *Wait) error {
 		if late(&c, row.AsOf) { // it ends when the session is resumed
 			continue
 		}
-		child, err := store.Load(ctx, r.Store, c.SessionID)
+		child, err := driver.Load(ctx, r.Store, c.SessionID)
 		if errors.Is(err, cairn.ErrNotFound) {
 			continue
 		}
@@ -89,15 +89,15 @@ func (w *Wait) Refusal(id string) error {
 
 // DropOpen adds to a commit what closes the open calls of a paused session as not executed, and reports whether there
 // are any. Answered calls keep their answers for the run that resumes.
-func (r *Runs) DropOpen(ctx context.Context, c *store.Commit, row *cairn.Session) (any bool, err error) {
-	snap, err := r.Store.Read(ctx, row.ID, store.Want{Calls: true})
+func (r *Runs) DropOpen(ctx context.Context, c *driver.Commit, row *cairn.Session) (any bool, err error) {
+	snap, err := r.Store.Read(ctx, row.ID, driver.Want{Calls: true})
 	if err != nil {
 		return false, err
 	}
-	s := &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls}
+	s := &driver.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls}
 	for i := range snap.Calls {
 		if call := &snap.Calls[i]; call.Status == cairn.CallOpen && !call.Overdue(row.AsOf) {
-			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Drop(*call, ReasonContinued, row.AsOf), Seen: call.Version})
+			c.Calls = append(c.Calls, driver.CallWrite{Call: inbox.Drop(*call, ReasonContinued, row.AsOf), Seen: call.Version})
 			s.OpenCalls--
 		}
 	}
@@ -121,8 +121,8 @@ func (r *Runs) DropBelow(ctx context.Context, w *Wait, root string) error {
 			continue
 		}
 		done = append(done, id)
-		_, err := store.Update(ctx, r.Store, id, func(row *cairn.Session) (*store.Commit, error) {
-			c := &store.Commit{}
+		_, err := driver.Update(ctx, r.Store, id, func(row *cairn.Session) (*driver.Commit, error) {
+			c := &driver.Commit{}
 			if row.Status != cairn.SessionPaused {
 				return nil, nil
 			}

@@ -8,7 +8,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
-	"github.com/cairn-agents/cairn/store"
+
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // deliver delivers a stop that is owed, once the end of its run is committed. What does not succeed at once is
@@ -21,7 +22,7 @@ func (s *Stops) deliver(ctx context.Context, o *Stop) {
 	ctx = context.WithoutCancel(ctx)
 	err := s.attempt(ctx, stopper, o)
 	if err == nil {
-		s.delivered(ctx, o, store.AnyVersion)
+		s.delivered(ctx, o, driver.AnyVersion)
 		return
 	}
 	s.Logger.Warn("a stop was not delivered; it is attempted again", "session", o.Session, "run", o.Run, "agent", o.Agent, "error", err)
@@ -40,7 +41,7 @@ func (s *Stops) delivered(ctx context.Context, o *Stop, seen int64) bool {
 	if s.Records == nil {
 		return true
 	}
-	err := s.Records.Delete(ctx, store.StopRecords, o.key(), seen)
+	err := s.Records.Delete(ctx, driver.StopRecords, o.key(), seen)
 	if err != nil && !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrStale) {
 		s.Logger.Warn("a stop that was delivered is still recorded; it will be delivered again", "session", o.Session, "run", o.Run, "error", err)
 	}
@@ -57,7 +58,7 @@ func (s *Stops) repeat(ctx context.Context, o *Stop) {
 			}
 			continue
 		}
-		rec, err := s.Records.Get(ctx, store.StopRecords, o.key())
+		rec, err := s.Records.Get(ctx, driver.StopRecords, o.key())
 		if errors.Is(err, cairn.ErrNotFound) || err == nil && s.redeliver(ctx, rec, o) == nil {
 			return
 		}
@@ -75,7 +76,7 @@ const (
 
 // outcome returns what became of the run that a stop is owed for.
 func (s *Stops) outcome(ctx context.Context, o *Stop) (outcome, error) {
-	row, err := store.Load(ctx, s.Store, o.Session)
+	row, err := driver.Load(ctx, s.Store, o.Session)
 	switch {
 	case errors.Is(err, cairn.ErrNotFound):
 		return ended, nil
@@ -99,7 +100,7 @@ func (s *Stops) continuation(ctx context.Context, row *cairn.Session, run string
 		if id == run {
 			return continued, nil
 		}
-		at, err := store.FindRun(ctx, s.Store, row.ID, id)
+		at, err := driver.FindRun(ctx, s.Store, row.ID, id)
 		if errors.Is(err, cairn.ErrNotFound) {
 			break
 		}
@@ -115,7 +116,7 @@ func (s *Stops) continuation(ctx context.Context, row *cairn.Session, run string
 var errUndecided = errors.New("the run's end is not committed")
 
 // redeliver delivers a stop that is recorded, if it is owed. The error says that it is to be attempted again.
-func (s *Stops) redeliver(ctx context.Context, rec *store.Record, o *Stop) error {
+func (s *Stops) redeliver(ctx context.Context, rec *driver.Record, o *Stop) error {
 	stopper, known := s.stopper(o)
 	if !known {
 		return nil // it is for a process that has the agent
@@ -171,8 +172,8 @@ func (p *Pauses) add(key string, now time.Time) {
 // could not be read.
 func (s *Stops) DeliverRecorded(ctx context.Context, pauses *Pauses) error {
 	seen := map[string]bool{}
-	for rec, err := range store.All(func(cursor string) (store.Page[store.Record], error) {
-		return s.Records.List(ctx, store.RecordQuery{Namespace: store.StopRecords, Cursor: cursor})
+	for rec, err := range driver.All(func(cursor string) (driver.Page[driver.Record], error) {
+		return s.Records.List(ctx, driver.RecordQuery{Namespace: driver.StopRecords, Cursor: cursor})
 	}) {
 		if err != nil {
 			return err

@@ -14,15 +14,15 @@ import (
 	"github.com/cairn-agents/cairn/engine/settings"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Stops records and delivers the stops that a process owes. It is safe for concurrent use.
 type Stops struct {
 	*settings.Options
-	Store store.Store
+	Store driver.Store
 	// Records are the store's, if it keeps any; else nil. Without them, a stop that is owed dies with the process.
-	Records store.Records
+	Records driver.Records
 	Agents  func(name, version string) (*cairn.Agent, bool)
 	// Behind calls a function in a goroutine that ends with the engine, as does the context that it is given. It may
 	// leave that out.
@@ -82,7 +82,7 @@ func (s *Stops) record(ctx context.Context, run *cairn.Run, session string) (*St
 		if at.PreviousRunID == "" || slices.Contains(o.Runs, at.PreviousRunID) {
 			break
 		}
-		before, err := store.FindRun(ctx, s.Store, session, at.PreviousRunID)
+		before, err := driver.FindRun(ctx, s.Store, session, at.PreviousRunID)
 		if errors.Is(err, cairn.ErrUnavailable) {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func (s *Stops) record(ctx context.Context, run *cairn.Run, session string) (*St
 	}
 	value, err := json.Marshal(o)
 	if err == nil {
-		_, err = s.Records.Put(ctx, store.RecordWrite{Namespace: store.StopRecords, Key: o.key(), Value: value, Seen: store.AnyVersion, TTL: recordTTL})
+		_, err = s.Records.Put(ctx, driver.RecordWrite{Namespace: driver.StopRecords, Key: o.key(), Value: value, Seen: driver.AnyVersion, TTL: recordTTL})
 	}
 	if err != nil && !errors.Is(err, cairn.ErrUnavailable) && ctx.Err() == nil { // it would be so each time
 		s.Logger.Warn("a stop is not recorded; it is lost if this process dies", "session", session, "run", run.ID, "error", err)

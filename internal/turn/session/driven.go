@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Drives makes this process work on the session's run, of which the last commit was at committed, by the session's
@@ -182,7 +182,7 @@ func (l *Live) Due(out *Outcome) Deferred {
 }
 
 // CacheWrites returns the changes of the tool-result cache that the next commit writes.
-func (l *Live) CacheWrites() (puts []store.CacheEntry, drops []string) { return l.results.Writes() }
+func (l *Live) CacheWrites() (puts []driver.CacheEntry, drops []string) { return l.results.Writes() }
 
 // Committed takes over what a commit of the step under way, and of those deferred before it, has written: the row, as
 // of here, a time of this process, and the messages. at is when the commit was worked out, by the session's clock.
@@ -208,7 +208,7 @@ func (l *Live) Spoiled() bool { return l.spoiled }
 
 // Rebase takes over what other writers did to the session, with the uncommitted operations on top. It returns the
 // operations that still fit, and calls dropped for each of the others.
-func (l *Live) Rebase(snap *store.Contents, here time.Time, list []cairn.Op, dropped func(error)) (fitting []cairn.Op, err error) {
+func (l *Live) Rebase(snap *driver.Contents, here time.Time, list []cairn.Op, dropped func(error)) (fitting []cairn.Op, err error) {
 	doc, err := ops.NewDoc(snap.State)
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.Row.ID, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // known is what a process knows of a session as committed, independent of any run's work. Copies share only what is
@@ -80,12 +80,12 @@ type Deferred struct {
 	Ops      []cairn.Op
 	Usage    cairn.Usage
 	Paid     cairn.Usage // of the steps' own model calls, which no store has
-	About    *store.ContextChange
+	About    *driver.ContextChange
 	Steps    []int
 }
 
-// New returns a session in memory from a snapshot that this process just read with [store.ToDrive].
-func New(snap *store.Contents, here time.Time) (*Live, error) {
+// New returns a session in memory from a snapshot that this process just read with [driver.ToDrive].
+func New(snap *driver.Contents, here time.Time) (*Live, error) {
 	l := &Live{known: known{results: newResults(snap.Cache), calls: snap.Calls}}
 	l.Sees(snap.Session, here)
 	if err := l.Load(snap.State, snap.Messages); err != nil {
@@ -113,7 +113,7 @@ func (l *Live) Load(state json.RawMessage, messages []cairn.Message) error {
 
 // Within reports whether a snapshot of the session has the messages of l. They are append only, so it has all if it has
 // the last one, and a store that has lost writes lacks that one or has another in its place.
-func (l *Live) Within(snap *store.Contents) bool {
+func (l *Live) Within(snap *driver.Contents) bool {
 	row := snap.Session
 	if row.MessageCount < l.End() {
 		return false
@@ -128,7 +128,7 @@ func (l *Live) Within(snap *store.Contents) bool {
 
 // redone reports whether the store has another message than l in the place of l's last one, with the same id: the step
 // that made it was lost and made again.
-func (l *Live) redone(snap *store.Contents) bool {
+func (l *Live) redone(snap *driver.Contents) bool {
 	i := l.End() - 1 - (snap.Session.MessageCount - len(snap.Messages))
 	return len(l.Messages) > 0 && i >= 0 && !l.Messages[len(l.Messages)-1].CreatedAt.Equal(snap.Messages[i].CreatedAt)
 }
@@ -140,7 +140,7 @@ func (l *Live) SameAs(row *cairn.Session) bool {
 
 // GrewInto reports whether a snapshot that begins with the last message of l extends l: whatever it has in addition
 // came after the messages of l.
-func (l *Live) GrewInto(snap *store.Contents) bool {
+func (l *Live) GrewInto(snap *driver.Contents) bool {
 	return l.SameAs(snap.Session) && snap.Session.Summary.From < max(l.End(), 1) && l.Within(snap) && !l.redone(snap)
 }
 
@@ -148,7 +148,7 @@ func (l *Live) GrewInto(snap *store.Contents) bool {
 func (l *Live) End() int { return l.first + len(l.Messages) }
 
 // Grow brings l up to date with a snapshot that l [Live.GrewInto].
-func (l *Live) Grow(snap *store.Contents, here time.Time) error {
+func (l *Live) Grow(snap *driver.Contents, here time.Time) error {
 	doc, err := ops.NewDoc(snap.State)
 	if err != nil {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.Row.ID, err)
@@ -297,7 +297,7 @@ func IsStopped(err error) bool {
 }
 
 // Wrote updates the rows of calls with what was committed.
-func (l *Live) Wrote(list []store.CallWrite) {
+func (l *Live) Wrote(list []driver.CallWrite) {
 	l.calls = slices.Clone(l.calls)
 	for _, w := range list {
 		for i := range l.calls {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 func TestCacheKeepsTheMostRecentlyUsed(t *testing.T) {
@@ -86,7 +86,7 @@ func TestCacheIsBoundedByBytes(t *testing.T) {
 	}
 	grown.Append([]cairn.Message{cairn.User(cairn.FilePart(cairn.File{Data: make([]byte, mib)}))})
 	grown.Row.State = cairn.StatePosition{KeyframeBytes: mib, ChangeBytes: 1}
-	grown.results.set(store.CacheEntry{Key: "k", Output: make([]byte, mib)})
+	grown.results.set(driver.CacheEntry{Key: "k", Output: make([]byte, mib)})
 	if w := grown.weight(); w < 4*mib || w > 4*mib+16<<10 {
 		t.Errorf("a session with 4 MiB weighs %d", w)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/user"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Outcome is what a step results in: the messages it adds, the state it changes, and whether the run ends with it.
@@ -29,11 +29,11 @@ type Outcome struct {
 	Patch      []cairn.PatchOp
 	Conflicts  []cairn.StateConflict // between calls that ran at the same time
 	Usage      cairn.Usage
-	Statements []store.Statement
-	About      *store.ContextChange // of the session's title, tags and metadata; nil for none
-	Checkpoint bool                 // a checkpoint was asked for
-	Counts     bool                 // the step has something to keep
-	Waits      bool                 // calls are pending
+	Statements []driver.Statement
+	About      *driver.ContextChange // of the session's title, tags and metadata; nil for none
+	Checkpoint bool                  // a checkpoint was asked for
+	Counts     bool                  // the step has something to keep
+	Waits      bool                  // calls are pending
 	End        *cairn.Run
 	Opened     []cairn.PendingCall // by the commit
 
@@ -94,7 +94,7 @@ func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 }
 
 // CheckAbout returns an error if the session's row would not be valid after a change of its title, tags and metadata.
-func (l *Live) CheckAbout(about *store.ContextChange) error {
+func (l *Live) CheckAbout(about *driver.ContextChange) error {
 	after := *l.Row
 	about.Apply(&after)
 	return after.ValidateContext()
@@ -300,6 +300,6 @@ func (l *Live) Remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {
 		return 1
 	}
 	most := max(define.CachedResults(a.Tools), define.CachedResults(l.Offered(l.Step.Reply.Context)))
-	l.results.put(store.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(define.Lifetime(c.Tool.Cache))}, most, now)
+	l.results.put(driver.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(define.Lifetime(c.Tool.Cache))}, most, now)
 	return 0
 }

@@ -9,30 +9,30 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Results is a session's tool-result cache in memory: what the store holds, with the changes of the steps since the
 // last commit. Only the driver of the session changes it, between the tools of two steps. So it needs no lock, and is
 // correct on top of concurrent changes of others to the session.
 type Results struct {
-	entries map[string]store.CacheEntry // by key
+	entries map[string]driver.CacheEntry // by key
 	// changed holds the keys whose entries differ from the store's. The value reports whether the store has an entry at
 	// all.
 	changed map[string]bool
 	latest  time.Time // latest use of any entry
 }
 
-func newResults(list []store.CacheEntry) (r Results) {
+func newResults(list []driver.CacheEntry) (r Results) {
 	for _, e := range list {
 		r.set(e)
 	}
 	return r
 }
 
-func (r *Results) set(e store.CacheEntry) {
+func (r *Results) set(e driver.CacheEntry) {
 	if r.entries == nil {
-		r.entries = map[string]store.CacheEntry{}
+		r.entries = map[string]driver.CacheEntry{}
 	}
 	r.entries[e.Key] = e
 	if e.UsedAt.After(r.latest) {
@@ -41,13 +41,13 @@ func (r *Results) set(e store.CacheEntry) {
 }
 
 // Get returns the entry of a key if it has not expired.
-func (r *Results) Get(key string, now time.Time) (store.CacheEntry, bool) {
+func (r *Results) Get(key string, now time.Time) (driver.CacheEntry, bool) {
 	e, ok := r.entries[key]
 	return e, ok && now.Before(e.ExpiresAt)
 }
 
 // put adds an entry and drops what it displaces: all expired entries, and the least recently used ones beyond max.
-func (r *Results) put(e store.CacheEntry, max int, now time.Time) {
+func (r *Results) put(e driver.CacheEntry, max int, now time.Time) {
 	r.touched(e.Key)
 	e.UsedAt = r.tick(now)
 	r.set(e)
@@ -59,7 +59,7 @@ func (r *Results) put(e store.CacheEntry, max int, now time.Time) {
 	if len(r.entries) <= max {
 		return
 	}
-	oldest := slices.SortedFunc(maps.Values(r.entries), func(a, b store.CacheEntry) int {
+	oldest := slices.SortedFunc(maps.Values(r.entries), func(a, b driver.CacheEntry) int {
 		return cmp.Or(a.UsedAt.Compare(b.UsedAt), cmp.Compare(a.Key, b.Key))
 	})
 	for _, other := range oldest[:len(oldest)-max] {
@@ -114,7 +114,7 @@ func (r *Results) touched(key string) {
 }
 
 // Writes returns the entries that the store has to put, and the keys that it has to drop.
-func (r *Results) Writes() (puts []store.CacheEntry, drops []string) {
+func (r *Results) Writes() (puts []driver.CacheEntry, drops []string) {
 	if len(r.changed) == 0 {
 		return nil, nil
 	}
@@ -132,7 +132,7 @@ func (r *Results) Writes() (puts []store.CacheEntry, drops []string) {
 func (r *Results) Written() { r.changed = nil }
 
 // Take applies changes that another process made.
-func (r *Results) Take(puts []store.CacheEntry, drops []string) {
+func (r *Results) Take(puts []driver.CacheEntry, drops []string) {
 	for _, e := range puts {
 		r.touched(e.Key)
 		r.set(e)
@@ -143,9 +143,9 @@ func (r *Results) Take(puts []store.CacheEntry, drops []string) {
 }
 
 // Lost drops the entries that another process has removed from the store. kept lists those that the store has.
-func (r *Results) Lost(kept []store.CacheEntry) {
+func (r *Results) Lost(kept []driver.CacheEntry) {
 	stays := func(key string) bool {
-		return slices.ContainsFunc(kept, func(e store.CacheEntry) bool { return e.Key == key })
+		return slices.ContainsFunc(kept, func(e driver.CacheEntry) bool { return e.Key == key })
 	}
 	for key := range r.entries {
 		if stays(key) {

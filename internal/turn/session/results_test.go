@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -20,12 +20,12 @@ func kept(r *Results, words ...string) string {
 	for _, w := range words {
 		key, put := strings.CutPrefix(w, "+")
 		if put {
-			r.put(store.CacheEntry{Key: key, Tool: key[:1], ExpiresAt: noon.Add(time.Hour)}, 2, noon)
+			r.put(driver.CacheEntry{Key: key, Tool: key[:1], ExpiresAt: noon.Add(time.Hour)}, 2, noon)
 		} else {
 			r.use(key, noon)
 		}
 	}
-	list := slices.SortedFunc(maps.Values(r.entries), func(a, b store.CacheEntry) int { return a.UsedAt.Compare(b.UsedAt) })
+	list := slices.SortedFunc(maps.Values(r.entries), func(a, b driver.CacheEntry) int { return a.UsedAt.Compare(b.UsedAt) })
 	var keys []string
 	for _, e := range list {
 		keys = append(keys, e.Key)
@@ -83,7 +83,7 @@ func TestResultsKeepTheMostRecentlyUsed(t *testing.T) {
 
 func TestResultsAreGoodForATime(t *testing.T) {
 	t.Parallel()
-	r := newResults([]store.CacheEntry{
+	r := newResults([]driver.CacheEntry{
 		{Key: "a1", Tool: "a", UsedAt: noon, ExpiresAt: noon.Add(time.Minute)},
 		{Key: "b1", Tool: "b", UsedAt: noon, ExpiresAt: noon.Add(time.Hour)}})
 	for after, want := range map[time.Duration]bool{0: true, time.Minute - 1: true, time.Minute: false, time.Hour: false} {
@@ -92,7 +92,7 @@ func TestResultsAreGoodForATime(t *testing.T) {
 		}
 	}
 	// Expired entries are dropped at the next put, whichever tool they belong to.
-	r.put(store.CacheEntry{Key: "b2", Tool: "b", ExpiresAt: noon.Add(time.Hour)}, 2, noon.Add(time.Minute))
+	r.put(driver.CacheEntry{Key: "b2", Tool: "b", ExpiresAt: noon.Add(time.Hour)}, 2, noon.Add(time.Minute))
 	if got, want := written(&r), "+b2 -a1"; got != want {
 		t.Errorf("the store is told %q, want %q", got, want)
 	}
@@ -103,14 +103,14 @@ func TestResultsAndTheStoreAgree(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	var r Results
-	stored := map[string]store.CacheEntry{}
+	stored := map[string]driver.CacheEntry{}
 	now := noon
 	for range 2000 {
 		for range random.IntN(6) {
 			tool := string("abc"[random.IntN(3)])
 			key := fmt.Sprint(tool, random.IntN(6))
 			if random.IntN(2) == 0 {
-				r.put(store.CacheEntry{Key: key, Tool: tool, ExpiresAt: now.Add(time.Duration(random.IntN(5)) * time.Minute)}, 1+random.IntN(3), now)
+				r.put(driver.CacheEntry{Key: key, Tool: tool, ExpiresAt: now.Add(time.Duration(random.IntN(5)) * time.Minute)}, 1+random.IntN(3), now)
 			} else {
 				r.use(key, now)
 			}
@@ -136,7 +136,7 @@ func TestResultsAndTheStoreAgree(t *testing.T) {
 	}
 }
 
-func keysAndTimes(entries map[string]store.CacheEntry) map[string]time.Time {
+func keysAndTimes(entries map[string]driver.CacheEntry) map[string]time.Time {
 	times := map[string]time.Time{}
 	for key, e := range entries {
 		times[key] = e.UsedAt

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Sink keeps the facts of a step where other processes and attempts find them, in addition to this process's memory.
@@ -37,7 +37,7 @@ func (l *Live) Reopen(st *step.Step) bool {
 }
 
 // RestoreDeferred restores the steps that have ended since the last commit from what was staged of them.
-func (l *Live) RestoreDeferred(list []store.Staged) error {
+func (l *Live) RestoreDeferred(list []driver.Staged) error {
 	for n := l.Row.Step + 1; ; n++ {
 		facts, err := step.Decode(list, step.ID(l.Run.ID, n), l.Row.Lease.Token)
 		if err != nil {
@@ -98,8 +98,8 @@ func (l *Live) SuspendedStep(st *step.Step) string {
 }
 
 // Waiting returns what the session's row records about a step that is suspended.
-func (l *Live) Waiting(st *step.Step) *store.Suspend {
-	s := &store.Suspend{StepID: l.SuspendedStep(st)}
+func (l *Live) Waiting(st *step.Step) *driver.Suspend {
+	s := &driver.Suspend{StepID: l.SuspendedStep(st)}
 	for _, c := range st.Calls {
 		if !c.Waits() {
 			continue
@@ -147,7 +147,7 @@ func (l *Live) NewStep(number int) *step.Step {
 }
 
 // Restore makes the next step the step under way, from what was staged of it.
-func (l *Live) Restore(list []store.Staged) error {
+func (l *Live) Restore(list []driver.Staged) error {
 	number := l.Row.Step + len(l.deferred.Steps) + 1
 	st := l.NewStep(number)
 	st.Inherited = l.Row.Recoveries > 0

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Staged is a fact read from the store.
@@ -19,15 +19,15 @@ type Staged struct {
 
 // Encode returns the stored form of a fact of a step. If lease, a fencing token, is not 0, the fact is valid under that
 // lease only: the next lease holder ignores it. With lease 0 it is valid under every lease.
-func Encode(stepID string, lease int64, by string, f Fact) (store.Staged, error) {
+func Encode(stepID string, lease int64, by string, f Fact) (driver.Staged, error) {
 	raw, err := json.Marshal(f)
 	if err == nil {
 		raw, err = json.Marshal(envelope{Kind: kind(f), By: by, Fact: raw})
 	}
 	if err != nil {
-		return store.Staged{}, cairn.Errorf(cairn.CodeInternal, "step %s: %w", stepID, err)
+		return driver.Staged{}, cairn.Errorf(cairn.CodeInternal, "step %s: %w", stepID, err)
 	}
-	return store.Staged{StepID: stepID, Key: key(f, lease), Data: raw}, nil
+	return driver.Staged{StepID: stepID, Key: key(f, lease), Data: raw}, nil
 }
 
 func key(f Fact, lease int64) string {
@@ -39,9 +39,9 @@ func key(f Fact, lease int64) string {
 
 // Decode returns the facts of a step that are valid under a lease, in the order in which they were staged. If a place
 // has two facts, the one that is valid under every lease wins.
-func Decode(list []store.Staged, stepID string, lease int64) ([]Staged, error) {
+func Decode(list []driver.Staged, stepID string, lease int64) ([]Staged, error) {
 	lasting := func(place string) bool {
-		return slices.ContainsFunc(list, func(p store.Staged) bool { return p.StepID == stepID && p.Key == place })
+		return slices.ContainsFunc(list, func(p driver.Staged) bool { return p.StepID == stepID && p.Key == place })
 	}
 	prefix := strconv.FormatInt(lease, 10) + "/"
 	var facts []Staged
@@ -63,8 +63,8 @@ func Decode(list []store.Staged, stepID string, lease int64) ([]Staged, error) {
 }
 
 // Lasting reports whether any of a session's staged facts are work that the next lease holder continues.
-func Lasting(list []store.Staged) bool {
-	return slices.ContainsFunc(list, func(p store.Staged) bool { return !ofOneLease(p.Key) && !strings.HasPrefix(p.Key, spentPlace) })
+func Lasting(list []driver.Staged) bool {
+	return slices.ContainsFunc(list, func(p driver.Staged) bool { return !ofOneLease(p.Key) && !strings.HasPrefix(p.Key, spentPlace) })
 }
 
 // spentPlace begins the places of [Spent].
@@ -72,7 +72,7 @@ const spentPlace = "spent:"
 
 // SpentIn returns what models were paid, according to staged facts of a step, for work that is not stored. It leaves
 // out facts that do not decode.
-func SpentIn(list []store.Staged, stepID string) (sum cairn.Usage) {
+func SpentIn(list []driver.Staged, stepID string) (sum cairn.Usage) {
 	for i := range list {
 		if p := &list[i]; p.StepID == stepID && strings.HasPrefix(p.Key, spentPlace) {
 			if f, err := decode(p); err == nil {
@@ -92,7 +92,7 @@ func ofOneLease(key string) bool {
 	return ok && err == nil
 }
 
-func decode(p *store.Staged) (Staged, error) {
+func decode(p *driver.Staged) (Staged, error) {
 	var e envelope
 	if err := json.Unmarshal(p.Data, &e); err != nil {
 		return Staged{}, err

@@ -17,7 +17,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Fact is one thing that happened in a step. Facts are pointers to types of this package, and immutable once added or
@@ -33,10 +33,10 @@ type Writes struct {
 	Ops        []cairn.Op         `json:"ops,omitempty"`
 	Context    []cairn.Message    `json:"context,omitempty"`
 	Usage      map[string]float64 `json:"usage,omitempty"`
-	Statements []store.Statement  `json:"statements,omitempty"`
+	Statements []driver.Statement `json:"statements,omitempty"`
 	Checkpoint bool               `json:"checkpoint,omitempty"`
 	// About is what was written about the session: its title, tags and metadata; nil for nothing.
-	About *store.ContextChange `json:"about,omitempty"`
+	About *driver.ContextChange `json:"about,omitempty"`
 	// Emitted is what pages are to show, oldest first.
 	Emitted []cairn.Data `json:"emitted,omitempty"`
 }
@@ -187,12 +187,12 @@ type Judgement struct {
 
 // Ended is a step that has ended and is committed with a later one.
 type Ended struct {
-	Messages  []cairn.Message      `json:"messages"`
-	Ops       []cairn.Op           `json:"ops,omitempty"`
-	Usage     cairn.Usage          `json:"usage"`
-	About     *store.ContextChange `json:"about,omitempty"`
-	Cache     []store.CacheEntry   `json:"cache,omitempty"`
-	CacheDrop []string             `json:"cache_drop,omitempty"`
+	Messages  []cairn.Message       `json:"messages"`
+	Ops       []cairn.Op            `json:"ops,omitempty"`
+	Usage     cairn.Usage           `json:"usage"`
+	About     *driver.ContextChange `json:"about,omitempty"`
+	Cache     []driver.CacheEntry   `json:"cache,omitempty"`
+	CacheDrop []string              `json:"cache_drop,omitempty"`
 }
 
 func (*Opening) place() string   { return "opening" }

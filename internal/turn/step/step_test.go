@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 type in struct{}
@@ -249,7 +249,7 @@ func TestWhatMayHaveHadEffects(t *testing.T) {
 func every() []step.Fact {
 	w := step.Writes{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte(`1`)}}, Context: []cairn.Message{cairn.Context("c")},
 		Usage: map[string]float64{"u": 1}, Checkpoint: true,
-		About:   &store.ContextChange{Title: new("t"), AddTags: []string{"a"}, Metadata: cairn.Metadata{"n": 1.0}},
+		About:   &driver.ContextChange{Title: new("t"), AddTags: []string{"a"}, Metadata: cairn.Metadata{"n": 1.0}},
 		Emitted: []cairn.Data{{Name: "n", ID: "i", Value: []byte(`1`)}}}
 	failed := cairn.Errorf(cairn.CodeHook, "no")
 	done := &cairn.Completion{Reason: cairn.ReasonReply, Text: "t", Output: []byte(`{}`)}
@@ -267,7 +267,7 @@ func every() []step.Fact {
 		&step.Result{Result: &cairn.ToolResult{CallID: "a", Output: []byte(`1`)}, Began: true, Consulted: &step.Consulted{Agent: "h", ChildID: "c", Status: cairn.RunCompleted},
 			Closed: true, Completion: done, Failed: failed, Feedback: "f", Attempts: 2, Hit: true, Made: time.Unix(1, 0).UTC(), Writes: w},
 		&step.Judgement{Writes: w, Completion: done, Failed: failed, Feedback: "f", Owes: true},
-		&step.Ended{Messages: []cairn.Message{cairn.Context("m")}, Ops: w.Ops, Usage: cairn.Usage{ToolCalls: 1}, Cache: []store.CacheEntry{{Key: "k", Output: []byte(`1`)}}, CacheDrop: []string{"d"}, About: w.About},
+		&step.Ended{Messages: []cairn.Message{cairn.Context("m")}, Ops: w.Ops, Usage: cairn.Usage{ToolCalls: 1}, Cache: []driver.CacheEntry{{Key: "k", Output: []byte(`1`)}}, CacheDrop: []string{"d"}, About: w.About},
 	}
 }
 
@@ -285,7 +285,7 @@ func TestFactsSurviveTheStore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := step.Decode([]store.Staged{piece}, "run/3", 4)
+			got, err := step.Decode([]driver.Staged{piece}, "run/3", 4)
 			if err != nil || len(got) != 1 || got[0].By != "me" {
 				t.Fatalf("%T: %+v, %v", f, got, err)
 			}
@@ -299,14 +299,14 @@ func TestFactsSurviveTheStore(t *testing.T) {
 
 func TestWhichFactsCount(t *testing.T) {
 	t.Parallel()
-	piece := func(stepID string, lease int64, by string, f step.Fact) store.Staged {
+	piece := func(stepID string, lease int64, by string, f step.Fact) driver.Staged {
 		p, err := step.Encode(stepID, lease, by, f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	list := []store.Staged{
+	list := []driver.Staged{
 		piece("run/3", 5, "short", reply()), piece("run/3", 0, "lasting", reply("a", "look")),
 		piece("run/3", 4, "old", result("a")), piece("run/3", 5, "mine", &step.Wait{CallID: "a"}),
 		piece("run/2", 0, "before", result("a")),
@@ -341,7 +341,7 @@ func TestDamagedFacts(t *testing.T) {
 	for name, data := range map[string]string{
 		"no JSON": `{`, "unknown kind": `{"kind":"rumour","fact":{}}`, "another shape": `{"kind":"reply","fact":[]}`, "no result": `{"kind":"result","fact":{}}`,
 	} {
-		_, err := step.Decode([]store.Staged{{StepID: "run/3", Key: "reply", Data: []byte(data)}}, "run/3", 1)
+		_, err := step.Decode([]driver.Staged{{StepID: "run/3", Key: "reply", Data: []byte(data)}}, "run/3", 1)
 		if !errors.Is(err, cairn.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Session is what handles need to know of the session that user code is called for.
@@ -231,7 +231,7 @@ func (s *Scope) Describe(title *string, tags []string, metadata map[string]any) 
 	if err := s.writable(cairn.CodeState, "title, tags and metadata cannot be set"); err != nil {
 		return err
 	}
-	about := s.w.About.Then(&store.ContextChange{Title: title, AddTags: tags, Metadata: metadata})
+	about := s.w.About.Then(&driver.ContextChange{Title: title, AddTags: tags, Metadata: metadata})
 	info := s.about()
 	after := cairn.Session{UserID: info.UserID, Title: info.Title, Tags: info.Tags, Metadata: info.Metadata, TraceParent: info.TraceParent}
 	about.Apply(&after)
@@ -258,7 +258,7 @@ func (s *Scope) SwitchTools(tools map[string]bool) error {
 }
 
 // Exec implements define.Env. It returns ErrInvalid if the store does not execute statements of the dialect, and
-// ErrTooLarge if the call has recorded store.MaxStatements already.
+// ErrTooLarge if the call has recorded driver.MaxStatements already.
 func (s *Scope) Exec(dialect, tool, sql string, args []any) error {
 	if err := s.by.Executes(dialect); err != nil {
 		return err
@@ -269,10 +269,10 @@ func (s *Scope) Exec(dialect, tool, sql string, args []any) error {
 		return err
 	}
 	switch {
-	case len(s.w.Statements) == store.MaxStatements:
-		return &cairn.Error{Code: cairn.CodeTooLarge, Field: "sql", Message: fmt.Sprintf("sql: a call may record %d statements", store.MaxStatements)}
+	case len(s.w.Statements) == driver.MaxStatements:
+		return &cairn.Error{Code: cairn.CodeTooLarge, Field: "sql", Message: fmt.Sprintf("sql: a call may record %d statements", driver.MaxStatements)}
 	}
-	s.w.Statements = append(s.w.Statements, store.Statement{Dialect: dialect, Tool: tool, SQL: sql, Args: args})
+	s.w.Statements = append(s.w.Statements, driver.Statement{Dialect: dialect, Tool: tool, SQL: sql, Args: args})
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/terminal"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // ConfirmSession asks whether to end a session for good, in the words of verb and its participle. note follows the
@@ -16,7 +16,7 @@ import (
 // its root.
 func ConfirmSession(ctx context.Context, a *App, verb, participle string, s *cairn.Session, note string) error {
 	if s.RootID != s.ID {
-		return store.NotRoot(s)
+		return driver.NotRoot(s)
 	}
 	if s.Running(s.AsOf) {
 		note = " Its run is aborted." + note

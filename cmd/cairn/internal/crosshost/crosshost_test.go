@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 type words struct {
@@ -154,7 +154,7 @@ func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way
 			t.Fatal(err)
 		}
 	}
-	log := st.(store.LogProvider).EventLog()
+	log := st.(driver.LogProvider).EventLog()
 	problems, err := hosttest.Unsound(t.Context(), st, log, "s")
 	if err != nil || len(problems) > 0 {
 		t.Errorf("unsound: %q, %v", problems, err)
@@ -167,13 +167,13 @@ func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way
 }
 
 // answer approves the pending calls in a process that has neither a host nor agents.
-func answer(t *testing.T, st store.Store) {
+func answer(t *testing.T, st driver.Store) {
 	t.Helper()
 	eng, err := engine.New(st, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := eng.Inbox(t.Context(), store.CallQuery{RootID: "s", Statuses: []cairn.CallStatus{cairn.CallOpen}})
+	page, err := eng.Inbox(t.Context(), driver.CallQuery{RootID: "s", Statuses: []cairn.CallStatus{cairn.CallOpen}})
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("the inbox has %+v, %v", page.Items, err)
 	}

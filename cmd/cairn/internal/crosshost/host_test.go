@@ -24,7 +24,7 @@ import (
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/host/temporalhost"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -60,9 +60,9 @@ func hosts(t *testing.T) []hosttest.Host {
 	return []hosttest.Host{{Name: "inprocess", Start: inProcess}, {Name: "temporal", Start: onTemporal(t)}, {Name: "dbos", Start: onDBOS(t)}}
 }
 
-type start = func(testing.TB, store.Store, []*cairn.Agent, *engine.Options) *engine.Engine
+type start = func(testing.TB, driver.Store, []*cairn.Agent, *engine.Options) *engine.Engine
 
-func inProcess(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+func inProcess(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 	tb.Helper()
 	eng, err := engine.New(st, agents, opts)
 	if err != nil {
@@ -89,7 +89,7 @@ func onTemporal(t *testing.T) start {
 	t.Helper()
 	c := dial(t)
 	few := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 3}
-	return func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+	return func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		tb.Helper()
 		h, err := temporalhost.New(c, &temporalhost.Options{
 			TaskQueue: tb.Name() + "#" + number(),
@@ -124,7 +124,7 @@ func onDBOS(t *testing.T) start {
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+	return func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		tb.Helper()
 		h, err := dboshost.Open(context.Background(), "sqlite:"+copied(tb, empty), nil)
 		if err != nil {
@@ -163,13 +163,13 @@ func files(t *testing.T) hosttest.Store {
 	var open sync.Map // files by store
 	return hosttest.Store{
 		Name: "sqlitestore",
-		Open: func(tb testing.TB, now func() time.Time) store.Store {
+		Open: func(tb testing.TB, now func() time.Time) driver.Store {
 			f := file{copied(tb, empty), now}
 			st := handle(tb, f.path, f.now)
 			open.Store(st, f)
 			return st
 		},
-		Another: func(tb testing.TB, st store.Store) store.Store {
+		Another: func(tb testing.TB, st driver.Store) driver.Store {
 			f, _ := open.Load(st)
 			return handle(tb, f.(file).path, f.(file).now)
 		},
@@ -177,7 +177,7 @@ func files(t *testing.T) hosttest.Store {
 }
 
 // handle opens a file as a process does.
-func handle(tb testing.TB, path string, now func() time.Time) store.Store {
+func handle(tb testing.TB, path string, now func() time.Time) driver.Store {
 	tb.Helper()
 	st, err := sqlitestore.Open(path, &sqlitestore.Options{Synchronous: sqlitestore.Normal, Now: now})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // The processes of the suite's scenarios are on all hosts by turns: what one leaves behind or does not survive,
@@ -22,7 +22,7 @@ func TestMixedHosts(t *testing.T) {
 	hosttest.Run(t, hosttest.Host{
 		Name:    "mixed",
 		Crashes: testenv.Choose(2, 0),
-		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+		Start: func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 			mu.Lock()
 			first := len(started)
 			if n, ok := started[tb.Name()]; ok {

@@ -21,7 +21,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/pgstore"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
@@ -201,7 +201,7 @@ func tellers(t *testing.T, database, goesOn string) []cairn.Session {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	page, err := st.List(t.Context(), store.SessionQuery{Agent: "teller"})
+	page, err := st.List(t.Context(), driver.SessionQuery{Agent: "teller"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/host/temporalhost"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // service is one deployment: each process finds what its predecessors left under way.
 type service struct {
 	// start starts a process. It returns the process's engine and a function that ends it and releases its leases.
-	start func(st store.Store, a *cairn.Agent) (*engine.Engine, func())
+	start func(st driver.Store, a *cairn.Agent) (*engine.Engine, func())
 	// recovers reports whether the host makes a new process drive the runs that are under way. Otherwise the test
 	// has to resume them.
 	recovers bool
@@ -34,11 +34,11 @@ func services(t *testing.T) map[string]service {
 	c := dial(t)
 	database := "sqlite:" + filepath.Join(t.TempDir(), "dbos.db")
 	return map[string]service{
-		"inprocess": {start: func(st store.Store, a *cairn.Agent) (*engine.Engine, func()) {
+		"inprocess": {start: func(st driver.Store, a *cairn.Agent) (*engine.Engine, func()) {
 			eng := inProcess(t, st, []*cairn.Agent{a}, &engine.Options{})
 			return eng, func() { _ = eng.Close(done) } // the error reports that it released a run
 		}},
-		"temporal": {recovers: true, start: func(st store.Store, a *cairn.Agent) (*engine.Engine, func()) {
+		"temporal": {recovers: true, start: func(st driver.Store, a *cairn.Agent) (*engine.Engine, func()) {
 			h, err := temporalhost.New(c, &temporalhost.Options{TaskQueue: t.Name(), Prefix: t.Name()})
 			if err != nil {
 				t.Fatal(err)
@@ -53,7 +53,7 @@ func services(t *testing.T) map[string]service {
 				w.Stop()
 			}
 		}},
-		"dbos": {recovers: true, start: func(st store.Store, a *cairn.Agent) (*engine.Engine, func()) {
+		"dbos": {recovers: true, start: func(st driver.Store, a *cairn.Agent) (*engine.Engine, func()) {
 			h, err := dboshost.Open(t.Context(), database, &dboshost.Options{Executor: "one"})
 			if err != nil {
 				t.Fatal(err)
@@ -144,7 +144,7 @@ func TestAgentIsReplacedBetweenTurns(t *testing.T) {
 		if res := outcome(t, run, err); res.Text != "From the new one." {
 			t.Errorf("the next turn came to %+v", res)
 		}
-		if raw, err := store.State(t.Context(), st, "s", ""); err != nil || string(raw) != `{"notes":["new"],"refunds":["42","42"]}` {
+		if raw, err := driver.State(t.Context(), st, "s", ""); err != nil || string(raw) != `{"notes":["new"],"refunds":["42","42"]}` {
 			t.Errorf("the state is %s, %v", raw, err)
 		}
 	})
@@ -175,10 +175,10 @@ func TestAgentIsReplacedUnderATurn(t *testing.T) {
 		if res := outcome(t, run, err); res.Text != "From the new one." || res.Turn != 1 || res.Steps != 2 {
 			t.Errorf("the turn came to %+v", res)
 		}
-		if raw, err := store.State(t.Context(), st, "s", ""); err != nil || string(raw) != `{"notes":["old","older"]}` {
+		if raw, err := driver.State(t.Context(), st, "s", ""); err != nil || string(raw) != `{"notes":["old","older"]}` {
 			t.Errorf("the state is %s, %v", raw, err)
 		}
-		problems, err := hosttest.Unsound(t.Context(), st, st.(store.LogProvider).EventLog(), "s")
+		problems, err := hosttest.Unsound(t.Context(), st, st.(driver.LogProvider).EventLog(), "s")
 		if err != nil || len(problems) > 0 {
 			t.Errorf("unsound: %q, %v", problems, err)
 		}

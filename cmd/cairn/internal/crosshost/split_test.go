@@ -6,7 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 	"github.com/cairn-agents/cairn/store/pgstore"
 	"github.com/cairn-agents/cairn/store/redisstore"
@@ -18,7 +18,7 @@ func TestLogBesideTheStore(t *testing.T) {
 	postgres, redis := testenv.FastPostgres(t), testenv.Redis(t)
 	hosttest.Run(t, hosttest.Host{Name: "inprocess", Start: inProcess, Crashes: testenv.Choose(4, 0)}, hosttest.Store{
 		Name: "pgstore-redisstore",
-		Open: func(tb testing.TB, _ func() time.Time) store.Store {
+		Open: func(tb testing.TB, _ func() time.Time) driver.Store {
 			st, err := pgstore.Open(tb.Context(), postgres, &pgstore.Options{Schema: "split" + number()})
 			if err != nil {
 				tb.Fatal(err)
@@ -26,7 +26,7 @@ func TestLogBesideTheStore(t *testing.T) {
 			tb.Cleanup(func() { st.Close() })
 			return st
 		},
-		Log: func(tb testing.TB) store.Log {
+		Log: func(tb testing.TB) driver.Log {
 			st, err := redisstore.Open(tb.Context(), redis, &redisstore.Options{Prefix: "split" + number()})
 			if err != nil {
 				tb.Fatal(err)
@@ -43,9 +43,11 @@ func TestLogBesideTheStore(t *testing.T) {
 func TestLogBesideTheStoreInMemory(t *testing.T) {
 	t.Parallel()
 	hosttest.Run(t, hosttest.Host{Name: "inprocess", Start: inProcess, Crashes: testenv.Choose(8, 0)}, hosttest.Store{
-		Name:   "memstore-memstore",
-		Open:   func(_ testing.TB, now func() time.Time) store.Store { return memstore.New(&memstore.Options{Now: now}) },
-		Log:    func(testing.TB) store.Log { return memstore.New(nil).EventLog() },
+		Name: "memstore-memstore",
+		Open: func(_ testing.TB, now func() time.Time) driver.Store {
+			return memstore.New(&memstore.Options{Now: now})
+		},
+		Log:    func(testing.TB) driver.Log { return memstore.New(nil).EventLog() },
 		Bubble: true,
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -48,7 +48,7 @@ func TestSkipDiscarded(t *testing.T) {
 					ev.SessionID, word = "below", rest
 				}
 				ev.Type, ev.Step = types[word[0]], int(word[1]-'0')
-				if _, err := st.EventLog().Append(t.Context(), row.Log(), store.AnySequence, ev); err != nil {
+				if _, err := st.EventLog().Append(t.Context(), row.Log(), driver.AnySequence, ev); err != nil {
 					t.Fatal(err)
 				}
 			}

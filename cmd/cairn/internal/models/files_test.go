@@ -21,6 +21,7 @@ import (
 	"github.com/cairn-agents/cairn/model/openai/openaitest"
 	"github.com/cairn-agents/cairn/model/openaichat/openaichattest"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -127,7 +128,7 @@ func TestFilesOfResultsAtAllProviders(t *testing.T) {
 			}
 		}
 	}
-	list, err := store.Messages(t.Context(), st, "s", 0, 100)
+	list, err := driver.Messages(t.Context(), st, "s", 0, 100)
 	if err != nil || len(list) != 6*len(turns)+1 { // user, reply, results, two messages with files, reply; a note of the server's tools
 		t.Fatalf("the session has %d messages, %v", len(list), err)
 	}

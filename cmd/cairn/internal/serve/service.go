@@ -21,6 +21,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -57,7 +58,7 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	records, ok := store.As[store.RecordProvider](st)
+	records, ok := driver.As[store.RecordProvider](st)
 	if !ok {
 		return cairn.Invalid("store", "store: it keeps no records, which the definitions of assistants are")
 	}
@@ -71,7 +72,7 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 		if err != nil {
 			return err
 		}
-		opts.Log = events.(store.LogProvider).EventLog()
+		opts.Log = events.(driver.LogProvider).EventLog()
 	}
 	if s.cmd.Demo {
 		opts.LeaseTTL = cmp.Or(opts.LeaseTTL, demoLease)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // recordsReport is the result of copying a namespace of records.
@@ -37,7 +38,7 @@ func (c *copying) namespaces(ctx context.Context) iter.Seq2[recordsReport, error
 				yield(recordsReport{}, err)
 				return
 			}
-			if *name == store.WorkerRecords {
+			if *name == driver.WorkerRecords {
 				continue
 			}
 			r := c.namespace(ctx, from, to, *name)
@@ -53,7 +54,7 @@ func (c *copying) namespaces(ctx context.Context) iter.Seq2[recordsReport, error
 
 // recordsOf returns the records of a store; nil if there is no store or it keeps no records.
 func recordsOf(st store.Importer) store.Records {
-	if p, ok := store.As[store.RecordProvider](st); ok {
+	if p, ok := driver.As[store.RecordProvider](st); ok {
 		return p.Records()
 	}
 	return nil

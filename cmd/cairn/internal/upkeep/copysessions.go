@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/pages"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // treeReport is the result of copying a session tree.
@@ -108,7 +109,7 @@ func (c *copying) roots(ctx context.Context) iter.Seq2[string, error] {
 
 // measure counts the sessions, messages and events of a session tree.
 func (r *treeReport) measure(ctx context.Context, source store.Importer) error {
-	rows, err := store.Tree(ctx, source, r.Session)
+	rows, err := driver.Tree(ctx, source, r.Session)
 	if err != nil {
 		return err
 	}

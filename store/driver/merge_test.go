@@ -1,4 +1,4 @@
-package store_test
+package driver_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -25,7 +25,7 @@ func TestMergeStateOfAType(t *testing.T) {
 	st := memstore.New(nil)
 	defer st.Close()
 	const before = `{"n":1,"list":["a"],"in":{"yes":true}}`
-	if _, err := store.Create(t.Context(), st, &cairn.Session{ID: "s", Agent: "bot"}, json.RawMessage(before)); err != nil {
+	if _, err := driver.Create(t.Context(), st, &cairn.Session{ID: "s", Agent: "bot"}, json.RawMessage(before)); err != nil {
 		t.Fatal(err)
 	}
 	replace := func(path, value string) cairn.Op {
@@ -46,21 +46,21 @@ func TestMergeStateOfAType(t *testing.T) {
 		"a list for an object":  {replace("/in", "[]"), "state.in of type"},
 		"an object for a truth": {replace("/in/yes", "{}"), "in.yes of type bool"},
 	} {
-		_, err := store.MergeStateOf(t.Context(), st, "s", typ, replace("/more", "1"), test.op)
+		_, err := driver.MergeStateOf(t.Context(), st, "s", typ, replace("/more", "1"), test.op)
 		if !errors.Is(err, cairn.ErrState) || !strings.Contains(err.Error(), test.has) {
 			t.Errorf("%s: %v, want an error about %s", name, err, test.has)
 		}
-		if now, err := store.State(t.Context(), st, "s", ""); err != nil || string(now) != before {
+		if now, err := driver.State(t.Context(), st, "s", ""); err != nil || string(now) != before {
 			t.Fatalf("%s: the state is %s, %v", name, now, err)
 		}
 	}
-	if _, err := store.MergeStateOf(t.Context(), st, "s", typ, replace("/n", "2"), replace("/unknown", "{}")); err != nil {
+	if _, err := driver.MergeStateOf(t.Context(), st, "s", typ, replace("/n", "2"), replace("/unknown", "{}")); err != nil {
 		t.Error(err)
 	}
-	if _, err := store.MergeState(t.Context(), st, "s", replace("/n", `"two"`)); err != nil {
+	if _, err := driver.MergeState(t.Context(), st, "s", replace("/n", `"two"`)); err != nil {
 		t.Errorf("a state of any type: %v", err)
 	}
-	if _, err := store.MergeStateOf(t.Context(), st, "s", typ, replace("/n", "3")); err != nil {
+	if _, err := driver.MergeStateOf(t.Context(), st, "s", typ, replace("/n", "3")); err != nil {
 		t.Errorf("a repair: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package store_test
+package driver_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 func pendingCall(root, id string, at time.Time) *cairn.PendingCall {
@@ -19,17 +19,17 @@ func TestCallCursor(t *testing.T) {
 	for _, call := range []*cairn.PendingCall{
 		pendingCall("root", "call_1", at), pendingCall("a.b", "c.d", at), pendingCall("é🜁", "1.2.3", at), pendingCall("7.x", "7", time.Unix(-1, 1)),
 	} {
-		text := store.CallCursor(call)
-		created, root, id, err := store.ParseCallCursor(text)
+		text := driver.CallCursor(call)
+		created, root, id, err := driver.ParseCallCursor(text)
 		if err != nil || !created.Equal(call.CreatedAt.Truncate(time.Microsecond)) || root != call.RootID || id != call.ID {
 			t.Errorf("%q: %s, %q, %q, %v, want those of %+v", text, created, root, id, err, call)
 		}
 	}
-	if created, root, id, err := store.ParseCallCursor(""); !created.IsZero() || root != "" || id != "" || err != nil {
+	if created, root, id, err := driver.ParseCallCursor(""); !created.IsZero() || root != "" || id != "" || err != nil {
 		t.Errorf("the beginning: %s, %q, %q, %v", created, root, id, err)
 	}
 	for _, bad := range []string{".", "..", "1", "1.2", "1.4.", "1.4.abc", "1.0.abc", "1.-1.abc", "?.1.ab", "1.x.ab", ".1.ab", "1..ab", "zzzzzzzzzzzzzzzz.1.ab"} {
-		if _, _, _, err := store.ParseCallCursor(bad); !errors.Is(err, cairn.ErrInvalid) {
+		if _, _, _, err := driver.ParseCallCursor(bad); !errors.Is(err, cairn.ErrInvalid) {
 			t.Errorf("%q: error %v", bad, err)
 		}
 	}
@@ -44,7 +44,7 @@ func TestCompareCalls(t *testing.T) {
 	}
 	for i, a := range inOrder {
 		for j, b := range inOrder {
-			if got := store.CompareCalls(a, b); got < 0 != (i < j) || got > 0 != (i > j) {
+			if got := driver.CompareCalls(a, b); got < 0 != (i < j) || got > 0 != (i > j) {
 				t.Errorf("call %d compared with call %d: %d", i, j, got)
 			}
 		}
@@ -56,9 +56,9 @@ func FuzzParseCallCursor(f *testing.F) {
 	for _, seed := range []string{"", "..", "1.1.ab", "-zz.2.a.b", "1y2p0ij32e8e7.1.ab", "+1.+1.ab"} {
 		f.Add(seed)
 	}
-	f.Add(store.CallCursor(pendingCall("root", "call_1", time.Date(2026, time.March, 4, 12, 0, 0, 0, time.UTC))))
+	f.Add(driver.CallCursor(pendingCall("root", "call_1", time.Date(2026, time.March, 4, 12, 0, 0, 0, time.UTC))))
 	f.Fuzz(func(t *testing.T, text string) {
-		at, root, id, err := store.ParseCallCursor(text)
+		at, root, id, err := driver.ParseCallCursor(text)
 		if err != nil {
 			if !errors.Is(err, cairn.ErrInvalid) {
 				t.Fatalf("%q: %v", text, err)
@@ -68,8 +68,8 @@ func FuzzParseCallCursor(f *testing.F) {
 		if text == "" {
 			return
 		}
-		again := store.CallCursor(pendingCall(root, id, at))
-		at2, root2, id2, err := store.ParseCallCursor(again)
+		again := driver.CallCursor(pendingCall(root, id, at))
+		at2, root2, id2, err := driver.ParseCallCursor(again)
 		if err != nil || !at2.Equal(at) || root2 != root || id2 != id || root == "" {
 			t.Fatalf("%q reads %s, %q, %q; %q reads %s, %q, %q, %v", text, at, root, id, again, at2, root2, id2, err)
 		}

@@ -1,4 +1,4 @@
-package store_test
+package driver_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // A write is compared with the existing record, which counts until it expires.
@@ -31,16 +31,16 @@ func TestRecordWriteApplies(t *testing.T) {
 		{name: "its version, once it has expired", seen: 3, expires: -time.Hour, stale: true},
 		{name: "another version", seen: 2, expires: time.Hour, stale: true},
 		{name: "a version, where there is none", seen: 3, stale: true},
-		{name: "any, where there is none", seen: store.AnyVersion, created: now},
-		{name: "any, where there is one", seen: store.AnyVersion, expires: time.Hour, created: before},
+		{name: "any, where there is none", seen: driver.AnyVersion, created: now},
+		{name: "any, where there is one", seen: driver.AnyVersion, expires: time.Hour, created: before},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			var there *store.Record
+			var there *driver.Record
 			if test.expires != 0 {
-				there = &store.Record{Namespace: "ns", Key: "key", Version: 3, CreatedAt: before, ExpiresAt: now.Add(test.expires)}
+				there = &driver.Record{Namespace: "ns", Key: "key", Version: 3, CreatedAt: before, ExpiresAt: now.Add(test.expires)}
 			}
-			w := store.RecordWrite{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`1`), Seen: test.seen, TTL: time.Minute + 1}
+			w := driver.RecordWrite{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`1`), Seen: test.seen, TTL: time.Minute + 1}
 			r, err := w.Apply(there, now)
 			if errors.Is(err, cairn.ErrStale) != test.stale || (err != nil) != test.stale {
 				t.Fatalf("error %v, want a conflict: %v", err, test.stale)
@@ -48,7 +48,7 @@ func TestRecordWriteApplies(t *testing.T) {
 			if err != nil {
 				return
 			}
-			want := store.Record{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`1`), CreatedAt: test.created, UpdatedAt: now,
+			want := driver.Record{Namespace: "ns", Key: "key", Index: "i", Value: json.RawMessage(`1`), CreatedAt: test.created, UpdatedAt: now,
 				ExpiresAt: now.Add(time.Minute + time.Microsecond), AsOf: now}
 			if got, _ := json.Marshal(r); string(got) != string(mustMarshal(t, want)) {
 				t.Errorf("record %s, want %+v", got, want)
@@ -72,12 +72,12 @@ func FuzzRecordPrefix(f *testing.F) {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, prefix, key string) {
-		q := store.RecordQuery{Namespace: "ns", Prefix: prefix}
+		q := driver.RecordQuery{Namespace: "ns", Prefix: prefix}
 		r, err := q.Range()
-		if err != nil || store.CheckRecordKey("ns", key) != nil {
+		if err != nil || driver.CheckRecordKey("ns", key) != nil {
 			return
 		}
-		if got, want := r.Selects(&store.Record{Key: key}), strings.HasPrefix(key, prefix); got != want {
+		if got, want := r.Selects(&driver.Record{Key: key}), strings.HasPrefix(key, prefix); got != want {
 			t.Errorf("prefix %q selects key %q: %v, want %v", prefix, key, got, want)
 		}
 	})
@@ -90,9 +90,9 @@ func FuzzRecordCursor(f *testing.F) {
 		f.Add(seed, false)
 	}
 	f.Fuzz(func(t *testing.T, cursor string, byIndex bool) {
-		q := store.RecordQuery{Namespace: "ns", Cursor: cursor}
+		q := driver.RecordQuery{Namespace: "ns", Cursor: cursor}
 		if byIndex {
-			q.Index = &store.IndexRange{}
+			q.Index = &driver.IndexRange{}
 		}
 		r, err := q.Range()
 		if err != nil {
@@ -104,8 +104,8 @@ func FuzzRecordCursor(f *testing.F) {
 		if cursor == "" {
 			return
 		}
-		last := &store.Record{Key: r.AfterKey, Index: r.AfterIndex}
-		if again := store.RecordCursor(&q, last); again != cursor || r.Selects(last) {
+		last := &driver.Record{Key: r.AfterKey, Index: r.AfterIndex}
+		if again := driver.RecordCursor(&q, last); again != cursor || r.Selects(last) {
 			t.Errorf("cursor %q is that of %+v, whose cursor is %q", cursor, last, again)
 		}
 	})
@@ -116,7 +116,7 @@ func TestRecordPageSize(t *testing.T) {
 	t.Parallel()
 	var got []int
 	for _, limit := range []int{-1, 0, 1, 99, 100, 101} {
-		q := store.RecordQuery{Limit: limit}
+		q := driver.RecordQuery{Limit: limit}
 		got = append(got, q.Size())
 	}
 	if want := []int{100, 100, 1, 99, 100, 100}; !slices.Equal(got, want) {

@@ -1,8 +1,8 @@
-package store
+package driver
 
 import (
 	"bytes"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -129,7 +129,7 @@ type Args []any
 
 // argument converts a value to the type of an argument, as database/sql does.
 func argument(v any) (any, error) {
-	v, err := driver.DefaultParameterConverter.ConvertValue(v)
+	v, err := sqldriver.DefaultParameterConverter.ConvertValue(v)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package store_test
+package driver_test
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"fmt"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 func ExampleNewStateChange() {
 	at := cairn.StatePosition{Position: 7, KeyframeBytes: 100_000, ChangeBytes: 2_000}
 	add := cairn.Op{Kind: cairn.OpAppend, Path: "/issued", Items: []json.RawMessage{json.RawMessage("42")}}
-	change, err := store.NewStateChange(at, json.RawMessage(`{"issued": [41]}`), []cairn.Op{add})
+	change, err := driver.NewStateChange(at, json.RawMessage(`{"issued": [41]}`), []cairn.Op{add})
 	fmt.Println(len(change.Ops), change.Keyframe == nil, err)
 	// Output:
 	// 1 true <nil>
@@ -22,8 +22,8 @@ func ExampleNewStateChange() {
 
 func ExampleCreate() {
 	ctx, st := context.Background(), memstore.New(nil)
-	_, first := store.Create(ctx, st, &cairn.Session{ID: "s1", Agent: "support"}, nil)
-	_, second := store.Create(ctx, st, &cairn.Session{ID: "s1", Agent: "support"}, nil)
+	_, first := driver.Create(ctx, st, &cairn.Session{ID: "s1", Agent: "support"}, nil)
+	_, second := driver.Create(ctx, st, &cairn.Session{ID: "s1", Agent: "support"}, nil)
 	fmt.Println(first, errors.Is(second, cairn.ErrExists))
 	// Output:
 	// <nil> true
@@ -31,12 +31,12 @@ func ExampleCreate() {
 
 func ExampleCompareAndSetStatus() {
 	ctx, st := context.Background(), memstore.New(nil)
-	if _, err := store.Create(ctx, st, &cairn.Session{ID: "s1", Agent: "support"}, nil); err != nil {
+	if _, err := driver.Create(ctx, st, &cairn.Session{ID: "s1", Agent: "support"}, nil); err != nil {
 		fmt.Println(err)
 		return
 	}
 	from := []cairn.SessionStatus{cairn.SessionPaused}
-	seen, ok, err := store.CompareAndSetStatus(ctx, st, "s1", from, cairn.SessionFailed)
+	seen, ok, err := driver.CompareAndSetStatus(ctx, st, "s1", from, cairn.SessionFailed)
 	fmt.Println(seen.Status, seen.Version, ok, err)
 	// Output:
 	// idle 1 false <nil>

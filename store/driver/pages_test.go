@@ -1,4 +1,4 @@
-package store_test
+package driver_test
 
 import (
 	"errors"
@@ -6,13 +6,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // All reads a page only when the previous one is used up, and ends with the error of a page that cannot be read.
 func TestAll(t *testing.T) {
 	failed := errors.New("failed")
-	pages := map[string]store.Page[int]{"": {Items: []int{1, 2}, Next: "a"}, "a": {Next: "b"}, "b": {Items: []int{3}}, "c": {Items: []int{4}, Next: "d"}}
+	pages := map[string]driver.Page[int]{"": {Items: []int{1, 2}, Next: "a"}, "a": {Next: "b"}, "b": {Items: []int{3}}, "c": {Items: []int{4}, Next: "d"}}
 	for name, c := range map[string]struct {
 		from string
 		stop int
@@ -27,7 +27,7 @@ func TestAll(t *testing.T) {
 			var read []string
 			var got []int
 			var end error
-			for n, err := range store.All(func(cursor string) (store.Page[int], error) {
+			for n, err := range driver.All(func(cursor string) (driver.Page[int], error) {
 				read = append(read, cursor)
 				if cursor == "" {
 					cursor = c.from

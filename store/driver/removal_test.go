@@ -1,11 +1,11 @@
-package store_test
+package driver_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 func TestSweepAt(t *testing.T) {
@@ -39,14 +39,14 @@ func TestSweepAt(t *testing.T) {
 		if test.held == 0 {
 			s.Status = cairn.SessionCompleted
 		}
-		got := store.SweepAt(now, s)
+		got := driver.SweepAt(now, s)
 		if !got.Equal(test.want) {
 			t.Errorf("%s: looked at %v, want %v", name, got, test.want)
 		}
 		if expiry := s.Expiry(); expiry.After(now) && !got.After(now) {
 			t.Errorf("%s: looked at again and again", name)
 		}
-		if s.ID = "child"; !store.SweepAt(now, s).IsZero() {
+		if s.ID = "child"; !driver.SweepAt(now, s).IsZero() {
 			t.Errorf("%s: a session that is not a root is looked at", name)
 		}
 	}

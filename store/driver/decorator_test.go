@@ -1,4 +1,4 @@
-package store_test
+package driver_test
 
 import (
 	"context"
@@ -11,21 +11,21 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 // logged logs the commits of a store.
 type logged struct {
-	store.Store
+	driver.Store
 	log *slog.Logger
 }
 
-// Unwrap implements store.Unwrapper.
-func (l logged) Unwrap() store.Store { return l.Store }
+// Unwrap implements driver.Unwrapper.
+func (l logged) Unwrap() driver.Store { return l.Store }
 
-// Commit implements store.Store.
-func (l logged) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+// Commit implements driver.Store.
+func (l logged) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	row, err := l.Store.Commit(ctx, id, c)
 	l.log.InfoContext(ctx, "commit", "session", id, "messages", len(c.Messages), "error", err)
 	return row, err
@@ -62,37 +62,37 @@ func ExampleUnwrapper() {
 
 // bare embeds a store and is no Unwrapper; alone is not one on purpose; bareLog and openLog embed a log.
 type (
-	bare    struct{ store.Store }
-	alone   struct{ store.Store }
-	bareLog struct{ store.Log }
+	bare    struct{ driver.Store }
+	alone   struct{ driver.Store }
+	bareLog struct{ driver.Log }
 	openLog struct{ bareLog }
 )
 
-func (a alone) Self() store.Store { return a }
+func (a alone) Self() driver.Store { return a }
 
-func (o openLog) Unwrap() store.Log { return o.Log }
+func (o openLog) Unwrap() driver.Log { return o.Log }
 
 func TestAsFindsTheOutermost(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
-	for name, outer := range map[string]store.Store{"itself": st, "one level": logged{Store: st}, "two levels": logged{Store: logged{Store: st}}} {
-		if got, ok := store.As[store.Sweeper](outer); !ok || got != store.Sweeper(st) {
+	for name, outer := range map[string]driver.Store{"itself": st, "one level": logged{Store: st}, "two levels": logged{Store: logged{Store: st}}} {
+		if got, ok := driver.As[driver.Sweeper](outer); !ok || got != driver.Sweeper(st) {
 			t.Errorf("%s: %T, %t", name, got, ok)
 		}
-		if got, ok := store.As[store.Unwrapper](outer); ok == (name == "itself") || ok && got != outer {
+		if got, ok := driver.As[driver.Unwrapper](outer); ok == (name == "itself") || ok && got != outer {
 			t.Errorf("%s: as a decorator it is %T, %t", name, got, ok)
 		}
 	}
-	for name, outer := range map[string]store.Store{"nil": nil, "no unwrapper": bare{st}, "an unwrapper of one": logged{Store: bare{st}}} {
-		if got, ok := store.As[store.Sweeper](outer); ok {
+	for name, outer := range map[string]driver.Store{"nil": nil, "no unwrapper": bare{st}, "an unwrapper of one": logged{Store: bare{st}}} {
+		if got, ok := driver.As[driver.Sweeper](outer); ok {
 			t.Errorf("%s: %T", name, got)
 		}
 	}
-	fence, ok := store.LogAs[store.Fencer](openLog{bareLog{st.EventLog()}})
-	if !ok || fence != st.EventLog().(store.Fencer) {
+	fence, ok := driver.LogAs[driver.Fencer](openLog{bareLog{st.EventLog()}})
+	if !ok || fence != st.EventLog().(driver.Fencer) {
 		t.Errorf("the log's fencer is %T, %t", fence, ok)
 	}
-	if got, ok := store.LogAs[store.Fencer](bareLog{st.EventLog()}); ok {
+	if got, ok := driver.LogAs[driver.Fencer](bareLog{st.EventLog()}); ok {
 		t.Errorf("a log that is no unwrapper is a %T", got)
 	}
 }
@@ -103,8 +103,8 @@ func TestEngineRefusesDecoratorThatHidesInterfaces(t *testing.T) {
 	agents := []*cairn.Agent{{Name: "bot", Model: scripted.New()}}
 	all := []string{"Importer", "LogProvider", "RecordProvider", "StopWatcher", "Sweeper"}
 	for name, c := range map[string]struct {
-		st   store.Store
-		log  store.Log
+		st   driver.Store
+		log  driver.Log
 		want []string // words of the error; nil for none
 	}{
 		"itself":                       {st, nil, nil},
