@@ -225,7 +225,7 @@ func (a *Agent) validateModels(bad func(field, format string, args ...any) error
 		}
 		err := v.Validate()
 		if err != nil {
-			err = &Error{Code: CodeInvalid, Field: field, Message: fmt.Sprintf("agent %q: %s: %v", a.Name, field, err), Cause: err}
+			err = &Error{Code: ErrInvalid, Field: field, Message: fmt.Sprintf("agent %q: %s: %v", a.Name, field, err), Cause: err}
 		}
 		return err
 	}

@@ -121,7 +121,7 @@ func TestAgentMistakes(t *testing.T) {
 		test.spoil(a)
 		err := a.Validate()
 		var e *cairn.Error
-		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || !strings.HasPrefix(e.Field, test.field) ||
+		if !errors.As(err, &e) || e.Code != cairn.ErrInvalid || !strings.HasPrefix(e.Field, test.field) ||
 			!strings.HasPrefix(e.Message, `agent "support": `+test.field) || !strings.Contains(e.Message, test.says) {
 			t.Errorf("%s: error %q in field %q, want one in %q that says %q", name, err, e.Field, test.field, test.says)
 		}
@@ -195,7 +195,7 @@ func TestTypesWhoseMethodsPanicAreMistakesOfTheDefinition(t *testing.T) {
 	} {
 		err := agent.Validate()
 		var e *cairn.Error
-		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field != field || !strings.Contains(e.Message, "panic") {
+		if !errors.As(err, &e) || e.Code != cairn.ErrInvalid || e.Field != field || !strings.Contains(e.Message, "panic") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 // (state, context, usage) are discarded; a custom event that it emitted before the question is on the log once.
 //
 // [AssignTo] and [WaitAtMost] set who may answer and for how long; they default to those of the tool, if it has
-// any. When that time has passed, Ask returns an error with CodeTimeout. If the question is answered with
+// any. When that time has passed, Ask returns an error with ErrTimeout. If the question is answered with
 // [AnswerError], it returns an [ErrDenied] error. The tool may return either error or handle it. Answers are not
 // cached with the tool's result.
 //
@@ -59,13 +59,13 @@ func (c *Call) Ask(ctx context.Context, prompt string, payload, answer any, opts
 	}
 	if form != nil { // the answer may have been given to another version of the tool
 		if list := form.Validate(raw); len(list) > 0 {
-			e := Errorf(CodeTool, "the answer is not one to the question %q, which has changed since", prompt)
+			e := Errorf(ErrTool, "the answer is not one to the question %q, which has changed since", prompt)
 			e.Details = list
 			return e
 		}
 	}
 	if err := json.Unmarshal(raw, answer); err != nil {
-		return Errorf(CodeTool, "the answer to the question %q does not decode: %w", prompt, err)
+		return Errorf(ErrTool, "the answer to the question %q does not decode: %w", prompt, err)
 	}
 	return nil
 }

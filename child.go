@@ -26,7 +26,7 @@ type ChildRef struct {
 	Agent string `json:"agent"`
 	// Kind is sub-agent or companion.
 	Kind ChildKind `json:"kind"`
-	// Deadline is when the call fails with CodeTimeout if the session has not ended, see [SubAgent]; zero means never.
+	// Deadline is when the call fails with ErrTimeout if the session has not ended, see [SubAgent]; zero means never.
 	Deadline time.Time `json:"deadline,omitzero"`
 }
 

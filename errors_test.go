@@ -20,11 +20,11 @@ func TestCodes(t *testing.T) {
 		status    int
 		retryable bool
 	}{
-		{cairn.CodeInvalid, cairn.CategoryInput, http.StatusBadRequest, false},
-		{cairn.CodeStale, cairn.CategoryConflict, http.StatusConflict, true},
-		{cairn.CodeTrimmed, cairn.CategoryConflict, http.StatusGone, false},
-		{cairn.CodeRateLimited, cairn.CategoryModel, http.StatusTooManyRequests, true},
-		{cairn.CodeUnavailable, cairn.CategoryStorage, http.StatusServiceUnavailable, true},
+		{cairn.ErrInvalid, cairn.CategoryInput, http.StatusBadRequest, false},
+		{cairn.ErrStale, cairn.CategoryConflict, http.StatusConflict, true},
+		{cairn.ErrTrimmed, cairn.CategoryConflict, http.StatusGone, false},
+		{cairn.ErrRateLimited, cairn.CategoryModel, http.StatusTooManyRequests, true},
+		{cairn.ErrUnavailable, cairn.CategoryStorage, http.StatusServiceUnavailable, true},
 		{"from a newer version", cairn.CategorySystem, http.StatusInternalServerError, false},
 		{"", cairn.CategorySystem, http.StatusInternalServerError, false},
 	} {
@@ -36,7 +36,7 @@ func TestCodes(t *testing.T) {
 
 func TestErrorIsComparedByCode(t *testing.T) {
 	t.Parallel()
-	err := fmt.Errorf("outer: %w", cairn.Errorf(cairn.CodeStale, "version %d", 3))
+	err := fmt.Errorf("outer: %w", cairn.Errorf(cairn.ErrStale, "version %d", 3))
 	if !errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced) || errors.Is(err, io.EOF) {
 		t.Error("an error is compared by something else than its code")
 	}
@@ -48,15 +48,15 @@ func TestErrorIsComparedByCode(t *testing.T) {
 
 func TestErrorf(t *testing.T) {
 	t.Parallel()
-	plain := cairn.Errorf(cairn.CodeTool, "tool %q", "refund")
-	if plain.Error() != `tool "refund"` || plain.Cause != nil || plain.Code != cairn.CodeTool {
+	plain := cairn.Errorf(cairn.ErrTool, "tool %q", "refund")
+	if plain.Error() != `tool "refund"` || plain.Cause != nil || plain.Code != cairn.ErrTool {
 		t.Errorf("got %+v", plain)
 	}
-	one := cairn.Errorf(cairn.CodeTool, "reading: %w", io.EOF)
+	one := cairn.Errorf(cairn.ErrTool, "reading: %w", io.EOF)
 	if one.Cause != io.EOF || !errors.Is(one, io.EOF) || one.Error() != "reading: EOF" {
 		t.Errorf("got %+v", one)
 	}
-	two := cairn.Errorf(cairn.CodeTool, "%w after %w", io.EOF, io.ErrClosedPipe)
+	two := cairn.Errorf(cairn.ErrTool, "%w after %w", io.EOF, io.ErrClosedPipe)
 	if !errors.Is(two, io.EOF) || !errors.Is(two, io.ErrClosedPipe) || two.Error() != "EOF after io: read/write on closed pipe" {
 		t.Errorf("got %+v with cause %v", two, two.Cause)
 	}
@@ -75,27 +75,30 @@ func TestAsError(t *testing.T) {
 	if got := cairn.AsError(nil); got != nil {
 		t.Errorf("nil becomes %v", got)
 	}
-	own := &cairn.Error{Code: cairn.CodeTool, Message: "broke", Field: "f", Details: []string{"d"}, RetryAfter: cairn.Duration(time.Second)}
+	own := &cairn.Error{Code: cairn.ErrTool, Message: "broke", Field: "f", Details: []string{"d"}, RetryAfter: cairn.Duration(time.Second)}
 	if got := cairn.AsError(own); got != own {
 		t.Errorf("an Error becomes another: %+v", got)
 	}
 	wrapped := fmt.Errorf("step 3: %w", own)
 	got := cairn.AsError(wrapped)
-	if got.Code != cairn.CodeTool || got.Message != "step 3: broke" || got.Field != "f" || got.RetryAfter != cairn.Duration(time.Second) || !errors.Is(got, own) {
+	if got.Code != cairn.ErrTool || got.Message != "step 3: broke" || got.Field != "f" || got.RetryAfter != cairn.Duration(time.Second) || !errors.Is(got, own) {
 		t.Errorf("a wrapped Error becomes %+v", got)
 	}
 	if own.Message != "broke" {
 		t.Error("the inner error was changed")
 	}
+	if got := cairn.AsError(fmt.Errorf("outer: %w", cairn.ErrDeleted)); got.Code != cairn.ErrDeleted || got.Message != "outer: deleted" || !errors.Is(got, cairn.ErrNotFound) {
+		t.Errorf("a wrapped code becomes %+v", got)
+	}
 	foreign := cairn.AsError(io.EOF)
-	if foreign.Code != cairn.CodeInternal || foreign.Message != "EOF" || !errors.Is(foreign, io.EOF) {
+	if foreign.Code != cairn.ErrInternal || foreign.Message != "EOF" || !errors.Is(foreign, io.EOF) {
 		t.Errorf("a foreign error becomes %+v", foreign)
 	}
 }
 
 func TestErrorIsStored(t *testing.T) {
 	t.Parallel()
-	given := &cairn.Error{Code: cairn.CodeArguments, Message: "m", Field: "f", RetryAfter: cairn.Duration(time.Minute), Details: []string{"a", "b"}, Cause: io.EOF}
+	given := &cairn.Error{Code: cairn.ErrArguments, Message: "m", Field: "f", RetryAfter: cairn.Duration(time.Minute), Details: []string{"a", "b"}, Cause: io.EOF}
 	raw, err := json.Marshal(given)
 	if err != nil {
 		t.Fatal(err)

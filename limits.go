@@ -20,7 +20,7 @@ const MaxMessageBytes = limits.Bytes
 func refused(field, problem string, size int) error {
 	e := Invalid(field, "%s", problem)
 	if limits.Size(size) != "" {
-		e.Code = CodeTooLarge
+		e.Code = ErrTooLarge
 	}
 	return e
 }

@@ -33,29 +33,29 @@ func TestInputMistakes(t *testing.T) {
 		field string
 		code  cairn.Code
 	}{
-		"nothing":       {cairn.Input{}, "input", cairn.CodeInvalid},
-		"empty text":    {cairn.Text(""), "input", cairn.CodeInvalid},
-		"not UTF-8":     {cairn.Text("\xff"), "input", cairn.CodeInvalid},
-		"no parts":      {cairn.Messages(ok, cairn.User()), "input.messages[1]", cairn.CodeInvalid},
-		"role":          {cairn.Messages(ok, cairn.Message{Role: cairn.RoleAssistant, Parts: ok.Parts}), "input.messages[1].role", cairn.CodeInvalid},
-		"no role":       {cairn.Messages(cairn.Message{Parts: ok.Parts}), "input.role", cairn.CodeInvalid},
-		"id":            {cairn.Messages(cairn.Message{ID: "a\n", Role: cairn.RoleUser, Parts: ok.Parts}), "input.id", cairn.CodeInvalid},
-		"tool use":      {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{}})), "input", cairn.CodeInvalid},
-		"no type":       {cairn.Messages(cairn.User(cairn.Part{Text: "x"})), "input", cairn.CodeInvalid},
-		"no file":       {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartFile})), "input.file", cairn.CodeInvalid},
-		"no media type": {file(cairn.File{Data: []byte("x")}), "input.file.media_type", cairn.CodeInvalid},
-		"file name":     {file(cairn.File{MediaType: "a/b", Name: "\xff", Data: []byte("x")}), "input.file.name", cairn.CodeInvalid},
-		"empty file":    {file(cairn.File{MediaType: "a/b"}), "input.file", cairn.CodeInvalid},
-		"two sources":   {file(cairn.File{MediaType: "a/b", Data: []byte("x"), URL: "u"}), "input.file", cairn.CodeInvalid},
-		"no data":       {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartData})), "input.data", cairn.CodeInvalid},
-		"no name":       {cairn.Messages(cairn.User(cairn.DataPart(cairn.Data{Value: []byte("1")}))), "input.data.name", cairn.CodeInvalid},
-		"no value":      {cairn.Messages(cairn.User(cairn.DataPart(cairn.Data{Name: "n"}))), "input.data.value", cairn.CodeInvalid},
-		"bad value":     {cairn.Messages(cairn.User(cairn.DataPart(cairn.Data{Name: "n", Value: []byte("{")}))), "input.data.value", cairn.CodeInvalid},
-		"text and data": {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartText, Text: "x", Data: &cairn.Data{}})), "input", cairn.CodeInvalid},
-		"metadata":      {cairn.Messages(cairn.Message{Role: cairn.RoleUser, Parts: ok.Parts, Metadata: []byte("{")}), "input.metadata", cairn.CodeInvalid},
+		"nothing":       {cairn.Input{}, "input", cairn.ErrInvalid},
+		"empty text":    {cairn.Text(""), "input", cairn.ErrInvalid},
+		"not UTF-8":     {cairn.Text("\xff"), "input", cairn.ErrInvalid},
+		"no parts":      {cairn.Messages(ok, cairn.User()), "input.messages[1]", cairn.ErrInvalid},
+		"role":          {cairn.Messages(ok, cairn.Message{Role: cairn.RoleAssistant, Parts: ok.Parts}), "input.messages[1].role", cairn.ErrInvalid},
+		"no role":       {cairn.Messages(cairn.Message{Parts: ok.Parts}), "input.role", cairn.ErrInvalid},
+		"id":            {cairn.Messages(cairn.Message{ID: "a\n", Role: cairn.RoleUser, Parts: ok.Parts}), "input.id", cairn.ErrInvalid},
+		"tool use":      {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{}})), "input", cairn.ErrInvalid},
+		"no type":       {cairn.Messages(cairn.User(cairn.Part{Text: "x"})), "input", cairn.ErrInvalid},
+		"no file":       {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartFile})), "input.file", cairn.ErrInvalid},
+		"no media type": {file(cairn.File{Data: []byte("x")}), "input.file.media_type", cairn.ErrInvalid},
+		"file name":     {file(cairn.File{MediaType: "a/b", Name: "\xff", Data: []byte("x")}), "input.file.name", cairn.ErrInvalid},
+		"empty file":    {file(cairn.File{MediaType: "a/b"}), "input.file", cairn.ErrInvalid},
+		"two sources":   {file(cairn.File{MediaType: "a/b", Data: []byte("x"), URL: "u"}), "input.file", cairn.ErrInvalid},
+		"no data":       {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartData})), "input.data", cairn.ErrInvalid},
+		"no name":       {cairn.Messages(cairn.User(cairn.DataPart(cairn.Data{Value: []byte("1")}))), "input.data.name", cairn.ErrInvalid},
+		"no value":      {cairn.Messages(cairn.User(cairn.DataPart(cairn.Data{Name: "n"}))), "input.data.value", cairn.ErrInvalid},
+		"bad value":     {cairn.Messages(cairn.User(cairn.DataPart(cairn.Data{Name: "n", Value: []byte("{")}))), "input.data.value", cairn.ErrInvalid},
+		"text and data": {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartText, Text: "x", Data: &cairn.Data{}})), "input", cairn.ErrInvalid},
+		"metadata":      {cairn.Messages(cairn.Message{Role: cairn.RoleUser, Parts: ok.Parts, Metadata: []byte("{")}), "input.metadata", cairn.ErrInvalid},
 		"much metadata": {cairn.Messages(cairn.Message{Role: cairn.RoleUser, Parts: ok.Parts, Metadata: []byte(`"` + strings.Repeat("x", cairn.MaxMetadataBytes) + `"`)}),
-			"input.metadata", cairn.CodeTooLarge},
-		"too large": {cairn.Messages(ok, cairn.User(cairn.FilePart(cairn.File{MediaType: "a/b", Data: make([]byte, cairn.MaxInputBytes)}))), "input", cairn.CodeTooLarge},
+			"input.metadata", cairn.ErrTooLarge},
+		"too large": {cairn.Messages(ok, cairn.User(cairn.FilePart(cairn.File{MediaType: "a/b", Data: make([]byte, cairn.MaxInputBytes)}))), "input", cairn.ErrTooLarge},
 	} {
 		var e *cairn.Error
 		if err := test.input.Validate(); !errors.As(err, &e) || e.Code != test.code || e.Field != test.field || !strings.HasPrefix(e.Message, test.field) {
@@ -112,11 +112,11 @@ func TestSessionContext(t *testing.T) {
 		field   string
 		code    cairn.Code
 	}{
-		"user":      {cairn.Session{UserID: "\xff"}, "user_id", cairn.CodeInvalid},
-		"empty tag": {cairn.Session{Tags: []string{"a", ""}}, "tags", cairn.CodeInvalid},
-		"key":       {cairn.Session{Metadata: cairn.Metadata{"a\n": "x"}}, "metadata", cairn.CodeInvalid},
-		"value":     {cairn.Session{Metadata: cairn.Metadata{"a": "\xff"}}, "metadata", cairn.CodeInvalid},
-		"too large": {cairn.Session{Metadata: cairn.Metadata{"a": strings.Repeat("x", cairn.MaxMetadataBytes)}}, "metadata", cairn.CodeTooLarge},
+		"user":      {cairn.Session{UserID: "\xff"}, "user_id", cairn.ErrInvalid},
+		"empty tag": {cairn.Session{Tags: []string{"a", ""}}, "tags", cairn.ErrInvalid},
+		"key":       {cairn.Session{Metadata: cairn.Metadata{"a\n": "x"}}, "metadata", cairn.ErrInvalid},
+		"value":     {cairn.Session{Metadata: cairn.Metadata{"a": "\xff"}}, "metadata", cairn.ErrInvalid},
+		"too large": {cairn.Session{Metadata: cairn.Metadata{"a": strings.Repeat("x", cairn.MaxMetadataBytes)}}, "metadata", cairn.ErrTooLarge},
 	} {
 		var e *cairn.Error
 		if err := test.session.ValidateContext(); !errors.As(err, &e) || e.Field != test.field || e.Code != test.code {
@@ -127,7 +127,7 @@ func TestSessionContext(t *testing.T) {
 		t.Error(err)
 	}
 	var e *cairn.Error
-	if err := cairn.CheckSessionID(""); !errors.As(err, &e) || e.Field != "session" || e.Code != cairn.CodeInvalid {
+	if err := cairn.CheckSessionID(""); !errors.As(err, &e) || e.Field != "session" || e.Code != cairn.ErrInvalid {
 		t.Errorf("empty id: %v", err)
 	}
 }

@@ -14,8 +14,8 @@ type Model interface {
 	Info() ModelInfo
 	// Stream requests one reply. The sequence yields chunks until the reply is complete, or ends with one error: an
 	// *Error whose code is of CategoryModel; its Retryable determines whether the call is retried. A reply that
-	// ends without ChunkFinish counts as incomplete. If ctx is done, the stream ends with CodeAborted, or with
-	// CodeTimeout for a deadline, wrapping ctx.Err(). The request must not be modified.
+	// ends without ChunkFinish counts as incomplete. If ctx is done, the stream ends with ErrAborted, or with
+	// ErrTimeout for a deadline, wrapping ctx.Err(). The request must not be modified.
 	Stream(ctx context.Context, req *Request) iter.Seq2[Chunk, error]
 }
 

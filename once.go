@@ -25,7 +25,7 @@ func Once[T any](ctx context.Context, call *Call, fn func(ctx context.Context) (
 	}
 	if raw != nil {
 		if err := json.Unmarshal(raw, &v); err != nil {
-			return v, Errorf(CodeTool, "what was kept does not decode: %w", err)
+			return v, Errorf(ErrTool, "what was kept does not decode: %w", err)
 		}
 		return v, nil
 	}

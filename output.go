@@ -49,22 +49,22 @@ func (o *OutputType) IsNative() bool { return o.native }
 // Schema returns the output's JSON Schema.
 func (o *OutputType) Schema() json.RawMessage { return o.schema.JSON() }
 
-// Check returns a CodeOutput error that lists every violation if raw does not satisfy the output type.
+// Check returns a ErrOutput error that lists every violation if raw does not satisfy the output type.
 func (o *OutputType) Check(raw json.RawMessage) error {
 	if list := o.schema.Validate(raw); len(list) > 0 {
-		return &Error{Code: CodeOutput, Message: "the output's members violate the schema: " + strings.Join(list, "; "), Details: list}
+		return &Error{Code: ErrOutput, Message: "the output's members violate the schema: " + strings.Join(list, "; "), Details: list}
 	}
 	if o.typ == nil {
 		return nil
 	}
 	if err := json.Unmarshal(raw, reflect.New(o.typ).Interface()); err != nil {
-		return Errorf(CodeOutput, "the output does not decode as %s: %w", o.typ, err)
+		return Errorf(ErrOutput, "the output does not decode as %s: %w", o.typ, err)
 	}
 	return nil
 }
 
 // OutputAs decodes the typed output of a run's [*Result], or of the [Completion] that a guard is given. It returns a
-// CodeOutput error if there is none or it is of another type.
+// ErrOutput error if there is none or it is of another type.
 func OutputAs[T any](from HasOutput) (T, error) {
 	var out T
 	raw, err := from.output()
@@ -72,7 +72,7 @@ func OutputAs[T any](from HasOutput) (T, error) {
 		return out, err
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, Errorf(CodeOutput, "output does not decode as %T: %w", out, err)
+		return out, Errorf(ErrOutput, "output does not decode as %T: %w", out, err)
 	}
 	return out, nil
 }
@@ -84,25 +84,25 @@ type HasOutput interface {
 
 func (r *Result) output() (json.RawMessage, error) {
 	if len(r.Output) == 0 {
-		return nil, Errorf(CodeOutput, "run %s has no output (status %s)", r.RunID, r.Status)
+		return nil, Errorf(ErrOutput, "run %s has no output (status %s)", r.RunID, r.Status)
 	}
 	return r.Output, nil
 }
 
 func (c Completion) output() (json.RawMessage, error) {
 	if len(c.Output) == 0 {
-		return nil, Errorf(CodeOutput, "the completion has no output (%s)", c.Reason)
+		return nil, Errorf(ErrOutput, "the completion has no output (%s)", c.Reason)
 	}
 	return c.Output, nil
 }
 
 // InputAs decodes the arguments of a call: of the [Call] that a hook is given, or of a [PendingCall] that a person
-// is asked about. It returns a CodeArguments error if they are of another type. The arguments of a pending call are
+// is asked about. It returns a ErrArguments error if they are of another type. The arguments of a pending call are
 // those that the model gave; a reviewer's changes to them are in its Answer.
 func InputAs[T any](call HasInput) (T, error) {
 	var in T
 	if err := json.Unmarshal(call.input(), &in); err != nil {
-		return in, Errorf(CodeArguments, "arguments do not decode as %T: %w", in, err)
+		return in, Errorf(ErrArguments, "arguments do not decode as %T: %w", in, err)
 	}
 	return in, nil
 }

@@ -241,7 +241,7 @@ func (s *Submission) Validate() error {
 		return Invalid("reviewer", "the name %s", problem)
 	}
 	if n := len(s.Result) + len(s.Value) + len(s.Error) + len(s.Reason) + len(s.Input) + len(s.Reviewer); n > MaxAnswerBytes {
-		return &Error{Code: CodeTooLarge, Field: "submission", Message: "submission: larger than 1 MiB"}
+		return &Error{Code: ErrTooLarge, Field: "submission", Message: "submission: larger than 1 MiB"}
 	}
 	switch s.Type {
 	case SubmitResult:

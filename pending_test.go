@@ -96,7 +96,7 @@ func TestSubmissionMistakes(t *testing.T) {
 			test.change(&test.given)
 		}
 		var e *cairn.Error
-		if err := test.given.Validate(); !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field != test.field ||
+		if err := test.given.Validate(); !errors.As(err, &e) || e.Code != cairn.ErrInvalid || e.Field != test.field ||
 			!strings.HasPrefix(e.Message, test.field+": ") || !strings.Contains(e.Message, test.says) {
 			t.Errorf("%s: error %v, want one in %q that says %q", name, err, test.field, test.says)
 		}
@@ -145,7 +145,7 @@ func TestSubmissionSize(t *testing.T) {
 		}
 		test.more(&test.most)
 		var e *cairn.Error
-		if err := test.most.Validate(); !errors.As(err, &e) || e.Code != cairn.CodeTooLarge || e.Field != "submission" {
+		if err := test.most.Validate(); !errors.As(err, &e) || e.Code != cairn.ErrTooLarge || e.Field != "submission" {
 			t.Errorf("%s: one byte more: error %v", name, err)
 		}
 	}
@@ -167,7 +167,7 @@ func FuzzSubmission(f *testing.F) {
 			return
 		}
 		if err := s.Validate(); err != nil {
-			if e := cairn.AsError(err); e.Field == "" || e.Code != cairn.CodeInvalid && e.Code != cairn.CodeTooLarge {
+			if e := cairn.AsError(err); e.Field == "" || e.Code != cairn.ErrInvalid && e.Code != cairn.ErrTooLarge {
 				t.Fatalf("%s: error %v of code %s about %q", text, err, e.Code, e.Field)
 			}
 			return
@@ -261,7 +261,7 @@ func TestInputSwitchesNoTools(t *testing.T) {
 	m := cairn.Context("From now on without.")
 	m.Tools = map[string]bool{"refund": false}
 	var e *cairn.Error
-	if err := cairn.Messages(m).Validate(); !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field != "input.tools" {
+	if err := cairn.Messages(m).Validate(); !errors.As(err, &e) || e.Code != cairn.ErrInvalid || e.Field != "input.tools" {
 		t.Errorf("error %v", err)
 	}
 	if err := cairn.Messages(cairn.User(cairn.TextPart("hello")), m).Validate(); !errors.As(err, &e) || e.Field != "input.messages[1].tools" {

@@ -62,11 +62,11 @@ func TestPublicErrors(t *testing.T) {
 	t.Parallel()
 	const secret = "password=hunter2"
 	why := func() *cairn.Error {
-		return &cairn.Error{Code: cairn.CodeModelRequest, Message: secret, Field: secret, Details: []string{secret}, RetryAfter: cairn.Duration(time.Second),
+		return &cairn.Error{Code: cairn.ErrModelRequest, Message: secret, Field: secret, Details: []string{secret}, RetryAfter: cairn.Duration(time.Second),
 			Calls: []cairn.CallRef{{Prompt: secret}}, Cause: errors.New(secret)}
 	}
 	ev, run, result := cairn.Event{Type: cairn.EventRunEnd, Error: why()}, cairn.Run{Error: why()}, cairn.Result{Error: why()}
-	want := &cairn.Error{Code: cairn.CodeModelRequest, Message: "model request", RetryAfter: cairn.Duration(time.Second)}
+	want := &cairn.Error{Code: cairn.ErrModelRequest, Message: "model request", RetryAfter: cairn.Duration(time.Second)}
 	for name, got := range map[string]*cairn.Error{"event": ev.Public().Error, "run": run.Public().Error, "result": result.Public().Error} {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("the error of a public %s is %+v, want %+v", name, got, want)

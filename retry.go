@@ -28,7 +28,7 @@ func (p *RetryPolicy) problem() string {
 // Retry retries failed calls of the tool according to the policy; the zero policy means the defaults. The function
 // marks an error as worth another attempt by returning a retryable *Error, such as
 //
-//	cairn.Errorf(cairn.CodeUnavailable, "the bank does not answer: %w", err)
+//	cairn.Errorf(cairn.ErrUnavailable, "the bank does not answer: %w", err)
 //
 // or the policy's When decides. A call that exceeded its [Timeout], which bounds one attempt, is retryable. Each
 // attempt has the same arguments and the same [Call.IdempotencyKey], and sees the same state as the first one: what

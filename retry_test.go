@@ -44,7 +44,7 @@ func ExampleRetry() {
 	}
 	pay := func(ctx context.Context, call *cairn.Call, in transfer) (string, error) {
 		if err := bank(ctx, call.IdempotencyKey(), in.Cents); err != nil {
-			return "", cairn.Errorf(cairn.CodeUnavailable, "the bank does not answer: %w", err) // worth another attempt
+			return "", cairn.Errorf(cairn.ErrUnavailable, "the bank does not answer: %w", err) // worth another attempt
 		}
 		return "paid", nil
 	}

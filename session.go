@@ -296,7 +296,7 @@ func CheckSessionID(id string) error {
 // ErrInvalid if it is not valid UTF-8 or has a NUL.
 func CheckTitle(title string) error {
 	if len(title) > MaxTitleBytes {
-		return &Error{Code: CodeTooLarge, Field: "title", Message: fmt.Sprintf("title: %d bytes, at most %d are allowed", len(title), MaxTitleBytes)}
+		return &Error{Code: ErrTooLarge, Field: "title", Message: fmt.Sprintf("title: %d bytes, at most %d are allowed", len(title), MaxTitleBytes)}
 	}
 	return CheckText("title", title)
 }
@@ -319,7 +319,7 @@ func (s *Session) ValidateContext() error {
 		return err
 	}
 	if total+size > MaxMetadataBytes {
-		return &Error{Code: CodeTooLarge, Field: "metadata",
+		return &Error{Code: ErrTooLarge, Field: "metadata",
 			Message: "metadata: user id, tags and metadata are larger than 16 KiB together"}
 	}
 	return nil

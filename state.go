@@ -70,10 +70,10 @@ func encode(v any) (raw []byte, err error) {
 // Initial returns the initial state of a new session.
 func (t *StateType) Initial() json.RawMessage { return t.initial }
 
-// Check returns a CodeState error if raw does not decode as the state type.
+// Check returns a ErrState error if raw does not decode as the state type.
 func (t *StateType) Check(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, reflect.New(t.typ).Interface()); err != nil {
-		return Errorf(CodeState, "state does not decode as %s: %w", t.typ, err)
+		return Errorf(ErrState, "state does not decode as %s: %w", t.typ, err)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ type Handle interface {
 }
 
 // State returns the session's state as an S. A tool sees the state before its step, with its own updates applied.
-// The error is a CodeState error if the stored state does not decode as an S.
+// The error is a ErrState error if the stored state does not decode as an S.
 func State[S any](h Handle) (S, error) {
 	var s S
 	raw, err := h.step().env.State()
@@ -97,7 +97,7 @@ func State[S any](h Handle) (S, error) {
 		return s, err
 	}
 	if err := decode.Into(raw, &s); err != nil {
-		return s, Errorf(CodeState, "state does not decode as %T: %w", s, err)
+		return s, Errorf(ErrState, "state does not decode as %T: %w", s, err)
 	}
 	return s, nil
 }
@@ -117,18 +117,18 @@ func UpdateState[S any](h Handle, change func(*S)) error {
 	}
 	var was, given S
 	if err := decode.Twice(raw, &was, &given); err != nil {
-		return Errorf(CodeState, "state does not decode as %T: %w", was, err)
+		return Errorf(ErrState, "state does not decode as %T: %w", was, err)
 	}
 	change(&given)
 	is := given // a copy: change may have kept the pointer
 	narrow(&was, &is)
 	before, err := json.Marshal(was)
 	if err != nil {
-		return Errorf(CodeState, "state does not encode: %w", err)
+		return Errorf(ErrState, "state does not encode: %w", err)
 	}
 	after, err := json.Marshal(is)
 	if err != nil {
-		return Errorf(CodeState, "state does not encode: %w", err)
+		return Errorf(ErrState, "state does not encode: %w", err)
 	}
 	return h.step().env.Change(before, after)
 }

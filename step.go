@@ -52,7 +52,7 @@ func (s *Step) Append(path []string, items ...any) error {
 	for _, item := range items {
 		raw, err := json.Marshal(item)
 		if err != nil {
-			return Errorf(CodeState, "append %s: %w", op.Path, err)
+			return Errorf(ErrState, "append %s: %w", op.Path, err)
 		}
 		op.Items = append(op.Items, raw)
 	}
@@ -66,7 +66,7 @@ func (s *Step) Append(path []string, items ...any) error {
 func (s *Step) Add(path []string, amount any) error {
 	raw, err := json.Marshal(amount)
 	if err != nil {
-		return Errorf(CodeState, "add to %s: %w", pointer.Join(path...), err)
+		return Errorf(ErrState, "add to %s: %w", pointer.Join(path...), err)
 	}
 	return s.env.Update(Op{Kind: OpIncrement, Path: pointer.Join(path...), Value: raw})
 }
@@ -75,7 +75,7 @@ func (s *Step) Add(path []string, amount any) error {
 func (s *Step) Set(path []string, value any) error {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return Errorf(CodeState, "set %s: %w", pointer.Join(path...), err)
+		return Errorf(ErrState, "set %s: %w", pointer.Join(path...), err)
 	}
 	return s.env.Update(Op{Kind: OpReplace, Path: pointer.Join(path...), Value: raw})
 }
@@ -163,7 +163,7 @@ func (s *Step) AddTags(tags ...string) error { return s.env.Describe(nil, slices
 // SwitchTools switches tools of the agent on (true) and off (false), by name, from the next step on, including
 // later turns. With the step's commit it adds a hidden message that informs the model, as [Step.AddContext] does.
 // The list of tools in requests stays the same, so that the provider's cached prefix stays valid; a call of a tool
-// that is off is answered with a CodeToolOff error. Calls that the model has already made still run.
+// that is off is answered with a ErrToolOff error. Calls that the model has already made still run.
 //
 // The error is ErrInvalid, and nothing is switched, if no tool is named, for [FinishTool], and for names that are
 // not tools of the agent.

@@ -211,7 +211,7 @@ func TestStepSays(t *testing.T) {
 	}
 	for field, err := range map[string]error{"name": step.Emit("", 1), "data": step.Emit("x", func() {}), "id": step.Emit("x", 1, cairn.EmitID("a\n")), "context": step.AddContext("")} {
 		var e *cairn.Error
-		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field != field {
+		if !errors.As(err, &e) || e.Code != cairn.ErrInvalid || e.Field != field {
 			t.Errorf("%s: error %v", field, err)
 		}
 	}

@@ -21,7 +21,7 @@ const taskSchema = `{"type":"object","properties":{"input":{"type":"string","min
 // submitted to the root. If the agent fails, the call's result is an error that the calling model reads.
 //
 // [Timeout] limits the whole consultation, from the beginning of the new session and with the time that it waits for
-// people. When it has passed, the session and those below it are stopped, and the call fails with CodeTimeout. It
+// people. When it has passed, the session and those below it are stopped, and the call fails with ErrTimeout. It
 // counts by the store's clock, through takeovers and suspensions. If the tree is suspended then, a worker enforces it.
 func SubAgent(a *Agent, opts ...ToolOption) Tool {
 	if a == nil {

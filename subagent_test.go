@@ -31,7 +31,7 @@ func TestSubAgent(t *testing.T) {
 	if err != nil || task.Validate() != nil || len(task.Messages) != 1 || task.Messages[0].Role != cairn.RoleUser || task.Messages[0].Text() != "Who was \"first\"?\n" {
 		t.Errorf("task %+v, %v", task, err)
 	}
-	if _, err := tool.Task(json.RawMessage(`{"input":1}`)); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeArguments {
+	if _, err := tool.Task(json.RawMessage(`{"input":1}`)); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.ErrArguments {
 		t.Errorf("arguments that do not decode: %v", err)
 	}
 	if other := of(serverTool()); other.Agent != nil {

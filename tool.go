@@ -38,7 +38,7 @@ func FinishWith() ToolOption { return func(t *Tool) { t.def.Finishes = true } }
 func Serial() ToolOption { return func(t *Tool) { t.def.Serial = true } }
 
 // Timeout limits one execution of the tool. When it passes, the tool's context is cancelled and the call fails at
-// once with CodeTimeout; whatever the tool returns or does with its handle later has no effect. The default is no
+// once with ErrTimeout; whatever the tool returns or does with its handle later has no effect. The default is no
 // limit. For a sub-agent it limits the whole consultation, see [SubAgent].
 func Timeout(d time.Duration) ToolOption { return func(t *Tool) { t.def.Timeout = d } }
 
@@ -65,7 +65,7 @@ func Func[In, Out any](name, description string, fn func(ctx context.Context, ca
 	t.def.Func = func(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error) {
 		var in In
 		if err := json.Unmarshal(input, &in); err != nil {
-			return nil, Errorf(CodeArguments, "arguments do not decode: %w", err)
+			return nil, Errorf(ErrArguments, "arguments do not decode: %w", err)
 		}
 		out, err := fn(ctx, call, in)
 		if err != nil {
@@ -73,7 +73,7 @@ func Func[In, Out any](name, description string, fn func(ctx context.Context, ca
 		}
 		raw, err := json.Marshal(out)
 		if err != nil {
-			return nil, Errorf(CodeTool, "the tool has run, but its result does not encode as JSON: %w", err)
+			return nil, Errorf(ErrTool, "the tool has run, but its result does not encode as JSON: %w", err)
 		}
 		return raw, nil
 	}

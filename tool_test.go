@@ -49,10 +49,10 @@ func TestFuncErrors(t *testing.T) {
 		t.Errorf("the function's error becomes %s, %v", out, err)
 	}
 	strange := of(cairn.Func("strange", "", func(context.Context, *cairn.Call, struct{}) (func(), error) { return nil, nil }))
-	if _, err := strange.Run(t.Context(), nil, json.RawMessage(`{}`)); cairn.AsError(err).Code != cairn.CodeTool {
+	if _, err := strange.Run(t.Context(), nil, json.RawMessage(`{}`)); cairn.AsError(err).Code != cairn.ErrTool {
 		t.Errorf("a result that does not encode: %v", err)
 	}
-	if _, err := fails.Run(t.Context(), nil, json.RawMessage(`[]`)); cairn.AsError(err).Code != cairn.CodeArguments {
+	if _, err := fails.Run(t.Context(), nil, json.RawMessage(`[]`)); cairn.AsError(err).Code != cairn.ErrArguments {
 		t.Errorf("arguments that do not decode: %v", err)
 	}
 }
@@ -65,7 +65,7 @@ func TestCheckListsEveryViolation(t *testing.T) {
 	}
 	err := tool.Check(json.RawMessage(`{"to":"b","amount":0,"more":1}`))
 	var e *cairn.Error
-	if !errors.As(err, &e) || e.Code != cairn.CodeArguments || len(e.Details) != 3 {
+	if !errors.As(err, &e) || e.Code != cairn.ErrArguments || len(e.Details) != 3 {
 		t.Fatalf("error %v with details %q", err, e.Details)
 	}
 	for _, want := range []string{"to: ", "amount: ", "more: is not known"} {
@@ -74,7 +74,7 @@ func TestCheckListsEveryViolation(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{``, `{`, `null`, `{} {}`} {
-		if err := tool.Check(json.RawMessage(bad)); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeArguments {
+		if err := tool.Check(json.RawMessage(bad)); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.ErrArguments {
 			t.Errorf("arguments %q: %v", bad, err)
 		}
 	}
@@ -89,13 +89,13 @@ func TestRawFunc(t *testing.T) {
 			}
 			return input[5 : len(input)-1], nil
 		}))
-	if err := echo.Check(json.RawMessage(`{}`)); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeArguments {
+	if err := echo.Check(json.RawMessage(`{}`)); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.ErrArguments {
 		t.Errorf("arguments that violate the schema: %v", err)
 	}
 	if out, err := echo.Run(t.Context(), nil, json.RawMessage(`{"a":[1]}`)); err != nil || string(out) != `[1]` {
 		t.Errorf("out %s, %v", out, err)
 	}
-	if _, err := echo.Run(t.Context(), nil, json.RawMessage(`{"a":"x",}`)); cairn.AsError(err).Code != cairn.CodeTool {
+	if _, err := echo.Run(t.Context(), nil, json.RawMessage(`{"a":"x",}`)); cairn.AsError(err).Code != cairn.ErrTool {
 		t.Errorf("a result that is not JSON: %v", err)
 	}
 	if _, err := echo.Run(t.Context(), nil, json.RawMessage(`{"a":"fail"}`)); err != io.EOF {
@@ -117,7 +117,7 @@ func TestOutput(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		var e *cairn.Error
-		if err := output.Check(json.RawMessage(`{"score":9,"more":1}`)); !errors.As(err, &e) || e.Code != cairn.CodeOutput || len(e.Details) != 2 {
+		if err := output.Check(json.RawMessage(`{"score":9,"more":1}`)); !errors.As(err, &e) || e.Code != cairn.ErrOutput || len(e.Details) != 2 {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestOutput(t *testing.T) {
 	if got, err = cairn.OutputAs[verdict](cairn.Completion{Output: json.RawMessage(`{"score":4}`)}); err != nil || got.Score != 4 {
 		t.Errorf("output of a completion %+v, %v", got, err)
 	}
-	if _, err := cairn.OutputAs[verdict](cairn.Completion{Reason: cairn.ReasonReply}); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeOutput {
+	if _, err := cairn.OutputAs[verdict](cairn.Completion{Reason: cairn.ReasonReply}); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.ErrOutput {
 		t.Errorf("a completion without output: %v", err)
 	}
 	arguments := json.RawMessage(`{"score":5}`)
@@ -136,12 +136,12 @@ func TestOutput(t *testing.T) {
 		if in, err := cairn.InputAs[verdict](call); err != nil || in.Score != 5 {
 			t.Errorf("input of %T: %+v, %v", call, in, err)
 		}
-		if _, err := cairn.InputAs[[]string](call); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeArguments {
+		if _, err := cairn.InputAs[[]string](call); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.ErrArguments {
 			t.Errorf("input of %T as another type: %v", call, err)
 		}
 	}
 	for _, r := range []*cairn.Result{{RunID: "run-1", Status: cairn.RunFailed}, {Output: json.RawMessage(`{"score":"x"}`)}} {
-		if _, err := cairn.OutputAs[verdict](r); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeOutput {
+		if _, err := cairn.OutputAs[verdict](r); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.ErrOutput {
 			t.Errorf("output of %+v: %v", r, err)
 		}
 	}

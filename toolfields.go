@@ -23,14 +23,14 @@ func ProviderFields(provider string, fields map[string]any) ToolOption {
 		for name, value := range fields {
 			raw, err := unescaped(value)
 			if err != nil {
-				t.def.Err = Errorf(CodeInvalid, "provider field %q for %q: %w", name, provider, err)
+				t.def.Err = Errorf(ErrInvalid, "provider field %q for %q: %w", name, provider, err)
 				return
 			}
 			all[name] = raw
 		}
 		raw, err := unescaped(all)
 		if err != nil {
-			t.def.Err = Errorf(CodeInvalid, "provider fields for %q: %w", provider, err)
+			t.def.Err = Errorf(ErrInvalid, "provider fields for %q: %w", provider, err)
 			return
 		}
 		list := maps.Clone(t.def.Fields)

@@ -72,7 +72,7 @@ func (o *Offer) Validate() error {
 		return Invalid("pinned", "is empty")
 	}
 	if len(o.Pinned) > MaxPinnedBytes {
-		return &Error{Code: CodeTooLarge, Field: "pinned", Message: "pinned: larger than 1 MiB"}
+		return &Error{Code: ErrTooLarge, Field: "pinned", Message: "pinned: larger than 1 MiB"}
 	}
 	return CheckJSON("pinned", o.Pinned)
 }

@@ -237,7 +237,7 @@ func (c *PendingCall) Validate() error {
 // Validate reports why a request to stop cannot be kept. The error is ErrInvalid or ErrTooLarge and names the field.
 func (s *Stop) Validate() error {
 	if n := len(s.Reason); n > MaxMetadataBytes {
-		return &Error{Code: CodeTooLarge, Field: "reason", Message: fmt.Sprintf("reason: has %d bytes, at most %d are allowed", n, MaxMetadataBytes)}
+		return &Error{Code: ErrTooLarge, Field: "reason", Message: fmt.Sprintf("reason: has %d bytes, at most %d are allowed", n, MaxMetadataBytes)}
 	}
 	return cmp.Or(CheckText("reason", s.Reason), CheckText("run_id", s.RunID), CheckText("kind", string(s.Kind)), checkTime("at", s.At))
 }
@@ -327,7 +327,7 @@ func (in Input) Validate() error {
 			return Invalid(at, "the message has no parts")
 		}
 		if n := len(m.Metadata); n > MaxMetadataBytes {
-			return &Error{Code: CodeTooLarge, Field: at + ".metadata",
+			return &Error{Code: ErrTooLarge, Field: at + ".metadata",
 				Message: fmt.Sprintf("%s.metadata: has %d bytes, at most %d are allowed", at, n, MaxMetadataBytes)}
 		}
 		if err := CheckJSON(at+".metadata", m.Metadata); err != nil {
@@ -344,7 +344,7 @@ func (in Input) Validate() error {
 		total += m.Size()
 	}
 	if total > MaxInputBytes {
-		return &Error{Code: CodeTooLarge, Field: "input",
+		return &Error{Code: ErrTooLarge, Field: "input",
 			Message: fmt.Sprintf("input: %d bytes, at most %d are allowed", total, MaxInputBytes)}
 	}
 	return nil

@@ -186,7 +186,7 @@ func (c *PendingCall) CheckValue(field string, value json.RawMessage) error {
 	}
 	s, err := schema.Parse(c.Schema)
 	if err != nil {
-		return Errorf(CodeCorrupt, "call %q: stored schema: %w", c.ID, err)
+		return Errorf(ErrCorrupt, "call %q: stored schema: %w", c.ID, err)
 	}
 	if list := s.Validate(value); len(list) > 0 {
 		e := Invalid(field, "does not satisfy the call's schema: %s", strings.Join(list, "; "))
@@ -221,7 +221,7 @@ func setPrompt(q *question, text string, payload any) error {
 		}
 	}
 	if len(text)+len(raw) > MaxPromptBytes {
-		return &Error{Code: CodeTooLarge, Field: "prompt", Message: "prompt: with the payload larger than 1 MiB"}
+		return &Error{Code: ErrTooLarge, Field: "prompt", Message: "prompt: with the payload larger than 1 MiB"}
 	}
 	q.Prompt, q.Payload = text, raw
 	return nil

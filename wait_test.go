@@ -40,7 +40,7 @@ func checkTools(t *testing.T, says map[string]string, tools map[string]cairn.Too
 		}
 		field := `tool "` + tool.Name() + `"`
 		var e *cairn.Error
-		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field != field || !strings.HasPrefix(e.Message, `agent "support": `+field+": ") || !strings.Contains(e.Message, want) {
+		if !errors.As(err, &e) || e.Code != cairn.ErrInvalid || e.Field != field || !strings.HasPrefix(e.Message, `agent "support": `+field+": ") || !strings.Contains(e.Message, want) {
 			t.Errorf("%s: error %v, want one that says %q", name, err, want)
 		}
 	}
@@ -225,7 +225,7 @@ func TestCheckValue(t *testing.T) {
 	for value, violations := range map[string]int{`{}`: 1, `{"city":"","more":1}`: 2, `"Oslo"`: 1, `{`: 1, ``: 1} {
 		var e *cairn.Error
 		err := c.CheckValue("result", json.RawMessage(value))
-		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field != "result" || len(e.Details) != violations ||
+		if !errors.As(err, &e) || e.Code != cairn.ErrInvalid || e.Field != "result" || len(e.Details) != violations ||
 			!strings.HasPrefix(e.Message, "result: does not satisfy the call's schema: ") || !strings.Contains(e.Message, e.Details[violations-1]) {
 			t.Errorf("%s: error %v with details %q", value, err, e.Details)
 		}
@@ -235,7 +235,7 @@ func TestCheckValue(t *testing.T) {
 		t.Errorf("without a schema: %v", err)
 	}
 	c.Schema = json.RawMessage(`{`)
-	if err := c.CheckValue("result", json.RawMessage(`1`)); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeCorrupt || !strings.Contains(err.Error(), `"call_1"`) {
+	if err := c.CheckValue("result", json.RawMessage(`1`)); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.ErrCorrupt || !strings.Contains(err.Error(), `"call_1"`) {
 		t.Errorf("a schema that was damaged: %v", err)
 	}
 }

@@ -65,10 +65,10 @@ func TestCallRunsWhatTheEngineWouldRun(t *testing.T) {
 	t.Parallel()
 	call := cairntest.NewCall(struct{}{})
 	tool := cairn.Func("pay", "Pays.", pay)
-	if _, err := call.Run(t.Context(), tool, payment{0}); cairn.AsError(err).Code != cairn.CodeArguments || len(call.Ops()) != 0 {
+	if _, err := call.Run(t.Context(), tool, payment{0}); cairn.AsError(err).Code != cairn.ErrArguments || len(call.Ops()) != 0 {
 		t.Errorf("a violation of the schema: %v, and %d writes", err, len(call.Ops()))
 	}
-	if _, err := call.Run(t.Context(), cairn.ClientTool[payment, string]("ask", "Asks."), payment{1}); cairn.AsError(err).Code != cairn.CodeInvalid {
+	if _, err := call.Run(t.Context(), cairn.ClientTool[payment, string]("ask", "Asks."), payment{1}); cairn.AsError(err).Code != cairn.ErrInvalid {
 		t.Errorf("a tool that is executed elsewhere: %v", err)
 	}
 }

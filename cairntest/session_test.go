@@ -51,11 +51,11 @@ func TestSessionRunsTurns(t *testing.T) {
 	if first, last := events[0], events[len(events)-1]; first.Type != cairn.EventRunStart || last.Type != cairn.EventRunEnd {
 		t.Errorf("the events begin with %s and end with %s", first.Type, last.Type)
 	}
-	if err := s.SayFails(t, "beyond the script"); err.Code != cairn.CodeModelRequest {
+	if err := s.SayFails(t, "beyond the script"); err.Code != cairn.ErrModelRequest {
 		t.Errorf("the turn failed with %v", err)
 	}
 	s.ID = "another"
-	if err := s.SayFails(t, "beyond the script"); err.Code != cairn.CodeModelRequest || len(s.Messages(t)) != 1 {
+	if err := s.SayFails(t, "beyond the script"); err.Code != cairn.ErrModelRequest || len(s.Messages(t)) != 1 {
 		t.Errorf("another session: %v, %d messages", err, len(s.Messages(t)))
 	}
 }
@@ -82,8 +82,8 @@ func TestSessionAnswersWhatItWaitsFor(t *testing.T) {
 
 func TestSessionRetriesAndResumes(t *testing.T) {
 	t.Parallel()
-	s := cairntest.New(t, cashier(scripted.Fail(&cairn.Error{Code: cairn.CodeFiltered, Message: "no"}), scripted.Call("unknown", nil), scripted.Text("yes"), scripted.Text("more")))
-	if err := s.SayFails(t, "go"); err.Code != cairn.CodeFiltered {
+	s := cairntest.New(t, cashier(scripted.Fail(&cairn.Error{Code: cairn.ErrFiltered, Message: "no"}), scripted.Call("unknown", nil), scripted.Text("yes"), scripted.Text("more")))
+	if err := s.SayFails(t, "go"); err.Code != cairn.ErrFiltered {
 		t.Errorf("failed with %v", err)
 	}
 	if res := s.Retry(t); res.Text != "yes" {

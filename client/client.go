@@ -145,7 +145,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		return err
 	}
 	if err := json.Unmarshal(raw, out); err != nil {
-		return cairn.Errorf(cairn.CodeInternal, "%s: the answer is not what a server of sessions says: %w", what(req), err)
+		return cairn.Errorf(cairn.ErrInternal, "%s: the answer is not what a server of sessions says: %w", what(req), err)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (c *Client) answer(req *http.Request) (*http.Response, []byte, error) {
 	case res.StatusCode >= 300:
 		return nil, nil, refusal(req, res, raw)
 	case int64(len(raw)) > c.opts.MaxBody:
-		return nil, nil, cairn.Errorf(cairn.CodeTooLarge, "%s: the answer has more than %d bytes", what(req), c.opts.MaxBody)
+		return nil, nil, cairn.Errorf(cairn.ErrTooLarge, "%s: the answer has more than %d bytes", what(req), c.opts.MaxBody)
 	}
 	return res, raw, nil
 }
@@ -176,7 +176,7 @@ func (c *Client) answer(req *http.Request) (*http.Response, []byte, error) {
 func what(req *http.Request) string { return req.Method + " " + req.URL.Host + req.URL.Path }
 
 // failed returns the error for a request without a response: the error of ctx if that is done, else one of
-// CodeUnavailable.
+// ErrUnavailable.
 func failed(ctx context.Context, req *http.Request, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what(req), ctx.Err())
@@ -185,9 +185,9 @@ func failed(ctx context.Context, req *http.Request, err error) error {
 		err = outer.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: no answer in time", what(req))
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: no answer in time", what(req))
 	}
-	return cairn.Errorf(cairn.CodeUnavailable, "%s: %w", what(req), err)
+	return cairn.Errorf(cairn.ErrUnavailable, "%s: %w", what(req), err)
 }
 
 // problem is the problem document of a server, by RFC 9457.
@@ -225,11 +225,11 @@ func refusal(req *http.Request, res *http.Response, body []byte) error {
 	}
 	switch p.Code {
 	case "unauthorized", "cross_origin":
-		p.Code = cairn.CodeAuth
+		p.Code = cairn.ErrAuth
 	case "too_many_requests", "too_many_streams", "too_many_runs":
-		p.Code = cairn.CodeRateLimited
+		p.Code = cairn.ErrRateLimited
 	case "media_type", "method_not_allowed":
-		p.Code = cairn.CodeInvalid
+		p.Code = cairn.ErrInvalid
 	case "":
 		p.Code = codeOf(res.StatusCode)
 	}
@@ -249,21 +249,21 @@ func refusal(req *http.Request, res *http.Response, body []byte) error {
 func codeOf(status int) cairn.Code {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return cairn.CodeAuth
+		return cairn.ErrAuth
 	case status == http.StatusNotFound:
-		return cairn.CodeNotFound
+		return cairn.ErrNotFound
 	case status == http.StatusGone:
-		return cairn.CodeDeleted
+		return cairn.ErrDeleted
 	case status == http.StatusRequestEntityTooLarge:
-		return cairn.CodeTooLarge
+		return cairn.ErrTooLarge
 	case status == http.StatusTooManyRequests:
-		return cairn.CodeRateLimited
+		return cairn.ErrRateLimited
 	case status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout:
-		return cairn.CodeUnavailable
+		return cairn.ErrUnavailable
 	case status < 500:
-		return cairn.CodeInvalid
+		return cairn.ErrInvalid
 	}
-	return cairn.CodeInternal
+	return cairn.ErrInternal
 }
 
 // passing reports whether an error is temporary, for example because a server is being restarted.
@@ -272,7 +272,7 @@ func passing(err error) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
-	return e.Code == cairn.CodeUnavailable || e.Code == cairn.CodeClosed || e.Code == cairn.CodeRateLimited || e.Code == cairn.CodeTimeout
+	return e.Code == cairn.ErrUnavailable || e.Code == cairn.ErrClosed || e.Code == cairn.ErrRateLimited || e.Code == cairn.ErrTimeout
 }
 
 // pauses are the waits between attempts: each is longer than the one before.

@@ -83,19 +83,19 @@ func TestErrorsAreCairnErrors(t *testing.T) {
 		body   string
 		code   cairn.Code
 	}{
-		{409, `{"code":"queue_full","detail":"it is full"}`, cairn.CodeQueueFull},
-		{409, `{"code":"waiting","detail":"it waits","calls":[{"id":"c1","kind":"approval"}]}`, cairn.CodeWaiting},
-		{400, `{"code":"invalid_argument","detail":"bad","field":"agent"}`, cairn.CodeInvalid},
-		{401, `{"code":"unauthorized","detail":"no"}`, cairn.CodeAuth},
-		{403, `{"code":"cross_origin","detail":"no"}`, cairn.CodeAuth},
-		{429, `{"code":"too_many_requests","detail":"slow"}`, cairn.CodeRateLimited},
-		{429, `{"code":"too_many_streams","detail":"slow"}`, cairn.CodeRateLimited},
-		{429, `{"code":"too_many_runs","detail":"slow"}`, cairn.CodeRateLimited},
-		{503, `{"code":"closed","detail":"stopping"}`, cairn.CodeClosed},
-		{401, `<html>no</html>`, cairn.CodeAuth}, {403, ``, cairn.CodeAuth}, {404, ``, cairn.CodeNotFound}, {410, `{}`, cairn.CodeDeleted},
-		{413, ``, cairn.CodeTooLarge}, {429, ``, cairn.CodeRateLimited}, {502, `bad gateway`, cairn.CodeUnavailable}, {504, ``, cairn.CodeUnavailable},
-		{500, ``, cairn.CodeInternal}, {418, ``, cairn.CodeInvalid},
-		{200, `not JSON`, cairn.CodeInternal},
+		{409, `{"code":"queue_full","detail":"it is full"}`, cairn.ErrQueueFull},
+		{409, `{"code":"waiting","detail":"it waits","calls":[{"id":"c1","kind":"approval"}]}`, cairn.ErrWaiting},
+		{400, `{"code":"invalid_argument","detail":"bad","field":"agent"}`, cairn.ErrInvalid},
+		{401, `{"code":"unauthorized","detail":"no"}`, cairn.ErrAuth},
+		{403, `{"code":"cross_origin","detail":"no"}`, cairn.ErrAuth},
+		{429, `{"code":"too_many_requests","detail":"slow"}`, cairn.ErrRateLimited},
+		{429, `{"code":"too_many_streams","detail":"slow"}`, cairn.ErrRateLimited},
+		{429, `{"code":"too_many_runs","detail":"slow"}`, cairn.ErrRateLimited},
+		{503, `{"code":"closed","detail":"stopping"}`, cairn.ErrClosed},
+		{401, `<html>no</html>`, cairn.ErrAuth}, {403, ``, cairn.ErrAuth}, {404, ``, cairn.ErrNotFound}, {410, `{}`, cairn.ErrDeleted},
+		{413, ``, cairn.ErrTooLarge}, {429, ``, cairn.ErrRateLimited}, {502, `bad gateway`, cairn.ErrUnavailable}, {504, ``, cairn.ErrUnavailable},
+		{500, ``, cairn.ErrInternal}, {418, ``, cairn.ErrInvalid},
+		{200, `not JSON`, cairn.ErrInternal},
 	} {
 		c := open(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "7")
@@ -111,7 +111,7 @@ func TestErrorsAreCairnErrors(t *testing.T) {
 		if strings.Contains(fmt.Sprintf("%v %#v", err, err), token) {
 			t.Errorf("%d: the token is in the error", test.status)
 		}
-		if test.code == cairn.CodeWaiting && (len(e.Calls) != 1 || e.Calls[0].ID != "c1") || strings.Contains(test.body, "field") && e.Field != "agent" {
+		if test.code == cairn.ErrWaiting && (len(e.Calls) != 1 || e.Calls[0].ID != "c1") || strings.Contains(test.body, "field") && e.Field != "agent" {
 			t.Errorf("%d: %+v", test.status, e)
 		}
 	}
@@ -204,8 +204,8 @@ func TestEventsEnd(t *testing.T) {
 			fmt.Fprint(w, `{"code":"trimmed","detail":"gone"}`)
 		}, cairn.ErrTrimmed},
 		"away":    {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, cairn.ErrUnavailable},
-		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "id: 1\ndata: x\n\n") }, &cairn.Error{Code: cairn.CodeInternal}},
-		"no id":   {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "id: x\ndata: {}\n\n") }, &cairn.Error{Code: cairn.CodeInternal}},
+		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "id: 1\ndata: x\n\n") }, &cairn.Error{Code: cairn.ErrInternal}},
+		"no id":   {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "id: x\ndata: {}\n\n") }, &cairn.Error{Code: cairn.ErrInternal}},
 		"too large": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: "+strings.Repeat("x", 5000)) },
 			cairn.ErrTooLarge},
 	} {

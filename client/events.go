@@ -31,7 +31,7 @@ type EventsOptions struct {
 // process the address leads to; each event is yielded once. The loop ends with the run, if one is named, or when
 // the session is deleted. A response that ends before the event that says so is a broken connection too: a proxy may
 // end it when the server behind it has died. The loop ends early with one error: that of ctx, ErrTrimmed if the log no
-// longer reaches back to the cursor, ErrNotFound, CodeAuth, or CodeUnavailable after Options.Patience without a server
+// longer reaches back to the cursor, ErrNotFound, ErrAuth, or ErrUnavailable after Options.Patience without a server
 // whose stream stays open.
 func (c *Client) Events(ctx context.Context, session string, opts *EventsOptions) iter.Seq2[cairn.Event, error] {
 	var o EventsOptions
@@ -116,11 +116,11 @@ func (c *Client) stream(ctx context.Context, session string, o EventsOptions, ta
 		}
 		var ev cairn.Event
 		if err := json.Unmarshal(data, &ev); err != nil {
-			return false, cairn.Errorf(cairn.CodeInternal, "%s: an event does not decode: %w", what(req), err)
+			return false, cairn.Errorf(cairn.ErrInternal, "%s: an event does not decode: %w", what(req), err)
 		}
 		cursor, err := cairn.ParseCursor(id)
 		if err != nil {
-			return false, cairn.Errorf(cairn.CodeInternal, "%s: an event has no place: %w", what(req), err)
+			return false, cairn.Errorf(cairn.ErrInternal, "%s: an event has no place: %w", what(req), err)
 		}
 		ev.Incarnation = cursor.Incarnation
 		over = ev.Type == cairn.EventSessionDeleted || o.RunID != "" && ev.Ends(o.RunID)
@@ -163,7 +163,7 @@ func broken(req *http.Request, err error) error {
 	if outer := (*url.Error)(nil); errors.As(err, &outer) {
 		err = outer.Err
 	}
-	return cairn.Errorf(cairn.CodeUnavailable, "%s: the stream broke off: %w", what(req), err)
+	return cairn.Errorf(cairn.ErrUnavailable, "%s: the stream broke off: %w", what(req), err)
 }
 
 // frames reads server-sent events. It calls take with the id and the data of each, and with nil data for a comment.
@@ -233,5 +233,5 @@ func readLine(r *bufio.Reader, most int64) ([]byte, error) {
 }
 
 func tooLong(most int64) error {
-	return cairn.Errorf(cairn.CodeTooLarge, "an event of the stream has more than %d bytes", most)
+	return cairn.Errorf(cairn.ErrTooLarge, "an event of the stream has more than %d bytes", most)
 }

@@ -42,7 +42,7 @@ type RemoteOptions struct {
 //   - Its tokens are counted as usage of the run here.
 //   - A stop here stops the run there, at least once: see [cairn.Stopper]. A lost connection stops nothing.
 //   - If the session or the agent is gone on the other server, or the credentials are refused, the run here fails
-//     with CodeLost and the cause, which the user may read. If the run there fails, the run here fails too.
+//     with ErrLost and the cause, which the user may read. If the run there fails, the run here fails too.
 //
 // The agent may be given an Output, which the remote agent's output must then satisfy; without one, an output is
 // returned as text. Its Retry, Guard, MaxSteps and TTL may be set as well. Its hooks and state are its own, and it
@@ -138,19 +138,19 @@ func (m *remote) read(req *cairn.Request) (*request, error) {
 			case cairn.PartProvider:
 				r.place = place{}
 				if err := json.Unmarshal(p.Provider, &r.place); err != nil {
-					return nil, cairn.Errorf(cairn.CodeModelRequest, "agent %s: what was kept of the other server does not decode: %w", m.agent, err)
+					return nil, cairn.Errorf(cairn.ErrModelRequest, "agent %s: what was kept of the other server does not decode: %w", m.agent, err)
 				}
 			case cairn.PartToolUse:
 				var a asked
 				if err := json.Unmarshal(p.Provider, &a); err != nil {
-					return nil, cairn.Errorf(cairn.CodeModelRequest, "agent %s: what was kept of a call does not decode: %w", m.agent, err)
+					return nil, cairn.Errorf(cairn.ErrModelRequest, "agent %s: what was kept of a call does not decode: %w", m.agent, err)
 				}
 				refs[p.ToolUse.CallID] = a
 			}
 		}
 	}
 	if r.Session != sessionID(req.SessionID) {
-		return nil, cairn.Errorf(cairn.CodeModelRequest, "agent %s is on another server, so a branch of its session cannot be continued", m.agent)
+		return nil, cairn.Errorf(cairn.ErrModelRequest, "agent %s is on another server, so a branch of its session cannot be continued", m.agent)
 	}
 	r.take(req, said, refs)
 	return r, nil
@@ -257,9 +257,9 @@ func (m *remote) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn
 				return
 			}
 			if ctx.Err() != nil {
-				code := cairn.CodeAborted
+				code := cairn.ErrAborted
 				if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-					code = cairn.CodeTimeout
+					code = cairn.ErrTimeout
 				}
 				err = cairn.Errorf(code, "agent %s: %w", m.agent, ctx.Err())
 			}
@@ -321,7 +321,7 @@ var errThere = errors.New("the other agent failed")
 func (m *remote) lost(err error) error {
 	var e *cairn.Error
 	if !errors.As(err, &e) {
-		return cairn.Errorf(cairn.CodeModel, "agent %s: %w", m.agent, err)
+		return cairn.Errorf(cairn.ErrModel, "agent %s: %w", m.agent, err)
 	}
 	out := *e
 	words := e.Message
@@ -332,12 +332,12 @@ func (m *remote) lost(err error) error {
 	switch why := m.loss(e); {
 	case errors.Is(err, errThere):
 	case why != "":
-		return &cairn.Error{Code: cairn.CodeLost, Message: why, Details: []string{e.Message}, Cause: err}
-	case e.Code == cairn.CodeUnavailable || e.Code == cairn.CodeClosed:
-		out.Code, out.Details = cairn.CodeOverloaded, []string{e.Message}
+		return &cairn.Error{Code: cairn.ErrLost, Message: why, Details: []string{e.Message}, Cause: err}
+	case e.Code == cairn.ErrUnavailable || e.Code == cairn.ErrClosed:
+		out.Code, out.Details = cairn.ErrOverloaded, []string{e.Message}
 		out.Message = fmt.Sprintf("the server of agent %s cannot be reached", m.agent)
 	case e.Code.Category() != cairn.CategoryModel && e.Retryable():
-		out.Code = cairn.CodeModel
+		out.Code = cairn.ErrModel
 	}
 	return &out
 }
@@ -345,17 +345,17 @@ func (m *remote) lost(err error) error {
 // loss returns why the agent is lost, if an error shows that it is; else empty.
 func (m *remote) loss(e *cairn.Error) string {
 	switch {
-	case e.Code == cairn.CodeAuth:
+	case e.Code == cairn.ErrAuth:
 		return fmt.Sprintf("the server of agent %s refuses the caller's credentials", m.agent)
-	case e.Code == cairn.CodeNotFound && isForeign(e):
+	case e.Code == cairn.ErrNotFound && isForeign(e):
 		return fmt.Sprintf("there is no server of sessions at the address of agent %s any more", m.agent)
-	case e.Code == cairn.CodeNotFound && e.Field == "agent":
+	case e.Code == cairn.ErrNotFound && e.Field == "agent":
 		return fmt.Sprintf("the other server does not have the agent %s any more", m.agent)
-	case e.Code == cairn.CodeNotFound:
+	case e.Code == cairn.ErrNotFound:
 		return fmt.Sprintf("the session of agent %s is not on the other server any more: it was deleted, has expired, or was lost", m.agent)
-	case e.Code == cairn.CodeDeleted:
+	case e.Code == cairn.ErrDeleted:
 		return fmt.Sprintf("the session of agent %s was deleted on the other server", m.agent)
-	case e.Code == cairn.CodeExpired:
+	case e.Code == cairn.ErrExpired:
 		return fmt.Sprintf("the session of agent %s has expired on the other server", m.agent)
 	}
 	return ""

@@ -110,7 +110,7 @@ func (c *Client) run(ctx context.Context, session, runID string) (*cairn.Run, er
 			}
 		}
 	}
-	return nil, cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", session, runID)
+	return nil, cairn.Errorf(cairn.ErrNotFound, "session %q has no run %q", session, runID)
 }
 
 // ContinueOption changes how a session is continued.

@@ -70,7 +70,7 @@ func (t *talk) run(ctx context.Context) error {
 			wait, since = pauses{}, time.Now()
 			continue
 		case errors.Is(err, errAgain) && time.Since(since) > t.m.patience:
-			return cairn.Errorf(cairn.CodeModelRequest, "agent %s: its session on the other server neither continues nor ends", t.m.agent)
+			return cairn.Errorf(cairn.ErrModelRequest, "agent %s: its session on the other server neither continues nor ends", t.m.agent)
 		case errors.Is(err, errAgain):
 			err = nil
 		case !passing(err) || rateLimited(err) && t.fresh || time.Since(since) > t.m.patience:
@@ -84,7 +84,7 @@ func (t *talk) run(ctx context.Context) error {
 
 // rateLimited reports whether an error is a rate limit. It is left to the agent's retry policy if nothing has begun
 // yet.
-func rateLimited(err error) bool { return errors.Is(err, &cairn.Error{Code: cairn.CodeRateLimited}) }
+func rateLimited(err error) bool { return errors.Is(err, &cairn.Error{Code: cairn.ErrRateLimited}) }
 
 // errAgain requests another look at the session after a pause.
 var errAgain = errors.New("again")
@@ -128,14 +128,14 @@ func (t *talk) advance(ctx context.Context) (over bool, err error) {
 		}
 		for i := range st.Calls {
 			if why, ok := t.refused[st.Calls[i].ID]; ok {
-				return false, cairn.Errorf(cairn.CodeModelRequest, "the answer to call %q was refused: %s", st.Calls[i].Tool, why)
+				return false, cairn.Errorf(cairn.ErrModelRequest, "the answer to call %q was refused: %s", st.Calls[i].Tool, why)
 			}
 		}
 		return true, t.ask(st.Calls)
 	case cairn.SessionFailed:
 		return false, t.failure(ctx)
 	case cairn.SessionInterrupted:
-		return false, cairn.Errorf(cairn.CodeModelRequest, "it was stopped there before it came to an end")
+		return false, cairn.Errorf(cairn.ErrModelRequest, "it was stopped there before it came to an end")
 	}
 	return true, nil
 }
@@ -212,7 +212,7 @@ func (t *talk) begin(ctx context.Context, st *Status) error {
 	case err != nil:
 		return err
 	case t.first && started.Turn > 1:
-		return cairn.Errorf(cairn.CodeExists, "session %q is there from another conversation", t.Session)
+		return cairn.Errorf(cairn.ErrExists, "session %q is there from another conversation", t.Session)
 	}
 	t.from, t.fresh = started.RunID, false
 	if st == nil || st.Session.RunID != started.RunID {
@@ -259,13 +259,13 @@ func (t *talk) failure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	why := &cairn.Error{Code: cairn.CodeInternal, Message: "it failed"}
+	why := &cairn.Error{Code: cairn.ErrInternal, Message: "it failed"}
 	if len(page.Items) > 0 && page.Items[0].Error != nil {
 		why = page.Items[0].Error
 	}
 	code := why.Code
 	if why.Retryable() { // the other server has already retried
-		code = cairn.CodeModelRequest
+		code = cairn.ErrModelRequest
 	}
 	return &cairn.Error{Code: code, Message: "it failed: " + why.Message, Cause: errThere}
 }

@@ -38,9 +38,9 @@ func (h *remoteHost) reach(ctx context.Context) error {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return cairn.Errorf(cairn.CodeUnavailable, "the server is away")
+		return cairn.Errorf(cairn.ErrUnavailable, "the server is away")
 	case <-ctx.Done():
-		return cairn.Errorf(cairn.CodeUnavailable, "the server is away: %w", ctx.Err())
+		return cairn.Errorf(cairn.ErrUnavailable, "the server is away: %w", ctx.Err())
 	}
 }
 

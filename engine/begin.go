@@ -77,7 +77,7 @@ func (e *Engine) reserve(ctx context.Context, sessionID, runID string) (release 
 		}
 	}
 	if e.driving[runID] != nil {
-		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: run %q has been begun already", sessionID, runID)
+		return nil, cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: run %q has been begun already", sessionID, runID)
 	}
 	done := make(chan struct{})
 	e.beginning[runID] = done
@@ -97,7 +97,7 @@ func (e *Engine) recover(ctx context.Context, sessionID string, hooks *cairn.Hoo
 	asked := time.Now()
 	b, err := e.runs.Recover(ctx, sessionID, hooks)
 	if err == nil && b.RunID == "" {
-		err = cairn.Errorf(cairn.CodeCrashLoop, "session %q: its run was taken over too often and has been failed", sessionID)
+		err = cairn.Errorf(cairn.ErrCrashLoop, "session %q: its run was taken over too often and has been failed", sessionID)
 	}
 	if err != nil {
 		e.driven.Done()
@@ -162,7 +162,7 @@ func (e *Engine) recoverSoon(root string) {
 	e.behind(func(ctx context.Context) {
 		_, err := e.recover(ctx, root, nil)
 		switch {
-		case err != nil && cairn.AsError(err).Code == cairn.CodeCrashLoop:
+		case err != nil && cairn.AsError(err).Code == cairn.ErrCrashLoop:
 			e.beginQueued(ctx, root)
 		case err != nil && !isConflict(err):
 			e.opts.Logger.Warn("run of a dead process not taken over", "session", root, "error", err)

@@ -85,7 +85,7 @@ func (e *Engine) makeRoom(ctx context.Context, in *lifecycle.Turn, input *cairn.
 func (e *Engine) behindDead(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions) (*Run, error) {
 	if err := o.storable(); err != nil {
 		e.recoverSoon(sessionID)
-		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: the run of a process that died is being continued, and the turn cannot be queued behind it: %w", sessionID, err)
+		return nil, cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: the run of a process that died is being continued, and the turn cannot be queued behind it: %w", sessionID, err)
 	}
 	run, err := e.enqueue(ctx, sessionID, input, o, false, func(row *cairn.Session, _ *driver.Commit) (bool, error) {
 		return row.Crashed(row.AsOf), nil
@@ -202,7 +202,7 @@ func (e *Engine) called(ctx context.Context, sessionID, runID string) (names []s
 // mayHaveRun reports whether the tool of a result was executed, or may have been.
 func mayHaveRun(r *cairn.ToolResult) bool {
 	switch r.Code {
-	case cairn.CodeNotExecuted, cairn.CodeDenied, cairn.CodeUnknownTool, cairn.CodeToolOff, cairn.CodeArguments:
+	case cairn.ErrNotExecuted, cairn.ErrDenied, cairn.ErrUnknownTool, cairn.ErrToolOff, cairn.ErrArguments:
 		return false
 	}
 	return true

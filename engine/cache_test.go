@@ -405,7 +405,7 @@ func TestFailedAnswersAreNotCached(t *testing.T) {
 	var runs atomic.Int64
 	helper := &cairn.Agent{Name: "helper", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
 		runs.Add(1)
-		return scripted.Fail(cairn.Errorf(cairn.CodeAuth, "no key"))
+		return scripted.Fail(cairn.Errorf(cairn.ErrAuth, "no key"))
 	})}
 	cached := cairn.Cache(cairn.CachePolicy{})
 	eng := open(t, memstore.New(nil), bot(scripted.New(

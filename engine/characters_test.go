@@ -142,7 +142,7 @@ func TestClientToolKeepsItsResult(t *testing.T) {
 		eng := open(t, memstore.New(nil), bot(scripted.New(scripted.Call("t", `{}`)), takes("t", nil, cairn.RequireApproval())))
 		turn(t, eng, "s", "go")
 		_, err := eng.Submit(t.Context(), "s", cairn.Deny(onlyCall(t, eng), "\x00"))
-		if e := cairn.AsError(err); err == nil || e.Code != cairn.CodeInvalid || e.Field != "reason" {
+		if e := cairn.AsError(err); err == nil || e.Code != cairn.ErrInvalid || e.Field != "reason" {
 			t.Fatalf("error %v, want one that names the reason", err)
 		}
 	})

@@ -36,7 +36,7 @@ func (e *Engine) Checkpoint(ctx context.Context, id string) (*cairn.Checkpoint, 
 	}
 	cp, err := driver.FindCheckpoint(ctx, e.store, id, name)
 	if errors.Is(err, cairn.ErrNotFound) {
-		return nil, cairn.Errorf(cairn.CodeStale, "session %q has changed: it was rewound or deleted after the checkpoint was made", id)
+		return nil, cairn.Errorf(cairn.ErrStale, "session %q has changed: it was rewound or deleted after the checkpoint was made", id)
 	}
 	return cp, err
 }

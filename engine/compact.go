@@ -38,11 +38,11 @@ func (e *Engine) compact(ctx context.Context, snap *driver.Contents) (*cairn.Ses
 	free := func(row *cairn.Session) error {
 		switch {
 		case row.Status == cairn.SessionActive:
-			return driver.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
+			return driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q is already running", row.ID)
 		case row.SuspendedStep != "":
-			return driver.Conflict(cairn.CodeWaiting, row, "session %q waits for calls", row.ID)
+			return driver.Conflict(cairn.ErrWaiting, row, "session %q waits for calls", row.ID)
 		case row.Epoch != seen.Epoch || row.MessageCount != seen.MessageCount || row.Incarnation != seen.Incarnation:
-			return driver.Conflict(cairn.CodeStale, row, "session %q has changed", row.ID)
+			return driver.Conflict(cairn.ErrStale, row, "session %q has changed", row.ID)
 		}
 		return nil
 	}

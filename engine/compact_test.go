@@ -47,7 +47,7 @@ func (n *narrow) play(_ context.Context, req *cairn.Request) scripted.Step {
 	size := sizeOf(req)
 	if size > n.window {
 		n.refused++
-		return scripted.Fail(cairn.Errorf(cairn.CodeContextLength, "%d tokens are too many", size))
+		return scripted.Fail(cairn.Errorf(cairn.ErrContextLength, "%d tokens are too many", size))
 	}
 	n.largest = max(n.largest, size)
 	if req.System == cairn.SummaryInstructions {
@@ -131,7 +131,7 @@ func TestLongConversationStaysWithinTheWindow(t *testing.T) {
 				}
 				if left--; left < 0 {
 					go dying.cut()
-					return cairn.Errorf(cairn.CodeInternal, "cut off")
+					return cairn.Errorf(cairn.ErrInternal, "cut off")
 				}
 				return nil
 			}, nil)
@@ -224,7 +224,7 @@ func TestColdProcessSendsWhatAWarmOneWould(t *testing.T) {
 				off = append(off, string(r.Code))
 			}
 		}
-		if len(off) < 60 || strings.Count(strings.Join(off, " "), string(cairn.CodeToolOff)) != len(off)-9 || model.summed == 0 {
+		if len(off) < 60 || strings.Count(strings.Join(off, " "), string(cairn.ErrToolOff)) != len(off)-9 || model.summed == 0 {
 			t.Errorf("the tool that is off was called %d times with the codes %q, %d summaries", len(off), off, model.summed)
 		}
 		return list
@@ -253,7 +253,7 @@ func TestRequestThatIsTooLongIsSummarised(t *testing.T) {
 	off := open(t, tapOn(nil), agent)
 	for n := range 30 {
 		if res := turn(t, off, "s", fmt.Sprint("turn ", n)); res.Status == cairn.RunFailed {
-			wantError(t, res.Error, &cairn.Error{Code: cairn.CodeContextLength})
+			wantError(t, res.Error, &cairn.Error{Code: cairn.ErrContextLength})
 			return
 		}
 	}
@@ -266,7 +266,7 @@ func TestTurnLargerThanTheWindow(t *testing.T) {
 	model := &narrow{window: 500, words: 10}
 	eng := open(t, tapOn(nil), compacting(model))
 	res := turn(t, eng, "s", strings.Repeat("long ", 2000))
-	if res.Status != cairn.RunFailed || res.Error.Code != cairn.CodeContextLength || !strings.Contains(res.Error.Message, "the window") {
+	if res.Status != cairn.RunFailed || res.Error.Code != cairn.ErrContextLength || !strings.Contains(res.Error.Message, "the window") {
 		t.Errorf("the run is %s: %v", res.Status, res.Error)
 	}
 }

@@ -168,7 +168,7 @@ func TestStoreIsAwayWhenCompanionsAreHeardOf(t *testing.T) {
 						return nil
 					}
 					if !stop {
-						return cairn.Errorf(cairn.CodeUnavailable, "away")
+						return cairn.Errorf(cairn.ErrUnavailable, "away")
 					}
 					interrupts.Go(func() {
 						if err := eng.Interrupt(t.Context(), "s", ""); err != nil {

@@ -55,7 +55,7 @@ func TestStopAfterAnAttemptThatConsulted(t *testing.T) {
 			if want := []string{"subagent_start", "subagent_end", "tool_end"}; !slices.Equal(ends, want) {
 				t.Errorf("the call has the events %q, want %q", ends, want)
 			}
-			if r := result(t, messages(t, st.Store, "s"), call); !r.IsError || r.Code != cairn.CodeStopped {
+			if r := result(t, messages(t, st.Store, "s"), call); !r.IsError || r.Code != cairn.ErrStopped {
 				t.Errorf("the call came to %+v", r)
 			}
 		})

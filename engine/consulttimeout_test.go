@@ -57,7 +57,7 @@ func wantTimedOut(t *testing.T, st durable, began time.Time, below int) {
 	if row.Status != cairn.SessionCompleted {
 		t.Fatalf("the session is %s", row.Status)
 	}
-	if r := consultation(t, st, "s"); !r.IsError || r.Code != cairn.CodeTimeout || r.Private {
+	if r := consultation(t, st, "s"); !r.IsError || r.Code != cairn.ErrTimeout || r.Private {
 		t.Errorf("the call's result is %+v", r)
 	}
 	if took := row.UpdatedAt.Sub(began); took < consultLimit || took > consultLimit+2*time.Second {
@@ -164,7 +164,7 @@ func TestInnerConsultationTimesOut(t *testing.T) {
 				if err != nil || len(children.Items) != 1 {
 					t.Fatal(children.Items, err)
 				}
-				if r := consultation(t, st, children.Items[0].ID); r.Code != cairn.CodeTimeout {
+				if r := consultation(t, st, children.Items[0].ID); r.Code != cairn.ErrTimeout {
 					t.Errorf("the inner call's result is %+v", r)
 				}
 				wantSound(t, st, "s")

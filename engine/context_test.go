@@ -85,7 +85,7 @@ func TestResumedAndRetriedRunsNameTheirPredecessor(t *testing.T) {
 		st := tapOn(nil)
 		var called []string
 		add := func(format string, args ...any) { called = append(called, fmt.Sprintf(format, args...)) }
-		agent := bot(scripted.New(scripted.Pause(time.Hour), scripted.Fail(cairn.Errorf(cairn.CodeAuth, "no key")), scripted.Text("ok")))
+		agent := bot(scripted.New(scripted.Pause(time.Hour), scripted.Fail(cairn.Errorf(cairn.ErrAuth, "no key")), scripted.Text("ok")))
 		agent.Hooks = &cairn.Hooks{
 			RunStart:    func(_ context.Context, s *cairn.Step) { add("start of turn %d", s.Turn) },
 			RunResumed:  func(_ context.Context, _ *cairn.Step, previous string) { add("resumed after %s", previous) },

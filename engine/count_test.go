@@ -77,7 +77,7 @@ func TestEstimateStandsWhereTokensAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		estimated := converse(t, true, nil)
 		for name, model := range map[string]*tallying{
-			"fails": {err: cairn.Errorf(cairn.CodeOverloaded, "busy")}, "cannot count": {err: errors.ErrUnsupported}, "hangs": {hangs: true},
+			"fails": {err: cairn.Errorf(cairn.ErrOverloaded, "busy")}, "cannot count": {err: errors.ErrUnsupported}, "hangs": {hangs: true},
 		} {
 			began := time.Now()
 			summaries := converse(t, true, model)

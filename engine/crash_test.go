@@ -91,7 +91,7 @@ func TestSuspectedProcessIsFencedOff(t *testing.T) {
 		// It cannot renew its lease, and does not notice: its step is done and only the commit remains.
 		st.stepIn(func(ctx context.Context, op string) error {
 			if op == "Renew" {
-				return cairn.Errorf(cairn.CodeUnavailable, "no store")
+				return cairn.Errorf(cairn.ErrUnavailable, "no store")
 			}
 			return nil
 		}, nil)
@@ -149,7 +149,7 @@ func TestProcessWithoutLeaseStopsByItself(t *testing.T) {
 		answer func(ctx context.Context) error
 		good   int // renewals that succeed before
 	}
-	refuse := func(context.Context) error { return cairn.Errorf(cairn.CodeUnavailable, "no store") }
+	refuse := func(context.Context) error { return cairn.Errorf(cairn.ErrUnavailable, "no store") }
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for name, renew := range map[string]renewal{
 		"the store refuses":       {refuse, 0},
@@ -209,7 +209,7 @@ func TestProcessTakesItsOwnLapsedRunOver(t *testing.T) {
 		eng := open(t, st, bot(model, deaf), shortLease, with(func(o *engine.Options) { o.StopGrace = time.Hour }))
 		st.stepIn(func(_ context.Context, op string) error {
 			if op == "Renew" {
-				return cairn.Errorf(cairn.CodeUnavailable, "no store")
+				return cairn.Errorf(cairn.ErrUnavailable, "no store")
 			}
 			return nil
 		}, nil)
@@ -352,10 +352,10 @@ func TestRunThatKillsItsProcessIsGivenUp(t *testing.T) {
 		last := process(4)
 		_, err := last.Resume(t.Context(), "s")
 		var e *cairn.Error
-		if !errors.As(err, &e) || e.Code != cairn.CodeCrashLoop {
+		if !errors.As(err, &e) || e.Code != cairn.ErrCrashLoop {
 			t.Fatalf("error %v", err)
 		}
-		if r := runsOf(t, mem, "s")[0]; r.Status != cairn.RunFailed || r.Error.Code != cairn.CodeCrashLoop {
+		if r := runsOf(t, mem, "s")[0]; r.Status != cairn.RunFailed || r.Error.Code != cairn.ErrCrashLoop {
 			t.Errorf("run %+v", r)
 		}
 		wantSound(t, mem, "s")

@@ -259,7 +259,7 @@ func (c *crowd) call(ctx context.Context, id string, n int) {
 	case err == nil, c.isDead(p):
 	case !errors.As(err, &known):
 		c.Errorf("%s %s: %v has no code", name, id, err)
-	case known.Code == cairn.CodeInternal, known.Code == cairn.CodeCorrupt, known.Code == cairn.CodeUnavailable, known.Code == cairn.CodeState:
+	case known.Code == cairn.ErrInternal, known.Code == cairn.ErrCorrupt, known.Code == cairn.ErrUnavailable, known.Code == cairn.ErrState:
 		c.Errorf("%s %s: %v", name, id, err)
 	}
 }

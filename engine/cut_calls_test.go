@@ -56,14 +56,14 @@ func TestCallThatIsCut(t *testing.T) {
 				agent.Output = cairn.OutputOf[out]()
 			}
 			res := turn(t, open(t, st, agent), "s", "go")
-			if res.Status != cairn.RunFailed || res.Error.Code != cairn.CodeOutputLimit || model.Calls() != 3 || !strings.Contains(res.Error.Message, test.remedy) {
+			if res.Status != cairn.RunFailed || res.Error.Code != cairn.ErrOutputLimit || model.Calls() != 3 || !strings.Contains(res.Error.Message, test.remedy) {
 				t.Fatalf("the run is %s after %d calls of the model, %v", res.Status, model.Calls(), res.Error)
 			}
 			list := messages(t, st, "s")
 			told := 0
 			for i := range list {
 				for _, r := range list[i].ToolResults() {
-					if told++; !r.IsError || r.Code != cairn.CodeOutputLimit || !strings.Contains(string(r.Output), test.told) {
+					if told++; !r.IsError || r.Code != cairn.ErrOutputLimit || !strings.Contains(string(r.Output), test.told) {
 						t.Errorf("the model reads %s (%s), want %q", r.Output, r.Code, test.told)
 					}
 				}

@@ -103,7 +103,7 @@ func TestEngineLimitsWaitForPeople(t *testing.T) {
 			t.Fatalf("after all deadlines the session is %s", row.Status)
 		}
 		for _, c := range waits.Calls {
-			if id := cmp.Or(c.ToolCallID, c.ID); result(t, list, id).Code != cairn.CodeTimeout {
+			if id := cmp.Or(c.ToolCallID, c.ID); result(t, list, id).Code != cairn.ErrTimeout {
 				t.Errorf("the call of %s has the result %+v", c.Tool, result(t, list, id))
 			}
 		}

@@ -15,7 +15,7 @@ import (
 func TestLogThatADeadProcessLeft(t *testing.T) {
 	t.Parallel()
 	silent := func(st *tap) {
-		st.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "cut off") })
+		st.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.ErrInternal, "cut off") })
 	}
 	for name, c := range map[string]struct {
 		agent func() *cairn.Agent

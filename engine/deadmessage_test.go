@@ -109,7 +109,7 @@ func TestMessageToDeadSessionRepeatsNoResult(t *testing.T) {
 					closed := false
 					for _, m := range messages(t, st.Store, "s") {
 						for _, r := range m.ToolResults() {
-							closed = closed || r.Tool == "slow" && r.Code == cairn.CodeStopped
+							closed = closed || r.Tool == "slow" && r.Code == cairn.ErrStopped
 						}
 					}
 					if closed != c.stopped {
@@ -206,7 +206,7 @@ func TestTurnBeginsBehindCrashLoop(t *testing.T) {
 		if got := strings.Join(said, ", "); got != "go a, go b, go c" {
 			t.Errorf("the transcript has %s", got)
 		}
-		if r := runsOf(t, st.Store, "s"); !errors.Is(r[0].Error, &cairn.Error{Code: cairn.CodeCrashLoop}) {
+		if r := runsOf(t, st.Store, "s"); !errors.Is(r[0].Error, &cairn.Error{Code: cairn.ErrCrashLoop}) {
 			t.Errorf("the first run: %+v", r[0])
 		}
 	})

@@ -45,7 +45,7 @@ func diesAtEachAppend(t *testing.T, from int, test func(t *testing.T, st *tap, k
 func TestLogIsWholeWhereverItsWriterDied(t *testing.T) {
 	t.Parallel()
 	deaths := map[string]func(st *tap) error{
-		"the log fails":    func(*tap) error { return cairn.Errorf(cairn.CodeInternal, "the disk is full") },
+		"the log fails":    func(*tap) error { return cairn.Errorf(cairn.ErrInternal, "the disk is full") },
 		"the process dies": func(st *tap) error { st.cut(); return context.Canceled },
 	}
 	for name, death := range deaths {
@@ -236,7 +236,7 @@ func TestLogThatIsAwayForAMomentLosesNothing(t *testing.T) {
 		n := 0
 		st.log.stepIn(func(context.Context, []cairn.Event) error {
 			if n++; n%4 != 0 {
-				return cairn.Errorf(cairn.CodeUnavailable, "no log at the moment")
+				return cairn.Errorf(cairn.ErrUnavailable, "no log at the moment")
 			}
 			return nil
 		})

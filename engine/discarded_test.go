@@ -44,7 +44,7 @@ func fails(code cairn.Code) scripted.Step { return scripted.Fail(cairn.Errorf(co
 // call.
 func TestUsageOfDiscardedCalls(t *testing.T) {
 	t.Parallel()
-	cut := scripted.Reply(spends(100, 7), scripted.Text("Half an"), fails(cairn.CodeOverloaded))
+	cut := scripted.Reply(spends(100, 7), scripted.Text("Half an"), fails(cairn.ErrOverloaded))
 	last := cairn.Usage{InputTokens: 100, OutputTokens: 9, ModelCalls: 1, PricedCalls: 1, CostNanos: 190}
 	whole := scripted.Text("Whole.").Usage(100, 9)
 	lost := func(n int64) cairn.Usage {
@@ -56,16 +56,16 @@ func TestUsageOfDiscardedCalls(t *testing.T) {
 		want   cairn.Usage
 	}{
 		"retried":                           {[]scripted.Step{cut, cut, whole}, cairn.RunCompleted, lost(2).Add(last)},
-		"retried before it said anything":   {[]scripted.Step{scripted.Reply(spends(100, 7), fails(cairn.CodeOverloaded)), whole}, cairn.RunCompleted, lost(1).Add(last)},
-		"retried without usage":             {[]scripted.Step{fails(cairn.CodeOverloaded), whole}, cairn.RunCompleted, last},
+		"retried before it said anything":   {[]scripted.Step{scripted.Reply(spends(100, 7), fails(cairn.ErrOverloaded)), whole}, cairn.RunCompleted, lost(1).Add(last)},
+		"retried without usage":             {[]scripted.Step{fails(cairn.ErrOverloaded), whole}, cairn.RunCompleted, last},
 		"failed in every attempt":           {[]scripted.Step{cut, cut, cut, cut}, cairn.RunFailed, lost(4)},
-		"failed for good":                   {[]scripted.Step{scripted.Reply(spends(100, 7), scripted.Text("Half an"), fails(cairn.CodeModelRequest))}, cairn.RunFailed, lost(1)},
-		"refused":                           {[]scripted.Step{scripted.Reply(spends(100, 7), fails(cairn.CodeFiltered))}, cairn.RunFailed, lost(1)},
+		"failed for good":                   {[]scripted.Step{scripted.Reply(spends(100, 7), scripted.Text("Half an"), fails(cairn.ErrModelRequest))}, cairn.RunFailed, lost(1)},
+		"refused":                           {[]scripted.Step{scripted.Reply(spends(100, 7), fails(cairn.ErrFiltered))}, cairn.RunFailed, lost(1)},
 		"broke off":                         {[]scripted.Step{scripted.Reply(spends(100, 7), scripted.Break()), whole}, cairn.RunCompleted, lost(1).Add(last)},
 		"began its reply again":             {[]scripted.Step{scripted.Reply(spends(100, 7), scripted.Text("Half"), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkRestart}), scripted.Text("Whole.")).Usage(100, 9)}, cairn.RunCompleted, lost(1).Add(last)},
 		"a chunk that is not valid":         {[]scripted.Step{scripted.Reply(spends(100, 7), scripted.Chunk(cairn.Chunk{Type: "strange"})), whole}, cairn.RunCompleted, lost(1).Add(last)},
-		"a later step fails":                {[]scripted.Step{scripted.Call("echo", in{"x"}).Usage(100, 9), scripted.Reply(spends(100, 7), fails(cairn.CodeFiltered))}, cairn.RunFailed, lost(1).Add(last).Add(cairn.Usage{ToolCalls: 1})},
-		"usage that is reported repeatedly": {[]scripted.Step{scripted.Reply(spends(100, 1), spends(100, 7), fails(cairn.CodeFiltered))}, cairn.RunFailed, lost(1)},
+		"a later step fails":                {[]scripted.Step{scripted.Call("echo", in{"x"}).Usage(100, 9), scripted.Reply(spends(100, 7), fails(cairn.ErrFiltered))}, cairn.RunFailed, lost(1).Add(last).Add(cairn.Usage{ToolCalls: 1})},
+		"usage that is reported repeatedly": {[]scripted.Step{scripted.Reply(spends(100, 1), spends(100, 7), fails(cairn.ErrFiltered))}, cairn.RunFailed, lost(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,7 +111,7 @@ func TestUsageOfAStoppedCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(nil)
-		eng := open(t, st, bot(priced{scripted.New(scripted.Reply(spends(100, 7), fails(cairn.CodeOverloaded)), scripted.Reply(spends(200, 1), scripted.Pause(time.Hour)))}), with(pennies))
+		eng := open(t, st, bot(priced{scripted.New(scripted.Reply(spends(100, 7), fails(cairn.ErrOverloaded)), scripted.Reply(spends(200, 1), scripted.Pause(time.Hour)))}), with(pennies))
 		run := start(t, eng, "s", "go")
 		time.Sleep(time.Minute)
 		if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
@@ -128,7 +128,7 @@ func TestUsageOfAStopBetweenAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(nil)
-		later := scripted.Fail(&cairn.Error{Code: cairn.CodeRateLimited, Message: "later", RetryAfter: cairn.Duration(30 * time.Second)})
+		later := scripted.Fail(&cairn.Error{Code: cairn.ErrRateLimited, Message: "later", RetryAfter: cairn.Duration(30 * time.Second)})
 		eng := open(t, st, bot(priced{scripted.New(scripted.Reply(spends(100, 7), later))}), with(pennies))
 		run := start(t, eng, "s", "go")
 		time.Sleep(time.Second)
@@ -214,7 +214,7 @@ func TestUsageOfAFailedSummary(t *testing.T) {
 				return scripted.Text("hello").Usage(60, 40)
 			}
 			if tries++; tries == 1 {
-				return scripted.Reply(spends(50, 5), scripted.Text("They"), fails(cairn.CodeOverloaded))
+				return scripted.Reply(spends(50, 5), scripted.Text("They"), fails(cairn.ErrOverloaded))
 			}
 			return scripted.Text("They spoke.").Usage(50, 5)
 		})
@@ -255,7 +255,7 @@ func TestUnknownModel(t *testing.T) {
 			summed++
 			return scripted.Text("They spoke.").Usage(10, 1)
 		case size > 4000:
-			return fails(cairn.CodeContextLength)
+			return fails(cairn.ErrContextLength)
 		}
 		return scripted.Text("hello").Usage(10, 1)
 	})
@@ -311,7 +311,7 @@ func TestUsageOfAFailedCompact(t *testing.T) {
 			if req.System != cairn.SummaryInstructions {
 				return scripted.Text("hello").Usage(60, 40)
 			}
-			return scripted.Reply(spends(50, 5), fails(cairn.CodeOverloaded))
+			return scripted.Reply(spends(50, 5), fails(cairn.ErrOverloaded))
 		})
 		agent := bot(priced{m})
 		agent.Retry = &cairn.RetryPolicy{Max: 1}
@@ -320,7 +320,7 @@ func TestUsageOfAFailedCompact(t *testing.T) {
 			turn(t, eng, "s", "one")
 		}
 		before := load(t, st, "s").Usage
-		if _, err := eng.Compact(t.Context(), "s"); !errors.Is(err, &cairn.Error{Code: cairn.CodeOverloaded}) {
+		if _, err := eng.Compact(t.Context(), "s"); !errors.Is(err, &cairn.Error{Code: cairn.ErrOverloaded}) {
 			t.Fatal(err)
 		}
 		want := before.Add(cairn.Usage{InputTokens: 100, OutputTokens: 10, DiscardedCalls: 2, PricedCalls: 2, CostNanos: 200})
@@ -372,7 +372,7 @@ func TestUsageOfWorkThatIsCutByClosing(t *testing.T) {
 	}{
 		"a call":                    {cairn.PerStep, []scripted.Step{cut, last}, 1, lost.Add(whole)},
 		"calls of two processes":    {cairn.PerStep, []scripted.Step{cut, cut, last}, 2, lost.Add(lost).Add(whole)},
-		"a call after a failed one": {cairn.PerStep, []scripted.Step{scripted.Reply(spends(100, 7), fails(cairn.CodeOverloaded)), cut, last}, 1, failed.Add(lost).Add(whole)},
+		"a call after a failed one": {cairn.PerStep, []scripted.Step{scripted.Reply(spends(100, 7), fails(cairn.ErrOverloaded)), cut, last}, 1, failed.Add(lost).Add(whole)},
 		"a call without usage":      {cairn.PerStep, []scripted.Step{scripted.Reply(scripted.Text("Half"), scripted.Pause(time.Hour)), last}, 1, whole},
 		"a reply whose tool runs":   {cairn.PerStep, []scripted.Step{called, called, last}, 1, lost.Add(again).Add(whole)},
 		"a reply that was stored":   {cairn.PerTool, []scripted.Step{called, last}, 1, again.Add(whole)},

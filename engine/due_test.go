@@ -70,7 +70,7 @@ func TestWorkerSeesItsOwnBehindOthers(t *testing.T) {
 // Sessions that cannot be claimed, whatever their number, hide nothing either.
 func TestWorkerLooksPastWhatItCannotTakeOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &unreadable{tap: tapOn(nil), err: cairn.Errorf(cairn.CodeUnavailable, "its part of the store is down")}
+		st := &unreadable{tap: tapOn(nil), err: cairn.Errorf(cairn.ErrUnavailable, "its part of the store is down")}
 		st.which = func(id string) bool {
 			return id != "bot" && strings.HasPrefix(id, "bot") && len(id) > 3 && id != "bot-own"
 		}
@@ -101,13 +101,13 @@ func TestSessionThatCannotBeReadIsFailed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				st := &unreadable{tap: tapOn(nil), err: cairn.Errorf(cairn.CodeCorrupt, "stored message does not decode")}
+				st := &unreadable{tap: tapOn(nil), err: cairn.Errorf(cairn.ErrCorrupt, "stored message does not decode")}
 				leave(t, st.tap)
 				st.which = func(string) bool { return true }
 				serve(t, open(t, st, asking(), named("b"), quiet), 5*time.Minute)
 				row := load(t, st.tap, "bot0")
 				run, err := driver.FindRun(t.Context(), st.tap, "bot0", row.RunID)
-				if err != nil || row.Status != cairn.SessionFailed || run.Status != cairn.RunFailed || run.Error == nil || run.Error.Code != cairn.CodeCorrupt {
+				if err != nil || row.Status != cairn.SessionFailed || run.Status != cairn.RunFailed || run.Error == nil || run.Error.Code != cairn.ErrCorrupt {
 					t.Fatalf("the session is %s, its run %+v, %v", row.Status, run, err)
 				}
 				if due := dueOf(t, st.tap); len(due) > 0 {

@@ -145,7 +145,7 @@ func TestEraseAppendsNothing(t *testing.T) {
 		wantError(t, <-ended, cairn.ErrDeleted)
 
 		turn(t, eng, "stuck", "go")
-		log.types, log.drops = nil, cairn.Errorf(cairn.CodeUnavailable, "the log is away")
+		log.types, log.drops = nil, cairn.Errorf(cairn.ErrUnavailable, "the log is away")
 		if err := eng.Erase(t.Context(), "stuck"); !errors.Is(err, cairn.ErrUnavailable) || fmt.Sprint(log.types) != "[session_deleted]" {
 			t.Errorf("the erasure that failed appended %v, %v", log.types, err)
 		}

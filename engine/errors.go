@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 )
 
-func errClosed() error { return cairn.Errorf(cairn.CodeClosed, "the engine is closed") }
+func errClosed() error { return cairn.Errorf(cairn.ErrClosed, "the engine is closed") }
 
 // isConflict reports whether another writer was faster.
 func isConflict(err error) bool {
@@ -24,5 +24,5 @@ func died(err error) bool {
 func ending(err error) bool { return errors.As(err, new(*lifecycle.EndingError)) }
 
 func unknownAgent(name string) error {
-	return &cairn.Error{Code: cairn.CodeNotFound, Field: "agent", Message: "agent \"" + name + "\" is not registered"}
+	return &cairn.Error{Code: cairn.ErrNotFound, Field: "agent", Message: "agent \"" + name + "\" is not registered"}
 }

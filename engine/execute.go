@@ -189,7 +189,7 @@ func (e *Engine) rewindToBegin(ctx context.Context, sessionID string, o *runOpti
 		return err
 	}
 	if ok, why := lifecycle.Resumable(&there); !ok {
-		return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed from checkpoint %q: %s", sessionID, checkpointID, why)
+		return cairn.Errorf(cairn.ErrNotResumable, "session %q cannot be resumed from checkpoint %q: %s", sessionID, checkpointID, why)
 	}
 	if row.Crashed(row.AsOf) {
 		if err := e.runs.CheckKeeper(ctx, row); err != nil {

@@ -16,7 +16,7 @@ import (
 func TestFailedRunKeepsWordsOfItsModelCall(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
-	broken := scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "overloaded"))
+	broken := scripted.Fail(cairn.Errorf(cairn.ErrModelRequest, "overloaded"))
 	model := scripted.New(scripted.Call("echo", in{}), scripted.Reply(scripted.Thinking("Hm."), scripted.Text("Once upon "), broken),
 		scripted.Text("Right."))
 	eng := open(t, st, bot(model, echo("echo")))

@@ -124,12 +124,12 @@ var faults = []fault{
 		return fired
 	}},
 	{"the call fails for a moment", func(st *tap, k int, _ context.CancelFunc) func() bool {
-		step, fired := nth(k, func(context.Context) error { return cairn.Errorf(cairn.CodeUnavailable, "for a moment") })
+		step, fired := nth(k, func(context.Context) error { return cairn.Errorf(cairn.ErrUnavailable, "for a moment") })
 		st.stepIn(step, nil)
 		return fired
 	}},
 	{"the answer is lost", func(st *tap, k int, _ context.CancelFunc) func() bool {
-		step, fired := nth(k, func(context.Context) error { return cairn.Errorf(cairn.CodeUnavailable, "answer lost") })
+		step, fired := nth(k, func(context.Context) error { return cairn.Errorf(cairn.ErrUnavailable, "answer lost") })
 		st.stepIn(nil, step)
 		return fired
 	}},

@@ -68,11 +68,11 @@ func TestGuardDecidesAboutWhatEndsATurn(t *testing.T) {
 		}, 2, "", "yes"},
 		"rejects": {func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) {
 			return cairn.Fail(bad), nil
-		}, 1, cairn.CodeRejected, ""},
+		}, 1, cairn.ErrRejected, ""},
 		"fails": {func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) {
 			return cairn.Accept(), bad
-		}, 1, cairn.CodeRejected, ""},
-		"panics": {func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) { panic(bad) }, 1, cairn.CodeRejected, ""},
+		}, 1, cairn.ErrRejected, ""},
+		"panics": {func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) { panic(bad) }, 1, cairn.ErrRejected, ""},
 		"replaces": {func(_ context.Context, _ *cairn.Step, c cairn.Completion) (cairn.Verdict, error) {
 			if c.Output == nil {
 				return cairn.Verdict{Text: "yes"}, nil
@@ -81,7 +81,7 @@ func TestGuardDecidesAboutWhatEndsATurn(t *testing.T) {
 		}, 1, "", "yes"},
 		"replaces with what is not JSON": {func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) {
 			return cairn.Verdict{Output: json.RawMessage(`{"verdict":`)}, nil
-		}, 1, cairn.CodeRejected, ""},
+		}, 1, cairn.ErrRejected, ""},
 	}
 	for name, g := range guards {
 		for _, kind := range []cairn.Reason{cairn.ReasonReply, cairn.ReasonFinish, cairn.ReasonFinishTool, cairn.ReasonStopCondition} {
@@ -142,7 +142,7 @@ func TestFinishedTurnRefusesOutputThatViolatesItsSchema(t *testing.T) {
 	if v, err := cairn.OutputAs[verdict](res); err != nil || v.Verdict != "yes" {
 		t.Errorf("output %+v, %v", v, err)
 	}
-	if r := result(t, messages(t, st, "s"), "c1"); r.Code != cairn.CodeOutput {
+	if r := result(t, messages(t, st, "s"), "c1"); r.Code != cairn.ErrOutput {
 		t.Errorf("result %s (%s)", r.Output, r.Code)
 	}
 }

@@ -27,7 +27,7 @@ func (e *Engine) Attach(ctx context.Context, sessionID string) (*Run, error) {
 		return nil, err
 	}
 	if row.RunID == "" {
-		return nil, cairn.Errorf(cairn.CodeNotFound, "session %q has no runs yet", sessionID)
+		return nil, cairn.Errorf(cairn.ErrNotFound, "session %q has no runs yet", sessionID)
 	}
 	return e.handle(ctx, row, row.RunID)
 }

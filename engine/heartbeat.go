@@ -113,10 +113,10 @@ func (h *heartbeat) beat() {
 	case h.ctx.Err() != nil: // the run has ended
 		return
 	case !time.Now().Before(h.until):
-		code := cairn.CodeFenced
+		code := cairn.ErrFenced
 		// The host retries, and still holds the lease unless another process took it.
 		if hs.runs.Remote() {
-			code = cairn.CodeUnavailable
+			code = cairn.ErrUnavailable
 		}
 		h.cancel(cairn.Errorf(code, "session %q: the lease ran out: %w", h.session, err))
 		return

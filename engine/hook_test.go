@@ -37,7 +37,7 @@ func TestHookThatPanicsFailsTheRunOnlyWhereItMayVeto(t *testing.T) {
 			res := turn(t, open(t, st, agent), "s", "go")
 			if c.fails {
 				wantStatus(t, res, cairn.RunFailed, cairn.ReasonError)
-				if res.Error.Code != cairn.CodeHook {
+				if res.Error.Code != cairn.ErrHook {
 					t.Errorf("error %s: %v", res.Error.Code, res.Error)
 				}
 			} else {
@@ -55,7 +55,7 @@ func TestInstructionsThatPanicFailTheRun(t *testing.T) {
 	agent.InstructionsFunc = func(context.Context, *cairn.Step) (string, error) { panic("boom") }
 	res := turn(t, open(t, st, agent), "s", "go")
 	wantStatus(t, res, cairn.RunFailed, cairn.ReasonError)
-	if res.Error.Code != cairn.CodeHook {
+	if res.Error.Code != cairn.ErrHook {
 		t.Errorf("error %s: %v", res.Error.Code, res.Error)
 	}
 	wantSound(t, st, "s")
@@ -83,7 +83,7 @@ func TestVetoOfAToolIsItsResult(t *testing.T) {
 		tool("t", func(context.Context, *cairn.Call, in) (string, error) { ran = true; return "", nil }))
 	agent.Hooks = &cairn.Hooks{BeforeTool: func(context.Context, *cairn.Call) error { return errors.New("not on a Sunday") }}
 	wantStatus(t, turn(t, open(t, st, agent), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
-	if r := result(t, messages(t, st, "s"), "c1"); r.Code != cairn.CodeHook || string(r.Output) != `"not on a Sunday"` || ran {
+	if r := result(t, messages(t, st, "s"), "c1"); r.Code != cairn.ErrHook || string(r.Output) != `"not on a Sunday"` || ran {
 		t.Errorf("result %s (%s), ran %t", r.Output, r.Code, ran)
 	}
 }
@@ -98,7 +98,7 @@ func TestVetoOfAModelCallFailsTheRunAndLaterHooksAreNotAsked(t *testing.T) {
 	}))
 	res := turn(t, eng, "s", "go")
 	wantStatus(t, res, cairn.RunFailed, cairn.ReasonError)
-	if res.Error.Code != cairn.CodeHook || asked {
+	if res.Error.Code != cairn.ErrHook || asked {
 		t.Errorf("error %v, agent's hook asked %t", res.Error, asked)
 	}
 }

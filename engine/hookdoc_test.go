@@ -90,7 +90,7 @@ func hookTurns(t *testing.T, hooks *cairn.Hooks) {
 		{scripted.Call("helper", map[string]string{"input": "go"}), scripted.Text("ok")},
 		{scripted.Call("pay", in{"a"}), scripted.Text("ok")},
 		{scripted.Call("slow", in{})},
-		{scripted.Fail(cairn.Errorf(cairn.CodeAuth, "no key"))},
+		{scripted.Fail(cairn.Errorf(cairn.ErrAuth, "no key"))},
 	} {
 		agent := bot(scripted.New(turn...), note(), cairn.SubAgent(helper), pay, slow)
 		agent.Hooks = hooks

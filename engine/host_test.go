@@ -144,7 +144,7 @@ func TestCommitWhoseProcessDiedIsAnswered(t *testing.T) {
 			return nil
 		}
 		dying.cut()
-		return cairn.Errorf(cairn.CodeInternal, "cut off")
+		return cairn.Errorf(cairn.ErrInternal, "cut off")
 	})
 	if _, err := one.Effect(t.Context(), host.EffectCommit, next(h.begun[0], "")); err == nil {
 		t.Fatal("a dead process heard of its commit")

@@ -79,7 +79,7 @@ func (e *Engine) leftAlone(ctx context.Context, id string) error {
 		return nil
 	}
 	if rest := e.opts.HostGrace - row.AsOf.Sub(row.Lease.Until); rest > 0 {
-		return &heldError{cairn.Errorf(cairn.CodeRunning, "session %q: its run is left to host %s", id, host), rest}
+		return &heldError{cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: its run is left to host %s", id, host), rest}
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (e *Engine) shorten(ctx context.Context, row *cairn.Session) error {
 	}
 	e.opts.Logger.Warn("lease shortened: the store's clock was set back", "session", row.ID, "run", row.RunID,
 		"by", row.Lease.Until.Sub(row.AsOf)-time.Duration(row.Lease.TTL))
-	return driver.Conflict(cairn.CodeRunning, row, "session %q: its lease was taken before the store's clock was set back", row.ID)
+	return driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q: its lease was taken before the store's clock was set back", row.ID)
 }
 
 // askHost asks the host about the crashed runs of a page, and returns the sessions whose runs it keeps or cannot answer

@@ -180,7 +180,7 @@ func TestEffectOutlastsItsLease(t *testing.T) {
 			if !down {
 				down = true
 				st.stepIn(func(_ context.Context, op string) error {
-					return cairn.Errorf(cairn.CodeUnavailable, "the store is down")
+					return cairn.Errorf(cairn.ErrUnavailable, "the store is down")
 				}, nil)
 				<-ctx.Done()
 				return "", ctx.Err()

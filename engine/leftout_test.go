@@ -35,7 +35,7 @@ func (p *picky) play(_ context.Context, req *cairn.Request) scripted.Step {
 		refusal = func(files []*cairn.File) error {
 			for _, f := range files {
 				if strings.HasPrefix(f.Name, "bad") {
-					return cairn.Errorf(cairn.CodeFileRefused, "image exceeds 5 MB maximum")
+					return cairn.Errorf(cairn.ErrFileRefused, "image exceeds 5 MB maximum")
 				}
 			}
 			return nil
@@ -184,7 +184,7 @@ func TestWhichFilesAreLeftOut(t *testing.T) {
 		says := ""
 		model.refusal = func(files []*cairn.File) error {
 			if says = test.refuses(files); says != "" {
-				return cairn.Errorf(cairn.CodeFileRefused, "%s", says)
+				return cairn.Errorf(cairn.ErrFileRefused, "%s", says)
 			}
 			return nil
 		}
@@ -208,7 +208,7 @@ func TestFilesThatWereAcceptedBefore(t *testing.T) {
 	strict := false
 	model.refusal = func(files []*cairn.File) error {
 		if strict && len(files) > 0 {
-			return cairn.Errorf(cairn.CodeModelRequest, "messages.0: image dimensions exceed max allowed size for many-image requests")
+			return cairn.Errorf(cairn.ErrModelRequest, "messages.0: image dimensions exceed max allowed size for many-image requests")
 		}
 		return nil
 	}
@@ -246,7 +246,7 @@ func TestFileThatIsLargerThanTheWindow(t *testing.T) {
 	model := newPicky("one")
 	model.refusal = func(files []*cairn.File) error {
 		if len(files) > 0 {
-			return cairn.Errorf(cairn.CodeContextLength, "request_too_large")
+			return cairn.Errorf(cairn.ErrContextLength, "request_too_large")
 		}
 		return nil
 	}
@@ -261,7 +261,7 @@ func TestFileThatIsLargerThanTheWindow(t *testing.T) {
 // An error that is not about files fails the turn, and so does a refusal in a conversation without files.
 func TestOtherErrorsLeaveFilesIn(t *testing.T) {
 	t.Parallel()
-	for says, code := range map[string]cairn.Code{"tools.0: bad schema": cairn.CodeModelRequest, "no credit": cairn.CodeAuth} {
+	for says, code := range map[string]cairn.Code{"tools.0: bad schema": cairn.ErrModelRequest, "no credit": cairn.ErrAuth} {
 		model := newPicky("one")
 		model.refusal = func([]*cairn.File) error { return cairn.Errorf(code, "%s", says) }
 		eng := open(t, tapOn(nil), bot(model))
@@ -270,8 +270,8 @@ func TestOtherErrorsLeaveFilesIn(t *testing.T) {
 		}
 	}
 	model := newPicky("one")
-	model.refusal = func([]*cairn.File) error { return cairn.Errorf(cairn.CodeFileRefused, "Could not process image") }
-	if res := show(t, open(t, tapOn(nil), bot(model)), "Only text."); res.Status != cairn.RunFailed || res.Error.Code != cairn.CodeFileRefused || model.refused != 1 {
+	model.refusal = func([]*cairn.File) error { return cairn.Errorf(cairn.ErrFileRefused, "Could not process image") }
+	if res := show(t, open(t, tapOn(nil), bot(model)), "Only text."); res.Status != cairn.RunFailed || res.Error.Code != cairn.ErrFileRefused || model.refused != 1 {
 		t.Errorf("without files: %s after %d requests", res.Status, model.refused)
 	}
 }

@@ -90,12 +90,12 @@ func TestReplyThatCannotBeKept(t *testing.T) {
 		"much that is no JSON":            {reply: scripted.Call("echo", strings.Repeat("\x01", 2<<20)), told: "cannot be kept"},
 		"a call's id":                     {reply: scripted.Reply(begin("\xff\x00", "echo"), args("\xff\x00", `{"text":"x"}`))},
 		"a tool's name":                   {reply: scripted.Reply(begin("c", "\xff\x00"), args("c", `{}`)), told: "there is no tool"},
-		"provider data that is no JSON":   {reply: reason(cairn.Chunk{Text: "hm", Provider: json.RawMessage("nonsense")}), fails: cairn.CodeModelReply},
-		"provider data that is too deep":  {reply: reason(cairn.Chunk{Text: "hm", Provider: json.RawMessage(nested(129))}), fails: cairn.CodeModelReply},
+		"provider data that is no JSON":   {reply: reason(cairn.Chunk{Text: "hm", Provider: json.RawMessage("nonsense")}), fails: cairn.ErrModelReply},
+		"provider data that is too deep":  {reply: reason(cairn.Chunk{Text: "hm", Provider: json.RawMessage(nested(129))}), fails: cairn.ErrModelReply},
 		"half a character, then an end":   {reply: scripted.Reply(text("caf\xc3"), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkPartEnd}), text("\xa9")), says: "caf\uFFFD\uFFFD"},
-		"a file's name":                   {reply: scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{Name: "\xff", MediaType: "a/b", URL: "u"}}), fails: cairn.CodeModelReply},
-		"more than a message":             {reply: scripted.Reply(text(strings.Repeat("x", limits.Bytes)), text("x")), fails: cairn.CodeModelReply},
-		"a call with more than a message": {reply: scripted.Call("echo", `{"text":"`+strings.Repeat("x", limits.Bytes)+`"}`), fails: cairn.CodeModelReply},
+		"a file's name":                   {reply: scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{Name: "\xff", MediaType: "a/b", URL: "u"}}), fails: cairn.ErrModelReply},
+		"more than a message":             {reply: scripted.Reply(text(strings.Repeat("x", limits.Bytes)), text("x")), fails: cairn.ErrModelReply},
+		"a call with more than a message": {reply: scripted.Call("echo", `{"text":"`+strings.Repeat("x", limits.Bytes)+`"}`), fails: cairn.ErrModelReply},
 		"usage that is negative":          {reply: scripted.Text("fine").Usage(-1, 1), says: "fine"},
 		"usage that is endless":           {reply: scripted.Text("fine").Usage(math.MaxInt64, 1), says: "fine"},
 	} {
@@ -222,7 +222,7 @@ func TestResultsTooLargeTogether(t *testing.T) {
 		}))
 	wantStatus(t, turn(t, open(t, st, agent), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
 	list := messages(t, st, "s")
-	if a, b := result(t, list, "a"), result(t, list, "b"); a.IsError || b.Code != cairn.CodeTooLarge {
+	if a, b := result(t, list, "a"), result(t, list, "b"); a.IsError || b.Code != cairn.ErrTooLarge {
 		t.Fatalf("results of %d bytes and %s", len(a.Output), b.Output)
 	}
 	goesOn(t, st, agent)
@@ -280,7 +280,7 @@ func TestWordsOfUserCodeThatCannotBeKept(t *testing.T) {
 				return cairn.Verdict{}, errors.New("\xff\x00")
 			}
 		},
-		"a model's error": func(a *cairn.Agent) { a.Model = scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeAuth, "\xff\x00"))) },
+		"a model's error": func(a *cairn.Agent) { a.Model = scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrAuth, "\xff\x00"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -382,7 +382,7 @@ func TestCallersInputThatCannotBeKept(t *testing.T) {
 		"a long reason": {eng.Abort(t.Context(), "s", strings.Repeat("x", cairn.MaxMetadataBytes+1)), "reason"},
 	} {
 		var e *cairn.Error
-		if !errors.As(test.err, &e) || e.Field != test.field || e.Code != cairn.CodeInvalid && e.Code != cairn.CodeTooLarge {
+		if !errors.As(test.err, &e) || e.Field != test.field || e.Code != cairn.ErrInvalid && e.Code != cairn.ErrTooLarge {
 			t.Errorf("%s: error %v, want one in %q", name, test.err, test.field)
 		}
 	}

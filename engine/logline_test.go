@@ -92,7 +92,7 @@ func TestLogLines(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, []string{"INFO call.suspended", "WARN call.timeout", "INFO run.resumed"}, nil},
-		"failed": {bot(scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "400: the field foo of the request is odd")))), nil,
+		"failed": {bot(scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrModelRequest, "400: the field foo of the request is odd")))), nil,
 			[]string{"ERROR run.failed"}, []string{"session=s", "code=model_request", "error=", "400: the field foo of the request is odd"}},
 		"aborted": {approving(), func(t *testing.T, eng *engine.Engine, _ *cairn.Result) {
 			if err := eng.Abort(t.Context(), "s", "enough"); err != nil {

@@ -119,7 +119,7 @@ func TestMetadataOfAStepIsBounded(t *testing.T) {
 		t.Fatalf("the run is %s, and the session has %d entries and tags %v, %v", res.Status, len(row.Metadata), row.Tags, err)
 	}
 	for _, err := range errs {
-		if e := cairn.AsError(err); err == nil || e.Field != "metadata" || e.Code != cairn.CodeInvalid && e.Code != cairn.CodeTooLarge {
+		if e := cairn.AsError(err); err == nil || e.Field != "metadata" || e.Code != cairn.ErrInvalid && e.Code != cairn.ErrTooLarge {
 			t.Errorf("error %v, want one of metadata", err)
 		}
 	}

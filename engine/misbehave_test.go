@@ -48,7 +48,7 @@ var ways = map[string]func(ctx context.Context) error{
 	"a nil error of Cairn's, wrapped":     func(context.Context) error { var e *cairn.Error; return politeWrap{e} },
 	"an error that panics":                func(context.Context) error { return hostile{} },
 	"an error that panics when asked":     func(context.Context) error { return politeText{} },
-	"an error with a cause that panics":   func(context.Context) error { return &cairn.Error{Code: cairn.CodeTool, Message: "x", Cause: hostile{}} },
+	"an error with a cause that panics":   func(context.Context) error { return &cairn.Error{Code: cairn.ErrTool, Message: "x", Cause: hostile{}} },
 	"a panic":                             func(context.Context) error { panic("boom") },
 	"a panic with what cannot be printed": func(context.Context) error { panic(hostile{}) },
 	"a panic with nil":                    func(context.Context) error { panic(nil) },
@@ -118,21 +118,21 @@ var kinds = map[string]kind{
 		a := bot(counter(2), note())
 		a.InstructionsFunc = func(ctx context.Context, _ *cairn.Step) (string, error) { return "", do(ctx) }
 		return a
-	}, []cairn.Code{cairn.CodeHook}},
+	}, []cairn.Code{cairn.ErrHook}},
 	"a guard": {func(do func(context.Context) error) *cairn.Agent {
 		a := bot(counter(2), note())
 		a.Guard = func(ctx context.Context, _ *cairn.Step, _ cairn.Completion) (cairn.Verdict, error) {
 			return cairn.Accept(), do(ctx)
 		}
 		return a
-	}, []cairn.Code{cairn.CodeRejected, cairn.CodeTimeout}},
+	}, []cairn.Code{cairn.ErrRejected, cairn.ErrTimeout}},
 	"a guard's verdict": {func(do func(context.Context) error) *cairn.Agent {
 		a := bot(counter(2), note())
 		a.Guard = func(ctx context.Context, _ *cairn.Step, _ cairn.Completion) (cairn.Verdict, error) {
 			return cairn.Fail(do(ctx)), nil
 		}
 		return a
-	}, []cairn.Code{cairn.CodeRejected, cairn.CodeTimeout}},
+	}, []cairn.Code{cairn.ErrRejected, cairn.ErrTimeout}},
 	"a guard of an output": {func(do func(context.Context) error) *cairn.Agent {
 		a := bot(scripted.New(scripted.Call(cairn.FinishTool, verdict{"yes"})))
 		a.Output = cairn.OutputOf[verdict]()
@@ -140,7 +140,7 @@ var kinds = map[string]kind{
 			return cairn.Accept(), do(ctx)
 		}
 		return a
-	}, []cairn.Code{cairn.CodeRejected, cairn.CodeTimeout}},
+	}, []cairn.Code{cairn.ErrRejected, cairn.ErrTimeout}},
 	"a stop condition": {func(do func(context.Context) error) *cairn.Agent {
 		a := bot(counter(2), note())
 		a.StopWhen = func(ctx context.Context, _ *cairn.Step) bool { return do(ctx) == nil && false }
@@ -154,10 +154,10 @@ var kinds = map[string]kind{
 	}), nil},
 	"StepContext": {hooked(func(h *cairn.Hooks, do func(context.Context) error) {
 		h.StepContext = func(ctx context.Context, _ *cairn.Step) ([]string, error) { return nil, do(ctx) }
-	}), []cairn.Code{cairn.CodeHook}},
+	}), []cairn.Code{cairn.ErrHook}},
 	"BeforeModel": {hooked(func(h *cairn.Hooks, do func(context.Context) error) {
 		h.BeforeModel = func(ctx context.Context, _ *cairn.Step, _ *cairn.Request) error { return do(ctx) }
-	}), []cairn.Code{cairn.CodeHook}},
+	}), []cairn.Code{cairn.ErrHook}},
 	"AfterModel": {hooked(func(h *cairn.Hooks, do func(context.Context) error) {
 		h.AfterModel = func(ctx context.Context, _ *cairn.Step, _ *cairn.Message, _ cairn.Usage) { _ = do(ctx) }
 	}), nil},

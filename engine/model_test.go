@@ -16,7 +16,7 @@ import (
 
 func TestRetryableModelErrorsAreTriedThreeTimesMore(t *testing.T) {
 	t.Parallel()
-	busy := scripted.Reply(scripted.Text("well "), scripted.Fail(cairn.Errorf(cairn.CodeOverloaded, "busy")))
+	busy := scripted.Reply(scripted.Text("well "), scripted.Fail(cairn.Errorf(cairn.ErrOverloaded, "busy")))
 	for failures, ok := range map[int]bool{0: true, 1: true, 3: true, 4: false} {
 		synctest.Test(t, func(t *testing.T) {
 			st := tapOn(nil)
@@ -30,7 +30,7 @@ func TestRetryableModelErrorsAreTriedThreeTimesMore(t *testing.T) {
 				wantStatus(t, res, cairn.RunCompleted, cairn.ReasonReply)
 			} else {
 				wantStatus(t, res, cairn.RunFailed, cairn.ReasonError)
-				if res.Error.Code != cairn.CodeOverloaded {
+				if res.Error.Code != cairn.ErrOverloaded {
 					t.Errorf("error %v", res.Error)
 				}
 			}
@@ -68,7 +68,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{17 * time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			limited := cairn.Errorf(cairn.CodeRateLimited, "slow down")
+			limited := cairn.Errorf(cairn.ErrRateLimited, "slow down")
 			limited.RetryAfter = cairn.Duration(after)
 			begun := time.Now()
 			wantStatus(t, turn(t, open(t, tapOn(nil), bot(scripted.New(scripted.Fail(limited), scripted.Text("ok")))), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
@@ -85,7 +85,7 @@ func TestRetryAfterBeyondTheLimitFailsAtOnce(t *testing.T) {
 	for limit, after := range map[time.Duration]time.Duration{0: 10 * time.Minute, time.Hour: 2 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			st := tapOn(nil)
-			limited := cairn.Errorf(cairn.CodeRateLimited, "slow down")
+			limited := cairn.Errorf(cairn.ErrRateLimited, "slow down")
 			limited.RetryAfter = cairn.Duration(after)
 			agent := bot(scripted.New(scripted.Fail(limited), scripted.Text("ok")))
 			agent.Retry = &cairn.RetryPolicy{Limit: limit}
@@ -97,7 +97,7 @@ func TestRetryAfterBeyondTheLimitFailsAtOnce(t *testing.T) {
 			}
 			kept := runsOf(t, st, "s")[0].Error
 			for _, e := range []*cairn.Error{res.Error, kept} {
-				if e.Code != cairn.CodeRateLimited || e.RetryAfter != cairn.Duration(after) || !strings.Contains(e.Message, after.String()) {
+				if e.Code != cairn.ErrRateLimited || e.RetryAfter != cairn.Duration(after) || !strings.Contains(e.Message, after.String()) {
 					t.Errorf("error %+v", e)
 				}
 			}
@@ -107,7 +107,7 @@ func TestRetryAfterBeyondTheLimitFailsAtOnce(t *testing.T) {
 
 func TestModelErrorsThatARetryCannotMendFailAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, code := range []cairn.Code{cairn.CodeModelRequest, cairn.CodeContextLength, cairn.CodeAuth, cairn.CodeFiltered} {
+	for _, code := range []cairn.Code{cairn.ErrModelRequest, cairn.ErrContextLength, cairn.ErrAuth, cairn.ErrFiltered} {
 		t.Run(string(code), func(t *testing.T) {
 			t.Parallel()
 			st := tapOn(nil)
@@ -155,13 +155,13 @@ func TestModelsThatMisbehaveFailTheRunAndNothingElse(t *testing.T) {
 		model rude
 		code  cairn.Code
 	}{
-		"it panics":        {func(_ context.Context, yield func(cairn.Chunk, error) bool) { yield(text("oh "), nil); panic("boom") }, cairn.CodeInternal},
-		"a foreign error":  {func(_ context.Context, yield func(cairn.Chunk, error) bool) { yield(cairn.Chunk{}, errors.New("huh")) }, cairn.CodeInternal},
-		"an unknown chunk": {func(_ context.Context, yield func(cairn.Chunk, error) bool) { yield(cairn.Chunk{Type: "smell"}, nil) }, cairn.CodeModel},
+		"it panics":        {func(_ context.Context, yield func(cairn.Chunk, error) bool) { yield(text("oh "), nil); panic("boom") }, cairn.ErrInternal},
+		"a foreign error":  {func(_ context.Context, yield func(cairn.Chunk, error) bool) { yield(cairn.Chunk{}, errors.New("huh")) }, cairn.ErrInternal},
+		"an unknown chunk": {func(_ context.Context, yield func(cairn.Chunk, error) bool) { yield(cairn.Chunk{Type: "smell"}, nil) }, cairn.ErrModel},
 		"stray arguments": {func(_ context.Context, yield func(cairn.Chunk, error) bool) {
 			yield(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: "x"}, nil)
-		}, cairn.CodeModel},
-		"nothing whatsoever": {func(context.Context, func(cairn.Chunk, error) bool) {}, cairn.CodeModel},
+		}, cairn.ErrModel},
+		"nothing whatsoever": {func(context.Context, func(cairn.Chunk, error) bool) {}, cairn.ErrModel},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -166,7 +166,7 @@ func TestUpdateEndsWithItsContext(t *testing.T) {
 		eng := open(t, st, bot(scripted.New()), named("b"))
 		st.stepIn(func(_ context.Context, op string) error {
 			if op == "Commit" {
-				return driver.Conflict(cairn.CodeStale, nil, "another process is always faster")
+				return driver.Conflict(cairn.ErrStale, nil, "another process is always faster")
 			}
 			return nil
 		}, nil)

@@ -120,7 +120,7 @@ func TestSubAgentOfADiscardedStepEndsLate(t *testing.T) {
 		commits := 0
 		st.stepIn(func(_ context.Context, op string) error {
 			if op == "Renew" {
-				return cairn.Errorf(cairn.CodeUnavailable, "no store")
+				return cairn.Errorf(cairn.ErrUnavailable, "no store")
 			}
 			return nil
 		}, func(_ context.Context, op string) error {
@@ -131,7 +131,7 @@ func TestSubAgentOfADiscardedStepEndsLate(t *testing.T) {
 				return nil
 			}
 			st.cut()
-			return cairn.Errorf(cairn.CodeUnavailable, "cut off")
+			return cairn.Errorf(cairn.ErrUnavailable, "cut off")
 		})
 		start(t, open(t, st, agent(ttl/2), shortLease), "s", "go")
 		time.Sleep(ttl)

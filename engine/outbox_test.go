@@ -19,7 +19,7 @@ import (
 
 // mute makes every append to the log fail from now on.
 func (s *tap) mute() {
-	s.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "cut off") })
+	s.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.ErrInternal, "cut off") })
 }
 
 // workFor runs a worker for a time.
@@ -87,14 +87,14 @@ func TestOutboxOfADeadProcess(t *testing.T) {
 					return nil
 				}
 				st.mute()
-				return cairn.Errorf(cairn.CodeInternal, "cut off")
+				return cairn.Errorf(cairn.ErrInternal, "cut off")
 			})
 			wantStatus(t, turn(t, eng, "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
 		},
 		"a wait": func(t *testing.T, eng *engine.Engine, st *tap) {
 			st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
 				if slices.ContainsFunc(events, func(ev cairn.Event) bool { return ev.Type == cairn.EventToolPending }) {
-					return cairn.Errorf(cairn.CodeInternal, "cut off")
+					return cairn.Errorf(cairn.ErrInternal, "cut off")
 				}
 				return nil
 			})
@@ -176,7 +176,7 @@ func TestLogElsewhereIsAwayForHours(t *testing.T) {
 		turn(t, eng, "s", "go")
 		n := len(history(t, st, "s"))
 		st.log.stepIn(func(context.Context, []cairn.Event) error {
-			return cairn.Errorf(cairn.CodeUnavailable, "no log for hours")
+			return cairn.Errorf(cairn.ErrUnavailable, "no log for hours")
 		})
 		wantError(t, eng.AddContext(t.Context(), "s", "It rains."), nil)
 		wantError(t, eng.AddContext(t.Context(), "s", "It pours."), cairn.ErrUnavailable)
@@ -357,7 +357,7 @@ func TestOutboxOfACopy(t *testing.T) {
 						return nil
 					}
 					if cleared++; cleared > 1 { // the commit that removes the outbox
-						return cairn.Errorf(cairn.CodeInternal, "cut off")
+						return cairn.Errorf(cairn.ErrInternal, "cut off")
 					}
 					return nil
 				}, nil)

@@ -221,7 +221,7 @@ func (h *overlap) attempt(name string, in json.RawMessage) (json.RawMessage, err
 			h.Errorf("an attempt at %s that was given up: %v", name, r.err)
 		}
 	})
-	return nil, cairn.Errorf(cairn.CodeUnavailable, "given up")
+	return nil, cairn.Errorf(cairn.ErrUnavailable, "given up")
 }
 
 // All implements host.Scheduler.

@@ -56,7 +56,7 @@ func (m *stoppable) delivered() [][]string {
 	return slices.Clone(m.stopped)
 }
 
-var errAway = cairn.Errorf(cairn.CodeUnavailable, "it is away")
+var errAway = cairn.Errorf(cairn.ErrUnavailable, "it is away")
 
 // speaksElsewhere speaks for an hour, and answers briefly from the second call on.
 func speaksElsewhere() *stoppable { return &stoppable{Model: storyteller()} }
@@ -312,7 +312,7 @@ func TestStopIsOwedForEachEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, st *tap, model *stoppable, wrap func(cairn.Model) cairn.Model) (first string){
 		"failed": func(t *testing.T, st *tap, model *stoppable, wrap func(cairn.Model) cairn.Model) string {
-			model.Model = scripted.New(scripted.Call("note", in{"n"}), scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "no")))
+			model.Model = scripted.New(scripted.Call("note", in{"n"}), scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "no")))
 			run := start(t, open(t, st, bot(wrap(model), note())), "s", "go")
 			wantStatus(t, wait(t, run), cairn.RunFailed, cairn.ReasonError)
 			return run.ID()

@@ -18,7 +18,7 @@ var situations = map[string]func(t *testing.T, st *tap) string{
 		return turn(t, open(t, st, bot(scripted.New(scripted.Text("ok")))), "s", "go", engine.WithUser("ann")).RunID
 	},
 	"failed": func(t *testing.T, st *tap) string {
-		model := scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "no")))
+		model := scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrModelRequest, "no")))
 		return turn(t, open(t, st, bot(model)), "s", "go", engine.WithUser("ann")).RunID
 	},
 	"interrupted": func(t *testing.T, st *tap) string {
@@ -115,7 +115,7 @@ func TestWithUserRefusesSessionOfAnother(t *testing.T) {
 					eng := open(t, tapOn(st.Store), asking(), named("b"))
 					got, err := do(eng, t.Context(), run)
 					_, missing := eng.Session(t.Context(), "none")
-					if got != nil || !errors.Is(err, cairn.ErrNotFound) || cairn.AsError(err).Code != cairn.CodeNotFound || cairn.AsError(err).Field != cairn.AsError(missing).Field {
+					if got != nil || !errors.Is(err, cairn.ErrNotFound) || cairn.AsError(err).Code != cairn.ErrNotFound || cairn.AsError(err).Field != cairn.AsError(missing).Field {
 						t.Fatalf("run %v, error %v, want one as for a session that does not exist", got, err)
 					}
 					synctest.Wait()

@@ -75,7 +75,7 @@ func TestAdditionThatDoesNotFitIsAnErrorOfItsCall(t *testing.T) {
 		t.Errorf("state %s", got)
 	}
 	for id, want := range map[string]string{"c2": "/name", "c4": "/n"} {
-		if r := result(t, messages(t, st, "s"), id); r.Code != cairn.CodeState || !strings.Contains(string(r.Output), "increment "+want+":") {
+		if r := result(t, messages(t, st, "s"), id); r.Code != cairn.ErrState || !strings.Contains(string(r.Output), "increment "+want+":") {
 			t.Errorf("call %s: %s (%s)", id, r.Output, r.Code)
 		}
 	}

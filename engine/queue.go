@@ -52,7 +52,7 @@ func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
 		}
 		turns := turnsOf(queue)
 		if !slices.ContainsFunc(turns, func(t store.QueuedTurn) bool { return t.ID == runID }) {
-			return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "run", Message: "session \"" + id + "\" has no queued turn \"" + runID + "\""}
+			return nil, &cairn.Error{Code: cairn.ErrNotFound, Field: "run", Message: "session \"" + id + "\" has no queued turn \"" + runID + "\""}
 		}
 		return &driver.Commit{Dequeue: []string{runID}, Events: []cairn.Event{journal.Dequeued(runID)}}, nil
 	})
@@ -64,7 +64,7 @@ func (e *Engine) room(row *cairn.Session) error {
 	if e.opts.MaxQueue < 0 || row.Queued < e.opts.MaxQueue {
 		return nil
 	}
-	return cairn.Errorf(cairn.CodeQueueFull, "session %q: the queue has %d entries, at most %d are allowed", row.ID, row.Queued, e.opts.MaxQueue)
+	return cairn.Errorf(cairn.ErrQueueFull, "session %q: the queue has %d entries, at most %d are allowed", row.ID, row.Queued, e.opts.MaxQueue)
 }
 
 // enqueue adds a turn to a session's queue if when accepts the session's row; when may add to the commit. The returned

@@ -268,7 +268,7 @@ func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
 					st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
 						if away && len(events) > 0 && events[0].Type == cairn.EventRunStart {
 							away = false
-							return cairn.Errorf(cairn.CodeInternal, "the disk is full")
+							return cairn.Errorf(cairn.ErrInternal, "the disk is full")
 						}
 						return nil
 					})
@@ -301,7 +301,7 @@ func TestBeginningsOfRunsThatNobodyDrove(t *testing.T) {
 			}
 		}
 		dies.log.stepIn(func(context.Context, []cairn.Event) error {
-			return cairn.Errorf(cairn.CodeInternal, "the process is dead")
+			return cairn.Errorf(cairn.ErrInternal, "the process is dead")
 		})
 		start(t, eng, "s", fmt.Sprint("turn ", n))
 		pass(time.Hour)
@@ -326,7 +326,7 @@ func TestEndOfADeferredStepIsPublished(t *testing.T) {
 	carry(t, one, host.EffectPlan, next(first, ""))
 	carry(t, one, host.EffectTool, next(first, "c1"))
 	dies.log.stepIn(func(context.Context, []cairn.Event) error {
-		return cairn.Errorf(cairn.CodeInternal, "the process is dead")
+		return cairn.Errorf(cairn.ErrInternal, "the process is dead")
 	})
 	if out, err := one.Effect(t.Context(), host.EffectCommit, next(first, "")); err == nil {
 		t.Errorf("a commit whose events are not on the log came to %s", out)

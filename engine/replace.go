@@ -69,7 +69,7 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 	}
 	const why = "another turn takes its place"
 	if o.runID != "" && row.RunID == o.runID {
-		return nil, driver.Conflict(cairn.CodeRunning, row, "session %q has run %q", id, o.runID)
+		return nil, driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q has run %q", id, o.runID)
 	}
 	switch {
 	case row.Status == cairn.SessionPaused:

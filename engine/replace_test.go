@@ -248,7 +248,7 @@ func (s *diesAfterCopy) Branch(ctx context.Context, from string, at driver.Branc
 
 func (s *diesAfterCopy) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
 	if s.dead.Load() {
-		return nil, cairn.Errorf(cairn.CodeInternal, "the process has died")
+		return nil, cairn.Errorf(cairn.ErrInternal, "the process has died")
 	}
 	return s.Store.Commit(ctx, id, c)
 }

@@ -41,7 +41,7 @@ func TestStopOfARunThatBeganAtARewind(t *testing.T) {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				st.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "cut off") })
+				st.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.ErrInternal, "cut off") })
 				if err := one.Interrupt(t.Context(), "s", "enough"); err != nil {
 					t.Fatal(err)
 				}

@@ -223,7 +223,7 @@ func TestEndIsPublishedBesideAnAttemptThatDies(t *testing.T) {
 		}
 		return nil
 	})
-	dying.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "it dies") })
+	dying.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.ErrInternal, "it dies") })
 	agent := bot(scripted.New(scripted.Text("bye")))
 	one, two, three := open(t, slow, agent, hostedBy(h)), open(t, dying, agent, hostedBy(h), named("b")), open(t, st, agent, hostedBy(h), named("c"))
 	start(t, three, "s", "go")

@@ -108,7 +108,7 @@ func (r *Run) wait(ctx context.Context) (*cairn.Result, error) {
 	}
 	if r.end.record == nil {
 		if r.end.err == nil {
-			return nil, cairn.Errorf(cairn.CodeInternal, "run %s ended without a record", r.id)
+			return nil, cairn.Errorf(cairn.ErrInternal, "run %s ended without a record", r.id)
 		}
 		return nil, r.end.err
 	}

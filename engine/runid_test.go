@@ -172,7 +172,7 @@ func TestNamedRunBeginsOnce(t *testing.T) {
 func TestNamedRunResumesOnce(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
-	eng := open(t, st, bot(scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "no")), scripted.Text("a"), scripted.Text("b"))))
+	eng := open(t, st, bot(scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrModelRequest, "no")), scripted.Text("a"), scripted.Text("b"))))
 	if _, err := start(t, eng, "s", "hi").Wait(t.Context()); err == nil {
 		t.Fatal("it did not fail")
 	}

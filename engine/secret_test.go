@@ -26,7 +26,7 @@ func TestErrorsOfToolsStayPrivate(t *testing.T) {
 		"a raw error":        {fail(raw), false, false},
 		"shown on request":   {fail(raw), true, true},
 		"a panic":            {func(context.Context, *cairn.Call, in) (string, error) { panic(raw) }, false, false},
-		"composed by a tool": {fail(cairn.Errorf(cairn.CodeTool, "hunter2 is no such order")), false, true},
+		"composed by a tool": {fail(cairn.Errorf(cairn.ErrTool, "hunter2 is no such order")), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := tapOn(nil)
@@ -64,14 +64,14 @@ func TestErrorsAgainstCallsStayPrivate(t *testing.T) {
 	}{
 		"a hook":             {"look", refuse(raw), false, false},
 		"a hook, shown":      {"look", refuse(raw), true, true},
-		"a hook's own":       {"look", refuse(cairn.Errorf(cairn.CodeDenied, "hunter2 is not yours")), false, true},
+		"a hook's own":       {"look", refuse(cairn.Errorf(cairn.ErrDenied, "hunter2 is not yours")), false, true},
 		"a hook that panics": {"look", &cairn.Hooks{BeforeTool: func(context.Context, *cairn.Call) error { panic(raw) }}, false, false},
 		"a hook of agents":   {"child", &cairn.Hooks{BeforeSubAgent: func(context.Context, *cairn.Call, string) error { return raw }}, false, false},
 		"an agent":           {"child", nil, false, false},
 		"an agent, shown":    {"child", nil, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			child := &cairn.Agent{Name: "child", Model: scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "key hunter2")))}
+			child := &cairn.Agent{Name: "child", Model: scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrModelRequest, "key hunter2")))}
 			args := map[string]any{"look": in{"x"}, "child": map[string]string{"input": "x"}}
 			agent := bot(scripted.New(scripted.Call(c.tool, args[c.tool]), scripted.Text("done")), echo("look"), cairn.SubAgent(child))
 			agent.ShowToolErrors, agent.Hooks = c.show, c.hooks

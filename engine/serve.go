@@ -17,14 +17,14 @@ import (
 // for a run have its outcome or ErrClosed, streams of events have ended, and late requests get ErrClosed. The store is
 // closed last.
 //
-// The error is nil if every step ended, and has CodeTimeout if some were cut off; nothing is lost then. Any other error
+// The error is nil if every step ended, and has ErrTimeout if some were cut off; nothing is lost then. Any other error
 // is Work's, which ends the engine in the same way. It is no error if the engine is closed while Serve runs.
 func (e *Engine) Serve(ctx context.Context) error {
 	err := e.Work(ctx)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(e.opts.CloseGrace, 0))
 	defer cancel()
 	if e.Drain(closing) != nil {
-		err = errors.Join(err, cairn.Errorf(cairn.CodeTimeout,
+		err = errors.Join(err, cairn.Errorf(cairn.ErrTimeout,
 			"runs whose step did not end within %s were released: another worker takes them over", max(e.opts.CloseGrace, 0)))
 	}
 	return err

@@ -20,9 +20,9 @@ func TestServeEndsWithItsContext(t *testing.T) {
 		ends         time.Duration // after the context is done
 	}{
 		"in time":                {time.Minute, 30 * time.Second, "", 29 * time.Second},
-		"too late":               {10 * time.Second, time.Hour, cairn.CodeTimeout, 10 * time.Second},
-		"the default":            {0, time.Hour, cairn.CodeTimeout, 20 * time.Second},
-		"no time is left at all": {-1, time.Hour, cairn.CodeTimeout, 0},
+		"too late":               {10 * time.Second, time.Hour, cairn.ErrTimeout, 10 * time.Second},
+		"the default":            {0, time.Hour, cairn.ErrTimeout, 20 * time.Second},
+		"no time is left at all": {-1, time.Hour, cairn.ErrTimeout, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +39,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 				if got := time.Since(began) - time.Second; got != c.ends {
 					t.Errorf("it took %s to end, want %s", got, c.ends)
 				}
-				if _, refused := eng.Execute(t.Context(), "other", "bot", cairn.Text("go")); cairn.AsError(refused).Code != cairn.CodeClosed {
+				if _, refused := eng.Execute(t.Context(), "other", "bot", cairn.Text("go")); cairn.AsError(refused).Code != cairn.ErrClosed {
 					t.Errorf("another turn after Serve: %v, want it refused", refused)
 				}
 				if c.code == "" {

@@ -151,7 +151,7 @@ func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter
 func (e *Engine) at(ctx context.Context, id string, after cairn.Cursor) (*cairn.Session, error) {
 	row, err := e.Session(ctx, id)
 	if err == nil && after.Incarnation != "" && after.Incarnation != row.Incarnation {
-		err = cairn.Errorf(cairn.CodeDeleted, "session %q: the cursor %s is of an earlier session of that id, which was deleted", id, after)
+		err = cairn.Errorf(cairn.ErrDeleted, "session %q: the cursor %s is of an earlier session of that id, which was deleted", id, after)
 	}
 	return row, err
 }

@@ -234,7 +234,7 @@ func TestResumeOfACrashedSessionFromACheckpoint(t *testing.T) {
 
 func TestCanResumeSaysWhatTheVerbsDo(t *testing.T) {
 	t.Parallel()
-	fail := scripted.Fail(cairn.Errorf(cairn.CodeAuth, "no key"))
+	fail := scripted.Fail(cairn.Errorf(cairn.ErrAuth, "no key"))
 	for name, c := range map[string]struct {
 		prepare       func(t *testing.T, st *tap, eng *engine.Engine)
 		resume, retry bool

@@ -43,9 +43,9 @@ func (e *Engine) SetState(ctx context.Context, id string, state any, opts ...Sta
 	return e.runs.Change(ctx, id, func(row *cairn.Session) (*driver.Commit, error) {
 		switch {
 		case o.version != 0 && row.Version != o.version:
-			return nil, driver.Conflict(cairn.CodeStale, row, "session %q has changed: version %d, now %d", id, o.version, row.Version)
+			return nil, driver.Conflict(cairn.ErrStale, row, "session %q has changed: version %d, now %d", id, o.version, row.Version)
 		case row.Running(row.AsOf):
-			return nil, driver.Conflict(cairn.CodeRunning, row, "session %q is already running", id)
+			return nil, driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q is already running", id)
 		}
 		if err := e.runs.CheckState(ctx, row, raw); err != nil {
 			return nil, err
@@ -66,7 +66,7 @@ func (e *Engine) stateCommit(ctx context.Context, row *cairn.Session, raw json.R
 	}
 	list, err := ops.Diff(now, raw)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", row.ID, err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: stored state: %w", row.ID, err)
 	}
 	if len(list) == 0 {
 		return nil, nil

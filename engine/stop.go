@@ -10,8 +10,8 @@ import (
 )
 
 // Interrupt stops a session's run, in whichever process it is, with the sub-agents that it consults, and returns when
-// the run has ended. It keeps what the user saw of the reply. Calls under way are closed with CodeStopped, since they
-// may have had effects; calls that had not begun or wait for an answer are closed with CodeNotExecuted. The session can
+// the run has ended. It keeps what the user saw of the reply. Calls under way are closed with ErrStopped, since they
+// may have had effects; calls that had not begun or wait for an answer are closed with ErrNotExecuted. The session can
 // be resumed or given its next turn at once. If ctx is done first, the request stands; that of a run that is suspended
 // stands once its sub-agents are being ended, see [cairn.Session.Ending].
 // Interrupt stops the run that the session has when it is called, and those that resume it in the meantime; to stop
@@ -80,13 +80,13 @@ func (e *Engine) notRunning(ctx context.Context, sessionID, runID string) error 
 	run, err := driver.FindRun(ctx, e.store, sessionID, runID)
 	switch {
 	case errors.Is(err, cairn.ErrNotFound):
-		return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q has not begun", runID, sessionID)
+		return cairn.Errorf(cairn.ErrNotRunning, "run %q of session %q has not begun", runID, sessionID)
 	case err != nil:
 		return err
 	case run.Status.Suspends():
-		return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q was resumed as another run", runID, sessionID)
+		return cairn.Errorf(cairn.ErrNotRunning, "run %q of session %q was resumed as another run", runID, sessionID)
 	}
-	return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q has ended, it is %s", runID, sessionID, run.Status)
+	return cairn.Errorf(cairn.ErrNotRunning, "run %q of session %q has ended, it is %s", runID, sessionID, run.Status)
 }
 
 // cancelWait ends the wait of a session, and lets a parent that waits for it resume. The error is ending if a sub-agent
@@ -196,7 +196,7 @@ func (e *Engine) stopOnce(ctx context.Context, row *cairn.Session, stop cairn.St
 		return e.cancelWait(ctx, row, stop)
 	case cairn.SessionActive:
 	default:
-		return cairn.Errorf(cairn.CodeNotRunning, "session %q is not running, it is %s", row.ID, row.Status)
+		return cairn.Errorf(cairn.ErrNotRunning, "session %q is not running, it is %s", row.ID, row.Status)
 	}
 	if err := e.store.RequestStop(ctx, row.ID, stop); err != nil {
 		return err
@@ -286,7 +286,7 @@ func (e *Engine) suspendedInstead(ctx context.Context, row *cairn.Session, runID
 	case errors.Is(err, cairn.ErrNotFound): // it was taken back
 		return nil
 	case err == nil && run.Status.Suspends():
-		return driver.Conflict(cairn.CodeNotRunning, row, "run %q of session %q was suspended before it was stopped", runID, row.ID)
+		return driver.Conflict(cairn.ErrNotRunning, row, "run %q of session %q was suspended before it was stopped", runID, row.ID)
 	}
 	return err
 }

@@ -137,7 +137,7 @@ func TestInterruptDuringTools(t *testing.T) {
 				}
 				wantStatus(t, wait(t, run), cairn.RunInterrupted, cairn.ReasonInterrupted)
 				list := messages(t, st, "s")
-				for id, code := range map[string]cairn.Code{"c1": "", "c2": cairn.CodeStopped, "c3": cairn.CodeNotExecuted, "c4": cairn.CodeNotExecuted} {
+				for id, code := range map[string]cairn.Code{"c1": "", "c2": cairn.ErrStopped, "c3": cairn.ErrNotExecuted, "c4": cairn.ErrNotExecuted} {
 					if r := result(t, list, id); r.Code != code {
 						t.Errorf("call %s: %s (%s), want %q", id, r.Output, r.Code, code)
 					}
@@ -159,7 +159,7 @@ func TestInterruptBeforeTheModelSaysAnything(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]scripted.Step{
 		"while it thinks":            scripted.Pause(time.Hour),
-		"while the next try is due":  scripted.Fail(&cairn.Error{Code: cairn.CodeRateLimited, Message: "later", RetryAfter: cairn.Duration(30 * time.Second)}),
+		"while the next try is due":  scripted.Fail(&cairn.Error{Code: cairn.ErrRateLimited, Message: "later", RetryAfter: cairn.Duration(30 * time.Second)}),
 		"before the arguments":       scripted.Reply(scripted.Chunk(cairn.Chunk{Type: cairn.ChunkToolStart, Tool: "note", CallID: "c"}), scripted.Pause(time.Hour)),
 		"half-way through arguments": scripted.Reply(scripted.Chunk(cairn.Chunk{Type: cairn.ChunkToolStart, Tool: "note", CallID: "c"}), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: "c", Text: `{"te`}), scripted.Pause(time.Hour)),
 	} {
@@ -175,7 +175,7 @@ func TestInterruptBeforeTheModelSaysAnything(t *testing.T) {
 				st.stepIn(nil, func(_ context.Context, op string) error {
 					if op == "Commit" && !lost {
 						lost = true
-						return cairn.Errorf(cairn.CodeUnavailable, "answer lost")
+						return cairn.Errorf(cairn.ErrUnavailable, "answer lost")
 					}
 					return nil
 				})

@@ -40,7 +40,7 @@ func TestStopIsHeardOfWithinASecond(t *testing.T) {
 		},
 		"between two watches": func(_ context.Context, n int64, real func(), yield func(driver.StopNotice, error) bool) {
 			if n == 1 {
-				yield(driver.StopNotice{}, cairn.Errorf(cairn.CodeUnavailable, "gone"))
+				yield(driver.StopNotice{}, cairn.Errorf(cairn.ErrUnavailable, "gone"))
 				return
 			}
 			time.Sleep(time.Second / 2)

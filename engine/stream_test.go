@@ -105,7 +105,7 @@ func TestSnapshotAtAnyMomentShowsEachWordOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := tapOn(nil)
-		fail := scripted.Fail(cairn.Errorf(cairn.CodeOverloaded, "busy"))
+		fail := scripted.Fail(cairn.Errorf(cairn.ErrOverloaded, "busy"))
 		eng := open(t, st, bot(scripted.New(
 			scripted.Reply(scripted.Text("alpha beta gamma "), scripted.Call("note", in{"x"})).Pace(100*time.Millisecond),
 			scripted.Reply(scripted.Text("delta eps"), fail).Pace(100*time.Millisecond),

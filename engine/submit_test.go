@@ -12,7 +12,7 @@ import (
 // A receipt says what is stored, whatever fails before and after that.
 func TestReceiptOfAnAnswerWhileTheStoreFails(t *testing.T) {
 	t.Parallel()
-	down := cairn.Errorf(cairn.CodeUnavailable, "read only")
+	down := cairn.Errorf(cairn.ErrUnavailable, "read only")
 	failing := func(what string) func(context.Context, string) error {
 		return func(_ context.Context, op string) error {
 			if op == what {

@@ -13,8 +13,8 @@ import (
 func TestRunsModelSummarisesInPlaceOfOneThatFails(t *testing.T) {
 	t.Parallel()
 	for name, down := range map[string]scripted.Step{
-		"retired": scripted.Fail(cairn.Errorf(cairn.CodeModelNotFound, "model small-1 was retired")),
-		"no key":  scripted.Fail(cairn.Errorf(cairn.CodeAuth, "the key has expired")),
+		"retired": scripted.Fail(cairn.Errorf(cairn.ErrModelNotFound, "model small-1 was retired")),
+		"no key":  scripted.Fail(cairn.Errorf(cairn.ErrAuth, "the key has expired")),
 		"breaks":  scripted.Reply(scripted.Text("It"), scripted.Break()),
 		"empty":   scripted.Text(""),
 	} {
@@ -38,8 +38,8 @@ func TestRunsModelSummarisesInPlaceOfOneThatFails(t *testing.T) {
 // The error of a summary by hand is that of the run's model, if both fail.
 func TestBothModelsFailToSummarise(t *testing.T) {
 	t.Parallel()
-	small := scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeAuth, "small")))
-	agent := bot(scripted.New(scripted.Text("one"), scripted.Text("two"), scripted.Fail(cairn.Errorf(cairn.CodeAuth, "large"))))
+	small := scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrAuth, "small")))
+	agent := bot(scripted.New(scripted.Text("one"), scripted.Text("two"), scripted.Fail(cairn.Errorf(cairn.ErrAuth, "large"))))
 	agent.Compaction = &cairn.Compaction{Model: small, Keep: 1}
 	eng := open(t, tapOn(nil), agent)
 	turn(t, eng, "s", "hi")

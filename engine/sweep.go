@@ -47,7 +47,7 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 		if _, err := driver.Load(ctx, e.store, id); err != nil {
 			return nil, err
 		}
-		return nil, cairn.Errorf(cairn.CodeExists, "session %q is there", id)
+		return nil, cairn.Errorf(cairn.ErrExists, "session %q is there", id)
 	}
 	var gone *store.GoneError
 	if _, err := driver.Load(ctx, e.store, id); errors.As(err, &gone) {

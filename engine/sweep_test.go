@@ -38,7 +38,7 @@ func (s *broken) broken(names ...string) error {
 	defer s.mu.Unlock()
 	for _, name := range names {
 		if slices.Contains(s.fails, name) {
-			return cairn.Errorf(cairn.CodeUnavailable, "%s: the disk is full", name)
+			return cairn.Errorf(cairn.ErrUnavailable, "%s: the disk is full", name)
 		}
 	}
 	return nil
@@ -323,7 +323,7 @@ func TestBadSessionsDoNotStopASweep(t *testing.T) {
 		if err != nil || r.Detected != 250 || r.Expired != 50 || r.Failed != 200 || len(r.Errors) != 100 {
 			t.Fatalf("detected %d, expired %d, failed %d with %d errors, %v", r.Detected, r.Expired, r.Failed, len(r.Errors), err)
 		}
-		if e := r.Errors[99]; e.SessionID != "s-099" || e.Error.Code != cairn.CodeUnavailable {
+		if e := r.Errors[99]; e.SessionID != "s-099" || e.Error.Code != cairn.ErrUnavailable {
 			t.Errorf("error %+v", e)
 		}
 		st.fail()

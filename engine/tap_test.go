@@ -84,10 +84,10 @@ func (s *tap) stepIn(before, after func(ctx context.Context, op string) error) {
 
 // cut makes every call fail from now on, as if the process had lost its network.
 func (s *tap) cut() {
-	down := func(context.Context, string) error { return cairn.Errorf(cairn.CodeUnavailable, "cut off") }
+	down := func(context.Context, string) error { return cairn.Errorf(cairn.ErrUnavailable, "cut off") }
 	s.stepIn(down, nil)
 	// Not ErrUnavailable, so that an engine does not wait for the log to return.
-	s.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "cut off") })
+	s.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.ErrInternal, "cut off") })
 }
 
 // seen returns the calls so far and clears them.

@@ -35,7 +35,7 @@ func said(t *testing.T, run *engine.Run) (pieces, counts string) {
 
 func TestTextOfARun(t *testing.T) {
 	t.Parallel()
-	busy := cairn.Errorf(cairn.CodeOverloaded, "busy")
+	busy := cairn.Errorf(cairn.ErrOverloaded, "busy")
 	helper := &cairn.Agent{Name: "helper", Model: scripted.New(scripted.Text("not for the user"))}
 	for name, test := range map[string]struct {
 		script         []scripted.Step

@@ -71,7 +71,7 @@ func TestConflictingWritesAreAnErrorOfTheLaterCall(t *testing.T) {
 	if r := result(t, list, "c1"); r.IsError {
 		t.Errorf("first call: %+v", r)
 	}
-	if r := result(t, list, "c2"); !r.IsError || r.Code != cairn.CodeState {
+	if r := result(t, list, "c2"); !r.IsError || r.Code != cairn.ErrState {
 		t.Errorf("second call: %s (%s), want a state error", r.Output, r.Code)
 	}
 }
@@ -111,7 +111,7 @@ func TestToolThatTakesTooLongIsATimeoutForTheModel(t *testing.T) {
 				begun := time.Now()
 				res := turn(t, open(t, st, bot(scripted.New(scripted.Call("slow", in{}).ID("c1"), scripted.Text("never mind")), slow)), "s", "go")
 				wantStatus(t, res, cairn.RunCompleted, cairn.ReasonReply)
-				if r := result(t, messages(t, st, "s"), "c1"); r.Code != cairn.CodeTimeout {
+				if r := result(t, messages(t, st, "s"), "c1"); r.Code != cairn.ErrTimeout {
 					t.Errorf("result %s (%s)", r.Output, r.Code)
 				}
 				if took := time.Since(begun); took != 30*time.Second {
@@ -148,7 +148,7 @@ func TestResultAfterTheTimeoutDoesNotCount(t *testing.T) {
 			t.Errorf("%d calls are abandoned, want one", n)
 		}
 		wait(t, run)
-		if r := result(t, messages(t, st, "s"), "c1"); !r.IsError || r.Code != cairn.CodeTimeout {
+		if r := result(t, messages(t, st, "s"), "c1"); !r.IsError || r.Code != cairn.ErrTimeout {
 			t.Errorf("result %s (%s)", r.Output, r.Code)
 		}
 		time.Sleep(2 * time.Second)
@@ -379,7 +379,7 @@ func TestStateThatDoesNotDecodeIsTheToolsError(t *testing.T) {
 		return "", err
 	})
 	turn(t, open(t, st, bot(scripted.New(scripted.Call("note", in{"x"}), scripted.Call("read", in{}).ID("c2"), scripted.Text("ok")), note(), read)), "s", "go")
-	if r := result(t, messages(t, st, "s"), "c2"); r.Code != cairn.CodeState {
+	if r := result(t, messages(t, st, "s"), "c2"); r.Code != cairn.ErrState {
 		t.Errorf("result %s (%s)", r.Output, r.Code)
 	}
 }

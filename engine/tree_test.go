@@ -100,7 +100,7 @@ func TestSessionsOfATreeAreLimited(t *testing.T) {
 		scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "friend", "message": "hi"}).ID("c1"), scripted.Text("Well."))
 	wantStatus(t, turn(t, eng, "s", "ask your friend"), cairn.RunCompleted, cairn.ReasonReply)
 	list := messages(t, st, "s")
-	if r := list[len(list)-2].ToolResults()[0]; !strings.Contains(string(r.Output), told) || r.Code != cairn.CodeTooLarge {
+	if r := list[len(list)-2].ToolResults()[0]; !strings.Contains(string(r.Output), told) || r.Code != cairn.ErrTooLarge {
 		t.Errorf("the companion's call has the result %s (%s)", r.Output, r.Code)
 	}
 	wantSound(t, st, "s")

@@ -46,8 +46,8 @@ func TestEndOfASubAgentThoughTheLogWasAway(t *testing.T) {
 		fails int
 		err   error
 	}{
-		"longer than is tried": {5, cairn.Errorf(cairn.CodeUnavailable, "the log is away for a moment")},
-		"once":                 {1, cairn.Errorf(cairn.CodeInternal, "the disk is full")},
+		"longer than is tried": {5, cairn.Errorf(cairn.ErrUnavailable, "the log is away for a moment")},
+		"once":                 {1, cairn.Errorf(cairn.ErrInternal, "the disk is full")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

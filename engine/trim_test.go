@@ -428,7 +428,7 @@ type deafLog struct {
 
 func (l *deafLog) Trim(ctx context.Context, log string, before int64) error {
 	if l.fails {
-		return cairn.Errorf(cairn.CodeUnavailable, "the disk is full")
+		return cairn.Errorf(cairn.ErrUnavailable, "the disk is full")
 	}
 	return l.Log.Trim(ctx, log, before)
 }

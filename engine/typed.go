@@ -9,7 +9,7 @@ import (
 )
 
 // StateAs returns a session's state as the type given to its agent's [cairn.StateOf]. The errors are those of
-// [Engine.State], and a CodeState error for a state of another type.
+// [Engine.State], and a ErrState error for a state of another type.
 func StateAs[S any](ctx context.Context, e *Engine, id string) (S, error) {
 	var state S
 	raw, err := e.State(ctx, id, "")
@@ -17,7 +17,7 @@ func StateAs[S any](ctx context.Context, e *Engine, id string) (S, error) {
 		return state, err
 	}
 	if err := json.Unmarshal(raw, &state); err != nil {
-		return state, cairn.Errorf(cairn.CodeState, "session %q: the state does not decode as %T: %w", id, state, err)
+		return state, cairn.Errorf(cairn.ErrState, "session %q: the state does not decode as %T: %w", id, state, err)
 	}
 	return state, nil
 }

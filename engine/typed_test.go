@@ -27,7 +27,7 @@ func TestStateAs(t *testing.T) {
 	if state, err := engine.StateAs[notebook](t.Context(), eng, "s"); err != nil || fmt.Sprint(state) != "{[milk]}" {
 		t.Errorf("state %+v, %v", state, err)
 	}
-	if _, err := engine.StateAs[[]int](t.Context(), eng, "s"); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeState {
+	if _, err := engine.StateAs[[]int](t.Context(), eng, "s"); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.ErrState {
 		t.Errorf("a state of another type: %v", err)
 	}
 	_, err := engine.StateAs[notebook](t.Context(), eng, "none")

@@ -157,7 +157,7 @@ func (u *upkeep) sweep(ctx context.Context, progress []func(SweepReport)) (Sweep
 		return r, fmt.Errorf("read the store's clock: %w", err)
 	case jump != 0:
 		r.ClockJump = cairn.Duration(jump)
-		return r, cairn.Errorf(cairn.CodeUnavailable,
+		return r, cairn.Errorf(cairn.ErrUnavailable,
 			"the store's clock has jumped by %s since the last sweep: nothing was removed; the next sweep continues unless it jumps again", jump)
 	}
 	var errs error

@@ -238,7 +238,7 @@ func TestOptionsOfWaits(t *testing.T) {
 		"a session's id that is hostile": func() error { _, err := eng.Queue(t.Context(), "\x00"); return err }(),
 	} {
 		var e *cairn.Error
-		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field == "" {
+		if !errors.As(err, &e) || e.Code != cairn.ErrInvalid || e.Field == "" {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -390,7 +390,7 @@ func (e *Engine) serveChild(ctx context.Context, d store.Due) (*Run, error) {
 	stop := cairn.Stop{Kind: cairn.StopInterrupt, Reason: "nobody waits for it"}
 	switch {
 	case err == nil && root.Running(root.AsOf):
-		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: its root is running", d.SessionID)
+		return nil, cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: its root is running", d.SessionID)
 	case err == nil && root.Status == cairn.SessionActive:
 		if err := e.shorten(ctx, root); err != nil {
 			return nil, err
@@ -428,7 +428,7 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 	if err == nil && parent.Status == cairn.SessionActive && child.Status == cairn.SessionPaused && child.Kind == cairn.ChildCompanion {
 		var waits bool
 		if waits, err = e.runs.Awaited(ctx, child); waits && err == nil {
-			err = cairn.Errorf(cairn.CodeRunning, "session %q: its parent is running", child.ID)
+			err = cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: its parent is running", child.ID)
 		}
 	}
 	if err != nil || parent.Status != cairn.SessionPaused {

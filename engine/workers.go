@@ -79,7 +79,7 @@ func (e *Engine) register(ctx context.Context) error {
 	}
 	value, err := json.Marshal(r)
 	if err != nil {
-		return cairn.Errorf(cairn.CodeInternal, "the registration of a worker does not encode: %w", err)
+		return cairn.Errorf(cairn.ErrInternal, "the registration of a worker does not encode: %w", err)
 	}
 	_, err = e.records.Put(ctx, store.RecordWrite{Namespace: driver.WorkerRecords, Key: e.workerKey(), Value: value,
 		Seen: store.AnyVersion, TTL: e.opts.LeaseTTL})
@@ -129,7 +129,7 @@ func (e *Engine) Workers(ctx context.Context) iter.Seq2[Worker, error] {
 func readWorker(r *store.Record) (Worker, error) {
 	var value registration
 	if err := json.Unmarshal(r.Value, &value); err != nil {
-		return Worker{}, cairn.Errorf(cairn.CodeCorrupt, "the record of worker %q does not decode: %w", r.Key, err)
+		return Worker{}, cairn.Errorf(cairn.ErrCorrupt, "the record of worker %q does not decode: %w", r.Key, err)
 	}
 	return Worker{Owner: value.Owner, Agents: value.Agents, Host: value.Host, Version: value.Version,
 		Since: r.CreatedAt, HeartbeatAt: r.UpdatedAt, Until: r.ExpiresAt, AsOf: r.AsOf}, nil

@@ -81,14 +81,14 @@ type mutedRecords struct {
 
 func (m mutedRecords) Put(ctx context.Context, w store.RecordWrite) (*store.Record, error) {
 	if m.dead.Load() {
-		return nil, cairn.Errorf(cairn.CodeUnavailable, "the store cannot be reached")
+		return nil, cairn.Errorf(cairn.ErrUnavailable, "the store cannot be reached")
 	}
 	return m.Records.Put(ctx, w)
 }
 
 func (m mutedRecords) Delete(ctx context.Context, namespace, key string, seen int64) error {
 	if m.dead.Load() {
-		return cairn.Errorf(cairn.CodeUnavailable, "the store cannot be reached")
+		return cairn.Errorf(cairn.ErrUnavailable, "the store cannot be reached")
 	}
 	return m.Records.Delete(ctx, namespace, key, seen)
 }

@@ -166,7 +166,7 @@ func (s *Server) ask(call *cairn.Call, method string, raw json.RawMessage) (*sdk
 	switch {
 	case errors.Is(err, cairn.ErrDenied):
 		return &sdk.ElicitResult{Action: "decline"}, nil
-	case errors.As(err, &e) && e.Code == cairn.CodeTimeout:
+	case errors.As(err, &e) && e.Code == cairn.ErrTimeout:
 		return &sdk.ElicitResult{Action: "cancel"}, nil
 	case err != nil:
 		return nil, err

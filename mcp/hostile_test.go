@@ -274,7 +274,7 @@ func TestMistakesInOptions(t *testing.T) {
 	} {
 		s, err := try()
 		var e *cairn.Error
-		if s != nil || !asError(err, &e) || e.Code != cairn.CodeInvalid || e.Field != field {
+		if s != nil || !asError(err, &e) || e.Code != cairn.ErrInvalid || e.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

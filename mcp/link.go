@@ -74,7 +74,7 @@ func (l *link) begin(done *chan struct{}, do func(ctx context.Context)) error {
 	l.e.mu.Lock()
 	defer l.e.mu.Unlock()
 	if l.e.closed {
-		return cairn.Errorf(cairn.CodeClosed, "MCP server %q is closed", l.e.name)
+		return cairn.Errorf(cairn.ErrClosed, "MCP server %q is closed", l.e.name)
 	}
 	ch := make(chan struct{})
 	*done = ch
@@ -128,7 +128,7 @@ func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
 		l.e.mu.Unlock()
 		_ = session.Close() // the session is dropped whatever Close returns
 		l.e.mu.Lock()
-		return nil, cairn.Errorf(cairn.CodeClosed, "MCP server %q is closed", l.e.name)
+		return nil, cairn.Errorf(cairn.ErrClosed, "MCP server %q is closed", l.e.name)
 	}
 	l.e.start(func() { // runs until the connection is lost
 		err := session.Wait()

@@ -251,7 +251,7 @@ func (s *Server) tool(t *toolSpec) cairn.Tool {
 // gone returns the tool that replaces in the list one that is gone or has changed.
 func (s *Server) gone(t *toolSpec) cairn.Tool {
 	return cairn.RawFunc(t.Name, t.Description, t.Schema, func(context.Context, *cairn.Call, json.RawMessage) (json.RawMessage, error) {
-		return nil, cairn.Errorf(cairn.CodeUnknownTool, "the tool has changed or is not there any more, as was said before")
+		return nil, cairn.Errorf(cairn.ErrUnknownTool, "the tool has changed or is not there any more, as was said before")
 	})
 }
 
@@ -286,18 +286,18 @@ func (s *Server) through(added []toolSpec) cairn.Tool {
 	return cairn.RawFunc(s.opts.Prefix+callTool, description, newCallSchema, func(ctx context.Context, call *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 		var in newCall
 		if err := json.Unmarshal(input, &in); err != nil {
-			return nil, cairn.Errorf(cairn.CodeArguments, "arguments do not decode: %w", err)
+			return nil, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)
 		}
 		t := find(in.Tool)
 		if t == nil {
-			return nil, cairn.Errorf(cairn.CodeUnknownTool, "no tool of that name was added; those that were: %s", strings.Join(names(added), ", "))
+			return nil, cairn.Errorf(cairn.ErrUnknownTool, "no tool of that name was added; those that were: %s", strings.Join(names(added), ", "))
 		}
 		form, err := schema.Parse(t.Schema)
 		if err != nil {
 			return nil, err
 		}
 		if list := form.Validate(in.Arguments); len(list) > 0 {
-			return nil, cairn.Errorf(cairn.CodeArguments, "arguments violate the schema: %s", strings.Join(list, "; "))
+			return nil, cairn.Errorf(cairn.ErrArguments, "arguments violate the schema: %s", strings.Join(list, "; "))
 		}
 		return s.call(ctx, call, t.Remote, in.Arguments)
 	}, opts...)

@@ -222,7 +222,7 @@ const codeNotFound = -32002
 func missing(err error, what, name string) error {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) && (wire.Code == codeNotFound || wire.Code == jsonrpc.CodeInvalidParams || wire.Code == jsonrpc.CodeMethodNotFound) {
-		return refusal{cairn.Errorf(cairn.CodeNotFound, "there is no %s %q: %s", what, clean(name, 256), clean(wire.Message, maxDescription))}
+		return refusal{cairn.Errorf(cairn.ErrNotFound, "there is no %s %q: %s", what, clean(name, 256), clean(wire.Message, maxDescription))}
 	}
 	return err
 }
@@ -253,7 +253,7 @@ func listed[T any](ctx context.Context, s *Server, user string, page func(contex
 				return list, err
 			})
 			if n += len(list); err == nil && (n > maxListed || pages == maxListed) {
-				err = cairn.Errorf(cairn.CodeTooLarge, "MCP server %q lists more than %d entries", s.name, maxListed)
+				err = cairn.Errorf(cairn.ErrTooLarge, "MCP server %q lists more than %d entries", s.name, maxListed)
 			}
 			if err != nil {
 				yield(zero, err)

@@ -104,7 +104,7 @@ func (s *Server) reader(name, method, description string, schema json.RawMessage
 func (s *Server) listFor(ctx context.Context, user string, input json.RawMessage) (*result, error) {
 	var in struct{ Query string }
 	if err := json.Unmarshal(input, &in); err != nil {
-		return nil, cairn.Errorf(cairn.CodeArguments, "arguments do not decode: %w", err)
+		return nil, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)
 	}
 	query := strings.ToLower(in.Query)
 	out := shownList{Resources: []shownResource{}}
@@ -141,7 +141,7 @@ func (l *shownList) add(to *[]shownResource, address, query string, r shownResou
 func (s *Server) readFor(ctx context.Context, user string, input json.RawMessage) (*result, error) {
 	var in struct{ URI string }
 	if err := json.Unmarshal(input, &in); err != nil {
-		return nil, cairn.Errorf(cairn.CodeArguments, "arguments do not decode: %w", err)
+		return nil, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)
 	}
 	contents, err := s.read(ctx, user, in.URI)
 	if err != nil {

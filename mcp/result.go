@@ -56,7 +56,7 @@ func decodeResult(raw []byte) (*result, error) {
 	r := new(result)
 	raw, _ = limits.CleanJSON(raw)
 	if err := json.Unmarshal(raw, r); err != nil {
-		return nil, cairn.Errorf(cairn.CodeTool, "the server's result does not decode: %w", err)
+		return nil, cairn.Errorf(cairn.ErrTool, "the server's result does not decode: %w", err)
 	}
 	switch r.Type {
 	case "", complete:
@@ -65,7 +65,7 @@ func decodeResult(raw []byte) (*result, error) {
 	case inputRequired:
 		r.Content, r.Data = nil, nil
 	default:
-		return nil, cairn.Errorf(cairn.CodeTool, "the server's result is of the type %q, which is not supported: what it stands for, such as a task, may still be under way", clean(r.Type, 64))
+		return nil, cairn.Errorf(cairn.ErrTool, "the server's result is of the type %q, which is not supported: what it stands for, such as a task, may still be under way", clean(r.Type, 64))
 	}
 	return r, nil
 }

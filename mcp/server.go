@@ -166,7 +166,7 @@ func (s *Server) link(user string) (*link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, cairn.Errorf(cairn.CodeClosed, "MCP server %q is closed", s.name)
+		return nil, cairn.Errorf(cairn.ErrClosed, "MCP server %q is closed", s.name)
 	}
 	l := s.links[user]
 	if l == nil {

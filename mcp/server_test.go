@@ -50,7 +50,7 @@ func TestToolsOfAServer(t *testing.T) {
 			for i, r := range k.results() {
 				switch {
 				case i == 4:
-					if r.Code != cairn.CodeArguments {
+					if r.Code != cairn.ErrArguments {
 						t.Errorf("wrong arguments: %s %s", r.Code, r.Output)
 					}
 				case string(r.Output) != want[i]:
@@ -85,7 +85,7 @@ func TestAllowedAndApproved(t *testing.T) {
 		t.Errorf("the model has the tools %s", got)
 	}
 	k.answer(res.Suspended.Calls[0], nil)
-	if r := k.results(); string(r[0].Output) != `"you said hello"` || r[1].Code != cairn.CodeUnknownTool {
+	if r := k.results(); string(r[0].Output) != `"you said hello"` || r[1].Code != cairn.ErrUnknownTool {
 		t.Errorf("the calls came to %+v", r)
 	}
 }
@@ -234,7 +234,7 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	k := newTalk(t, []cairn.Toolset{command(t, "server", t.TempDir(), mcp.Options{Timeout: 500 * time.Millisecond})}, asks("bench_hang", none{}))
 	k.turn("go")
-	if r := k.results()[0]; r.Code != cairn.CodeTimeout {
+	if r := k.results()[0]; r.Code != cairn.ErrTimeout {
 		t.Errorf("the call came to %s %s", r.Code, r.Output)
 	}
 }

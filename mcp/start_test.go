@@ -124,7 +124,7 @@ func TestTurnWithoutServerSaysSo(t *testing.T) {
 			t.Fatalf("the turn came to %+v, %v", res, err)
 		}
 		list := missing(t, eng)
-		if len(list) != turn || list[turn-1].Name != "bench" || list[turn-1].RunID == "" || list[turn-1].Error == nil || list[turn-1].Error.Code != cairn.CodeUnavailable {
+		if len(list) != turn || list[turn-1].Name != "bench" || list[turn-1].RunID == "" || list[turn-1].Error == nil || list[turn-1].Error.Code != cairn.ErrUnavailable {
 			t.Errorf("after turn %d the events are %+v", turn, list)
 		}
 		if n := log.count("level=WARN msg=\"a turn runs without the tools of a toolset\" session=s agent=bot toolset=bench"); n != turn {

@@ -66,7 +66,7 @@ func (c *request) readBody() ([]byte, error) {
 	case errors.As(err, &tooLarge):
 		return nil, tooMuch("body", "the body has more than %d bytes", tooLarge.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &httpError{http.StatusRequestTimeout, string(cairn.CodeTimeout), "the body did not come within " + c.h.opts.ReadTimeout.String()}
+		return nil, &httpError{http.StatusRequestTimeout, string(cairn.ErrTimeout), "the body did not come within " + c.h.opts.ReadTimeout.String()}
 	case err != nil:
 		return nil, cairn.Invalid("body", "%v", err)
 	case refused != nil:
@@ -80,7 +80,7 @@ func (c *request) readBody() ([]byte, error) {
 }
 
 func tooMuch(field, format string, args ...any) error {
-	return &cairn.Error{Code: cairn.CodeTooLarge, Field: field, Message: fmt.Sprintf(format, args...)}
+	return &cairn.Error{Code: cairn.ErrTooLarge, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
 // skim reads JSON and keeps it within limits. It looks at names, brackets and commas only; [cairn.CheckJSON] checks that

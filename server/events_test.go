@@ -186,7 +186,7 @@ func TestNoTurnWhileDraining(t *testing.T) {
 func TestErrorsOfRunsStayPrivate(t *testing.T) {
 	const secret = "hunter2"
 	failed := func() *cairn.Error {
-		return cairn.Errorf(cairn.CodeModelRequest, "key %s is of another tenant", secret)
+		return cairn.Errorf(cairn.ErrModelRequest, "key %s is of another tenant", secret)
 	}
 	child := &cairn.Agent{Name: "child", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Fail(failed()) })}
 	asked := 0

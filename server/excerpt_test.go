@@ -165,7 +165,7 @@ func TestOperatorSeesWholeErrors(t *testing.T) {
 		if r.Messages[len(r.Messages)-1].Role == cairn.RoleUser {
 			return scripted.Call("pay", payment{1})
 		}
-		return scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "the provider's reason"))
+		return scripted.Fail(cairn.Errorf(cairn.ErrModelRequest, "the provider's reason"))
 	}), Tools: []cairn.Tool{cairn.Func("pay", "Pays.", func(context.Context, *cairn.Call, payment) (string, error) {
 		return "", errors.New("the program's reason")
 	})}}
@@ -175,7 +175,7 @@ func TestOperatorSeesWholeErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = run.Wait(t.Context()) // it fails
-	if e := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Error; e == nil || e.Code != cairn.CodeModelRequest {
+	if e := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Error; e == nil || e.Code != cairn.ErrModelRequest {
 		t.Errorf("the status of the owner has the error %+v", e)
 	}
 	for path, reason := range map[string]string{

@@ -32,7 +32,7 @@ func replies(gate chan struct{}) *cairn.Agent {
 				broken = true
 				return scripted.Reply(scripted.Text("Half a"), scripted.Break())
 			case strings.HasPrefix(text, "fail") && name == "own":
-				return scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "no"))
+				return scripted.Fail(cairn.Errorf(cairn.ErrModelRequest, "no"))
 			default:
 				return scripted.Text(name + ": " + text)
 			}
@@ -92,7 +92,7 @@ func TestClientWait(t *testing.T) {
 	}
 	res, err := c.client.Wait(t.Context(), "f", run.RunID)
 	var failed *cairn.Error
-	if res == nil || res.Status != cairn.RunFailed || !errors.As(err, &failed) || failed.Code != cairn.CodeModelRequest {
+	if res == nil || res.Status != cairn.RunFailed || !errors.As(err, &failed) || failed.Code != cairn.ErrModelRequest {
 		t.Errorf("got %+v, %v", res, err)
 	}
 	if _, err := c.client.Wait(t.Context(), "f", "no-such-run"); !errors.Is(err, cairn.ErrNotFound) {
@@ -282,13 +282,13 @@ func TestRunsPerUser(t *testing.T) {
 	third := client.Turn{SessionID: "c", Agent: "bot", Input: client.Input{Text: "hi"}}
 	_, err := c.client.Start(t.Context(), third)
 	var refused *cairn.Error
-	if !errors.As(err, &refused) || refused.Code != cairn.CodeRateLimited || !strings.Contains(err.Error(), "2 turns under way") || refused.RetryAfter != cairn.Duration(time.Second) {
+	if !errors.As(err, &refused) || refused.Code != cairn.ErrRateLimited || !strings.Contains(err.Error(), "2 turns under way") || refused.RetryAfter != cairn.Duration(time.Second) {
 		t.Errorf("a third turn: %v", err)
 	}
 	if _, err := c.client.Session(t.Context(), "c"); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("the refused turn has a session: %v", err)
 	}
-	if _, err := c.client.Retry(t.Context(), "other"); !errors.As(err, &refused) || refused.Code != cairn.CodeRateLimited {
+	if _, err := c.client.Retry(t.Context(), "other"); !errors.As(err, &refused) || refused.Code != cairn.ErrRateLimited {
 		t.Errorf("a retry: %v", err)
 	}
 	if run, err := c.client.Start(t.Context(), client.Turn{SessionID: "a", Input: client.Input{Text: "hi"}, OnBusy: "enqueue"}); err != nil || run.Turn != 0 {
@@ -337,11 +337,11 @@ func TestClientReplacesATurn(t *testing.T) {
 		code  cairn.Code
 		field string
 	}{
-		"no session":       {client.Turn{FromMessage: at(0), Agent: "bot"}, cairn.CodeInvalid, "from_message"},
-		"another session":  {client.Turn{SessionID: "none", Agent: "bot", FromMessage: at(0)}, cairn.CodeNotFound, ""},
-		"a negative index": {client.Turn{SessionID: "s", FromMessage: at(-1)}, cairn.CodeInvalid, "from_message"},
-		"an answer":        {client.Turn{SessionID: "s", FromMessage: at(1)}, cairn.CodeInvalid, ""},
-		"nothing replaced": {client.Turn{SessionID: "s", KeepReplaced: true}, cairn.CodeInvalid, "keep_replaced"},
+		"no session":       {client.Turn{FromMessage: at(0), Agent: "bot"}, cairn.ErrInvalid, "from_message"},
+		"another session":  {client.Turn{SessionID: "none", Agent: "bot", FromMessage: at(0)}, cairn.ErrNotFound, ""},
+		"a negative index": {client.Turn{SessionID: "s", FromMessage: at(-1)}, cairn.ErrInvalid, "from_message"},
+		"an answer":        {client.Turn{SessionID: "s", FromMessage: at(1)}, cairn.ErrInvalid, ""},
+		"nothing replaced": {client.Turn{SessionID: "s", KeepReplaced: true}, cairn.ErrInvalid, "keep_replaced"},
 	} {
 		test.turn.Input.Text = "never"
 		_, err := c.client.Start(t.Context(), test.turn)

@@ -162,7 +162,7 @@ func (c *request) placeOf(row *cairn.Session, cursor string) (int, error) {
 
 // outdated returns the error for a request that refers to messages that another request has replaced.
 func outdated(field, what string) error {
-	return &cairn.Error{Code: cairn.CodeOutdated, Field: field, Message: field + ": " + what +
+	return &cairn.Error{Code: cairn.ErrOutdated, Field: field, Message: field + ": " + what +
 		"; read the chat again with GET /chat/{id}, and its earlier versions with GET /chat/{id}/branches"}
 }
 

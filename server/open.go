@@ -19,7 +19,7 @@ func (h *Handler) principal(r *http.Request) (*Principal, error) {
 	}
 	p, err := h.opts.Authenticate(r)
 	if err != nil {
-		return nil, &cairn.Error{Code: cairn.CodeUnavailable, Message: "who makes the request could not be found out", Cause: err}
+		return nil, &cairn.Error{Code: cairn.ErrUnavailable, Message: "who makes the request could not be found out", Cause: err}
 	}
 	if p == nil {
 		return nil, &httpError{http.StatusUnauthorized, "unauthorized", "the request has no valid credentials"}
@@ -124,7 +124,7 @@ func removed(row *cairn.Session) error {
 	case store.Deleted:
 		return notFound(row.ID)
 	case store.Expired:
-		return cairn.Errorf(cairn.CodeExpired, "session %q has expired; POST /sessions/{id}/restore restores it", row.ID)
+		return cairn.Errorf(cairn.ErrExpired, "session %q has expired; POST /sessions/{id}/restore restores it", row.ID)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (c *request) within(row *cairn.Session, session string) bool {
 func (c *request) allow(a Access, id string) error {
 	ok, err := c.h.opts.Policy(c.ctx, a)
 	if err != nil {
-		return &cairn.Error{Code: cairn.CodeUnavailable, Message: "the policy could not decide", Cause: err}
+		return &cairn.Error{Code: cairn.ErrUnavailable, Message: "the policy could not decide", Cause: err}
 	}
 	if !ok {
 		return notFound(id)
@@ -231,9 +231,9 @@ func hidden(err error, id string) error {
 }
 
 func notFound(id string) error {
-	return &cairn.Error{Code: cairn.CodeNotFound, Field: "session_id", Message: "session \"" + id + "\" not found"}
+	return &cairn.Error{Code: cairn.ErrNotFound, Field: "session_id", Message: "session \"" + id + "\" not found"}
 }
 
 func noFile() error {
-	return &cairn.Error{Code: cairn.CodeNotFound, Field: "file", Message: "there is no such file"}
+	return &cairn.Error{Code: cairn.ErrNotFound, Field: "file", Message: "there is no such file"}
 }

@@ -450,7 +450,7 @@ func TestRemoteAgentRemembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res := came(t, run, cairn.RunFailed); !errors.Is(res.Error, &cairn.Error{Code: cairn.CodeModelRequest}) {
+	if res := came(t, run, cairn.RunFailed); !errors.Is(res.Error, &cairn.Error{Code: cairn.ErrModelRequest}) {
 		t.Errorf("a branch: %v", res.Error)
 	}
 }

@@ -48,7 +48,7 @@ func TestRemoteAgentIsLost(t *testing.T) {
 	})
 	t.Run("failed", func(t *testing.T) {
 		t.Parallel()
-		c := newCallee(t, &cairn.Agent{Name: "sage", Model: scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "secret words")))})
+		c := newCallee(t, &cairn.Agent{Name: "sage", Model: scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "secret words")))})
 		eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
 		if res := came(t, ask(t, eng), cairn.RunCompleted); !strings.Contains(res.Text, "content filtered") || strings.Contains(res.Text, "secret") {
 			t.Errorf("came to %q", res.Text)
@@ -292,7 +292,7 @@ func TestRemoteConversationIsLost(t *testing.T) {
 	c.leaves()
 	c.st = memstore.New(nil)
 	c.serve(sage())
-	if res := came(t, turn(), cairn.RunFailed); !errors.Is(res.Error, &cairn.Error{Code: cairn.CodeLost}) {
+	if res := came(t, turn(), cairn.RunFailed); !errors.Is(res.Error, &cairn.Error{Code: cairn.ErrLost}) {
 		t.Errorf("the second turn: %v", res.Error)
 	}
 	if n := c.requests("/start"); n != 1 {

@@ -60,7 +60,7 @@ func stream[Frame, In any](method, path, summary string, do func(*request, *In) 
 			}
 			defer leave()
 			if c.h.ctx.Err() != nil {
-				return &cairn.Error{Code: cairn.CodeClosed, Message: "the server is being stopped"}
+				return &cairn.Error{Code: cairn.ErrClosed, Message: "the server is being stopped"}
 			}
 			return do(c, in)
 		}}

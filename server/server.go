@@ -166,7 +166,7 @@ func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, &httpError{rec.status, "method_not_allowed", "the path does not have the method " + r.Method}, false)
 		return
 	}
-	h.fail(w, r, &httpError{http.StatusNotFound, string(cairn.CodeNotFound), "there is no such path"}, false)
+	h.fail(w, r, &httpError{http.StatusNotFound, string(cairn.ErrNotFound), "there is no such path"}, false)
 }
 
 // discard keeps the status and header of a response and drops its body.

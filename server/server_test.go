@@ -541,7 +541,7 @@ func TestModelOfARun(t *testing.T) {
 		return scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text(text) })
 	}
 	failing := scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
-		return scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "no"))
+		return scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "no"))
 	})
 	w := newWorldOf(t, nil, &cairn.Agent{Name: "bot", Model: says("own"), Models: map[string]cairn.Model{"deep": says("deep"), "broken": failing}})
 	answer := func(started *Started) string {

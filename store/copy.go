@@ -48,14 +48,14 @@ func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 func atRest(rows []cairn.Session) error {
 	for i := range rows {
 		if rows[i].Running(rows[i].AsOf) {
-			return driver.Conflict(cairn.CodeRunning, &rows[i], "session %q is running; stop it or wait for its run's end", rows[i].ID)
+			return driver.Conflict(cairn.ErrAlreadyRunning, &rows[i], "session %q is running; stop it or wait for its run's end", rows[i].ID)
 		}
 	}
 	return nil
 }
 
 func anotherThere(root, difference string) error {
-	return cairn.Errorf(cairn.CodeExists, "session %q is there already, and differs in %s", root, difference)
+	return cairn.Errorf(cairn.ErrExists, "session %q is there already, and differs in %s", root, difference)
 }
 
 // Compare reads a session tree from two stores and names the first kind of item in which the two differ; empty if they
@@ -78,7 +78,7 @@ func Compare(ctx context.Context, a, b Importer, root string) (difference string
 		one, err1 := encode(part, ttl)
 		two, err2 := encode(other, ttl)
 		if err := errors.Join(err1, err2); err != nil {
-			return "", cairn.Errorf(cairn.CodeCorrupt, "session %q: %w", root, err)
+			return "", cairn.Errorf(cairn.ErrCorrupt, "session %q: %w", root, err)
 		}
 		if !bytes.Equal(one, two) {
 			return kind(part), nil

@@ -212,7 +212,7 @@ func (c *copier) streamed(ctx context.Context, root string) (copied bool, err er
 }
 
 func badCopy(root, difference string) error {
-	return cairn.Errorf(cairn.CodeCorrupt, "session %q was copied, but its copy differs in %s", root, difference)
+	return cairn.Errorf(cairn.ErrCorrupt, "session %q was copied, but its copy differs in %s", root, difference)
 }
 
 // heldTree is a tree in memory.
@@ -231,7 +231,7 @@ var errLarge = errors.New("the tree is too large to be held in memory")
 func (t *heldTree) add(p *Part, ttl bool) error {
 	data, err := encode(p, ttl)
 	if err != nil {
-		return cairn.Errorf(cairn.CodeCorrupt, "session %q: %w", t.root, err)
+		return cairn.Errorf(cairn.ErrCorrupt, "session %q: %w", t.root, err)
 	}
 	if t.size += len(data); t.size > maxHeld {
 		return errLarge

@@ -118,7 +118,7 @@ func (x *exporter) unchanged(rows []cairn.Session, extent *driver.LogExtent) err
 }
 
 func (x *exporter) changed() error {
-	return cairn.Errorf(cairn.CodeStale, "session %q has changed while it was read", x.root)
+	return cairn.Errorf(cairn.ErrStale, "session %q has changed while it was read", x.root)
 }
 
 // session yields everything of one session.

@@ -36,11 +36,11 @@ type Options struct {
 	StopGrace time.Duration
 	// HookTimeout is how long a hook, a guard, a stop condition, instructions, the condition of an approval and the
 	// decoding methods of a user's type may take; 0 means 5 minutes, a negative value no limit. What takes longer is
-	// abandoned. That fails a run with CodeTimeout if it was a guard, and with CodeHook if it was the instructions or a
+	// abandoned. That fails a run with ErrTimeout if it was a guard, and with ErrHook if it was the instructions or a
 	// hook with a veto on the model call; otherwise it counts as an error of the hook.
 	HookTimeout time.Duration
 	// ModelIdle is how long a model may send nothing before its call is abandoned and retried as one that failed with
-	// CodeTimeout; 0 means 10 minutes, a negative value no limit.
+	// ErrTimeout; 0 means 10 minutes, a negative value no limit.
 	ModelIdle time.Duration
 	// WaitAtMost is how long a call waits for people if its tool has no [cairn.WaitAtMost] of its own: an approval, the
 	// call of a client-executed tool, or a question. 0 means no limit. A tool's own limit applies even if it is longer.

@@ -333,7 +333,7 @@ func (h *Host) workflowID(ctx context.Context, b host.Run) (string, error) {
 			continue
 		}
 		if later(w, b) {
-			return "", cairn.Errorf(cairn.CodeFenced, "session %q: run %s was taken over by workflow %s", b.SessionID, b.RunID, w.ID)
+			return "", cairn.Errorf(cairn.ErrFenced, "session %q: run %s was taken over by workflow %s", b.SessionID, b.RunID, w.ID)
 		}
 		if err := h.cancel(ctx, w.ID); err != nil {
 			return "", err
@@ -382,4 +382,4 @@ func (h *Host) list(ctx context.Context, which ...dbos.ListWorkflowsOption) ([]d
 	return found, nil
 }
 
-func unavailable(err error) error { return cairn.Errorf(cairn.CodeUnavailable, "DBOS: %w", err) }
+func unavailable(err error) error { return cairn.Errorf(cairn.ErrUnavailable, "DBOS: %w", err) }

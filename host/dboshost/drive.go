@@ -97,7 +97,7 @@ func (h *Host) release(ctx context.Context, b host.Run, why error) error {
 
 func unknownAgent(err error) bool {
 	var e *cairn.Error
-	return errors.As(err, &e) && e.Code == cairn.CodeNotFound && e.Field == "agent"
+	return errors.As(err, &e) && e.Code == cairn.ErrNotFound && e.Field == "agent"
 }
 
 // effect carries out one effect, with as many attempts as it takes. Its output is recorded unless ctx is done.
@@ -114,7 +114,7 @@ func (h *Host) effect(ctx context.Context, d *drive, name string, in json.RawMes
 		case errors.Is(err, cairn.ErrClosed) || ctx.Err() != nil:
 			return outcome{}, d.leave(ctx, err)
 		case errors.Is(err, cairn.ErrNotFound) && !unknownAgent(err): // deleted: nothing is left to drive
-			return outcome{Err: cairn.Errorf(cairn.CodeFenced, "%w", err)}, nil
+			return outcome{Err: cairn.Errorf(cairn.ErrFenced, "%w", err)}, nil
 		case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound), errors.Is(err, cairn.ErrInvalid):
 			return outcome{Err: cairn.AsError(err)}, nil
 		}
@@ -181,9 +181,9 @@ func (h *Host) recorded(id string) (out outcome) {
 	switch {
 	case err == nil || out.Err != nil:
 	case errors.Is(err, dbos.ErrAwaitedWorkflowCancelled):
-		out.Err = cairn.Errorf(cairn.CodeFenced, "workflow %s was cancelled", id)
+		out.Err = cairn.Errorf(cairn.ErrFenced, "workflow %s was cancelled", id)
 	default:
-		out.Err = cairn.Errorf(cairn.CodeUnavailable, "workflow %s: %w", id, err)
+		out.Err = cairn.Errorf(cairn.ErrUnavailable, "workflow %s: %w", id, err)
 	}
 	return out
 }
@@ -220,7 +220,7 @@ func (h *Host) await(ctx context.Context, parent *drive, at host.Position, id st
 		case ctx.Err() != nil, errors.Is(err, cairn.ErrClosed):
 			return outcome{}, parent.leave(ctx, err)
 		case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound):
-			return outcome{Err: cairn.Errorf(cairn.CodeFenced, "%w", err)}, nil
+			return outcome{Err: cairn.Errorf(cairn.ErrFenced, "%w", err)}, nil
 		}
 		h.opts.Logger.Warn("lease of a waiting run not renewed, retrying", "session", at.SessionID, "error", err, "wait", wait)
 		if retry.Sleep(ctx, wait) != nil {

@@ -230,7 +230,7 @@ func TestWorkflowsShowOutcomeAndTools(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			schema := "shown" + strconv.FormatInt(processes.Add(1), 10)
-			fails := &cairn.Agent{Name: "fails", Model: scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "no")))}
+			fails := &cairn.Agent{Name: "fails", Model: scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "no")))}
 			works := worker(func(context.Context) (string, error) { return "worked", nil })
 			st := openSQLite(t, filepath.Join(t.TempDir(), "cairn.db"), nil)
 			eng, _ := serve(t, database, st, []*cairn.Agent{fails, works}, &engine.Options{}, &dboshost.Options{Schema: schema, PollInterval: 10 * time.Millisecond})
@@ -352,7 +352,7 @@ func TestBadOptions(t *testing.T) {
 	} {
 		_, err := dboshost.Open(t.Context(), c.database, &c.opts)
 		var e *cairn.Error
-		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field != c.field {
+		if !errors.As(err, &e) || e.Code != cairn.ErrInvalid || e.Field != c.field {
 			t.Errorf("%s: %v", c.field, err)
 		}
 	}

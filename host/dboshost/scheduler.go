@@ -45,7 +45,7 @@ func (s scheduler) Child(_ host.Call, b host.Run) error {
 func (s scheduler) effect(e host.Effect) (<-chan dbos.StepOutcome[outcome], error) {
 	in, err := json.Marshal(e.In)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeInternal, "effect %s: %w", e.Name, err)
+		return nil, cairn.Errorf(cairn.ErrInternal, "effect %s: %w", e.Name, err)
 	}
 	name := e.Name
 	if e.Tool != "" {
@@ -86,9 +86,9 @@ func (s scheduler) step(name string, do dbos.Step[outcome]) (<-chan dbos.StepOut
 func (s scheduler) lost(err error) error {
 	switch {
 	case s.ctx.Err() != nil:
-		return cairn.Errorf(cairn.CodeClosed, "the host was closed: %w", err)
+		return cairn.Errorf(cairn.ErrClosed, "the host was closed: %w", err)
 	case errors.Is(err, dbos.ErrWorkflowCancelled): // by the process that took the run over, or by hand
-		return cairn.Errorf(cairn.CodeFenced, "the workflow was cancelled: %w", err)
+		return cairn.Errorf(cairn.ErrFenced, "the workflow was cancelled: %w", err)
 	}
 	return unavailable(err)
 }
@@ -105,7 +105,7 @@ func (s scheduler) result(ended <-chan dbos.StepOutcome[outcome], out any) error
 		return nil
 	}
 	if err := json.Unmarshal(step.Result.Out, out); err != nil {
-		return cairn.Errorf(cairn.CodeInternal, "a step's output does not decode: %w", err)
+		return cairn.Errorf(cairn.ErrInternal, "a step's output does not decode: %w", err)
 	}
 	return nil
 }
@@ -186,17 +186,17 @@ func (j *junction) next() int {
 				return i, nil
 			}
 		}
-		return 0, cairn.Errorf(cairn.CodeInternal, "no branch waits")
+		return 0, cairn.Errorf(cairn.ErrInternal, "no branch waits")
 	}, dbos.WithStepName(stepNext))
 	if err != nil {
 		err = j.lost(err)
 	}
 	if err == nil && (i < 0 || i >= len(j.waiting)) {
-		err = cairn.Errorf(cairn.CodeInternal, "there is no branch %d", i)
+		err = cairn.Errorf(cairn.ErrInternal, "there is no branch %d", i)
 	}
 	for err == nil && j.waiting[i] == nil {
 		if j.live == j.count {
-			err = cairn.Errorf(cairn.CodeInternal, "branch %d asks for another step than before", i)
+			err = cairn.Errorf(cairn.ErrInternal, "branch %d asks for another step than before", i)
 			break
 		}
 		j.collect()

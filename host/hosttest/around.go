@@ -56,7 +56,7 @@ func (s *scene) around() {
 	tries := 0
 	look := s.tool("look", func(ctx context.Context, _ *cairn.Call, in words) (string, error) {
 		if tries++; tries == 1 {
-			return "", cairn.Errorf(cairn.CodeUnavailable, "away")
+			return "", cairn.Errorf(cairn.ErrUnavailable, "away")
 		}
 		outer, _ := ctx.Value(layer{}).(string)
 		return in.Text + " within " + outer, nil

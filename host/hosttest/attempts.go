@@ -45,7 +45,7 @@ func (s *scene) flaky(name string, fail func(ctx context.Context, n int) error, 
 }
 
 // away returns a retryable error.
-func away() error { return cairn.Errorf(cairn.CodeUnavailable, "the bank does not answer") }
+func away() error { return cairn.Errorf(cairn.ErrUnavailable, "the bank does not answer") }
 
 // Retryable errors are retried with the same key. What a failed attempt wrote is dropped, except for its usage.
 func (s *scene) toolRetries() {

@@ -33,11 +33,11 @@ func plays(steps ...scripted.Step) cairn.Model { return scripted.Func(script(ste
 func script(steps []scripted.Step) func(context.Context, *cairn.Request) scripted.Step {
 	return func(_ context.Context, req *cairn.Request) scripted.Step {
 		if err := wellFormed(req.Messages); err != nil {
-			return scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "malformed request: %w", err))
+			return scripted.Fail(cairn.Errorf(cairn.ErrModelRequest, "malformed request: %w", err))
 		}
 		n := replies(req)
 		if n >= len(steps) {
-			return scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "reply %d is beyond the script", n+1))
+			return scripted.Fail(cairn.Errorf(cairn.ErrModelRequest, "reply %d is beyond the script", n+1))
 		}
 		return steps[n]
 	}

@@ -196,7 +196,7 @@ func (s *scene) childTimeoutWaiting() {
 // A child's failure is its call's result, and its siblings are not affected.
 func (s *scene) childFails() {
 	fails := agent("fails", plays(asks("c1", "note", "n"),
-		scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "not in this house"))), s.note())
+		scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "not in this house"))), s.note())
 	vetoed := agent("vetoed", plays(scripted.Text("never said")))
 	homeless := agent("homeless", plays(scripted.Text("never said")))
 	works := agent("works", plays(asks("c1", "note", "w"), scripted.Text("I am fine.")), s.note())
@@ -214,7 +214,7 @@ func (s *scene) childFails() {
 	p := s.process()
 	p.tap.watch(func(o operation) error {
 		if o.commit != nil && o.commit.Create != nil && o.commit.Create.Agent == "homeless" {
-			return cairn.Errorf(cairn.CodeInternal, "no room")
+			return cairn.Errorf(cairn.ErrInternal, "no room")
 		}
 		return nil
 	}, nil)

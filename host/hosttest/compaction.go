@@ -47,10 +47,10 @@ func (s *scene) narrow(known bool) (dies *atomic.Pointer[process]) {
 		size /= 4
 		switch err := wellFormed(req.Messages); {
 		case err != nil:
-			return scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "malformed request: %w", err))
+			return scripted.Fail(cairn.Errorf(cairn.ErrModelRequest, "malformed request: %w", err))
 		case size > window:
 			s.count("a refusal")
-			return scripted.Fail(cairn.Errorf(cairn.CodeContextLength, "%d tokens are too many", size))
+			return scripted.Fail(cairn.Errorf(cairn.ErrContextLength, "%d tokens are too many", size))
 		case req.System == cairn.SummaryInstructions:
 			s.count("the summary")
 			if p := dies.Swap(nil); p != nil {
@@ -216,7 +216,7 @@ func (s *scene) compactRefusedTwice() {
 	one, two := s.process(), s.process()
 	one.turn("s", "read 5")
 	res := two.turn("s", "hello "+strings.Repeat("word ", window))
-	s.want("a message that is larger than the window", res.Error, &cairn.Error{Code: cairn.CodeContextLength})
+	s.want("a message that is larger than the window", res.Error, cairn.ErrContextLength)
 	s.must(func() error { _, err := one.Rewind(s.Context(), "s", s.row("s").CheckpointID); return err }())
 	one.turn("s", "hello")
 }

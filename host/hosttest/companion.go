@@ -146,7 +146,7 @@ func (s *scene) companionFresh() {
 func (s *scene) companionFails() {
 	scribe := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if req.Messages[0].Text() == "fail" {
-			return scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "not in this house"))
+			return scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "not in this house"))
 		}
 		return scripted.Text("Fine.")
 	})
@@ -301,7 +301,7 @@ func (s *scene) backgroundWaits() {
 // The parent also gets the failure of a non-blocking companion.
 func (s *scene) backgroundFails() {
 	gate := make(chan struct{})
-	refusal := scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "not in this house"))
+	refusal := scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "not in this house"))
 	s.accompanied(cairn.NonBlocking, plays(scripted.Reply(scripted.Gate(gate), refusal)), nil,
 		spawns("c1", "ann", "count"), scripted.Text("Ann is at it."), scripted.Text("Ann failed."))
 	p := s.process()

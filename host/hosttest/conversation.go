@@ -109,9 +109,9 @@ func (s *scene) guardedOutput() {
 
 func (s *scene) retries() {
 	a := bot(scripted.New(
-		scripted.Reply(scripted.Text("one two "), scripted.Fail(cairn.Errorf(cairn.CodeOverloaded, "busy"))),
+		scripted.Reply(scripted.Text("one two "), scripted.Fail(cairn.Errorf(cairn.ErrOverloaded, "busy"))),
 		scripted.Reply(scripted.Text("one two three "), scripted.Call("note", `{"te`).ID("c1"), scripted.Break()),
-		scripted.Fail(cairn.Errorf(cairn.CodeRateLimited, "slow down")),
+		scripted.Fail(cairn.Errorf(cairn.ErrRateLimited, "slow down")),
 		scripted.Text("one two three four")), s.note())
 	a.Retry = &cairn.RetryPolicy{First: time.Millisecond}
 	s.agents = []*cairn.Agent{a}

@@ -137,7 +137,7 @@ func (d *doors) refused(what string, err error) bool {
 	switch {
 	case err == nil:
 		return false
-	case !errors.As(err, &e) || e.Code != cairn.CodeInvalid && e.Code != cairn.CodeTooLarge || e.Field == "":
+	case !errors.As(err, &e) || e.Code != cairn.ErrInvalid && e.Code != cairn.ErrTooLarge || e.Field == "":
 		d.Fatalf("%s: error %v, want one that names what cannot be kept", what, err)
 	}
 	return true

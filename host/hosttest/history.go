@@ -147,7 +147,7 @@ func failing(n int, steps ...scripted.Step) cairn.Model {
 	var failed atomic.Bool
 	return scripted.Func(func(ctx context.Context, req *cairn.Request) scripted.Step {
 		if replies(req) == n-1 && !failed.Swap(true) {
-			return scripted.Reply(scripted.Text("Half a "), scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "not in this house")))
+			return scripted.Reply(scripted.Text("Half a "), scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "not in this house")))
 		}
 		return next(ctx, req)
 	})

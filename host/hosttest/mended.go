@@ -28,7 +28,7 @@ func (s *scene) blind() *atomic.Int64 {
 			for j := range req.Messages[i].Parts {
 				if req.Messages[i].Parts[j].File != nil {
 					refused.Add(1)
-					return scripted.Fail(cairn.Errorf(cairn.CodeFileRefused, "this model reads no images"))
+					return scripted.Fail(cairn.Errorf(cairn.ErrFileRefused, "this model reads no images"))
 				}
 			}
 		}

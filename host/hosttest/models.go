@@ -31,7 +31,7 @@ func speaker(name string) cairn.Model {
 			case "refund", "note":
 				return asks("c"+string(rune('0'+replies(req))), verb, "42")
 			case "fail":
-				return scripted.Fail(cairn.Errorf(cairn.CodeAuth, "%s failed", name))
+				return scripted.Fail(cairn.Errorf(cairn.ErrAuth, "%s failed", name))
 			}
 		}
 		return scripted.Text("I am " + name + ".")

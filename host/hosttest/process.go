@@ -46,7 +46,7 @@ type tap struct {
 }
 
 // errCut is the error of all operations of a process that was cut off. It is not retryable.
-var errCut = cairn.Errorf(cairn.CodeClosed, "cut off")
+var errCut = cairn.Errorf(cairn.ErrClosed, "cut off")
 
 func (s *tap) cut() {
 	s.mu.Lock()

@@ -161,7 +161,7 @@ func (s *scene) askDeadline() {
 	pay := s.tool("pay", func(ctx context.Context, call *cairn.Call, in words) (string, error) {
 		var a amount
 		err := call.Ask(ctx, "How much?", nil, &a, cairn.WaitAtMost(s.soon))
-		if errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) && in.Text == "b" {
+		if errors.Is(err, &cairn.Error{Code: cairn.ErrTimeout}) && in.Text == "b" {
 			return "paid nothing", nil
 		}
 		return "never said", err

@@ -22,7 +22,7 @@ var refusals = []scenario{
 }
 
 // refused checks that a submission is refused and that the trees are unchanged.
-func (p *process) refused(what, root string, answer cairn.Submission, outcome cairn.Outcome, want *cairn.Error) {
+func (p *process) refused(what, root string, answer cairn.Submission, outcome cairn.Outcome, want cairn.Code) {
 	s := p.s
 	s.Helper()
 	before := s.trees()
@@ -68,7 +68,7 @@ func (s *scene) badSubmissions() {
 		root    string
 		answer  cairn.Submission
 		outcome cairn.Outcome
-		want    *cairn.Error
+		want    cairn.Code
 	}{
 		{"an unknown call", "s", cairn.Approve(cairn.CallRef{ID: "call_x", ApprovalID: "approval_x"}), cairn.OutcomeUnknownCall, cairn.ErrNotFound},
 		{"an unknown root", "t", cairn.Approve(refund).By("ann"), cairn.OutcomeUnknownCall, cairn.ErrNotFound},

@@ -153,7 +153,7 @@ func (c *clerk) deferred() {
 func (c *clerk) failed() {
 	eng := c.start(c.st, c.agent(cairn.PerTool, asks("c1", "pay", "a"), scripted.Reply(asks("c2", "pay", "b"), asks("c3", "pay", "a"))))
 	res := c.ends(eng.Execute(c.Context(), "s", "bot", cairn.Text("go")))
-	if res.Status != cairn.RunFailed || res.Error.Code != cairn.CodeStatement || !strings.Contains(res.Error.Message, `tool "pay"`) {
+	if res.Status != cairn.RunFailed || res.Error.Code != cairn.ErrStatement || !strings.Contains(res.Error.Message, `tool "pay"`) {
 		c.Errorf("the run is %s: %v", res.Status, res.Error)
 	}
 	c.want("a")
@@ -204,7 +204,7 @@ func (c *clerk) unanswered() {
 	deaf := &commits{Store: c.st, around: func(commit func() (*cairn.Session, error)) (*cairn.Session, error) {
 		row, err := commit()
 		if err == nil && lost.Add(1)%2 == 1 {
-			return nil, cairn.Errorf(cairn.CodeUnavailable, "the answer was lost")
+			return nil, cairn.Errorf(cairn.ErrUnavailable, "the answer was lost")
 		}
 		return row, err
 	}}

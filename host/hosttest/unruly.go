@@ -186,7 +186,7 @@ func (s *scene) judgedOnce() {
 	var tries atomic.Int64
 	p.tap.watch(func(o operation) error {
 		if o.name == "Commit" && o.commit.StartRun == nil && tries.Add(1)%2 == 1 {
-			return cairn.Errorf(cairn.CodeUnavailable, "away for a moment")
+			return cairn.Errorf(cairn.ErrUnavailable, "away for a moment")
 		}
 		return nil
 	}, nil)

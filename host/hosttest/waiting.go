@@ -266,7 +266,7 @@ func (s *scene) busied(tools ...cairn.Tool) (free func()) {
 	})
 	s.agents = []*cairn.Agent{bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if err := wellFormed(req.Messages); err != nil {
-			return scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "malformed request: %w", err))
+			return scripted.Fail(cairn.Errorf(cairn.ErrModelRequest, "malformed request: %w", err))
 		}
 		if replies(req) == 0 {
 			step := []scripted.Step{asks("c1", "hold", "x")}

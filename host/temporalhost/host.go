@@ -245,7 +245,7 @@ func (h *Host) start(ctx context.Context, b host.Run) (client.WorkflowRun, error
 		if err == nil || errors.Is(err, cairn.ErrFenced) {
 			return run, err
 		}
-		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: workflow %s was not started: %w", b.SessionID, opts.ID, err)
+		return nil, cairn.Errorf(cairn.ErrUnavailable, "session %q: workflow %s was not started: %w", b.SessionID, opts.ID, err)
 	}
 }
 
@@ -259,7 +259,7 @@ func (h *Host) overtake(ctx context.Context, b host.Run, run string) (mine bool,
 		known := d.GetMemoValue(tokenMemo, &token) == nil // without a memo it is of an earlier version
 		switch {
 		case known && token > b.Token:
-			return false, cairn.Errorf(cairn.CodeFenced, "session %q: run %s was taken over by another process", b.SessionID, b.RunID)
+			return false, cairn.Errorf(cairn.ErrFenced, "session %q: run %s was taken over by another process", b.SessionID, b.RunID)
 		case known && token == b.Token:
 			return true, nil
 		}

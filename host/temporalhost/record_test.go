@@ -40,7 +40,7 @@ func TestRecord(t *testing.T) {
 		"child":     {scripted.New(delegate, scripted.Text("done")), []cairn.Tool{cairn.SubAgent(helper)}, cairn.RunCompleted},
 		"waits":     {scripted.New(scripted.Call("pay", in{})), []cairn.Tool{tool("pay", cairn.RequireApproval())}, cairn.SuspendedClientTool},
 		"continues": {rounds(4), []cairn.Tool{tool("note")}, cairn.RunCompleted},
-		"fails":     {scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "no"))), nil, cairn.RunFailed},
+		"fails":     {scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "no"))), nil, cairn.RunFailed},
 		"judged":    {rounds(1), []cairn.Tool{tool("note")}, cairn.RunCompleted},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ type mortal struct {
 
 func (m *mortal) err() error {
 	if m.dead.Load() {
-		return cairn.Errorf(cairn.CodeClosed, "the process is dead")
+		return cairn.Errorf(cairn.ErrClosed, "the process is dead")
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ func (m *mortal) Commit(ctx context.Context, id string, c *driver.Commit) (*cair
 		return nil, err
 	}
 	if c.Step > 0 && m.steps.Add(-1) >= 0 {
-		return nil, cairn.Errorf(cairn.CodeInternal, "no step can be committed now")
+		return nil, cairn.Errorf(cairn.ErrInternal, "no step can be committed now")
 	}
 	return m.Store.Commit(ctx, id, c)
 }
@@ -361,7 +361,7 @@ func TestCallHasAsManyTriesAsThePolicyGives(t *testing.T) {
 			}
 			p.wantDriven(p.token())
 			if c.want == cairn.RunFailed {
-				if res.Error == nil || res.Error.Code != cairn.CodeTimeout {
+				if res.Error == nil || res.Error.Code != cairn.ErrTimeout {
 					t.Errorf("the run failed with %v", res.Error)
 				}
 				return
@@ -370,7 +370,7 @@ func TestCallHasAsManyTriesAsThePolicyGives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r := list[2].ToolResults()[0]; !r.IsError || r.Code != cairn.CodeTimeout {
+			if r := list[2].ToolResults()[0]; !r.IsError || r.Code != cairn.ErrTimeout {
 				t.Errorf("the model is told %+v", r)
 			}
 		})

@@ -256,11 +256,11 @@ func outward(ctx context.Context, err error) error {
 		return err
 	}
 	kind, local := string(e.Code), activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity
-	final := errors.Is(e, cairn.ErrFenced) || e.Code == cairn.CodeInvalid || local && e.Code == cairn.CodeClosed
+	final := errors.Is(e, cairn.ErrFenced) || e.Code == cairn.ErrInvalid || local && e.Code == cairn.ErrClosed
 	switch {
-	case e.Code == cairn.CodeNotFound && e.Field == "session": // deleted: nothing is left to drive
-		kind, final = string(cairn.CodeFenced), true
-	case e.Code == cairn.CodeNotFound && e.Field == "agent":
+	case e.Code == cairn.ErrNotFound && e.Field == "session": // deleted: nothing is left to drive
+		kind, final = string(cairn.ErrFenced), true
+	case e.Code == cairn.ErrNotFound && e.Field == "agent":
 		kind, final = unknownAgent, local
 	}
 	return temporal.NewApplicationErrorWithOptions(err.Error(), kind, temporal.ApplicationErrorOptions{NonRetryable: final})
@@ -286,5 +286,5 @@ func inward(err error) error {
 
 // errLate returns the error of an activity that did not end in time.
 func errLate(err error) *cairn.Error {
-	return cairn.Errorf(cairn.CodeTimeout, "it did not end in time: %w", err)
+	return cairn.Errorf(cairn.ErrTimeout, "it did not end in time: %w", err)
 }

@@ -269,7 +269,7 @@ func TestSearchAttributes(t *testing.T) {
 func TestWorkflowsAreListedByStatus(t *testing.T) {
 	t.Parallel()
 	c := connect(t)
-	fails := scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "no")))
+	fails := scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "no")))
 	eng := play(t, c, memstore.New(nil), &cairn.Agent{Name: "bot", Model: fails}, temporalhost.Options{SearchAttributes: true})
 	if res, _ := execute(t, eng).Wait(t.Context()); res.Status != cairn.RunFailed {
 		t.Fatalf("the turn came to %+v", res)
@@ -326,13 +326,13 @@ func TestActivityThatIsOutOfTime(t *testing.T) {
 	t.Parallel()
 	late, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
-	if err := temporalhost.Carried(late, late.Err()); !errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
+	if err := temporalhost.Carried(late, late.Err()); !errors.Is(err, &cairn.Error{Code: cairn.ErrTimeout}) {
 		t.Errorf("it failed with %v", err)
 	}
-	if err := temporalhost.Inward(temporal.NewApplicationError("context deadline exceeded", "DeadlineExceeded")); !errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
+	if err := temporalhost.Inward(temporal.NewApplicationError("context deadline exceeded", "DeadlineExceeded")); !errors.Is(err, &cairn.Error{Code: cairn.ErrTimeout}) {
 		t.Errorf("as the SDK says it: %v", err)
 	}
-	if err := temporalhost.Carried(t.Context(), late.Err()); errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
+	if err := temporalhost.Carried(t.Context(), late.Err()); errors.Is(err, &cairn.Error{Code: cairn.ErrTimeout}) {
 		t.Errorf("with time left it failed with %v", err)
 	}
 }

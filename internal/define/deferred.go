@@ -46,7 +46,7 @@ func Finder(list []cairn.Tool, off func(name string) bool) cairn.Tool {
 	return builtIn(cairn.FindTools, description, findSchema, func(_ context.Context, _ *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 		q := query{Limit: 5}
 		if err := json.Unmarshal(input, &q); err != nil {
-			return nil, cairn.Errorf(cairn.CodeArguments, "arguments do not decode: %w", err)
+			return nil, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)
 		}
 		return json.Marshal(q.answer(slices.DeleteFunc(slices.Clone(list), func(t cairn.Tool) bool { return off(t.Name()) })))
 	})
@@ -70,9 +70,9 @@ var Caller = builtIn(cairn.CallTool, "Calls a tool that was found with "+cairn.F
 	func(_ context.Context, _ *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 		var in deferred
 		if json.Unmarshal(input, &in) != nil || !ids.Tool(in.Name) {
-			return nil, cairn.Errorf(cairn.CodeArguments, "name: is not that of a tool; find tools with %s", cairn.FindTools)
+			return nil, cairn.Errorf(cairn.ErrArguments, "name: is not that of a tool; find tools with %s", cairn.FindTools)
 		}
-		return nil, cairn.Errorf(cairn.CodeArguments, "name: %s is called directly", in.Name)
+		return nil, cairn.Errorf(cairn.ErrArguments, "name: %s is called directly", in.Name)
 	})
 
 func builtIn(name, description string, input json.RawMessage, fn func(context.Context, *cairn.Call, json.RawMessage) (json.RawMessage, error)) cairn.Tool {

@@ -42,13 +42,13 @@ func Specs(list []cairn.ToolSpec, tools []cairn.Tool) []cairn.ToolSpec {
 	return list
 }
 
-// Check returns a CodeArguments error listing every violation if input does not satisfy the tool's schema.
+// Check returns a ErrArguments error listing every violation if input does not satisfy the tool's schema.
 func (t *Tool) Check(input json.RawMessage) error {
 	list := t.Input.Validate(input)
 	if len(list) == 0 {
 		return nil
 	}
-	return &cairn.Error{Code: cairn.CodeArguments, Message: "arguments violate the schema: " + strings.Join(list, "; "), Details: list}
+	return &cairn.Error{Code: cairn.ErrArguments, Message: "arguments violate the schema: " + strings.Join(list, "; "), Details: list}
 }
 
 // Run executes the tool. The input must have passed Check. A panic of the function is not recovered. The result
@@ -63,11 +63,11 @@ func (t *Tool) Run(ctx context.Context, call *cairn.Call, input json.RawMessage)
 }
 
 // Storable returns a tool's result in the form that is stored: with U+FFFD in place of characters that a session
-// cannot keep. A CodeTool error, which begins with subject, says why any other result cannot be stored.
+// cannot keep. A ErrTool error, which begins with subject, says why any other result cannot be stored.
 func Storable(subject string, out json.RawMessage) (json.RawMessage, error) {
 	clean, problem := limits.CleanJSON(out)
 	if problem != "" {
-		return nil, cairn.Errorf(cairn.CodeTool, "%s %s", subject, problem)
+		return nil, cairn.Errorf(cairn.ErrTool, "%s %s", subject, problem)
 	}
 	return clean, nil
 }
@@ -131,7 +131,7 @@ func (t *Tool) Task(arguments json.RawMessage) (cairn.Input, error) {
 	}
 	var task struct{ Input string }
 	if err := json.Unmarshal(arguments, &task); err != nil {
-		return cairn.Input{}, cairn.Errorf(cairn.CodeArguments, "arguments do not decode: %w", err)
+		return cairn.Input{}, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)
 	}
 	return cairn.Text(task.Input), nil
 }

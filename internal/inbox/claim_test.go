@@ -72,19 +72,19 @@ func TestClaimRefused(t *testing.T) {
 		field    string
 		says     string
 	}{
-		"no name":             {approvalCall(), "", time.Minute, cairn.CodeInvalid, "reviewer", "empty"},
-		"no name to speak of": {approvalCall(), "ann\n", time.Minute, cairn.CodeInvalid, "reviewer", "white space"},
-		"bytes for a name":    {approvalCall(), "\xff", time.Minute, cairn.CodeInvalid, "reviewer", "UTF-8"},
-		"more than a day":     {approvalCall(), "ann", 24*time.Hour + 1, cairn.CodeInvalid, "duration", "more than 24h"},
-		"time gone by":        {approvalCall(), "ann", -time.Minute, cairn.CodeInvalid, "duration", "-1m0s"},
-		"another has it":      {approvalCall(claimedBy("bob", noon.Add(1))), "ann", time.Minute, cairn.CodeClaimed, "reviewer", `"bob"`},
-		"not assigned":        {approvalCall(assigned(cairn.AnyReviewer, "bob")), "ann", time.Minute, cairn.CodeInvalid, "reviewer", `"ann"`},
-		"all decide":          {approvalCall(assigned(cairn.AllReviewers, "ann", "bob")), "ann", time.Minute, cairn.CodeInvalid, "call_id", "together"},
-		"a majority decides":  {approvalCall(assigned(cairn.MostReviewers, "ann", "bob")), "ann", time.Minute, cairn.CodeInvalid, "call_id", "together"},
-		"answered":            {approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)), "ann", time.Minute, cairn.CodeInvalid, "call_id", "answered"},
-		"settled":             {approvalCall(after(cairn.CallSettled, cairn.DecisionDenied)), "ann", time.Minute, cairn.CodeInvalid, "call_id", "settled"},
-		"dropped":             {approvalCall(dropped), "ann", time.Minute, cairn.CodeInvalid, "call_id", "dropped"},
-		"overdue":             {approvalCall(due(noon)), "ann", time.Minute, cairn.CodeInvalid, "call_id", "past its deadline"},
+		"no name":             {approvalCall(), "", time.Minute, cairn.ErrInvalid, "reviewer", "empty"},
+		"no name to speak of": {approvalCall(), "ann\n", time.Minute, cairn.ErrInvalid, "reviewer", "white space"},
+		"bytes for a name":    {approvalCall(), "\xff", time.Minute, cairn.ErrInvalid, "reviewer", "UTF-8"},
+		"more than a day":     {approvalCall(), "ann", 24*time.Hour + 1, cairn.ErrInvalid, "duration", "more than 24h"},
+		"time gone by":        {approvalCall(), "ann", -time.Minute, cairn.ErrInvalid, "duration", "-1m0s"},
+		"another has it":      {approvalCall(claimedBy("bob", noon.Add(1))), "ann", time.Minute, cairn.ErrClaimed, "reviewer", `"bob"`},
+		"not assigned":        {approvalCall(assigned(cairn.AnyReviewer, "bob")), "ann", time.Minute, cairn.ErrInvalid, "reviewer", `"ann"`},
+		"all decide":          {approvalCall(assigned(cairn.AllReviewers, "ann", "bob")), "ann", time.Minute, cairn.ErrInvalid, "call_id", "together"},
+		"a majority decides":  {approvalCall(assigned(cairn.MostReviewers, "ann", "bob")), "ann", time.Minute, cairn.ErrInvalid, "call_id", "together"},
+		"answered":            {approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)), "ann", time.Minute, cairn.ErrInvalid, "call_id", "answered"},
+		"settled":             {approvalCall(after(cairn.CallSettled, cairn.DecisionDenied)), "ann", time.Minute, cairn.ErrInvalid, "call_id", "settled"},
+		"dropped":             {approvalCall(dropped), "ann", time.Minute, cairn.ErrInvalid, "call_id", "dropped"},
+		"overdue":             {approvalCall(due(noon)), "ann", time.Minute, cairn.ErrInvalid, "call_id", "past its deadline"},
 	} {
 		got, err := inbox.Claim(test.call, test.reviewer, test.time, noon)
 		checkRefused(t, name, test.call, got, err, test.code, test.field, test.says)
@@ -104,12 +104,12 @@ func TestRelease(t *testing.T) {
 		field string
 		says  string
 	}{
-		"nobody has it":  {approvalCall(), cairn.CodeInvalid, "call_id", "not claimed"},
-		"it ran out":     {approvalCall(claimedBy("ann", noon)), cairn.CodeInvalid, "call_id", "not claimed"},
-		"another has it": {approvalCall(claimedBy("bob", noon.Add(1))), cairn.CodeClaimed, "reviewer", `"bob"`},
-		"answered":       {approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)), cairn.CodeInvalid, "call_id", "answered"},
-		"dropped":        {approvalCall(claimedBy("ann", noon.Add(1)), dropped), cairn.CodeInvalid, "call_id", "dropped"},
-		"overdue":        {approvalCall(claimedBy("ann", noon.Add(1)), due(noon)), cairn.CodeInvalid, "call_id", "past its deadline"},
+		"nobody has it":  {approvalCall(), cairn.ErrInvalid, "call_id", "not claimed"},
+		"it ran out":     {approvalCall(claimedBy("ann", noon)), cairn.ErrInvalid, "call_id", "not claimed"},
+		"another has it": {approvalCall(claimedBy("bob", noon.Add(1))), cairn.ErrClaimed, "reviewer", `"bob"`},
+		"answered":       {approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)), cairn.ErrInvalid, "call_id", "answered"},
+		"dropped":        {approvalCall(claimedBy("ann", noon.Add(1)), dropped), cairn.ErrInvalid, "call_id", "dropped"},
+		"overdue":        {approvalCall(claimedBy("ann", noon.Add(1)), due(noon)), cairn.ErrInvalid, "call_id", "past its deadline"},
 	} {
 		got, err := inbox.Release(test.call, "ann", noon)
 		checkRefused(t, name, test.call, got, err, test.code, test.field, test.says)

@@ -73,7 +73,7 @@ func mayAnswer(c *cairn.PendingCall, reviewer string, now time.Time) error {
 }
 
 func claimed(c *cairn.PendingCall) error {
-	return &cairn.Error{Code: cairn.CodeClaimed, Field: "reviewer",
+	return &cairn.Error{Code: cairn.ErrClaimed, Field: "reviewer",
 		Message: fmt.Sprintf("reviewer: call %q is claimed by %q until %s", c.ID, c.ClaimedBy, c.ClaimedUntil.UTC().Format(time.RFC3339))}
 }
 
@@ -332,15 +332,15 @@ func closed(c *cairn.PendingCall) error {
 	return cairn.Invalid("call_id", "call %q is no longer open, it is %s", c.ID, status)
 }
 
-// Value returns the answer to an answered question. Without one it returns ErrDenied, or an error with CodeTimeout.
+// Value returns the answer to an answered question. Without one it returns ErrDenied, or an error with ErrTimeout.
 func Value(c *cairn.PendingCall) (json.RawMessage, error) {
 	switch a := c.Answer; a.Kind {
 	case cairn.DecisionResult:
 		return a.Value, nil
 	case cairn.DecisionTimeout:
-		return nil, cairn.Errorf(cairn.CodeTimeout, "%s", inTime)
+		return nil, cairn.Errorf(cairn.ErrTimeout, "%s", inTime)
 	default:
-		return nil, cairn.Errorf(cairn.CodeDenied, "the question was not answered%s", because(a.Text))
+		return nil, cairn.Errorf(cairn.ErrDenied, "the question was not answered%s", because(a.Text))
 	}
 }
 
@@ -365,11 +365,11 @@ func Result(c *cairn.PendingCall) *cairn.ToolResult {
 	case cairn.DecisionApproved:
 		return nil
 	case cairn.DecisionDenied:
-		return fail(cairn.CodeDenied, "not approved by the user"+because(a.Text))
+		return fail(cairn.ErrDenied, "not approved by the user"+because(a.Text))
 	case cairn.DecisionError:
-		return fail(cairn.CodeTool, a.Text)
+		return fail(cairn.ErrTool, a.Text)
 	case cairn.DecisionTimeout:
-		return fail(cairn.CodeTimeout, inTime)
+		return fail(cairn.ErrTimeout, inTime)
 	default:
 		return &cairn.ToolResult{CallID: c.ID, Tool: c.Tool, Output: a.Value}
 	}

@@ -181,7 +181,7 @@ func TestErrorsTellWhatToDo(t *testing.T) {
 	}
 	given = cairn.Answer(clientCall().CallRef, map[string]int{})
 	var e *cairn.Error
-	if _, _, err := inbox.Decide(clientCall(), &given, "", noon); !errors.As(err, &e) || e.Code != cairn.CodeInvalid || len(e.Details) != 2 {
+	if _, _, err := inbox.Decide(clientCall(), &given, "", noon); !errors.As(err, &e) || e.Code != cairn.ErrInvalid || len(e.Details) != 2 {
 		t.Errorf("a result that violates the schema twice: %v", err)
 	}
 }
@@ -203,7 +203,7 @@ func TestAnswers(t *testing.T) {
 			`After its deadline the call call_1 of locate was answered: {"lat":1,"lon":2}`},
 		"error": {clientCall(), cairn.AnswerError(client, `no "signal"`).By("ann"),
 			cairn.CallAnswer{Kind: cairn.DecisionError, Text: `no "signal"`, Reviewer: "ann"},
-			&cairn.ToolResult{CallID: "call_1", Tool: "locate", Output: json.RawMessage(`"no \"signal\""`), IsError: true, Code: cairn.CodeTool},
+			&cairn.ToolResult{CallID: "call_1", Tool: "locate", Output: json.RawMessage(`"no \"signal\""`), IsError: true, Code: cairn.ErrTool},
 			`After its deadline the call call_1 of locate was answered with an error: no "signal"`},
 		"approval": {approvalCall(), cairn.Approve(approval),
 			cairn.CallAnswer{Kind: cairn.DecisionApproved}, nil,
@@ -213,11 +213,11 @@ func TestAnswers(t *testing.T) {
 			`After its deadline the call call_2 of refund was approved. It was not run; call the tool again if it is still wanted.`},
 		"denial": {approvalCall(), cairn.Deny(approval, ""),
 			cairn.CallAnswer{Kind: cairn.DecisionDenied},
-			&cairn.ToolResult{CallID: "call_2", Tool: "refund", Output: json.RawMessage(`"not approved by the user"`), IsError: true, Code: cairn.CodeDenied},
+			&cairn.ToolResult{CallID: "call_2", Tool: "refund", Output: json.RawMessage(`"not approved by the user"`), IsError: true, Code: cairn.ErrDenied},
 			`After its deadline the call call_2 of refund was denied.`},
 		"denial with a reason": {approvalCall(), cairn.Deny(approval, "too much").By("bob"),
 			cairn.CallAnswer{Kind: cairn.DecisionDenied, Text: "too much", Reviewer: "bob"},
-			&cairn.ToolResult{CallID: "call_2", Tool: "refund", Output: json.RawMessage(`"not approved by the user: too much"`), IsError: true, Code: cairn.CodeDenied},
+			&cairn.ToolResult{CallID: "call_2", Tool: "refund", Output: json.RawMessage(`"not approved by the user: too much"`), IsError: true, Code: cairn.ErrDenied},
 			`After its deadline the call call_2 of refund was denied: too much.`},
 	} {
 		test.answer.At = noon
@@ -261,7 +261,7 @@ func TestTimeout(t *testing.T) {
 		if want := []cairn.Decision{{Step: "step_1", Kind: cairn.DecisionTimeout, At: noon}, test.note}; !reflect.DeepEqual(got.Trail, want) {
 			t.Errorf("%s: trail %+v, want %+v", name, got.Trail, want)
 		}
-		want := &cairn.ToolResult{CallID: "call_2", Tool: "refund", Output: json.RawMessage(`"nobody answered in time"`), IsError: true, Code: cairn.CodeTimeout}
+		want := &cairn.ToolResult{CallID: "call_2", Tool: "refund", Output: json.RawMessage(`"nobody answered in time"`), IsError: true, Code: cairn.ErrTimeout}
 		if result := inbox.Result(&got); !reflect.DeepEqual(result, want) {
 			t.Errorf("%s: the model is told %+v", name, result)
 		}

@@ -63,7 +63,7 @@ func (e *Endpoint) attaching(ask func(*cairn.Request, Emit) error) func(*cairn.R
 			return emit(c)
 		}
 		err := ask(req, watched)
-		if why, ok := errors.AsType[*cairn.Error](err); !ok || begun || why.Code != cairn.CodeModelRequest {
+		if why, ok := errors.AsType[*cairn.Error](err); !ok || begun || why.Code != cairn.ErrModelRequest {
 			return err
 		}
 		if err = ask(behind(req), watched); begun {

@@ -55,15 +55,15 @@ func NewEndpoint(o Options) *Endpoint {
 	public, _ := url.Parse(o.Public)
 	switch {
 	case problem != "":
-		e.Refuse(cairn.CodeModelRequest, "BaseURL", problem)
+		e.Refuse(cairn.ErrModelRequest, "BaseURL", problem)
 	case e.Key == "" && base.Host == public.Host:
-		e.Refuse(cairn.CodeAuth, "APIKey", "is missing: set it, or the environment variable "+o.Variable+"_API_KEY")
+		e.Refuse(cairn.ErrAuth, "APIKey", "is missing: set it, or the environment variable "+o.Variable+"_API_KEY")
 	case strings.ContainsFunc(e.Key, unicode.IsControl):
-		e.Refuse(cairn.CodeAuth, "APIKey", "contains a line break or another control character")
+		e.Refuse(cairn.ErrAuth, "APIKey", "contains a line break or another control character")
 	case o.IdleTimeout < 0:
-		e.Refuse(cairn.CodeModelRequest, "IdleTimeout", "is negative")
+		e.Refuse(cairn.ErrModelRequest, "IdleTimeout", "is negative")
 	case o.Model == "":
-		e.Refuse(cairn.CodeModelRequest, "name", "is empty")
+		e.Refuse(cairn.ErrModelRequest, "name", "is empty")
 	}
 	e.Base = base
 	e.behind.Store(o.Behind)

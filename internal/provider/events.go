@@ -156,7 +156,7 @@ func (r *Reader) Read(res *http.Response) error {
 		case err != nil && r.Complete():
 			return nil
 		case err == io.EOF:
-			return r.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
+			return r.Errorf(cairn.ErrModel, "the stream broke off before the reply was complete")
 		case err != nil:
 			return r.Broken(err)
 		}

@@ -37,14 +37,14 @@ func (f Failures) Errorf(code cairn.Code, format string, args ...any) *cairn.Err
 func (f Failures) Ended(ctx context.Context) *cairn.Error {
 	err := ctx.Err()
 	if errors.Is(err, context.DeadlineExceeded) {
-		return f.Errorf(cairn.CodeTimeout, "%w", err)
+		return f.Errorf(cairn.ErrTimeout, "%w", err)
 	}
-	return f.Errorf(cairn.CodeAborted, "%w", err)
+	return f.Errorf(cairn.ErrAborted, "%w", err)
 }
 
 // Silent returns the error of a call that ended with ErrIdle.
 func (f Failures) Silent(idle time.Duration) *cairn.Error {
-	return f.Errorf(cairn.CodeOverloaded, "no byte was received for %v", idle)
+	return f.Errorf(cairn.ErrOverloaded, "no byte was received for %v", idle)
 }
 
 // Transport returns the error of a call that got no response.
@@ -55,9 +55,9 @@ func (f Failures) Transport(err error) *cairn.Error {
 	}
 	var cert *tls.CertificateVerificationError
 	if errors.As(err, &cert) {
-		return f.Errorf(cairn.CodeModelRequest, "the server's certificate is not accepted: %w", err)
+		return f.Errorf(cairn.ErrModelRequest, "the server's certificate is not accepted: %w", err)
 	}
-	return f.Errorf(cairn.CodeOverloaded, "cannot reach the server: %w", err)
+	return f.Errorf(cairn.ErrOverloaded, "cannot reach the server: %w", err)
 }
 
 // Clip returns a provider's text in a form that an error can hold: valid UTF-8 of at most about 1,000 bytes.

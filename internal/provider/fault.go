@@ -42,9 +42,9 @@ func (f Failures) Broken(err error) *cairn.Error {
 	_, malformed := errors.AsType[*json.SyntaxError](err)
 	_, wrong := errors.AsType[*json.UnmarshalTypeError](err)
 	if malformed || wrong {
-		return f.Errorf(cairn.CodeModel, "unintelligible event in the stream: %w", err)
+		return f.Errorf(cairn.ErrModel, "unintelligible event in the stream: %w", err)
 	}
-	return f.Errorf(cairn.CodeModel, "the stream broke off: %w", err)
+	return f.Errorf(cairn.ErrModel, "the stream broke off: %w", err)
 }
 
 // Answer returns the error for an HTTP response other than 200. It reads the body.
@@ -64,8 +64,8 @@ func (f Failures) Answer(res *http.Response) *cairn.Error {
 	case "false":
 		e.NoRetry = true
 	case "true":
-		if e.Code != cairn.CodeContextLength && e.Code != cairn.CodeFileRefused && !e.Retryable() {
-			e.Code = cairn.CodeOverloaded
+		if e.Code != cairn.ErrContextLength && e.Code != cairn.ErrFileRefused && !e.Retryable() {
+			e.Code = cairn.ErrOverloaded
 		}
 	}
 	return e
@@ -85,13 +85,13 @@ func (f Failures) Fault(said Fault) *cairn.Error {
 		message += " (" + strings.Join(notes, ", ") + ")"
 	}
 	e := f.Errorf(said.classify(), "%s", message)
-	if e.RetryAfter = cairn.Duration(said.Wait); e.RetryAfter == 0 && e.Code == cairn.CodeRateLimited {
+	if e.RetryAfter = cairn.Duration(said.Wait); e.RetryAfter == 0 && e.Code == cairn.ErrRateLimited {
 		e.RetryAfter = cairn.Duration(waitIn(said.Message))
 	}
 	return e
 }
 
-// classify returns the error's code. An account without credit is CodeAuth: like a rejected key, it is not
+// classify returns the error's code. An account without credit is ErrAuth: like a rejected key, it is not
 // retryable and needs a person.
 func (s Fault) classify() cairn.Code {
 	kind := strings.ToLower(s.Type + " " + s.Code)
@@ -104,7 +104,7 @@ func (s Fault) classify() cairn.Code {
 	}
 	message := strings.ToLower(s.Message) // for failures without a code of their own
 	if has("insufficient_quota", "billing_", "insufficient_balance") || status == http.StatusPaymentRequired || strings.Contains(message, "credit balance") {
-		return cairn.CodeAuth
+		return cairn.ErrAuth
 	}
 	limited := status == http.StatusTooManyRequests || wording.Limited(kind)
 	denied := status == http.StatusUnauthorized || status == http.StatusForbidden
@@ -113,29 +113,29 @@ func (s Fault) classify() cairn.Code {
 	}
 	switch {
 	case status == http.StatusRequestEntityTooLarge && !limited && !wording.PerTime(s.Message):
-		return cairn.CodeContextLength
+		return cairn.ErrContextLength
 	case has("content_filter", "content_policy", "responsibleaipolicy") || strings.Contains(message, "content filtering"):
-		return cairn.CodeFiltered
+		return cairn.ErrFiltered
 	case limited:
-		return cairn.CodeRateLimited
+		return cairn.ErrRateLimited
 	case wording.UnknownModel(kind, s.Message) || status == http.StatusNotFound && !unknownItem.MatchString(s.Message):
-		return cairn.CodeModelNotFound
+		return cairn.ErrModelNotFound
 	case denied:
-		return cairn.CodeAuth
+		return cairn.ErrAuth
 	case status == http.StatusRequestTimeout || status == http.StatusConflict || status == http.StatusTooEarly || status >= 500:
-		return cairn.CodeOverloaded
+		return cairn.ErrOverloaded
 	case status >= 300:
-		return cairn.CodeModelRequest
+		return cairn.ErrModelRequest
 	case has("invalid_api_key", "authentication", "permission"):
-		return cairn.CodeAuth
+		return cairn.ErrAuth
 	case has("server_error", "api_error", "overloaded", "unavailable", "timeout"):
-		return cairn.CodeOverloaded
+		return cairn.ErrOverloaded
 	case has("not_found"):
-		return cairn.CodeModelNotFound
+		return cairn.ErrModelNotFound
 	case has("invalid_request"):
-		return cairn.CodeModelRequest
+		return cairn.ErrModelRequest
 	}
-	return cairn.CodeModel
+	return cairn.ErrModel
 }
 
 // unknownItem matches the reports of something in a request, rather than the model, that the provider does not have.

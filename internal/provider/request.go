@@ -15,7 +15,7 @@ func (f Failures) Body(body map[string]any, s *cairn.Settings) ([]byte, error) {
 	}
 	data, err := Encode(body)
 	if err != nil {
-		return nil, f.Errorf(cairn.CodeModelRequest, "the request cannot be encoded: %w", err)
+		return nil, f.Errorf(cairn.ErrModelRequest, "the request cannot be encoded: %w", err)
 	}
 	return data, nil
 }
@@ -25,12 +25,12 @@ func (f Failures) Merge(body map[string]any, s *cairn.Settings) error {
 	for name, value := range s.Options {
 		raw, err := Encode(value)
 		if err != nil {
-			e := f.Errorf(cairn.CodeModelRequest, "settings: option %q: %w", name, err)
+			e := f.Errorf(cairn.ErrModelRequest, "settings: option %q: %w", name, err)
 			e.Field = "Options"
 			return e
 		}
 		if body[name], err = over(body[name], bytes.TrimSpace(raw)); err != nil {
-			return f.Errorf(cairn.CodeModelRequest, "the request cannot be encoded: %w", err)
+			return f.Errorf(cairn.ErrModelRequest, "the request cannot be encoded: %w", err)
 		}
 	}
 	return nil
@@ -74,7 +74,7 @@ func (f Failures) Schema(t *cairn.ToolSpec, d *toolschema.Dialect) (json.RawMess
 		return json.RawMessage(toolschema.Empty), nil
 	}
 	if !json.Valid(t.Schema) {
-		e := f.Errorf(cairn.CodeModelRequest, "tool %q: the schema is not JSON", t.Name)
+		e := f.Errorf(cairn.ErrModelRequest, "tool %q: the schema is not JSON", t.Name)
 		e.Field = "Schema"
 		return nil, e
 	}

@@ -256,7 +256,7 @@ func inquire(ctx context.Context, j *journal, call *cairn.Call, n int) (answers 
 		}
 		var a amount
 		err := call.Ask(ctx, question(call.ID, i+1), nil, &a, opts...)
-		if errors.Is(err, cairn.ErrDenied) || errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
+		if errors.Is(err, cairn.ErrDenied) || errors.Is(err, &cairn.Error{Code: cairn.ErrTimeout}) {
 			a.N = unanswered
 		} else if err != nil {
 			return nil, err

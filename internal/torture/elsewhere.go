@@ -43,7 +43,7 @@ type unsteadyLog struct {
 	back time.Time // when it can be reached again
 }
 
-var errAway = cairn.Errorf(cairn.CodeUnavailable, "the log cannot be reached")
+var errAway = cairn.Errorf(cairn.ErrUnavailable, "the log cannot be reached")
 
 // Self implements driver.Log.
 func (u *unsteadyLog) Self() driver.Log { return u }

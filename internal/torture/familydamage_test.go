@@ -156,7 +156,7 @@ var familyDamages = map[string]map[string]func(*Tree){
 		}),
 		"told otherwise":         onResult(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(r *cairn.ToolResult) { r.Output = json.RawMessage(`{"n":1}`) }),
 		"told an error":          onResult(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(r *cairn.ToolResult) { r.IsError = true }),
-		"no error told":          onResult(toolAsk, cairn.CallSettled, cairn.DecisionError, func(r *cairn.ToolResult) { r.Code = cairn.CodeDenied }),
+		"no error told":          onResult(toolAsk, cairn.CallSettled, cairn.DecisionError, func(r *cairn.ToolResult) { r.Code = cairn.ErrDenied }),
 		"denied and run":         onResult(toolPay, cairn.CallSettled, cairn.DecisionDenied, func(r *cairn.ToolResult) { r.Code = "" }),
 		"too late and told":      onResult(toolAskSoon, cairn.CallSettled, cairn.DecisionTimeout, func(r *cairn.ToolResult) { r.Code = "" }),
 		"run with other input":   onResult(toolPay, cairn.CallSettled, cairn.DecisionApproved, func(r *cairn.ToolResult) { r.Output = json.RawMessage(`{"n":7}`) }),

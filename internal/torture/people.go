@@ -101,11 +101,11 @@ func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
 	case waits:
 		return nil
 	// The tool of a dropped question was running.
-	case c.Status == cairn.CallDropped && c.Kind == cairn.CallQuestion && results[0].Code != cairn.CodeStopped:
+	case c.Status == cairn.CallDropped && c.Kind == cairn.CallQuestion && results[0].Code != cairn.ErrStopped:
 		return fmt.Errorf("question %s was dropped, but the result of its call is %s", c.ID, results[0].Output)
 	case c.Status == cairn.CallDropped && c.Kind == cairn.CallQuestion:
 		return nil
-	case c.Status == cairn.CallDropped && results[0].Code != cairn.CodeNotExecuted:
+	case c.Status == cairn.CallDropped && results[0].Code != cairn.ErrNotExecuted:
 		return fmt.Errorf("call %s was dropped, but its result is %s", c.ID, results[0].Output)
 	case c.Status == cairn.CallDropped && c.Answer != nil && c.Answer.Kind != cairn.DecisionApproved:
 		return fmt.Errorf("call %s was dropped although it was answered: %+v", c.ID, c.Answer)
@@ -119,20 +119,20 @@ func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
 func conveys(r *cairn.ToolResult, c *cairn.PendingCall) bool {
 	if c.Kind == cairn.CallQuestion {
 		out := receipt{}
-		return r.Code == cairn.CodeStopped || !r.IsError && json.Unmarshal(r.Output, &out) == nil && len(out.Answers) == inquiries &&
+		return r.Code == cairn.ErrStopped || !r.IsError && json.Unmarshal(r.Output, &out) == nil && len(out.Answers) == inquiries &&
 			c.Number <= inquiries && out.Answers[c.Number-1] == answerTo(c)
 	}
 	switch a := c.Answer; a.Kind {
 	case cairn.DecisionResult:
 		return !r.IsError && compact(r.Output) == compact(a.Value)
 	case cairn.DecisionError:
-		return r.Code == cairn.CodeTool
+		return r.Code == cairn.ErrTool
 	case cairn.DecisionDenied:
-		return r.Code == cairn.CodeDenied
+		return r.Code == cairn.ErrDenied
 	case cairn.DecisionTimeout:
-		return r.Code == cairn.CodeTimeout
+		return r.Code == cairn.ErrTimeout
 	case cairn.DecisionApproved:
-		if r.Code == cairn.CodeStopped {
+		if r.Code == cairn.ErrStopped {
 			return true
 		}
 		input, in, out := c.Input, amount{}, receipt{}

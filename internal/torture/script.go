@@ -154,7 +154,7 @@ func (l *line) step(fail bool) scripted.Step {
 		parts = []scripted.Step{scripted.Text(head), scripted.Pause(pause), scripted.Text(tail)}
 	}
 	if fail {
-		return scripted.Reply(parts[0], scripted.Fail(cairn.Errorf(cairn.CodeOverloaded, "the model is out of breath")))
+		return scripted.Reply(parts[0], scripted.Fail(cairn.Errorf(cairn.ErrOverloaded, "the model is out of breath")))
 	}
 	for _, u := range l.uses {
 		parts = append(parts, scripted.Call(u.tool, u.input))

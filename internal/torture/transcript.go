@@ -147,7 +147,7 @@ func transcriptScripted(h *History) error {
 func (h *History) endsTurn(s *step) bool {
 	for i := s.at + 1; i < len(h.Messages) && h.Messages[i].Role != cairn.RoleAssistant; i++ {
 		for _, r := range h.Messages[i].ToolResults() {
-			if r.IsError && (r.Code != cairn.CodeNotExecuted || r.Tool == toolClose || r.Tool == cairn.FinishTool) {
+			if r.IsError && (r.Code != cairn.ErrNotExecuted || r.Tool == toolClose || r.Tool == cairn.FinishTool) {
 				return false
 			}
 		}
@@ -325,7 +325,7 @@ func mayFail(r *cairn.ToolResult) bool {
 	case toolAsk, toolAskSoon, toolPay, toolPaySoon, toolPayIf, toolVote:
 		return r.IsError
 	case toolAdd, toolNote, toolMark, toolFail, toolClose, toolInquire, cairn.FinishTool:
-		return r.IsError && (r.Code == cairn.CodeNotExecuted || r.Code == cairn.CodeStopped)
+		return r.IsError && (r.Code == cairn.ErrNotExecuted || r.Code == cairn.ErrStopped)
 	}
 	return true
 }

@@ -18,7 +18,7 @@ type row struct {
 
 // tooLong lists the reports of a conversation that exceeds the model's window, or the size of requests that the server
 // accepts. Texts are those of public bug reports and of tests of other clients.
-var tooLong = compile(cairn.CodeContextLength, []row{
+var tooLong = compile(cairn.ErrContextLength, []row{
 	{"OpenAI, Azure, Groq, Cerebras", "context_length", ""},
 	{"OpenAI Responses; Cloudflare; MiniMax", "context_window", `context window`},
 	{"OpenAI, a single text", "", `invalid '(?:messages|input)\b.*string too long`},
@@ -52,7 +52,7 @@ var tooLong = compile(cairn.CodeContextLength, []row{
 
 // refusedFile lists the reports of a file or image of the conversation that the server does not accept: because of its
 // size, type or content, because it cannot fetch it, or because the model reads no such files.
-var refusedFile = compile(cairn.CodeFileRefused, []row{
+var refusedFile = compile(cairn.ErrFileRefused, []row{
 	{"Anthropic, with the path of the part", "", `\.(?:image|document)\.(?:source|file)\b`},
 	{"Anthropic, dimensions and size", "", `image dimensions exceed|image exceeds [\d.]+ ?mb`},
 	{"Anthropic, content", "", `could not process (?:image|pdf|document)|does not match the provided media type|using the image/\S+ media type`},
@@ -89,7 +89,7 @@ var refusedFile = compile(cairn.CodeFileRefused, []row{
 })
 
 // unknownModel lists the reports of a model that the server does not have, with a status other than 404.
-var unknownModel = compile(cairn.CodeModelNotFound, []row{
+var unknownModel = compile(cairn.ErrModelNotFound, []row{
 	{"OpenAI, Groq, Cerebras", "model_not_found", ""},
 	{"Groq", "model_decommissioned", `has been decommissioned`},
 	{"Mistral", "invalid_model", `^invalid model: `},
@@ -148,8 +148,8 @@ func Limited(kind string) bool {
 // PerTime reports whether a message is about a limit per time.
 func PerTime(message string) bool { return rated.MatchString(message) }
 
-// Conversation returns the code of a failure for which the conversation is at fault: CodeContextLength or
-// CodeFileRefused. ok is false for any other failure. kind is the failure's code and type.
+// Conversation returns the code of a failure for which the conversation is at fault: ErrContextLength or
+// ErrFileRefused. ok is false for any other failure. kind is the failure's code and type.
 func Conversation(kind, message string) (code cairn.Code, ok bool) {
 	kind = strings.ToLower(kind)
 	other := Limited(kind) || rated.MatchString(message) || aboutOutput(message) // which may name tokens, windows and images

@@ -32,7 +32,7 @@ const maxPauses = 16
 // tools is continued by further requests. Errors are of CategoryModel, unless ctx has ended: then the error wraps
 // ctx.Err().
 //
-// A refusal is an error of CodeFiltered with the provider's explanation. An unknown stop reason becomes the finish
+// A refusal is an error of ErrFiltered with the provider's explanation. An unknown stop reason becomes the finish
 // reason unchanged. Of files that are neither images, PDF nor text the model is given a description, since it
 // cannot read them. The API does not combine thinking with a forced call: a request with both asks for the call in
 // words.

@@ -165,7 +165,7 @@ func TestRequestThatCannotBeMade(t *testing.T) {
 	} {
 		m, server := serve(t, anthropictest.Text("ok"))
 		_, err := ask(t.Context(), m, &c.req)
-		if err == nil || cairn.AsError(err).Code != cairn.CodeModelRequest || !strings.Contains(err.Error(), c.want) {
+		if err == nil || cairn.AsError(err).Code != cairn.ErrModelRequest || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if n := len(server.Requests()); n != 0 {

@@ -48,13 +48,13 @@ func TestBrokenReply(t *testing.T) {
 	}{
 		"the next model breaks off too": {[]cairn.Model{model("a", broken("1")), model("b", broken("2")), model("c", scripted.Text("3"))},
 			"text 1, restart, model p-b:b, text 2, restart, model p-c:c, text 3, finish"},
-		"the next model says nothing": {[]cairn.Model{model("a", broken("1")), model("b", fail(cairn.CodeAuth)), model("c", scripted.Text("3"))},
+		"the next model says nothing": {[]cairn.Model{model("a", broken("1")), model("b", fail(cairn.ErrAuth)), model("c", scripted.Text("3"))},
 			"text 1, restart, model p-c:c, text 3, finish"},
-		"all fail": {[]cairn.Model{model("a", broken("1")), model("b", fail(cairn.CodeAuth))}, "text 1, error authentication"},
+		"all fail": {[]cairn.Model{model("a", broken("1")), model("b", fail(cairn.ErrAuth))}, "text 1, error authentication"},
 		"usage is that of the model that answers": {[]cairn.Model{model("a", scripted.Reply(usage(), scripted.Text("1"), scripted.Break())), model("b", scripted.Text("2"))},
 			"usage 7, text 1, restart, model p-b:b, text 2, finish"},
 		"a model that starts again by itself": {[]cairn.Model{model("a", restarted("1"))}, "text no, restart, text 1, finish"},
-		"the second starts again by itself": {[]cairn.Model{model("a", fail(cairn.CodeAuth)), model("b", restarted("2"))},
+		"the second starts again by itself": {[]cairn.Model{model("a", fail(cairn.ErrAuth)), model("b", restarted("2"))},
 			"model p-b:b, text no, restart, model p-b:b, text 2, finish"},
 		"a chain in a chain": {[]cairn.Model{model("a", broken("1")), fallback.New(nil, model("b", broken("2")), model("c", scripted.Text("3")))},
 			"text 1, restart, model p-b:b, text 2, restart, model p-c:c, text 3, finish"},
@@ -71,7 +71,7 @@ func TestBrokenReply(t *testing.T) {
 // The first model, while it is cooling down, is the last one that is called, and answers under its own name.
 func TestBrokenReplyAnsweredByTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := fallback.New(nil, model("a", fail(cairn.CodeOverloaded), scripted.Text("one")),
+		m := fallback.New(nil, model("a", fail(cairn.ErrOverloaded), scripted.Text("one")),
 			model("b", scripted.Text("two"), scripted.Reply(scripted.Text("tw"), scripted.Break())))
 		chunksOf(t, m)
 		if got, want := chunksOf(t, m), "model p-b:b, text tw, restart, text one, finish"; got != want {
@@ -83,7 +83,7 @@ func TestBrokenReplyAnsweredByTheFirst(t *testing.T) {
 // A model that asks for a pause that is longer than the cooldown has it.
 func TestCooldownAsAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limited := &cairn.Error{Code: cairn.CodeRateLimited, Message: "slow down", RetryAfter: cairn.Duration(time.Hour)}
+		limited := &cairn.Error{Code: cairn.ErrRateLimited, Message: "slow down", RetryAfter: cairn.Duration(time.Hour)}
 		m := fallback.New(nil, model("a", scripted.Fail(limited), scripted.Text("one")), model("b", scripted.Text("two"), scripted.Text("two"), scripted.Text("two")))
 		chunksOf(t, m)
 		time.Sleep(59 * time.Minute)
@@ -100,7 +100,7 @@ func TestCooldownAsAskedFor(t *testing.T) {
 // A refusal that another model answers says nothing about the model that refused.
 func TestRefusalCausesNoCooldown(t *testing.T) {
 	t.Parallel()
-	m := fallback.New(&fallback.Options{Refusals: true}, model("a", fail(cairn.CodeFiltered), scripted.Text("one")), model("b", scripted.Text("two")))
+	m := fallback.New(&fallback.Options{Refusals: true}, model("a", fail(cairn.ErrFiltered), scripted.Text("one")), model("b", scripted.Text("two")))
 	chunksOf(t, m)
 	if got, want := chunksOf(t, m), "text one, finish"; got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -10,7 +10,7 @@ import (
 )
 
 func ExampleNew() {
-	busy := scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeOverloaded, "try later")))
+	busy := scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrOverloaded, "try later")))
 	spare := scripted.New(scripted.Text("Hello from the other one."))
 	model := fallback.New(nil, busy, spare) // an agent's Model
 	for chunk, err := range model.Stream(context.Background(), &cairn.Request{}) {

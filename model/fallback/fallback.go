@@ -18,9 +18,9 @@ import (
 type Options struct {
 	// When reports whether to call the next model after an error. nil means after errors that are worth a retry
 	// ([cairn.Code.Retryable]), rejected credentials, calls that timed out, and a model that its provider does not
-	// have ([cairn.CodeModelNotFound]). It is not asked about a call that was stopped.
+	// have ([cairn.ErrModelNotFound]). It is not asked about a call that was stopped.
 	When func(error) bool
-	// Refusals has the next model called also after a refusal ([cairn.CodeFiltered]): the model, or its provider's
+	// Refusals has the next model called also after a refusal ([cairn.ErrFiltered]): the model, or its provider's
 	// filter, declined the request. The default false ends the call, since another model may answer what this one
 	// must not. A refusal causes no cooldown.
 	Refusals bool
@@ -74,7 +74,7 @@ func (m *Model) Unwrap() []cairn.Model { return slices.Clone(m.models) }
 // passing reports whether another model may succeed.
 func passing(err error) bool {
 	switch known := cairn.AsError(err); known.Code {
-	case cairn.CodeAuth, cairn.CodeTimeout, cairn.CodeModelNotFound:
+	case cairn.ErrAuth, cairn.ErrTimeout, cairn.ErrModelNotFound:
 		return true
 	default:
 		return known.Code.Retryable() // NoRetry is about the same model
@@ -82,7 +82,7 @@ func passing(err error) bool {
 }
 
 // refused reports whether an error is a refusal.
-func refused(err error) bool { return errors.Is(err, &cairn.Error{Code: cairn.CodeFiltered}) }
+func refused(err error) bool { return errors.Is(err, &cairn.Error{Code: cairn.ErrFiltered}) }
 
 // Info names the first model.
 func (m *Model) Info() cairn.ModelInfo {
@@ -130,7 +130,7 @@ func (m *Model) Compact(ctx context.Context, req *cairn.Request) (cairn.Compacte
 // Stream implements [cairn.Model]. Its error is that of the model that was called last.
 func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
-		err := error(cairn.Errorf(cairn.CodeModelRequest, "the fallback has no models"))
+		err := error(cairn.Errorf(cairn.ErrModelRequest, "the fallback has no models"))
 		r := &reply{yield: yield}
 		for _, i := range m.order(time.Now()) {
 			if err = m.ask(ctx, req, i, r); err == nil || errors.Is(err, errStopped) || ctx.Err() != nil || !m.passes(err) {
@@ -183,9 +183,9 @@ func (m *Model) ask(ctx context.Context, req *cairn.Request, i int, r *reply) er
 	}
 	switch {
 	case !r.begun:
-		return r.broke(one, cairn.Errorf(cairn.CodeModel, "%s: the reply is empty", one.Info().ID()))
+		return r.broke(one, cairn.Errorf(cairn.ErrModel, "%s: the reply is empty", one.Info().ID()))
 	case !ended:
-		return r.broke(one, cairn.Errorf(cairn.CodeModel, "%s: the reply broke off", one.Info().ID()))
+		return r.broke(one, cairn.Errorf(cairn.ErrModel, "%s: the reply broke off", one.Info().ID()))
 	}
 	return nil
 }

@@ -63,21 +63,21 @@ func TestChain(t *testing.T) {
 		code     cairn.Code
 	}{
 		{name: "the first answers", first: scripted.Text("one"), text: "one"},
-		{name: "it is overloaded", first: fail(cairn.CodeOverloaded), by: "p-b:b", text: "two"},
-		{name: "its key is refused", first: fail(cairn.CodeAuth), by: "p-b:b", text: "two"},
-		{name: "it fails behind its usage", first: scripted.Reply(usage(), fail(cairn.CodeOverloaded)), by: "p-b:b", text: "two"},
+		{name: "it is overloaded", first: fail(cairn.ErrOverloaded), by: "p-b:b", text: "two"},
+		{name: "its key is refused", first: fail(cairn.ErrAuth), by: "p-b:b", text: "two"},
+		{name: "it fails behind its usage", first: scripted.Reply(usage(), fail(cairn.ErrOverloaded)), by: "p-b:b", text: "two"},
 		{name: "it says nothing", first: scripted.Break(), by: "p-b:b", text: "two"},
-		{name: "it fails in the middle", first: scripted.Reply(scripted.Text("on"), fail(cairn.CodeOverloaded)), by: "p-b:b", text: "two"},
+		{name: "it fails in the middle", first: scripted.Reply(scripted.Text("on"), fail(cairn.ErrOverloaded)), by: "p-b:b", text: "two"},
 		{name: "it breaks off in the middle", first: scripted.Reply(scripted.Text("on"), scripted.Break()), by: "p-b:b", text: "two"},
 		{name: "it breaks off in a call", first: scripted.Reply(scripted.Chunk(cairn.Chunk{Type: cairn.ChunkToolStart, CallID: "1", Tool: "t"}), scripted.Break()), by: "p-b:b", text: "two"},
-		{name: "it does not exist", first: fail(cairn.CodeModelNotFound), by: "p-b:b", text: "two"},
-		{name: "the request is wrong in the middle", first: scripted.Reply(scripted.Text("on"), fail(cairn.CodeModelRequest)), text: "on", code: cairn.CodeModelRequest},
-		{name: "the request is wrong", first: fail(cairn.CodeModelRequest), code: cairn.CodeModelRequest},
-		{name: "the filter steps in", first: fail(cairn.CodeFiltered), code: cairn.CodeFiltered},
-		{name: "it refuses, and others may answer", opts: fallback.Options{Refusals: true}, first: fail(cairn.CodeFiltered), by: "p-b:b", text: "two"},
+		{name: "it does not exist", first: fail(cairn.ErrModelNotFound), by: "p-b:b", text: "two"},
+		{name: "the request is wrong in the middle", first: scripted.Reply(scripted.Text("on"), fail(cairn.ErrModelRequest)), text: "on", code: cairn.ErrModelRequest},
+		{name: "the request is wrong", first: fail(cairn.ErrModelRequest), code: cairn.ErrModelRequest},
+		{name: "the filter steps in", first: fail(cairn.ErrFiltered), code: cairn.ErrFiltered},
+		{name: "it refuses, and others may answer", opts: fallback.Options{Refusals: true}, first: fail(cairn.ErrFiltered), by: "p-b:b", text: "two"},
 		{name: "it refuses in the middle, and others may answer", opts: fallback.Options{Refusals: true},
-			first: scripted.Reply(scripted.Text("I c"), fail(cairn.CodeFiltered)), by: "p-b:b", text: "two"},
-		{name: "the request is wrong, and others may answer refusals", opts: fallback.Options{Refusals: true}, first: fail(cairn.CodeModelRequest), code: cairn.CodeModelRequest},
+			first: scripted.Reply(scripted.Text("I c"), fail(cairn.ErrFiltered)), by: "p-b:b", text: "two"},
+		{name: "the request is wrong, and others may answer refusals", opts: fallback.Options{Refusals: true}, first: fail(cairn.ErrModelRequest), code: cairn.ErrModelRequest},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := fallback.New(&test.opts, model("a", test.first), model("b", scripted.Text("two")))
@@ -87,12 +87,12 @@ func TestChain(t *testing.T) {
 			}
 		})
 	}
-	m := fallback.New(nil, model("a", fail(cairn.CodeOverloaded)), model("b", fail(cairn.CodeRateLimited)))
-	if _, _, err := ask(t.Context(), m, &cairn.Request{}); cairn.AsError(err).Code != cairn.CodeRateLimited {
+	m := fallback.New(nil, model("a", fail(cairn.ErrOverloaded)), model("b", fail(cairn.ErrRateLimited)))
+	if _, _, err := ask(t.Context(), m, &cairn.Request{}); cairn.AsError(err).Code != cairn.ErrRateLimited {
 		t.Errorf("all fail: %v", err)
 	}
-	inner := fallback.New(nil, model("b", fail(cairn.CodeOverloaded)), model("c", scripted.Text("three")))
-	m = fallback.New(nil, model("a", fail(cairn.CodeOverloaded)), inner)
+	inner := fallback.New(nil, model("b", fail(cairn.ErrOverloaded)), model("c", scripted.Text("three")))
+	m = fallback.New(nil, model("a", fail(cairn.ErrOverloaded)), inner)
 	if by, text, err := ask(t.Context(), m, &cairn.Request{}); by != "p-c:c" || text != "three" || err != nil {
 		t.Errorf("a chain in a chain: %q says %q, %v", by, text, err)
 	}
@@ -101,8 +101,8 @@ func TestChain(t *testing.T) {
 // A model that failed is skipped for a time, unless there is no other.
 func TestCooldown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := model("a", fail(cairn.CodeOverloaded), scripted.Text("one"))
-		m := fallback.New(nil, first, model("b", scripted.Text("two"), scripted.Text("two"), fail(cairn.CodeOverloaded)))
+		first := model("a", fail(cairn.ErrOverloaded), scripted.Text("one"))
+		m := fallback.New(nil, first, model("b", scripted.Text("two"), scripted.Text("two"), fail(cairn.ErrOverloaded)))
 		ask(t.Context(), m, &cairn.Request{})
 		time.Sleep(29 * time.Second)
 		if _, text, _ := ask(t.Context(), m, &cairn.Request{}); text != "two" {
@@ -133,7 +133,7 @@ func TestStopped(t *testing.T) {
 // Options of one provider are sent to no other.
 func TestOptions(t *testing.T) {
 	second := model("b", scripted.Text("two"))
-	m := fallback.New(nil, model("a", fail(cairn.CodeOverloaded)), second)
+	m := fallback.New(nil, model("a", fail(cairn.ErrOverloaded)), second)
 	req := &cairn.Request{Settings: cairn.Settings{MaxOutputTokens: 5, Options: map[string]any{"a": 1}}}
 	if _, _, err := ask(t.Context(), m, req); err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestSession(t *testing.T) {
 		}
 		return list
 	}
-	a, b := model("a", fail(cairn.CodeOverloaded), scripted.Text("one")), model("b", scripted.Text("two"))
+	a, b := model("a", fail(cairn.ErrOverloaded), scripted.Text("one")), model("b", scripted.Text("two"))
 	list := turn(fallback.New(nil, a, b), "two")
 	at := slices.IndexFunc(list, func(ev cairn.Event) bool { return ev.Type == cairn.EventModelFallback })
 	if at < 0 || list[at].Name != "p-b:b" || list[at-1].Type != cairn.EventStepStart || list[at+1].Type != cairn.EventTextDelta {
@@ -218,7 +218,7 @@ func TestUsageOfModelsPassedOver(t *testing.T) {
 		return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: n}})
 	}
 	fails := func(name string, n int64) named {
-		return model(name, scripted.Reply(spent(n), fail(cairn.CodeOverloaded)))
+		return model(name, scripted.Reply(spent(n), fail(cairn.ErrOverloaded)))
 	}
 	answers := func() named { return model("last", scripted.Text("hello").Usage(1000, 0)) }
 	for name, test := range map[string]struct {
@@ -228,7 +228,7 @@ func TestUsageOfModelsPassedOver(t *testing.T) {
 		"in one chain":      {fallback.New(nil, fails("one", 1), fails("two", 20), fails("three", 300), answers()), "p-one:one=1 p-two:two=20 p-three:three=300 p-last:last answers 1000"},
 		"in nested chains":  {fallback.New(nil, fails("one", 1), fallback.New(nil, fails("two", 20), fails("three", 300)), fallback.New(nil, fails("four", 4000), answers())), "p-one:one=1 p-two:two=20 p-three:three=300 p-four:four=4000 p-last:last answers 1000"},
 		"of an empty reply": {fallback.New(nil, model("one", scripted.Reply(spent(1), scripted.Break())), answers()), "p-one:one=1 p-last:last answers 1000"},
-		"without usage":     {fallback.New(nil, model("one", fail(cairn.CodeOverloaded)), answers()), "p-last:last answers 1000"},
+		"without usage":     {fallback.New(nil, model("one", fail(cairn.ErrOverloaded)), answers()), "p-last:last answers 1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var bill []string

@@ -43,17 +43,17 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	t.Parallel()
 	fail, body := providertest.Failing, providertest.Body
 	adapter.Answers(t, map[string]providertest.Answer{
-		"malformed": fail(400, "", "Invalid JSON payload received.").Is(cairn.CodeModelRequest, "payload received. (status 400, 400)"),
-		"too long":  fail(400, "", "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).").Is(cairn.CodeContextLength, "1200000"),
-		"key":       fail(400, "", "API key not valid. Please pass a valid API key.").Is(cairn.CodeAuth, "not valid"),
-		"forbidden": fail(403, "", "No access.").Is(cairn.CodeAuth, "No access."),
-		"unknown":   fail(404, "", "models/x is not found").Is(cairn.CodeModelNotFound, "not found"),
-		"rate":      fail(429, "", "You exceeded your current quota.").Is(cairn.CodeRateLimited, "quota"),
-		"server":    fail(500, "", "Internal.").Is(cairn.CodeOverloaded, "Internal."),
-		"busy":      fail(503, "", "The model is overloaded.").Is(cairn.CodeOverloaded, "overloaded"),
-		"gateway":   body(502, "<html>Bad Gateway</html>").Is(cairn.CodeOverloaded, "<html>Bad Gateway</html> (status 502)"),
-		"no body":   body(503, " ").Is(cairn.CodeOverloaded, "Service Unavailable (status 503)"),
-		"endless":   fail(400, "", strings.Repeat("ü", 5000)).Is(cairn.CodeModelRequest, "ü… (status 400"),
+		"malformed": fail(400, "", "Invalid JSON payload received.").Is(cairn.ErrModelRequest, "payload received. (status 400, 400)"),
+		"too long":  fail(400, "", "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).").Is(cairn.ErrContextLength, "1200000"),
+		"key":       fail(400, "", "API key not valid. Please pass a valid API key.").Is(cairn.ErrAuth, "not valid"),
+		"forbidden": fail(403, "", "No access.").Is(cairn.ErrAuth, "No access."),
+		"unknown":   fail(404, "", "models/x is not found").Is(cairn.ErrModelNotFound, "not found"),
+		"rate":      fail(429, "", "You exceeded your current quota.").Is(cairn.ErrRateLimited, "quota"),
+		"server":    fail(500, "", "Internal.").Is(cairn.ErrOverloaded, "Internal."),
+		"busy":      fail(503, "", "The model is overloaded.").Is(cairn.ErrOverloaded, "overloaded"),
+		"gateway":   body(502, "<html>Bad Gateway</html>").Is(cairn.ErrOverloaded, "<html>Bad Gateway</html> (status 502)"),
+		"no body":   body(503, " ").Is(cairn.ErrOverloaded, "Service Unavailable (status 503)"),
+		"endless":   fail(400, "", strings.Repeat("ü", 5000)).Is(cairn.ErrModelRequest, "ü… (status 400"),
 	})
 }
 
@@ -64,7 +64,7 @@ func TestRetryDelay(t *testing.T) {
 		Raw: `{"error":{"code":429,"message":"Slow down.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"x"},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"17.5s"}]}}`}})
 	t.Cleanup(server.Close)
 	_, err := providertest.Ask(t.Context(), gemini.Model("m", &gemini.Options{BaseURL: server.BaseURL}), providertest.Hello())
-	if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeRateLimited || e.RetryAfter != cairn.Duration(17500*time.Millisecond) {
+	if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrRateLimited || e.RetryAfter != cairn.Duration(17500*time.Millisecond) {
 		t.Errorf("%+v", e)
 	}
 }

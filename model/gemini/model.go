@@ -34,7 +34,7 @@ func (m *ContentModel) Validate() error { return m.endpoint.Validate() }
 // Stream asks for one reply. It makes one request and never retries. Errors are of CategoryModel, unless ctx has
 // ended: then the error wraps ctx.Err().
 //
-// A prompt or a reply that the provider blocks is an error of CodeFiltered. An unknown finish reason is passed on
+// A prompt or a reply that the provider blocks is an error of ErrFiltered. An unknown finish reason is passed on
 // unchanged. A stop sequence that was met is reported as FinishReasonEnd.
 func (m *ContentModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
@@ -84,7 +84,7 @@ func (e *endpoint) post(ctx context.Context, watch *provider.Idle, method, query
 	address.RawQuery = query
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, e.Errorf(cairn.CodeModelRequest, "%w", err)
+		return nil, e.Errorf(cairn.ErrModelRequest, "%w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if e.Key != "" {
@@ -114,8 +114,8 @@ func (e *endpoint) resource() string {
 
 // classified adds to an error what only this provider reports as a mistake of the request: an invalid key.
 func classified(e *cairn.Error) *cairn.Error {
-	if e.Code == cairn.CodeModelRequest && strings.Contains(e.Message, "API key") {
-		e.Code = cairn.CodeAuth
+	if e.Code == cairn.ErrModelRequest && strings.Contains(e.Message, "API key") {
+		e.Code = cairn.ErrAuth
 	}
 	return e
 }

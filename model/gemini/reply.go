@@ -44,9 +44,9 @@ func (r *reply) received(kind string, data []byte) error {
 	case bytes.HasPrefix(data, []byte("[DONE]")):
 		return nil
 	case err != nil:
-		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
+		return r.failures.Errorf(cairn.ErrModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
 	case r.splice.by(ev.ID):
-		return r.failures.Errorf(cairn.CodeModel, "the stream has a second response after the beginning of the first")
+		return r.failures.Errorf(cairn.ErrModel, "the stream has a second response after the beginning of the first")
 	}
 	return r.event(&ev)
 }
@@ -121,7 +121,7 @@ func (r *reply) content(ev *event) error {
 func (r *reply) part(raw json.RawMessage) error {
 	var p given
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return r.failures.Errorf(cairn.CodeModel, "unintelligible part in the stream: %w", err)
+		return r.failures.Errorf(cairn.ErrModel, "unintelligible part in the stream: %w", err)
 	}
 	switch {
 	case p.FunctionCall != nil:
@@ -206,7 +206,7 @@ func (r *reply) call(raw json.RawMessage, c *functionCall) error {
 		return err
 	}
 	if c.Name == "" {
-		return r.failures.Errorf(cairn.CodeModel, "the reply has a tool call without a name")
+		return r.failures.Errorf(cairn.ErrModel, "the reply has a tool call without a name")
 	}
 	r.calls++
 	id := r.ids.Of(cmp.Or(c.ID, fmt.Sprintf("call_%d_%d", r.turn, r.calls)))
@@ -242,7 +242,7 @@ func (r *reply) around(raw json.RawMessage, c *functionCall) json.RawMessage {
 // finish ends the reply once it is complete.
 func (r *reply) finish() error {
 	if r.blocked != "" {
-		return r.failures.Errorf(cairn.CodeFiltered, "the provider blocked the prompt: %s", provider.Clip(r.blocked))
+		return r.failures.Errorf(cairn.ErrFiltered, "the provider blocked the prompt: %s", provider.Clip(r.blocked))
 	}
 	if err := r.stop(); err != nil {
 		return err
@@ -250,13 +250,13 @@ func (r *reply) finish() error {
 	reason := cairn.FinishReasonEnd
 	switch why := provider.Clip(strings.TrimSpace(r.reason + " " + r.message)); r.reason {
 	case "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":
-		return r.failures.Errorf(cairn.CodeFiltered, "the provider stopped the reply: %s", why)
+		return r.failures.Errorf(cairn.ErrFiltered, "the provider stopped the reply: %s", why)
 	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS":
-		return r.failures.Errorf(cairn.CodeModel, "the model failed to call a tool: %s", why)
+		return r.failures.Errorf(cairn.ErrModel, "the model failed to call a tool: %s", why)
 	case "MALFORMED_RESPONSE":
-		return r.failures.Errorf(cairn.CodeModel, "the model's reply came to nothing: %s", why)
+		return r.failures.Errorf(cairn.ErrModel, "the model's reply came to nothing: %s", why)
 	case "MISSING_THOUGHT_SIGNATURE":
-		return r.failures.Errorf(cairn.CodeModelRequest, "the provider does not accept the history: %s", why)
+		return r.failures.Errorf(cairn.ErrModelRequest, "the provider does not accept the history: %s", why)
 	case "MAX_TOKENS":
 		reason = cairn.FinishReasonLength
 	case "STOP":

@@ -83,7 +83,7 @@ func (s shared) update(ctx context.Context, do change) error {
 		}
 		var a account
 		if err := json.Unmarshal(rec.Value, &a); err != nil {
-			return cairn.Errorf(cairn.CodeCorrupt, "record %s of %s: %w", s.key, namespace, err)
+			return cairn.Errorf(cairn.ErrCorrupt, "record %s of %s: %w", s.key, namespace, err)
 		}
 		if !do(&a, rec.AsOf.UnixNano()) {
 			return nil

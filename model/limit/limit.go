@@ -20,7 +20,7 @@ type Options struct {
 	RequestsPerMinute int
 	TokensPerMinute   int64
 	// MaxWait is the longest that a call waits for its turn; 0 means until its context ends. A call that would wait
-	// longer fails with CodeRateLimited: at once, with the wait in RetryAfter, or after MaxWait if other calls are
+	// longer fails with ErrRateLimited: at once, with the wait in RetryAfter, or after MaxWait if other calls are
 	// still ahead of it.
 	MaxWait time.Duration
 	// Records are those of the store whose processes share the rates; nil counts in this process only. While the
@@ -160,7 +160,7 @@ func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 	case ctx.Err() != nil && err != nil:
 		return stopped(ctx.Err())
 	case err != nil:
-		return cairn.Errorf(cairn.CodeRateLimited, "the limit of the model is reached: other calls are still before this one after %s", m.opts.MaxWait)
+		return cairn.Errorf(cairn.ErrRateLimited, "the limit of the model is reached: other calls are still before this one after %s", m.opts.MaxWait)
 	}
 	defer leave()
 	for {
@@ -173,7 +173,7 @@ func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 		case wait <= 0:
 			return nil
 		case m.opts.MaxWait > 0 && wait > m.opts.MaxWait-time.Since(began):
-			e := cairn.Errorf(cairn.CodeRateLimited, "the limit of the model is reached: its next call is in %s", wait.Round(time.Second))
+			e := cairn.Errorf(cairn.ErrRateLimited, "the limit of the model is reached: its next call is in %s", wait.Round(time.Second))
 			e.RetryAfter = cairn.Duration(wait)
 			return e
 		}
@@ -197,14 +197,14 @@ func (m *Model) patience(ctx context.Context) (context.Context, context.CancelFu
 
 func stopped(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return cairn.Errorf(cairn.CodeTimeout, "the call waited for its turn: %w", err)
+		return cairn.Errorf(cairn.ErrTimeout, "the call waited for its turn: %w", err)
 	}
-	return cairn.Errorf(cairn.CodeAborted, "the call waited for its turn: %w", err)
+	return cairn.Errorf(cairn.ErrAborted, "the call waited for its turn: %w", err)
 }
 
 // pause stops all calls for as long as the provider asks to wait.
 func (m *Model) pause(ctx context.Context, err error) {
-	if e := cairn.AsError(err); e.Code == cairn.CodeRateLimited && e.RetryAfter > 0 {
+	if e := cairn.AsError(err); e.Code == cairn.ErrRateLimited && e.RetryAfter > 0 {
 		m.count.pause(context.WithoutCancel(ctx), time.Duration(e.RetryAfter))
 	}
 }

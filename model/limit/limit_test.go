@@ -175,7 +175,7 @@ func TestStoreFails(t *testing.T) {
 // A wait that the provider asks for applies to all calls.
 func TestProviderAsksToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		busy := cairn.Errorf(cairn.CodeRateLimited, "slow down")
+		busy := cairn.Errorf(cairn.ErrRateLimited, "slow down")
 		busy.RetryAfter = cairn.Duration(time.Minute)
 		b := newBackend(scripted.Fail(busy))
 		m := limit.New(b.model(), limit.Options{TokensPerMinute: 1_000_000})
@@ -193,7 +193,7 @@ func TestWaitEnds(t *testing.T) {
 		m := limit.New(b.model(), limit.Options{RequestsPerMinute: 1, MaxWait: 30 * time.Second})
 		ask(t.Context(), m, "s", "hi")
 		err := ask(t.Context(), m, "s", "hi")
-		if e := cairn.AsError(err); e.Code != cairn.CodeRateLimited || e.RetryAfter != cairn.Duration(50*time.Second) {
+		if e := cairn.AsError(err); e.Code != cairn.ErrRateLimited || e.RetryAfter != cairn.Duration(50*time.Second) {
 			t.Errorf("a wait that is too long: %v", err)
 		}
 		m = limit.New(b.model(), limit.Options{RequestsPerMinute: 1})
@@ -203,7 +203,7 @@ func TestWaitEnds(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 { // the first waits for its turn, the others behind it
 			wg.Go(func() {
-				if err := ask(ctx, m, "s", "hi"); cairn.AsError(err).Code != cairn.CodeTimeout || !errors.Is(err, context.DeadlineExceeded) {
+				if err := ask(ctx, m, "s", "hi"); cairn.AsError(err).Code != cairn.ErrTimeout || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("a call that was stopped: %v", err)
 				}
 			})
@@ -232,7 +232,7 @@ func TestWaitBehindOthers(t *testing.T) {
 				defer mu.Unlock()
 				if err == nil {
 					answered++
-				} else if cairn.AsError(err).Code != cairn.CodeRateLimited {
+				} else if cairn.AsError(err).Code != cairn.ErrRateLimited {
 					t.Error(err)
 				}
 				if waited := time.Since(began); waited > most {

@@ -57,7 +57,7 @@ func Providers() []string {
 }
 
 // Model returns the model with a name, "provider:name" as in [cairn.ModelInfo.ID]. An unknown provider is an error
-// of CodeInvalid. Other mistakes, a missing key for example, are reported by the model's Validate, and so by
+// of ErrInvalid. Other mistakes, a missing key for example, are reported by the model's Validate, and so by
 // engine.New.
 func Model(id string, o *Options) (cairn.Model, error) {
 	if o == nil {

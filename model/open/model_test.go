@@ -36,7 +36,7 @@ func TestEveryProvider(t *testing.T) {
 			t.Errorf("%s: %v, %v", provider, model, err)
 			continue
 		}
-		if err := model.(cairn.Validator).Validate(); err == nil || cairn.AsError(err).Code != cairn.CodeAuth {
+		if err := model.(cairn.Validator).Validate(); err == nil || cairn.AsError(err).Code != cairn.ErrAuth {
 			t.Errorf("%s without a key: %v", provider, err)
 		}
 		model, err = open.Model(provider+":m", &open.Options{APIKey: "k"})

@@ -58,17 +58,17 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	t.Parallel()
 	fail, body := providertest.Failing, providertest.Body
 	adapter.Answers(t, map[string]providertest.Answer{
-		"malformed":     fail(400, "", "Invalid value for 'x'.").Is(cairn.CodeModelRequest, "Invalid value for 'x'. (status 400, invalid_request_error)"),
-		"context code":  fail(400, "context_length_exceeded", "Too long.").Is(cairn.CodeContextLength, "Too long."),
-		"context words": fail(400, "", "Your input exceeds the context window of this model.").Is(cairn.CodeContextLength, "window"),
-		"key":           fail(401, "invalid_api_key", "Incorrect API key provided.").Is(cairn.CodeAuth, "Incorrect"),
-		"unknown model": fail(404, "model_not_found", "The model does not exist.").Is(cairn.CodeModelNotFound, "does not exist"),
-		"quota":         fail(429, "insufficient_quota", "You exceeded your current quota.").Is(cairn.CodeAuth, "quota"),
-		"rate":          fail(429, "rate_limit_exceeded", "Slow down.").Is(cairn.CodeRateLimited, "Slow down. (status 429, rate_limit_exceeded)"),
-		"server":        fail(500, "", "Oops.").Is(cairn.CodeOverloaded, "Oops. (status 500, server_error)"),
-		"gateway":       body(502, "<html>Bad Gateway</html>").Is(cairn.CodeOverloaded, "<html>Bad Gateway</html> (status 502)"),
-		"no body":       body(503, " ").Is(cairn.CodeOverloaded, "Service Unavailable (status 503)"),
-		"endless":       fail(400, "", strings.Repeat("ü", 5000)).Is(cairn.CodeModelRequest, "ü… (status 400"),
+		"malformed":     fail(400, "", "Invalid value for 'x'.").Is(cairn.ErrModelRequest, "Invalid value for 'x'. (status 400, invalid_request_error)"),
+		"context code":  fail(400, "context_length_exceeded", "Too long.").Is(cairn.ErrContextLength, "Too long."),
+		"context words": fail(400, "", "Your input exceeds the context window of this model.").Is(cairn.ErrContextLength, "window"),
+		"key":           fail(401, "invalid_api_key", "Incorrect API key provided.").Is(cairn.ErrAuth, "Incorrect"),
+		"unknown model": fail(404, "model_not_found", "The model does not exist.").Is(cairn.ErrModelNotFound, "does not exist"),
+		"quota":         fail(429, "insufficient_quota", "You exceeded your current quota.").Is(cairn.ErrAuth, "quota"),
+		"rate":          fail(429, "rate_limit_exceeded", "Slow down.").Is(cairn.ErrRateLimited, "Slow down. (status 429, rate_limit_exceeded)"),
+		"server":        fail(500, "", "Oops.").Is(cairn.ErrOverloaded, "Oops. (status 500, server_error)"),
+		"gateway":       body(502, "<html>Bad Gateway</html>").Is(cairn.ErrOverloaded, "<html>Bad Gateway</html> (status 502)"),
+		"no body":       body(503, " ").Is(cairn.ErrOverloaded, "Service Unavailable (status 503)"),
+		"endless":       fail(400, "", strings.Repeat("ü", 5000)).Is(cairn.ErrModelRequest, "ü… (status 400"),
 	})
 }
 

@@ -36,7 +36,7 @@ func (r *reply) call(o *output, ev *event, it *item, done bool) error {
 // start begins a call. more is its provider data.
 func (r *reply) start(o *output, it *item, c *call, more map[string]json.RawMessage) error {
 	if c.given == "" || it.Name == "" {
-		return r.failures.Errorf(cairn.CodeModel, "the reply has a tool call without an id or a name")
+		return r.failures.Errorf(cairn.ErrModel, "the reply has a tool call without an id or a name")
 	}
 	c.id = r.ids.Of(c.given)
 	o.call, r.calls = c, append(r.calls, c)
@@ -62,7 +62,7 @@ func (r *reply) custom(o *output, ev *event, it *item) error {
 	}
 	args, err := provider.Encode(map[string]string{"input": it.Input})
 	if err != nil {
-		return r.failures.Errorf(cairn.CodeModel, "the input of a call cannot be read: %w", err)
+		return r.failures.Errorf(cairn.ErrModel, "the input of a call cannot be read: %w", err)
 	}
 	return r.arguments(o, strings.TrimSpace(string(args)))
 }
@@ -94,7 +94,7 @@ func (r *reply) owe(it *item) {
 func (r *reply) unanswered() error {
 	for _, id := range slices.Sorted(maps.Keys(r.owed)) {
 		kind := r.owed[id]
-		return r.failures.Errorf(cairn.CodeModelRequest, "the reply has the item %q (%s), which needs an answer that only its client can give: "+
+		return r.failures.Errorf(cairn.ErrModelRequest, "the reply has the item %q (%s), which needs an answer that only its client can give: "+
 			"do not offer the tool that it belongs to", kind, provider.Clip(id))
 	}
 	return nil

@@ -99,13 +99,13 @@ func TestCompact(t *testing.T) {
 		code   cairn.Code
 	}{
 		"compacted":     {200, `{"output":[{"type":"message","role":"user"},{"type":"compaction","id":"c","encrypted_content":"E"}],"usage":{"input_tokens":9,"output_tokens":2}}`, ""},
-		"no item":       {200, `{"output":[{"type":"message","role":"user"}]}`, cairn.CodeModel},
-		"no list":       {200, `{"output":{"type":"compaction"}}`, cairn.CodeModel},
-		"no JSON":       {200, `<html>`, cairn.CodeModel},
-		"unknown":       {404, `{"error":{"message":"no such path"}}`, cairn.CodeModelNotFound},
-		"too long":      {400, `{"error":{"message":"Too long.","code":"context_length_exceeded"}}`, cairn.CodeContextLength},
-		"rate":          {429, `{"error":{"message":"Slow down."}}`, cairn.CodeRateLimited},
-		"server failed": {500, ``, cairn.CodeOverloaded},
+		"no item":       {200, `{"output":[{"type":"message","role":"user"}]}`, cairn.ErrModel},
+		"no list":       {200, `{"output":{"type":"compaction"}}`, cairn.ErrModel},
+		"no JSON":       {200, `<html>`, cairn.ErrModel},
+		"unknown":       {404, `{"error":{"message":"no such path"}}`, cairn.ErrModelNotFound},
+		"too long":      {400, `{"error":{"message":"Too long.","code":"context_length_exceeded"}}`, cairn.ErrContextLength},
+		"rate":          {429, `{"error":{"message":"Slow down."}}`, cairn.ErrRateLimited},
+		"server failed": {500, ``, cairn.ErrOverloaded},
 	} {
 		var body []byte
 		record := providertest.Transport(func(r *http.Request) (*http.Response, error) {
@@ -136,7 +136,7 @@ func TestCompact(t *testing.T) {
 	cancel()
 	server := openaitest.NewServer()
 	t.Cleanup(server.Close)
-	if _, err := openai.Model("m", &openai.Options{BaseURL: server.BaseURL}).Compact(ctx, providertest.Hello()); cairn.AsError(err).Code != cairn.CodeAborted {
+	if _, err := openai.Model("m", &openai.Options{BaseURL: server.BaseURL}).Compact(ctx, providertest.Hello()); cairn.AsError(err).Code != cairn.ErrAborted {
 		t.Errorf("a context that ended before: %v", err)
 	}
 	if _, err := openai.Model("", &openai.Options{BaseURL: server.BaseURL}).Compact(t.Context(), providertest.Hello()); cairn.AsError(err).Field != "name" {

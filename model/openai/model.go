@@ -31,7 +31,7 @@ func (m *ResponsesModel) Validate() error { return m.endpoint.Validate() }
 // Stream asks for one reply. It makes one request and never retries. Errors are of CategoryModel, unless ctx has
 // ended: then the error wraps ctx.Err().
 //
-// A refusal is an error of CodeFiltered with the model's words. An unknown reason for an incomplete reply becomes
+// A refusal is an error of ErrFiltered with the model's words. An unknown reason for an incomplete reply becomes
 // the finish reason unchanged. Stop sequences are rejected, because the API has none. Of images that are neither
 // PNG, JPEG, GIF nor WebP the model is given a description, since it cannot read them.
 func (m *ResponsesModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {

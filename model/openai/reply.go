@@ -48,7 +48,7 @@ func (r *reply) received(kind string, data []byte) error {
 	}
 	ev := event{Type: kind}
 	if err := json.Unmarshal(data, &ev); err != nil {
-		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %w", err)
+		return r.failures.Errorf(cairn.ErrModel, "unintelligible event in the stream: %w", err)
 	}
 	if ev.Type == "error" || ev.Type == "" && len(ev.Error) > 0 {
 		return r.failures.Fault(provider.ParseFault(data))
@@ -75,7 +75,7 @@ func (r *reply) event(ev event) error {
 		if o := r.outputs.of(&ev); o.call != nil {
 			return r.arguments(o, ev.Delta)
 		}
-		return r.failures.Errorf(cairn.CodeModel, "the stream has arguments of a call that did not begin")
+		return r.failures.Errorf(cairn.ErrModel, "the stream has arguments of a call that did not begin")
 	case "response.output_item.added":
 		return r.item(&ev, false)
 	case "response.output_item.done":
@@ -93,7 +93,7 @@ func (r *reply) began(res *response) error {
 	case res == nil || res.ID == "" || res.ID == r.id:
 		return nil
 	case r.id != "":
-		return r.failures.Errorf(cairn.CodeModel, "the stream has a second response after the beginning of the first")
+		return r.failures.Errorf(cairn.ErrModel, "the stream has a second response after the beginning of the first")
 	}
 	r.id = res.ID
 	return nil
@@ -164,7 +164,7 @@ func (u *usage) total() cairn.Usage {
 func (r *reply) item(ev *event, done bool) error {
 	var it item
 	if err := json.Unmarshal(ev.Item, &it); it.Type == "" {
-		return r.failures.Errorf(cairn.CodeModel, "unintelligible item in the stream: %w", cmp.Or(err, errNoType))
+		return r.failures.Errorf(cairn.ErrModel, "unintelligible item in the stream: %w", cmp.Or(err, errNoType))
 	}
 	find := r.outputs.began
 	if done {
@@ -290,7 +290,7 @@ func (r *reply) reasoning(o *output, raw json.RawMessage, it *item) error {
 func (r *reply) image(o *output, it *item) error {
 	data, err := base64.StdEncoding.DecodeString(it.Result)
 	if err != nil {
-		return r.failures.Errorf(cairn.CodeModel, "the reply has an image that is not base64: %w", err)
+		return r.failures.Errorf(cairn.ErrModel, "the reply has an image that is not base64: %w", err)
 	}
 	return r.emit(o, cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{MediaType: "image/" + cmp.Or(it.Format, "png"), Data: data}})
 }
@@ -316,7 +316,7 @@ func (r *reply) finish() error {
 		return r.failures.Fault(provider.ParseFault(r.end.Error))
 	}
 	if r.refused.Len() > 0 {
-		return r.failures.Errorf(cairn.CodeFiltered, "the model refused to answer: %s", provider.Clip(r.refused.String()))
+		return r.failures.Errorf(cairn.ErrFiltered, "the model refused to answer: %s", provider.Clip(r.refused.String()))
 	}
 	for _, o := range r.outputs.open() { // items that were cut off by the end of the reply
 		if err := r.close(o); err != nil {
@@ -329,7 +329,7 @@ func (r *reply) finish() error {
 	reason := cairn.FinishReasonEnd
 	switch why := r.end.IncompleteDetails.Reason; {
 	case r.end.Status == "incomplete" && why == "content_filter":
-		return r.failures.Errorf(cairn.CodeFiltered, "the provider's content filter stopped the reply")
+		return r.failures.Errorf(cairn.ErrFiltered, "the provider's content filter stopped the reply")
 	case r.end.Status == "incomplete" && (why == "max_output_tokens" || why == ""):
 		reason = cairn.FinishReasonLength
 	case r.end.Status == "incomplete":

@@ -86,7 +86,7 @@ func (r *reply) typedCall(o *output, ev *event, it *item) error {
 		return err
 	}
 	if !bytes.HasPrefix(args, []byte("{")) {
-		return r.failures.Errorf(cairn.CodeModel, "the item %q of the reply has no %q", it.Type, typed[it.Type].arguments)
+		return r.failures.Errorf(cairn.ErrModel, "the item %q of the reply has no %q", it.Type, typed[it.Type].arguments)
 	}
 	return r.arguments(o, string(args))
 }

@@ -28,7 +28,7 @@ func (r *reply) content(raw json.RawMessage) error {
 		}
 		return nil
 	}
-	return r.failures.Errorf(cairn.CodeModel, "the reply's content is not text: %s", provider.Clip(string(raw)))
+	return r.failures.Errorf(cairn.ErrModel, "the reply's content is not text: %s", provider.Clip(string(raw)))
 }
 
 // piece processes an item of a list. Items without a form in a session, such as references, are left out.
@@ -73,7 +73,7 @@ func (r *reply) image(raw json.RawMessage) error {
 	if cairn.IsDataURL(in.URL) {
 		var err error
 		if f, err = cairn.FileFromDataURL("", in.URL); err != nil {
-			return r.failures.Errorf(cairn.CodeModel, "the reply has an image that cannot be read: %w", err)
+			return r.failures.Errorf(cairn.ErrModel, "the reply has an image that cannot be read: %w", err)
 		}
 	}
 	r.spoke, r.open = true, ""

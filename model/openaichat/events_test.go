@@ -61,7 +61,7 @@ func TestEventThatNeverEnds(t *testing.T) {
 	} {
 		body := &endless{text: text}
 		_, err := ask(t.Context(), streaming(body), hello())
-		if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeModel || !strings.Contains(e.Message, "larger than 32 MiB") {
+		if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModel || !strings.Contains(e.Message, "larger than 32 MiB") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if body.read > 40<<20 {

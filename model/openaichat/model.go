@@ -40,7 +40,7 @@ func (m *ChatModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
 func (m *ChatModel) Validate() error { return m.endpoint.Validate() }
 
 // Stream asks for one reply. It makes one request and never retries. Errors are of CategoryModel, unless ctx has
-// ended: then the error wraps ctx.Err(). A refusal is an error of CodeFiltered with the model's words.
+// ended: then the error wraps ctx.Err(). A refusal is an error of ErrFiltered with the model's words.
 //
 // Two limits of the protocol are visible. A stop sequence that was met is reported as FinishReasonEnd. A file that
 // is not an image can only be sent by its bytes.
@@ -76,7 +76,7 @@ func (m *ChatModel) ask(ctx context.Context, req *cairn.Request, emit provider.E
 func (m *ChatModel) send(ctx context.Context, body []byte) (*http.Response, error) {
 	req, err := m.endpoint.post(ctx, "chat/completions", body)
 	if err != nil {
-		return nil, m.endpoint.Errorf(cairn.CodeModelRequest, "%w", err)
+		return nil, m.endpoint.Errorf(cairn.ErrModelRequest, "%w", err)
 	}
 	res, err := m.endpoint.Client.Do(req)
 	if err != nil {
@@ -88,7 +88,7 @@ func (m *ChatModel) send(ctx context.Context, body []byte) (*http.Response, erro
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusOK {
-		return nil, m.endpoint.Errorf(cairn.CodeModelRequest, "the server answered with a web page: is the base URL right?")
+		return nil, m.endpoint.Errorf(cairn.ErrModelRequest, "the server answered with a web page: is the base URL right?")
 	}
 	return nil, m.endpoint.Answer(res)
 }
@@ -104,7 +104,7 @@ func (m *ChatModel) read(res *http.Response, watch *provider.Idle, r *reply) err
 	if mediaType(res) == "application/json" {
 		body, err := io.ReadAll(io.LimitReader(res.Body, provider.MaxEvent))
 		if err != nil {
-			return m.endpoint.Errorf(cairn.CodeModel, "the reply broke off: %w", err)
+			return m.endpoint.Errorf(cairn.ErrModel, "the reply broke off: %w", err)
 		}
 		return r.event("", body)
 	}

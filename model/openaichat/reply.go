@@ -69,7 +69,7 @@ func (r *reply) event(kind string, data []byte) error {
 	}
 	var chunk chatChunk
 	if err := decode(data, &chunk); err != nil {
-		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
+		return r.failures.Errorf(cairn.ErrModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
 	}
 	failed := r.body(data, &chunk)
 	if usage := chunk.used(); usage != nil && !errors.Is(failed, provider.ErrStopped) { // of a failed reply, too
@@ -87,7 +87,7 @@ func (r *reply) body(data []byte, chunk *chatChunk) error {
 		return r.failures.Fault(provider.ParseFault(data))
 	}
 	if r.splice.by(chunk) {
-		return r.failures.Errorf(cairn.CodeModel, "the stream has a second reply after the beginning of the first")
+		return r.failures.Errorf(cairn.ErrModel, "the stream has a second reply after the beginning of the first")
 	}
 	for i := range chunk.Choices {
 		if chunk.Choices[i].Index == 0 { // others are replies that were not requested
@@ -105,7 +105,7 @@ func (r *reply) choice(c *choice) error {
 	if given(c.Message) {
 		d = new(delta)
 		if err := decode(c.Message, d); err != nil {
-			return r.failures.Errorf(cairn.CodeModel, "unintelligible message in the reply: %w", err)
+			return r.failures.Errorf(cairn.ErrModel, "unintelligible message in the reply: %w", err)
 		}
 	}
 	if err := r.reasoning(d); err != nil {
@@ -277,17 +277,17 @@ func filtered(reason string) bool {
 func (r *reply) finish() error {
 	switch {
 	case !r.complete():
-		return r.failures.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
+		return r.failures.Errorf(cairn.ErrModel, "the stream broke off before the reply was complete")
 	case r.refused != "":
-		return r.failures.Errorf(cairn.CodeFiltered, "the model refused to answer: %s", r.refused)
+		return r.failures.Errorf(cairn.ErrFiltered, "the model refused to answer: %s", r.refused)
 	case r.reason == "" && !r.spoke && len(r.calls) == 0:
-		return r.failures.Errorf(cairn.CodeModel, "the reply is empty")
+		return r.failures.Errorf(cairn.ErrModel, "the reply is empty")
 	case filtered(r.reason):
-		return r.failures.Errorf(cairn.CodeFiltered, "the provider's content filter stopped the reply")
+		return r.failures.Errorf(cairn.ErrFiltered, "the provider's content filter stopped the reply")
 	case given(r.failure):
 		return r.failures.Fault(provider.ParseFault(r.failure))
 	case r.reason == "error":
-		return r.failures.Errorf(cairn.CodeModel, "the provider failed within the reply")
+		return r.failures.Errorf(cairn.ErrModel, "the provider failed within the reply")
 	}
 	if err := r.keep(); err != nil {
 		return err
@@ -312,7 +312,7 @@ func (r *reply) finish() error {
 // close begins a call that never received an id, and gives {} to one that never received arguments.
 func (r *reply) close(c *toolCall, n int) error {
 	if c.name == "" {
-		return r.failures.Errorf(cairn.CodeModel, "the reply has a tool call without a name")
+		return r.failures.Errorf(cairn.ErrModel, "the reply has a tool call without a name")
 	}
 	if !c.started {
 		c.id = r.ids.Of(fmt.Sprintf("call_%d_%d", r.turn, n))

@@ -156,7 +156,7 @@ func (m *ChatModel) file(f *cairn.File) (contentPart, error) {
 		return contentPart{Type: "image_url", ImageURL: &imageURL{URL: address}}, nil
 	}
 	if len(f.Data) == 0 {
-		return contentPart{}, m.endpoint.Errorf(cairn.CodeModelRequest,
+		return contentPart{}, m.endpoint.Errorf(cairn.ErrModelRequest,
 			"file %q: chat completions fetch images only; send the bytes of a file of type %s", cmp.Or(f.Name, f.URL), f.MediaType)
 	}
 	if media == "audio/wav" || media == "audio/x-wav" || media == "audio/mpeg" || media == "audio/mp3" {

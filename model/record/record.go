@@ -85,7 +85,7 @@ func of(req *cairn.Request) (request, string, error) {
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
-		return r, "", cairn.Errorf(cairn.CodeModelRequest, "the request does not encode: %w", err)
+		return r, "", cairn.Errorf(cairn.ErrModelRequest, "the request does not encode: %w", err)
 	}
 	sum := sha256.Sum256(text)
 	return r, hex.EncodeToString(sum[:12]), nil
@@ -123,7 +123,7 @@ func (r *Recorder) CountTokens(ctx context.Context, req *cairn.Request) (int64, 
 	return cairn.CountTokens(ctx, r.model, req)
 }
 
-// Stream implements [cairn.Model]. A reply that cannot be written fails with CodeModelRequest.
+// Stream implements [cairn.Model]. A reply that cannot be written fails with ErrModelRequest.
 func (r *Recorder) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
 		kept, key, err := of(req)
@@ -165,7 +165,7 @@ func (r *Recorder) write(e *entry) error {
 		_, err = r.file.Write(append(line, '\n'))
 	}
 	if err != nil {
-		return cairn.Errorf(cairn.CodeModelRequest, "the reply is not recorded: %w", err)
+		return cairn.Errorf(cairn.ErrModelRequest, "the reply is not recorded: %w", err)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (p *Player) Info() cairn.ModelInfo { return p.info }
 
 // Stream implements [cairn.Model]. It plays the reply to the same request. If the request was recorded several
 // times, the replies are played in that order, and then the last one again. Without a reply the error has
-// CodeModelRequest.
+// ErrModelRequest.
 func (p *Player) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
 		e, err := p.find(req)
@@ -238,7 +238,7 @@ func (p *Player) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn
 		}
 		for _, c := range e.Chunks {
 			if ctx.Err() != nil {
-				yield(cairn.Chunk{}, cairn.Errorf(cairn.CodeAborted, "the call was stopped: %w", ctx.Err()))
+				yield(cairn.Chunk{}, cairn.Errorf(cairn.ErrAborted, "the call was stopped: %w", ctx.Err()))
 				return
 			}
 			if !yield(c, nil) {
@@ -267,7 +267,7 @@ func (p *Player) find(req *cairn.Request) (entry, error) {
 		if n := len(req.Messages); n > 0 {
 			said = req.Messages[n-1].Text()
 		}
-		return e, cairn.Errorf(cairn.CodeModelRequest, "no reply is recorded for this request, of %d messages, the last %.80q: record it anew",
+		return e, cairn.Errorf(cairn.ErrModelRequest, "no reply is recorded for this request, of %d messages, the last %.80q: record it anew",
 			len(req.Messages), said)
 	}
 	return e, nil

@@ -94,7 +94,7 @@ func reply(m cairn.Model, said string) (text string, err error) {
 
 func TestReplies(t *testing.T) {
 	var out bytes.Buffer
-	r := record.New(scripted.New(scripted.Text("one"), scripted.Reply(scripted.Text("tw"), scripted.Fail(cairn.Errorf(cairn.CodeOverloaded, "busy")))), &out)
+	r := record.New(scripted.New(scripted.Text("one"), scripted.Reply(scripted.Text("tw"), scripted.Fail(cairn.Errorf(cairn.ErrOverloaded, "busy")))), &out)
 	reply(r, "hi")
 	reply(r, "hi")
 	p, err := record.Read(&out)
@@ -105,11 +105,11 @@ func TestReplies(t *testing.T) {
 		t.Errorf("first %q, %v", text, err)
 	}
 	for range 2 { // the last reply is repeated
-		if text, err := reply(p, "hi"); text != "tw" || !errors.Is(err, &cairn.Error{Code: cairn.CodeOverloaded}) {
+		if text, err := reply(p, "hi"); text != "tw" || !errors.Is(err, &cairn.Error{Code: cairn.ErrOverloaded}) {
 			t.Errorf("then %q, %v", text, err)
 		}
 	}
-	if _, err := reply(p, "ho"); cairn.AsError(err).Code != cairn.CodeModelRequest || !strings.Contains(err.Error(), `"ho"`) {
+	if _, err := reply(p, "ho"); cairn.AsError(err).Code != cairn.ErrModelRequest || !strings.Contains(err.Error(), `"ho"`) {
 		t.Errorf("what was not recorded: %v", err)
 	}
 	if _, err := record.Read(strings.NewReader("{}\n")); err == nil || !strings.Contains(err.Error(), "line 1") {

@@ -103,7 +103,7 @@ func ExampleReply() {
 }
 
 func ExampleFail() {
-	busy := &cairn.Error{Code: cairn.CodeOverloaded, Message: "too busy", RetryAfter: cairn.Duration(time.Second)}
+	busy := &cairn.Error{Code: cairn.ErrOverloaded, Message: "too busy", RetryAfter: cairn.Duration(time.Second)}
 	show(scripted.New(scripted.Reply(scripted.Text("I th"), scripted.Fail(busy))))
 	show(scripted.New(scripted.Fail(errors.New("connection reset"))))
 	// Output:

@@ -29,7 +29,7 @@ type Model struct {
 
 var _ cairn.Model = (*Model)(nil)
 
-// New returns a model that plays one step per call. A call beyond the script fails with CodeModelRequest, which is not
+// New returns a model that plays one step per call. A call beyond the script fails with ErrModelRequest, which is not
 // retried. A failed call uses up its step, so that the retry gets the next one.
 func New(steps ...Step) *Model { return &Model{steps: slices.Clone(steps)} }
 
@@ -60,7 +60,7 @@ func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.
 		case n <= len(m.steps):
 			step = m.steps[n-1]
 		default:
-			yield(cairn.Chunk{}, cairn.Errorf(cairn.CodeModelRequest,
+			yield(cairn.Chunk{}, cairn.Errorf(cairn.ErrModelRequest,
 				"scripted model: call %d is beyond the script, which has %d steps", n, len(m.steps)))
 			return
 		}

@@ -114,17 +114,17 @@ func TestCallArguments(t *testing.T) {
 		}
 	}
 	_, err := collect(t.Context(), scripted.New(scripted.Call("pay", math.Inf(1))), request("s", 1))
-	if code := cairn.AsError(err).Code; code != cairn.CodeModelRequest || !strings.Contains(err.Error(), `"pay"`) {
+	if code := cairn.AsError(err).Code; code != cairn.ErrModelRequest || !strings.Contains(err.Error(), `"pay"`) {
 		t.Errorf("arguments that do not marshal: %s %v", code, err)
 	}
 }
 
 func TestFailKeepsVocabulary(t *testing.T) {
 	t.Parallel()
-	limited := &cairn.Error{Code: cairn.CodeRateLimited, Message: "slow down", RetryAfter: cairn.Duration(time.Minute)}
+	limited := &cairn.Error{Code: cairn.ErrRateLimited, Message: "slow down", RetryAfter: cairn.Duration(time.Minute)}
 	cause := errors.New("reset")
 	m := scripted.New(scripted.Fail(limited), scripted.Fail(cause), scripted.Fail(nil), scripted.Text("ok"))
-	want := []cairn.Code{cairn.CodeRateLimited, cairn.CodeModel, cairn.CodeModelRequest}
+	want := []cairn.Code{cairn.ErrRateLimited, cairn.ErrModel, cairn.ErrModelRequest}
 	var errs []error
 	for i, code := range want {
 		_, err := collect(t.Context(), m, request("s", 1))
@@ -189,7 +189,7 @@ func TestCancelEndsTheStream(t *testing.T) {
 				start := time.Now()
 				step := scripted.Reply(scripted.Text("before"), held(), scripted.Text("after"))
 				chunks, err := collect(ctx, scripted.New(step), request("s", 1))
-				if !errors.Is(err, context.DeadlineExceeded) || cairn.AsError(err).Code != cairn.CodeTimeout {
+				if !errors.Is(err, context.DeadlineExceeded) || cairn.AsError(err).Code != cairn.ErrTimeout {
 					t.Errorf("error %v", err)
 				}
 				if time.Since(start) != time.Minute || strings.Contains(texts(chunks), "after") {
@@ -206,7 +206,7 @@ func TestCancelBetweenChunks(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		step := scripted.Reply(scripted.Text("one"), scripted.Do(cancel), scripted.Text(last))
 		chunks, err := collect(ctx, scripted.New(step), request("s", 1))
-		if !errors.Is(err, context.Canceled) || cairn.AsError(err).Code != cairn.CodeAborted || texts(chunks) != "one" {
+		if !errors.Is(err, context.Canceled) || cairn.AsError(err).Code != cairn.ErrAborted || texts(chunks) != "one" {
 			t.Errorf("with %q to come: %q %v", last, texts(chunks), err)
 		}
 	}

@@ -43,12 +43,12 @@ func Thinking(text string) Step {
 
 // Call is a reply that calls a tool. A string, []byte or json.RawMessage is used unchanged as the text of the
 // arguments, valid or not; nil means {}. Anything else is marshalled to JSON, and the step fails with
-// CodeModelRequest if that fails. The call id derives from the session, the length of its history and the call's
+// ErrModelRequest if that fails. The call id derives from the session, the length of its history and the call's
 // position in the reply; [Step.ID] sets another.
 func Call(tool string, args any) Step {
 	text, err := arguments(args)
 	if err != nil {
-		return Fail(cairn.Errorf(cairn.CodeModelRequest, "scripted model: arguments of tool %q: %w", tool, err))
+		return Fail(cairn.Errorf(cairn.ErrModelRequest, "scripted model: arguments of tool %q: %w", tool, err))
 	}
 	return Step{parts: []part{
 		{chunk: cairn.Chunk{Type: cairn.ChunkToolStart, Tool: tool}},
@@ -73,14 +73,14 @@ func Reply(steps ...Step) Step {
 	return all
 }
 
-// Fail ends the reply with an error. An error that is no *cairn.Error becomes CodeModel, which is retryable.
+// Fail ends the reply with an error. An error that is no *cairn.Error becomes ErrModel, which is retryable.
 func Fail(err error) Step {
 	var known *cairn.Error
 	switch {
 	case err == nil:
-		err = cairn.Errorf(cairn.CodeModelRequest, "scripted model: Fail was given no error")
+		err = cairn.Errorf(cairn.ErrModelRequest, "scripted model: Fail was given no error")
 	case !errors.As(err, &known):
-		err = cairn.Errorf(cairn.CodeModel, "%w", err)
+		err = cairn.Errorf(cairn.ErrModel, "%w", err)
 	}
 	return Step{parts: []part{{fail: err}}}
 }
@@ -240,9 +240,9 @@ func ended(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return cairn.Errorf(cairn.CodeTimeout, "scripted model: %w", err)
+		return cairn.Errorf(cairn.ErrTimeout, "scripted model: %w", err)
 	}
-	return cairn.Errorf(cairn.CodeAborted, "scripted model: %w", err)
+	return cairn.Errorf(cairn.ErrAborted, "scripted model: %w", err)
 }
 
 // words cuts text after each run of white space.

@@ -35,7 +35,7 @@ func logOf(t *testing.T, lines string) []cairn.Event {
 		case cairn.EventRunEnd:
 			ev.Status = cairn.RunStatus(f[1])
 			if ev.Status == cairn.RunFailed {
-				ev.Error = &cairn.Error{Code: cairn.CodeMaxSteps, Message: "secret words"}
+				ev.Error = &cairn.Error{Code: cairn.ErrMaxSteps, Message: "secret words"}
 			}
 		case cairn.EventStepStart:
 			fmt.Sscan(f[1], &step)
@@ -67,7 +67,7 @@ func logOf(t *testing.T, lines string) []cairn.Event {
 		case cairn.EventToolEnd:
 			ev.CallID, ev.Tool, ev.Data, ev.IsError = f[1], f[2], json.RawMessage(f[3]), arg(4) == "error" || arg(4) == "denied"
 			if arg(4) == "denied" {
-				ev.Code = cairn.CodeDenied
+				ev.Code = cairn.ErrDenied
 			}
 		case cairn.EventToolStart, cairn.EventToolArgEnd, cairn.EventToolPending, cairn.EventToolApproval:
 			ev.CallID, ev.Tool, ev.Data = f[1], f[2], json.RawMessage(f[3])

@@ -473,7 +473,7 @@ func (h *history) result(runID string, r *cairn.ToolResult) {
 		p.Approval = decision(by)
 	}
 	switch {
-	case by != nil && r.Code == cairn.CodeDenied && h.version >= V6:
+	case by != nil && r.Code == cairn.ErrDenied && h.version >= V6:
 		p.State = "output-denied"
 		return
 	case r.IsError:

@@ -23,7 +23,7 @@ func TestDecisionsInTheHistory(t *testing.T) {
 		{ID: "m", RunID: "r1", Role: cairn.RoleAssistant, Parts: []cairn.Part{use("c1"), use("c2"), use("c3"), use("c4")}},
 		{ID: "n", RunID: "r1", Role: cairn.RoleTool, Parts: []cairn.Part{
 			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "c1", Output: json.RawMessage(`"paid"`), Edited: json.RawMessage(`{"cents":50}`)}},
-			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "c2", Output: json.RawMessage(`"no"`), IsError: true, Code: cairn.CodeDenied}}}}}
+			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "c2", Output: json.RawMessage(`"no"`), IsError: true, Code: cairn.ErrDenied}}}}}
 	decided := []cairn.PendingCall{
 		call("c1", cairn.CallSettled, &cairn.CallAnswer{Kind: cairn.DecisionApproved, Text: "fine"}),
 		call("c2", cairn.CallSettled, &cairn.CallAnswer{Kind: cairn.DecisionDenied, Text: "never"}),

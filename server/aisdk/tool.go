@@ -76,10 +76,10 @@ func (e *Encoder) approval(ev *cairn.Event, c *call) {
 	switch {
 	case e.version < V6:
 		e.ask(approval, c, &asked{CallID: ev.CallID, ToolCallID: ev.CallID, Tool: c.tool, ApprovalID: ev.ApprovalID, Prompt: ev.Prompt, Payload: ev.Payload})
-	case by == nil || by.Code == cairn.CodeDenied || e.version >= V7:
+	case by == nil || by.Code == cairn.ErrDenied || e.version >= V7:
 		c.requested = true
 		e.emit(approvalRequest{"tool-approval-request", ev.ApprovalID, ev.CallID, ev.Prompt, ev.Payload})
-		if by != nil && by.Code == cairn.CodeDenied {
+		if by != nil && by.Code == cairn.ErrDenied {
 			e.decided(c, false)
 		}
 	}
@@ -138,7 +138,7 @@ func (e *Encoder) result(ev *cairn.Event, c *call) {
 	e.input(ev.CallID, c)
 	e.settle(c)
 	c.settled = e.step
-	if c.approval != "" && ev.Code == cairn.CodeDenied && e.version >= V6 {
+	if c.approval != "" && ev.Code == cairn.ErrDenied && e.version >= V6 {
 		e.emit(toolDenied{"tool-output-denied", ev.CallID})
 		return
 	}

@@ -312,7 +312,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		o := full
 		change(&o)
 		_, err := New(&o)
-		if e := (*cairn.Error)(nil); !errors.As(err, &e) || e.Field != name || e.Code != cairn.CodeInvalid {
+		if e := (*cairn.Error)(nil); !errors.As(err, &e) || e.Field != name || e.Code != cairn.ErrInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // DecodeEvents appends to a list the events of a batch that come after a sequence, until the list has limit events.
 // first is the sequence of the batch's first event. Events that it skips are decoded no further than necessary. The
 // appended events refer to data, which must not change afterwards. For data that is not a batch the error is
-// CodeCorrupt and the list is returned unchanged.
+// ErrCorrupt and the list is returned unchanged.
 func DecodeEvents(list []cairn.Event, data []byte, first, after int64, limit int) ([]cairn.Event, error) {
 	r, err := openEvents(data)
 	if err != nil {
@@ -57,7 +57,7 @@ type eventsReader struct {
 }
 
 func corrupt(format string, args ...any) error {
-	return cairn.Errorf(cairn.CodeCorrupt, "stored batch of events: "+format, args...)
+	return cairn.Errorf(cairn.ErrCorrupt, "stored batch of events: "+format, args...)
 }
 
 func openEvents(data []byte) (*eventsReader, error) {

@@ -54,7 +54,7 @@ func odd() []cairn.Event {
 		{Type: cairn.EventCustom, Name: "n", Data: json.RawMessage(`null`), Step: math.MinInt64, MessageCount: math.MaxInt64},
 		{Type: "a type of tomorrow", Usage: &cairn.Usage{}, Step: math.MaxInt64},
 		{Usage: &cairn.Usage{InputTokens: -1, SubAgentRuns: math.MaxInt64, Custom: map[string]float64{"eur": 0.01}}},
-		{Time: time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC), Error: cairn.Errorf(cairn.CodeInvalid, "no")},
+		{Time: time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC), Error: cairn.Errorf(cairn.ErrInvalid, "no")},
 		{Time: time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC), Deadline: sample.Time},
 		{Time: time.Unix(0, math.MaxInt64).UTC()},
 		{Time: sample.Time, Patch: []cairn.PatchOp{{Op: "add", Path: "/a", Value: json.RawMessage(`[1]`)}}},
@@ -202,7 +202,7 @@ func TestEventsAreAdded(t *testing.T) {
 
 func isCorrupt(err error) bool {
 	var e *cairn.Error
-	return errors.As(err, &e) && e.Code == cairn.CodeCorrupt
+	return errors.As(err, &e) && e.Code == cairn.ErrCorrupt
 }
 
 // A batch that was cut is never taken for a shorter one, and what follows a batch is not passed over.

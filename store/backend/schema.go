@@ -62,17 +62,17 @@ func (s Schema) Pending(where string, applied []driver.Migration) (Schema, error
 	for i, a := range applied {
 		switch {
 		case a.Version != i+1:
-			return nil, cairn.Errorf(cairn.CodeSchema, "%s records migration %d in place of %d", where, a.Version, i+1)
+			return nil, cairn.Errorf(cairn.ErrSchema, "%s records migration %d in place of %d", where, a.Version, i+1)
 		case i < len(s) && a.Fingerprint != s[i].Fingerprint:
 			was := "no fingerprint"
 			if a.Fingerprint != "" {
 				was = "fingerprint " + a.Fingerprint
 			}
-			return nil, cairn.Errorf(cairn.CodeSchema,
+			return nil, cairn.Errorf(cairn.ErrSchema,
 				"%s was made by an unreleased build (its migration %d has %s, this build's has %s): export it with that build and import it here",
 				where, a.Version, was, s[i].Fingerprint)
 		case i >= len(s) && (a.MinBuild > len(s) || a.MinBuild < 1):
-			return nil, cairn.Errorf(cairn.CodeSchema, "%s has schema version %d; its migration %d needs a build that knows version %d, and this one knows up to %d: use a newer program",
+			return nil, cairn.Errorf(cairn.ErrSchema, "%s has schema version %d; its migration %d needs a build that knows version %d, and this one knows up to %d: use a newer program",
 				where, len(applied), a.Version, max(a.MinBuild, a.Version), len(s))
 		}
 	}

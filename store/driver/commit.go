@@ -100,7 +100,7 @@ type Commit struct {
 	Context *ContextChange
 	// Statements are executed last, in order, in the transaction of the commit, by a store that is an [Execer] of their
 	// dialect. Any other store refuses the commit, see [Commit.ValidateFor]. If one fails, or all together take longer
-	// than the store allows, the error is CodeStatement and nothing of the commit is written.
+	// than the store allows, the error is ErrStatement and nothing of the commit is written.
 	Statements []Statement
 
 	// Events are appended to the log of the session's tree, [cairn.Session.Log] of the next row, in the same write: one
@@ -196,17 +196,17 @@ func (g Guard) Check(s *cairn.Session, now time.Time) error {
 	}
 	switch {
 	case g.New:
-		return Conflict(cairn.CodeExists, s, "session %q already exists", s.ID)
+		return Conflict(cairn.ErrExists, s, "session %q already exists", s.ID)
 	case g.Agent != "" && g.Agent != s.Agent:
-		return Conflict(cairn.CodeInvalid, s, "session %q belongs to agent %q, not %q", s.ID, s.Agent, g.Agent)
+		return Conflict(cairn.ErrInvalid, s, "session %q belongs to agent %q, not %q", s.ID, s.Agent, g.Agent)
 	case g.Idle && s.Status == cairn.SessionActive:
-		return Conflict(cairn.CodeRunning, s, "session %q is already running", s.ID)
+		return Conflict(cairn.ErrAlreadyRunning, s, "session %q is already running", s.ID)
 	case g.Lapsed && s.Status != cairn.SessionActive:
-		return Conflict(cairn.CodeNotRunning, s, "session %q is not running", s.ID)
+		return Conflict(cairn.ErrNotRunning, s, "session %q is not running", s.ID)
 	case g.Lapsed && s.Running(now):
-		return Conflict(cairn.CodeRunning, s, "session %q is already running", s.ID)
+		return Conflict(cairn.ErrAlreadyRunning, s, "session %q is already running", s.ID)
 	case g.Version != 0 && g.Version != s.Version:
-		return Conflict(cairn.CodeStale, s, "session %q has changed: version %d, now %d", s.ID, g.Version, s.Version)
+		return Conflict(cairn.ErrStale, s, "session %q has changed: version %d, now %d", s.ID, g.Version, s.Version)
 	}
 	return nil
 }
@@ -224,9 +224,9 @@ func (g Guard) CheckToken(s *cairn.Session) error {
 // ErrFenced if another holder has taken the lease. It is for implementers.
 func (g Guard) Lost(s *cairn.Session) error {
 	if g.Token > s.Lease.Token {
-		return Conflict(cairn.CodeStoreBehind, s, "session %q: the store has lost writes: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
+		return Conflict(cairn.ErrStoreBehind, s, "session %q: the store has lost writes: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
 	}
-	return Conflict(cairn.CodeFenced, s, "session %q: the lease was lost: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
+	return Conflict(cairn.ErrFenced, s, "session %q: the lease was lost: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
 }
 
 // maxVersionStep bounds by how much a version grows: so that programs in JavaScript read a billion writes of a session
@@ -281,7 +281,7 @@ func Seen(err error) *cairn.Session {
 
 // NotFound returns the error for a session that does not exist.
 func NotFound(id string) error {
-	return &cairn.Error{Code: cairn.CodeNotFound, Field: "session", Message: fmt.Sprintf("session %q not found", id)}
+	return &cairn.Error{Code: cairn.ErrNotFound, Field: "session", Message: fmt.Sprintf("session %q not found", id)}
 }
 
 // Pruned returns the error for a branch after n messages of a session whose oldest remaining checkpoint has count
@@ -323,7 +323,7 @@ func Advance(p cairn.StatePosition, keyframe bool, size int) cairn.StatePosition
 func FoldState(keyframe json.RawMessage, changes [][]cairn.Op) (json.RawMessage, error) {
 	raw, err := ops.Fold(keyframe, changes...)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state does not fold: %w", err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "stored state does not fold: %w", err)
 	}
 	return raw, nil
 }
@@ -427,25 +427,25 @@ func (c *ContextChange) Then(later *ContextChange) *ContextChange {
 }
 
 // NewStateChange builds the change that applies operations to a state at a position, with a keyframe where one is due.
-// The error is CodeState for an operation that does not fit, and ErrTooLarge for a state that becomes too large.
+// The error is ErrState for an operation that does not fit, and ErrTooLarge for a state that becomes too large.
 func NewStateChange(at cairn.StatePosition, state json.RawMessage, list []cairn.Op) (*StateChange, error) {
 	doc, err := ops.NewDoc(state)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state: %w", err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "stored state: %w", err)
 	}
 	if _, err := doc.Apply(list); err != nil {
-		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+		return nil, cairn.Errorf(cairn.ErrState, "state: %w", err)
 	}
 	change := &StateChange{Ops: list}
 	raw, err := json.Marshal(list)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+		return nil, cairn.Errorf(cairn.ErrState, "state: %w", err)
 	}
 	if KeyframeDue(at, len(raw)) {
 		change.Keyframe = doc.Raw()
 	}
 	if most := at.KeyframeBytes + at.ChangeBytes + int64(len(raw)); most > limits.Bytes && limits.Size(len(doc.Raw())) != "" {
-		return nil, &cairn.Error{Code: cairn.CodeTooLarge, Field: "state", Message: "state: " + limits.Size(len(doc.Raw()))}
+		return nil, &cairn.Error{Code: cairn.ErrTooLarge, Field: "state", Message: "state: " + limits.Size(len(doc.Raw()))}
 	}
 	return change, nil
 }

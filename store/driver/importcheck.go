@@ -314,5 +314,5 @@ func (c *importCheck) end() error {
 
 // LogExists returns the error for a tree whose event log has the name of an existing log with events.
 func LogExists(log string) error {
-	return cairn.Errorf(cairn.CodeExists, "there is an event log of the name %q already", log)
+	return cairn.Errorf(cairn.ErrExists, "there is an event log of the name %q already", log)
 }

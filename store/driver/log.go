@@ -85,7 +85,7 @@ const DroppedFor = 30 * 24 * time.Hour
 
 // Dropped returns the error for a log that was dropped.
 func Dropped(log string) error {
-	return &cairn.Error{Code: cairn.CodeDeleted, Message: fmt.Sprintf("log %q was dropped with its session", log)}
+	return &cairn.Error{Code: cairn.ErrDeleted, Message: fmt.Sprintf("log %q was dropped with its session", log)}
 }
 
 // AnySequence makes Append unconditional.
@@ -106,7 +106,7 @@ func EncodeEvent(ev *cairn.Event, max int) ([]byte, error) {
 func encodeEvent(ev *cairn.Event, max int) ([]byte, error) {
 	raw, err := json.Marshal(ev)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeInvalid, "event %s does not encode: %w", ev.Type, err)
+		return nil, cairn.Errorf(cairn.ErrInvalid, "event %s does not encode: %w", ev.Type, err)
 	}
 	if len(raw) > max {
 		return nil, tooLarge(ev, len(raw), max)
@@ -131,18 +131,18 @@ func CheckEvent(ev *cairn.Event, max int) error {
 }
 
 func tooLarge(ev *cairn.Event, size, max int) error {
-	return &cairn.Error{Code: cairn.CodeTooLarge, Field: "event",
+	return &cairn.Error{Code: cairn.ErrTooLarge, Field: "event",
 		Message: fmt.Sprintf("event %s: %d bytes, at most %d are allowed", ev.Type, size, max)}
 }
 
 // LogChanged returns the error for an append that expected another last sequence.
 func LogChanged(log string, expect, last int64) error {
-	return cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
+	return cairn.Errorf(cairn.ErrStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
 }
 
 // Fenced returns the error for a writer whose fencing token is lower than the highest one that a log has seen.
 func Fenced(log string, w Writer, seen int64) error {
-	return cairn.Errorf(cairn.CodeFenced, "log %q: session %q: the lease was lost: fencing token %d, now %d", log, w.Session, w.Token, seen)
+	return cairn.Errorf(cairn.ErrFenced, "log %q: session %q: the lease was lost: fencing token %d, now %d", log, w.Session, w.Token, seen)
 }
 
 // TrimmedError reports that requested events were trimmed.
@@ -160,6 +160,6 @@ func (e *TrimmedError) Unwrap() error { return e.Err }
 
 // Trimmed returns the error for a reader whose position is before a log's first event: a *TrimmedError with ErrTrimmed.
 func Trimmed(log string, after, first int64) error {
-	return &TrimmedError{First: first, Err: &cairn.Error{Code: cairn.CodeTrimmed,
+	return &TrimmedError{First: first, Err: &cairn.Error{Code: cairn.ErrTrimmed,
 		Message: fmt.Sprintf("log %q: events after %d were trimmed, the first one left is %d", log, after, first)}}
 }

@@ -69,13 +69,13 @@ func AppendMessages(ctx context.Context, st Store, id string, messages ...cairn.
 
 // MergeState applies operations to a session's state, whether or not it is running. It neither knows the agent's state
 // type, see [MergeStateOf], nor publishes the change: applications use Engine.SetState. For an operation that does not
-// fit the state the error is CodeState and nothing is written.
+// fit the state the error is ErrState and nothing is written.
 func MergeState(ctx context.Context, st Store, id string, list ...cairn.Op) (*cairn.Session, error) {
 	return MergeStateOf(ctx, st, id, nil, list...)
 }
 
 // MergeStateOf is [MergeState] for a state of a type. If the operations make the state one that does not decode as typ,
-// the error is CodeState and names the field, and nothing is written; otherwise the session's next run would fail. A
+// the error is ErrState and names the field, and nothing is written; otherwise the session's next run would fail. A
 // nil typ permits any state.
 func MergeStateOf(ctx context.Context, st Store, id string, typ *cairn.StateType, list ...cairn.Op) (*cairn.Session, error) {
 	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {

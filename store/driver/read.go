@@ -138,10 +138,10 @@ func CountTree(ctx context.Context, st Store, root string) (n int, err error) {
 
 // UnknownRun returns the error for a run that a session does not have.
 func UnknownRun(session, id string) error {
-	return cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", session, id)
+	return cairn.Errorf(cairn.ErrNotFound, "session %q has no run %q", session, id)
 }
 
 // UnknownCheckpoint returns the error for a checkpoint that a session does not have.
 func UnknownCheckpoint(session, id string) error {
-	return cairn.Errorf(cairn.CodeNotFound, "session %q has no checkpoint %q", session, id)
+	return cairn.Errorf(cairn.ErrNotFound, "session %q has no checkpoint %q", session, id)
 }

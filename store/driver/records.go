@@ -180,7 +180,7 @@ func (w *RecordWrite) Validate() error {
 		return cairn.Invalid("value", "is required")
 	case len(w.Value) > MaxRecordBytes:
 		e := cairn.Invalid("value", "has %d bytes, at most %d are allowed", len(w.Value), MaxRecordBytes)
-		e.Code = cairn.CodeTooLarge
+		e.Code = cairn.ErrTooLarge
 		return e
 	case w.TTL < 0:
 		return cairn.Invalid("ttl", "%s is negative", w.TTL)
@@ -295,12 +295,12 @@ func RecordConflict(namespace, key string, seen int64, there *Record) error {
 	default:
 		what = fmt.Sprintf("it has version %d", there.Version)
 	}
-	return &RecordConflictError{Err: cairn.Errorf(cairn.CodeStale, "record %q in %q: version %d was seen, %s", key, namespace, seen, what), Record: there}
+	return &RecordConflictError{Err: cairn.Errorf(cairn.ErrStale, "record %q in %q: version %d was seen, %s", key, namespace, seen, what), Record: there}
 }
 
 // RecordNotFound returns the error for a record that does not exist.
 func RecordNotFound(namespace, key string) error {
-	return &cairn.Error{Code: cairn.CodeNotFound, Field: "key", Message: fmt.Sprintf("record %q in %q not found", key, namespace)}
+	return &cairn.Error{Code: cairn.ErrNotFound, Field: "key", Message: fmt.Sprintf("record %q in %q not found", key, namespace)}
 }
 
 // NamespacePage returns one page of the namespaces in names. A store that has more must pass at least MaxRecordPage+1

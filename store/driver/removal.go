@@ -48,9 +48,9 @@ func (e *GoneError) Unwrap() error { return e.Err }
 
 // Gone returns the error for a session of a removed tree: ErrExpired or ErrDeleted, both of which match ErrNotFound.
 func Gone(id string, r Removed) error {
-	err := &cairn.Error{Code: cairn.CodeDeleted, Field: "session", Message: "session " + strconv.Quote(id) + " was deleted"}
+	err := &cairn.Error{Code: cairn.ErrDeleted, Field: "session", Message: "session " + strconv.Quote(id) + " was deleted"}
 	if r.Reason == Expired {
-		err.Code, err.Message = cairn.CodeExpired, "session "+strconv.Quote(id)+" has expired"
+		err.Code, err.Message = cairn.ErrExpired, "session "+strconv.Quote(id)+" has expired"
 	}
 	return &GoneError{Err: err, Removed: r}
 }
@@ -83,12 +83,12 @@ func RemovalConflict(tree []*cairn.Session, why Removal, now time.Time) error {
 	root := tree[0]
 	if why == Expired {
 		if expiry := root.Expiry(tree[1:]...); expiry.IsZero() || now.Before(expiry) {
-			return Conflict(cairn.CodeStale, root, "session %q has not expired", root.ID)
+			return Conflict(cairn.ErrStale, root, "session %q has not expired", root.ID)
 		}
 	}
 	for _, s := range tree {
 		if s.Running(now) {
-			return Conflict(cairn.CodeRunning, s, "session %q is running", s.ID)
+			return Conflict(cairn.ErrAlreadyRunning, s, "session %q is running", s.ID)
 		}
 	}
 	return nil
@@ -101,7 +101,7 @@ func NotRoot(s *cairn.Session) error {
 
 // NotRemoved returns the error for a key that names no removed tree.
 func NotRemoved(key string) error {
-	return &cairn.Error{Code: cairn.CodeNotFound, Field: "key", Message: "there is no removed session of key " + strconv.Quote(key)}
+	return &cairn.Error{Code: cairn.ErrNotFound, Field: "key", Message: "there is no removed session of key " + strconv.Quote(key)}
 }
 
 // heldAgain is the delay until the next check of a tree whose ExpiresAt has passed, but which is running or suspended.

@@ -27,12 +27,12 @@ func DueKindOf(row *cairn.Session) DueKind {
 
 // CallConflict returns the error for a pending call that is not at the version its writer saw.
 func CallConflict(row *cairn.Session, id string) error {
-	return Conflict(cairn.CodeStale, row, "session %q: call %q has changed", row.ID, id)
+	return Conflict(cairn.ErrStale, row, "session %q: call %q has changed", row.ID, id)
 }
 
 // UnknownCall returns the error for a call that does not exist in a session tree.
 func UnknownCall(root, id string) error {
-	return &cairn.Error{Code: cairn.CodeNotFound, Field: "call_id", Message: fmt.Sprintf("session %q has no pending call %q", root, id)}
+	return &cairn.Error{Code: cairn.ErrNotFound, Field: "call_id", Message: fmt.Sprintf("session %q has no pending call %q", root, id)}
 }
 
 // RunGone returns the error for a run that cannot be rolled back anymore, because the session was rewound or pruned

@@ -84,7 +84,7 @@ func (s *Statement) Validate() error {
 		}
 	}
 	if size > MaxStatement {
-		return &cairn.Error{Code: cairn.CodeTooLarge, Field: "sql",
+		return &cairn.Error{Code: cairn.ErrTooLarge, Field: "sql",
 			Message: fmt.Sprintf("sql: the statement has %d bytes with its arguments, at most %d are allowed", size, MaxStatement)}
 	}
 	if word := firstWord(s.SQL); !slices.Contains(verbs, word) {
@@ -112,15 +112,15 @@ func firstWord(sql string) string {
 	}
 }
 
-// StatementFailed returns the CodeStatement error of a statement that the database refused or that took too long. The
+// StatementFailed returns the ErrStatement error of a statement that the database refused or that took too long. The
 // commit that it was part of was not applied. It is for implementers.
 func StatementFailed(s *Statement, err error) error {
-	return cairn.Errorf(cairn.CodeStatement, "tool %q: its statement for %s failed: %w", s.Tool, s.Dialect, err)
+	return cairn.Errorf(cairn.ErrStatement, "tool %q: its statement for %s failed: %w", s.Tool, s.Dialect, err)
 }
 
 // IsStatementFailed reports whether StatementFailed returned an error.
 func IsStatementFailed(err error) bool {
-	return err != nil && cairn.AsError(err).Code == cairn.CodeStatement
+	return err != nil && cairn.AsError(err).Code == cairn.ErrStatement
 }
 
 // Args are the arguments of a statement: nil, bool, int64, float64, string, []byte and [time.Time]. Their JSON keeps

@@ -73,7 +73,7 @@ func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, 
 	case err != nil:
 		return nil, err
 	case there != nil:
-		return nil, driver.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q already exists", to.ID)
+		return nil, driver.Conflict(cairn.ErrExists, copyOf(&there.Row), "session %q already exists", to.ID)
 	}
 	if err := driver.ValidateEvents(at.Events, s.log.max); err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*driver
 		case err != nil:
 			return err
 		case there != nil:
-			return driver.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q already exists", doc.Row.ID)
+			return driver.Conflict(cairn.ErrExists, copyOf(&there.Row), "session %q already exists", doc.Row.ID)
 		}
 	}
 	if err := s.log.take(tree[0].Row.Log(), log); err != nil {

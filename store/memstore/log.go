@@ -108,7 +108,7 @@ func (l *Log) close() {
 
 func (l *Log) check(ctx context.Context) error {
 	if l.closed {
-		return cairn.Errorf(cairn.CodeClosed, "the event log is closed")
+		return cairn.Errorf(cairn.ErrClosed, "the event log is closed")
 	}
 	return ctx.Err()
 }

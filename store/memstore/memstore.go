@@ -84,7 +84,7 @@ func (s *Store) lock(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return cairn.Errorf(cairn.CodeClosed, "the store is closed")
+		return cairn.Errorf(cairn.ErrClosed, "the store is closed")
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	}
 	defer s.mu.Unlock()
 	if doc.Row.Running(s.clock()) {
-		return driver.Conflict(cairn.CodeRunning, copyOf(&doc.Row), "session %q is running", id)
+		return driver.Conflict(cairn.ErrAlreadyRunning, copyOf(&doc.Row), "session %q is running", id)
 	}
 	s.forget(doc)
 	return nil

@@ -128,7 +128,7 @@ func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error
 	case there != nil && there.Row.RootID != root:
 		return nil, driver.NotRoot(&there.Row)
 	case there != nil:
-		return nil, driver.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q is there", root)
+		return nil, driver.Conflict(cairn.ErrExists, copyOf(&there.Row), "session %q is there", root)
 	case err == nil:
 		return nil, driver.NotFound(root)
 	}

@@ -55,7 +55,7 @@ func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, 
 func (c *conn) branch(ctx context.Context, source *storedRow, at driver.BranchPoint, to *cairn.Session) (*write, error) {
 	there, err := c.find(ctx, to.ID)
 	if err == nil {
-		return nil, driver.Conflict(cairn.CodeExists, there.session, "session %q already exists", to.ID)
+		return nil, driver.Conflict(cairn.ErrExists, there.session, "session %q already exists", to.ID)
 	}
 	if !errors.Is(err, cairn.ErrNotFound) || driver.IsGone(err) {
 		return nil, err

@@ -93,5 +93,5 @@ func (s *Store) publish(w *write, err error) {
 // refused reports whether an error says that a commit was not written. After any other error it may have been.
 func refused(err error) bool {
 	var known *cairn.Error
-	return errors.As(err, &known) && known.Code != cairn.CodeUnavailable
+	return errors.As(err, &known) && known.Code != cairn.ErrUnavailable
 }

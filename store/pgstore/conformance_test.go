@@ -176,7 +176,7 @@ func failNth(_ testing.TB, st driver.Store, n int) (disarm func() (failed bool))
 	s := st.(*Store)
 	hook := func(text string) error {
 		if writes.MatchString(text) && left.Add(-1) == 0 {
-			return cairn.Errorf(cairn.CodeUnavailable, "injected fault")
+			return cairn.Errorf(cairn.ErrUnavailable, "injected fault")
 		}
 		return nil
 	}

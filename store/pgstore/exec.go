@@ -19,7 +19,7 @@ const dialect = "PostgreSQL"
 // in this database, otherwise the error is ErrInvalid. Exec itself sends nothing to the database.
 //
 // A call that ends in an error executes none of its statements. If a statement fails, or those of a step together take
-// longer than [Options].ExecTimeout, the step is discarded and its run fails with CodeStatement, which names the tool;
+// longer than [Options].ExecTimeout, the step is discarded and its run fails with ErrStatement, which names the tool;
 // Retry repeats the step. A statement that changes no row does not fail.
 //
 // The statement is one INSERT, UPDATE, DELETE, MERGE, SELECT, WITH or CALL, with $1, $2, … for the arguments, of at

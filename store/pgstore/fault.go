@@ -14,7 +14,7 @@ import (
 )
 
 // errClosed is the error of every call after Close.
-var errClosed = cairn.Errorf(cairn.CodeClosed, "the store is closed")
+var errClosed = cairn.Errorf(cairn.ErrClosed, "the store is closed")
 
 // These SQLSTATE codes are handled in a special way.
 const (
@@ -106,37 +106,37 @@ func fault(doing string, err error) error {
 	err = oneLine{err}
 	switch code {
 	case stateReadOnly:
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: the server only reads; a replica cannot hold the store: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server only reads; a replica cannot hold the store: %w", doing, err)
 	case stateTooManyConns:
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: the server has no connection left: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server has no connection left: %w", doing, err)
 	case stateNoDatabase:
-		return cairn.Errorf(cairn.CodeInvalid, "%s: there is no such database: %w", doing, err)
+		return cairn.Errorf(cairn.ErrInvalid, "%s: there is no such database: %w", doing, err)
 	case stateNoSchema, stateNoTable:
-		return cairn.Errorf(cairn.CodeSchema, "%s: the tables are not there: %w", doing, err)
+		return cairn.Errorf(cairn.ErrSchema, "%s: the tables are not there: %w", doing, err)
 	case stateNoPrivilege:
-		return cairn.Errorf(cairn.CodeInvalid, "%s: the database account may not do that: %w", doing, err)
+		return cairn.Errorf(cairn.ErrInvalid, "%s: the database account may not do that: %w", doing, err)
 	case stateNoCharacter, stateNoEscape:
-		return cairn.Errorf(cairn.CodeInvalid, "%s: a text has a character that the database cannot keep: %w", doing, err)
+		return cairn.Errorf(cairn.ErrInvalid, "%s: a text has a character that the database cannot keep: %w", doing, err)
 	case statePrepared, stateNotPrepared:
-		return cairn.Errorf(cairn.CodeInvalid, "%s: connections are pooled by transaction on the way to the server, as PgBouncer does: set "+
+		return cairn.Errorf(cairn.ErrInvalid, "%s: connections are pooled by transaction on the way to the server, as PgBouncer does: set "+
 			"Options.SimpleProtocol, or default_query_exec_mode=simple_protocol in the URL: %w", doing, err)
 	case stateTooLarge:
-		return cairn.Errorf(cairn.CodeTooLarge, "%s: a value is larger than a database row may be: %w", doing, err)
+		return cairn.Errorf(cairn.ErrTooLarge, "%s: a value is larger than a database row may be: %w", doing, err)
 	}
 	var connecting *pgconn.ConnectError
 	switch {
 	case strings.HasPrefix(code, "28"):
-		return cairn.Errorf(cairn.CodeInvalid, "%s: the server refuses the database account: %w", doing, err)
+		return cairn.Errorf(cairn.ErrInvalid, "%s: the server refuses the database account: %w", doing, err)
 	case strings.HasPrefix(code, "53"), strings.HasPrefix(code, "58"):
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: the server lacks resources: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server lacks resources: %w", doing, err)
 	case code == "" && errors.As(err, &connecting):
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: the server cannot be reached: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server cannot be reached: %w", doing, err)
 	case code == stateSerialize, code == stateDeadlock, lost(err), undone(err), strings.HasPrefix(code, "57"):
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: %w", doing, err)
 	case strings.HasPrefix(code, "XX"):
-		return cairn.Errorf(cairn.CodeCorrupt, "%s: the database is damaged: %w", doing, err)
+		return cairn.Errorf(cairn.ErrCorrupt, "%s: the database is damaged: %w", doing, err)
 	}
-	return cairn.Errorf(cairn.CodeInternal, "%s: %w", doing, err)
+	return cairn.Errorf(cairn.ErrInternal, "%s: %w", doing, err)
 }
 
 // oneLine is an error that puts its message on one line. The message of several attempts to connect has more lines.

@@ -251,7 +251,7 @@ func (m *importing) exists(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return driver.Conflict(cairn.CodeExists, there.session, "session %q already exists", id)
+	return driver.Conflict(cairn.ErrExists, there.session, "session %q already exists", id)
 }
 
 // beginLog creates the tree's event log.

@@ -80,7 +80,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, request cairn.Stop) 
 			return err
 		}
 		if r.session.Status != cairn.SessionActive || r.session.RunID != request.RunID {
-			return driver.Conflict(cairn.CodeNotRunning, r.session, "session %q: run %q is not running", id, request.RunID)
+			return driver.Conflict(cairn.ErrNotRunning, r.session, "session %q: run %q is not running", id, request.RunID)
 		}
 		return nil // the earlier request stands
 	})

@@ -150,7 +150,7 @@ func TestNotificationsSurviveErrors(t *testing.T) {
 			return nil
 		}
 		if attempts.Add(1)%2 == 1 {
-			return cairn.Errorf(cairn.CodeUnavailable, "injected fault")
+			return cairn.Errorf(cairn.ErrUnavailable, "injected fault")
 		}
 		return nil
 	}

@@ -106,7 +106,7 @@ func readStored(rows pgx.Rows) (r driver.Record, err error) {
 	r.CreatedAt, r.UpdatedAt, r.ExpiresAt, r.AsOf = r.CreatedAt.UTC(), r.UpdatedAt.UTC(), instant(expires), r.AsOf.UTC()
 	r.Value = json.RawMessage(value)
 	if !json.Valid(r.Value) {
-		return r, cairn.Errorf(cairn.CodeCorrupt, "record %q in %q: the stored value is not valid JSON", r.Key, r.Namespace)
+		return r, cairn.Errorf(cairn.ErrCorrupt, "record %q in %q: the stored value is not valid JSON", r.Key, r.Namespace)
 	}
 	return r, nil
 }

@@ -60,7 +60,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 				return err
 			}
 			if r.session.Running(r.session.AsOf) {
-				return driver.Conflict(cairn.CodeRunning, r.session, "session %q is running", id)
+				return driver.Conflict(cairn.ErrAlreadyRunning, r.session, "session %q is running", id)
 			}
 			s.known.Drop(id)
 			_, err = c.exec(ctx, sqlDelete, r.key)

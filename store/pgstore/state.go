@@ -52,7 +52,7 @@ func encodeChange(sc *driver.StateChange) (string, error) {
 	}
 	raw, err := json.Marshal(sc.Ops)
 	if err != nil {
-		return "", cairn.Errorf(cairn.CodeState, "state: %w", err)
+		return "", cairn.Errorf(cairn.ErrState, "state: %w", err)
 	}
 	return string(raw), nil
 }
@@ -84,11 +84,11 @@ func (ch *chain) read(rows pgx.Rows) error {
 func (ch *chain) fold() (json.RawMessage, error) {
 	switch {
 	case ch.keyframe == nil:
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state has no keyframe")
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "stored state has no keyframe")
 	case len(ch.changes) > 0:
 		return driver.FoldState(ch.keyframe, ch.changes)
 	case !json.Valid(ch.keyframe):
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state is not valid JSON")
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "stored state is not valid JSON")
 	}
 	return ch.keyframe, nil
 }

@@ -121,7 +121,7 @@ func PieceOf(position int64, change *driver.StateChange) (*StatePiece, error) {
 	}
 	raw, err := json.Marshal(change.Ops)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+		return nil, cairn.Errorf(cairn.ErrState, "state: %w", err)
 	}
 	return &StatePiece{Position: position, Data: raw, Ops: change.Ops}, nil
 }
@@ -133,7 +133,7 @@ func (p *StatePiece) Changes() ([]cairn.Op, error) {
 	}
 	var list []cairn.Op
 	if err := json.Unmarshal(p.Data, &list); err != nil {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state change does not decode: %w", err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "stored state change does not decode: %w", err)
 	}
 	return list, nil
 }

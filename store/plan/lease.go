@@ -33,7 +33,7 @@ func Ended(row *cairn.Session, token int64) error {
 // Lost returns the conflict of a token that no longer holds the session.
 func Lost(row *cairn.Session, token int64) error {
 	if token != 0 && token == row.Lease.Token {
-		return driver.Conflict(cairn.CodeFenced, row, "session %q: the lease was released: fencing token %d, the session is %s", row.ID, token, row.Status)
+		return driver.Conflict(cairn.ErrFenced, row, "session %q: the lease was released: fencing token %d, the session is %s", row.ID, token, row.Status)
 	}
 	return driver.Guard{Token: token}.Lost(row)
 }
@@ -43,7 +43,7 @@ func Lost(row *cairn.Session, token int64) error {
 // of a run that does not hold the session.
 func Stopped(row *cairn.Session, standing *cairn.Stop, stop cairn.Stop) (stands cairn.Stop, write bool, err error) {
 	if row.Status != cairn.SessionActive || row.RunID != stop.RunID {
-		return stop, false, driver.Conflict(cairn.CodeNotRunning, row, "session %q: run %q is not running", row.ID, stop.RunID)
+		return stop, false, driver.Conflict(cairn.ErrNotRunning, row, "session %q: run %q is not running", row.ID, stop.RunID)
 	}
 	if standing != nil && standing.RunID == stop.RunID && (standing.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
 		return *standing, false, nil

@@ -40,7 +40,7 @@ func of(c *driver.Commit, seen *Seen) (*Delta, error) {
 		return nil, driver.UnknownRun(row.ID, c.EndRun.ID)
 	}
 	if row.Outbox != nil && c.Outbox && len(c.Events) > 0 && c.Drained != row.Outbox.Version {
-		return nil, driver.Conflict(cairn.CodeStale, seen.Row, "session %q has events of version %d that are not on the log yet", row.ID, row.Outbox.Version)
+		return nil, driver.Conflict(cairn.ErrStale, seen.Row, "session %q has events of version %d that are not on the log yet", row.ID, row.Outbox.Version)
 	}
 	if err := d.queue(c, seen); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (d *Delta) back(c *driver.Commit, seen *Seen) error {
 		return nil
 	}
 	if seen.State == nil {
-		return cairn.Errorf(cairn.CodeCorrupt, "session %q has no state at position %d", row.ID, d.Cut.State)
+		return cairn.Errorf(cairn.ErrCorrupt, "session %q has no state at position %d", row.ID, d.Cut.State)
 	}
 	row.Epoch++
 	row.MessageCount, row.State = d.Cut.Messages, *seen.State
@@ -365,7 +365,7 @@ func (d *Delta) queue(c *driver.Commit, seen *Seen) error {
 			if at == nil {
 				at = row
 			}
-			return driver.Conflict(cairn.CodeStale, at, "session %q has no queued turn %q", row.ID, id)
+			return driver.Conflict(cairn.ErrStale, at, "session %q has no queued turn %q", row.ID, id)
 		}
 		row.Queued--
 	}

@@ -63,7 +63,7 @@ func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, 
 		if w.at != nil {
 			seen = w.at.session
 		}
-		err = driver.Conflict(cairn.CodeExists, seen, "session %q already exists", to.ID)
+		err = driver.Conflict(cairn.ErrExists, seen, "session %q already exists", to.ID)
 	}
 	return row, err
 }

@@ -73,7 +73,7 @@ func readCall(root, id, record string) (call cairn.PendingCall, err error) {
 	head, data, ok := strings.Cut(record, "\n")
 	var h callHeader
 	if !ok {
-		return call, cairn.Errorf(cairn.CodeCorrupt, "stored call %q has no data", id)
+		return call, cairn.Errorf(cairn.ErrCorrupt, "stored call %q has no data", id)
 	}
 	if err := backend.DecodeJSON("call", head, &h); err != nil {
 		return call, err

@@ -92,7 +92,7 @@ func failNth(_ testing.TB, st driver.Store, n int) (disarm func() (failed bool))
 			return nil
 		}
 		failed = true
-		return cairn.Errorf(cairn.CodeUnavailable, "injected fault")
+		return cairn.Errorf(cairn.ErrUnavailable, "injected fault")
 	}
 	return func() bool {
 		s.intercept = nil

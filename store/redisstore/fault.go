@@ -10,7 +10,7 @@ import (
 )
 
 // errClosed is the error of every call after Close.
-var errClosed = cairn.Errorf(cairn.CodeClosed, "the store is closed")
+var errClosed = cairn.Errorf(cairn.ErrClosed, "the store is closed")
 
 // fault gives an error of the client a code and says what was being done. Errors that have a code already, and those of
 // contexts, pass unchanged.
@@ -23,7 +23,7 @@ func fault(doing string, err error) error {
 		return err
 	}
 	text := err.Error()
-	code, what := cairn.CodeUnavailable, ""
+	code, what := cairn.ErrUnavailable, ""
 	var answer redis.Error
 	switch {
 	case errors.Is(err, redis.ErrClosed):
@@ -48,9 +48,9 @@ func fault(doing string, err error) error {
 	case redis.HasErrorPrefix(err, "CLUSTERDOWN"), redis.HasErrorPrefix(err, "MASTERDOWN"), redis.HasErrorPrefix(err, "TRYAGAIN"):
 		what = "the cluster is not complete"
 	case redis.HasErrorPrefix(err, "WRONGTYPE"), strings.Contains(text, "WRONGTYPE"):
-		code, what = cairn.CodeSchema, "a key under the prefix is not this store's"
+		code, what = cairn.ErrSchema, "a key under the prefix is not this store's"
 	case errors.As(err, &answer):
-		code, what = cairn.CodeInternal, "the server refuses a command"
+		code, what = cairn.ErrInternal, "the server refuses a command"
 	default:
 		what = "the server cannot be reached"
 	}

@@ -49,12 +49,12 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 		}
 	}
 	if in.FirstState, err = strconv.ParseInt(list.text(6), 10, 64); err != nil {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: the stored row does not decode: %w", id, err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: the stored row does not decode: %w", id, err)
 	}
 	if driver.DueKindOf(rec.session) != "" {
 		due, err := strconv.ParseInt(list.text(7), 10, 64)
 		if err != nil {
-			return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: the stored row does not decode: %w", id, err)
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: the stored row does not decode: %w", id, err)
 		}
 		in.DueSince = fromMicros(due)
 	}
@@ -143,7 +143,7 @@ func (m *importing) put(kind, key string, elements ...any) error {
 }
 
 func (m *importing) lost() error {
-	return cairn.Errorf(cairn.CodeUnavailable, "import: session %q: the server lost a part that nothing was added to for %s",
+	return cairn.Errorf(cairn.ErrUnavailable, "import: session %q: the server lost a part that nothing was added to for %s",
 		m.root, importKept)
 }
 
@@ -174,7 +174,7 @@ func (m *importing) begin(p *driver.SessionPart) error {
 	id := p.Row.ID
 	there, err := driver.Load(m.ctx, m.s, id)
 	if err == nil {
-		return driver.Conflict(cairn.CodeExists, there, "session %q already exists", id)
+		return driver.Conflict(cairn.ErrExists, there, "session %q already exists", id)
 	}
 	if !errors.Is(err, cairn.ErrNotFound) || driver.IsGone(err) {
 		return err
@@ -389,7 +389,7 @@ func (m *importing) finish() error {
 		if err != nil {
 			return err
 		}
-		return driver.Conflict(cairn.CodeExists, there, "session %q already exists", r.text(2))
+		return driver.Conflict(cairn.ErrExists, there, "session %q already exists", r.text(2))
 	case "log":
 		return driver.LogExists(m.name)
 	case "lost":

@@ -63,7 +63,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 	if err != nil {
 		return err
 	}
-	return driver.Conflict(cairn.CodeNotRunning, row, "session %q: run %q is not running", id, stop.RunID)
+	return driver.Conflict(cairn.ErrNotRunning, row, "session %q: run %q is not running", id, stop.RunID)
 }
 
 // Stage implements driver.Store.

@@ -117,7 +117,7 @@ func readMessages(list []any) ([]cairn.Message, error) {
 			m.RunID = runOf(m.ID)
 		}
 		if !ok {
-			return nil, cairn.Errorf(cairn.CodeCorrupt, "stored message has no time")
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "stored message has no time")
 		}
 		if !at.IsZero() {
 			m.CreatedAt = at
@@ -152,7 +152,7 @@ func readNumbered(what string, list []any, read func(field, data string) error) 
 		number, data, ok := strings.Cut(plain(list[i+1]), ":")
 		n, err := strconv.Atoi(number)
 		if !ok || err != nil {
-			return cairn.Errorf(cairn.CodeCorrupt, "stored %s has no number", what)
+			return cairn.Errorf(cairn.ErrCorrupt, "stored %s has no number", what)
 		}
 		items = append(items, item{n, plain(list[i]), data})
 	}
@@ -179,12 +179,12 @@ func readQueue(list []any) (turns []driver.QueuedTurn, err error) {
 // foldChain returns the state at the end of a chain: a keyframe and the changes since.
 func foldChain(list []any) (json.RawMessage, error) {
 	if len(list) == 0 {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state has no keyframe")
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "stored state has no keyframe")
 	}
 	keyframe := json.RawMessage(plain(list[0]))
 	if len(list) == 1 {
 		if !json.Valid(keyframe) {
-			return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state is not valid JSON")
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "stored state is not valid JSON")
 		}
 		return keyframe, nil
 	}

@@ -49,7 +49,7 @@ func decodeRecord(namespace, key, asOf string, fields reply) (*driver.Record, er
 	number := func(text string) int64 {
 		n, failed := strconv.ParseInt(text, 10, 64)
 		if failed != nil && err == nil {
-			err = cairn.Errorf(cairn.CodeCorrupt, "record %q in %q: stored number %q does not decode", key, namespace, text)
+			err = cairn.Errorf(cairn.ErrCorrupt, "record %q in %q: stored number %q does not decode", key, namespace, text)
 		}
 		return n
 	}
@@ -59,7 +59,7 @@ func decodeRecord(namespace, key, asOf string, fields reply) (*driver.Record, er
 	}
 	r.AsOf = fromMicros(number(asOf))
 	if err == nil && len(fields) > 5 && !json.Valid(r.Value) {
-		err = cairn.Errorf(cairn.CodeCorrupt, "record %q in %q: the stored value is not valid JSON", key, namespace)
+		err = cairn.Errorf(cairn.ErrCorrupt, "record %q in %q: the stored value is not valid JSON", key, namespace)
 	}
 	if err != nil {
 		return nil, err

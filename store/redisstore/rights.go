@@ -97,7 +97,7 @@ func (d *database) forbidden(doing string, list []right) error {
 	for _, r := range list {
 		what, rules = append(what, r.what), append(rules, r.rule)
 	}
-	return cairn.Errorf(cairn.CodeUnavailable, "%s: Redis user %q lacks the right to %s; grant it with ACL SETUSER %s %s",
+	return cairn.Errorf(cairn.ErrUnavailable, "%s: Redis user %q lacks the right to %s; grant it with ACL SETUSER %s %s",
 		doing, d.user, strings.Join(what, ", to "), d.user, strings.Join(rules, " "))
 }
 

@@ -78,7 +78,7 @@ func appendRun(to []byte, run *cairn.Run, over bool, textAt int) ([]byte, error)
 	}
 	raw, err := json.Marshal(runDataOf(plan.WithoutText(run, textAt), over))
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeInvalid, "run does not encode: %w", err)
+		return nil, cairn.Errorf(cairn.ErrInvalid, "run does not encode: %w", err)
 	}
 	return append(to, raw...), nil
 }
@@ -104,7 +104,7 @@ func readRun(session, id, origin, data, message string) (run cairn.Run, err erro
 	}
 	ended, text, ok := stamped(data)
 	if !ok {
-		return run, cairn.Errorf(cairn.CodeCorrupt, "stored run %q has no time", id)
+		return run, cairn.Errorf(cairn.ErrCorrupt, "stored run %q has no time", id)
 	}
 	if strings.HasPrefix(text, "@") {
 		text = text[max(strings.IndexByte(text, '{'), 0):]

@@ -45,11 +45,11 @@ func (f facts) check(doing string) error {
 	policy := f["maxmemory_policy"]
 	switch {
 	case err != nil || version < oldestServer:
-		return cairn.Errorf(cairn.CodeSchema, "%s: the server has version %q; at least %d is needed", doing, f["redis_version"], oldestServer)
+		return cairn.Errorf(cairn.ErrSchema, "%s: the server has version %q; at least %d is needed", doing, f["redis_version"], oldestServer)
 	case f["role"] == "slave":
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: the server is a read-only replica: %w", doing, errReplica)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server is a read-only replica: %w", doing, errReplica)
 	case strings.HasPrefix(policy, "allkeys") && f["maxmemory"] != "0":
-		return cairn.Errorf(cairn.CodeInvalid, "%s: maxmemory-policy is %q, so the server would lose sessions; set it to noeviction: %w", doing, policy, errEvicts)
+		return cairn.Errorf(cairn.ErrInvalid, "%s: maxmemory-policy is %q, so the server would lose sessions; set it to noeviction: %w", doing, policy, errEvicts)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		return driver.Conflict(cairn.CodeRunning, row, "session %q is running", id)
+		return driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q is running", id)
 	}
 	return s.release(ctx, id, s.bucketOf(r.text(1)))
 }

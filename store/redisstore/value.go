@@ -39,7 +39,7 @@ func stamped(text string) (at time.Time, data string, ok bool) {
 func dated(what, text string) (at time.Time, data string, err error) {
 	at, data, ok := stamped(text)
 	if !ok || at.IsZero() {
-		return at, "", cairn.Errorf(cairn.CodeCorrupt, "stored %s has no time", what)
+		return at, "", cairn.Errorf(cairn.ErrCorrupt, "stored %s has no time", what)
 	}
 	return at, data, nil
 }

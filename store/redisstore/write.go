@@ -53,7 +53,7 @@ func (w *write) seen() *plan.Seen {
 // absent reports whether an error means that no session has the id, not even a removed one.
 func absent(err error) bool {
 	var missing *cairn.Error
-	return errors.As(err, &missing) && missing.Code == cairn.CodeNotFound && missing.Field == "session"
+	return errors.As(err, &missing) && missing.Code == cairn.ErrNotFound && missing.Field == "session"
 }
 
 // keys returns the run and the step that identify the commit. Each is empty if there is none.
@@ -465,7 +465,7 @@ func (w *write) place(cmd *command, word, hash, kind, field string) {
 func (c *command) json(what string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
+		return cairn.Errorf(cairn.ErrInvalid, "%s does not encode: %w", what, err)
 	}
 	c.add(append(c.data, raw...))
 	return nil

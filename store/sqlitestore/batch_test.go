@@ -145,8 +145,8 @@ func TestMissingBatchIsCorrupt(t *testing.T) {
 			t.Fatal(err)
 		}
 		var e *cairn.Error
-		if list, err := s.log.Read(t.Context(), "log", after, 0); !errors.As(err, &e) || e.Code != cairn.CodeCorrupt {
-			t.Errorf("without the %s: %d events, %v, want %s", missing, len(list), err, cairn.CodeCorrupt)
+		if list, err := s.log.Read(t.Context(), "log", after, 0); !errors.As(err, &e) || e.Code != cairn.ErrCorrupt {
+			t.Errorf("without the %s: %d events, %v, want %s", missing, len(list), err, cairn.ErrCorrupt)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, 
 		}
 		there, err := find(c, to.ID)
 		if err == nil {
-			return driver.Conflict(cairn.CodeExists, there.session, "session %q already exists", to.ID)
+			return driver.Conflict(cairn.ErrExists, there.session, "session %q already exists", to.ID)
 		}
 		if _, known := err.(*cairn.Error); !known {
 			return err

@@ -9,7 +9,7 @@ import (
 )
 
 // columns reads the values of one row from left to right. The first value that is not as expected sets err to a
-// CodeCorrupt error; later values are zero.
+// ErrCorrupt error; later values are zero.
 type columns struct {
 	values []sqldriver.Value
 	at     int
@@ -26,7 +26,7 @@ func (c *columns) next() sqldriver.Value {
 
 func (c *columns) corrupt(format string, args ...any) {
 	if c.err == nil {
-		c.err = cairn.Errorf(cairn.CodeCorrupt, format, args...)
+		c.err = cairn.Errorf(cairn.ErrCorrupt, format, args...)
 	}
 }
 

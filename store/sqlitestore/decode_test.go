@@ -53,13 +53,13 @@ func FuzzDecode(f *testing.F) {
 		}
 		d.read(c)
 		var e *cairn.Error
-		if c.err != nil && (!errors.As(c.err, &e) || e.Code != cairn.CodeCorrupt) {
-			t.Fatalf("error %v, want code %s", c.err, cairn.CodeCorrupt)
+		if c.err != nil && (!errors.As(c.err, &e) || e.Code != cairn.ErrCorrupt) {
+			t.Fatalf("error %v, want code %s", c.err, cairn.ErrCorrupt)
 		}
 		if c.err == nil && len(kinds) < d.columns {
 			t.Fatalf("%d of %d columns were read without an error", len(kinds), d.columns)
 		}
-		if stop, err := decodeStop(text); err != nil && (stop != nil || !errors.As(err, &e) || e.Code != cairn.CodeCorrupt) {
+		if stop, err := decodeStop(text); err != nil && (stop != nil || !errors.As(err, &e) || e.Code != cairn.ErrCorrupt) {
 			t.Fatalf("stop: %v, %v", stop, err)
 		}
 	})

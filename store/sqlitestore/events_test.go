@@ -86,7 +86,7 @@ func TestEventsBesideAFailedCommit(t *testing.T) {
 		failed := last == sqlEnqueue // the write of the events comes right after
 		last = text
 		if failed {
-			return cairn.Errorf(cairn.CodeInvalid, "no events today")
+			return cairn.Errorf(cairn.ErrInvalid, "no events today")
 		}
 		return nil
 	})

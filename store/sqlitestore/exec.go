@@ -20,7 +20,7 @@ const dialect = "SQLite"
 // in this file, else the error is ErrInvalid; nothing is sent to the database yet.
 //
 // A call that ends in an error executes none of its statements. If a statement fails, or those of a step together take
-// longer than [Options].ExecTimeout, the step is discarded and its run fails with CodeStatement, which names the tool;
+// longer than [Options].ExecTimeout, the step is discarded and its run fails with ErrStatement, which names the tool;
 // Retry repeats the step. A statement that changes no row does not fail. Foreign keys are not enforced.
 //
 // A file has one writer at a time: while a statement runs, every other session of the file waits for its commit.

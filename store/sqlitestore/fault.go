@@ -12,7 +12,7 @@ import (
 )
 
 // errClosed is the error of every call after Close.
-var errClosed = cairn.Errorf(cairn.CodeClosed, "the store is closed")
+var errClosed = cairn.Errorf(cairn.ErrClosed, "the store is closed")
 
 // resultCode returns SQLite's primary result code of err, or 0 if err does not come from SQLite.
 func resultCode(err error) int {
@@ -52,21 +52,21 @@ func fault(doing string, err error) error {
 	}
 	switch resultCode(err) {
 	case lib.SQLITE_FULL:
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: the disk is full: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: the disk is full: %w", doing, err)
 	case lib.SQLITE_IOERR:
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: the disk does not read or write: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: the disk does not read or write: %w", doing, err)
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: another process keeps the database locked: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: another process keeps the database locked: %w", doing, err)
 	case lib.SQLITE_READONLY, lib.SQLITE_PERM:
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: the database may not be written: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: the database may not be written: %w", doing, err)
 	case lib.SQLITE_CANTOPEN, lib.SQLITE_NOMEM, lib.SQLITE_PROTOCOL:
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: %w", doing, err)
 	case lib.SQLITE_CORRUPT:
-		return cairn.Errorf(cairn.CodeCorrupt, "%s: the database file is damaged: %w", doing, err)
+		return cairn.Errorf(cairn.ErrCorrupt, "%s: the database file is damaged: %w", doing, err)
 	case lib.SQLITE_NOTADB:
-		return cairn.Errorf(cairn.CodeSchema, "%s: not an SQLite database: %w", doing, err)
+		return cairn.Errorf(cairn.ErrSchema, "%s: not an SQLite database: %w", doing, err)
 	case lib.SQLITE_TOOBIG:
-		return cairn.Errorf(cairn.CodeTooLarge, "%s: a value is larger than a database row may be: %w", doing, err)
+		return cairn.Errorf(cairn.ErrTooLarge, "%s: a value is larger than a database row may be: %w", doing, err)
 	}
-	return cairn.Errorf(cairn.CodeInternal, "%s: %w", doing, err)
+	return cairn.Errorf(cairn.ErrInternal, "%s: %w", doing, err)
 }

@@ -298,8 +298,8 @@ func TestCorruptData(t *testing.T) {
 				t.Fatal(err)
 			}
 			var e *cairn.Error
-			if err := test.read(t.Context(), s); !errors.As(err, &e) || e.Code != cairn.CodeCorrupt {
-				t.Errorf("error %v, want code %s", err, cairn.CodeCorrupt)
+			if err := test.read(t.Context(), s); !errors.As(err, &e) || e.Code != cairn.ErrCorrupt {
+				t.Errorf("error %v, want code %s", err, cairn.ErrCorrupt)
 			}
 		})
 	}

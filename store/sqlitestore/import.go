@@ -149,7 +149,7 @@ func (m *importing) add(p *driver.Part) error {
 func (m *importing) begin(p *driver.SessionPart) error {
 	there, err := find(m.c, p.Row.ID)
 	if err == nil {
-		return driver.Conflict(cairn.CodeExists, there.session, "session %q already exists", p.Row.ID)
+		return driver.Conflict(cairn.ErrExists, there.session, "session %q already exists", p.Row.ID)
 	}
 	if !errors.Is(err, cairn.ErrNotFound) || driver.IsGone(err) {
 		return err

@@ -165,14 +165,14 @@ func TestOpenRefusesBadArguments(t *testing.T) {
 		code       cairn.Code
 		says       string
 	}{
-		{"empty path", "", nil, cairn.CodeInvalid, "path"},
-		{"a directory", dir, nil, cairn.CodeSchema, "directory"},
-		{"a missing directory", filepath.Join(dir, "missing", "cairn.db"), nil, cairn.CodeUnavailable, "missing"},
-		{"synchronous", good, &Options{Synchronous: 9}, cairn.CodeInvalid, "synchronous"},
-		{"max event", good, &Options{MaxEvent: -1}, cairn.CodeInvalid, "max_event"},
-		{"poll interval", good, &Options{PollInterval: -1}, cairn.CodeInvalid, "poll_interval"},
-		{"read connections", good, &Options{ReadConnections: -1}, cairn.CodeInvalid, "read_connections"},
-		{"busy timeout", good, &Options{BusyTimeout: -1}, cairn.CodeInvalid, "busy_timeout"},
+		{"empty path", "", nil, cairn.ErrInvalid, "path"},
+		{"a directory", dir, nil, cairn.ErrSchema, "directory"},
+		{"a missing directory", filepath.Join(dir, "missing", "cairn.db"), nil, cairn.ErrUnavailable, "missing"},
+		{"synchronous", good, &Options{Synchronous: 9}, cairn.ErrInvalid, "synchronous"},
+		{"max event", good, &Options{MaxEvent: -1}, cairn.ErrInvalid, "max_event"},
+		{"poll interval", good, &Options{PollInterval: -1}, cairn.ErrInvalid, "poll_interval"},
+		{"read connections", good, &Options{ReadConnections: -1}, cairn.ErrInvalid, "read_connections"},
+		{"busy timeout", good, &Options{BusyTimeout: -1}, cairn.ErrInvalid, "busy_timeout"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Open(test.path, test.opts)

@@ -28,7 +28,7 @@ func (e *ReadOnlyError) Error() string {
 }
 
 func errReadOnly(path string, asked bool) error {
-	return cairn.Errorf(cairn.CodeUnavailable, "%w", &ReadOnlyError{Path: path, Asked: asked})
+	return cairn.Errorf(cairn.ErrUnavailable, "%w", &ReadOnlyError{Path: path, Asked: asked})
 }
 
 // notWritable returns a ReadOnlyError in place of an error with which SQLite reports that it may not write a file that

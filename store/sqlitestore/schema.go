@@ -51,7 +51,7 @@ const (
 func migrations() (backend.Schema, error) {
 	schema, err := backend.Migrations(migrationFiles, "migrations")
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
+		return nil, cairn.Errorf(cairn.ErrInternal, "%w", err)
 	}
 	return schema, nil
 }
@@ -98,7 +98,7 @@ func (id identity) pending(path string, schema backend.Schema) (backend.Schema, 
 	case id.objects == 0 && id.application == 0 && id.version == 0:
 		return schema, nil
 	case id.application != applicationID:
-		return nil, cairn.Errorf(cairn.CodeSchema, "%s is an SQLite database of another application", path)
+		return nil, cairn.Errorf(cairn.ErrSchema, "%s is an SQLite database of another application", path)
 	}
 	return schema.Pending(path, id.applied)
 }
@@ -110,13 +110,13 @@ func inspect(path string, busyTimeout time.Duration, schema backend.Schema) (id 
 	case errors.Is(err, fs.ErrNotExist):
 		return id, nil
 	case err != nil:
-		return id, cairn.Errorf(cairn.CodeUnavailable, "open database: %w", err)
+		return id, cairn.Errorf(cairn.ErrUnavailable, "open database: %w", err)
 	case info.IsDir():
-		return id, cairn.Errorf(cairn.CodeSchema, "%s is a directory, not a database file", path)
+		return id, cairn.Errorf(cairn.ErrSchema, "%s is a directory, not a database file", path)
 	case info.Size() == 0:
 		return id, nil
 	case info.Size() < minFile: // SQLite would take it for an empty database
-		return id, cairn.Errorf(cairn.CodeSchema, "open %s: not an SQLite database", path)
+		return id, cairn.Errorf(cairn.ErrSchema, "open %s: not an SQLite database", path)
 	}
 	c, err := connectToRead(path, busyTimeout)
 	if err != nil {
@@ -220,7 +220,7 @@ func (w *writer) useWAL(ctx context.Context, path string) error {
 		case err == nil && mode == "wal":
 			return nil
 		case err == nil:
-			return cairn.Errorf(cairn.CodeUnavailable, "%s cannot use write-ahead logging; its journal mode stays %q", path, mode)
+			return cairn.Errorf(cairn.ErrUnavailable, "%s cannot use write-ahead logging; its journal mode stays %q", path, mode)
 		case !busy(err) || time.Since(started) > w.busyTimeout:
 			return fault("open "+path, err)
 		}

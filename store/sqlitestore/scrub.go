@@ -35,7 +35,7 @@ func (s *Store) Scrub(ctx context.Context) error {
 		case err == nil && !waits:
 			return nil
 		case time.Since(started) > s.opts.BusyTimeout:
-			return cairn.Errorf(cairn.CodeUnavailable, "deleted data remains in %s and %s-wal until the log is emptied: another connection has kept an older state open for %s; "+
+			return cairn.Errorf(cairn.ErrUnavailable, "deleted data remains in %s and %s-wal until the log is emptied: another connection has kept an older state open for %s; "+
 				"repeat this when it has ended, or close the database in all processes", s.path, s.path, s.opts.BusyTimeout)
 		}
 		timer := time.NewTimer(wait/2 + rand.N(wait))

@@ -107,7 +107,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 			return err
 		}
 		if r.session.Running(s.clock()) {
-			return driver.Conflict(cairn.CodeRunning, r.session, "session %q is running", id)
+			return driver.Conflict(cairn.ErrAlreadyRunning, r.session, "session %q is running", id)
 		}
 		for _, text := range sqlDelete {
 			if _, err := c.exec(text, r.key); err != nil {

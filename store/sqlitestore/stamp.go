@@ -18,7 +18,7 @@ type stamp struct {
 func stampOf(path string) (*stamp, error) {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeUnavailable, "open database: %w", err)
+		return nil, cairn.Errorf(cairn.ErrUnavailable, "open database: %w", err)
 	}
 	s := &stamp{path: target, files: map[string]os.FileInfo{}}
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
@@ -28,7 +28,7 @@ func stampOf(path string) (*stamp, error) {
 		case err == nil:
 			s.files[suffix] = info
 		case !errors.Is(err, fs.ErrNotExist):
-			return nil, cairn.Errorf(cairn.CodeUnavailable, "open database: %w", err)
+			return nil, cairn.Errorf(cairn.ErrUnavailable, "open database: %w", err)
 		}
 	}
 	return s, nil

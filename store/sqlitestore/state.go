@@ -52,11 +52,11 @@ func stateAt(ctx context.Context, c *conn, key, position int64) (json.RawMessage
 		return nil, err
 	}
 	if keyframe == nil {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state has no keyframe at or before position %d", position)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "stored state has no keyframe at or before position %d", position)
 	}
 	if len(changes) == 0 {
 		if !json.Valid(keyframe) {
-			return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state at position %d is not valid JSON", position)
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "stored state at position %d is not valid JSON", position)
 		}
 		return keyframe, nil
 	}

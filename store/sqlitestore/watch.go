@@ -57,7 +57,7 @@ func openWatched(path string, open func() (*conn, error)) (*conn, *watch, error)
 	}
 	if missing != nil {
 		c.close()
-		return nil, nil, cairn.Errorf(cairn.CodeUnavailable, "open database: %w", missing)
+		return nil, nil, cairn.Errorf(cairn.ErrUnavailable, "open database: %w", missing)
 	}
 	w := &watch{path: path, files: []watchedFile{{path, before}}}
 	if err := w.check(); err != nil {
@@ -72,12 +72,12 @@ func openWatched(path string, open func() (*conn, error)) (*conn, *watch, error)
 func (w *watch) addLog() error {
 	target, err := filepath.EvalSymlinks(w.path) // SQLite keeps them next to the file that a link leads to
 	if err != nil {
-		return cairn.Errorf(cairn.CodeUnavailable, "open database: %w", err)
+		return cairn.Errorf(cairn.ErrUnavailable, "open database: %w", err)
 	}
 	for _, suffix := range []string{"-wal", "-shm"} {
 		id, _, err := statFile(target + suffix)
 		if err != nil {
-			return cairn.Errorf(cairn.CodeUnavailable, "open database: %w", err)
+			return cairn.Errorf(cairn.ErrUnavailable, "open database: %w", err)
 		}
 		w.files = append(w.files, watchedFile{target + suffix, id})
 	}
@@ -127,7 +127,7 @@ func (w *watch) look(i int) (*ReplacedError, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return &ReplacedError{Path: w.path, File: f.name, Missing: true}, nil
 	case err != nil:
-		return nil, cairn.Errorf(cairn.CodeUnavailable, "check the files of the database: %w", err)
+		return nil, cairn.Errorf(cairn.ErrUnavailable, "check the files of the database: %w", err)
 	case !f.id.same(id), i == 0 && len(w.files) > 1 && size < minFile:
 		return &ReplacedError{Path: w.path, File: f.name}, nil
 	}
@@ -136,6 +136,6 @@ func (w *watch) look(i int) (*ReplacedError, error) {
 
 // lose records that the database is lost. The first reason counts.
 func (w *watch) lose(e *ReplacedError) error {
-	w.lost.CompareAndSwap(nil, cairn.Errorf(cairn.CodeUnavailable, "%w", e))
+	w.lost.CompareAndSwap(nil, cairn.Errorf(cairn.ErrUnavailable, "%w", e))
 	return w.err()
 }

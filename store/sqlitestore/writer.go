@@ -184,7 +184,7 @@ func (w *writer) begin(j *job) error {
 			j.since = time.Now()
 		}
 		if time.Since(j.since) > w.busyTimeout {
-			return cairn.Errorf(cairn.CodeUnavailable, "another process kept the database locked for %s: %w", w.busyTimeout, err)
+			return cairn.Errorf(cairn.ErrUnavailable, "another process kept the database locked for %s: %w", w.busyTimeout, err)
 		}
 		// Random waits keep two processes from missing each other's gaps forever.
 		timer := time.NewTimer(wait/2 + rand.N(wait))

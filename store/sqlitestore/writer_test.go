@@ -139,7 +139,7 @@ func TestFailedCommitLeavesTheOthersAlone(t *testing.T) {
 	commits[2].StartRun = &cairn.Run{ID: "run", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunCompleted}
 	errs, transactions := commitAll(t, s, commits, ctxs, func() {}, func(text string) error {
 		if text == sqlInsertRun {
-			return cairn.Errorf(cairn.CodeInvalid, "no runs today")
+			return cairn.Errorf(cairn.ErrInvalid, "no runs today")
 		}
 		return nil
 	})

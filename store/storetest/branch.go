@@ -236,7 +236,7 @@ func branchErrors(h *harness) {
 	for _, test := range []struct {
 		name, from, to string
 		at             driver.BranchPoint
-		want           *cairn.Error
+		want           cairn.Code
 	}{
 		{"to a session that exists", "source", "there", driver.BranchPoint{}, cairn.ErrExists},
 		{"to itself", "source", "source", driver.BranchPoint{}, cairn.ErrExists},

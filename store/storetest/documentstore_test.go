@@ -29,7 +29,7 @@ func (s *documentStore) clock() time.Time { return time.Now().UTC().Truncate(tim
 // ready returns the error of a call that must not be made.
 func (s *documentStore) ready(ctx context.Context) error {
 	if s.closed.Load() {
-		return cairn.Errorf(cairn.CodeClosed, "the store is closed")
+		return cairn.Errorf(cairn.ErrClosed, "the store is closed")
 	}
 	return ctx.Err()
 }
@@ -218,7 +218,7 @@ func (s *documentStore) Branch(ctx context.Context, from string, at driver.Branc
 	if err != nil {
 		return nil, err
 	}
-	return nil, driver.Conflict(cairn.CodeExists, &there.Row, "session %q already exists", to.ID)
+	return nil, driver.Conflict(cairn.ErrExists, &there.Row, "session %q already exists", to.ID)
 }
 
 func (s *documentStore) Prune(ctx context.Context, id string, keep int) (n int, err error) {
@@ -288,7 +288,7 @@ func (s *documentStore) Delete(ctx context.Context, id string) error {
 		case err != nil:
 			return err
 		case doc.Row.Running(doc.Row.AsOf):
-			return driver.Conflict(cairn.CodeRunning, &doc.Row, "session %q is running", id)
+			return driver.Conflict(cairn.ErrAlreadyRunning, &doc.Row, "session %q is running", id)
 		}
 		if done, err := s.db.delete(sessionKeys+id, version); done || err != nil {
 			return err

@@ -33,12 +33,12 @@ var againTests = []storeTest{
 func conflicts(s *cairn.Session) []struct {
 	name string
 	set  func(*driver.Guard)
-	want *cairn.Error
+	want cairn.Code
 } {
 	return []struct {
 		name string
 		set  func(*driver.Guard)
-		want *cairn.Error
+		want cairn.Code
 	}{
 		{"new", func(g *driver.Guard) { g.New = true }, cairn.ErrExists},
 		{"token", func(g *driver.Guard) { g.Token = s.Lease.Token + 1 }, cairn.ErrFenced},
@@ -49,7 +49,7 @@ func conflicts(s *cairn.Session) []struct {
 	}
 }
 
-func (h *harness) refused(s *cairn.Session, g driver.Guard, want *cairn.Error, what string) {
+func (h *harness) refused(s *cairn.Session, g driver.Guard, want cairn.Code, what string) {
 	h.Helper()
 	c := h.everythingBut(s)
 	c.Guard = g

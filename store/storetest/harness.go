@@ -217,31 +217,31 @@ func (h *harness) await(what string, done func() bool) {
 }
 
 // wantError checks that err is a *cairn.Error with the sentinel's code.
-func (h *harness) wantError(err error, want *cairn.Error, what string) {
+func (h *harness) wantError(err error, want cairn.Code, what string) {
 	h.Helper()
 	wantError(h.T, err, want, what)
 }
 
-func wantError(t *testing.T, err error, want *cairn.Error, what string) {
+func wantError(t *testing.T, err error, want cairn.Code, what string) {
 	t.Helper()
 	var e *cairn.Error
 	switch {
 	case err == nil:
-		t.Fatalf("%s: no error, want %q", what, want.Code)
+		t.Fatalf("%s: no error, want %q", what, want)
 	case !errors.Is(err, want):
-		t.Fatalf("%s: error %q, want one of code %q", what, err, want.Code)
+		t.Fatalf("%s: error %q, want one of code %q", what, err, want)
 	case !errors.As(err, &e):
 		t.Fatalf("%s: error %q is not a *cairn.Error", what, err)
 	}
 }
 
 // wantConflict checks that err is a ConflictError with the sentinel's code, and returns the row that it saw.
-func (h *harness) wantConflict(err error, want *cairn.Error, what string) *cairn.Session {
+func (h *harness) wantConflict(err error, want cairn.Code, what string) *cairn.Session {
 	h.Helper()
 	h.wantError(err, want, what)
 	var c *driver.ConflictError
 	if !errors.As(err, &c) {
-		h.Fatalf("%s: error %q is not a *store.ConflictError", what, err)
+		h.Fatalf("%s: error %q is not a *driver.ConflictError", what, err)
 	}
 	seen := driver.Seen(err)
 	if seen == nil {
@@ -268,7 +268,7 @@ func race(n int, fn func(i int) error) []error {
 
 // oneWins checks that exactly one racer had no error and all others a conflict of the given code, and returns the
 // winner and the rows that the losers saw.
-func (h *harness) oneWins(errs []error, lost *cairn.Error) (winner int, seen []*cairn.Session) {
+func (h *harness) oneWins(errs []error, lost cairn.Code) (winner int, seen []*cairn.Session) {
 	h.Helper()
 	winner = -1
 	for i, err := range errs {

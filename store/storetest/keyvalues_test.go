@@ -50,7 +50,7 @@ func (kv *keyValues) write(key string, version int64, do func()) (done bool, err
 	if kv.failAt > 0 {
 		if kv.failAt--; kv.failAt == 0 {
 			kv.failed = true
-			return false, cairn.Errorf(cairn.CodeUnavailable, "the database is away")
+			return false, cairn.Errorf(cairn.ErrUnavailable, "the database is away")
 		}
 	}
 	if kv.values[key].version != version {

@@ -84,7 +84,7 @@ func unkeepable() map[string]*driver.Commit {
 
 		"a run's text":   run(func(r *cairn.Run) { r.Text = "\x00" }),
 		"a run's output": run(func(r *cairn.Run) { r.Output = half }),
-		"a run's error":  run(func(r *cairn.Run) { r.Error = cairn.Errorf(cairn.CodeTool, "\xff") }),
+		"a run's error":  run(func(r *cairn.Run) { r.Error = cairn.Errorf(cairn.ErrTool, "\xff") }),
 		"a run's usage":  run(func(r *cairn.Run) { r.Usage.Custom = map[string]float64{"cost": inf} }),
 
 		"a call's input":      call(func(c *cairn.PendingCall) { c.Input = half }),
@@ -110,7 +110,7 @@ func unkeepable() map[string]*driver.Commit {
 func (h *harness) wantRefused(err error, what string) {
 	h.Helper()
 	var e *cairn.Error
-	if !errors.As(err, &e) || e.Code != cairn.CodeInvalid && e.Code != cairn.CodeTooLarge || e.Field == "" || !strings.HasPrefix(e.Message, e.Field) {
+	if !errors.As(err, &e) || e.Code != cairn.ErrInvalid && e.Code != cairn.ErrTooLarge || e.Field == "" || !strings.HasPrefix(e.Message, e.Field) {
 		h.Fatalf("%s: error %v, want one that names the field", what, err)
 	}
 }
@@ -201,7 +201,7 @@ func logRefuses(h *logHarness) {
 		"data that is too deep":    {Type: cairn.EventCustom, SessionID: "s", Name: "n", Data: deep(cairn.MaxJSONDepth + 1)},
 		"data with a NUL":          {Type: cairn.EventCustom, SessionID: "s", Name: "n", Data: json.RawMessage(`"\u0000"`)},
 		"usage that is not finite": {Type: cairn.EventUsage, SessionID: "s", Usage: &cairn.Usage{Custom: map[string]float64{"cost": math.Inf(1)}}},
-		"an error's words":         {Type: cairn.EventError, SessionID: "s", Error: cairn.Errorf(cairn.CodeTool, "\xff")},
+		"an error's words":         {Type: cairn.EventError, SessionID: "s", Error: cairn.Errorf(cairn.ErrTool, "\xff")},
 		"a patch":                  {Type: cairn.EventStatePatch, SessionID: "s", Patch: []cairn.PatchOp{{Op: "add", Path: "/a", Value: json.RawMessage(`1e999`)}}},
 	} {
 		_, err := h.log.Append(h.Context(), "log", driver.AnySequence, say("before"), ev)

@@ -37,7 +37,7 @@ func everyPart(h *harness) {
 		{ID: "m4", Role: cairn.RoleTool, RunID: "run", CreatedAt: at, Parts: []cairn.Part{
 			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "call", Tool: "lookup", Output: []byte(`[1,2.5,null]`),
 				Data: []cairn.Data{{Name: "note", Value: []byte(`"<&>"`)}, {Name: "progress", ID: "p", Value: []byte(`{"done":2}`)}}}},
-			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "x", Tool: "y", Output: []byte(`"bad"`), IsError: true, Code: cairn.CodeTool, Private: true}},
+			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "x", Tool: "y", Output: []byte(`"bad"`), IsError: true, Code: cairn.ErrTool, Private: true}},
 			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "z", Tool: "spawn", Output: []byte(`{}`), Background: "child",
 				Child: cairn.ChildEnd{SessionID: "child", Agent: "helper", Status: cairn.RunInterrupted}}}}},
 	}

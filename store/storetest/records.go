@@ -192,7 +192,7 @@ func (h *harness) awaitNoRecord(namespace, key string) {
 const recordWriters = 8
 
 // oneRecordWins checks that exactly one writer succeeded.
-func (h *harness) oneRecordWins(errs []error, lost *cairn.Error) (winner int) {
+func (h *harness) oneRecordWins(errs []error, lost cairn.Code) (winner int) {
 	h.Helper()
 	winner = -1
 	for i, err := range errs {

@@ -72,7 +72,7 @@ func (h *harness) purge(r *driver.Removed) {
 // wantRemoved checks that an error reports a session as gone, with its removal.
 func (h *harness) wantRemoved(err error, r *driver.Removed, what string) {
 	h.Helper()
-	h.wantError(err, map[driver.Removal]*cairn.Error{driver.Deleted: cairn.ErrDeleted, driver.Expired: cairn.ErrExpired}[r.Reason], what)
+	h.wantError(err, map[driver.Removal]cairn.Code{driver.Deleted: cairn.ErrDeleted, driver.Expired: cairn.ErrExpired}[r.Reason], what)
 	h.wantError(err, cairn.ErrNotFound, what)
 	var gone *driver.GoneError
 	if !errors.As(err, &gone) {

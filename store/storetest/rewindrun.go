@@ -263,7 +263,7 @@ func rewindRunRefusals(h *harness) {
 	for _, test := range []struct {
 		name, run string
 		prepare   func(id string)
-		want      *cairn.Error
+		want      cairn.Code
 	}{
 		{"unknown", "run", func(string) {}, cairn.ErrNotFound},
 		{"another session's", "run-3", func(string) { two("other"); h.tries("other", "run-3") }, cairn.ErrNotFound},

@@ -71,7 +71,7 @@ func endRun(h *harness) {
 	update := cairn.Run{ID: "run", SessionID: "wrong", Agent: agentName, Kind: cairn.RunExecute, Turn: 99, Status: cairn.RunFailed,
 		Reason: cairn.ReasonError, PreviousRunID: "before", Steps: 4, StartSequence: 99, FirstMessage: 99,
 		Usage: cairn.Usage{InputTokens: 5, Custom: map[string]float64{"pages": 2}}, Text: "text ✓", Output: []byte(`{"a":[1]}`),
-		Error:     &cairn.Error{Code: cairn.CodeTool, Message: "broke", Field: "f", RetryAfter: cairn.Duration(time.Second), Details: []string{"x"}},
+		Error:     &cairn.Error{Code: cairn.ErrTool, Message: "broke", Field: "f", RetryAfter: cairn.Duration(time.Second), Details: []string{"x"}},
 		StartedAt: time.Unix(1, 0), EndedAt: time.Unix(2, 0)}
 	s := h.commit("session", &driver.Commit{EndRun: &update})
 	want := update

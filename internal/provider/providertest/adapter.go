@@ -228,7 +228,7 @@ func (a Adapter[Q, R]) retryAfter(t *testing.T) {
 		overloaded := w
 		overloaded.Status = 529
 		m, server := a.serve(t, a.Text("", w), a.Text("", overloaded))
-		for _, code := range []cairn.Code{cairn.CodeRateLimited, cairn.CodeOverloaded} {
+		for _, code := range []cairn.Code{cairn.ErrRateLimited, cairn.ErrOverloaded} {
 			_, err := Ask(t.Context(), m, Hello())
 			if e := cairn.AsError(err); e == nil || e.RetryAfter != cairn.Duration(want) || !e.Retryable() || e.Code != code {
 				t.Errorf("%s: %+v, want %s after %v", header, e, code, want)
@@ -288,8 +288,8 @@ func (a Adapter[Q, R]) unreachable(t *testing.T) {
 		code cairn.Code
 		says string
 	}{
-		{"http://" + address, cairn.CodeOverloaded, "connection refused"},
-		{tls.URL, cairn.CodeModelRequest, "certificate"},
+		{"http://" + address, cairn.ErrOverloaded, "connection refused"},
+		{tls.URL, cairn.ErrModelRequest, "certificate"},
 	} {
 		_, err = Ask(t.Context(), a.Model("m", Endpoint{BaseURL: c.base, APIKey: "k-1234"}), Hello())
 		e := cairn.AsError(err)
@@ -302,7 +302,7 @@ func (a Adapter[Q, R]) unreachable(t *testing.T) {
 func (a Adapter[Q, R]) noStream(t *testing.T) {
 	m := a.through(answers("text/html; charset=utf-8", func(*http.Request) io.ReadCloser { return io.NopCloser(strings.NewReader("<html>")) }))
 	_, err := Ask(t.Context(), m, Hello())
-	if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeModelRequest || !strings.Contains(e.Message, "base URL") {
+	if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModelRequest || !strings.Contains(e.Message, "base URL") {
 		t.Errorf("%+v", e)
 	}
 }
@@ -310,9 +310,9 @@ func (a Adapter[Q, R]) noStream(t *testing.T) {
 // quietError tests a server that reports an error with a success status, as gateways do.
 func (a Adapter[Q, R]) quietError(t *testing.T) {
 	for body, code := range map[string]cairn.Code{
-		`{"error":{"type":"overloaded_error","message":"Too busy."}}`:                       cairn.CodeOverloaded,
-		`{"error":{"code":429,"message":"Too busy.","status":"RESOURCE_EXHAUSTED"}}`:        cairn.CodeRateLimited,
-		`{"error":{"code":"context_length_exceeded","message":"Too busy with all of it."}}`: cairn.CodeContextLength,
+		`{"error":{"type":"overloaded_error","message":"Too busy."}}`:                       cairn.ErrOverloaded,
+		`{"error":{"code":429,"message":"Too busy.","status":"RESOURCE_EXHAUSTED"}}`:        cairn.ErrRateLimited,
+		`{"error":{"code":"context_length_exceeded","message":"Too busy with all of it."}}`: cairn.ErrContextLength,
 	} {
 		m := a.through(answers("application/json", func(*http.Request) io.ReadCloser { return io.NopCloser(strings.NewReader(body)) }))
 		_, err := Ask(t.Context(), m, Hello())
@@ -329,7 +329,7 @@ func (a Adapter[Q, R]) endlessError(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{}, Body: io.NopCloser(body)}, nil
 	})
 	_, err := Ask(t.Context(), m, Hello())
-	if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeOverloaded || !strings.Contains(e.Message, "0000") {
+	if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrOverloaded || !strings.Contains(e.Message, "0000") {
 		t.Errorf("%+v", e)
 	}
 	if read := 64<<20 - body.left; read > 1<<20 {
@@ -362,7 +362,7 @@ func (a Adapter[Q, R]) redirect(t *testing.T) {
 		server := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/there?x=y", status))
 		t.Cleanup(server.Close)
 		_, err := Ask(t.Context(), a.Model("m", Endpoint{BaseURL: server.URL, APIKey: "sk-secret"}), Hello())
-		if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeModelRequest || !strings.Contains(e.Message, "redirects to "+elsewhere.URL+"/there:") {
+		if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModelRequest || !strings.Contains(e.Message, "redirects to "+elsewhere.URL+"/there:") {
 			t.Errorf("%d: %+v", status, e)
 		}
 	}
@@ -384,10 +384,10 @@ func (a Adapter[Q, R]) redirect(t *testing.T) {
 func (a Adapter[Q, R]) dropped(t *testing.T) {
 	m, _ := a.serve(t, a.Text("one two three", Wire{BreakAfter: 2}), a.Text("one", Wire{ErrorAfter: 1, Code: "overloaded_error", Message: "Overloaded"}))
 	chunks, err := Ask(t.Context(), m, Hello())
-	if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeModel || !e.Retryable() || !strings.Contains(e.Message, "broke off") {
+	if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModel || !e.Retryable() || !strings.Contains(e.Message, "broke off") {
 		t.Errorf("got\n%s", Lines(chunks, err))
 	}
-	if chunks, err := Ask(t.Context(), m, Hello()); err == nil || cairn.AsError(err).Code != cairn.CodeOverloaded || !cairn.AsError(err).Retryable() {
+	if chunks, err := Ask(t.Context(), m, Hello()); err == nil || cairn.AsError(err).Code != cairn.ErrOverloaded || !cairn.AsError(err).Retryable() {
 		t.Errorf("an error event: got\n%s", Lines(chunks, err))
 	}
 	half := answers("text/event-stream", func(*http.Request) io.ReadCloser {
@@ -458,7 +458,7 @@ func (a Adapter[Q, R]) idle(t *testing.T) {
 					break
 				}
 			}
-			if e := cairn.AsError(err); c.fails != (e != nil) || e != nil && (e.Code != cairn.CodeOverloaded || !strings.Contains(e.Message, "no byte")) {
+			if e := cairn.AsError(err); c.fails != (e != nil) || e != nil && (e.Code != cairn.ErrOverloaded || !strings.Contains(e.Message, "no byte")) {
 				t.Errorf("%s: %+v", name, e)
 			}
 			if !c.fails && (len(chunks) == 0 || chunks[len(chunks)-1].Type != cairn.ChunkFinish) {
@@ -495,14 +495,14 @@ func (a Adapter[Q, R]) options(t *testing.T) {
 		code  cairn.Code
 		field string
 	}{
-		"no key":           {"m", Endpoint{}, cairn.CodeAuth, "APIKey"},
-		"key of two lines": {"m", Endpoint{APIKey: "sk-1\nsk-2"}, cairn.CodeAuth, "APIKey"},
-		"no address":       {"m", Endpoint{BaseURL: "localhost:8000"}, cairn.CodeModelRequest, "BaseURL"},
-		"bad address":      {"m", Endpoint{BaseURL: "http://a b"}, cairn.CodeModelRequest, "BaseURL"},
-		"query":            {"m", Endpoint{BaseURL: local + "?key=secret"}, cairn.CodeModelRequest, "BaseURL"},
-		"password":         {"m", Endpoint{BaseURL: "http://me:secret@localhost/v1"}, cairn.CodeModelRequest, "BaseURL"},
-		"timeout":          {"m", Endpoint{BaseURL: local, Idle: -1}, cairn.CodeModelRequest, "IdleTimeout"},
-		"no name":          {"", Endpoint{BaseURL: local}, cairn.CodeModelRequest, "name"},
+		"no key":           {"m", Endpoint{}, cairn.ErrAuth, "APIKey"},
+		"key of two lines": {"m", Endpoint{APIKey: "sk-1\nsk-2"}, cairn.ErrAuth, "APIKey"},
+		"no address":       {"m", Endpoint{BaseURL: "localhost:8000"}, cairn.ErrModelRequest, "BaseURL"},
+		"bad address":      {"m", Endpoint{BaseURL: "http://a b"}, cairn.ErrModelRequest, "BaseURL"},
+		"query":            {"m", Endpoint{BaseURL: local + "?key=secret"}, cairn.ErrModelRequest, "BaseURL"},
+		"password":         {"m", Endpoint{BaseURL: "http://me:secret@localhost/v1"}, cairn.ErrModelRequest, "BaseURL"},
+		"timeout":          {"m", Endpoint{BaseURL: local, Idle: -1}, cairn.ErrModelRequest, "IdleTimeout"},
+		"no name":          {"", Endpoint{BaseURL: local}, cairn.ErrModelRequest, "name"},
 	} {
 		model := a.Model(c.model, c.e)
 		_, err := Ask(t.Context(), model, Hello())

@@ -68,9 +68,9 @@ func (a Adapter[Q, R]) answering(status int, body string) (cairn.Model, *atomic.
 func (a Adapter[Q, R]) countRefused(t *testing.T) {
 	for status, body := range map[int]string{404: `{"error":{"message":"no such path"}}`, 405: ``, 200: `{}`} {
 		m, asked := a.answering(status, body)
-		code := cairn.CodeModelRequest
+		code := cairn.ErrModelRequest
 		if status == 404 {
-			code = cairn.CodeModelNotFound
+			code = cairn.ErrModelNotFound
 		}
 		if n, err := count(t.Context(), m, Hello()); !errors.Is(err, &cairn.Error{Code: code}) {
 			t.Errorf("status %d: %d tokens, %v", status, n, err)
@@ -85,7 +85,7 @@ func (a Adapter[Q, R]) countRefused(t *testing.T) {
 func (a Adapter[Q, R]) countBusy(t *testing.T) {
 	m, asked := a.answering(429, `{"error":{"message":"slow down"}}`)
 	for i := range 2 {
-		if _, err := count(t.Context(), m, Hello()); !errors.Is(err, &cairn.Error{Code: cairn.CodeRateLimited}) || asked.Load() != int32(i+1) {
+		if _, err := count(t.Context(), m, Hello()); !errors.Is(err, &cairn.Error{Code: cairn.ErrRateLimited}) || asked.Load() != int32(i+1) {
 			t.Errorf("%v after %d requests", err, asked.Load())
 		}
 	}
@@ -114,7 +114,7 @@ func (a Adapter[Q, R]) countGone(t *testing.T) {
 			t.Errorf("stopped: %v", err)
 		}
 	}
-	if _, err := count(t.Context(), a.Model("m", Endpoint{BaseURL: "http://a b"}), Hello()); !errors.Is(err, &cairn.Error{Code: cairn.CodeModelRequest}) {
+	if _, err := count(t.Context(), a.Model("m", Endpoint{BaseURL: "http://a b"}), Hello()); !errors.Is(err, &cairn.Error{Code: cairn.ErrModelRequest}) {
 		t.Errorf("a bad address: %v", err)
 	}
 }

@@ -107,7 +107,7 @@ func (a Adapter[Q, R]) rawError(t *testing.T) {
 			return io.NopCloser(strings.NewReader(a.Piece + body))
 		}))
 		_, err := Ask(t.Context(), m, Hello())
-		if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeOverloaded || !strings.Contains(e.Message, "Too busy") {
+		if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrOverloaded || !strings.Contains(e.Message, "Too busy") {
 			t.Errorf("%s: %+v", body, e)
 		}
 	}

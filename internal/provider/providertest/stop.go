@@ -77,7 +77,7 @@ func (a Adapter[Q, R]) cancel(t *testing.T) {
 		cancel()
 		within(t, "the end of the provider's request", server.ended)
 		err := within(t, "the end of the call", failed)
-		if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeAborted || !errors.Is(err, context.Canceled) {
+		if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrAborted || !errors.Is(err, context.Canceled) {
 			t.Errorf("after %q: %+v", piece, e)
 		}
 	}
@@ -85,7 +85,7 @@ func (a Adapter[Q, R]) cancel(t *testing.T) {
 	defer cancel()
 	m, server := a.serve(t, a.Text("no", Wire{}))
 	_, err := Ask(ctx, m, Hello())
-	if e := cairn.AsError(err); e.Code != cairn.CodeTimeout || !errors.Is(err, context.DeadlineExceeded) || len(server.Requests()) > 0 {
+	if e := cairn.AsError(err); e.Code != cairn.ErrTimeout || !errors.Is(err, context.DeadlineExceeded) || len(server.Requests()) > 0 {
 		t.Errorf("a context that ended before: %+v", e)
 	}
 }
@@ -97,7 +97,7 @@ func (a Adapter[Q, R]) timeout(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := Ask(ctx, a.through(slow(time.Second, a.Piece)), Hello())
-		if took := time.Since(began); took != 30*time.Second || cairn.AsError(err).Code != cairn.CodeTimeout {
+		if took := time.Since(began); took != 30*time.Second || cairn.AsError(err).Code != cairn.ErrTimeout {
 			t.Errorf("the call ended after %v, %v", took, err)
 		}
 	})

@@ -49,7 +49,7 @@ func (a Adapter[Q, R]) shouldRetry(t *testing.T) {
 		`{"error":{"message":"Rate limited. Please retry after 26 seconds."}}`:                                                                                        26 * time.Second,
 		`{"error":{"message":"Slow down.","details":"none"}}`:                                                                                                         0,
 	} {
-		if e := answer(Wire{Status: http.StatusTooManyRequests, Raw: body}); time.Duration(e.RetryAfter) != want || e.Code != cairn.CodeRateLimited {
+		if e := answer(Wire{Status: http.StatusTooManyRequests, Raw: body}); time.Duration(e.RetryAfter) != want || e.Code != cairn.ErrRateLimited {
 			t.Errorf("%s: %s, wait %s, want %s", body, e.Code, e.RetryAfter, want)
 		}
 	}
@@ -59,13 +59,13 @@ func (a Adapter[Q, R]) shouldRetry(t *testing.T) {
 		retry  bool
 		code   cairn.Code
 	}{
-		{http.StatusServiceUnavailable, "false", false, cairn.CodeOverloaded},
-		{http.StatusTooManyRequests, "false", false, cairn.CodeRateLimited},
-		{http.StatusServiceUnavailable, "true", true, cairn.CodeOverloaded},
-		{http.StatusBadRequest, "true", true, cairn.CodeOverloaded},
-		{http.StatusBadRequest, "false", false, cairn.CodeModelRequest},
-		{http.StatusServiceUnavailable, "perhaps", true, cairn.CodeOverloaded},
-		{http.StatusRequestEntityTooLarge, "true", false, cairn.CodeContextLength},
+		{http.StatusServiceUnavailable, "false", false, cairn.ErrOverloaded},
+		{http.StatusTooManyRequests, "false", false, cairn.ErrRateLimited},
+		{http.StatusServiceUnavailable, "true", true, cairn.ErrOverloaded},
+		{http.StatusBadRequest, "true", true, cairn.ErrOverloaded},
+		{http.StatusBadRequest, "false", false, cairn.ErrModelRequest},
+		{http.StatusServiceUnavailable, "perhaps", true, cairn.ErrOverloaded},
+		{http.StatusRequestEntityTooLarge, "true", false, cairn.ErrContextLength},
 	} {
 		e := answer(Wire{Status: c.status, Message: "No.", Header: http.Header{"X-Should-Retry": {c.says}}})
 		if e.Retryable() != c.retry || e.Code != c.code {

@@ -34,7 +34,7 @@ func google(text string) string {
 // reports is what adapters must make of the reports of servers. Each adapter may have any of these servers behind it: a
 // router, a proxy, or a compatible server.
 var reports = map[cairn.Code][]reported{
-	cairn.CodeContextLength: {
+	cairn.ErrContextLength: {
 		{"OpenAI", 400, `{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`, ""},
 		{"OpenAI Responses", 400, message("Your input exceeds the context window of this model. Please adjust your input and try again."), ""},
 		{"OpenAI, one text", 400, `{"error":{"message":"Invalid 'messages[3].content': string too long. Expected a string with maximum length 10485760, but got a string with length 10500000 instead.","type":"invalid_request_error","param":"messages[3].content","code":"string_above_max_length"}}`, ""},
@@ -89,7 +89,7 @@ var reports = map[cairn.Code][]reported{
 		{"DwarfStar", 400, message("Prompt has 5000 tokens, but the configured context size is 4096 tokens"), ""},
 		{"LiteLLM", 400, message("litellm.ContextWindowExceededError: litellm.BadRequestError: the text is too large"), ""},
 	},
-	cairn.CodeFileRefused: {
+	cairn.ErrFileRefused: {
 		{"Anthropic, dimensions", 400, anthropicBody("invalid_request_error", "messages.30.content.2.image.source.base64.data: At least one of the image dimensions exceed max allowed size for many-image requests: 2000 pixels"), ""},
 		{"Anthropic, size", 400, anthropicBody("invalid_request_error", "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 7465044 bytes > 5242880 bytes"), ""},
 		{"Anthropic, type", 400, anthropicBody("invalid_request_error", "messages.0.content.0.image.source.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"), ""},
@@ -135,7 +135,7 @@ var reports = map[cairn.Code][]reported{
 		{"GitHub Copilot", 400, message("this model does not support image input"), ""},
 		{"a file that is too large", 413, message("image exceeds 10 MB maximum"), ""},
 	},
-	cairn.CodeModelNotFound: {
+	cairn.ErrModelNotFound: {
 		{"OpenAI", 404, `{"error":{"message":"The model 'gpt-9' does not exist or you do not have access to it.","type":"invalid_request_error","param":null,"code":"model_not_found"}}`, ""},
 		{"OpenAI, project", 403, `{"error":{"message":"Project does not have access to model","code":"model_not_found"}}`, ""},
 		{"Anthropic", 404, anthropicBody("not_found_error", "model: claude-9"), ""},
@@ -150,7 +150,7 @@ var reports = map[cairn.Code][]reported{
 		{"xAI", 404, `{"code":"Some requested entity was not found","error":"The model grok-9 does not exist or your team does not have access to it."}`, ""},
 	},
 	// What the tables must not take for a conversation that is too long, or for a refused file.
-	cairn.CodeRateLimited: {
+	cairn.ErrRateLimited: {
 		{"tokens per minute", 429, message("Request too large for gpt-5 on tokens per min (TPM): Limit 30000, Requested 40000. The input or output tokens must be reduced."), ""},
 		{"Groq", 413, `{"error":{"message":"Request too large for model x on tokens per minute (TPM): Limit 6000, Requested 7000, please reduce your message size and try again.","type":"tokens","code":"rate_limit_exceeded"}}`, ""},
 		{"Anthropic", 429, anthropicBody("rate_limit_error", "This request would exceed your organization's rate limit of 30,000 input tokens per minute; prompt is too long for it"), ""},
@@ -158,7 +158,7 @@ var reports = map[cairn.Code][]reported{
 		{"Bedrock, wrapped", 400, `{"error":{"message":"Too many tokens, please wait before trying again.","type":"ThrottlingException"}}`, ""},
 		{"images", 429, message("Too many images per minute."), ""},
 	},
-	cairn.CodeModelRequest: {
+	cairn.ErrModelRequest: {
 		{"OpenAI, output", 400, message("max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided 100000."), ""},
 		{"Anthropic, output", 400, anthropicBody("invalid_request_error", "max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens for claude"), ""},
 		{"Groq, output", 400, message("`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the `context window` for this model"), ""},

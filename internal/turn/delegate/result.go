@@ -19,10 +19,10 @@ func Result(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolResult 
 		return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: text}
 	case run.Error != nil:
 		r := transcript.Failed(use, run.Error.Code, "agent "+agent+" failed: "+run.Error.Message)
-		r.Private = run.Error.Code != cairn.CodeLost
+		r.Private = run.Error.Code != cairn.ErrLost
 		return r
 	}
-	return transcript.Failed(use, cairn.CodeStopped, "agent "+agent+" was stopped before it came to an end")
+	return transcript.Failed(use, cairn.ErrStopped, "agent "+agent+" was stopped before it came to an end")
 }
 
 // Report returns the text that the model reads about a background companion whose run has ended.

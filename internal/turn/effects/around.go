@@ -29,7 +29,7 @@ func chunks(ctx context.Context, hooks user.Hooks, step *cairn.Step, model cairn
 				return reply
 			}
 			return func(yield func(cairn.Chunk, error) bool) {
-				yield(cairn.Chunk{}, cairn.Errorf(cairn.CodeHook, "an AroundModel hook returned no stream"))
+				yield(cairn.Chunk{}, cairn.Errorf(cairn.ErrHook, "an AroundModel hook returned no stream"))
 			}
 		}
 	}

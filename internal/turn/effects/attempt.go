@@ -60,7 +60,7 @@ func (t *trial) call() (output json.RawMessage, suspends bool, err error) {
 	info, tool := user.InfoOf(t.c), t.c.Tool
 	// Read here: an abandoned attempt may still run when the session is parked.
 	hooks := t.l.Hooks()
-	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout, Call: &info}
+	u := user.Code{What: "the tool", Err: cairn.ErrToolPanic, Limit: tool.Timeout, Call: &info}
 	t.s.LetAsk(t.c)
 	out, err := user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (returned, error) {
 		output, err := run(ctx, hooks, user.HandleOf(step, info), tool, info.Input)
@@ -72,7 +72,7 @@ func (t *trial) call() (output json.RawMessage, suspends bool, err error) {
 // swallowed returns the error of a tool that asked a question and then returned no error, or another one than Ask's.
 func swallowed(err error) error {
 	if err == nil {
-		return cairn.Errorf(cairn.CodeTool, "the tool asked a question and did not return the error of Ask, which suspends the call; the question was not asked")
+		return cairn.Errorf(cairn.ErrTool, "the tool asked a question and did not return the error of Ask, which suspends the call; the question was not asked")
 	}
 	return fmt.Errorf("the tool asked a question and returned another error than that of Ask, which suspends the call; the question was not asked: %w", err)
 }
@@ -112,7 +112,7 @@ func (t *trial) failed(err error) *cairn.ToolResult {
 	if text == nil {
 		return result
 	}
-	u := user.Code{What: "ErrorText", Err: cairn.CodeHook, Limit: t.fx.HookTimeout, Session: t.l.Row.ID, Agent: t.a.Name}
+	u := user.Code{What: "ErrorText", Err: cairn.ErrHook, Limit: t.fx.HookTimeout, Session: t.l.Row.ID, Agent: t.a.Name}
 	words, bad := user.Call(context.WithoutCancel(t.work), &t.fx.User, u, func(context.Context) (string, error) { return text(err), nil })
 	if bad != nil {
 		t.fx.Logger.Warn("ErrorText failed", t.attrs("error", bad)...)

@@ -23,7 +23,7 @@ func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *driver.C
 	r.all, r.keep, r.piece = max(r.all, n), n*int64(r.Keep)/100, cmp.Or(r.piece, n)
 	all := without(l, a.Model, l.Messages)
 	cut, err := r.cut(all, l.First(), 0, true)
-	if errors.Is(err, &cairn.Error{Code: cairn.CodeContextLength}) {
+	if errors.Is(err, &cairn.Error{Code: cairn.ErrContextLength}) {
 		return m, usage, cairn.Invalid("session", "%q has nothing older to summarise", l.Row.ID)
 	}
 	if err != nil {

@@ -248,7 +248,7 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 		row, err := driver.Load(v.ctx, v.fx.Store, v.child)
 		switch {
 		case err == nil:
-			return turn.Begun{}, driver.Conflict(cairn.CodeExists, row, "session %q already exists", v.child)
+			return turn.Begun{}, driver.Conflict(cairn.ErrExists, row, "session %q already exists", v.child)
 		case errors.Is(err, cairn.ErrNotFound):
 			err = context.Cause(v.work)
 		}
@@ -301,7 +301,7 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 	}
 	v.run = run
 	if !v.deadline.IsZero() && run.Reason == cairn.ReasonInterrupted && run.StopReason == lifecycle.TimedOut.Reason {
-		return transcript.Failed(v.c.Use, cairn.CodeTimeout, "agent "+v.agent+" did not end in time"), nil
+		return transcript.Failed(v.c.Use, cairn.ErrTimeout, "agent "+v.agent+" did not end in time"), nil
 	}
 	return delegate.Result(v.c.Use, v.agent, run), nil
 }

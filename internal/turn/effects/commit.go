@@ -18,7 +18,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		if l.Row.Step >= at.Step { // a repeated effect, whose first answer was lost
 			return turn.Committed{}, nil
 		}
-		return turn.Committed{}, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", at.Step)
+		return turn.Committed{}, cairn.Errorf(cairn.ErrInternal, "step %d is not under way", at.Step)
 	}
 	out, err := fx.conclude(ctx, a, l, st)
 	if err != nil {

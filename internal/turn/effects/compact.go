@@ -162,7 +162,7 @@ func (fx *Effects) count(ctx context.Context, a *cairn.Agent, l *session.Live, r
 	if _, counts := r.model.(cairn.TokenCounter); !counts || counted+estimated/2 > r.trigger || counted+estimated*2 <= r.trigger {
 		return n
 	}
-	u := user.Code{What: "the model's count of tokens", Err: cairn.CodeInternal, Limit: countLimit, Session: l.Row.ID, Agent: a.Name}
+	u := user.Code{What: "the model's count of tokens", Err: cairn.ErrInternal, Limit: countLimit, Session: l.Row.ID, Agent: a.Name}
 	exact, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (int64, error) { return cairn.CountTokens(ctx, r.model, req) })
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
@@ -239,7 +239,7 @@ func (fx *Effects) byProvider(ctx context.Context, a *cairn.Agent, r roomOf, req
 	if _, can := r.model.(cairn.Compactor); !can {
 		return cairn.Usage{}
 	}
-	u := user.Code{What: "the model's compaction", Err: cairn.CodeInternal, Limit: fx.ModelIdle, Session: req.SessionID, Agent: a.Name}
+	u := user.Code{What: "the model's compaction", Err: cairn.ErrInternal, Limit: fx.ModelIdle, Session: req.SessionID, Agent: a.Name}
 	c, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (cairn.Compacted, error) { return cairn.Compact(ctx, r.model, req) })
 	if errors.Is(err, errors.ErrUnsupported) {
 		return cairn.Usage{}
@@ -298,5 +298,5 @@ func (r *roomOf) cut(all []cairn.Message, first int, fixed int64, must bool) (in
 }
 
 func tooLong(tokens, window int64, why string) error {
-	return cairn.Errorf(cairn.CodeContextLength, "the request has about %d tokens, the window %d: %s", tokens, window, why)
+	return cairn.Errorf(cairn.ErrContextLength, "the request has about %d tokens, the window %d: %s", tokens, window, why)
 }

@@ -49,7 +49,7 @@ func (v *visit) talk() (*cairn.ToolResult, error) {
 	use := v.c.Use
 	var args companionArgs
 	if err := json.Unmarshal(use.Input, &args); err != nil {
-		return failure(use, cairn.Errorf(cairn.CodeArguments, "arguments do not decode: %w", err)), nil
+		return failure(use, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)), nil
 	}
 	var row *cairn.Session
 	var err error
@@ -63,7 +63,7 @@ func (v *visit) talk() (*cairn.ToolResult, error) {
 		return nil, err
 	}
 	if row == nil {
-		return transcript.Failed(use, cairn.CodeNotFound, fmt.Sprintf("there is no companion %q", args.Name)), nil
+		return transcript.Failed(use, cairn.ErrNotFound, fmt.Sprintf("there is no companion %q", args.Name)), nil
 	}
 	v.child, v.agent = row.ID, row.Agent
 	switch use.Tool {
@@ -85,7 +85,7 @@ func (v *visit) result(value any, err error) (*cairn.ToolResult, error) {
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeInternal, "companion: %w", err)
+		return nil, cairn.Errorf(cairn.ErrInternal, "companion: %w", err)
 	}
 	return &cairn.ToolResult{CallID: v.c.Use.CallID, Tool: v.c.Use.Tool, Output: raw}, nil
 }
@@ -222,7 +222,7 @@ func (v *visit) company() (all company, begun *cairn.Session, err error) {
 func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	kind, ok := define.Companion(v.a, args.Agent)
 	if !ok { // the schema admits existing ones only
-		return transcript.Failed(v.c.Use, cairn.CodeNotFound, fmt.Sprintf("there is no companion agent %q", args.Agent)), nil
+		return transcript.Failed(v.c.Use, cairn.ErrNotFound, fmt.Sprintf("there is no companion agent %q", args.Agent)), nil
 	}
 	all, begun, err := v.company()
 	if err != nil {
@@ -233,9 +233,9 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	switch {
 	case there == nil:
 	case there.Agent != args.Agent:
-		return transcript.Failed(v.c.Use, cairn.CodeExists, fmt.Sprintf("companion %q is a %s, not a %s", name, there.Agent, args.Agent)), nil
+		return transcript.Failed(v.c.Use, cairn.ErrExists, fmt.Sprintf("companion %q is a %s, not a %s", name, there.Agent, args.Agent)), nil
 	case there.ID == "":
-		return transcript.Failed(v.c.Use, cairn.CodeExists, fmt.Sprintf("another call is starting companion %q; send it a message", name)), nil
+		return transcript.Failed(v.c.Use, cairn.ErrExists, fmt.Sprintf("another call is starting companion %q; send it a message", name)), nil
 	default:
 		v.child = there.ID
 		if there == begun || v.l.Step.Carried {
@@ -244,10 +244,10 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 		return v.send(there, args.Message)
 	}
 	if problem := ids.Check(name); problem != "" {
-		return transcript.Failed(v.c.Use, cairn.CodeArguments, "name: "+problem), nil
+		return transcript.Failed(v.c.Use, cairn.ErrArguments, "name: "+problem), nil
 	}
 	if n := all.alive[args.Agent]; n >= define.MaxCompanions(kind) {
-		return transcript.Failed(v.c.Use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
+		return transcript.Failed(v.c.Use, cairn.ErrTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
 	}
 	v.child = childID(v.l.Row, v.c.Use.CallID)
 	return v.converse(kind, name, func() (turn.Begun, error) {
@@ -263,10 +263,10 @@ func (v *visit) runID() string { return ids.Derive("run", v.l.Row.Secret, v.chil
 func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, error) {
 	kind, ok := define.Companion(v.a, row.Agent)
 	if !ok {
-		return transcript.Failed(v.c.Use, cairn.CodeNotFound, fmt.Sprintf("agent %q is no companion any more", row.Agent)), nil
+		return transcript.Failed(v.c.Use, cairn.ErrNotFound, fmt.Sprintf("agent %q is no companion any more", row.Agent)), nil
 	}
 	if row.Status == cairn.SessionFailed {
-		return transcript.Failed(v.c.Use, cairn.CodeNotResumable, fmt.Sprintf("companion %q has failed or was terminated; spawn it again", row.Name)), nil
+		return transcript.Failed(v.c.Use, cairn.ErrNotResumable, fmt.Sprintf("companion %q has failed or was terminated; spawn it again", row.Name)), nil
 	}
 	_, err := driver.FindRun(v.ctx, v.fx.Store, row.ID, v.runID())
 	switch {

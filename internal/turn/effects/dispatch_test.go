@@ -56,8 +56,8 @@ func TestGivenUpTwice(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{host.EffectPlan, host.EffectTool, host.EffectChild, host.EffectJudge, host.EffectNotify} {
 		e := turn.Effect{Name: name, In: turn.ChildIn{ToolIn: turn.ToolIn{CallID: "c"}, Driven: "r"}}
-		again, ok := turn.GivenUp(e, &cairn.Error{Code: cairn.CodeInternal})
-		if in, fits := turn.InputOf(again); !ok || !fits || in.CallID != "c" || in.Driven != "r" || in.Failed.Code != cairn.CodeInternal {
+		again, ok := turn.GivenUp(e, &cairn.Error{Code: cairn.ErrInternal})
+		if in, fits := turn.InputOf(again); !ok || !fits || in.CallID != "c" || in.Driven != "r" || in.Failed.Code != cairn.ErrInternal {
 			t.Errorf("%s: %+v, %t", name, again.In, ok)
 		}
 	}

@@ -63,7 +63,7 @@ func (fx *Effects) persist(ctx context.Context, call func() error) error {
 func (fx *Effects) hold(at turn.Position) (*session.Live, *cairn.Agent, error) {
 	l := fx.Cache.Get(at.SessionID)
 	if l == nil || l.Row.Lease.Token != at.Token || l.Run.ID != at.RunID {
-		return nil, nil, cairn.Errorf(cairn.CodeFenced, "session %q is not driven by this process", at.SessionID)
+		return nil, nil, cairn.Errorf(cairn.ErrFenced, "session %q is not driven by this process", at.SessionID)
 	}
 	return l, l.Agent(), nil
 }

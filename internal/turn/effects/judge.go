@@ -21,7 +21,7 @@ func (fx *Effects) judge(ctx context.Context, l *session.Live, a *cairn.Agent, a
 		if l.Row.Step >= at.Step {
 			return turn.Judged{}, nil
 		}
-		return turn.Judged{}, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", at.Step)
+		return turn.Judged{}, cairn.Errorf(cairn.ErrInternal, "step %d is not under way", at.Step)
 	case st.Judged != nil:
 		return turn.Judged{}, nil
 	}
@@ -125,7 +125,7 @@ func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *session.Live
 	if a.StopWhen == nil {
 		return false
 	}
-	u := user.Code{What: "the stop condition", Err: cairn.CodeHook, Limit: fx.HookTimeout}
+	u := user.Code{What: "the stop condition", Err: cairn.ErrHook, Limit: fx.HookTimeout}
 	stop, err := user.Lent(ctx, fx.Scope(l, st.Number).Freeze("by a stop condition"), u, func(ctx context.Context, step *cairn.Step) (bool, error) {
 		return a.StopWhen(ctx, step), nil
 	})

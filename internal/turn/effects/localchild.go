@@ -38,7 +38,7 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 		if b := v.c.HandedOver(row.RunID); b != nil && b.Token == row.Lease.Token {
 			return *b, nil, nil
 		}
-		return turn.Begun{}, nil, driver.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
+		return turn.Begun{}, nil, driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q is already running", row.ID)
 	case row.Status == cairn.SessionActive:
 		b, err := fx.Recover(ctx, child, v.l.CallHooks())
 		return b, nil, err

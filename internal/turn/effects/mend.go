@@ -28,10 +28,10 @@ type mender struct {
 // history if it was too long, without files if one is not accepted. The error is why if neither helps.
 func (m *mender) mend(ctx context.Context, s *user.Scope, to *step.Reply, base *cairn.Request, why error) (*cairn.Request, error) {
 	code := cairn.AsError(why).Code
-	if code == cairn.CodeModelRequest { // by a model that does not distinguish these
+	if code == cairn.ErrModelRequest { // by a model that does not distinguish these
 		code, _ = wording.Conversation("", why.Error())
 	}
-	long := code == cairn.CodeContextLength
+	long := code == cairn.ErrContextLength
 	if long && !m.compacted {
 		m.compacted = true
 		shorter, err := m.fx.refit(ctx, m.a, m.l, s, to, base, why)
@@ -40,7 +40,7 @@ func (m *mender) mend(ctx context.Context, s *user.Scope, to *step.Reply, base *
 		}
 		why = err
 	}
-	if !long && code != cairn.CodeFileRefused || !m.leaveOut(to, base, why) {
+	if !long && code != cairn.ErrFileRefused || !m.leaveOut(to, base, why) {
 		return nil, why
 	}
 	return m.fx.before(ctx, m.l, s, base)

@@ -58,7 +58,7 @@ func (fx *Effects) without(l *session.Live, ts cairn.Toolset, err error) error {
 		return nil
 	}
 	if r, ok := ts.(cairn.RequiredToolset); ok && r.Required() {
-		return cairn.Errorf(cairn.CodeUnavailable, "the required toolset %q offers no tools: %w", ts.Name(), err)
+		return cairn.Errorf(cairn.ErrUnavailable, "the required toolset %q offers no tools: %w", ts.Name(), err)
 	}
 	fx.Logger.Warn("a turn runs without the tools of a toolset", "session", l.Row.ID, "agent", l.Agent().Name, "toolset", ts.Name(), "error", err)
 	l.Emit.Event(journal.ToolsMissing(ts.Name(), err))
@@ -67,7 +67,7 @@ func (fx *Effects) without(l *session.Live, ts cairn.Toolset, err error) error {
 
 // offer asks one toolset.
 func (fx *Effects) offer(ctx context.Context, l *session.Live, ts cairn.Toolset) (*cairn.Offer, error) {
-	u := user.Code{What: "the toolset", Err: cairn.CodeHook, Limit: fx.HookTimeout}
+	u := user.Code{What: "the toolset", Err: cairn.ErrHook, Limit: fx.HookTimeout}
 	pinned := l.Index().Pinned()[ts.Name()]
 	o, err := user.Lent(ctx, fx.Scope(l, l.Step.Number).Freeze("by a toolset"), u, func(ctx context.Context, step *cairn.Step) (*cairn.Offer, error) {
 		return ts.Offer(ctx, step, pinned)

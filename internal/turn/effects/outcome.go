@@ -334,7 +334,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 		return fail(cairn.ReasonError, err)
 	}
 	if st.Number >= define.Steps(a) {
-		return fail(cairn.ReasonError, cairn.Errorf(cairn.CodeMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, define.Steps(a)))
+		return fail(cairn.ReasonError, cairn.Errorf(cairn.ErrMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, define.Steps(a)))
 	}
 	return nil
 }

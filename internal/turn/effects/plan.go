@@ -188,7 +188,7 @@ func take(to *step.Reply, r *reply, partial bool) error {
 		m.Tokens = r.meter.window()
 		if err := m.Validate(); err != nil {
 			to.Usage = to.Usage.Add(r.meter.wasted())
-			return cairn.Errorf(cairn.CodeModelReply, "the model's reply cannot be kept: %w", err)
+			return cairn.Errorf(cairn.ErrModelReply, "the model's reply cannot be kept: %w", err)
 		}
 	}
 	to.Usage = to.Usage.Add(r.meter.used())
@@ -202,13 +202,13 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 	req := &cairn.Request{SessionID: l.Row.ID, Depth: l.Row.Depth, System: a.Instructions, Settings: a.Settings}
 	if a.InstructionsFunc != nil {
 		var err error
-		u := user.Code{What: "the function", Err: cairn.CodeHook, Limit: fx.HookTimeout}
+		u := user.Code{What: "the function", Err: cairn.ErrHook, Limit: fx.HookTimeout}
 		if req.System, err = user.Lent(ctx, s, u, a.InstructionsFunc); err != nil {
-			return nil, cairn.Errorf(cairn.CodeHook, "agent %q: instructions: %w", a.Name, err)
+			return nil, cairn.Errorf(cairn.ErrHook, "agent %q: instructions: %w", a.Name, err)
 		}
 	}
 	if err := stepContext(ctx, l, s, to, fx.HookTimeout); err != nil {
-		return nil, cairn.Errorf(cairn.CodeHook, "step context: %w", err)
+		return nil, cairn.Errorf(cairn.ErrHook, "step context: %w", err)
 	}
 	offers, err := fx.offers(ctx, a, l)
 	if err != nil {
@@ -246,7 +246,7 @@ func (fx *Effects) before(ctx context.Context, l *session.Live, s *user.Scope, b
 		return func(ctx context.Context, step *cairn.Step) error { return h.BeforeModel(ctx, step, req) }
 	})
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeHook, "before model: %w", err)
+		return nil, cairn.Errorf(cairn.ErrHook, "before model: %w", err)
 	}
 	fx.unforce(l, req)
 	return req, nil
@@ -258,7 +258,7 @@ func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 		if h.StepContext == nil {
 			continue
 		}
-		u := user.Code{What: "a StepContext hook", Err: cairn.CodeHook, Limit: limit}
+		u := user.Code{What: "a StepContext hook", Err: cairn.ErrHook, Limit: limit}
 		texts, err := user.Lent(ctx, s, u, h.StepContext)
 		if err != nil {
 			return err
@@ -275,7 +275,7 @@ func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 
 // stream makes one attempt at the model call. The error is nil only for a complete reply.
 func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, r *reply, s *user.Scope, req *cairn.Request) error {
-	u := user.Code{What: "the model", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: l.Row.ID, Agent: a.Name}
+	u := user.Code{What: "the model", Err: cairn.ErrInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: l.Row.ID, Agent: a.Name}
 	// Read here: an abandoned attempt may still run when the session is parked.
 	hooks := l.Hooks()
 	listens := hooks.Any(func(h *cairn.Hooks) bool { return h.TextDelta != nil })
@@ -319,7 +319,7 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case !r.ended:
-		return cairn.Errorf(cairn.CodeModel, "the model's reply broke off")
+		return cairn.Errorf(cairn.ErrModel, "the model's reply broke off")
 	}
 	return nil
 }
@@ -336,7 +336,7 @@ func notifyDelta(ctx context.Context, hooks user.Hooks, r *reply, s *user.Scope,
 			continue
 		}
 		s.Failed("TextDelta", err)
-		if errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
+		if errors.Is(err, &cairn.Error{Code: cairn.ErrTimeout}) {
 			if r.muted == nil {
 				r.muted = map[int]bool{}
 			}

@@ -125,7 +125,7 @@ func (fx *Effects) renewed(ctx context.Context, snap *driver.Contents, token int
 		return err
 	}
 	if row.Lease.Owner == "" {
-		return cairn.Errorf(cairn.CodeFenced, "session %q: its run was released", row.ID)
+		return cairn.Errorf(cairn.ErrFenced, "session %q: its run was released", row.ID)
 	}
 	if row.Lease.Until.Sub(row.AsOf) >= fx.LeaseLeft() {
 		return nil

@@ -47,7 +47,7 @@ func (r *reply) take(c *cairn.Chunk) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
-		return cairn.Errorf(cairn.CodeAborted, "the model call was given up")
+		return cairn.Errorf(cairn.ErrAborted, "the model call was given up")
 	}
 	return r.add(c)
 }
@@ -139,7 +139,7 @@ func (p *part) keep(c *cairn.Chunk) {
 func (r *reply) endPart(c *cairn.Chunk) error {
 	n := len(r.parts)
 	if n == 0 || !r.parts[n-1].open || r.parts[n-1].Type == cairn.PartToolUse {
-		return cairn.Errorf(cairn.CodeModel, "the model ended a part that it did not begin")
+		return cairn.Errorf(cairn.ErrModel, "the model ended a part that it did not begin")
 	}
 	p := r.parts[n-1]
 	p.keep(c)
@@ -176,14 +176,14 @@ func (r *reply) bounds(c *cairn.Chunk) error {
 		r.size += len(c.File.Data) + len(c.File.URL)
 	}
 	if problem := limits.Size(r.size); problem != "" {
-		return cairn.Errorf(cairn.CodeModelReply, "the model's reply %s", problem)
+		return cairn.Errorf(cairn.ErrModelReply, "the model's reply %s", problem)
 	}
 	if len(c.Provider) == 0 {
 		return nil
 	}
 	clean, problem := limits.CleanJSON(c.Provider)
 	if problem != "" {
-		return cairn.Errorf(cairn.CodeModelReply, "what the model's provider wants back %s", problem)
+		return cairn.Errorf(cairn.ErrModelReply, "what the model's provider wants back %s", problem)
 	}
 	c.Provider = clean
 	return nil
@@ -209,7 +209,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 		return r.endPart(c)
 	case cairn.ChunkProvider:
 		if c.Provider == nil {
-			return cairn.Errorf(cairn.CodeModel, "the model sent an item of its provider that is none")
+			return cairn.Errorf(cairn.ErrModel, "the model sent an item of its provider that is none")
 		}
 		r.endThinking()
 		p := &part{Part: cairn.Part{Type: cairn.PartProvider}}
@@ -222,13 +222,13 @@ func (r *reply) add(c *cairn.Chunk) error {
 		return r.addArguments(c)
 	case cairn.ChunkFile:
 		if c.File == nil {
-			return cairn.Errorf(cairn.CodeModel, "the model sent a file that is none")
+			return cairn.Errorf(cairn.ErrModel, "the model sent a file that is none")
 		}
 		r.endThinking()
 		r.parts = append(r.parts, &part{Part: cairn.Part{Type: cairn.PartFile, File: c.File}})
 	case cairn.ChunkModel:
 		if c.Model == "" || len(r.parts) > 0 {
-			return cairn.Errorf(cairn.CodeModel, "the model that answers is to be named before its answer")
+			return cairn.Errorf(cairn.ErrModel, "the model that answers is to be named before its answer")
 		}
 		r.meter.model = limits.Cut(limits.Clean(c.Model), maxModelName)
 		r.say(journal.Fallback(r.step, r.meter.model, r.requested))
@@ -246,7 +246,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 			r.cut = c.FinishReason
 		}
 	default:
-		return cairn.Errorf(cairn.CodeModel, "the model sent a chunk of unknown type %q", c.Type)
+		return cairn.Errorf(cairn.ErrModel, "the model sent a chunk of unknown type %q", c.Type)
 	}
 	return nil
 }
@@ -304,7 +304,7 @@ func storable(a *cairn.Awaits) *cairn.Awaits {
 func (r *reply) addArguments(c *cairn.Chunk) error {
 	p := r.call(c.CallID)
 	if p == nil {
-		return cairn.Errorf(cairn.CodeModel, "the model sent arguments for a call %q that it did not begin", c.CallID)
+		return cairn.Errorf(cairn.ErrModel, "the model sent arguments for a call %q that it did not begin", c.CallID)
 	}
 	c.Text = p.whole(c.Text)
 	p.text.WriteString(c.Text)
@@ -319,7 +319,7 @@ func (r *reply) addArguments(c *cairn.Chunk) error {
 func (r *reply) restart(why string) {
 	if r.said {
 		why = cmp.Or(limits.Clean(why), "the model began its reply again")
-		r.say(journal.StepDiscarded(r.step, cairn.Errorf(cairn.CodeModel, "%s", why)))
+		r.say(journal.StepDiscarded(r.step, cairn.Errorf(cairn.ErrModel, "%s", why)))
 		r.say(journal.StepStart(r.step))
 	}
 	r.passed, r.passedSize = nil, 0

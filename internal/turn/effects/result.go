@@ -59,28 +59,28 @@ func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *session.Liv
 
 // failure turns an error into the result that the model gets.
 func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
-	code := cairn.CodeTool
+	code := cairn.ErrTool
 	var e *cairn.Error
 	known := errors.As(err, &e)
 	if known {
 		code = e.Code
 	}
 	r := transcript.Failed(use, code, err.Error())
-	r.Private = !known || code == cairn.CodeToolPanic
+	r.Private = !known || code == cairn.ErrToolPanic
 	return r
 }
 
 // vetoed turns the error of a hook that vetoes a call into the call's result.
 func vetoed(use *cairn.ToolUse, err error) *cairn.ToolResult {
 	r := failure(use, err)
-	r.Private = r.Private || r.Code == cairn.CodeHook // a panic
-	r.Code = cairn.CodeHook
+	r.Private = r.Private || r.Code == cairn.ErrHook // a panic
+	r.Code = cairn.ErrHook
 	return r
 }
 
 // changed returns the result of a call whose tool can no longer do what the call was made or approved for.
 func changed(use *cairn.ToolUse) *cairn.ToolResult {
-	return transcript.Failed(use, cairn.CodeUnknownTool, fmt.Sprintf("the tool %q has changed since it was called; call it again", use.Tool))
+	return transcript.Failed(use, cairn.ErrUnknownTool, fmt.Sprintf("the tool %q has changed since it was called; call it again", use.Tool))
 }
 
 // outdated returns the result of a call that can no longer continue: it was approved for a tool, or asked by one, that
@@ -102,7 +102,7 @@ func notStored(input json.RawMessage) error {
 	if !bytes.HasPrefix(input, []byte(`"`+unkept)) || json.Unmarshal(input, &text) != nil {
 		return nil
 	}
-	return cairn.Errorf(cairn.CodeArguments, "%s", text)
+	return cairn.Errorf(cairn.ErrArguments, "%s", text)
 }
 
 // checkInput returns what is wrong with the arguments that a call's tool would run with.

@@ -47,7 +47,7 @@ func (fx *Effects) retryable(ctx context.Context, p *cairn.RetryPolicy, err erro
 		var e *cairn.Error
 		return errors.As(err, &e) && e.Retryable()
 	}
-	u := user.Code{What: "a retry policy's When", Err: cairn.CodeHook, Limit: fx.HookTimeout}
+	u := user.Code{What: "a retry policy's When", Err: cairn.ErrHook, Limit: fx.HookTimeout}
 	yes, bad := user.Call(ctx, &fx.User, u, func(context.Context) (bool, error) { return p.When(err), nil })
 	if bad != nil {
 		fx.Logger.Warn("a retry policy's When failed; the call is not tried again", "error", bad)

@@ -66,7 +66,7 @@ func (fx *Effects) summaryBy(ctx context.Context, a *cairn.Agent, sessionID stri
 // text asks a model for a text, with retries by the agent's policy.
 func (fx *Effects) text(ctx context.Context, a *cairn.Agent, sessionID string, model cairn.Model, req *cairn.Request) (text string, usage cairn.Usage, err error) {
 	for n := 0; ; n++ {
-		u := user.Code{What: "the model that summarises", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: sessionID, Agent: a.Name}
+		u := user.Code{What: "the model that summarises", Err: cairn.ErrInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: sessionID, Agent: a.Name}
 		w := &written{meter: fx.meter(model.Info())}
 		_, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, w.read(ctx, u.Pulse, model.Stream(ctx, req))
@@ -113,7 +113,7 @@ func (w *written) add(c *cairn.Chunk) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over {
-		return cairn.Errorf(cairn.CodeAborted, "the model call was given up")
+		return cairn.Errorf(cairn.ErrAborted, "the model call was given up")
 	}
 	switch c.Type {
 	case cairn.ChunkText:
@@ -127,7 +127,7 @@ func (w *written) add(c *cairn.Chunk) error {
 		w.meter.restart()
 	}
 	if problem := limits.Size(w.text.Len()); problem != "" {
-		return cairn.Errorf(cairn.CodeModelReply, "the summary %s", problem)
+		return cairn.Errorf(cairn.ErrModelReply, "the summary %s", problem)
 	}
 	return nil
 }
@@ -152,9 +152,9 @@ func (w *written) read(ctx context.Context, pulse *user.Pulse, stream iter.Seq2[
 	defer w.mu.Unlock()
 	switch {
 	case !ended:
-		return cairn.Errorf(cairn.CodeModel, "the summary broke off")
+		return cairn.Errorf(cairn.ErrModel, "the summary broke off")
 	case w.clean() == "":
-		return cairn.Errorf(cairn.CodeModel, "the summary is empty")
+		return cairn.Errorf(cairn.ErrModel, "the summary is empty")
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call)
 		return nil
 	}
 	info, tool, input := user.InfoOf(c), c.Tool, c.Use.Input
-	u := user.Code{What: "the condition of an approval", Err: cairn.CodeHook, Limit: fx.HookTimeout, Call: &info}
+	u := user.Code{What: "the condition of an approval", Err: cairn.ErrHook, Limit: fx.HookTimeout, Call: &info}
 	asks, err := user.Lent(ctx, fx.Scope(l, l.Step.Number).Freeze("by a condition"), u, func(ctx context.Context, step *cairn.Step) (*define.Question, error) {
 		return tool.AsksApproval(ctx, user.HandleOf(step, info), input)
 	})
@@ -70,7 +70,7 @@ func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []driv
 				if waits {
 					list = append(list, driver.CallWrite{Call: *p})
 				}
-			case c.Result != nil && c.Result.Result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
+			case c.Result != nil && c.Result.Result.Code != cairn.ErrNotExecuted && p.Status == cairn.CallAnswered:
 				list = append(list, driver.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})
 			case !waits && p.Status != cairn.CallDropped:
 				list = append(list, driver.CallWrite{Call: inbox.Drop(*p, "the run ended", l.Row.AsOf), Seen: p.Version})

@@ -190,10 +190,10 @@ func (t *trial) execute() *cairn.ToolResult {
 		return &cairn.ToolResult{CallID: c.Use.CallID, Tool: c.Use.Tool, Output: json.RawMessage(`"finished"`)}
 	}
 	if c.Off {
-		return transcript.Failed(c.Use, cairn.CodeToolOff, fmt.Sprintf("the tool %q is switched off", c.Use.Tool))
+		return transcript.Failed(c.Use, cairn.ErrToolOff, fmt.Sprintf("the tool %q is switched off", c.Use.Tool))
 	}
 	if c.Tool == nil {
-		return transcript.Failed(c.Use, cairn.CodeUnknownTool, unknownTool(l, a, c.Use.Tool))
+		return transcript.Failed(c.Use, cairn.ErrUnknownTool, unknownTool(l, a, c.Use.Tool))
 	}
 	if err := checkInput(l, a, c); err != nil {
 		return failure(c.Use, err)
@@ -259,7 +259,7 @@ func (t *trial) finish(f *step.Result, state []*step.Writes) (decided bool) {
 	case err != nil:
 		f.Failed = err
 	case verdict.Feedback != "" && use.Tool == cairn.FinishTool:
-		f.Result = transcript.Failed(use, cairn.CodeRejected, verdict.Feedback)
+		f.Result = transcript.Failed(use, cairn.ErrRejected, verdict.Feedback)
 		return true
 	case verdict.Feedback != "":
 		f.Feedback = verdict.Feedback

@@ -15,7 +15,7 @@ import (
 
 // checkOutput returns an error if a text is not of the agent's output type, whose own decoder may run.
 func (fx *Effects) checkOutput(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
-	u := user.Code{What: "the output type", Err: cairn.CodeOutput, Limit: fx.HookTimeout, Agent: a.Name}
+	u := user.Code{What: "the output type", Err: cairn.ErrOutput, Limit: fx.HookTimeout, Agent: a.Name}
 	_, err := user.Call(ctx, &fx.User, u, func(context.Context) (struct{}, error) { return struct{}{}, a.Output.Check(raw) })
 	return err
 }
@@ -36,7 +36,7 @@ func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *session.Live,
 	if a.Guard == nil {
 		return verdict{}, nil
 	}
-	u := user.Code{What: "the completion guard", Err: cairn.CodeRejected, Limit: fx.HookTimeout}
+	u := user.Code{What: "the completion guard", Err: cairn.ErrRejected, Limit: fx.HookTimeout}
 	v, err := user.Lent(ctx, fx.Scope(l, number, below...).Freeze("by a guard"), u, func(ctx context.Context, step *cairn.Step) (verdict, error) {
 		decision, err := a.Guard(ctx, step, done)
 		if err == nil {
@@ -53,7 +53,7 @@ func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *session.Live,
 			}
 		}
 		if err != nil {
-			err = cairn.Errorf(cairn.CodeRejected, "the completion was rejected: %w", user.Tamed(err))
+			err = cairn.Errorf(cairn.ErrRejected, "the completion was rejected: %w", user.Tamed(err))
 		}
 		return verdict{decision}, err
 	})

@@ -160,7 +160,7 @@ func (fx *Effects) build(l *session.Live, due session.Deferred, out *session.Out
 	if len(list) > 0 {
 		raw, err := json.Marshal(list)
 		if err != nil {
-			return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+			return nil, cairn.Errorf(cairn.ErrState, "state: %w", err)
 		}
 		c.State = &driver.StateChange{Ops: list}
 		if driver.KeyframeDue(l.Row.State, len(raw)) {
@@ -204,7 +204,7 @@ func (fx *Effects) rebase(ctx context.Context, l *session.Live, list []cairn.Op)
 		return nil, err
 	}
 	if s := snap.Session; s.Lease.Token != l.Row.Lease.Token || s.Status != cairn.SessionActive || s.RunID != l.Row.RunID {
-		return nil, driver.Conflict(cairn.CodeFenced, snap.Session, "session %q: the lease was lost", l.Row.ID)
+		return nil, driver.Conflict(cairn.ErrFenced, snap.Session, "session %q: the lease was lost", l.Row.ID)
 	}
 	if snap.Session.Step < l.Row.Step || !l.Within(snap) {
 		return nil, behind(l.Row.ID, l.Row.Step+1)

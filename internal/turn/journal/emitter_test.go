@@ -133,7 +133,7 @@ func (l *forgetful) AppendFenced(ctx context.Context, log string, expect int64, 
 	last, err := l.Log.AppendFenced(ctx, log, expect, w, events...)
 	if l.lose > 0 {
 		l.lose--
-		return 0, cairn.Errorf(cairn.CodeUnavailable, "the answer was lost")
+		return 0, cairn.Errorf(cairn.ErrUnavailable, "the answer was lost")
 	}
 	return last, err
 }
@@ -215,7 +215,7 @@ func TestEverythingFitsTheLog(t *testing.T) {
 	for i := range 1000 {
 		custom[fmt.Sprint("<usage>", i)] = 1
 	}
-	failure := cairn.Errorf(cairn.CodeTool, "%s", long)
+	failure := cairn.Errorf(cairn.ErrTool, "%s", long)
 	failure.Details = []string{long}
 	file := cairn.FileRef{Name: angry, MediaType: angry, URL: "https://a.example/" + angry}
 	for name, ev := range map[string]cairn.Event{

@@ -123,7 +123,7 @@ func Fallback(number int, model, requested string) cairn.Event {
 func ToolsMissing(toolset string, err error) cairn.Event {
 	var e *cairn.Error
 	if !errors.As(err, &e) {
-		e = cairn.Errorf(cairn.CodeUnavailable, "%w", err)
+		e = cairn.Errorf(cairn.ErrUnavailable, "%w", err)
 	}
 	return cairn.Event{Type: cairn.EventToolsMissing, Name: toolset, Error: e.Public()}
 }

@@ -113,7 +113,7 @@ func TestFailedBatchIsSentBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, log, told := newOwnEmitter(t, 0)
-		log.fail = cairn.Errorf(cairn.CodeInternal, "the disk is full")
+		log.fail = cairn.Errorf(cairn.ErrInternal, "the disk is full")
 		e.Event(custom("-a"))
 		if e.Flush(t.Context()) == nil {
 			t.Fatal("the append did not fail")
@@ -231,7 +231,7 @@ func TestEmitterDrainsWhatItOwes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, log, told := newOwnEmitter(t, 0)
 		e.g.Own = false
-		log.fail = cairn.Errorf(cairn.CodeInternal, "the disk is full")
+		log.fail = cairn.Errorf(cairn.ErrInternal, "the disk is full")
 		hand(t, e).Done(&cairn.Session{ID: "s", RootID: "s", Outbox: &cairn.Outbox{Version: 3, Events: []cairn.Event{
 			{SessionID: "s", Type: cairn.EventCustom, Name: "-boxed"}}}})
 		e.Event(custom("-a"))

@@ -53,8 +53,8 @@ func TestRedoneStepIsRecognised(t *testing.T) {
 
 func wantStale(t *testing.T, err error) {
 	t.Helper()
-	if cairn.AsError(err).Code != cairn.CodeStale {
-		t.Fatalf("the error is %v, want %s", err, cairn.CodeStale)
+	if cairn.AsError(err).Code != cairn.ErrStale {
+		t.Fatalf("the error is %v, want %s", err, cairn.ErrStale)
 	}
 }
 

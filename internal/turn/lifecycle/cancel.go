@@ -44,7 +44,7 @@ func (r *Runs) CancelCalls(ctx context.Context, c *driver.Commit, seen *cairn.Se
 			c.Calls = append(c.Calls, w)
 		}
 		if child := children[use.CallID]; child.SessionID != "" {
-			if result.Code == cairn.CodeNotExecuted {
+			if result.Code == cairn.ErrNotExecuted {
 				result = transcript.Stopped(use)
 			}
 			result.Child = child
@@ -95,9 +95,9 @@ func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop, j
 	case *joined && (row.Status != cairn.SessionPaused || row.RunID != stop.RunID):
 		return nil
 	case row.Status != cairn.SessionPaused:
-		return driver.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", id, row.Status)
+		return driver.Conflict(cairn.ErrNotRunning, row, "session %q is not waiting, it is %s", id, row.Status)
 	case row.RunID != stop.RunID:
-		return driver.Conflict(cairn.CodeNotRunning, row, "session %q waits with another run than %q", id, stop.RunID)
+		return driver.Conflict(cairn.ErrNotRunning, row, "session %q waits with another run than %q", id, stop.RunID)
 	}
 	if snap.Session, err = r.endBelow(ctx, row, stop, standing(row.Ending, stop)); err != nil {
 		return err

@@ -28,7 +28,7 @@ func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 	case row.Status == cairn.SessionPaused:
 		c.Guard.Idle = true
 	default:
-		return driver.Conflict(cairn.CodeRunning, row, "session %q has no run that could be failed, it is %s", id, row.Status)
+		return driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q has no run that could be failed, it is %s", id, row.Status)
 	}
 	// Sub-agents end first, but one that still runs does not keep a session open that nothing can continue.
 	ended, err := r.endBelow(ctx, row, cairn.Stop{Kind: cairn.StopAbort, Reason: "the session cannot be read"}, Leaving)

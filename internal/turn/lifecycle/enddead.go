@@ -119,7 +119,7 @@ func (r *Runs) Ends(row *cairn.Session, c *driver.Commit, before ...cairn.Event)
 // Aborted is the error of a run that a stop has aborted.
 func Aborted(stop cairn.Stop) *cairn.Error {
 	if stop.Reason == "" {
-		return cairn.Errorf(cairn.CodeAborted, "the run was aborted")
+		return cairn.Errorf(cairn.ErrAborted, "the run was aborted")
 	}
-	return cairn.Errorf(cairn.CodeAborted, "the run was aborted: %s", stop.Reason)
+	return cairn.Errorf(cairn.ErrAborted, "the run was aborted: %s", stop.Reason)
 }

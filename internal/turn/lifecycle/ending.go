@@ -63,7 +63,7 @@ func (r *Runs) endAll(ctx context.Context, row *cairn.Session, children []*cairn
 	if running == nil {
 		return nil
 	}
-	e := cairn.Errorf(cairn.CodeRunning, "session %q is being ended, and its sub-agent's session %q still runs", row.ID, running.ID)
+	e := cairn.Errorf(cairn.ErrAlreadyRunning, "session %q is being ended, and its sub-agent's session %q still runs", row.ID, running.ID)
 	e.RetryAfter = cairn.Duration(max(0, running.Lease.Until.Sub(running.AsOf)))
 	return &EndingError{e}
 }

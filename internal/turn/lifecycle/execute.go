@@ -89,7 +89,7 @@ func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn, cached 
 		return nil, err
 	}
 	if !in.Child && b.row.Status == cairn.SessionPaused && b.row.Ending == nil && (!in.Withdraw || slices.ContainsFunc(l.Calls(), answered)) {
-		return nil, driver.Conflict(cairn.CodeWaiting, b.row, "session %q waits for answers, or has some that are not used yet", b.row.ID)
+		return nil, driver.Conflict(cairn.ErrWaiting, b.row, "session %q waits for answers, or has some that are not used yet", b.row.ID)
 	}
 	return b, nil
 }
@@ -107,7 +107,7 @@ func (r *Runs) endWaitFirst(ctx context.Context, b *beginning) error {
 		if err := r.CancelWait(ctx, row.ID, *row.Ending); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 			return err
 		}
-		return driver.Conflict(cairn.CodeStale, row, "session %q has changed: its wait has ended", row.ID)
+		return driver.Conflict(cairn.ErrStale, row, "session %q has changed: its wait has ended", row.ID)
 	}
 	row, err := r.endBelow(ctx, row, continuing(row), Leaving)
 	if err != nil || row.Ending == nil {
@@ -169,13 +169,13 @@ func (r *Runs) create(ctx context.Context, in Turn) (*session.Live, error) {
 	c.Events = r.begins(b, &cairn.Session{ID: in.SessionID, Agent: in.Agent}, 0)
 	row, err := r.commitBegin(ctx, in.SessionID, nil, c)
 	if errors.Is(err, cairn.ErrAlreadyRunning) {
-		return nil, driver.Conflict(cairn.CodeExists, driver.Seen(err), "session %q already exists", in.SessionID)
+		return nil, driver.Conflict(cairn.ErrExists, driver.Seen(err), "session %q already exists", in.SessionID)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if row.Version != 1 { // the session was made by a commit of this run whose answer was lost, and has changed since
-		return nil, driver.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
+		return nil, driver.Conflict(cairn.ErrExists, row, "session %q already exists", in.SessionID)
 	}
 	session.Dated(c.Messages, row)
 	messages := append(make([]cairn.Message, 0, max(4, len(c.Messages))), c.Messages...)
@@ -208,7 +208,7 @@ func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int
 	}
 	row := b.row
 	if row.SuspendedStep != "" || seen != 0 && seen != row.Version {
-		return nil, driver.Conflict(cairn.CodeStale, row, "session %q has changed", row.ID)
+		return nil, driver.Conflict(cairn.ErrStale, row, "session %q has changed", row.ID)
 	}
 	replaced, err := driver.FindRun(ctx, r.Store, row.ID, replacedID)
 	if err != nil {

@@ -28,7 +28,7 @@ type UnreachableError struct {
 
 func (e *UnreachableError) Error() string { return e.err.Error() }
 
-// Unwrap returns the error of CodeUnavailable.
+// Unwrap returns the error of ErrUnavailable.
 func (e *UnreachableError) Unwrap() error { return e.err }
 
 // silence is the time until which an unreachable keeper is not asked. It is safe for concurrent use.
@@ -77,14 +77,14 @@ func (r *Runs) CheckKeeper(ctx context.Context, row *cairn.Session) error {
 	case err != nil || stop != nil:
 		return err
 	}
-	return cairn.Errorf(cairn.CodeRunning, "session %q: host %s drives its run", row.ID, r.keeper.Name())
+	return cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: host %s drives its run", row.ID, r.keeper.Name())
 }
 
 // askKeeper asks the keeper whether it drives a run, unless the keeper is known to be unreachable.
 func (r *Runs) askKeeper(ctx context.Context, b turn.Begun) (bool, error) {
 	name := r.keeper.Name()
 	if rest := r.silence.rest(); rest > 0 {
-		return false, &UnreachableError{Rest: rest, err: cairn.Errorf(cairn.CodeUnavailable,
+		return false, &UnreachableError{Rest: rest, err: cairn.Errorf(cairn.ErrUnavailable,
 			"session %q: host %s is unreachable; try again in %s", b.SessionID, name, rest.Round(time.Millisecond))}
 	}
 	asked, cancel := context.WithTimeout(ctx, keeperWait)
@@ -93,7 +93,7 @@ func (r *Runs) askKeeper(ctx context.Context, b turn.Begun) (bool, error) {
 	if err == nil {
 		return driving, nil
 	}
-	err = cairn.Errorf(cairn.CodeUnavailable, "session %q: host %s does not say whether it drives run %s: %w", b.SessionID, name, b.RunID, err)
+	err = cairn.Errorf(cairn.ErrUnavailable, "session %q: host %s does not say whether it drives run %s: %w", b.SessionID, name, b.RunID, err)
 	if ctx.Err() != nil || asked.Err() == nil {
 		return false, err
 	}

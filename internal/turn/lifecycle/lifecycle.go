@@ -77,7 +77,7 @@ func (r *Runs) Remote() bool { return r.Host != nil }
 func (r *Runs) Agent(name, version string) (*cairn.Agent, error) {
 	a, ok := r.Agents(name, version)
 	if !ok {
-		return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "agent", Message: fmt.Sprintf("agent %q is not registered", name)}
+		return nil, &cairn.Error{Code: cairn.ErrNotFound, Field: "agent", Message: fmt.Sprintf("agent %q is not registered", name)}
 	}
 	return a, nil
 }
@@ -141,5 +141,5 @@ func stamp(list []cairn.Message, runID string) []cairn.Message {
 
 // TooDeep returns the error for a session that would be more than limit levels deep.
 func TooDeep(limit int) error {
-	return &cairn.Error{Code: cairn.CodeTooLarge, Field: "depth", Message: fmt.Sprintf("delegation depth limit of %d reached", limit)}
+	return &cairn.Error{Code: cairn.ErrTooLarge, Field: "depth", Message: fmt.Sprintf("delegation depth limit of %d reached", limit)}
 }

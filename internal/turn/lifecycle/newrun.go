@@ -67,7 +67,7 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent str
 	}
 	if b.agent.State != nil {
 		if err := l.CheckState(func(raw json.RawMessage) error { return r.checkState(ctx, b.agent, raw) }); err != nil {
-			return nil, cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
+			return nil, cairn.Errorf(cairn.ErrState, "session %q: %w", row.ID, err)
 		}
 	}
 	return b, r.vacant(ctx, b)
@@ -112,7 +112,7 @@ func (r *Runs) vacant(ctx context.Context, b *beginning) error {
 		}
 		return &DiedError{SessionID: row.ID}
 	}
-	e := cairn.Errorf(cairn.CodeRunning, "session %q is already running", row.ID)
+	e := cairn.Errorf(cairn.ErrAlreadyRunning, "session %q is already running", row.ID)
 	e.RetryAfter = cairn.Duration(max(0, row.Lease.Until.Sub(b.live.Now(r.Now()))))
 	return &driver.ConflictError{Err: e, Session: row}
 }
@@ -166,14 +166,14 @@ func (r *Runs) CheckState(ctx context.Context, row *cairn.Session, raw json.RawM
 		return err
 	}
 	if err := r.checkState(ctx, a, raw); err != nil {
-		return &cairn.Error{Code: cairn.CodeState, Field: "state", Message: fmt.Sprintf("agent %q: %v", row.Agent, err)}
+		return &cairn.Error{Code: cairn.ErrState, Field: "state", Message: fmt.Sprintf("agent %q: %v", row.Agent, err)}
 	}
 	return nil
 }
 
 // checkState reports whether a stored state is of the agent's type, which may decode itself.
 func (r *Runs) checkState(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
-	u := user.Code{What: "the state type", Err: cairn.CodeState, Limit: r.HookTimeout, Agent: a.Name}
+	u := user.Code{What: "the state type", Err: cairn.ErrState, Limit: r.HookTimeout, Agent: a.Name}
 	_, err := user.Call(ctx, &r.User, u, func(context.Context) (struct{}, error) { return struct{}{}, a.State.Check(raw) })
 	return err
 }
@@ -298,10 +298,10 @@ func (r *Runs) commitBegin(ctx context.Context, id string, before *cairn.Session
 	defer cancel()
 	row, err := r.Write(ctx, id, before, c)
 	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: the run could not be begun within %s: %w", id, r.LeaseTTL, err)
+		return nil, cairn.Errorf(cairn.ErrUnavailable, "session %q: the run could not be begun within %s: %w", id, r.LeaseTTL, err)
 	}
 	if err == nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != r.Owner) { // a run of the same id was begun before
-		return nil, driver.Conflict(cairn.CodeRunning, row, "session %q: another process has begun run %q", id, c.StartRun.ID)
+		return nil, driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q: another process has begun run %q", id, c.StartRun.ID)
 	}
 	return row, err
 }

@@ -53,7 +53,7 @@ func (r *Runs) checkNext(ctx context.Context, h *held, in *Turn) error {
 	}
 	stands, err := r.stands(ctx, h, in.Seen)
 	if err == nil && !stands {
-		err = &cairn.Error{Code: cairn.CodeOutdated, Message: fmt.Sprintf("session %q: the messages of run %q are gone from it", h.row.ID, in.Seen)}
+		err = &cairn.Error{Code: cairn.ErrOutdated, Message: fmt.Sprintf("session %q: the messages of run %q are gone from it", h.row.ID, in.Seen)}
 	}
 	return err
 }

@@ -60,18 +60,18 @@ func (r *Runs) resume(ctx context.Context, l *session.Live, in Resumption) error
 func (r *Runs) admitResume(ctx context.Context, b *beginning, paused bool) error {
 	row := b.row
 	if paused && row.Ending != nil {
-		return driver.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting: %s", row.ID, whyEnding)
+		return driver.Conflict(cairn.ErrNotRunning, row, "session %q is not waiting: %s", row.ID, whyEnding)
 	}
 	if paused && row.Status != cairn.SessionPaused {
-		return driver.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
+		return driver.Conflict(cairn.ErrNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
 	}
 	if ok, why := Resumable(row); !ok {
-		return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: %s", row.ID, why)
+		return cairn.Errorf(cairn.ErrNotResumable, "session %q cannot be resumed: %s", row.ID, why)
 	}
 	if row.Status == cairn.SessionPaused {
 		what, err := r.WaitsFor(ctx, row)
 		if err == nil && what != "" {
-			err = cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: it waits for %s", row.ID, what)
+			err = cairn.Errorf(cairn.ErrNotResumable, "session %q cannot be resumed: it waits for %s", row.ID, what)
 		}
 		return err
 	}
@@ -130,11 +130,11 @@ func (r *Runs) retry(ctx context.Context, l *session.Live, in NewRun) error {
 	var died *DiedError
 	switch {
 	case errors.As(err, &died):
-		return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be retried: its run has not failed, its process has died", l.Row.ID)
+		return cairn.Errorf(cairn.ErrNotResumable, "session %q cannot be retried: its run has not failed, its process has died", l.Row.ID)
 	case err != nil:
 		return err
 	case b.row.Status != cairn.SessionFailed:
-		return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be retried: it is %s, not failed", b.row.ID, b.row.Status)
+		return cairn.Errorf(cairn.ErrNotResumable, "session %q cannot be retried: it is %s, not failed", b.row.ID, b.row.Status)
 	}
 	if err := r.draft(ctx, b); err != nil {
 		return err

@@ -55,7 +55,7 @@ func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*se
 		}
 	}
 	if row.Recoveries >= r.MaxRecoveries {
-		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
+		cause := cairn.Errorf(cairn.ErrCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
 		return nil, r.endDead(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonError, Error: cause})
 	}
 	taken, err := r.takeLease(ctx, row)
@@ -109,7 +109,7 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 		return nil, err
 	}
 	if snap.Session.Lease.Token != taken.Lease.Token { // this process was slow: its lease has lapsed, too
-		return nil, driver.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
+		return nil, driver.Conflict(cairn.ErrAlreadyRunning, snap.Session, "session %q was taken over by another process", id)
 	}
 	l, err := session.New(snap, r.Now())
 	if err != nil {

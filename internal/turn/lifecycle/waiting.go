@@ -73,7 +73,7 @@ const namedCalls = 5
 
 // Refusal returns the ErrWaiting of a session that waits for open calls, which it names.
 func (w *Wait) Refusal(id string) error {
-	e := cairn.Errorf(cairn.CodeWaiting, "session %q waits for %s:", id, count(len(w.Open), "open call", 0, ""))
+	e := cairn.Errorf(cairn.ErrWaiting, "session %q waits for %s:", id, count(len(w.Open), "open call", 0, ""))
 	e.Field = "session"
 	var names []string
 	for i := range w.Open {

@@ -211,7 +211,7 @@ func (l *Live) Spoiled() bool { return l.spoiled }
 func (l *Live) Rebase(snap *driver.Contents, here time.Time, list []cairn.Op, dropped func(error)) (fitting []cairn.Op, err error) {
 	doc, err := ops.NewDoc(snap.State)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.Row.ID, err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: stored state: %w", l.Row.ID, err)
 	}
 	for _, op := range list {
 		if _, err := doc.Apply([]cairn.Op{op}); err != nil {

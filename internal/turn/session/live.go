@@ -98,7 +98,7 @@ func New(snap *driver.Contents, here time.Time) (*Live, error) {
 func (l *Live) Load(state json.RawMessage, messages []cairn.Message) error {
 	doc, err := ops.NewDoc(state)
 	if err != nil {
-		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.Row.ID, err)
+		return cairn.Errorf(cairn.ErrCorrupt, "session %q: stored state: %w", l.Row.ID, err)
 	}
 	l.doc, l.Messages, l.checked = doc, messages, false
 	l.first = l.Row.MessageCount - len(messages)
@@ -151,7 +151,7 @@ func (l *Live) End() int { return l.first + len(l.Messages) }
 func (l *Live) Grow(snap *driver.Contents, here time.Time) error {
 	doc, err := ops.NewDoc(snap.State)
 	if err != nil {
-		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.Row.ID, err)
+		return cairn.Errorf(cairn.ErrCorrupt, "session %q: stored state: %w", l.Row.ID, err)
 	}
 	l.Sees(snap.Session, here)
 	l.doc, l.calls, l.results = doc, snap.Calls, newResults(snap.Cache)
@@ -200,7 +200,7 @@ func (l *Live) View(on ...*step.Writes) (json.RawMessage, error) {
 	}
 	doc, err := ops.NewDoc(raw)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+		return nil, cairn.Errorf(cairn.ErrState, "state: %w", err)
 	}
 	for _, list := range lists {
 		_, _ = doc.Apply(list) // Fold drops the same ones, and reports them
@@ -283,11 +283,8 @@ type Stopped struct{ cairn.Stop }
 // Error implements error.
 func (s *Stopped) Error() string { return "stop requested: " + string(s.Kind) }
 
-// Is makes Stopped match errors of CodeStopped, which models and tools recognize.
-func (s *Stopped) Is(target error) bool {
-	t, ok := target.(*cairn.Error)
-	return ok && t.Code == cairn.CodeStopped
-}
+// Is makes Stopped match ErrStopped, which models and tools recognize.
+func (s *Stopped) Is(target error) bool { return errors.Is(cairn.ErrStopped, target) }
 
 // IsStopped reports whether work ended early because the run is to stop, whatever else has ended since. An effect never
 // returns such an error: the step's commit handles the request.
@@ -363,7 +360,7 @@ func (l *Live) Fork() (*Live, error) {
 	doc, err := ops.NewDoc(l.doc.Raw())
 	l.mu.Unlock()
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: state: %w", l.Row.ID, err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: state: %w", l.Row.ID, err)
 	}
 	f := &Live{known: l.known}
 	f.doc, f.Messages, f.calls = doc, slices.Clip(l.Messages), slices.Clone(l.calls)

@@ -84,7 +84,7 @@ func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	}
 	if err != nil {
 		out.Logger.Warn("state writes dropped", "session", l.Row.ID, "error", err)
-		return cairn.Errorf(cairn.CodeState, "the state could not be written: %w", err)
+		return cairn.Errorf(cairn.ErrState, "the state could not be written: %w", err)
 	}
 	out.About = about
 	out.Ops = append(out.Ops, w.Ops...)
@@ -235,7 +235,7 @@ func (l *Live) room(out *Outcome, list []cairn.Op) error {
 		return nil // the caller gets the same error
 	}
 	if problem := limits.Size(len(raw)); problem != "" {
-		return cairn.Errorf(cairn.CodeTooLarge, "the state %s", problem)
+		return cairn.Errorf(cairn.ErrTooLarge, "the state %s", problem)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (l *Live) Include(out *Outcome, c *step.Call) error {
 	f := c.Result
 	size := out.resultBytes + len(f.Result.Output)
 	if limits.Size(size) != "" {
-		return cairn.Errorf(cairn.CodeTooLarge, "the results of the calls of this step have more than %d bytes together", limits.Bytes)
+		return cairn.Errorf(cairn.ErrTooLarge, "the results of the calls of this step have more than %d bytes together", limits.Bytes)
 	}
 	w := f.Writes
 	if f.Result.IsError { // a call that the model reads as failed has no effect

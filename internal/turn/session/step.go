@@ -49,7 +49,7 @@ func (l *Live) RestoreDeferred(list []driver.Staged) error {
 			return nil
 		}
 		if _, err := l.doc.Apply(ended.Ops); err != nil {
-			return cairn.Errorf(cairn.CodeState, "step %d: the state was changed meanwhile: %w", n, err)
+			return cairn.Errorf(cairn.ErrState, "step %d: the state was changed meanwhile: %w", n, err)
 		}
 		l.results.Take(ended.Cache, ended.CacheDrop)
 		l.defers(n, ended)
@@ -80,11 +80,11 @@ func (l *Live) defers(number int, e *step.Ended) {
 // Calling returns the call that an effect is for.
 func (l *Live) Calling(in turn.ToolIn) (*step.Call, error) {
 	if l.Step == nil || l.Step.Number != in.Step {
-		return nil, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", in.Step)
+		return nil, cairn.Errorf(cairn.ErrInternal, "step %d is not under way", in.Step)
 	}
 	c := l.Step.Call(in.CallID)
 	if c == nil {
-		return nil, cairn.Errorf(cairn.CodeInternal, "step %d has no call %q", in.Step, in.CallID)
+		return nil, cairn.Errorf(cairn.ErrInternal, "step %d has no call %q", in.Step, in.CallID)
 	}
 	return c, nil
 }

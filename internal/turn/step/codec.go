@@ -25,7 +25,7 @@ func Encode(stepID string, lease int64, by string, f Fact) (driver.Staged, error
 		raw, err = json.Marshal(envelope{Kind: kind(f), By: by, Fact: raw})
 	}
 	if err != nil {
-		return driver.Staged{}, cairn.Errorf(cairn.CodeInternal, "step %s: %w", stepID, err)
+		return driver.Staged{}, cairn.Errorf(cairn.ErrInternal, "step %s: %w", stepID, err)
 	}
 	return driver.Staged{StepID: stepID, Key: key(f, lease), Data: raw}, nil
 }
@@ -55,7 +55,7 @@ func Decode(list []driver.Staged, stepID string, lease int64) ([]Staged, error) 
 		}
 		f, err := decode(p)
 		if err != nil {
-			return nil, cairn.Errorf(cairn.CodeCorrupt, "step %s: staged %s: %w", stepID, p.Key, err)
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "step %s: staged %s: %w", stepID, p.Key, err)
 		}
 		facts = append(facts, f)
 	}
@@ -99,14 +99,14 @@ func decode(p *driver.Staged) (Staged, error) {
 	}
 	fresh, ok := stored[e.Kind]
 	if !ok {
-		return Staged{}, cairn.Errorf(cairn.CodeCorrupt, "a fact of unknown kind %q", e.Kind)
+		return Staged{}, cairn.Errorf(cairn.ErrCorrupt, "a fact of unknown kind %q", e.Kind)
 	}
 	f := fresh()
 	if err := json.Unmarshal(e.Fact, f); err != nil {
 		return Staged{}, err
 	}
 	if r, ok := f.(*Result); ok && r.Result == nil {
-		return Staged{}, cairn.Errorf(cairn.CodeCorrupt, "a result that has none")
+		return Staged{}, cairn.Errorf(cairn.ErrCorrupt, "a result that has none")
 	}
 	return Staged{Fact: f, By: e.By}, nil
 }

@@ -251,7 +251,7 @@ func every() []step.Fact {
 		Usage: map[string]float64{"u": 1}, Checkpoint: true,
 		About:   &driver.ContextChange{Title: new("t"), AddTags: []string{"a"}, Metadata: cairn.Metadata{"n": 1.0}},
 		Emitted: []cairn.Data{{Name: "n", ID: "i", Value: []byte(`1`)}}}
-	failed := cairn.Errorf(cairn.CodeHook, "no")
+	failed := cairn.Errorf(cairn.ErrHook, "no")
 	done := &cairn.Completion{Reason: cairn.ReasonReply, Text: "t", Output: []byte(`{}`)}
 	r := reply("a", "look")
 	r.Passed = []cairn.Event{{Type: cairn.EventToolStart, Origin: "far", CallID: "x", Data: json.RawMessage("1")}}

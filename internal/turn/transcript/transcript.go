@@ -160,12 +160,12 @@ func RepliesWhile(messages []cairn.Message, runID string, holds func(*cairn.Mess
 
 // NotExecuted returns the result of a call that was not executed.
 func NotExecuted(use *cairn.ToolUse, why string) *cairn.ToolResult {
-	return Failed(use, cairn.CodeNotExecuted, why)
+	return Failed(use, cairn.ErrNotExecuted, why)
 }
 
 // Stopped returns the result of a call that was running when its run was stopped.
 func Stopped(use *cairn.ToolUse) *cairn.ToolResult {
-	return Failed(use, cairn.CodeStopped, "was running when it was stopped; it may have had effects")
+	return Failed(use, cairn.ErrStopped, "was running when it was stopped; it may have had effects")
 }
 
 // Failed returns a result that is an error.

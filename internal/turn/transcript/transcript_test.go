@@ -41,7 +41,7 @@ func spelt(messages []cairn.Message) string {
 			ids = append(ids, use.CallID)
 		}
 		for _, r := range m.ToolResults() {
-			if r.Code == cairn.CodeNotExecuted {
+			if r.Code == cairn.ErrNotExecuted {
 				ids = append(ids, "-"+r.CallID)
 			} else {
 				ids = append(ids, r.CallID)

@@ -65,6 +65,9 @@ func (s *Scope) ofTool(field, does string) (*asking, error) {
 	return s.asking, nil
 }
 
+// errSuspended is the error of a question that has no answer yet.
+var errSuspended = cairn.Errorf(cairn.ErrSuspended, "the call waits for the answer to its question; the tool must return this error")
+
 // Ask implements define.Env.
 func (s *Scope) Ask(q define.Question) (json.RawMessage, error) {
 	s.mu.Lock()
@@ -76,7 +79,7 @@ func (s *Scope) Ask(q define.Question) (json.RawMessage, error) {
 	case a.refused != nil:
 		return nil, a.refused
 	case a.open != nil: // the function did not return the error
-		return nil, cairn.ErrSuspended
+		return nil, errSuspended
 	}
 	if a.asked++; a.asked <= len(a.answered) {
 		return inbox.Value(a.answered[a.asked-1])
@@ -86,10 +89,10 @@ func (s *Scope) Ask(q define.Question) (json.RawMessage, error) {
 		size += len(raw)
 	}
 	if size > cairn.MaxPromptBytes {
-		return nil, &cairn.Error{Code: cairn.CodeTooLarge, Field: "prompt", Message: "prompt: with the payload and what was done once larger than 1 MiB"}
+		return nil, &cairn.Error{Code: cairn.ErrTooLarge, Field: "prompt", Message: "prompt: with the payload and what was done once larger than 1 MiB"}
 	}
 	q.Kept, a.open = a.once, &q
-	return nil, cairn.ErrSuspended
+	return nil, errSuspended
 }
 
 // Kept implements define.Env.
@@ -101,7 +104,7 @@ func (s *Scope) Kept() (json.RawMessage, error) {
 	case err != nil:
 		return nil, err
 	case a.open != nil:
-		return nil, cairn.ErrSuspended
+		return nil, errSuspended
 	case a.used == len(a.kept):
 		return nil, nil
 	}

@@ -147,7 +147,7 @@ func (u *Code) bounded(ctx context.Context) (context.Context, context.CancelCaus
 	}
 	var cause error
 	if u.Limit > 0 {
-		cause = &timeoutError{cairn.Errorf(cairn.CodeTimeout, "%s did not end within %s", u.What, u.Limit)}
+		cause = &timeoutError{cairn.Errorf(cairn.ErrTimeout, "%s did not end within %s", u.What, u.Limit)}
 	}
 	if u.Idle <= 0 { // nothing but the limit ends it before the code has returned
 		ctx, stop := context.WithTimeoutCause(ctx, u.Limit, cause)
@@ -205,7 +205,7 @@ func awaitPulse(ctx context.Context, done <-chan struct{}, u *Code, cancel conte
 		}
 		silent := u.Pulse.silent()
 		if silent >= u.Idle {
-			cancel(&timeoutError{cairn.Errorf(cairn.CodeTimeout, "%s has given no sign of life for %s", u.What, u.Idle)})
+			cancel(&timeoutError{cairn.Errorf(cairn.ErrTimeout, "%s has given no sign of life for %s", u.What, u.Idle)})
 			return false
 		}
 		timer.Reset(u.Idle - silent)

@@ -90,7 +90,8 @@ type foreignError struct {
 func (e *foreignError) Error() string { return e.text }
 
 func (e *foreignError) Is(target error) bool {
-	if _, ours := target.(*cairn.Error); ours {
+	switch target.(type) {
+	case *cairn.Error, cairn.Code:
 		return e.known != nil && errors.Is(e.known, target)
 	}
 	for i, known := range contextErrors {

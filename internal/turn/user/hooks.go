@@ -55,7 +55,7 @@ func (s *Scope) Observe(ctx context.Context, name string, pick func(*cairn.Hooks
 
 // Hook calls one hook. name is for errors.
 func (s *Scope) Hook(ctx context.Context, name string, fn Hook) error {
-	u := Code{What: "a " + name + " hook", Err: cairn.CodeHook, Limit: s.by.HookTimeout}
+	u := Code{What: "a " + name + " hook", Err: cairn.ErrHook, Limit: s.by.HookTimeout}
 	_, err := Lent(ctx, s, u, func(ctx context.Context, step *cairn.Step) (struct{}, error) { return struct{}{}, fn(ctx, step) })
 	return err
 }

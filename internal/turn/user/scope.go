@@ -81,7 +81,7 @@ func (s *Scope) Freeze(why string) *Scope {
 }
 
 // errEnded is the handle's error for a function that keeps running after it was abandoned or its call returned.
-var errEnded = cairn.Errorf(cairn.CodeNotExecuted, "the call has ended; its handle can no longer be used")
+var errEnded = cairn.Errorf(cairn.ErrNotExecuted, "the call has ended; its handle can no longer be used")
 
 // State implements define.Env.
 func (s *Scope) State() (json.RawMessage, error) {
@@ -96,7 +96,7 @@ func (s *Scope) State() (json.RawMessage, error) {
 	raw, err := s.session.View(s.below...)
 	if err == nil && len(s.w.Ops) > 0 {
 		if raw, err = ops.Fold(raw, s.w.Ops); err != nil {
-			err = cairn.Errorf(cairn.CodeState, "state: %w", err)
+			err = cairn.Errorf(cairn.ErrState, "state: %w", err)
 		}
 	}
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Scope) Update(op cairn.Op) error { return s.update(op) }
 func (s *Scope) Change(before, after json.RawMessage) error {
 	list, err := ops.Diff(before, after)
 	if err != nil {
-		return cairn.Errorf(cairn.CodeState, "state: %w", err)
+		return cairn.Errorf(cairn.ErrState, "state: %w", err)
 	}
 	if len(list) == 0 {
 		return nil
@@ -132,17 +132,17 @@ func (s *Scope) writable(code cairn.Code, refused string) error {
 	return nil
 }
 
-// update records operations. If one cannot be applied to any state, it returns a CodeState error and records none.
+// update records operations. If one cannot be applied to any state, it returns a ErrState error and records none.
 func (s *Scope) update(list ...cairn.Op) error {
 	for i := range list {
 		clean(&list[i])
 		if err := ops.Validate(&list[i]); err != nil {
-			return cairn.Errorf(cairn.CodeState, "state: %w", err)
+			return cairn.Errorf(cairn.ErrState, "state: %w", err)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.writable(cairn.CodeState, "state cannot be written"); err != nil {
+	if err := s.writable(cairn.ErrState, "state cannot be written"); err != nil {
 		return err
 	}
 	s.w.Ops = append(s.w.Ops, list...)
@@ -228,7 +228,7 @@ func Unaccountable(amounts ...float64) string {
 func (s *Scope) Describe(title *string, tags []string, metadata map[string]any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.writable(cairn.CodeState, "title, tags and metadata cannot be set"); err != nil {
+	if err := s.writable(cairn.ErrState, "title, tags and metadata cannot be set"); err != nil {
 		return err
 	}
 	about := s.w.About.Then(&driver.ContextChange{Title: title, AddTags: tags, Metadata: metadata})
@@ -265,12 +265,12 @@ func (s *Scope) Exec(dialect, tool, sql string, args []any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.writable(cairn.CodeInvalid, "statements cannot be recorded"); err != nil {
+	if err := s.writable(cairn.ErrInvalid, "statements cannot be recorded"); err != nil {
 		return err
 	}
 	switch {
 	case len(s.w.Statements) == driver.MaxStatements:
-		return &cairn.Error{Code: cairn.CodeTooLarge, Field: "sql", Message: fmt.Sprintf("sql: a call may record %d statements", driver.MaxStatements)}
+		return &cairn.Error{Code: cairn.ErrTooLarge, Field: "sql", Message: fmt.Sprintf("sql: a call may record %d statements", driver.MaxStatements)}
 	}
 	s.w.Statements = append(s.w.Statements, driver.Statement{Dialect: dialect, Tool: tool, SQL: sql, Args: args})
 	return nil

@@ -42,15 +42,15 @@ func TestWhatCodeDoesIsItsOutcome(t *testing.T) {
 		code cairn.Code
 	}{
 		{"an error", func() (int, error) { return 0, errors.New("broken") }, "broken", ""},
-		{"a panic", func() (int, error) { panic("oops") }, "the tool panicked: oops", cairn.CodeToolPanic},
-		{"a panic that cannot be printed", func() (int, error) { panic(&evil{}) }, "the tool panicked: ", cairn.CodeToolPanic},
-		{"a goroutine that ends", func() (int, error) { runtime.Goexit(); return 0, nil }, "the tool ended its goroutine", cairn.CodeToolPanic},
+		{"a panic", func() (int, error) { panic("oops") }, "the tool panicked: oops", cairn.ErrToolPanic},
+		{"a panic that cannot be printed", func() (int, error) { panic(&evil{}) }, "the tool panicked: ", cairn.ErrToolPanic},
+		{"a goroutine that ends", func() (int, error) { runtime.Goexit(); return 0, nil }, "the tool ended its goroutine", cairn.ErrToolPanic},
 		{"an error that panics", func() (int, error) { return 0, &evil{} }, "whose Error method panicked", ""},
 		{"a nil pointer as an error", func() (int, error) { return 0, none }, "as an error, which has no message", ""},
-		{"an error of Cairn, wrapped", func() (int, error) { return 0, fmt.Errorf("x: %w", cairn.Errorf(cairn.CodeTooLarge, "big")) }, "x: big", cairn.CodeTooLarge},
+		{"an error of Cairn, wrapped", func() (int, error) { return 0, fmt.Errorf("x: %w", cairn.Errorf(cairn.ErrTooLarge, "big")) }, "x: big", cairn.ErrTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Call(t.Context(), caller(), Code{What: "the tool", Err: cairn.CodeToolPanic}, func(context.Context) (int, error) { return c.fn() })
+			_, err := Call(t.Context(), caller(), Code{What: "the tool", Err: cairn.ErrToolPanic}, func(context.Context) (int, error) { return c.fn() })
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("the error is %v, want one that says %q", err, c.says)
 			}
@@ -73,13 +73,13 @@ func TestCodeIsAbandoned(t *testing.T) {
 		want error
 		at   time.Duration
 	}{
-		{"when its limit has passed", Code{What: "the tool", Limit: 3 * time.Second}, nil, &cairn.Error{Code: cairn.CodeTimeout}, 3 * time.Second},
+		{"when its limit has passed", Code{What: "the tool", Limit: 3 * time.Second}, nil, &cairn.Error{Code: cairn.ErrTimeout}, 3 * time.Second},
 		{"a grace after its context has ended", Code{What: "the tool"},
 			func(ctx context.Context) (context.Context, context.CancelFunc) {
 				return context.WithTimeout(ctx, 5*time.Second)
 			},
 			context.DeadlineExceeded, 6 * time.Second},
-		{"when it is silent for too long", Code{What: "the model", Idle: 4 * time.Second}, nil, &cairn.Error{Code: cairn.CodeTimeout}, 4 * time.Second},
+		{"when it is silent for too long", Code{What: "the model", Idle: 4 * time.Second}, nil, &cairn.Error{Code: cairn.ErrTimeout}, 4 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestAHandleEndsWithTheCall(t *testing.T) {
 	}
 	kept.RecordUsage("pages", 5)
 	kept.AddContext("late")
-	if err := kept.Emit("late", 1); !errors.Is(err, &cairn.Error{Code: cairn.CodeNotExecuted}) {
+	if err := kept.Emit("late", 1); !errors.Is(err, &cairn.Error{Code: cairn.ErrNotExecuted}) {
 		t.Errorf("an event of a handle that has ended: %v", err)
 	}
 	if w := s.End(); w.Usage["pages"] != 2 || len(w.Context) != 0 {

@@ -60,7 +60,7 @@ func Find(ctx context.Context, eng *engine.Engine, id string) (*cairn.PendingCal
 	}
 	switch len(found) {
 	case 0:
-		return nil, cairn.Errorf(cairn.CodeNotFound, "there is no call %q", id)
+		return nil, cairn.Errorf(cairn.ErrNotFound, "there is no call %q", id)
 	case 1:
 		return &found[0], nil
 	}

@@ -183,7 +183,7 @@ func (c *chat) obey(ctx context.Context, line string) error {
 		return c.begin(ctx, func(ctx context.Context) (*client.Started, error) { return c.client.Resume(ctx, c.session) })
 	}
 	if strings.HasPrefix(line, "/") {
-		return c.report(cairn.Errorf(cairn.CodeInvalid, "there is no command %s; /help lists them", strings.Fields(line)[0]))
+		return c.report(cairn.Errorf(cairn.ErrInvalid, "there is no command %s; /help lists them", strings.Fields(line)[0]))
 	}
 	turn := client.Turn{SessionID: c.session, Agent: c.agent, Input: client.Input{Text: line}, RunID: ids.New("turn")}
 	return c.begin(ctx, func(ctx context.Context) (*client.Started, error) {

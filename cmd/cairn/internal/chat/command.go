@@ -54,7 +54,7 @@ func (cmd *Command) Run(a *cli.App) error {
 }
 
 // errInterrupted is the outcome of an interrupted answer.
-var errInterrupted = cairn.Errorf(cairn.CodeNotExecuted, "the answer was interrupted")
+var errInterrupted = cairn.Errorf(cairn.ErrNotExecuted, "the answer was interrupted")
 
 // passing reports whether err is that of a restarting server, after which the request may be repeated.
 func passing(err error) bool {

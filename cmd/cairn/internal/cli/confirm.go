@@ -12,7 +12,7 @@ import (
 )
 
 // ConfirmSession asks whether to end a session for good, in the words of verb and its participle. note follows the
-// question. The error is CodeNotExecuted if the answer is no, and ErrInvalid for a sub-agent's session, which ends with
+// question. The error is ErrNotExecuted if the answer is no, and ErrInvalid for a sub-agent's session, which ends with
 // its root.
 func ConfirmSession(ctx context.Context, a *App, verb, participle string, s *cairn.Session, note string) error {
 	if s.RootID != s.ID {
@@ -24,7 +24,7 @@ func ConfirmSession(ctx context.Context, a *App, verb, participle string, s *cai
 	question := fmt.Sprintf("%s%s session %s with its %s?%s", strings.ToUpper(verb[:1]), verb[1:], s.ID, output.Count(s.MessageCount, "message"), note)
 	yes, err := Confirm(ctx, a, verb, question)
 	if err == nil && !yes {
-		err = cairn.Errorf(cairn.CodeNotExecuted, "session %q was not %s", s.ID, participle)
+		err = cairn.Errorf(cairn.ErrNotExecuted, "session %q was not %s", s.ID, participle)
 	}
 	return err
 }

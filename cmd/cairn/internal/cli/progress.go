@@ -46,7 +46,7 @@ func (p *Progress) End() {
 // err.
 func Unfinished(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
-		return cairn.Errorf(cairn.CodeNotExecuted, "interrupted; run the command again to continue")
+		return cairn.Errorf(cairn.ErrNotExecuted, "interrupted; run the command again to continue")
 	}
 	return err
 }

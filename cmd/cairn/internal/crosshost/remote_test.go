@@ -72,7 +72,7 @@ func calls(database string) error {
 // isTaken reports whether the previous process has begun the run.
 func isTaken(err error) bool {
 	code := cairn.AsError(err).Code
-	return code == cairn.CodeRunning || code == cairn.CodeStale
+	return code == cairn.ErrAlreadyRunning || code == cairn.ErrStale
 }
 
 // startCaller starts a caller process and returns a function that kills it.

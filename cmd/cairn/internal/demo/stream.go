@@ -15,7 +15,7 @@ import (
 )
 
 // errInterrupted is the outcome of an interrupted answer.
-var errInterrupted = cairn.Errorf(cairn.CodeNotExecuted, "the answer was interrupted")
+var errInterrupted = cairn.Errorf(cairn.ErrNotExecuted, "the answer was interrupted")
 
 // stream shows a run's events to its end. watching is set for a run that another process drives: when it is done,
 // there is nothing more to show. The error ends the conversation; a failed answer returns none.

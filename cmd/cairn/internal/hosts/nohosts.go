@@ -13,5 +13,5 @@ import (
 
 // Connect returns an error: this program was built without hosts.
 func (at *Address) Connect(context.Context, map[string]string, string, time.Duration, *slog.Logger) (*Connection, error) {
-	return nil, cairn.Errorf(cairn.CodeUnavailable, "%s: "+cli.Lacks, at.Given, "hosts")
+	return nil, cairn.Errorf(cairn.ErrUnavailable, "%s: "+cli.Lacks, at.Given, "hosts")
 }

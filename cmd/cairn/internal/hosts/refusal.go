@@ -113,10 +113,10 @@ func (s *temporalServer) secured() string {
 }
 
 func (s *temporalServer) silent(err error) error {
-	return cairn.Errorf(cairn.CodeUnavailable, "no Temporal server can be reached at %s: %w", s.at.place, err)
+	return cairn.Errorf(cairn.ErrUnavailable, "no Temporal server can be reached at %s: %w", s.at.place, err)
 }
 
 // failed returns an error whose subject is the server.
 func (s *temporalServer) failed(format string, args ...any) error {
-	return cairn.Errorf(cairn.CodeUnavailable, "the Temporal server at %s "+format, append([]any{s.at.place}, args...)...)
+	return cairn.Errorf(cairn.ErrUnavailable, "the Temporal server at %s "+format, append([]any{s.at.place}, args...)...)
 }

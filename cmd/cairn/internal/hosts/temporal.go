@@ -61,7 +61,7 @@ func (s *temporalServer) host(ctx context.Context, c client.Client) (*temporalho
 	_, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.at.namespace})
 	var missing *serviceerror.NamespaceNotFound
 	if errors.As(err, &missing) {
-		return nil, cairn.Errorf(cairn.CodeNotFound, "the Temporal server at %s has no namespace %q", s.at.place, s.at.namespace)
+		return nil, cairn.Errorf(cairn.ErrNotFound, "the Temporal server at %s has no namespace %q", s.at.place, s.at.namespace)
 	}
 	if err != nil {
 		return nil, s.refused(ctx, err)
@@ -83,7 +83,7 @@ func (s *temporalServer) checkSearchable(ctx context.Context, c client.Client) e
 	}
 	for _, name := range []string{temporalhost.SessionAttribute.GetName(), temporalhost.AgentAttribute.GetName(), temporalhost.StatusAttribute.GetName()} {
 		if list.CustomAttributes[name] != enumspb.INDEXED_VALUE_TYPE_KEYWORD {
-			return cairn.Errorf(cairn.CodeSchema, "namespace %q has no search attribute %s: run temporal operator search-attribute create --namespace %s --name %s --type Keyword",
+			return cairn.Errorf(cairn.ErrSchema, "namespace %q has no search attribute %s: run temporal operator search-attribute create --namespace %s --name %s --type Keyword",
 				s.at.namespace, name, cli.Quoted(s.at.namespace), name)
 		}
 	}

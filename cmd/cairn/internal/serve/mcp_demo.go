@@ -12,5 +12,5 @@ import (
 
 // newToolset returns an error: this program was built without MCP servers.
 func newToolset(name string, _ *config.Tool, _ *config.MCP, _ config.ToolCache, _ *slog.Logger) (cairn.Toolset, error) {
-	return nil, cairn.Errorf(cairn.CodeUnavailable, "MCP server %q: "+cli.Lacks, name, "MCP servers")
+	return nil, cairn.Errorf(cairn.ErrUnavailable, "MCP server %q: "+cli.Lacks, name, "MCP servers")
 }

@@ -22,7 +22,7 @@ type Refund struct {
 
 // Refund refunds an order in full, and cancels an order that was not shipped yet. A key that was used before
 // returns the refund made then. The error is ErrNotFound if there is no such order, and ErrInvalid if the key was
-// used for another order. An order that is cancelled, or was refunded under another key, is refused with CodeTool.
+// used for another order. An order that is cancelled, or was refunded under another key, is refused with ErrTool.
 func (s *Shop) Refund(ctx context.Context, key string, number int, reason string) (Refund, error) {
 	var made Refund
 	if err := checkKey(key); err != nil {
@@ -41,9 +41,9 @@ func (s *Shop) Refund(ctx context.Context, key string, number int, reason string
 			made = *o.Refund
 			return nil
 		case o.Refund != nil:
-			return cairn.Errorf(cairn.CodeTool, "order %d was already refunded: %s on %s", number, o.Refund.Amount, o.Refund.At[:len("2006-01-02")])
+			return cairn.Errorf(cairn.ErrTool, "order %d was already refunded: %s on %s", number, o.Refund.Amount, o.Refund.At[:len("2006-01-02")])
 		case o.Status == Cancelled:
-			return cairn.Errorf(cairn.CodeTool, "order %d was cancelled and never charged", number)
+			return cairn.Errorf(cairn.ErrTool, "order %d was cancelled and never charged", number)
 		}
 		made = Refund{Order: number, Amount: o.Total, Reason: reason, At: s.now().UTC().Format(time.RFC3339)}
 		err = tx.QueryRowContext(ctx, `INSERT INTO refunds (key, order_number, amount, reason, at) VALUES (?, ?, ?, ?, ?) RETURNING number`,
@@ -64,7 +64,7 @@ const maxAddress = 500
 
 // ChangeAddress changes the address of an order and returns the changed order. A key that was used before changes
 // nothing. The error is ErrNotFound if there is no such order, and ErrInvalid for a bad address or a key that was
-// used for another order. An order that has been shipped, delivered or cancelled is refused with CodeTool.
+// used for another order. An order that has been shipped, delivered or cancelled is refused with ErrTool.
 func (s *Shop) ChangeAddress(ctx context.Context, key string, number int, address string) (Order, error) {
 	var changed Order
 	address = strings.Join(strings.Fields(address), " ")
@@ -88,7 +88,7 @@ func (s *Shop) ChangeAddress(ctx context.Context, key string, number int, addres
 			return err
 		}
 		if changed.Status != Processing {
-			return cairn.Errorf(cairn.CodeTool, "order %d is %s: its address cannot be changed any more", number, changed.Status)
+			return cairn.Errorf(cairn.ErrTool, "order %d is %s: its address cannot be changed any more", number, changed.Status)
 		}
 		_, err = tx.ExecContext(ctx, `INSERT INTO address_changes (key, order_number, previous, address, at) VALUES (?, ?, ?, ?, ?)`,
 			key, number, changed.Address, address, s.now().UTC().Format(time.RFC3339))

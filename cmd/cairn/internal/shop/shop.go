@@ -55,7 +55,7 @@ func Open(ctx context.Context, path string, now func() time.Time) (*Shop, error)
 	}.Encode()}
 	db, err := sql.Open("sqlite", source.String())
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeUnavailable, "open shop %s: %w", path, err)
+		return nil, cairn.Errorf(cairn.ErrUnavailable, "open shop %s: %w", path, err)
 	}
 	db.SetMaxOpenConns(1)
 	s := &Shop{db: db, now: now}
@@ -77,7 +77,7 @@ func (s *Shop) furnish(ctx context.Context, path string) error {
 		case id == applicationID:
 			return nil
 		case id != 0 || objects > 0:
-			return cairn.Errorf(cairn.CodeSchema, "%s is not a shop: the database belongs to something else", path)
+			return cairn.Errorf(cairn.ErrSchema, "%s is not a shop: the database belongs to something else", path)
 		}
 		_, err := tx.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA application_id = %d;", applicationID))
 		return err
@@ -107,7 +107,7 @@ func (s *Shop) useWAL(ctx context.Context) error {
 	}
 }
 
-// change runs do in a transaction. An error that is no *cairn.Error is reported as CodeUnavailable.
+// change runs do in a transaction. An error that is no *cairn.Error is reported as ErrUnavailable.
 func (s *Shop) change(ctx context.Context, what string, do func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err == nil {
@@ -124,7 +124,7 @@ func storage(what string, err error) error {
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
-	return cairn.Errorf(cairn.CodeUnavailable, "%s: %w", what, err)
+	return cairn.Errorf(cairn.ErrUnavailable, "%s: %w", what, err)
 }
 
 // Close closes the file.

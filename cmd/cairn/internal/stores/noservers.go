@@ -12,10 +12,10 @@ import (
 
 // openServer returns an error: this program was built without stores on servers.
 func (at *Address) openServer(context.Context) (store.Importer, error) {
-	return nil, cairn.Errorf(cairn.CodeUnavailable, cli.Lacks, "stores on servers")
+	return nil, cairn.Errorf(cairn.ErrUnavailable, cli.Lacks, "stores on servers")
 }
 
 // serverMigrations returns the same error.
 func (at *Address) serverMigrations(context.Context) ([]store.Migration, error) {
-	return nil, cairn.Errorf(cairn.CodeUnavailable, cli.Lacks, "stores on servers")
+	return nil, cairn.Errorf(cairn.ErrUnavailable, cli.Lacks, "stores on servers")
 }

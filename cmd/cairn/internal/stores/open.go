@@ -32,13 +32,13 @@ func (at *Address) OpenExisting(ctx context.Context, a *cli.App) (store.Importer
 	applied := Applied(list)
 	switch {
 	case applied == 0 && at.kind == inFile:
-		return nil, cairn.Errorf(cairn.CodeNotFound, "there is no database %s", at)
+		return nil, cairn.Errorf(cairn.ErrNotFound, "there is no database %s", at)
 	case applied < len(list) && at.kind != inFile:
 		missing := fmt.Sprintf("%s has schema version %d of %d", at, applied, len(list))
 		if applied == 0 {
 			missing = fmt.Sprintf("%s has no tables of Cairn yet", at)
 		}
-		return nil, at.Explain(cairn.Errorf(cairn.CodeSchema, "%s: run %s migrate up%s", missing, a.Program, at.Option()))
+		return nil, at.Explain(cairn.Errorf(cairn.ErrSchema, "%s: run %s migrate up%s", missing, a.Program, at.Option()))
 	}
 	st, err := at.Open(ctx, a.Engine.Now)
 	var readOnly *sqlitestore.ReadOnlyError

@@ -81,7 +81,7 @@ func tools(s *shop.Shop) []cairn.Tool {
 					in.Customer = call.UserID
 				}
 				if in.Customer == "" {
-					return nil, cairn.Errorf(cairn.CodeTool, "no customer is signed in, so the customer's name is needed")
+					return nil, cairn.Errorf(cairn.ErrTool, "no customer is signed in, so the customer's name is needed")
 				}
 				return s.Orders(ctx, in.Customer)
 			}),

@@ -254,8 +254,8 @@ func TestScriptCallsAgain(t *testing.T) {
 		code cairn.Code
 		want []string
 	}{
-		{cairn.CodeNotExecuted, []string{"lookup_order"}},
-		{cairn.CodeTimeout, nil},
+		{cairn.ErrNotExecuted, []string{"lookup_order"}},
+		{cairn.ErrTimeout, nil},
 	} {
 		messages := []cairn.Message{
 			cairn.User(cairn.TextPart("Where is order 44?")),

@@ -60,7 +60,7 @@ func newTurn(text string) turn {
 // note records the result of a tool. It ignores a call that was stopped, so that the call is made again: the shop
 // performs each change once.
 func (t *turn) note(r *cairn.ToolResult, input json.RawMessage) {
-	if r.Code == cairn.CodeNotExecuted || r.Code == cairn.CodeStopped {
+	if r.Code == cairn.ErrNotExecuted || r.Code == cairn.ErrStopped {
 		return
 	}
 	t.said = ""
@@ -70,7 +70,7 @@ func (t *turn) note(r *cairn.ToolResult, input json.RawMessage) {
 	if r.IsError {
 		why := string(r.Output)
 		_ = json.Unmarshal(r.Output, &why) // otherwise the raw output stays
-		if r.Code == cairn.CodeDenied {
+		if r.Code == cairn.ErrDenied {
 			why = "it was not approved" + strings.TrimPrefix(why, "not approved by the user")
 		}
 		t.refusals[refusal{r.Tool, in.Order}] = why

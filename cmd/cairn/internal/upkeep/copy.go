@@ -56,7 +56,7 @@ type copyResult struct {
 func (r *copyResult) fail(err error) {
 	r.Outcome = outcomeFailed
 	if !errors.As(err, &r.Error) {
-		r.Error = cairn.Errorf(cairn.CodeInternal, "%w", err)
+		r.Error = cairn.Errorf(cairn.ErrInternal, "%w", err)
 	}
 }
 

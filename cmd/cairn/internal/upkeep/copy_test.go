@@ -56,7 +56,7 @@ func TestInterruptedCopySaysHowFarItCame(t *testing.T) {
 		target := &interrupting{Importer: memstore.New(nil), press: press}
 		target.imports.Store(sessions / 2)
 		err = newCopying(&copyCmd{JSON: asJSON}, a, source, target).run(ctx, a)
-		if !errors.Is(err, &cairn.Error{Code: cairn.CodeNotExecuted}) || !strings.Contains(err.Error(), "interrupted; run the command again to continue") {
+		if !errors.Is(err, &cairn.Error{Code: cairn.ErrNotExecuted}) || !strings.Contains(err.Error(), "interrupted; run the command again to continue") {
 			t.Errorf("got %v", err)
 		}
 		copied := 0

@@ -66,7 +66,7 @@ func (cmd *eraseCmd) eraseUser(a *cli.App) error {
 				return err
 			}
 			if !yes {
-				return cairn.Errorf(cairn.CodeNotExecuted, "user %q was not erased", cmd.User)
+				return cairn.Errorf(cairn.ErrNotExecuted, "user %q was not erased", cmd.User)
 			}
 		}
 		line := a.Progress()
@@ -90,7 +90,7 @@ func (cmd *eraseCmd) eraseUser(a *cli.App) error {
 			_, err = fmt.Fprintf(a.Stderr, "Not overwritten yet: %s\n", r.Remains)
 		}
 		if err == nil && r.Failed > 0 {
-			err = cairn.Errorf(cairn.CodeUnavailable, "%s of user %q could not be erased; repeat the command: %w",
+			err = cairn.Errorf(cairn.ErrUnavailable, "%s of user %q could not be erased; repeat the command: %w",
 				output.Count(r.Failed, "session"), cmd.User, r.Errors[0].Error)
 		}
 		return err

@@ -39,7 +39,7 @@ func (cmd *sweepCmd) Run(a *cli.App) error {
 		}
 		err = cli.Unfinished(ctx, err)
 		if err == nil && r.Failed > 0 {
-			err = cairn.Errorf(cairn.CodeUnavailable, "%s could not be removed, purged or trimmed", output.Count(r.Failed, "session"))
+			err = cairn.Errorf(cairn.ErrUnavailable, "%s could not be removed, purged or trimmed", output.Count(r.Failed, "session"))
 		}
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 func TestSweepReport(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	r := engine.SweepReport{Detected: 3, Expired: 2, Failed: 1, Errors: []engine.SweepError{{SessionID: "s-1", Error: cairn.Errorf(cairn.CodeCorrupt, "stored session\ndoes not decode")}}}
+	r := engine.SweepReport{Detected: 3, Expired: 2, Failed: 1, Errors: []engine.SweepError{{SessionID: "s-1", Error: cairn.Errorf(cairn.ErrCorrupt, "stored session\ndoes not decode")}}}
 	if err := (&sweepCmd{}).print(&cli.App{Stdout: &out}, r); err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func (c *Catalog) read(ctx context.Context, name string, into map[version]*Defin
 			err = json.Unmarshal(r.Value, d)
 		}
 		if err != nil {
-			return cairn.Errorf(cairn.CodeCorrupt, "assistant record %q: %w", r.Key, err)
+			return cairn.Errorf(cairn.ErrCorrupt, "assistant record %q: %w", r.Key, err)
 		}
 		into[version{name, n}] = d
 		for sub, at := range d.Agents {

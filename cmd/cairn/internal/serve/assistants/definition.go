@@ -60,7 +60,7 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 	}
 	d := b.known[v]
 	if d == nil {
-		return nil, cairn.Errorf(cairn.CodeNotFound, "%s is not there", v)
+		return nil, cairn.Errorf(cairn.ErrNotFound, "%s is not there", v)
 	}
 	model, err := b.Model(d.Model)
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 func Read(file string, env map[string]string, providers []string) (*Config, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, &cairn.Error{Code: cairn.CodeInvalid, Field: "config", Message: "--config: " + err.Error(), Cause: err}
+		return nil, &cairn.Error{Code: cairn.ErrInvalid, Field: "config", Message: "--config: " + err.Error(), Cause: err}
 	}
 	defer f.Close()
 	raw := make([]byte, maxFile+1)
