@@ -159,6 +159,15 @@ func (c Code) Is(target error) bool {
 	return ok && (t == c || t == ErrNotFound && (c == ErrExpired || c == ErrDeleted) || t == ErrFenced && c == ErrStoreBehind)
 }
 
+// As sets an *Error of the code, so that errors.As finds one wherever a Code was returned as an error.
+func (c Code) As(target any) bool {
+	e, ok := target.(**Error)
+	if ok {
+		*e = &Error{Code: c, Message: string(c)}
+	}
+	return ok
+}
+
 // Category returns the group of c; an unknown code is CategorySystem.
 func (c Code) Category() Category { return c.info().category }
 
@@ -246,7 +255,6 @@ func AsError(err error) *Error {
 	if err == nil {
 		return nil
 	}
-	var code Code
 	var e *Error
 	if errors.As(err, &e) && e != nil {
 		if e.Error() == err.Error() {
@@ -256,9 +264,6 @@ func AsError(err error) *Error {
 		outer := *e
 		outer.Message, outer.Cause = err.Error(), err
 		return &outer
-	}
-	if errors.As(err, &code) {
-		return &Error{Code: code, Message: err.Error(), Cause: err}
 	}
 	return &Error{Code: ErrInternal, Message: err.Error(), Cause: err}
 }

@@ -194,7 +194,7 @@ func (w *world) waiting(rt route) func(token string) (*http.Response, []byte) {
 		method = http.MethodHead // the stream has no end
 	}
 	bodies := map[string]any{
-		"/start": map[string]any{"input": Input{Text: "hi"}, "on_waiting": "enqueue"},
+		"/start": map[string]any{"input": inputBody{Text: "hi"}, "on_waiting": "enqueue"},
 		"/chat": map[string]any{"id": "s", "messages": []any{
 			map[string]any{"role": "user", "parts": []any{map[string]any{"type": "text", "text": "hi"}}}}},
 		"/submit-tool-result":           approval,

@@ -43,8 +43,8 @@ func agentName(agent, assistant, assistantID string) (string, error) {
 	return name, nil
 }
 
-// Agent is an agent as the users of its sessions may know it.
-type Agent struct {
+// agentBody is an agent as the users of its sessions may know it.
+type agentBody struct {
 	// Name is the agent's name, by which requests for a new session select it.
 	Name string `json:"name"`
 	// Description is its purpose.
@@ -56,12 +56,12 @@ type Agent struct {
 }
 
 // listAgents lists the agents that the principal may create sessions of.
-func listAgents(c *request, in *agentsIn) (*Page[Agent], error) {
+func listAgents(c *request, in *agentsIn) (*pageBody[agentBody], error) {
 	p := paging{limit: in.Limit, offset: in.Offset}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	var list []Agent
+	var list []agentBody
 	for _, name := range c.h.eng.Agents() {
 		planned := &cairn.Session{Agent: name, UserID: c.principal.User}
 		ok, err := c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionRun, Session: planned})
@@ -69,7 +69,7 @@ func listAgents(c *request, in *agentsIn) (*Page[Agent], error) {
 			return nil, err
 		}
 		if a := c.h.eng.Agent(name); ok && a != nil {
-			list = append(list, Agent{Name: name, Description: a.Description, Version: a.Version, Models: slices.Sorted(maps.Keys(a.Models))})
+			list = append(list, agentBody{Name: name, Description: a.Description, Version: a.Version, Models: slices.Sorted(maps.Keys(a.Models))})
 		}
 	}
 	total := len(list)

@@ -44,10 +44,10 @@ func TestArchivedChat(t *testing.T) {
 	w.wantSessions("x", "user_id=alice", "two")
 	w.wantSessions("x", "user_id=alice&archived=true", "one")
 	w.wantSessions("e", "archived=all")
-	if p := want[Problem](w, 400, "a", "GET", "/sessions?archived=yes", nil); p.Field != "archived" {
+	if p := want[problemBody](w, 400, "a", "GET", "/sessions?archived=yes", nil); p.Field != "archived" {
 		t.Errorf("got %+v", p)
 	}
-	want[Problem](w, 404, "e", "PATCH", "/chat/one", `{"archived": false}`)
+	want[problemBody](w, 404, "e", "PATCH", "/chat/one", `{"archived": false}`)
 
 	wantChat(t, "archived", w.chat("a", "one"), "user: hi", "assistant: You said: hi")
 	w.post(200, "a", "one", nil, text("user", "m2", "ho"))
@@ -66,11 +66,11 @@ func TestInboxHasCallsOfArchivedSessions(t *testing.T) {
 	w.post(200, "a", "s", nil, text("user", "m1", "pay"))
 	want[cairn.Session](w, 200, "a", "PATCH", "/chat/s", `{"archived": true}`)
 	for _, token := range []string{"a", "r", "x"} {
-		if calls := want[Page[cairn.PendingCall]](w, 200, token, "GET", "/inbox", nil); len(calls.Items) != 1 || calls.Items[0].SessionID != "s" {
+		if calls := want[pageBody[cairn.PendingCall]](w, 200, token, "GET", "/inbox", nil); len(calls.Items) != 1 || calls.Items[0].SessionID != "s" {
 			t.Fatalf("the inbox of %q has %+v", token, calls.Items)
 		}
 	}
-	call := want[Page[cairn.PendingCall]](w, 200, "r", "GET", "/inbox", nil).Items[0]
+	call := want[pageBody[cairn.PendingCall]](w, 200, "r", "GET", "/inbox", nil).Items[0]
 	want[cairn.Receipt](w, 200, "r", "POST", "/submit-tool-result?session_id=s",
 		map[string]any{"type": "approval-response", "call_id": call.ID, "approval_id": call.ApprovalID, "approved": true})
 	w.wantSessions("a", "archived=true", "s")
@@ -111,7 +111,7 @@ func TestArchivedChatExpires(t *testing.T) {
 	w.wantSessions("a", "removed=expired", "s")
 	w.wantSessions("a", "status=expired&archived=true", "s")
 	w.wantSessions("a", "status=expired&archived=false")
-	want[Problem](w, 410, "a", "PATCH", "/chat/s", `{"archived": false}`)
+	want[problemBody](w, 410, "a", "PATCH", "/chat/s", `{"archived": false}`)
 	w.post(200, "a", "s", nil, text("user", "m2", "ho"))
 	w.wantSessions("a", "archived=false", "s")
 }
@@ -130,6 +130,6 @@ func TestPagesOfCurrentSessions(t *testing.T) {
 	}
 	w.wantSessions("a", "limit=2", "h", "a")
 	w.wantSessions("a", "limit=1&offset=1", "a")
-	page := want[Page[cairn.Session]](w, 200, "a", "GET", "/sessions?archived=true&limit=2", nil)
+	page := want[pageBody[cairn.Session]](w, 200, "a", "GET", "/sessions?archived=true&limit=2", nil)
 	w.wantSessions("a", "archived=true&limit=3&cursor="+page.Next, "e", "d", "c")
 }

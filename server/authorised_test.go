@@ -28,7 +28,7 @@ func (w *world) request(rt route, session, call string) (path string, body any) 
 	bodies := map[string]any{
 		"/chat": map[string]any{"id": session, "assistant": "bot", "messages": []any{
 			map[string]any{"role": "user", "parts": []any{map[string]any{"type": "text", "text": "hi"}}}}},
-		"/start":                        map[string]any{"agent": "bot", "input": Input{Text: "hi"}},
+		"/start":                        map[string]any{"agent": "bot", "input": inputBody{Text: "hi"}},
 		"/submit-tool-result":           approval,
 		"/chat/{id}/submit-tool-result": approval,
 		"/sessions":                     map[string]any{"agent": "bot"},
@@ -63,7 +63,7 @@ func missing(rt route) int {
 // as for a session that never existed.
 func TestEveryRouteIsAuthorised(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
 	before := w.settled("s")
 	calls, err := w.eng.Inbox(t.Context(), store.CallQuery{RootID: "s"})
 	if err != nil || len(calls.Items) != 1 {
@@ -115,7 +115,7 @@ func TestEveryRouteIsAuthorised(t *testing.T) {
 		}
 		absent, body := w.request(rt, "t", call)
 		res2, data2 := w.do("e", rt.Method, absent, body)
-		var one, two Problem
+		var one, two problemBody
 		if json.Unmarshal(data, &one) != nil || json.Unmarshal(data2, &two) != nil {
 			t.Errorf("%s: %s, %s are no problems", name, data, data2)
 		}

@@ -49,9 +49,9 @@ func (r *repeat) Read(b []byte) (n int, err error) {
 // collected.
 func TestHostileBodiesTakeLittleMemory(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1, MaxChatBody: 12 << 20})
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
 	w.settled("s")
-	call := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+	call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 	approve := fmt.Sprintf(`"session_id":"s","type":"approval-response","call_id":%q,"approval_id":%q,"approved":true`, call.ID, call.ApprovalID)
 	const user = `{"id":"s","messages":[{"id":"m","role":"user","parts":[`
 	const whole, some = 4 << 20, 512 << 10 // all that a body may have, and enough for every other limit
@@ -171,7 +171,7 @@ func TestLastMessageCounts(t *testing.T) {
 		}
 	}
 	twice := `{"id":"s","messages":[],"messages":[{"role":"user","parts":[]}]}`
-	if p := want[Problem](w, 400, "a", "POST", "/chat", twice); p.Field != "messages" {
+	if p := want[problemBody](w, 400, "a", "POST", "/chat", twice); p.Field != "messages" {
 		t.Errorf("two lists: %+v", p)
 	}
 	if _, err := w.eng.Session(t.Context(), "s"); err == nil {
@@ -243,7 +243,7 @@ func TestLargeBodiesWaitForEachOther(t *testing.T) {
 		t.Errorf("a request whose client is gone: %d %.100s", res.Code, res.Body)
 	}
 	go post(t.Context(), "large")
-	want[Started](w, 202, "x", "POST", "/start", startIn{SessionID: "small", Agent: "bot", Input: Input{Text: "hello"}})
+	want[startedBody](w, 202, "x", "POST", "/start", startIn{SessionID: "small", Agent: "bot", Input: inputBody{Text: "hello"}})
 	w.settled("small")
 	select {
 	case res := <-ended:

@@ -19,14 +19,14 @@ func TestResultOfAClientToolIsKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := chatWorld(t)
-			want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "where"}})
+			want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "where"}})
 			w.settled("s")
-			call := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0].ID
+			call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0].ID
 			if res, body := w.do("a", "POST", c.path, strings.ReplaceAll(c.body, "ID", call)); res.StatusCode != 200 {
 				t.Fatalf("%d %s", res.StatusCode, body)
 			}
 			if c.path != "/chat" {
-				want[Started](w, 202, "a", "POST", "/resume", map[string]string{"session_id": "s"})
+				want[startedBody](w, 202, "a", "POST", "/resume", map[string]string{"session_id": "s"})
 			}
 			w.settled("s")
 			list, err := w.eng.Messages(t.Context(), "s", 0, 0)
@@ -51,9 +51,9 @@ func TestResultOfAClientToolIsKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := chatWorld(t)
-			want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
+			want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
 			w.settled("s")
-			call := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+			call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 			body := strings.NewReplacer("ID", call.ID, "AP", call.ApprovalID).Replace(c.body)
 			if res, out := w.do("a", "POST", c.path, body); res.StatusCode != 400 || !strings.Contains(string(out), `"field":"`+c.field) {
 				t.Errorf("%d %s, want an error about %s", res.StatusCode, out, c.field)

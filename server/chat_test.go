@@ -20,7 +20,7 @@ import (
 )
 
 // page is the final content of a page with the real client.
-type page struct {
+type htmlPage struct {
 	Status   string         `json:"status"`
 	Messages []shownMessage `json:"messages"`
 	Errors   []string       `json:"errors"`
@@ -36,7 +36,7 @@ type shownMessage struct {
 }
 
 // metadata lists the metadata of the page's messages.
-func (p *page) metadata() (list []map[string]any) {
+func (p *htmlPage) metadata() (list []map[string]any) {
 	for i := range p.Messages {
 		list = append(list, p.Messages[i].All)
 	}
@@ -50,7 +50,7 @@ func ended(list []map[string]any) bool {
 }
 
 // String formats the page, with a line for each message.
-func (p *page) String() string {
+func (p *htmlPage) String() string {
 	var b strings.Builder
 	for _, m := range p.Messages {
 		b.WriteString(m.Role + ":")
@@ -104,7 +104,7 @@ func (p *page) String() string {
 }
 
 // files lists the addresses of the files that the page shows.
-func (p *page) files() (list []string) {
+func (p *htmlPage) files() (list []string) {
 	for i := range p.Messages {
 		for _, part := range p.Messages[i].Parts {
 			if part.Type == "file" {
@@ -122,20 +122,20 @@ type visit struct {
 }
 
 // browse performs visits, one after the other, with pages of a major version of the client.
-func (w *world) browse(major int, visits []visit) []page {
+func (w *world) browse(major int, visits []visit) []htmlPage {
 	w.t.Helper()
 	return browse(w.t, major, w.url, visits)
 }
 
 // browse performs visits of the server at an address.
-func browse(t *testing.T, major int, url string, visits []visit) []page {
+func browse(t *testing.T, major int, url string, visits []visit) []htmlPage {
 	t.Helper()
 	list, err := json.Marshal(visits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := testenv.Node(t, "testdata/client.mjs", fmt.Sprint(major), url, "a", string(list))
-	var pages []page
+	var pages []htmlPage
 	if err := json.Unmarshal(out, &pages); err != nil || len(pages) != len(visits) {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -426,8 +426,8 @@ func TestPostsDoNotRestartStoppedTurns(t *testing.T) {
 		}
 		return string(data)
 	}
-	shown := func(w *world, session string) *Chat {
-		chat := want[Chat](w, 200, "a", "GET", "/chat/"+session, nil)
+	shown := func(w *world, session string) *chatBody {
+		chat := want[chatBody](w, 200, "a", "GET", "/chat/"+session, nil)
 		return &chat
 	}
 	for name, test := range map[string]struct {
@@ -448,22 +448,22 @@ func TestPostsDoNotRestartStoppedTurns(t *testing.T) {
 		}},
 		"an approval of an earlier turn": {"pay", func(w *world, m *aisdk.Message) {
 			want[cairn.Session](w, 200, "a", "POST", "/chat/s/interrupt", none{})
-			want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "pay"}})
+			want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "pay"}})
 			w.settled("s")
-			call := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+			call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 			if _, err := w.eng.Submit(t.Context(), "s", cairn.Deny(call.CallRef, "")); err != nil {
 				t.Fatal(err)
 			}
 			approve(m)
 		}},
 		"a session that was rewound": {"look", func(w *world, m *aisdk.Message) {
-			list := want[Page[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints", nil)
+			list := want[pageBody[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints", nil)
 			want[cairn.Session](w, 200, "a", "POST", "/sessions/s/rewind", rewindIn{CheckpointID: list.Items[0].ID})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := chatWorld(t)
-			want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: test.said}})
+			want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: test.said}})
 			w.settled("s")
 			m := shown(w, "s").Messages[1]
 			test.stop(w, &m)

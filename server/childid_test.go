@@ -25,9 +25,9 @@ func newFamily(t *testing.T) (w *world, child string, call cairn.PendingCall) {
 			}
 			return scripted.Text("of the root")
 		})})
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "for the root"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "for the root"}})
 	w.settled("s")
-	calls := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
+	calls := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
 	if len(calls) != 1 {
 		t.Fatalf("open calls %+v", calls)
 	}
@@ -49,7 +49,7 @@ func aboutChildren(child string, call cairn.PendingCall, checkpoint string) map[
 	stop := map[string]any{"reason": "enough"}
 	own := `"id":"` + child + `"`
 	return map[string]aboutChild{
-		"POST /start":                                        {status: 400, has: `"field":"session_id"`, body: map[string]any{"input": Input{Text: "hi"}}},
+		"POST /start":                                        {status: 400, has: `"field":"session_id"`, body: map[string]any{"input": inputBody{Text: "hi"}}},
 		"POST /resume":                                       {status: 400, has: `"field":"session_id"`, body: map[string]any{"checkpoint_id": checkpoint}},
 		"POST /retry":                                        {status: 400, has: `"field":"session_id"`, body: map[string]any{}},
 		"GET /status":                                        {status: 200, has: own},
@@ -101,7 +101,7 @@ func TestRoutesSpeakOfTheSessionTheyAreGiven(t *testing.T) {
 		}
 		t.Run(route, func(t *testing.T) {
 			w, child, call := newFamily(t)
-			cp := want[Page[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/"+child+"/checkpoints", nil)
+			cp := want[pageBody[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/"+child+"/checkpoints", nil)
 			c, ok := aboutChildren(child, call, cp.Items[0].ID)[route]
 			if !ok {
 				t.Fatal("the route has no row")
@@ -156,22 +156,22 @@ func TestStreamOfAChild(t *testing.T) {
 func TestChildrenAreListed(t *testing.T) {
 	w, child, call := newFamily(t)
 	for _, token := range []string{"a", "x"} {
-		page := want[Page[cairn.Session]](w, 200, token, "GET", "/sessions?parent_id=s", nil)
+		page := want[pageBody[cairn.Session]](w, 200, token, "GET", "/sessions?parent_id=s", nil)
 		if len(page.Items) != 1 || page.Items[0].ID != child || page.Items[0].ParentID != "s" || page.Items[0].RootID != "s" {
 			t.Errorf("the children of s for %s: %+v", token, page.Items)
 		}
-		if page := want[Page[cairn.Session]](w, 200, token, "GET", "/sessions?parent_id="+child, nil); len(page.Items) != 0 {
+		if page := want[pageBody[cairn.Session]](w, 200, token, "GET", "/sessions?parent_id="+child, nil); len(page.Items) != 0 {
 			t.Errorf("the children of the child for %s: %+v", token, page.Items)
 		}
 	}
-	if page := want[Page[cairn.Session]](w, 200, "a", "GET", "/sessions", nil); len(page.Items) != 1 || page.Items[0].ID != "s" {
+	if page := want[pageBody[cairn.Session]](w, 200, "a", "GET", "/sessions", nil); len(page.Items) != 1 || page.Items[0].ID != "s" {
 		t.Errorf("the sessions are %+v", page.Items)
 	}
 	for _, parent := range []string{"s", child, "none"} {
-		want[Problem](w, 404, "e", "GET", "/sessions?parent_id="+url.QueryEscape(parent), nil)
+		want[problemBody](w, 404, "e", "GET", "/sessions?parent_id="+url.QueryEscape(parent), nil)
 	}
 	for session, n := range map[string]int{"s": 1, child: 1, "none": 0} {
-		if page := want[Page[cairn.PendingCall]](w, 200, "r", "GET", "/inbox?session_id="+session, nil); len(page.Items) != n || n > 0 && page.Items[0].ID != call.ID {
+		if page := want[pageBody[cairn.PendingCall]](w, 200, "r", "GET", "/inbox?session_id="+session, nil); len(page.Items) != n || n > 0 && page.Items[0].ID != call.ID {
 			t.Errorf("the inbox of %s: %+v", session, page.Items)
 		}
 	}

@@ -48,7 +48,7 @@ func TestAdministratorOverridesClaim(t *testing.T) {
 					"approval_id": call.ApprovalID, "approved": true}
 			}
 			want[cairn.PendingCall](w, 200, "r", "POST", "/inbox/s/"+call.ID+"/claim", nil)
-			if p := want[Problem](w, 409, "a", "POST", path, body); p.Code != string(cairn.ErrClaimed) {
+			if p := want[problemBody](w, 409, "a", "POST", path, body); p.Code != string(cairn.ErrClaimed) {
 				t.Errorf("another reviewer: %+v", p)
 			}
 			want[struct{}](w, 200, "x", "POST", path, body)

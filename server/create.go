@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Context describes a session to be created.
-type Context struct {
+// contextBody describes a session to be created.
+type contextBody struct {
 	// Tags are words by which sessions are found.
 	Tags []string `json:"tags,omitempty"`
 	// Metadata is a JSON object of the client's, of at most 16 KiB.
@@ -26,7 +26,7 @@ type Context struct {
 	Depth int `json:"depth,omitempty" schema:"min=0,max=1000"`
 }
 
-func (x *Context) options(user string) []engine.RunOption {
+func (x *contextBody) options(user string) []engine.RunOption {
 	opts := []engine.RunOption{engine.WithUser(user), engine.WithTags(x.Tags...), engine.WithMetadata(x.Metadata)}
 	if !x.ExpiresAt.IsZero() {
 		opts = append(opts, engine.WithExpiry(x.ExpiresAt))
@@ -44,7 +44,7 @@ func (x *Context) options(user string) []engine.RunOption {
 type goal struct {
 	// id and agent are those of the session if it is created, and x describes it.
 	id, agent string
-	x         *Context
+	x         *contextBody
 	// existing says that there must be a session.
 	existing bool
 	// open returns the session, with the errors of [request.openThread]. Again is set if a session of the id was in the
@@ -94,14 +94,14 @@ func (c *request) forMessage(to *goal, begin func(*place) (*engine.Run, error)) 
 
 // plan returns the session that a turn creates: as the principal's own, described by x, or as the next one of the
 // thread of after.
-func (c *request) plan(id, agent string, x *Context, after *cairn.Session) (*place, error) {
+func (c *request) plan(id, agent string, x *contextBody, after *cairn.Session) (*place, error) {
 	if agent = cmp.Or(agent, c.only()); agent == "" {
 		return nil, cairn.Invalid("agent", "is required for a new session")
 	}
 	user, thread := c.principal.User, id
 	if after != nil {
 		user, thread = after.UserID, after.ThreadID
-		x = &Context{Tags: after.Tags, Metadata: after.Metadata, Depth: after.Depth}
+		x = &contextBody{Tags: after.Tags, Metadata: after.Metadata, Depth: after.Depth}
 	}
 	planned := &cairn.Session{ID: id, RootID: id, ThreadID: thread, Agent: agent, UserID: user, Tags: x.Tags, Metadata: x.Metadata}
 	err := c.allow(Access{Principal: c.principal, Action: ActionRun, Session: planned}, id)
@@ -130,7 +130,7 @@ type createIn struct {
 	// Agent is the agent's name. It is optional if the engine has only one.
 	Agent string `json:"agent,omitempty"`
 	agentAliases
-	Context
+	contextBody
 }
 
 func createSession(c *request, in *createIn) (*cairn.Session, error) {
@@ -145,7 +145,7 @@ func createSession(c *request, in *createIn) (*cairn.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := c.plan(in.SessionID, agent, &in.Context, nil)
+	at, err := c.plan(in.SessionID, agent, &in.contextBody, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -23,21 +23,21 @@ func TestBusySessionIsDeletedWithItsQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	w = w.servedBy(eng)
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "one"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "one"}})
 	<-begun
-	more := startIn{SessionID: "s", Input: Input{Text: "more"}, Unready: Unready{OnBusy: "enqueue"}}
+	more := startIn{SessionID: "s", Input: inputBody{Text: "more"}, Unready: Unready{OnBusy: "enqueue"}}
 	for range 2 {
-		want[Started](w, 202, "a", "POST", "/start", more)
+		want[startedBody](w, 202, "a", "POST", "/start", more)
 	}
-	if p := want[Problem](w, 409, "a", "POST", "/start", more); p.Code != "queue_full" || !p.Retryable {
+	if p := want[problemBody](w, 409, "a", "POST", "/start", more); p.Code != "queue_full" || !p.Retryable {
 		t.Errorf("one too many: %+v", p)
 	}
 	post := map[string]any{"id": "s", "messages": []any{map[string]any{"role": "user", "parts": []any{map[string]any{"type": "text", "text": "hi"}}}}}
-	if p := want[Problem](w, 409, "a", "POST", "/chat", post); p.Code != "queue_full" {
+	if p := want[problemBody](w, 409, "a", "POST", "/chat", post); p.Code != "queue_full" {
 		t.Errorf("a chat's message: %+v", p)
 	}
 	want[none](w, 204, "a", "DELETE", "/sessions/s", nil)
-	want[Problem](w, 404, "a", "GET", "/sessions/s", nil)
+	want[problemBody](w, 404, "a", "GET", "/sessions/s", nil)
 	if len(begun) > 0 {
 		t.Error("a queued turn has begun")
 	}

@@ -62,7 +62,7 @@ func drained(t *testing.T, atOnce bool) {
 	t.Cleanup(srv.Close)
 	t.Cleanup(h.Drain)
 
-	begun := want[Started](one, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}})
+	begun := want[startedBody](one, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}})
 	var ids, types []string
 	// follow reads the run's events after the known ones, and reports whether the stream was cut.
 	follow := func(url string, opened func()) (cut bool) {
@@ -108,7 +108,7 @@ func drained(t *testing.T, atOnce bool) {
 	if !cut {
 		t.Error("the stream of the process that stops ends as if it were whole")
 	}
-	if p := want[Problem](one, 503, "a", "GET", "/readyz", nil); p.Code != "closed" {
+	if p := want[problemBody](one, 503, "a", "GET", "/readyz", nil); p.Code != "closed" {
 		t.Errorf("it takes requests: %+v", p)
 	}
 	if atOnce {

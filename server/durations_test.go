@@ -18,7 +18,7 @@ import (
 // Whatever goes over the wire, or into an export, has durations in seconds.
 func TestNoNanosecondsOnTheWire(t *testing.T) {
 	t.Parallel()
-	list := []reflect.Type{reflect.TypeFor[Problem]()}
+	list := []reflect.Type{reflect.TypeFor[problemBody]()}
 	for _, rt := range routes() {
 		for _, t := range []reflect.Type{rt.In, rt.Out, rt.Frames} {
 			if t != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-agents/cairn/server/internal/sse"
 )
 
-// StreamExtent is the extent of a session's event stream.
-type StreamExtent struct {
+// streamExtentBody is the extent of a session's event stream.
+type streamExtentBody struct {
 	// First is the sequence of the first event that is left, Last that of the last event. First is Last+1 if no event is
 	// left.
 	First int64 `json:"first"`
@@ -25,12 +25,12 @@ type StreamExtent struct {
 	Ended bool `json:"ended"`
 }
 
-func streamOf(c *request, in *idIn) (*StreamExtent, error) {
+func streamOf(c *request, in *idIn) (*streamExtentBody, error) {
 	if _, err := c.open(in.ID, ActionRead); err != nil {
 		return nil, err
 	}
 	s, err := c.h.eng.Stream(c.ctx, in.ID)
-	return &StreamExtent{First: s.First, Last: s.Last, Cursor: s.Cursor.String(), Ended: s.Ended}, err
+	return &streamExtentBody{First: s.First, Last: s.Last, Cursor: s.Cursor.String(), Ended: s.Ended}, err
 }
 
 type emitIn struct {

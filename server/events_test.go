@@ -52,10 +52,10 @@ func (w *world) all(token, path, last string) (string, int) {
 func TestStreamResumesAnywhere(t *testing.T) {
 	w := newWorld(t, nil)
 	for i := range 3 {
-		want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: fmt.Sprint("turn ", i)}})
+		want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: fmt.Sprint("turn ", i)}})
 		w.settled("s")
 	}
-	runs := want[Page[cairn.Run]](w, 200, "a", "GET", "/sessions/s/runs", nil)
+	runs := want[pageBody[cairn.Run]](w, 200, "a", "GET", "/sessions/s/runs", nil)
 	path := "/sse?session_id=s&run_id=" + runs.Items[1].ID
 	whole, _ := w.all("a", path, "")
 	frames := strings.SplitAfter(whole, "\n\n")
@@ -124,7 +124,7 @@ func TestSessionStream(t *testing.T) {
 // A session that is deleted ends its open streams. Afterwards there is nothing to resume.
 func TestStreamOfDeleted(t *testing.T) {
 	w := newWorld(t, nil)
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}})
 	w.settled("s")
 	_, lines := w.stream("a", "/sse?session_id=s", "")
 	for lines.Scan() && lines.Text() != "event: run_end" {
@@ -139,7 +139,7 @@ func TestStreamOfDeleted(t *testing.T) {
 	if !deleted {
 		t.Error("the stream does not say that the session was deleted")
 	}
-	want[Problem](w, 404, "a", "GET", "/sse?session_id=s", nil)
+	want[problemBody](w, 404, "a", "GET", "/sse?session_id=s", nil)
 }
 
 func TestStreamsPerUser(t *testing.T) {
@@ -150,12 +150,12 @@ func TestStreamsPerUser(t *testing.T) {
 		res, _ := w.stream("a", "/sse?session_id=s", "")
 		open = append(open, res)
 	}
-	if p := want[Problem](w, 429, "a", "GET", "/sse?session_id=s", nil); p.Code != "too_many_streams" {
+	if p := want[problemBody](w, 429, "a", "GET", "/sse?session_id=s", nil); p.Code != "too_many_streams" {
 		t.Errorf("got %+v", p)
 	}
 	// A post whose stream is refused has no effect.
 	said := chatIn{ID: "s", Messages: []aisdk.Message{{Role: "user", Parts: []aisdk.Part{{Type: "text", Text: "hi"}}}}}
-	want[Problem](w, 429, "a", "POST", "/chat", said)
+	want[problemBody](w, 429, "a", "POST", "/chat", said)
 	if row, err := w.eng.Session(t.Context(), "s"); err != nil || row.Turn != 0 {
 		t.Errorf("the session is %+v, %v", row, err)
 	}
@@ -175,7 +175,7 @@ func TestNoTurnWhileDraining(t *testing.T) {
 	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
 	w.h.Drain()
 	said := chatIn{ID: "s", Messages: []aisdk.Message{{Role: "user", Parts: []aisdk.Part{{Type: "text", Text: "hi"}}}}}
-	want[Problem](w, 503, "a", "POST", "/chat", said)
+	want[problemBody](w, 503, "a", "POST", "/chat", said)
 	if row, err := w.eng.Session(t.Context(), "s"); err != nil || row.Turn != 0 {
 		t.Errorf("the session is %+v, %v", row, err)
 	}
@@ -196,7 +196,7 @@ func TestErrorsOfRunsStayPrivate(t *testing.T) {
 		}
 		return scripted.Fail(failed())
 	})})
-	run := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "go"}})
+	run := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "go"}})
 	events, _ := w.all("a", "/sse?session_id=s&run_id="+run.RunID, "")
 	log, err := w.eng.History(t.Context(), "s", cairn.Cursor{}, 0)
 	if err != nil {

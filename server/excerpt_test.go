@@ -57,10 +57,10 @@ func clerkWorld(t *testing.T, reviewers ...string) *world {
 func (w *world) ask(turns ...string) []cairn.PendingCall {
 	w.t.Helper()
 	for _, text := range turns {
-		want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: text}})
+		want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: text}})
 		w.settled("s")
 	}
-	return want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
+	return want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
 }
 
 // A reviewer reads the session of an open call, and those that wait for it, up to the message with the call, and no
@@ -75,36 +75,36 @@ func TestReviewerReadsUpToCall(t *testing.T) {
 				t.Fatalf("the call is of session %q", call.SessionID)
 			}
 			for _, id := range sessions {
-				all := want[Messages](w, 200, "a", "GET", "/sessions/"+id+"/messages", nil)
-				part := want[Messages](w, 200, "r", "GET", "/sessions/"+id+"/messages", nil)
+				all := want[messagesBody](w, 200, "a", "GET", "/sessions/"+id+"/messages", nil)
+				part := want[messagesBody](w, 200, "r", "GET", "/sessions/"+id+"/messages", nil)
 				last := part.Items[len(part.Items)-1]
 				if part.Total != len(all.Items)-1 || len(part.Items) != part.Total || len(last.ToolUses()) != 2 {
 					t.Errorf("the reviewer reads %d of %d messages of %s, the last one %+v", len(part.Items), len(all.Items), id, last)
 				}
-				if behind := want[Messages](w, 200, "r", "GET", "/sessions/"+id+"/messages?from=100", nil); len(behind.Items) > 0 {
+				if behind := want[messagesBody](w, 200, "r", "GET", "/sessions/"+id+"/messages?from=100", nil); len(behind.Items) > 0 {
 					t.Errorf("behind the call: %+v", behind)
 				}
 				if got := want[cairn.Session](w, 200, "r", "GET", "/sessions/"+id, nil); got.ID != id {
 					t.Errorf("the session is %+v", got)
 				}
 			}
-			if st := want[Status](w, 200, "r", "GET", "/status?session_id=s", nil); len(st.Calls) != 1 || st.Calls[0].ID != call.ID {
+			if st := want[statusBody](w, 200, "r", "GET", "/status?session_id=s", nil); len(st.Calls) != 1 || st.Calls[0].ID != call.ID {
 				t.Errorf("the status is %+v", st)
 			}
 			if _, chat := w.do("r", "GET", "/chat/s", nil); !strings.Contains(string(chat), "hello") || strings.Contains(string(chat), "what the tool found") {
 				t.Errorf("the chat is %s", chat)
 			}
 			for _, path := range []string{"/sessions/s/snapshot", "/sessions/s?include=cache", "/sessions/s/runs", "/sessions/s/checkpoints", "/sessions/s/queue"} {
-				want[Problem](w, 404, "r", "GET", path, nil)
+				want[problemBody](w, 404, "r", "GET", path, nil)
 			}
 			if res, _ := w.do("r", "HEAD", "/sse?session_id=s", nil); res.StatusCode != http.StatusNotFound {
 				t.Errorf("the events: %s", res.Status)
 			}
-			want[Problem](w, 404, "e", "GET", "/sessions/s/messages", nil)
+			want[problemBody](w, 404, "e", "GET", "/sessions/s/messages", nil)
 			want[cairn.Receipt](w, 200, "r", "POST", "/submit-tool-result", map[string]any{"session_id": "s", "type": "approval-response",
 				"call_id": call.ID, "approval_id": call.ApprovalID, "approved": true})
 			for _, id := range sessions {
-				want[Problem](w, 404, "r", "GET", "/sessions/"+id+"/messages", nil)
+				want[problemBody](w, 404, "r", "GET", "/sessions/"+id+"/messages", nil)
 			}
 		})
 	}
@@ -132,7 +132,7 @@ func TestReviewersSeeWhatTheyDecide(t *testing.T) {
 			if test.sees {
 				shown, status = 1, 200
 			}
-			if box := want[Page[cairn.PendingCall]](w, 200, "r", "GET", "/inbox", nil); len(box.Items) != shown {
+			if box := want[pageBody[cairn.PendingCall]](w, 200, "r", "GET", "/inbox", nil); len(box.Items) != shown {
 				t.Errorf("the inbox has %+v", box.Items)
 			}
 			for _, path := range []string{"/inbox/s/" + call.ID, "/sessions/s/messages", "/sessions/s", "/chat/s", "/status?session_id=s"} {
@@ -175,7 +175,7 @@ func TestOperatorSeesWholeErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = run.Wait(t.Context()) // it fails
-	if e := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Error; e == nil || e.Code != cairn.ErrModelRequest {
+	if e := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Error; e == nil || e.Code != cairn.ErrModelRequest {
 		t.Errorf("the status of the owner has the error %+v", e)
 	}
 	for path, reason := range map[string]string{

@@ -13,14 +13,14 @@ import (
 
 // problem returns what a client learns of an error. The text of an internal failure goes to the log, and to an
 // operator.
-func (h *Handler) problem(r *http.Request, err error, whole bool) Problem {
+func (h *Handler) problem(r *http.Request, err error, whole bool) problemBody {
 	var known *httpError
-	var p Problem
+	var p problemBody
 	if errors.As(err, &known) {
-		p = Problem{Status: known.status, Code: known.code, Detail: known.text, Retryable: known.status == http.StatusTooManyRequests}
+		p = problemBody{Status: known.status, Code: known.code, Detail: known.text, Retryable: known.status == http.StatusTooManyRequests}
 	} else {
 		e := cairn.AsError(err)
-		p = Problem{Status: e.Code.HTTPStatus(), Code: string(e.Code), Detail: e.Message, Field: e.Field, Details: e.Details, Calls: e.Calls, Retryable: e.Retryable()}
+		p = problemBody{Status: e.Code.HTTPStatus(), Code: string(e.Code), Detail: e.Message, Field: e.Field, Details: e.Details, Calls: e.Calls, Retryable: e.Retryable()}
 		switch e.Code.Category() {
 		case cairn.CategoryStorage, cairn.CategorySystem:
 			if !whole {

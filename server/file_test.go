@@ -47,7 +47,7 @@ func fileWorld(t *testing.T, opts *Options) *world {
 		}
 		return scripted.Reply(steps...)
 	})})
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "draw"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "draw"}})
 	w.settled("s")
 	return w
 }
@@ -57,7 +57,7 @@ const tree = "/sessions/s/messages/1/files/0"
 // addressed returns the addresses of the files in alice's history.
 func (w *world) addressed(token string) (list []string) {
 	w.t.Helper()
-	for _, m := range want[Chat](w, 200, token, "GET", "/chat/s", nil).Messages {
+	for _, m := range want[chatBody](w, 200, token, "GET", "/chat/s", nil).Messages {
 		for _, p := range m.Parts {
 			if p.Type == "file" {
 				list = append(list, p.URL)
@@ -272,7 +272,7 @@ func TestFilesArePostedBack(t *testing.T) {
 		if res.StatusCode != 200 {
 			return res, string(data)
 		}
-		list := want[Messages](w, 200, "a", "GET", "/sessions/s/messages", nil).Items
+		list := want[messagesBody](w, 200, "a", "GET", "/sessions/s/messages", nil).Items
 		return res, list[len(list)-1].Text()
 	}
 	if res, data := say("one", "", address); data != "I see tree" {

@@ -4,18 +4,18 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Health is the response to a probe.
-type Health struct {
+// healthBody is the response to a probe.
+type healthBody struct {
 	// Status is "ok".
 	Status string `json:"status"`
 }
 
-func healthz(*request, *struct{}) (*Health, error) { return &Health{"ok"}, nil }
+func healthz(*request, *struct{}) (*healthBody, error) { return &healthBody{"ok"}, nil }
 
 // readyz fails once the process is about to stop, so that a proxy sends requests elsewhere.
-func readyz(c *request, _ *struct{}) (*Health, error) {
+func readyz(c *request, _ *struct{}) (*healthBody, error) {
 	if c.h.leaving.Load() {
 		return nil, &cairn.Error{Code: cairn.ErrClosed, Message: "the server is being stopped"}
 	}
-	return &Health{"ok"}, nil
+	return &healthBody{"ok"}, nil
 }

@@ -25,8 +25,8 @@ type historyIn struct {
 	Cursor string `query:"cursor"`
 }
 
-// Chat is a page of a conversation as a chat client shows it. The first page has the newest messages.
-type Chat struct {
+// chatBody is a page of a conversation as a chat client shows it. The first page has the newest messages.
+type chatBody struct {
 	// Messages are what the page shows, oldest first.
 	Messages []aisdk.Message `json:"messages"`
 	// Next is the cursor of the page with the messages before these; empty after the last.
@@ -37,7 +37,7 @@ type Chat struct {
 	Cursor string `json:"cursor"`
 }
 
-func getChat(c *request, in *historyIn) (*Chat, error) {
+func getChat(c *request, in *historyIn) (*chatBody, error) {
 	v, err := version(in.Version)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func getChat(c *request, in *historyIn) (*Chat, error) {
 	}
 	row, err := c.openThread(in.ID, ActionRead)
 	if errors.Is(err, cairn.ErrExpired) && c.threads(row.Agent).OnExpired == ExpiredNew {
-		return &Chat{Messages: []aisdk.Message{}}, nil
+		return &chatBody{Messages: []aisdk.Message{}}, nil
 	}
 	id := in.ID
 	if row != nil {
@@ -75,7 +75,7 @@ func getChat(c *request, in *historyIn) (*Chat, error) {
 }
 
 // history returns a page of the part of a session's conversation that the principal may read.
-func (c *request) history(row *cairn.Session, part *excerpt, v aisdk.Version, limit int, cursor string) (*Chat, error) {
+func (c *request) history(row *cairn.Session, part *excerpt, v aisdk.Version, limit int, cursor string) (*chatBody, error) {
 	end := min(row.MessageCount, part.upTo)
 	to := end
 	if cursor != "" {
@@ -97,7 +97,7 @@ func (c *request) history(row *cairn.Session, part *excerpt, v aisdk.Version, li
 	if err != nil {
 		return nil, err
 	}
-	out := &Chat{Streaming: row.Status == cairn.SessionActive, Cursor: at.String()}
+	out := &chatBody{Streaming: row.Status == cairn.SessionActive, Cursor: at.String()}
 	if from > 0 && len(list) > 0 {
 		out.Next = strconv.Itoa(from) + "." + list[0].ID
 	}
@@ -282,8 +282,8 @@ func (c *request) standing(row *cairn.Session, run *engine.Run) (bool, error) {
 	return err == nil && len(list) > 0 && list[0].RunID == record.ID, err
 }
 
-// ChatBranch is an earlier version of a chat, which an edited or regenerated message has replaced.
-type ChatBranch struct {
+// chatBranchBody is an earlier version of a chat, which an edited or regenerated message has replaced.
+type chatBranchBody struct {
 	// ID is the id of the session that keeps it. GET /chat/{id} shows it, POST /sessions/{id}/branch continues it in a new
 	// session.
 	ID string `json:"id"`
@@ -301,7 +301,7 @@ type branchesIn struct {
 }
 
 // listBranches lists the earlier versions of a chat, newest first.
-func listBranches(c *request, in *branchesIn) (*Page[ChatBranch], error) {
+func listBranches(c *request, in *branchesIn) (*pageBody[chatBranchBody], error) {
 	p := paging{limit: in.Limit, cursor: in.Cursor}
 	if err := p.check(); err != nil {
 		return nil, err
@@ -314,10 +314,10 @@ func listBranches(c *request, in *branchesIn) (*Page[ChatBranch], error) {
 	if err != nil {
 		return nil, err
 	}
-	var items []ChatBranch
+	var items []chatBranchBody
 	for _, s := range page.Items {
 		if s.Kind == cairn.ChildReplaced {
-			items = append(items, ChatBranch{ID: s.ID, MessageID: s.Name, CreatedAt: s.CreatedAt})
+			items = append(items, chatBranchBody{ID: s.ID, MessageID: s.Name, CreatedAt: s.CreatedAt})
 		}
 	}
 	out := pageAt(p, items, page.Next)

@@ -14,9 +14,9 @@ import (
 )
 
 // chatPage returns a page of a chat.
-func (w *world) chatPage(id string, limit int, cursor string) Chat {
+func (w *world) chatPage(id string, limit int, cursor string) chatBody {
 	w.t.Helper()
-	return want[Chat](w, 200, "a", "GET", fmt.Sprintf("/chat/%s?limit=%d&cursor=%s", id, limit, url.QueryEscape(cursor)), nil)
+	return want[chatBody](w, 200, "a", "GET", fmt.Sprintf("/chat/%s?limit=%d&cursor=%s", id, limit, url.QueryEscape(cursor)), nil)
 }
 
 func asJSON(t *testing.T, v any) string {
@@ -39,12 +39,12 @@ func TestChatPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.post(200, "a", "s", nil, text("user", "m5", "pay"))
-	call := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+	call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 	want[cairn.Receipt](w, 200, "a", "POST", "/chat/s/submit-tool-result",
 		map[string]any{"type": "approval-response", "call_id": call.ID, "approval_id": call.ApprovalID, "approved": true})
-	want[Started](w, 202, "a", "POST", "/resume?session_id=s", nil)
+	want[startedBody](w, 202, "a", "POST", "/resume?session_id=s", nil)
 	w.settled("s")
-	all := want[Chat](w, 200, "a", "GET", "/chat/s", nil)
+	all := want[chatBody](w, 200, "a", "GET", "/chat/s", nil)
 	if len(all.Messages) != 12 || all.Next != "" {
 		t.Fatalf("the chat has %d messages, next %q", len(all.Messages), all.Next)
 	}
@@ -67,11 +67,11 @@ func TestChatPages(t *testing.T) {
 	if list := w.chatPage("s", 6, older).Messages; len(list) != 6 || list[0].ID != "m0" {
 		t.Errorf("the page before the edit is %+v", list)
 	}
-	if p := want[Problem](w, 409, "a", "GET", "/chat/s?cursor="+url.QueryEscape(newer), nil); p.Code != "outdated" {
+	if p := want[problemBody](w, 409, "a", "GET", "/chat/s?cursor="+url.QueryEscape(newer), nil); p.Code != "outdated" {
 		t.Errorf("a page in what was replaced: %+v", p)
 	}
 	for _, bad := range []string{"limit=101", "limit=-1", "cursor=x", "cursor=0.x", "cursor=3"} {
-		want[Problem](w, 400, "a", "GET", "/chat/s?"+bad, nil)
+		want[problemBody](w, 400, "a", "GET", "/chat/s?"+bad, nil)
 	}
 }
 
@@ -81,13 +81,13 @@ func TestChatPageIsLarge(t *testing.T) {
 	for i := range 12 {
 		w.post(200, "a", "s", nil, text("user", fmt.Sprint("m", i), "hi"))
 	}
-	if all := want[Chat](w, 200, "a", "GET", "/chat/s", nil); len(all.Messages) != 24 || all.Next != "" {
+	if all := want[chatBody](w, 200, "a", "GET", "/chat/s", nil); len(all.Messages) != 24 || all.Next != "" {
 		t.Errorf("%d messages, next %q", len(all.Messages), all.Next)
 	}
 	for _, id := range []string{"m11", "m10"} {
 		w.post(200, "a", "s", map[string]any{"messageId": id}, text("user", id, "ho"))
 	}
-	page := want[Page[ChatBranch]](w, 200, "a", "GET", "/chat/s/branches?limit=1", nil)
+	page := want[pageBody[chatBranchBody]](w, 200, "a", "GET", "/chat/s/branches?limit=1", nil)
 	if len(page.Items) != 1 || page.Next == "" || !page.HasMore || page.Limit != 1 {
 		t.Errorf("%+v", page)
 	}
@@ -99,37 +99,37 @@ func TestEditKeepsABranch(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	w.post(200, "a", "s", nil, text("user", "one", "hi"))
 	w.post(200, "a", "s", nil, text("user", "two", "pay"))
-	first := want[Chat](w, 200, "a", "GET", "/chat/s", nil).Messages
+	first := want[chatBody](w, 200, "a", "GET", "/chat/s", nil).Messages
 	w.post(200, "a", "s", map[string]any{"messageId": "two"}, text("user", "two", "ho"))
-	second := want[Chat](w, 200, "a", "GET", "/chat/s", nil).Messages
+	second := want[chatBody](w, 200, "a", "GET", "/chat/s", nil).Messages
 	w.post(200, "a", "s", map[string]any{"trigger": "regenerate-message"}, text("user", "one", "not what was said"))
 	wantChat(t, "after both", w.chat("a", "s"), "user: hi", "assistant: You said: hi")
 
-	list := want[Page[ChatBranch]](w, 200, "a", "GET", "/chat/s/branches", nil).Items
+	list := want[pageBody[chatBranchBody]](w, 200, "a", "GET", "/chat/s/branches", nil).Items
 	if len(list) != 2 || list[0].MessageID != "one" || list[1].MessageID != "two" || list[0].CreatedAt.Before(list[1].CreatedAt) {
 		t.Fatalf("the branches are %+v", list)
 	}
-	if got, want := asJSON(t, want[Chat](w, 200, "a", "GET", "/chat/"+list[0].ID, nil).Messages), asJSON(t, second); got != want {
+	if got, want := asJSON(t, want[chatBody](w, 200, "a", "GET", "/chat/"+list[0].ID, nil).Messages), asJSON(t, second); got != want {
 		t.Errorf("the chat before the second edit is\n%s, was\n%s", got, want)
 	}
 	// The call that was pending was closed before its turn was replaced.
-	shown := want[Chat](w, 200, "a", "GET", "/chat/"+list[1].ID, nil).Messages
+	shown := want[chatBody](w, 200, "a", "GET", "/chat/"+list[1].ID, nil).Messages
 	if len(shown) != len(first) || shown[3].ID != first[3].ID || shown[3].Parts[1].State != "output-error" {
 		t.Errorf("the chat before the first edit is\n%s, was\n%s", asJSON(t, shown), asJSON(t, first))
 	}
-	if page := want[Page[ChatBranch]](w, 200, "a", "GET", "/chat/s/branches?limit=1", nil); len(page.Items) != 1 || page.Next == "" {
+	if page := want[pageBody[chatBranchBody]](w, 200, "a", "GET", "/chat/s/branches?limit=1", nil); len(page.Items) != 1 || page.Next == "" {
 		t.Errorf("a page of branches: %+v", page)
 	}
 	if ids := w.sessionIDs("a", ""); !slices.Equal(ids, []string{"s"}) {
 		t.Errorf("the list of sessions has %q", ids)
 	}
 	for _, path := range []string{"/chat/" + list[0].ID, "/sessions/" + list[0].ID, "/chat/s/branches"} {
-		want[Problem](w, 404, "e", "GET", path, nil)
+		want[problemBody](w, 404, "e", "GET", path, nil)
 	}
 	want[none](w, 204, "a", "DELETE", "/sessions/s", nil)
-	want[Problem](w, 404, "a", "GET", "/chat/"+list[0].ID, nil)
+	want[problemBody](w, 404, "a", "GET", "/chat/"+list[0].ID, nil)
 	want[cairn.Session](w, 200, "a", "POST", "/sessions/s/restore", nil)
-	want[Chat](w, 200, "a", "GET", "/chat/"+list[0].ID, nil)
+	want[chatBody](w, 200, "a", "GET", "/chat/"+list[0].ID, nil)
 }
 
 // Another answer to a message that had none keeps no branch, since nothing is lost. A message that never arrived is
@@ -147,10 +147,10 @@ func TestRegenerateWithoutAnAnswer(t *testing.T) {
 	w.post(200, "a", "s", nil, text("user", "one", "hi"))
 	wantChat(t, "after a failure", w.chat("a", "s"), "user: hi", "assistant:")
 	w.post(200, "a", "s", again, text("user", "one", "hi"))
-	seen := want[Chat](w, 200, "a", "GET", "/chat/s", nil).Messages
+	seen := want[chatBody](w, 200, "a", "GET", "/chat/s", nil).Messages
 	w.post(200, "a", "s", again, append(seen, text("user", "two", "ho"))...)
 	wantChat(t, "in the end", w.chat("a", "s"), "user: hi", "assistant: hello", "user: ho", "assistant: hello")
-	if list := want[Page[ChatBranch]](w, 200, "a", "GET", "/chat/s/branches", nil).Items; len(list) != 0 {
+	if list := want[pageBody[chatBranchBody]](w, 200, "a", "GET", "/chat/s/branches", nil).Items; len(list) != 0 {
 		t.Errorf("the branches are %+v", list)
 	}
 }
@@ -160,7 +160,7 @@ func TestStaleTabIsRefused(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	w.post(200, "a", "s", nil, text("user", "one", "hi"))
 	w.post(200, "a", "s", nil, text("user", "two", "ho"))
-	tab := want[Chat](w, 200, "a", "GET", "/chat/s", nil).Messages
+	tab := want[chatBody](w, 200, "a", "GET", "/chat/s", nil).Messages
 	with := func(seen []aisdk.Message, more ...aisdk.Message) []aisdk.Message {
 		return append(slices.Clone(seen), more...)
 	}
@@ -186,6 +186,6 @@ func TestStaleTabIsRefused(t *testing.T) {
 	if after := w.settled("s"); after.Version != before.Version {
 		t.Errorf("the session has changed: %+v", after)
 	}
-	now := want[Chat](w, 200, "a", "GET", "/chat/s", nil).Messages
+	now := want[chatBody](w, 200, "a", "GET", "/chat/s", nil).Messages
 	w.post(200, "a", "s", nil, with(now, text("user", "six", "more"))...)
 }

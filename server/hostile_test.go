@@ -50,9 +50,9 @@ func TestNoRouteServesARemovedSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, &Options{RequestsPerMinute: -1})
-			want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
+			want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
 			w.settled("s")
-			call := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0].ID
+			call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0].ID
 			until := time.Now().Add(time.Minute)
 			want[cairn.Session](w, 200, "a", "PATCH", "/sessions/s", patchIn{ExpiresAt: &until})
 			test.remove(w)
@@ -75,7 +75,7 @@ func TestNoRouteServesARemovedSession(t *testing.T) {
 					}
 				}
 			}
-			if page := want[Page[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?user_id=alice", nil); len(page.Items) > 0 {
+			if page := want[pageBody[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?user_id=alice", nil); len(page.Items) > 0 {
 				t.Errorf("its calls are in the inbox: %+v", page.Items)
 			}
 		})
@@ -88,9 +88,9 @@ func TestForgedApprovals(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	calls, approvals := map[string]string{}, map[string]string{} // by session, by call
 	for session, token := range map[string]string{"s": "a", "s2": "a", "of-eve": "e"} {
-		want[Started](w, 202, token, "POST", "/start", startIn{SessionID: session, Agent: "bot", Input: Input{Text: "pay"}})
+		want[startedBody](w, 202, token, "POST", "/start", startIn{SessionID: session, Agent: "bot", Input: inputBody{Text: "pay"}})
 		w.settled(session)
-		call := want[Status](w, 200, token, "GET", "/status?session_id="+session, nil).Calls[0]
+		call := want[statusBody](w, 200, token, "GET", "/status?session_id="+session, nil).Calls[0]
 		calls[session], approvals[call.ID] = call.ID, call.ApprovalID
 	}
 	approve := func(call, reviewer string) map[string]any {
@@ -131,7 +131,7 @@ func TestForgedApprovals(t *testing.T) {
 		}
 	}
 	for session, token := range map[string]string{"s": "a", "s2": "a", "of-eve": "e"} {
-		if st := want[Status](w, 200, token, "GET", "/status?session_id="+session, nil); len(st.Calls) != 1 || st.Calls[0].Status != cairn.CallOpen {
+		if st := want[statusBody](w, 200, token, "GET", "/status?session_id="+session, nil); len(st.Calls) != 1 || st.Calls[0].Status != cairn.CallOpen {
 			t.Errorf("session %s has the calls %+v", session, st.Calls)
 		}
 	}
@@ -143,7 +143,7 @@ func TestForgedApprovals(t *testing.T) {
 	if r := want[cairn.Receipt](w, 200, "a", "POST", "/submit-tool-result?session_id=s", approve(calls["s"], "")); r.Outcome != cairn.OutcomeAlreadyCompleted {
 		t.Errorf("the second decision: %+v", r)
 	}
-	want[Started](w, 202, "a", "POST", "/resume", map[string]any{"session_id": "s"})
+	want[startedBody](w, 202, "a", "POST", "/resume", map[string]any{"session_id": "s"})
 	w.settled("s")
 	if _, data := w.do("a", "GET", "/sessions/s/snapshot", nil); bytes.Contains(data, []byte("paid")) || !bytes.Contains(data, []byte(calls["s"])) {
 		t.Errorf("a denied call has run: %s", data)
@@ -295,7 +295,7 @@ func TestHostileRequests(t *testing.T) {
 			t.Errorf("100 MiB: %s", res.Status)
 		}
 	}
-	if page := want[Page[struct{}]](w, 200, token, "GET", "/sessions", nil); len(page.Items) != 0 {
+	if page := want[pageBody[struct{}]](w, 200, token, "GET", "/sessions", nil); len(page.Items) != 0 {
 		t.Errorf("%d sessions were made", len(page.Items))
 	}
 	if strings.Contains(log.String(), token) {

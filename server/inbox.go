@@ -33,7 +33,7 @@ const inboxPages = 10
 // inbox lists calls, the open ones by default, that the principal may decide or could have decided: those of its own
 // sessions and, with the roles for it, those that it reviews. An operator sees them all. A page may be empty although
 // others follow.
-func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
+func inbox(c *request, in *inboxIn) (*pageBody[cairn.PendingCall], error) {
 	p := paging{limit: in.Limit, cursor: in.Cursor}
 	if err := p.check(); err != nil {
 		return nil, err

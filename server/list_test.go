@@ -19,7 +19,7 @@ import (
 // listed returns the ids that a list of sessions has, in alphabetical order.
 func (w *world) listed(token, query string) string {
 	w.t.Helper()
-	page := want[Page[cairn.Session]](w, 200, token, "GET", "/sessions?"+query, nil)
+	page := want[pageBody[cairn.Session]](w, 200, token, "GET", "/sessions?"+query, nil)
 	var names []string
 	for _, s := range page.Items {
 		names = append(names, s.ID)
@@ -35,7 +35,7 @@ func TestListFilters(t *testing.T) {
 		"number": `{"seats":1,"order":{"lines":2,"express":true}}`, "text": `{"seats":"1","note":null}`, "plain": `{"plan":"pro"}`} {
 		want[cairn.Session](w, 201, "a", "POST", "/sessions", fmt.Sprintf(`{"session_id":%q,"agent":"bot","tags":["t","t-%s"],"metadata":%s}`, id, id, metadata))
 	}
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "paused", Input: Input{Text: "pay"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "paused", Input: inputBody{Text: "pay"}})
 	w.settled("paused")
 	_, err := driver.Create(t.Context(), w.st, &cairn.Session{ID: "child", Agent: "bot", UserID: "alice", ParentID: "plain", RootID: "plain"}, nil)
 	if err != nil {
@@ -64,14 +64,14 @@ func TestListFilters(t *testing.T) {
 			t.Errorf("%s: %q, want %q", query, got, ids)
 		}
 	}
-	want[Problem](w, 404, "e", "GET", "/sessions?parent_id=plain", nil)
-	want[Problem](w, 404, "a", "GET", "/sessions?parent_id=none", nil)
+	want[problemBody](w, 404, "e", "GET", "/sessions?parent_id=plain", nil)
+	want[problemBody](w, 404, "a", "GET", "/sessions?parent_id=none", nil)
 	for query, field := range map[string]string{
 		"status=busy": "status", "status=": "status", "status=deleted,idle": "status", "metadata=pro": "metadata", "metadata=[1]": "metadata", "metadata=null": "metadata",
 		filter(`{"a":[1]}`): "metadata", filter(`{"a":{}}`): "metadata", filter(`{"a":1,"a":2}`): "metadata", filter(`{"a":9007199254740993}`): "metadata",
 		"agent=bot&assistant=other": "assistant", "updated_after=now": "updated_after", "removed=purged": "removed", "plan=pro": "plan", "limit=0x1": "limit",
 	} {
-		if p := want[Problem](w, 400, "a", "GET", "/sessions?"+query, nil); p.Field != field || !strings.HasPrefix(p.Detail, field) {
+		if p := want[problemBody](w, 400, "a", "GET", "/sessions?"+query, nil); p.Field != field || !strings.HasPrefix(p.Detail, field) {
 			t.Errorf("%s: %+v, want the field %q", query, p, field)
 		}
 	}
@@ -83,15 +83,15 @@ func TestPageShape(t *testing.T) {
 	for n := range 25 {
 		want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: fmt.Sprintf("s%02d", n)})
 	}
-	page := want[Page[cairn.Session]](w, 200, "a", "GET", "/sessions", nil)
+	page := want[pageBody[cairn.Session]](w, 200, "a", "GET", "/sessions", nil)
 	if len(page.Items) != 20 || page.Limit != 20 || !page.HasMore || page.Offset == nil || *page.Offset != 0 || page.Cursor != "" || page.Next == "" {
 		t.Errorf("the first page is %+v", page)
 	}
-	rest := want[Page[cairn.Session]](w, 200, "a", "GET", "/sessions?cursor="+url.QueryEscape(page.Next), nil)
+	rest := want[pageBody[cairn.Session]](w, 200, "a", "GET", "/sessions?cursor="+url.QueryEscape(page.Next), nil)
 	if len(rest.Items) != 5 || rest.HasMore || rest.Next != "" || rest.Offset != nil || rest.Cursor != page.Next {
 		t.Errorf("the last page is %+v", rest)
 	}
-	rest = want[Page[cairn.Session]](w, 200, "a", "GET", "/sessions?limit=10&offset=20", nil)
+	rest = want[pageBody[cairn.Session]](w, 200, "a", "GET", "/sessions?limit=10&offset=20", nil)
 	if len(rest.Items) != 5 || rest.HasMore || rest.Limit != 10 || *rest.Offset != 20 {
 		t.Errorf("the page at an offset is %+v", rest)
 	}
@@ -102,7 +102,7 @@ func TestPageShape(t *testing.T) {
 			t.Errorf("%s: %s", path, raw)
 		}
 	}
-	messages := want[Messages](w, 200, "a", "GET", "/sessions/s00/messages", nil)
+	messages := want[messagesBody](w, 200, "a", "GET", "/sessions/s00/messages", nil)
 	if messages.Limit != 20 || messages.HasMore || messages.Total != 0 {
 		t.Errorf("the messages are %+v", messages)
 	}
@@ -128,7 +128,7 @@ func TestNamesOfTheAgentField(t *testing.T) {
 			t.Errorf("%s in the inbox: %d %s", name, res.StatusCode, raw)
 		}
 	}
-	if p := want[Problem](w, 400, "a", "POST", "/sessions", `{"agent":"bot","assistant_id":"other"}`); p.Field != "assistant_id" {
+	if p := want[problemBody](w, 400, "a", "POST", "/sessions", `{"agent":"bot","assistant_id":"other"}`); p.Field != "assistant_id" {
 		t.Errorf("two agents: %+v", p)
 	}
 }
@@ -146,11 +146,11 @@ func TestAgentsAreListed(t *testing.T) {
 		&cairn.Agent{Name: "secret", Model: scripted.New()}); err != nil {
 		t.Fatal(err)
 	}
-	list := want[Page[Agent]](w, 200, "a", "GET", "/agents", nil)
+	list := want[pageBody[agentBody]](w, 200, "a", "GET", "/agents", nil)
 	if got := fmt.Sprint(list.Items); got != "[{bot   []} {other Does the rest. 2 [deep fast]}]" || *list.Total != 2 {
 		t.Errorf("a user lists %s of %d", got, *list.Total)
 	}
-	if list := want[Page[Agent]](w, 200, "x", "GET", "/agents?limit=1&offset=2", nil); len(list.Items) != 1 || list.Items[0].Name != "secret" || list.HasMore || *list.Total != 3 {
+	if list := want[pageBody[agentBody]](w, 200, "x", "GET", "/agents?limit=1&offset=2", nil); len(list.Items) != 1 || list.Items[0].Name != "secret" || list.HasMore || *list.Total != 3 {
 		t.Errorf("an administrator lists %+v", list)
 	}
 }
@@ -159,16 +159,16 @@ func TestAgentsAreListed(t *testing.T) {
 // session and on its branches.
 func TestSessionWithDetails(t *testing.T) {
 	w := newWorld(t, nil)
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "pay"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "pay"}})
 	w.settled("s")
-	call := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+	call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 	want[cairn.Receipt](w, 200, "r", "POST", "/submit-tool-result?session_id=s", map[string]any{"type": "approval-response",
 		"call_id": call.ID, "approval_id": call.ApprovalID, "approved": false, "reason": "too much"})
-	want[Started](w, 202, "a", "POST", "/resume?session_id=s", nil)
+	want[startedBody](w, 202, "a", "POST", "/resume?session_id=s", nil)
 	w.settled("s")
 	want[cairn.Session](w, 201, "a", "POST", "/sessions/s/branch", branchIn{SessionID: "b"})
 	want[none](w, 204, "a", "DELETE", "/sessions/s", nil)
-	v := want[SessionView](w, 200, "a", "GET", "/sessions/b?include=messages,decisions&include=checkpoints,cache", nil)
+	v := want[sessionViewBody](w, 200, "a", "GET", "/sessions/b?include=messages,decisions&include=checkpoints,cache", nil)
 	if v.ID != "b" || v.Messages == nil || len(v.Messages.Items) != 4 || v.Checkpoints == nil || v.Decisions == nil || len(v.Decisions.Items) != 1 {
 		t.Fatalf("the branch is %+v", v)
 	}
@@ -176,42 +176,42 @@ func TestSessionWithDetails(t *testing.T) {
 	if d.CallID != call.ID || d.Tool != "pay" || d.Kind != cairn.DecisionDenied || d.Reviewer != "rita" || d.Notes != "too much" || d.Step == "" || d.At.IsZero() {
 		t.Errorf("the decision is %+v", d)
 	}
-	if v := want[SessionView](w, 200, "a", "GET", "/sessions/b", nil); v.Messages != nil || v.Checkpoints != nil || v.Decisions != nil || v.ToolCache != nil {
+	if v := want[sessionViewBody](w, 200, "a", "GET", "/sessions/b", nil); v.Messages != nil || v.Checkpoints != nil || v.Decisions != nil || v.ToolCache != nil {
 		t.Errorf("unasked: %+v", v)
 	}
 	for _, query := range []string{"include=", "include=messages,runs"} {
-		if p := want[Problem](w, 400, "a", "GET", "/sessions/b?"+query, nil); p.Field != "include" {
+		if p := want[problemBody](w, 400, "a", "GET", "/sessions/b?"+query, nil); p.Field != "include" {
 			t.Errorf("%s: %+v", query, p)
 		}
 	}
-	want[Problem](w, 404, "e", "GET", "/sessions/b/decisions", nil)
+	want[problemBody](w, 404, "e", "GET", "/sessions/b/decisions", nil)
 
 	mark := want[cairn.Checkpoint](w, 201, "a", "POST", "/sessions/b/checkpoints", nil)
 	want[cairn.Session](w, 200, "x", "PUT", "/sessions/b/state", `{"state":{"n":1}}`)
-	at := want[CheckpointView](w, 200, "a", "GET", "/sessions/b/checkpoints/"+mark.ID, nil)
+	at := want[checkpointViewBody](w, 200, "a", "GET", "/sessions/b/checkpoints/"+mark.ID, nil)
 	if at.ID != mark.ID || at.MessageCount != 4 || string(at.State) != "{}" {
 		t.Errorf("the checkpoint is %+v with the state %s", at.Checkpoint, at.State)
 	}
-	want[Problem](w, 404, "a", "GET", "/sessions/b/checkpoints/none", nil)
-	want[Problem](w, 404, "e", "GET", "/sessions/b/checkpoints/"+mark.ID, nil)
+	want[problemBody](w, 404, "a", "GET", "/sessions/b/checkpoints/none", nil)
+	want[problemBody](w, 404, "e", "GET", "/sessions/b/checkpoints/"+mark.ID, nil)
 }
 
 // Decided calls are listed with the statuses that a request names.
 func TestInboxByStatus(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, id := range []string{"open", "decided"} {
-		want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: id, Input: Input{Text: "pay"}})
+		want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: id, Input: inputBody{Text: "pay"}})
 		w.settled(id)
 	}
-	call := want[Page[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?session_id=decided", nil).Items[0]
+	call := want[pageBody[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?session_id=decided", nil).Items[0]
 	want[cairn.Receipt](w, 200, "a", "POST", "/submit-tool-result?session_id=decided", map[string]any{"type": "approval-response",
 		"call_id": call.ID, "approval_id": call.ApprovalID, "approved": true})
-	want[Started](w, 202, "a", "POST", "/resume?session_id=decided", nil)
+	want[startedBody](w, 202, "a", "POST", "/resume?session_id=decided", nil)
 	w.settled("decided")
 	for query, want1 := range map[string]string{"": "open", "status=open": "open", "status=settled": "decided", "status=settled,open": "open decided",
 		"status=dropped&status=settled": "decided", "status=answered": "", "status=settled&agent=other": ""} {
 		var got []string
-		for _, c := range want[Page[cairn.PendingCall]](w, 200, "r", "GET", "/inbox?"+query, nil).Items {
+		for _, c := range want[pageBody[cairn.PendingCall]](w, 200, "r", "GET", "/inbox?"+query, nil).Items {
 			got = append(got, c.RootID)
 		}
 		if strings.Join(got, " ") != want1 {
@@ -219,7 +219,7 @@ func TestInboxByStatus(t *testing.T) {
 		}
 	}
 	for query, field := range map[string]string{"status=done": "status", "kind=call": "kind"} {
-		if p := want[Problem](w, 400, "a", "GET", "/inbox?"+query, nil); p.Field != field {
+		if p := want[problemBody](w, 400, "a", "GET", "/inbox?"+query, nil); p.Field != field {
 			t.Errorf("%s: %+v", query, p)
 		}
 	}
@@ -228,7 +228,7 @@ func TestInboxByStatus(t *testing.T) {
 // The extent of a stream is one request, and an administrator can publish events of the application on it.
 func TestStreamOfASession(t *testing.T) {
 	w := newWorld(t, nil)
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "hi"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "hi"}})
 	w.settled("s")
 	before := want[engine.Stream](w, 200, "a", "GET", "/sessions/s/stream", nil)
 	if before.First != 1 || before.Last < 3 || !before.Ended || before.Cursor.Sequence != before.Last {
@@ -240,10 +240,10 @@ func TestStreamOfASession(t *testing.T) {
 		t.Errorf("the log continues with %+v, %v", list, err)
 	}
 	for body, token := range map[string]string{`{"name":"x"}`: "a", `{"name":""}`: "x", `{"name":"a\n"}`: "x"} {
-		if p := want[Problem](w, 400, token, "POST", "/sessions/s/events", body); p.Field != "name" {
+		if p := want[problemBody](w, 400, token, "POST", "/sessions/s/events", body); p.Field != "name" {
 			t.Errorf("%s: %+v", body, p)
 		}
 	}
-	want[Problem](w, 404, "e", "POST", "/sessions/s/events", `{"name":"x"}`)
-	want[Problem](w, 404, "e", "GET", "/sessions/s/stream", nil)
+	want[problemBody](w, 404, "e", "POST", "/sessions/s/events", `{"name":"x"}`)
+	want[problemBody](w, 404, "e", "GET", "/sessions/s/stream", nil)
 }

@@ -40,7 +40,7 @@ func TestMeaningsAreTheSources(t *testing.T) {
 		}
 		return ""
 	}
-	if _, err := d.defs.Add(reflect.TypeFor[Problem]()); err != nil {
+	if _, err := d.defs.Add(reflect.TypeFor[problemBody]()); err != nil {
 		t.Fatal(err)
 	}
 	for _, rt := range routes() {

@@ -96,7 +96,7 @@ func TestKeyedStartsAtOnce(t *testing.T) {
 	answers := map[string]int{}
 	for i := range 20 {
 		all.Go(func() {
-			status, text, _ := []*world{one, two}[i%2].keyed("a", "k1", "/start", startIn{Agent: "bot", Input: Input{Text: "hi"}})
+			status, text, _ := []*world{one, two}[i%2].keyed("a", "k1", "/start", startIn{Agent: "bot", Input: inputBody{Text: "hi"}})
 			mu.Lock()
 			answers[fmt.Sprint(status, text)]++
 			mu.Unlock()
@@ -106,7 +106,7 @@ func TestKeyedStartsAtOnce(t *testing.T) {
 	if len(answers) != 1 {
 		t.Fatalf("the answers are %v", answers)
 	}
-	list := want[Page[cairn.Session]](one, 200, "a", "GET", "/sessions", nil)
+	list := want[pageBody[cairn.Session]](one, 200, "a", "GET", "/sessions", nil)
 	if len(list.Items) != 1 {
 		t.Fatalf("%d sessions were made", len(list.Items))
 	}
@@ -115,7 +115,7 @@ func TestKeyedStartsAtOnce(t *testing.T) {
 		t.Errorf("it has %d turns with %d messages", row.Turn, row.MessageCount)
 	}
 	// The key belongs to the user, and to this route.
-	if _, text, again := one.keyed("e", "k1", "/start", startIn{Agent: "bot", Input: Input{Text: "hi"}}); again || answers[fmt.Sprint(202, text)] > 0 {
+	if _, text, again := one.keyed("e", "k1", "/start", startIn{Agent: "bot", Input: inputBody{Text: "hi"}}); again || answers[fmt.Sprint(202, text)] > 0 {
 		t.Errorf("another user gets %s", text)
 	}
 	if status, _, again := two.keyed("a", "k1", "/sessions", createIn{Agent: "bot"}); status != 201 || again {
@@ -166,8 +166,8 @@ func TestKeyedPostsAreDoneOnce(t *testing.T) {
 			t.Errorf("got %s, then %s", first, second)
 		}
 	}
-	same(post("start", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}}))
-	call := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+	same(post("start", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}}))
+	call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 	same(post("claim", "/inbox/s/"+call.ID+"/claim", struct{}{}))
 	_, receipt := post("submit", "/submit-tool-result", map[string]any{"session_id": "s", "type": "approval-response", "call_id": call.ID,
 		"approval_id": call.ApprovalID, "approved": true})
@@ -175,19 +175,19 @@ func TestKeyedPostsAreDoneOnce(t *testing.T) {
 		t.Errorf("the second receipt is %s", receipt)
 	}
 	same(post("resume", "/resume", sessionIn{SessionID: "s"}))
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "pay"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "pay"}})
 	w.settled("s")
 	post("stop", "/abort", stopIn{SessionID: "s"})
 	same(post("retry", "/retry", sessionIn{SessionID: "s"}))
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "pay"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "pay"}})
 	w.settled("s")
 	post("stop", "/interrupt", stopIn{SessionID: "s"})
 	same(post("make", "/sessions", createIn{Agent: "bot"}))
 	same(post("branch", "/sessions/s/branch", branchIn{}))
-	marks := want[Page[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints", nil)
+	marks := want[pageBody[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints", nil)
 	back := rewindIn{CheckpointID: marks.Items[0].ID}
 	post("rewind", "/sessions/s/rewind", back)
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "more"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "more"}})
 	count := w.settled("s").MessageCount
 	if _, text, _ := two.keyed("a", "rewind", "/sessions/s/rewind", back); w.settled("s").MessageCount != count {
 		t.Errorf("a turn was lost: %s", text)
@@ -198,8 +198,8 @@ func TestKeyedPostsAreDoneOnce(t *testing.T) {
 // free.
 func TestKeys(t *testing.T) {
 	w := newWorld(t, nil)
-	begin := startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}}
-	if status, text, _ := w.keyed("a", "k", "/start", startIn{SessionID: "s", Agent: "none", Input: Input{Text: "hi"}}); status != 404 {
+	begin := startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}}
+	if status, text, _ := w.keyed("a", "k", "/start", startIn{SessionID: "s", Agent: "none", Input: inputBody{Text: "hi"}}); status != 404 {
 		t.Errorf("%d %s", status, text)
 	}
 	if status, text, _ := w.keyed("a", "k", "/start", begin); status != 202 {
@@ -262,7 +262,7 @@ func TestReplaysAreAuthorised(t *testing.T) {
 				path string
 				body any
 			}{
-				{"/start", startIn{SessionID: "s", Input: Input{Text: "more"}, Unready: Unready{OnWaiting: "enqueue"}}},
+				{"/start", startIn{SessionID: "s", Input: inputBody{Text: "more"}, Unready: Unready{OnWaiting: "enqueue"}}},
 				{"/inbox/s/" + call.ID + "/claim", struct{}{}},
 				{"/inbox/s/" + call.ID + "/release", struct{}{}},
 				{"/submit-tool-result", approval},

@@ -66,7 +66,7 @@ type document struct {
 // set.
 func openAPI(list []route, secured, strict bool) ([]byte, error) {
 	d := &document{closed: map[string]bool{}, defs: schema.Definitions{Prefix: "#/components/schemas/", Name: typeName, Enums: enums, Own: own, Doc: meaning}}
-	if _, err := d.defs.Add(reflect.TypeFor[Problem]()); err != nil {
+	if _, err := d.defs.Add(reflect.TypeFor[problemBody]()); err != nil {
 		return nil, err
 	}
 	paths := map[string]object{}
@@ -246,5 +246,6 @@ func typeName(t reflect.Type) string {
 	if strings.HasSuffix(t.PkgPath(), "/aisdk") {
 		name = "Chat" + name
 	}
+	name = strings.TrimSuffix(name, "Body")
 	return strings.ToUpper(name[:1]) + name[1:]
 }

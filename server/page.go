@@ -7,8 +7,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Page is one page of a list.
-type Page[T any] struct {
+// pageBody is one page of a list.
+type pageBody[T any] struct {
 	// Items are the items of this page.
 	Items []T `json:"items"`
 	// Next is the cursor of the next page; empty after the last.
@@ -46,8 +46,8 @@ func (p *paging) check() error {
 }
 
 // pageAt returns a page of a list, read with checked paging.
-func pageAt[T any](p paging, items []T, next string) *Page[T] {
-	page := &Page[T]{Items: orEmpty(items), Next: next, HasMore: next != "", Limit: p.limit, Cursor: p.cursor}
+func pageAt[T any](p paging, items []T, next string) *pageBody[T] {
+	page := &pageBody[T]{Items: orEmpty(items), Next: next, HasMore: next != "", Limit: p.limit, Cursor: p.cursor}
 	if p.cursor == "" {
 		page.Offset = &p.offset
 	}
@@ -56,7 +56,7 @@ func pageAt[T any](p paging, items []T, next string) *Page[T] {
 
 // read returns a page of a list.
 func read[T, Q any](ctx context.Context, p paging, q Q, place func(q *Q, cursor string, limit int),
-	list func(context.Context, Q) (store.Page[T], error)) (*Page[T], error) {
+	list func(context.Context, Q) (store.Page[T], error)) (*pageBody[T], error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ ready, 2 posts`},
 
 // rendered formats what a page shows: for each message its metadata as far as it is compared, its parts, and those of
 // them that are data behind the others, since the AI SDK may show data of a tool before its call.
-func (p *page) rendered(usage bool) string {
+func (p *htmlPage) rendered(usage bool) string {
 	var b strings.Builder
 	for _, m := range p.Messages {
 		b.WriteString(m.Role + ":")
@@ -249,7 +249,7 @@ func TestChatsMatchTheAISDK(t *testing.T) {
 					}
 					continue
 				}
-				for i, got := range []page{live, later} {
+				for i, got := range []htmlPage{live, later} {
 					want := other[i]
 					if got, want := got.rendered(row.usage), want.rendered(row.usage); got != want {
 						t.Errorf("%s: page %d shows\n%s\nwith the AI SDK\n%s", row.name, i+1, got, want)

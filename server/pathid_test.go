@@ -13,19 +13,19 @@ import (
 // An id that a client or a proxy takes for a part of the path's structure is refused, wherever it can be chosen.
 func TestIDsThatPathsLoseAreRefused(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}})
 	w.settled("s")
 	for _, id := range []string{".", "..", "a/..", "../s", "a/./b", "/", "/s", "s/", "a//b"} {
 		for path, body := range map[string]any{
 			"/sessions":          map[string]any{"session_id": id, "agent": "bot"},
-			"/start":             map[string]any{"session_id": id, "agent": "bot", "input": Input{Text: "hi"}},
+			"/start":             map[string]any{"session_id": id, "agent": "bot", "input": inputBody{Text: "hi"}},
 			"/resume":            map[string]any{"session_id": id},
 			"/interrupt":         map[string]any{"session_id": id},
 			"/sessions/s/branch": map[string]any{"session_id": id},
 			"/chat": map[string]any{"id": id, "assistant": "bot", "messages": []any{
 				map[string]any{"role": "user", "parts": []any{map[string]any{"type": "text", "text": "hi"}}}}},
 		} {
-			if p := want[Problem](w, 400, "a", "POST", path, body); p.Code != "invalid_argument" || p.Field == "" {
+			if p := want[problemBody](w, 400, "a", "POST", path, body); p.Code != "invalid_argument" || p.Field == "" {
 				t.Errorf("POST %s of %q: %+v", path, id, p)
 			}
 		}
@@ -56,6 +56,6 @@ func TestUncleanPathsAreRefused(t *testing.T) {
 		}
 	}
 	want[cairn.Session](w, 200, "a", "GET", "/sessions/s", nil)
-	want[Problem](w, 404, "a", "DELETE", "/sessions/s/queue/%2e%2e", nil)
+	want[problemBody](w, 404, "a", "DELETE", "/sessions/s/queue/%2e%2e", nil)
 	want[cairn.Session](w, 200, "a", "GET", "/sessions/s", nil)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Problem is the body of an error response (RFC 9457).
-type Problem struct {
+// problemBody is the body of an error response (RFC 9457).
+type problemBody struct {
 	// Title is the text of the status.
 	Title string `json:"title"`
 	// Status is the HTTP status of the response.

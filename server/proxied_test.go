@@ -43,7 +43,7 @@ func TestLameDuckServesUntilItIsDrained(t *testing.T) {
 	if res, _ := w.do("", "GET", "/readyz", nil); res.StatusCode != 200 || res.Close {
 		t.Errorf("at first: %d, closes: %v", res.StatusCode, res.Close)
 	}
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
 	open, lines := w.stream("a", "/sse?session_id=s", "")
 	defer open.Body.Close()
 	w.h.LameDuck()
@@ -69,7 +69,7 @@ func TestLameDuckServesUntilItIsDrained(t *testing.T) {
 	if lines.Err() == nil {
 		t.Error("the open stream ends as if it were whole")
 	}
-	if p := want[Problem](w, 503, "a", "GET", "/sse?session_id=s", nil); p.Code != "closed" {
+	if p := want[problemBody](w, 503, "a", "GET", "/sse?session_id=s", nil); p.Code != "closed" {
 		t.Errorf("a stream after that: %+v", p)
 	}
 }

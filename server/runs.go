@@ -11,16 +11,16 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// Input is what a user says.
-type Input struct {
+// inputBody is what a user says.
+type inputBody struct {
 	// Text is what the user says.
 	Text string `json:"text,omitempty"`
 	// Files are attached to the message.
-	Files []InputFile `json:"files,omitempty"`
+	Files []inputFileBody `json:"files,omitempty"`
 }
 
-// InputFile is a file of a user's message.
-type InputFile struct {
+// inputFileBody is a file of a user's message.
+type inputFileBody struct {
 	// Name is the name of the file.
 	Name string `json:"name,omitempty"`
 	// MediaType is the type of the file, such as "image/png".
@@ -30,7 +30,7 @@ type InputFile struct {
 }
 
 // message returns the input as a message.
-func (in *Input) message() (cairn.Message, error) {
+func (in *inputBody) message() (cairn.Message, error) {
 	var parts []cairn.Part
 	if in.Text != "" {
 		parts = append(parts, cairn.TextPart(in.Text))
@@ -51,7 +51,7 @@ func (in *Input) message() (cairn.Message, error) {
 	return cairn.User(parts...), nil
 }
 
-func (in *Input) input() (cairn.Input, error) {
+func (in *inputBody) input() (cairn.Input, error) {
 	m, err := in.message()
 	if err != nil {
 		return cairn.Input{}, err
@@ -59,8 +59,8 @@ func (in *Input) input() (cairn.Input, error) {
 	return cairn.Messages(m), nil
 }
 
-// Started names a run that has begun, or is queued.
-type Started struct {
+// startedBody names a run that has begun, or is queued.
+type startedBody struct {
 	// SessionID is the session's id.
 	SessionID string `json:"session_id"`
 	// RunID is the id of the run that has begun, or is queued.
@@ -69,11 +69,11 @@ type Started struct {
 	Turn int `json:"turn"`
 }
 
-func started(run *engine.Run, err error) (*Started, error) {
+func started(run *engine.Run, err error) (*startedBody, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Started{SessionID: run.SessionID(), RunID: run.ID(), Turn: run.Turn()}, nil
+	return &startedBody{SessionID: run.SessionID(), RunID: run.ID(), Turn: run.Turn()}, nil
 }
 
 type startIn struct {
@@ -84,7 +84,7 @@ type startIn struct {
 	Agent string `json:"agent,omitempty"`
 	agentAliases
 	// Input is what the user says.
-	Input Input `json:"input"`
+	Input inputBody `json:"input"`
 	// RunID makes the request idempotent: if the session already has this run, no run begins and the response names
 	// the existing one. Any valid id serves: the run's id is derived from it and the session's id.
 	RunID string `json:"run_id,omitempty"`
@@ -93,9 +93,9 @@ type startIn struct {
 	FromMessage *int `json:"from_message,omitempty"`
 	// KeepReplaced keeps what FromMessage removes, as a session below: see [engine.KeepReplaced].
 	KeepReplaced bool `json:"keep_replaced,omitempty"`
-	Context
+	contextBody
 	Unready
-	Choice
+	choiceBody
 }
 
 // place returns the options of a turn in place of another one.
@@ -115,21 +115,21 @@ func (in *startIn) place() ([]engine.RunOption, error) {
 	return []engine.RunOption{engine.FromMessage(*in.FromMessage)}, nil
 }
 
-// Choice selects the model of a run.
-type Choice struct {
+// choiceBody selects the model of a run.
+type choiceBody struct {
 	// Model is the name of one of the agent's models, or empty for its first one: see [engine.WithModel]. Without
 	// it, a run that resumes or retries another uses the model of that run, and any other run uses the first one.
 	Model *string `json:"model,omitempty"`
 }
 
-func (x *Choice) options(list ...engine.RunOption) []engine.RunOption {
+func (x *choiceBody) options(list ...engine.RunOption) []engine.RunOption {
 	if x.Model != nil {
 		list = append(list, engine.WithModel(*x.Model))
 	}
 	return list
 }
 
-func start(c *request, in *startIn) (*Started, error) {
+func start(c *request, in *startIn) (*startedBody, error) {
 	input, err := in.Input.input()
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func start(c *request, in *startIn) (*Started, error) {
 	}
 	options := func(agent string) ([]engine.RunOption, error) {
 		opts, err := c.unready(agent, in.Unready, "")
-		return in.Choice.options(append(opts, replaces...)...), err
+		return in.choiceBody.options(append(opts, replaces...)...), err
 	}
 	if agent := cmp.Or(named, c.only()); agent != "" { // a refused request creates no session
 		opts, err := options(agent)
@@ -192,7 +192,7 @@ func (in *startIn) goal(c *request, agent string) *goal {
 	if unknown {
 		id = c.newID()
 	}
-	return &goal{id: id, agent: agent, x: &in.Context, open: func(again bool) (*cairn.Session, error) {
+	return &goal{id: id, agent: agent, x: &in.contextBody, open: func(again bool) (*cairn.Session, error) {
 		if unknown && !again {
 			return nil, notFound(id)
 		}
@@ -210,14 +210,14 @@ func (in *startIn) goal(c *request, agent string) *goal {
 type resumeIn struct {
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
 	// Input is an optional message to the model, which precedes the run.
-	Input *Input `json:"input,omitempty"`
+	Input *inputBody `json:"input,omitempty"`
 	// CheckpointID is the checkpoint to rewind to first; empty means none.
 	CheckpointID string `json:"checkpoint_id,omitempty"`
-	Choice
+	choiceBody
 }
 
-func resume(c *request, in *resumeIn) (*Started, error) {
-	opts := in.Choice.options()
+func resume(c *request, in *resumeIn) (*startedBody, error) {
+	opts := in.choiceBody.options()
 	if in.CheckpointID != "" {
 		opts = append(opts, engine.FromCheckpoint(in.CheckpointID))
 	}
@@ -240,21 +240,21 @@ type sessionIn struct {
 
 type retryIn struct {
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
-	Choice
+	choiceBody
 }
 
-func retry(c *request, in *retryIn) (*Started, error) {
+func retry(c *request, in *retryIn) (*startedBody, error) {
 	if _, err := c.openRoot(in.SessionID, ActionRun); err != nil {
 		return nil, err
 	}
 	if err := c.mayRun(in.SessionID); err != nil {
 		return nil, err
 	}
-	return started(c.h.eng.Retry(c.ctx, in.SessionID, c.named(in.Choice.options()...)...))
+	return started(c.h.eng.Retry(c.ctx, in.SessionID, c.named(in.choiceBody.options()...)...))
 }
 
-// Status describes a session, whether it can be resumed, and its open calls.
-type Status struct {
+// statusBody describes a session, whether it can be resumed, and its open calls.
+type statusBody struct {
 	// Session is the session as it is now.
 	Session *cairn.Session `json:"session"`
 	// Resumable says whether and how it can be resumed.
@@ -267,13 +267,13 @@ type Status struct {
 	Error *cairn.Error `json:"error,omitempty"`
 }
 
-func status(c *request, in *sessionIn) (*Status, error) {
+func status(c *request, in *sessionIn) (*statusBody, error) {
 	part, err := c.openExcerpt(in.SessionID)
 	if err != nil {
 		return nil, err
 	}
 	row := part.row
-	out := &Status{Session: public(row), Calls: part.calls}
+	out := &statusBody{Session: public(row), Calls: part.calls}
 	if out.Resumable, err = c.h.eng.CanResume(c.ctx, row.ID); err != nil {
 		return nil, err
 	}

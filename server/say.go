@@ -67,7 +67,7 @@ func (s *saying) goal() *goal {
 	if unknown {
 		thread = c.newID()
 	}
-	return &goal{id: thread, agent: s.in.Agent, x: &Context{}, existing: s.again, open: func(again bool) (*cairn.Session, error) {
+	return &goal{id: thread, agent: s.in.Agent, x: &contextBody{}, existing: s.again, open: func(again bool) (*cairn.Session, error) {
 		switch {
 		case again || s.again || s.in.Agent == "" && c.only() == "": // which cannot be created
 			return c.openThread(thread, ActionRun)

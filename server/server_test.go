@@ -180,27 +180,27 @@ func TestNewFailsClosed(t *testing.T) {
 // A turn that needs a person, from its start through the approval to its end.
 func TestTurn(t *testing.T) {
 	w := newWorld(t, nil)
-	begun := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay 1"}})
+	begun := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay 1"}})
 	if begun.SessionID != "s" || begun.RunID == "" || begun.Turn != 1 {
 		t.Fatalf("got %+v", begun)
 	}
 	w.settled("s")
-	st := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil)
+	st := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil)
 	if st.Session.Status != cairn.SessionPaused || len(st.Calls) != 1 || st.Session.Lease != (cairn.Lease{}) {
 		t.Fatalf("got %+v", st)
 	}
 	call := st.Calls[0]
-	box := want[Page[cairn.PendingCall]](w, 200, "r", "GET", "/inbox", nil)
+	box := want[pageBody[cairn.PendingCall]](w, 200, "r", "GET", "/inbox", nil)
 	if len(box.Items) != 1 || box.Items[0].ID != call.ID {
 		t.Fatalf("the reviewer's inbox is %+v", box)
 	}
 	want[cairn.PendingCall](w, 200, "r", "POST", "/inbox/s/"+call.ID+"/claim", nil)
 	approve := map[string]any{"session_id": "s", "type": "approval-response", "call_id": call.ID, "approval_id": call.ApprovalID, "approved": true}
-	if p := want[Problem](w, 409, "a", "POST", "/submit-tool-result", approve); p.Code != "claimed" {
+	if p := want[problemBody](w, 409, "a", "POST", "/submit-tool-result", approve); p.Code != "claimed" {
 		t.Errorf("another one's claim: %+v", p)
 	}
 	approve["reviewer"] = "alice"
-	if p := want[Problem](w, 400, "r", "POST", "/submit-tool-result", approve); p.Field != "reviewer" {
+	if p := want[problemBody](w, 400, "r", "POST", "/submit-tool-result", approve); p.Field != "reviewer" {
 		t.Errorf("in another's name: %+v", p)
 	}
 	delete(approve, "reviewer")
@@ -208,21 +208,21 @@ func TestTurn(t *testing.T) {
 	if receipt.Outcome != cairn.OutcomeAccepted || !receipt.Ready || receipt.Call.Answer.Reviewer != "rita" {
 		t.Fatalf("got %+v", receipt)
 	}
-	want[Started](w, 202, "a", "POST", "/resume?session_id=s", nil)
+	want[startedBody](w, 202, "a", "POST", "/resume?session_id=s", nil)
 	if row := w.settled("s"); row.Status != cairn.SessionCompleted {
 		t.Errorf("it is %s", row.Status)
 	}
-	list := want[Messages](w, 200, "a", "GET", "/sessions/s/messages", nil)
+	list := want[messagesBody](w, 200, "a", "GET", "/sessions/s/messages", nil)
 	if list.Total != len(list.Items) {
 		t.Errorf("%d of %d messages", len(list.Items), list.Total)
 	}
 	if text := list.Items[len(list.Items)-1]; text.Role != cairn.RoleAssistant {
 		t.Errorf("the last message is %+v", text)
 	}
-	if runs := want[Page[cairn.Run]](w, 200, "a", "GET", "/sessions/s/runs", nil); len(runs.Items) != 2 || *runs.Total != 2 {
+	if runs := want[pageBody[cairn.Run]](w, 200, "a", "GET", "/sessions/s/runs", nil); len(runs.Items) != 2 || *runs.Total != 2 {
 		t.Errorf("got %d runs", len(runs.Items))
 	}
-	marks := want[Page[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints?limit=1", nil)
+	marks := want[pageBody[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints?limit=1", nil)
 	if len(marks.Items) != 1 || marks.Next == "" {
 		t.Fatalf("got %+v", marks)
 	}
@@ -231,60 +231,60 @@ func TestTurn(t *testing.T) {
 		t.Errorf("the branch is %+v", made)
 	}
 	want[cairn.Session](w, 200, "a", "POST", "/sessions/s/rewind", rewindIn{CheckpointID: marks.Items[0].ID})
-	if all := want[Page[cairn.Session]](w, 200, "a", "GET", "/sessions?assistant_id=bot", nil); len(all.Items) != 2 {
+	if all := want[pageBody[cairn.Session]](w, 200, "a", "GET", "/sessions?assistant_id=bot", nil); len(all.Items) != 2 {
 		t.Errorf("got %d sessions", len(all.Items))
 	}
 	named := want[cairn.Session](w, 200, "a", "PATCH", "/sessions/s2", `{"title": "A refund", "metadata": {"plan": "pro"}, "tags": ["vip"]}`)
 	if named.Title != "A refund" || named.Metadata["plan"] != "pro" || len(named.Tags) != 1 {
 		t.Errorf("it is %+v", named)
 	}
-	if found := want[Page[cairn.Session]](w, 200, "a", "GET", "/sessions?search=refund", nil); len(found.Items) != 1 || found.Items[0].ID != "s2" {
+	if found := want[pageBody[cairn.Session]](w, 200, "a", "GET", "/sessions?search=refund", nil); len(found.Items) != 1 || found.Items[0].ID != "s2" {
 		t.Errorf("found %+v", found.Items)
 	}
-	if p := want[Problem](w, 400, "a", "PATCH", "/sessions/s2", `{"user_id": "eve"}`); p.Field != "user_id" {
+	if p := want[problemBody](w, 400, "a", "PATCH", "/sessions/s2", `{"user_id": "eve"}`); p.Field != "user_id" {
 		t.Errorf("got %+v", p)
 	}
-	want[Problem](w, 400, "a", "PATCH", "/sessions/s2", `{}`)
+	want[problemBody](w, 400, "a", "PATCH", "/sessions/s2", `{}`)
 	w.do("a", "DELETE", "/sessions/s2", nil)
-	want[Problem](w, 404, "a", "GET", "/sessions/s2", nil)
+	want[problemBody](w, 404, "a", "GET", "/sessions/s2", nil)
 }
 
 // A stop that names a run affects no other run.
 func TestStop(t *testing.T) {
 	w := newWorld(t, nil)
-	first := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}})
+	first := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}})
 	w.settled("s")
-	second := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "pay"}})
+	second := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "pay"}})
 	w.settled("s")
 	late := map[string]string{"session_id": "s", "run_id": first.RunID}
-	if p := want[Problem](w, 409, "a", "POST", "/interrupt", late); p.Code != "not_running" {
+	if p := want[problemBody](w, 409, "a", "POST", "/interrupt", late); p.Code != "not_running" {
 		t.Errorf("a late stop: %+v", p)
 	}
 	row := want[cairn.Session](w, 200, "a", "POST", "/abort", map[string]string{"session_id": "s", "run_id": second.RunID, "reason": "enough"})
 	if row.Status != cairn.SessionFailed {
 		t.Errorf("it is %s", row.Status)
 	}
-	want[Problem](w, 404, "a", "POST", "/abort", map[string]string{"session_id": "s", "run_id": "another"})
+	want[problemBody](w, 404, "a", "POST", "/abort", map[string]string{"session_id": "s", "run_id": "another"})
 }
 
 // A paused session names its pending calls. A turn that is queued behind them can be removed.
 func TestQueue(t *testing.T) {
 	w := newWorld(t, nil)
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
 	w.settled("s")
-	more := startIn{SessionID: "s", Input: Input{Text: "hi"}}
-	if p := want[Problem](w, 409, "a", "POST", "/start", more); p.Code != "waiting" || len(p.Calls) != 1 || p.Calls[0].Tool != "pay" {
+	more := startIn{SessionID: "s", Input: inputBody{Text: "hi"}}
+	if p := want[problemBody](w, 409, "a", "POST", "/start", more); p.Code != "waiting" || len(p.Calls) != 1 || p.Calls[0].Tool != "pay" {
 		t.Errorf("got %+v", p)
 	}
 	more.OnWaiting = "enqueue"
-	queued := want[Started](w, 202, "a", "POST", "/start", more)
-	if list := want[Page[store.QueuedTurn]](w, 200, "a", "GET", "/sessions/s/queue", nil); len(list.Items) != 1 || list.Items[0].ID != queued.RunID || *list.Total != 1 {
+	queued := want[startedBody](w, 202, "a", "POST", "/start", more)
+	if list := want[pageBody[store.QueuedTurn]](w, 200, "a", "GET", "/sessions/s/queue", nil); len(list.Items) != 1 || list.Items[0].ID != queued.RunID || *list.Total != 1 {
 		t.Errorf("the queue is %+v", list)
 	}
 	want[none](w, 204, "a", "DELETE", "/sessions/s/queue/"+queued.RunID, nil)
-	want[Problem](w, 404, "a", "DELETE", "/sessions/s/queue/"+queued.RunID, nil)
+	want[problemBody](w, 404, "a", "DELETE", "/sessions/s/queue/"+queued.RunID, nil)
 	more.OnWaiting = "withdraw"
-	want[Started](w, 202, "a", "POST", "/start", more)
+	want[startedBody](w, 202, "a", "POST", "/start", more)
 	if row := w.settled("s"); row.Status != cairn.SessionCompleted {
 		t.Errorf("it is %s", row.Status)
 	}
@@ -293,9 +293,9 @@ func TestQueue(t *testing.T) {
 // However many calls are pending, each is shown and can be answered.
 func TestManyOpenCalls(t *testing.T) {
 	w := newWorld(t, nil)
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay often"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay often"}})
 	w.settled("s")
-	calls := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
+	calls := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
 	if len(calls) != 120 {
 		t.Fatalf("%d calls are shown", len(calls))
 	}
@@ -318,16 +318,16 @@ func TestInboxBehindOthers(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	for n := range 1 + inboxPages*maxPage/120 {
 		id := fmt.Sprint("of-eve-", n)
-		want[Started](w, 202, "e", "POST", "/start", startIn{SessionID: id, Agent: "bot", Input: Input{Text: "pay often"}})
+		want[startedBody](w, 202, "e", "POST", "/start", startIn{SessionID: id, Agent: "bot", Input: inputBody{Text: "pay often"}})
 		w.settled(id)
 	}
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
+	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
 	w.settled("s")
-	page := want[Page[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?limit=100", nil)
+	page := want[pageBody[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?limit=100", nil)
 	if len(page.Items) > 0 || page.Next == "" {
 		t.Fatalf("the first page is %+v", page)
 	}
-	page = want[Page[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?limit=100&cursor="+url.QueryEscape(page.Next), nil)
+	page = want[pageBody[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?limit=100&cursor="+url.QueryEscape(page.Next), nil)
 	if len(page.Items) != 1 || page.Items[0].RootID != "s" {
 		t.Errorf("the second page is %+v", page)
 	}
@@ -410,7 +410,7 @@ func TestBadRequests(t *testing.T) {
 		{"PUT", "/sessions", nil, 405, ""},
 	} {
 		res, data := w.do("a", c.method, c.path, c.body)
-		var p Problem
+		var p problemBody
 		if err := json.Unmarshal(data, &p); err != nil {
 			t.Errorf("%s %s: %v: %s", c.method, c.path, err, data)
 		}
@@ -434,8 +434,8 @@ func TestBadRequests(t *testing.T) {
 func TestAgentOfANewSession(t *testing.T) {
 	w := newWorld(t, nil)
 	begin := func(session string) (status int, field string) {
-		res, data := w.do("a", "POST", "/start", startIn{SessionID: session, Input: Input{Text: "hi"}})
-		var p Problem
+		res, data := w.do("a", "POST", "/start", startIn{SessionID: session, Input: inputBody{Text: "hi"}})
+		var p problemBody
 		if err := json.Unmarshal(data, &p); err != nil {
 			t.Fatal(err)
 		}
@@ -511,7 +511,7 @@ func TestFailuresWithin(t *testing.T) {
 	w := newWorld(t, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Authenticate: func(*http.Request) (*Principal, error) {
 		return nil, fmt.Errorf("the password of the directory is hunter2")
 	}})
-	p := want[Problem](w, 503, "a", "GET", "/sessions", nil)
+	p := want[problemBody](w, 503, "a", "GET", "/sessions", nil)
 	if strings.Contains(fmt.Sprint(p), "hunter2") || !p.Retryable {
 		t.Errorf("got %+v", p)
 	}
@@ -544,13 +544,13 @@ func TestModelOfARun(t *testing.T) {
 		return scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "no"))
 	})
 	w := newWorldOf(t, nil, &cairn.Agent{Name: "bot", Model: says("own"), Models: map[string]cairn.Model{"deep": says("deep"), "broken": failing}})
-	answer := func(started *Started) string {
+	answer := func(started *startedBody) string {
 		events, _ := w.all("a", "/sse?type=text_delta&type=run_end&session_id=s&run_id="+started.RunID, "")
 		return events
 	}
 	start := func(path, body, says string) {
 		t.Helper()
-		out := want[Started](w, 202, "a", "POST", path, body)
+		out := want[startedBody](w, 202, "a", "POST", path, body)
 		if got := answer(&out); !strings.Contains(got, says) {
 			t.Errorf("%s %s: %q is not in %s", path, body, says, got)
 		}
@@ -567,14 +567,14 @@ func TestModelOfARun(t *testing.T) {
 		if path == "/retry" {
 			body = `{"session_id":"s","model":"secret"}`
 		}
-		if p := want[Problem](w, 400, "a", "POST", path, body); p.Code != "invalid_argument" {
+		if p := want[problemBody](w, 400, "a", "POST", path, body); p.Code != "invalid_argument" {
 			t.Errorf("%s: got %+v", path, p)
 		}
 	}
 	for _, body := range []string{`{"session_id":"new","agent":"bot","model":"secret","input":{"text":"hi"}}`,
 		`{"session_id":"new","agent":"bot","model":"deep","on_busy":"steer","input":{"text":"hi"}}`} {
-		want[Problem](w, 400, "a", "POST", "/start", body)
-		want[Problem](w, 404, "a", "GET", "/sessions/new", "") // nothing was created
+		want[problemBody](w, 400, "a", "POST", "/start", body)
+		want[problemBody](w, 404, "a", "GET", "/sessions/new", "") // nothing was created
 	}
 }
 
@@ -583,19 +583,19 @@ func TestAdministratorSetsState(t *testing.T) {
 	w := newWorld(t, nil)
 	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
 	in := stateIn{State: []byte(`{"plan":"pro"}`)}
-	if p := want[Problem](w, 400, "a", "PUT", "/sessions/s/state", in); p.Field != "state" {
+	if p := want[problemBody](w, 400, "a", "PUT", "/sessions/s/state", in); p.Field != "state" {
 		t.Errorf("from its user: %+v", p)
 	}
 	row := want[cairn.Session](w, 200, "x", "PUT", "/sessions/s/state", in)
-	if got := want[Snapshot](w, 200, "a", "GET", "/sessions/s/snapshot", nil); string(got.State) != `{"plan":"pro"}` {
+	if got := want[snapshotBody](w, 200, "a", "GET", "/sessions/s/snapshot", nil); string(got.State) != `{"plan":"pro"}` {
 		t.Errorf("the state is %s", got.State)
 	}
 	in.State, in.Version = []byte(`{"plan":"gold"}`), row.Version-1
-	if p := want[Problem](w, 409, "x", "PUT", "/sessions/s/state", in); p.Code != "stale" {
+	if p := want[problemBody](w, 409, "x", "PUT", "/sessions/s/state", in); p.Code != "stale" {
 		t.Errorf("with an old version: %+v", p)
 	}
 	in.State, in.Version = []byte(`[]`), 0
-	if p := want[Problem](w, 400, "x", "PUT", "/sessions/s/state", in); p.Field != "state" {
+	if p := want[problemBody](w, 400, "x", "PUT", "/sessions/s/state", in); p.Field != "state" {
 		t.Errorf("a list: %+v", p)
 	}
 }

@@ -50,7 +50,7 @@ type listIn struct {
 
 // listSessions lists the principal's sessions, or those of any user for an administrator or operator. The policy
 // filters each page. The children of a session are for every principal that may read the session.
-func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
+func listSessions(c *request, in *listIn) (*pageBody[*cairn.Session], error) {
 	q := store.SessionQuery{UserID: in.UserID, ThreadID: in.ThreadID, Tags: in.Tags, Metadata: in.Metadata, Search: in.Search,
 		RootsOnly: true, CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore,
 		UpdatedAfter: in.UpdatedAfter, UpdatedBefore: in.UpdatedBefore}
@@ -93,7 +93,7 @@ func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Page[*cairn.Session]{Items: []*cairn.Session{}, Next: page.Next, HasMore: page.HasMore, Limit: page.Limit, Offset: page.Offset, Cursor: page.Cursor}
+	out := &pageBody[*cairn.Session]{Items: []*cairn.Session{}, Next: page.Next, HasMore: page.HasMore, Limit: page.Limit, Offset: page.Offset, Cursor: page.Cursor}
 	for i := range page.Items {
 		row := &page.Items[i]
 		ok := in.ParentID != ""
@@ -169,23 +169,23 @@ type getIn struct {
 	Include []string `query:"include"`
 }
 
-// SessionView is a session with the additions that were requested.
-type SessionView struct {
+// sessionViewBody is a session with the additions that were requested.
+type sessionViewBody struct {
 	*cairn.Session
 	// Messages, Checkpoints and Decisions are the first pages of these lists.
-	Messages    *Messages                 `json:"messages,omitempty"`
-	Checkpoints *Page[cairn.Checkpoint]   `json:"checkpoints,omitempty"`
-	Decisions   *Page[cairn.CallDecision] `json:"decisions,omitempty"`
+	Messages    *messagesBody                 `json:"messages,omitempty"`
+	Checkpoints *pageBody[cairn.Checkpoint]   `json:"checkpoints,omitempty"`
+	Decisions   *pageBody[cairn.CallDecision] `json:"decisions,omitempty"`
 	// ToolCache is the session's cache of tool results, most recently used first.
 	ToolCache []store.CacheEntry `json:"tool_cache,omitempty"`
 }
 
-func getSession(c *request, in *getIn) (*SessionView, error) {
+func getSession(c *request, in *getIn) (*sessionViewBody, error) {
 	part, err := c.openExcerpt(in.ID)
 	if err != nil {
 		return nil, err
 	}
-	out := &SessionView{Session: public(part.row)}
+	out := &sessionViewBody{Session: public(part.row)}
 	for _, what := range split(in.Include) {
 		switch what {
 		case "messages":
@@ -216,7 +216,7 @@ type decisionsIn struct {
 }
 
 // listDecisions lists the decisions about a session's calls. A page has those of a number of calls.
-func listDecisions(c *request, in *decisionsIn) (*Page[cairn.CallDecision], error) {
+func listDecisions(c *request, in *decisionsIn) (*pageBody[cairn.CallDecision], error) {
 	p := paging{limit: in.Limit, cursor: in.Cursor}
 	if err := p.check(); err != nil {
 		return nil, err
@@ -237,14 +237,14 @@ type checkpointIn struct {
 	Checkpoint string `path:"checkpoint"`
 }
 
-// CheckpointView is a checkpoint with the state of its session at that point.
-type CheckpointView struct {
+// checkpointViewBody is a checkpoint with the state of its session at that point.
+type checkpointViewBody struct {
 	*cairn.Checkpoint
 	// State is the session's state as of the checkpoint.
 	State json.RawMessage `json:"state"`
 }
 
-func getCheckpoint(c *request, in *checkpointIn) (*CheckpointView, error) {
+func getCheckpoint(c *request, in *checkpointIn) (*checkpointViewBody, error) {
 	if _, err := c.open(in.ID, ActionRead); err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func getCheckpoint(c *request, in *checkpointIn) (*CheckpointView, error) {
 		return nil, err
 	}
 	state, err := c.h.eng.State(c.ctx, in.ID, in.Checkpoint)
-	return &CheckpointView{Checkpoint: cp, State: state}, err
+	return &checkpointViewBody{Checkpoint: cp, State: state}, err
 }
 
 // restoreSession restores a session that was deleted or has expired. The list of removed sessions knows its owner.
@@ -281,20 +281,20 @@ func restoreSession(c *request, in *markIn) (*cairn.Session, error) {
 	return public(row), err
 }
 
-// SessionUsage is the usage of a session.
-type SessionUsage struct {
+// sessionUsageBody is the usage of a session.
+type sessionUsageBody struct {
 	// Session is the usage of its own runs, Tree that of its runs and the sessions below it.
 	Session cairn.Usage `json:"session"`
 	Tree    cairn.Usage `json:"tree"`
 }
 
-func usageOf(c *request, in *idIn) (*SessionUsage, error) {
+func usageOf(c *request, in *idIn) (*sessionUsageBody, error) {
 	row, err := c.open(in.ID, ActionRead)
 	if err != nil {
 		return nil, err
 	}
 	tree, err := c.h.eng.TreeUsage(c.ctx, row.ID)
-	return &SessionUsage{Session: row.Usage, Tree: tree}, err
+	return &sessionUsageBody{Session: row.Usage, Tree: tree}, err
 }
 
 // makeCheckpoint makes a checkpoint of a session between turns.
@@ -356,8 +356,8 @@ func deleteSession(c *request, in *idIn) (none, error) {
 	return none{}, c.h.eng.Delete(c.ctx, row.ID)
 }
 
-// Snapshot is a transcript with the log position from which events follow it.
-type Snapshot struct {
+// snapshotBody is a transcript with the log position from which events follow it.
+type snapshotBody struct {
 	// Session is the session as of the cursor.
 	Session *cairn.Session `json:"session"`
 	// Messages are its transcript.
@@ -368,7 +368,7 @@ type Snapshot struct {
 	Cursor string `json:"cursor"`
 }
 
-func snapshot(c *request, in *idIn) (*Snapshot, error) {
+func snapshot(c *request, in *idIn) (*snapshotBody, error) {
 	if _, err := c.open(in.ID, ActionRead); err != nil {
 		return nil, err
 	}
@@ -376,7 +376,7 @@ func snapshot(c *request, in *idIn) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Snapshot{Session: public(snap.Session), Messages: c.shown(snap.Messages), State: snap.State, Cursor: snap.Cursor().String()}, nil
+	return &snapshotBody{Session: public(snap.Session), Messages: c.shown(snap.Messages), State: snap.State, Cursor: snap.Cursor().String()}, nil
 }
 
 type messagesIn struct {
@@ -386,8 +386,8 @@ type messagesIn struct {
 	Limit int `query:"limit"`
 }
 
-// Messages is a part of a transcript.
-type Messages struct {
+// messagesBody is a part of a transcript.
+type messagesBody struct {
 	// Items are the messages of this part, oldest first.
 	Items []cairn.Message `json:"items"`
 	// Next is the index at which the next part begins; 0 after the last part. HasMore reports whether there is one.
@@ -400,7 +400,7 @@ type Messages struct {
 	Total int `json:"total"`
 }
 
-func listMessages(c *request, in *messagesIn) (*Messages, error) {
+func listMessages(c *request, in *messagesIn) (*messagesBody, error) {
 	p := paging{limit: in.Limit}
 	if err := p.check(); err != nil {
 		return nil, err
@@ -412,7 +412,7 @@ func listMessages(c *request, in *messagesIn) (*Messages, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Messages{Items: []cairn.Message{}, Total: min(part.row.MessageCount, part.upTo), Limit: p.limit, Offset: in.From}
+	out := &messagesBody{Items: []cairn.Message{}, Total: min(part.row.MessageCount, part.upTo), Limit: p.limit, Offset: in.From}
 	n := min(p.limit, part.upTo-in.From)
 	if n <= 0 {
 		return out, nil
@@ -436,7 +436,7 @@ type pageIn struct {
 	Cursor string `query:"cursor"`
 }
 
-func listRuns(c *request, in *pageIn) (*Page[cairn.Run], error) {
+func listRuns(c *request, in *pageIn) (*pageBody[cairn.Run], error) {
 	page, err := of(c, in, c.h.eng.Runs)
 	if err != nil {
 		return nil, err
@@ -454,12 +454,12 @@ func listRuns(c *request, in *pageIn) (*Page[cairn.Run], error) {
 	return page, nil
 }
 
-func listCheckpoints(c *request, in *pageIn) (*Page[cairn.Checkpoint], error) {
+func listCheckpoints(c *request, in *pageIn) (*pageBody[cairn.Checkpoint], error) {
 	return of(c, in, c.h.eng.Checkpoints)
 }
 
 // of returns a page of a list that belongs to a session.
-func of[T any](c *request, in *pageIn, list func(context.Context, string, store.PageQuery) (store.Page[T], error)) (*Page[T], error) {
+func of[T any](c *request, in *pageIn, list func(context.Context, string, store.PageQuery) (store.Page[T], error)) (*pageBody[T], error) {
 	if _, err := c.open(in.ID, ActionRead); err != nil {
 		return nil, err
 	}
@@ -537,7 +537,7 @@ func putState(c *request, in *stateIn) (*cairn.Session, error) {
 	return public(row), err
 }
 
-func listQueue(c *request, in *idIn) (*Page[store.QueuedTurn], error) {
+func listQueue(c *request, in *idIn) (*pageBody[store.QueuedTurn], error) {
 	row, err := c.open(in.ID, ActionRead)
 	if err != nil {
 		return nil, err

@@ -28,25 +28,25 @@ func text(role, id, words string) aisdk.Message {
 }
 
 // post posts messages to a chat and reads the stream of the turn to its end.
-func (w *world) post(status int, token, chat string, more map[string]any, messages ...aisdk.Message) Problem {
+func (w *world) post(status int, token, chat string, more map[string]any, messages ...aisdk.Message) problemBody {
 	w.t.Helper()
 	body := map[string]any{"id": chat, "messages": messages}
 	for k, v := range more {
 		body[k] = v
 	}
 	if status != http.StatusOK {
-		return want[Problem](w, status, token, "POST", "/chat", body)
+		return want[problemBody](w, status, token, "POST", "/chat", body)
 	}
 	if res, data := w.do(token, "POST", "/chat", body); res.StatusCode != http.StatusOK || !strings.Contains(string(data), "[DONE]") {
 		w.t.Fatalf("status %d: %s", res.StatusCode, data)
 	}
-	return Problem{}
+	return problemBody{}
 }
 
 // chat returns the messages that a chat shows, each as its role and text.
 func (w *world) chat(token, id string) (list []string) {
 	w.t.Helper()
-	for _, m := range want[Chat](w, 200, token, "GET", "/chat/"+id, nil).Messages {
+	for _, m := range want[chatBody](w, 200, token, "GET", "/chat/"+id, nil).Messages {
 		words := m.Role + ":"
 		for _, p := range m.Parts {
 			if p.Text != "" {
@@ -68,7 +68,7 @@ func wantChat(t *testing.T, what string, got []string, want ...string) {
 // sessionIDs returns the ids of the sessions that a query lists, newest first.
 func (w *world) sessionIDs(token, query string) (list []string) {
 	w.t.Helper()
-	for _, s := range want[Page[cairn.Session]](w, 200, token, "GET", "/sessions?"+query, nil).Items {
+	for _, s := range want[pageBody[cairn.Session]](w, 200, token, "GET", "/sessions?"+query, nil).Items {
 		list = append(list, s.ID)
 	}
 	return list
@@ -80,7 +80,7 @@ func TestExpiredSessionIsRefused(t *testing.T) {
 	w.post(200, "a", "s", nil, text("user", "one", "hi"))
 	w.pass(2 * time.Hour)
 	again := map[string]any{"id": "s", "messages": []aisdk.Message{text("user", "two", "ho")}}
-	start := startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "ho"}}
+	start := startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "ho"}}
 	for _, r := range []struct {
 		method, path string
 		body         any
@@ -89,14 +89,14 @@ func TestExpiredSessionIsRefused(t *testing.T) {
 		{"POST", "/chat/s/interrupt", nil}, {"POST", "/start", start}, {"GET", "/sessions/s", nil}, {"GET", "/status?session_id=s", nil},
 		{"GET", "/sessions/s/messages", nil}, {"POST", "/sessions/s/branch", nil}, {"POST", "/sessions", createIn{SessionID: "s", Agent: "bot"}},
 	} {
-		if p := want[Problem](w, 410, "a", r.method, r.path, r.body); p.Code != "expired" || p.Retryable {
+		if p := want[problemBody](w, 410, "a", r.method, r.path, r.body); p.Code != "expired" || p.Retryable {
 			t.Errorf("%s %s: %+v", r.method, r.path, p)
 		}
 		if r.path != "/chat/s/stream" { // which a page asks for before its chat has begun
-			want[Problem](w, 404, "e", r.method, r.path, r.body)
+			want[problemBody](w, 404, "e", r.method, r.path, r.body)
 		}
 	}
-	want[Problem](w, 404, "e", "POST", "/sessions/s/restore", nil)
+	want[problemBody](w, 404, "e", "POST", "/sessions/s/restore", nil)
 	want[cairn.Session](w, 200, "a", "POST", "/sessions/s/restore", nil)
 	w.post(200, "a", "s", nil, text("user", "two", "ho"))
 	wantChat(t, "after a restore", w.chat("a", "s"), "user: hi", "assistant: You said: hi", "user: ho", "assistant: You said: ho")
@@ -108,11 +108,11 @@ func TestExpiredSessionIsRestoredByAMessage(t *testing.T) {
 	w.post(200, "a", "s", nil, text("user", "one", "hi"))
 	w.pass(2 * time.Hour)
 	w.post(404, "e", "s", nil, text("user", "two", "mine"))
-	want[Problem](w, 410, "a", "GET", "/chat/s", nil)
+	want[problemBody](w, 410, "a", "GET", "/chat/s", nil)
 	w.post(200, "a", "s", nil, text("user", "two", "ho"))
 	wantChat(t, "restored by POST /chat", w.chat("a", "s"), "user: hi", "assistant: You said: hi", "user: ho", "assistant: You said: ho")
 	w.pass(2 * time.Hour)
-	if begun := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "hey"}}); begun.SessionID != "s" || begun.Turn != 3 {
+	if begun := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "hey"}}); begun.SessionID != "s" || begun.Turn != 3 {
 		t.Errorf("restored by POST /start: %+v", begun)
 	}
 	if ids := w.sessionIDs("a", "thread_id=s"); len(ids) != 1 {
@@ -125,14 +125,14 @@ func TestExpiredSessionIsRestoredByAMessage(t *testing.T) {
 // once.
 func TestExpiredSessionIsFollowedByANewOne(t *testing.T) {
 	w := mortal(t, Threads{OnExpired: ExpiredNew})
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot", Context: Context{Tags: []string{"vip"}}})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot", contextBody: contextBody{Tags: []string{"vip"}}})
 	w.post(200, "a", "s", nil, text("user", "one", "hi"))
-	seen := want[Chat](w, 200, "a", "GET", "/chat/s", nil).Messages
+	seen := want[chatBody](w, 200, "a", "GET", "/chat/s", nil).Messages
 	w.pass(2 * time.Hour)
 
 	wantChat(t, "expired", w.chat("a", "s"))
 	want[none](w, 204, "a", "GET", "/chat/s/stream", nil)
-	want[Problem](w, 410, "a", "GET", "/sessions/s", nil)
+	want[problemBody](w, 410, "a", "GET", "/sessions/s", nil)
 	w.post(404, "e", "s", nil, text("user", "two", "mine"))
 
 	var tabs sync.WaitGroup
@@ -155,13 +155,13 @@ func TestExpiredSessionIsFollowedByANewOne(t *testing.T) {
 		t.Errorf("the expired sessions of the thread are %q", gone)
 	}
 	for _, path := range []string{"/chat/s", "/chat/s/branches", "/chat/" + row.ID} {
-		want[Problem](w, 404, "e", "GET", path, nil)
+		want[problemBody](w, 404, "e", "GET", path, nil)
 	}
 	want[none](w, 204, "e", "GET", "/chat/s/stream", nil)
 	if ids := w.sessionIDs("e", "thread_id=s"); len(ids) != 0 {
 		t.Errorf("another user sees %q", ids)
 	}
-	if begun := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "hey"}}); begun.SessionID != row.ID {
+	if begun := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "hey"}}); begun.SessionID != row.ID {
 		t.Errorf("POST /start with the thread's id: %+v", begun)
 	}
 	w.settled(row.ID)
@@ -177,7 +177,7 @@ func TestExpiredSessionIsFollowedByANewOne(t *testing.T) {
 	if list := w.chat("a", "s"); len(list) != 6 {
 		t.Errorf("after the restore of an earlier session the chat is %q", list)
 	}
-	want[Problem](w, 404, "e", "DELETE", "/chat/s", nil)
+	want[problemBody](w, 404, "e", "DELETE", "/chat/s", nil)
 	want[none](w, 204, "a", "DELETE", "/chat/s", nil)
 	if ids := w.sessionIDs("a", "thread_id=s"); len(ids) != 0 {
 		t.Errorf("after the deletion of the chat there are %q", ids)
@@ -194,10 +194,10 @@ func TestThreadKeepsItsID(t *testing.T) {
 	if err := w.eng.Erase(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}
-	want[Problem](w, 404, "e", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
-	want[Problem](w, 404, "e", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "mine"}})
+	want[problemBody](w, 404, "e", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	want[problemBody](w, 404, "e", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "mine"}})
 	w.post(404, "e", "s", nil, text("user", "three", "mine"))
-	if p := want[Problem](w, 409, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"}); p.Code != "already_exists" {
+	if p := want[problemBody](w, 409, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"}); p.Code != "already_exists" {
 		t.Errorf("got %+v", p)
 	}
 	wantChat(t, "without its first session", w.chat("a", "s"), "user: ho", "assistant: You said: ho")
@@ -224,7 +224,7 @@ func TestEachTurnHasItsSession(t *testing.T) {
 	}
 	call := calls.Items[0]
 	approve := map[string]any{"type": "approval-response", "call_id": call.ID, "approval_id": call.ApprovalID, "approved": true}
-	want[Problem](w, 404, "e", "POST", "/chat/s/submit-tool-result", approve)
+	want[problemBody](w, 404, "e", "POST", "/chat/s/submit-tool-result", approve)
 	if r := want[cairn.Receipt](w, 200, "r", "POST", "/chat/s/submit-tool-result", approve); r.Outcome != cairn.OutcomeAccepted {
 		t.Errorf("the approval of an earlier turn: %+v", r)
 	}

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
-	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -95,7 +95,7 @@ func (s *servingProcess) request(method, path, body string) (status int, answer 
 // say starts a turn, waits for its end and returns its run.
 func (s *servingProcess) say(session, text string) cairn.Run {
 	s.t.Helper()
-	var begun server.Started
+	var begun client.Started
 	s.ask("POST", "/start", fmt.Sprintf(`{"session_id": %q, "agent": "guide", "input": {"text": %q}}`, session, text), http.StatusAccepted, &begun)
 	s.ask("GET", fmt.Sprintf("/sse?session_id=%s&run_id=%s&type=run_end", session, begun.RunID), "", http.StatusOK, nil)
 	return s.runs(session)[begun.Turn-1]
@@ -192,7 +192,7 @@ func TestServeKilled(t *testing.T) {
 	b := newBench(t)
 	b.env[withLease] = "3s"
 	s := b.serve(t, b.file(t, "cairn.yaml", "  - {name: guide, model: 'scripted:200ms'}"))
-	var begun server.Started
+	var begun client.Started
 	s.ask("POST", "/start", `{"session_id": "s", "agent": "guide", "input": {"text": "hello"}}`, http.StatusAccepted, &begun)
 	s.signal(syscall.SIGKILL)
 	again := b.serve(t, b.file(t, "cairn.yaml", "  - {name: guide, model: 'scripted:0s'}"))

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
-	"github.com/cairn-agents/cairn/server"
 )
 
 // settings writes a file with an assistant and some keys more, for alice.
@@ -144,7 +143,7 @@ func TestServeRunsPerUser(t *testing.T) {
 	b := newBench(t)
 	s := b.serve(t, b.file(t, "cairn.yaml", "  - {name: guide, model: 'scripted:1m'}\nlimits: {runs_per_user: 1}\ndrain: 100ms"))
 	s.ask("POST", "/start", `{"session_id": "one", "agent": "guide", "input": {"text": "hello"}}`, http.StatusAccepted, nil)
-	var refused server.Problem
+	var refused struct{ Code string }
 	s.ask("POST", "/start", `{"session_id": "two", "agent": "guide", "input": {"text": "hello"}}`, http.StatusTooManyRequests, &refused)
 	if refused.Code != "too_many_runs" {
 		t.Errorf("got %+v", refused)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"github.com/cairn-agents/cairn/client"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn/examples/internal/process"
-	"github.com/cairn-agents/cairn/server"
 )
 
 func TestMain(m *testing.M) { process.Main(main, func() { os.Exit(m.Run()) }) }
@@ -61,7 +61,7 @@ func TestServerEndsInTheMiddleOfATurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var run server.Started
+	var run client.Started
 	if err := json.NewDecoder(res.Body).Decode(&run); err != nil {
 		t.Fatal(err)
 	}

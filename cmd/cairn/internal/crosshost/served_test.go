@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
@@ -197,7 +198,7 @@ func roundRobin(t *testing.T, servers ...string) string {
 type follower struct {
 	servers   []string
 	next      int
-	run       server.Started
+	run       client.Started
 	cuts      int
 	begun     func() // called at the first word or the first tool call
 	open      bool   // a step has begun and was neither committed nor discarded
