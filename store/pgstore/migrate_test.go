@@ -33,7 +33,7 @@ func extended(schema backend.Schema, least int, texts ...string) backend.Schema 
 }
 
 // migrateAs brings a schema to that of another build.
-func migrateAs(t *testing.T, name string, schema backend.Schema) error {
+func migrateAs(t testing.TB, name string, schema backend.Schema) error {
 	t.Helper()
 	s := &Store{database: database{opts: Options{Schema: name}, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}}
 	defer s.pool.Close()
