@@ -70,5 +70,5 @@ tidy: ## Tidy go.work and every go.mod, and copy marked code into the docs and c
 	$(HOUSE) -fix
 	go -C server test -run TestMeaningsAreTheSources . -meanings
 
-release: ## Make a version of all modules, and push its tags (VERSION=v0.1.0; ARGS=-n pushes nothing, ARGS='-remote URL')
+release: ## Make a version of all modules, and push its tags (VERSION=v0.1.0; ARGS=-fixtures first, ARGS=-n pushes nothing)
 	go run ./internal/release -version '$(VERSION)' $(ARGS)

@@ -14,6 +14,10 @@ var semver = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(0|
 
 func validVersion(version string) bool { return semver.MatchString(version) }
 
+func wrongVersion(version string) error {
+	return fmt.Errorf("-version: %q is not a version such as v0.1.0 or v0.1.0-rc.1", version)
+}
+
 // heading is that of a version: ## [0.1.0] - 2026-12-01.
 var heading = regexp.MustCompile(`^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?$`)
 

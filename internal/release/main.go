@@ -2,13 +2,15 @@
 // version, and a tag of each module on it. At HEAD they require each other's directories, by replace directives, which
 // work in a clone and which the go command refuses or ignores elsewhere.
 //
+//	go run ./internal/release -version v0.1.0 -fixtures     write its fixtures into the work tree, to be committed
 //	go run ./internal/release -version v0.1.0 -n            make it in a copy, and push nothing
 //	go run ./internal/release -version v0.1.0               make it, and push the tags to origin
 //	go run ./internal/release -version v0.1.0 -remote URL   push them there
 //
-// It needs a clean work tree and a section of the version in CHANGELOG.md, and runs .ci/run in the copy first. The same
-// HEAD and version make the same commit, so it can be repeated: tags that are there already are left alone, and tags of
-// another commit are an error. The work tree and the repository it belongs to are never changed.
+// It needs a clean work tree, a section of the version in CHANGELOG.md, and the version's fixtures: a store of each kind
+// as this source writes it, which the tests of every later version read. It runs .ci/run in the copy first. The same HEAD
+// and version make the same commit, so it can be repeated: tags that are there already are left alone, and tags of
+// another commit are an error. Except for -fixtures, the work tree and the repository it belongs to are never changed.
 package main
 
 import (
@@ -26,7 +28,8 @@ func main() {
 	flag.StringVar(&o.version, "version", "", "the version, such as v0.1.0 or v0.1.0-rc.1")
 	flag.StringVar(&o.remote, "remote", "origin", "where the tags are pushed to: a remote's name or a URL")
 	flag.BoolVar(&o.dry, "n", false, "push nothing")
-	flag.BoolVar(&o.unchecked, "unchecked", false, "leave out .ci/run, which has passed for this commit")
+	flag.BoolVar(&o.fixtures, "fixtures", false, "write the version's fixtures into the work tree, and make no version")
+	flag.BoolVar(&o.unchecked, "unchecked", false, "leave out .ci/run and the check of mixtures, which have passed for this commit")
 	flag.Parse()
 	if err := release(".", o); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -38,6 +41,7 @@ type options struct {
 	version   string
 	remote    string
 	dry       bool
+	fixtures  bool
 	unchecked bool
 }
 
@@ -48,6 +52,13 @@ func release(root string, o options) error {
 		return err
 	}
 	source := repository{dir: root}
+	if o.fixtures {
+		dirs, err := source.writeFixtures(o.version, root)
+		if err == nil {
+			fmt.Printf("wrote %s\ncommit them with %s, then run make release VERSION=%s\n", strings.Join(dirs, " "), changelog, o.version)
+		}
+		return err
+	}
 	base, err := source.git("rev-parse", "HEAD")
 	if err != nil {
 		return err
@@ -57,8 +68,11 @@ func release(root string, o options) error {
 	}
 	if url, err := source.git("remote", "get-url", o.remote); err == nil {
 		o.remote = url
-	} else if !o.dry && !strings.ContainsAny(o.remote, "/:") {
-		return fmt.Errorf("-remote: there is no remote %s", o.remote)
+	} else if !strings.ContainsAny(o.remote, "/:") {
+		if !o.dry {
+			return fmt.Errorf("-remote: there is no remote %s", o.remote)
+		}
+		o.remote = ""
 	}
 
 	temp, err := os.MkdirTemp("", "release")
@@ -78,9 +92,18 @@ func release(root string, o options) error {
 			return fmt.Errorf("the checks of this commit fail: %w", err)
 		}
 	}
-	tags, err := copied.release(o.version, filepath.Join(temp, "mod"))
+	modules, err := copied.modules()
 	if err != nil {
 		return err
+	}
+	tags, err := copied.release(o.version, modules, filepath.Join(temp, "mod"))
+	if err != nil {
+		return err
+	}
+	if !o.unchecked && o.remote != "" {
+		if err := copied.checkMixtures(o.remote, o.version, modules); err != nil {
+			return err
+		}
 	}
 	commit, err := copied.git("rev-parse", "HEAD")
 	if err != nil {
@@ -96,7 +119,7 @@ func release(root string, o options) error {
 // ready reports whether HEAD can become the version.
 func (r repository) ready(version string) error {
 	if !validVersion(version) {
-		return fmt.Errorf("-version: %q is not a version such as v0.1.0 or v0.1.0-rc.1", version)
+		return wrongVersion(version)
 	}
 	changes, err := r.git("status", "--porcelain")
 	if err != nil {
@@ -109,17 +132,16 @@ func (r repository) ready(version string) error {
 	if err != nil {
 		return err
 	}
-	return checkChangelog(string(log), version)
+	if err := checkChangelog(string(log), version); err != nil {
+		return err
+	}
+	return r.checkFixtures(version)
 }
 
 // release commits the version in the copy, and returns the tags of its modules. Modules are made in the order of their
 // requirements, since the go.sum of one holds the hashes of those that it requires. The go command computes these: it
 // downloads each module from the copy into an empty module cache.
-func (r repository) release(version, cache string) (tags []string, err error) {
-	modules, err := r.modules()
-	if err != nil {
-		return nil, err
-	}
+func (r repository) release(version string, modules []module, cache string) (tags []string, err error) {
 	source := sourceOf(modules)
 	sums := map[string][]string{}
 	for _, m := range modules {

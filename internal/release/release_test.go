@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -44,32 +45,56 @@ func write(t *testing.T, file, text string) {
 // changelog.
 func checkout(t *testing.T, version string) string {
 	t.Helper()
-	root := shell(t, ".", nil, "git", "rev-parse", "--show-toplevel")
-	commit := shell(t, root, []string{"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
-		"GIT_COMMITTER_EMAIL=a@example.com"}, "git", "stash", "create")
-	if commit == "" {
-		commit = shell(t, root, nil, "git", "rev-parse", "HEAD")
-	}
+	root, commit := here(t), workTree(t)
 	dir := filepath.Join(t.TempDir(), "checkout")
 	shell(t, root, nil, "git", "clone", "--quiet", "--no-tags", "--no-checkout", root, dir)
 	shell(t, dir, nil, "git", "fetch", "--quiet", root, commit)
 	shell(t, dir, nil, "git", "checkout", "--quiet", "--detach", commit)
 	shell(t, dir, nil, "git", "config", "user.name", "a")
 	shell(t, dir, nil, "git", "config", "user.email", "a@example.com")
+	writeChangelog(t, dir, version, "")
+	return dir
+}
+
+// writeChangelog commits a section of a version, with an entry before those that are unreleased.
+func writeChangelog(t *testing.T, dir, version, entry string) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, changelog))
 	if err != nil {
 		t.Fatal(err)
 	}
-	released := strings.Replace(string(text), "## [Unreleased]\n", "## [Unreleased]\n\n## ["+version[1:]+"] - 2026-12-01\n", 1)
-	write(t, filepath.Join(dir, changelog), released)
+	section := "## [Unreleased]\n\n## [" + version[1:] + "] - 2026-12-01\n" + entry
+	write(t, filepath.Join(dir, changelog), strings.Replace(string(text), "## [Unreleased]\n", section, 1))
 	shell(t, dir, nil, "git", "commit", "--quiet", "--all", "-m", "Write the changelog of "+version)
-	return dir
+}
+
+// here returns the root of this repository.
+func here(t *testing.T) string {
+	t.Helper()
+	return shell(t, ".", nil, "git", "rev-parse", "--show-toplevel")
+}
+
+// stashing is held while git refreshes the index of this repository.
+var stashing sync.Mutex
+
+// workTree returns a commit of the work tree of this repository as it is.
+func workTree(t *testing.T) string {
+	t.Helper()
+	stashing.Lock()
+	defer stashing.Unlock()
+	commit := shell(t, here(t), []string{"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
+		"GIT_COMMITTER_EMAIL=a@example.com"}, "git", "stash", "create")
+	if commit == "" {
+		commit = shell(t, here(t), nil, "git", "rev-parse", "HEAD")
+	}
+	return commit
 }
 
 // What is tagged can be got: each module alone, the command, and the first program of the README.
 func TestRelease(t *testing.T) {
 	version := fmt.Sprintf("v0.1.0-test.%d", time.Now().UnixNano()) // of its own, as the module cache is shared
 	dir := checkout(t, version)
+	fixtures := commitFixtures(t, dir, version)
 	remote := filepath.Join(t.TempDir(), "cairn.git")
 	shell(t, dir, nil, "git", "init", "--quiet", "--bare", remote)
 	o := options{version: version, remote: remote, unchecked: true}
@@ -78,6 +103,11 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	next := strings.Replace(version, "v0.1.0", "v0.1.1", 1)
+	followRelease(t, dir, version, next)
+	if err := release(dir, options{version: next, remote: remote, unchecked: true}); err != nil {
+		t.Fatal(err)
+	}
 
 	r := repository{dir: dir}
 	modules, err := r.modules()
@@ -85,7 +115,7 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := append(gitFrom(remote, sourceOf(modules)), "GOWORK=off", "GOPRIVATE="+modules[0].Module.Path, "GOSUMDB=off", "GOFLAGS=-modcacherw")
-	removeFromCache(t, modules, version, sourceOf(modules))
+	removeFromCache(t, modules, sourceOf(modules), version, next)
 	for _, m := range modules {
 		t.Run(m.dir, func(t *testing.T) {
 			t.Parallel()
@@ -100,6 +130,24 @@ func TestRelease(t *testing.T) {
 			}
 		})
 	}
+	t.Run("fixtures", func(t *testing.T) {
+		t.Parallel()
+		have := shell(t, remote, nil, "git", "ls-tree", "-r", "--name-only", version)
+		for _, fixture := range fixtures {
+			if !strings.Contains(have, fixture+"/expected.jsonl\n") {
+				t.Errorf("the tag has no %s", fixture)
+			}
+		}
+		wantFixtures(t, dir, version)
+	})
+	t.Run("mixtures", func(t *testing.T) {
+		t.Parallel()
+		wantMixtures(t, dir, env, modules, version, next)
+	})
+	t.Run("internal packages", func(t *testing.T) {
+		t.Parallel()
+		wantMixturesBuilt(t, dir, remote, modules, version)
+	})
 	t.Run("program", func(t *testing.T) {
 		t.Parallel()
 		outside := t.TempDir()
@@ -137,8 +185,8 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// removeFromCache removes the version, once the test has ended, from the cache of modules that all programs share.
-func removeFromCache(t *testing.T, modules []module, version, source string) {
+// removeFromCache removes the versions, once the test has ended, from the cache of modules that all programs share.
+func removeFromCache(t *testing.T, modules []module, source string, versions ...string) {
 	cache := shell(t, ".", nil, "go", "env", "GOMODCACHE")
 	clones := func() map[string]bool {
 		found := map[string]bool{}
@@ -153,10 +201,12 @@ func removeFromCache(t *testing.T, modules []module, version, source string) {
 	before := clones()
 	t.Cleanup(func() {
 		for _, m := range modules {
-			_ = os.RemoveAll(filepath.Join(cache, m.Module.Path+"@"+version))
-			files, _ := filepath.Glob(filepath.Join(cache, "cache/download", m.Module.Path, "@v", version+".*"))
-			for _, file := range files {
-				_ = os.Remove(file)
+			for _, version := range versions {
+				_ = os.RemoveAll(filepath.Join(cache, m.Module.Path+"@"+version))
+				files, _ := filepath.Glob(filepath.Join(cache, "cache/download", m.Module.Path, "@v", version+".*"))
+				for _, file := range files {
+					_ = os.Remove(file)
+				}
 			}
 		}
 		for clone := range clones() {
@@ -174,6 +224,7 @@ func TestReleaseIsRefused(t *testing.T) {
 	t.Parallel()
 	const version = "v0.1.0"
 	dir := checkout(t, version)
+	pretendFixtures(t, dir, version)
 	remote := filepath.Join(t.TempDir(), "cairn.git")
 	shell(t, dir, nil, "git", "init", "--quiet", "--bare", remote)
 	refused := func(o options, want string) {
@@ -199,6 +250,20 @@ func TestReleaseIsRefused(t *testing.T) {
 	write(t, filepath.Join(dir, "README.md"), "changed")
 	refused(options{version: version}, "README.md")
 	shell(t, dir, nil, "git", "checkout", "--quiet", "README.md")
+
+	const changed = "store/sqlitestore/migrations/0001_schema.sql"
+	migration, err := os.ReadFile(filepath.Join(dir, changed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, changed), string(migration)+"CREATE TABLE later (n);\n")
+	shell(t, dir, nil, "git", "commit", "--quiet", "--all", "-m", "Change a table after the fixtures were written")
+	refused(options{version: version}, "store/pgstore/testdata/released/v0.1.0 was written by other source")
+	shell(t, dir, nil, "git", "reset", "--quiet", "--hard", "HEAD~")
+	shell(t, dir, nil, "git", "rm", "--quiet", "-r", "store/redisstore/testdata/released/v0.1.0")
+	shell(t, dir, nil, "git", "commit", "--quiet", "--all", "-m", "Lose a fixture")
+	refused(options{version: version}, "store/redisstore/testdata/released/v0.1.0 is missing")
+	shell(t, dir, nil, "git", "reset", "--quiet", "--hard", "HEAD~")
 
 	write(t, filepath.Join(dir, ".ci/run"), "#!/bin/sh\nexit 1\n")
 	shell(t, dir, nil, "git", "commit", "--quiet", "--all", "-m", "Fail")
