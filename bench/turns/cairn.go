@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"sync"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -16,6 +17,7 @@ type cairnEngine struct {
 	eng  *engine.Engine
 	st   *pgstore.Store
 	pool *pgxpool.Pool
+	made sync.Map // sessions that were created
 }
 
 func newCairn(ctx context.Context, url string, connections int) (system, error) {
@@ -40,11 +42,15 @@ func newCairn(ctx context.Context, url string, connections int) (system, error) 
 		return scripted.Reply(scripted.Text(reply), scripted.Call(toolName, arguments{"4711", note}))
 	})
 	eng, err := engine.New(st, []*cairn.Agent{{Name: "support", Model: model, Tools: []cairn.Tool{tool}}}, nil)
-	return &cairnEngine{eng, st, pool}, err
+	return &cairnEngine{eng: eng, st: st, pool: pool}, err
 }
 
 func (c *cairnEngine) turn(ctx context.Context, session string) error {
-	run, err := c.eng.Execute(ctx, session, "support", cairn.Text(question))
+	var opts []engine.RunOption
+	if _, there := c.made.LoadOrStore(session, true); !there {
+		opts = append(opts, engine.OnlyNew())
+	}
+	run, err := c.eng.Execute(ctx, session, "support", cairn.Text(question), opts...)
 	if err == nil {
 		_, err = run.Wait(ctx)
 	}

@@ -20,9 +20,10 @@ type Step struct {
 	pace  time.Duration
 }
 
-// part is one thing that happens in a reply. Exactly one field is set, except that ownID goes with a chunk.
+// part is one thing that happens in a reply. Exactly one field is set, except that words and ownID go with a chunk.
 type part struct {
 	chunk cairn.Chunk
+	words bool // the chunk's text is streamed word by word
 	ownID bool // the chunk's call id was given; others are made when the reply is streamed
 	fail  error
 	cut   bool
@@ -172,17 +173,37 @@ func (s *Step) run(ctx context.Context, req *cairn.Request, yield func(cairn.Chu
 		case cairn.ChunkFinish:
 			finished = true
 		}
-		if !yield(chunk, nil) {
+		if !s.emit(ctx, p.words, chunk, yield) {
 			return
-		}
-		if s.pace > 0 {
-			if err := sleep(ctx, s.pace); err != nil {
-				yield(cairn.Chunk{}, err)
-				return
-			}
 		}
 	}
 	s.finish(ctx, stop, finished, yield)
+}
+
+// emit yields a chunk, or each word of its text as one. It reports whether the stream continues.
+func (s *Step) emit(ctx context.Context, words bool, chunk cairn.Chunk, yield func(cairn.Chunk, error) bool) bool {
+	for rest := chunk.Text; ; {
+		chunk.Text, rest = rest, ""
+		if words {
+			chunk.Text, rest = cutWord(chunk.Text)
+		}
+		if !yield(chunk, nil) {
+			return false
+		}
+		var err error
+		switch {
+		case s.pace > 0:
+			err = sleep(ctx, s.pace)
+		case rest != "":
+			err = ended(ctx)
+		}
+		if err != nil {
+			yield(cairn.Chunk{}, err)
+		}
+		if err != nil || rest == "" {
+			return err == nil
+		}
+	}
 }
 
 func (s *Step) finish(ctx context.Context, stop cairn.FinishReason, finished bool, yield func(cairn.Chunk, error) bool) {
@@ -245,23 +266,22 @@ func ended(ctx context.Context) error {
 	return cairn.Errorf(cairn.ErrAborted, "scripted model: %w", err)
 }
 
-// words cuts text after each run of white space.
+// words is a reply of text that is cut when it is streamed.
 func words(kind cairn.ChunkType, text string) Step {
-	n := 1
+	if text == "" {
+		return Step{}
+	}
+	return Step{parts: []part{{chunk: cairn.Chunk{Type: kind, Text: text}, words: true}}}
+}
+
+// cutWord cuts text after its first run of white space.
+func cutWord(text string) (word, rest string) {
 	for i := 1; i < len(text); i++ {
 		if wordStarts(text, i) {
-			n++
+			return text[:i], text[i:]
 		}
 	}
-	s := Step{parts: make([]part, 0, n)}
-	start := 0
-	for i := 1; i <= len(text); i++ {
-		if i == len(text) || wordStarts(text, i) {
-			s.parts = append(s.parts, part{chunk: cairn.Chunk{Type: kind, Text: text[start:i]}})
-			start = i
-		}
-	}
-	return s
+	return text, ""
 }
 
 func wordStarts(text string, i int) bool { return isSpace(text[i-1]) && !isSpace(text[i]) }
