@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"reflect"
 	"sync"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -18,8 +20,8 @@ const (
 	copyBatch = 64
 	// copyBatches is how many batches are copied concurrently, so that some are read while others are written.
 	copyBatches = 3
-	// maxHeld is the size in JSON up to which a tree is held in memory while it is copied. Larger ones are copied part by
-	// part, one tree at a time.
+	// maxHeld is the size in JSON up to which a tree that is read by itself is held in memory while it is copied. Larger
+	// ones are copied part by part, one tree at a time.
 	maxHeld = 256 << 10
 	// maxGathered is the size of the trees of a batch that are read together. The others are read one by one.
 	maxGathered = 4 << 20
@@ -221,19 +223,17 @@ type heldTree struct {
 	rows    []cairn.Session
 	log     *driver.LogExtent
 	parts   []*Part
-	encoded [][]byte // the parts in the form in which they are compared
+	encoded [][]byte // the parts in the form in which they are compared; nil for those that are not encoded yet
 	size    int      // of encoded
+	ttl     bool     // whether TTLs are compared
 }
 
 // errLarge reports a tree that is too large to be held.
 var errLarge = errors.New("the tree is too large to be held in memory")
 
-func (t *heldTree) add(p *Part, ttl bool) error {
-	data, err := encode(p, ttl)
-	if err != nil {
-		return cairn.Errorf(cairn.ErrCorrupt, "session %q: %w", t.root, err)
-	}
-	if t.size += len(data); t.size > maxHeld {
+// add adds a part. Its encoded form, if it is not nil, counts against the size.
+func (t *heldTree) add(p *Part, encoded []byte) error {
+	if t.size += len(encoded); t.size > maxHeld {
 		return errLarge
 	}
 	if p.Session != nil {
@@ -242,16 +242,33 @@ func (t *heldTree) add(p *Part, ttl bool) error {
 			t.log = p.Session.Log
 		}
 	}
-	t.parts, t.encoded = append(t.parts, p), append(t.encoded, data)
+	t.parts, t.encoded = append(t.parts, p), append(t.encoded, encoded)
 	return nil
+}
+
+// part returns a part in the form in which it is compared.
+func (t *heldTree) part(i int) ([]byte, error) {
+	if t.encoded[i] == nil {
+		data, err := encode(t.parts[i], t.ttl)
+		if err != nil {
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: %w", t.root, err)
+		}
+		t.encoded[i] = data
+	}
+	return t.encoded[i], nil
 }
 
 // hold reads a tree whole. The error is errLarge for one that is too large.
 func (c *copier) hold(ctx context.Context, st Importer, root string, admit func([]cairn.Session, *driver.LogExtent) error) (*heldTree, error) {
-	t := &heldTree{root: root}
+	t := &heldTree{root: root, ttl: c.ttl}
 	var failed error
 	x := exporter{ctx: ctx, st: st, root: root, admit: admit, yield: func(p *Part, _ error) bool {
-		failed = t.add(p, c.ttl)
+		var data []byte
+		if data, failed = encode(p, c.ttl); failed != nil {
+			failed = cairn.Errorf(cairn.ErrCorrupt, "session %q: %w", root, failed)
+		} else {
+			failed = t.add(p, data)
+		}
 		return failed == nil
 	}}
 	err := x.tree()
@@ -272,16 +289,12 @@ func (c *copier) gather(ctx context.Context, st Importer, roots []string) map[st
 		return nil
 	}
 	trees := make(map[string]*heldTree, len(found))
-	for root, parts := range found {
-		t := &heldTree{root: root}
+	for root, parts := range found { // all of them together have about maxGathered
+		t := &heldTree{root: root, ttl: c.ttl}
 		for _, p := range parts {
-			if err = t.add(p, c.ttl); err != nil {
-				break
-			}
+			_ = t.add(p, nil)
 		}
-		if err == nil {
-			trees[root] = t
-		}
+		trees[root] = t
 	}
 	return trees
 }
@@ -299,7 +312,9 @@ func (t *heldTree) all() iter.Seq2[*Part, error] {
 
 // compare returns an error if a copy of the tree differs from it.
 func (t *heldTree) compare(result *heldTree, there bool) error {
-	switch difference := t.differs(result); {
+	switch difference, err := t.differs(result); {
+	case err != nil:
+		return err
 	case difference == "":
 		return nil
 	case there:
@@ -310,14 +325,37 @@ func (t *heldTree) compare(result *heldTree, there bool) error {
 }
 
 // differs names the first kind of item in which a copy differs; empty if it does not.
-func (t *heldTree) differs(other *heldTree) string {
+func (t *heldTree) differs(other *heldTree) (string, error) {
 	for i, p := range t.parts {
-		if i == len(other.parts) || !bytes.Equal(t.encoded[i], other.encoded[i]) {
-			return kind(p)
+		if i == len(other.parts) {
+			return kind(p), nil
+		}
+		if same(p, other.parts[i]) {
+			continue
+		}
+		one, err1 := t.part(i)
+		two, err2 := other.part(i)
+		if err := errors.Join(err1, err2); err != nil {
+			return "", err
+		}
+		if !bytes.Equal(one, two) {
+			return kind(p), nil
 		}
 	}
 	if len(other.parts) > len(t.parts) {
-		return kind(other.parts[len(t.parts)])
+		return kind(other.parts[len(t.parts)]), nil
 	}
-	return ""
+	return "", nil
+}
+
+// same reports whether two parts are equal in memory, and so in any form. It takes less than to encode them, as long as
+// both come from stores that keep the same.
+func same(p, other *Part) bool {
+	one, two := *p, *other
+	if one.Session != nil && two.Session != nil {
+		head1, head2 := *one.Session, *two.Session
+		head1.Row.AsOf, head2.Row.AsOf = time.Time{}, time.Time{} // when it was read
+		one.Session, two.Session = &head1, &head2
+	}
+	return reflect.DeepEqual(&one, &two)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	sqlInsertLog = `INSERT INTO logs (name, first, last, sweep_at) VALUES (?1, 1, ?2, ?3) RETURNING key`
+	sqlInsertLog = `INSERT INTO logs (name, first, last, sweep_at) VALUES (?1, 1, ?2, ?3)`
 	sqlSetLast   = `UPDATE logs SET last = ?2 WHERE key = ?1`
 
 	// The first append since a sweep writes the index logs_sweep; those after it do not.
@@ -76,8 +76,7 @@ func (a *appending) add(c *conn, at *place) (err error) {
 	now := micros(stored(c.clock()))
 	switch {
 	case at.key == 0:
-		c.wrote = true
-		_, err = c.row(sqlInsertLog, func(cols *columns) { at.key = cols.int64() }, a.log, a.last, now)
+		at.key, err = c.insert(sqlInsertLog, a.log, a.last, now)
 	case len(a.events) == 0:
 	case now < at.sweep:
 		_, err = c.exec(sqlSetLastDue, at.key, a.last, now)

@@ -125,17 +125,35 @@ func (c *conn) bind(args []any) []sqldriver.NamedValue {
 // exec runs a prepared statement and returns how many rows it changed. It is never interrupted: a transaction is
 // written or rolled back as a whole.
 func (c *conn) exec(text string, args ...any) (int64, error) {
-	s, err := c.stmt(text)
+	res, err := c.change(text, args)
 	if err != nil {
 		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// insert is exec for a statement that adds one row, and returns the row's key. RETURNING costs more: SQLite then copies
+// each page that the statement changes, the table's and those of its indexes.
+func (c *conn) insert(text string, args ...any) (key int64, err error) {
+	res, err := c.change(text, args)
+	if err != nil {
+		return 0, err
+	}
+	return res.LastInsertId()
+}
+
+func (c *conn) change(text string, args []any) (sqldriver.Result, error) {
+	s, err := c.stmt(text)
+	if err != nil {
+		return nil, err
 	}
 	res, err := s.ExecContext(context.Background(), c.bind(args))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	n, err := res.RowsAffected()
 	c.wrote = c.wrote || n > 0
-	return n, err
+	return res, err
 }
 
 // query runs a prepared statement and calls each for every row until it returns false. It checks ctx before each row.

@@ -20,7 +20,7 @@ const (
 
 	sqlFirstState = `SELECT min(place) & 0x7fffffff FROM state WHERE ` + ofOwner
 
-	sqlImportLog = `INSERT INTO logs (name, first, last) VALUES (?1, ?2, ?3) RETURNING key`
+	sqlImportLog = `INSERT INTO logs (name, first, last) VALUES (?1, ?2, ?3)`
 )
 
 // Inside implements driver.Importer.
@@ -197,7 +197,7 @@ func (m *importing) beginLog(name string, extent *driver.LogExtent) error {
 		}
 	}
 	m.name = name
-	_, err = m.c.row(sqlImportLog, func(cols *columns) { m.log = cols.int64() }, name, extent.First, extent.Last)
+	m.log, err = m.c.insert(sqlImportLog, name, extent.First, extent.Last)
 	return err
 }
 

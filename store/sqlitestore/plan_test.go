@@ -264,3 +264,26 @@ func TestCallsUseIndexes(t *testing.T) {
 		}
 	}
 }
+
+// A statement that adds a session or a log keeps no copies of the pages that it changes, as one with RETURNING does.
+func TestInsertsCopyNoPages(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	for _, text := range []string{sqlInsertSession, sqlInsertHead, sqlInsertLog, sqlImportLog} {
+		err := s.readers.read(t.Context(), func(c *conn) error {
+			var opcodes []string
+			err := c.query(t.Context(), "EXPLAIN "+text, func(cols *columns) bool {
+				cols.next()
+				opcodes = append(opcodes, cols.text())
+				return true
+			}, make([]any, strings.Count(text, "?"))...)
+			if !slices.Contains(opcodes, "MakeRecord") || slices.Contains(opcodes, "OpenEphemeral") {
+				t.Errorf("%s\nis %v", text, opcodes)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -43,8 +43,7 @@ const (
 	sqlInsertSession = `
 		INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id, root_id,
 			name, secret, created_at, incarnation, kind, title, opening, opening_at, words, depth, thread_id, archived_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)
-		RETURNING key`
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)`
 
 	sqlInsertHead = `
 		INSERT INTO heads (session, version, epoch, message_count, run_id, turn, step, recoveries, checkpoint_id,
@@ -220,13 +219,12 @@ func (r *storedRow) insert(c *conn) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.row(sqlInsertSession, func(cols *columns) { r.key = cols.int64() },
-		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), time.Duration(s.TTL).Microseconds(), r.sweep,
-		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt), s.Incarnation, string(s.Kind),
-		s.Title, s.Opening, s.OpeningAt, wordsOf(s), s.Depth, s.ThreadID, micros(s.ArchivedAt)); err != nil {
+	r.key, err = c.insert(sqlInsertSession, s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt),
+		time.Duration(s.TTL).Microseconds(), r.sweep, s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt),
+		s.Incarnation, string(s.Kind), s.Title, s.Opening, s.OpeningAt, wordsOf(s), s.Depth, s.ThreadID, micros(s.ArchivedAt))
+	if err != nil {
 		return err
 	}
-	c.wrote = true
 	head, err := r.head(false)
 	if err != nil {
 		return err
