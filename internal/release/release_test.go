@@ -163,7 +163,8 @@ func TestRelease(t *testing.T) {
 		}
 		shell(t, outside, env, "go", "mod", "tidy")
 		shell(t, outside, env, "go", "vet", "./...")
-		if out := shell(t, outside, env, "go", "run", "."); !strings.Contains(out, "I have refunded order 42.") {
+		shell(t, outside, env, "go", "run", ".")
+		if out := shell(t, outside, env, "go", "run", ".", "approve"); !strings.Contains(out, "I have refunded order 42.") {
 			t.Errorf("it prints %s", out)
 		}
 	})

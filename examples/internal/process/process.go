@@ -127,3 +127,17 @@ func Run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	return Start(t, dir, args...).End(t)
 }
+
+// Fails runs the example in a directory, expects that it exits with a status, and returns what it wrote to standard
+// error.
+func Fails(t *testing.T, dir string, status int, args ...string) string {
+	t.Helper()
+	p := Start(t, dir, args...)
+	for range p.lines {
+	}
+	_ = p.cmd.Wait()
+	if got := p.cmd.ProcessState.ExitCode(); got != status {
+		t.Errorf("the exit status is %d, want %d", got, status)
+	}
+	return p.errors()
+}
