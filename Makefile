@@ -1,7 +1,7 @@
 # What a developer of Cairn types. ARGS= is passed on: make test ARGS='-run Crash -v'.
 
 .POSIX:
-.PHONY: help demo serve build test soak check bench bench-peers fuzz tidy release
+.PHONY: help demo serve recording build test soak check bench bench-peers fuzz tidy release
 .DEFAULT_GOAL := help
 
 TIMEOUT = 40m
@@ -29,6 +29,9 @@ demo: ## Talk to the demo agent (ARGS='--session s1'; reads lines from standard 
 
 serve: ## Talk to the demo's assistants in a browser, at http://localhost:8420 (ARGS='--listen localhost:9000')
 	go run -tags demo,serve ./cmd/cairn serve --demo $(ARGS)
+
+recording: ## Record the demo at a terminal and write docs/demo.svg, which the README shows
+	go run ./internal/recording -o docs/demo.svg
 
 build: ## Build bin/cairn
 	go build -o bin/cairn ./cmd/cairn
