@@ -93,11 +93,13 @@ func BenchmarkLit(b *testing.B) {
 		requirementsFile:                   "# Dependencies\n\n| In | Module | Why |\n| --- | --- | --- |\n| `tools` | `honnef.co/go/tools` | finds mistakes |\n",
 		"README.md": "# House\n\n## A good start, isn't it?\n\n[start](#a-good-start-isnt-it), [up](docs/GUIDE.md#use), [store](store/), `[no](link)`, [out](https://example.test/x)\n\n" +
 			"```\n[no](link)\n```\n\n## Twice\n\n## Twice\n\n[top](/docs/GUIDE.md), [second](#twice-1)\n",
+		"llms.txt": "# House\n\n> A house.\n\n- [guide](docs/GUIDE.md): how to live in it\n",
 		"logo.png": "\x89PNG\x00TO" + "DO",
 		"docs/GUIDE.md": "# Guide\n## Use\n[readme](../README.md#house)\n\n" +
 			"<!-- code: house_test.go#ExampleNew -->\n```go\nh := house.New()\nif engine.Lit(h) {\n\tfmt.Println(\"lit\")\n}\n```\n\n" +
 			"<!-- code: house.go#House -->\n```go\ntype House struct{ Name string }\n```\n\n" +
-			"<!-- code: internal/turn/turn.go -->\n```go\n// Package turn is the loop.\npackage turn\n\n// Steps is a number.\nconst Steps = 1\n```\n",
+			"<!-- code: internal/turn/turn.go -->\n```go\n// Package turn is the loop.\npackage turn\n\n// Steps is a number.\nconst Steps = 1\n```\n\n" +
+			"<!-- code: engine/engine.go#Lit() house.go#New() -->\n```go\nfunc Lit(house.House) bool\nfunc New() House\n```\n",
 	}
 }
 
@@ -178,15 +180,19 @@ var faults = []struct {
 	{"heading in a code block", "links", change{"docs/GUIDE.md", "## Use", "```\n## Use\n```"}, "no such heading"},
 	{"link from the top", "links", change{"README.md", "(/docs/", "(/doc/"}, "link /doc/GUIDE.md: no such file"},
 	{"repeated heading", "links", change{"README.md", "#twice-1", "#twice-2"}, "link #twice-2: no such heading"},
+	{"link of the list for models", "links", change{"llms.txt", "GUIDE.md", "MANUAL.md"}, "llms.txt:5: link docs/MANUAL.md: no such file"},
 	{"reference", "links", change{"docs/GUIDE.md", "[readme](../README.md#house)", "[readme]: README.md"}, "docs/GUIDE.md:3: link README.md: no such file"},
 	{"image", "links", change{"docs/GUIDE.md", "[readme](../README.md#house)", `<img src="cat.png">`}, "docs/GUIDE.md:3: link cat.png: no such file"},
 
 	{"stale example", "docs", change{"docs/GUIDE.md", "house.New()", "house.Old()"}, "docs/GUIDE.md:5: the block differs"},
 	{"stale declaration", "docs", change{"docs/GUIDE.md", "Name string", "Name int"}, "docs/GUIDE.md:13: the block differs"},
 	{"stale file", "docs", change{"internal/turn/turn.go", "1", "2"}, "docs/GUIDE.md:18: the block differs"},
+	{"stale signature", "docs", change{"engine/engine.go", "Lit(house.House)", "Lit(h house.House)"}, "docs/GUIDE.md:27: the block differs"},
+	{"signature of no function", "docs", change{"docs/GUIDE.md", "house.go#House -->", "house.go#House() -->"}, "docs/GUIDE.md:13: house.go#House is no function"},
+	{"Go without a mark", "docs", change{"docs/GUIDE.md", "<!-- code: house.go#House -->", ""}, "docs/GUIDE.md:14: Go without a mark"},
 	{"mark of no file", "docs", change{"docs/GUIDE.md", "house_test.go#", "hut_test.go#"}, "docs/GUIDE.md:5: hut_test.go: no such file"},
 	{"mark of no declaration", "docs", change{"docs/GUIDE.md", "#ExampleNew", "#ExampleOld"}, "docs/GUIDE.md:5: house_test.go does not declare ExampleOld"},
-	{"mark without a block", "docs", change{"docs/GUIDE.md", "-->\n```go\nh :=", "-->\n\n```go\nh :="}, "docs/GUIDE.md:5: no Go block follows"},
+	{"mark without a block", "docs", change{"docs/GUIDE.md", "-->\n```go\nh :=", "-->\n```text\nh :="}, "docs/GUIDE.md:5: no Go block follows"},
 
 	{"noun imports engine", "floors", change{"house.go", "internal/words", "engine"}, "house.go:4: . (nouns) must not import engine (engine)"},
 	{"loop imports engine", "floors", change{"internal/turn/turn.go", "", "package turn\n\nimport _ \"example.test/house/engine\"\n"}, "internal/turn (loop) must not import engine (engine)"},

@@ -40,10 +40,17 @@ func outside(lines []string, visit func(i int, line string)) {
 	}
 }
 
+// linkList is the list of documents for language models, in Markdown.
+const linkList = "llms.txt"
+
 // checkLinks reports relative links in Markdown files whose file or heading does not exist in the tree.
 func checkLinks(t *tree) ([]string, error) {
 	var problems []string
-	for _, name := range t.withSuffix(".md") {
+	names := t.withSuffix(".md")
+	if t.exists(linkList) {
+		names = append(names, linkList)
+	}
+	for _, name := range names {
 		text, err := t.read(name)
 		if err != nil {
 			return nil, err
@@ -121,11 +128,12 @@ func anchors(text string) []string {
 	return out
 }
 
-// checkCode reports Go blocks in Markdown files that differ from their marked source. The mark is on the line
-// before the block:
+// checkCode reports Go blocks in Markdown files without a mark, and those that differ from their marked source. The
+// mark is on the line before the block:
 //
 //	<!-- code: engine/example_test.go#ExampleNew -->  the body of an example
 //	<!-- code: store/store.go#Store -->               any other declaration
+//	<!-- code: tool.go#Func() tool.go#Serial() -->    the signatures of functions, one or several
 //	<!-- code: examples/hello/main.go -->             a whole file
 func checkCode(t *tree) ([]string, error) {
 	var problems []string
@@ -167,6 +175,7 @@ func (t *tree) eachDoc(visit func(page) error) error {
 		}
 		p := page{name: name}
 		lines := strings.Split(text, "\n")
+		p.wrong = unmarked(name, lines)
 		var out []string
 		done := 0 // lines already copied to out
 		outside(lines, func(i int, line string) {
@@ -195,6 +204,27 @@ func (t *tree) eachDoc(visit func(page) error) error {
 		}
 	}
 	return nil
+}
+
+// unmarked reports the Go blocks that are copies of nothing, so that nothing compiles them.
+func unmarked(name string, lines []string) (wrong []string) {
+	fence := ""
+	for i, line := range lines {
+		mark := ""
+		if m := fenceLine.FindStringSubmatch(line); m != nil {
+			mark = m[1]
+		}
+		switch {
+		case fence == "" && mark != "":
+			fence = mark
+			if strings.HasPrefix(strings.TrimLeft(line, " `~"), "go") && (i == 0 || !codeMarker.MatchString(lines[i-1])) {
+				wrong = append(wrong, fmt.Sprintf("%s:%d: Go without a mark: copy it from code that is compiled", name, i+1))
+			}
+		case fence != "" && strings.HasPrefix(mark, fence):
+			fence = ""
+		}
+	}
+	return wrong
 }
 
 // block returns the inner lines of the Go block whose fence is line i; begin is negative if there is none.

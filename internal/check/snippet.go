@@ -11,8 +11,25 @@ import (
 
 var outputComment = regexp.MustCompile(`(?i)^\s*(?:unordered )?output:`)
 
-// source returns the text that a code mark names: file or file#declaration, where a method is Type.Method.
+// source returns the text that a code mark names: file or file#declaration, where a method is Type.Method, or the
+// signatures of functions: file#function(), separated by spaces.
 func (t *tree) source(ref string) (string, error) {
+	if !strings.HasSuffix(ref, "()") {
+		return t.declaration(ref, false)
+	}
+	var list []string
+	for _, one := range strings.Fields(ref) {
+		text, err := t.declaration(strings.TrimSuffix(one, "()"), true)
+		if err != nil {
+			return "", err
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, "\n"), nil
+}
+
+// declaration returns a file, or one of its declarations; with signature, of a function only what stands before its body.
+func (t *tree) declaration(ref string, signature bool) (string, error) {
 	name, decl, partial := strings.Cut(ref, "#")
 	if !t.exists(name) {
 		return "", fmt.Errorf("%s: no such file in the repository", name)
@@ -29,7 +46,12 @@ func (t *tree) source(ref string) (string, error) {
 		if !declares(d, decl) {
 			continue
 		}
-		if fn, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(decl, "Example") {
+		switch fn, ok := d.(*ast.FuncDecl); {
+		case signature && !ok:
+			return "", fmt.Errorf("%s is no function", ref)
+		case signature:
+			return f.text(fn.Pos(), fn.Type.End()), nil
+		case ok && strings.HasPrefix(decl, "Example"):
 			return exampleBody(f, fn), nil
 		}
 		return f.text(d.Pos(), d.End()), nil
