@@ -59,9 +59,9 @@ bench: ## Run the benchmarks (BENCH=regexp)
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -timeout=1h $(ARGS) \
 		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
 
-bench-peers: ## Compare with other systems side by side and write docs/BENCHMARKS.md (needs node and npm; ARGS='-rounds 3')
+bench-peers: ## Compare with other systems side by side and write docs/results/benchmarks.md (needs node and npm; ARGS='-rounds 3')
 	sh internal/testenv/ensure.sh
-	GOWORK=off go -C bench run . -docs ../docs $(ARGS)
+	GOWORK=off go -C bench run . -docs ../docs/results $(ARGS)
 
 fuzz: ## Run each fuzz target for a while (FUZZTIME=10s)
 	grep -r --include='*_test.go' '^func Fuzz' . | sed 's,/[^/]*:func \([A-Za-z0-9_]*\).*, \1,' | while read -r dir name; do \

@@ -1,5 +1,5 @@
 // Command bench measures the cost of a session's step with Cairn and with other systems that keep sessions, on the
-// same servers, which it starts and removes. It writes a table and a plot into the docs; see docs/BENCHMARKS.md.
+// same servers, which it starts and removes. It writes a table and a plot into the docs; see docs/results/benchmarks.md.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 // run runs the command.
 func run(ctx context.Context, args []string, progress io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	docs := flags.String("docs", "docs", "the directory whose "+benchmarksFile+" and "+plotFile+" are written; empty writes none")
+	docs := flags.String("docs", "docs/results", "the directory whose "+benchmarksFile+" and "+plotFile+" are written; empty writes none")
 	lengths := flags.String("lengths", "10,100,1000,10000", "lengths of history in messages, even numbers")
 	writers := flags.String("writers", "1,16", "numbers of writers")
 	rounds := flags.Int("rounds", 5, "rounds, of which the median counts")

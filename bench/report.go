@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// The part of docs/BENCHMARKS.md between these lines is generated.
+// The part of docs/results/benchmarks.md between these lines is generated.
 const (
 	beginMark = "<!-- peers: written by make bench-peers -->"
 	endMark   = "<!-- peers: end -->"
 )
 
 const (
-	benchmarksFile = "BENCHMARKS.md"
+	benchmarksFile = "benchmarks.md"
 	plotFile       = "bench-peers.svg"
 )
 

@@ -1,6 +1,6 @@
 // Command chat compares the chat of Cairn's server with the one that teams build on Node: streamText of the AI SDK,
 // with resumable-stream. Both store their data on the same kind of Redis, answer with the same hundred words, and
-// speak the UI message stream to the same clients. The command prints a table; see docs/BENCHMARKS.md.
+// speak the UI message stream to the same clients. The command prints a table; see docs/results/benchmarks.md.
 package main
 
 import (

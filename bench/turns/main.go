@@ -1,6 +1,6 @@
 // Command turns compares whole turns of shipped engines on PostgreSQL: Cairn's engine with its event log, and ADK's
 // runner with its database sessions. Both have an agent with the same tool and a model that answers at once. The command
-// prints a table; see docs/BENCHMARKS.md.
+// prints a table; see docs/results/benchmarks.md.
 package main
 
 import (

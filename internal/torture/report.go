@@ -14,7 +14,7 @@ import (
 // resultsVariable names the file to which a soak appends its result.
 const resultsVariable = "CAIRN_SOAK_RESULTS"
 
-// report logs the result of a soak as a row of a table in docs/RELIABILITY.md, and appends it to the results.
+// report logs the result of a soak as a row of a table in docs/results/stops.md, and appends it to the results.
 func (h *harness) report(lasted time.Duration, serverStops int, paused *pauses) {
 	h.t.Helper()
 	line := h.line(lasted, serverStops, paused)
