@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -27,10 +29,15 @@ var support = &cairn.Agent{Name: "support", Model: model,
 	Tools: []cairn.Tool{cairn.Func("pay", "Pays a customer back.", pay, cairn.RequireApproval())}}
 
 func main() {
+	verb := strings.Join(os.Args[1:], " ")
+	if !slices.Contains([]string{"ask", "approve", "resume"}, verb) {
+		fmt.Fprintln(os.Stderr, "usage: approval ask | approve | resume; first: go run ./examples/approval ask")
+		os.Exit(2)
+	}
 	ctx := context.Background()
 	eng := must(engine.New(must(sqlitestore.Open("approval.db", nil)), []*cairn.Agent{support}, nil))
 	defer eng.Close(ctx)
-	switch os.Args[1] {
+	switch verb {
 	case "ask":
 		report(eng.Execute(ctx, "session-1", "support", cairn.Text("Order 42 arrived broken.")))
 	case "approve":

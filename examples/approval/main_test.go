@@ -13,6 +13,14 @@ func TestMain(m *testing.M) { process.Main(main, func() { os.Exit(m.Run()) }) }
 func TestThreeProcesses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	for _, args := range [][]string{nil, {"deny"}, {"ask", "twice"}} {
+		if got := process.Fails(t, dir, 2, args...); !strings.Contains(got, "usage: ") {
+			t.Errorf("%v: %q", args, got)
+		}
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+		t.Errorf("wrong usage leaves %v, %v", list, err)
+	}
 	for _, c := range []struct{ verb, want string }{
 		{"ask", "suspended_client_tool"},
 		{"approve", `pay {"order":42,"cents":9900}: accepted`},

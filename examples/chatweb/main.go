@@ -11,6 +11,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -26,6 +27,10 @@ func main() {
 	db := flag.String("db", "chatweb.db", "the file of the sessions")
 	page := flag.String("page", "web/dist", "the directory of the page, which npm run build makes")
 	flag.Parse()
+	if _, err := os.Stat(*page); err != nil {
+		fmt.Fprintf(os.Stderr, "the page is missing (%v): (cd examples/chatweb/web && npm install && npm run build), then go run . in examples/chatweb\n", err)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := serve(ctx, stop, *addr, *db, *page); err != nil {

@@ -17,9 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-type Orders struct {
-	Refunded []int `json:"refunded"`
-}
+type Orders struct{ Refunded []int }
 
 type Refund struct {
 	Order int `json:"order" jsonschema:"the order's number" schema:"min=1"`
@@ -48,6 +46,10 @@ var model = scripted.Func(func(_ context.Context, req *cairn.Request) scripted.S
 })
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] != "approve" {
+		fmt.Fprintln(os.Stderr, "usage: first, then: first approve")
+		os.Exit(2)
+	}
 	ctx := context.Background()
 	st := must(sqlitestore.Open("cairn.db", nil))
 	defer st.Close()

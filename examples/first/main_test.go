@@ -20,6 +20,7 @@ func TestTwoProcesses(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+	check(process.Fails(t, dir, 2, "deny"), "usage: ")
 	check(process.Run(t, dir), "I am sorry. I will refund it.\nsuspended_client_tool after 1 steps\n")
 	check(process.Fails(t, dir, 1), `waits for 1 open call: refund`)
 	check(process.Run(t, dir, "approve"), "I have refunded order 42.\ncompleted after 2 steps\n")

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -31,8 +33,13 @@ func clerk(server *mcp.Server) *cairn.Agent {
 }
 
 func main() {
+	verb := strings.Join(os.Args[1:], " ")
+	if !slices.Contains([]string{"ask", "answer", "server"}, verb) {
+		fmt.Fprintln(os.Stderr, "usage: mcp ask | answer; first: go run ./examples/mcp ask")
+		os.Exit(2)
+	}
 	ctx := context.Background()
-	if os.Args[1] == "server" {
+	if verb == "server" {
 		log.Fatal(serve(ctx))
 	}
 	// A process that has a single turn waits until the server has started: no earlier turn has listed its tools.
@@ -40,7 +47,7 @@ func main() {
 	defer server.Close()
 	eng := must(engine.New(must(sqlitestore.Open("mcp.db", nil)), []*cairn.Agent{clerk(server)}, nil))
 	defer eng.Close(ctx)
-	switch os.Args[1] {
+	switch verb {
 	case "ask":
 		report(eng.Execute(ctx, "session-1", "clerk", cairn.Text("Please ship order 42.")))
 	case "answer":

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	process.Main(func() {
-		switch os.Args[1] {
+		switch strings.Join(os.Args[1:min(2, len(os.Args))], "") {
 		case "drive":
 			drive(os.Args[2])
 		case "agents":
@@ -53,6 +53,11 @@ func drive(verb string) {
 func TestEachVerbIsAProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	for _, args := range [][]string{nil, {"ship"}} {
+		if got := process.Fails(t, dir, 2, args...); !strings.Contains(got, "usage: ") {
+			t.Errorf("%v: %q", args, got)
+		}
+	}
 	for _, c := range []struct{ verb, want string }{
 		{"ask", "suspended"},
 		{"answer", `approval "": accepted`},

@@ -30,6 +30,10 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) == 1 {
+		fmt.Fprintln(os.Stderr, "usage: proxy server | ADDRESS…; first, twice: go run ./examples/proxy server")
+		os.Exit(2)
+	}
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	fmt.Println("http://" + listener.Addr().String())
 	if os.Args[1] == "server" {

@@ -17,6 +17,13 @@ import (
 
 func TestMain(m *testing.M) { process.Main(main, func() { os.Exit(m.Run()) }) }
 
+func TestWithoutArgumentsItSaysWhatToRun(t *testing.T) {
+	t.Parallel()
+	if got := process.Fails(t, t.TempDir(), 2); !strings.Contains(got, "usage: ") {
+		t.Errorf("%q", got)
+	}
+}
+
 // While one of two servers is dead, the other one gets every request, also of those that arrive at the same time.
 func TestRequestsAtOnceReachTheServerThatLives(t *testing.T) {
 	t.Parallel()

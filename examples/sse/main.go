@@ -19,6 +19,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	fmt.Println("Write to the poet:   curl -d text=Hello http://127.0.0.1:8080/s1/say")
+	fmt.Println("Follow the session:  curl -N http://127.0.0.1:8080/s1/events")
 	log.Fatal(http.ListenAndServe("127.0.0.1:8080", routes(eng)))
 }
 

@@ -36,7 +36,12 @@ var packer = &cairn.Agent{
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	st, err := pgstore.Open(ctx, os.Getenv("DATABASE_URL"), nil)
+	url := os.Getenv("DATABASE_URL")
+	if url == "" {
+		fmt.Fprintln(os.Stderr, "DATABASE_URL is not set: DATABASE_URL=postgres://localhost/app go run ./examples/workers lamps chairs")
+		os.Exit(2)
+	}
+	st, err := pgstore.Open(ctx, url, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,6 +12,13 @@ import (
 
 func TestMain(m *testing.M) { process.Main(main, func() { testenv.Main(m) }) }
 
+func TestWorkerNamesTheVariableThatIsMissing(t *testing.T) {
+	t.Setenv("DATABASE_URL", "")
+	if got := process.Fails(t, t.TempDir(), 2); !strings.Contains(got, "DATABASE_URL is not set: DATABASE_URL=postgres://") {
+		t.Errorf("%q", got)
+	}
+}
+
 // The second worker packs what the first one has not packed when it is killed, and ends when it is asked to.
 func TestWorkerTakesOver(t *testing.T) {
 	t.Setenv("DATABASE_URL", testenv.Postgres(t))
