@@ -52,7 +52,20 @@ func perform(a *cli.App, args []string) (code int) {
 			code = int(exit)
 		}
 	}()
-	parser, err := kong.New(&grammar{},
+	parser, err := newParser(a)
+	if err != nil {
+		return a.Fail(err)
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return a.Fail(cli.Misuse("%w", err))
+	}
+	return a.Fail(command.Run())
+}
+
+// newParser returns the parser of command lines. It panics with helpShown after printing help.
+func newParser(a *cli.App) (*kong.Kong, error) {
+	return kong.New(&grammar{},
 		kong.Name("cairn"),
 		kong.Description("Durable agent sessions."),
 		kong.Writers(a.Stdout, a.Stderr),
@@ -62,14 +75,6 @@ func perform(a *cli.App, args []string) (code int) {
 		kong.Bind(a),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(duration)),
 	)
-	if err != nil {
-		return a.Fail(err)
-	}
-	command, err := parser.Parse(args)
-	if err != nil {
-		return a.Fail(cli.Misuse("%w", err))
-	}
-	return a.Fail(command.Run())
 }
 
 // duration reads the value of a flag that is a duration.

@@ -99,12 +99,15 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
+// inMemory is the store that ends with the process.
+const inMemory = "memory"
+
 // store opens the store that a key of the file names.
 func (s *service) store(ctx context.Context, key, text string) (store.Store, error) {
-	if text == "memory:" {
+	if text == inMemory || text == inMemory+":" {
 		st := memstore.New(nil)
 		s.closers = append(s.closers, st.Close)
-		s.place = cmp.Or(s.place, "memory")
+		s.place = cmp.Or(s.place, inMemory)
 		return st, nil
 	}
 	at, err := stores.Parse(key, text)

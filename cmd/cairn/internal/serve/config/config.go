@@ -1,5 +1,5 @@
 // Package config reads the YAML file of cairn serve, and the files of secrets that it refers to. It reports all
-// mistakes at once, each with its line. Package serve implements the keys.
+// mistakes at once, each with its line if it has one; a mistake of YAML itself hides the others. Package serve implements the keys.
 package config
 
 import (
@@ -19,7 +19,7 @@ type Config struct {
 	BasePath        string              `yaml:"base_path" doc:"The path below which the routes are, such as /agents, if a proxy passes it on. Requests for other paths are not found."`
 	TLS             TLS                 `yaml:"tls" doc:"Serve HTTPS. Without the key the server speaks plain HTTP."`
 	Log             Log                 `yaml:"log" doc:"The process's log, on standard error."`
-	Store           string              `yaml:"store" doc:"The store of sessions: memory:, sqlite:PATH, postgres://… or redis://…" default:"sqlite:cairn.db"`
+	Store           string              `yaml:"store" doc:"The store of sessions: memory, sqlite:PATH, postgres://… or redis://…" default:"sqlite:cairn.db"`
 	Events          string              `yaml:"events" doc:"The store of events, named as in store; empty means that of the sessions."`
 	Host            string              `yaml:"host" doc:"The host that drives runs: temporal://… or dbos://…; empty means this process."`
 	Executor        string              `yaml:"executor" doc:"This process's name on the host, unique and the same after a restart, such as ${HOSTNAME}. On DBOS the process resumes at once what it left; on Temporal it is the worker's identity. Empty means a new name each time."`
@@ -138,7 +138,7 @@ type Provider struct {
 type Assistant struct {
 	Name         string    `yaml:"name" json:"name" doc:"Letters, digits, - and _. Sessions name their assistant by it."`
 	Description  string    `yaml:"description" json:"description,omitempty" doc:"Its purpose, which other assistants read."`
-	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME; scripted: is a model without a provider, for tests."`
+	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME; scripted is a model without a provider, for tests."`
 	Instructions string    `yaml:"instructions" json:"instructions,omitempty" doc:"The system prompt."`
 	Settings     Settings  `yaml:"settings" json:"settings,omitzero" doc:"Settings of each model call. Without a key, its provider's default."`
 	Output       Output    `yaml:"output" json:"output,omitzero" doc:"A typed output, with which a turn ends instead of a text."`
