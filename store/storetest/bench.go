@@ -40,6 +40,7 @@ func Bench(b *testing.B, open OpenStore) {
 	}
 	b.Run("Branch", func(b *testing.B) { benchBranch(b, open) })
 	b.Run("List", func(b *testing.B) { benchList(b, open) })
+	b.Run("Runs", func(b *testing.B) { benchRuns(b, open) })
 }
 
 // BenchLog measures appends to the event logs that open returns, alone and with readers.

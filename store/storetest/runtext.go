@@ -3,6 +3,8 @@ package storetest
 import (
 	"fmt"
 	"strings"
+	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -135,4 +137,28 @@ func textWrittenAgain(h *harness) {
 	again.Text = "one"
 	h.commit("session", &driver.Commit{EndRun: again})
 	h.wantTexts("session", "one")
+}
+
+// benchRuns reads a page of runs whose texts are those of their replies.
+func benchRuns(outer *testing.B, open OpenStore) {
+	b := newBench(outer, open)
+	_, err := driver.Create(b.ctx, b.st, &cairn.Session{ID: "session", Agent: agentName}, nil)
+	b.must(err)
+	text := strings.Repeat(typicalText+"\n", 4)
+	for n := range 100 {
+		s, err := b.st.Commit(b.ctx, "session", beginCommit(fmt.Sprint("run-", n), "worker", time.Hour))
+		b.must(err)
+		c := endCommit(s)
+		c.Messages = []cairn.Message{{ID: s.RunID + "/1/reply", RunID: s.RunID, Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart(text)}}}
+		c.EndRun.Text = text
+		_, err = b.st.Commit(b.ctx, "session", c)
+		b.must(err)
+	}
+	for b.Loop() {
+		page, err := b.st.Runs(b.ctx, "session", driver.PageQuery{Limit: 100})
+		b.must(err)
+		if len(page.Items) != 100 || page.Items[99].Text != text {
+			b.Fatalf("%d runs", len(page.Items))
+		}
+	}
 }
