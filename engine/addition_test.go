@@ -77,7 +77,8 @@ func (a *adder) wantAppended(t *testing.T, st store.Store) {
 	}
 }
 
-// wantAnnounced checks that the log has each hidden message of a session once, at its index.
+// wantAnnounced checks that the log has each hidden message of a session, which was added while a run held it, once, at its
+// index and as the run's.
 func wantAnnounced(t *testing.T, st *tap, want ...string) {
 	t.Helper()
 	list := messages(t, st.Store, "s")
@@ -89,6 +90,8 @@ func wantAnnounced(t *testing.T, st *tap, want ...string) {
 		got = append(got, ev.Text)
 		if ev.Index >= len(list) || list[ev.Index].ID != ev.MessageID {
 			t.Errorf("%q is announced at %d, the transcript is %q", ev.Text, ev.Index, inShort(list))
+		} else if m := &list[ev.Index]; m.RunID == "" || ev.RunID != m.RunID {
+			t.Errorf("%q is announced by run %q, and of run %q", ev.Text, ev.RunID, m.RunID)
 		}
 	}
 	if !slices.Equal(got, want) {

@@ -121,11 +121,22 @@ func (e *Engine) setContext(ctx context.Context, id string, change store.Context
 	})
 }
 
-// addition returns the commit that adds hidden messages to a session. On an active session they enter the queue: the
-// run may have seen more than the store has, and its next commit appends them behind that.
+// addition returns the commit that adds hidden messages to a session. The error is ErrQueueFull if they would enter a
+// queue that can take no further entry.
 func (e *Engine) addition(row *cairn.Session, messages []cairn.Message) (*driver.Commit, error) {
-	if row.Status == cairn.SessionActive {
-		return &driver.Commit{Enqueue: &store.QueuedTurn{ID: messages[0].ID, Messages: messages, Context: true, At: row.AsOf}}, e.room(row)
+	c := &driver.Commit{}
+	if add(c, row, messages); c.Enqueue != nil {
+		return c, e.room(row)
 	}
-	return &driver.Commit{Messages: messages, Events: journal.Added(row.MessageCount, messages)}, nil
+	return c, nil
+}
+
+// add adds hidden messages to a session with a commit. On an active session they enter the queue, however full: the run
+// may have seen more than the store has, and its next commit appends them behind that.
+func add(c *driver.Commit, row *cairn.Session, messages []cairn.Message) {
+	if row.Status == cairn.SessionActive {
+		c.Enqueue = &store.QueuedTurn{ID: messages[0].ID, Messages: messages, Context: true, At: row.AsOf}
+		return
+	}
+	c.Messages, c.Events = messages, journal.Added(row.MessageCount, messages)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
-	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -35,12 +34,12 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 	s = s.Storable()
 	var receipt cairn.Receipt
 	id := e.opts.NewID("answer")
-	row, err := e.changeCall(ctx, root, s.CallID, func(call cairn.PendingCall, c *driver.Commit, now time.Time) (next cairn.PendingCall, err error) {
-		next, receipt.Outcome, err = inbox.Decide(call, &s, id, now)
+	row, err := e.changeCall(ctx, root, s.CallID, func(call cairn.PendingCall, c *driver.Commit, row *cairn.Session) (next cairn.PendingCall, err error) {
+		next, receipt.Outcome, err = inbox.Decide(call, &s, id, row.AsOf)
 		if receipt.Outcome == cairn.OutcomeLate {
 			m := cairn.Context(inbox.LateText(&next, &s))
 			m.ID = id
-			c.Messages = append(c.Messages, m)
+			add(c, row, []cairn.Message{m})
 		}
 		shown := next
 		shown.Kept, receipt.Call = nil, &shown
@@ -100,10 +99,10 @@ func (e *Engine) answered(ctx context.Context, root, callID, id string) *cairn.S
 }
 
 // changeCall changes the row of a pending call, together with what its session's row says of it, unless change leaves
-// it at the version it had and gives the commit nothing to do. change gets the store's time. It returns the session's
-// row.
+// it at the version it had and gives the commit nothing to do. change gets the session's row, which says the store's
+// time. It returns the row after the commit.
 func (e *Engine) changeCall(ctx context.Context, root, callID string,
-	change func(cairn.PendingCall, *driver.Commit, time.Time) (cairn.PendingCall, error)) (*cairn.Session, error) {
+	change func(cairn.PendingCall, *driver.Commit, *cairn.Session) (cairn.PendingCall, error)) (*cairn.Session, error) {
 	call, err := e.call(ctx, root, callID)
 	if err != nil {
 		return nil, err
@@ -114,14 +113,14 @@ func (e *Engine) changeCall(ctx context.Context, root, callID string,
 			return nil, err
 		}
 		c := &driver.Commit{}
-		next, err := change(*call, c, row.AsOf)
+		next, err := change(*call, c, row)
 		if err != nil || len(next.Trail) == len(call.Trail) {
 			return nil, err
 		}
 		if row.Ending != nil && row.SuspendedStep == call.StepID {
 			return nil, cairn.Invalid("call_id", "call %q is no longer pending: the wait of session %q is being ended", call.ID, row.ID)
 		}
-		c.Calls, c.Events = []driver.CallWrite{{Call: next, Seen: call.Version}}, journal.Added(row.MessageCount, c.Messages)
+		c.Calls = []driver.CallWrite{{Call: next, Seen: call.Version}}
 		if call.Status == cairn.CallOpen && next.Status != cairn.CallOpen && row.SuspendedStep == call.StepID {
 			c.Suspend = &driver.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls - 1}
 			if c.Suspend.OpenCalls > 0 {
@@ -214,8 +213,8 @@ func claimOptionsOf(list []ClaimOption) (o claimOptions) {
 }
 
 func (e *Engine) changeClaim(ctx context.Context, root, callID string, change func(cairn.PendingCall, time.Time) (cairn.PendingCall, error)) (*cairn.PendingCall, error) {
-	_, err := e.changeCall(ctx, root, callID, func(call cairn.PendingCall, _ *driver.Commit, now time.Time) (cairn.PendingCall, error) {
-		return change(call, now)
+	_, err := e.changeCall(ctx, root, callID, func(call cairn.PendingCall, _ *driver.Commit, row *cairn.Session) (cairn.PendingCall, error) {
+		return change(call, row.AsOf)
 	})
 	if err != nil {
 		return nil, err

@@ -177,6 +177,26 @@ func TestSoundFamilyIsAccepted(t *testing.T) {
 	}
 }
 
+// A late answer that came while a run holds the session is in its queue until the run's next commit.
+func TestLateAnswerInTheQueueIsNoFault(t *testing.T) {
+	t.Parallel()
+	tree := soundFamily(t)
+	h := tree.Sessions[0]
+	h.Settled = false
+	at := h.late()
+	m := h.Messages[at]
+	h.drop(at, 1)
+	if err := lateAnswersOnce(h); err == nil {
+		t.Error("a late answer that is nowhere is accepted")
+	}
+	h.queueAgain(m)
+	for _, check := range []func(*History) error{lateAnswersOnce, queueInOrder, queueLogged} {
+		if err := check(h); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestStoppedChildIsCountedOff examines a session after a stop of its child and before the session is resumed.
 func TestStoppedChildIsCountedOff(t *testing.T) {
 	t.Parallel()

@@ -102,6 +102,12 @@ func (h *History) late() int {
 	return slices.IndexFunc(h.Messages, func(m cairn.Message) bool { return isLate(&m) })
 }
 
+// queueAgain puts a message of the transcript into the queue, as it is there while a run holds the session.
+func (h *History) queueAgain(m cairn.Message) {
+	h.Queue = append(h.Queue, driver.QueuedTurn{ID: m.ID, Messages: []cairn.Message{m}, Context: true})
+	h.Session.Queued++
+}
+
 // withdrawal returns the index of the event of the first cancelled call.
 func (h *History) withdrawal() int {
 	i := slices.IndexFunc(h.Calls, func(c cairn.PendingCall) bool { return c.Status == cairn.CallDropped })
@@ -178,6 +184,7 @@ var familyDamages = map[string]map[string]func(*Tree){
 		"not told":   onRoot(func(h *History) { h.drop(h.late(), 1) }),
 		"told twice": onRoot(func(h *History) { h.Messages = append(h.Messages, h.Messages[h.late()]) }),
 		"of nobody":  onRoot(func(h *History) { h.Messages[h.late()].ID = "answer_other" }),
+		"queued too": onRoot(func(h *History) { h.queueAgain(h.Messages[h.late()]) }),
 		"lost": onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(h *History, c *cairn.PendingCall) {
 			h.Journal = append(h.Journal, record{Kind: answered, Call: c.ID, Outcome: cairn.OutcomeLate})
 		}),

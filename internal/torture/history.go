@@ -285,6 +285,7 @@ type step struct {
 	at      int
 	results *cairn.Message   // nil if there are none
 	after   []*cairn.Message // hidden rows
+	late    int              // number of late answers behind them
 }
 
 // turn is what a run added to the transcript.
@@ -331,6 +332,11 @@ func (t *turn) add(m *cairn.Message, at int) {
 		t.withdrawn = append(t.withdrawn, m)
 	case m.Origin == cairn.OriginCompanion:
 		t.loose = append(t.loose, m)
+	case isLate(m) && (len(t.steps) == 0 || len(t.loose) > 0):
+		t.loose = append(t.loose, m)
+	case isLate(m): // written with the step's commit, or after a takeover
+		s := &t.steps[len(t.steps)-1]
+		s.to, s.late = at+1, s.late+1
 	case own && strings.HasPrefix(rest, "in"):
 		t.input = append(t.input, m)
 	case !own && len(t.steps) > 0 && joined(m):

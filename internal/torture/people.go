@@ -159,13 +159,19 @@ func nothingUnapproved(h *History) error {
 }
 
 // lateAnswersOnce finds late answers that did not reach the model exactly once, and context rows for late answers that
-// do not exist.
+// do not exist. Those that came while a run held the session may still be in its queue.
 func lateAnswersOnce(h *History) error {
 	rows := map[string]int{}
-	for i := range h.Messages {
-		if m := &h.Messages[i]; isLate(m) {
-			rows[m.ID]++
+	count := func(list []cairn.Message) {
+		for i := range list {
+			if m := &list[i]; isLate(m) {
+				rows[m.ID]++
+			}
 		}
+	}
+	count(h.Messages)
+	for i := range h.Queue {
+		count(h.Queue[i].Messages)
 	}
 	for i := range h.Calls {
 		c := &h.Calls[i]

@@ -54,7 +54,7 @@ func next(session string, messages []cairn.Message, k *kind) line {
 		}
 	}
 	for i := range messages[from:] {
-		if m := &messages[from+i]; m.Role != cairn.RoleTool && !isLate(m) { // a late answer may arrive during the reply
+		if m := &messages[from+i]; m.Role != cairn.RoleTool {
 			fmt.Fprintf(h, "%s %t %q\n", m.Role, m.Hidden, m.Text())
 		}
 	}
@@ -68,7 +68,8 @@ func next(session string, messages []cairn.Message, k *kind) line {
 	return l
 }
 
-// isLate reports whether a message is the context row of a late answer. Only such messages belong to no run.
+// isLate reports whether a message is the context row of a late answer. It belongs to no run if none held the session when
+// it came; other messages belong to one.
 func isLate(m *cairn.Message) bool { return m.Hidden && strings.HasPrefix(m.ID, "answer_") }
 
 // digestOf returns the digest that a reply begins with; empty if there is none.

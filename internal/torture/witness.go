@@ -83,7 +83,7 @@ func (w *witness) Commit(ctx context.Context, id string, c *driver.Commit) (*cai
 	if c.EndRun != nil {
 		r.Ended, r.Status = c.EndRun.ID, string(c.EndRun.Status)
 	}
-	if c.Enqueue != nil {
+	if c.Enqueue != nil && !c.Enqueue.Context {
 		r.Queued, r.Text, r.Steer = c.Enqueue.ID, c.Enqueue.Messages[0].Text(), c.Enqueue.Steer
 	}
 	w.journal.write(r)

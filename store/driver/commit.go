@@ -55,7 +55,9 @@ type Commit struct {
 
 	// Messages are appended. The store sets CreatedAt where it is zero. The user's first message gives the row its
 	// Opening, which stays until a rewind removes that message. A message of the user makes an archived session current:
-	// its ArchivedAt becomes zero. A message that was queued did so when it was queued, see Dequeue.
+	// its ArchivedAt becomes zero. A message that was queued did so when it was queued, see Dequeue. While a run holds the
+	// session, only the holder of its lease appends: it may have shown a model more than the store has. Other writers
+	// queue, see [QueuedTurn.Context].
 	Messages []cairn.Message
 	// State changes the session's state.
 	State *StateChange

@@ -41,8 +41,8 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, out *session.Outc
 	due, marks, end := l.Due(out), l.Marks(out), l.End()
 	var c *driver.Commit
 	row, deliver, err := fx.onTop(ctx, l, &due.Ops, func() (*driver.Commit, error) {
-		if by := l.End() - end; by != 0 { // others have added messages
-			due.Messages, end = session.Moved(due.Messages, end, by), l.End()
+		if l.End() != end { // others have added messages
+			due.Messages = session.Unsummarised(due.Messages, end)
 		}
 		joined, err := fx.joining(ctx, l, out)
 		if err != nil {

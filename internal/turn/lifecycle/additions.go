@@ -42,8 +42,9 @@ func (r *Runs) catchUp(ctx context.Context, l *session.Live) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
+	messages = stamp(messages, l.Run.ID)
 	row, err := r.Write(ctx, l.Row.ID, l.Row, &driver.Commit{Guard: driver.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version},
-		Messages: messages, Dequeue: ids, Events: r.Marks(l.Row, "", journal.Added(l.Row.MessageCount, messages)...)})
+		Messages: messages, Dequeue: ids, Events: r.Marks(l.Row, l.Run.ID, journal.Added(l.Row.MessageCount, messages)...)})
 	if errors.Is(err, cairn.ErrStale) { // changed concurrently: the next commit appends it
 		return nil
 	}

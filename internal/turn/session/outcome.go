@@ -151,17 +151,18 @@ func (out *Outcome) Summarises() bool {
 	return slices.ContainsFunc(out.Messages, func(m cairn.Message) bool { return m.Summary != nil })
 }
 
-// Moved shifts the indexes that summaries name beyond index by the number of messages inserted there.
-func Moved(messages []cairn.Message, index, by int) []cairn.Message {
-	moved := slices.Clone(messages)
-	for i := range moved {
-		if s := moved[i].Summary; s != nil && s.From > index {
+// Unsummarised returns the messages with summaries that stand for nothing from index on: there are messages that their
+// author did not know.
+func Unsummarised(messages []cairn.Message, index int) []cairn.Message {
+	list := slices.Clone(messages)
+	for i := range list {
+		if s := list[i].Summary; s != nil && s.From > index {
 			own := *s
-			own.From += by
-			moved[i].Summary = &own
+			own.From = index
+			list[i].Summary = &own
 		}
 	}
-	return moved
+	return list
 }
 
 // Answers reports whether the step is an answer without tool calls.
