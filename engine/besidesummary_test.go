@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// overdue is an agent that asks a person, who does not answer in time. The run goes on without the answer, until its
+// overdue is an agent that asks a person, who does not answer in time. The run continues without the answer, until its
 // history is summarised.
 type overdue struct {
 	*cairn.Agent

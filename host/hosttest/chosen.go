@@ -147,6 +147,7 @@ var OnPair = Set{
 	"child-approval":          "a child's wait ends its parent's turn on the host",
 	"interrupt-child-at-work": "the store's watch ends what the host drives",
 	"busy-enqueue-crash":      "a queued turn begins on the host, by the store's list of what is due",
+	"busy-repeated":           "a message given again finds its turn on the host, and its queued turn in the store",
 	"waiting-answered-crash":  "so does one that was queued behind answers",
 	"steer":                   "a message in the store joins what the host drives",
 	"crash-approved-staged":   "a lease lapses by the store's clock while the host still has the turn",

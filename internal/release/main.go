@@ -70,7 +70,7 @@ func release(root string, o options) error {
 		o.remote = url
 	} else if !strings.ContainsAny(o.remote, "/:") {
 		if !o.dry {
-			return fmt.Errorf("-remote: there is no remote %s", o.remote)
+			return fmt.Errorf("-remote: no remote is named %s", o.remote)
 		}
 		o.remote = ""
 	}

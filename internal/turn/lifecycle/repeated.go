@@ -62,39 +62,69 @@ func (r *Runs) checkNext(ctx context.Context, h *held, in *Turn) error {
 // has it; empty if none has.
 func (r *Runs) has(ctx context.Context, h *held, message string) (run string, err error) {
 	said := func(m cairn.Message) bool { return m.ID == message && m.Role == cairn.RoleUser && !m.Hidden }
-	at, from := h.first+len(h.messages)-1, h.first
+	inTurn, err := r.inLastTurn(ctx, h, said)
+	switch {
+	case err != nil:
+		return "", err
+	case inTurn:
+		return h.row.RunID, nil
+	}
+	return r.inQueue(ctx, h.row, said)
+}
+
+// inLastTurn reports whether a message of the session's last turn is as said reports. It looks at the messages at hand
+// first. Only if one is not known to be of the turn, or if there are others, it reads the runs of the turn.
+func (r *Runs) inLastTurn(ctx context.Context, h *held, said func(cairn.Message) bool) (bool, error) {
+	at := h.last(said)
+	if h.row.RunID == "" || at < 0 && h.first == 0 {
+		return false, nil
+	}
+	began, err := r.turnBegan(ctx, h)
+	if err != nil {
+		return false, err
+	}
+	if at >= 0 {
+		return at >= began, nil
+	}
+	return r.between(ctx, h.row.ID, began, h.first, said)
+}
+
+// last returns the index in the transcript of the last message at hand that is as said reports, -1 if there is none. If
+// the run at hand is the last turn, it looks at no message before that: the session may have many.
+func (h *held) last(said func(cairn.Message) bool) int {
+	from := h.first
 	if h.run != nil && h.run.ID == h.row.RunID && h.run.PreviousRunID == "" {
-		from = max(from, h.run.FirstMessage) // the turn is as long as it is, and a session may be much longer
+		from = max(from, h.run.FirstMessage)
 	}
-	for at >= from && !said(h.messages[at-h.first]) {
-		at--
-	}
-	if at < from {
-		at = -1
-	}
-	if row := h.row; row.RunID != "" && (at >= 0 || h.first > 0) {
-		from, err := r.turnBegan(ctx, h)
-		if err != nil {
-			return "", err
-		}
-		for at < 0 && from < h.first {
-			page, err := driver.Messages(ctx, r.Store, row.ID, from, h.first-from)
-			if err != nil || len(page) == 0 {
-				return "", err
-			}
-			if slices.ContainsFunc(page, said) {
-				return row.RunID, nil
-			}
-			from += len(page)
-		}
-		if at >= from {
-			return row.RunID, nil
+	for at := h.first + len(h.messages) - 1; at >= from; at-- {
+		if said(h.messages[at-h.first]) {
+			return at
 		}
 	}
-	if h.row.Queued == 0 {
+	return -1
+}
+
+// between reports whether a message of a session, from one index to before another, is as said reports.
+func (r *Runs) between(ctx context.Context, sessionID string, from, to int, said func(cairn.Message) bool) (bool, error) {
+	for from < to {
+		page, err := driver.Messages(ctx, r.Store, sessionID, from, to-from)
+		if err != nil || len(page) == 0 {
+			return false, err
+		}
+		if slices.ContainsFunc(page, said) {
+			return true, nil
+		}
+		from += len(page)
+	}
+	return false, nil
+}
+
+// inQueue returns the queued turn of a session with a message that is as said reports; empty if there is none.
+func (r *Runs) inQueue(ctx context.Context, row *cairn.Session, said func(cairn.Message) bool) (id string, err error) {
+	if row.Queued == 0 {
 		return "", nil
 	}
-	queue, err := driver.Queue(ctx, r.Store, h.row.ID)
+	queue, err := driver.Queue(ctx, r.Store, row.ID)
 	for i := range queue {
 		if slices.ContainsFunc(queue[i].Messages, said) {
 			return queue[i].ID, nil
