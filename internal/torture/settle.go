@@ -1,0 +1,115 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store/driver"
+)
+
+// settle works until nothing is due and every log has the end of its session's last run. With a clerk, it works
+// until every pending call has been answered.
+func settle(ctx context.Context, st driver.Store, eng *engine.Engine, answer *clerk) error {
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	rows, err := rest(ctx, st, eng, answer)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(rows))
+	var following sync.WaitGroup
+	turns := make(chan struct{}, 256) // a process has a limited number of connections
+	for i := range rows {
+		turns <- struct{}{}
+		following.Go(func() {
+			errs[i] = followToEnd(ctx, st, eng, &rows[i])
+			<-turns
+		})
+	}
+	following.Wait()
+	return errors.Join(errs...)
+}
+
+// rest works until no session is at work or, with a clerk, waits for an answer, and returns all sessions.
+func rest(ctx context.Context, st driver.Store, eng *engine.Engine, answer *clerk) ([]cairn.Session, error) {
+	atWork := func(row cairn.Session) bool { return atWork(row) || answer != nil && row.Status == cairn.SessionPaused }
+	rows, err := quiet(ctx, st, eng, answer)
+	// A deadline may pass, or a queued turn may begin, while the worker stops.
+	for err == nil && slices.ContainsFunc(rows, atWork) {
+		rows, err = quiet(ctx, st, eng, answer)
+	}
+	return rows, err
+}
+
+// atWork reports whether a session is being driven, or will be once a worker polls.
+func atWork(row cairn.Session) bool {
+	return row.Status == cairn.SessionActive || row.Queued > 0 && row.Status != cairn.SessionPaused
+}
+
+// quiet works until no session is active, nothing is due and, with a clerk, no call is pending. It returns all
+// sessions as of after the worker has stopped.
+func quiet(ctx context.Context, st driver.Store, eng *engine.Engine, answer *clerk) ([]cairn.Session, error) {
+	work, stop := context.WithCancel(ctx)
+	worked := make(chan error, 1)
+	go func() { worked <- eng.Work(work) }()
+	err := awaitQuiet(ctx, st, answer)
+	stop()
+	if err := errors.Join(err, <-worked); err != nil {
+		return nil, err
+	}
+	return pages(func(cursor string) (driver.Page[cairn.Session], error) {
+		return st.List(ctx, driver.SessionQuery{Cursor: cursor})
+	})
+}
+
+func awaitQuiet(ctx context.Context, st driver.Store, answer *clerk) error {
+	busy := []cairn.SessionStatus{cairn.SessionActive}
+	if answer != nil {
+		busy = append(busy, cairn.SessionPaused)
+	}
+	for {
+		if answer != nil {
+			if err := answer.clear(ctx); err != nil {
+				return err
+			}
+		}
+		page, err := st.Due(ctx, driver.DueQuery{Limit: 10})
+		due := page.Items
+		if err != nil {
+			return err
+		}
+		at, err := st.List(ctx, driver.SessionQuery{Statuses: busy, Limit: 10})
+		if err != nil {
+			return err
+		}
+		if len(due) == 0 && len(at.Items) == 0 {
+			return nil
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("due are %+v, and still at it %+v: %w", due, at.Items, err)
+		}
+	}
+}
+
+// followToEnd follows a session's log from the begin of its last run to the end of that run.
+func followToEnd(ctx context.Context, st driver.Store, eng *engine.Engine, row *cairn.Session) error {
+	run, err := driver.FindRun(ctx, st, row.ID, row.RunID)
+	if err != nil {
+		return err
+	}
+	for ev, err := range eng.Events(ctx, row.ID, cairn.After(run.StartSequence)) {
+		if err != nil {
+			return err
+		}
+		if ev.Ends(run.ID) && ev.Status == run.Status {
+			return nil
+		}
+	}
+	return fmt.Errorf("session %s: the log does not say that run %s is %s: %w", row.ID, run.ID, run.Status, ctx.Err())
+}
