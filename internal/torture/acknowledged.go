@@ -113,14 +113,19 @@ func (h *History) oneWriter(hosted bool) error {
 func nothingCommittedAgain(h *History) error {
 	done := map[string]record{} // by digest or call
 	leases, undone := leases{}, h.undone()
+	gone := map[string]bool{} // the runs undone so far
 	for _, r := range h.Journal {
 		leases.note(r)
 		switch r.Kind {
 		case committed:
+			if gone[r.run()] { // its process slept before it recorded the commit
+				continue
+			}
 			for _, name := range slices.Concat(r.Digests, r.Results) {
 				done[name] = r
 			}
 		case undoing:
+			gone[r.Undone] = undone[r.Undone]
 			maps.DeleteFunc(done, func(_ string, before record) bool { return undone[r.Undone] && before.run() == r.Undone })
 		case modelCalled, toolStarted:
 			name := r.Call

@@ -15,9 +15,21 @@ import (
 // logOf returns the log of a store that has one.
 func logOf(st driver.Store) driver.Log { return st.(driver.LogProvider).EventLog() }
 
+// logDir is the directory of the store whose log has the events of the sessions in another one.
+const logDir = "elsewhere"
+
+// Name returns a name for the store in a directory that is given to an [Open], for stores that are not in files. Stores of
+// a test have different names.
+func Name(dir string) string {
+	if filepath.Base(dir) == logDir {
+		return logDir
+	}
+	return "tortured"
+}
+
 // openElsewhere opens the store whose log has the events of the sessions in another one.
 func openElsewhere(open Open, dir string) (driver.Store, error) {
-	dir = filepath.Join(dir, "elsewhere")
+	dir = filepath.Join(dir, logDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}

@@ -158,6 +158,31 @@ func TestLateProcessesAreNoFault(t *testing.T) {
 	}
 }
 
+// A process may sleep between a commit and its record. Meanwhile the run may be undone, and its turn made again.
+func TestCommitRecordedBehindItsUndoingIsNoFault(t *testing.T) {
+	t.Parallel()
+	tree := sound(t, "per-step")
+	h := tree.Sessions[0]
+	at := slices.IndexFunc(h.Journal, func(r record) bool { return r.Kind == committed && len(r.Results) > 0 })
+	step := h.Journal[at]
+	step.Step = "gone/1"
+	again := record{Kind: toolStarted, Session: h.Session.ID, Process: "another", Call: step.Results[0]}
+	began := record{Kind: committed, Session: h.Session.ID, Process: "another", Took: true, Began: "next", Token: step.Token + 100}
+	undo := record{Kind: undoing, Session: h.Session.ID, Process: "another", Undone: "gone"}
+	for name, test := range map[string]struct {
+		journal []record
+		fault   bool
+	}{
+		"before":   {[]record{step, undo, began, again}, false},
+		"behind":   {[]record{undo, step, began, again}, false},
+		"not once": {[]record{step, began, again}, true},
+	} {
+		if err := nothingCommittedAgain(&History{Session: h.Session, Journal: test.journal}); (err != nil) != test.fault {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // The second of two attempts at an effect may have read the stage before the first staged its result.
 func TestAnAttemptThatHadJoinedBeforeIsNoFault(t *testing.T) {
 	t.Parallel()

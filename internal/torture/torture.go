@@ -34,7 +34,7 @@ var (
 	flagKeep  = flag.String("torture.keep", "", "an empty directory that is used and kept, for a look at what was left")
 )
 
-// Open opens the store in a directory. The store must have an event log.
+// Open opens the store in a directory. The store must have an event log. Another directory is another store, see [Name].
 type Open func(dir string) (driver.Store, error)
 
 // Start creates the engine of a process over its store. It also returns the function with which the process leaves:

@@ -30,7 +30,7 @@ type withBooks struct {
 
 // openTortured opens the store as soon as there is a server. One that was killed has to replay its log before it
 // serves, which may take long on a busy machine.
-func openTortured(string) (driver.Store, error) {
+func openTortured(dir string) (driver.Store, error) {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv(serverVariable))
 	if err != nil {
@@ -38,7 +38,7 @@ func openTortured(string) (driver.Store, error) {
 	}
 	deadline := time.Now().Add(time.Minute)
 	for {
-		s, err := pgstore.New(ctx, pool, &pgstore.Options{Schema: "tortured", RetryFor: time.Minute})
+		s, err := pgstore.New(ctx, pool, &pgstore.Options{Schema: torture.Name(dir), RetryFor: time.Minute})
 		if err == nil {
 			books := withBooks{s, pool}
 			return books, books.again(func() error { return books.make(ctx) })
@@ -87,6 +87,12 @@ func (s withBooks) Entered(ctx context.Context, session string) (calls []string,
 func TestTorture(t *testing.T) {
 	t.Setenv(serverVariable, testenv.FastPostgres(t))
 	torture.Run(t, openTortured)
+}
+
+func TestTortureOfALogElsewhere(t *testing.T) {
+	torture.NeedsSoak(t)
+	t.Setenv(serverVariable, testenv.FastPostgres(t))
+	torture.RunElsewhere(t, openTortured)
 }
 
 func TestTortureWithDefaults(t *testing.T) {

@@ -18,10 +18,10 @@ func init() {
 // addressVariable names the variable that gives victims the server's address.
 const addressVariable = "CAIRN_TORTURE_REDIS"
 
-func openTortured(string) (driver.Store, error) {
+func openTortured(dir string) (driver.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	s, err := Open(ctx, os.Getenv(addressVariable), nil)
+	s, err := Open(ctx, os.Getenv(addressVariable), &Options{Prefix: torture.Name(dir)})
 	if err != nil {
 		return nil, err
 	}
@@ -31,6 +31,12 @@ func openTortured(string) (driver.Store, error) {
 func TestTorture(t *testing.T) {
 	t.Setenv(addressVariable, testenv.RedisServer(t).URL())
 	torture.Run(t, openTortured)
+}
+
+func TestTortureOfALogElsewhere(t *testing.T) {
+	torture.NeedsSoak(t)
+	t.Setenv(addressVariable, testenv.RedisServer(t).URL())
+	torture.RunElsewhere(t, openTortured)
 }
 
 func TestTortureWithDefaults(t *testing.T) {
