@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,15 +14,34 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
+// standstill bounds how long a wait lasts while nothing changes: on a busy machine, what changes slowly is not stuck.
+type standstill struct {
+	within time.Duration
+	seen   map[string]int64 // the versions of the sessions waited for, by id
+	since  time.Time        // when they were first seen
+}
+
+// over reports whether the sessions that are waited for have stayed the same, without a change of any, for too long.
+func (s *standstill) over(rows []cairn.Session) bool {
+	now := map[string]int64{}
+	for i := range rows {
+		now[rows[i].ID] = rows[i].Version
+	}
+	if s.seen == nil || !maps.Equal(now, s.seen) {
+		s.seen, s.since = now, time.Now()
+	}
+	return time.Since(s.since) > s.within
+}
+
 // settle works until nothing is due and every log has the end of its session's last run. With a clerk, it works
 // until every pending call has been answered.
 func settle(ctx context.Context, st driver.Store, eng *engine.Engine, answer *clerk) error {
-	ctx, cancel := context.WithTimeout(ctx, settleWithin)
-	defer cancel()
 	rows, err := rest(ctx, st, eng, answer)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
 	errs := make([]error, len(rows))
 	var following sync.WaitGroup
 	turns := make(chan struct{}, 256) // a process has a limited number of connections
@@ -68,7 +88,12 @@ func quiet(ctx context.Context, st driver.Store, eng *engine.Engine, answer *cle
 	})
 }
 
+// awaitQuiet waits until no session is active, nothing is due and, with a clerk, no call is pending. It gives up once
+// nothing has changed for settleWithin, or after lastsAtMost.
 func awaitQuiet(ctx context.Context, st driver.Store, answer *clerk) error {
+	ctx, cancel := context.WithTimeout(ctx, lastsAtMost)
+	defer cancel()
+	still := standstill{within: settleWithin}
 	busy := []cairn.SessionStatus{cairn.SessionActive}
 	if answer != nil {
 		busy = append(busy, cairn.SessionPaused)
@@ -84,15 +109,20 @@ func awaitQuiet(ctx context.Context, st driver.Store, answer *clerk) error {
 		if err != nil {
 			return err
 		}
-		at, err := st.List(ctx, driver.SessionQuery{Statuses: busy, Limit: 10})
+		at, err := pages(func(cursor string) (driver.Page[cairn.Session], error) {
+			return st.List(ctx, driver.SessionQuery{Statuses: busy, Cursor: cursor})
+		})
 		if err != nil {
 			return err
 		}
-		if len(due) == 0 && len(at.Items) == 0 {
+		if len(due) == 0 && len(at) == 0 {
 			return nil
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return fmt.Errorf("due are %+v, and still at it %+v: %w", due, at.Items, err)
+		if err = pause(ctx, 50*time.Millisecond); err == nil && still.over(at) {
+			err = fmt.Errorf("nothing has changed for %s", still.within)
+		}
+		if err != nil {
+			return fmt.Errorf("due are %+v, and still at it %+v: %w", due, at[:min(len(at), 10)], err)
 		}
 	}
 }

@@ -138,8 +138,12 @@ func (w *watch) abandoned(active []cairn.Session, at time.Time) (list []error) {
 }
 
 // taken waits until each session that is active without a lease has been taken on since taken was called. One that is
-// without a lease again, as while a host's server is paused, does not count twice.
-func (w *watch) taken(ctx context.Context) error {
+// without a lease again, as while a host's server is paused, does not count twice. It gives up once no active session has
+// changed for the given time, or after lastsAtMost.
+func (w *watch) taken(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, lastsAtMost)
+	defer cancel()
+	still := standstill{within: within}
 	waiting, done := map[string]bool{}, map[string]bool{}
 	for {
 		active, err := w.list(ctx, driver.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
@@ -158,7 +162,10 @@ func (w *watch) taken(ctx context.Context) error {
 				return nil
 			}
 		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
+		if err = pause(ctx, 20*time.Millisecond); err == nil && still.over(active) {
+			err = fmt.Errorf("nothing has changed for %s", within)
+		}
+		if err != nil {
 			return fmt.Errorf("sessions are active without a lease, and nobody has taken them on: %q: %w", slices.Sorted(maps.Keys(waiting)), err)
 		}
 	}

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -111,14 +112,16 @@ func TestWhatIsNotTakenOnIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, _ := abandoned(t, "p", time.Second)
 		w := &watch{st: st}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := w.taken(ctx); err != nil {
+		if err := w.taken(t.Context(), time.Minute); err != nil {
 			t.Fatalf("while its lease is good: %v", err)
 		}
 		time.Sleep(2 * time.Second)
-		if err := w.taken(ctx); err == nil {
+		since := time.Now()
+		if err := w.taken(t.Context(), time.Minute); err == nil {
 			t.Error("a session without a lease is taken for one that is driven")
+		}
+		if took := time.Since(since); took > 2*time.Minute {
+			t.Errorf("it was found after %v", took)
 		}
 	})
 }
@@ -137,7 +140,7 @@ func TestSessionsAreTakenOnOnce(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		taken := make(chan error)
-		go func() { taken <- (&watch{st: st}).taken(t.Context()) }()
+		go func() { taken <- (&watch{st: st}).taken(t.Context(), time.Minute) }()
 		for id, token := range map[string]int64{"session": token, "second": second.Lease.Token} {
 			time.Sleep(10 * time.Second)
 			select {
@@ -152,6 +155,34 @@ func TestSessionsAreTakenOnOnce(t *testing.T) {
 		if err := <-taken; err != nil {
 			t.Fatal(err)
 		}
+	})
+}
+
+// While other sessions change, a worker may be busy with them. That lasts for an hour at most.
+func TestWhatChangesIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, _ := abandoned(t, "p", time.Second)
+		taken := make(chan error, 1)
+		time.Sleep(2 * time.Second)
+		go func() { taken <- (&watch{st: st}).taken(t.Context(), time.Minute) }()
+		for n := range 120 {
+			select {
+			case err := <-taken:
+				if n < 100 || err == nil {
+					t.Fatalf("after %d changes: %v", n, err)
+				}
+				return
+			default:
+			}
+			if _, err := driver.Update(t.Context(), st, "session", func(*cairn.Session) (*driver.Commit, error) {
+				return &driver.Commit{Context: &driver.ContextChange{Title: new(fmt.Sprint(n))}}, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(35 * time.Second)
+		}
+		t.Error("it is waited for without an end")
 	})
 }
 
