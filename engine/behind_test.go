@@ -23,11 +23,11 @@ func TestStoreIsBehindItsHost(t *testing.T) {
 				at.Step++ // the store has nothing of it
 			}
 			before := load(t, st.Store, "s")
-			out, err := eng.Effect(t.Context(), name, next(at, "call"))
+			out, err := eng.ForHost().Effect(t.Context(), name, next(at, "call"))
 			if wantError(t, err, cairn.ErrFenced); load(t, st.Store, "s").Version != before.Version {
 				t.Errorf("the effect came to %s", out)
 			}
-			if err := eng.ReleaseRun(t.Context(), at.Position); err != nil {
+			if err := eng.ForHost().ReleaseRun(t.Context(), at.Position); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := eng.Resume(t.Context(), "s"); err != nil {

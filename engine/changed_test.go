@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/host/loop"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -27,7 +28,7 @@ type release struct {
 
 func (r *release) Start(_ context.Context, b host.Run) (func(context.Context) error, error) {
 	return func(ctx context.Context) error {
-		_, err := engine.Drive(releasing{r, ctx}, b)
+		_, err := loop.Drive(releasing{r, ctx}, b)
 		return err
 	}, nil
 }
@@ -47,7 +48,7 @@ func (r releasing) Do(e host.Effect) error {
 	eng := r.engines[r.pattern>>(r.effects%6)&1]
 	r.effects++
 	r.mu.Unlock()
-	out, err := eng.Effect(r.ctx, e.Name, in)
+	out, err := eng.ForHost().Effect(r.ctx, e.Name, in)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (r releasing) All(n int, branch func(host.Scheduler, int) error) (err error
 }
 
 func (r releasing) Child(_ host.Call, b host.Run) error {
-	_, err := engine.Drive(r, b)
+	_, err := loop.Drive(r, b)
 	return err
 }
 

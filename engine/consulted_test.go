@@ -38,7 +38,7 @@ func TestStopAfterAnAttemptThatConsulted(t *testing.T) {
 				}
 				return nil
 			})
-			if out, err := one.Effect(ctx, host.EffectChild, next(run, call)); err == nil {
+			if out, err := one.ForHost().Effect(ctx, host.EffectChild, next(run, call)); err == nil {
 				t.Fatalf("the attempt came to %s", out)
 			}
 			if err := st.RequestStop(t.Context(), "s", cairn.Stop{RunID: run.RunID, Kind: cairn.StopInterrupt, Reason: "enough"}); err != nil {

@@ -425,7 +425,7 @@ func TestUsageOfACutEffect(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			_, err := eng.Effect(ctx, host.EffectPlan, next(first, ""))
+			_, err := eng.ForHost().Effect(ctx, host.EffectPlan, next(first, ""))
 			done <- err
 		}()
 		if <-said; n == 1 {

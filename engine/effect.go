@@ -11,19 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
-// Effect carries out one effect of a run for a host, and returns its output. It needs only the store, but is faster in
-// the process that carried out the previous effect. While it runs, it renews the run's lease and receives stop
-// requests.
-//
-// A host may call it again with the same input if the answer was lost. Work that was done is not repeated, but a model
-// or tool call that was cut off is made again. If the first call is still running although the host has abandoned it,
-// the log shows one sequence of events and one outcome counts; one of the two calls may return ErrUnavailable, for the
-// host to retry.
-//
-// The error is ErrFenced if another process has taken the run over; the host then abandons it. It is ErrInvalid for an
-// unknown effect, ErrNotFound for an unknown agent or a deleted session, ErrClosed after Close, and any other error for
-// a failure that may pass.
-func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (json.RawMessage, error) {
+// effect implements host.Engine.
+func (e *Engine) effect(ctx context.Context, name string, in json.RawMessage) (json.RawMessage, error) {
 	if e.opts.Host == nil {
 		return nil, cairn.Invalid("host", "the engine has none")
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
@@ -79,7 +80,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		return nil, cairn.Invalid("event_retention", "the event log does not know which logs are to be swept (store.LogSweeper)")
 	}
 	self := owner(e.opts.NewID)
-	if k, ok := e.opts.Host.(Keeper); ok {
+	if k, ok := e.opts.Host.(host.Keeper); ok {
 		if err := k.CheckLease(e.opts.LeaseTTL); err != nil {
 			return nil, err
 		}

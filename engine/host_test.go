@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/host/loop"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -28,7 +29,7 @@ func (h *byHand) Start(_ context.Context, b host.Run) (func(context.Context) err
 	return nil, h.err
 }
 
-func hostedBy(h engine.Host) option { return with(func(o *engine.Options) { o.Host = h }) }
+func hostedBy(h host.Host) option { return with(func(o *engine.Options) { o.Host = h }) }
 
 // next returns the input of an effect of the step after the committed ones.
 func next(b host.Run, callID string) json.RawMessage {
@@ -40,7 +41,7 @@ func next(b host.Run, callID string) json.RawMessage {
 // carry carries out an effect that must succeed, and returns its output.
 func carry(t *testing.T, eng *engine.Engine, name string, in json.RawMessage) string {
 	t.Helper()
-	out, err := eng.Effect(t.Context(), name, in)
+	out, err := eng.ForHost().Effect(t.Context(), name, in)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -79,7 +80,7 @@ func TestEffectThatWasCutOffIsTakenBack(t *testing.T) {
 		<-said
 		cancel()
 	}()
-	_, err := one.Effect(ctx, host.EffectPlan, next(h.begun[0], ""))
+	_, err := one.ForHost().Effect(ctx, host.EffectPlan, next(h.begun[0], ""))
 	wantError(t, err, context.Canceled)
 	for _, eng := range []*engine.Engine{two, one, two} {
 		carry(t, eng, host.EffectPlan, next(h.begun[0], ""))
@@ -109,7 +110,7 @@ func TestToolThatWasCutOffRunsAgain(t *testing.T) {
 	start(t, one, "s", "go")
 	b := h.begun[0]
 	carry(t, one, host.EffectPlan, next(b, ""))
-	_, err := one.Effect(ctx, host.EffectTool, next(b, "c1"))
+	_, err := one.ForHost().Effect(ctx, host.EffectTool, next(b, "c1"))
 	wantError(t, err, context.Canceled)
 	for _, eng := range []*engine.Engine{two, one, two} {
 		carry(t, eng, host.EffectTool, next(b, "c1"))
@@ -146,7 +147,7 @@ func TestCommitWhoseProcessDiedIsAnswered(t *testing.T) {
 		dying.cut()
 		return cairn.Errorf(cairn.ErrInternal, "cut off")
 	})
-	if _, err := one.Effect(t.Context(), host.EffectCommit, next(h.begun[0], "")); err == nil {
+	if _, err := one.ForHost().Effect(t.Context(), host.EffectCommit, next(h.begun[0], "")); err == nil {
 		t.Fatal("a dead process heard of its commit")
 	}
 	for range 2 {
@@ -176,13 +177,13 @@ func TestLapsedLeaseIsRenewedUnlessTaken(t *testing.T) {
 	if len(h.begun) != 2 || h.begun[1].RunID != h.begun[0].RunID || h.begun[1].Token <= h.begun[0].Token {
 		t.Fatalf("the host was given %+v", h.begun)
 	}
-	_, err := eng.Effect(t.Context(), host.EffectCommit, next(h.begun[0], ""))
+	_, err := eng.ForHost().Effect(t.Context(), host.EffectCommit, next(h.begun[0], ""))
 	wantError(t, err, cairn.ErrFenced)
-	status, err := engine.Drive(hand{t, eng}, h.begun[0])
+	status, err := loop.Drive(hand{t, eng}, h.begun[0])
 	if status != "" || err != nil {
 		t.Errorf("driving a run that was taken over: %q, %v", status, err)
 	}
-	if status, err = engine.Drive(hand{t, eng}, h.begun[1]); status != cairn.RunCompleted || err != nil {
+	if status, err = loop.Drive(hand{t, eng}, h.begun[1]); status != cairn.RunCompleted || err != nil {
 		t.Errorf("driving the run: %q, %v", status, err)
 	}
 	wantSound(t, tapOn(st), "s")
@@ -199,7 +200,7 @@ func (h hand) Do(e host.Effect) error {
 	if err != nil {
 		return err
 	}
-	out, err := h.eng.Effect(h.Context(), e.Name, in)
+	out, err := h.eng.ForHost().Effect(h.Context(), e.Name, in)
 	if err != nil {
 		return err
 	}
@@ -215,7 +216,7 @@ func (h hand) All(n int, branch func(host.Scheduler, int) error) error {
 }
 
 func (h hand) Child(_ host.Call, b host.Run) error {
-	_, err := engine.Drive(h, b)
+	_, err := loop.Drive(h, b)
 	return err
 }
 
@@ -233,7 +234,7 @@ func TestChildIsHandedOverAgain(t *testing.T) {
 	if again := carry(t, other, host.EffectChild, next(b, plan.Children[0])); again != first {
 		t.Errorf("handed over %s, and again %s", first, again)
 	}
-	if status, err := engine.Drive(hand{t, other}, b); status != cairn.RunCompleted || err != nil {
+	if status, err := loop.Drive(hand{t, other}, b); status != cairn.RunCompleted || err != nil {
 		t.Errorf("driving the run: %q, %v", status, err)
 	}
 	wantSound(t, tapOn(st), "s")
@@ -294,17 +295,17 @@ func TestEffectMistakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(logged(t, st, "s"))
-			_, err := eng.Effect(t.Context(), c.effect, c.in)
+			_, err := eng.ForHost().Effect(t.Context(), c.effect, c.in)
 			wantError(t, err, c.want)
 			if after := len(logged(t, st, "s")); after != before {
 				t.Errorf("the log has %d more events", after-before)
 			}
 		})
 	}
-	_, err := open(t, st, bot(counter(3), note()), named("b")).Effect(t.Context(), host.EffectPlan, next(b, ""))
+	_, err := open(t, st, bot(counter(3), note()), named("b")).ForHost().Effect(t.Context(), host.EffectPlan, next(b, ""))
 	wantError(t, err, cairn.ErrInvalid)
 	leave(t, eng)
-	_, err = eng.Effect(t.Context(), host.EffectPlan, next(b, ""))
+	_, err = eng.ForHost().Effect(t.Context(), host.EffectPlan, next(b, ""))
 	wantError(t, err, cairn.ErrClosed)
 }
 
@@ -322,7 +323,7 @@ func TestEffectWhoseCommitFails(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	_, err := eng.Effect(t.Context(), host.EffectCommit, next(h.begun[0], ""))
+	_, err := eng.ForHost().Effect(t.Context(), host.EffectCommit, next(h.begun[0], ""))
 	wantError(t, err, full)
 	st.stepIn(nil, nil)
 	carry(t, eng, host.EffectCommit, next(h.begun[0], ""))

@@ -13,9 +13,8 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// ReleaseRun releases a run that a host can no longer drive, so that a worker takes it over at once instead of when the
-// lease lapses. It is no error if another process already has the run.
-func (e *Engine) ReleaseRun(ctx context.Context, at host.Position) error {
+// releaseRun implements host.Engine.
+func (e *Engine) releaseRun(ctx context.Context, at host.Position) error {
 	e.runs.Forget(at)
 	_, err := e.store.Commit(ctx, at.SessionID, &driver.Commit{
 		Guard: driver.Guard{Token: at.Token}, Lease: driver.LeaseChange{Action: driver.LeaseRelease}})
@@ -25,11 +24,8 @@ func (e *Engine) ReleaseRun(ctx context.Context, at host.Position) error {
 	return err
 }
 
-// Hold renews a run's lease while do runs. A host calls it around its work for the run between two effects, such as
-// waiting for a sub-agent's run. The context passed to do ends if the lease is lost or cannot be renewed; the error is
-// then ErrFenced or ErrUnavailable, as from Effect. It also ends when the engine is closed, with ErrClosed: Close waits
-// for effects, but not for waits between them.
-func (e *Engine) Hold(ctx context.Context, at host.Position, do func(context.Context) error) error {
+// hold implements host.Engine.
+func (e *Engine) hold(ctx context.Context, at host.Position, do func(context.Context) error) error {
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()
@@ -103,7 +99,7 @@ func (e *Engine) shorten(ctx context.Context, row *cairn.Session) error {
 // for. It asks about all at once, since a slow host must not delay everything else that is due; a single run is left to
 // the takeover, which asks as well.
 func (e *Engine) askHost(ctx context.Context, page []store.Due, w *worker) (kept map[string]bool) {
-	if _, ok := e.opts.Host.(Keeper); !ok {
+	if _, ok := e.opts.Host.(host.Keeper); !ok {
 		return nil
 	}
 	var ids []string

@@ -190,7 +190,7 @@ func TestEffectOutlastsItsLease(t *testing.T) {
 		eng := open(t, st, bot(scripted.New(scripted.Call("slow", in{}).ID("c1"), scripted.Text("bye")), slow), hostedBy(h))
 		start(t, eng, "s", "go")
 		carry(t, eng, host.EffectPlan, next(h.begun[0], ""))
-		_, err := eng.Effect(t.Context(), host.EffectTool, next(h.begun[0], "c1"))
+		_, err := eng.ForHost().Effect(t.Context(), host.EffectTool, next(h.begun[0], "c1"))
 		wantError(t, err, cairn.ErrUnavailable)
 		st.stepIn(nil, nil)
 		drives(t, eng, h.begun[0], cairn.RunCompleted)
@@ -206,7 +206,7 @@ func TestHold(t *testing.T) {
 		eng := open(t, st, bot(scripted.New(scripted.Text("bye"))), hostedBy(h))
 		start(t, eng, "s", "go")
 		at := h.begun[0].Position
-		err := eng.Hold(t.Context(), at, func(context.Context) error {
+		err := eng.ForHost().Hold(t.Context(), at, func(context.Context) error {
 			time.Sleep(time.Hour)
 			if row := load(t, st, "s"); !row.Running(time.Now()) {
 				t.Errorf("the lease ran out at %s", row.Lease.Until)
@@ -214,8 +214,8 @@ func TestHold(t *testing.T) {
 			return nil
 		})
 		wantError(t, err, nil)
-		err = eng.Hold(t.Context(), at, func(ctx context.Context) error {
-			if err := eng.ReleaseRun(t.Context(), at); err != nil {
+		err = eng.ForHost().Hold(t.Context(), at, func(ctx context.Context) error {
+			if err := eng.ForHost().ReleaseRun(t.Context(), at); err != nil {
 				t.Error(err)
 			}
 			if _, err := eng.Resume(t.Context(), "s"); err != nil {
@@ -225,9 +225,9 @@ func TestHold(t *testing.T) {
 			return ctx.Err()
 		})
 		wantError(t, err, cairn.ErrFenced)
-		wantError(t, eng.ReleaseRun(t.Context(), at), nil)
+		wantError(t, eng.ForHost().ReleaseRun(t.Context(), at), nil)
 		closed := make(chan error, 1)
-		wantError(t, eng.Hold(t.Context(), h.begun[1].Position, func(ctx context.Context) error {
+		wantError(t, eng.ForHost().Hold(t.Context(), h.begun[1].Position, func(ctx context.Context) error {
 			go func() { closed <- eng.Close(context.Background()) }() // does not wait for what never ends
 			<-ctx.Done()
 			return ctx.Err()

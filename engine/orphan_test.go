@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/host/loop"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -55,20 +56,20 @@ func TestSubAgentOfADeadTurnDoesNotWait(t *testing.T) {
 			} else {
 				replace()
 			}
-			if _, err := engine.Drive(hand{t, eng}, child); err != nil {
+			if _, err := loop.Drive(hand{t, eng}, child); err != nil {
 				t.Fatal(err)
 			}
 			if status := load(t, st, child.SessionID).Status; status != cairn.SessionInterrupted && !late {
 				t.Errorf("the sub-agent at work was not stopped: its session is %s", status)
 			}
 			carry(t, eng, host.EffectChild, json.RawMessage(strings.TrimSuffix(string(next(b, plan.Children[0])), "}")+`,"driven":"`+child.RunID+`"}`))
-			if status, err := engine.Drive(hand{t, eng}, b); status != cairn.RunInterrupted || err != nil {
+			if status, err := loop.Drive(hand{t, eng}, b); status != cairn.RunInterrupted || err != nil {
 				t.Errorf("driving the run that was given up: %q, %v", status, err)
 			}
 			if row := load(t, st, child.SessionID); row.Status != cairn.SessionInterrupted || row.OpenCalls != 0 {
 				t.Errorf("the sub-agent's session is %s and waits for %d", row.Status, row.OpenCalls)
 			}
-			if status, err := engine.Drive(hand{t, eng}, h.begun[1]); status != cairn.RunCompleted || err != nil {
+			if status, err := loop.Drive(hand{t, eng}, h.begun[1]); status != cairn.RunCompleted || err != nil {
 				t.Errorf("driving the next run: %q, %v", status, err)
 			}
 			wantSound(t, st, "s")

@@ -18,6 +18,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/host/loop"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -150,10 +151,10 @@ func (h *overlap) drive() {
 	}
 }
 
-// Start implements engine.Host.
+// Start implements host.Host.
 func (h *overlap) Start(ctx context.Context, b host.Run) (func(context.Context) error, error) {
 	go func() {
-		_, err := engine.Drive(h, b)
+		_, err := loop.Drive(h, b)
 		h.ended <- err
 	}()
 	return func(context.Context) error { return nil }, nil
@@ -190,7 +191,7 @@ func (h *overlap) attempt(name string, in json.RawMessage) (json.RawMessage, err
 	came := make(chan result, 1)
 	began := time.Now().Format("05.000")
 	go func() {
-		out, err := eng.Effect(ctx, name, in)
+		out, err := eng.ForHost().Effect(ctx, name, in)
 		h.note("%s %s began at %s: %s %v", name, in, began, out, err)
 		came <- result{out, err}
 		leave(h.T, eng)
@@ -237,6 +238,6 @@ func (h *overlap) All(n int, branch func(host.Scheduler, int) error) error {
 
 // Child implements host.Scheduler.
 func (h *overlap) Child(_ host.Call, b host.Run) error {
-	_, err := engine.Drive(h, b)
+	_, err := loop.Drive(h, b)
 	return err
 }

@@ -22,11 +22,11 @@ func TestLateAttemptAtAReleasedRun(t *testing.T) {
 	eng := open(t, st, agent, hostedBy(h))
 	start(t, eng, "s", "go")
 	run := h.begun[0]
-	if err := eng.ReleaseRun(t.Context(), run.Position); err != nil {
+	if err := eng.ForHost().ReleaseRun(t.Context(), run.Position); err != nil {
 		t.Fatal(err)
 	}
 	before := load(t, st.Store, "s")
-	if out, err := eng.Effect(t.Context(), host.EffectPlan, next(run, "")); err == nil {
+	if out, err := eng.ForHost().Effect(t.Context(), host.EffectPlan, next(run, "")); err == nil {
 		t.Errorf("the late attempt came to %s", out)
 	} else {
 		wantError(t, err, cairn.ErrFenced)

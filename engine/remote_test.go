@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/host/loop"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -20,7 +21,7 @@ import (
 // drives drives a run by hand to its end, which it must reach.
 func drives(t *testing.T, eng *engine.Engine, b host.Run, want cairn.RunStatus) {
 	t.Helper()
-	if status, err := engine.Drive(hand{t, eng}, b); status != want || err != nil {
+	if status, err := loop.Drive(hand{t, eng}, b); status != want || err != nil {
 		t.Fatalf("driving the run: %q, want %q; error %v", status, want, err)
 	}
 }
@@ -90,7 +91,7 @@ func TestHostedRunIsTakenOverWhileItIsBeingBegun(t *testing.T) {
 	if len(h.begun) != 2 || h.begun[1].Token >= h.begun[0].Token {
 		t.Fatalf("the host was given %+v", h.begun)
 	}
-	_, err := eng.Effect(t.Context(), host.EffectPlan, next(h.begun[1], ""))
+	_, err := eng.ForHost().Effect(t.Context(), host.EffectPlan, next(h.begun[1], ""))
 	wantError(t, err, cairn.ErrFenced)
 	drives(t, eng, h.begun[0], cairn.RunCompleted)
 	wantSound(t, tapOn(st), "s")
@@ -197,7 +198,7 @@ func (s turns) All(n int, branch func(host.Scheduler, int) error) error {
 }
 
 func (s turns) Child(_ host.Call, b host.Run) error {
-	_, err := engine.Drive(s, b)
+	_, err := loop.Drive(s, b)
 	return err
 }
 
@@ -237,7 +238,7 @@ func TestProcessesReadEachMessageOnce(t *testing.T) {
 			for turn := range 3 {
 				before := st.messages
 				start(t, s.engines[turn%n], "s", "go")
-				if status, err := engine.Drive(s, h.begun[turn]); status != cairn.RunCompleted || err != nil {
+				if status, err := loop.Drive(s, h.begun[turn]); status != cairn.RunCompleted || err != nil {
 					t.Fatalf("driving the run: %q, %v", status, err)
 				}
 				// And in each step one process compares the last message that it knows with the store's.
@@ -328,7 +329,7 @@ func TestEndOfADeferredStepIsPublished(t *testing.T) {
 	dies.log.stepIn(func(context.Context, []cairn.Event) error {
 		return cairn.Errorf(cairn.ErrInternal, "the process is dead")
 	})
-	if out, err := one.Effect(t.Context(), host.EffectCommit, next(first, "")); err == nil {
+	if out, err := one.ForHost().Effect(t.Context(), host.EffectCommit, next(first, "")); err == nil {
 		t.Errorf("a commit whose events are not on the log came to %s", out)
 	}
 	drives(t, two, first, cairn.RunCompleted)

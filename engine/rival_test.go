@@ -19,7 +19,7 @@ func givenUp(t *testing.T, eng *engine.Engine, name string, b host.Run, callID s
 	ended := make(chan error, 1)
 	in := next(b, callID)
 	go func() {
-		_, err := eng.Effect(context.WithoutCancel(t.Context()), name, in)
+		_, err := eng.ForHost().Effect(context.WithoutCancel(t.Context()), name, in)
 		ended <- err
 	}()
 	return func() error { return <-ended }

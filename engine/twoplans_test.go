@@ -100,7 +100,7 @@ func (at secondAttempt) run(t *testing.T) {
 	})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := two.Effect(ctx, host.EffectPlan, next(run, ""))
+		_, err := two.ForHost().Effect(ctx, host.EffectPlan, next(run, ""))
 		ended <- err
 	}()
 	switch {
@@ -179,9 +179,9 @@ func wantDead(t *testing.T, err error) {
 // insist carries out an effect as a host that retries does.
 func insist(t *testing.T, eng *engine.Engine, name string, b host.Run, callID string) {
 	t.Helper()
-	_, err := eng.Effect(t.Context(), name, next(b, callID))
+	_, err := eng.ForHost().Effect(t.Context(), name, next(b, callID))
 	for n := 0; errors.Is(err, cairn.ErrUnavailable) && n < 3; n++ {
-		_, err = eng.Effect(t.Context(), name, next(b, callID))
+		_, err = eng.ForHost().Effect(t.Context(), name, next(b, callID))
 	}
 	wantError(t, err, nil)
 }

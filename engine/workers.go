@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -74,7 +75,7 @@ func (e *Engine) workerKey() string {
 
 func (e *Engine) register(ctx context.Context) error {
 	r := registration{Owner: e.fx.Owner, Agents: e.Agents(), Version: e.opts.Version}
-	if k, ok := e.opts.Host.(Keeper); ok {
+	if k, ok := e.opts.Host.(host.Keeper); ok {
 		r.Host = k.Name()
 	}
 	value, err := json.Marshal(r)

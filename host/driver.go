@@ -2,12 +2,13 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
 // Host drives runs in place of the process's goroutines: on a workflow engine that tracks runs itself and calls
 // workers. An engine with a Host begins runs with one write, as always, and hands them to Start. From then on the host
-// calls [github.com/cairn-agents/cairn/engine.Drive], and carries out the effects that Drive asks for with Engine.Effect
+// calls Drive of package loop, and carries out the effects that Drive asks for with the Engine
 // of any engine, in any process, that has the same store and the run's agent.
 type Host interface {
 	// Start makes the host drive a run that has begun, even if this process dies. Drivers of the run that hold an older
@@ -42,4 +43,30 @@ type Keeper interface {
 	// CheckLease rejects leases that lapse before the host has detected a dead process. The error is ErrInvalid, and
 	// names all durations involved.
 	CheckLease(ttl time.Duration) error
+}
+
+// Engine is an engine as a host calls it: any engine, in any process, that has the run's store and agent. Its methods
+// are safe for concurrent use.
+type Engine interface {
+	// Effect carries out one effect of a run for a host, and returns its output. It needs only the store, but is faster in
+	// the process that carried out the previous effect. While it runs, it renews the run's lease and receives stop
+	// requests.
+	//
+	// A host may call it again with the same input if the answer was lost. Work that was done is not repeated, but a model
+	// or tool call that was cut off is made again. If the first call is still running although the host has abandoned it,
+	// the log shows one sequence of events and one outcome counts; one of the two calls may return ErrUnavailable, for the
+	// host to retry.
+	//
+	// The error is ErrFenced if another process has taken the run over; the host then abandons it. It is ErrInvalid for an
+	// unknown effect, ErrNotFound for an unknown agent or a deleted session, ErrClosed after Close, and any other error for
+	// a failure that may pass.
+	Effect(ctx context.Context, name string, in json.RawMessage) (out json.RawMessage, err error)
+	// ReleaseRun releases a run that a host can no longer drive, so that a worker takes it over at once instead of when the
+	// lease lapses. It is no error if another process already has the run.
+	ReleaseRun(ctx context.Context, at Position) error
+	// Hold renews a run's lease while do runs. A host calls it around its work for the run between two effects, such as
+	// waiting for a sub-agent's run. The context passed to do ends if the lease is lost or cannot be renewed; the error is
+	// then ErrFenced or ErrUnavailable, as from Effect. It also ends when the engine is closed, with ErrClosed: Close waits
+	// for effects, but not for waits between them.
+	Hold(ctx context.Context, at Position, do func(context.Context) error) error
 }

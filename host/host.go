@@ -1,5 +1,5 @@
 // Package host is the contract between the agent loop and what drives it: goroutines of a process, or an engine for
-// durable workflows. Package engine has the loop ([github.com/cairn-agents/cairn/engine.Drive]), carries out its
+// durable workflows. Package engine has the loop in package loop, carries out its
 // effects, and takes a host as an option; the packages below this one are hosts. Everything that a host keeps is small,
 // holds only ids and numbers, and encodes as JSON.
 package host

@@ -65,7 +65,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Host is an [engine.Host] on DBOS. It is safe for concurrent use.
+// Host is an [host.Host] on DBOS. It is safe for concurrent use.
 type Host struct {
 	opts Options
 	dbos dbos.Context
@@ -195,13 +195,13 @@ func (h *Host) served() *engine.Engine {
 	return h.eng
 }
 
-// Name implements [engine.Keeper]. Hosts of one application count as one.
+// Name implements [host.Keeper]. Hosts of one application count as one.
 func (h *Host) Name() string { return "dbos/" + strings.ReplaceAll(h.opts.App, "@", "_") }
 
-// CheckLease implements [engine.Keeper]. DBOS never detects a dead process, so no lease is too short for it.
+// CheckLease implements [host.Keeper]. DBOS never detects a dead process, so no lease is too short for it.
 func (h *Host) CheckLease(time.Duration) error { return nil }
 
-// Driving implements [engine.Keeper]. DBOS does not know whether a process is alive, so for workflows of other
+// Driving implements [host.Keeper]. DBOS does not know whether a process is alive, so for workflows of other
 // processes the lease alone decides. Workflows that this process drives, and queued ones of this version, need no
 // takeover.
 func (h *Host) Driving(ctx context.Context, b host.Run) (bool, error) {
@@ -239,7 +239,7 @@ func (h *Host) drivesHere(id string) bool {
 	}
 }
 
-// Start implements [engine.Host].
+// Start implements [host.Host].
 func (h *Host) Start(ctx context.Context, b host.Run) (func(context.Context) error, error) {
 	id, err := h.workflowID(ctx, b)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/host/loop"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/valued"
 )
@@ -67,7 +67,7 @@ func (h *Host) turn(ctx dbos.Context, b host.Run) (outcome, error) {
 		return outcome{}, err
 	}
 	d := h.driving(id)
-	status, err := engine.Drive(scheduler{h, ctx, d, b.Position}, b)
+	status, err := loop.Drive(scheduler{h, ctx, d, b.Position}, b)
 	if err != nil && ctx.Err() == nil {
 		err = h.release(ctx, b, err)
 	}
@@ -85,7 +85,7 @@ func (h *Host) turn(ctx dbos.Context, b host.Run) (outcome, error) {
 // that fails, the lease lapses. If this process does not have the agent, as in a rolling deploy, the workflow ends
 // without an error, because another process has the agent.
 func (h *Host) release(ctx context.Context, b host.Run, why error) error {
-	if err := h.served().ReleaseRun(ctx, b.Position); err != nil {
+	if err := h.served().ForHost().ReleaseRun(ctx, b.Position); err != nil {
 		h.opts.Logger.Warn("lease not released, it will lapse", "session", b.SessionID, "error", err)
 	}
 	if unknownAgent(why) {
@@ -107,7 +107,7 @@ func (h *Host) effect(ctx context.Context, d *drive, name string, in json.RawMes
 		ctx = valued.Join(ctx, began)
 	}
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		out, err := eng.Effect(ctx, name, in)
+		out, err := eng.ForHost().Effect(ctx, name, in)
 		switch {
 		case err == nil:
 			return outcome{Out: out}, nil
@@ -207,7 +207,7 @@ func (h *Host) wait(id string, d *drive) func(context.Context) error {
 func (h *Host) await(ctx context.Context, parent *drive, at host.Position, id string, d *drive) (out outcome, err error) {
 	eng := h.served()
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		err = eng.Hold(ctx, at, func(ctx context.Context) error {
+		err = eng.ForHost().Hold(ctx, at, func(ctx context.Context) error {
 			var left error
 			if out, left = h.watch(ctx, id, d); out.Err != nil {
 				return nil

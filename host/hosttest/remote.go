@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/host/loop"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -75,7 +76,7 @@ func (h *dispersed) Start(ctx context.Context, b host.Run) (func(context.Context
 	var failed error
 	h.loops.Go(func() {
 		defer close(done)
-		_, failed = engine.Drive(h.in(ctx), b)
+		_, failed = loop.Drive(h.in(ctx), b)
 	})
 	return func(ctx context.Context) error {
 		select {
@@ -120,11 +121,11 @@ func (d dispersion) Do(e host.Effect) error {
 
 func (d dispersion) effect(ctx context.Context, name string, in json.RawMessage) (json.RawMessage, error) {
 	if len(d.warm) > 0 {
-		return d.warm[d.turns.Add(1)%int64(len(d.warm))].Effect(ctx, name, in)
+		return d.warm[d.turns.Add(1)%int64(len(d.warm))].ForHost().Effect(ctx, name, in)
 	}
 	eng := d.make()
 	defer d.close(eng)
-	return eng.Effect(ctx, name, in)
+	return eng.ForHost().Effect(ctx, name, in)
 }
 
 func (h *dispersed) close(eng *engine.Engine) {
@@ -146,7 +147,7 @@ func (d dispersion) All(n int, branch func(host.Scheduler, int) error) error {
 func (d dispersion) Child(_ host.Call, b host.Run) error {
 	b, err := recoded(b)
 	if err == nil {
-		_, err = engine.Drive(d, b)
+		_, err = loop.Drive(d, b)
 	}
 	return err
 }

@@ -82,7 +82,7 @@ const StatusReleased = "released"
 // TurnWorkflow is the workflow type of a turn.
 const TurnWorkflow = "cairn.Turn"
 
-// Host is an [engine.Host]. It is safe for concurrent use.
+// Host is an [host.Host]. It is safe for concurrent use.
 type Host struct {
 	client client.Client
 	opts   Options
@@ -155,7 +155,7 @@ func (h *Host) Worker(eng *engine.Engine, opts worker.Options) worker.Worker {
 func (h *Host) Register(r worker.Registry, eng *engine.Engine) {
 	r.RegisterWorkflowWithOptions(h.turn, workflow.RegisterOptions{Name: TurnWorkflow})
 	r.RegisterActivityWithOptions(func(ctx context.Context, at host.Position) error {
-		return outward(ctx, eng.ReleaseRun(ctx, at))
+		return outward(ctx, eng.ForHost().ReleaseRun(ctx, at))
 	}, activity.RegisterOptions{Name: releaseActivity})
 	for _, name := range host.Effects() {
 		e := effect{h, eng, name}
@@ -166,10 +166,10 @@ func (h *Host) Register(r worker.Registry, eng *engine.Engine) {
 	}, activity.RegisterOptions{Name: interruptActivity})
 }
 
-// Name implements [engine.Keeper]. Hosts with the same prefix count as one.
+// Name implements [host.Keeper]. Hosts with the same prefix count as one.
 func (h *Host) Name() string { return "temporal/" + strings.ReplaceAll(h.opts.Prefix, "@", "_") }
 
-// CheckLease implements [engine.Keeper].
+// CheckLease implements [host.Keeper].
 func (h *Host) CheckLease(ttl time.Duration) error {
 	beat, wait := h.opts.Activity.HeartbeatTimeout, h.opts.Activity.RetryPolicy.InitialInterval
 	if beat+wait >= ttl {
@@ -179,7 +179,7 @@ func (h *Host) CheckLease(ttl time.Duration) error {
 	return nil
 }
 
-// Driving implements [engine.Keeper]. Temporal recovers an open workflow by itself, however long it waits for a worker,
+// Driving implements [host.Keeper]. Temporal recovers an open workflow by itself, however long it waits for a worker,
 // unless its code has failed too often, for instance because it no longer fits the history.
 func (h *Host) Driving(ctx context.Context, b host.Run) (bool, error) {
 	d, err := h.client.DescribeWorkflow(ctx, h.workflowID(b), "")
@@ -200,7 +200,7 @@ func (h *Host) Driving(ctx context.Context, b host.Run) (bool, error) {
 // maxReplays is how many times in a row a workflow's code may fail before its run is taken over.
 const maxReplays = 10
 
-// Start implements engine.Host. It terminates a workflow that already drives the run, since that one lost the lease.
+// Start implements host.Host. It terminates a workflow that already drives the run, since that one lost the lease.
 // The error is ErrFenced if this process has lost the lease.
 func (h *Host) Start(ctx context.Context, b host.Run) (func(context.Context) error, error) {
 	h.values.put(b.RunID, ctx)

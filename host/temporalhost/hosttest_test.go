@@ -17,6 +17,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/host/temporalhost"
 	"github.com/cairn-agents/cairn/internal/testenv"
@@ -65,7 +66,7 @@ func onTemporal(name string, c client.Client) hosttest.Host {
 		own := *opts
 		// No other worker serves the queue of a dead process, so the server cannot recover its runs and must not be
 		// asked whether it does.
-		own.Host = struct{ engine.Host }{h}
+		own.Host = struct{ host.Host }{h}
 		eng, err := engine.New(st, agents, &own)
 		if err != nil {
 			tb.Fatal(err)

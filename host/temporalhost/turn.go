@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/host/loop"
 )
 
 // turnInput is a workflow's input.
@@ -40,7 +41,7 @@ func (h *Host) turn(ctx workflow.Context, in turnInput) (cairn.RunStatus, error)
 			_ = workflow.ExecuteActivity(workflow.WithActivityOptions(work, h.opts.Activity), interruptActivity, in.SessionID).Get(work, nil)
 		}
 	})
-	status, err := engine.Drive(&scheduler{h, work, in}, in.Run)
+	status, err := loop.Drive(&scheduler{h, work, in}, in.Run)
 	var more *continues
 	if errors.As(err, &more) {
 		in.Step = more.step
@@ -87,7 +88,7 @@ func (s *scheduler) Do(e host.Effect) error {
 	if err == nil || errors.Is(err, cairn.ErrFenced) {
 		return err
 	}
-	if instead, ok := engine.GivenUp(e, cairn.AsError(err)); ok {
+	if instead, ok := loop.Instead(e, cairn.AsError(err)); ok {
 		return s.soon(instead)
 	}
 	return err
@@ -207,7 +208,7 @@ func (e effect) run(ctx context.Context, in effectInput) (json.RawMessage, error
 			<-beating
 		}()
 	}
-	out, err := e.eng.Effect(e.h.values.under(ctx, in.Call), e.name, in.In)
+	out, err := e.eng.ForHost().Effect(e.h.values.under(ctx, in.Call), e.name, in.In)
 	if err == nil && (e.name == host.EffectCommit || e.name == host.EffectNotify) {
 		e.h.ended(in.Call, e.name, in.In, out)
 	}

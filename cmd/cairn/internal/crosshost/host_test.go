@@ -20,6 +20,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/dboshost"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/host/temporalhost"
@@ -102,7 +103,7 @@ func onTemporal(t *testing.T) start {
 		}
 		hosted := *opts
 		// No other process has its queue, so the server cannot continue what it leaves behind.
-		hosted.Host = struct{ engine.Host }{h}
+		hosted.Host = struct{ host.Host }{h}
 		eng := inProcess(tb, st, agents, &hosted)
 		w := h.Worker(eng, worker.Options{})
 		if err := w.Start(); err != nil {
@@ -136,7 +137,7 @@ func onDBOS(t *testing.T) start {
 			}
 		})
 		hosted := *opts
-		hosted.Host = struct{ engine.Host }{h} // no other process has its database
+		hosted.Host = struct{ host.Host }{h} // no other process has its database
 		eng := inProcess(tb, st, agents, &hosted)
 		if err := h.Serve(eng); err != nil {
 			tb.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 )
 
 // Reach bounds the time to connect to a host, or to disconnect.
@@ -19,7 +20,7 @@ const Lease = 15 * time.Second
 
 // Connection is a connection of this process to a host.
 type Connection struct {
-	engine.Host
+	host.Host
 	// Serve has this process execute the effects of runs, in an engine. Rest ends that while the engine is still
 	// open; nil if closing the engine is enough.
 	Serve func(*engine.Engine) error
