@@ -67,6 +67,12 @@ func ExampleProviderFields() {
 	// Output: refund
 }
 
+func ExampleDeferred_keywords() {
+	refund := cairn.Func("refund_order", "Refund an order.", refundOrder, cairn.Deferred("money back"))
+	fmt.Println(refund.Name())
+	// Output: refund_order
+}
+
 type command struct {
 	Input string `json:"input"`
 }
