@@ -37,7 +37,10 @@ var (
 	codeSpan = regexp.MustCompile("`(?:go run \\./cmd/)?(cairn [a-z][^`]*)`")
 )
 
-// samples returns the indented blocks of a document, and those that are marked as sh or yaml. A comment on a line before
+// languages are the names of what a sample is in, by the names that a fence may have.
+var languages = map[string]string{"sh": "sh", "bash": "sh", "shell": "sh", "console": "sh", "yaml": "yaml", "yml": "yaml"}
+
+// samples returns the indented blocks of a document, and those that are marked as commands or YAML. A comment on a line before
 // a block, <!-- not run: REASON -->, excludes it.
 func samples(t *testing.T, file string) (list []*sample) {
 	t.Helper()
@@ -57,8 +60,8 @@ func samples(t *testing.T, file string) (list []*sample) {
 		case m != nil && fenced:
 			fenced, now = false, nil
 		case m != nil:
-			fenced, language = true, m[1]
-			if language == "sh" || language == "yaml" {
+			fenced, language = true, languages[m[1]]
+			if language != "" {
 				begin(i + 2)
 			}
 		case fenced && now != nil:
@@ -89,7 +92,7 @@ func documents(t *testing.T) []string {
 	for i, file := range list {
 		list[i] = "docs/" + filepath.Base(file)
 	}
-	return append(list, "README.md")
+	return append(list, "README.md", "SECURITY.md", "CONTRIBUTING.md")
 }
 
 // shellLine is a command line of a document: commands that are joined by | or &&, each with its arguments.

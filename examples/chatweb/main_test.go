@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"iter"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +53,19 @@ func (g gated) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.C
 func (g gated) open(session string) bool {
 	_, err := os.Stat(filepath.Join(g.dir, session))
 	return err == nil
+}
+
+func TestWithoutItsPageItSaysHowToBuildIt(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-page", "none")
+	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), gates+"=.")
+	out, err := cmd.CombinedOutput()
+	if err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "npm run build") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if list, err := os.ReadDir(cmd.Dir); err != nil || len(list) > 0 {
+		t.Errorf("it leaves %v, %v", list, err)
+	}
 }
 
 // The page works in a browser.

@@ -21,8 +21,30 @@ func TestTwoProcesses(t *testing.T) {
 		}
 	}
 	check(process.Fails(t, dir, 2, "deny"), "usage: ")
-	check(process.Run(t, dir), "I am sorry. I will refund it.\nsuspended_client_tool after 1 steps\n")
+	check(process.Run(t, dir), printed(t, "$ go run .\n"))
 	check(process.Fails(t, dir, 1), `waits for 1 open call: refund`)
-	check(process.Run(t, dir, "approve"), "I have refunded order 42.\ncompleted after 2 steps\n")
+	check(process.Run(t, dir, "approve"), printed(t, "$ go run . approve\n"))
 	check(process.Fails(t, dir, 1, "approve"), "cannot be resumed: its last run completed")
+}
+
+// printed returns what a command prints according to the README.
+func printed(t *testing.T, command string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(text), "    "+command)
+	var lines strings.Builder
+	for line := range strings.Lines(after) {
+		line, indented := strings.CutPrefix(line, "    ")
+		if !indented || strings.HasPrefix(line, "$ ") {
+			break
+		}
+		lines.WriteString(line)
+	}
+	if !ok || lines.Len() == 0 {
+		t.Fatalf("README.md does not have what %q prints", command)
+	}
+	return lines.String()
 }
