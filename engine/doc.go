@@ -26,6 +26,5 @@
 //   - The end of sessions: [Engine.Delete], [Engine.Restore], [Engine.Erase], [Engine.EraseUser], [Engine.Sweep],
 //     [Engine.TrimEvents].
 //
-// [Drive], [GivenUp], [Engine.Effect], [Engine.Hold] and [Engine.ReleaseRun] are for a [Host], which drives runs in
-// place of the process's goroutines. Programs that only use a Host do not call them.
+// [Engine.ForHost] is for a host, which drives runs in place of the process's goroutines.
 package engine
