@@ -234,6 +234,28 @@ func bareNamespace(t *testing.T, address string) string {
 	return name
 }
 
+// A build without a host has none of its modules, and the error names the command that builds all.
+func TestBuildsWithoutOneHost(t *testing.T) {
+	t.Parallel()
+	for tags, unused := range map[string][]string{"notemporal": {"temporal", "grpc"}, "nodbos": {"dbos"}} {
+		list, err := exec.Command("go", "list", "-deps", "-tags", tags, ".").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path := range strings.Lines(string(list)) {
+			for _, name := range unused {
+				if strings.Contains(path, name) {
+					t.Errorf("with -tags %s it has %s", tags, path)
+				}
+			}
+		}
+		out, err := exec.Command("go", "test", "-count=1", "-v", "-tags", tags, "-run=^TestConnectWithout", "./internal/hosts").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--- PASS: TestConnectWithout") {
+			t.Errorf("-tags %s: %v\n%s", tags, err, out)
+		}
+	}
+}
+
 // The demo build has neither hosts nor stores on servers, and says so.
 func TestBuildWithoutHosts(t *testing.T) {
 	t.Parallel()
@@ -254,7 +276,7 @@ func TestBuildWithoutHosts(t *testing.T) {
 	}
 	for _, command := range []string{"demo", "work"} {
 		out, err := exec.Command(program, command, "--host", "temporal://127.0.0.1", "--db", filepath.Join(t.TempDir(), "cairn.db")).CombinedOutput()
-		if err == nil || string(out) != "cairn: --host: this program was built without hosts; go run ./cmd/cairn, or make build, has them\n" {
+		if err == nil || string(out) != "cairn: --host: this program was built without hosts on Temporal; go run ./cmd/cairn, or make build, has them\n" {
 			t.Errorf("%s: %v\n%s", command, err, out)
 		}
 	}

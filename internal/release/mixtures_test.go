@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,7 +37,7 @@ func wantMixtures(t *testing.T, dir string, env []string, modules []module, vers
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := strings.Replace(strings.Replace(string(text), `"log"`, "\"log\"\n\t\"os\"", 1), `"session-1"`, "os.Args[1]", 1)
+	program := strings.ReplaceAll(string(text), `"session-1"`, `os.Getenv("SESSION")`)
 	var programs []string
 	for name, of := range map[string]struct{ get, want []string }{
 		"old":                {[]string{root + "@" + version, sqlite + "@" + version}, []string{root + " " + version, sqlite + " " + version}},
@@ -61,26 +62,36 @@ func wantMixtures(t *testing.T, dir string, env []string, modules []module, vers
 		programs = append(programs, bin)
 	}
 	place := t.TempDir()
-	for _, session := range []string{"a", "b"} { // the second time each finds the turns of the others
-		for _, bin := range programs {
-			if out := shell(t, place, nil, bin, session); !strings.Contains(out, "I have refunded order 42.") {
-				t.Errorf("%s prints %s", bin, out)
-			}
+	command := func(i int, session string, args ...string) *exec.Cmd {
+		cmd := exec.Command(programs[i%len(programs)], args...)
+		cmd.Dir, cmd.Env = place, append(os.Environ(), "SESSION="+session)
+		return cmd
+	}
+	resumed := func(session string, i int) { // which another program has suspended
+		if out, err := command(i, session, "approve").CombinedOutput(); err != nil || !strings.Contains(string(out), "I have refunded order 42.") {
+			t.Errorf("%s, session %s: %v\n%s", programs[i%len(programs)], session, err, out)
 		}
 	}
 	var atOnce []*exec.Cmd
-	for i, bin := range programs {
-		cmd := exec.Command(bin, []string{"c", "a", "b"}[i])
-		cmd.Dir = place
+	for i := range programs {
+		if out, err := command(i, fmt.Sprint("s", i)).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", programs[i], err, out)
+		}
+		resumed(fmt.Sprint("s", i), i+1)
+		atOnce = append(atOnce, command(i, fmt.Sprint("t", i)))
+	}
+	for _, cmd := range atOnce {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		atOnce = append(atOnce, cmd)
 	}
 	for _, cmd := range atOnce {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%s: %v", cmd.Path, err)
 		}
+	}
+	for i := range programs {
+		resumed(fmt.Sprint("t", i), i+2)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // servers rejects MCP servers, which need an SDK.
 func servers(list []string, _ *slog.Logger) ([]cairn.Toolset, []func() error, error) {
 	if len(list) > 0 {
-		return nil, nil, cairn.Errorf(cairn.ErrUnavailable, cli.Lacks, "MCP servers")
+		return nil, nil, cli.Lacks("MCP servers")
 	}
 	return nil, nil, nil
 }

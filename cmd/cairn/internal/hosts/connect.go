@@ -1,5 +1,3 @@
-//go:build !demo
-
 package hosts
 
 import (

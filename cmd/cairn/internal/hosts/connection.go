@@ -1,6 +1,6 @@
 // Package hosts connects to the host that a URL, a flag or the environment names: Temporal or DBOS. Every error
-// names the flag, the variable or the field at fault, and shows neither a password nor a key. Code that needs the
-// hosts' modules has the build tag !demo.
+// names the flag, the variable or the field at fault, and shows neither a password nor a key. The
+// build tags notemporal and nodbos, and demo, leave a host out with the modules that it needs.
 package hosts
 
 import (

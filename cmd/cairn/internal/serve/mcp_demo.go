@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"fmt"
 	"log/slog"
 
 	"github.com/cairn-agents/cairn"
@@ -12,5 +13,5 @@ import (
 
 // newToolset returns an error: this program was built without MCP servers.
 func newToolset(name string, _ *config.Tool, _ *config.MCP, _ config.ToolCache, _ *slog.Logger) (cairn.Toolset, error) {
-	return nil, cairn.Errorf(cairn.ErrUnavailable, "MCP server %q: "+cli.Lacks, name, "MCP servers")
+	return nil, fmt.Errorf("MCP server %q: %w", name, cli.Lacks("MCP servers"))
 }
