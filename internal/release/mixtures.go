@@ -49,14 +49,18 @@ func (r repository) checkMixture(remote, old string, modules []module) error {
 		return err
 	}
 	use := []string{"work", "init", r.dir}
+	// The old modules require each other, and the root, at the old version.
+	instead := []string{"work", "edit", "-replace=" + modules[0].Module.Path + "@" + old + "=" + r.dir}
 	build := []string{"build"}
 	for _, m := range modules[1:] {
-		if _, err := os.Stat(filepath.Join(earlier.dir, m.dir, "go.mod")); err == nil {
-			use = append(use, "./"+path.Join("old", m.dir))
-			build = append(build, "./"+path.Join("old", m.dir, "..."))
+		dir := "./" + path.Join("old", m.dir)
+		if _, err := os.Stat(filepath.Join(temp, dir, "go.mod")); err == nil {
+			use = append(use, dir)
+			instead = append(instead, "-replace="+m.Module.Path+"@"+old+"="+dir)
+			build = append(build, dir+"/...")
 		}
 	}
-	for _, args := range [][]string{use, build} {
+	for _, args := range [][]string{use, instead, build} {
 		if _, err := (repository{dir: temp}).output([]string{"GOWORK="}, ".", "go", args...); err != nil {
 			return err
 		}
