@@ -58,7 +58,7 @@ const (
 	DueOutbox   = driver.DueOutbox
 )
 
-// Why a session is gone.
+// Removal is why a session is gone.
 type Removal = driver.Removal
 
 const (
