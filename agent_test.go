@@ -84,6 +84,8 @@ func TestAgentMistakes(t *testing.T) {
 		"no interval":      {func(a *cairn.Agent) { a.Durability = cairn.Interval(0) }, "durability", "positive"},
 		"state not object": {func(a *cairn.Agent) { a.State = cairn.StateOf([]int{1}) }, "state", "[]int"},
 		"state is nil":     {func(a *cairn.Agent) { a.State = cairn.StateOf[map[string]int](nil) }, "state", "object"},
+		"state of a list":  {func(a *cairn.Agent) { a.State = cairn.StateOf[[]int]() }, "state", "[]int"},
+		"two states":       {func(a *cairn.Agent) { a.State = cairn.StateOf(struct{}{}, struct{}{}) }, "state", "2 initial states"},
 		"state not JSON":   {func(a *cairn.Agent) { a.State = cairn.StateOf(func() {}) }, "state", "func"},
 		"output recursive": {func(a *cairn.Agent) { a.Output = cairn.OutputOf[loop]() }, "output", "recursive"},
 		"output a scalar":  {func(a *cairn.Agent) { a.Output = cairn.OutputOf[string]() }, "output", "object"},

@@ -46,13 +46,22 @@ type StateType struct {
 	err     error
 }
 
-// StateOf declares S, which must encode to a JSON object, as the type of an agent's state. initial is the initial
-// state.
-func StateOf[S any](initial S) *StateType {
-	raw, err := encode(initial)
-	st := &StateType{typ: reflect.TypeFor[S](), initial: raw, err: err}
-	if err == nil && !isObject(raw) {
-		st.err = fmt.Errorf("%T does not encode to a JSON object", initial)
+// StateOf declares S, which must encode to a JSON object, as the type of an agent's state. initial is the state of a new
+// session: at most one value; without it, the zero value of S, and an empty object for a map.
+func StateOf[S any](initial ...S) *StateType {
+	st := &StateType{typ: reflect.TypeFor[S]()}
+	var first S
+	switch {
+	case len(initial) == 1:
+		first = initial[0]
+	case len(initial) > 1:
+		st.err = fmt.Errorf("%d initial states are given", len(initial))
+		return st
+	case st.typ.Kind() == reflect.Map:
+		first = reflect.MakeMap(st.typ).Interface().(S)
+	}
+	if st.initial, st.err = encode(first); st.err == nil && !isObject(st.initial) {
+		st.err = fmt.Errorf("%T does not encode to a JSON object", first)
 	}
 	return st
 }

@@ -235,3 +235,19 @@ func TestIdempotencyKey(t *testing.T) {
 		t.Error("two calls have one key")
 	}
 }
+
+// Without an initial state a session begins with the zero value.
+func TestStateOfNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		typ  *cairn.StateType
+		want string
+	}{
+		"struct": {cairn.StateOf[struct{ N int }](), `{"N":0}`},
+		"map":    {cairn.StateOf[map[string]int](), `{}`},
+	} {
+		if got := string(c.typ.Initial()); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func pay(_ context.Context, call *cairn.Call, in payment) (string, error) {
 
 // cashier returns an agent that plays a script and pays with approval, within an hour, and asks for signatures.
 func cashier(script ...scripted.Step) *cairn.Agent {
-	return &cairn.Agent{Name: "cashier", Model: scripted.New(script...), State: cairn.StateOf(till{}), Tools: []cairn.Tool{
+	return &cairn.Agent{Name: "cashier", Model: scripted.New(script...), State: cairn.StateOf[till](), Tools: []cairn.Tool{
 		cairn.Func("pay", "Pays.", pay, cairn.RequireApproval(), cairn.WaitAtMost(time.Hour)),
 		cairn.ClientTool[struct{}, string]("sign", "Asks the customer to sign."),
 	}}

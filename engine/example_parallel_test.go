@@ -33,7 +33,7 @@ func ExampleEngine_parallel() {
 	ctx := context.Background()
 	clerk := &cairn.Agent{
 		Name:  "clerk",
-		State: cairn.StateOf(refunds{}),
+		State: cairn.StateOf[refunds](),
 		Tools: []cairn.Tool{
 			cairn.Func("refund", "Refunds an amount.", refund),
 			cairn.Func("report", "Writes down the sum.", report, cairn.Serial()),

@@ -21,7 +21,7 @@ func TestStateAs(t *testing.T) {
 		return "", cairn.UpdateState(call, func(s *notebook) { s.Notes = append(s.Notes, in.Input) })
 	})
 	agent := bot(scripted.New(scripted.Call("note", task{"milk"}), scripted.Text("done")), note)
-	agent.State = cairn.StateOf(notebook{})
+	agent.State = cairn.StateOf[notebook]()
 	eng := open(t, memstore.New(nil), agent)
 	turn(t, eng, "s", "go")
 	if state, err := engine.StateAs[notebook](t.Context(), eng, "s"); err != nil || fmt.Sprint(state) != "{[milk]}" {

@@ -34,7 +34,7 @@ var support = &cairn.Agent{
 	Instructions: "You help customers with their orders.",
 	Model:        model, // or openaichat.Model("gpt-5", nil)
 	Tools:        []cairn.Tool{cairn.Func("refund", "Refund an order.", refund, cairn.RequireApproval())},
-	State:        cairn.StateOf(Orders{}),
+	State:        cairn.StateOf[Orders](),
 }
 
 // model plays a fixed conversation, so that the program needs no key.

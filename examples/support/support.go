@@ -22,7 +22,7 @@ func Agent(model cairn.Model) *cairn.Agent {
 		Name:         "support",
 		Instructions: "You help customers with their orders.",
 		Model:        model,
-		State:        cairn.StateOf(Orders{}),
+		State:        cairn.StateOf[Orders](),
 		Tools:        []cairn.Tool{cairn.Func("refund", "Refund an order.", refund, cairn.RequireApproval())},
 	}
 }

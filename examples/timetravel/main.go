@@ -21,7 +21,7 @@ type Story struct {
 var narrator = &cairn.Agent{
 	Name:  "narrator",
 	Model: scripted.Func(narrate),
-	State: cairn.StateOf(Story{}),
+	State: cairn.StateOf[Story](),
 	Tools: []cairn.Tool{cairn.Func("write", "Writes a line.", func(_ context.Context, call *cairn.Call, in struct {
 		Line string `json:"line"`
 	}) (string, error) {
