@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
+	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 // copied is how many sessions BenchCopy copies.
@@ -19,6 +20,20 @@ const copied = 2000
 // BenchCopy measures copies of sessions of one turn from one store to another, each time to an empty one, which open
 // opens.
 func BenchCopy(b *testing.B, from driver.Importer, open func(testing.TB) driver.Importer) {
+	fill(b, from)
+	benchCopy(b, from, open)
+}
+
+// BenchCopyFrom measures copies of sessions of one turn from a store to memory: read together, and one by one.
+func BenchCopyFrom(b *testing.B, from driver.Importer) {
+	fill(b, from)
+	memory := func(testing.TB) driver.Importer { return memstore.New(nil) }
+	b.Run("together", func(b *testing.B) { benchCopy(b, from, memory) })
+	b.Run("single", func(b *testing.B) { benchCopy(b, struct{ driver.Importer }{from}, memory) })
+}
+
+// fill makes the sessions that are copied.
+func fill(b *testing.B, from driver.Importer) {
 	bot := &cairn.Agent{Name: "bot", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
 		return scripted.Text("Four words of text.")
 	})}
@@ -38,6 +53,10 @@ func BenchCopy(b *testing.B, from driver.Importer, open func(testing.TB) driver.
 	if err := eng.Close(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// benchCopy copies the sessions.
+func benchCopy(b *testing.B, from driver.Importer, open func(testing.TB) driver.Importer) {
 	roots := func(yield func(string, error) bool) {
 		for i := 0; i < copied && yield(fmt.Sprint("session-", i), nil); i++ {
 		}

@@ -29,7 +29,7 @@ type Importer interface {
 
 // Gatherer is an Importer that reads many small trees at once, at less cost than one by one.
 type Gatherer interface {
-	// Gather returns the parts of session trees, by their roots, as [Export] yields them, all as of one point in time. It
+	// Gather returns the parts of session trees, by their roots, as [Export] yields them, each as of one point in time. It
 	// leaves out the trees that do not exist or have expired, those of several sessions, those that Export would yield in
 	// pages, and what goes beyond about the given number of bytes.
 	Gather(ctx context.Context, roots []string, bytes int) (map[string][]*Part, error)

@@ -9,9 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// selectCall begins a statement that reads calls. Its columns are those that readCall reads.
-const selectCall = `
-	SELECT c.root_id, c.id, s.id, c.version, c.created_at, c.updated_at, c.user_id, c.agent, c.deadline, c.data`
+// callList are the columns that readCall reads. selectCall begins a statement that reads them.
+const (
+	callList = `
+	c.root_id, c.id, s.id, c.version, c.created_at, c.updated_at, c.user_id, c.agent, c.deadline, c.data`
+	selectCall = `
+	SELECT` + callList + `
+`
+)
 
 const (
 	// By calls_step.

@@ -12,9 +12,13 @@ import (
 )
 
 const (
+	// checkpointColumns are those that readCheckpoint reads.
+	checkpointColumns = `
+	cp.id, cp.step_id, cp.run, cp.turn, cp.step, cp.number, coalesce(cp.parent, ` + checkpointBefore + `, ''),
+		cp.message_count, cp.state_position, cp.log_sequence, cp.created_at, coalesce(r.id, '')`
+
 	selectCheckpoint = `
-	SELECT cp.id, cp.step_id, cp.run, cp.turn, cp.step, cp.number, coalesce(cp.parent, ` + checkpointBefore + `, ''),
-		cp.message_count, cp.state_position, cp.log_sequence, cp.created_at, coalesce(r.id, '')
+	SELECT` + checkpointColumns + `
 	FROM {schema}.sessions s JOIN {schema}.checkpoints cp ON cp.session = s.key
 		LEFT JOIN {schema}.runs r ON r.session = cp.session AND r.turn = cp.turn`
 

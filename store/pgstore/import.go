@@ -118,10 +118,11 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 	return in, nil
 }
 
-func readChange(rows pgx.Rows) (change driver.StateChange, err error) {
+// readChange reads whether a state is a keyframe and its data, and the columns before those.
+func readChange(rows pgx.Rows, before ...any) (change driver.StateChange, err error) {
 	var keyframe bool
 	var data string
-	if err := rows.Scan(&keyframe, &data); err != nil {
+	if err := rows.Scan(append(before, &keyframe, &data)...); err != nil {
 		return change, err
 	}
 	if keyframe {

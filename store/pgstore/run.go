@@ -10,12 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// runColumns are those that readRun reads.
 const runColumns = `
-	SELECT r.turn, r.id, r.started_at, r.ended_at, r.start_sequence, r.first_message, r.before_checkpoint, r.before_position,
+	r.turn, r.id, r.started_at, r.ended_at, r.start_sequence, r.first_message, r.before_checkpoint, r.before_position,
 		CASE r.text_at WHEN 0 THEN '' ELSE coalesce((
 			SELECT m.data FROM {schema}.messages m WHERE m.session = r.session AND m.number = r.text_at - 1), '') END, r.data`
 
-const selectRun = runColumns + `
+const selectRun = `
+	SELECT` + runColumns + `
 	FROM {schema}.sessions s JOIN {schema}.runs r ON r.session = s.key`
 
 // By runs_id, and by the key of messages.
@@ -25,7 +27,8 @@ const sqlRun = selectRun + `
 const (
 	// The runs whose texts are in the messages from number $2 on: they follow those whose texts are in earlier ones. By the
 	// keys of runs and messages.
-	sqlRunsSaid = runColumns + `
+	sqlRunsSaid = `
+		SELECT` + runColumns + `
 		FROM {schema}.runs r
 		WHERE r.session = $1 AND r.text_at > $2::bigint AND r.turn > coalesce((
 			SELECT b.turn FROM {schema}.runs b

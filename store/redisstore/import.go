@@ -37,28 +37,32 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 	if err != nil {
 		return nil, err
 	}
-	list := reply(r.list(1))
-	rec, err := readStored(id, list)
+	rec, err := readStored(id, r.list(1))
 	if err != nil {
 		return nil, err
 	}
-	in := &driver.Inside{Checkpoints: rec.checkpoints}
+	return readInside(rec, r.list(1), r.list(2))
+}
+
+// readInside reads what is inside a session from its row, as it is stored, and some of its states.
+func readInside(rec *storedRow, list reply, states []any) (in *driver.Inside, err error) {
+	in = &driver.Inside{Checkpoints: rec.checkpoints}
 	if text := list.text(5); text != "" {
 		if in.Stop, err = readStop(text); err != nil {
 			return nil, err
 		}
 	}
 	if in.FirstState, err = strconv.ParseInt(list.text(6), 10, 64); err != nil {
-		return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: the stored row does not decode: %w", id, err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: the stored row does not decode: %w", rec.session.ID, err)
 	}
 	if driver.DueKindOf(rec.session) != "" {
 		due, err := strconv.ParseInt(list.text(7), 10, 64)
 		if err != nil {
-			return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: the stored row does not decode: %w", id, err)
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: the stored row does not decode: %w", rec.session.ID, err)
 		}
 		in.DueSince = fromMicros(due)
 	}
-	for _, item := range r.list(2) {
+	for _, item := range states {
 		change, err := readChange(plain(item))
 		if err != nil {
 			return nil, err

@@ -77,3 +77,6 @@ func BenchmarkColdResume(b *testing.B) {
 func BenchmarkCopy(b *testing.B) {
 	scale.BenchCopy(b, memstore.New(nil), func(tb testing.TB) driver.Importer { return openNew(tb) })
 }
+
+// BenchmarkCopyFrom copies sessions to memory: see [scale.BenchCopyFrom].
+func BenchmarkCopyFrom(b *testing.B) { scale.BenchCopyFrom(b, openNew(b)) }

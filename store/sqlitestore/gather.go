@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -63,8 +63,8 @@ func (s *Store) Gather(ctx context.Context, roots []string, bytes int) (map[stri
 	}
 	trees := map[string][]*driver.Part{}
 	for _, t := range g.sessions {
-		if t.whole() {
-			trees[t.row.ID] = t.parts()
+		if t.Whole() {
+			trees[t.Row.ID] = t.Parts()
 		}
 	}
 	return trees, nil
@@ -80,20 +80,7 @@ type gathering struct {
 }
 
 // gathered is what is read of a tree.
-type gathered struct {
-	row         *cairn.Session
-	inside      driver.Inside
-	log         driver.LogExtent
-	messages    []cairn.Message
-	runs        []cairn.Run
-	checkpoints []cairn.Checkpoint
-	calls       []cairn.PendingCall
-	queue       []driver.QueuedTurn
-	staged      []driver.Staged
-	cache       []driver.CacheEntry
-	events      []cairn.Event
-	cut         bool // not all of it was read
-}
+type gathered struct{ backend.Gathered }
 
 func (g *gathering) read(roots []string) error {
 	if err := g.rows(roots); err != nil || len(g.sessions) == 0 {
@@ -108,17 +95,17 @@ func (g *gathering) read(roots []string) error {
 		read func(*gathered, *columns)
 	}{
 		{sqlGatherStates, g.sessions, (*gathered).state},
-		{sqlGatherMessages, g.sessions, func(t *gathered, cols *columns) { t.messages = append(t.messages, readMessage(cols)) }},
-		{sqlGatherRuns, g.sessions, func(t *gathered, cols *columns) { t.runs = append(t.runs, readRun(cols, t.row.ID)) }},
+		{sqlGatherMessages, g.sessions, func(t *gathered, cols *columns) { t.Messages = append(t.Messages, readMessage(cols)) }},
+		{sqlGatherRuns, g.sessions, func(t *gathered, cols *columns) { t.Runs = append(t.Runs, readRun(cols, t.Row.ID)) }},
 		{sqlGatherCheckpoints, g.sessions, func(t *gathered, cols *columns) {
-			t.checkpoints = append(t.checkpoints, *readCheckpoint(cols, t.row.ID))
+			t.Checkpoints = append(t.Checkpoints, *readCheckpoint(cols, t.Row.ID))
 		}},
-		{sqlGatherCalls, g.sessions, func(t *gathered, cols *columns) { t.calls = append(t.calls, readCall(cols)) }},
-		{sqlGatherQueue, g.sessions, func(t *gathered, cols *columns) { t.queue = append(t.queue, readTurn(cols)) }},
+		{sqlGatherCalls, g.sessions, func(t *gathered, cols *columns) { t.Calls = append(t.Calls, readCall(cols)) }},
+		{sqlGatherQueue, g.sessions, func(t *gathered, cols *columns) { t.Queue = append(t.Queue, readTurn(cols)) }},
 		{sqlGatherStaged, g.sessions, func(t *gathered, cols *columns) {
-			t.staged = append(t.staged, driver.Staged{StepID: cols.text(), Key: cols.text(), Data: json.RawMessage(cols.text())})
+			t.Staged = append(t.Staged, driver.Staged{StepID: cols.text(), Key: cols.text(), Data: json.RawMessage(cols.text())})
 		}},
-		{sqlGatherCache, g.sessions, func(t *gathered, cols *columns) { t.cache = append(t.cache, readEntry(cols)) }},
+		{sqlGatherCache, g.sessions, func(t *gathered, cols *columns) { t.Cache = append(t.Cache, readEntry(cols)) }},
 		{sqlGatherEvents, g.logs, (*gathered).batch},
 	} {
 		if err := g.list(list.text, list.of, list.read); err != nil {
@@ -136,11 +123,12 @@ func (g *gathering) rows(roots []string) error {
 	return g.c.query(g.ctx, sqlGatherSessions, func(cols *columns) bool {
 		r := readSession(cols)
 		r.session.AsOf = now
-		if cols.err != nil || g.c.overdueAt(r.session, r.session.RootID, r.sweep) != nil || r.session.MessageCount > store.ExportPage || r.session.Turn > store.ExportPage {
+		if cols.err != nil || g.c.overdueAt(r.session, r.session.RootID, r.sweep) != nil || !backend.Gathers(r.session) {
 			return true
 		}
-		t := &gathered{row: r.session, inside: driver.Inside{FirstState: -1, Checkpoints: r.checkpoints, DueSince: fromMicros(r.wait.Due)}, log: driver.LogExtent{First: 1}}
-		if t.inside.Stop, cols.err = decodeStop(r.stop); cols.err == nil {
+		t := &gathered{backend.Gathered{Row: r.session, Inside: driver.Inside{FirstState: -1, Checkpoints: r.checkpoints, DueSince: fromMicros(r.wait.Due)},
+			Log: driver.LogExtent{First: 1}}}
+		if t.Inside.Stop, cols.err = decodeStop(r.stop); cols.err == nil {
 			g.sessions[r.key] = t
 		}
 		return true
@@ -151,7 +139,7 @@ func (g *gathering) rows(roots []string) error {
 func (g *gathering) extents() error {
 	byName := map[string]*gathered{}
 	for _, t := range g.sessions {
-		byName[t.row.Log()] = t
+		byName[t.Row.Log()] = t
 	}
 	names := make([]string, 0, len(byName))
 	for name := range byName {
@@ -161,8 +149,8 @@ func (g *gathering) extents() error {
 	return g.c.query(g.ctx, sqlGatherLogs, func(cols *columns) bool {
 		name, key := cols.text(), cols.int64()
 		if t := byName[name]; t != nil {
-			t.log.First, t.log.Last = cols.int64(), cols.int64()
-			if t.cut = cols.int64() > 0 || t.log.Last-t.log.First >= store.ExportPage; !t.cut && t.log.Last >= t.log.First {
+			t.Log.First, t.Log.Last = cols.int64(), cols.int64()
+			if t.Cut = cols.int64() > 0 || t.Log.Last-t.Log.First >= store.ExportPage; !t.Cut && t.Log.Last >= t.Log.First {
 				g.logs[key] = t
 			}
 		}
@@ -175,7 +163,7 @@ func (g *gathering) extents() error {
 func (g *gathering) list(text string, of map[int64]*gathered, read func(*gathered, *columns)) error {
 	keys := make([]int64, 0, len(of))
 	for key, t := range of {
-		if !t.cut {
+		if !t.Cut {
 			keys = append(keys, key)
 		}
 	}
@@ -195,36 +183,19 @@ func (g *gathering) list(text string, of map[int64]*gathered, read func(*gathere
 	}, string(names))
 	if full {
 		for _, key := range keys {
-			of[key].cut = of[key].cut || key >= last
+			of[key].Cut = of[key].Cut || key >= last
 		}
 	}
 	return err
 }
 
 func (t *gathered) state(cols *columns) {
-	if number := cols.int64(); t.inside.FirstState < 0 {
-		t.inside.FirstState = number
+	if number := cols.int64(); t.Inside.FirstState < 0 {
+		t.Inside.FirstState = number
 	}
-	t.inside.States = append(t.inside.States, readChange(cols))
+	t.Inside.States = append(t.Inside.States, readChange(cols))
 }
 
 func (t *gathered) batch(cols *columns) {
-	readBatch(cols, &t.events, t.log.First-1, int(t.log.Last-t.log.First)+1)
-}
-
-// whole reports whether all of the tree was read, and none of it fills more than one part.
-func (t *gathered) whole() bool {
-	return !t.cut && t.inside.FirstState >= 0 && len(t.inside.States) <= store.ExportStates && len(t.checkpoints) <= store.ExportPage &&
-		len(t.calls) <= store.ExportPage && len(t.events) == int(t.log.Last-t.log.First)+1
-}
-
-// parts returns the parts of the tree.
-func (t *gathered) parts() []*driver.Part {
-	head := &driver.SessionPart{Row: *t.row, Secret: t.row.Secret, Inside: t.inside, Log: &t.log}
-	head.Inside.States = nil
-	list := []*driver.Part{{Session: head}, {States: t.inside.States}, {Messages: t.messages}, {Runs: t.runs}, {Checkpoints: t.checkpoints},
-		{Calls: t.calls}, {Queue: t.queue, Staged: t.staged, Cache: t.cache}, {Events: t.events}}
-	return slices.DeleteFunc(list, func(p *driver.Part) bool {
-		return p.Session == nil && len(p.States)+len(p.Messages)+len(p.Runs)+len(p.Checkpoints)+len(p.Calls)+len(p.Queue)+len(p.Staged)+len(p.Cache)+len(p.Events) == 0
-	})
+	readBatch(cols, &t.Events, t.Log.First-1, int(t.Log.Last-t.Log.First)+1)
 }

@@ -281,7 +281,7 @@ func gathers(h *harness) {
 	if !ok {
 		return
 	}
-	roots := []string{"branch", "empty", "small", "staged", "trimmed"}
+	roots := []string{"branch", "branched", "empty", "full", "pruned", "small", "staged", "trimmed"}
 	h.create("empty")
 	h.small("small")
 	h.threeSteps("branched")
@@ -290,6 +290,15 @@ func gathers(h *harness) {
 	h.commit("staged", withWait(&driver.Commit{Messages: says("hello")}, "staged"))
 	h.commit("staged", beginCommit("run of staged", "worker", brief))
 	h.stage(h.load("staged"), piece("step", "reply", `{"a":1}`))
+	h.createWith("full", `{"n":0}`)
+	h.commit("full", withWait(&driver.Commit{Messages: says("hello"), Enqueue: &driver.QueuedTurn{ID: "later", Messages: says("later")},
+		Cache: []driver.CacheEntry{{Key: "b", Tool: "search", Output: []byte(`[1]`)}, {Key: "a", Tool: "search", Output: []byte(`{}`)}}}, "full"))
+	h.commit("full", &driver.Commit{Calls: []driver.CallWrite{asks("another call of full", "step-of-full")}, Enqueue: &driver.QueuedTurn{ID: "at last", Messages: says("last")}})
+	h.end(h.stepState(h.begin("full", "first run"), "reply", replaceOp("/n", "1")))
+	h.answers("full", "second run", cairn.TextPart("said"))
+	h.threeSteps("pruned")
+	_, err := h.st.Prune(h.Context(), "pruned", 1)
+	h.must(err)
 	h.small("trimmed")
 	h.must(h.importer().EventLog().Trim(h.Context(), h.log("trimmed"), 4))
 
