@@ -77,7 +77,7 @@ func checked(t *testing.T, preceding, text string) string {
 func TestScriptsCheckRights(t *testing.T) {
 	list := []*script{
 		scriptAppend, scriptBranch, scriptCall, scriptCalls, scriptCheckpoints, scriptClaim, scriptCountTree, scriptDelete,
-		scriptDiscard, scriptDrop, scriptDue, scriptEvents, scriptHidden, scriptImport, scriptInside, scriptLayout, scriptList,
+		scriptDiscard, scriptDrop, scriptDue, scriptEvents, scriptGather, scriptHidden, scriptImport, scriptInside, scriptLayout, scriptList,
 		scriptLook, scriptNamespaces, scriptOver, scriptOverdue, scriptPrune, scriptPurge, scriptPut, scriptRead,
 		scriptRecordDelete, scriptRecordGet, scriptRecordList, scriptRecordPut, scriptRelease, scriptRemove, scriptRenew,
 		scriptRestore, scriptRights, scriptRuns, scriptSaid, scriptSchema, scriptStage, scriptStep, scriptStop, scriptSwept, scriptTrim, scriptWrite,
