@@ -84,21 +84,28 @@ func result(by string, n int) func(cairn.CallRef) cairn.Submission {
 func soundFamily(t *testing.T) *Tree {
 	t.Helper()
 	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
-	var busy func()        // called at the next write to the log
+	const id = "group.per-step-family"
+	var busy atomic.Pointer[func()] // called before the next commit of a run under way
+	meanwhile := func(happens func()) { busy.Store(&happens) }
 	var ahead atomic.Int64 // difference between the store's clock and the real time
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	inMemory := func(string) (driver.Store, error) { return memstore.New(&memstore.Options{Now: now}), nil }
-	j, st, eng, _, err := o.assemble(inProcess, inMemory, func(p point) {
-		if happens := busy; p == beforeAppend && happens != nil {
-			busy = nil
-			happens()
+	st := memstore.New(&memstore.Options{Now: now})
+	j, _, eng, _, err := o.assemble(inProcess, func(string) (driver.Store, error) { return st, nil }, func(p point) {
+		if p != beforeCommit || busy.Load() == nil {
+			return
+		}
+		if row, err := driver.Load(t.Context(), st, id); err != nil || row.Status != cairn.SessionActive {
+			return // the run begins
+		}
+		if happens := busy.Swap(nil); happens != nil {
+			(*happens)()
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	s := &tale{t, eng, &clerk{name: "p", eng: eng, journal: j, rng: rng}, "group.per-step-family"}
+	s := &tale{t, eng, &clerk{name: "p", eng: eng, journal: j, rng: rng}, id}
 
 	s.ends(s.say("ask pay vote note"), cairn.SuspendedStepPartially)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("a", 1001))
@@ -135,10 +142,10 @@ func soundFamily(t *testing.T) *Tree {
 	s.answer(toolInquire, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.AnswerError(c, "no idea").By("l") })
 	s.goesOn()
 
-	busy = func() {
+	meanwhile(func() {
 		s.say("note", engine.WithOnBusy(engine.BusySteer))
 		s.say("mark", engine.WithOnBusy(engine.BusySteer))
-	}
+	})
 	s.ends(s.say("add"), cairn.RunCompleted)
 
 	s.ends(s.say("ask pay vote"), cairn.SuspendedClientTool)
@@ -154,11 +161,11 @@ func soundFamily(t *testing.T) *Tree {
 	j.write(record{Kind: stopHeld, Session: s.id, Ended: stopped.RunID})
 	s.ends(s.say("vote"), cairn.SuspendedClientTool)
 	var queued []*engine.Run
-	busy = func() {
+	meanwhile(func() {
 		for _, tools := range []string{"ask", "pay per-tool-child:ask", "add"} {
 			queued = append(queued, s.say(tools, engine.WithOnBusy(engine.BusyEnqueue)))
 		}
-	}
+	})
 	s.ends(s.say("add", engine.WithOnWaiting(engine.WaitingWithdraw)), cairn.RunCompleted) // replaces the suspended run
 	s.ends(queued[0], cairn.SuspendedClientTool)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("j", 1006))
