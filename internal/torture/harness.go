@@ -23,7 +23,7 @@ const (
 	roundOf = 24
 	// longLease is the lease of some processes that get SIGTERM: no process should have to wait until it lapses.
 	longLease = 3 * time.Second
-	// settleWithin bounds the time in which nothing changes while sessions settle, and lastsAtMost all of the time.
+	// settleWithin bounds the time without progress while sessions settle, and lastsAtMost all of the time.
 	settleWithin, lastsAtMost = 5 * time.Minute, time.Hour
 	// startsWithin is the time to start on a machine on which processes live as long as planned.
 	startsWithin = time.Second

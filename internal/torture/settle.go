@@ -14,18 +14,26 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// standstill bounds how long a wait lasts while nothing changes: on a busy machine, what changes slowly is not stuck.
+// standstill bounds how long a wait lasts without progress: on a busy machine, what is slow is not stuck.
 type standstill struct {
 	within time.Duration
-	seen   map[string]int64 // the versions of the sessions waited for, by id
-	since  time.Time        // when they were first seen
+	seen   map[string]progress // of the sessions waited for, by id
+	since  time.Time           // when they were first seen like this
 }
 
-// over reports whether the sessions that are waited for have stayed the same, without a change of any, for too long.
+// progress is how far a session is. Takeovers and leases, which a run that gets nowhere has as well, are no progress.
+type progress struct {
+	status                       cairn.SessionStatus
+	turn, step, messages, queued int
+	open                         int // calls
+}
+
+// over reports whether the sessions that are waited for have stayed the same, without progress of any, for too long.
 func (s *standstill) over(rows []cairn.Session) bool {
-	now := map[string]int64{}
+	now := map[string]progress{}
 	for i := range rows {
-		now[rows[i].ID] = rows[i].Version
+		r := &rows[i]
+		now[r.ID] = progress{r.Status, r.Turn, r.Step, r.MessageCount, r.Queued, r.OpenCalls}
 	}
 	if s.seen == nil || !maps.Equal(now, s.seen) {
 		s.seen, s.since = now, time.Now()
@@ -88,8 +96,8 @@ func quiet(ctx context.Context, st driver.Store, eng *engine.Engine, answer *cle
 	})
 }
 
-// awaitQuiet waits until no session is active, nothing is due and, with a clerk, no call is pending. It gives up once
-// nothing has changed for settleWithin, or after lastsAtMost.
+// awaitQuiet waits until no session is active, nothing is due and, with a clerk, no call is pending. It gives up after
+// settleWithin without progress, or after lastsAtMost.
 func awaitQuiet(ctx context.Context, st driver.Store, answer *clerk) error {
 	ctx, cancel := context.WithTimeout(ctx, lastsAtMost)
 	defer cancel()
@@ -119,7 +127,7 @@ func awaitQuiet(ctx context.Context, st driver.Store, answer *clerk) error {
 			return nil
 		}
 		if err = pause(ctx, 50*time.Millisecond); err == nil && still.over(at) {
-			err = fmt.Errorf("nothing has changed for %s", still.within)
+			err = fmt.Errorf("there was no progress for %s", still.within)
 		}
 		if err != nil {
 			return fmt.Errorf("due are %+v, and still at it %+v: %w", due, at[:min(len(at), 10)], err)

@@ -138,8 +138,8 @@ func (w *watch) abandoned(active []cairn.Session, at time.Time) (list []error) {
 }
 
 // taken waits until each session that is active without a lease has been taken on since taken was called. One that is
-// without a lease again, as while a host's server is paused, does not count twice. It gives up once no active session has
-// changed for the given time, or after lastsAtMost.
+// without a lease again, as while a host's server is paused, does not count twice. It gives up after
+// the given time without progress of an active session, or after lastsAtMost.
 func (w *watch) taken(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, lastsAtMost)
 	defer cancel()
@@ -163,7 +163,7 @@ func (w *watch) taken(ctx context.Context, within time.Duration) error {
 			}
 		}
 		if err = pause(ctx, 20*time.Millisecond); err == nil && still.over(active) {
-			err = fmt.Errorf("nothing has changed for %s", within)
+			err = fmt.Errorf("there was no progress for %s", within)
 		}
 		if err != nil {
 			return fmt.Errorf("sessions are active without a lease, and nobody has taken them on: %q: %w", slices.Sorted(maps.Keys(waiting)), err)

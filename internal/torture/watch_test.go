@@ -158,32 +158,50 @@ func TestSessionsAreTakenOnOnce(t *testing.T) {
 	})
 }
 
-// While other sessions change, a worker may be busy with them. That lasts for an hour at most.
-func TestWhatChangesIsWaitedFor(t *testing.T) {
+// While a session gets somewhere, a worker may be busy with it, for an hour at most. A change that is no progress, like
+// that of a run which is taken over again and again, does not count.
+func TestWhatProgressesIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st, _ := abandoned(t, "p", time.Second)
-		taken := make(chan error, 1)
-		time.Sleep(2 * time.Second)
-		go func() { taken <- (&watch{st: st}).taken(t.Context(), time.Minute) }()
-		for n := range 120 {
-			select {
-			case err := <-taken:
-				if n < 100 || err == nil {
-					t.Fatalf("after %d changes: %v", n, err)
+	for what, test := range map[string]struct {
+		change func(n int) *driver.Commit
+		least  int // number of changes
+	}{
+		"messages": {func(n int) *driver.Commit {
+			m := cairn.Context("news")
+			m.ID = fmt.Sprint("m", n)
+			return &driver.Commit{Messages: []cairn.Message{m}}
+		}, 100},
+		"a title": {func(n int) *driver.Commit {
+			return &driver.Commit{Context: &driver.ContextChange{Title: new(fmt.Sprint(n))}}
+		}, 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st, _ := abandoned(t, "p", time.Second)
+				time.Sleep(2 * time.Second)
+				taken := make(chan error, 1)
+				go func() { taken <- (&watch{st: st}).taken(t.Context(), time.Minute) }()
+				for n := range test.least + 10 {
+					select {
+					case err := <-taken:
+						if n < test.least || err == nil {
+							t.Fatalf("after %d changes: %v", n, err)
+						}
+						return
+					default:
+					}
+					if _, err := driver.Update(t.Context(), st, "session", func(*cairn.Session) (*driver.Commit, error) {
+						return test.change(n), nil
+					}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(35 * time.Second)
 				}
-				return
-			default:
-			}
-			if _, err := driver.Update(t.Context(), st, "session", func(*cairn.Session) (*driver.Commit, error) {
-				return &driver.Commit{Context: &driver.ContextChange{Title: new(fmt.Sprint(n))}}, nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(35 * time.Second)
-		}
-		t.Error("it is waited for without an end")
-	})
+				t.Error("it is waited for without an end")
+			})
+		})
+	}
 }
 
 func TestLeaseOfAClosedEngineIsFound(t *testing.T) {
