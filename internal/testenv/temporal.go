@@ -83,11 +83,12 @@ func (p *TemporalProcess) Recover() (restarted bool, err error) {
 	return true, p.Start()
 }
 
-// answers reports whether the server answers a client that connects.
+// answers reports whether the server answers a client that connects, about its namespace: after a pause, some no longer
+// find that until they are restarted.
 func (p *TemporalProcess) answers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), returnWithin)
 	defer cancel()
-	return exec.CommandContext(ctx, p.command[0], "operator", "cluster", "system", "--address", p.Address).Run() == nil
+	return exec.CommandContext(ctx, p.command[0], "workflow", "list", "--limit", "1", "--address", p.Address).Run() == nil
 }
 
 func (p *TemporalProcess) signal(how syscall.Signal) {
