@@ -165,9 +165,12 @@ func TestMessageBeginsOneTurn(t *testing.T) {
 				for row := load(t, st.Store, "s"); row.Status == cairn.SessionActive || row.Queued > 0; row = load(t, st.Store, "s") {
 					time.Sleep(time.Second)
 				}
-				said := texts(messages(t, st.Store, "s"))
-				if want := map[engine.OnBusy]string{engine.BusyRollback: "m3"}[busy]; said != "m1 m2 m3" && said != want {
-					t.Errorf("the user said %q", said)
+				said, want := texts(messages(t, st.Store, "s")), []string{"m1 m2 m3"}
+				if busy == engine.BusyRollback { // a turn may begin between the end of another one and its rollback
+					want = append(want, "m3", "m1 m3", "m2 m3")
+				}
+				if !slices.Contains(want, said) {
+					t.Errorf("the user said %q, want one of %q", said, want)
 				}
 				wantSound(t, st, "s")
 			})
