@@ -138,7 +138,7 @@ func ExampleEngine_Serve() {
 	eng, _ := engine.New(memstore.New(nil), []*cairn.Agent{agent}, nil)
 
 	// A worker takes over what other processes left, resumes what was answered, and enforces deadlines. When ctx is done,
-	// for instance by a signal, Serve lets the runs of this process go on for a while, and closes the engine.
+	// for instance by a signal, Serve gives the runs of this process time to end, and closes the engine.
 	served := make(chan error, 1)
 	go func() { served <- eng.Serve(ctx) }()
 	run, _ := eng.Execute(context.Background(), "session-1", "support", cairn.Text("Hi."))

@@ -12,12 +12,6 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// These bound how much of a session is in memory while a tree is read: the number of items in a part.
-const (
-	ExportPage   = 100
-	ExportStates = 10 // each may be a whole state
-)
-
 // Export yields a session tree with its event log in parts of bounded size. Messages, states, runs, checkpoints, calls
 // and events come in pages; a session's row, queue, staged pieces and cache are held whole. The error is ErrStale if
 // the tree has changed during the export, and ErrInvalid for a session that is not a root. Two stores with the same
@@ -76,7 +70,7 @@ func (x *exporter) tree() error {
 		}
 	}
 	for after := extent.First - 1; after < extent.Last; {
-		events, err := x.st.EventLog().Read(x.ctx, x.log, after, int(min(ExportPage, extent.Last-after)))
+		events, err := x.st.EventLog().Read(x.ctx, x.log, after, int(min(driver.ExportPage, extent.Last-after)))
 		if err != nil {
 			return err
 		}
@@ -124,7 +118,7 @@ func (x *exporter) changed() error {
 // session yields everything of one session.
 func (x *exporter) session(row *cairn.Session, log *driver.LogExtent) error {
 	id := row.ID
-	inside, err := x.st.Inside(x.ctx, id, 0, ExportStates)
+	inside, err := x.st.Inside(x.ctx, id, 0, driver.ExportStates)
 	if err != nil {
 		return err
 	}
@@ -140,12 +134,12 @@ func (x *exporter) session(row *cairn.Session, log *driver.LogExtent) error {
 		if from += int64(len(inside.States)); from > row.State.Position {
 			break
 		}
-		if inside, err = x.st.Inside(x.ctx, id, from, ExportStates); err != nil {
+		if inside, err = x.st.Inside(x.ctx, id, from, driver.ExportStates); err != nil {
 			return err
 		}
 	}
 	for from := 0; from < row.MessageCount; {
-		messages, err := driver.Messages(x.ctx, x.st, id, from, ExportPage)
+		messages, err := driver.Messages(x.ctx, x.st, id, from, driver.ExportPage)
 		if err != nil {
 			return err
 		}
@@ -158,17 +152,17 @@ func (x *exporter) session(row *cairn.Session, log *driver.LogExtent) error {
 		}
 	}
 	if err := exportPages(x, func(cursor string) (Page[cairn.Run], error) {
-		return x.st.Runs(x.ctx, id, PageQuery{Cursor: cursor, Limit: ExportPage})
+		return x.st.Runs(x.ctx, id, PageQuery{Cursor: cursor, Limit: driver.ExportPage})
 	}, func(p *Part, list []cairn.Run) { p.Runs = list }); err != nil {
 		return err
 	}
 	if err := exportPages(x, func(cursor string) (Page[cairn.Checkpoint], error) {
-		return x.st.Checkpoints(x.ctx, id, PageQuery{Cursor: cursor, Limit: ExportPage})
+		return x.st.Checkpoints(x.ctx, id, PageQuery{Cursor: cursor, Limit: driver.ExportPage})
 	}, func(p *Part, list []cairn.Checkpoint) { p.Checkpoints = list }); err != nil {
 		return err
 	}
 	if err := exportPages(x, func(cursor string) (Page[cairn.PendingCall], error) {
-		return x.st.Calls(x.ctx, CallQuery{RootID: row.RootID, SessionID: id, Cursor: cursor, Limit: ExportPage})
+		return x.st.Calls(x.ctx, CallQuery{RootID: row.RootID, SessionID: id, Cursor: cursor, Limit: driver.ExportPage})
 	}, func(p *Part, list []cairn.PendingCall) { p.Calls = list }); err != nil {
 		return err
 	}

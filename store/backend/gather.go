@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -28,13 +27,13 @@ type Gathered struct {
 
 // Gathers reports whether a tree may be gathered, as far as its root's row shows: no list of it fills more than one part.
 func Gathers(row *cairn.Session) bool {
-	return row.MessageCount <= store.ExportPage && row.Turn <= store.ExportPage
+	return row.MessageCount <= driver.ExportPage && row.Turn <= driver.ExportPage
 }
 
 // Whole reports whether all of the tree was read, and none of it fills more than one part.
 func (t *Gathered) Whole() bool {
-	return !t.Cut && t.Inside.FirstState >= 0 && len(t.Inside.States) <= store.ExportStates && len(t.Messages) == t.Row.MessageCount &&
-		len(t.Checkpoints) <= store.ExportPage && len(t.Calls) <= store.ExportPage && len(t.Events) == int(t.Log.Last-t.Log.First)+1
+	return !t.Cut && t.Inside.FirstState >= 0 && len(t.Inside.States) <= driver.ExportStates && len(t.Messages) == t.Row.MessageCount &&
+		len(t.Checkpoints) <= driver.ExportPage && len(t.Calls) <= driver.ExportPage && len(t.Events) == int(t.Log.Last-t.Log.First)+1
 }
 
 // Parts returns the parts of the tree.

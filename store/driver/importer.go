@@ -35,6 +35,12 @@ type Gatherer interface {
 	Gather(ctx context.Context, roots []string, bytes int) (map[string][]*Part, error)
 }
 
+// These bound how much of a session is in memory while a tree is exported: the number of items in a part.
+const (
+	ExportPage   = 100
+	ExportStates = 10 // each may be a whole state
+)
+
 // Inside is what a store keeps of a session beyond what Store's methods return.
 type Inside struct {
 	// FirstState is the position of the oldest state change that is kept.

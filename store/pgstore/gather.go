@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
@@ -80,7 +79,7 @@ func (s *Store) Gather(ctx context.Context, roots []string, bytes int) (map[stri
 		g = &gathering{left: int64(bytes), sessions: map[int64]*tree{}}
 		list := []reading{{sqlGatherSessions, []any{roots}, g.row}}
 		for _, l := range gatherLists {
-			list = append(list, reading{l.text, []any{roots, bytes, store.ExportPage + 1}, g.list(l.read)})
+			list = append(list, reading{l.text, []any{roots, bytes, driver.ExportPage + 1}, g.list(l.read)})
 		}
 		return c.view(ctx, list...)
 	})
@@ -115,7 +114,7 @@ func (g *gathering) row(rows pgx.Rows) error {
 	if err := r.read(rows, &r.over, &due, &t.Log.First, &t.Log.Last, &dropped); err != nil {
 		return err
 	}
-	if r.over || dropped || !backend.Gathers(r.session) || t.Log.Last-t.Log.First >= store.ExportPage {
+	if r.over || dropped || !backend.Gathers(r.session) || t.Log.Last-t.Log.First >= driver.ExportPage {
 		return nil
 	}
 	stop, err := r.stop.decode()

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -56,7 +55,7 @@ func (s *Store) gather(ctx context.Context, root string, left *atomic.Int64) ([]
 	if room <= 0 {
 		return nil, nil
 	}
-	r, err := s.ask(ctx, scriptGather, root, store.ExportPage, room)
+	r, err := s.ask(ctx, scriptGather, root, driver.ExportPage, room)
 	switch {
 	case errors.Is(err, cairn.ErrNotFound) || driver.IsGone(err):
 		return nil, nil
@@ -69,7 +68,7 @@ func (s *Store) gather(ctx context.Context, root string, left *atomic.Int64) ([]
 	if err := t.read(root); err != nil {
 		return nil, err
 	}
-	if left.Add(-t.size) < 0 || !backend.Gathers(t.Row) || t.Log.Last-t.Log.First >= store.ExportPage || !t.Whole() {
+	if left.Add(-t.size) < 0 || !backend.Gathers(t.Row) || t.Log.Last-t.Log.First >= driver.ExportPage || !t.Whole() {
 		return nil, nil
 	}
 	return t.Parts(), nil

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -150,7 +149,7 @@ func (g *gathering) extents() error {
 		name, key := cols.text(), cols.int64()
 		if t := byName[name]; t != nil {
 			t.Log.First, t.Log.Last = cols.int64(), cols.int64()
-			if t.Cut = cols.int64() > 0 || t.Log.Last-t.Log.First >= store.ExportPage; !t.Cut && t.Log.Last >= t.Log.First {
+			if t.Cut = cols.int64() > 0 || t.Log.Last-t.Log.First >= driver.ExportPage; !t.Cut && t.Log.Last >= t.Log.First {
 				g.logs[key] = t
 			}
 		}
