@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
-// desk is a define.Env that keeps everything in its fields.
-type desk struct {
+// caseFile is a define.Env that keeps everything in its fields.
+type caseFile struct {
 	state       json.RawMessage
 	ops         []cairn.Op
 	events      []string
@@ -24,11 +24,11 @@ type desk struct {
 	answer      json.RawMessage // to each question; nil for none yet
 }
 
-func (d *desk) State() (json.RawMessage, error) { return d.state, d.fail }
+func (d *caseFile) State() (json.RawMessage, error) { return d.state, d.fail }
 
-func (d *desk) Update(op cairn.Op) error { return d.update(op) }
+func (d *caseFile) Update(op cairn.Op) error { return d.update(op) }
 
-func (d *desk) Change(before, after json.RawMessage) error {
+func (d *caseFile) Change(before, after json.RawMessage) error {
 	list, err := ops.Diff(before, after)
 	if err != nil || len(list) == 0 {
 		return err
@@ -36,7 +36,7 @@ func (d *desk) Change(before, after json.RawMessage) error {
 	return d.update(list...)
 }
 
-func (d *desk) update(list ...cairn.Op) error {
+func (d *caseFile) update(list ...cairn.Op) error {
 	state, err := ops.Fold(d.state, list)
 	if err != nil {
 		return err
@@ -45,31 +45,31 @@ func (d *desk) update(list ...cairn.Op) error {
 	return nil
 }
 
-func (d *desk) Emit(name, id string, data json.RawMessage) error {
+func (d *caseFile) Emit(name, id string, data json.RawMessage) error {
 	d.events = append(d.events, name+id+" "+string(data))
 	return nil
 }
 
-func (d *desk) AddContext(m cairn.Message)              { d.context = append(d.context, m) }
-func (d *desk) RecordUsage(name string, amount float64) { d.usage[name] += amount }
-func (d *desk) SwitchTools(map[string]bool) error       { return nil }
-func (d *desk) Exec(_, _, _ string, _ []any) error      { return nil }
-func (d *desk) Checkpoint()                             { d.checkpoints++ }
+func (d *caseFile) AddContext(m cairn.Message)              { d.context = append(d.context, m) }
+func (d *caseFile) RecordUsage(name string, amount float64) { d.usage[name] += amount }
+func (d *caseFile) SwitchTools(map[string]bool) error       { return nil }
+func (d *caseFile) Exec(_, _, _ string, _ []any) error      { return nil }
+func (d *caseFile) Checkpoint()                             { d.checkpoints++ }
 
-func (d *desk) Describe(*string, []string, map[string]any) error { return nil }
+func (d *caseFile) Describe(*string, []string, map[string]any) error { return nil }
 
-func (d *desk) Ask(q define.Question) (json.RawMessage, error) {
+func (d *caseFile) Ask(q define.Question) (json.RawMessage, error) {
 	if d.asked = append(d.asked, q); d.answer == nil {
 		return nil, cairn.ErrSuspended
 	}
 	return d.answer, nil
 }
 
-func (d *desk) Kept() (json.RawMessage, error) { return nil, nil }
-func (d *desk) Keep(json.RawMessage) error     { return nil }
+func (d *caseFile) Kept() (json.RawMessage, error) { return nil, nil }
+func (d *caseFile) Keep(json.RawMessage) error     { return nil }
 
-func newDesk(state string) (*desk, *cairn.Step) {
-	d := &desk{state: json.RawMessage(state), usage: map[string]float64{}}
+func newCaseFile(state string) (*caseFile, *cairn.Step) {
+	d := &caseFile{state: json.RawMessage(state), usage: map[string]float64{}}
 	return d, define.NewStep(cairn.Step{SessionID: "session", RunID: "run", Number: 2}, d)
 }
 
@@ -104,7 +104,7 @@ func TestUpdateStateWritesWhatChanged(t *testing.T) {
 		{"nil in a map", `{"numbers":{"a":1}}`, func(l *ledger) { l.Numbers["b"] = nil }, `[{"op":"replace","path":"/numbers/b","value":null}]`, `{"numbers":{"a":1,"b":null}}`},
 		{"shrink", `{"issued":["a","b"]}`, func(l *ledger) { l.Issued = l.Issued[:1] }, `[{"op":"replace","path":"/issued","value":["a"]}]`, `{"issued":["a"]}`},
 	} {
-		d, step := newDesk(test.before)
+		d, step := newCaseFile(test.before)
 		if err := cairn.UpdateState(step, test.change); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 			continue
@@ -125,7 +125,7 @@ func TestUpdateStateWritesWhatChanged(t *testing.T) {
 
 func TestState(t *testing.T) {
 	t.Parallel()
-	d, step := newDesk(`{"count":3,"unknown":true}`)
+	d, step := newCaseFile(`{"count":3,"unknown":true}`)
 	call := &cairn.Call{Step: step, ID: "call"}
 	for _, handle := range []cairn.Handle{step, call} {
 		if got, err := cairn.State[ledger](handle); err != nil || got.Count != 3 {
@@ -166,7 +166,7 @@ func TestStateType(t *testing.T) {
 
 func TestStepWrites(t *testing.T) {
 	t.Parallel()
-	d, step := newDesk(`{}`)
+	d, step := newCaseFile(`{}`)
 	for _, err := range []error{step.Append([]string{"list"}, "a", 1), step.Append([]string{"a/b", "~"}, nil), step.Set([]string{"m", "x"}, map[string]int{"y": 1}),
 		step.Set([]string{"gone"}, 1), step.Delete("gone"), step.Add([]string{"sums", "a"}, 3), step.Add([]string{"sums", "a"}, int64(-1)), step.Add([]string{"sums", "b"}, json.Number("0.5"))} {
 		if err != nil {
@@ -193,7 +193,7 @@ func TestStepWrites(t *testing.T) {
 
 func TestStepSays(t *testing.T) {
 	t.Parallel()
-	d, step := newDesk(`{}`)
+	d, step := newCaseFile(`{}`)
 	if err := step.Emit("progress", map[string]int{"done": 3}); err != nil {
 		t.Error(err)
 	}

@@ -174,7 +174,7 @@ func TestDeleteTakesTheTreeAlong(t *testing.T) {
 
 // A turn that replaces another may begin before the process that drove that one has published its end. The log has what
 // was committed all the same.
-func TestTurnBeginsBeforeTheEndIsTold(t *testing.T) {
+func TestTurnBeginsBeforeTheEndIsPublished(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]engine.OnBusy{"interrupt": engine.BusyInterrupt, "rollback": engine.BusyRollback} {
 		t.Run(name, func(t *testing.T) {

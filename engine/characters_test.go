@@ -78,7 +78,7 @@ func TestToolThatHasRunKeepsItsResult(t *testing.T) {
 				if err != nil || test.state != "" && string(state) != test.state {
 					t.Fatalf("the state is %s, want %s; %v", state, test.state, err)
 				}
-				goesOn(t, st, agent)
+				continues(t, st, agent)
 			}
 		})
 	}
@@ -99,7 +99,7 @@ func TestResultBehindAHookIsKept(t *testing.T) {
 	if r := result(t, messages(t, st, "s"), "c"); r.IsError || string(r.Output) != `"\ufffd"` {
 		t.Fatalf("the model reads %s", r.Output)
 	}
-	goesOn(t, st, agent)
+	continues(t, st, agent)
 }
 
 // TestClientToolKeepsItsResult answers client tools with characters that no session keeps. Other answers with them are
@@ -134,7 +134,7 @@ func TestClientToolKeepsItsResult(t *testing.T) {
 			if r.IsError != test.bad || !strings.Contains(string(r.Output), test.want) {
 				t.Fatalf("the model reads %s, want %s", r.Output, test.want)
 			}
-			goesOn(t, st, agent)
+			continues(t, st, agent)
 		})
 	}
 	t.Run("a reason", func(t *testing.T) {
@@ -167,5 +167,5 @@ func TestProviderDataKeepsItsReply(t *testing.T) {
 	if list := messages(t, st, "s"); res.Status != cairn.RunCompleted || string(list[1].Parts[0].Provider) != `{"out":"\ufffd\ufffd"}` {
 		t.Fatalf("the run is %s, %v", res.Status, res.Error)
 	}
-	goesOn(t, st, agent)
+	continues(t, st, agent)
 }

@@ -42,7 +42,7 @@ func attach(t *testing.T, eng *engine.Engine, session string) *engine.Run {
 	return run
 }
 
-func TestWorkerGoesOnWithTheRunOfADeadProcess(t *testing.T) {
+func TestWorkerContinuesTheRunOfADeadProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := tapOn(nil)
@@ -323,7 +323,7 @@ func TestPerToolKeepsWhatEndsWhileTheProcessIsLeaving(t *testing.T) {
 	})
 }
 
-func TestRunThatKillsItsProcessIsGivenUp(t *testing.T) {
+func TestRunThatKillsItsProcessFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mem := tapOn(nil)

@@ -76,7 +76,7 @@ func TestCallThatIsCut(t *testing.T) {
 			}
 			plain := *agent
 			plain.Output = nil
-			goesOn(t, st, &plain)
+			continues(t, st, &plain)
 		})
 	}
 }

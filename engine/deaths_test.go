@@ -250,7 +250,7 @@ func TestLogThatIsAwayForAMomentLosesNothing(t *testing.T) {
 
 // The end of a wait that is stopped is published once, whether by the process that stopped it or by one that detects
 // it.
-func TestStoppedWaitIsToldOnce(t *testing.T) {
+func TestStoppedWaitIsReportedOnce(t *testing.T) {
 	bothLogs(t, func(t *testing.T, st *tap) {
 		agent := bot(scripted.New(scripted.Call("refund", in{"42"}), scripted.Text("Never mind.")), echo("refund", cairn.RequireApproval()))
 		one := open(t, st, agent)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/internal/ctxjoin"
 	"github.com/cairn-agents/cairn/internal/turn"
-	"github.com/cairn-agents/cairn/internal/valued"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -44,7 +44,7 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 	e.beats.watchStops(e.ctx, &e.background)
 	e.crew.run(func() {
 		defer e.driven.Done()
-		beyond := valued.Join(e.ctx, ctx) // ends with the engine
+		beyond := ctxjoin.Join(e.ctx, ctx) // ends with the engine
 		ctx, cancel := context.WithCancelCause(beyond)
 		end, err := e.loop(ctx, cancel, b, asked, false)
 		e.mu.Lock()

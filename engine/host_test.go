@@ -58,7 +58,7 @@ func logged(t *testing.T, st driver.LogProvider, id string) []string {
 	return list
 }
 
-func wantTold(t *testing.T, st driver.LogProvider, id string, want ...string) {
+func wantSent(t *testing.T, st driver.LogProvider, id string, want ...string) {
 	t.Helper()
 	if got := logged(t, st, id); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the log tells\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -88,7 +88,7 @@ func TestEffectThatWasCutOffIsTakenBack(t *testing.T) {
 	if n := model.Calls(); n != 2 {
 		t.Errorf("%d model calls, want 2", n)
 	}
-	wantTold(t, st, "s", "run_start", "user_message count", "step_start", "text_delta one", "step_discarded",
+	wantSent(t, st, "s", "run_start", "user_message count", "step_start", "text_delta one", "step_discarded",
 		"step_start", "text_delta one", "text_delta two")
 }
 
@@ -126,7 +126,7 @@ func TestToolThatWasCutOffRunsAgain(t *testing.T) {
 	if r := result(t, messages(t, st, "s"), "c1"); string(r.Output) != `"done"` {
 		t.Errorf("the result is %s", r.Output)
 	}
-	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"\"}", "tool_arg_end c1",
+	wantSent(t, st, "s", "run_start", "user_message go", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"\"}", "tool_arg_end c1",
 		"tool_start c1", "tool_end c1", "usage", "step_committed", "checkpoint")
 }
 
@@ -155,7 +155,7 @@ func TestCommitWhoseProcessDiedIsAnswered(t *testing.T) {
 			t.Errorf("the commit answers %s", out)
 		}
 	}
-	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
+	wantSent(t, st, "s", "run_start", "user_message go", "step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
 }
 
 // A lease that lapsed while no process worked is renewed, unless another process has taken the run over.

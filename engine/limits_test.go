@@ -29,8 +29,8 @@ func takes(name string, fn func(call *cairn.Call) (json.RawMessage, error), opts
 	}, opts...)
 }
 
-// goesOn checks that another engine can read every row of a session and execute another turn there.
-func goesOn(t *testing.T, st store.Store, agent *cairn.Agent) {
+// continues checks that another engine can read every row of a session and execute another turn there.
+func continues(t *testing.T, st store.Store, agent *cairn.Agent) {
 	t.Helper()
 	list := messages(t, st, "s")
 	for i := range list {
@@ -138,7 +138,7 @@ func TestReplyThatCannotBeKept(t *testing.T) {
 			if test.says != "" && said != test.says {
 				t.Errorf("the log says %q, want %q", said, test.says)
 			}
-			goesOn(t, st, agent)
+			continues(t, st, agent)
 		})
 	}
 }
@@ -206,7 +206,7 @@ func TestResultThatCannotBeKept(t *testing.T) {
 				if cost := res.Usage.Custom["cost"]; math.IsInf(cost, 0) || test.told == "" && cost != math.MaxFloat64 {
 					t.Fatalf("usage %+v", res.Usage)
 				}
-				goesOn(t, st, agent)
+				continues(t, st, agent)
 			}
 		})
 	}
@@ -225,7 +225,7 @@ func TestResultsTooLargeTogether(t *testing.T) {
 	if a, b := result(t, list, "a"), result(t, list, "b"); a.IsError || b.Code != cairn.ErrTooLarge {
 		t.Fatalf("results of %d bytes and %s", len(a.Output), b.Output)
 	}
-	goesOn(t, st, agent)
+	continues(t, st, agent)
 }
 
 // TestUsageThatAddsUp records finite amounts in several turns whose sum is not finite.
@@ -249,7 +249,7 @@ func TestUsageThatAddsUp(t *testing.T) {
 	if row.Usage.Custom["cost"] != math.MaxFloat64 || row.Usage.InputTokens != 1<<52 || row.Usage.Validate() != nil || row.Usage.ModelCalls != 6 {
 		t.Fatalf("usage %+v", row.Usage)
 	}
-	goesOn(t, st, agent)
+	continues(t, st, agent)
 }
 
 // TestWordsOfUserCodeThatCannotBeKept has hooks and guards return what cannot be stored: the run fails with an error
@@ -297,7 +297,7 @@ func TestWordsOfUserCodeThatCannotBeKept(t *testing.T) {
 				if load(t, st, "s").Status != cairn.SessionFailed {
 					t.Fatal("the session has not failed")
 				}
-				goesOn(t, st, agent)
+				continues(t, st, agent)
 			}
 		})
 	}
@@ -347,7 +347,7 @@ func TestStoreThatRefusesAStep(t *testing.T) {
 					t.Errorf("the state is %s", got)
 				}
 				st.stepIn(nil, nil)
-				goesOn(t, st, agent)
+				continues(t, st, agent)
 			})
 		}
 	}

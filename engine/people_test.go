@@ -30,7 +30,7 @@ func resume(t *testing.T, eng *engine.Engine, session string) *cairn.Result {
 	return wait(t, run)
 }
 
-func TestApprovalSuspendsAndGoesOnInAnotherProcess(t *testing.T) {
+func TestApprovalSuspendsAndResumesInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)
 	ran := 0

@@ -66,7 +66,7 @@ func TestEffectThatSleptLooksAgain(t *testing.T) {
 			}
 			return nil
 		})
-		late := givenUp(t, one, host.EffectTool, b, "c1")
+		late := overtaken(t, one, host.EffectTool, b, "c1")
 		synctest.Wait()
 		carry(t, two, host.EffectTool, next(b, "c1"))
 		carry(t, two, host.EffectCommit, next(b, ""))

@@ -343,7 +343,7 @@ func TestKeptCopyAppearsWithItsTurn(t *testing.T) {
 }
 
 // Two edits at once make one copy, and the one that is refused does not remove it.
-func TestKeptCopySurvivesARival(t *testing.T) {
+func TestKeptCopySurvivesAnotherWriter(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(nil)
 	defer st.Close()

@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// givenUp carries out an effect that the host takes for dead, but that continues. done waits for its end.
-func givenUp(t *testing.T, eng *engine.Engine, name string, b host.Run, callID string) (done func() error) {
+// overtaken carries out an effect that the host takes for dead, but that continues. done waits for its end.
+func overtaken(t *testing.T, eng *engine.Engine, name string, b host.Run, callID string) (done func() error) {
 	ended := make(chan error, 1)
 	in := next(b, callID)
 	go func() {
@@ -26,7 +26,7 @@ func givenUp(t *testing.T, eng *engine.Engine, name string, b host.Run, callID s
 }
 
 // A model call that was abandoned too early writes nothing next to the call that replaced it.
-func TestModelCallGivenUpTooEarly(t *testing.T) {
+func TestModelCallAbandonedTooEarly(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
 	said, gate := make(chan struct{}), make(chan struct{})
@@ -35,13 +35,13 @@ func TestModelCallGivenUpTooEarly(t *testing.T) {
 		scripted.Text("bye"))
 	one, two := open(t, st, bot(model), hostedBy(h)), open(t, st, bot(model), hostedBy(h), named("b"))
 	start(t, one, "s", "go")
-	old := givenUp(t, one, host.EffectPlan, h.begun[0], "")
+	old := overtaken(t, one, host.EffectPlan, h.begun[0], "")
 	<-said
 	carry(t, two, host.EffectPlan, next(h.begun[0], ""))
 	close(gate)
 	wantError(t, old(), cairn.ErrUnavailable)
 	carry(t, two, host.EffectCommit, next(h.begun[0], ""))
-	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "text_delta well", "step_discarded",
+	wantSent(t, st, "s", "run_start", "user_message go", "step_start", "text_delta well", "step_discarded",
 		"step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
 }
 
@@ -63,9 +63,9 @@ func TestReplyStagedFirstStands(t *testing.T) {
 		scripted.Reply(scripted.Text("sec"), scripted.Do(func() { close(said) }), scripted.Gate(gate), scripted.Text("ond")))
 	one, two := open(t, slow, bot(model), hostedBy(h)), open(t, st, bot(model), hostedBy(h), named("b"))
 	start(t, one, "s", "go")
-	old := givenUp(t, one, host.EffectPlan, h.begun[0], "")
+	old := overtaken(t, one, host.EffectPlan, h.begun[0], "")
 	<-streamed
-	again := givenUp(t, two, host.EffectPlan, h.begun[0], "")
+	again := overtaken(t, two, host.EffectPlan, h.begun[0], "")
 	<-said
 	close(stage)
 	wantError(t, old(), nil)
@@ -75,12 +75,12 @@ func TestReplyStagedFirstStands(t *testing.T) {
 	if run := runsOf(t, st, "s")[0]; run.Text != "first" {
 		t.Errorf("the run says %q", run.Text)
 	}
-	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "text_delta first", "step_discarded", "step_start", "text_delta sec", "text_delta ond",
+	wantSent(t, st, "s", "run_start", "user_message go", "step_start", "text_delta first", "step_discarded", "step_start", "text_delta sec", "text_delta ond",
 		"step_discarded", "step_start", "text_delta first", "usage", "step_committed", "checkpoint", "run_end")
 }
 
 // A tool that was abandoned too early is published once, with the result that counts: the one that was staged first.
-func TestToolGivenUpTooEarly(t *testing.T) {
+func TestToolAbandonedTooEarly(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]bool{"it comes first": true, "it comes last": false} {
 		t.Run(name, func(t *testing.T) {
@@ -98,9 +98,9 @@ func TestToolGivenUpTooEarly(t *testing.T) {
 			start(t, one, "s", "go")
 			b := h.begun[0]
 			carry(t, one, host.EffectPlan, next(b, ""))
-			old := givenUp(t, one, host.EffectTool, b, "c1")
+			old := overtaken(t, one, host.EffectTool, b, "c1")
 			given := <-runs
-			again := givenUp(t, two, host.EffectTool, b, "c1")
+			again := overtaken(t, two, host.EffectTool, b, "c1")
 			taken := <-runs
 			want := `"new"`
 			if first {
@@ -131,14 +131,14 @@ func TestToolGivenUpTooEarly(t *testing.T) {
 					t.Errorf("the log tells %s", ev.Data)
 				}
 			}
-			wantTold(t, st, "s", "run_start", "user_message go", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"\"}", "tool_arg_end c1",
+			wantSent(t, st, "s", "run_start", "user_message go", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"\"}", "tool_arg_end c1",
 				"tool_start c1", "tool_end c1", "usage", "step_committed", "checkpoint")
 		})
 	}
 }
 
 // A tool that was abandoned before it published anything is published whole by the attempt that finds its result.
-func TestToolGivenUpBeforeItHasPublished(t *testing.T) {
+func TestToolAbandonedBeforeItHasPublished(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
 	slow := tapOn(st)
@@ -159,18 +159,18 @@ func TestToolGivenUpBeforeItHasPublished(t *testing.T) {
 	start(t, two, "s", "go")
 	b := h.begun[0]
 	carry(t, two, host.EffectPlan, next(b, ""))
-	old := givenUp(t, one, host.EffectTool, b, "c1")
+	old := overtaken(t, one, host.EffectTool, b, "c1")
 	<-staged
 	carry(t, two, host.EffectTool, next(b, "c1"))
 	close(live)
 	wantError(t, old(), nil)
 	carry(t, two, host.EffectCommit, next(b, ""))
-	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"x\"}", "tool_arg_end c1",
+	wantSent(t, st, "s", "run_start", "user_message go", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"x\"}", "tool_arg_end c1",
 		"tool_start c1", "tool_end c1", "usage", "step_committed", "checkpoint")
 }
 
 // A commit that was abandoned too early is published once, though the next effect was faster.
-func TestCommitGivenUpTooEarly(t *testing.T) {
+func TestCommitAbandonedTooEarly(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
 	slow := tapOn(st)
@@ -187,7 +187,7 @@ func TestCommitGivenUpTooEarly(t *testing.T) {
 		}
 		return nil
 	})
-	old := givenUp(t, one, host.EffectCommit, b, "")
+	old := overtaken(t, one, host.EffectCommit, b, "")
 	<-committed
 	slow.stepIn(nil, nil)
 	if out := carry(t, two, host.EffectCommit, next(b, "")); out != "{}" {
@@ -229,13 +229,13 @@ func TestEndIsPublishedBesideAnAttemptThatDies(t *testing.T) {
 	start(t, three, "s", "go")
 	b := h.begun[0]
 	carry(t, three, host.EffectPlan, next(b, ""))
-	old := givenUp(t, one, host.EffectCommit, b, "")
+	old := overtaken(t, one, host.EffectCommit, b, "")
 	<-ended
-	_ = givenUp(t, two, host.EffectCommit, b, "")()
+	_ = overtaken(t, two, host.EffectCommit, b, "")()
 	if slices.Contains(logged(t, st, "s"), "run_end") {
 		t.Fatal("the second attempt has published the end")
 	}
 	close(live)
 	wantError(t, old(), nil)
-	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
+	wantSent(t, st, "s", "run_start", "user_message go", "step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
 }

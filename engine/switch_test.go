@@ -252,7 +252,7 @@ func TestRewindAndBranchSwitchAsTheirTranscriptDoes(t *testing.T) {
 }
 
 // What the model knew when it made the call decides, also for a process that continues it.
-func TestTakeoverGoesByWhatTheModelHadBeenTold(t *testing.T) {
+func TestTakeoverUsesWhatTheModelWasSent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		before, after map[string]bool

@@ -122,7 +122,7 @@ func TestLogOfATreeIsWholeWhereverItsWriterDied(t *testing.T) {
 }
 
 // Readers of a tree see the end of a companion that works by itself, though the process that drove it died.
-func TestReadersAreToldOfTheEndOfACompanion(t *testing.T) {
+func TestReadersSeeTheEndOfACompanion(t *testing.T) {
 	bothLogs(t, func(t *testing.T, st *tap) {
 		friend := &cairn.Agent{Name: "friend", Description: "Helps.", Model: scripted.New(scripted.Reply(scripted.Pause(time.Minute), scripted.Text("hello")))}
 		agent := bot(scripted.New(scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "friend", "message": "hi"}), scripted.Text("Well.")))
@@ -158,7 +158,7 @@ func TestReadersAreToldOfTheEndOfACompanion(t *testing.T) {
 }
 
 // They also see it when a process with the root in memory has driven another turn since, for which it read nothing.
-func TestReadersAreToldOfTheEndOfACompanionOfAnEarlierTurn(t *testing.T) {
+func TestReadersSeeTheEndOfACompanionOfAnEarlierTurn(t *testing.T) {
 	bothLogs(t, func(t *testing.T, st *tap) {
 		friend := &cairn.Agent{Name: "friend", Description: "Helps.", Model: scripted.New(scripted.Reply(scripted.Pause(time.Minute), scripted.Text("hello")))}
 		agent := bot(scripted.New(scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "friend", "message": "hi"}),

@@ -73,7 +73,7 @@ func (at secondAttempt) run(t *testing.T) {
 	one, two, three := open(t, first, agent, hostedBy(h)), open(t, second, agent, hostedBy(h), named("b")), open(t, st, agent, hostedBy(h), named("c"))
 	start(t, one, "s", "go")
 	run := h.begun[0]
-	old := givenUp(t, one, host.EffectPlan, run, "")
+	old := overtaken(t, one, host.EffectPlan, run, "")
 	<-staging
 
 	ctx, die := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
-	"github.com/cairn-agents/cairn/internal/turn/owed"
+	"github.com/cairn-agents/cairn/internal/turn/remotestop"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -70,13 +70,13 @@ func (e *Engine) Work(ctx context.Context) error {
 // deliverStops delivers stops that are still owed to models that work elsewhere, every Options.WorkInterval until ctx
 // is done.
 func (e *Engine) deliverStops(ctx context.Context) {
-	var pauses owed.Pauses
+	var pauses remotestop.Pauses
 	tick := time.NewTicker(e.opts.WorkInterval)
 	defer tick.Stop()
 	for failing := false; ; {
 		var err error
 		if e.stopsElsewhere() {
-			err = e.runs.Owed.DeliverRecorded(ctx, &pauses)
+			err = e.runs.RemoteStops.DeliverRecorded(ctx, &pauses)
 		}
 		if err != nil && !failing && ctx.Err() == nil {
 			e.opts.Logger.Warn("worker could not look for stops that are owed", "error", err)
@@ -93,7 +93,7 @@ func (e *Engine) deliverStops(ctx context.Context) {
 // stopsElsewhere reports whether an agent of this engine has a model that works elsewhere.
 func (e *Engine) stopsElsewhere() bool {
 	for _, a := range e.agents.Load().versions {
-		if owed.Elsewhere(a) {
+		if remotestop.Elsewhere(a) {
 			return true
 		}
 	}

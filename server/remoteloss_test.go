@@ -339,7 +339,7 @@ func TestRemoteServerIsAway(t *testing.T) {
 
 // A server that cannot be reached within the agent's patience, and one whose session makes no progress, fail the
 // call.
-func TestRemoteAgentIsGivenUp(t *testing.T) {
+func TestRemoteAgentIsAbandoned(t *testing.T) {
 	t.Parallel()
 	const idle = `{"session":{"id":"a","agent":"sage","status":"idle"},"resumable":{"resume":false},"calls":[],"session_id":"a","run_id":"b"}`
 	for _, c := range []struct {

@@ -109,8 +109,8 @@ func speaking() *cairn.Agent {
 	return &cairn.Agent{Name: "sage", Model: scripted.New(scripted.Reply(scripted.Text("Half "), scripted.Gate(make(chan struct{}))))}
 }
 
-// owedStops returns the number of stops in a caller's store that are still owed.
-func owedStops(t *testing.T, st *memstore.Store) int {
+// pendingStops returns the number of stops in a caller's store that are still owed.
+func pendingStops(t *testing.T, st *memstore.Store) int {
 	t.Helper()
 	page, err := st.Records().List(t.Context(), store.RecordQuery{Namespace: driver.StopRecords})
 	if err != nil {
@@ -158,7 +158,7 @@ func TestRemoteAgentIsStoppedLater(t *testing.T) {
 				if err := first.Close(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if n := owedStops(t, st); n != 1 {
+				if n := pendingStops(t, st); n != 1 {
 					t.Fatalf("%d stops are recorded", n)
 				}
 				if row := c.only("sage"); row.Status == cairn.SessionInterrupted {
@@ -169,7 +169,7 @@ func TestRemoteAgentIsStoppedLater(t *testing.T) {
 				worked := make(chan error, 1)
 				go func() { worked <- second.Work(ctx) }()
 				c.handler.Store(&real)
-				for owedStops(t, st) > 0 {
+				for pendingStops(t, st) > 0 {
 					if t.Context().Err() != nil {
 						t.Fatal("the stop is still owed")
 					}

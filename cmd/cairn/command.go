@@ -9,11 +9,11 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/demo"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/durations"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/models"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/sessions"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/upkeep"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/work"
 )
@@ -71,7 +71,7 @@ func newParser(a *cli.App) (*kong.Kong, error) {
 		kong.Writers(a.Stdout, a.Stderr),
 		kong.Exit(func(code int) { panic(helpShown(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"model": desk.DefaultModel(a.Env), "session": demo.DefaultSession, "version": build().String()},
+		kong.Vars{"model": setup.DefaultModel(a.Env), "session": demo.DefaultSession, "version": build().String()},
 		kong.Bind(a),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(duration)),
 	)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
 	"github.com/cairn-agents/cairn/model/openaichat/openaichattest"
 )
 
@@ -178,7 +178,7 @@ func TestDefaultModel(t *testing.T) {
 		{"http://localhost:1/v1", "", "some-model", "openai-chat:some-model"},
 	} {
 		env := map[string]string{"OPENAI_BASE_URL": test.base, "OPENAI_API_KEY": test.key, "OPENAI_MODEL": test.name}
-		if got := desk.DefaultModel(env); got != test.want {
+		if got := setup.DefaultModel(env); got != test.want {
 			t.Errorf("%+v: %s", test, got)
 		}
 	}

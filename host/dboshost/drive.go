@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/loop"
+	"github.com/cairn-agents/cairn/internal/ctxjoin"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
-	"github.com/cairn-agents/cairn/internal/valued"
 )
 
 // outcome is the recorded output of a step or a workflow. Final errors are part of it, so that they keep their codes.
@@ -104,7 +104,7 @@ func unknownAgent(err error) bool {
 func (h *Host) effect(ctx context.Context, d *drive, name string, in json.RawMessage) (outcome, error) {
 	eng := h.served()
 	if began, ok := ctx.Value(valuesKey{}).(context.Context); ok {
-		ctx = valued.Join(ctx, began)
+		ctx = ctxjoin.Join(ctx, began)
 	}
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		out, err := eng.ForHost().Effect(ctx, name, in)

@@ -109,7 +109,7 @@ func (s *site) workflows() map[string]dbos.WorkflowStatus {
 }
 
 // A process of the same name as a dead one resumes its workflow at once: no lease has to lapse.
-func TestExecutorGoesOn(t *testing.T) {
+func TestExecutorContinues(t *testing.T) {
 	s := newSite(t)
 	own := &dboshost.Options{Executor: "one", PollInterval: 10 * time.Millisecond}
 	agent := s.crash(time.Hour, own)

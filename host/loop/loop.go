@@ -26,5 +26,5 @@ func Drive(s host.Scheduler, b host.Run) (cairn.RunStatus, error) {
 // the outcome of the model call, or of the call of a tool or a sub-agent. Other effects have no substitute: a host that
 // cannot carry them out releases the run, see [host.Engine.ReleaseRun].
 func Instead(e host.Effect, why *cairn.Error) (instead host.Effect, ok bool) {
-	return turn.GivenUp(e, why)
+	return turn.Instead(e, why)
 }

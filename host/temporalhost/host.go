@@ -34,7 +34,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
-	"github.com/cairn-agents/cairn/internal/valued"
+	"github.com/cairn-agents/cairn/internal/ctxjoin"
 )
 
 // Options tune a Host. The zero value and nil mean the defaults.
@@ -330,7 +330,7 @@ func (v *values) under(ctx context.Context, run string) context.Context {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if call, ok := v.by[run]; ok {
-		return valued.Join(ctx, call)
+		return ctxjoin.Join(ctx, call)
 	}
 	return ctx
 }

@@ -31,6 +31,33 @@ var foreign = regexp.MustCompile(`(?i)\b(?:` + strings.Join([]string{
 	`lets? ` + `go`, `forsa` + `ken?`, `forsa` + `kes`, `a` + `part`, `puts? ` + `off`,
 }, "|") + `)\b`)
 
+// vague matches declarations whose names say nothing to those who do not know the code, by the words that have been such
+// names. Files and directories are compared too.
+var (
+	vague     = regexp.MustCompile(`(?:Un)?Told(?:[A-Z_]|$)|(?:Goes|Takes)On(?:[A-Z_]|$)|GivenUp|Owed(?:[A-Z_]|$)|Rivals?(?:[A-Z_]|$)|Wish(?:[A-Z_]|$)|Desk(?:[A-Z_]|$)`)
+	vagueFile = regexp.MustCompile(`^(?:room|keep|pass|byhand|align|rivals|stand|said|calm|pend|owed|desk|wish|valued|compose|hop)(?:_test)?(?:\.go)?$`)
+	declared  = regexp.MustCompile(`^(?:func(?: \([^)]*\))?|type) (\w+)`)
+)
+
+// vagueNames reports the names in a file of Go, and of the file itself, that say nothing.
+func vagueNames(name, text string) (problems []string) {
+	for part := range strings.SplitSeq(name, "/") {
+		if vagueFile.MatchString(part) {
+			problems = append(problems, fmt.Sprintf("%s: %q: a file or directory is named after what is in it", name, part))
+		}
+	}
+	for i, line := range strings.Split(text, "\n") {
+		m := declared.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		if name1 := strings.ToUpper(m[1][:1]) + m[1][1:]; vague.MatchString(name1) {
+			problems = append(problems, fmt.Sprintf("%s:%d: %q: name it with the field's word", name, i+1, m[1]))
+		}
+	}
+	return problems
+}
+
 // comment matches a comment at the end of a line of Go.
 var comment = regexp.MustCompile(`(?:^|\s)//(.*)$`)
 
@@ -50,7 +77,7 @@ func prose(name, text string) (lines map[int]string) {
 	return lines
 }
 
-// checkWords reports banned text in any text file, and words in prose that the glossary replaces.
+// checkWords reports banned text in any text file, words in prose that the glossary replaces, and names that say nothing.
 func checkWords(t *tree) ([]string, error) {
 	var problems []string
 	for _, name := range t.files {
@@ -60,6 +87,9 @@ func checkWords(t *tree) ([]string, error) {
 		}
 		if strings.Contains(text, "\x00") {
 			continue
+		}
+		if strings.HasSuffix(name, ".go") {
+			problems = append(problems, vagueNames(name, text)...)
 		}
 		said := prose(name, text)
 		for i, line := range strings.Split(text, "\n") {

@@ -115,7 +115,7 @@ func wantMixturesBuilt(t *testing.T, dir, remote string, modules []module, versi
 	if err := later.checkMixture(remote, version, few); err != nil {
 		t.Error(err)
 	}
-	const changed = "internal/compose/compose.go"
+	const changed = "internal/fastjson/fastjson.go"
 	text, err := os.ReadFile(filepath.Join(clone, changed))
 	if err != nil {
 		t.Fatal(err)

@@ -40,8 +40,8 @@ func (s *tale) ends(run *engine.Run, status cairn.RunStatus) {
 	}
 }
 
-// goesOn resumes the session, whose run completes.
-func (s *tale) goesOn() {
+// continues resumes the session, whose run completes.
+func (s *tale) continues() {
 	s.Helper()
 	s.resumes(cairn.RunCompleted)
 }
@@ -112,22 +112,22 @@ func soundFamily(t *testing.T) *Tree {
 	s.answer(toolPay, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.Approve(c).WithInput(amount{1002}).By("b") })
 	s.answer(toolVote, cairn.OutcomeAccepted, approve("ann"))
 	s.answer(toolVote, cairn.OutcomeAccepted, approve("bob"))
-	s.goesOn()
+	s.continues()
 
 	s.ends(s.say("ask pay"), cairn.SuspendedClientTool)
 	s.answer(toolAsk, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.AnswerError(c, "no idea").By("c") })
 	s.answer(toolPay, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.Deny(c, "too much").By("d") })
-	s.goesOn()
+	s.continues()
 
 	s.ends(s.say("ask_soon"), cairn.SuspendedClientTool)
 	ahead.Store(int64(time.Hour))
 	s.answer(toolAskSoon, cairn.OutcomeLate, result("e", 1003))
-	s.goesOn()
+	s.continues()
 
 	s.ends(s.say("per-tool-child:per-step-grandchild-typed:ask per-step-mate:pay add"), cairn.SuspendedChildren)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("f", 1004))
 	s.answer(toolPay, cairn.OutcomeAccepted, approve("g"))
-	s.goesOn()
+	s.continues()
 
 	s.ends(s.say("inquire add"), cairn.SuspendedStepPartially)
 	s.answer(toolInquire, cairn.OutcomeAccepted, result("k", 1007))
@@ -140,7 +140,7 @@ func soundFamily(t *testing.T) *Tree {
 		t.Fatal(err)
 	}
 	s.answer(toolInquire, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.AnswerError(c, "no idea").By("l") })
-	s.goesOn()
+	s.continues()
 
 	meanwhile(func() {
 		s.say("note", engine.WithOnBusy(engine.BusySteer))
@@ -169,7 +169,7 @@ func soundFamily(t *testing.T) *Tree {
 	s.ends(s.say("add", engine.WithOnWaiting(engine.WaitingWithdraw)), cairn.RunCompleted) // replaces the suspended run
 	s.ends(queued[0], cairn.SuspendedClientTool)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("j", 1006))
-	s.goesOn()
+	s.continues()
 	s.ends(queued[1], cairn.SuspendedStepPartially)
 	if err := eng.Close(t.Context()); err != nil {
 		t.Fatal(err)

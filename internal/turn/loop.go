@@ -80,7 +80,7 @@ type ChildIn struct {
 	// Driven is the id of the run of the other agent's session that was driven since the effect asked for it; empty if
 	// it asked for none.
 	Driven string `json:"driven,omitempty"`
-	// Failed is why that run could not be driven to its end, or why the host abandoned the effect, see GivenUp.
+	// Failed is why that run could not be driven to its end, or why the host abandoned the effect, see Instead.
 	Failed *cairn.Error `json:"failed,omitempty"`
 }
 
@@ -113,10 +113,10 @@ type Ending struct {
 	Session *cairn.Session `json:"-"`
 }
 
-// GivenUp returns the effect that a host executes instead of one that has used up its attempts. It records why as the
+// Instead returns the effect that a host executes instead of one that has used up its attempts. It records why as the
 // outcome of the model call, the tool call or the judgement of the step, and calls no user code. A commit cannot be
 // abandoned.
-func GivenUp(e Effect, why *cairn.Error) (instead Effect, ok bool) {
+func Instead(e Effect, why *cairn.Error) (instead Effect, ok bool) {
 	in, ok := InputOf(e)
 	if !ok || e.Name == Commit.Name {
 		return e, false

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
+	"github.com/cairn-agents/cairn/internal/fastjson"
 )
 
 // someTexts are texts that JSON escapes, or that look like JSON.
@@ -42,8 +42,8 @@ func someMessages() (list []*cairn.Message) {
 // forms returns a message in its forms in JSON.
 func forms(tb testing.TB, m *cairn.Message) []string {
 	tb.Helper()
-	long, err1 := compose.MessageText(m)
-	short, err2 := compose.ShortText(m, m.ID, "")
+	long, err1 := fastjson.MessageText(m)
+	short, err2 := fastjson.ShortText(m, m.ID, "")
 	if err := errors.Join(err1, err2); err != nil {
 		tb.Fatal(err)
 	}

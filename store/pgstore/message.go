@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
+	"github.com/cairn-agents/cairn/internal/fastjson"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -24,20 +24,20 @@ func runOf(m *cairn.Message) *string {
 
 func encodeMessage(m *cairn.Message) (string, error) {
 	if runOf(m) == nil {
-		return compose.ShortText(m, m.ID, m.RunID)
+		return fastjson.ShortText(m, m.ID, m.RunID)
 	}
 	id := m.ID
 	if rest, ok := strings.CutPrefix(id, m.RunID); ok && strings.HasPrefix(rest, "/") {
 		id = rest
 	}
-	return compose.ShortText(m, id, "")
+	return fastjson.ShortText(m, id, "")
 }
 
 func readMessage(rows pgx.Rows) (cairn.Message, error) {
 	var m cairn.Message
 	var created time.Time
 	var run string
-	short := compose.Short{Message: &m}
+	short := fastjson.Short{Message: &m}
 	err := readJSON(rows, "message", &short, &created, &run)
 	short.Finish()
 	if m.CreatedAt.IsZero() {

@@ -195,8 +195,8 @@ func openVersion(t *testing.T, scripts backend.Schema) *Store {
 	return s
 }
 
-// TestMigrateGoesOn brings a schema that stopped at each version up to date.
-func TestMigrateGoesOn(t *testing.T) {
+// TestMigrateContinues brings a schema that stopped at each version up to date.
+func TestMigrateContinues(t *testing.T) {
 	t.Parallel()
 	scripts := must(migrations())
 	for version := range scripts {

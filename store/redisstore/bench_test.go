@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
+	"github.com/cairn-agents/cairn/internal/fastjson"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
@@ -122,7 +122,7 @@ func (f *floor) step() {
 	record := `1763720000000000[` + n + `,1,` + n + `,0,0,2,0,"cp-` + n + `","run","step-` + n + `",` + n + `,10]`
 	var messages [2]string
 	for i := range messages {
-		text, err := compose.MessageText(&stepMessages[i])
+		text, err := fastjson.MessageText(&stepMessages[i])
 		if err != nil {
 			f.b.Error(err)
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
+	"github.com/cairn-agents/cairn/internal/fastjson"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -28,13 +28,13 @@ func openCheckpoint(to []byte, cp *cairn.Checkpoint, r *storedRow) []byte {
 		r.session.State.KeyframeBytes, r.session.State.ChangeBytes} {
 		to = append(strconv.AppendInt(to, n, 10), ',')
 	}
-	to = append(compose.Text(to, cp.ParentID), ',')
+	to = append(fastjson.Text(to, cp.ParentID), ',')
 	if named(cp.StepID, cp.RunID) {
 		to = append(to, "null"...)
 	} else {
-		to = compose.Text(to, cp.RunID)
+		to = fastjson.Text(to, cp.RunID)
 	}
-	to = append(compose.Text(append(to, ','), cp.StepID), ',')
+	to = append(fastjson.Text(append(to, ','), cp.StepID), ',')
 	return append(strconv.AppendInt(to, int64(cp.Step), 10), ',')
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
+	"github.com/cairn-agents/cairn/internal/fastjson"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -97,11 +97,11 @@ func readPast(snap *driver.Contents, want *driver.Want, r reply) (err error) {
 // appendMessage appends a message in its stored form, without the time that precedes it.
 func appendMessage(to []byte, m *cairn.Message) ([]byte, error) {
 	if !named(m.ID, m.RunID) {
-		return compose.Message(to, m)
+		return fastjson.Message(to, m)
 	}
 	own := *m
 	own.RunID = ""
-	return compose.Message(append(to, '/'), &own)
+	return fastjson.Message(append(to, '/'), &own)
 }
 
 func readMessages(list []any) ([]cairn.Message, error) {

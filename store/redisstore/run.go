@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
+	"github.com/cairn-agents/cairn/internal/fastjson"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
@@ -46,7 +46,7 @@ func openOrigin(to []byte, run *cairn.Run) []byte {
 func closeOrigin(to []byte, run *cairn.Run) []byte {
 	to = append(strconv.AppendInt(append(to, ','), int64(run.FirstMessage), 10), ',')
 	to = append(strconv.AppendInt(to, run.Before.StatePosition, 10), ',')
-	return append(compose.Text(to, run.Before.CheckpointID), ']')
+	return append(fastjson.Text(to, run.Before.CheckpointID), ']')
 }
 
 // runData is the stored form of a run. It omits what the key and the origin have, and the end time if the server sets

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
+	"github.com/cairn-agents/cairn/internal/fastjson"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/plan"
@@ -533,9 +533,9 @@ func (w *write) waiting(cmd *command) error {
 		cmd.words("call", call.Row.ID)
 		cmd.number(call.Seen)
 		cmd.text(call.Row.StepID)
-		about := compose.Text(cmd.data, w.id)
-		about = compose.Text(append(about, ','), call.Row.UserID)
-		cmd.add(compose.Text(append(about, ','), call.Row.Agent))
+		about := fastjson.Text(cmd.data, w.id)
+		about = fastjson.Text(append(about, ','), call.Row.UserID)
+		cmd.add(fastjson.Text(append(about, ','), call.Row.Agent))
 		if err := cmd.json("call", callIndexes(&call.Row)); err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
+	"github.com/cairn-agents/cairn/internal/fastjson"
 )
 
 const (
@@ -41,7 +41,7 @@ func messageText(m *cairn.Message) (string, error) {
 	if messageRun(m) != 0 {
 		own.RunID = ""
 	}
-	return compose.MessageText(&own)
+	return fastjson.MessageText(&own)
 }
 
 // messageTexts returns the JSON of messages, as messageText does.

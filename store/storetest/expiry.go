@@ -19,7 +19,7 @@ var expiryTests = []storeTest{
 	{name: "GoneAtItsTime", run: oneHandle(goneAtItsTime)},
 	{name: "TwoHandles/GoneAtItsTime", run: twoHandles(goneAtItsTime), needs: needsSecond},
 	{name: "ListsLeaveItOut", run: expiredInLists},
-	{name: "HolderGoesOn", run: holderContinues},
+	{name: "HolderContinues", run: holderContinues},
 	{name: "NotBeforeItsTime", run: notExpired},
 	{name: "HeldByTheTree", run: heldByTree},
 	{name: "ActivityKeeps", run: activityKeeps},

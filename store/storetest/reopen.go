@@ -9,7 +9,7 @@ import (
 
 var reopenTests = []storeTest{
 	{name: "EverythingIsThere", run: reopenKeepsAll, needs: needsReopen},
-	{name: "SessionsGoOn", run: reopenGoesOn, needs: needsReopen},
+	{name: "SessionsGoOn", run: reopenContinues, needs: needsReopen},
 	{name: "SecondHandleSeesEverything", run: secondSeesAll, needs: needsSecond},
 }
 
@@ -36,7 +36,7 @@ func reopenKeepsAll(h *harness) {
 	h.awaitDue("crashed")
 }
 
-func reopenGoesOn(h *harness) {
+func reopenContinues(h *harness) {
 	s := h.running("session")
 	c := h.stepCommit(s, "before")
 	s = h.commit("session", c)

@@ -28,7 +28,7 @@ func TestEffectsOfOtherTypesAreRefused(t *testing.T) {
 			if err := (&Effects{}).Run(t.Context(), turn.Effect{Name: name, In: in, Out: outs[name]}); !errors.Is(err, cairn.ErrInvalid) {
 				t.Errorf("%s with an input of %T: %v", name, in, err)
 			}
-			if _, ok := turn.GivenUp(turn.Effect{Name: name, In: in, Out: outs[name]}, &cairn.Error{}); ok {
+			if _, ok := turn.Instead(turn.Effect{Name: name, In: in, Out: outs[name]}, &cairn.Error{}); ok {
 				t.Errorf("%s with an input of %T can be given up", name, in)
 			}
 		}
@@ -52,11 +52,11 @@ func TestEffectsOfOtherTypesAreRefused(t *testing.T) {
 }
 
 // What a host has given up once it may give up again.
-func TestGivenUpTwice(t *testing.T) {
+func TestInsteadTwice(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{host.EffectPlan, host.EffectTool, host.EffectChild, host.EffectJudge, host.EffectNotify} {
 		e := turn.Effect{Name: name, In: turn.ChildIn{ToolIn: turn.ToolIn{CallID: "c"}, Driven: "r"}}
-		again, ok := turn.GivenUp(e, &cairn.Error{Code: cairn.ErrInternal})
+		again, ok := turn.Instead(e, &cairn.Error{Code: cairn.ErrInternal})
 		if in, fits := turn.InputOf(again); !ok || !fits || in.CallID != "c" || in.Driven != "r" || in.Failed.Code != cairn.ErrInternal {
 			t.Errorf("%s: %+v, %t", name, again.In, ok)
 		}

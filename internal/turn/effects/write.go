@@ -102,7 +102,7 @@ func (fx *Effects) onTop(ctx context.Context, l *session.Live, ops *[]cairn.Op, 
 		}
 		err = fx.persist(ctx, func() (err error) {
 			if c.EndRun != nil && deliver == nil {
-				if deliver, err = fx.Owed.Record(ctx, c.EndRun, l.Row.ID); err != nil {
+				if deliver, err = fx.RemoteStops.Record(ctx, c.EndRun, l.Row.ID); err != nil {
 					deliver = nil
 					return err
 				}

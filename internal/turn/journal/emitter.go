@@ -50,8 +50,8 @@ type Emitter struct {
 	urgent    bool           // the next text is the first of its step
 	last      int64          // the log's last sequence, as far as known
 	owed      *cairn.Session // if set, a row with an outbox that is not known to be on the log
-	// rivals tracks other writers of the same step; nil if there can be none.
-	rivals *rivals
+	// otherWriters tracks other writers of the same step; nil if there can be none.
+	otherWriters *otherWriters
 }
 
 // buffers are the two that an emitter alternates between. They are pooled across runs, since events are large and runs
@@ -80,7 +80,7 @@ func (e *Emitter) Event(ev cairn.Event) {
 	e.ids.put(&ev)
 	ev.Time = e.clock.At(now)
 	e.mu.Lock()
-	if e.rivals != nil && e.rivals.has(&ev) {
+	if e.otherWriters != nil && e.otherWriters.has(&ev) {
 		e.mu.Unlock()
 		return
 	}
@@ -153,13 +153,13 @@ type Handed struct {
 // Where commits do not append events, or where others write events of the step, everything is written and the commit
 // has only its own.
 func (e *Emitter) Hand(ctx context.Context) (*Handed, error) {
-	if !e.g.Own || e.rivals != nil {
+	if !e.g.Own || e.otherWriters != nil {
 		return &Handed{e: e}, e.Flush(ctx)
 	}
 	if err := e.begin(ctx); err != nil {
 		return nil, err
 	}
-	if err := e.send(ctx, e.readRivals); err != nil {
+	if err := e.send(ctx, e.readOtherWriters); err != nil {
 		e.end()
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (h *Handed) Back() {
 
 // release lets the emitter write again, and gives it a buffer for reuse.
 func (h *Handed) release(used []cairn.Event) {
-	if h.e.rivals != nil || !h.e.g.Own {
+	if h.e.otherWriters != nil || !h.e.g.Own {
 		return
 	}
 	clear(used[:cap(used)])
@@ -318,7 +318,7 @@ func (e *Emitter) Flush(ctx context.Context) error {
 	defer e.end()
 	for {
 		all := e.take(e.g.Now()) // now that it is its turn: a window opens with the append
-		if err := e.send(ctx, e.readRivals); err != nil || all {
+		if err := e.send(ctx, e.readOtherWriters); err != nil || all {
 			return err
 		}
 	}
@@ -389,7 +389,7 @@ func (e *Emitter) send(ctx context.Context, stale func(context.Context) error) e
 			last, err = e.g.AppendAs(ctx, e.log, e.expects(), e.writer, batch...)
 			return err
 		})
-		if e.rivals != nil && errors.Is(err, cairn.ErrStale) {
+		if e.otherWriters != nil && errors.Is(err, cairn.ErrStale) {
 			if err = stale(ctx); err == nil {
 				continue
 			}
@@ -418,8 +418,8 @@ func (e *Emitter) dropUnstorable(batch []cairn.Event) bool {
 func (e *Emitter) unsent() ([]cairn.Event, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.rivals != nil && e.rivals.lost != nil {
-		return nil, e.rivals.lost
+	if e.otherWriters != nil && e.otherWriters.lost != nil {
+		return nil, e.otherWriters.lost
 	}
 	return e.batch, nil
 }
@@ -469,8 +469,8 @@ func (e *Emitter) At(last int64) {
 
 // Attempt returns the name of the attempt that the emitter belongs to. No other attempt at an effect has the same name.
 func (e *Emitter) Attempt() string {
-	if e.rivals != nil {
-		return e.rivals.name
+	if e.otherWriters != nil {
+		return e.otherWriters.name
 	}
 	return e.writer.ID
 }

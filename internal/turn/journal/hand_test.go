@@ -198,7 +198,7 @@ func TestClosedWhileACommitHasItsEvents(t *testing.T) {
 }
 
 // Where others write events of the step, or the log is elsewhere, everything is on the log before the commit.
-func TestCommitTakesNothingFromRivalsOrALogElsewhere(t *testing.T) {
+func TestCommitTakesNothingFromOtherWritersOrALogElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{true, false} {
 		g := newTestLog(memstore.New(nil).EventLog(), time.Hour)

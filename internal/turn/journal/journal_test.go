@@ -80,7 +80,7 @@ func TestFilesOfAReply(t *testing.T) {
 	}
 }
 
-func TestStepIsToldWhole(t *testing.T) {
+func TestStepIsPublishedWhole(t *testing.T) {
 	t.Parallel()
 	var list []cairn.Event
 	say := func(ev cairn.Event) {
@@ -102,7 +102,7 @@ func TestStepIsToldWhole(t *testing.T) {
 }
 
 // The suspended run has published a continued step up to its calls.
-func TestCarriedStepIsToldFromItsCallsOn(t *testing.T) {
+func TestCarriedStepIsPublishedFromItsCallsOn(t *testing.T) {
 	t.Parallel()
 	m := staged().Message()
 	st := step.New("next", 1, nil, nil)
@@ -116,7 +116,7 @@ func TestCarriedStepIsToldFromItsCallsOn(t *testing.T) {
 }
 
 // Publishing a step as it happens and publishing the whole step later yield the same events.
-func TestCallIsToldTheSameAtOnceAndInPieces(t *testing.T) {
+func TestCallIsPublishedTheSameAtOnceAndInPieces(t *testing.T) {
 	t.Parallel()
 	st := staged()
 	c := st.Call("b")
@@ -132,7 +132,7 @@ func TestCallIsToldTheSameAtOnceAndInPieces(t *testing.T) {
 	}
 }
 
-func TestSeenKnowsWhatIsToldOnce(t *testing.T) {
+func TestSeenKnowsWhatIsPublishedOnce(t *testing.T) {
 	t.Parallel()
 	seen := journal.Seen{}
 	ended := cairn.Event{Type: cairn.EventToolEnd, Step: 1, CallID: "a"}

@@ -71,7 +71,7 @@ func (e *Emitter) Redo(ctx context.Context, st *step.Step) error {
 	defer e.end()
 	now := e.g.Now()
 	e.mu.Lock()
-	if e.rivals.shown.open {
+	if e.otherWriters.shown.open {
 		e.put(StepDiscarded(st.Number, nil), now)
 	}
 	if st.Failed() == nil {
@@ -88,7 +88,7 @@ func (e *Emitter) Redo(ctx context.Context, st *step.Step) error {
 		return err
 	}
 	for i := range list {
-		e.rivals.note(&list[i])
+		e.otherWriters.note(&list[i])
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func TestWhatWaitsIsLeftOutOnceOthersHavePublishedIt(t *testing.T) {
 }
 
 // A discard voids the step that an attempt works on, or it does not. Then the attempt continues.
-func TestRivalsAreOutrunByDiscards(t *testing.T) {
+func TestOtherWritersAreOutrunByDiscards(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ev   cairn.Event
@@ -142,7 +142,7 @@ func TestRivalsAreOutrunByDiscards(t *testing.T) {
 			if whole, err := e.SkipPublished(t.Context(), 0, st); !whole || err != nil {
 				t.Fatal(whole, err)
 			}
-			r := e.rivals
+			r := e.otherWriters
 			began := cairn.Event{Type: cairn.EventSubagentStart, SessionID: "s", RunID: "r", Step: 2, CallID: "c", ChildID: "child"}
 			r.observe(&began)
 			c.ev.Type = cairn.EventStepDiscarded

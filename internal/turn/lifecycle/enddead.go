@@ -99,7 +99,7 @@ func (r *Runs) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, 
 // owes to work elsewhere is recorded, see [owed.Stops.Record]. deliver delivers that stop; it is called last, since it may
 // take long.
 func (r *Runs) commitEnd(ctx context.Context, row *cairn.Session, c *driver.Commit, before ...cairn.Event) (after *cairn.Session, deliver func(), err error) {
-	stop, err := r.Owed.Record(ctx, c.EndRun, row.ID)
+	stop, err := r.RemoteStops.Record(ctx, c.EndRun, row.ID)
 	if err != nil {
 		return nil, nil, err
 	}

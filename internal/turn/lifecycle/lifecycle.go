@@ -18,7 +18,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
-	"github.com/cairn-agents/cairn/internal/turn/owed"
+	"github.com/cairn-agents/cairn/internal/turn/remotestop"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/user"
@@ -50,8 +50,8 @@ type Runs struct {
 	Cache   *session.Cache
 	Journal *journal.Log
 	User    user.Caller
-	// Owed are the stops that ended runs owe to work elsewhere.
-	Owed owed.Stops
+	// RemoteStops are the stops that ended runs owe to work elsewhere.
+	RemoteStops remotestop.Stops
 	// StoreBehind counts how often the store lacked writes of a session that this process knew of.
 	StoreBehind atomic.Int64
 	keeper      host.Keeper // the host, if it finds out by itself that a process has died; else nil
@@ -63,8 +63,8 @@ type Runs struct {
 // New returns the runs of a process.
 func New(c Config) *Runs {
 	r := &Runs{Config: c, Cache: session.NewCache(c.CacheSessions, c.CacheBytes), Journal: journal.NewLog(c.Log, c.OwnLog, c.Options),
-		User: user.Caller{Options: c.Options, Go: c.Go, Executes: func(dialect string) error { return driver.Executes(c.Store, dialect) }},
-		Owed: owed.Stops{Options: c.Options, Store: c.Store, Records: c.Records, Agents: c.Agents, Behind: c.Behind}}
+		User:        user.Caller{Options: c.Options, Go: c.Go, Executes: func(dialect string) error { return driver.Executes(c.Store, dialect) }},
+		RemoteStops: remotestop.Stops{Options: c.Options, Store: c.Store, Records: c.Records, Agents: c.Agents, Behind: c.Behind}}
 	r.keeper, _ = c.Host.(host.Keeper)
 	return r
 }

@@ -15,7 +15,7 @@ import (
 func answered(c cairn.PendingCall) bool { return c.Status == cairn.CallAnswered }
 
 // ReasonContinued is the reason of a call that is closed as not executed because a new message cancels its wait.
-const ReasonContinued = "the conversation went on"
+const ReasonContinued = "the conversation has continued"
 
 // Wait is what a paused session and the sub-agents that it waits for still wait for.
 type Wait struct {

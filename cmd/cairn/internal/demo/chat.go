@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/dialog"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 	"github.com/cairn-agents/cairn/engine"
 )
@@ -22,7 +22,7 @@ const grace = 2 * time.Second
 
 // chat is a conversation with the demo's agent over lines of text.
 type chat struct {
-	desk    *desk.Desk
+	desk    *setup.Setup
 	eng     *engine.Engine
 	session string
 	user    string
@@ -35,7 +35,7 @@ type chat struct {
 	behind bool
 }
 
-func newChat(a *cli.App, d *desk.Desk, session string, interrupts <-chan os.Signal) *chat {
+func newChat(a *cli.App, d *setup.Setup, session string, interrupts <-chan os.Signal) *chat {
 	c := &chat{
 		desk: d, eng: d.Eng, session: session, program: cmp.Or(a.Program, "cairn"),
 		Dialog: dialog.New(a, interrupts),

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
@@ -35,7 +35,7 @@ func TestCtrlCTwice(t *testing.T) {
 	var out strings.Builder
 	a := &cli.App{Stdin: strings.NewReader("go\nthis is not read\n"), Stdout: &out}
 	interrupts := make(chan os.Signal)
-	c := newChat(a, &desk.Desk{Eng: eng}, "s1", interrupts)
+	c := newChat(a, &setup.Setup{Eng: eng}, "s1", interrupts)
 	go func() {
 		<-begun
 		interrupts <- os.Interrupt

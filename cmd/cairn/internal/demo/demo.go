@@ -12,16 +12,16 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
 )
 
 // Command is the command that talks to the demo's agent.
 type Command struct {
-	Desk    desk.Flags `embed:""`
-	Session string     `default:"${session}" help:"Session to begin or resume. Default: demo."`
-	User    string     `help:"The customer; the first name, such as ada, is enough."`
-	Yes     bool       `short:"y" help:"Approve every refund without asking."`
-	Serve   bool       `default:"true" negatable:"" help:"With --host, also execute effects in this process; otherwise only workers do."`
+	Setup   setup.Flags `embed:""`
+	Session string      `default:"${session}" help:"Session to begin or resume. Default: demo."`
+	User    string      `help:"The customer; the first name, such as ada, is enough."`
+	Yes     bool        `short:"y" help:"Approve every refund without asking."`
+	Serve   bool        `default:"true" negatable:"" help:"With --host, also execute effects in this process; otherwise only workers do."`
 }
 
 // Run talks until the input ends.
@@ -35,7 +35,7 @@ func (cmd *Command) Run(a *cli.App) (err error) {
 	if err := cairn.CheckSessionID(cmd.Session); err != nil {
 		return err
 	}
-	d, err := desk.Open(ctx, a, cmd.Desk, desk.Options{Serve: cmd.Serve, Drain: grace})
+	d, err := setup.Open(ctx, a, cmd.Setup, setup.Options{Serve: cmd.Serve, Drain: grace})
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (cmd *Command) Run(a *cli.App) (err error) {
 	case d.Host != nil:
 		c.Note(fmt.Sprintf("Answers are driven by %s, and carried out by workers: %s work%s", d.Host, c.program, d.At.Option()+d.Host.Option()))
 	}
-	if d.Model.Name == desk.UsualModel && a.Env["OPENAI_MODEL"] == "" {
+	if d.Model.Name == setup.UsualModel && a.Env["OPENAI_MODEL"] == "" {
 		c.Note("Set OPENAI_MODEL, or give --model openai-chat:NAME, to have another model answer.")
 	}
 	return c.talk(ctx)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
@@ -52,7 +52,7 @@ func TestSkipDiscarded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			k := newChat(&cli.App{Stdin: strings.NewReader(""), Stdout: &strings.Builder{}}, &desk.Desk{Eng: eng}, "s1", nil)
+			k := newChat(&cli.App{Stdin: strings.NewReader(""), Stdout: &strings.Builder{}}, &setup.Setup{Eng: eng}, "s1", nil)
 			if err := k.skipDiscarded(t.Context()); err != nil {
 				t.Fatal(err)
 			}

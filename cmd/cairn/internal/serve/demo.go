@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/shop"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 )
@@ -28,7 +28,7 @@ func (s *service) demo(ctx context.Context) ([]*cairn.Agent, error) {
 		return nil, err
 	}
 	s.closers = append(s.closers, goods.Close)
-	model, err := desk.Model(s.app, "", usualPace)
+	model, err := setup.Model(s.app, "", usualPace)
 	if err != nil {
 		return nil, err
 	}

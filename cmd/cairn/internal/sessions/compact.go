@@ -6,8 +6,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
 	"github.com/cairn-agents/cairn/engine"
 )
 
@@ -29,7 +29,7 @@ func (cmd *compactCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Keep < 1 || cmd.Keep > 99 {
 		return cli.Misuse("--keep: %d is not between 1 and 99", cmd.Keep)
 	}
-	model, err := desk.Model(a, cmd.Model, 0)
+	model, err := setup.Model(a, cmd.Model, 0)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ const abilities = "I can look up an order (\"Where is order 44?\"), list a custo
 	"and refund what arrived broken or not at all (\"order 42 arrived broken\")."
 
 // answer decides what comes next in a turn.
-func answer(w wish, now *turn) reply {
+func answer(w intent, now *turn) reply {
 	switch w.kind {
 	case greeting:
 		return reply{text: "Hello! " + abilities}
@@ -99,7 +99,7 @@ func answer(w wish, now *turn) reply {
 	return reply{text: "I did not quite get that. " + abilities}
 }
 
-func answerList(w wish, now *turn) reply {
+func answerList(w intent, now *turn) reply {
 	whose := "your orders"
 	if w.name != "" {
 		whose = "the orders of " + w.name
@@ -121,7 +121,7 @@ func answerList(w wish, now *turn) reply {
 	return reply{text: b.String()}
 }
 
-func answerMove(w wish, now *turn) reply {
+func answerMove(w intent, now *turn) reply {
 	if len(w.orders) == 0 {
 		return reply{text: "I can do that as long as it has not left. " + askOrder}
 	}
@@ -146,7 +146,7 @@ func answerMove(w wish, now *turn) reply {
 const maxOrders = 10
 
 // answerOrders looks up orders and then describes or refunds them.
-func answerOrders(w wish, now *turn) reply {
+func answerOrders(w intent, now *turn) reply {
 	if len(w.orders) == 0 {
 		return reply{text: "I will look into it. " + askOrder}
 	}
@@ -170,7 +170,7 @@ func answerOrders(w wish, now *turn) reply {
 }
 
 // settle answers for orders that were looked up: refunds first, then a sentence or two about each.
-func settle(w wish, orders []int, now *turn) reply {
+func settle(w intent, orders []int, now *turn) reply {
 	var refund reply
 	var sentences []string
 	var offers []int

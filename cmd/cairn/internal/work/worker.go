@@ -10,14 +10,14 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/calls"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 )
 
 type workCmd struct {
-	Desk desk.Flags        `embed:""`
-	Kept stores.EventFlags `embed:""`
-	JSON bool              `name:"json" help:"Log in JSON."`
+	Setup setup.Flags       `embed:""`
+	Kept  stores.EventFlags `embed:""`
+	JSON  bool              `name:"json" help:"Log in JSON."`
 }
 
 // drain is how long runs may take to finish their step when the worker is stopped.
@@ -33,7 +33,7 @@ func (cmd *workCmd) Run(a *cli.App) (err error) {
 	level.Set(slog.LevelError + 1) // until Open returns, whose error says why a host is not available
 	own := *a
 	own.Engine.EventRetention = cmd.Kept.Retention()
-	d, err := desk.Open(ctx, &own, cmd.Desk, desk.Options{
+	d, err := setup.Open(ctx, &own, cmd.Setup, setup.Options{
 		Serve: true, Drain: drain, Logger: log, Warnings: cmd.logger(a, &level), Hooks: []*cairn.Hooks{outcomes(log)},
 	})
 	if err != nil {

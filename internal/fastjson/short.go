@@ -1,4 +1,4 @@
-package compose
+package fastjson
 
 import (
 	"encoding/json"

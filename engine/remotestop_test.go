@@ -66,7 +66,7 @@ func waitsElsewhere() *stoppable {
 	return &stoppable{Model: scripted.New(scripted.Call("note", in{"n"}), scripted.Text("done"))}
 }
 
-func owedStops(t *testing.T, st *memstore.Store) []store.Record {
+func pendingStops(t *testing.T, st *memstore.Store) []store.Record {
 	t.Helper()
 	page, err := st.Records().List(t.Context(), store.RecordQuery{Namespace: driver.StopRecords})
 	if err != nil {
@@ -135,7 +135,7 @@ func TestStopIsDeliveredWhereverTheProcessDies(t *testing.T) {
 						if len(list) == 0 || !slices.Equal(list[0], []string{"s", run.ID()}) {
 							t.Errorf("call %d: delivered %v, the session is %s", k, list, row.Status)
 						}
-						if left := owedStops(t, st.Store); len(left) > 0 {
+						if left := pendingStops(t, st.Store); len(left) > 0 {
 							t.Errorf("call %d: %s is still recorded", k, left[0].Value)
 						}
 					})
@@ -158,7 +158,7 @@ func TestStopIsDeliveredLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		leave(t, eng)
-		if n := len(owedStops(t, st.Store)); n != 1 {
+		if n := len(pendingStops(t, st.Store)); n != 1 {
 			t.Fatalf("%d stops are recorded", n)
 		}
 		time.Sleep(20 * time.Hour)
@@ -170,7 +170,7 @@ func TestStopIsDeliveredLater(t *testing.T) {
 		if list := model.delivered(); len(list) != 1 || !slices.Equal(list[0], []string{"s", run.ID()}) {
 			t.Errorf("delivered %v", list)
 		}
-		if n := len(owedStops(t, st.Store)); n != 0 {
+		if n := len(pendingStops(t, st.Store)); n != 0 {
 			t.Errorf("%d stops are still recorded", n)
 		}
 	})
@@ -201,7 +201,7 @@ func TestStopIsTriedAgainWithoutAWorker(t *testing.T) {
 				if list := model.delivered(); len(list) != 1 {
 					t.Errorf("delivered %v", list)
 				}
-				if n := len(owedStops(t, st.Store)); n != 0 {
+				if n := len(pendingStops(t, st.Store)); n != 0 {
 					t.Errorf("%d stops are still recorded", n)
 				}
 			})
@@ -229,14 +229,14 @@ func TestStopIsAbandonedAfterADay(t *testing.T) {
 		leave(t, eng)
 		other := open(t, tapOn(st.Store), bot(model), shortLease, logs, named("b"))
 		worksFor(t, other, 23*time.Hour)
-		if n := len(owedStops(t, st.Store)); n != 1 || words.Len() > 0 {
+		if n := len(pendingStops(t, st.Store)); n != 1 || words.Len() > 0 {
 			t.Errorf("%d stops are recorded after 23 hours; the log says %s", n, &words)
 		}
 		worksFor(t, other, 90*time.Minute)
 		if n := strings.Count(words.String(), "abandoned"); n != 1 || !strings.Contains(words.String(), "session=s") {
 			t.Errorf("the log says %s", &words)
 		}
-		if n := len(owedStops(t, st.Store)); n != 0 {
+		if n := len(pendingStops(t, st.Store)); n != 0 {
 			t.Errorf("%d stops are still recorded", n)
 		}
 		if model.tries > 2500 { // one each 45 seconds or so
@@ -246,7 +246,7 @@ func TestStopIsAbandonedAfterADay(t *testing.T) {
 }
 
 // A stop owed for an earlier run of a turn stops neither the turn that was continued since nor the turn after it.
-func TestStopIsNotOwedToATurnThatWasContinued(t *testing.T) {
+func TestStopIsNotDeliveredToATurnThatWasContinued(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"continued", "another turn"} {
 		t.Run(next, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestStopIsNotOwedToATurnThatWasContinued(t *testing.T) {
 				if list := model.delivered(); !slices.EqualFunc(list, want, slices.Equal[[]string]) {
 					t.Errorf("delivered %v, want %v", list, want)
 				}
-				if n := len(owedStops(t, st.Store)); n != 0 {
+				if n := len(pendingStops(t, st.Store)); n != 0 {
 					t.Errorf("%d stops are still recorded", n)
 				}
 			})
@@ -287,7 +287,7 @@ func TestStopIsNotOwedToATurnThatWasContinued(t *testing.T) {
 }
 
 // A stop requested by a process without the agent is delivered by one that has it.
-func TestStopIsOwedByAProcessWithoutTheAgent(t *testing.T) {
+func TestStopIsDeliveredByAProcessWithTheAgent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		model, st := waitsElsewhere(), tapOn(nil)
@@ -308,7 +308,7 @@ func TestStopIsOwedByAProcessWithoutTheAgent(t *testing.T) {
 
 // A run that fails, and one whose process died and which another turn interrupts, owe a stop as well; so does one whose
 // model is wrapped.
-func TestStopIsOwedForEachEnd(t *testing.T) {
+func TestStopIsDeliveredForEachEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, st *tap, model *stoppable, wrap func(cairn.Model) cairn.Model) (first string){
 		"failed": func(t *testing.T, st *tap, model *stoppable, wrap func(cairn.Model) cairn.Model) string {
@@ -352,7 +352,7 @@ func TestStopIsOwedForEachEnd(t *testing.T) {
 					if list := model.delivered(); len(list) != 1 || !slices.Equal(list[0], []string{"s", first}) {
 						t.Errorf("delivered %v, want one of run %s", list, first)
 					}
-					if n := len(owedStops(t, st.Store)); n != 0 {
+					if n := len(pendingStops(t, st.Store)); n != 0 {
 						t.Errorf("%d stops are still recorded", n)
 					}
 				})
@@ -362,7 +362,7 @@ func TestStopIsOwedForEachEnd(t *testing.T) {
 }
 
 // A turn that completes, is suspended or asks a model that works nowhere else costs no record.
-func TestNoStopIsOwed(t *testing.T) {
+func TestNoStopIsPending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := tapOn(nil)

@@ -1,4 +1,4 @@
-package desk
+package setup
 
 import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/hosts"

@@ -1,4 +1,4 @@
-package owed
+package remotestop
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package desk
+package setup
 
 import (
 	"cmp"
@@ -72,14 +72,14 @@ func (f modelFlags) of(a *cli.App, flag, name string) (cairn.Model, error) {
 }
 
 // agent returns the support agent, with the tools of the MCP servers.
-func (d *Desk) agent(model cairn.Model) *cairn.Agent {
+func (d *Setup) agent(model cairn.Model) *cairn.Agent {
 	a := support.Agent(d.Shop, model)
 	a.Toolsets = d.servers
 	return a
 }
 
 // Switch makes another model answer from the next turn on.
-func (d *Desk) Switch(name string) error {
+func (d *Setup) Switch(name string) error {
 	model, err := d.pick(name)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
-// Package desk opens the support agent with all it needs: sessions, the shop, a model, an engine and a host. The
+// Package setup opens the support agent with all it needs: sessions, the shop, a model, an engine and a host. The
 // demo and the worker use it. It prints nothing.
-package desk
+package setup
 
 import (
 	"cmp"
@@ -24,8 +24,8 @@ import (
 // leaseTTL is short, so that a killed demo resumes a moment after it is started again.
 const leaseTTL = 3 * time.Second
 
-// Desk is the support agent with all it needs: its sessions, its shop and an engine.
-type Desk struct {
+// Setup is the support agent with all it needs: its sessions, its shop and an engine.
+type Setup struct {
 	At    *stores.Address
 	Host  *hosts.Address // nil for none
 	Model cairn.ModelInfo
@@ -49,8 +49,8 @@ type Options struct {
 }
 
 // Open connects to the host, if there is one, and opens the databases, creating what is missing.
-func Open(ctx context.Context, a *cli.App, flags Flags, own Options) (_ *Desk, err error) {
-	d := &Desk{}
+func Open(ctx context.Context, a *cli.App, flags Flags, own Options) (_ *Setup, err error) {
+	d := &Setup{}
 	if d.At, err = flags.At.Address(a.Env); err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func shopPath(at *stores.Address) string {
 
 // Close closes what is open. It gives runs, or the effects that this process executes for a host, until grace to
 // finish their step. The others are left as they are. Either are resumed later, or by another process.
-func (d *Desk) Close(ctx context.Context, grace time.Duration) (err error) {
+func (d *Setup) Close(ctx context.Context, grace time.Duration) (err error) {
 	ctx = context.WithoutCancel(ctx)
 	if d.Hosting != nil && d.Hosting.Rest != nil {
 		d.Hosting.Rest()

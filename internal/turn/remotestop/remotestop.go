@@ -1,7 +1,7 @@
-// Package owed delivers stops to models that work elsewhere, such as an agent of another server: see [cairn.Stopper].
+// Package remotestop delivers stops to models that work elsewhere, such as an agent of another server: see [cairn.Stopper].
 // Such a stop is recorded before the commit that ends the run, so that another process delivers it if this one dies. No
 // run is driven or changed here.
-package owed
+package remotestop
 
 import (
 	"context"

@@ -9,11 +9,11 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// rivals tracks other writers of this step's events: sibling calls of the step, and other attempts at this effect,
+// otherWriters tracks other writers of this step's events: sibling calls of the step, and other attempts at this effect,
 // including abandoned attempts that may still be running. They hold the same lease, so no fence separates them. Instead
 // each append names the sequence that it expects. A writer whose append is stale reads what the other has published,
 // leaves that out, and abandons its effect if the step is no longer its own.
-type rivals struct {
+type otherWriters struct {
 	ids  eventIDs
 	step int
 	// name is unique to the attempt. Its writer's name is reused by other attempts.
@@ -32,7 +32,7 @@ type rivals struct {
 }
 
 // note records an event of the run that another writer published.
-func (r *rivals) note(ev *cairn.Event) {
+func (r *otherWriters) note(ev *cairn.Event) {
 	if ev.SessionID == r.ids.session && ev.RunID == r.ids.run {
 		r.seen.Note(ev)
 		r.shown.note(ev)
@@ -48,7 +48,7 @@ func (r *rivals) note(ev *cairn.Event) {
 }
 
 // observe records an event of the run that another writer published since the effect began.
-func (r *rivals) observe(ev *cairn.Event) {
+func (r *otherWriters) observe(ev *cairn.Event) {
 	r.note(ev)
 	if ev.SessionID != r.ids.session || ev.RunID != r.ids.run || r.lost != nil {
 		return
@@ -67,12 +67,12 @@ func Outrun(session string, step int) *cairn.Error {
 }
 
 // has reports whether an event must not be published: it is on the log already, or the step is lost.
-func (r *rivals) has(ev *cairn.Event) bool { return r.seen.Has(ev) || r.lost != nil }
+func (r *otherWriters) has(ev *cairn.Event) bool { return r.seen.Has(ev) || r.lost != nil }
 
 // expects returns the sequence that the log must be at for the next batch. A log without fencing does not know batches,
 // so it could not recognize one that was sent twice; for it any sequence is accepted.
 func (e *Emitter) expects() int64 {
-	if _, fenced := driver.LogAs[driver.Fencer](e.g.Log); e.rivals == nil || !fenced {
+	if _, fenced := driver.LogAs[driver.Fencer](e.g.Log); e.otherWriters == nil || !fenced {
 		return driver.AnySequence
 	}
 	return e.Position()
@@ -84,12 +84,12 @@ func (e *Emitter) Lost() error {
 	return err
 }
 
-// readRivals reads what other writers published, and removes those events from the batch and from the buffer behind it.
-func (e *Emitter) readRivals(ctx context.Context) error {
+// readOtherWriters reads what other writers published, and removes those events from the batch and from the buffer behind it.
+func (e *Emitter) readOtherWriters(ctx context.Context) error {
 	last, err := e.g.EachSince(ctx, e.log, e.Position(), func(ev *cairn.Event) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.rivals.observe(ev)
+		e.otherWriters.observe(ev)
 	})
 	if err != nil {
 		return err
@@ -97,23 +97,23 @@ func (e *Emitter) readRivals(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.last = last
-	published := func(ev cairn.Event) bool { return e.rivals.has(&ev) }
+	published := func(ev cairn.Event) bool { return e.otherWriters.has(&ev) }
 	e.batch, e.buffer = slices.DeleteFunc(e.batch, published), slices.DeleteFunc(e.buffer, published)
-	return e.rivals.lost
+	return e.otherWriters.lost
 }
 
 // Again reports whether the effect may be a repeated one, which publishes its outcome except for what is on the log
 // already.
-func (e *Emitter) Again() bool { return e.rivals != nil }
+func (e *Emitter) Again() bool { return e.otherWriters != nil }
 
 // Consulted returns the agent that a call of the step has begun to consult, as another writer published it.
 func (e *Emitter) Consulted(callID string) (with cairn.ChildEnd, ok bool) {
-	if e.rivals == nil {
+	if e.otherWriters == nil {
 		return with, false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	with, ok = e.rivals.consulted[callID]
+	with, ok = e.otherWriters.consulted[callID]
 	return with, ok
 }
 
@@ -129,7 +129,7 @@ type Attempt struct {
 // Attempt returns an emitter for a remote effect of a run. The caller ends it with Leave.
 func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, last int64, a Attempt) *Emitter {
 	e := g.Emitter(ctx, row, runID, last)
-	e.rivals = &rivals{ids: e.ids, step: a.Step, name: e.writer.ID, alone: true, commits: a.Commits,
+	e.otherWriters = &otherWriters{ids: e.ids, step: a.Step, name: e.writer.ID, alone: true, commits: a.Commits,
 		seen: Seen{}, consulted: map[string]cairn.ChildEnd{}, abandon: a.Abandon}
 	e.writer = g.idle.take(e.writer)
 	return e
@@ -139,7 +139,7 @@ func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, las
 // of its reply. It reports whether the log has exactly what the reply says. If it does not, the step must be published
 // again, see [Emitter.Redo].
 func (e *Emitter) SkipPublished(ctx context.Context, after int64, st *step.Step) (whole bool, err error) {
-	r := e.rivals
+	r := e.otherWriters
 	r.alone, r.seen, r.shown = false, Seen{}, shown{step: r.step}
 	clear(r.consulted)
 	last, err := e.g.EachSince(ctx, e.log, after, r.note)

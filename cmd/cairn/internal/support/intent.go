@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// wish is what a user wants.
-type wish struct {
+// intent is what a user wants.
+type intent struct {
 	kind    kind
 	orders  []int
 	reason  string // reason for a refund
@@ -39,7 +39,7 @@ const (
 )
 
 // understand returns what the user wants in the last turn, given the earlier turns.
-func understand(list []turn) wish {
+func understand(list []turn) intent {
 	now, before := list[len(list)-1], list[:len(list)-1]
 	asked, said := "", ""
 	if len(before) > 0 {
@@ -54,18 +54,18 @@ func understand(list []turn) wish {
 		}
 		return w
 	case strings.Contains(said, askName) && nameLike.MatchString(now.text):
-		return wish{kind: listing, name: strings.Trim(now.text, " .!")}
+		return intent{kind: listing, name: strings.Trim(now.text, " .!")}
 	case strings.Contains(said, askPlace):
 		if n := numbers(said, false); len(n) > 0 && placeLike(now.text) {
-			return wish{kind: moving, orders: n[:1], address: tidyPlace(now.text)}
+			return intent{kind: moving, orders: n[:1], address: tidyPlace(now.text)}
 		}
 	case strings.Contains(said, askOffer):
 		_, offer, _ := strings.Cut(said, askOffer)
 		switch {
 		case noWords.MatchString(now.text):
-			return wish{kind: declined}
+			return intent{kind: declined}
 		case yesWords.MatchString(now.text):
-			return wish{kind: refunding, orders: numbers("order "+offer, false), reason: reasonAround(before), sure: true}
+			return intent{kind: refunding, orders: numbers("order "+offer, false), reason: reasonAround(before), sure: true}
 		}
 	}
 	w := read(now.text)
@@ -103,40 +103,40 @@ var (
 func words(list string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(?:` + list + `)\b`) }
 
 // read returns what a single text asks for.
-func read(text string) wish {
+func read(text string) intent {
 	text = strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "’", "'")
 	orders := numbers(text, false)
 	if len(orders) == 0 {
 		if myWords.MatchString(text) {
-			return wish{kind: listing}
+			return intent{kind: listing}
 		}
 		for _, pattern := range []*regexp.Regexp{ordersOf, hasOrdered, nameOrders} {
 			if m := pattern.FindStringSubmatch(text); m != nil {
-				return wish{kind: listing, name: strings.Trim(m[1], " .")}
+				return intent{kind: listing, name: strings.Trim(m[1], " .")}
 			}
 		}
 	}
 	if addressWords.MatchString(text) {
 		if m := toPlace.FindStringSubmatch(text); m != nil && placeLike(m[1]) {
-			return wish{kind: moving, orders: numbers(strings.TrimSuffix(text, m[0]), true), address: tidyPlace(m[1])}
+			return intent{kind: moving, orders: numbers(strings.TrimSuffix(text, m[0]), true), address: tidyPlace(m[1])}
 		}
 	}
 	for _, r := range reasons {
 		if r.words.MatchString(text) {
-			return wish{kind: refunding, orders: orders, reason: r.reason}
+			return intent{kind: refunding, orders: orders, reason: r.reason}
 		}
 	}
 	switch {
 	case words("address").MatchString(text) && words("change|new|another|other|different|wrong|moved").MatchString(text):
-		return wish{kind: moving, orders: orders}
+		return intent{kind: moving, orders: orders}
 	case len(orders) > 0, whereWords.MatchString(text):
-		return wish{kind: status, orders: orders}
+		return intent{kind: status, orders: orders}
 	case thanksWords.MatchString(text):
-		return wish{kind: thanks}
+		return intent{kind: thanks}
 	case helloWords.MatchString(text):
-		return wish{kind: greeting}
+		return intent{kind: greeting}
 	}
-	return wish{}
+	return intent{}
 }
 
 var (

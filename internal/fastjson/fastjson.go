@@ -1,7 +1,7 @@
-// Package compose encodes as JSON what stores write with every step, several times as fast as encoding/json. The result
+// Package fastjson encodes as JSON what stores write with every step, several times as fast as encoding/json. The result
 // decodes to the same values. It differs only in that <, > and & are not escaped, and that JSON inside a message is not
 // reformatted.
-package compose
+package fastjson
 
 import (
 	"encoding/json"

@@ -1,5 +1,5 @@
-// Package valued joins the values of two contexts.
-package valued
+// Package ctxjoin joins the values of two contexts.
+package ctxjoin
 
 import "context"
 

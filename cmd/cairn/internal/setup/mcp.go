@@ -1,6 +1,6 @@
 //go:build !demo
 
-package desk
+package setup
 
 import (
 	"fmt"
