@@ -21,6 +21,7 @@ import (
 // page is a browser's page with an EventSource: when it reconnects, it sends the last id that it has seen.
 type page struct {
 	t       *testing.T
+	client  *http.Client // its connections are not those of other tests, which a server's Close cuts
 	url     string
 	lastID  string
 	replies []reply
@@ -68,12 +69,12 @@ func open(t *testing.T, model cairn.Model) *page {
 		_ = eng.Close(ctx)
 		srv.Close()
 	})
-	return &page{t: t, url: srv.URL + "/session-1"}
+	return &page{t: t, client: srv.Client(), url: srv.URL + "/session-1"}
 }
 
 func (p *page) post(path string, form url.Values) {
 	p.t.Helper()
-	resp, err := http.PostForm(p.url+path, form)
+	resp, err := p.client.PostForm(p.url+path, form)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func (p *page) connect(until func(cairn.Event) bool) cairn.Event {
 		p.t.Fatal(err)
 	}
 	req.Header.Set("Last-Event-ID", p.lastID)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := p.client.Do(req)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -177,9 +178,9 @@ func TestStreamThatFailsIsBrokenOff(t *testing.T) {
 	srv := httptest.NewUnstartedServer(routes(eng))
 	srv.Config.ErrorLog = log.New(&complaints, "", 0)
 	srv.Start()
-	p := &page{t: t, url: srv.URL + "/session-1"}
+	p := &page{t: t, client: srv.Client(), url: srv.URL + "/session-1"}
 	p.post("/say", url.Values{"text": {"Once"}})
-	res, err := http.Get(p.url + "/events")
+	res, err := p.client.Get(p.url + "/events")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +215,7 @@ func TestWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	p := open(t, model)
 	for path, want := range map[string]int{"/events": http.StatusNotFound, "/events?after=x": http.StatusBadRequest} {
-		resp, err := http.Get(p.url + path)
+		resp, err := p.client.Get(p.url + path)
 		if err != nil {
 			t.Fatal(err)
 		}
