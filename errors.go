@@ -1,6 +1,7 @@
 package cairn
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -216,6 +217,19 @@ func Errorf(code Code, format string, args ...any) *Error {
 // Invalid returns a ErrInvalid error about one named field.
 func Invalid(field, format string, args ...any) *Error {
 	return &Error{Code: ErrInvalid, Field: field, Message: field + ": " + fmt.Sprintf(format, args...)}
+}
+
+// ContextError returns the error of a call whose context is done: ErrTimeout for a deadline, otherwise ErrAborted. It
+// wraps ctx.Err(); what names the call in its message. It returns nil as long as ctx is not done.
+func ContextError(ctx context.Context, what string) error {
+	switch err := ctx.Err(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return Errorf(ErrTimeout, "%s: %w", what, err)
+	default:
+		return Errorf(ErrAborted, "%s: %w", what, err)
+	}
 }
 
 // Error returns the message, which names the thing at fault.

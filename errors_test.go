@@ -1,6 +1,7 @@
 package cairn_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,5 +110,22 @@ func TestErrorIsStored(t *testing.T) {
 	}
 	if got.Code != given.Code || got.Message != "m" || got.Field != "f" || got.RetryAfter != cairn.Duration(time.Minute) || len(got.Details) != 2 || got.Cause != nil {
 		t.Errorf("%s becomes %+v", raw, got)
+	}
+}
+
+func TestContextError(t *testing.T) {
+	t.Parallel()
+	if err := cairn.ContextError(t.Context(), "the call"); err != nil {
+		t.Errorf("the context is not done: %v", err)
+	}
+	cancelled, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("its cause"))
+	expired, cancelExpired := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancelExpired()
+	for ctx, want := range map[context.Context]cairn.Code{cancelled: cairn.ErrAborted, expired: cairn.ErrTimeout} {
+		err := cairn.ContextError(ctx, "the call")
+		if !errors.Is(err, want) || !errors.Is(err, ctx.Err()) || err.Error() != "the call: "+ctx.Err().Error() {
+			t.Errorf("got %v, want %s that wraps %v", err, want, ctx.Err())
+		}
 	}
 }

@@ -8,14 +8,16 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// Model is a language model that streams one reply at a time. Implementations are safe for concurrent use.
+// Model is a language model that streams one reply at a time. Implementations are safe for concurrent use. Package
+// model/modeltest is the suite that they pass.
 type Model interface {
 	// Info names the model.
 	Info() ModelInfo
 	// Stream requests one reply. The sequence yields chunks until the reply is complete, or ends with one error: an
 	// *Error whose code is of CategoryModel; its Retryable determines whether the call is retried. A reply that
-	// ends without ChunkFinish counts as incomplete. If ctx is done, the stream ends with ErrAborted, or with
-	// ErrTimeout for a deadline, wrapping ctx.Err(). The request must not be modified.
+	// ends without ChunkFinish counts as incomplete; nothing follows it. If ctx is done, the stream ends with ErrAborted,
+	// or with ErrTimeout for a deadline, wrapping ctx.Err(): see [ContextError]. The request must not be modified.
+	// Nothing begins before the sequence is read, and nothing is left of it once its reader has stopped.
 	Stream(ctx context.Context, req *Request) iter.Seq2[Chunk, error]
 }
 
@@ -166,7 +168,8 @@ type ModelCall struct {
 type Chunk struct {
 	// Type is the kind of the chunk. It determines which of the other fields are set.
 	Type ChunkType `json:"type"`
-	// Text is a piece of text, of reasoning or of a call's arguments.
+	// Text is a piece of text, of reasoning or of a call's arguments, in valid UTF-8. The pieces of a call's arguments
+	// are one JSON document.
 	Text string `json:"text,omitempty"`
 	// CallID is the call that the chunk belongs to, by the provider's id.
 	CallID string `json:"call_id,omitempty"`

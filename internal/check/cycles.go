@@ -16,7 +16,7 @@ import (
 const maxCycle = 5
 
 // suites lists the packages of scenarios. Scenarios share steps, and nothing depends on them.
-var suites = []string{"host/hosttest", "internal/provider/providertest", "internal/torture", "store/storetest"}
+var suites = []string{"host/hosttest", "internal/provider/providertest", "internal/torture", "model/modeltest", "store/storetest"}
 
 // checkCycles reports packages in which more files form a cycle than one subject needs.
 func checkCycles(t *tree) ([]string, error) {

@@ -27,7 +27,7 @@ var floors = []floor{
 	{"loop", []string{"internal/turn"}, []string{"nouns", "leaves", "driver", "contract", "settings"}},
 	{"settings", []string{"engine/settings"}, []string{"nouns", "leaves", "driver", "store", "contract"}},
 	// Packages of tests.
-	{"proof", []string{"internal/torture", "internal/released", "cmd/cairn/internal/crosshost", "internal/scale", "internal/provider/providertest", "host/hosttest"}, []string{everything}},
+	{"proof", []string{"internal/torture", "internal/released", "cmd/cairn/internal/crosshost", "internal/scale", "internal/provider/providertest", "host/hosttest", "model/modeltest"}, []string{everything}},
 	{"leaves", []string{"internal/*"}, []string{"nouns", "leaves", "driver"}},
 	{"driver", []string{"store/driver"}, []string{"nouns", "leaves"}},
 	{"plans", []string{"store/plan"}, []string{"nouns", "leaves", "driver"}},

@@ -141,9 +141,13 @@ func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.
 				m.rest(i, err)
 			}
 		}
-		if err != nil && !errors.Is(err, errStopped) {
-			yield(cairn.Chunk{}, err)
+		if err == nil || errors.Is(err, errStopped) {
+			return
 		}
+		if done := ctx.Err(); done != nil && !errors.Is(err, done) { // the model failed, and no other is called
+			err = cairn.ContextError(ctx, err.Error())
+		}
+		yield(cairn.Chunk{}, err)
 	}
 }
 

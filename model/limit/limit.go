@@ -158,7 +158,7 @@ func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 	leave, err := m.queue.enter(queued, session)
 	switch {
 	case ctx.Err() != nil && err != nil:
-		return stopped(ctx.Err())
+		return stopped(ctx)
 	case err != nil:
 		return cairn.Errorf(cairn.ErrRateLimited, "the limit of the model is reached: other calls are still before this one after %s", m.opts.MaxWait)
 	}
@@ -167,7 +167,7 @@ func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 		wait, err := m.count.take(ctx, tokens)
 		switch {
 		case ctx.Err() != nil:
-			return stopped(ctx.Err())
+			return stopped(ctx)
 		case err != nil:
 			return err
 		case wait <= 0:
@@ -182,7 +182,7 @@ func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return stopped(ctx.Err())
+			return stopped(ctx)
 		}
 	}
 }
@@ -195,11 +195,9 @@ func (m *Model) patience(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, m.opts.MaxWait)
 }
 
-func stopped(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return cairn.Errorf(cairn.ErrTimeout, "the call waited for its turn: %w", err)
-	}
-	return cairn.Errorf(cairn.ErrAborted, "the call waited for its turn: %w", err)
+// stopped returns the error of a call whose context is done.
+func stopped(ctx context.Context) error {
+	return cairn.ContextError(ctx, "the call waited for its turn")
 }
 
 // pause stops all calls for as long as the provider asks to wait.

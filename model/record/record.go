@@ -231,14 +231,14 @@ func (p *Player) Info() cairn.ModelInfo { return p.info }
 // ErrModelRequest.
 func (p *Player) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
-		e, err := p.find(req)
+		e, err := p.next(ctx, req)
 		if err != nil {
 			yield(cairn.Chunk{}, err)
 			return
 		}
 		for _, c := range e.Chunks {
-			if ctx.Err() != nil {
-				yield(cairn.Chunk{}, cairn.Errorf(cairn.ErrAborted, "the call was stopped: %w", ctx.Err()))
+			if err := stopped(ctx); err != nil {
+				yield(cairn.Chunk{}, err)
 				return
 			}
 			if !yield(c, nil) {
@@ -246,9 +246,31 @@ func (p *Player) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn
 			}
 		}
 		if e.Error != nil {
-			yield(cairn.Chunk{}, e.Error)
+			err = e.Error
+		}
+		if stop := stopped(ctx); stop != nil && !e.complete() {
+			err = stop
+		}
+		if err != nil {
+			yield(cairn.Chunk{}, err)
 		}
 	}
+}
+
+// complete reports whether the reply has its end.
+func (e *entry) complete() bool {
+	return len(e.Chunks) > 0 && e.Chunks[len(e.Chunks)-1].Type == cairn.ChunkFinish
+}
+
+// stopped returns the error of a call whose context is done, otherwise nil.
+func stopped(ctx context.Context) error { return cairn.ContextError(ctx, "the recorded reply") }
+
+// next returns the reply to a request, unless ctx is done: then no reply is used up.
+func (p *Player) next(ctx context.Context, req *cairn.Request) (entry, error) {
+	if err := stopped(ctx); err != nil {
+		return entry{}, err
+	}
+	return p.find(req)
 }
 
 func (p *Player) find(req *cairn.Request) (entry, error) {

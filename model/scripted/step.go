@@ -255,16 +255,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // ended returns the error of a call whose context has ended, otherwise nil.
-func ended(ctx context.Context) error {
-	err := ctx.Err()
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, context.DeadlineExceeded):
-		return cairn.Errorf(cairn.ErrTimeout, "scripted model: %w", err)
-	}
-	return cairn.Errorf(cairn.ErrAborted, "scripted model: %w", err)
-}
+func ended(ctx context.Context) error { return cairn.ContextError(ctx, "scripted model") }
 
 // words is a reply of text that is cut when it is streamed.
 func words(kind cairn.ChunkType, text string) Step {
