@@ -15,6 +15,7 @@ var contextChecks = []check{
 	{name: "Context/cancelled midway", run: cancelledMidway},
 	{name: "Stall/cancelled", needs: Stalls, run: stallCancelled},
 	{name: "Stall/expired", needs: Stalls, run: stallExpired},
+	{name: "Stall/break", needs: Stalls, run: stallBroken},
 }
 
 const contextWords = "yellow lamp"
@@ -61,6 +62,12 @@ func stallExpired(h *harness) {
 	ctx, cancel := context.WithTimeout(h.Context(), 50*time.Millisecond)
 	defer cancel()
 	h.mustStop(ctx, h.ask(ctx, h.made("Stall", h.opts.Stall())))
+	h.mustWork()
+}
+
+// stallBroken tests readers that stop while the model's source is still sending: nothing may wait for the rest.
+func stallBroken(h *harness) {
+	h.stopAt("a reply that stalls", h.made("Stall", h.opts.Stall()), 1)
 	h.mustWork()
 }
 

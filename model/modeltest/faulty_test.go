@@ -138,7 +138,20 @@ var faults = map[string]fault{
 				})
 			}
 		}}
-	}, []string{"Break"}, 0},
+	}, []string{"Break", "Stall/break"}, brief},
+	"it reads the rest once the reader stopped": {func(m cairn.Model) cairn.Model {
+		return &faulty{Model: m, call: func(ctx context.Context, req *cairn.Request) sequence {
+			return func(yield func(cairn.Chunk, error) bool) {
+				stopped := false
+				m.Stream(ctx, req)(func(c cairn.Chunk, err error) bool {
+					if !stopped {
+						stopped = !yield(c, err)
+					}
+					return true
+				})
+			}
+		}}
+	}, []string{"Stall/break"}, brief},
 	"it leaks a goroutine when the reader stops": {func(m cairn.Model) cairn.Model {
 		return &faulty{Model: m, call: func(ctx context.Context, req *cairn.Request) sequence {
 			return func(yield func(cairn.Chunk, error) bool) {
@@ -161,7 +174,7 @@ var faults = map[string]fault{
 				}
 			}
 		}}
-	}, []string{"Break"}, brief},
+	}, []string{"Break", "Stall/break"}, brief},
 	"it works no more once a reader stopped": {func(m cairn.Model) cairn.Model {
 		var broken atomic.Bool
 		return &faulty{Model: m, call: func(ctx context.Context, req *cairn.Request) sequence {
@@ -269,6 +282,25 @@ var faults = map[string]fault{
 			}
 			last.Store(req)
 			return func(yield func(cairn.Chunk, error) bool) { m.Stream(ctx, last.Load())(yield) }
+		}}
+	}, []string{"Concurrent"}, 0},
+
+	"pieces of replies are mixed up": {func(m cairn.Model) cairn.Model {
+		var last atomic.Pointer[cairn.Request] // each reply begins in time, but uses the state of the last one
+		return &faulty{Model: m, call: func(ctx context.Context, req *cairn.Request) sequence {
+			return func(yield func(cairn.Chunk, error) bool) {
+				if !saysWord(req, "lamp-") {
+					m.Stream(ctx, req)(yield)
+					return
+				}
+				last.Store(req)
+				m.Stream(ctx, req)(func(c cairn.Chunk, err error) bool {
+					if c.Type == cairn.ChunkText && strings.HasPrefix(c.Text, "lamp-") {
+						c.Text = strings.Fields(last.Load().Messages[0].Text())[5]
+					}
+					return yield(c, err)
+				})
+			}
 		}}
 	}, []string{"Concurrent"}, 0},
 

@@ -44,8 +44,8 @@ type Options struct {
 	// Call returns a request that the model answers with at least one call, whose arguments contain words in a JSON
 	// string. nil means a user's message that asks for it in English, with a tool that must be called.
 	Call func(words string) *cairn.Request
-	// Stall returns a request whose reply does not end, and sends nothing for a minute at least, until its context is
-	// done. Required, unless Stalls is left out.
+	// Stall returns a request whose reply begins, with a chunk at least, and then sends nothing for a minute or longer,
+	// until its context is done or its reader stops. Required, unless Stalls is left out.
 	Stall func() *cairn.Request
 	// Fail returns a request that fails with an error of a code of CategoryModel; nil if the model has no such
 	// failure. Required, unless Failures is left out.

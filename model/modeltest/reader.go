@@ -54,7 +54,7 @@ func (h *harness) stopAt(what string, req *cairn.Request, at int) {
 			}
 		}, func(n int) bool { return n < at }))
 		if problem := r.broken(); problem != "" {
-			h.Fatalf("asked for %s, the reader stopped at chunk %d: %s", what, at, problem)
+			h.Fatalf("asked for %s, the reader stops at chunk %d: %s", what, at, problem)
 		}
 		if r.late > 0 {
 			h.Fatalf("asked for %s, the reader stopped at chunk %d: the model called yield again after it returned false",

@@ -42,7 +42,7 @@ func (a Adapter[Q, R]) Conform(t *testing.T, c Conformance[Q, R]) {
 		case fails:
 			return a.Text("It broke off in between.", failures[cairn.Code(code)])
 		case said == stall:
-			return a.Text("It stalls.", Wire{Gate: never})
+			return a.Text(strings.Repeat("It stalls. ", 400), Wire{Gate: never, Piece: 4000})
 		case tool != "":
 			return c.Call(tool, map[string]string{"words": said})
 		}
