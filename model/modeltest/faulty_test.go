@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// brief is the patience with models that hang: enough for all other checks.
-const brief = 2 * time.Second
+// brief is the patience of checks that a model hangs in.
+const brief = 200 * time.Millisecond
 
 func chunks(list ...cairn.Chunk) []cairn.Chunk { return list }
 
