@@ -256,12 +256,8 @@ func (m *remote) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn
 			if err = t.run(ctx); errors.Is(err, errLeft) {
 				return
 			}
-			if ctx.Err() != nil {
-				code := cairn.ErrAborted
-				if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-					code = cairn.ErrTimeout
-				}
-				err = cairn.Errorf(code, "agent %s: %w", m.agent, ctx.Err())
+			if stopped := m.stopped(ctx); stopped != nil && err != nil { // a complete reply is followed by nothing
+				err = stopped
 			}
 		}
 		if err != nil {
@@ -269,6 +265,9 @@ func (m *remote) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn
 		}
 	}
 }
+
+// stopped returns the error of a call whose context is done, otherwise nil.
+func (m *remote) stopped(ctx context.Context) error { return cairn.ContextError(ctx, "agent "+m.agent) }
 
 // StopTurn implements cairn.Stopper. It stops the run there only if it belongs to a turn that one of the runs here
 // began: a later turn must not be stopped.
@@ -336,8 +335,11 @@ func (m *remote) lost(err error) error {
 	case e.Code == cairn.ErrUnavailable || e.Code == cairn.ErrClosed:
 		out.Code, out.Details = cairn.ErrOverloaded, []string{e.Message}
 		out.Message = fmt.Sprintf("the server of agent %s cannot be reached", m.agent)
-	case e.Code.Category() != cairn.CategoryModel && e.Retryable():
+	case e.Code.Category() == cairn.CategoryModel:
+	case e.Retryable():
 		out.Code = cairn.ErrModel
+	default:
+		out.Code = cairn.ErrModelRequest
 	}
 	return &out
 }

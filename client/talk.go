@@ -62,8 +62,10 @@ func (t *talk) run(ctx context.Context) error {
 	for {
 		over, err := t.advance(ctx)
 		switch {
-		case errors.Is(err, errLeft) || ctx.Err() != nil:
+		case errors.Is(err, errLeft):
 			return err
+		case ctx.Err() != nil:
+			return t.m.stopped(ctx)
 		case over && err == nil:
 			return t.finish()
 		case err == nil:
