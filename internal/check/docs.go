@@ -132,7 +132,7 @@ func anchors(text string) []string {
 // mark is on the line before the block:
 //
 //	<!-- code: engine/example_test.go#ExampleNew -->  the body of an example
-//	<!-- code: store/store.go#Store -->               any other declaration
+//	<!-- code: store/driver/store.go#Store -->        any other declaration
 //	<!-- code: tool.go#Func() tool.go#Serial() -->    the signatures of functions, one or several
 //	<!-- code: examples/hello/main.go -->             a whole file
 func checkCode(t *tree) ([]string, error) {
