@@ -90,9 +90,10 @@ func ExampleEngine_Events() {
 			return
 		}
 		switch ev.Type {
-		case cairn.EventTextDelta:
-			fmt.Println(ev.Text)
+		case cairn.EventTextDelta: // a piece of any length
+			fmt.Print(ev.Text)
 		case cairn.EventRunEnd:
+			fmt.Println()
 			turns++
 		}
 		if turns == 2 {
