@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-
 	"github.com/cairn-agents/cairn/store/driver"
 )
 

@@ -171,7 +171,7 @@ func (t *turn) begins() error {
 	if len(t.strangers) > 0 {
 		return fmt.Errorf("message %s of run %s belongs to none of its steps", t.strangers[0].ID, t.run.ID)
 	}
-	if len(t.loose) > 0 && !stopped(t.run) {
+	if len(t.loose) > 0 && !stopped(t.run) && !t.onlyWaits() {
 		return fmt.Errorf("message %s of run %s comes before no reply", t.loose[0].ID, t.run.ID)
 	}
 	if t.run.Kind == cairn.RunResume && (len(t.input) == 0 || len(t.input) == 1 && t.input[0].Hidden) {
@@ -181,6 +181,12 @@ func (t *turn) begins() error {
 		return fmt.Errorf("run %s begins with %d messages, not with one of a user", t.run.ID, len(t.input))
 	}
 	return nil
+}
+
+// onlyWaits reports whether a run has resumed a step, waits again without any result, and got late answers meanwhile.
+func (t *turn) onlyWaits() bool {
+	return t.resumes && t.run.Status.Suspends() && len(t.steps) == 0 &&
+		!slices.ContainsFunc(t.loose, func(m *cairn.Message) bool { return !isLate(m) })
 }
 
 // ends checks that a turn ended where its run says. ended reports whether the model's last reply ends the turn.
