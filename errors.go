@@ -214,7 +214,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return e
 }
 
-// Invalid returns a ErrInvalid error about one named field.
+// Invalid returns an ErrInvalid error about one named field.
 func Invalid(field, format string, args ...any) *Error {
 	return &Error{Code: ErrInvalid, Field: field, Message: field + ": " + fmt.Sprintf(format, args...)}
 }
@@ -263,7 +263,7 @@ func (e *Error) Public() *Error {
 	return &Error{Code: e.Code, Message: strings.ReplaceAll(string(e.Code), "_", " "), RetryAfter: e.RetryAfter}
 }
 
-// AsError returns err as an *Error; an error of another type becomes a ErrInternal error that wraps it. It returns
+// AsError returns err as an *Error; an error of another type becomes an ErrInternal error that wraps it. It returns
 // nil for nil.
 func AsError(err error) *Error {
 	if err == nil {

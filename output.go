@@ -49,7 +49,7 @@ func (o *OutputType) IsNative() bool { return o.native }
 // Schema returns the output's JSON Schema.
 func (o *OutputType) Schema() json.RawMessage { return o.schema.JSON() }
 
-// Check returns a ErrOutput error that lists every violation if raw does not satisfy the output type.
+// Check returns an ErrOutput error that lists every violation if raw does not satisfy the output type.
 func (o *OutputType) Check(raw json.RawMessage) error {
 	if list := o.schema.Validate(raw); len(list) > 0 {
 		return &Error{Code: ErrOutput, Message: "the output's members violate the schema: " + strings.Join(list, "; "), Details: list}
@@ -97,7 +97,7 @@ func (c Completion) output() (json.RawMessage, error) {
 }
 
 // InputAs decodes the arguments of a call: of the [Call] that a hook is given, or of a [PendingCall] that a person
-// is asked about. It returns a ErrArguments error if they are of another type. The arguments of a pending call are
+// is asked about. It returns an ErrArguments error if they are of another type. The arguments of a pending call are
 // those that the model gave; a reviewer's changes to them are in its Answer.
 func InputAs[T any](call HasInput) (T, error) {
 	var in T

@@ -79,7 +79,7 @@ func encode(v any) (raw []byte, err error) {
 // Initial returns the initial state of a new session.
 func (t *StateType) Initial() json.RawMessage { return t.initial }
 
-// Check returns a ErrState error if raw does not decode as the state type.
+// Check returns an ErrState error if raw does not decode as the state type.
 func (t *StateType) Check(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, reflect.New(t.typ).Interface()); err != nil {
 		return Errorf(ErrState, "state does not decode as %s: %w", t.typ, err)
@@ -98,7 +98,7 @@ type Handle interface {
 }
 
 // State returns the session's state as an S. A tool sees the state before its step, with its own updates applied.
-// The error is a ErrState error if the stored state does not decode as an S.
+// The error is an ErrState error if the stored state does not decode as an S.
 func State[S any](h Handle) (S, error) {
 	var s S
 	raw, err := h.step().env.State()

@@ -163,7 +163,7 @@ func (s *Step) AddTags(tags ...string) error { return s.env.Describe(nil, slices
 // SwitchTools switches tools of the agent on (true) and off (false), by name, from the next step on, including
 // later turns. With the step's commit it adds a hidden message that informs the model, as [Step.AddContext] does.
 // The list of tools in requests stays the same, so that the provider's cached prefix stays valid; a call of a tool
-// that is off is answered with a ErrToolOff error. Calls that the model has already made still run.
+// that is off is answered with an ErrToolOff error. Calls that the model has already made still run.
 //
 // The error is ErrInvalid, and nothing is switched, if no tool is named, for [FinishTool], and for names that are
 // not tools of the agent.

@@ -111,7 +111,7 @@ func (r room) View(on ...*step.Writes) (json.RawMessage, error) {
 }
 
 // Run calls a tool as the engine does, with the call's handle. If input, encoded as JSON, violates the tool's
-// schema, Run returns a ErrArguments error and does not call the function. Use it for tools whose function has no
+// schema, Run returns an ErrArguments error and does not call the function. Use it for tools whose function has no
 // name; approvals, caches and timeouts are not applied.
 func (c *Call) Run(ctx context.Context, tool cairn.Tool, input any) (json.RawMessage, error) {
 	t := define.Of(&tool)

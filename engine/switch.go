@@ -13,7 +13,7 @@ import (
 // SwitchTools switches tools of a session's agent on (true) and off (false), by name, from its next model call on,
 // whether or not the session is running. It adds a hidden message, as [Engine.AddContext] does, which informs the
 // model. The list of tools sent to the model does not change, which keeps the provider's cached prefix valid; a call of
-// a tool that is off is answered with a ErrToolOff error. Calls that the model has already made still run, including
+// a tool that is off is answered with an ErrToolOff error. Calls that the model has already made still run, including
 // those that wait for approval. Switches are part of the transcript: a branch inherits them, a rewind undoes them.
 //
 // The error is ErrNotFound if there is no such session, and ErrQueueFull while a run is under way and the session's queue

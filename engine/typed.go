@@ -9,7 +9,7 @@ import (
 )
 
 // StateAs returns a session's state as the type given to its agent's [cairn.StateOf]. The errors are those of
-// [Engine.State], and a ErrState error for a state of another type.
+// [Engine.State], and an ErrState error for a state of another type.
 func StateAs[S any](ctx context.Context, e *Engine, id string) (S, error) {
 	var state S
 	raw, err := e.State(ctx, id, "")

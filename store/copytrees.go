@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// copyBatch is how many trees are copied together: they are read together by a [Gatherer], and imported concurrently,
-	// so that they can share a flush to disk.
+	// copyBatch is how many trees are copied together: they are read together by a [driver.Gatherer], and imported
+	// concurrently, so that they can share a flush to disk.
 	copyBatch = 64
 	// copyBatches is how many batches are copied concurrently, so that some are read while others are written.
 	copyBatches = 3

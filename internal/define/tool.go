@@ -42,7 +42,7 @@ func Specs(list []cairn.ToolSpec, tools []cairn.Tool) []cairn.ToolSpec {
 	return list
 }
 
-// Check returns a ErrArguments error listing every violation if input does not satisfy the tool's schema.
+// Check returns an ErrArguments error listing every violation if input does not satisfy the tool's schema.
 func (t *Tool) Check(input json.RawMessage) error {
 	list := t.Input.Validate(input)
 	if len(list) == 0 {
@@ -63,7 +63,7 @@ func (t *Tool) Run(ctx context.Context, call *cairn.Call, input json.RawMessage)
 }
 
 // Storable returns a tool's result in the form that is stored: with U+FFFD in place of characters that a session
-// cannot keep. A ErrTool error, which begins with subject, says why any other result cannot be stored.
+// cannot keep. An ErrTool error, which begins with subject, says why any other result cannot be stored.
 func Storable(subject string, out json.RawMessage) (json.RawMessage, error) {
 	clean, problem := limits.CleanJSON(out)
 	if problem != "" {

@@ -100,7 +100,7 @@ type Question struct {
 type Env[Op, Message any] interface {
 	// State returns the state as the handle sees it.
 	State() (json.RawMessage, error)
-	// Update records a write. It returns a ErrState error for an operation that no state can keep.
+	// Update records a write. It returns an ErrState error for an operation that no state can keep.
 	Update(Op) error
 	// Change records the writes that turn one version of the state into another, as JSON.
 	Change(before, after json.RawMessage) error

@@ -132,7 +132,7 @@ func (s *Scope) writable(code cairn.Code, refused string) error {
 	return nil
 }
 
-// update records operations. If one cannot be applied to any state, it returns a ErrState error and records none.
+// update records operations. If one cannot be applied to any state, it returns an ErrState error and records none.
 func (s *Scope) update(list ...cairn.Op) error {
 	for i := range list {
 		clean(&list[i])
