@@ -32,8 +32,10 @@ func (f *failover) snapshot(t *testing.T, id string) {
 	}
 }
 
-// promote puts the replica in the store's place.
+// promote puts the replica in the store's place, once what the process has begun is under way: the watch of stops reads
+// which store it is.
 func (f *failover) promote() {
+	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.Store, f.log.Log = f.replica, f.replica.EventLog().(*memstore.Log)

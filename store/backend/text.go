@@ -12,7 +12,7 @@ import (
 // ReadText sets the text of a run that was kept without it, see [plan.Delta.TextAt], from its message in JSON. It reads
 // both forms that messages have.
 func ReadText(run *cairn.Run, message string) (err error) {
-	s := said{rest: message}
+	s := textReader{rest: message}
 	text := s.message()
 	if s.failed {
 		text, err = decodeText(message)
@@ -23,7 +23,7 @@ func ReadText(run *cairn.Run, message string) (err error) {
 	return err
 }
 
-// decodeText returns the text of a message by decoding it, for a JSON that said does not read.
+// decodeText returns the text of a message by decoding it, for JSON that textReader does not read.
 func decodeText(message string) (string, error) {
 	var m struct {
 		Text  string `json:"text"`
@@ -44,15 +44,15 @@ func decodeText(message string) (string, error) {
 	return text, nil
 }
 
-// said reads the text of a message out of its JSON as stores write it, without spaces between tokens. It decodes nothing
+// textReader reads the text of a message out of its JSON as stores write it, without spaces between tokens. It decodes nothing
 // else: a list of runs reads a message for each of them. It fails if it meets anything that it does not expect.
-type said struct {
+type textReader struct {
 	rest   string
 	failed bool
 }
 
 // message reads a whole message.
-func (s *said) message() string {
+func (s *textReader) message() string {
 	var text strings.Builder
 	var first string // which is all there is, as a rule
 	s.fields(func(name string) {
@@ -75,7 +75,7 @@ func (s *said) message() string {
 }
 
 // part reads a part and returns its text, if it is of type text.
-func (s *said) part() (text string) {
+func (s *textReader) part() (text string) {
 	var kind string
 	s.fields(func(name string) {
 		switch name {
@@ -94,7 +94,7 @@ func (s *said) part() (text string) {
 }
 
 // fields reads an object; field reads the value of a field.
-func (s *said) fields(field func(name string)) {
+func (s *textReader) fields(field func(name string)) {
 	s.list('{', '}', func() {
 		name := s.text()
 		s.take(':')
@@ -105,9 +105,9 @@ func (s *said) fields(field func(name string)) {
 }
 
 // items reads an array; item reads an item.
-func (s *said) items(item func()) { s.list('[', ']', item) }
+func (s *textReader) items(item func()) { s.list('[', ']', item) }
 
-func (s *said) list(open, end byte, item func()) {
+func (s *textReader) list(open, end byte, item func()) {
 	if s.take(open); s.next() == end {
 		s.take(end)
 		return
@@ -123,14 +123,14 @@ func (s *said) list(open, end byte, item func()) {
 }
 
 // next returns the next byte; 0 at the end.
-func (s *said) next() byte {
+func (s *textReader) next() byte {
 	if s.rest == "" {
 		return 0
 	}
 	return s.rest[0]
 }
 
-func (s *said) take(b byte) {
+func (s *textReader) take(b byte) {
 	if s.next() != b || s.failed {
 		s.failed = true
 		return
@@ -139,7 +139,7 @@ func (s *said) take(b byte) {
 }
 
 // text reads a string.
-func (s *said) text() string {
+func (s *textReader) text() string {
 	raw, escaped := s.quoted()
 	if s.failed {
 		return ""
@@ -155,7 +155,7 @@ func (s *said) text() string {
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // unescape returns what the inside of a string stands for.
-func (s *said) unescape(raw string) string {
+func (s *textReader) unescape(raw string) string {
 	text := make([]byte, 0, len(raw))
 	for {
 		n := strings.IndexByte(raw, '\\')
@@ -182,7 +182,7 @@ func (s *said) unescape(raw string) string {
 }
 
 // quoted reads a string as it is. escaped reports whether it has escape sequences.
-func (s *said) quoted() (raw string, escaped bool) {
+func (s *textReader) quoted() (raw string, escaped bool) {
 	if s.next() != '"' || s.failed {
 		s.failed = true
 		return "", false
@@ -193,7 +193,7 @@ func (s *said) quoted() (raw string, escaped bool) {
 			s.failed = true
 			return "", false
 		}
-		if slash := strings.IndexByte(s.rest[at:at+n], '\\'); slash >= 0 && at+slash+2 <= len(s.rest) {
+		if slash := strings.IndexByte(s.rest[at:at+n], '\\'); slash >= 0 { // a character follows it, before the quote or the quote itself
 			escaped, at = true, at+slash+2
 			continue
 		}
@@ -204,7 +204,7 @@ func (s *said) quoted() (raw string, escaped bool) {
 }
 
 // skip reads a value of any kind.
-func (s *said) skip() {
+func (s *textReader) skip() {
 	switch s.next() {
 	case '"':
 		s.quoted()

@@ -55,7 +55,7 @@ func TestReadTextAsDecoded(t *testing.T) {
 	t.Parallel()
 	for _, m := range someMessages() {
 		for _, form := range forms(t, m) {
-			s := said{rest: form}
+			s := textReader{rest: form}
 			if text := s.message(); s.failed || text != m.Text() {
 				t.Fatalf("%q (failed: %t), want %q of %s", text, s.failed, m.Text(), form)
 			}
