@@ -93,7 +93,7 @@ func ExampleClientTool() {
 	res := converse(guide, "How do I get home?")
 	fmt.Println(res.Status, res.Suspended.Calls[0].Tool)
 	// Output:
-	// suspended_client_tool locate
+	// suspended locate
 }
 
 func ExampleRawClientTool() {
@@ -105,7 +105,7 @@ func ExampleRawClientTool() {
 	res := converse(support, "My order is broken.")
 	fmt.Println(res.Status, res.Suspended.Calls[0].Kind)
 	// Output:
-	// suspended_client_tool client_tool
+	// suspended client_tool
 }
 
 // refund is the function of the tools below.
@@ -123,7 +123,7 @@ func ExampleRequireApproval() {
 	res := converse(refunder("late", cairn.RequireApproval()), "Refund order 42.")
 	fmt.Println(res.Status, res.Suspended.Calls[0].Kind)
 	// Output:
-	// suspended_client_tool approval
+	// suspended approval
 }
 
 func ExampleRequireApprovalIf() {
@@ -134,7 +134,7 @@ func ExampleRequireApprovalIf() {
 	fmt.Println(converse(refunder("unwanted", unwanted), "Refund order 42, I do not want it.").Status)
 	// Output:
 	// completed
-	// suspended_client_tool
+	// suspended
 }
 
 func ExampleAssignTo() {

@@ -242,12 +242,13 @@ func TestReadySessions(t *testing.T) {
 
 func TestSuspendedRuns(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[cairn.RunStatus]bool{
-		cairn.SuspendedClientTool: true, cairn.SuspendedChildren: true, cairn.SuspendedStepPartially: true,
-		cairn.RunRunning: false, cairn.RunCompleted: false, cairn.RunFailed: false, cairn.RunInterrupted: false, "": false,
+	for word, want := range map[string]cairn.RunStatus{
+		"suspended_client_tool": cairn.RunSuspended, "suspended_awaiting_children": cairn.RunSuspended, "suspended_step_partial": cairn.RunSuspended,
+		"suspended": cairn.RunSuspended, "suspender": "suspender", "running": cairn.RunRunning, "completed": cairn.RunCompleted, "": "",
 	} {
-		if got := status.Suspends(); got != want {
-			t.Errorf("%q suspends: %t", status, got)
+		var run cairn.Run
+		if err := json.Unmarshal([]byte(`{"status":"`+word+`"}`), &run); err != nil || run.Status != want {
+			t.Errorf("status %q: %q, %v, want %q", word, run.Status, err, want)
 		}
 	}
 	run := &cairn.Run{Suspended: &cairn.Suspension{StepID: "step_1", Calls: []cairn.CallRef{clientRef}}}

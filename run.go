@@ -2,39 +2,48 @@ package cairn
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
 // RunStatus is the state of one run. A suspended run has ended too: Engine.Resume continues it in another run once
-// everything that it waits for has arrived. Use [RunStatus.Suspends] instead of comparing with one of the three
-// suspended statuses.
+// everything that it waits for has arrived.
 type RunStatus string
 
 const (
-	RunRunning             RunStatus = "running"                     // it has not ended
-	RunCompleted           RunStatus = "completed"                   // Reason is what ended it
-	RunFailed              RunStatus = "failed"                      // Error is why
-	RunInterrupted         RunStatus = "interrupted"                 // it was stopped; what was committed is kept
-	SuspendedClientTool    RunStatus = "suspended_client_tool"       // all pending calls wait for an answer
-	SuspendedChildren      RunStatus = "suspended_awaiting_children" // calls wait for suspended sub-agents
-	SuspendedStepPartially RunStatus = "suspended_step_partial"      // calls of both kinds, or some with results
+	RunRunning     RunStatus = "running"     // it has not ended
+	RunCompleted   RunStatus = "completed"   // Reason is what ended it
+	RunFailed      RunStatus = "failed"      // Error is why
+	RunInterrupted RunStatus = "interrupted" // it was stopped; its committed steps are kept
+	RunSuspended   RunStatus = "suspended"   // Suspended is what it waits for, Reason of which kinds
 )
+
+// UnmarshalText decodes a status. On the wire the status of a suspended run is followed by its reason, as in
+// suspended_client_tool; the reason is left out here, since it has a field of its own.
+func (s *RunStatus) UnmarshalText(text []byte) error {
+	if *s = RunStatus(text); strings.HasPrefix(string(*s), string(RunSuspended)+"_") {
+		*s = RunSuspended
+	}
+	return nil
+}
 
 // Reason is why a run ended.
 type Reason string
 
 const (
-	ReasonReply         Reason = "reply"          // the model answered without calling tools
-	ReasonLength        Reason = "length"         // as ReasonReply, but cut off at the output limit
-	ReasonWindow        Reason = "window"         // as ReasonReply, but cut off because the window was full
-	ReasonFinish        Reason = "finish"         // __finish__ was called
-	ReasonFinishTool    Reason = "finish_tool"    // a FinishWith tool was called
-	ReasonStopCondition Reason = "stop_condition" // the agent's StopWhen held
-	ReasonInterrupted   Reason = "interrupted"    // it was interrupted on request
-	ReasonAborted       Reason = "aborted"        // it was aborted on request
-	ReasonSuspended     Reason = "suspended"      // it is suspended
-	ReasonCrashed       Reason = "crashed"        // its process died, and the session went back to before its end
-	ReasonError         Reason = "error"          // see Run.Error
+	ReasonReply         Reason = "reply"             // the model answered without calling tools
+	ReasonLength        Reason = "length"            // as ReasonReply, but cut off at the output limit
+	ReasonWindow        Reason = "window"            // as ReasonReply, but cut off because the window was full
+	ReasonFinish        Reason = "finish"            // __finish__ was called
+	ReasonFinishTool    Reason = "finish_tool"       // a FinishWith tool was called
+	ReasonStopCondition Reason = "stop_condition"    // the agent's StopWhen held
+	ReasonInterrupted   Reason = "interrupted"       // it was interrupted on request
+	ReasonAborted       Reason = "aborted"           // it was aborted on request
+	ReasonCalls         Reason = "client_tool"       // suspended: all calls without a result wait for people or clients
+	ReasonChildren      Reason = "awaiting_children" // suspended: calls wait for suspended sub-agents
+	ReasonStepPartial   Reason = "step_partial"      // suspended: calls wait for both, or other calls of the step have results
+	ReasonCrashed       Reason = "crashed"           // its process died, and the session went back to before its end
+	ReasonError         Reason = "error"             // see Run.Error
 )
 
 // RunKind is the verb that began a run.
@@ -109,11 +118,6 @@ type RunOrigin struct {
 	// CheckpointID is the session's latest checkpoint before the run; StatePosition is the position of its state.
 	CheckpointID  string `json:"checkpoint_id,omitempty"`
 	StatePosition int64  `json:"state_position,omitempty"`
-}
-
-// Suspends reports whether a run of this status waits for people or children.
-func (s RunStatus) Suspends() bool {
-	return s == SuspendedClientTool || s == SuspendedChildren || s == SuspendedStepPartially
 }
 
 // Result is the outcome of a run.

@@ -64,11 +64,11 @@ func TestSessionAnswersWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	both := scripted.Reply(scripted.Call("pay", payment{5}), scripted.Call("pay", payment{7}), scripted.Call("sign", nil))
 	s := cairntest.New(t, cashier(both, scripted.Text("done")))
-	if res := s.Say(t, "pay"); res.Status != cairn.SuspendedClientTool || len(s.Calls(t)) != 3 {
+	if res := s.Say(t, "pay"); res.Reason != cairn.ReasonCalls || len(s.Calls(t)) != 3 {
 		t.Fatalf("%s with %d calls", res.Status, len(s.Calls(t)))
 	}
 	s.Restart(t)
-	if res := s.Approve(t); !res.Status.Suspends() {
+	if res := s.Approve(t); res.Status != cairn.RunSuspended {
 		t.Errorf("with two calls open it is %s", res.Status)
 	}
 	s.Deny(t, "too much")

@@ -251,7 +251,7 @@ func TestContextAddedToAStepThatWaits(t *testing.T) {
 			st := tapOn(nil)
 			a := newAdder(t, d, scripted.Call("echo", in{}), scripted.Reply(scripted.Call("add", in{"news"}), scripted.Call("ask", in{})), scripted.Text("ok"))
 			a.eng = open(t, st, a.Agent)
-			if res := turn(t, a.eng, "s", "go"); !res.Status.Suspends() {
+			if res := turn(t, a.eng, "s", "go"); res.Status != cairn.RunSuspended {
 				t.Fatalf("the run is %s", res.Status)
 			}
 			wantAnnounced(t, st, "news")

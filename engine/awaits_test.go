@@ -66,7 +66,7 @@ func TestModelAwaitsAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		res, err := run.Wait(t.Context())
-		if err != nil || res.Status != cairn.SuspendedChildren || len(res.Suspended.Calls) != 4 {
+		if err != nil || res.Reason != cairn.ReasonChildren || len(res.Suspended.Calls) != 4 {
 			t.Fatalf("%+v, %v", res, err)
 		}
 		for i, kind := range []cairn.CallKind{cairn.CallApproval, cairn.CallClientTool, cairn.CallQuestion, cairn.CallApproval} {
@@ -128,7 +128,7 @@ func TestModelAwaitsAnswersForATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res, err := run.Wait(t.Context()); err != nil || res.Status != cairn.SuspendedClientTool {
+	if res, err := run.Wait(t.Context()); err != nil || res.Reason != cairn.ReasonCalls {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	for {

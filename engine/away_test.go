@@ -183,7 +183,7 @@ func TestWorkerIsNotDelayedByAHostThatIsAway(t *testing.T) {
 			list := h.begun()
 			return list[len(list)-1]
 		}
-		drives(t, eng, started("asks", "ask"), cairn.SuspendedClientTool)
+		drives(t, eng, started("asks", "ask"), cairn.RunSuspended)
 		h.drives.Store(true)
 		for i := range 50 {
 			started(fmt.Sprint("kept", i), "go")

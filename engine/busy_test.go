@@ -160,7 +160,7 @@ func TestDeleteTakesTheTreeAlong(t *testing.T) {
 	}), Tools: []cairn.Tool{cairn.ClientTool[in, string]("ask", "Asks.")}}
 	eng := open(t, st, bot(scripted.New(scripted.Call("helper", map[string]string{"input": "help"})), cairn.SubAgent(helper)))
 	res := turn(t, eng, "s", "go")
-	wantStatus(t, res, cairn.SuspendedChildren, cairn.ReasonSuspended)
+	wantStatus(t, res, cairn.RunSuspended, cairn.ReasonChildren)
 	wantError(t, eng.Delete(t.Context(), res.Suspended.Children[0].SessionID), cairn.ErrInvalid)
 	if err := eng.Delete(t.Context(), "s"); err != nil {
 		t.Fatal(err)

@@ -103,7 +103,7 @@ func TestResultsOfAPausedSession(t *testing.T) {
 				var r rates
 				agent := bot(obey(), r.tool("rate", cairn.CachePolicy{}), echo("pay", cairn.RequireApproval()))
 				res := turn(t, open(t, st, agent), "s", "rate:x+pay:1 rate:x")
-				wantStatus(t, res, cairn.SuspendedStepPartially, cairn.ReasonSuspended)
+				wantStatus(t, res, cairn.RunSuspended, cairn.ReasonStepPartial)
 				if got := r.seen(); got != "x" {
 					t.Fatalf("run with %q before the pause", got)
 				}

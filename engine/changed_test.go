@@ -112,7 +112,7 @@ func TestNoSessionIsTrappedBetweenTwoVersionsOfItsAgent(t *testing.T) {
 				h.engines = [2]*engine.Engine{open(t, st, old, hostedBy(h)), open(t, st, new, hostedBy(h), named("b"))}
 				res := turn(t, h.engines[pattern&1], "s", "go")
 				for range 10 {
-					if !res.Status.Suspends() {
+					if res.Status != cairn.RunSuspended {
 						break
 					}
 					for _, call := range res.Suspended.Calls {

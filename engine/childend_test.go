@@ -61,7 +61,7 @@ func TestCancelledWaitClosesTheConsultation(t *testing.T) {
 				st := tapOn(nil)
 				eng := open(t, st, a)
 				res := turn(t, eng, "s", "go")
-				wantStatus(t, res, cairn.SuspendedChildren, cairn.ReasonSuspended)
+				wantStatus(t, res, cairn.RunSuspended, cairn.ReasonChildren)
 				if len(res.Suspended.Children) != 1 {
 					t.Fatalf("the run waits for %+v, want one child", res.Suspended.Children)
 				}
@@ -123,7 +123,7 @@ func TestStopBeforeTheWaitIsResumedClosesTheConsultation(t *testing.T) {
 			}}
 			eng := open(t, st, agent)
 			res := turn(t, eng, "s", "go")
-			wantStatus(t, res, cairn.SuspendedChildren, cairn.ReasonSuspended)
+			wantStatus(t, res, cairn.RunSuspended, cairn.ReasonChildren)
 			child := res.Suspended.Children[0]
 			if _, err := eng.Submit(t.Context(), "s", cairn.Approve(res.Suspended.Calls[0])); err != nil {
 				t.Fatal(err)

@@ -21,7 +21,7 @@ func family(t *testing.T, st store.Store) (*engine.Engine, *cairn.Result) {
 		Tools: []cairn.Tool{cairn.SubAgent(expert), cairn.ClientTool[in, string]("ask", "Asks.")}}
 	eng := open(t, st, bot(scripted.New(scripted.Call("helper", task{"help"}), scripted.Text("done")), cairn.SubAgent(helper)))
 	res := turn(t, eng, "s", "go")
-	wantStatus(t, res, cairn.SuspendedChildren, cairn.ReasonSuspended)
+	wantStatus(t, res, cairn.RunSuspended, cairn.ReasonChildren)
 	return eng, res
 }
 

@@ -238,7 +238,7 @@ func TestCompanionThatWaits(t *testing.T) {
 		agent, _ := companions(cairn.Blocking, who(), spawn("c1", "ann", "one"))
 		one := open(t, st, agent)
 		res := turn(t, one, "s", "go")
-		wantStatus(t, res, cairn.SuspendedChildren, cairn.ReasonSuspended)
+		wantStatus(t, res, cairn.RunSuspended, cairn.ReasonChildren)
 		agent, _ = companions(cairn.Blocking, who(), send("c2", "ann", "again"), scripted.Text("fine"))
 		two := open(t, st, agent, named("b"))
 		go func() { _ = two.Work(t.Context()) }()

@@ -201,7 +201,7 @@ func TestTurnAfterTimeoutOfConsultation(t *testing.T) {
 		agent.Model = scripted.New(scripted.Call("helper", map[string]string{"input": "do it"}), scripted.Text("late"), scripted.Text("next"))
 		eng := open(t, st, agent)
 		began := time.Now()
-		wantStatus(t, turn(t, eng, "s", "go"), cairn.SuspendedChildren, cairn.ReasonSuspended)
+		wantStatus(t, turn(t, eng, "s", "go"), cairn.RunSuspended, cairn.ReasonChildren)
 		time.Sleep(consultLimit)
 		if got := turn(t, eng, "s", "and now?").Text; got != "next" {
 			t.Errorf("the next turn's answer is %q", got)

@@ -98,7 +98,7 @@ func (e *Engine) next(ctx context.Context, end turn.Ending) {
 		return
 	}
 	switch row, suspended := end.Session, end.Run.Suspended; {
-	case row.Queued > 0 && !end.Run.Status.Suspends():
+	case row.Queued > 0 && end.Run.Status != cairn.RunSuspended:
 		e.beginQueued(ctx, row.ID)
 	case e.opts.AutoResume && suspended != nil && (row.Ready() || len(suspended.Children) > 0):
 		// Its calls, or a sub-agent's, may have been answered before the session was paused.

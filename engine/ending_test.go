@@ -95,7 +95,7 @@ func wantEnded(t *testing.T, st durable, status cairn.SessionStatus, n int) {
 	}
 	var ends []string
 	for _, ev := range history(t, st, "s") {
-		if ev.Type == cairn.EventRunEnd && !ev.Status.Suspends() {
+		if ev.Type == cairn.EventRunEnd && ev.Status != cairn.RunSuspended {
 			ends = append(ends, ev.SessionID)
 		}
 	}
@@ -155,7 +155,7 @@ func TestEndOfAWaitingTreeAfterAnyCrash(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						st := &ender{tap: tapOn(nil)}
 						one := open(t, st, deep(), shortLease, named("one"))
-						wantStatus(t, turn(t, one, "s", "go"), cairn.SuspendedChildren, cairn.ReasonSuspended)
+						wantStatus(t, turn(t, one, "s", "go"), cairn.RunSuspended, cairn.ReasonChildren)
 						n := 0
 						st.after = func(context.Context, string, *driver.Commit) {
 							if n++; n == k {

@@ -42,7 +42,7 @@ func ExampleEngine_Submit() {
 	two.Close(ctx)
 
 	// Output:
-	// suspended_client_tool pay
+	// suspended pay
 	// accepted
 	// completed You have your money back.
 }

@@ -233,7 +233,7 @@ func TestMisbehavingUserCodeCostsItsOwnCall(t *testing.T) {
 						if k.codes == nil || res.Error == nil || k.codes[0] != "any" && !contains(k.codes, res.Error.Code) {
 							t.Errorf("failed with %+v, want one of %v", res.Error, k.codes)
 						}
-					case res.Status.Suspends() && what == "the condition of an approval":
+					case res.Status == cairn.RunSuspended && what == "the condition of an approval":
 					case res.Status != cairn.RunCompleted:
 						t.Errorf("the run is %s (%s)", res.Status, res.Reason)
 					}

@@ -26,7 +26,7 @@ type suspending struct {
 }
 
 func (s *suspending) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn.Session, error) {
-	if c.EndRun != nil && c.EndRun.Status.Suspends() && s.before != nil {
+	if c.EndRun != nil && c.EndRun.Status == cairn.RunSuspended && s.before != nil {
 		s.before()
 		s.before = nil
 	}
@@ -149,7 +149,7 @@ func TestSubAgentOfADiscardedStepEndsLate(t *testing.T) {
 			}
 		}()
 		wantStatus(t, wait(t, run), cairn.RunFailed, cairn.ReasonAborted)
-		wantStatus(t, wait(t, next), cairn.SuspendedChildren, cairn.ReasonSuspended)
+		wantStatus(t, wait(t, next), cairn.RunSuspended, cairn.ReasonChildren)
 		stop := work(t, two)
 		time.Sleep(time.Hour)
 		stop()

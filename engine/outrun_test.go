@@ -124,7 +124,7 @@ func TestSubAgentThatWaitsAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, wait(t, run), cairn.SuspendedChildren, cairn.ReasonSuspended)
+	wantStatus(t, wait(t, run), cairn.RunSuspended, cairn.ReasonChildren)
 	count(child, 0)
 	wantStatus(t, resume(t, eng, "s"), cairn.RunCompleted, cairn.ReasonReply)
 	for _, m := range messages(t, st, "s") {

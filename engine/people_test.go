@@ -45,7 +45,7 @@ func TestApprovalSuspendsAndResumesInAnotherProcess(t *testing.T) {
 	}
 	one := open(t, st, agent())
 	res := turn(t, one, "s", "refund it")
-	wantStatus(t, res, cairn.SuspendedStepPartially, cairn.ReasonSuspended)
+	wantStatus(t, res, cairn.RunSuspended, cairn.ReasonStepPartial)
 	if row := load(t, st, "s"); row.OpenCalls != 1 || row.Status != cairn.SessionPaused {
 		t.Fatalf("row: %+v", row)
 	}
@@ -98,7 +98,7 @@ func TestApprovalInAGrandchild(t *testing.T) {
 	root := bot(scripted.Func(delegate("bot", "clerk", "all done")), cairn.SubAgent(child))
 	one := open(t, st, root)
 	res := turn(t, one, "s", "refund it")
-	wantStatus(t, res, cairn.SuspendedChildren, cairn.ReasonSuspended)
+	wantStatus(t, res, cairn.RunSuspended, cairn.ReasonChildren)
 	two := open(t, st, root, named("two"))
 	call := res.Suspended.Calls[0]
 	submit(t, two, "s", cairn.Approve(call), cairn.OutcomeAccepted)

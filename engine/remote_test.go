@@ -112,7 +112,7 @@ func TestAnswerBetweenTwoEffectsIsUsed(t *testing.T) {
 			h := &byHand{}
 			eng := open(t, st, agent, hostedBy(h), clock, with(func(o *engine.Options) { o.AutoResume = resumes }))
 			start(t, eng, "s", "go")
-			drives(t, eng, h.begun[0], cairn.SuspendedClientTool)
+			drives(t, eng, h.begun[0], cairn.RunSuspended)
 			pass(time.Hour) // the deadline of one call
 			if _, err := eng.Resume(t.Context(), "s"); err != nil {
 				t.Fatal(err)
@@ -127,7 +127,7 @@ func TestAnswerBetweenTwoEffectsIsUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 			submit(t, eng, "s", cairn.Answer(call.CallRef, "yes"), cairn.OutcomeAccepted)
-			if out := decode[host.Committed](t, json.RawMessage(carry(t, eng, host.EffectCommit, next(b, "")))); !out.Status.Suspends() {
+			if out := decode[host.Committed](t, json.RawMessage(carry(t, eng, host.EffectCommit, next(b, "")))); out.Status != cairn.RunSuspended {
 				t.Fatalf("the run is %s", out.Status)
 			}
 			if !resumes {
@@ -161,7 +161,7 @@ func TestCompanionThatWaitsIsGivenMoreToDo(t *testing.T) {
 		scripted.Reply(send("c2", "ann", "two"), send("c3", "ann", "three")), scripted.Text("done"))
 	eng := open(t, st, agent, hostedBy(h))
 	start(t, eng, "s", "go")
-	drives(t, eng, h.begun[0], cairn.SuspendedStepPartially)
+	drives(t, eng, h.begun[0], cairn.RunSuspended)
 	if row := load(t, st, "s"); !row.Ready() {
 		t.Fatalf("the session does not say that it can go on: %+v", row)
 	}

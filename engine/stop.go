@@ -83,7 +83,7 @@ func (e *Engine) notRunning(ctx context.Context, sessionID, runID string) error 
 		return cairn.Errorf(cairn.ErrNotRunning, "run %q of session %q has not begun", runID, sessionID)
 	case err != nil:
 		return err
-	case run.Status.Suspends():
+	case run.Status == cairn.RunSuspended:
 		return cairn.Errorf(cairn.ErrNotRunning, "run %q of session %q was resumed as another run", runID, sessionID)
 	}
 	return cairn.Errorf(cairn.ErrNotRunning, "run %q of session %q has ended, it is %s", runID, sessionID, run.Status)
@@ -285,7 +285,7 @@ func (e *Engine) suspendedInstead(ctx context.Context, row *cairn.Session, runID
 	switch {
 	case errors.Is(err, cairn.ErrNotFound): // it was taken back
 		return nil
-	case err == nil && run.Status.Suspends():
+	case err == nil && run.Status == cairn.RunSuspended:
 		return driver.Conflict(cairn.ErrNotRunning, row, "run %q of session %q was suspended before it was stopped", runID, row.ID)
 	}
 	return err

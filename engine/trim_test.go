@@ -214,7 +214,7 @@ func TestSweepKeepsWhatRunsNeed(t *testing.T) {
 				st := newTrimmed()
 				turn(t, open(t, st, counterBot(2), named("a"), retain(0, 0)), "s", "before")
 				eng := open(t, st, household(cairn.PerStep, cairn.RequireApproval()), named("b"), keep)
-				if res := turn(t, eng, "s", "go"); !res.Status.Suspends() {
+				if res := turn(t, eng, "s", "go"); res.Status != cairn.RunSuspended {
 					t.Fatal(res.Status)
 				}
 				time.Sleep(90 * day)

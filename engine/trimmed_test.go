@@ -94,7 +94,7 @@ func TestWhatWasTrimmedIsNotPublishedAgain(t *testing.T) {
 	suspended := func(t *testing.T, st *memstore.Store) {
 		eng := open(t, st, bot(scripted.New(scripted.Text("first"), scripted.Call("ask", in{"?"})), ask), named("a"))
 		wantStatus(t, turn(t, eng, "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
-		if res := turn(t, eng, "s", "and"); !res.Status.Suspends() {
+		if res := turn(t, eng, "s", "and"); res.Status != cairn.RunSuspended {
 			t.Fatal(res.Status)
 		}
 	}

@@ -26,7 +26,7 @@ func TestTreeUsageOfARun(t *testing.T) {
 	one, two := open(t, st, bot, named("one")), open(t, st, bot, named("two"))
 
 	waits := turn(t, one, "s", "go")
-	wantStatus(t, waits, cairn.SuspendedChildren, cairn.ReasonSuspended)
+	wantStatus(t, waits, cairn.RunSuspended, cairn.ReasonChildren)
 	if _, err := one.Submit(t.Context(), "s", cairn.Approve(waits.Suspended.Calls[0])); err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func TestVerbsOnAWaitingTreeMayFailAtAnyCall(t *testing.T) {
 					eng := open(t, st, bossOf(), shortLease)
 					turn(t, eng, "s", "never mind")
 					res := turn(t, eng, "s", "go")
-					wantStatus(t, res, cairn.SuspendedChildren, cairn.ReasonSuspended)
+					wantStatus(t, res, cairn.RunSuspended, cairn.ReasonChildren)
 					call := res.Suspended.Calls[0]
 
 					ctx, cancel := context.WithCancel(t.Context())

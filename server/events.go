@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/server/internal/sse"
+	"github.com/cairn-agents/cairn/server/internal/wire"
 )
 
 // streamExtentBody is the extent of a session's event stream.
@@ -160,6 +161,7 @@ func frame(ev *cairn.Event, shown []any) ([]byte, error) {
 	if shown[0] == wholeEvent[0] {
 		public.Error = ev.Error
 	}
+	public.Status = wire.RunStatus(ev.Status, ev.Reason)
 	data, err := json.Marshal(&public)
 	if err != nil {
 		return nil, err

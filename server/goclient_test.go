@@ -83,7 +83,7 @@ func TestClientWait(t *testing.T) {
 	if res := c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "hi"}}); res.Status != cairn.RunCompleted || res.Text != "own: hi" || res.Turn != 1 {
 		t.Errorf("got %+v", res)
 	}
-	if res := c.say(client.Turn{SessionID: "s", Input: client.Input{Text: "pay"}}); !res.Status.Suspends() || len(res.Suspended.Calls) != 1 {
+	if res := c.say(client.Turn{SessionID: "s", Input: client.Input{Text: "pay"}}); res.Status != cairn.RunSuspended || len(res.Suspended.Calls) != 1 {
 		t.Errorf("got %+v", res)
 	}
 	run, err := c.client.Start(t.Context(), client.Turn{SessionID: "f", Agent: "bot", Input: client.Input{Text: "fail"}})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/schema"
+	"github.com/cairn-agents/cairn/server/internal/wire"
 )
 
 // enums are the values of types that get no further ones, so that clients may rely on them.
@@ -27,7 +28,9 @@ var enums = map[reflect.Type][]string{
 		cairn.SessionFailed, cairn.SessionInterrupted),
 	reflect.TypeFor[cairn.ChildKind](): values(cairn.ChildSubAgent, cairn.ChildCompanion, cairn.ChildReplaced),
 	reflect.TypeFor[cairn.RunStatus](): values(cairn.RunRunning, cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted,
-		cairn.SuspendedClientTool, cairn.SuspendedChildren, cairn.SuspendedStepPartially),
+		cairn.RunSuspended,
+		wire.RunStatus(cairn.RunSuspended, cairn.ReasonCalls), wire.RunStatus(cairn.RunSuspended, cairn.ReasonChildren),
+		wire.RunStatus(cairn.RunSuspended, cairn.ReasonStepPartial)),
 	reflect.TypeFor[cairn.RunKind](): values(cairn.RunExecute, cairn.RunResume, cairn.RunRetry),
 }
 

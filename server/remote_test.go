@@ -271,7 +271,7 @@ func TestRemoteAgentIsAnsweredAtTheRoot(t *testing.T) {
 			}
 			st := memstore.New(nil)
 			first := caller(t, st, asks(other))
-			res := came(t, ask(t, first), cairn.SuspendedChildren)
+			res := came(t, ask(t, first), cairn.RunSuspended)
 			calls := map[string]cairn.CallRef{}
 			for _, call := range res.Suspended.Calls {
 				if call.RootID != "s" {

@@ -25,7 +25,7 @@ func TestRemoteAgentIsLost(t *testing.T) {
 		t.Parallel()
 		c := newCallee(t, asking())
 		eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
-		res := came(t, ask(t, eng), cairn.SuspendedChildren)
+		res := came(t, ask(t, eng), cairn.RunSuspended)
 		if err := c.client.Delete(t.Context(), c.only("sage").ID); err != nil {
 			t.Fatal(err)
 		}
@@ -145,11 +145,11 @@ var lossStates = []struct {
 	}, false},
 	{"while it waits", asksThenSpeaks, func(t *testing.T, eng *engine.Engine) *engine.Run {
 		run := ask(t, eng)
-		came(t, run, cairn.SuspendedChildren)
+		came(t, run, cairn.RunSuspended)
 		return run
 	}, true},
 	{"once its answer was passed on", asksThenSpeaks, func(t *testing.T, eng *engine.Engine) *engine.Run {
-		run := approved(t, eng, came(t, ask(t, eng), cairn.SuspendedChildren))
+		run := approved(t, eng, came(t, ask(t, eng), cairn.RunSuspended))
 		spoken(t, run)
 		return run
 	}, false},

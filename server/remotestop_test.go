@@ -49,7 +49,7 @@ func TestRemoteAgentIsStopped(t *testing.T) {
 		t.Parallel()
 		c := newCallee(t, asking())
 		eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
-		came(t, ask(t, eng), cairn.SuspendedChildren)
+		came(t, ask(t, eng), cairn.RunSuspended)
 		if err := eng.Interrupt(t.Context(), "s", "enough"); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestRemoteAgentIsStopped(t *testing.T) {
 		t.Parallel()
 		c := newCallee(t, asking())
 		eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
-		came(t, ask(t, eng), cairn.SuspendedChildren)
+		came(t, ask(t, eng), cairn.RunSuspended)
 		if _, err := eng.Execute(t.Context(), "s", "boss", cairn.Text("again"), engine.WithOnWaiting(engine.WaitingWithdraw)); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestRemoteAgentIsStoppedLater(t *testing.T) {
 		until func(t *testing.T, run *engine.Run)
 	}{
 		{"at work", speaking, spoken},
-		{"waiting", asking, func(t *testing.T, run *engine.Run) { came(t, run, cairn.SuspendedChildren) }},
+		{"waiting", asking, func(t *testing.T, run *engine.Run) { came(t, run, cairn.RunSuspended) }},
 	}
 	for _, state := range states {
 		for _, away := range []int{0, 401, 404, 502} { // 404 from a proxy

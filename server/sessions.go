@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/server/internal/wire"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -449,6 +450,7 @@ func listRuns(c *request, in *pageIn) (*pageBody[cairn.Run], error) {
 		if !c.wholeErrors() {
 			page.Items[i] = page.Items[i].Public()
 		}
+		page.Items[i].Status = wire.RunStatus(page.Items[i].Status, page.Items[i].Reason)
 	}
 	page.Total = &row.Turn
 	return page, nil

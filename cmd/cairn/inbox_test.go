@@ -66,7 +66,7 @@ func (b *bench) waitElsewhere(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		res, err := run.Wait(t.Context())
-		if err != nil || !res.Status.Suspends() {
+		if err != nil || res.Status != cairn.RunSuspended {
 			t.Fatal(res, err)
 		}
 		for _, c := range res.Suspended.Calls {

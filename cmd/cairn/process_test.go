@@ -261,7 +261,7 @@ func TestKilled(t *testing.T) {
 			wantRefunds(t, b, 1)
 			var runs []cairn.Run
 			b.query(t, &runs, "runs", "demo")
-			if len(runs) != 2 || runs[0].Status != cairn.SuspendedClientTool || runs[1].Status != cairn.RunCompleted {
+			if len(runs) != 2 || runs[0].Reason != cairn.ReasonCalls || runs[1].Status != cairn.RunCompleted {
 				t.Errorf("runs: %+v", runs)
 			}
 		})

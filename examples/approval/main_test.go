@@ -22,7 +22,7 @@ func TestThreeProcesses(t *testing.T) {
 		t.Errorf("wrong usage leaves %v, %v", list, err)
 	}
 	for _, c := range []struct{ verb, want string }{
-		{"ask", "suspended_client_tool"},
+		{"ask", "suspended"},
 		{"approve", `pay {"order":42,"cents":9900}: accepted`},
 		{"resume", "paid 4950 cents for order 42"},
 	} {

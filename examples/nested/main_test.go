@@ -3,7 +3,7 @@ package main
 func Example() {
 	main()
 	// Output:
-	// suspended_awaiting_children for which_year
+	// suspended for which_year
 	// researcher has an answer of archive: completed
 	// planner has an answer of researcher: completed
 	// planner has an answer of critic: completed

@@ -112,7 +112,7 @@ func (r *record) unpublished() (problems []string) {
 		case cairn.EventStepCommitted:
 			marks[fmt.Sprint(ev.RunID, " step ", ev.Step)]++
 		case cairn.EventRunEnd:
-			marks[fmt.Sprint(ev.RunID, " end ", ev.Status)]++
+			marks[fmt.Sprint(ev.RunID, " end ", ev.Status, " ", ev.Reason)]++
 		}
 	}
 	want := map[string]int{}
@@ -125,7 +125,7 @@ func (r *record) unpublished() (problems []string) {
 			problems = append(problems, fmt.Sprintf("run %s is still running", run.ID))
 		}
 		want[run.ID+" begin"]++
-		want[fmt.Sprint(run.ID, " end ", run.Status)]++
+		want[fmt.Sprint(run.ID, " end ", run.Status, " ", run.Reason)]++
 		for n := range run.Steps {
 			want[fmt.Sprint(run.ID, " step ", n+1)]++
 		}
@@ -137,7 +137,7 @@ func (r *record) unpublished() (problems []string) {
 		delete(marks, mark)
 	}
 	for _, mark := range slices.Sorted(maps.Keys(marks)) {
-		if strings.Contains(mark, " end suspended_") && marks[mark] == 1 { // a stop ended the suspension
+		if strings.Contains(mark, fmt.Sprint(" end ", cairn.RunSuspended)) && marks[mark] == 1 { // a stop ended the suspension
 			continue
 		}
 		problems = append(problems, "the log has "+mark+", which did not happen")
@@ -187,7 +187,7 @@ func (r *record) miscounted() (problems []string) {
 	if len(r.staged) > 0 {
 		say("%d pieces are still staged", len(r.staged))
 	}
-	if n := len(r.runs); n > 0 && row.Epoch == 0 && (row.Status == cairn.SessionPaused) != r.runs[n-1].Status.Suspends() {
+	if n := len(r.runs); n > 0 && row.Epoch == 0 && (row.Status == cairn.SessionPaused) != (r.runs[n-1].Status == cairn.RunSuspended) {
 		say("it is %s, its last run %s", row.Status, r.runs[n-1].Status)
 	}
 	paused := row.Status == cairn.SessionPaused
@@ -360,7 +360,7 @@ func (t *tree) outside(parent, child string) (problems []string) {
 		case ev.SessionID == parent && (ev.Type == cairn.EventRunStart || ev.Type == cairn.EventRunResumed):
 			waits = false
 		case ev.SessionID == parent && ev.Type == cairn.EventRunEnd:
-			waits = ev.Status.Suspends()
+			waits = ev.Status == cairn.RunSuspended
 		case by != nil && by.SessionID == parent && ev.Voids(by):
 			by = nil
 		case ev.Type == cairn.EventSubagentStart && ev.ChildID == child:

@@ -38,7 +38,7 @@ func TestRecord(t *testing.T) {
 		"tools": {scripted.New(scripted.Reply(scripted.Call("one", in{}), scripted.Call("two", in{}), scripted.Call("end", in{}))),
 			[]cairn.Tool{tool("one"), tool("two"), tool("end", cairn.FinishWith())}, cairn.RunCompleted},
 		"child":     {scripted.New(delegate, scripted.Text("done")), []cairn.Tool{cairn.SubAgent(helper)}, cairn.RunCompleted},
-		"waits":     {scripted.New(scripted.Call("pay", in{})), []cairn.Tool{tool("pay", cairn.RequireApproval())}, cairn.SuspendedClientTool},
+		"waits":     {scripted.New(scripted.Call("pay", in{})), []cairn.Tool{tool("pay", cairn.RequireApproval())}, cairn.RunSuspended},
 		"continues": {rounds(4), []cairn.Tool{tool("note")}, cairn.RunCompleted},
 		"fails":     {scripted.New(scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "no"))), nil, cairn.RunFailed},
 		"judged":    {rounds(1), []cairn.Tool{tool("note")}, cairn.RunCompleted},

@@ -71,7 +71,7 @@ func nothingLost(h *History) error {
 // endedAgain reports whether a run that the journal has as suspended may have been stopped by a process that died
 // before it could record the stop.
 func endedAgain(seen string, is cairn.RunStatus) bool {
-	return cairn.RunStatus(seen).Suspends() && (is == cairn.RunInterrupted || is == cairn.RunFailed)
+	return cairn.RunStatus(seen) == cairn.RunSuspended && (is == cairn.RunInterrupted || is == cairn.RunFailed)
 }
 
 // oneWriter finds commits that must not both have succeeded: two that wrote the same version, or one under an old

@@ -224,7 +224,7 @@ func marksOnce(h *History) error {
 		case undone[ev.RunID]:
 		case ev.Type == cairn.EventRunStart || ev.Type == cairn.EventRunResumed:
 			starts[ev.RunID]++
-		case ev.Type == cairn.EventRunEnd && ev.Status.Suspends():
+		case ev.Type == cairn.EventRunEnd && ev.Status == cairn.RunSuspended:
 			waits[ev.RunID]++
 		case ev.Type == cairn.EventRunEnd:
 			ends[ev.RunID]++
@@ -243,7 +243,7 @@ func marksOnce(h *History) error {
 			return fmt.Errorf("run %s begins %d times in the log", r.ID, n)
 		}
 		n, may := ends[r.ID], 1
-		if r.Status.Suspends() {
+		if r.Status == cairn.RunSuspended {
 			n, may = waits[r.ID], 1
 		}
 		if r.Status == cairn.RunRunning {
@@ -252,7 +252,7 @@ func marksOnce(h *History) error {
 		if n > may || n < may && h.logged() {
 			return fmt.Errorf("run %s is %s and ends %d times in the log", r.ID, r.Status, n)
 		}
-		if extra := waits[r.ID]; !r.Status.Suspends() && (extra > 1 || extra == 1 && !stopped(r)) || r.Status.Suspends() && ends[r.ID] > 0 {
+		if extra := waits[r.ID]; r.Status != cairn.RunSuspended && (extra > 1 || extra == 1 && !stopped(r)) || r.Status == cairn.RunSuspended && ends[r.ID] > 0 {
 			return fmt.Errorf("run %s is %s, the log says %d times that it waits and %d times that it ended", r.ID, r.Status, extra, ends[r.ID])
 		}
 	}

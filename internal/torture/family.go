@@ -153,7 +153,7 @@ func childrenEndFirst(t *Tree) error {
 				}
 			}
 		case cairn.EventRunEnd:
-			if ev.Status.Suspends() {
+			if ev.Status == cairn.RunSuspended {
 				continue
 			}
 			delete(open, ev.SessionID)

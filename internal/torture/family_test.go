@@ -107,34 +107,34 @@ func soundFamily(t *testing.T) *Tree {
 	rng := rand.New(rand.NewPCG(1, 1))
 	s := &tale{t, eng, &clerk{name: "p", eng: eng, journal: j, rng: rng}, id}
 
-	s.ends(s.say("ask pay vote note"), cairn.SuspendedStepPartially)
+	s.ends(s.say("ask pay vote note"), cairn.RunSuspended)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("a", 1001))
 	s.answer(toolPay, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.Approve(c).WithInput(amount{1002}).By("b") })
 	s.answer(toolVote, cairn.OutcomeAccepted, approve("ann"))
 	s.answer(toolVote, cairn.OutcomeAccepted, approve("bob"))
 	s.continues()
 
-	s.ends(s.say("ask pay"), cairn.SuspendedClientTool)
+	s.ends(s.say("ask pay"), cairn.RunSuspended)
 	s.answer(toolAsk, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.AnswerError(c, "no idea").By("c") })
 	s.answer(toolPay, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.Deny(c, "too much").By("d") })
 	s.continues()
 
-	s.ends(s.say("ask_soon"), cairn.SuspendedClientTool)
+	s.ends(s.say("ask_soon"), cairn.RunSuspended)
 	ahead.Store(int64(time.Hour))
 	s.answer(toolAskSoon, cairn.OutcomeLate, result("e", 1003))
 	s.continues()
 
-	s.ends(s.say("per-tool-child:per-step-grandchild-typed:ask per-step-mate:pay add"), cairn.SuspendedChildren)
+	s.ends(s.say("per-tool-child:per-step-grandchild-typed:ask per-step-mate:pay add"), cairn.RunSuspended)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("f", 1004))
 	s.answer(toolPay, cairn.OutcomeAccepted, approve("g"))
 	s.continues()
 
-	s.ends(s.say("inquire add"), cairn.SuspendedStepPartially)
+	s.ends(s.say("inquire add"), cairn.RunSuspended)
 	s.answer(toolInquire, cairn.OutcomeAccepted, result("k", 1007))
 	if _, err := eng.Checkpoint(t.Context(), s.id); err != nil {
 		t.Fatal(err)
 	}
-	s.resumes(cairn.SuspendedClientTool)
+	s.resumes(cairn.RunSuspended)
 	s.say("add", engine.WithOnWaiting(engine.WaitingEnqueue))
 	if err := o.dequeue(t.Context(), j, eng, s.id, rng); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func soundFamily(t *testing.T) *Tree {
 	})
 	s.ends(s.say("add"), cairn.RunCompleted)
 
-	s.ends(s.say("ask pay vote"), cairn.SuspendedClientTool)
+	s.ends(s.say("ask pay vote"), cairn.RunSuspended)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("h", 1005))
 	s.answer(toolPay, cairn.OutcomeAccepted, approve("i"))
 	stopped, err := eng.Session(t.Context(), s.id)
@@ -159,7 +159,7 @@ func soundFamily(t *testing.T) *Tree {
 		t.Fatal(err)
 	}
 	j.write(record{Kind: stopHeld, Session: s.id, Ended: stopped.RunID})
-	s.ends(s.say("vote"), cairn.SuspendedClientTool)
+	s.ends(s.say("vote"), cairn.RunSuspended)
 	var queued []*engine.Run
 	meanwhile(func() {
 		for _, tools := range []string{"ask", "pay per-tool-child:ask", "add"} {
@@ -167,10 +167,10 @@ func soundFamily(t *testing.T) *Tree {
 		}
 	})
 	s.ends(s.say("add", engine.WithOnWaiting(engine.WaitingWithdraw)), cairn.RunCompleted) // replaces the suspended run
-	s.ends(queued[0], cairn.SuspendedClientTool)
+	s.ends(queued[0], cairn.RunSuspended)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("j", 1006))
 	s.continues()
-	s.ends(queued[1], cairn.SuspendedStepPartially)
+	s.ends(queued[1], cairn.RunSuspended)
 	if err := eng.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

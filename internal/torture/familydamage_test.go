@@ -116,7 +116,7 @@ func (h *History) withdrawal() int {
 
 // waitEnd returns the index of the first event of a suspension.
 func (h *History) waitEnd() int {
-	return slices.IndexFunc(h.Events, func(ev cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.Status.Suspends() })
+	return slices.IndexFunc(h.Events, func(ev cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.Status == cairn.RunSuspended })
 }
 
 // begun returns the event that began a child's session.
@@ -255,10 +255,10 @@ var familyDamages = map[string]map[string]func(*Tree){
 		"after it": func(t *Tree) { // the root's last end comes before those of its child
 			root, child := t.Sessions[0].Session.ID, t.of(grandchild).Session.ParentID
 			at := slices.IndexFunc(t.Events, func(ev cairn.Event) bool {
-				return ev.SessionID == child && ev.Type == cairn.EventRunEnd && !ev.Status.Suspends()
+				return ev.SessionID == child && ev.Type == cairn.EventRunEnd && ev.Status != cairn.RunSuspended
 			})
 			ends := slices.IndexFunc(t.Events[at:], func(ev cairn.Event) bool {
-				return ev.SessionID == root && ev.Type == cairn.EventRunEnd && !ev.Status.Suspends()
+				return ev.SessionID == root && ev.Type == cairn.EventRunEnd && ev.Status != cairn.RunSuspended
 			})
 			end := t.Events[at+ends]
 			t.Events = slices.Insert(slices.Delete(t.Events, at+ends, at+ends+1), at, end)
@@ -266,7 +266,7 @@ var familyDamages = map[string]map[string]func(*Tree){
 		"never": func(t *Tree) {
 			id := t.of(grandchild).Session.ID
 			t.Events = slices.DeleteFunc(t.Events, func(ev cairn.Event) bool {
-				return ev.SessionID == id && ev.Type == cairn.EventRunEnd && !ev.Status.Suspends()
+				return ev.SessionID == id && ev.Type == cairn.EventRunEnd && ev.Status != cairn.RunSuspended
 			})
 		},
 	},

@@ -309,7 +309,7 @@ func (h *History) turns() []turn {
 	byRun, undone := map[string]*turn{}, h.undone()
 	for i := range h.Runs {
 		list[i].run, list[i].undone = &h.Runs[i], undone[h.Runs[i].ID]
-		list[i].resumes = i > 0 && h.Runs[i].Kind == cairn.RunResume && h.Runs[i-1].Status.Suspends()
+		list[i].resumes = i > 0 && h.Runs[i].Kind == cairn.RunResume && h.Runs[i-1].Status == cairn.RunSuspended
 		byRun[h.Runs[i].ID] = &list[i]
 	}
 	for i := range h.Messages {

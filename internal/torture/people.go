@@ -209,7 +209,7 @@ func (h *History) waitAgrees(t *Tree) error {
 	last := &h.Runs[len(h.Runs)-1]
 	paused := s.Status == cairn.SessionPaused
 	switch {
-	case paused != last.Status.Suspends():
+	case paused != (last.Status == cairn.RunSuspended):
 		return fmt.Errorf("the session is %s, its run %s", s.Status, last.Status)
 	case paused && (last.Suspended == nil || s.SuspendedStep == "" || last.Suspended.StepID != s.SuspendedStep):
 		return fmt.Errorf("the session waits with step %q, its run says %+v", s.SuspendedStep, last.Suspended)

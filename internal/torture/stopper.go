@@ -54,7 +54,7 @@ func stopsHold(h *History) error {
 			continue
 		}
 		run := byID[record.Ended]
-		for run != nil && run.Status.Suspends() && (resumedBy[run.ID] != nil || run.ID == h.Session.RunID) {
+		for run != nil && run.Status == cairn.RunSuspended && (resumedBy[run.ID] != nil || run.ID == h.Session.RunID) {
 			run = resumedBy[run.ID]
 		}
 		if run == nil || run.Status == cairn.RunRunning {

@@ -185,7 +185,7 @@ func (t *turn) begins() error {
 
 // onlyWaits reports whether a run has resumed a step, waits again without any result, and got late answers meanwhile.
 func (t *turn) onlyWaits() bool {
-	return t.resumes && t.run.Status.Suspends() && len(t.steps) == 0 &&
+	return t.resumes && t.run.Status == cairn.RunSuspended && len(t.steps) == 0 &&
 		!slices.ContainsFunc(t.loose, func(m *cairn.Message) bool { return !isLate(m) })
 }
 

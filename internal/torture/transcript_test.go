@@ -17,9 +17,9 @@ func TestLateAnswersOfARunThatOnlyWaits(t *testing.T) {
 		loose   []*cairn.Message
 		sound   bool
 	}{
-		"waits again":         {cairn.SuspendedChildren, true, []*cairn.Message{late}, true},
-		"another message":     {cairn.SuspendedChildren, true, []*cairn.Message{late, joined}, false},
-		"resumes nothing":     {cairn.SuspendedChildren, false, []*cairn.Message{late}, false},
+		"waits again":         {cairn.RunSuspended, true, []*cairn.Message{late}, true},
+		"another message":     {cairn.RunSuspended, true, []*cairn.Message{late, joined}, false},
+		"resumes nothing":     {cairn.RunSuspended, false, []*cairn.Message{late}, false},
 		"completed, no reply": {cairn.RunCompleted, true, []*cairn.Message{late}, false},
 	} {
 		run := turn{run: &cairn.Run{ID: "run", Kind: cairn.RunResume, Status: c.status}, resumes: c.resumes, loose: c.loose}

@@ -34,6 +34,9 @@ func logOf(t *testing.T, lines string) []cairn.Event {
 			ev.Name = arg(2)
 		case cairn.EventRunEnd:
 			ev.Status = cairn.RunStatus(f[1])
+			if reason, ok := strings.CutPrefix(f[1], "suspended_"); ok {
+				ev.Status, ev.Reason = cairn.RunSuspended, cairn.Reason(reason)
+			}
 			if ev.Status == cairn.RunFailed {
 				ev.Error = &cairn.Error{Code: cairn.ErrMaxSteps, Message: "secret words"}
 			}

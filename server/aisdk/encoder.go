@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/server/internal/sse"
+	"github.com/cairn-agents/cairn/server/internal/wire"
 )
 
 // Version is the major version of the client.
@@ -397,7 +398,7 @@ func (e *Encoder) end(ev *cairn.Event) {
 	}
 	e.held, e.deep = false, false
 	e.endStep()
-	meta := Metadata{Status: ev.Status, Usage: ev.Usage}
+	meta := Metadata{Status: wire.RunStatus(ev.Status, ev.Reason), Usage: ev.Usage}
 	switch ev.Status {
 	case cairn.RunCompleted:
 		e.rest()

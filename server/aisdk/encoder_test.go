@@ -497,7 +497,7 @@ func hostile(text []byte) []cairn.Event {
 		cairn.EventToolArgStart, cairn.EventToolArgDelta, cairn.EventToolArgEnd, cairn.EventToolStart, cairn.EventToolEnd,
 		cairn.EventToolApproval, cairn.EventToolPending, cairn.EventStepDiscarded, cairn.EventStepCommitted, cairn.EventCustom,
 		cairn.EventRunResumed, cairn.EventRunEnd, cairn.EventUserMessage, cairn.EventOutput, cairn.EventError, cairn.EventUsage, cairn.EventSources, cairn.EventFiles}
-	ends := []cairn.RunStatus{cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted, cairn.SuspendedClientTool, "later"}
+	ends := []cairn.RunStatus{cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted, cairn.RunSuspended, "later"}
 	var events []cairn.Event
 	for i, b := range text {
 		ev := cairn.Event{Type: types[int(b)%len(types)], SessionID: "s", RunID: "r", Step: int(b) / 64, Text: string(text[i:min(len(text), i+3)]),
@@ -586,7 +586,7 @@ func TestChunksAreValid(t *testing.T) {
 // However a turn ends, its message has its status and its usage.
 func TestEndsSayWhatWasUsed(t *testing.T) {
 	for _, v := range []Version{V5, V6, V7} {
-		for _, status := range []cairn.RunStatus{cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted, cairn.SuspendedClientTool} {
+		for _, status := range []cairn.RunStatus{cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted, cairn.RunSuspended} {
 			out := string(New(v, "s", "t").Replay([]cairn.Event{
 				{Type: cairn.EventRunStart, SessionID: "s", RunID: "r"},
 				{Type: cairn.EventRunEnd, SessionID: "s", RunID: "r", Status: status, Usage: &cairn.Usage{InputTokens: 7, CostNanos: 9}},

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/server/internal/wire"
 )
 
 // Message is a message as clients hold it: what a user said, or everything that a turn showed.
@@ -256,7 +257,7 @@ func (h *history) add(r *cairn.Run) {
 		one.turn = before.turn
 	}
 	if r.Status != cairn.RunRunning {
-		one.meta.Status, one.meta.Usage = r.Status, &r.Usage
+		one.meta.Status, one.meta.Usage = wire.RunStatus(r.Status, r.Reason), &r.Usage
 	}
 	h.runs[r.ID], h.last[one.turn] = one, r
 }

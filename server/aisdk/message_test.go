@@ -28,7 +28,7 @@ func TestDecisionsInTheHistory(t *testing.T) {
 		call("c1", cairn.CallSettled, &cairn.CallAnswer{Kind: cairn.DecisionApproved, Text: "fine"}),
 		call("c2", cairn.CallSettled, &cairn.CallAnswer{Kind: cairn.DecisionDenied, Text: "never"}),
 		call("c3", cairn.CallAnswered, &cairn.CallAnswer{Kind: cairn.DecisionApproved})}
-	runs := []cairn.Run{{ID: "r1", Status: cairn.SuspendedClientTool}}
+	runs := []cairn.Run{{ID: "r1", Status: cairn.RunSuspended, Reason: cairn.ReasonCalls}}
 	for v, want := range map[Version]string{
 		V5: `output-available {"cents":50}, output-error {"cents":100}, input-available {"cents":100}, input-available {"cents":100}, data-approval a-c4`,
 		V6: `output-available {"cents":50} a-c1 true fine, output-denied {"cents":100} a-c2 false never, approval-responded {"cents":100} a-c3 true , approval-requested {"cents":100} a-c4`,

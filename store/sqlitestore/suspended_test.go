@@ -60,7 +60,7 @@ func asked(n int) (id string, c *driver.Commit) {
 	return id, &driver.Commit{
 		Guard:  driver.Guard{New: true},
 		Create: &cairn.Session{ID: id, Agent: "support", UserID: fmt.Sprint("user-", n%100)},
-		StartRun: &cairn.Run{ID: run, Agent: "support", Kind: cairn.RunExecute, Status: cairn.SuspendedClientTool, Reason: cairn.ReasonSuspended, Steps: 1,
+		StartRun: &cairn.Run{ID: run, Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunSuspended, Reason: cairn.ReasonCalls, Steps: 1,
 			Suspended: &cairn.Suspension{StepID: step, Calls: []cairn.CallRef{ref}}},
 		Messages: []cairn.Message{{ID: run + "/in0", Role: cairn.RoleUser, RunID: run, Parts: []cairn.Part{cairn.TextPart("Order 42 arrived broken.")}},
 			{ID: step + "/reply", Role: cairn.RoleAssistant, RunID: run, Parts: []cairn.Part{
@@ -189,7 +189,7 @@ func TestSuspendedSessionsHoldNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res, err := run.Wait(t.Context()); err != nil || res.Status != cairn.SuspendedClientTool {
+		if res, err := run.Wait(t.Context()); err != nil || res.Reason != cairn.ReasonCalls {
 			t.Fatal(res, err)
 		}
 	}

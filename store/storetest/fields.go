@@ -41,7 +41,7 @@ func fullEnd(s *cairn.Session, message cairn.Message) *driver.Commit {
 	c := endCommit(s)
 	id := c.EndRun.ID
 	sample.Fill(c.EndRun)
-	c.EndRun.ID, c.EndRun.Status, c.Status = id, cairn.SuspendedClientTool, cairn.SessionPaused
+	c.EndRun.ID, c.EndRun.Status, c.EndRun.Reason, c.Status = id, cairn.RunSuspended, cairn.ReasonCalls, cairn.SessionPaused
 	c.Suspend = &driver.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: sample.Time}
 	var call cairn.PendingCall
 	sample.Fill(&call)

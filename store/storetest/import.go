@@ -75,7 +75,7 @@ func (h *harness) grown(root string) []string {
 	c := withWait(h.stepCommit(s, "waits"), root)
 	c.Calls = append(c.Calls, asks("another call of "+root, "step-of-"+root))
 	c.EndRun = endCommit(s).EndRun
-	c.EndRun.Status, c.EndRun.Suspended = cairn.SuspendedClientTool, &cairn.Suspension{StepID: "step-of-" + root, Children: []cairn.ChildRef{{CallID: "call", SessionID: child, Agent: agentName, Kind: cairn.ChildSubAgent}}}
+	c.EndRun.Status, c.EndRun.Reason, c.EndRun.Suspended = cairn.RunSuspended, cairn.ReasonCalls, &cairn.Suspension{StepID: "step-of-" + root, Children: []cairn.ChildRef{{CallID: "call", SessionID: child, Agent: agentName, Kind: cairn.ChildSubAgent}}}
 	c.Usage = cairn.Usage{InputTokens: 3, OutputTokens: 4, Custom: map[string]float64{"cents": 0.25}}
 	c.Status, c.Lease.Action = cairn.SessionPaused, driver.LeaseRelease
 	c.Suspend = &driver.Suspend{StepID: "step-of-" + root, OpenCalls: 2, NextDeadline: at(3)}

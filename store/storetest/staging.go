@@ -85,7 +85,7 @@ func stageEnded(h *harness) {
 		"completed": endCommit,
 		"suspended": func(s *cairn.Session) *driver.Commit {
 			c := endCommit(s)
-			c.EndRun.Status, c.EndRun.Reason, c.Status = cairn.SuspendedClientTool, cairn.ReasonSuspended, cairn.SessionPaused
+			c.EndRun.Status, c.EndRun.Reason, c.Status = cairn.RunSuspended, cairn.ReasonCalls, cairn.SessionPaused
 			return c
 		},
 		"settled": func(s *cairn.Session) *driver.Commit {

@@ -101,7 +101,7 @@ func endingUntilOver(h *harness) {
 		h.create(name)
 		s := h.begin(name, "run of "+name)
 		c := endCommit(s)
-		c.EndRun.Status, c.Status, c.Suspend = cairn.SuspendedChildren, cairn.SessionPaused, &driver.Suspend{StepID: "step", OpenCalls: 1}
+		c.EndRun.Status, c.EndRun.Reason, c.Status, c.Suspend = cairn.RunSuspended, cairn.ReasonChildren, cairn.SessionPaused, &driver.Suspend{StepID: "step", OpenCalls: 1}
 		h.commit(name, c)
 		s = h.commit(name, &driver.Commit{Ending: stopOf(s.RunID)})
 		if due := h.awaitDue(name); s.Ending == nil || due.Kind != driver.DueEnding {
@@ -110,7 +110,7 @@ func endingUntilOver(h *harness) {
 		c = over(s)
 		c.Ending = stopOf(s.RunID)
 		if name == "another wait" {
-			c.EndRun.Status, c.Suspend = cairn.SuspendedChildren, &driver.Suspend{StepID: "step", OpenCalls: 1}
+			c.EndRun.Status, c.EndRun.Reason, c.Suspend = cairn.RunSuspended, cairn.ReasonChildren, &driver.Suspend{StepID: "step", OpenCalls: 1}
 		}
 		for _, row := range []*cairn.Session{h.commit(name, c), h.load(name)} {
 			if row.Ending != nil {

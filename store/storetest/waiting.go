@@ -46,7 +46,7 @@ func (g *historian) asks(m *modelSession) bool {
 	if g.random.IntN(2) == 0 {
 		c.Suspend.NextDeadline = at(g.random.IntN(60))
 	}
-	c.EndRun.Status, c.Status = cairn.SuspendedClientTool, cairn.SessionPaused
+	c.EndRun.Status, c.EndRun.Reason, c.Status = cairn.RunSuspended, cairn.ReasonCalls, cairn.SessionPaused
 	return g.write(m, c)
 }
 

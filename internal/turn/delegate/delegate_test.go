@@ -103,7 +103,7 @@ func TestRemoteChildIsBegunOnce(t *testing.T) {
 
 // If an agent elsewhere is suspended, the call waits, as for a session here.
 func TestRemoteChildIsSuspended(t *testing.T) {
-	s := &server{run: &cairn.Run{ID: "run", Status: cairn.SuspendedClientTool, Suspended: &cairn.Suspension{StepID: "step"}}}
+	s := &server{run: &cairn.Run{ID: "run", Status: cairn.RunSuspended, Reason: cairn.ReasonCalls, Suspended: &cairn.Suspension{StepID: "step"}}}
 	out, err := delegate.Advance(t.Context(), &remote{server: s}, false)
 	if err != nil || out.Run == nil || out.Run.Suspended == nil {
 		t.Errorf("%+v, %v", out, err)

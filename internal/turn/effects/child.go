@@ -287,7 +287,7 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 	case run == nil:
 		v.drive = out.Drive
 		return nil, v.limitDriven()
-	case run.Status.Suspends():
+	case run.Status == cairn.RunSuspended:
 		v.waiting = run.Suspended
 		return nil, nil
 	}

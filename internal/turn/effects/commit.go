@@ -57,7 +57,7 @@ func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, o
 	if !out.Notify {
 		out.Run, out.Session = run, l.Row
 	}
-	if run.Status.Suspends() || l.Spoiled() { // what follows depends on the answers of others
+	if run.Status == cairn.RunSuspended || l.Spoiled() { // what follows depends on the answers of others
 		fx.Cache.Drop(l)
 	} else {
 		fx.Cache.Park(l)

@@ -313,7 +313,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 		run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonInterrupted
 		return new(run)
 	case out.Waits:
-		run.Status, run.Reason, run.Suspended = st.Status(), cairn.ReasonSuspended, st.Suspension(l.SuspendedStep(st))
+		run.Status, run.Reason, run.Suspended = cairn.RunSuspended, st.WaitReason(), st.Suspension(l.SuspendedStep(st))
 		return new(run)
 	case j.Feedback != "":
 		out.Say(cairn.Context(j.Feedback))

@@ -139,7 +139,7 @@ func TestSeenKnowsWhatIsPublishedOnce(t *testing.T) {
 	usage := cairn.Event{Type: cairn.EventUsage, Step: 1}
 	failed := cairn.Event{Type: cairn.EventError, Step: 1}
 	delta := cairn.Event{Type: cairn.EventTextDelta, Step: 1, Text: "so"}
-	suspended := cairn.Event{Type: cairn.EventRunEnd, Status: cairn.SuspendedChildren}
+	suspended := cairn.Event{Type: cairn.EventRunEnd, Status: cairn.RunSuspended, Reason: cairn.ReasonChildren}
 	stopped := cairn.Event{Type: cairn.EventRunEnd, Status: cairn.RunInterrupted}
 	for _, ev := range []cairn.Event{ended, usage, failed, delta, suspended} {
 		if seen.Has(&ev) {

@@ -49,7 +49,7 @@ func markOf(ev *cairn.Event) (m mark, discardedBy int, once bool) {
 
 // endMark returns the mark of a run's end. A run can have two ends: it is suspended, and then stopped.
 func endMark(status cairn.RunStatus) mark {
-	if status.Suspends() {
+	if status == cairn.RunSuspended {
 		return mark{event: cairn.EventRunEnd, id: "suspended"}
 	}
 	return mark{event: cairn.EventRunEnd}

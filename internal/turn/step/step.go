@@ -368,8 +368,8 @@ func (s *Step) Below(c *Call) (below []*Writes) {
 	return below
 }
 
-// Status summarizes what the step waits for.
-func (s *Step) Status() cairn.RunStatus {
+// WaitReason is why a step that waits suspends its run.
+func (s *Step) WaitReason() cairn.Reason {
 	own, children, results := 0, 0, 0
 	for _, c := range s.Calls {
 		switch {
@@ -384,11 +384,11 @@ func (s *Step) Status() cairn.RunStatus {
 	}
 	switch {
 	case own == 0 && children > 0:
-		return cairn.SuspendedChildren
+		return cairn.ReasonChildren
 	case results+children > 0:
-		return cairn.SuspendedStepPartially
+		return cairn.ReasonStepPartial
 	}
-	return cairn.SuspendedClientTool
+	return cairn.ReasonCalls
 }
 
 // Opens sets the deadlines of the calls that are opened at a time, by the session's clock, from which they count.

@@ -122,13 +122,13 @@ func TestCallThatWaits(t *testing.T) {
 	t.Parallel()
 	row := &cairn.PendingCall{CallRef: cairn.CallRef{ID: "a"}, Status: cairn.CallOpen}
 	s := of(reply("a", "look", "b", "helper", "c", "look"), &step.Wait{CallID: "a", Pending: row})
-	if !s.Call("a").Waits() || s.Call("b").Waits() || !s.Waits() || s.Status() != cairn.SuspendedClientTool {
+	if !s.Call("a").Waits() || s.Call("b").Waits() || !s.Waits() || s.WaitReason() != cairn.ReasonCalls {
 		t.Fatal("a call that people must answer")
 	}
 	asked := &cairn.Suspension{Calls: []cairn.CallRef{{ID: "below"}}}
 	s.Add(&step.Wait{CallID: "b", Waiting: asked, Child: &cairn.ChildRef{CallID: "b", SessionID: "child"}})
-	if s.Status() != cairn.SuspendedStepPartially {
-		t.Errorf("status %s", s.Status())
+	if s.WaitReason() != cairn.ReasonStepPartial {
+		t.Errorf("status %s", s.WaitReason())
 	}
 	w := s.Suspension("opener")
 	if w.StepID != "opener" || !w.Awaits("child") || w.Awaits("other") || len(w.Calls) != 2 || w.Calls[0].ID != "a" || w.Calls[1].ID != "below" {
@@ -137,7 +137,7 @@ func TestCallThatWaits(t *testing.T) {
 	answer := *row
 	answer.Status = cairn.CallAnswered
 	s.Add(&step.Row{Call: &answer})
-	if s.Call("a").Waits() || !s.Waits() || s.Status() != cairn.SuspendedChildren {
+	if s.Call("a").Waits() || !s.Waits() || s.WaitReason() != cairn.ReasonChildren {
 		t.Error("a call that was answered meanwhile")
 	}
 	s.Add(result("a"))

@@ -23,7 +23,7 @@ func EndHook(h *cairn.Hooks, run *cairn.Run) Hook {
 		fn = h.RunFail
 	case run.Status == cairn.RunInterrupted:
 		fn = h.RunInterrupt
-	case run.Status.Suspends():
+	case run.Status == cairn.RunSuspended:
 		fn = h.RunSuspended
 	}
 	if fn == nil {

@@ -168,7 +168,7 @@ func (c *chat) take(ev cairn.Event) {
 			if c.running == ev.RunID {
 				c.running = ""
 			}
-			c.waiting, c.failed = ev.Status.Suspends(), nil
+			c.waiting, c.failed = ev.Status == cairn.RunSuspended, nil
 			switch {
 			case ev.Error != nil:
 				c.failed = ev.Error

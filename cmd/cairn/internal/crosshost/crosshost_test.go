@@ -139,7 +139,7 @@ func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way
 			verb = func() (*engine.Run, error) { return eng.Execute(t.Context(), "s", "bot", cairn.Text("go")) }
 		}
 		run, err := verb()
-		if res := outcome(t, run, err); last != (res.Status == cairn.RunCompleted) || last == res.Status.Suspends() {
+		if res := outcome(t, run, err); last != (res.Status == cairn.RunCompleted) || last == (res.Status == cairn.RunSuspended) {
 			t.Fatalf("part %d, on %s, came to %+v", n+1, h.Name, res)
 		}
 		if last {

@@ -129,7 +129,7 @@ func TestAgentIsReplacedBetweenTurns(t *testing.T) {
 		old.Instructions = "Be verbose."
 		one, leave := on.start(place.Another(t, st), old)
 		run, err := one.Execute(t.Context(), "s", "bot", cairn.Text("go"))
-		if res := outcome(t, run, err); !res.Status.Suspends() {
+		if res := outcome(t, run, err); res.Status != cairn.RunSuspended {
 			t.Fatalf("the turn came to %+v", res)
 		}
 		leave()

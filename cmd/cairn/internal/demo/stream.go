@@ -79,7 +79,7 @@ func (c *chat) show(ctx context.Context, run *engine.Run, ended func()) error {
 	switch {
 	case err == nil && res.Status == cairn.RunInterrupted:
 		return errInterrupted
-	case err == nil && res.Status.Suspends(): // another process may answer and resume it before this one asks
+	case err == nil && res.Status == cairn.RunSuspended: // another process may answer and resume it before this one asks
 		c.behind = true
 	}
 	return err

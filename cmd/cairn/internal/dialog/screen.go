@@ -258,7 +258,7 @@ func (s *Screen) end(ev cairn.Event) {
 		s.Fail(ev.Error)
 	}
 	words := []string{string(ev.Status)}
-	if ev.Status.Suspends() {
+	if ev.Status == cairn.RunSuspended {
 		words[0] = "waiting"
 	}
 	if s.total.ModelCalls > 0 {

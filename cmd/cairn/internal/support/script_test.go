@@ -66,7 +66,7 @@ func talk(t *testing.T, decide func(cairn.CallRef) cairn.Submission, lines ...st
 			t.Fatal(err)
 		}
 		res, err := run.Wait(t.Context())
-		for err == nil && res.Status.Suspends() {
+		for err == nil && res.Status == cairn.RunSuspended {
 			for _, call := range res.Suspended.Calls {
 				if _, err := eng.Submit(t.Context(), "s1", decide(call)); err != nil {
 					t.Fatal(err)
