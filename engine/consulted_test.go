@@ -5,13 +5,15 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// An attempt at a call publishes that it consults another agent and dies before it has staged that. If the run is
+// An attempt at a call publishes that it consults another agent and dies before it has begun a session. If the run is
 // stopped before the next attempt, the log says that the consultation has ended and that the call was under way.
 func TestStopAfterAnAttemptThatConsulted(t *testing.T) {
 	t.Parallel()
@@ -32,12 +34,12 @@ func TestStopAfterAnAttemptThatConsulted(t *testing.T) {
 			plan := decode[struct{ Children []string }](t, json.RawMessage(carry(t, one, host.EffectPlan, next(run, ""))))
 			call := plan.Children[0]
 			ctx, die := context.WithCancel(t.Context())
-			dies.log.stepIn(func(_ context.Context, list []cairn.Event) error {
-				if slices.ContainsFunc(list, func(ev cairn.Event) bool { return ev.Type == cairn.EventSubagentStart }) {
-					dies.stepIn(func(ctx context.Context, _ string) error { die(); return ctx.Err() }, nil)
+			dies.stepIn(func(_ context.Context, op string) error {
+				if op == "Commit" {
+					die()
 				}
-				return nil
-			})
+				return ctx.Err()
+			}, nil)
 			if out, err := one.ForHost().Effect(ctx, host.EffectChild, next(run, call)); err == nil {
 				t.Fatalf("the attempt came to %s", out)
 			}
@@ -86,4 +88,66 @@ func TestStopBeforeASecondAttemptAtAConsultation(t *testing.T) {
 	drives(t, eng, *drive, cairn.RunInterrupted)
 	carry(t, eng, host.EffectCommit, next(run, ""))
 	wantSound(t, st, "s")
+}
+
+// A process begins another agent's session and dies before it has staged that. If the run is stopped before the next
+// attempt, the session's run ends within the call all the same, before the run that consulted it.
+func TestStopAfterAnAttemptThatBeganASession(t *testing.T) {
+	t.Parallel()
+	scribe := func() *cairn.Agent {
+		return &cairn.Agent{Name: "scribe", Model: scripted.New(scripted.Text("done"), scripted.Text("done"))}
+	}
+	again, _ := companions(cairn.Blocking, scribe(), spawn("c0", "ann", "ask"), send("c1", "ann", "again"))
+	spawned, _ := companions(cairn.Blocking, scribe(), spawn("c1", "ann", "ask"), scripted.Text("fine"))
+	for kind, test := range map[string]struct {
+		agent  *cairn.Agent
+		before bool // the companion is spawned by a step before
+	}{
+		"a sub-agent": {bot(scripted.New(scripted.Call("scribe", map[string]string{"input": "ask"}).ID("c1"), scripted.Text("fine")), cairn.SubAgent(scribe())), false},
+		"a companion": {spawned, false},
+		"a message":   {again, true},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h, st := &byHand{}, tapOn(nil)
+				dies := tapOn(st.Store)
+				one, two := open(t, dies, test.agent, hostedBy(h)), open(t, st, test.agent, hostedBy(h), named("b"))
+				start(t, one, "s", "go")
+				run := h.begun[0]
+				child := func(eng *engine.Engine, call string) *host.Run {
+					return decode[struct{ Drive *host.Run }](t, json.RawMessage(carry(t, eng, host.EffectChild, next(run, call)))).Drive
+				}
+				call := decode[struct{ Children []string }](t, json.RawMessage(carry(t, one, host.EffectPlan, next(run, "")))).Children[0]
+				if test.before {
+					drives(t, one, *child(one, call), cairn.RunCompleted)
+					child(one, call)
+					carry(t, one, host.EffectCommit, next(run, ""))
+					run.Step++
+					call = decode[struct{ Children []string }](t, json.RawMessage(carry(t, one, host.EffectPlan, next(run, "")))).Children[0]
+				}
+				ctx, die := context.WithCancel(t.Context())
+				dies.stepIn(func(_ context.Context, op string) error {
+					if op == "Stage" {
+						die()
+					}
+					return ctx.Err()
+				}, nil)
+				if out, err := one.ForHost().Effect(ctx, host.EffectChild, next(run, call)); err == nil {
+					t.Fatalf("the attempt came to %s", out)
+				}
+				if err := st.RequestStop(t.Context(), "s", cairn.Stop{RunID: run.RunID, Kind: cairn.StopInterrupt, Reason: "enough"}); err != nil {
+					t.Fatal(err)
+				}
+				drive := child(two, call)
+				if drive == nil {
+					t.Fatal("the next attempt drives no run")
+				}
+				drives(t, two, *drive, cairn.RunInterrupted)
+				child(two, call)
+				carry(t, two, host.EffectCommit, next(run, ""))
+				wantSound(t, st, "s")
+			})
+		})
+	}
 }

@@ -38,12 +38,13 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 	}
 	work, key := l.Work(ctx)
 	defer l.Release(key)
-	began := c.Started()
-	// The run was stopped before the call began.
-	if began == nil && in.Driven == "" && ctx.Err() == nil && work.Err() != nil {
-		return turn.ChildOut{}, nil
-	}
 	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, s: fx.Scope(l, l.Step.Number, l.Step.Below(nil)...), driven: in.Driven, until: in.Until}
+	began := c.Started()
+	if began == nil && in.Driven == "" && ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
+		if began, err = v.unstaged(); began == nil || err != nil {
+			return turn.ChildOut{}, err
+		}
+	}
 	defer func() { out.Launch = v.launch }()
 	if began != nil {
 		v.child, v.agent = began.ChildID, began.Agent
@@ -76,6 +77,30 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 	f.Writes = v.s.End()
 	err = fx.concluded(ctx, a, l, f)
 	return turn.ChildOut{ToolOut: toolOut(c)}, err
+}
+
+// unstaged returns the start of a run that an attempt at the call began before it died, and did not stage; nil if there
+// is none. That run must end before this one.
+func (v *visit) unstaged() (*step.Started, error) {
+	with, ok := v.l.Emit.Consulted(v.c.Use.CallID)
+	if !ok {
+		return nil, nil
+	}
+	v.child = with.SessionID
+	var err error
+	if v.child == childID(v.l.Row, v.c.Use.CallID) {
+		_, err = driver.Load(v.ctx, v.fx.Store, v.child)
+	} else {
+		_, err = driver.FindRun(v.ctx, v.fx.Store, v.child, v.runID())
+	}
+	switch {
+	case errors.Is(err, cairn.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	v.l.Step.Add(&step.Started{CallID: v.c.Use.CallID, Agent: with.Agent, ChildID: with.SessionID, Announced: true})
+	return v.c.Started(), nil
 }
 
 // take advances the call and returns its result; nil while the other session is to be driven or is suspended, or if the
