@@ -11,13 +11,16 @@ import (
 	"net/http"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/schema"
 	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/server/internal/wire"
 )
 
 // contract checks the requests and responses of a handler against its OpenAPI document.
