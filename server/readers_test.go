@@ -95,7 +95,7 @@ func TestReadersAreIndependent(t *testing.T) {
 
 // Every test that the document names exists.
 func TestPromisesAreHeld(t *testing.T) {
-	doc, err := os.ReadFile("../docs/SERVER.md")
+	doc, err := os.ReadFile("../docs/RELIABILITY.md")
 	if err != nil {
 		t.Fatal(err)
 	}
