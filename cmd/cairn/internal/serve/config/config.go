@@ -20,16 +20,16 @@ type Config struct {
 	TLS             TLS                 `yaml:"tls" doc:"Serve HTTPS. Without the key the server speaks plain HTTP."`
 	Log             Log                 `yaml:"log" doc:"The process's log, on standard error."`
 	Store           string              `yaml:"store" doc:"The store of sessions: memory, sqlite:PATH, postgres://… or redis://…" default:"sqlite:cairn.db"`
-	Events          string              `yaml:"events" doc:"The store of events, named as in store; empty means that of the sessions."`
+	Events          string              `yaml:"events" doc:"The store of events, named as in store; empty means the store of sessions."`
 	Host            string              `yaml:"host" doc:"The host that drives runs: temporal://… or dbos://…; empty means this process."`
-	Executor        string              `yaml:"executor" doc:"This process's name on the host, unique and the same after a restart, such as ${HOSTNAME}. On DBOS the process resumes at once what it left; on Temporal it is the worker's identity. Empty means a new name each time."`
+	Executor        string              `yaml:"executor" doc:"This process's name on the host, unique and the same after a restart, such as ${HOSTNAME}. On DBOS a restarted process resumes its runs at once; on Temporal it is the worker's identity. Empty means a new name each time."`
 	Worker          bool                `yaml:"worker" doc:"Take over crashed runs, resume answered sessions, enforce deadlines, sweep." default:"true"`
-	WorkConcurrency int                 `yaml:"work_concurrency" doc:"How many runs the worker drives at once. They mostly wait for models: memory is what they take." default:"1000"`
+	WorkConcurrency int                 `yaml:"work_concurrency" doc:"How many runs the worker drives at once. Runs mostly wait for models, so memory limits them." default:"1000"`
 	WaitAtMost      Duration            `yaml:"wait_at_most" doc:"How long a call waits for people, if its tool has no timeout of its own: approvals, client tools, questions. Without the key there is no limit."`
 	Lease           Duration            `yaml:"lease" doc:"How long a session stays with a process that shows no sign of life, at least 1s. Another process takes its turn over after that." default:"30s, 15s on a host"`
-	Retention       Retention           `yaml:"retention" doc:"What the worker's sweeps keep."`
-	LameDuck        Duration            `yaml:"lame_duck" doc:"How long everything is still served after SIGTERM, while /readyz fails, so that proxies send requests elsewhere. Without the key, no time."`
-	Drain           Duration            `yaml:"drain" doc:"How long turns may take to finish their step at the end of the process, after lame_duck. Whatever kills the process must allow 5s more." default:"10s"`
+	Retention       Retention           `yaml:"retention" doc:"How long the worker's sweeps keep data."`
+	LameDuck        Duration            `yaml:"lame_duck" doc:"How long the process serves as before after SIGTERM, while /readyz fails, so that proxies send requests elsewhere. Without the key it drains at once."`
+	Drain           Duration            `yaml:"drain" doc:"How long turns may take to finish their step at the end of the process, after lame_duck. The process manager must allow 5s more before it kills the process." default:"10s"`
 	Auth            Auth                `yaml:"auth" doc:"Who may use the server."`
 	CORS            CORS                `yaml:"cors" doc:"Access for pages of other origins."`
 	Limits          Limits              `yaml:"limits" doc:"Limits for each user."`
@@ -58,7 +58,7 @@ func (l *Log) Least() slog.Level {
 // Retention is what sweeps keep. The zero value of an event field keeps everything.
 type Retention struct {
 	Removed  Duration `yaml:"removed" doc:"How long deleted and expired sessions are kept and can be restored." default:"720h"`
-	EventAge Duration `yaml:"event_age" doc:"How long the events of a run are kept after its end, at least 1h. Without the key they are kept. Transcripts are always kept."`
+	EventAge Duration `yaml:"event_age" doc:"How long the events of a run are kept after its end, at least 1h. Without the key they are kept forever. Transcripts are always kept."`
 	Events   int      `yaml:"events" doc:"How many of its newest events a log keeps. Without the key, all."`
 }
 
@@ -85,7 +85,7 @@ type JWT struct {
 	RolesClaim string `yaml:"roles_claim" doc:"The claim that lists the user's roles: user, reviewer, operator, admin, or the names in roles. Dots lead into objects, as in realm_access.roles." default:"roles"`
 
 	Roles        map[string]string `yaml:"roles" doc:"The role for each value of the roles claim, such as support-admin: admin. Other values are ignored. Without the key the values are names of roles." oneof:"user reviewer operator admin"`
-	DefaultRoles []string          `yaml:"default_roles" doc:"The roles of a token that names none; without the key its user may do nothing." oneof:"user reviewer operator admin"`
+	DefaultRoles []string          `yaml:"default_roles" doc:"The roles of a token that names none; without the key such a user may do nothing." oneof:"user reviewer operator admin"`
 	Algorithms   []string          `yaml:"algorithms" doc:"The signature algorithms that are accepted, only ones with a public key." default:"[RS256, ES256, EdDSA]"`
 }
 
@@ -125,13 +125,13 @@ type Limits struct {
 	Replaced          int   `yaml:"replaced" doc:"The maximum number of earlier versions of a chat that edits keep; the oldest is removed; -1 means no limit." default:"50"`
 	StreamsPerUser    int   `yaml:"streams_per_user" doc:"The maximum number of open streams of a user; -1 means no limit." default:"20"`
 	RequestsPerMinute int   `yaml:"requests_per_minute" doc:"The maximum number of requests of a user per minute; -1 means no limit." default:"600"`
-	RunsPerUser       int   `yaml:"runs_per_user" doc:"The maximum number of a user's sessions with a turn under way, in all processes together, at which further turns are refused; -1 means no limit." default:"-1"`
+	RunsPerUser       int   `yaml:"runs_per_user" doc:"The maximum number of a user's sessions with a turn under way, in all processes together; -1 means no limit." default:"-1"`
 }
 
 // Provider holds the settings of a provider of models.
 type Provider struct {
 	BaseURL string `yaml:"base_url" doc:"The provider's address, if not its public one."`
-	APIKey  string `yaml:"api_key" doc:"The key; empty means that of the provider's environment variable." secret:"yes"`
+	APIKey  string `yaml:"api_key" doc:"The key; empty means the value of the provider's environment variable." secret:"yes"`
 }
 
 // Assistant is an agent that the file declares. Each of its fields is part of its version, and is stored as JSON.
@@ -141,16 +141,16 @@ type Assistant struct {
 	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME; scripted is a model without a provider, for tests."`
 	Instructions string    `yaml:"instructions" json:"instructions,omitempty" doc:"The system prompt."`
 	Settings     Settings  `yaml:"settings" json:"settings,omitzero" doc:"Settings of each model call. Without a key, its provider's default."`
-	Output       Output    `yaml:"output" json:"output,omitzero" doc:"A typed output, with which a turn ends instead of a text."`
+	Output       Output    `yaml:"output" json:"output,omitzero" doc:"A typed output that ends a turn instead of a text."`
 	MaxSteps     int       `yaml:"max_steps" json:"max_steps,omitempty" doc:"The maximum number of model calls in a turn." default:"50"`
 	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"What happens to a turn while another one runs, if the request does not say: reject, enqueue, interrupt, rollback or steer. Without the key, POST /chat queues it." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
 	OnWaiting    string    `yaml:"on_waiting" json:"on_waiting,omitempty" doc:"What happens to a turn while calls are pending, if the request does not say: refuse, withdraw or enqueue." default:"refuse" oneof:"refuse withdraw enqueue"`
-	OnExpired    string    `yaml:"on_expired" json:"on_expired,omitempty" doc:"What a message to a chat does whose session has expired. refuse: it is refused with 410, and its user can restore the session; restore: it restores the session; new: it begins a new session of the same thread." default:"refuse" oneof:"refuse restore new"`
+	OnExpired    string    `yaml:"on_expired" json:"on_expired,omitempty" doc:"What happens to a message to a chat whose session has expired. refuse: the server answers 410, and the user can restore the session; restore: it restores the session; new: it begins a new session of the same thread." default:"refuse" oneof:"refuse restore new"`
 	Sessions     string    `yaml:"sessions" json:"sessions,omitempty" doc:"thread: a chat keeps its session until that expires; each_turn: each message to a chat begins a new session of its thread." default:"thread" oneof:"thread each_turn"`
 	Versions     string    `yaml:"versions" json:"versions,omitempty" doc:"follow: the next turn uses a new version; pin: a session keeps the version that it began with." default:"follow" oneof:"follow pin"`
 	Durability   string    `yaml:"durability" json:"durability,omitempty" doc:"When steps are committed: per_tool, per_step, manual, or an interval such as 5s." default:"per_step"`
 	TTL          Duration  `yaml:"ttl" json:"ttl,omitempty" doc:"How long a session may be idle before it expires." default:"168h"`
-	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Cache results within a session, of MCP tools that their server calls read-only (readOnlyHint) and that need no approval. Without either key nothing is cached."`
+	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Cache results of MCP tools within a session, if their server calls them read-only (readOnlyHint) and they need no approval. Without either key nothing is cached."`
 	DeferAbove   int       `yaml:"defer_above" json:"defer_above,omitempty" doc:"The size of its tool definitions, in tokens, above which requests leave out deferred tools; -1 means no limit." default:"10000"`
 	Tools        []Tool    `yaml:"tools" json:"tools,omitempty" doc:"The tools that the model may call. Each has one of client, mcp, agent."`
 }
@@ -207,9 +207,9 @@ type Tool struct {
 
 	Deferred bool `yaml:"deferred" json:"deferred,omitempty" doc:"Requests leave out the client tool, or the MCP server's tools, if tool definitions are larger than defer_above. The model finds them by search."`
 
-	ToolCache ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Cache the tool's results within a session: a client tool's, an assistant's answers, or those of the MCP tools that the assistant's tool_cache is for, instead of that one."`
+	ToolCache ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Cache the results of a client tool, the answers of an assistant, or the results of MCP tools within a session. For MCP tools it replaces the assistant's tool_cache and applies to the same tools."`
 
-	ProviderFields map[string]map[string]JSON `yaml:"provider_fields" json:"provider_fields,omitempty" doc:"Fields for providers, by the word before the colon in a model: they are merged into the form in which the provider is sent the tool, or each tool of the MCP server, such as anthropic: {defer_loading: true}."`
+	ProviderFields map[string]map[string]JSON `yaml:"provider_fields" json:"provider_fields,omitempty" doc:"Fields for providers, by the word before the colon in a model: they are merged into the provider's definition of the tool, or of each tool of the MCP server, such as anthropic: {defer_loading: true}."`
 
 	MCP     *MCP     `yaml:"mcp" json:"mcp,omitempty" doc:"An MCP server, whose tools the assistant gets."`
 	Prefix  string   `yaml:"prefix" json:"prefix,omitempty" doc:"A prefix for the names of the MCP server's tools."`
