@@ -38,8 +38,8 @@ var exceptions = map[string][]exception{
 	"client": {
 		{"Clients are not registered dynamically, which revision 2026-07-28 deprecates: an operator registers them, or a document identifies them. Everything else in these scenarios passes.",
 			"auth/metadata-default auth/metadata-var1 auth/metadata-var2 auth/metadata-var3 auth/authorization-server-migration"},
-		{"The suite expects the address of its own document. The client sends that of the document which `Connector.Handler` serves.", "auth/basic-cimd"},
-		{"A server of an older revision asks during the call. The user is asked through the inbox, for which the call would have to end.", "elicitation-sep1034-client-defaults"},
+		{"The suite expects the address of its own document. The client sends the address of the document that `Connector.Handler` serves.", "auth/basic-cimd"},
+		{"A server of an older revision asks during the call. Cairn asks through the inbox, and the call would have to end first.", "elicitation-sep1034-client-defaults"},
 	},
 	"server": {
 		{"A turn writes no log to the client and does not use the client's model: neither is declared.",
@@ -53,7 +53,7 @@ var exceptions = map[string][]exception{
 		{"The server declares no resources.", "resources-list resources-read-text resources-read-binary resources-templates-read resources-subscribe resources-unsubscribe sep-2164-resource-not-found"},
 		{"The server declares no completions, and no logging.", "completion-complete logging-set-level"},
 		{"The server keeps no sessions of the protocol, which older revisions leave to it: any process may serve a request.", "server-sse-multiple-streams"},
-		{"The lists of prompts and resources, which are not declared, have no hints. Those of the other lists pass.", "caching"},
+		{"The lists of prompts and resources, which are not declared, have no hints. The hints of other lists pass.", "caching"},
 	},
 }
 
@@ -251,7 +251,7 @@ func document(t *testing.T, rows []string) {
 	t.Helper()
 	const file, from, to = "../docs/MCP.md", "<!-- conformance -->\n", "<!-- end -->\n"
 	table := "\n| Side | Revision | Scenarios passed |\n| --- | --- | --- |\n" + strings.Join(rows, "\n") +
-		"\n\n| Side | What does not pass | Why |\n| --- | --- | --- |\n"
+		"\n\n| Side | Failed scenarios | Why |\n| --- | --- | --- |\n"
 	for _, side := range slices.Sorted(maps.Keys(exceptions)) {
 		for _, e := range exceptions[side] {
 			table += fmt.Sprintf("| %s | `%s` | %s |\n", side, strings.Join(strings.Fields(e.scenarios), "`, `"), e.why)
