@@ -15,7 +15,7 @@ func ExampleCall_Ask() {
 	refund := cairn.Func("refund", "Refunds the order.", func(ctx context.Context, call *cairn.Call, _ none) (string, error) {
 		var cents int
 		if err := call.Ask(ctx, "How many cents?", nil, &cents); err != nil {
-			return "", err // while there is no answer, this suspends the run
+			return "", err // without an answer yet, this suspends the run
 		}
 		return fmt.Sprintf("refunded %d cents", cents), nil
 	})

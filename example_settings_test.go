@@ -14,10 +14,10 @@ func ExampleCompaction() {
 	agent := &cairn.Agent{
 		Name:  "support",
 		Model: large,
-		Compaction: &cairn.Compaction{ // all of it optional
-			Model:   small, // makes the summaries; default, and if it fails: the model of the run
+		Compaction: &cairn.Compaction{ // all fields are optional
+			Model:   small, // makes the summaries; the run's model by default, and if this one fails
 			Trigger: 80,    // percent of the window at which the history is summarised
-			Keep:    20,    // percent of the window that the latest messages may fill, which stay as they are
+			Keep:    20,    // percent of the window for the latest messages, which are not summarised
 			// ByProvider: true has OpenAI compact the same messages too, for its own model
 		},
 	}
@@ -44,7 +44,7 @@ func ExampleSettings() {
 	agent := &cairn.Agent{Name: "support", Model: scripted.New(), Settings: cairn.Settings{
 		Temperature: &temperature,
 		Options: map[string]any{
-			"generationConfig": map[string]any{"seed": 7}, // Gemini: beside the temperature
+			"generationConfig": map[string]any{"seed": 7}, // Gemini: added to the temperature
 		},
 	}}
 	fmt.Println(agent.Validate())

@@ -42,7 +42,7 @@ func main() {
 		report(eng.Execute(ctx, "session-1", "support", cairn.Text("Order 42 arrived broken.")))
 	case "approve":
 		for _, call := range must(eng.Inbox(ctx, store.CallQuery{Tool: "pay"})).Items {
-			answer := cairn.Approve(call.CallRef).WithInput(payment{42, 4950}).By("ann") // of half the sum
+			answer := cairn.Approve(call.CallRef).WithInput(payment{42, 4950}).By("ann") // pay only half
 			receipt := must(eng.Submit(ctx, call.RootID, answer))
 			fmt.Printf("%s %s: %s\n", call.Tool, call.Input, receipt.Outcome)
 		}

@@ -65,7 +65,7 @@ func main() {
 		}
 		run = must(eng.Resume(ctx, "session-1"))
 	}
-	for text, err := range run.Text(ctx) { // as it is written; other processes can read it, too
+	for text, err := range run.Text(ctx) { // while the model writes it; other processes can read it too
 		fmt.Print(must(text, err))
 	}
 	res := must(run.Wait(ctx))

@@ -42,7 +42,7 @@ func main() {
 	if verb == "server" {
 		log.Fatal(serve(ctx))
 	}
-	// A process that has a single turn waits until the server has started: no earlier turn has listed its tools.
+	// In a process with a single turn no earlier turn has listed the tools, so it waits for the server to start.
 	server := must(mcp.Command("shop", []string{os.Args[0], "server"}, &mcp.Options{Approve: []string{"ship"}, Env: os.Environ(), ListTimeout: time.Minute}))
 	defer server.Close()
 	eng := must(engine.New(must(sqlitestore.Open("mcp.db", nil)), []*cairn.Agent{clerk(server)}, nil))

@@ -47,7 +47,7 @@ func main() {
 		must(eng.Submit(ctx, call.RootID, cairn.Answer(call, 1999)))
 	}
 	run = must(eng.Resume(ctx, "session-1"))
-	for ev, err := range run.Events(ctx) { // those of its children too
+	for ev, err := range run.Events(ctx) { // including events of its children
 		if ev := must(ev, err); ev.Type == cairn.EventSubagentEnd {
 			fmt.Println(ev.Agent, "has an answer of", ev.Name+":", ev.Status)
 		}

@@ -44,7 +44,7 @@ func main() {
 	defer eng.Close(ctx)
 
 	run := must(eng.Execute(ctx, "session-1", "clerk", cairn.Text("I want my money back.")))
-	for _, call := range must(run.Wait(ctx)).Suspended.Calls { // of agents on other servers too
+	for _, call := range must(run.Wait(ctx)).Suspended.Calls { // including calls of agents on other servers
 		fmt.Println("approved:", call.Tool, string(call.Input))
 		must(eng.Submit(ctx, call.RootID, cairn.Approve(call)))
 	}

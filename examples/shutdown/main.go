@@ -46,7 +46,7 @@ func serve(ctx context.Context, stop func()) error {
 	served := make(chan error, 1)
 	go func() {
 		served <- server.Serve(listener)
-		stop() // a server that fails ends the process as a signal does
+		stop() // if the server fails, end the process as a signal does
 	}()
 	ended := eng.Serve(ctx) // works until the signal, and then until the runs under way have finished their step
 	shut := server.Shutdown(context.WithoutCancel(ctx))

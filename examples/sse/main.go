@@ -54,7 +54,7 @@ func routes(eng *engine.Engine) http.Handler {
 				return err
 			}
 			begun = true
-			data, _ := json.Marshal(ev.Public()) // what the user may read
+			data, _ := json.Marshal(ev.Public()) // the view for users
 			fmt.Fprintf(w, "id: %s\nevent: %s\ndata: %s\n\n", ev.Cursor(), ev.Type, data)
 			_ = http.NewResponseController(w).Flush()
 		}

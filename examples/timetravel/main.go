@@ -54,13 +54,13 @@ func main() {
 	say("story", "He meets a dragon.")
 	show("story")
 
-	// A branch is a session of its own: what is said there does not touch the first one.
+	// A branch is a session of its own: messages there do not change the first one.
 	must(eng.Branch(ctx, "story", "what-if", engine.AtCheckpoint(before)))
 	say("what-if", "He falls asleep.")
 	show("what-if")
 	show("story")
 
-	// A rewind forgets what came later. Each step left a checkpoint.
+	// A rewind drops everything after a checkpoint. Each step left one.
 	for _, c := range must(eng.Checkpoints(ctx, "story", store.PageQuery{})).Items {
 		fmt.Printf("checkpoint %d: turn %d, step %d, %d messages\n", c.Number, c.Turn, c.Step, c.MessageCount)
 	}

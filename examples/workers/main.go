@@ -23,7 +23,7 @@ type box struct {
 var packer = &cairn.Agent{
 	Name:       "packer",
 	Model:      model,
-	Durability: cairn.PerTool, // neither a model call nor a tool that has ended runs again after a crash
+	Durability: cairn.PerTool, // no finished model call or tool runs again after a crash
 	Tools: []cairn.Tool{cairn.Func("pack", "Packs a box.", func(_ context.Context, call *cairn.Call, in box) (string, error) {
 		fmt.Println("packed", call.SessionID, "box", in.Number)
 		return "packed", call.Append([]string{"boxes"}, in.Number)
@@ -46,7 +46,7 @@ func main() {
 		log.Fatal(err)
 	}
 	defer st.Close()
-	// A session of a process that died waits for the end of its lease.
+	// Sessions of a dead process are taken over when their lease has lapsed.
 	eng, err := engine.New(st, []*cairn.Agent{packer}, &engine.Options{LeaseTTL: 3 * time.Second})
 	if err != nil {
 		log.Fatal(err)
