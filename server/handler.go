@@ -87,6 +87,7 @@ type Handler struct {
 	mux     *http.ServeMux
 	protect *http.CrossOriginProtection
 	origins map[string]bool
+	methods string // those of the routes, for preflight requests
 	users   *users
 	openAPI json.RawMessage
 	fileKey atomic.Pointer[[]byte] // see signingKey

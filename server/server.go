@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -86,9 +87,12 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 		return nil, err
 	}
 	h.openAPI = doc
+	methods := map[string]bool{}
 	for _, r := range list {
+		methods[r.Method] = true
 		h.mux.Handle(r.Method+" "+r.Path, h.serve(r))
 	}
+	h.methods = strings.Join(slices.Sorted(maps.Keys(methods)), ", ")
 	return h, nil
 }
 
@@ -195,7 +199,7 @@ func (h *Handler) cors(w http.ResponseWriter, r *http.Request) (done bool) {
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
-	w.Header().Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
+	w.Header().Set("Access-Control-Allow-Methods", h.methods)
 	w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID, Idempotency-Key, "+requestIDHeader)
 	w.Header().Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)

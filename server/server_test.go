@@ -486,7 +486,14 @@ func TestOrigins(t *testing.T) {
 		t.Errorf("a permitted page: %d %v", res.StatusCode, res.Header)
 	}
 	if res := ask("OPTIONS", "https://app.example.com", "cross-site"); res.StatusCode != 204 || !strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "Last-Event-ID") {
-		t.Errorf("its question: %d %v", res.StatusCode, res.Header)
+		t.Errorf("its preflight: %d %v", res.StatusCode, res.Header)
+	} else {
+		allowed := strings.Split(res.Header.Get("Access-Control-Allow-Methods"), ", ")
+		for _, r := range routes() {
+			if !slices.Contains(allowed, r.Method) {
+				t.Errorf("a preflight allows %q, which %s %s is not in", allowed, r.Method, r.Path)
+			}
+		}
 	}
 }
 
