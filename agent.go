@@ -211,6 +211,13 @@ func (a *Agent) validateToolsets(bad func(field, format string, args ...any) err
 		if seen[name] {
 			return bad(field, "the name %q is taken", name)
 		}
+		if r, ok := ts.(ReservedToolset); ok {
+			for _, reserved := range r.ReservedTools() {
+				if slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.def.Name == reserved }) {
+					return bad(fmt.Sprintf("tool %q", reserved), "the name is reserved for the toolset %q", name)
+				}
+			}
+		}
 		seen[name] = true
 	}
 	return nil

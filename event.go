@@ -32,7 +32,8 @@ const (
 	// EventSources is what the text so far cites, or what a search by the provider found: Sources.
 	EventSources EventType = "sources"
 	// EventFiles are the files of a reply, readable from now on: Index, MessageID, Files, Truncated.
-	EventFiles EventType = "files"
+	EventFiles       EventType = "files"
+	EventSkillLoaded EventType = "skill_loaded" // CallID, Name: the skill
 	// EventToolsMissing says that a turn runs without the tools of a toolset, such as those of a server that did not
 	// start in time: Name, Error.
 	EventToolsMissing EventType = "tools_missing"

@@ -173,6 +173,20 @@ func (s *Step) SwitchTools(tools map[string]bool) error { return s.env.SwitchToo
 // amounts that are not a number are logged and ignored.
 func (s *Step) RecordUsage(name string, amount float64) { s.env.RecordUsage(name, amount) }
 
+// Results returns the results of earlier calls of a tool that the model still reads, oldest first: those in its current
+// request. Results that a summary has replaced are not among them, nor are those of the step itself. A tool can use it to
+// refer to an earlier result instead of repeating it.
+func (s *Step) Results(tool string) (list []ToolResult) {
+	for _, m := range s.env.Sent() {
+		for _, p := range m.Parts {
+			if p.Type == PartToolResult && p.Result.Tool == tool {
+				list = append(list, *p.Result)
+			}
+		}
+	}
+	return list
+}
+
 // Checkpoint requests a commit at the end of this step. It matters to agents with [Manual] or [Interval]
 // durability.
 func (s *Step) Checkpoint() { s.env.Checkpoint() }

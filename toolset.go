@@ -49,6 +49,13 @@ type RestatedToolset interface {
 	Restate(pinned json.RawMessage) (string, error)
 }
 
+// ReservedToolset is a Toolset with fixed tool names. An agent that has it may have no tool of its own with such a name.
+type ReservedToolset interface {
+	Toolset
+	// ReservedTools returns the names. The result must always be the same.
+	ReservedTools() []string
+}
+
 // Offer is the offer of a [Toolset] from a turn on.
 type Offer struct {
 	// Pinned is the data that the tools are made from, at most [MaxPinnedBytes] of JSON.

@@ -98,9 +98,11 @@ type room struct {
 	info  cairn.Step
 }
 
-func (r room) Info(int) cairn.Step { return r.info }
-func (r room) Hooks() user.Hooks   { return nil }
-func (r room) HasTool(string) bool { return true }
+func (r room) Info(int) cairn.Step   { return r.info }
+func (r room) Hooks() user.Hooks     { return nil }
+func (r room) HasTool(string) bool   { return true }
+func (r room) Sent() []cairn.Message { return nil }
+func (r room) SwitchedOff() []string { return nil }
 
 func (r room) View(on ...*step.Writes) (json.RawMessage, error) {
 	var lists [][]cairn.Op

@@ -40,7 +40,7 @@ var floors = []floor{
 	{"clients", []string{"client"}, []string{"nouns", "leaves"}},
 	{"host loop", []string{"host/loop"}, []string{"nouns", "contract", "loop"}},
 	{"hosts", []string{"host/*", "server"}, []string{"nouns", "leaves", "driver", "store", "contract", "loop", "host loop", "engine"}},
-	{"capabilities", []string{"mcp"}, []string{"nouns", "leaves", "driver", "store", "engine"}},
+	{"capabilities", []string{"mcp", "skill"}, []string{"nouns", "leaves", "driver", "store", "engine"}},
 	{"contract", []string{"host"}, []string{"nouns"}},
 	{"top", []string{"cmd/*", "bench", "examples"}, []string{everything}},
 	{"nouns", []string{"."}, []string{"leaves"}},

@@ -88,6 +88,14 @@ func restated(ts cairn.RestatedToolset, pinned json.RawMessage) (text string, er
 	return ts.Restate(pinned)
 }
 
+// Publish publishes an event of a capability for a call, with a name.
+func Publish(call *cairn.Call, typ cairn.EventType, name string) error {
+	return inside.Env(call.Step).Publish(string(typ), name, call.ID)
+}
+
+// SwitchedOff returns the names of the tools that are off.
+func SwitchedOff(call *cairn.Call) []string { return inside.Env(call.Step).SwitchedOff() }
+
 // Ask asks a person q and returns the answer. Unlike [cairn.Call.Ask], it takes schemas that are not known at compile
 // time. It returns ErrSuspended while there is no answer.
 func Ask(call *cairn.Call, q Question) (json.RawMessage, error) {

@@ -71,7 +71,7 @@ var eventTypes = [...]cairn.EventType{"",
 	cairn.EventOutput, cairn.EventError, cairn.EventUsage, cairn.EventCheckpoint, cairn.EventSessionDeleted,
 	cairn.EventSessionRestored, cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged,
 	cairn.EventQueued, cairn.EventDequeued, cairn.EventRewound, cairn.EventBranched, cairn.EventModelFallback,
-	cairn.EventCompacted, cairn.EventSources, cairn.EventFiles, cairn.EventToolsMissing,
+	cairn.EventCompacted, cairn.EventSources, cairn.EventFiles, cairn.EventToolsMissing, cairn.EventSkillLoaded,
 }
 
 var eventCodes = func() map[cairn.EventType]uint64 {

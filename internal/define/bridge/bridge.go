@@ -106,6 +106,13 @@ type Env[Op, Message any] interface {
 	Change(before, after json.RawMessage) error
 	// Emit publishes a custom event. An id, if there is one, identifies it among those of its name.
 	Emit(name, id string, data json.RawMessage) error
+	// Publish publishes an event of a capability, by its type and name.
+	Publish(typ, name, callID string) error
+	// Sent returns the messages of the session that the step's request to the model contains. The caller must not modify
+	// them.
+	Sent() []Message
+	// SwitchedOff returns the names of the tools that are off.
+	SwitchedOff() []string
 	// AddContext records a hidden message for the step's commit.
 	AddContext(Message)
 	// Describe records the session's title, tags to add and entries of the metadata for the step's commit. A nil title

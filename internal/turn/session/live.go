@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -169,6 +170,18 @@ func (l *Live) Transcript() []cairn.Message {
 	n := len(l.Messages)
 	return append(l.Messages[:n:n], l.deferred.Messages...)
 }
+
+// Sent implements user.Session. A summary that the step's request begins with is among the messages.
+func (l *Live) Sent() []cairn.Message {
+	list := l.Transcript()
+	if l.Step != nil && l.Step.Reply != nil {
+		list = append(list, l.Step.Reply.Context...)
+	}
+	return transcript.Recent(list, l.first)
+}
+
+// SwitchedOff implements user.Session.
+func (l *Live) SwitchedOff() []string { return slices.Sorted(maps.Keys(l.index.Switched())) }
 
 // Info implements user.Session.
 func (l *Live) Info(step int) cairn.Step {

@@ -53,6 +53,20 @@ func (h *handle) Emit(name, id string, data json.RawMessage) error {
 	return h.use(func(s *Scope) error { return s.Emit(name, id, data) })
 }
 
+func (h *handle) Publish(typ, name, callID string) error {
+	return h.use(func(s *Scope) error { return s.Publish(typ, name, callID) })
+}
+
+func (h *handle) Sent() (list []cairn.Message) {
+	_ = h.use(func(s *Scope) error { list = s.Sent(); return nil })
+	return list
+}
+
+func (h *handle) SwitchedOff() (names []string) {
+	_ = h.use(func(s *Scope) error { names = s.SwitchedOff(); return nil })
+	return names
+}
+
 func (h *handle) AddContext(m cairn.Message) {
 	_ = h.use(func(s *Scope) error { s.AddContext(m); return nil })
 }

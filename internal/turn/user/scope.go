@@ -27,6 +27,10 @@ type Session interface {
 	HasTool(name string) bool
 	// Hooks returns the hooks of the session's run, in calling order.
 	Hooks() Hooks
+	// Sent returns the messages of the session that the step's request to the model contains.
+	Sent() []cairn.Message
+	// SwitchedOff returns the names of the tools that are off.
+	SwitchedOff() []string
 }
 
 // Scope collects what one tool call, or the hooks of one phase, write through their handle until the step is committed.
@@ -166,7 +170,23 @@ func clean(op *cairn.Op) {
 
 // Emit implements define.Env.
 func (s *Scope) Emit(name, id string, data json.RawMessage) error {
-	ev := cairn.Event{Type: cairn.EventCustom, Step: s.number, Name: name, DataID: id, Data: data}
+	return s.publish(cairn.Event{Type: cairn.EventCustom, Step: s.number, Name: name, DataID: id, Data: data},
+		func() { s.w.Emit(cairn.Data{Name: name, ID: id, Value: data}) })
+}
+
+// Publish implements define.Env.
+func (s *Scope) Publish(typ, name, callID string) error {
+	return s.publish(cairn.Event{Type: cairn.EventType(typ), Step: s.number, Name: name, CallID: callID}, func() {})
+}
+
+// Sent implements define.Env.
+func (s *Scope) Sent() []cairn.Message { return s.session.Sent() }
+
+// SwitchedOff implements define.Env.
+func (s *Scope) SwitchedOff() []string { return s.session.SwitchedOff() }
+
+// publish publishes an event and records it with keep.
+func (s *Scope) publish(ev cairn.Event, keep func()) error {
 	if err := s.emit.Check(ev); err != nil {
 		return err
 	}
@@ -175,7 +195,7 @@ func (s *Scope) Emit(name, id string, data json.RawMessage) error {
 	if s.ended {
 		return errEnded
 	}
-	s.w.Emit(cairn.Data{Name: name, ID: id, Value: data})
+	keep()
 	if s.asking.replays() { // the pass that asked has published it
 		return nil
 	}
