@@ -36,6 +36,15 @@ func (d *caseFile) Change(before, after json.RawMessage) error {
 	return d.update(list...)
 }
 
+func (d *caseFile) Publish(typ, name, callID string) error {
+	d.events = append(d.events, typ+" "+name)
+	return nil
+}
+
+func (d *caseFile) Sent() []cairn.Message { return d.context }
+
+func (d *caseFile) SwitchedOff() []string { return nil }
+
 func (d *caseFile) update(list ...cairn.Op) error {
 	state, err := ops.Fold(d.state, list)
 	if err != nil {
