@@ -260,7 +260,9 @@ func (t *tree) checkLinks(name string) error {
 	return nil
 }
 
-// chain is several providers; of two skills with one name the first counts.
+// Join returns one provider of the skills of several. Of two skills with one name the first counts.
+func Join(providers ...Provider) Provider { return chain(slices.Clone(providers)) }
+
 type chain []Provider
 
 func (c chain) List(ctx context.Context) ([]Info, error) {

@@ -44,6 +44,7 @@ require (
 	github.com/cairn-agents/cairn/model/anthropic v0.0.0
 	github.com/cairn-agents/cairn/model/openai v0.0.0
 	github.com/cairn-agents/cairn/server v0.0.0
+	github.com/cairn-agents/cairn/skill v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coder/websocket v1.8.15 // indirect
 	github.com/dbos-inc/dbos-transact-golang v1.8.0 // indirect
@@ -112,3 +113,5 @@ replace (
 replace github.com/cairn-agents/cairn/server => ../../server
 
 replace github.com/cairn-agents/cairn/mcp => ../../mcp
+
+replace github.com/cairn-agents/cairn/skill => ../../skill

@@ -199,6 +199,7 @@ func (s *service) parts(cfg *config.Config) assistants.Parts {
 			return ofProvider(id, cfg.Providers[provider], s.app.Env)
 		},
 		Toolset: s.toolsets.of,
+		Skills:  s.skills,
 	}
 }
 

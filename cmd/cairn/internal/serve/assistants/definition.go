@@ -44,6 +44,8 @@ type Parts struct {
 	// Toolset returns the tools of an MCP server. cache says which of their results are kept. taken are the names
 	// of the assistant's toolsets so far.
 	Toolset func(t *config.Tool, cache config.ToolCache, taken []string) (cairn.Toolset, error)
+	// Skills returns the skills of an assistant. taken are the names of its toolsets so far.
+	Skills func(s *config.Skills, taken []string) (cairn.Toolset, error)
 }
 
 // builder builds the agents of definitions, each once.
@@ -84,6 +86,13 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 			return nil, fmt.Errorf("%s: %w", v, err)
 		}
 	}
+	if d.Skills.Some() {
+		skills, err := b.Skills(&d.Skills, toolsetNames(a))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v, err)
+		}
+		a.Toolsets = append(a.Toolsets, skills)
+	}
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
@@ -103,17 +112,20 @@ func (b *builder) add(a *cairn.Agent, d *Definition, t *config.Tool) error {
 		}
 		a.Tools = append(a.Tools, cairn.SubAgent(sub, append(t.Options(), cairn.Timeout(time.Duration(t.Timeout)))...))
 	default:
-		var taken []string
-		for _, ts := range a.Toolsets {
-			taken = append(taken, ts.Name())
-		}
-		ts, err := b.Toolset(t, cmp.Or(t.ToolCache, d.ToolCache), taken)
+		ts, err := b.Toolset(t, cmp.Or(t.ToolCache, d.ToolCache), toolsetNames(a))
 		if err != nil {
 			return err
 		}
 		a.Toolsets = append(a.Toolsets, ts)
 	}
 	return nil
+}
+
+func toolsetNames(a *cairn.Agent) (names []string) {
+	for _, ts := range a.Toolsets {
+		names = append(names, ts.Name())
+	}
+	return names
 }
 
 // inOrder sorts assistants so that each follows its sub-agents. There are no cycles.

@@ -59,6 +59,7 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	}
 	d.checkSettings(&a.Settings, path+".settings")
 	d.checkOutput(&a.Output, path+".output")
+	d.checkSkills(&a.Skills, path+".skills")
 	if a.MaxSteps < 0 {
 		d.wrong(path+".max_steps", "%d is negative", a.MaxSteps)
 	}
@@ -74,6 +75,17 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	d.checkCache(a.ToolCache, path)
 	if a.ToolCache != (ToolCache{}) && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.MCP != nil }) {
 		d.wrong(path+".tool_cache", "has nothing to keep: it is for tools of MCP servers, of which the assistant has none; other tools have a tool_cache of their own")
+	}
+}
+
+func (d *decoder) checkSkills(s *Skills, path string) {
+	for i, folder := range s.Folders {
+		if folder == "" {
+			d.wrong(fmt.Sprintf("%s.folders[%d]", path, i), "is empty")
+		}
+	}
+	if len(s.Preload) > 0 && !s.Some() {
+		d.wrong(path+".preload", "needs folders")
 	}
 }
 

@@ -153,6 +153,7 @@ type Assistant struct {
 	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Cache results of MCP tools within a session, if their server calls them read-only (readOnlyHint) and they need no approval. Without either key nothing is cached."`
 	DeferAbove   int       `yaml:"defer_above" json:"defer_above,omitempty" doc:"The size of its tool definitions, in tokens, above which requests leave out deferred tools; -1 means no limit." default:"10000"`
 	Tools        []Tool    `yaml:"tools" json:"tools,omitempty" doc:"The tools that the model may call. Each has one of client, mcp, agent."`
+	Skills       Skills    `yaml:"skills" json:"skills,omitzero" doc:"Skills that the model loads when a task needs them."`
 }
 
 // Policy returns the policy of the cache; nil if nothing is cached.
@@ -180,6 +181,15 @@ func (o *Output) Type() *cairn.OutputType {
 	}
 	return t
 }
+
+// Skills are the skills of an assistant. The zero value is none.
+type Skills struct {
+	Folders []string `yaml:"folders" json:"folders,omitempty" doc:"Folders with skills: each folder with a SKILL.md, up to 6 levels deep. Of two skills with one name the first counts. Relative paths begin at the working directory."`
+	Preload []string `yaml:"preload" json:"preload,omitempty" doc:"Skills whose instructions the model has from the beginning of a session."`
+}
+
+// Some reports whether there are folders to look for skills in.
+func (s *Skills) Some() bool { return len(s.Folders) > 0 }
 
 // Settings tune the model calls of an assistant.
 type Settings struct {
