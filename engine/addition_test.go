@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -178,7 +178,7 @@ func TestAddedContextOutlivesTheProcess(t *testing.T) {
 				if _, err := run.Wait(t.Context()); err == nil {
 					t.Fatal("the run did not end")
 				}
-				time.Sleep(2 * ttl)
+				testclock.Advance(2 * ttl)
 				kept := a.requests
 				a.requests = nil
 				a.eng = open(t, st, a.Agent, shortLease, named("b"))
@@ -227,7 +227,7 @@ func TestEndOfADeadRunKeepsAddedContext(t *testing.T) {
 				if err := other.AddContext(t.Context(), "s", "news"); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(2 * ttl)
+				testclock.Advance(2 * ttl)
 				if err := other.Interrupt(t.Context(), "s", "enough"); err != nil {
 					t.Fatal(err)
 				}

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -117,29 +119,30 @@ func submitted(t *testing.T, eng *engine.Engine, s cairn.Submission) cairn.Outco
 
 // A call that is not answered in time fails, and the model receives that.
 func TestModelAwaitsAnswersForATime(t *testing.T) {
-	far := &cairn.Agent{Name: "far", Model: elsewhere(cairn.Awaits{Kind: cairn.CallApproval, WaitAtMost: cairn.Duration(time.Millisecond)},
-		cairn.Awaits{Kind: cairn.CallQuestion, Prompt: "which?", WaitAtMost: cairn.Duration(time.Millisecond)})}
-	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{far}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer eng.Close(t.Context())
-	run, err := eng.Execute(t.Context(), "s", "far", cairn.Text("go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res, err := run.Wait(t.Context()); err != nil || res.Reason != cairn.ReasonCalls {
-		t.Fatalf("%+v, %v", res, err)
-	}
-	for {
-		if run, err = eng.Resume(t.Context(), "s"); err == nil {
-			break
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		far := &cairn.Agent{Name: "far", Model: elsewhere(cairn.Awaits{Kind: cairn.CallApproval, WaitAtMost: cairn.Duration(time.Millisecond)},
+			cairn.Awaits{Kind: cairn.CallQuestion, Prompt: "which?", WaitAtMost: cairn.Duration(time.Millisecond)})}
+		eng, err := engine.New(memstore.New(nil), []*cairn.Agent{far}, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
-	}
-	if res, err := run.Wait(t.Context()); err != nil || res.Text != `timeout: "nobody answered in time"; timeout: "nobody answered in time"` {
-		t.Errorf("%+v, %v", res, err)
-	}
+		defer eng.Close(t.Context())
+		run, err := eng.Execute(t.Context(), "s", "far", cairn.Text("go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, err := run.Wait(t.Context()); err != nil || res.Reason != cairn.ReasonCalls {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		testclock.Advance(time.Millisecond)
+		if run, err = eng.Resume(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := run.Wait(t.Context()); err != nil || res.Text != `timeout: "nobody answered in time"; timeout: "nobody answered in time"` {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
 }
 
 // A reply that the model begins again is shown and stored from its new beginning.

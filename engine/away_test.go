@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -34,14 +35,10 @@ func (h *remoteHost) reach(ctx context.Context) error {
 	if !h.away.Load() {
 		return nil
 	}
-	timer := time.NewTimer(10 * time.Second)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return cairn.Errorf(cairn.ErrUnavailable, "the server is away")
-	case <-ctx.Done():
-		return cairn.Errorf(cairn.ErrUnavailable, "the server is away: %w", ctx.Err())
+	if err := testclock.Pause(ctx, 10*time.Second); err != nil {
+		return cairn.Errorf(cairn.ErrUnavailable, "the server is away: %w", err)
 	}
+	return cairn.Errorf(cairn.ErrUnavailable, "the server is away")
 }
 
 func (h *remoteHost) Driving(ctx context.Context, _ host.Run) (bool, error) {
@@ -101,7 +98,7 @@ func TestRunBeginsWhileItsHostIsAway(t *testing.T) {
 		}
 		wantWithin(t, "beginning twenty runs", began, time.Second)
 		stop := work(t, eng)
-		time.Sleep(10 * time.Minute) // many leases
+		testclock.Advance(10 * time.Minute) // many leases
 		for i := range runs {
 			if row := load(t, st, fmt.Sprint("s", i)); !row.Running(time.Now()) || row.Recoveries > 0 {
 				t.Errorf("during the outage, session %s is %+v", row.ID, row)
@@ -109,9 +106,7 @@ func TestRunBeginsWhileItsHostIsAway(t *testing.T) {
 		}
 		h.away.Store(false)
 		began = time.Now()
-		for len(h.begun()) < runs && time.Since(began) < time.Minute {
-			time.Sleep(100 * time.Millisecond)
-		}
+		testclock.Await(t, "the host to have all runs", func() bool { return len(h.begun()) >= runs })
 		wantWithin(t, "handing the runs over", began, 10*time.Second)
 		for _, b := range h.begun() {
 			drives(t, eng, b, cairn.RunCompleted)
@@ -138,7 +133,7 @@ func TestStopOfARunWhoseHostIsAway(t *testing.T) {
 		wantWithin(t, "the stop", began, 10*time.Second)
 		wantStatus(t, wait(t, run), cairn.RunInterrupted, cairn.ReasonInterrupted)
 		h.away.Store(false)
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		if n := len(h.begun()); n != 0 {
 			t.Errorf("the host was given the stopped run")
 		}
@@ -190,27 +185,22 @@ func TestWorkerIsNotDelayedByAHostThatIsAway(t *testing.T) {
 		}
 		start(t, open(t, st, agent, hostedBy(&byHand{}), named("b")), "dead", "go") // of a host that is no keeper
 		h.away.Store(true)
-		time.Sleep(59 * time.Second) // all leases have lapsed, the deadline has not
+		testclock.Advance(59 * time.Second) // all leases have lapsed, the deadline has not
 		before := h.questions()
 		stop := work(t, eng)
 		closed := time.Now()
-		for load(t, st, "asks").OpenCalls > 0 || load(t, st, "dead").Recoveries == 0 {
-			time.Sleep(50 * time.Millisecond)
-			if time.Since(closed) > time.Minute {
-				t.Fatal("the deadline is not enforced")
-			}
-		}
+		testclock.Await(t, "the deadline to be enforced", func() bool {
+			return load(t, st, "asks").OpenCalls == 0 && load(t, st, "dead").Recoveries > 0
+		})
 		wantWithin(t, "the deadline and the takeover", closed, 5*time.Second)
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		if n := h.questions() - before; n > 50*15 {
 			t.Errorf("the host was asked %d times in a minute", n)
 		}
 		h.away.Store(false)
 		back := time.Now()
 		for i := range 50 {
-			for !load(t, st, fmt.Sprint("kept", i)).Running(time.Now()) && time.Since(back) < time.Minute {
-				time.Sleep(50 * time.Millisecond)
-			}
+			testclock.Await(t, "the run to be kept", func() bool { return load(t, st, fmt.Sprint("kept", i)).Running(time.Now()) })
 		}
 		wantWithin(t, "keeping the runs of the host that is back", back, 10*time.Second)
 		for i := range 50 {
@@ -230,7 +220,7 @@ func TestTurnOfASessionWhoseHostIsAway(t *testing.T) {
 		eng := open(t, st, done(), hostedBy(h))
 		start(t, eng, "s", "go")
 		h.away.Store(true)
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		for _, most := range []time.Duration{3 * time.Second, 0, 0} {
 			began := time.Now()
 			_, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("again"))
@@ -238,7 +228,7 @@ func TestTurnOfASessionWhoseHostIsAway(t *testing.T) {
 			wantWithin(t, "the refusal", began, most)
 		}
 		h.away.Store(false)
-		time.Sleep(5 * time.Second)
+		testclock.Advance(5 * time.Second)
 		if _, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("again")); err != nil {
 			t.Error(err)
 		}

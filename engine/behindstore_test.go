@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -151,7 +152,7 @@ func TestRunEndsWhenTheStoreLosesItsSteps(t *testing.T) {
 						t.Errorf("message %d follows another reply", i)
 					}
 				}
-				time.Sleep(time.Minute)
+				testclock.Advance(time.Minute)
 			})
 		})
 	}
@@ -187,7 +188,7 @@ func TestTurnBeginsWithTheStepThatWasMadeAgain(t *testing.T) {
 		eng := open(t, st, own, shortLease)
 		turn(t, eng, "s", "go")
 		st.promote()
-		time.Sleep(2 * ttl)
+		testclock.Advance(2 * ttl)
 		run, err := open(t, tapOn(st.Store), ends("kept"), shortLease, named("b")).Resume(t.Context(), "s")
 		if err != nil {
 			t.Fatal(err)
@@ -210,7 +211,7 @@ func TestQueuedTurnThatTheStoreHasLost(t *testing.T) {
 		st := tapOn(nil)
 		eng := open(t, st, bot(counter(2), tool("note", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) { <-ctx.Done(); return "", ctx.Err() })))
 		start(t, eng, "s", "go")
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		queued := start(t, eng, "s", "later", engine.WithOnBusy(engine.BusyEnqueue))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -219,11 +220,11 @@ func TestQueuedTurnThatTheStoreHasLost(t *testing.T) {
 			_, err := queued.Wait(ctx)
 			over <- err
 		}()
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		if _, err := st.Store.Commit(t.Context(), "s", &driver.Commit{Dequeue: []string{queued.ID()}}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second)
+		testclock.Advance(10 * time.Second)
 		select {
 		case err := <-over:
 			wantError(t, err, cairn.ErrAborted)

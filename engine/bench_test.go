@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -155,7 +156,7 @@ func BenchmarkAnswer(b *testing.B) {
 			var appends atomic.Int64
 			st.log.stepIn(func(context.Context, []cairn.Event) error {
 				appends.Add(1)
-				time.Sleep(delay)
+				testclock.Deaf(delay)
 				return nil
 			})
 			model := &chatty{chunks: 200}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -50,7 +51,7 @@ func TestVerbsBesideARunAreOneWrite(t *testing.T) {
 				slow := tool("slow", func(context.Context, *cairn.Call, in) (string, error) { <-release; return "done", nil })
 				agent := bot(scripted.New(scripted.Reply(scripted.Text("let me see"), scripted.Call("slow", in{"x"})), scripted.Text("done"), scripted.Text("and done")), slow)
 				run := start(t, open(t, st, agent), "s", "go")
-				time.Sleep(time.Second)
+				testclock.Advance(time.Second)
 				before := load(t, st, "s")
 				other := st.twin()
 				other.mute()
@@ -70,7 +71,7 @@ func TestVerbsBesideARunAreOneWrite(t *testing.T) {
 				}
 				close(release)
 				wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
-				time.Sleep(time.Minute) // for a turn that was queued
+				testclock.Advance(time.Minute) // for a turn that was queued
 				wantSound(t, st, "s")
 			})
 		})

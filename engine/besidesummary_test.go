@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -60,7 +61,7 @@ func (o *overdue) play(t *testing.T, st *tap, meanwhile func(eng *engine.Engine,
 	eng, other := open(t, st, o.Agent), open(t, st.twin(), o.Agent, named("b"))
 	call := turn(t, eng, "s", "go").Suspended.Calls[0]
 	o.meanwhile = func() { meanwhile(other, call) }
-	time.Sleep(11 * time.Minute)
+	testclock.Advance(11 * time.Minute)
 	wantStatus(t, resume(t, eng, "s"), cairn.RunCompleted, cairn.ReasonReply)
 	turn(t, open(t, st.twin(), o.Agent, named("c")), "s", "go on")
 	if len(o.requests) != 3 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -55,7 +56,7 @@ func TestOnBusy(t *testing.T) {
 				eng := open(t, st, bot(talker(), note()))
 				runs := []*engine.Run{start(t, eng, "s", "one")}
 				for _, text := range []string{"two", "three"} {
-					time.Sleep(time.Second)
+					testclock.Advance(time.Second)
 					runs = append(runs, start(t, eng, "s", text, engine.WithOnBusy(c.busy)))
 				}
 				for i, run := range runs {
@@ -122,7 +123,7 @@ func TestAWorkerBeginsTheQueueOfADeadProcess(t *testing.T) {
 		st := tapOn(nil)
 		dead := open(t, st, bot(talker(), note()))
 		start(t, dead, "s", "one")
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		queued := start(t, dead, "s", "two", engine.WithOnBusy(engine.BusyEnqueue))
 		leave(t, dead)
 		eng := open(t, st, bot(talker(), note()), named("b"))
@@ -136,20 +137,16 @@ func TestAWorkerBeginsTheQueueOfADeadProcess(t *testing.T) {
 }
 
 // attachTo waits until runID is the session's latest run and returns a handle on it.
-func attachTo(t *testing.T, eng *engine.Engine, session, runID string) *engine.Run {
+func attachTo(t *testing.T, eng *engine.Engine, session, runID string) (run *engine.Run) {
 	t.Helper()
-	for range 3600 {
-		run, err := eng.Attach(t.Context(), session)
-		if err != nil {
+	testclock.Await(t, "run "+runID+" to begin", func() (begun bool) {
+		var err error
+		if run, err = eng.Attach(t.Context(), session); err != nil {
 			t.Fatal(err)
 		}
-		if run.ID() == runID {
-			return run
-		}
-		time.Sleep(time.Second)
-	}
-	t.Fatalf("run %s was never begun", runID)
-	return nil
+		return run.ID() == runID
+	})
+	return run
 }
 
 func TestDeleteTakesTheTreeAlong(t *testing.T) {
@@ -185,11 +182,11 @@ func TestTurnBeginsBeforeTheEndIsPublished(t *testing.T) {
 				one, two := open(t, st, agent, named("one")), open(t, tapOn(st.Store), agent, named("two"))
 				turn(t, one, "s", "zero")
 				first := start(t, one, "s", "one")
-				time.Sleep(time.Second) // it is in its second step
+				testclock.Advance(time.Second) // it is in its second step
 				st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
 					for i := range events {
 						if events[i].Type == cairn.EventStepCommitted {
-							time.Sleep(10 * time.Second)
+							testclock.Deaf(10 * time.Second)
 						}
 					}
 					return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -107,7 +108,7 @@ func TestResultsOfAPausedSession(t *testing.T) {
 				if got := r.seen(); got != "x" {
 					t.Fatalf("run with %q before the pause", got)
 				}
-				time.Sleep(after)
+				testclock.Advance(after)
 				two := open(t, st, agent, named("two"))
 				submit(t, two, "s", cairn.Approve(res.Suspended.Calls[0]), cairn.OutcomeAccepted)
 				res = resume(t, two, "s")

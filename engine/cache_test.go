@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -287,14 +288,14 @@ func TestResultIsGoodForItsTime(t *testing.T) {
 				var r rates
 				eng := open(t, tapOn(nil), bot(obey(), r.tool("rate", cairn.CachePolicy{TTL: c.policy})))
 				says(t, eng, "rate:x")
-				time.Sleep(c.good / 2)
+				testclock.Advance(c.good / 2)
 				says(t, eng, "rate:x") // does not extend its validity
-				time.Sleep(c.good/2 - 1)
+				testclock.Advance(c.good/2 - 1)
 				says(t, eng, "rate:x")
 				if got := r.seen(); got != "x" {
 					t.Errorf("run with %q up to its end", got)
 				}
-				time.Sleep(time.Nanosecond)
+				testclock.Advance(time.Nanosecond)
 				says(t, eng, "rate:x rate:x")
 				if got := r.seen(); got != "x" {
 					t.Errorf("run with %q after its end", got)

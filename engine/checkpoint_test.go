@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -134,7 +135,7 @@ func TestToolCacheIsListedAndDropped(t *testing.T) {
 		if err != nil || len(list) != 1 || string(list[0].Output) != `"saw b"` {
 			t.Errorf("%+v, %v", list, err)
 		}
-		time.Sleep(2 * time.Hour)
+		testclock.Advance(2 * time.Hour)
 		if list, err := eng.ToolCache(t.Context(), "s"); err != nil || len(list) != 0 {
 			t.Errorf("what is no longer good: %+v, %v", list, err)
 		}

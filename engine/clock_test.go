@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -57,11 +58,11 @@ func TestDeadlineIsTheStores(t *testing.T) {
 				t.Errorf("message %s is said to be of %v, which is %v ago", m.ID, m.CreatedAt, late)
 			}
 		}
-		time.Sleep(10*time.Minute - time.Second)
+		testclock.Advance(10*time.Minute - time.Second)
 		if due := dueOf(t, st); len(due) > 0 {
 			t.Errorf("due before the deadline: %+v", due)
 		}
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		if due := dueOf(t, st); len(due) != 1 || due[0].Kind != store.DueDeadline {
 			t.Errorf("due at the deadline: %+v", due)
 		}
@@ -77,7 +78,7 @@ func TestAnswerIsLateByTheStoresClock(t *testing.T) {
 			onEachClock(t, func(t *testing.T, clock option) {
 				st := tapOn(nil)
 				call := turn(t, open(t, st, asking()), "s", "go").Suspended.Calls[0]
-				time.Sleep(test.after)
+				testclock.Advance(test.after)
 				receipt, err := open(t, st, asking(), named("b"), clock).Submit(t.Context(), "s", cairn.Answer(call, "yes"))
 				if err != nil || receipt.Outcome != test.want {
 					t.Errorf("the answer is %s, %v, want %s", receipt.Outcome, err, test.want)
@@ -97,10 +98,10 @@ func TestClaimLastsByTheStoresClock(t *testing.T) {
 		if err != nil || !claimed.ClaimedUntil.Equal(time.Now().Add(time.Minute)) {
 			t.Fatalf("claimed until %v, %v", claimed.ClaimedUntil, err)
 		}
-		time.Sleep(time.Minute - time.Second)
+		testclock.Advance(time.Minute - time.Second)
 		_, err = eng.Claim(t.Context(), "s", call.ID, "bob", time.Minute)
 		wantError(t, err, cairn.ErrClaimed)
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		if _, err = eng.Claim(t.Context(), "s", call.ID, "bob", time.Minute); err != nil {
 			t.Error(err)
 		}
@@ -113,13 +114,13 @@ func TestResumeWaitsForTheStoresClock(t *testing.T) {
 		st := tapOn(nil)
 		call := turn(t, open(t, st, asking()), "s", "go").Suspended.Calls[0]
 		other := open(t, st, bot(scripted.New(scripted.Text("too late")), asking().Tools...), named("b"), clock)
-		time.Sleep(10*time.Minute - time.Second)
+		testclock.Advance(10*time.Minute - time.Second)
 		_, err := other.Resume(t.Context(), "s")
 		wantError(t, err, cairn.ErrNotResumable)
 		if can, err := other.CanResume(t.Context(), "s"); err != nil || can.Resume {
 			t.Errorf("before the deadline: %+v, %v", can, err)
 		}
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		run, err := other.Resume(t.Context(), "s")
 		if err != nil {
 			t.Fatal(err)
@@ -165,7 +166,7 @@ func TestTakeoverByTheStoresClock(t *testing.T) {
 			wantError(t, err, cairn.ErrAlreadyRunning)
 			_, err = other.Execute(t.Context(), "s", "bot", cairn.Text("again"))
 			wantError(t, err, cairn.ErrAlreadyRunning)
-			time.Sleep(time.Until(row.Lease.Until))
+			testclock.Advance(time.Until(row.Lease.Until))
 		}
 		if can, err := other.CanResume(t.Context(), "s"); err != nil || !can.Resume {
 			t.Errorf("after the lease: %+v, %v", can, err)
@@ -202,12 +203,12 @@ func TestCacheByTheStoresClock(t *testing.T) {
 			cairn.Cache(cairn.CachePolicy{TTL: 10 * time.Minute}))
 		asks := func() cairn.Model { return scripted.New(scripted.Call("look_up", in{"x"}), scripted.Text("done")) }
 		turn(t, open(t, st, bot(asks(), lookUp)), "s", "go")
-		time.Sleep(10*time.Minute - time.Second)
+		testclock.Advance(10*time.Minute - time.Second)
 		turn(t, open(t, st, bot(asks(), lookUp), named("b"), clock), "s", "again")
 		if ran != 1 {
 			t.Errorf("the tool ran %d times within the life of its result", ran)
 		}
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		turn(t, open(t, st, bot(asks(), lookUp), named("c"), clock), "s", "again")
 		if ran != 2 {
 			t.Errorf("the tool ran %d times, want a second time after the life of its result", ran)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -38,7 +39,7 @@ func begunAhead(t *testing.T) *memstore.Store {
 	st := clock.store()
 	dead := tapOn(st)
 	start(t, open(t, dead, slow(), named("dead")), "s", "go")
-	time.Sleep(time.Second)
+	testclock.Advance(time.Second)
 	dead.cut()
 	clock.set(0)
 	return st
@@ -79,11 +80,11 @@ func TestWorkerTakesOverAfterClockWasSetBack(t *testing.T) {
 		st := begunAhead(t)
 		eng := open(t, tapOn(st), slow(), named("b"))
 		defer work(t, eng)()
-		time.Sleep(29 * time.Second)
+		testclock.Advance(29 * time.Second)
 		if row := load(t, st, "s"); row.Recoveries != 0 || !row.Running(row.AsOf) {
 			t.Errorf("within the time of a lease: %d recoveries, %+v as of %s", row.Recoveries, row.Lease, row.AsOf)
 		}
-		time.Sleep(3 * time.Second)
+		testclock.Advance(3 * time.Second)
 		if row := load(t, st, "s"); row.Recoveries != 1 || !row.Running(row.AsOf) {
 			t.Errorf("after it: %d recoveries, %+v as of %s", row.Recoveries, row.Lease, row.AsOf)
 		}
@@ -99,7 +100,7 @@ func TestClockSetBackLeavesLivingRunsAlone(t *testing.T) {
 		st := clock.store()
 		run := start(t, open(t, tapOn(st), slow(), named("a")), "s", "go")
 		defer work(t, open(t, tapOn(st), slow(), named("b")))()
-		time.Sleep(15 * time.Second)
+		testclock.Advance(15 * time.Second)
 		clock.set(0)
 		wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
 		if row := load(t, st, "s"); row.Recoveries != 0 {
@@ -118,7 +119,7 @@ func TestClockSetBackForgetsDeadWorkers(t *testing.T) {
 		dead := tapOn(st)
 		stop := work(t, open(t, dead, slow(), named("dead")))
 		defer stop()
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		dead.cut()
 		clock.set(0)
 		eng := open(t, tapOn(st), slow(), named("b"))
@@ -154,7 +155,7 @@ func TestSweepStopsWhenTheClockJumps(t *testing.T) {
 		}
 		sweep := func(jump time.Duration, want engine.SweepReport) {
 			t.Helper()
-			time.Sleep(time.Hour)
+			testclock.Advance(time.Hour)
 			r, err := eng.Sweep(t.Context())
 			if jumped := errors.Is(err, cairn.ErrUnavailable); jumped != (jump != 0) || r.ClockJump != cairn.Duration(jump) || r.Expired != want.Expired || r.Purged != want.Purged {
 				t.Errorf("the report is %+v, %v, want %+v after a jump by %s", r, err, want, jump)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -163,7 +164,7 @@ func TestWorkersShareWhatIsDue(t *testing.T) {
 			}
 		}
 		leave(t, lost)
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		first := open(t, st, bot(forever), named("d"))
 		for i := range sessions {
 			start(t, first, fmt.Sprint("s", i), "go")
@@ -174,7 +175,7 @@ func TestWorkersShareWhatIsDue(t *testing.T) {
 			eng := open(t, tapOn(st.Store), bot(model), named(fmt.Sprint("w", i, "_")), with(func(o *engine.Options) { o.WorkConcurrency = 4 }))
 			defer work(t, eng)()
 		}
-		time.Sleep(sessions/8*time.Minute + 30*time.Second) // plus the time until a worker looks again
+		testclock.Advance(sessions/8*time.Minute + 30*time.Second) // plus the time until a worker looks again
 		mu.Lock()
 		if most != 8 {
 			t.Errorf("%d runs at once, want 4 in each of 2 workers", most)
@@ -264,7 +265,7 @@ func TestUserCodeThatHangsHoldsNoVerbUp(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					st := tapOn(nil)
 					hung := make(chan struct{})
-					eng := open(t, st, agent(func() { close(hung); time.Sleep(time.Hour) }), shortLease)
+					eng := open(t, st, agent(func() { close(hung); testclock.Deaf(time.Hour) }), shortLease)
 					begun := time.Now()
 					run := start(t, eng, "s", "go")
 					if took := time.Since(begun); took > 0 {
@@ -305,8 +306,7 @@ func TestUserCodeThatHangsHoldsNoVerbUp(t *testing.T) {
 						t.Errorf("%d calls are abandoned", n)
 					}
 					before := render(t, st, "s")
-					time.Sleep(2 * time.Hour)
-					synctest.Wait()
+					testclock.Advance(2 * time.Hour)
 					if n := eng.Abandoned(); n != 0 {
 						t.Errorf("%d calls are abandoned although all have returned", n)
 					}
@@ -355,12 +355,12 @@ func TestModelThatFallsSilentIsAskedAgain(t *testing.T) {
 						if speaks && !yield(cairn.Chunk{Type: cairn.ChunkText, Text: "we"}, nil) {
 							return
 						}
-						time.Sleep(time.Hour)
+						testclock.Deaf(time.Hour)
 						yield(cairn.Chunk{Type: cairn.ChunkText, Text: "late"}, nil)
 						return
 					}
 					for range 3 { // slow, but alive
-						time.Sleep(9 * time.Minute)
+						testclock.Deaf(9 * time.Minute)
 						if !yield(cairn.Chunk{Type: cairn.ChunkText, Text: "well "}, nil) {
 							return
 						}
@@ -377,7 +377,7 @@ func TestModelThatFallsSilentIsAskedAgain(t *testing.T) {
 					t.Errorf("took %s", took)
 				}
 				wantSound(t, st, "s")
-				time.Sleep(time.Hour)
+				testclock.Advance(time.Hour)
 			})
 		})
 	}

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
@@ -208,7 +208,7 @@ func TestProcessDiesWhileHistoryIsCompacted(t *testing.T) {
 			eng = open(t, st, agent, shortLease, named(fmt.Sprintf("p%d.", processes)))
 			stop := work(t, eng)
 			for load(t, st.Store, "s").Status == cairn.SessionActive {
-				time.Sleep(ttl)
+				testclock.Advance(ttl)
 			}
 			stop()
 			if row := load(t, st.Store, "s"); row.Status != cairn.SessionCompleted {

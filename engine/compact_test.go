@@ -9,10 +9,10 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
@@ -141,9 +141,9 @@ func TestLongConversationStaysWithinTheWindow(t *testing.T) {
 			st = tapOn(st.Store)
 			eng = open(t, st, agent, shortLease, named(fmt.Sprintf("p%d.", kills)))
 			stop := work(t, eng)
-			time.Sleep(3 * ttl)
+			testclock.Advance(3 * ttl)
 			for load(t, st.Store, "s").Status == cairn.SessionActive {
-				time.Sleep(ttl)
+				testclock.Advance(ttl)
 			}
 			stop()
 			if row := load(t, st.Store, "s"); row.Status != cairn.SessionCompleted {

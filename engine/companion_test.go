@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -126,7 +127,7 @@ func TestCompanionInTheBackground(t *testing.T) {
 			scripted.Text("ann is at work"), scripted.Text("ann is done"), scripted.Text("nothing new"))
 		eng := open(t, st, agent)
 		turn(t, eng, "s", "go")
-		time.Sleep(time.Hour)
+		testclock.Advance(time.Hour)
 		turn(t, eng, "s", "and now?")
 		turn(t, eng, "s", "and now?")
 		heard := 0
@@ -160,7 +161,7 @@ func TestStoreIsAwayWhenCompanionsAreHeardOf(t *testing.T) {
 					scripted.Text("ann is at work"), scripted.Text("ann is done"))
 				eng := open(t, st, agent)
 				turn(t, eng, "s", "go")
-				time.Sleep(time.Hour)
+				testclock.Advance(time.Hour)
 				var done atomic.Bool
 				var interrupts sync.WaitGroup
 				st.stepIn(func(ctx context.Context, op string) error {
@@ -212,7 +213,7 @@ func TestCompanionInTheBackgroundOutlivesItsProcess(t *testing.T) {
 		agent, _ = companions(cairn.NonBlocking, scribe(time.Minute), scripted.Text("ann is done"))
 		eng := open(t, st, agent, named("b"))
 		go func() { _ = eng.Work(t.Context()) }()
-		time.Sleep(time.Hour)
+		testclock.Advance(time.Hour)
 		turn(t, eng, "s", "and now?")
 		list := messages(t, st, "s")
 		if got := list[len(list)-2]; !got.Hidden || got.Text() != "Companion ann is done: 1: one" {
@@ -243,7 +244,7 @@ func TestCompanionThatWaits(t *testing.T) {
 		two := open(t, st, agent, named("b"))
 		go func() { _ = two.Work(t.Context()) }()
 		submit(t, two, "s", cairn.Approve(res.Suspended.Calls[0]), cairn.OutcomeAccepted)
-		time.Sleep(time.Hour)
+		testclock.Advance(time.Hour)
 		if got := output(t, st, "s", 1); got != `"it was \"done\""` {
 			t.Errorf("the first consultation: %s", got)
 		}
@@ -252,7 +253,7 @@ func TestCompanionThatWaits(t *testing.T) {
 			t.Fatalf("inbox %+v, %v", page, err)
 		}
 		submit(t, two, "s", cairn.Deny(page.Items[0].CallRef, "enough"), cairn.OutcomeAccepted)
-		time.Sleep(time.Hour)
+		testclock.Advance(time.Hour)
 		if got := output(t, st, "s", 2); !strings.Contains(got, "not approved by the user: enough") {
 			t.Errorf("the second consultation: %s", got)
 		}
@@ -277,19 +278,19 @@ func TestCompanionIsAnsweredBeforeItsParentWaits(t *testing.T) {
 			})}
 		agent, _ := companions(cairn.Blocking, who, scripted.Reply(spawn("c1", "ann", "one"), scripted.Call("rest", in{})), scripted.Text("fine"))
 		agent.Tools = append(agent.Tools, tool("rest", func(context.Context, *cairn.Call, in) (string, error) {
-			time.Sleep(time.Hour)
+			testclock.Deaf(time.Hour)
 			return "rested", nil
 		}))
 		eng := open(t, st, agent)
 		go func() { _ = eng.Work(t.Context()) }()
 		start(t, eng, "s", "go")
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		page, err := eng.Inbox(t.Context(), store.CallQuery{RootID: "s"})
 		if err != nil || len(page.Items) != 1 {
 			t.Fatalf("inbox %+v, %v", page, err)
 		}
 		submit(t, eng, "s", cairn.Approve(page.Items[0].CallRef), cairn.OutcomeAccepted)
-		time.Sleep(2 * time.Hour)
+		testclock.Advance(2 * time.Hour)
 		if row := load(t, st, "s"); row.Status != cairn.SessionCompleted {
 			t.Fatalf("the parent is %s", row.Status)
 		}
@@ -311,7 +312,7 @@ func TestRunsOfCompanionsDifferWhenStepsAreDoneAgain(t *testing.T) {
 		if err == nil {
 			t.Fatal("the run came to an end")
 		}
-		time.Sleep(ttl)
+		testclock.Advance(ttl)
 		next := tapOn(st.Store)
 		agent, _ = companions(cairn.Blocking, scribe(0), spawn("c0", "bob", "one"), spawn("c1", "bob", "two"), scripted.Text("done"))
 		agent.Durability, agent.Tools = cairn.Manual, []cairn.Tool{note()}
@@ -333,7 +334,7 @@ func TestMessageInterruptsACompanion(t *testing.T) {
 		agent, _ := companions(cairn.NonBlocking, scribe(time.Hour), spawn("c1", "ann", "one"), send("c2", "ann", "two"), scripted.Text("ok"), scripted.Text("so"))
 		eng := open(t, st, agent, patient)
 		turn(t, eng, "s", "go")
-		time.Sleep(2 * time.Hour)
+		testclock.Advance(2 * time.Hour)
 		turn(t, eng, "s", "and?")
 		list := messages(t, st, "s")
 		if got := list[len(list)-2].Text(); got != "Companion ann is done: 2: one, two" {
@@ -351,7 +352,7 @@ func TestStoppingAParentStopsItsCompanions(t *testing.T) {
 			agent, _ := companions(mode, scribe(time.Hour), spawn("c1", "ann", "one"), scripted.Reply(scripted.Pause(10*time.Minute), scripted.Text("ok")), scripted.Text("next"))
 			eng := open(t, st, agent)
 			run := start(t, eng, "s", "go")
-			time.Sleep(time.Minute)
+			testclock.Advance(time.Minute)
 			if err := eng.Interrupt(t.Context(), "s", "stop"); err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -132,12 +133,11 @@ func TestConsultationTimesOutWhileItWaits(t *testing.T) {
 				}
 				other := open(t, tapOn(st.Store), agent, clock, named("other"))
 				defer work(t, other)()
-				time.Sleep(consultLimit - time.Second)
+				testclock.Advance(consultLimit - time.Second)
 				if s := load(t, st, "s"); s.Status != cairn.SessionPaused {
 					t.Errorf("before the deadline the session is %s", s.Status)
 				}
-				time.Sleep(time.Minute)
-				synctest.Wait()
+				testclock.Advance(time.Minute)
 				wantTimedOut(t, st, began, test.below)
 				if page, err := other.Inbox(t.Context(), store.CallQuery{RootID: "s"}); err != nil || len(page.Items) > 0 {
 					t.Errorf("calls that are still open: %+v, %v", page.Items, err)
@@ -156,7 +156,7 @@ func TestInnerConsultationTimesOut(t *testing.T) {
 				eng := open(t, st, relays("bot", consults("clerk", leaf)), patient)
 				defer work(t, eng)()
 				start(t, eng, "s", "go")
-				time.Sleep(consultLimit + time.Minute)
+				testclock.Advance(consultLimit + time.Minute)
 				if r := consultation(t, st, "s"); r.IsError || string(r.Output) != `"clerk is done"` {
 					t.Errorf("the outer call's result is %+v", r)
 				}
@@ -182,13 +182,13 @@ func TestConsultationTimesOutAfterTakeover(t *testing.T) {
 		})}
 		agent, began := consults("bot", helper), time.Now()
 		dead := start(t, open(t, st, agent, shortLease, patient), "s", "go")
-		time.Sleep(consultLimit / 2)
+		testclock.Advance(consultLimit / 2)
 		st.cut()
 		if _, err := dead.Wait(t.Context()); err == nil {
 			t.Fatal("the run of the dead process has ended")
 		}
 		defer work(t, open(t, tapOn(st.Store), agent, shortLease, patient, named("other")))()
-		time.Sleep(time.Hour)
+		testclock.Advance(time.Hour)
 		wantTimedOut(t, st.Store, began, 1)
 	})
 }
@@ -202,7 +202,7 @@ func TestTurnAfterTimeoutOfConsultation(t *testing.T) {
 		eng := open(t, st, agent)
 		began := time.Now()
 		wantStatus(t, turn(t, eng, "s", "go"), cairn.RunSuspended, cairn.ReasonChildren)
-		time.Sleep(consultLimit)
+		testclock.Advance(consultLimit)
 		if got := turn(t, eng, "s", "and now?").Text; got != "next" {
 			t.Errorf("the next turn's answer is %q", got)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -96,7 +97,7 @@ func TestSuspectedProcessIsFencedOff(t *testing.T) {
 			return nil
 		}, nil)
 		zombie := start(t, open(t, st, slow, shortLease), "s", "go")
-		time.Sleep(ttl)
+		testclock.Advance(ttl)
 
 		other := open(t, tapOn(st.Store), bot(scripted.New(scripted.Text("I took over"))), shortLease, named("b"))
 		run, err := other.Resume(t.Context(), "s")
@@ -126,7 +127,7 @@ func TestSuspectedProcessIsFencedOffTheLog(t *testing.T) {
 		st := tapOn(memstore.New(&memstore.Options{Now: now}))
 		speak := func(text string) *cairn.Agent { return bot(scripted.New(scripted.Text(text).Pace(ttl / 30))) }
 		zombie := start(t, open(t, st, speak("a b c d e f g h i j k l m n o p"), shortLease), "s", "go")
-		time.Sleep(ttl/6 + time.Millisecond)
+		testclock.Advance(ttl/6 + time.Millisecond)
 		ahead.Store(int64(ttl)) // the lease has lapsed by the store's clock
 		other := open(t, tapOn(st.Store), speak("1 2 3 4 5 6 7 8 9"), shortLease, named("b"), with(func(o *engine.Options) { o.Now = now }))
 		run, err := other.Resume(t.Context(), "s")
@@ -196,7 +197,7 @@ func TestProcessTakesItsOwnLapsedRunOver(t *testing.T) {
 		var calls atomic.Int32
 		deaf := tool("deaf", func(context.Context, *cairn.Call, in) (string, error) {
 			if calls.Add(1) == 1 {
-				time.Sleep(2 * ttl)
+				testclock.Deaf(2 * ttl)
 			}
 			return "ok", nil
 		})
@@ -214,7 +215,7 @@ func TestProcessTakesItsOwnLapsedRunOver(t *testing.T) {
 			return nil
 		}, nil)
 		lost := start(t, eng, "s", "go")
-		time.Sleep(ttl)
+		testclock.Advance(ttl)
 		st.stepIn(nil, nil)
 		run, err := eng.Resume(t.Context(), "s")
 		if err != nil {
@@ -294,7 +295,7 @@ func TestPerToolKeepsWhatEndsWhileTheProcessIsLeaving(t *testing.T) {
 		first := model()
 		agent := bot(first, tool("pay", func(context.Context, *cairn.Call, in) (string, error) {
 			ran++
-			time.Sleep(time.Second)
+			testclock.Deaf(time.Second)
 			return "paid", nil
 		}))
 		agent.Durability = cairn.PerTool
@@ -339,7 +340,7 @@ func TestRunThatKillsItsProcessFails(t *testing.T) {
 		}
 		_, _ = start(t, process(0), "s", "go").Wait(t.Context())
 		for n := 1; n <= 3; n++ {
-			time.Sleep(ttl)
+			testclock.Advance(ttl)
 			run, err := process(n).Resume(t.Context(), "s")
 			if err != nil {
 				t.Fatalf("recovery %d: %v", n, err)
@@ -348,7 +349,7 @@ func TestRunThatKillsItsProcessFails(t *testing.T) {
 				t.Fatalf("recovery %d did not end", n)
 			}
 		}
-		time.Sleep(ttl)
+		testclock.Advance(ttl)
 		last := process(4)
 		_, err := last.Resume(t.Context(), "s")
 		var e *cairn.Error
@@ -390,7 +391,7 @@ func TestCommittedStepResetsTheCountOfRecoveries(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _ = run.Wait(t.Context())
-			time.Sleep(ttl)
+			testclock.Advance(ttl)
 		}
 		if r := runsOf(t, mem, "s")[0]; r.Status != cairn.RunCompleted || r.Steps != 8 {
 			t.Errorf("run %+v", r)

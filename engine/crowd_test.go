@@ -18,6 +18,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
@@ -69,7 +70,7 @@ func newCrowd(t *testing.T, seed uint64) *crowd {
 // live begins another process, which works until ctx is done.
 func (c *crowd) live(ctx context.Context, working *sync.WaitGroup, i int) {
 	slow := func(context.Context, string) error {
-		time.Sleep(time.Duration(c.draw(4)) * time.Millisecond)
+		testclock.Deaf(time.Duration(c.draw(4)) * time.Millisecond)
 		return nil
 	}
 	st := tapOn(c.st)
@@ -137,12 +138,7 @@ func crowdAgent() *cairn.Agent {
 	})}
 	scribe := scribe(30 * time.Millisecond)
 	slow := tool("slow", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) {
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-			return "slept", nil
-		}
+		return "slept", testclock.Pause(ctx, 20*time.Millisecond)
 	})
 	a := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		return reply(req, scripted.Call("note", in{"n"}), scripted.Call("pay", in{"p"}), scripted.Call("slow", in{"s"}), scripted.Call("ask", in{"q"}),
@@ -167,20 +163,20 @@ func (c *crowd) meet() {
 	c.live(ctx, &working, 1)
 	for range c.draw(3) {
 		calling.Go(func() {
-			time.Sleep(time.Duration(c.draw(300)) * time.Millisecond)
+			_ = testclock.Pause(ctx, time.Duration(c.draw(300))*time.Millisecond)
 			c.die(ctx, &working, c.draw(2))
 		})
 	}
 	for n := range 4 {
 		calling.Go(func() {
 			for range 8 {
-				time.Sleep(time.Duration(c.draw(40)) * time.Millisecond)
+				_ = testclock.Pause(ctx, time.Duration(c.draw(40))*time.Millisecond)
 				c.call(ctx, fmt.Sprint("s", c.draw(2)), n)
 			}
 		})
 	}
 	calling.Wait()
-	time.Sleep(time.Minute)
+	testclock.Advance(time.Minute)
 	for _, id := range []string{"s0", "s1"} {
 		c.rest(ctx, id)
 	}
@@ -217,7 +213,7 @@ func (c *crowd) rest(ctx context.Context, id string) {
 // calm ends every wait for a person until nothing of a session is due.
 func (c *crowd) calm(ctx context.Context, id string) {
 	for range 100 {
-		time.Sleep(10 * time.Second)
+		testclock.Advance(10 * time.Second)
 		row, err := driver.Load(ctx, c.st, id)
 		switch {
 		case errors.Is(err, cairn.ErrNotFound):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -96,7 +97,7 @@ func TestEngineLimitsWaitForPeople(t *testing.T) {
 			}
 		}
 		stop := work(t, eng)
-		time.Sleep(2 * time.Hour)
+		testclock.Advance(2 * time.Hour)
 		stop()
 		list := messages(t, st, "s")
 		if row := load(t, st, "s"); row.Status != cairn.SessionCompleted {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -45,7 +46,7 @@ func TestLogThatADeadProcessLeft(t *testing.T) {
 		}},
 		"the end of a sub-agent whose caller begins another turn": {bossOf, func(t *testing.T, eng *engine.Engine, st *tap) {
 			turn(t, eng, "s", "go")
-			time.Sleep(time.Second) // the sub-agent is older than the run that begins
+			testclock.Advance(time.Second) // the sub-agent is older than the run that begins
 			st.stepIn(nil, func(_ context.Context, op string) error {
 				if op == "Commit" {
 					st.cut()
@@ -64,7 +65,7 @@ func TestLogThatADeadProcessLeft(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				worked := make(chan error, 1)
 				go func() { worked <- two.Work(ctx) }()
-				time.Sleep(time.Minute)
+				testclock.Advance(time.Minute)
 				turn(t, two, "s", "never mind")
 				stop()
 				if err := <-worked; err != nil {

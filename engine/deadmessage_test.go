@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -56,7 +57,7 @@ func (c *cashier) die(t *testing.T) *tap {
 	start(t, eng, "s", "Pay 1.")
 	synctest.Wait()
 	st.cut()
-	time.Sleep(2 * ttl)
+	testclock.Advance(2 * ttl)
 	if row := load(t, st.Store, "s"); !row.Crashed(row.AsOf) || len(c.paid) != 1 || c.slow != 1 {
 		t.Fatalf("the dead process left %d payments, %d slow calls and %+v", len(c.paid), c.slow, row)
 	}
@@ -147,14 +148,14 @@ func TestRefusalSaysWhenTheLeaseLapses(t *testing.T) {
 		st := tapOn(nil)
 		start(t, open(t, st, bot(scripted.New(scripted.Reply(scripted.Do(st.cut), scripted.Pause(time.Hour)))), shortLease), "s", "go")
 		synctest.Wait()
-		time.Sleep(ttl / 4)
+		testclock.Advance(ttl / 4)
 		eng := open(t, tapOn(st.Store), bot(scripted.New(scripted.Text("one"), scripted.Text("two"))), shortLease, named("b"))
 		_, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("hello?"))
 		wantError(t, err, cairn.ErrAlreadyRunning)
 		if e := cairn.AsError(err); e.RetryAfter != cairn.Duration(ttl-ttl/4) {
 			t.Errorf("it is to be retried after %s, want %s", e.RetryAfter, ttl-ttl/4)
 		}
-		time.Sleep(time.Duration(cairn.AsError(err).RetryAfter))
+		testclock.Advance(time.Duration(cairn.AsError(err).RetryAfter))
 		wantStatus(t, turn(t, eng, "s", "hello?"), cairn.RunCompleted, cairn.ReasonReply)
 	})
 }
@@ -190,7 +191,7 @@ func TestTurnBeginsBehindCrashLoop(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			time.Sleep(2 * ttl)
+			testclock.Advance(2 * ttl)
 		}
 		dies("a") // begins the run
 		dies("b") // queues a turn and takes the run over
@@ -236,7 +237,7 @@ func TestMessageToDeadCompanionRepeatsNoResult(t *testing.T) {
 				wantStatus(t, turn(t, open(t, st, parent, shortLease), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
 				synctest.Wait()
 				st.cut()
-				time.Sleep(2 * ttl)
+				testclock.Advance(2 * ttl)
 				if len(helper.paid) != 1 || helper.slow != 1 {
 					t.Fatalf("%d payments, %d slow calls", len(helper.paid), helper.slow)
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -218,7 +219,7 @@ func TestReadersOfADeadRunHearOfItsEnd(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(ttl)
+				testclock.Advance(ttl)
 				heard := make(chan struct{})
 				go func() { wantEnd(t, run); close(heard) }()
 				do(t, other)

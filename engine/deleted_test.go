@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -114,7 +115,7 @@ func TestExpiredSessionIsGoneAtOnce(t *testing.T) {
 		agent := func() *cairn.Agent { return bot(scripted.New(scripted.Text("one"), scripted.Text("two"))) }
 		eng, other := open(t, st, agent()), open(t, st, agent(), named("b"))
 		turn(t, eng, "s", "first")
-		time.Sleep(8 * day)
+		testclock.Advance(8 * day)
 		for _, e := range []*engine.Engine{eng, other} { // eng has it in memory
 			wantGone(t, e, "s", cairn.ErrExpired)
 		}
@@ -122,7 +123,7 @@ func TestExpiredSessionIsGoneAtOnce(t *testing.T) {
 		if err != nil || row.ID != "s" {
 			t.Fatalf("restored: %+v, %v", row, err)
 		}
-		time.Sleep(6 * day)
+		testclock.Advance(6 * day)
 		if res := turn(t, eng, "s", "second"); res.Turn != 2 {
 			t.Errorf("the restored session continues with turn %d", res.Turn)
 		}
@@ -163,7 +164,7 @@ func TestFollowersOfADeletedSession(t *testing.T) {
 					t.Fatal(err)
 				}
 			case "expired":
-				time.Sleep(7 * day)
+				testclock.Advance(7 * day)
 				want = cairn.ErrExpired
 			}
 			for range 2 {
@@ -206,7 +207,7 @@ func TestErasedSessionIsForgotten(t *testing.T) {
 		turn(t, eng, "s", "first")
 		for i, remove := range []func(){
 			func() {
-				time.Sleep(time.Second)
+				testclock.Advance(time.Second)
 				if err := other.Erase(t.Context(), "s"); err != nil {
 					t.Fatal(err)
 				}
@@ -217,9 +218,9 @@ func TestErasedSessionIsForgotten(t *testing.T) {
 				}
 			},
 			func() {
-				time.Sleep(8 * day)
+				testclock.Advance(8 * day)
 				wantSweep(t, eng, "1 1 0 0 0")
-				time.Sleep(31 * day)
+				testclock.Advance(31 * day)
 				wantSweep(t, eng, "0 0 1 2 0")
 			},
 		} {
@@ -262,13 +263,13 @@ func TestEventsOfAnErasedSessionStayAway(t *testing.T) {
 						<-asleep
 						for range 3 {
 							_ = call.Emit("progress", "SECRET")
-							time.Sleep(time.Second)
+							testclock.Deaf(time.Second)
 						}
 						return "SECRET", nil
 					})
 					dead := open(t, zombie, bot(scripted.New(scripted.Call("note", in{"x"}), scripted.Text("SECRET")), emits), shortLease, shared)
 					run := start(t, dead, "s", "go")
-					time.Sleep(10 * ttl)
+					testclock.Advance(10 * ttl)
 					eng := open(t, st, bot(scripted.New(scripted.Text("mine"))), named("b"), shared)
 					if err := eng.Erase(t.Context(), "s"); err != nil {
 						t.Fatal(err)
@@ -346,7 +347,7 @@ func TestLogBesideTheStoreIsDropped(t *testing.T) {
 		if _, err := eng.Restore(t.Context(), "again"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(day)
+		testclock.Advance(day)
 		log.fails = true
 		wantSweep(t, eng, "0 0 0 0 2")
 		log.fails = false

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -32,9 +33,7 @@ func TestAbandonedPieceOfText(t *testing.T) {
 	<-reached
 	stopped := make(chan error, 1)
 	go func() { stopped <- eng.Interrupt(t.Context(), "s", "enough") }()
-	for eng.Abandoned() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testclock.Await(t, "the call to be abandoned", func() bool { return eng.Abandoned() > 0 })
 	close(gate)
 	if err := <-stopped; err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -113,7 +114,7 @@ func TestUsageOfAStoppedCall(t *testing.T) {
 		st := memstore.New(nil)
 		eng := open(t, st, bot(priced{scripted.New(scripted.Reply(spends(100, 7), fails(cairn.ErrOverloaded)), scripted.Reply(spends(200, 1), scripted.Pause(time.Hour)))}), with(pennies))
 		run := start(t, eng, "s", "go")
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +132,7 @@ func TestUsageOfAStopBetweenAttempts(t *testing.T) {
 		later := scripted.Fail(&cairn.Error{Code: cairn.ErrRateLimited, Message: "later", RetryAfter: cairn.Duration(30 * time.Second)})
 		eng := open(t, st, bot(priced{scripted.New(scripted.Reply(spends(100, 7), later))}), with(pennies))
 		run := start(t, eng, "s", "go")
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
 			t.Fatal(err)
 		}
@@ -394,7 +395,7 @@ func TestUsageOfWorkThatIsCutByClosing(t *testing.T) {
 					} else {
 						work(t, eng)
 					}
-					time.Sleep(time.Minute)
+					testclock.Advance(time.Minute)
 					leave(t, eng)
 				}
 				res := takenOver(t, st, agent)
@@ -452,7 +453,7 @@ func TestUsageOfACutCallThatIsStopped(t *testing.T) {
 		agent := bot(priced{scripted.New(scripted.Reply(spends(200, 1), scripted.Pause(time.Hour)))})
 		eng := open(t, st, agent, with(pennies))
 		start(t, eng, "s", "go")
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		leave(t, eng)
 		other := open(t, st, agent, with(pennies), named("p2."))
 		if err := other.Interrupt(t.Context(), "s", "enough"); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -28,7 +29,7 @@ func (w *works) tool() cairn.Tool {
 		w.times[in.Text]++
 		w.mu.Unlock()
 		w.atOne <- in.Text
-		time.Sleep(time.Minute)
+		testclock.Deaf(time.Minute)
 		return "done " + in.Text, call.Append([]string{"done"}, in.Text)
 	})
 }
@@ -93,8 +94,7 @@ func TestDrainMovesRunsBehindTheirStep(t *testing.T) {
 				drained := time.Now()
 				two := open(t, tapOn(st.Store), agent, named("b"))
 				go two.Work(t.Context())
-				for ; load(t, st, "s").Status == cairn.SessionActive; time.Sleep(time.Second) {
-				}
+				wait(t, attach(t, two, "s"))
 				if took := time.Since(drained); took > time.Minute+2*time.Second { // the third step, and a poll
 					t.Errorf("the rest took %s", took)
 				}
@@ -140,7 +140,7 @@ func TestDrainAndSubAgents(t *testing.T) {
 				for range 3 { // one alongside the sub-agent, whose first step has two
 					<-w.atOne
 				}
-				time.Sleep(time.Second)
+				testclock.Advance(time.Second)
 				began := time.Now()
 				if err := one.Drain(context.Background()); err != nil {
 					t.Errorf("drain: %v", err)
@@ -157,8 +157,7 @@ func TestDrainAndSubAgents(t *testing.T) {
 				}
 				two := open(t, tapOn(st.Store), agent, named("b"))
 				go two.Work(t.Context())
-				for ; load(t, st, "s").Status == cairn.SessionActive; time.Sleep(time.Second) {
-				}
+				wait(t, attach(t, two, "s"))
 				for call, n := range w.times {
 					if n != 1 {
 						t.Errorf("the tool ran %d times for %q", n, call)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -32,7 +33,7 @@ func abandoned(t *testing.T, st store.Store, agent string, n int) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(time.Minute)
+	testclock.Advance(time.Minute)
 }
 
 // serve has an engine work for a time of a fake clock.
@@ -82,7 +83,7 @@ func TestWorkerLooksPastWhatItCannotTakeOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second)
+		testclock.Advance(2 * time.Second)
 		serve(t, open(t, st, bot(scripted.New(scripted.Text("done"))), quiet), 3*time.Second)
 		if row := load(t, st.tap, "bot-own"); row.Status != cairn.SessionCompleted {
 			t.Errorf("the session that can be read is %s", row.Status)
@@ -94,7 +95,7 @@ func TestWorkerLooksPastWhatItCannotTakeOn(t *testing.T) {
 func TestSessionThatCannotBeReadIsFailed(t *testing.T) {
 	waits := func(t *testing.T, st store.Store) {
 		turn(t, open(t, st, asking(), named("a")), "bot0", "go")
-		time.Sleep(10 * time.Minute)
+		testclock.Advance(10 * time.Minute)
 	}
 	for name, leave := range map[string]func(t *testing.T, st store.Store){
 		"crashed": func(t *testing.T, st store.Store) { abandoned(t, st, "bot", 1) }, "waiting": waits,
@@ -165,7 +166,7 @@ func TestWorkerThatStopsFinishesTakingOver(t *testing.T) {
 		if err := eng.Work(ctx); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		if row := load(t, st.Store, agent.Name+"0"); row.Status != cairn.SessionCompleted {
 			t.Errorf("the session is %s, with the lease %+v", row.Status, row.Lease)
 		}

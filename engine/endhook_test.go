@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -144,13 +145,13 @@ func TestHooksAreNotifiedOfADeadRun(t *testing.T) {
 					return scripted.New(scripted.Reply(scripted.Do(tp.cut), scripted.Pause(time.Hour)))
 				}
 				start(t, process(dying, "a", stuck(dying)), "s", "go")
-				time.Sleep(2 * ttl)
+				testclock.Advance(2 * ttl)
 				if name == "crash loop" {
 					again := tapOn(st.Store)
 					if _, err := process(again, "b", stuck(again)).Resume(t.Context(), "s"); err != nil {
 						t.Fatal(err)
 					}
-					time.Sleep(2 * ttl)
+					testclock.Advance(2 * ttl)
 				}
 				e.flush()
 				c.end(t, process(st, "c", scripted.New(scripted.Text("done"), scripted.Text("done"))))

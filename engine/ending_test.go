@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -139,12 +140,10 @@ func TestEndOfAWaitingTreeAfterAnyCrash(t *testing.T) {
 		for k := 0; k <= verb.commits; k++ {
 			for by, carryOn := range map[string]func(t *testing.T, eng *engine.Engine){
 				"a worker": func(t *testing.T, eng *engine.Engine) {
-					stop := work(t, eng)
-					time.Sleep(time.Minute)
-					stop()
+					workFor(t, eng, time.Minute)
 				},
 				"another call": func(t *testing.T, eng *engine.Engine) {
-					time.Sleep(2 * ttl) // a dead process's lease
+					testclock.Advance(2 * ttl) // a dead process's lease
 					if err := verb.do(t.Context(), eng); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 						t.Error(err)
 					}
@@ -361,12 +360,12 @@ func TestWaitEndsOnceItsRunningSubAgentHas(t *testing.T) {
 						defer work(t, eng)()
 					}
 					st.seen()
-					time.Sleep(10 * time.Minute)
+					testclock.Advance(10 * time.Minute)
 					if n, most := len(st.seen()), 10*60*(40-30*btoi(works)); n > most {
 						t.Errorf("%d calls of the store in 10 minutes, more than %d", n, most)
 					}
 					endBelow(t, st, child, status)
-					time.Sleep(2 * time.Second)
+					testclock.Advance(2 * time.Second)
 					if !works {
 						if err := <-stopped; err != nil {
 							t.Error(err)
@@ -407,7 +406,7 @@ func TestWaitEndsOnceItsSubAgentHasDied(t *testing.T) {
 		defer cancel()
 		wantError(t, eng.Abort(ctx, "s", "enough"), context.DeadlineExceeded)
 		stop := work(t, eng)
-		time.Sleep(2 * time.Hour)
+		testclock.Advance(2 * time.Hour)
 		stop()
 		for i, row := range treeBelow(t, st, "s") {
 			if row.Status != cairn.SessionFailed && (i == 0 || row.Status != cairn.SessionInterrupted) || row.Ending != nil {
@@ -472,9 +471,7 @@ func TestTurnInPlaceOfAWaitThatAWorkerEnds(t *testing.T) {
 				n := 0
 				st.before = func(context.Context, string, *driver.Commit) {
 					if n++; n == k+1 { // the first one records the stop
-						stop := work(t, two)
-						time.Sleep(5 * time.Second)
-						stop()
+						workFor(t, two, 5*time.Second)
 					}
 				}
 				run, err := one.Execute(t.Context(), "s", "bot", cairn.Text("never mind"), withdraw)

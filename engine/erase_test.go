@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -38,7 +39,7 @@ func TestEraseUser(t *testing.T) {
 		turn(t, eng, "stuck", "go", ada)
 		turn(t, eng, "bob's", "go", bob)
 		turn(t, eng, "expired", "go", ada, engine.WithExpiry(time.Now().Add(time.Minute)))
-		time.Sleep(2 * time.Minute)
+		testclock.Advance(2 * time.Minute)
 		start(t, open(t, st, agent, named("b")), "running", "wait", ada) // in another process
 		if err := eng.Delete(t.Context(), "deleted"); err != nil {
 			t.Fatal(err)
@@ -47,7 +48,7 @@ func TestEraseUser(t *testing.T) {
 		for _, id := range []string{"idle", "running"} {
 			logs[id] = load(t, st, id).Log()
 		}
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 
 		put := func(key, user string) {
 			w := store.RecordWrite{Namespace: store.UserRecords, Key: key, Index: driver.UserIndex(user), Value: []byte("1"), Seen: store.AnyVersion}
@@ -162,7 +163,7 @@ func TestRemovalReportsItsProgress(t *testing.T) {
 			turn(t, eng, fmt.Sprint("old-", i), "go", engine.WithExpiry(time.Now().Add(time.Minute)))
 			turn(t, eng, fmt.Sprint("ada-", i), "go", engine.WithUser("ada"))
 		}
-		time.Sleep(2 * time.Minute)
+		testclock.Advance(2 * time.Minute)
 		for round := range 2 { // the first is interrupted
 			ctx, stop := context.WithCancel(t.Context())
 			var swept []int

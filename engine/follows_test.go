@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -163,7 +164,7 @@ func TestMessageBeginsOneTurn(t *testing.T) {
 					}
 				}
 				for row := load(t, st.Store, "s"); row.Status == cairn.SessionActive || row.Queued > 0; row = load(t, st.Store, "s") {
-					time.Sleep(time.Second)
+					testclock.Advance(time.Second)
 				}
 				said, want := texts(messages(t, st.Store, "s")), []string{"m1 m2 m3"}
 				if busy == engine.BusyRollback { // a turn may begin between the end of another one and its rollback

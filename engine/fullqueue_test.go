@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -38,7 +39,7 @@ func TestQueueIsBounded(t *testing.T) {
 				st := tapOn(nil)
 				eng := open(t, st, bot(talker(), note()), queueOf(2))
 				run := start(t, eng, "s", "one")
-				time.Sleep(time.Second) // into the pause
+				testclock.Advance(time.Second) // into the pause
 				second := start(t, eng, "s", "two", enqueue, engine.WithRunID("run_two"))
 				if err := entry(t.Context(), eng); err != nil {
 					t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -111,12 +112,11 @@ func TestWorkerAsksTheHost(t *testing.T) {
 					}
 				}
 				stop := work(t, eng)
-				time.Sleep(59 * time.Second)
-				synctest.Wait()
+				testclock.Advance(59 * time.Second)
 				if h.asked.Load() != 0 {
 					t.Errorf("the host was asked while the lease was good")
 				}
-				time.Sleep(4 * time.Minute)
+				testclock.Advance(4 * time.Minute)
 				stop()
 				if taken := len(h.begun) > 1; taken != c.taken {
 					t.Errorf("the run was taken over: %t, want %t", taken, c.taken)
@@ -148,13 +148,13 @@ func TestWorkerWithoutTheHostWaits(t *testing.T) {
 				t.Errorf("session %s is %s", id, row.Status)
 			}
 		}
-		time.Sleep(40 * time.Second)
+		testclock.Advance(40 * time.Second)
 		wantCompleted("dead", true)
-		time.Sleep(100 * time.Second)
+		testclock.Advance(100 * time.Second)
 		for i := range 100 {
 			wantCompleted(fmt.Sprint("hosted", i), false)
 		}
-		time.Sleep(40 * time.Second)
+		testclock.Advance(40 * time.Second)
 		for i := range 100 {
 			wantCompleted(fmt.Sprint("hosted", i), true)
 		}
@@ -207,7 +207,7 @@ func TestHold(t *testing.T) {
 		start(t, eng, "s", "go")
 		at := h.begun[0].Position
 		err := eng.ForHost().Hold(t.Context(), at, func(context.Context) error {
-			time.Sleep(time.Hour)
+			testclock.Advance(time.Hour)
 			if row := load(t, st, "s"); !row.Running(time.Now()) {
 				t.Errorf("the lease ran out at %s", row.Lease.Until)
 			}

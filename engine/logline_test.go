@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -73,7 +74,7 @@ func TestLogLines(t *testing.T) {
 		says  []string // of the last line
 	}{
 		"approved": {approving(scripted.Text("ok")), func(t *testing.T, eng *engine.Engine, res *cairn.Result) {
-			time.Sleep(90 * time.Second)
+			testclock.Advance(90 * time.Second)
 			answerBy(t, eng, cairn.Approve(res.Suspended.Calls[0]).By("rita"))
 			run, err := eng.Resume(t.Context(), "s")
 			if err != nil {
@@ -87,7 +88,7 @@ func TestLogLines(t *testing.T) {
 			answerBy(t, eng, cairn.Deny(res.Suspended.Calls[0], "too much").By("rita"))
 		}, []string{"INFO call.suspended", "INFO call.submitted", "INFO call.denied"}, []string{"tool=pay", "kind=approval", "reviewer=rita", "reason=too much"}},
 		"timed out": {asking(scripted.Text("too late")), func(t *testing.T, eng *engine.Engine, _ *cairn.Result) {
-			time.Sleep(10 * time.Minute)
+			testclock.Advance(10 * time.Minute)
 			if _, err := eng.Resume(t.Context(), "s"); err != nil {
 				t.Fatal(err)
 			}
@@ -138,8 +139,7 @@ func TestWorkerLogsTimeout(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go eng.Work(ctx)
-		time.Sleep(11 * time.Minute)
-		synctest.Wait()
+		testclock.Advance(11 * time.Minute)
 		if !log.has("WARN call.timeout", "tool=ask", "session=s") {
 			t.Errorf("got %v", log.names())
 		}

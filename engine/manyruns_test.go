@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -27,7 +28,7 @@ func TestWorkerTakesOverManyRunsAtOnce(t *testing.T) {
 			return scripted.Reply(scripted.Text("Well "), scripted.Pause(9*time.Minute), scripted.Text("done"))
 		}))
 		defer work(t, open(t, st, agent))()
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		if n := asked.Load(); n != 96 {
 			t.Errorf("%d of 96 answers are under way", n)
 		}
@@ -65,7 +66,7 @@ func TestHangingTakeoversHoldNoOthers(t *testing.T) {
 			return scripted.Pause(time.Hour)
 		}))
 		defer work(t, open(t, st, agent))()
-		time.Sleep(5 * time.Second)
+		testclock.Advance(5 * time.Second)
 		if n := asked.Load(); n != 40 {
 			t.Errorf("%d of 40 runs are under way", n)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -54,8 +55,8 @@ var ways = map[string]func(ctx context.Context) error{
 	"a panic with nil":                    func(context.Context) error { panic(nil) },
 	"a panic with a nil pointer":          func(context.Context) error { panic((*apiError)(nil)) },
 	"the end of its goroutine":            func(context.Context) error { runtime.Goexit(); return nil },
-	"a hang":                              func(ctx context.Context) error { time.Sleep(24 * time.Hour); return nil },
-	"a hang that ends too late":           func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Hour); return ctx.Err() },
+	"a hang":                              func(ctx context.Context) error { testclock.Deaf(24 * time.Hour); return nil },
+	"a hang that ends too late":           func(ctx context.Context) error { <-ctx.Done(); testclock.Deaf(time.Hour); return ctx.Err() },
 }
 
 type politeWrap struct{ error }
@@ -224,7 +225,7 @@ func TestMisbehavingUserCodeCostsItsOwnCall(t *testing.T) {
 						if took := time.Since(begun); took > 0 {
 							t.Errorf("the other agent's turn took %s", took)
 						}
-						time.Sleep(time.Minute)
+						testclock.Advance(time.Minute)
 					}
 					res := wait(t, run)
 					switch {
@@ -242,7 +243,7 @@ func TestMisbehavingUserCodeCostsItsOwnCall(t *testing.T) {
 					}
 					wantSound(t, st, "s")
 					wantSound(t, st, "t")
-					time.Sleep(25 * time.Hour) // for those that hang
+					testclock.Advance(25 * time.Hour) // for those that hang
 				})
 			})
 		}

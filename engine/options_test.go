@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -71,7 +72,7 @@ func TestHooksOfAResumeThatTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, heard := tapOn(nil), 0
 		start(t, open(t, st, bot(scripted.New(scripted.Reply(scripted.Do(st.cut), scripted.Pause(time.Hour)))), shortLease), "s", "go")
-		time.Sleep(ttl)
+		testclock.Advance(ttl)
 		run, err := open(t, tapOn(st.Store), bot(scripted.New(scripted.Text("ok"))), named("b")).Resume(t.Context(), "s",
 			engine.WithHooks(&cairn.Hooks{RunComplete: func(context.Context, *cairn.Step, *cairn.Result) { heard++ }}))
 		if err != nil {
@@ -97,7 +98,7 @@ func TestTurnsInPlaceOfEachOther(t *testing.T) {
 				// As far away as a store on the network.
 				far := tapOn(st.Store)
 				far.stepIn(nil, func(context.Context, string) error {
-					time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+					testclock.Deaf(time.Duration(rand.IntN(2000)) * time.Microsecond)
 					return nil
 				})
 				engines = append(engines, open(t, far, bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
@@ -139,7 +140,7 @@ func TestManyAddContextAtOnce(t *testing.T) {
 	// Slow as a store on the network: every writer reads before any of them writes.
 	st.stepIn(nil, func(_ context.Context, op string) error {
 		if op == "Load" {
-			time.Sleep(time.Millisecond)
+			testclock.Deaf(time.Millisecond)
 		}
 		return nil
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/loop"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -135,7 +136,7 @@ func TestSubAgentOfADiscardedStepEndsLate(t *testing.T) {
 			return cairn.Errorf(cairn.ErrUnavailable, "cut off")
 		})
 		start(t, open(t, st, agent(ttl/2), shortLease), "s", "go")
-		time.Sleep(ttl)
+		testclock.Advance(ttl)
 
 		two := open(t, tapOn(st.Store), agent(ttl/4), shortLease, named("b"))
 		run, err := two.Resume(t.Context(), "s")
@@ -151,7 +152,7 @@ func TestSubAgentOfADiscardedStepEndsLate(t *testing.T) {
 		wantStatus(t, wait(t, run), cairn.RunFailed, cairn.ReasonAborted)
 		wantStatus(t, wait(t, next), cairn.RunSuspended, cairn.ReasonChildren)
 		stop := work(t, two)
-		time.Sleep(time.Hour)
+		testclock.Advance(time.Hour)
 		stop()
 		wantSound(t, st.Store, "s")
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -26,7 +27,7 @@ func (s *tap) mute() {
 func workFor(t *testing.T, eng *engine.Engine, d time.Duration) {
 	t.Helper()
 	stop := work(t, eng)
-	time.Sleep(d)
+	testclock.Advance(d)
 	stop()
 }
 
@@ -137,7 +138,7 @@ func TestOutboxOfADeadProcess(t *testing.T) {
 					if len(events) == 0 {
 						t.Fatal("the process left nothing in the outbox")
 					}
-					time.Sleep(2 * ttl)
+					testclock.Advance(2 * ttl)
 					due, waits := dueOf(t, other), load(t, other, "s").Status == cairn.SessionActive
 					if len(due) != 1 || (due[0].Kind == store.DueOutbox) == waits {
 						t.Errorf("due: %+v", due)
@@ -225,7 +226,7 @@ func plainly(log store.Log) option { return with(func(o *engine.Options) { o.Log
 func TestOutboxAndALogThatIsNoFencer(t *testing.T) {
 	t.Parallel()
 	slow := tool("slow", func(context.Context, *cairn.Call, in) (string, error) {
-		time.Sleep(time.Hour)
+		testclock.Deaf(time.Hour)
 		return "at last", nil
 	})
 	agent := bot(scripted.New(scripted.Call("slow", in{}), scripted.Text("done")), slow)

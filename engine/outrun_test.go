@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -35,10 +36,10 @@ func (s *outrun) Read(ctx context.Context, id string, want driver.Want) (*driver
 	case want.Queue:
 		if d := s.queue.take(); d > 0 {
 			s.snapshot.Store(int64(2 * d))
-			time.Sleep(d)
+			testclock.Deaf(d)
 		}
 	case want.Messages && want.State:
-		time.Sleep(s.snapshot.take())
+		testclock.Deaf(s.snapshot.take())
 	case want == driver.Want{} && s.child != nil && err == nil:
 		if row := snap.Session; row.ParentID != "" && row.Ready() && !s.asked.Swap(true) {
 			s.child(row)
@@ -74,7 +75,7 @@ func TestQueuedTurnIsBegunOnce(t *testing.T) {
 				if res := wait(t, second); res.Turn != 2 || res.Status != cairn.RunCompleted {
 					t.Errorf("the second turn: %+v", res)
 				}
-				time.Sleep(time.Minute)
+				testclock.Advance(time.Minute)
 				wantSound(t, st, "s")
 				began := 0
 				for _, ev := range history(t, st, "s") {
@@ -165,7 +166,7 @@ func dieAfterCommits(t *testing.T, commits int, status cairn.SessionStatus) {
 	}
 	one := open(t, st, agent(), named("one"))
 	call := turn(t, one, "s", "go").Suspended.Calls[0]
-	time.Sleep(time.Second)
+	testclock.Advance(time.Second)
 	n := 0
 	st.stepIn(nil, func(_ context.Context, op string) error {
 		if op == "Commit" {
@@ -187,7 +188,7 @@ func dieAfterCommits(t *testing.T, commits int, status cairn.SessionStatus) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go two.Work(ctx)
-	time.Sleep(5 * time.Minute)
+	testclock.Advance(5 * time.Minute)
 	if row := load(t, st, "s"); row.Status != status || row.OpenCalls != 0 || row.Ending != nil {
 		t.Errorf("the session is %s and waits for %d, with %+v", row.Status, row.OpenCalls, row.Ending)
 	}
@@ -219,7 +220,7 @@ func TestWorkerLeavesStoppedSessionsAlone(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go eng.Work(ctx)
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		if row := load(t, st, "s"); row.Status != cairn.SessionInterrupted || row.Turn != 1 {
 			t.Errorf("the session is %s in turn %d", row.Status, row.Turn)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/loop"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -66,7 +67,7 @@ func (h *overlap) bot(d cairn.Durability) *cairn.Agent {
 		return scripted.Reply(scripted.Text(text), h.pause(), scripted.Text(fmt.Sprintf(" (%d) ", attempts.Add(1))), h.pause())
 	}
 	work := tool("work", func(ctx context.Context, call *cairn.Call, in in) (string, error) {
-		time.Sleep(h.while(20))
+		testclock.Deaf(h.while(20))
 		n := fmt.Sprintf("%s %d", in.Text, attempts.Add(1))
 		return n, call.Append([]string{"did"}, n)
 	})
@@ -87,7 +88,7 @@ func (h *overlap) bot(d cairn.Durability) *cairn.Agent {
 	}), work, cairn.SubAgent(helper))
 	a.Durability = d
 	a.Guard = func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) {
-		time.Sleep(h.while(5))
+		testclock.Deaf(h.while(5))
 		return cairn.Accept(), nil
 	}
 	return a
@@ -126,7 +127,7 @@ func (h *overlap) open() (*engine.Engine, *tap) {
 
 func (h *overlap) slow(context.Context, string) error {
 	if h.draw(3) == 0 {
-		time.Sleep(h.while(8))
+		testclock.Deaf(h.while(8))
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func (h *overlap) Do(e host.Effect) error {
 	for range 20 {
 		out, err := h.attempt(e.Name, raw)
 		if errors.Is(err, cairn.ErrUnavailable) {
-			time.Sleep(h.while(10))
+			testclock.Deaf(h.while(10))
 			continue
 		}
 		if err != nil {
@@ -209,7 +210,7 @@ func (h *overlap) attempt(name string, in json.RawMessage) (json.RawMessage, err
 	h.note("%s %s that began at %s is given up", name, in, began)
 	h.late.Go(func() {
 		if h.draw(2) == 0 {
-			time.Sleep(h.while(40))
+			testclock.Deaf(h.while(40))
 			st.cut()
 			st.stepIn(func(context.Context, string) error { return context.Canceled }, nil) // without a retry
 			cancel()

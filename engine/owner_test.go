@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -50,7 +51,7 @@ var situations = map[string]func(t *testing.T, st *tap) string{
 		cut := tapOn(st.Store)
 		model := scripted.New(scripted.Reply(scripted.Do(cut.cut), scripted.Pause(time.Hour)))
 		run := start(t, open(t, cut, bot(model), shortLease), "s", "go", engine.WithUser("ann"))
-		time.Sleep(ttl)
+		testclock.Advance(ttl)
 		return run.ID()
 	},
 	"of no user": func(t *testing.T, st *tap) string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -187,7 +188,7 @@ func TestSerialCallRunsAlone(t *testing.T) {
 			opts = append(opts, nil)
 			changes = append(changes, func(*cairn.Call) error {
 				from := time.Since(begun)
-				time.Sleep(time.Second)
+				testclock.Deaf(time.Second)
 				span[i] = fmt.Sprintf("%s-%s", from, time.Since(begun))
 				return nil
 			})

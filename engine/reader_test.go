@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -67,16 +68,16 @@ func TestReadersOfATreeShareOneLookAtIt(t *testing.T) {
 				for range 1000 {
 					readers.Go(func() { read(ctx, other, run) })
 				}
-				time.Sleep(time.Second)
+				testclock.Advance(time.Second)
 				before := st.n.Load()
-				time.Sleep(10 * time.Second)
+				testclock.Advance(10 * time.Second)
 				if n := st.n.Load() - before; n == 0 || n > 10 {
 					t.Errorf("the store was asked %d times in 10 s", n)
 				}
 				leave()
 				readers.Wait()
 				before = st.n.Load()
-				time.Sleep(10 * time.Second)
+				testclock.Advance(10 * time.Second)
 				if n := st.n.Load() - before; n > 0 {
 					t.Errorf("the store was asked %d times although nobody reads", n)
 				}

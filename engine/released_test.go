@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -62,7 +63,7 @@ func TestEffectThatSleptLooksAgain(t *testing.T) {
 		slow.stepIn(nil, func(_ context.Context, op string) error {
 			if !slept {
 				slept = true
-				time.Sleep(time.Minute)
+				testclock.Deaf(time.Minute)
 			}
 			return nil
 		})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/fallback"
 	"github.com/cairn-agents/cairn/model/limit"
 	"github.com/cairn-agents/cairn/model/record"
@@ -112,7 +113,7 @@ func TestStopIsDeliveredWhereverTheProcessDies(t *testing.T) {
 						agent := bot(model, c.tools...)
 						eng := open(t, st, agent, shortLease)
 						run := start(t, eng, "s", "go")
-						time.Sleep(time.Minute) // it speaks, or waits
+						testclock.Advance(time.Minute) // it speaks, or waits
 						hit := f.arm(st, k, func() {})
 						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 						defer cancel()
@@ -153,7 +154,7 @@ func TestStopIsDeliveredLater(t *testing.T) {
 		model.goes(errAway)
 		eng := open(t, st, bot(model), shortLease)
 		run := start(t, eng, "s", "tell me")
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		if err := eng.Interrupt(t.Context(), "s", "enough"); err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +162,7 @@ func TestStopIsDeliveredLater(t *testing.T) {
 		if n := len(pendingStops(t, st.Store)); n != 1 {
 			t.Fatalf("%d stops are recorded", n)
 		}
-		time.Sleep(20 * time.Hour)
+		testclock.Advance(20 * time.Hour)
 		stranger := open(t, tapOn(st.Store), &cairn.Agent{Name: "other", Model: speaksElsewhere()}, shortLease, named("c"))
 		worksFor(t, stranger, time.Minute)
 		model.goes(nil)
@@ -191,13 +192,13 @@ func TestStopIsTriedAgainWithoutAWorker(t *testing.T) {
 				}
 				eng := open(t, on, bot(model))
 				start(t, eng, "s", "tell me")
-				time.Sleep(time.Second)
+				testclock.Advance(time.Second)
 				if err := eng.Interrupt(t.Context(), "s", "enough"); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(time.Hour)
+				testclock.Advance(time.Hour)
 				model.goes(nil)
-				time.Sleep(2 * time.Minute)
+				testclock.Advance(2 * time.Minute)
 				if list := model.delivered(); len(list) != 1 {
 					t.Errorf("delivered %v", list)
 				}
@@ -222,7 +223,7 @@ func TestStopIsAbandonedAfterADay(t *testing.T) {
 		})
 		eng := open(t, st, bot(model), shortLease, logs)
 		start(t, eng, "s", "tell me")
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		if err := eng.Interrupt(t.Context(), "s", "enough"); err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +257,7 @@ func TestStopIsNotDeliveredToATurnThatWasContinued(t *testing.T) {
 				model.goes(errAway)
 				eng := open(t, st, bot(model), shortLease)
 				first := start(t, eng, "s", "tell me")
-				time.Sleep(time.Second)
+				testclock.Advance(time.Second)
 				if err := eng.Interrupt(t.Context(), "s", "enough"); err != nil {
 					t.Fatal(err)
 				}
@@ -327,9 +328,9 @@ func TestStopIsDeliveredForEachEnd(t *testing.T) {
 		},
 		"left behind by another turn": func(t *testing.T, st *tap, model *stoppable, wrap func(cairn.Model) cairn.Model) string {
 			run := start(t, open(t, st, bot(wrap(model)), shortLease), "s", "tell me")
-			time.Sleep(time.Second)
+			testclock.Advance(time.Second)
 			st.cut()
-			time.Sleep(2 * ttl)
+			testclock.Advance(2 * ttl)
 			other := open(t, tapOn(st.Store), bot(wrap(model)), shortLease, named("b"))
 			wantStatus(t, turn(t, other, "s", "next", engine.WithOnBusy(engine.BusyInterrupt)), cairn.RunCompleted, cairn.ReasonReply)
 			return run.ID()
@@ -370,7 +371,7 @@ func TestNoStopIsPending(t *testing.T) {
 		wantStatus(t, turn(t, open(t, st, bot(model)), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
 		eng := open(t, st, bot(storyteller()), named("b"))
 		start(t, eng, "b", "tell me")
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		if err := eng.Interrupt(t.Context(), "b", "enough"); err != nil {
 			t.Fatal(err)
 		}

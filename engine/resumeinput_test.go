@@ -4,10 +4,10 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -49,7 +49,7 @@ func TestMessageOfResumeComesBehindResults(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.crash {
-					time.Sleep(2 * ttl)
+					testclock.Advance(2 * ttl)
 					st = tapOn(st.Store)
 					eng = open(t, st, agent, named("two"))
 					resume(t, eng, "s")

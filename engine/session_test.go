@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -212,7 +213,7 @@ func TestResumeOfACrashedSessionFromACheckpoint(t *testing.T) {
 		first := checkpoints(t, eng, "s")[0].ID
 		_, err := eng.Resume(t.Context(), "s", engine.FromCheckpoint(first))
 		wantError(t, err, cairn.ErrAlreadyRunning)
-		time.Sleep(ttl)
+		testclock.Advance(ttl)
 		_, err = eng.Resume(t.Context(), "s", engine.FromCheckpoint("nonsense"))
 		wantError(t, err, cairn.ErrNotFound)
 		if row := load(t, st.Store, "s"); row.Status != cairn.SessionActive {
@@ -259,7 +260,7 @@ func TestCanResumeSaysWhatTheVerbsDo(t *testing.T) {
 		"crashed": {func(t *testing.T, st *tap, eng *engine.Engine) {
 			dead := tapOn(st.Store)
 			start(t, open(t, dead, bot(scripted.New(scripted.Reply(scripted.Do(dead.cut), scripted.Pause(time.Hour)))), shortLease, named("b")), "s", "go")
-			time.Sleep(ttl)
+			testclock.Advance(ttl)
 		}, true, false, cairn.ErrNotResumable},
 		"empty": {func(t *testing.T, st *tap, eng *engine.Engine) {
 			if _, err := driver.Create(t.Context(), st, &cairn.Session{ID: "s", Agent: "bot"}, nil); err != nil {

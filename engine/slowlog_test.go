@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 )
 
 // chatty is a model whose reply has a number of chunks, one each millisecond. It closes read once the engine has read them.
@@ -36,7 +37,7 @@ func (m *chatty) Stream(context.Context, *cairn.Request) iter.Seq2[cairn.Chunk, 
 			if !yield(cairn.Chunk{Type: cairn.ChunkText, Text: fmt.Sprint(n, " ")}, nil) {
 				return
 			}
-			time.Sleep(time.Millisecond)
+			testclock.Deaf(time.Millisecond)
 		}
 		if yield(cairn.Chunk{Type: cairn.ChunkFinish}, nil) {
 			close(m.read)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -45,7 +46,7 @@ func TestInterruptKeepsWhatTheUserSaw(t *testing.T) {
 					other = open(t, tapOn(st.Store), bot(scripted.New()), named("b"))
 				}
 				run := start(t, eng, "s", "tell me")
-				time.Sleep(ttl * 10) // a lease that is renewed does not run out
+				testclock.Advance(ttl * 10) // a lease that is renewed does not run out
 				begun := time.Now()
 				if err := other.Interrupt(t.Context(), "s", "enough"); err != nil {
 					t.Fatal(err)
@@ -80,7 +81,7 @@ func TestAbortFailsTheRunWithATypedError(t *testing.T) {
 		st := tapOn(nil)
 		eng := open(t, st, bot(storyteller()))
 		run := start(t, eng, "s", "tell me")
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		if err := eng.Abort(t.Context(), "s", "too long"); err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +110,10 @@ func TestStopOfASessionThatDoesNotRun(t *testing.T) {
 func TestInterruptDuringTools(t *testing.T) {
 	t.Parallel()
 	wait1 := func(ctx context.Context, _ *cairn.Call, _ in) (string, error) { <-ctx.Done(); return "", ctx.Err() }
-	deaf := func(context.Context, *cairn.Call, in) (string, error) { time.Sleep(time.Hour); return "too late", nil }
+	deaf := func(context.Context, *cairn.Call, in) (string, error) {
+		testclock.Deaf(time.Hour)
+		return "too late", nil
+	}
 	for name, c := range map[string]struct {
 		fn   func(context.Context, *cairn.Call, in) (string, error)
 		took time.Duration
@@ -127,7 +131,7 @@ func TestInterruptDuringTools(t *testing.T) {
 				agent.Output = cairn.OutputOf[verdict]()
 				eng := open(t, st, agent)
 				run := start(t, eng, "s", "go")
-				time.Sleep(time.Second)
+				testclock.Advance(time.Second)
 				begun := time.Now()
 				if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
 					t.Fatal(err)
@@ -149,7 +153,7 @@ func TestInterruptDuringTools(t *testing.T) {
 					t.Errorf("state %s: what was done is kept", got)
 				}
 				wantSound(t, st, "s")
-				time.Sleep(time.Hour) // until the deaf tool has ended, too
+				testclock.Advance(time.Hour) // until the deaf tool has ended, too
 			})
 		})
 	}
@@ -169,7 +173,7 @@ func TestInterruptBeforeTheModelSaysAnything(t *testing.T) {
 				st := tapOn(nil)
 				eng := open(t, st, bot(scripted.New(step, scripted.Text("hello")), note()))
 				run := start(t, eng, "s", "go")
-				time.Sleep(time.Second)
+				testclock.Advance(time.Second)
 				// The answer of the commit that ends the run is lost, too.
 				lost := false
 				st.stepIn(nil, func(_ context.Context, op string) error {
@@ -210,7 +214,7 @@ func TestStepThatWasStoppedEndsWithItsRun(t *testing.T) {
 		st := tapOn(nil)
 		eng := open(t, st, bot(scripted.New(scripted.Pause(time.Hour))))
 		run := start(t, eng, "s", "go")
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
 			t.Fatal(err)
 		}
@@ -232,15 +236,17 @@ func TestAbortOverridesInterruptAndNotTheOtherWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := tapOn(nil)
 		eng := open(t, st, bot(scripted.New(scripted.Call("deaf", in{})), tool("deaf", func(context.Context, *cairn.Call, in) (string, error) {
-			time.Sleep(3 * time.Second)
+			testclock.Deaf(3 * time.Second)
 			return "", nil
 		})))
 		run := start(t, eng, "s", "go")
 		synctest.Wait()
 		var both sync.WaitGroup
 		for i, stop := range []func(context.Context, string, string) error{eng.Interrupt, eng.Abort, eng.Interrupt} {
+			if i > 0 {
+				testclock.Advance(time.Second / 2)
+			}
 			both.Go(func() {
-				time.Sleep(time.Duration(i) * time.Second / 2)
 				if err := stop(t.Context(), "s", ""); err != nil {
 					t.Error(err)
 				}
@@ -258,7 +264,7 @@ func TestStopRequestStandsWhenItsClientGoesAway(t *testing.T) {
 		st := tapOn(nil)
 		eng := open(t, st, bot(scripted.New()))
 		other := open(t, tapOn(st.Store), bot(scripted.New(scripted.Call("deaf", in{})), tool("deaf", func(context.Context, *cairn.Call, in) (string, error) {
-			time.Sleep(4 * time.Second)
+			testclock.Deaf(4 * time.Second)
 			return "", nil
 		})), shortLease, named("b"))
 		run := start(t, other, "s", "go")
@@ -282,7 +288,7 @@ func TestStopRequestOutlivesTheProcess(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		wantError(t, other.Interrupt(ctx, "s", ""), context.DeadlineExceeded)
-		time.Sleep(ttl)
+		testclock.Advance(ttl)
 		run, err := other.Resume(t.Context(), "s")
 		if err != nil {
 			t.Fatal(err)
@@ -362,7 +368,7 @@ func TestClientThatGoesAwayIsNoStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		cancel()
 		if _, err := run.Wait(ctx); err != context.Canceled {
 			t.Errorf("wait: %v", err)

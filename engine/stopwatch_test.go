@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -35,7 +36,7 @@ func TestStopIsHeardOfWithinASecond(t *testing.T) {
 	t.Parallel()
 	for name, watch := range map[string]watch{
 		"before the watch begins": func(_ context.Context, _ int64, real func(), _ func(driver.StopNotice, error) bool) {
-			time.Sleep(time.Second)
+			testclock.Deaf(time.Second)
 			real()
 		},
 		"between two watches": func(_ context.Context, n int64, real func(), yield func(driver.StopNotice, error) bool) {
@@ -43,11 +44,11 @@ func TestStopIsHeardOfWithinASecond(t *testing.T) {
 				yield(driver.StopNotice{}, cairn.Errorf(cairn.ErrUnavailable, "gone"))
 				return
 			}
-			time.Sleep(time.Second / 2)
+			testclock.Deaf(time.Second / 2)
 			real()
 		},
 		"while the watch hears nothing": func(ctx context.Context, _ int64, _ func(), yield func(driver.StopNotice, error) bool) {
-			time.Sleep(time.Second)
+			testclock.Deaf(time.Second)
 			yield(driver.StopNotice{}, nil)
 			<-ctx.Done()
 		},
@@ -57,7 +58,7 @@ func TestStopIsHeardOfWithinASecond(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st := tapOn(nil)
 				run := start(t, open(t, &watched{tap: st, watch: watch}, bot(storyteller())), "s", "tell me")
-				time.Sleep(time.Second / 2)
+				testclock.Advance(time.Second / 2)
 				begun := time.Now()
 				if err := open(t, tapOn(st.Store), bot(storyteller()), named("b")).Interrupt(t.Context(), "s", "enough"); err != nil {
 					t.Fatal(err)

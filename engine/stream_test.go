@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -85,7 +86,7 @@ func TestReadersOfALiveRunSeeTheSame(t *testing.T) {
 					seen <- list
 				}()
 			}
-			time.Sleep(10 * time.Millisecond)
+			testclock.Advance(10 * time.Millisecond)
 		}
 		wait(t, run)
 		whole := history(t, st, "s")
@@ -132,7 +133,7 @@ func TestSnapshotAtAnyMomentShowsEachWordOnce(t *testing.T) {
 				}
 				shown <- b.String()
 			}()
-			time.Sleep(30 * time.Millisecond)
+			testclock.Advance(30 * time.Millisecond)
 		}
 		wait(t, run)
 		for range n {

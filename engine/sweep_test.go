@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -104,12 +105,12 @@ func exists(t *testing.T, st store.Store, id string) bool {
 // keeps checks, with the fake clock, that a session exists for a given time from now, and then expires.
 func keeps(t *testing.T, eng *engine.Engine, st store.Store, id string, as time.Duration) {
 	t.Helper()
-	time.Sleep(as - time.Second)
+	testclock.Advance(as - time.Second)
 	wantSweep(t, eng, "0 0 0 0 0")
 	if !exists(t, st, id) {
 		t.Fatalf("%q is gone before its time", id)
 	}
-	time.Sleep(time.Second)
+	testclock.Advance(time.Second)
 	wantSweep(t, eng, "1 1 0 0 0")
 	if exists(t, st, id) {
 		t.Fatalf("%q is there after its time", id)
@@ -151,7 +152,7 @@ func TestSessionExpires(t *testing.T) {
 					keeps(t, eng, st, "s", test.want)
 					return
 				}
-				time.Sleep(1000 * day)
+				testclock.Advance(1000 * day)
 				wantSweep(t, eng, "0 0 0 0 0")
 				if !exists(t, st, "s") {
 					t.Error("the session is gone")
@@ -197,7 +198,7 @@ func TestActivityResetsTheExpiry(t *testing.T) {
 				}
 				eng := open(t, st, agent)
 				call := turn(t, eng, "s", "go").Suspended.Calls[0]
-				time.Sleep(6 * day)
+				testclock.Advance(6 * day)
 				var err error
 				if act == nil {
 					_, err = eng.Submit(t.Context(), "s", cairn.Answer(call, "yes"))
@@ -207,7 +208,7 @@ func TestActivityResetsTheExpiry(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(day)
+				testclock.Advance(day)
 				wantSweep(t, eng, "0 0 0 0 0")
 				if stale, err := st.Stale(t.Context(), store.PageQuery{}); err != nil || len(stale.Items) > 0 {
 					t.Errorf("stale after a look: %v, %v", stale.Items, err)
@@ -227,7 +228,7 @@ func TestSessionThatWaitsForAPersonKeepsUntilItsDeadline(t *testing.T) {
 		turn(t, eng, "waits", "go")
 		call := turn(t, eng, "answered", "go").Suspended.Calls[0]
 		for range 29 {
-			time.Sleep(day)
+			testclock.Advance(day)
 			wantSweep(t, eng, "0 0 0 0 0")
 		}
 		submit(t, eng, "answered", cairn.Answer(call, "yes"), cairn.OutcomeAccepted)
@@ -243,9 +244,9 @@ func TestSessionOfARunDoesNotExpire(t *testing.T) {
 		st := memstore.New(nil)
 		eng := open(t, st, bot(scripted.New(scripted.Pause(8*day), scripted.Text("done"))), patient)
 		run := start(t, eng, "s", "go", engine.WithExpiry(time.Now().Add(day)))
-		time.Sleep(7*day + time.Hour)
+		testclock.Advance(7*day + time.Hour)
 		wantSweep(t, eng, "0 0 0 0 0")
-		time.Sleep(day)
+		testclock.Advance(day)
 		wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
 		wantSweep(t, eng, "1 1 0 0 0")
 	})
@@ -257,7 +258,7 @@ func TestBranchOfAnExpiredSessionStays(t *testing.T) {
 		st := memstore.New(nil)
 		eng := open(t, st, bot(scripted.New(scripted.Text("done"))))
 		turn(t, eng, "s", "go")
-		time.Sleep(3 * day)
+		testclock.Advance(3 * day)
 		if _, err := eng.Branch(t.Context(), "s", "branch"); err != nil {
 			t.Fatal(err)
 		}
@@ -283,16 +284,16 @@ func TestRemovedSessionsArePurgedAfterTheirRetention(t *testing.T) {
 				t.Fatal(err)
 			}
 			turn(t, eng, "expires", "go", engine.WithExpiry(time.Now().Add(time.Second)))
-			time.Sleep(time.Second)
+			testclock.Advance(time.Second)
 			wantSweep(t, eng, "1 1 0 0 0")
 			if test.keeps == 0 {
-				time.Sleep(1000 * day)
+				testclock.Advance(1000 * day)
 				wantSweep(t, eng, "0 0 0 0 0")
 				return
 			}
-			time.Sleep(test.keeps - time.Second)
+			testclock.Advance(test.keeps - time.Second)
 			wantSweep(t, eng, "0 0 1 2 0")
-			time.Sleep(time.Second)
+			testclock.Advance(time.Second)
 			wantSweep(t, eng, "0 0 1 1 0")
 			if left, err := st.Removed(t.Context(), 0, store.PageQuery{}); err != nil || len(left.Items) > 0 {
 				t.Errorf("left: %v, %v", left.Items, err)
@@ -317,7 +318,7 @@ func TestBadSessionsDoNotStopASweep(t *testing.T) {
 				bad = append(bad, "Remove "+id, fmt.Sprint("Purge ", i+1))
 			}
 		}
-		time.Sleep(time.Hour)
+		testclock.Advance(time.Hour)
 		st.fail(bad...)
 		r, err := eng.Sweep(t.Context())
 		if err != nil || r.Detected != 250 || r.Expired != 50 || r.Failed != 200 || len(r.Errors) != 100 {
@@ -328,7 +329,7 @@ func TestBadSessionsDoNotStopASweep(t *testing.T) {
 		}
 		st.fail()
 		wantSweep(t, eng, "200 200 0 0 0")
-		time.Sleep(30 * day)
+		testclock.Advance(30 * day)
 		st.fail(bad...)
 		wantSweep(t, eng, "0 0 50 0 200")
 		st.fail()
@@ -348,7 +349,7 @@ func TestSweepSaysThatItCouldNotLook(t *testing.T) {
 				t.Fatal(err)
 			}
 			turn(t, eng, "expires", "go")
-			time.Sleep(31 * day)
+			testclock.Advance(31 * day)
 			st.fail(lost)
 			r, err := eng.Sweep(t.Context())
 			wantError(t, err, cairn.ErrUnavailable)
@@ -376,7 +377,7 @@ func TestTwoProcessesSweepAtOnce(t *testing.T) {
 		}
 		engines := []*engine.Engine{open(t, st, bot(scripted.New())), open(t, st, bot(scripted.New()), named("b"))}
 		for _, want := range []string{"500 500 0", "0 0 500"} {
-			time.Sleep(31 * day)
+			testclock.Advance(31 * day)
 			var all sync.WaitGroup
 			reports := make([]engine.SweepReport, len(engines))
 			for i, eng := range engines {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -25,7 +25,7 @@ func TestTakingOverDoesNotAdoptTheLeaseOfTheNext(t *testing.T) {
 		if err == nil {
 			t.Fatal("the run did not end")
 		}
-		time.Sleep(ttl)
+		testclock.Advance(ttl)
 
 		gate := make(chan struct{})
 		next := open(t, tapOn(dead.Store), bot(scripted.New(scripted.Reply(scripted.Text("I have "), scripted.Gate(gate), scripted.Text("it")))), shortLease, named("c"))
@@ -33,7 +33,7 @@ func TestTakingOverDoesNotAdoptTheLeaseOfTheNext(t *testing.T) {
 		late := tapOn(dead.Store)
 		late.stepIn(nil, func(_ context.Context, op string) (err error) {
 			if op == "Commit" && run == nil {
-				time.Sleep(ttl) // with the lease it has just taken
+				testclock.Deaf(ttl) // with the lease it has just taken
 				run, err = next.Resume(t.Context(), "s")
 			}
 			return err
@@ -67,7 +67,7 @@ func TestTakingOverARunThatIsStillBeingBegun(t *testing.T) {
 				return nil
 			}
 			held = true
-			time.Sleep(ttl)
+			testclock.Deaf(ttl)
 			again, err = eng.Resume(t.Context(), "s")
 			return err
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -81,7 +82,7 @@ func TestTextOfARunThatIsTakenOver(t *testing.T) {
 		if err == nil {
 			t.Fatal("the run did not end")
 		}
-		time.Sleep(ttl)
+		testclock.Advance(ttl)
 		next := open(t, tapOn(dead.Store), bot(scripted.New(scripted.Text("here I am"))), shortLease, named("b"))
 		if pieces, counts := said(t, taken(t, next, "s")); pieces != "I was about \n[discarded]\nhere I am" || counts != "here I am" {
 			t.Errorf("%q, of which %q counts", pieces, counts)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -20,7 +21,7 @@ func TestParallelCallsSeeTheStateBeforeTheirStep(t *testing.T) {
 		var saw [2]string
 		slowly := tool("add", func(_ context.Context, call *cairn.Call, in in) (string, error) {
 			i := int(in.Text[0] - 'a')
-			time.Sleep(time.Duration(2-i) * time.Second) // the later call ends first
+			testclock.Deaf(time.Duration(2-i) * time.Second) // the later call ends first
 			before, err := cairn.State[map[string]any](call)
 			if err != nil {
 				return "", err
@@ -93,7 +94,7 @@ func TestToolThatTakesTooLongIsATimeoutForTheModel(t *testing.T) {
 	t.Parallel()
 	for name, fn := range map[string]func(ctx context.Context) error{
 		"heeds its context":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-		"ignores its context": func(context.Context) error { time.Sleep(time.Hour); return nil },
+		"ignores its context": func(context.Context) error { testclock.Deaf(time.Hour); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,12 +139,12 @@ func TestResultAfterTheTimeoutDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := tapOn(nil)
 		late := tool("late", func(_ context.Context, call *cairn.Call, _ in) (string, error) {
-			time.Sleep(12 * time.Second)
+			testclock.Deaf(12 * time.Second)
 			return "too late", call.Append([]string{"late"}, 1)
 		}, cairn.Timeout(10*time.Second))
 		eng := open(t, st, bot(scripted.New(scripted.Call("late", in{}).ID("c1"), scripted.Text("ok")), late))
 		run := start(t, eng, "s", "go")
-		time.Sleep(11 * time.Second)
+		testclock.Advance(11 * time.Second)
 		if n := eng.Abandoned(); n != 1 {
 			t.Errorf("%d calls are abandoned, want one", n)
 		}
@@ -151,8 +152,7 @@ func TestResultAfterTheTimeoutDoesNotCount(t *testing.T) {
 		if r := result(t, messages(t, st, "s"), "c1"); !r.IsError || r.Code != cairn.ErrTimeout {
 			t.Errorf("result %s (%s)", r.Output, r.Code)
 		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		testclock.Advance(2 * time.Second)
 		if n := eng.Abandoned(); n != 0 || state(t, st, "s") != "{}" {
 			t.Errorf("%d calls are abandoned, state %s", n, state(t, st, "s"))
 		}
@@ -165,12 +165,12 @@ func TestToolThatEndsInTheGraceTimeOfAStopCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := tapOn(nil)
 		late := tool("late", func(context.Context, *cairn.Call, in) (string, error) {
-			time.Sleep(12 * time.Second)
+			testclock.Deaf(12 * time.Second)
 			return "just made it", nil
 		})
 		eng := open(t, st, bot(scripted.New(scripted.Call("late", in{}).ID("c1"), scripted.Text("ok")), late))
 		run := start(t, eng, "s", "go")
-		time.Sleep(10 * time.Second)
+		testclock.Advance(10 * time.Second)
 		if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
 			t.Fatal(err)
 		}

@@ -127,16 +127,19 @@ func interruptLargeTree(t *testing.T) (began, stopped time.Duration) {
 	const clerks, leaves = 30, 32
 	st := memstore.New(nil)
 	var working atomic.Int64
+	grown := make(chan struct{})
 	leaf := &cairn.Agent{Name: "leaf", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
-		return scripted.Reply(scripted.Do(func() { working.Add(1) }), scripted.Pause(time.Hour))
+		return scripted.Reply(scripted.Do(func() {
+			if working.Add(1) == clerks*leaves {
+				close(grown)
+			}
+		}), scripted.Pause(time.Hour))
 	})}
 	clerk := &cairn.Agent{Name: "clerk", Model: delegating("leaf", leaves), Tools: []cairn.Tool{cairn.SubAgent(leaf)}}
 	eng := open(t, st, bot(delegating("clerk", clerks), cairn.SubAgent(clerk)))
 	asked := time.Now()
 	start(t, eng, "s", "go")
-	for working.Load() < clerks*leaves {
-		time.Sleep(time.Millisecond)
-	}
+	<-grown
 	began, asked = time.Since(asked), time.Now()
 	if err := eng.Interrupt(t.Context(), "s", "enough"); err != nil {
 		t.Fatal(err)
@@ -157,7 +160,7 @@ func TestInterruptCatchesUpWithATreeThatGrows(t *testing.T) {
 			st := memstore.New(nil)
 			eng := open(t, st, ring(3), with(func(o *engine.Options) { o.MaxDepth, o.MaxTreeSessions = -1, -1 }))
 			start(t, eng, "s", "go")
-			time.Sleep(wait)
+			time.Sleep(wait) // Real time: the tree grows on all processors meanwhile.
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			begun := time.Now()

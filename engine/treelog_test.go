@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -108,7 +109,7 @@ func TestLogOfATreeIsWholeWhereverItsWriterDied(t *testing.T) {
 					if err == nil {
 						_, _ = run.Wait(t.Context())
 					}
-					time.Sleep(ttl)
+					testclock.Advance(ttl)
 					other := st.twin()
 					eng := open(t, other, household(d), shortLease, named("b"))
 					do(t, other, eng)
@@ -175,7 +176,7 @@ func TestReadersSeeTheEndOfACompanionOfAnEarlierTurn(t *testing.T) {
 		})
 		other := open(t, st.twin(), agent, named("b"))
 		wantStatus(t, turn(t, other, "s", "and?"), cairn.RunCompleted, cairn.ReasonReply)
-		time.Sleep(2 * time.Minute)
+		testclock.Advance(2 * time.Minute)
 		wantStatus(t, turn(t, other, "s", "so?"), cairn.RunCompleted, cairn.ReasonReply)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

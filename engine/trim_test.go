@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -115,28 +116,28 @@ func TestSweepTrimsByAge(t *testing.T) {
 		for range 4 { // a run ends at 0, 3, 6 and 9 hours
 			turn(t, eng, "s", "go")
 			trims(t, eng, 0)
-			time.Sleep(3 * time.Hour)
+			testclock.Advance(3 * time.Hour)
 		}
 		trims(t, eng, 1) // at 12 hours
 		startsWith(t, st, "s", 1)
 		wantWayOn(t, eng, st, "s")
 		trims(t, eng, 0)
-		time.Sleep(time.Hour - time.Second)
+		testclock.Advance(time.Hour - time.Second)
 		trims(t, eng, 0)
-		time.Sleep(time.Second)
+		testclock.Advance(time.Second)
 		trims(t, eng, 1)
 		startsWith(t, st, "s", 2)
-		time.Sleep(3 * time.Hour)
+		testclock.Advance(3 * time.Hour)
 		trims(t, eng, 1)
 		startsWith(t, st, "s", 3)
-		time.Sleep(3 * time.Hour)
+		testclock.Advance(3 * time.Hour)
 		trims(t, eng, 1)
 		if first, _ := boundsOf(t, st, "s"); first != load(t, st, "s").LogSequence+1 {
 			t.Fatalf("the log of a session that rests begins with event %d, not behind its last commit, at %d", first, load(t, st, "s").LogSequence)
 		}
 		wantWayOn(t, eng, st, "s")
 		for range 100 {
-			time.Sleep(day)
+			testclock.Advance(day)
 			trims(t, eng, 0)
 		}
 		wantStatus(t, turn(t, open(t, st, counterBot(3), named("b")), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
@@ -157,7 +158,7 @@ func TestSweepTrimsByNumber(t *testing.T) {
 		}
 		_, last := boundsOf(t, st, "s")
 		trims(t, eng, 0) // whatever there is, it may be read
-		time.Sleep(time.Hour)
+		testclock.Advance(time.Hour)
 		trims(t, eng, 1)
 		first, _ := boundsOf(t, st, "s")
 		runs := runsOf(t, st, "s")
@@ -168,25 +169,25 @@ func TestSweepTrimsByNumber(t *testing.T) {
 		trims(t, eng, 0)
 		wantWayOn(t, eng, st, "s")
 		for range 3 { // at once they are too many, and too young one after the other
-			time.Sleep(25 * time.Minute)
+			testclock.Advance(25 * time.Minute)
 			turn(t, eng, "s", "go")
 		}
-		time.Sleep(10 * time.Minute)
+		testclock.Advance(10 * time.Minute)
 		few := open(t, st, counterBot(3), retain(0, 1), named("few"))
 		trims(t, few, 1)
 		startsWith(t, st, "s", 11)
-		time.Sleep(24 * time.Minute)
+		testclock.Advance(24 * time.Minute)
 		trims(t, few, 0)
-		time.Sleep(time.Hour)
+		testclock.Advance(time.Hour)
 		trims(t, few, 1)
 		startsWith(t, st, "s", 12)
 		for range 5 { // it grows, and shrinks again
 			turn(t, eng, "s", "go")
-			time.Sleep(20 * time.Minute)
+			testclock.Advance(20 * time.Minute)
 			trims(t, few, 0)
-			time.Sleep(40 * time.Minute)
+			testclock.Advance(40 * time.Minute)
 			trims(t, few, 1)
-			time.Sleep(day)
+			testclock.Advance(day)
 			trims(t, few, 0)
 		}
 		wantQuiet(t, st, eng)
@@ -217,7 +218,7 @@ func TestSweepKeepsWhatRunsNeed(t *testing.T) {
 				if res := turn(t, eng, "s", "go"); res.Status != cairn.RunSuspended {
 					t.Fatal(res.Status)
 				}
-				time.Sleep(90 * day)
+				testclock.Advance(90 * day)
 				trims(t, eng, 1)
 				startsWith(t, st, "s", 1)
 				trims(t, eng, 0)
@@ -229,7 +230,7 @@ func TestSweepKeepsWhatRunsNeed(t *testing.T) {
 				}
 				wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
 				trims(t, eng, 0)
-				time.Sleep(day)
+				testclock.Advance(day)
 				trims(t, eng, 1)
 				wantWayOn(t, eng, st, "s")
 				wantQuiet(t, st, other)
@@ -244,7 +245,7 @@ func TestSweepKeepsWhatRunsNeed(t *testing.T) {
 				eng := open(t, st, agent, keep, patient)
 				turn(t, eng, "s", "before")
 				run := start(t, eng, "s", "go")
-				time.Sleep(3 * time.Hour)
+				testclock.Advance(3 * time.Hour)
 				read := make(chan string, 1)
 				go func() { // a reader that began before the log was trimmed
 					text := ""
@@ -265,10 +266,10 @@ func TestSweepKeepsWhatRunsNeed(t *testing.T) {
 				trims(t, eng, 1)
 				startsWith(t, st, "s", 1)
 				for range 2 {
-					time.Sleep(2 * time.Hour)
+					testclock.Advance(2 * time.Hour)
 					trims(t, eng, 0)
 				}
-				time.Sleep(2 * time.Hour)
+				testclock.Advance(2 * time.Hour)
 				wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
 				wantEnd(t, run)
 				if text := <-read; text != "shortand so on" {
@@ -284,7 +285,7 @@ func TestSweepKeepsWhatRunsNeed(t *testing.T) {
 				turn(t, open(t, st, counterBot(2), named("a"), retain(0, 0)), "s", "before")
 				dead := tapOn(st.Store)
 				start(t, open(t, dead, bot(scripted.New(scripted.Call("note", in{"1"}), scripted.Reply(scripted.Text("half "), scripted.Do(dead.cut), scripted.Pause(time.Hour))), note()), shortLease, named("b")), "s", "go")
-				time.Sleep(30 * day)
+				testclock.Advance(30 * day)
 				eng := open(t, st, bot(scripted.New(scripted.Text("done")), note()), named("c"), keep)
 				trims(t, eng, 1)
 				startsWith(t, st, "s", 1)
@@ -315,9 +316,9 @@ func TestSweepKeepsACompanionsRun(t *testing.T) {
 		eng := open(t, st, agent, retain(time.Hour, 1), patient)
 		turn(t, eng, "s", "before")
 		turn(t, eng, "s", "go")
-		time.Sleep(2 * time.Hour)
+		testclock.Advance(2 * time.Hour)
 		turn(t, eng, "s", "and")
-		time.Sleep(2 * time.Hour)
+		testclock.Advance(2 * time.Hour)
 		trims(t, eng, 1)
 		page, err := st.List(t.Context(), store.SessionQuery{ParentID: "s"})
 		if err != nil || len(page.Items) != 1 {
@@ -327,9 +328,9 @@ func TestSweepKeepsACompanionsRun(t *testing.T) {
 		if first, _ := boundsOf(t, st, "s"); first != runs[0].StartSequence+1 {
 			t.Fatalf("the log begins with event %d, the companion's run behind %d", first, runs[0].StartSequence)
 		}
-		time.Sleep(4 * time.Hour)
+		testclock.Advance(4 * time.Hour)
 		turn(t, eng, "s", "so")
-		time.Sleep(2 * time.Hour)
+		testclock.Advance(2 * time.Hour)
 		trims(t, eng, 1)
 		wantWayOn(t, eng, st, "s")
 		snap, err := eng.Snapshot(t.Context(), page.Items[0].ID)
@@ -340,7 +341,7 @@ func TestSweepKeepsACompanionsRun(t *testing.T) {
 			t.Fatalf("after the snapshot of a companion: %v", err)
 		}
 		turn(t, eng, "s", "on") // the companion continues in it and knows the log as it was
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		runs = runsOf(t, st, page.Items[0].ID)
 		if first, _ := boundsOf(t, st, "s"); len(runs) != 2 || runs[1].StartSequence+1 < first {
 			t.Fatalf("the log begins with event %d; the companion's runs are %+v", first, runs)
@@ -370,11 +371,11 @@ func TestSweepLooksOnlyAtLogsThatGrew(t *testing.T) {
 				for range 5 {
 					turn(t, eng, "s", "go")
 				}
-				time.Sleep(time.Hour)
+				testclock.Advance(time.Hour)
 				trims(t, eng, 1)
 				st.seen()
 				for range 24 {
-					time.Sleep(time.Hour)
+					testclock.Advance(time.Hour)
 					trims(t, eng, 0)
 				}
 				if calls := st.seen(); len(calls) > 0 {
@@ -383,7 +384,7 @@ func TestSweepLooksOnlyAtLogsThatGrew(t *testing.T) {
 				turn(t, eng, "s", "go")
 				turn(t, eng, "s", "go")
 				st.seen()
-				time.Sleep(time.Hour)
+				testclock.Advance(time.Hour)
 				trims(t, eng, 1)
 				if calls := st.seen(); len(calls) > 10 {
 					t.Errorf("%d calls of the store to trim one log: %q", len(calls), calls)
@@ -407,7 +408,7 @@ func TestSweepLeavesTheLogOfARemovedSession(t *testing.T) {
 		if err := eng.Delete(t.Context(), "s"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * day)
+		testclock.Advance(20 * day)
 		trims(t, eng, 0)
 		if _, err := eng.Restore(t.Context(), "s"); err != nil {
 			t.Fatal(err)
@@ -415,7 +416,7 @@ func TestSweepLeavesTheLogOfARemovedSession(t *testing.T) {
 		if first, _ := boundsOf(t, st, "s"); first != 1 {
 			t.Fatalf("the log begins with event %d", first)
 		}
-		time.Sleep(2 * time.Hour)
+		testclock.Advance(2 * time.Hour)
 		trims(t, eng, 1)
 	})
 }
@@ -442,7 +443,7 @@ func TestSweepTellsOfLogsThatAreNotTrimmed(t *testing.T) {
 		eng := open(t, st, counterBot(2), retain(time.Hour, 0), with(func(o *engine.Options) { o.Log = log }))
 		turn(t, eng, "a", "go")
 		turn(t, eng, "b", "go")
-		time.Sleep(2 * time.Hour)
+		testclock.Advance(2 * time.Hour)
 		r, err := eng.Sweep(t.Context())
 		if err != nil || r.Failed != 2 || len(r.Errors) != 2 || r.Errors[0].SessionID != "a" || r.Trimmed != 0 {
 			t.Fatalf("%+v, %v", r, err)
@@ -496,7 +497,7 @@ func TestTrimEvents(t *testing.T) {
 		if n := trim(all); n != 0 {
 			t.Errorf("%d events of the last hour were trimmed", n)
 		}
-		time.Sleep(time.Hour)
+		testclock.Advance(time.Hour)
 		if n := trim(engine.EventRetention{}); n != 0 {
 			t.Errorf("%d events were trimmed by a retention that keeps everything", n)
 		}

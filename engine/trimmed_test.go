@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -89,7 +90,7 @@ func TestWhatWasTrimmedIsNotPublishedAgain(t *testing.T) {
 	crashed := func(t *testing.T, st *memstore.Store, agent func(cut func()) *cairn.Agent) {
 		tp := tapOn(st)
 		start(t, open(t, tp, agent(tp.cut), shortLease, named("a")), "s", "go")
-		time.Sleep(2 * ttl)
+		testclock.Advance(2 * ttl)
 	}
 	suspended := func(t *testing.T, st *memstore.Store) {
 		eng := open(t, st, bot(scripted.New(scripted.Text("first"), scripted.Call("ask", in{"?"})), ask), named("a"))

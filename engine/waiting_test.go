@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -44,17 +45,13 @@ func spoken(t *testing.T, st store.Store, id string) map[string]int {
 }
 
 // atRest waits until no process drives a session and nothing is queued on it.
-func atRest(t *testing.T, st store.Store, id string) *cairn.Session {
+func atRest(t *testing.T, st store.Store, id string) (row *cairn.Session) {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		row := load(t, st, id)
-		if row.Status != cairn.SessionActive && !row.Ready() && (row.Queued == 0 || row.Status == cairn.SessionPaused) {
-			return row
-		}
-		if time.Now().After(until) {
-			t.Fatalf("session %s is %s, %d turns are queued", id, row.Status, row.Queued)
-		}
-	}
+	testclock.Await(t, "session "+id+" to be at rest", func() bool {
+		row = load(t, st, id)
+		return row.Status != cairn.SessionActive && !row.Ready() && (row.Queued == 0 || row.Status == cairn.SessionPaused)
+	})
+	return row
 }
 
 // wantSoundAtRest checks a session that is at rest once its log is complete: the process that drove its last run
@@ -190,7 +187,7 @@ func TestSteerAtTheEndOfATurn(t *testing.T) {
 		id := fmt.Sprint("s", n)
 		run := start(t, crowd[0], id, "go")
 		for range n % 10 {
-			time.Sleep(20 * time.Microsecond)
+			time.Sleep(20 * time.Microsecond) // Real time, so that the messages arrive at any moment of the turn.
 		}
 		var sent sync.WaitGroup
 		for i := range crowd {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -54,7 +55,7 @@ func TestWorkerRegisters(t *testing.T) {
 			!w.HeartbeatAt.Equal(began) || !w.Until.Equal(began.Add(30*time.Second)) || !w.AsOf.Equal(began) {
 			t.Errorf("registered at %v: %+v", began, w)
 		}
-		time.Sleep(time.Hour + time.Second)
+		testclock.Advance(time.Hour + time.Second)
 		w = workers(t, eng)["engine_1"]
 		if late := w.AsOf.Sub(w.HeartbeatAt); !w.Since.Equal(began) || late < 0 || late > 10*time.Second || !w.Until.Equal(w.HeartbeatAt.Add(30*time.Second)) {
 			t.Errorf("an hour later: %+v", w)
@@ -103,29 +104,29 @@ func TestDeadWorkerIsGone(t *testing.T) {
 			with(func(o *engine.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
 		second := open(t, shared, bot(scripted.New()), quiet, named("b"))
 		defer work(t, second)()
-		time.Sleep(5 * time.Second)
+		testclock.Advance(5 * time.Second)
 		defer work(t, first)()
-		time.Sleep(12 * time.Second)
+		testclock.Advance(12 * time.Second)
 		if all := workers(t, second); len(all) != 2 || all["engine_a1"].Since.Sub(all["engine_b1"].Since) != 5*time.Second {
 			t.Errorf("two workers: %+v", all)
 		}
 		dead.Store(true)
 		lapses := workers(t, second)["engine_a1"].Until
-		time.Sleep(time.Until(lapses) - time.Nanosecond)
+		testclock.Advance(time.Until(lapses) - time.Nanosecond)
 		if all := workers(t, second); len(all) != 2 {
 			t.Errorf("just before the registration lapses: %+v", all)
 		}
-		time.Sleep(time.Nanosecond)
+		testclock.Advance(time.Nanosecond)
 		if all := workers(t, second); len(all) != 1 || all["engine_b1"].Owner == "" {
 			t.Errorf("when it lapses: %+v", all)
 		}
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		if said := strings.Count(log.String(), "could not register"); said != 1 {
 			t.Errorf("that it cannot register was logged %d times:\n%s", said, log.String())
 		}
 		dead.Store(false)
 		back := time.Now()
-		time.Sleep(10 * time.Second)
+		testclock.Advance(10 * time.Second)
 		if w := workers(t, second)["engine_a1"]; w.Since.Before(back) {
 			t.Errorf("the worker that came back: %+v", w)
 		}

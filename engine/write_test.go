@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -63,7 +64,7 @@ func TestTakingOverReadsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := tapOn(nil)
 		start(t, open(t, first, bot(scripted.New(scripted.Reply(scripted.Pause(time.Second), scripted.Do(first.cut), scripted.Pause(time.Hour)))), shortLease), "s", "go")
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		second := tapOn(first.Store)
 		run, err := open(t, second, bot(scripted.New(scripted.Reply(scripted.Pause(time.Second), scripted.Text("yes")))), named("b")).Resume(t.Context(), "s")
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 )
 
 // shelf is a store with the events of one log.
@@ -365,7 +366,7 @@ func TestFollowersReadByTurns(t *testing.T) {
 			reading++
 			most = max(most, reading)
 			mu.Unlock()
-			time.Sleep(time.Millisecond)
+			testclock.Deaf(time.Millisecond)
 			mu.Lock()
 			reading--
 			mu.Unlock()

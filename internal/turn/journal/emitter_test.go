@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine/settings"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -53,12 +54,11 @@ func TestEventsAreWrittenWithinTheWindow(t *testing.T) {
 		say("b ")
 		e.Event(cairn.Event{Type: cairn.EventThinking, Step: 1, Text: "hm"})
 		say("c")
-		time.Sleep(20*time.Millisecond - time.Nanosecond)
+		testclock.Advance(20*time.Millisecond - time.Nanosecond)
 		if n := len(logged()); n != 2 {
 			t.Fatalf("%d events before the window has passed", n)
 		}
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
+		testclock.Advance(time.Nanosecond)
 		list := logged()
 		if len(list) != 5 || list[2].Text != "a b " || list[3].Text != "hm" || list[4].Text != "c" {
 			t.Fatalf("events %+v", list)
@@ -82,7 +82,7 @@ func TestAFlushOpensAWindowOfItsOwn(t *testing.T) {
 		say := func() { e.Event(cairn.Event{Type: cairn.EventCustom}) }
 		say() // held back: the first window opens with the emitter
 		say()
-		time.Sleep(15 * time.Millisecond)
+		testclock.Advance(15 * time.Millisecond)
 		if n := len(logged()); n != 0 {
 			t.Errorf("%d events before the first window has passed", n)
 		}
@@ -90,12 +90,11 @@ func TestAFlushOpensAWindowOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		say()
-		time.Sleep(20*time.Millisecond - time.Nanosecond)
+		testclock.Advance(20*time.Millisecond - time.Nanosecond)
 		if n := len(logged()); n != 2 {
 			t.Errorf("%d events before the second window has passed, want 2", n)
 		}
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
+		testclock.Advance(time.Nanosecond)
 		if n := len(logged()); n != 3 {
 			t.Errorf("%d events when the second window has passed, want 3", n)
 		}
@@ -192,8 +191,7 @@ func TestClosedEmitterWritesNothingMore(t *testing.T) {
 		}
 		e.Event(cairn.Event{Type: cairn.EventCustom})
 		e.Close()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		testclock.Advance(time.Minute)
 		if n := len(logged()); n != 1 {
 			t.Errorf("%d events", n)
 		}

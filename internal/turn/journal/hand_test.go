@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -61,14 +62,12 @@ func TestCommitTakesWhatIsHeldBack(t *testing.T) {
 			e.Event(custom("-b"))
 			h := hand(t, e)
 			e.Event(custom("-c"))
-			time.Sleep(time.Second)
-			synctest.Wait()
+			testclock.Advance(time.Second)
 			if log.appends.Load() != int64(n) {
 				t.Fatal("the emitter appends while a commit has its events")
 			}
 			log.commit(t, h, StepCommitted(1, 2))
-			time.Sleep(10 * time.Millisecond) // inside the window, so that the next event is held back
-			synctest.Wait()
+			testclock.Advance(10 * time.Millisecond) // inside the window, so that the next event is held back
 			if want := strings.TrimSpace(strings.Repeat("custom-a custom-b step_committed custom-c ", n+1)); told() != want {
 				t.Fatalf("the log has %s", told())
 			}
@@ -140,7 +139,7 @@ func TestCommitWaitsForTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, log, told := newOwnEmitter(t, time.Minute)
 		e.Event(custom("-a"))
-		time.Sleep(time.Second) // it is under way
+		testclock.Advance(time.Second) // it is under way
 		e.Event(custom("-b"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -29,11 +30,7 @@ func (l *slowLog) AppendFenced(ctx context.Context, log string, expect int64, w 
 		panic("two appends of an emitter at once")
 	}
 	defer l.running.Add(-1)
-	timer := time.NewTimer(l.delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if testclock.Pause(ctx, l.delay) != nil {
 		return 0, context.Cause(ctx)
 	}
 	if l.fail != nil {
@@ -76,7 +73,7 @@ func TestSlowLogDoesNotSlowTheStream(t *testing.T) {
 					delta := fmt.Sprint(n, " ")
 					want += delta
 					e.Event(textDelta(delta))
-					time.Sleep(time.Millisecond)
+					testclock.Advance(time.Millisecond)
 				}
 				if took := time.Since(began); took != time.Second {
 					t.Errorf("the stream took %s, want 1s", took)
@@ -108,11 +105,11 @@ func TestBufferOfABlockedLogIsBounded(t *testing.T) {
 				emitted.Add(1 << 10)
 			}
 		}()
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		if n := emitted.Load(); n < maxHeld/2 || n > 2*maxHeld {
 			t.Errorf("%d bytes emitted while an append is under way, want about %d", n, maxHeld)
 		}
-		time.Sleep(10 * time.Hour)
+		testclock.Advance(10 * time.Hour)
 		if err := e.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -137,8 +134,7 @@ func TestFirstTextIsNotHeldBack(t *testing.T) {
 				if got := len(logged()) == 2; got != atOnce {
 					t.Errorf("on the log at once: %t, want %t", got, atOnce)
 				}
-				time.Sleep(20 * time.Millisecond)
-				synctest.Wait()
+				testclock.Advance(20 * time.Millisecond)
 				if n := len(logged()); n != 2 {
 					t.Errorf("%d events after the window", n)
 				}
@@ -155,7 +151,7 @@ func TestFlushReportsErrorsOfTheBackground(t *testing.T) {
 		log.fail = driver.Fenced("s", e.writer, 7)
 		for range 10 {
 			e.Event(textDelta("words "))
-			time.Sleep(10 * time.Millisecond)
+			testclock.Advance(10 * time.Millisecond)
 		}
 		if err := e.Flush(t.Context()); !errors.Is(err, cairn.ErrFenced) {
 			t.Errorf("flush: %v, want ErrFenced", err)
