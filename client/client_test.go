@@ -16,6 +16,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/client"
+	"github.com/cairn-agents/cairn/internal/testclock"
 )
 
 const token = "a-token-that-nobody-may-see"
@@ -331,7 +332,7 @@ func (q *quiet) RoundTrip(r *http.Request) (*http.Response, error) {
 	go func() {
 		fmt.Fprint(in, "id: inc.1\nevent: run_start\ndata: {\"sequence\":1,\"type\":\"run_start\"}\n\n")
 		for range 2 {
-			time.Sleep(15 * time.Second)
+			testclock.Deaf(15 * time.Second)
 			fmt.Fprint(in, ": keep-alive\n\n")
 		}
 		<-r.Context().Done()

@@ -23,6 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -234,7 +235,7 @@ func TestUserConnects(t *testing.T) {
 	if status, text := open(t, browser(t, app.URL, "ada"), payload.URL); status != http.StatusOK || !strings.Contains(text, "is connected") {
 		t.Fatalf("the user gets %d %s", status, text)
 	}
-	until(t, "the run has been resumed", func() bool {
+	testclock.Await(t, "the run to be resumed", func() bool {
 		row, err := k.eng.Session(t.Context(), "s")
 		return err == nil && row.Status == cairn.SessionCompleted
 	})
@@ -268,8 +269,8 @@ func TestUserConnects(t *testing.T) {
 	b.renew = ""
 	b.mu.Unlock()
 	open(t, browser(t, app.URL, "ada"), payload.URL)
-	until(t, "the call was made with the new token", func() bool { return k.last() == `"you said again"` })
-	until(t, "the token was refreshed", func() bool { return strings.Count(b.asked(), "refresh_token") > before })
+	testclock.Await(t, "the call with the new token", func() bool { return k.last() == `"you said again"` })
+	testclock.Await(t, "the token to be refreshed", func() bool { return strings.Count(b.asked(), "refresh_token") > before })
 	if got := notes(dir, "echo"); strings.Join(got, " ") != "hello still again" {
 		t.Errorf("the server was called with %v", got)
 	}

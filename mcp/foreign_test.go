@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -108,7 +109,7 @@ func testExcludedTool(t *testing.T, delay time.Duration) {
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
 	var wait atomic.Int64
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(time.Duration(wait.Load()))
+		_ = testclock.Pause(r.Context(), time.Duration(wait.Load()))
 		handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(web.Close)

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -112,7 +113,7 @@ func TestChangedInstructions(t *testing.T) {
 		k.script(asks("bench_die", none{})) // the server starts anew
 		k.turn("die")
 		want, _ := json.Marshal(next.text)
-		until(t, "the server is the new one", func() bool {
+		testclock.Await(t, "the new server", func() bool {
 			o, err := tools.Offer(t.Context(), define.NewStep(cairn.Step{}, nil), nil)
 			if err != nil || o == nil {
 				return false
@@ -154,7 +155,7 @@ func TestSummaryRestatesNotes(t *testing.T) {
 		return &sdk.CallToolResult{}, nil, nil
 	})
 	s.RemoveTools("one")
-	until(t, "the list is the new one", func() bool {
+	testclock.Await(t, "the new list", func() bool {
 		offer, err := tools.Offer(t.Context(), define.NewStep(cairn.Step{}, nil), nil)
 		return err == nil && offer != nil && strings.Contains(string(offer.Pinned), "Is new.") && !strings.Contains(string(offer.Pinned), "bench_one")
 	})

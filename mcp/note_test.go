@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
@@ -29,7 +30,7 @@ func TestNotesPrecedeTheUser(t *testing.T) {
 	k := newTalk(t, []cairn.Toolset{tools}, asks("bench_one", none{}), scripted.Text("first"), scripted.Text("second"), scripted.Text("third"))
 	k.turn("question 1")
 	add("two")
-	until(t, "the list is the new one", func() bool {
+	testclock.Await(t, "the new list", func() bool {
 		offer, err := tools.Offer(t.Context(), define.NewStep(cairn.Step{}, nil), nil)
 		return err == nil && offer != nil && strings.Contains(string(offer.Pinned), "two")
 	})

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -51,7 +52,7 @@ func (s *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.current = fmt.Sprint("refresh-", s.given)
 	access := fmt.Sprint("access-", s.given)
 	s.mu.Unlock()
-	time.Sleep(s.takes) // the token is rotated, and the response under way
+	testclock.Deaf(s.takes) // the token is rotated, and the response under way
 	if during != nil {
 		during()
 	}
@@ -116,7 +117,7 @@ func TestOneProcessRefreshes(t *testing.T) {
 				if n := len(as.requests()); n != 1 {
 					t.Errorf("the token was refreshed %d times", n)
 				}
-				time.Sleep(2 * time.Hour)
+				testclock.Advance(2 * time.Hour)
 				for _, o := range processes {
 					if g, err := o.token(t.Context(), "ada"); err != nil || g == nil || g.Access != "access-2" {
 						t.Errorf("the next token is %+v, %v", g, err)

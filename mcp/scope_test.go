@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -54,7 +55,7 @@ func newCustomerWith(t *testing.T, b *bank, opts mcp.Options) *customer {
 		if status, text := open(t, http.DefaultClient, payload.URL); status != http.StatusOK || !strings.Contains(text, "is connected") {
 			t.Fatalf("the user gets %d %s", status, text)
 		}
-		until(t, "the run has ended", func() bool {
+		testclock.Await(t, "the run to end", func() bool {
 			row, err := k.eng.Session(t.Context(), "s")
 			return err == nil && row.Status == cairn.SessionCompleted
 		})

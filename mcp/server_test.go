@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
@@ -220,14 +221,14 @@ func TestStopCancels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the call has begun", func() bool { return len(notes(dir, "hang")) == 1 })
+	testclock.Await(t, "the call to begin", func() bool { return len(notes(dir, "hang")) == 1 })
 	if err := k.eng.Interrupt(t.Context(), "s", "enough"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := run.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the server has heard of it", func() bool { return len(notes(dir, "hang")) == 2 })
+	testclock.Await(t, "the server to learn of it", func() bool { return len(notes(dir, "hang")) == 2 })
 }
 
 func TestTimeout(t *testing.T) {
@@ -278,7 +279,7 @@ func TestChangedList(t *testing.T) {
 	add("change", "Has changed.")
 	add("added", "Is new.")
 	s.RemoveTools("remove")
-	until(t, "the list is the new one", func() bool { // turns that have a list wait only 100 ms for it
+	testclock.Await(t, "the new list", func() bool { // turns that have a list wait only 100 ms for it
 		offer, err := tools.Offer(t.Context(), define.NewStep(cairn.Step{}, nil), nil)
 		return err == nil && offer != nil && strings.Contains(string(offer.Pinned), "Is new.") && !strings.Contains(string(offer.Pinned), "Removes.")
 	})
@@ -337,7 +338,7 @@ func TestDeferred(t *testing.T) {
 	k.answer(res.Suspended.Calls[0], nil)
 	add("added")
 	s.RemoveTools("remove")
-	until(t, "the list is the new one", func() bool {
+	testclock.Await(t, "the new list", func() bool {
 		offer, err := tools.Offer(t.Context(), define.NewStep(cairn.Step{}, nil), nil)
 		return err == nil && offer != nil && strings.Contains(string(offer.Pinned), "added") && !strings.Contains(string(offer.Pinned), "remove")
 	})
@@ -355,15 +356,5 @@ func TestDeferred(t *testing.T) {
 	}
 	if text := k.everything(); !strings.Contains(text, "bench has 2 tools.") {
 		t.Errorf("the model was not informed of the tools: %s", text)
-	}
-}
-
-// until waits for a condition that another process brings about.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it is not so that %s", what)
-		}
 	}
 }

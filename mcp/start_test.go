@@ -17,6 +17,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -24,8 +25,8 @@ import (
 
 // slowServer serves once a file allows it.
 func slowServer(dir string) error {
-	for len(notes(dir, "start")) == 0 {
-		time.Sleep(5 * time.Millisecond)
+	if err := testclock.Poll(context.Background(), func() bool { return len(notes(dir, "start")) > 0 }); err != nil {
+		return err
 	}
 	return bench(dir).Run(context.Background(), &sdk.StdioTransport{})
 }

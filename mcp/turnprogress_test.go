@@ -19,6 +19,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
@@ -36,13 +37,9 @@ func newDigger(dir string) (*engine.Engine, error) {
 		if err := ctx.Err(); err != nil || in.Text == "" {
 			return "", errors.New("a secret reason")
 		}
-		for len(notes(dir, "found")) == 0 {
-			select {
-			case <-ctx.Done():
-				note(dir, "dig", "stopped")
-				return "", ctx.Err()
-			case <-time.After(5 * time.Millisecond):
-			}
+		if err := testclock.Poll(ctx, func() bool { return len(notes(dir, "found")) > 0 }); err != nil {
+			note(dir, "dig", "stopped")
+			return "", err
 		}
 		return "a secret treasure", nil
 	})
@@ -183,12 +180,12 @@ func TestProgressOfATurn(t *testing.T) {
 			}
 			ended <- err
 		}()
-		until(s.T, "the last call is reported", func() bool { return s.seen("digger: step 3") && len(notes(s.dir, "dig")) == 2 })
+		testclock.Await(s.T, "the report of the last call", func() bool { return s.seen("digger: step 3") && len(notes(s.dir, "dig")) == 2 })
 		note(s.dir, "found", "it")
 		if err := <-ended; err != nil {
 			s.Fatal(err)
 		}
-		until(s.T, "the last step is reported", func() bool { return s.seen("digger: step 4") })
+		testclock.Await(s.T, "the report of the last step", func() bool { return s.seen("digger: step 4") })
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		want := []string{"digger: step 1", "digger: mapper called", "mapper: step 1", "digger: mapper completed", "digger: step 2", "digger: dig called", "digger: dig failed", "digger: step 3",
@@ -227,7 +224,7 @@ func TestCancelledTurn(t *testing.T) {
 				_, err := s.dig(ctx, token)
 				ended <- err
 			}()
-			until(s.T, "the agent digs", func() bool { return len(notes(s.dir, "dig")) == 2 })
+			testclock.Await(s.T, "the agent to dig", func() bool { return len(notes(s.dir, "dig")) == 2 })
 			cancel()
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				s.Errorf("the call came to %v", err)
@@ -237,7 +234,7 @@ func TestCancelledTurn(t *testing.T) {
 				s.client.Close()
 				note(s.dir, "found", "it")
 			} else {
-				until(s.T, "the agent stops", func() bool { return slices.Contains(notes(s.dir, "dig"), "stopped") })
+				testclock.Await(s.T, "the agent to stop", func() bool { return slices.Contains(notes(s.dir, "dig"), "stopped") })
 			}
 			if s.eng == nil {
 				return
@@ -246,7 +243,7 @@ func TestCancelledTurn(t *testing.T) {
 			if !earlier {
 				want = cairn.SessionInterrupted
 			}
-			until(s.T, "the turn has ended", func() bool {
+			testclock.Await(s.T, "the turn to end", func() bool {
 				page, err := s.eng.Sessions(s.Context(), store.SessionQuery{})
 				if err != nil {
 					s.Fatal(err)
@@ -281,7 +278,7 @@ func TestCancellationOfAnotherClient(t *testing.T) {
 		raw, _ := io.ReadAll(post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"digger","arguments":{}}}`).Body)
 		answer <- string(raw)
 	}()
-	until(t, "the agent digs", func() bool { return len(notes(s.dir, "dig")) == 2 })
+	testclock.Await(t, "the agent to dig", func() bool { return len(notes(s.dir, "dig")) == 2 })
 	if resp := post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`); resp.StatusCode != http.StatusAccepted {
 		t.Errorf("the notification is answered with %s", resp.Status)
 	}
@@ -322,7 +319,7 @@ func TestProgressIsBounded(t *testing.T) {
 		t.Fatalf("the call came to %+v, %v", res, err)
 	}
 	most := 32 + int(time.Since(began)/time.Second)
-	until(t, "the first notifications are there", func() bool {
+	testclock.Await(t, "the first notifications", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.lines) >= 32

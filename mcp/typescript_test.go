@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/model/scripted"
@@ -41,7 +42,7 @@ func TestTypeScriptServer(t *testing.T) {
 		t.Errorf("the call came to %s", got)
 	}
 	kill(t, pid)
-	until(t, "the connection is lost", lost.Load)
+	testclock.Await(t, "the connection to be lost", lost.Load)
 
 	res := k.turn("and now?")
 	if res.Suspended == nil || res.Suspended.Calls[0].Prompt != "Who is it?" {

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server/aisdk"
@@ -526,9 +526,10 @@ func TestQueuedOnce(t *testing.T) {
 		t.Errorf("queued are %+v, %v", turns, err)
 	}
 	w.do("a", "GET", "/release?what=slowly", nil)
-	for row := w.settled("s"); row.Turn < 2 || row.Status != cairn.SessionCompleted; row = w.settled("s") {
-		time.Sleep(time.Millisecond)
-	}
+	testclock.Await(t, "the second turn to complete", func() bool {
+		row := w.settled("s")
+		return row.Turn == 2 && row.Status == cairn.SessionCompleted
+	})
 	list, err := w.eng.Messages(t.Context(), "s", 0, 0)
 	if err != nil || len(list) != 4 {
 		t.Errorf("the session has %d messages, %v", len(list), err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server/aisdk"
 )
@@ -160,13 +161,10 @@ func TestStreamsPerUser(t *testing.T) {
 		t.Errorf("the session is %+v, %v", row, err)
 	}
 	open[0].Body.Close()
-	for range 200 { // the server notices it soon
-		if res, _ := w.stream("a", "/sse?session_id=s", ""); res.StatusCode == 200 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Error("a stream that its client left counts for ever")
+	testclock.Await(t, "a stream that its client left not to count", func() bool {
+		res, _ := w.stream("a", "/sse?session_id=s", "")
+		return res.StatusCode == 200
+	})
 }
 
 // A server that is being stopped begins nothing.

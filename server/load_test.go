@@ -21,6 +21,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -143,7 +144,7 @@ func (l *load) turns(sessions int, wait func()) time.Duration {
 // settled waits until no session has a turn under way.
 func (l *load) settled(sessions int) {
 	for i := range sessions {
-		for {
+		testclock.Await(l.tb, "the turn to end", func() bool {
 			res, err := http.Get(fmt.Sprintf("%s/sessions/s%d", l.url, i))
 			if err != nil {
 				l.tb.Fatal(err)
@@ -153,11 +154,8 @@ func (l *load) settled(sessions int) {
 			if err != nil {
 				l.tb.Fatal(err)
 			}
-			if strings.Contains(string(body), `"completed"`) {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
+			return strings.Contains(string(body), `"completed"`)
+		})
 	}
 }
 
@@ -215,10 +213,8 @@ func BenchmarkReaders(b *testing.B) {
 				}
 			})
 		}
-		for events.Load() < readers*deltas { // for the first turn
-			time.Sleep(10 * time.Millisecond)
-		}
-		time.Sleep(time.Second)
+		testclock.Await(b, "all to read the first turn", func() bool { return events.Load() >= readers*deltas })
+		time.Sleep(time.Second) // Real time, in which the server's memory comes to rest before it is measured.
 		after := l.spent()
 		replayed := events.Load()
 		var busy time.Duration

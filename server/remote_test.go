@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/store"
@@ -325,9 +326,7 @@ func TestRemoteAgentIsHeardToItsEnd(t *testing.T) {
 	var slow http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/status" && c.requests("/start") > 0: // the run has ended by the time of the request
-			for c.only("sage").Status != cairn.SessionCompleted && r.Context().Err() == nil {
-				time.Sleep(time.Millisecond)
-			}
+			_ = testclock.Poll(r.Context(), func() bool { return c.only("sage").Status == cairn.SessionCompleted })
 		case r.URL.Path == "/sse" && c.requests("/sse") == 1:
 			w.Header().Set("Content-Type", "text/event-stream")
 			io.WriteString(w, ": keep-alive\n\n: keep-alive\n\n")
@@ -394,12 +393,14 @@ func TestRemoteServerIsRestarted(t *testing.T) {
 		}
 	}
 	old := c.eng
-	var gone http.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	refused := make(chan struct{})
+	refuse := sync.OnceFunc(func() { close(refused) })
+	var gone http.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { refuse(); panic(http.ErrAbortHandler) })
 	c.handler.Store(&gone)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	old.Close(ctx) // abandons its run in the middle
-	time.Sleep(20 * time.Millisecond)
+	<-refused      // the caller has found the server gone
 	open := make(chan struct{})
 	close(open)
 	c.serve(agent(open))

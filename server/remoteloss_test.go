@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -320,12 +321,7 @@ func TestRemoteServerIsAway(t *testing.T) {
 					}
 					run = approved(t, eng, &cairn.Result{Suspended: &cairn.Suspension{Calls: []cairn.CallRef{list.Items[0].CallRef}}})
 				}
-				for c.requests("/status")+c.requests("/sse") < before+3 { // until it has retried
-					if t.Context().Err() != nil {
-						t.Fatal("it is not tried again")
-					}
-					time.Sleep(5 * time.Millisecond)
-				}
+				testclock.Await(t, "it to be tried again", func() bool { return c.requests("/status")+c.requests("/sse") >= before+3 })
 				whole := state.agent()
 				whole.Model = scripted.New(scripted.Text("All."))
 				c.serve(whole)

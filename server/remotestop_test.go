@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -19,12 +19,7 @@ import (
 func TestRemoteAgentIsStopped(t *testing.T) {
 	t.Parallel()
 	stopped := func(c *callee) {
-		for row := c.only("sage"); row.Status != cairn.SessionInterrupted; row = c.only("sage") {
-			if t.Context().Err() != nil {
-				t.Fatalf("it is %s", row.Status)
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+		testclock.Await(t, "it to be interrupted", func() bool { return c.only("sage").Status == cairn.SessionInterrupted })
 	}
 	t.Run("at work", func(t *testing.T) {
 		t.Parallel()
@@ -63,16 +58,13 @@ func TestRemoteAgentIsStopped(t *testing.T) {
 		if _, err := eng.Execute(t.Context(), "s", "boss", cairn.Text("again"), engine.WithOnWaiting(engine.WaitingWithdraw)); err != nil {
 			t.Fatal(err)
 		}
-		for { // until both sessions exist
+		testclock.Await(t, "one session to be interrupted", func() bool {
 			page, err := c.eng.Sessions(t.Context(), store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionInterrupted}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(page.Items) == 1 {
-				return
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+			return len(page.Items) == 1
+		})
 	})
 }
 
@@ -169,12 +161,7 @@ func TestRemoteAgentIsStoppedLater(t *testing.T) {
 				worked := make(chan error, 1)
 				go func() { worked <- second.Work(ctx) }()
 				c.handler.Store(&real)
-				for pendingStops(t, st) > 0 {
-					if t.Context().Err() != nil {
-						t.Fatal("the stop is still owed")
-					}
-					time.Sleep(5 * time.Millisecond)
-				}
+				testclock.Await(t, "the stop to be delivered", func() bool { return pendingStops(t, st) == 0 })
 				if row := c.only("sage"); row.Status != cairn.SessionInterrupted {
 					t.Errorf("it is %s", row.Status)
 				}

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 	"unsafe"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server/aisdk"
 	"github.com/cairn-agents/cairn/server/internal/shared"
@@ -197,11 +197,7 @@ func TestFramesAreForgottenWithTheirReaders(t *testing.T) {
 	want[json.RawMessage](w, 201, "a", "POST", "/sessions", map[string]any{"session_id": "s"})
 	await := func(want int) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); w.h.frames.Readers() != want; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d readers share frames, want %d", w.h.frames.Readers(), want)
-			}
-		}
+		testclock.Await(t, fmt.Sprint(want, " readers to share frames"), func() bool { return w.h.frames.Readers() == want })
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()

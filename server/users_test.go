@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cairn-agents/cairn/internal/testclock"
 )
 
 // Users with nothing in use are forgotten. Others are not.
@@ -26,7 +28,7 @@ func TestIdleUsersAreForgotten(t *testing.T) {
 		if n := len(u.list); n != 3*idleUsers+1 {
 			t.Errorf("%d users are known of those who have just come", n)
 		}
-		time.Sleep(time.Hour)
+		testclock.Advance(time.Hour)
 		for n := 0; len(u.list) > 3*idleUsers; n++ {
 			if n > 2*3*idleUsers {
 				t.Fatalf("%d users are known after an hour", len(u.list))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cairntest"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/fallback"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
@@ -86,11 +87,11 @@ func TestCooldownAsAskedFor(t *testing.T) {
 		limited := &cairn.Error{Code: cairn.ErrRateLimited, Message: "slow down", RetryAfter: cairn.Duration(time.Hour)}
 		m := fallback.New(nil, model("a", scripted.Fail(limited), scripted.Text("one")), model("b", scripted.Text("two"), scripted.Text("two"), scripted.Text("two")))
 		chunksOf(t, m)
-		time.Sleep(59 * time.Minute)
+		testclock.Advance(59 * time.Minute)
 		if got := chunksOf(t, m); !strings.Contains(got, "two") {
 			t.Errorf("before the pause is over: %s", got)
 		}
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		if got := chunksOf(t, m); !strings.Contains(got, "one") {
 			t.Errorf("after it: %s", got)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/fallback"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -104,7 +105,7 @@ func TestCooldown(t *testing.T) {
 		first := model("a", fail(cairn.ErrOverloaded), scripted.Text("one"))
 		m := fallback.New(nil, first, model("b", scripted.Text("two"), scripted.Text("two"), fail(cairn.ErrOverloaded)))
 		ask(t.Context(), m, &cairn.Request{})
-		time.Sleep(29 * time.Second)
+		testclock.Advance(29 * time.Second)
 		if _, text, _ := ask(t.Context(), m, &cairn.Request{}); text != "two" {
 			t.Errorf("%q, before the time is over", text)
 		}

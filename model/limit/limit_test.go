@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/limit"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
@@ -112,7 +113,7 @@ func TestTokens(t *testing.T) {
 		for range 4 {
 			wg.Go(func() { ask(t.Context(), m, "s", strings.Repeat("word", 2000)) })
 		}
-		time.Sleep(15 * time.Second)
+		testclock.Advance(15 * time.Second)
 		c.mu.Lock()
 		if len(c.at) != 2 {
 			t.Errorf("asked at %v", c.at)
@@ -209,7 +210,7 @@ func TestWaitEnds(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		time.Sleep(time.Minute)
+		testclock.Advance(time.Minute)
 		if err := ask(t.Context(), m, "s", "hi"); err != nil { // ended calls hold nothing
 			t.Error(err)
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cairn-agents/cairn/internal/testclock"
 )
 
 // recorder is a client that notes what is written, and when.
@@ -57,12 +59,7 @@ func paced(pauses ...time.Duration) func(context.Context) iter.Seq2[[]byte, erro
 	return func(ctx context.Context) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) {
 			for i, pause := range pauses {
-				select {
-				case <-time.After(pause):
-				case <-ctx.Done():
-					return
-				}
-				if !yield(fmt.Appendf(nil, "frame %d", i), nil) {
+				if testclock.Pause(ctx, pause) != nil || !yield(fmt.Appendf(nil, "frame %d", i), nil) {
 					return
 				}
 			}
@@ -151,7 +148,7 @@ func TestStreamEndsEarly(t *testing.T) {
 			t.Errorf("the stream ended after %v", took)
 		}
 		written := len(r.got)
-		if time.Sleep(time.Hour); len(r.got) != written {
+		if testclock.Advance(time.Hour); len(r.got) != written {
 			t.Error("the client is written to after the stream has ended")
 		}
 	})
@@ -176,7 +173,7 @@ func TestPanicOfFrames(t *testing.T) {
 			})
 		}()
 		written := len(r.got)
-		if time.Sleep(time.Hour); len(r.got) != written {
+		if testclock.Advance(time.Hour); len(r.got) != written {
 			t.Error("the client is written to after the handler has returned")
 		}
 	})
