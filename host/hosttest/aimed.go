@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -99,7 +100,7 @@ func (s *scene) stopRunTakenOver() {
 	s.must(s.st.RequestStop(s.Context(), "s", cairn.Stop{RunID: run.ID(), Kind: cairn.StopInterrupt, Reason: "enough"}))
 	two := s.process()
 	two.work()
-	s.await("the hook", func() bool {
+	testclock.Await(s.T, "the hook", func() bool {
 		s.diary.mu.Lock()
 		defer s.diary.mu.Unlock()
 		return slices.ContainsFunc(s.diary.list, func(e entry) bool { return e.session == "s" && e.hook == "RunInterrupt" })

@@ -1,10 +1,8 @@
 package hosttest
 
 import (
-	"context"
-	"time"
-
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -63,7 +61,7 @@ func (s *scene) deadlineResumed() {
 func (s *scene) pass(call cairn.CallRef) {
 	s.Helper()
 	s.later()
-	s.await("the deadline of "+call.Tool, func() bool {
+	testclock.Await(s.T, "the deadline of "+call.Tool, func() bool {
 		due, err := s.st.Due(s.Context(), driver.DueQuery{})
 		s.must(err)
 		for _, d := range due.Items {
@@ -75,26 +73,6 @@ func (s *scene) pass(call cairn.CallRef) {
 	})
 }
 
-// await polls until done returns true. The store's clock is not the test's, so there is no event to wait for.
-func (s *scene) await(what string, done func() bool) {
-	s.Helper()
-	pause := time.Second
-	if !s.place.Bubble {
-		pause = 5 * time.Millisecond
-	}
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
-	defer cancel()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			s.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // The deadline of one call passes; the others may still be answered.
 func (s *scene) deadlinePartly() {
 	s.agents = []*cairn.Agent{bot(plays(
@@ -104,7 +82,7 @@ func (s *scene) deadlinePartly() {
 	p.turn("s", "hello")
 	s.later()
 	s.process().work()
-	s.await("the call to be closed", func() bool { return s.row("s").OpenCalls == 1 })
+	testclock.Await(s.T, "the call to be closed", func() bool { return s.row("s").OpenCalls == 1 })
 	_, err := p.Resume(s.Context(), "s")
 	s.want("resume with one call open", err, cairn.ErrNotResumable)
 	p.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -96,7 +97,7 @@ func (s *scene) toolRetriesCrashed() {
 	s.agents[0].Durability = cairn.PerTool
 	one := s.process(s.mortal())
 	run := one.start("s", "go")
-	s.await("the second attempt", func() bool {
+	testclock.Await(s.T, "the second attempt", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.ran["flaky"] == 2

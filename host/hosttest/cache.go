@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -62,7 +63,7 @@ func (s *scene) elapse() {
 	s.Helper()
 	over := s.now().Add(s.soon)
 	s.later()
-	s.await("the time to pass", func() bool { return !s.now().Before(over) })
+	testclock.Await(s.T, "the time to pass", func() bool { return !s.now().Before(over) })
 }
 
 // A result expires even while the session is suspended.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -150,7 +151,7 @@ func (s *scene) stopped() {
 // atWork waits until a tool is running.
 func (s *scene) atWork(tool string) {
 	s.Helper()
-	s.await(tool+" to run", func() bool {
+	testclock.Await(s.T, tool+" to run", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.ran[tool] > 0

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -197,7 +198,7 @@ func (s *scene) crashExpired() {
 	two.dieAfter(func(o operation) bool { return o.commit != nil && len(o.commit.Calls) > 0 })
 	s.later()
 	two.work()
-	s.await("the worker to die", func() bool { return !two.alive() })
+	testclock.Await(s.T, "the worker to die", func() bool { return !two.alive() })
 	s.process().work()
 	s.awaitEnd("s", 2)
 }
@@ -314,7 +315,7 @@ func (s *scene) crashInterrupting() {
 func (s *scene) crashEndingTree() {
 	s.dieEnding(func(o operation) bool { return o.commit != nil && o.commit.Ending != nil })
 	s.process().work()
-	s.await("the end of the session", func() bool { return s.diary.has("s", "RunInterrupt") })
+	testclock.Await(s.T, "the end of the session", func() bool { return s.diary.has("s", "RunInterrupt") })
 }
 
 // The process that stops a suspended tree dies once the sub-agent has ended: the next message continues with that, and its
@@ -360,7 +361,7 @@ func (s *scene) crashEndingDynasty() {
 		}
 	}
 	s.process().work()
-	s.await("the end of the session", func() bool { return s.diary.has("s", "RunInterrupt") })
+	testclock.Await(s.T, "the end of the session", func() bool { return s.diary.has("s", "RunInterrupt") })
 }
 
 // The process that stops a suspended tree dies before it publishes the stop: the next turn publishes it.
@@ -409,7 +410,7 @@ func (s *scene) interruptCrashedTree() {
 	one.leave() // otherwise it would keep running until its lease lapses
 	s.awaitDeath(run)
 	child := s.child("s")
-	s.await("the leases of the dead process to run out", func() bool { // the child's may lapse later
+	testclock.Await(s.T, "the leases of the dead process to run out", func() bool { // the child's may lapse later
 		root, row := s.row("s"), s.row(child)
 		return root.Crashed(root.AsOf) && row.Crashed(row.AsOf)
 	})
@@ -417,7 +418,7 @@ func (s *scene) interruptCrashedTree() {
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
 	two.work()
 	s.awaitEvent("s", "the end of the child", func(ev *cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.SessionID == child })
-	s.await("the hooks of the stop", func() bool { return s.diary.has("s", "RunInterrupt") && s.diary.has(child, "RunInterrupt") })
+	testclock.Await(s.T, "the hooks of the stop", func() bool { return s.diary.has("s", "RunInterrupt") && s.diary.has(child, "RunInterrupt") })
 }
 
 // The next turn takes over a run whose dead process was executing an approved call, and begins after it.
@@ -432,7 +433,7 @@ func (p *process) behindDead(session string) *engine.Run {
 	s := p.s
 	s.Helper()
 	var run *engine.Run
-	s.await("the dead process's lease to run out", func() (begun bool) {
+	testclock.Await(s.T, "the dead process's lease to run out", func() (begun bool) {
 		var err error
 		run, err = p.Execute(s.Context(), session, "bot", cairn.Text("never mind"))
 		return err == nil
@@ -462,7 +463,7 @@ func (s *scene) executeCrashedWaiting() {
 	call := s.childWaitsAndDie()
 	two := s.process()
 	run := two.behindDead("s")
-	s.await("the run to wait", func() bool { return s.row("s").Status == cairn.SessionPaused })
+	testclock.Await(s.T, "the run to wait", func() bool { return s.row("s").Status == cairn.SessionPaused })
 	two.submit("s", cairn.Approve(call), cairn.OutcomeAccepted)
 	two.resume("s")
 	s.outcome(run)
@@ -496,13 +497,13 @@ func (s *scene) paidAndDie() {
 func (s *scene) executeCrashedPaid(way engine.OnBusy) {
 	s.paidAndDie()
 	two := s.process()
-	s.await("the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
+	testclock.Await(s.T, "the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
 	run := two.start("s", "never mind", engine.WithOnBusy(way))
 	s.outcome(run)
 	ends := 2
 	if way == engine.BusyInterrupt || way == engine.BusyRollback {
 		ends = 1
-		s.await("the hooks of the stop", func() bool { return s.diary.has("s", "RunInterrupt") })
+		testclock.Await(s.T, "the hooks of the stop", func() bool { return s.diary.has("s", "RunInterrupt") })
 	}
 	s.awaitHooks("s", ends)
 }
@@ -510,7 +511,7 @@ func (s *scene) executeCrashedPaid(way engine.OnBusy) {
 // Messages with which a session is resumed whose process has died become the turn after the one that is taken over.
 func (s *scene) resumeCrashedInput() {
 	s.paidAndDie()
-	s.await("the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
+	testclock.Await(s.T, "the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
 	s.process().resume("s", engine.WithInput(cairn.Text("never mind")))
 	s.awaitHooks("s", 2)
 }
@@ -518,7 +519,7 @@ func (s *scene) resumeCrashedInput() {
 // A resume with another model stops the run of the dead process, which keeps what its tools did, and begins another.
 func (s *scene) resumeCrashedModel() {
 	s.paidAndDie()
-	s.await("the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
+	testclock.Await(s.T, "the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
 	s.process().resume("s", engine.WithModel("other"))
 	s.awaitHooks("s", 1)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -36,7 +37,7 @@ func (p *process) sweepUntil(what string, want engine.SweepReport) {
 	s := p.s
 	s.Helper()
 	var sum engine.SweepReport
-	s.await(what, func() bool {
+	testclock.Await(s.T, what, func() bool {
 		r, err := p.Sweep(s.Context())
 		s.must(err)
 		for _, bad := range r.Errors {
@@ -78,7 +79,7 @@ func (s *scene) sweepWorker() {
 	s.idle(one)
 	s.later()
 	s.process(s.retains(), func(o *engine.Options) { o.SweepInterval = o.WorkInterval }).work()
-	s.await("the worker to sweep", func() bool { return one.isGone("gone") })
+	testclock.Await(s.T, "the worker to sweep", func() bool { return one.isGone("gone") })
 	one.turn("s", "thanks")
 }
 
@@ -89,7 +90,7 @@ func (s *scene) sweepCrash() {
 	s.idle(one)
 	s.later()
 	one.dieAfter(func(o operation) bool { return o.name == "Remove" && o.session == "gone" })
-	s.await("a sweep to die", func() bool {
+	testclock.Await(s.T, "a sweep to die", func() bool {
 		one.Sweep(s.Context())
 		return !one.alive()
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -89,7 +90,7 @@ func (s *scene) wrongClock() func() time.Time {
 func (s *scene) later() {
 	switch {
 	case s.place.Bubble:
-		time.Sleep(s.soon) // takes no time in a bubble
+		testclock.Advance(s.soon)
 	case !s.place.OwnClock:
 		s.ahead.Add(int64(s.soon))
 	}
@@ -338,7 +339,7 @@ func (s *scene) awaitEnd(session string, n int) {
 // awaitHooks waits until hooks have run for n ends of runs of the session.
 func (s *scene) awaitHooks(session string, n int) {
 	s.Helper()
-	s.await("the hooks", func() bool { return s.diary.ends(session) >= n })
+	testclock.Await(s.T, "the hooks", func() bool { return s.diary.ends(session) >= n })
 }
 
 // awaitDeath waits until a dead process's run can no longer be driven, and makes its lease lapse.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -184,11 +185,10 @@ func (c *clerk) dead() {
 	}
 	c.want()
 	two := c.start(c.st, a)
-	run, err = two.Resume(c.Context(), "s")
-	for errors.Is(err, cairn.ErrAlreadyRunning) { // until the lease has lapsed
-		time.Sleep(10 * time.Millisecond)
+	testclock.Await(c, "the lease to lapse", func() bool {
 		run, err = two.Resume(c.Context(), "s")
-	}
+		return !errors.Is(err, cairn.ErrAlreadyRunning)
+	})
 	if res := c.ends(run, err); res.Status != cairn.RunCompleted {
 		c.Errorf("the run is %s: %v", res.Status, res.Error)
 	}

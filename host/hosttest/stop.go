@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -129,12 +130,12 @@ func (s *scene) interruptWideTree() {
 		cairn.SubAgent(clerk), cairn.SubAgent(payer))}
 	one, two := s.process(), s.process()
 	run := one.start("s", "go")
-	s.await("everybody to be at work", func() bool {
+	testclock.Await(s.T, "everybody to be at work", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.ran["slow"] == 3
 	})
-	s.await("the scout to wait", func() bool { return len(s.openCalls("s")) == 1 })
+	testclock.Await(s.T, "the scout to wait", func() bool { return len(s.openCalls("s")) == 1 })
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
 	s.outcome(run)
 	two.turn("s", "and now?")

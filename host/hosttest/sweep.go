@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -95,7 +96,7 @@ func (s *scene) crashAt(root string, n int, before bool) (fired bool) {
 	one.leave()
 	s.later()
 	two := s.process(coalesced)
-	s.await("the conversation to go on", func() bool {
+	testclock.Await(s.T, "the conversation to go on", func() bool {
 		err := two.converse(root)
 		if err != nil && !errors.Is(err, cairn.ErrAlreadyRunning) {
 			s.Fatalf("%s: %v", root, err)

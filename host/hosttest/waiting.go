@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -167,7 +168,7 @@ func (s *scene) waitingOverdue() {
 	one.turn("s", "refund it")
 	s.later()
 	var run *engine.Run
-	s.await("the deadline to pass", func() bool {
+	testclock.Await(s.T, "the deadline to pass", func() bool {
 		var err error
 		run, err = two.Execute(s.Context(), "s", "bot", cairn.Text("and now?"))
 		return err == nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -88,7 +89,7 @@ func (s *scene) autoResumeCrashed() {
 	one := s.process(s.mortal())
 	one.dieBefore(func(o operation) bool { return o.ends("s") })
 	s.awaitDeath(one.start("s", "refund it"))
-	s.await("the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
+	testclock.Await(s.T, "the dead process's lease to run out", func() bool { row := s.row("s"); return row.Crashed(row.AsOf) })
 	two := s.process(func(o *engine.Options) { o.AutoResume = true })
 	answered := make(chan struct{})
 	two.tap.watch(func(o operation) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -40,7 +41,7 @@ func countWrites(t *testing.T, place Store, steps []scripted.Step) {
 	line := &tap{Store: s.st, log: s.log}
 	line.watch(func(o operation) error {
 		if place.Bubble {
-			time.Sleep(50 * time.Millisecond) // a commit that takes longer than events are held back
+			testclock.Deaf(50 * time.Millisecond) // a commit that takes longer than events are held back
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os/exec"
@@ -8,7 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/cairn-agents/cairn/internal/testclock"
 )
 
 // clusterNodes is the minimum number of primaries in a cluster.
@@ -74,20 +76,17 @@ func freePort() (int, error) {
 
 // awaitCluster waits until every node reports the cluster as complete.
 func awaitCluster(addresses []string) error {
-	deadline := time.Now().Add(startWithin)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
 	for _, address := range addresses {
 		host, port, _ := strings.Cut(address, ":")
-		for {
-			out, err := exec.Command("redis-cli", "-h", host, "-p", port, "cluster", "info").CombinedOutput()
-			if err == nil && strings.Contains(string(out), "cluster_state:ok") && strings.Contains(string(out), "cluster_known_nodes:"+strconv.Itoa(len(addresses))) {
-				break
-			}
-			if time.Now().After(deadline) {
-				return fmt.Errorf("testenv: the cluster does not form after %s: %w\n%s", startWithin, err, out)
-			}
-			<-tick.C
+		var out []byte
+		var err error
+		if testclock.Poll(ctx, func() bool {
+			out, err = exec.Command("redis-cli", "-h", host, "-p", port, "cluster", "info").CombinedOutput()
+			return err == nil && strings.Contains(string(out), "cluster_state:ok") && strings.Contains(string(out), "cluster_known_nodes:"+strconv.Itoa(len(addresses)))
+		}) != nil {
+			return fmt.Errorf("testenv: the cluster does not form after %s: %w\n%s", startWithin, err, out)
 		}
 	}
 	return nil

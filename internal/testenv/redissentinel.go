@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os/exec"
@@ -9,7 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/cairn-agents/cairn/internal/testclock"
 )
 
 // Watched is a primary with a replica and a Sentinel that watches them. The Sentinel promotes the replica about a second
@@ -65,17 +67,17 @@ func startWatched(settings []string) (*Watched, error) {
 
 // awaitReplica waits until a server on a port has a replica that follows it.
 func awaitReplica(port string) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(startWithin); ; <-tick.C {
-		out, err := exec.Command("redis-cli", "-p", port, "info", "replication").CombinedOutput()
-		if err == nil && strings.Contains(string(out), "state=online") {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("testenv: the replica does not follow after %s: %w\n%s", startWithin, err, out)
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	var out []byte
+	var err error
+	if testclock.Poll(ctx, func() bool {
+		out, err = exec.Command("redis-cli", "-p", port, "info", "replication").CombinedOutput()
+		return err == nil && strings.Contains(string(out), "state=online")
+	}) != nil {
+		return fmt.Errorf("testenv: the replica does not follow after %s: %w\n%s", startWithin, err, out)
 	}
+	return nil
 }
 
 // startSentinel starts a Sentinel that watches the primary on a port under a name.

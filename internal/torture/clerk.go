@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -43,7 +44,7 @@ func (c *clerk) serve(ctx context.Context, sessions []string) error {
 				return err
 			}
 		}
-		if err := pause(ctx, time.Duration(1+c.rng.IntN(8))*time.Millisecond); err != nil {
+		if err := testclock.Pause(ctx, time.Duration(1+c.rng.IntN(8))*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -54,7 +55,7 @@ func (o *order) message(ctx context.Context, j *journal, st driver.Store, eng *e
 	}
 	var last moment
 	for n := 0; ; {
-		if err := pause(ctx, time.Duration(o.Pace*(2+rng.IntN(30)))*time.Millisecond); err != nil {
+		if err := testclock.Pause(ctx, time.Duration(o.Pace*(2+rng.IntN(30)))*time.Millisecond); err != nil {
 			return err
 		}
 		row, began, err := leftBehind(ctx, st, id)

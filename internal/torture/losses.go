@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -176,7 +177,7 @@ type losing struct {
 func (l *losing) until(enough func(calls int64) bool) {
 	l.calls.Store(0)
 	for !l.Failed() && !enough(l.calls.Load()) {
-		if err := pause(l.Context(), time.Millisecond); err != nil {
+		if err := testclock.Pause(l.Context(), time.Millisecond); err != nil {
 			l.Fatal(err)
 		}
 	}

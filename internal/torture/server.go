@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/cairn-agents/cairn/internal/testclock"
 )
 
 // Server is the server of a store or a host.
@@ -99,7 +101,7 @@ func pausing(server Pauser, up func() time.Duration) *pauses {
 			}
 			server.Pause()
 			p.n.Add(1)
-			<-time.After(pauseOf)
+			testclock.Deaf(pauseOf)
 			server.Resume()
 			switch restarted, err := server.Recover(); {
 			case err != nil:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -126,7 +127,7 @@ func awaitQuiet(ctx context.Context, st driver.Store, answer *clerk) error {
 		if len(due) == 0 && len(at) == 0 {
 			return nil
 		}
-		if err = pause(ctx, 50*time.Millisecond); err == nil && still.over(at) {
+		if err = testclock.Pause(ctx, 50*time.Millisecond); err == nil && still.over(at) {
 			err = fmt.Errorf("there was no progress for %s", still.within)
 		}
 		if err != nil {

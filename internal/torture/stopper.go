@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -16,7 +17,7 @@ import (
 // waits. It records each stop that was acknowledged.
 func (o *order) stop(ctx context.Context, j *journal, st driver.Store, eng *engine.Engine, root string, rng *rand.Rand) error {
 	for {
-		if err := pause(ctx, time.Duration(o.Pace*(20+rng.IntN(300)))*time.Millisecond); err != nil {
+		if err := testclock.Pause(ctx, time.Duration(o.Pace*(20+rng.IntN(300)))*time.Millisecond); err != nil {
 			return err
 		}
 		page, err := st.List(ctx, driver.SessionQuery{RootID: root, Statuses: []cairn.SessionStatus{cairn.SessionActive, cairn.SessionPaused}})

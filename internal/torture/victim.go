@@ -18,6 +18,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -110,11 +111,9 @@ func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal,
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
-	st, err = open(o.Dir)
-	for until := time.Now().Add(openWithin); errors.Is(err, cairn.ErrUnavailable) && time.Now().Before(until); {
-		time.Sleep(50 * time.Millisecond)
-		st, err = open(o.Dir)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), openWithin)
+	defer cancel()
+	_ = testclock.Poll(ctx, func() bool { st, err = open(o.Dir); return !errors.Is(err, cairn.ErrUnavailable) })
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
@@ -169,7 +168,7 @@ func (o *order) drive(ctx context.Context, st driver.Store, eng *engine.Engine, 
 			return fmt.Errorf("session %s: %w", id, err)
 		}
 		if run == nil {
-			if err := pause(ctx, 5*time.Millisecond); err != nil {
+			if err := testclock.Pause(ctx, 5*time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -216,7 +215,7 @@ func (o *order) begin(ctx context.Context, st driver.Store, eng *engine.Engine, 
 // interfere begins turns while others are running: queued, in their place, or joining them. It also dequeues turns.
 func (o *order) interfere(ctx context.Context, j *journal, st driver.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
 	for n := 0; ; n++ {
-		if err := pause(ctx, time.Duration(o.Pace*(10+rng.IntN(90)))*time.Millisecond); err != nil {
+		if err := testclock.Pause(ctx, time.Duration(o.Pace*(10+rng.IntN(90)))*time.Millisecond); err != nil {
 			return err
 		}
 		row, err := driver.Load(ctx, st, id)
@@ -259,18 +258,6 @@ func (o *order) dequeue(ctx context.Context, j *journal, eng *engine.Engine, id 
 	}
 	j.write(r)
 	return nil
-}
-
-// pause waits for a duration.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // contended reports whether err is no fault: another process was faster, the machine too slow, or the server

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -162,7 +163,7 @@ func (w *watch) taken(ctx context.Context, within time.Duration) error {
 				return nil
 			}
 		}
-		if err = pause(ctx, 20*time.Millisecond); err == nil && still.over(active) {
+		if err = testclock.Pause(ctx, 20*time.Millisecond); err == nil && still.over(active) {
 			err = fmt.Errorf("there was no progress for %s", within)
 		}
 		if err != nil {

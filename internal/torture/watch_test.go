@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -58,7 +59,7 @@ func TestWhatIsNotDueIsFound(t *testing.T) {
 		if wrong := questioned(t, sound) + questioned(t, blind); wrong != "" {
 			t.Fatalf("while its lease is good: %s", wrong)
 		}
-		time.Sleep(2 * time.Second)
+		testclock.Advance(2 * time.Second)
 		if wrong := questioned(t, sound); wrong != "" {
 			t.Fatal(wrong)
 		}
@@ -84,22 +85,22 @@ func TestWhatStaysActiveIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, _ := abandoned(t, "p", time.Second)
 		w := &watch{st: st, idle: func() time.Duration { return time.Minute }}
-		time.Sleep(2 * time.Second)
+		testclock.Advance(2 * time.Second)
 		for range 3 {
 			if wrong := questioned(t, w); wrong != "" {
 				t.Fatal(wrong)
 			}
-			time.Sleep(50 * time.Second)
+			testclock.Advance(50 * time.Second)
 			take := &driver.Commit{Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: "q", TTL: time.Millisecond}}
 			if _, err := st.Commit(t.Context(), "session", take); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second)
+			testclock.Advance(time.Second)
 		}
 		if wrong := questioned(t, w); wrong != "" {
 			t.Fatal(wrong)
 		}
-		time.Sleep(2 * time.Minute)
+		testclock.Advance(2 * time.Minute)
 		if wrong := questioned(t, w); !strings.Contains(wrong, "active without a lease") {
 			t.Fatalf("nobody has taken it on for two minutes: %q", wrong)
 		}
@@ -115,7 +116,7 @@ func TestWhatIsNotTakenOnIsFound(t *testing.T) {
 		if err := w.taken(t.Context(), time.Minute); err != nil {
 			t.Fatalf("while its lease is good: %v", err)
 		}
-		time.Sleep(2 * time.Second)
+		testclock.Advance(2 * time.Second)
 		since := time.Now()
 		if err := w.taken(t.Context(), time.Minute); err == nil {
 			t.Error("a session without a lease is taken for one that is driven")
@@ -138,11 +139,11 @@ func TestSessionsAreTakenOnOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second)
+		testclock.Advance(2 * time.Second)
 		taken := make(chan error)
 		go func() { taken <- (&watch{st: st}).taken(t.Context(), time.Minute) }()
 		for id, token := range map[string]int64{"session": token, "second": second.Lease.Token} {
-			time.Sleep(10 * time.Second)
+			testclock.Advance(10 * time.Second)
 			select {
 			case err := <-taken:
 				t.Fatalf("before %s is taken on: %v", id, err)
@@ -179,7 +180,7 @@ func TestWhatProgressesIsWaitedFor(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				st, _ := abandoned(t, "p", time.Second)
-				time.Sleep(2 * time.Second)
+				testclock.Advance(2 * time.Second)
 				taken := make(chan error, 1)
 				go func() { taken <- (&watch{st: st}).taken(t.Context(), time.Minute) }()
 				for n := range test.least + 10 {
@@ -196,7 +197,7 @@ func TestWhatProgressesIsWaitedFor(t *testing.T) {
 					}); err != nil {
 						t.Fatal(err)
 					}
-					time.Sleep(35 * time.Second)
+					testclock.Advance(35 * time.Second)
 				}
 				t.Error("it is waited for without an end")
 			})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 )
 
 var readerChecks = []check{
@@ -107,21 +108,16 @@ func (m mark) do(ctx context.Context, f func(context.Context)) {
 // wait waits until there are fewer marked goroutines than stops, since a client may keep a connection with its goroutines
 // for the next call. It returns the stacks of those that are left after some time.
 func (m mark) wait(patience time.Duration) (left string) {
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for {
-		n, stacks := m.count()
-		if n < stops {
-			return ""
-		}
-		select {
-		case <-deadline.C:
-			return stacks
-		case <-again.C:
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if testclock.Poll(ctx, func() (stopped bool) {
+		var n int
+		n, left = m.count()
+		return n < stops
+	}) == nil {
+		return ""
 	}
+	return left
 }
 
 // count returns the number of marked goroutines and their stacks.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/jackc/pgx/v5"
@@ -67,15 +68,10 @@ func holdNotifications(t *testing.T, server *testenv.PostgresServer) (release fu
 		}
 	}()
 	const held = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for waits := false; !waits; oneValue(t, server.URL(), "SELECT EXISTS ("+held+")", &waits) {
-		select {
-		case <-tick.C:
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		}
-	}
+	testclock.Await(t, "a transaction to wait", func() (waits bool) {
+		oneValue(t, server.URL(), "SELECT EXISTS ("+held+")", &waits)
+		return waits
+	})
 	return func() {
 		close(over)
 		if err := execAt(t, server.URL(), "SELECT pg_cancel_backend(pid) FROM ("+held+") h"); err != nil {

@@ -3,8 +3,8 @@ package pgstore
 import (
 	"errors"
 	"testing"
-	"time"
 
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/jackc/pgx/v5"
 )
@@ -28,16 +28,10 @@ func waitForReplica(t *testing.T, primary, replica *testenv.PostgresServer) {
 	t.Helper()
 	var position string
 	oneValue(t, primary.URL(), "SELECT pg_current_wal_lsn()::text", &position)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for there := false; !there; {
-		select {
-		case <-tick.C:
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		}
+	testclock.Await(t, "the replica to replay everything", func() (there bool) {
 		oneValue(t, replica.URL(), "SELECT pg_last_wal_replay_lsn() >= '"+position+"'::pg_lsn", &there)
-	}
+		return there
+	})
 }
 
 func oneValue(t *testing.T, url, text string, into any) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/internal/torture"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -36,27 +37,26 @@ func openTortured(dir string) (driver.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(time.Minute)
-	for {
-		s, err := pgstore.New(ctx, pool, &pgstore.Options{Schema: torture.Name(dir), RetryFor: time.Minute})
-		if err == nil {
-			books := withBooks{s, pool}
-			return books, books.again(func() error { return books.make(ctx) })
-		}
-		if !errors.Is(err, cairn.ErrUnavailable) || time.Now().After(deadline) {
-			return nil, err
-		}
-		time.Sleep(10 * time.Millisecond)
+	limit, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var s *pgstore.Store
+	_ = testclock.Poll(limit, func() bool {
+		s, err = pgstore.New(ctx, pool, &pgstore.Options{Schema: torture.Name(dir), RetryFor: time.Minute})
+		return !errors.Is(err, cairn.ErrUnavailable)
+	})
+	if err != nil {
+		return nil, err
 	}
+	books := withBooks{s, pool}
+	return books, books.again(func() error { return books.make(ctx) })
 }
 
 // again calls a function until it succeeds, since the server may be away for a while.
 func (s withBooks) again(do func() error) (err error) {
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if err = do(); err == nil || time.Now().After(deadline) {
-			return err
-		}
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_ = testclock.Poll(ctx, func() bool { err = do(); return err == nil })
+	return err
 }
 
 // make makes the table. Processes that start at the same moment make it one after the other.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/redis/go-redis/v9"
@@ -107,7 +108,7 @@ func TestOpenWaitsForAPromotion(t *testing.T) {
 	}
 	admin := redis.NewClient(opts)
 	defer admin.Close()
-	await(t, "the store to look at the replica", func() bool {
+	testclock.Await(t, "the store to look at the replica", func() bool {
 		return strings.Contains(admin.Info(t.Context(), "commandstats").Val(), "cmdstat_info:calls=2")
 	})
 	if err := admin.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {

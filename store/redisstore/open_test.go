@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -218,7 +219,7 @@ func TestServerThatEvictsLater(t *testing.T) {
 	if err := s.client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "two errors in the log", func() bool { return logged("level=ERROR") > 1 && logged("noeviction") > 1 })
+	testclock.Await(t, "two errors in the log", func() bool { return logged("level=ERROR") > 1 && logged("noeviction") > 1 })
 	wantError(t, s.Health(t.Context()), cairn.ErrInvalid, "maxmemory-policy", "allkeys-lru", "noeviction")
 }
 

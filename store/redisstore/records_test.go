@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
 )
@@ -52,7 +53,7 @@ func TestExpiredRecordsLeaveNothing(t *testing.T) {
 	for i := range 25 {
 		put(t, s, driver.RecordWrite{Key: fmt.Sprint("key-", i), Index: "early", TTL: time.Millisecond})
 	}
-	await(t, "the values to go", func() bool {
+	testclock.Await(t, "the values to go", func() bool {
 		return !slices.ContainsFunc(recordKeys(t, s), func(key string) bool { return strings.HasPrefix(key, "v:") })
 	})
 	for i := range 2 {
@@ -82,7 +83,7 @@ func TestListPastExpiredRecords(t *testing.T) {
 	for i := range 450 {
 		put(t, s, driver.RecordWrite{Key: fmt.Sprintf("key-%03d", 449-i), Index: "i", TTL: 500 * time.Millisecond})
 	}
-	await(t, "the records to expire", func() bool {
+	testclock.Await(t, "the records to expire", func() bool {
 		r, err := s.Records().Get(t.Context(), "ns", "key-000")
 		return r == nil && err != nil
 	})

@@ -11,24 +11,11 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/redis/go-redis/v9"
 )
-
-// await polls until done returns true: the server removes expired keys by its own clock.
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.After(30 * time.Second); !done(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited for %s", what)
-		}
-	}
-}
 
 // writeTree makes a tree of sessions that have everything that a session can have, and a log.
 func writeTree(t *testing.T, s *Store, root string, children int) {
@@ -168,7 +155,7 @@ func TestRetention(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "what was removed to go", func() bool {
+	testclock.Await(t, "what was removed to go", func() bool {
 		return !slices.ContainsFunc(keys(t, s), func(name string) bool { return strings.Contains(name, removed.Key) })
 	})
 	if page, err := s.Removed(ctx, 0, driver.PageQuery{}); err != nil || len(page.Items) > 0 {
@@ -199,7 +186,7 @@ func TestEventRetention(t *testing.T) {
 	if _, err := s.log.Append(t.Context(), "log", 0, ev, ev, ev); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the events to go", func() bool {
+	testclock.Await(t, "the events to go", func() bool {
 		_, err := s.log.Read(t.Context(), "log", 1, 0)
 		return errors.Is(err, cairn.ErrTrimmed)
 	})

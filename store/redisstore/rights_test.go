@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/storetest"
@@ -366,7 +367,7 @@ func TestWritesWithoutChannels(t *testing.T) {
 	}
 	l.allow(t, "&cairn:*")
 	l.admin.Del(t.Context(), reader.muteKey())
-	await(t, "the reader to have its right again", func() bool {
+	testclock.Await(t, "the reader to have its right again", func() bool {
 		reader.listener.subscribing.Lock()
 		defer reader.listener.subscribing.Unlock()
 		return !reader.listener.lacking

@@ -90,7 +90,7 @@ func BenchFollowAcrossProcesses(b *testing.B, log driver.Log, place string) {
 	arrival() // the other process has begun
 	var times []time.Duration
 	for b.Loop() {
-		time.Sleep(pace/2 + rand.N(pace)) // at any moment of a poller's interval
+		time.Sleep(pace/2 + rand.N(pace)) // Real time, to append at any moment of a poller's interval
 		times = append(times, arrival())
 	}
 	input.Close()

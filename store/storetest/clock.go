@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -61,7 +62,7 @@ func crashedByTheRow(h *harness) {
 	if !s.Running(s.AsOf) {
 		h.Fatalf("a lease until %v is not good as of %v", s.Lease.Until, s.AsOf)
 	}
-	h.await("the lease to lapse", func() bool {
+	testclock.Await(h.T, "the lease to lapse", func() bool {
 		s := h.load("session")
 		return s.Crashed(s.AsOf)
 	})

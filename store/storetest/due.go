@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -50,7 +51,7 @@ func (h *harness) waiting(id, agent, root string, kind driver.DueKind) {
 		c := beginCommit("run of "+id, "dead worker", brief)
 		c.StartRun.Agent = agent
 		h.commit(id, c)
-		h.await("the lease to lapse", func() bool { s := h.load(id); return s.Crashed(s.AsOf) })
+		testclock.Await(h.T, "the lease to lapse", func() bool { s := h.load(id); return s.Crashed(s.AsOf) })
 	case driver.DueQueued:
 		h.commit(id, &driver.Commit{Enqueue: &driver.QueuedTurn{ID: "turn"}})
 	case driver.DueOutbox:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -47,14 +48,14 @@ func (h *harness) stale() []string {
 
 func (h *harness) awaitStale(id string) {
 	h.Helper()
-	h.await("the session "+id+" to be stale", func() bool { return slices.Contains(h.stale(), id) })
+	testclock.Await(h.T, "the session "+id+" to be stale", func() bool { return slices.Contains(h.stale(), id) })
 }
 
 // awaitGone waits until a session has expired, only by reading it, and returns its removal.
 func (h *harness) awaitGone(id string) *driver.Removed {
 	h.Helper()
 	var gone *driver.GoneError
-	h.await(id+" to expire", func() bool {
+	testclock.Await(h.T, id+" to expire", func() bool {
 		_, err := driver.Load(h.Context(), h.st, id)
 		if err != nil && !errors.As(err, &gone) {
 			h.Fatalf("load of a session that expires: %v", err)
@@ -213,7 +214,7 @@ func expired(h *harness) {
 			set(root, past)
 		}
 		var r *driver.Removed
-		h.await(root+" to expire", func() bool {
+		testclock.Await(h.T, root+" to expire", func() bool {
 			var err error
 			r, err = h.expire(root)
 			if err != nil {
@@ -278,7 +279,7 @@ func activityKeeps(h *harness) {
 			root := id["root"]
 			s := h.lasting(root, ttl, time.Time{})
 			h.tree(id["child"], root)
-			h.await("half of its time to pass", func() bool { return time.Since(s.CreatedAt) > ttl/2 || len(h.stale()) > 0 })
+			testclock.Await(h.T, "half of its time to pass", func() bool { return time.Since(s.CreatedAt) > ttl/2 || len(h.stale()) > 0 })
 			// A first message of the user would set the row's opening, and with it the time that Stale uses.
 			active, err := h.st.Commit(h.Context(), id[who], &driver.Commit{Messages: []cairn.Message{cairn.Context("still here")}})
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -188,7 +189,7 @@ func (h *harness) crash(id, runID string) *cairn.Session {
 func (h *harness) awaitDue(id string) driver.Due {
 	h.Helper()
 	var found driver.Due
-	h.await("the session "+id+" to be due", func() bool {
+	testclock.Await(h.T, "the session "+id+" to be due", func() bool {
 		for _, due := range h.due(1000) {
 			if due.SessionID == id {
 				found = due
@@ -198,22 +199,6 @@ func (h *harness) awaitDue(id string) driver.Due {
 		return false
 	})
 	return found
-}
-
-// await polls until done returns true. Stores have their own clocks, so there is no event to wait for.
-func (h *harness) await(what string, done func() bool) {
-	h.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			h.Fatalf("waited %v for %s", patience, what)
-		}
-	}
 }
 
 // wantError checks that err is a *cairn.Error with the sentinel's code.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -90,7 +91,7 @@ func (h *harness) grown(root string) []string {
 	h.requestStop(child, interrupt("run of the child", "no longer needed"))
 	h.commit(companion, &driver.Commit{Status: cairn.SessionPaused, Suspend: &driver.Suspend{StepID: "step"}})
 	h.commit(grandchild, &driver.Commit{Messages: says("hello"), Enqueue: &driver.QueuedTurn{ID: "later", Messages: says("more")}})
-	h.await("the child's lease to lapse", func() bool { return !h.load(child).Running(time.Now()) })
+	testclock.Await(h.T, "the child's lease to lapse", func() bool { return !h.load(child).Running(time.Now()) })
 
 	log := h.importer().EventLog()
 	_, err = log.Append(h.Context(), h.log(root), 0, lines(1, 12)...)

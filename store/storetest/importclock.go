@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -104,7 +105,7 @@ func expiryClockSetBack(h *harness) {
 	soon := time.Now().Add(brief)
 	_, err := driver.SetContext(h.Context(), to.st, "session", driver.ContextChange{ExpiresAt: &soon})
 	h.must(err)
-	to.await("the session to expire", func() bool {
+	testclock.Await(to.T, "the session to expire", func() bool {
 		_, err := driver.Load(h.Context(), to.st, "session")
 		return errors.Is(err, cairn.ErrExpired)
 	})

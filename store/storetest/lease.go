@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -261,7 +262,7 @@ func (h *harness) endsDue(test *leaseEnd) {
 	h.create(test.name)
 	test.end(h.begin(test.name, "run"))
 	if test.due != "" {
-		h.await(test.name+": to be due", func() bool { return len(h.due(10)) > 0 })
+		testclock.Await(h.T, test.name+": to be due", func() bool { return len(h.due(10)) > 0 })
 	}
 	var due []driver.DueKind
 	for _, d := range h.due(10) {

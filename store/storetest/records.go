@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -180,7 +181,7 @@ func recordVersionsAreUnique(h *harness) {
 // awaitNoRecord waits until a record has expired by the store's clock.
 func (h *harness) awaitNoRecord(namespace, key string) {
 	h.Helper()
-	h.await("the record to expire", func() bool {
+	testclock.Await(h.T, "the record to expire", func() bool {
 		r, err := h.records().Get(h.Context(), namespace, key)
 		if err == nil && r.Expired(r.AsOf) {
 			h.Fatalf("a record that expires at %v is there at %v", r.ExpiresAt, r.AsOf)
@@ -335,7 +336,7 @@ func recordRenewed(h *harness) {
 	}
 	short := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "short", Value: json.RawMessage(`1`), TTL: 20 * brief})
 	kept := h.putRecord(driver.RecordWrite{Namespace: "ns", Key: "short", Value: json.RawMessage(`2`), Seen: driver.AnyVersion})
-	h.await("the time to live to be over", func() bool { return !h.get("ns", "key").AsOf.Before(short.ExpiresAt.Add(brief)) })
+	testclock.Await(h.T, "the time to live to be over", func() bool { return !h.get("ns", "key").AsOf.Before(short.ExpiresAt.Add(brief)) })
 	h.wantRecord("the record that was to expire", "ns", "short", kept)
 	list := h.listRecords(driver.RecordQuery{Namespace: "ns"})
 	if len(list) != 2 || list[1].Key != "short" {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -219,7 +220,7 @@ func watch(h *harness, watched driver.Store) {
 		h.requestStop(id, stop)
 		return driver.StopNotice{SessionID: id, Stop: stop}
 	}
-	h.await("the watch to begin", func() bool {
+	testclock.Await(h.T, "the watch to begin", func() bool {
 		request()
 		return len(notices) > 0
 	})

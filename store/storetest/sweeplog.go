@@ -43,7 +43,7 @@ func sweptLogs(h *logHarness, ls logs) {
 	for i, log := range []string{a, b, c} {
 		_, err := ls.of(i).Append(h.Context(), log, driver.AnySequence, lines(1, 4)...)
 		h.must(err)
-		time.Sleep(time.Millisecond) // the logs' clock may be coarse
+		time.Sleep(time.Millisecond) // The logs' clock may be coarse, and may be a server's.
 	}
 	h.wantUnswept(ls.of(1), 0, a, b, c)
 	h.wantUnswept(ls.of(0), time.Hour)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
+	"github.com/cairn-agents/cairn/internal/testclock"
 )
 
 // Wire says how a reply is sent, and which faults occur.
@@ -414,8 +415,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 		<-b.ctx.Done()
 		return 0, b.ctx.Err()
 	}
-	time.Sleep(b.pause) // of the bubble's clock
-	if err := b.ctx.Err(); err != nil {
+	if err := testclock.Pause(b.ctx, b.pause); err != nil {
 		return 0, err
 	}
 	n := copy(p, b.pieces[0])
