@@ -18,6 +18,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/dboshost"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -146,9 +147,9 @@ func TestLateStartIsFenced(t *testing.T) {
 		t.Fatalf("the late start: %v", err)
 	}
 	s.outcome(eng, "s")
-	for s.workflows()["cairn/worker/s/1"].Status == dbos.WorkflowStatusPending { // a moment longer than its outcome
-		time.Sleep(10 * time.Millisecond)
-	}
+	testclock.Await(t, "the workflow to end", func() bool { // a moment after its outcome
+		return s.workflows()["cairn/worker/s/1"].Status != dbos.WorkflowStatusPending
+	})
 	if list := s.workflows(); len(list) != 1 || list["cairn/worker/s/1"].Status != dbos.WorkflowStatusSuccess {
 		t.Errorf("the workflows are %+v", list)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/dboshost"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -105,12 +106,9 @@ func TestProcessWithoutTheAgent(t *testing.T) {
 	if _, err := front.Execute(t.Context(), "s", "worker", cairn.Text("Go.")); err != nil {
 		t.Fatal(err)
 	}
-	for s.workflows()["cairn/worker/s/1"].Status != dbos.WorkflowStatusSuccess {
-		if t.Context().Err() != nil {
-			t.Fatal("the workflow does not end")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	testclock.Await(t, "the workflow to end", func() bool {
+		return s.workflows()["cairn/worker/s/1"].Status == dbos.WorkflowStatusSuccess
+	})
 	eng, _ := serve(t, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{WorkInterval: 10 * time.Millisecond}, nil)
 	working(t, eng)
 	s.outcome(eng, "s")
@@ -126,6 +124,7 @@ func TestTurnIsLeftInTheQueue(t *testing.T) {
 	}
 	first := s.token()
 	rest := working(t, front)
+	// Five leases of real time: nothing happens meanwhile, so there is no event to wait for.
 	time.Sleep(500 * time.Millisecond)
 	rest() // once another process has dequeued the turn, only the lease shows that it is driven
 	eng, _ := serve(t, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{}, &dboshost.Options{PollInterval: 10 * time.Millisecond})
@@ -169,10 +168,9 @@ func TestTurnBeginsWhileTheDatabaseIsAway(t *testing.T) {
 func TestWaitingRunKeepsItsLease(t *testing.T) {
 	s := newSite(t)
 	busy := make(chan struct{})
-	helper := worker(func(context.Context) (string, error) {
+	helper := worker(func(ctx context.Context) (string, error) {
 		close(busy)
-		time.Sleep(5 * time.Second)
-		return "worked", nil
+		return "worked", testclock.Pause(ctx, 5*time.Second)
 	})
 	agent := &cairn.Agent{Name: "boss", Tools: []cairn.Tool{cairn.SubAgent(helper)},
 		Model: scripted.New(scripted.Call("worker", map[string]string{"input": "work"}), scripted.Text("Done."))}

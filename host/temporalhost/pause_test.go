@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/temporalhost"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -41,7 +42,7 @@ func newPause(server *testenv.TemporalProcess, lasts time.Duration, activities i
 		p.sending.Wait()
 		server.Pause()
 		close(p.begun)
-		<-time.After(lasts)
+		testclock.Deaf(lasts)
 		server.Resume()
 		close(p.over)
 		p.reported.Wait()

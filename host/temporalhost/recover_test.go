@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/temporalhost"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -210,16 +211,13 @@ func (l *laborer) crash(p *player) int64 {
 		p.Fatal(err)
 	}
 	<-l.working
-	for {
+	testclock.Await(p.T, "the result to be staged", func() bool {
 		pieces, err := driver.StagedOf(p.Context(), p.st, "s", "")
 		if err != nil {
 			p.Fatal(err)
 		}
-		if slices.ContainsFunc(pieces, func(s driver.Staged) bool { return strings.HasPrefix(s.Key, "call:") }) { // the result
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return slices.ContainsFunc(pieces, func(s driver.Staged) bool { return strings.HasPrefix(s.Key, "call:") })
+	})
 	p.die()
 	return p.token()
 }
@@ -256,6 +254,7 @@ func TestServerKeepsWhatNoWorkerServes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// Real time of Temporal's server: the lease would lapse if it were not kept.
 		time.Sleep(time.Until(row.Lease.Until) + 200*time.Millisecond)
 	}
 	three.play()
@@ -295,7 +294,7 @@ func TestJudgeOutlastsTheCommit(t *testing.T) {
 	agent := &cairn.Agent{Name: "bot", Model: scripted.New(scripted.Text("done"))}
 	slowly := func(n *atomic.Int64) {
 		n.Add(1)
-		<-time.After(takes)
+		testclock.Deaf(takes)
 	}
 	agent.Guard = func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) {
 		slowly(&asked)
@@ -408,7 +407,7 @@ func TestWorkerWithoutTheAgent(t *testing.T) {
 	if _, err := front.Execute(t.Context(), "s", "bot", cairn.Text("go")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // Real time, in which Temporal's server offers the activities to the wrong worker repeatedly.
 	newPlayer(t, st, own, engine.Options{}, agent).play()
 	if res := front.settled(); res.Status != cairn.RunCompleted {
 		t.Fatalf("the turn came to %+v", res)

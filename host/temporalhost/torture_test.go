@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/temporalhost"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/internal/torture"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -72,15 +73,11 @@ func startTortured(_, _ string, st driver.Store, agents []*cairn.Agent, opts *en
 }
 
 // eventually retries until there is a server. After a kill it starts slowly on a busy machine.
-func eventually[T any](try func() (T, error)) (T, error) {
-	deadline := time.Now().Add(2 * time.Minute)
-	for {
-		v, err := try()
-		if err == nil || time.Now().After(deadline) {
-			return v, err
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+func eventually[T any](try func() (T, error)) (v T, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	_ = testclock.Poll(ctx, func() bool { v, err = try(); return err == nil })
+	return v, err
 }
 
 // openTortured opens a store that does not sync to disk: the test kills processes, not the machine.
