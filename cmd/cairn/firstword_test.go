@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server"
@@ -41,7 +42,7 @@ func (c *counted) called(name string) {
 	c.mu.Lock()
 	c.calls = append(c.calls, name)
 	c.mu.Unlock()
-	time.Sleep(c.delay)
+	testclock.Deaf(c.delay)
 }
 
 // taken returns the calls since the last time.

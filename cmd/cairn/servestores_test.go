@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/mcp"
 )
@@ -108,17 +109,18 @@ func (s *servingProcess) pays(session string) string {
 }
 
 // completed waits until the second run of a session, which the server's worker begins, has completed.
-func (s *servingProcess) completed(session string) cairn.Run {
+func (s *servingProcess) completed(session string) (last cairn.Run) {
 	s.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(250 * time.Millisecond) {
+	testclock.Await(s.t, "the second run of "+session+" to complete", func() bool {
 		runs := s.runs(session)
-		if last := runs[len(runs)-1]; len(runs) == 2 && last.Status == cairn.RunCompleted {
-			return last
+		last = runs[len(runs)-1]
+		if len(runs) == 2 && last.Status == cairn.RunCompleted {
+			return true
 		}
-		if time.Now().After(end) {
-			s.t.Fatalf("the runs of %s are %+v", session, runs)
-		}
-	}
+		_ = testclock.Pause(s.t.Context(), 250*time.Millisecond) // the requests of a user are limited
+		return false
+	})
+	return last
 }
 
 // newTill starts an MCP server with one tool, payment, and returns the idempotency keys of its calls as they

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
@@ -39,9 +39,7 @@ func (g gated) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.C
 		long := req.Messages[len(req.Messages)-1].Role == cairn.RoleUser // not a reply to a tool's result
 		for c, err := range g.Model.Stream(ctx, req) {
 			if words++; words == 20 && long {
-				for ctx.Err() == nil && !g.open(req.SessionID) {
-					time.Sleep(10 * time.Millisecond)
-				}
+				_ = testclock.Poll(ctx, func() bool { return g.open(req.SessionID) })
 			}
 			if !yield(c, err) {
 				return

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/examples/internal/process"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
@@ -38,14 +39,14 @@ func drive(verb string) {
 	if verb == "ask" {
 		report(eng.Execute(ctx, "session-1", "clerk", cairn.Text("Please ship order 42.")))
 	}
-	for verb == "resume" {
-		run, err := eng.Resume(ctx, "session-1")
-		if errors.Is(err, cairn.ErrAlreadyRunning) { // held by a process whose lease has not lapsed yet
-			time.Sleep(50 * time.Millisecond)
-			continue
-		}
+	if verb == "resume" {
+		var run *engine.Run
+		var err error
+		_ = testclock.Poll(ctx, func() bool { // another process holds it until its lease has lapsed
+			run, err = eng.Resume(ctx, "session-1")
+			return !errors.Is(err, cairn.ErrAlreadyRunning)
+		})
 		report(run, err)
-		break
 	}
 	select {}
 }
@@ -110,11 +111,7 @@ func TestKilledInBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := process.Start(t, dir, "drive", "resume")
-	for deadline := time.Now().Add(time.Minute); len(effects(t, dir)["shipped"]) == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing was shipped")
-		}
-	}
+	testclock.Await(t, "the order to be shipped", func() bool { return len(effects(t, dir)["shipped"]) > 0 })
 	p.Kill(t)
 	if err := os.Remove(filepath.Join(dir, "slow")); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn/examples/internal/process"
+	"github.com/cairn-agents/cairn/internal/testclock"
 )
 
 func TestMain(m *testing.M) { process.Main(main, func() { os.Exit(m.Run()) }) }
@@ -106,7 +107,7 @@ func TestServerEndsInTheMiddleOfATurn(t *testing.T) {
 				one.Signal(t, syscall.SIGTERM)
 			}
 		})
-		time.Sleep(20 * time.Millisecond) // before the next attempt
+		_ = testclock.Pause(t.Context(), 20*time.Millisecond) // before the next attempt
 	}
 	two.Signal(t, syscall.SIGTERM)
 	written := "chapter 1\n" + one.End(t) + two.End(t)

@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -130,14 +131,7 @@ func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 	killCaller := startCaller(t, near, proxy.URL)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for { // until the session exists
-		if _, err := reader.Session(ctx, "s"); err == nil {
-			break
-		} else if ctx.Err() != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	testclock.Await(t, "the session to exist", func() bool { _, err := reader.Session(ctx, "s"); return err == nil })
 	var text, attempt string
 	middles, end := 0, false
 	for ev, err := range reader.Events(ctx, "s", cairn.Cursor{}) {

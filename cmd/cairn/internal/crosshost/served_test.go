@@ -28,6 +28,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server"
@@ -95,12 +96,7 @@ const shortLease = 4 * time.Second
 
 // until returns once a file exists.
 func until(path string) {
-	for {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	_ = testclock.Poll(context.Background(), func() bool { _, err := os.Stat(path); return err == nil })
 }
 
 // storyteller is an agent that stops halfway through its answer.
@@ -221,7 +217,7 @@ func (f *follower) follow(ctx context.Context) error {
 		if f.cuts++; ctx.Err() != nil {
 			return fmt.Errorf("session %s after event %d: %w", f.run.SessionID, f.last, ctx.Err())
 		}
-		time.Sleep(20 * time.Millisecond)
+		_ = testclock.Pause(ctx, 20*time.Millisecond)
 	}
 }
 
@@ -374,17 +370,18 @@ func TestStreamsOutliveADrain(t *testing.T) {
 		if err := drained.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
-		for { // until it has cut its streams and drains
+		// It has cut its streams when it drains.
+		err := testclock.Poll(t.Context(), func() bool {
 			res, err := http.Get(one + "/readyz")
 			if err != nil {
 				t.Error(err)
-				break
+				return true
 			}
 			res.Body.Close()
-			if res.StatusCode == http.StatusServiceUnavailable {
-				break
-			}
-			time.Sleep(20 * time.Millisecond)
+			return res.StatusCode == http.StatusServiceUnavailable
+		})
+		if err != nil {
+			t.Error(err)
 		}
 		if err := os.WriteFile(goesOn, nil, 0o600); err != nil {
 			t.Error(err)
