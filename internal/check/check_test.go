@@ -207,10 +207,20 @@ var faults = []struct {
 	{"contract imports backend", "floors", change{"store/store.go", "house\"", "house/store/disk\""}, "store (store) must not import store/disk (backends)"},
 	{"model imports engine", "floors", change{"model/far/far.go", "", "package far\n\nimport _ \"example.test/house/engine\"\n"}, "model/far (backends) must not import engine"},
 	{"engine imports host", "floors", change{"engine/engine.go", "house/internal/turn", "house/host/far"}, "engine (engine) must not import host/far (hosts)"},
-	{"server imports command", "floors", change{"server/server.go", "", "package server\n\nimport _ \"example.test/house/cmd/x\"\n"}, "server (hosts) must not import cmd/x (top)"},
+	{"server imports command", "floors", change{"server/server.go", "", "package server\n\nimport _ \"example.test/house/cmd/x\"\n"}, "server (hosts) must not import cmd/x (commands)"},
+	{"engine imports a package of tests", "floors", change{"engine/engine.go", "house/internal/turn", "house/internal/testclock"}, "engine (engine) must not import internal/testclock (proof)"},
+	{"command imports a package of tests", "floors", change{"cmd/house/main.go", "house/engine", "house/internal/testclock"}, "cmd/house (commands) must not import internal/testclock (proof)"},
 	{"no floor", "floors", change{"attic/attic.go", "", "package attic\n"}, "attic: has no floor"},
 
 	{"six files", "cycles", change{"internal/ring/e.go", "A()", "F()"}, "internal/ring: 6 files form a cycle, more than 5: a.go b.go c.go d.go e.go f.go"},
+
+	{"sleep in a test", "sleeps", change{"engine/engine_test.go", "", sleeping("", 1)}, "engine/engine_test.go:6: sleeps without a comment"},
+	{"sleep by another name", "sleeps", change{"engine/engine_test.go", "", strings.NewReplacer(`"time"`, `clock "time"`, "time.", "clock.").Replace(sleeping("", 1))}, "engine/engine_test.go:6: sleeps without"},
+	{"sleep by a timer", "sleeps", change{"engine/engine_test.go", "", strings.NewReplacer("\ttime.", "\t<-time.", "Sleep", "After").Replace(sleeping("", 1))}, "engine/engine_test.go:6: sleeps without"},
+	{"sleep behind a comment of another line", "sleeps", change{"engine/engine_test.go", "", strings.Replace(sleeping("", 1), "{", "{ // sleeps", 1)}, "engine/engine_test.go:6: sleeps without"},
+	{"sleep in a package for tests", "sleeps", change{"store/storetest/wait.go", "", strings.Replace(sleeping("", 1), "engine_test", "storetest", 1)}, "store/storetest/wait.go:6: sleeps without"},
+	{"sleep in a package of the proof", "sleeps", change{"internal/torture/wait.go", "", strings.Replace(sleeping("", 1), "engine_test", "torture", 1)}, "internal/torture/wait.go:6: sleeps without"},
+	{"many sleeps", "sleeps", change{"engine/engine_test.go", "", sleeping(" // a reason", 61)}, "tests sleep in 61 lines, more than 60"},
 
 	{"no example", "examples", change{"house_test.go", "ExampleNew()", "ExampleHouse()"}, "house.go:10: New has no example that runs"},
 	{"example that does not run", "examples", change{"house_test.go", "\t// Output: lit\n", ""}, "house.go:10: New has no example that runs"},
@@ -239,6 +249,27 @@ var faults = []struct {
 	{"vet of a test", "vet", change{"house_test.go", "fmt.Println(\"lit\")", "fmt.Printf(\"%d\", \"lit\")"}, "Printf format %d"},
 	{"staticcheck", "staticcheck", change{"engine/engine.go", "// Lit", "func unused() {}\n\n// Lit"}, "func unused is unused"},
 	{"comment of another name", "staticcheck", change{"house.go", "// New returns", "// Made returns"}, "comment on exported function New"},
+}
+
+// sleeping is a file of tests that sleeps in n lines, each with a comment.
+func sleeping(comment string, n int) string {
+	return "package engine_test\n\nimport \"time\"\n\nfunc rest() {\n" + strings.Repeat("\ttime."+"Sleep(time.Second)"+comment+"\n", n) + "}\n"
+}
+
+func TestSleepsWithReasons(t *testing.T) {
+	t.Parallel()
+	above := strings.Replace(sleeping("", 1), "\ttime.", "\t// a reason\n\ttime.", 1)
+	for name, text := range map[string]string{"on the line": sleeping(" // a reason", 60), "above": above, "a function that does not test": ""} {
+		files := sound(t)
+		files["engine/engine_test.go"] = text
+		if text == "" {
+			delete(files, "engine/engine_test.go")
+			files["engine/rest.go"] = strings.Replace(sleeping("", 1), "engine_test", "engine", 1)
+		}
+		if problems, err := checkSleeps(build(t, files)); err != nil || len(problems) > 0 {
+			t.Errorf("%s: %v %q", name, err, problems)
+		}
+	}
 }
 
 func TestFaultsAreFound(t *testing.T) {

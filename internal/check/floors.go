@@ -26,8 +26,8 @@ const everything = "*"
 var floors = []floor{
 	{"loop", []string{"internal/turn"}, []string{"nouns", "leaves", "driver", "contract", "settings"}},
 	{"settings", []string{"engine/settings"}, []string{"nouns", "leaves", "driver", "store", "contract"}},
-	// Packages of tests.
-	{"proof", []string{"internal/torture", "internal/released", "cmd/cairn/internal/crosshost", "internal/scale", "internal/provider/providertest", "host/hosttest", "model/modeltest"}, []string{everything}},
+	// Packages of tests, which no product code imports.
+	{"proof", []string{"internal/torture", "internal/released", "cmd/cairn/internal/crosshost", "internal/scale", "internal/testclock", "internal/testenv", "internal/provider/providertest", "host/hosttest", "model/modeltest", "store/storetest"}, []string{everything}},
 	{"leaves", []string{"internal/*"}, []string{"nouns", "leaves", "driver"}},
 	{"driver", []string{"store/driver"}, []string{"nouns", "leaves"}},
 	{"plans", []string{"store/plan"}, []string{"nouns", "leaves", "driver"}},
@@ -42,7 +42,8 @@ var floors = []floor{
 	{"hosts", []string{"host/*", "server"}, []string{"nouns", "leaves", "driver", "store", "contract", "loop", "host loop", "engine"}},
 	{"capabilities", []string{"mcp", "skill"}, []string{"nouns", "leaves", "driver", "store", "engine"}},
 	{"contract", []string{"host"}, []string{"nouns"}},
-	{"top", []string{"cmd/*", "bench", "examples"}, []string{everything}},
+	{"commands", []string{"cmd/*"}, []string{"nouns", "leaves", "driver", "store", "models", "backends", "engine", "clients", "contract", "host loop", "hosts", "capabilities"}},
+	{"top", []string{"bench", "examples"}, []string{everything}},
 	{"nouns", []string{"."}, []string{"leaves"}},
 }
 

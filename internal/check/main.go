@@ -1,6 +1,6 @@
 // Command check enforces the house rules that a machine can enforce: formatting, vet, staticcheck, tidy modules,
-// listed requirements, imports that only go downwards, small cycles of files, links and code in the docs, banned words,
-// an example for each constructor, and what a few benchmarks allocate.
+// listed requirements, imports that only go downwards, small cycles of files, few tests that sleep, links and code in
+// the docs, banned words, an example for each constructor, and what a few benchmarks allocate.
 //
 //	go run ./internal/check              run every check
 //	go run ./internal/check floors docs  run the named ones
@@ -30,8 +30,8 @@ type check struct {
 // Format, tidy, build, vet and staticcheck run the tools of that name. The others are written here, since no linter
 // does them as cheaply or at all. words and links read every text file. docs copies declarations and bodies of
 // examples. floors parses imports only, in a tenth of a second, while import linters load and check all types in
-// each module; cycles resolves names within each package only. examples, workspace and requirements are rules of this
-// repository.
+// each module; cycles resolves names within each package only, and sleeps only parses. examples, workspace and
+// requirements are rules of this repository.
 var checks = []check{
 	{"format", checkFormat},
 	{"words", checkWords},
@@ -39,6 +39,7 @@ var checks = []check{
 	{"docs", checkCode},
 	{"floors", checkFloors},
 	{"cycles", checkCycles},
+	{"sleeps", checkSleeps},
 	{"examples", checkExamples},
 	{"workspace", checkWorkspace},
 	{"requirements", checkRequirements},
