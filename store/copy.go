@@ -55,7 +55,7 @@ func atRest(rows []cairn.Session) error {
 }
 
 func anotherThere(root, difference string) error {
-	return cairn.Errorf(cairn.ErrExists, "session %q is there already, and differs in %s", root, difference)
+	return cairn.Errorf(cairn.ErrExists, "session %q already exists and differs in %s", root, difference)
 }
 
 // Compare reads a session tree from two stores and names the first kind of item in which the two differ; empty if they
@@ -116,7 +116,7 @@ func kind(p *Part) string {
 	case len(p.Events) > 0:
 		return "events"
 	}
-	return "the queue, what is staged or the cache"
+	return "the queue, the staged facts or the cache"
 }
 
 // kept returns a time as every store keeps it: in UTC, truncated to microseconds.

@@ -45,5 +45,5 @@ func sameRecord(r, there *Record) error {
 	if r.Index == there.Index && bytes.Equal(r.Value, there.Value) {
 		return nil
 	}
-	return cairn.Errorf(cairn.ErrExists, "record %q in %q is there already, and differs", r.Key, r.Namespace)
+	return cairn.Errorf(cairn.ErrExists, "record %q in %q already exists and differs", r.Key, r.Namespace)
 }

@@ -229,7 +229,7 @@ type heldTree struct {
 }
 
 // errLarge reports a tree that is too large to be held.
-var errLarge = errors.New("the tree is too large to be held in memory")
+var errLarge = errors.New("tree is too large to be held in memory")
 
 // add adds a part. Its encoded form, if it is not nil, counts against the size.
 func (t *heldTree) add(p *Part, encoded []byte) error {

@@ -1,4 +1,4 @@
-// Package store has what an application says about where its sessions are kept: the types that the engine's queries
+// Package store defines what applications need to work with stored sessions: the types that the engine's queries
 // take and return, the errors of stores, and copies of sessions from one store to another.
 //
 // A store is opened by the package of its kind: sqlitestore, pgstore, redisstore or memstore. It is given to engine.New,
@@ -58,7 +58,7 @@ const (
 	DueOutbox   = driver.DueOutbox
 )
 
-// Removal is why a session is gone.
+// Removal is why a session no longer exists.
 type Removal = driver.Removal
 
 const (
@@ -85,7 +85,7 @@ type (
 const (
 	// UserRecords is the namespace of the records that belong to users, and are erased with them.
 	UserRecords = driver.UserRecords
-	// AnyVersion is the version of a write that replaces whatever is there.
+	// AnyVersion is the version of a write that replaces any existing record.
 	AnyVersion = driver.AnyVersion
 )
 

@@ -45,7 +45,7 @@ func (doc *Document) Encode() ([]byte, error) {
 	doc.Secret, doc.LeaseOwner, doc.LeaseToken = doc.Row.Secret, doc.Row.Lease.Owner, doc.Row.Lease.Token
 	raw, err := json.Marshal(doc)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.ErrInvalid, "session %q does not encode: %w", doc.Row.ID, err)
+		return nil, cairn.Errorf(cairn.ErrInvalid, "encode session %q: %w", doc.Row.ID, err)
 	}
 	return raw, nil
 }
@@ -54,7 +54,7 @@ func (doc *Document) Encode() ([]byte, error) {
 func Decode(raw []byte, now time.Time) (*Document, error) {
 	doc := &Document{}
 	if err := json.Unmarshal(raw, doc); err != nil {
-		return nil, cairn.Errorf(cairn.ErrCorrupt, "a stored session does not decode: %w", err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "decode stored session: %w", err)
 	}
 	if len(doc.States) == 0 || !doc.States[0].Keyframe {
 		return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q is stored without its first state", doc.Row.ID)

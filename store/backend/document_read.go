@@ -138,7 +138,7 @@ func NumberCursor(q driver.PageQuery) (int64, error) {
 	case q.Cursor != "":
 		last, err := strconv.ParseInt(q.Cursor, 10, 64)
 		if err != nil {
-			return 0, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
+			return 0, cairn.Invalid("cursor", "%q does not belong to this list", q.Cursor)
 		}
 		return last, nil
 	case q.Newest:
@@ -250,7 +250,7 @@ func (doc *Document) PlanBranch(at driver.BranchPoint, to *cairn.Session) (*plan
 		count, position = cp.MessageCount, cp.StatePosition
 	case at.Messages != nil:
 		if count = *at.Messages; count < 0 || count > len(doc.Messages) {
-			return nil, cairn.Invalid("messages", "%d: session %q has %d", count, doc.Row.ID, len(doc.Messages))
+			return nil, cairn.Invalid("messages", "%d: session %q has only %d", count, doc.Row.ID, len(doc.Messages))
 		}
 		if count < len(doc.Messages) {
 			var err error

@@ -207,7 +207,7 @@ func (r *rest) encode() (raw []byte, usage []int64, err error) {
 		return nil, usage, nil
 	}
 	if raw, err = json.Marshal(r); err != nil {
-		return nil, nil, cairn.Errorf(cairn.ErrInvalid, "event does not encode: %w", err)
+		return nil, nil, cairn.Errorf(cairn.ErrInvalid, "encode event: %w", err)
 	}
 	return raw, usage, nil
 }

@@ -62,12 +62,12 @@ func corrupt(format string, args ...any) error {
 
 func openEvents(data []byte) (*eventsReader, error) {
 	if len(data) == 0 || data[0] != eventsVersion {
-		return nil, corrupt("it does not begin with version %d", eventsVersion)
+		return nil, corrupt("must begin with version %d", eventsVersion)
 	}
 	count, n := binary.Uvarint(data[1:])
 	body := data[1+max(n, 0):]
 	if n <= 0 || count > uint64(len(body)) { // an event has at least one byte
-		return nil, corrupt("it does not have the number of events that it says")
+		return nil, corrupt("wrong number of events")
 	}
 	return &eventsReader{data: body, text: string(body), count: int(count)}, nil
 }
@@ -138,7 +138,7 @@ func (r *eventsReader) begin(mask uint64) {
 		case code < uint64(len(eventTypes)):
 			r.prior.kind = eventTypes[code]
 		default:
-			r.fail("an event is of a type that this program does not know")
+			r.fail("unknown event type")
 		}
 	}
 	if mask&hasTime != 0 {

@@ -11,7 +11,7 @@ import (
 func EncodeJSON(what string, v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return "", cairn.Errorf(cairn.ErrInvalid, "%s does not encode: %w", what, err)
+		return "", cairn.Errorf(cairn.ErrInvalid, "encode %s: %w", what, err)
 	}
 	return string(raw), nil
 }
@@ -19,7 +19,7 @@ func EncodeJSON(what string, v any) (string, error) {
 // DecodeJSON reads what EncodeJSON returned. The error is ErrCorrupt for a text that does not decode.
 func DecodeJSON(what, text string, into any) error {
 	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return cairn.Errorf(cairn.ErrCorrupt, "stored %s does not decode: %w", what, err)
+		return cairn.Errorf(cairn.ErrCorrupt, "decode stored %s: %w", what, err)
 	}
 	return nil
 }

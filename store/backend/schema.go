@@ -36,7 +36,7 @@ func Migrations(files fs.FS, dir string) (Schema, error) {
 	for i, e := range entries {
 		number, name, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sql"), "_")
 		if n, err := strconv.Atoi(number); err != nil || n != i+1 {
-			return nil, fmt.Errorf("migration %q is not number %d", e.Name(), i+1)
+			return nil, fmt.Errorf("migration %q must have number %d", e.Name(), i+1)
 		}
 		text, err := fs.ReadFile(files, dir+"/"+e.Name())
 		if err != nil {
@@ -45,7 +45,7 @@ func Migrations(files fs.FS, dir string) (Schema, error) {
 		least := i + 1
 		if found := minBuild.FindSubmatch(text); found != nil {
 			if least, err = strconv.Atoi(string(found[1])); err != nil || least < 1 || least > i+1 {
-				return nil, fmt.Errorf("migration %q: min_build %q is not a number from 1 to %d", e.Name(), found[1], i+1)
+				return nil, fmt.Errorf("migration %q: min_build %q must be a number from 1 to %d", e.Name(), found[1], i+1)
 			}
 		}
 		list[i] = Migration{Text: string(text), Migration: driver.Migration{Version: i + 1, Name: name,
@@ -62,7 +62,7 @@ func (s Schema) Pending(where string, applied []driver.Migration) (Schema, error
 	for i, a := range applied {
 		switch {
 		case a.Version != i+1:
-			return nil, cairn.Errorf(cairn.ErrSchema, "%s records migration %d in place of %d", where, a.Version, i+1)
+			return nil, cairn.Errorf(cairn.ErrSchema, "%s records migration %d, want %d", where, a.Version, i+1)
 		case i < len(s) && a.Fingerprint != s[i].Fingerprint:
 			was := "no fingerprint"
 			if a.Fingerprint != "" {
@@ -72,7 +72,7 @@ func (s Schema) Pending(where string, applied []driver.Migration) (Schema, error
 				"%s was made by an unreleased build (its migration %d has %s, this build's has %s): export it with that build and import it here",
 				where, a.Version, was, s[i].Fingerprint)
 		case i >= len(s) && (a.MinBuild > len(s) || a.MinBuild < 1):
-			return nil, cairn.Errorf(cairn.ErrSchema, "%s has schema version %d; its migration %d needs a build that knows version %d, and this one knows up to %d: use a newer program",
+			return nil, cairn.Errorf(cairn.ErrSchema, "%s has schema version %d; its migration %d requires a build that supports version %d, and this one supports up to %d: use a newer program",
 				where, len(applied), a.Version, max(a.MinBuild, a.Version), len(s))
 		}
 	}

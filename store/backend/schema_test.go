@@ -84,15 +84,15 @@ func TestPendingMigrations(t *testing.T) {
 		{"same version", recorded("a/1", "b/1", "c/3"), 0, ""},
 		{"newer store for this build", recorded("a/1", "b/1", "c/3", "d/3"), 0, ""},
 		{"two newer migrations for this build", recorded("a/1", "b/1", "c/3", "d/2", "e/3"), 0, ""},
-		{"newer store for newer builds", recorded("a/1", "b/1", "c/3", "d/4"), 0, "needs a build that knows version 4, and this one knows up to 3"},
-		{"second newer migration for newer builds", recorded("a/1", "b/1", "c/3", "d/3", "e/5"), 0, "migration 5 needs a build"},
-		{"newer migration before one for this build", recorded("a/1", "b/1", "c/3", "d/4", "e/3"), 0, "migration 4 needs a build"},
-		{"newer store that does not say", recorded("a/1", "b/1", "c/3", "d"), 0, "needs a build that knows version 4"},
+		{"newer store for newer builds", recorded("a/1", "b/1", "c/3", "d/4"), 0, "requires a build that supports version 4, and this one supports up to 3"},
+		{"second newer migration for newer builds", recorded("a/1", "b/1", "c/3", "d/3", "e/5"), 0, "migration 5 requires a build"},
+		{"newer migration before one for this build", recorded("a/1", "b/1", "c/3", "d/4", "e/3"), 0, "migration 4 requires a build"},
+		{"newer store that does not say", recorded("a/1", "b/1", "c/3", "d"), 0, "requires a build that supports version 4"},
 		{"changed last migration", recorded("a/1", "b/1", "x/3"), 0, "made by an unreleased build (its migration 3 has fingerprint x, this build's has c): export it"},
 		{"changed first migration of an older store", recorded("x/1"), 0, "made by an unreleased build (its migration 1"},
 		{"changed migration of a newer store", recorded("a/1", "x/1", "c/3", "d/1"), 0, "made by an unreleased build (its migration 2"},
 		{"no fingerprint", recorded(""), 0, "made by an unreleased build (its migration 1 has no fingerprint"},
-		{"gap", recorded("a/1", "b/1")[1:], 0, "records migration 2 in place of 1"},
+		{"gap", recorded("a/1", "b/1")[1:], 0, "records migration 2, want 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pending, err := schema.Pending("the file", c.applied)

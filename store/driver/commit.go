@@ -325,7 +325,7 @@ func Advance(p cairn.StatePosition, keyframe bool, size int) cairn.StatePosition
 func FoldState(keyframe json.RawMessage, changes [][]cairn.Op) (json.RawMessage, error) {
 	raw, err := ops.Fold(keyframe, changes...)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.ErrCorrupt, "stored state does not fold: %w", err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "fold stored state: %w", err)
 	}
 	return raw, nil
 }

@@ -55,7 +55,7 @@ func ParseSweepCursor(text string) (at time.Time, id string, err error) {
 	stamp, id, ok := strings.Cut(text, ".")
 	micros, err := strconv.ParseInt(stamp, 36, 64)
 	if !ok || err != nil || id == "" {
-		return time.Time{}, "", cairn.Invalid("cursor", "%q is not one of this list", text)
+		return time.Time{}, "", cairn.Invalid("cursor", "%q does not belong to this list", text)
 	}
 	return time.UnixMicro(micros).UTC(), id, nil
 }
@@ -104,7 +104,7 @@ func ParseCallCursor(text string) (createdAt time.Time, root, id string, err err
 			return time.UnixMicro(micros).UTC(), parts[2][:n], parts[2][n:], nil
 		}
 	}
-	return time.Time{}, "", "", cairn.Invalid("cursor", "%q is not one of this list", text)
+	return time.Time{}, "", "", cairn.Invalid("cursor", "%q does not belong to this list", text)
 }
 
 // CompareCalls orders pending calls in the order of Store.Calls.

@@ -114,6 +114,6 @@ func hides(field, kind string, outer, inner any, hidden []string) error {
 	if len(hidden) == 0 {
 		return nil
 	}
-	return cairn.Invalid(field, "%s", fmt.Sprintf("%T decorates %T and hides its %s: give it a method Unwrap() store.%s, or a method Self that returns it if that is meant",
+	return cairn.Invalid(field, "%s", fmt.Sprintf("%T decorates %T and hides its %s: add a method Unwrap() store.%s, or a method Self that returns it if intended",
 		outer, inner, strings.Join(hidden, ", "), kind))
 }

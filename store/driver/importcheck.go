@@ -62,7 +62,7 @@ func (c *importCheck) part(p *Part) error {
 		}
 	}
 	if c.session == nil {
-		return cairn.Invalid("session", "the first part does not begin the session %q", c.root)
+		return cairn.Invalid("session", "the first part must begin session %q", c.root)
 	}
 	for _, check := range []func(*Part) error{c.state, c.history, c.runsOf, c.checkpointsOf, c.callsOf, c.rest, c.events} {
 		if err := check(p); err != nil {
@@ -84,25 +84,25 @@ func (c *importCheck) begin(s *SessionPart) error {
 	isRoot := len(c.sessions) == 0
 	switch {
 	case isRoot && (row.ID != c.root || row.ParentID != ""):
-		return cairn.Invalid("session", "%q comes first and is not the root %q", row.ID, c.root)
+		return cairn.Invalid("session", "%q must not come before the root %q", row.ID, c.root)
 	case row.RootID != c.root:
 		return cairn.Invalid("session", "%q belongs to the tree of %q, not of %q", row.ID, row.RootID, c.root)
 	case c.sessions[row.ID]:
-		return cairn.Invalid("session", "%q comes twice", row.ID)
+		return cairn.Invalid("session", "duplicate session %q", row.ID)
 	case !isRoot && !c.sessions[row.ParentID]:
-		return cairn.Invalid("session", "%q comes without its parent %q", row.ID, row.ParentID)
+		return cairn.Invalid("session", "%q has no parent %q in the tree", row.ID, row.ParentID)
 	case isRoot && (s.Log == nil || s.Log.First < 1 || s.Log.Last < s.Log.First-1):
-		return cairn.Invalid("events", "the root %q does not have the extent of its event log", row.ID)
+		return cairn.Invalid("events", "root %q must have the extent of its event log", row.ID)
 	case !isRoot && s.Log != nil || c.sequence > 0:
-		return cairn.Invalid("events", "they come before the session %q or belong to it alone", row.ID)
+		return cairn.Invalid("events", "events of session %q must follow it and belong to the root", row.ID)
 	case s.Secret == "":
 		return cairn.Invalid("session", "%q has no secret", row.ID)
 	case row.Version < 1:
 		return cairn.Invalid("session", "%q has version %d", row.ID, row.Version)
 	case row.Summary.From < 0 || row.Summary.From > row.Summary.At || row.Summary.At > max(row.MessageCount-1, 0):
-		return cairn.Invalid("session", "%q has a summary at %d of %d messages that is of %d", row.ID, row.Summary.At, row.MessageCount, row.Summary.From)
+		return cairn.Invalid("session", "%q has a summary at %d of %d messages from %d", row.ID, row.Summary.At, row.MessageCount, row.Summary.From)
 	case s.Inside.FirstState < 0 || s.Inside.FirstState > row.State.Position:
-		return cairn.Invalid("states", "session %q: they begin at %d, behind the current %d",
+		return cairn.Invalid("states", "session %q: begin at %d, after the current %d",
 			row.ID, s.Inside.FirstState, row.State.Position)
 	}
 	if err := validateImported(s); err != nil {
@@ -129,7 +129,7 @@ func validateImported(s *SessionPart) error {
 	switch {
 	case err != nil || row.Ending == nil:
 	case row.Status != cairn.SessionPaused:
-		err = cairn.Invalid("ending", "session %q is %s, and only the wait of a paused session is being ended", row.ID, row.Status)
+		err = cairn.Invalid("ending", "session %q is %s, but only a paused session can be ending", row.ID, row.Status)
 	default:
 		err = within("ending", row.Ending.Validate())
 	}
@@ -144,7 +144,7 @@ func (c *importCheck) state(p *Part) error {
 		change := &p.States[i]
 		switch {
 		case c.states == 0 && change.Keyframe == nil:
-			return cairn.Invalid("states", "session %q: the oldest one is not a keyframe", c.session.Row.ID)
+			return cairn.Invalid("states", "session %q: the oldest state must be a keyframe", c.session.Row.ID)
 		}
 		if err := change.validate(); err != nil {
 			return within(fmt.Sprintf("states[%d]", c.session.Inside.FirstState+c.states), err)
@@ -161,7 +161,7 @@ func (c *importCheck) history(p *Part) error {
 	}
 	for i := range p.Messages {
 		if p.Messages[i].CreatedAt.IsZero() {
-			return cairn.Invalid("messages", "session %q: one has no time", c.session.Row.ID)
+			return cairn.Invalid("messages", "session %q: a message has no time", c.session.Row.ID)
 		}
 	}
 	return nil
@@ -191,11 +191,11 @@ func (c *importCheck) checkpointsOf(p *Part) error {
 			return cairn.Invalid("checkpoints", "session %q: number %d comes after number %d of %d as checkpoint %q of session %q",
 				row.ID, cp.Number, c.number, inside.Checkpoints, cp.ID, cp.SessionID)
 		case cp.StepID != "" && c.steps[cp.StepID]:
-			return cairn.Invalid("checkpoints", "session %q: two are of step %q", row.ID, cp.StepID)
+			return cairn.Invalid("checkpoints", "session %q: duplicate checkpoint of step %q", row.ID, cp.StepID)
 		case cp.MessageCount < 0 || cp.MessageCount > row.MessageCount:
 			return cairn.Invalid("checkpoints", "session %q: %q has %d messages of %d", row.ID, cp.ID, cp.MessageCount, row.MessageCount)
 		case cp.StatePosition < inside.FirstState || cp.StatePosition >= inside.FirstState+c.states:
-			return cairn.Invalid("checkpoints", "session %q: %q is at the state %d, which is not among those before it, from %d to %d",
+			return cairn.Invalid("checkpoints", "session %q: %q is at state %d, which must be between %d and %d",
 				row.ID, cp.ID, cp.StatePosition, inside.FirstState, inside.FirstState+c.states-1)
 		}
 		c.checkpoints[cp.ID], c.number = true, cp.Number
@@ -211,7 +211,7 @@ func (c *importCheck) callsOf(p *Part) error {
 	for i := range p.Calls {
 		call := &p.Calls[i]
 		if call.ID == "" || c.calls[call.ID] || call.SessionID != row.ID || call.RootID != row.RootID || call.Version < 1 {
-			return cairn.Invalid("calls", "session %q: %q of session %q and root %q is not its own, comes twice or has no version",
+			return cairn.Invalid("calls", "session %q: %q of session %q and root %q belongs to another session, is a duplicate or has no version",
 				row.ID, call.ID, call.SessionID, call.RootID)
 		}
 		if err := call.Validate(); err != nil {
@@ -227,7 +227,7 @@ func (c *importCheck) rest(p *Part) error {
 	id := c.session.Row.ID
 	for i := range p.Queue {
 		if turn := p.Queue[i].ID; c.queue[turn] {
-			return cairn.Invalid("queue", "session %q: turn %q comes twice", id, turn)
+			return cairn.Invalid("queue", "session %q: duplicate turn %q", id, turn)
 		}
 		if err := within("queue", validateMessages(p.Queue[i].Messages)); err != nil {
 			return err
@@ -237,7 +237,7 @@ func (c *importCheck) rest(p *Part) error {
 	for i := range p.Staged {
 		name := [2]string{p.Staged[i].StepID, p.Staged[i].Key}
 		if c.staged[name] {
-			return cairn.Invalid("staged", "session %q: the piece %q of step %q comes twice", id, name[1], name[0])
+			return cairn.Invalid("staged", "session %q: duplicate staged fact %q of step %q", id, name[1], name[0])
 		}
 		if err := p.Staged[i].Validate(); err != nil {
 			return err
@@ -246,7 +246,7 @@ func (c *importCheck) rest(p *Part) error {
 	}
 	for i := range p.Cache {
 		if key := p.Cache[i].Key; c.cache[key] {
-			return cairn.Invalid("cache", "session %q: %q comes twice", id, key)
+			return cairn.Invalid("cache", "session %q: duplicate entry %q", id, key)
 		}
 		if err := p.Cache[i].validate(); err != nil {
 			return err
@@ -263,7 +263,7 @@ func (c *importCheck) events(p *Part) error {
 			c.sequence = c.log.First - 1
 		}
 		if c.sequence++; ev.Sequence != c.sequence {
-			return cairn.Invalid("events", "session %q: sequence %d comes where %d should", c.root, ev.Sequence, c.sequence)
+			return cairn.Invalid("events", "session %q: got sequence %d, want %d", c.root, ev.Sequence, c.sequence)
 		}
 		if err := CheckEvent(ev, c.maxEvent); err != nil {
 			return err
@@ -279,7 +279,7 @@ func (c *importCheck) whole() error {
 	}
 	row := &c.session.Row
 	missing := func(field string, have, want any) error {
-		return cairn.Invalid(field, "session %q has %v, its row says %v", row.ID, have, want)
+		return cairn.Invalid(field, "session %q has %v, but its row has %v", row.ID, have, want)
 	}
 	switch kept := row.State.Position - c.session.Inside.FirstState + 1; {
 	case c.states != kept:
@@ -301,18 +301,18 @@ func (c *importCheck) whole() error {
 // end checks that no part of the tree is missing.
 func (c *importCheck) end() error {
 	if c.session == nil {
-		return cairn.Invalid("session", "there is no part of %q", c.root)
+		return cairn.Invalid("session", "no part of %q", c.root)
 	}
 	if err := c.whole(); err != nil {
 		return err
 	}
 	if last := max(c.sequence, c.log.First-1); last != c.log.Last {
-		return cairn.Invalid("events", "session %q: they end at %d instead of %d", c.root, last, c.log.Last)
+		return cairn.Invalid("events", "session %q: end at %d, want %d", c.root, last, c.log.Last)
 	}
 	return nil
 }
 
 // LogExists returns the error for a tree whose event log has the name of an existing log with events.
 func LogExists(log string) error {
-	return cairn.Errorf(cairn.ErrExists, "there is an event log of the name %q already", log)
+	return cairn.Errorf(cairn.ErrExists, "event log %q already exists", log)
 }

@@ -106,7 +106,7 @@ func EncodeEvent(ev *cairn.Event, max int) ([]byte, error) {
 func encodeEvent(ev *cairn.Event, max int) ([]byte, error) {
 	raw, err := json.Marshal(ev)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.ErrInvalid, "event %s does not encode: %w", ev.Type, err)
+		return nil, cairn.Errorf(cairn.ErrInvalid, "encode event %s: %w", ev.Type, err)
 	}
 	if len(raw) > max {
 		return nil, tooLarge(ev, len(raw), max)
@@ -132,7 +132,7 @@ func CheckEvent(ev *cairn.Event, max int) error {
 
 func tooLarge(ev *cairn.Event, size, max int) error {
 	return &cairn.Error{Code: cairn.ErrTooLarge, Field: "event",
-		Message: fmt.Sprintf("event %s: %d bytes, at most %d are allowed", ev.Type, size, max)}
+		Message: fmt.Sprintf("event %s: too large: %d bytes (max %d)", ev.Type, size, max)}
 }
 
 // LogChanged returns the error for an append that expected another last sequence.
@@ -161,5 +161,5 @@ func (e *TrimmedError) Unwrap() error { return e.Err }
 // Trimmed returns the error for a reader whose position is before a log's first event: a *TrimmedError with ErrTrimmed.
 func Trimmed(log string, after, first int64) error {
 	return &TrimmedError{First: first, Err: &cairn.Error{Code: cairn.ErrTrimmed,
-		Message: fmt.Sprintf("log %q: events after %d were trimmed, the first one left is %d", log, after, first)}}
+		Message: fmt.Sprintf("log %q: events after %d were trimmed; the first one left is %d", log, after, first)}}
 }

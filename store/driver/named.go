@@ -74,9 +74,9 @@ func MergeState(ctx context.Context, st Store, id string, list ...cairn.Op) (*ca
 	return MergeStateOf(ctx, st, id, nil, list...)
 }
 
-// MergeStateOf is [MergeState] for a state of a type. If the operations make the state one that does not decode as typ,
-// the error is ErrState and names the field, and nothing is written; otherwise the session's next run would fail. A
-// nil typ permits any state.
+// MergeStateOf is [MergeState] for a state of a type. If the operations make the state one that cannot be
+// decoded as typ, the error is ErrState and names the field, and nothing is written; otherwise the session's next run
+// would fail. A nil typ permits any state.
 func MergeStateOf(ctx context.Context, st Store, id string, typ *cairn.StateType, list ...cairn.Op) (*cairn.Session, error) {
 	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
 		snap, err := State(ctx, st, id, "")

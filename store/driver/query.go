@@ -63,7 +63,7 @@ func (q *SessionQuery) Begin() (Cursor, error) {
 // checkFilter reports a filter on metadata that is too deep, or whose values cannot be compared.
 func checkFilter(object map[string]any, depth int) error {
 	if depth > MaxFilterDepth {
-		return cairn.Invalid("metadata", "a filter may be nested at most %d levels deep", MaxFilterDepth)
+		return cairn.Invalid("metadata", "filter is nested more than %d levels deep", MaxFilterDepth)
 	}
 	for key, value := range object {
 		switch value := value.(type) {

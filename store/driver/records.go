@@ -179,13 +179,13 @@ func (w *RecordWrite) Validate() error {
 	case len(w.Value) == 0:
 		return cairn.Invalid("value", "is required")
 	case len(w.Value) > MaxRecordBytes:
-		e := cairn.Invalid("value", "has %d bytes, at most %d are allowed", len(w.Value), MaxRecordBytes)
+		e := cairn.Invalid("value", "is too large: %d bytes (max %d)", len(w.Value), MaxRecordBytes)
 		e.Code = cairn.ErrTooLarge
 		return e
 	case w.TTL < 0:
 		return cairn.Invalid("ttl", "%s is negative", w.TTL)
 	case w.TTL > MaxRecordTTL:
-		return cairn.Invalid("ttl", "%s is more than %s", w.TTL, MaxRecordTTL)
+		return cairn.Invalid("ttl", "%s is more than the maximum of %s", w.TTL, MaxRecordTTL)
 	}
 	return cairn.CheckJSON("value", w.Value)
 }
@@ -207,14 +207,14 @@ func CheckRecordDelete(namespace, key string, seen int64) error {
 		return err
 	}
 	if seen == 0 {
-		return cairn.Invalid("seen", "0 is the version of no record")
+		return cairn.Invalid("seen", "must not be 0")
 	}
 	return nil
 }
 
 func checkSeen(seen int64) error {
 	if seen < AnyVersion || seen > limits.Count {
-		return cairn.Invalid("seen", "%d is no version", seen)
+		return cairn.Invalid("seen", "invalid version %d", seen)
 	}
 	return nil
 }
@@ -289,13 +289,13 @@ func RecordConflict(namespace, key string, seen int64, there *Record) error {
 	var what string
 	switch {
 	case there == nil:
-		what = "there is none"
+		what = fmt.Sprintf("no longer exists: expected version %d", seen)
 	case seen == 0:
-		what = "there is one"
+		what = "already exists"
 	default:
-		what = fmt.Sprintf("it has version %d", there.Version)
+		what = fmt.Sprintf("has changed: expected version %d, now %d", seen, there.Version)
 	}
-	return &RecordConflictError{Err: cairn.Errorf(cairn.ErrStale, "record %q in %q: version %d was seen, %s", key, namespace, seen, what), Record: there}
+	return &RecordConflictError{Err: cairn.Errorf(cairn.ErrStale, "record %q in %q %s", key, namespace, what), Record: there}
 }
 
 // RecordNotFound returns the error for a record that does not exist.
@@ -315,7 +315,7 @@ func NamespacePage(names []string) Page[string] {
 // CheckNamespaceCursor reports what is wrong with the cursor of Records.Namespaces. The error is ErrInvalid.
 func CheckNamespaceCursor(cursor string) error {
 	if cursor != "" && ids.Check(cursor) != "" {
-		return cairn.Invalid("cursor", "%q is not one of this list", cursor)
+		return cairn.Invalid("cursor", "%q does not belong to this list", cursor)
 	}
 	return nil
 }
@@ -421,7 +421,7 @@ func parseRecordCursor(text string, byIndex bool) (index, key string, err error)
 		}
 	}
 	if ids.Check(key) != "" || checkIndex("cursor", index) != nil {
-		return "", "", cairn.Invalid("cursor", "%q is not one of this list", text)
+		return "", "", cairn.Invalid("cursor", "%q does not belong to this list", text)
 	}
 	return index, key, nil
 }

@@ -73,7 +73,7 @@ func Revive(root *cairn.Session, now time.Time) {
 // CheckRemoval returns an ErrInvalid error for an unknown reason.
 func CheckRemoval(why Removal) error {
 	if why != Deleted && why != Expired {
-		return cairn.Invalid("reason", "%q is neither deleted nor expired", why)
+		return cairn.Invalid("reason", "must be deleted or expired, not %q", why)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func NotRoot(s *cairn.Session) error {
 
 // NotRemoved returns the error for a key that names no removed tree.
 func NotRemoved(key string) error {
-	return &cairn.Error{Code: cairn.ErrNotFound, Field: "key", Message: "there is no removed session of key " + strconv.Quote(key)}
+	return &cairn.Error{Code: cairn.ErrNotFound, Field: "key", Message: "removed session with key " + strconv.Quote(key) + " not found"}
 }
 
 // heldAgain is the delay until the next check of a tree whose ExpiresAt has passed, but which is running or suspended.

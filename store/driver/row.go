@@ -38,7 +38,7 @@ func UnknownCall(root, id string) error {
 // RunGone returns the error for a run that cannot be rolled back anymore, because the session was rewound or pruned
 // since it began.
 func RunGone(row *cairn.Session, runID string) error {
-	return cairn.Invalid("run", "session %q can no longer go back to where run %q began", row.ID, runID)
+	return cairn.Invalid("run", "session %q can no longer be rewound to the beginning of run %q", row.ID, runID)
 }
 
 // Selects reports whether a query selects a call at the store's time now; it ignores the cursor.

@@ -39,7 +39,7 @@ var verbs = []string{"INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE", "SELECT",
 // call it. It checks and converts the arguments, see [Args].
 func Exec(call *cairn.Call, dialect, sql string, args ...any) error {
 	if call == nil || call.Step == nil {
-		return cairn.Invalid("call", "is not that of a running tool")
+		return cairn.Invalid("call", "must be the call of a running tool")
 	}
 	s := Statement{Dialect: dialect, Tool: call.Tool, SQL: sql, Args: make(Args, len(args))}
 	for i, arg := range args {
@@ -85,10 +85,10 @@ func (s *Statement) Validate() error {
 	}
 	if size > MaxStatement {
 		return &cairn.Error{Code: cairn.ErrTooLarge, Field: "sql",
-			Message: fmt.Sprintf("sql: the statement has %d bytes with its arguments, at most %d are allowed", size, MaxStatement)}
+			Message: fmt.Sprintf("sql: statement with its arguments is too large: %d bytes (max %d)", size, MaxStatement)}
 	}
 	if word := firstWord(s.SQL); !slices.Contains(verbs, word) {
-		return cairn.Invalid("sql", "the statement begins with %q, not with one of %s", limits.Cut(word, 40), strings.Join(verbs, ", "))
+		return cairn.Invalid("sql", "statement begins with %q, must begin with one of %s", limits.Cut(word, 40), strings.Join(verbs, ", "))
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func decodeArgument(raw json.RawMessage) (any, error) {
 		case t.Time != nil:
 			return *t.Time, err
 		}
-		return nil, fmt.Errorf("an object of no known type")
+		return nil, fmt.Errorf("object of unknown type")
 	}
 	var n int64
 	err := json.Unmarshal(raw, &n)

@@ -188,11 +188,11 @@ type Execer interface {
 // Executes returns nil if a store executes statements of a dialect, and otherwise an ErrInvalid error that says why
 // not.
 func Executes(s Store, dialect string) error {
-	there := fmt.Sprintf("%T, which executes none", s)
+	there := fmt.Sprintf("%T, which does not execute statements", s)
 	if x, ok := As[Execer](s); ok {
 		if there = x.Dialect(); there == dialect {
 			return nil
 		}
 	}
-	return cairn.Invalid("store", "the statement is for %s, but the sessions are in %s", dialect, there)
+	return cairn.Invalid("store", "statement is for %s, but the sessions are in %s", dialect, there)
 }

@@ -37,7 +37,7 @@ func Tree(ctx context.Context, st Store, root string) ([]cairn.Session, error) {
 		}
 	}
 	if len(rows) != total {
-		return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: %d sessions of its tree have no parent there", root, total-len(rows))
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: %d sessions of its tree have no parent in it", root, total-len(rows))
 	}
 	return rows, nil
 }

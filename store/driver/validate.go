@@ -39,7 +39,7 @@ func (c *Commit) validateEvents(max int) error {
 	if c.Outbox {
 		max = math.MaxInt
 	} else if max == 0 {
-		return cairn.Invalid("events", "this store has no log that commits append to")
+		return cairn.Invalid("events", "store has no log that commits append to")
 	}
 	return ValidateEvents(c.Events, max)
 }
@@ -58,7 +58,7 @@ func (c *Commit) validateStatements(dialect string) error {
 	for i := range c.Statements {
 		s := &c.Statements[i]
 		if s.Dialect != dialect || dialect == "" {
-			return cairn.Invalid("statements", "statements[%d] is for %q, which this store does not execute", i, s.Dialect)
+			return cairn.Invalid("statements", "statements[%d]: unsupported dialect %q", i, s.Dialect)
 		}
 		if err := within(fmt.Sprintf("statements[%d]", i), s.Validate()); err != nil {
 			return err
@@ -186,7 +186,7 @@ func checkObject(field string, raw json.RawMessage) error {
 		return err
 	}
 	if text := bytes.TrimLeft(raw, " \t\r\n"); len(text) > 0 && text[0] != '{' {
-		return cairn.Invalid(field, "is not a JSON object")
+		return cairn.Invalid(field, "must be a JSON object")
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (p *Staged) Validate() error {
 		return err
 	}
 	if !json.Valid(p.Data) { // the commit checks its content
-		return cairn.Invalid("staged.data", "the piece %q of step %q is not valid JSON", p.Key, p.StepID)
+		return cairn.Invalid("staged.data", "staged fact %q of step %q is not valid JSON", p.Key, p.StepID)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, 
 // Prune implements driver.Store.
 func (s *Store) Prune(ctx context.Context, id string, keep int) (int, error) {
 	if keep < 1 {
-		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)
+		return 0, cairn.Invalid("keep", "must be at least 1, not %d", keep)
 	}
 	doc, err := s.open(ctx, id)
 	if err != nil {

@@ -128,7 +128,7 @@ func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error
 	case there != nil && there.Row.RootID != root:
 		return nil, driver.NotRoot(&there.Row)
 	case there != nil:
-		return nil, driver.Conflict(cairn.ErrExists, copyOf(&there.Row), "session %q is there", root)
+		return nil, driver.Conflict(cairn.ErrExists, copyOf(&there.Row), "session %q already exists", root)
 	case err == nil:
 		return nil, driver.NotFound(root)
 	}
@@ -203,7 +203,7 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q driver.PageQue
 	var last int
 	if key != "" {
 		if last, err = strconv.Atoi(key); err != nil {
-			return page, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
+			return page, cairn.Invalid("cursor", "%q does not belong to this list", q.Cursor)
 		}
 	}
 	if err := s.lock(ctx); err != nil {

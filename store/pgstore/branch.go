@@ -109,7 +109,7 @@ func (c *conn) resolve(ctx context.Context, r *storedRow, at driver.BranchPoint)
 	case at.Messages == nil || *at.Messages == count:
 		return count, position, nil
 	case *at.Messages < 0 || *at.Messages > count:
-		return 0, 0, cairn.Invalid("messages", "%d: session %q has %d", *at.Messages, r.session.ID, count)
+		return 0, 0, cairn.Invalid("messages", "%d: session %q has only %d", *at.Messages, r.session.ID, count)
 	}
 	count = *at.Messages
 	var none bool

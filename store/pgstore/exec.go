@@ -73,7 +73,7 @@ func (d *database) refused(ctx context.Context, st *driver.Statement, err error)
 	case ctx.Err() != nil, lost(err), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "58"):
 		return err
 	case code == stateCanceled:
-		err = fmt.Errorf("the step's statements take longer than %s: %w", d.opts.ExecTimeout, err)
+		err = fmt.Errorf("the step's statements timed out after %s: %w", d.opts.ExecTimeout, err)
 	}
 	return driver.StatementFailed(st, oneLine{err})
 }

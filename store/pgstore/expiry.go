@@ -68,7 +68,7 @@ func (c *conn) restore(ctx context.Context, root string) (*cairn.Session, error)
 		case err == nil && there.session.RootID != root:
 			return nil, driver.NotRoot(there.session)
 		case err == nil:
-			return nil, driver.Conflict(cairn.ErrExists, there.session, "session %q is there", root)
+			return nil, driver.Conflict(cairn.ErrExists, there.session, "session %q already exists", root)
 		case !errors.As(err, &gone):
 			return nil, err
 		case gone.Removed.SessionID != root:
@@ -76,7 +76,7 @@ func (c *conn) restore(ctx context.Context, root string) (*cairn.Session, error)
 		}
 		tree, err := strconv.ParseInt(gone.Removed.Key, 10, 64)
 		if err != nil {
-			return nil, cairn.Errorf(cairn.ErrCorrupt, "stored key %q of a removal does not decode", gone.Removed.Key)
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "decode stored key %q of a removal", gone.Removed.Key)
 		}
 		var ids []string
 		err = c.query(ctx, sqlLockRemoved, func(rows pgx.Rows) error {

@@ -106,31 +106,31 @@ func fault(doing string, err error) error {
 	err = oneLine{err}
 	switch code {
 	case stateReadOnly:
-		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server only reads; a replica cannot hold the store: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server is a read-only replica: %w", doing, err)
 	case stateTooManyConns:
-		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server has no connection left: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: too many connections to the server: %w", doing, err)
 	case stateNoDatabase:
-		return cairn.Errorf(cairn.ErrInvalid, "%s: there is no such database: %w", doing, err)
+		return cairn.Errorf(cairn.ErrInvalid, "%s: database not found: %w", doing, err)
 	case stateNoSchema, stateNoTable:
-		return cairn.Errorf(cairn.ErrSchema, "%s: the tables are not there: %w", doing, err)
+		return cairn.Errorf(cairn.ErrSchema, "%s: tables not found; migrate first: %w", doing, err)
 	case stateNoPrivilege:
-		return cairn.Errorf(cairn.ErrInvalid, "%s: the database account may not do that: %w", doing, err)
+		return cairn.Errorf(cairn.ErrInvalid, "%s: permission denied for the database account: %w", doing, err)
 	case stateNoCharacter, stateNoEscape:
-		return cairn.Errorf(cairn.ErrInvalid, "%s: a text has a character that the database cannot keep: %w", doing, err)
+		return cairn.Errorf(cairn.ErrInvalid, "%s: text has a character that the database cannot store: %w", doing, err)
 	case statePrepared, stateNotPrepared:
-		return cairn.Errorf(cairn.ErrInvalid, "%s: connections are pooled by transaction on the way to the server, as PgBouncer does: set "+
+		return cairn.Errorf(cairn.ErrInvalid, "%s: connections are pooled by transaction, as by PgBouncer: set "+
 			"Options.SimpleProtocol, or default_query_exec_mode=simple_protocol in the URL: %w", doing, err)
 	case stateTooLarge:
-		return cairn.Errorf(cairn.ErrTooLarge, "%s: a value is larger than a database row may be: %w", doing, err)
+		return cairn.Errorf(cairn.ErrTooLarge, "%s: value is too large for a database row: %w", doing, err)
 	}
 	var connecting *pgconn.ConnectError
 	switch {
 	case strings.HasPrefix(code, "28"):
-		return cairn.Errorf(cairn.ErrInvalid, "%s: the server refuses the database account: %w", doing, err)
+		return cairn.Errorf(cairn.ErrInvalid, "%s: the server rejected the database account: %w", doing, err)
 	case strings.HasPrefix(code, "53"), strings.HasPrefix(code, "58"):
-		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server lacks resources: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server is out of resources: %w", doing, err)
 	case code == "" && errors.As(err, &connecting):
-		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server cannot be reached: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: cannot reach the server: %w", doing, err)
 	case code == stateSerialize, code == stateDeadlock, lost(err), undone(err), strings.HasPrefix(code, "57"):
 		return cairn.Errorf(cairn.ErrUnavailable, "%s: %w", doing, err)
 	case strings.HasPrefix(code, "XX"):

@@ -97,7 +97,7 @@ func (s *Store) Checkpoints(ctx context.Context, id string, q driver.PageQuery) 
 // Prune implements driver.Store.
 func (s *Store) Prune(ctx context.Context, id string, keep int) (pruned int, err error) {
 	if keep < 1 {
-		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)
+		return 0, cairn.Invalid("keep", "must be at least 1, not %d", keep)
 	}
 	err = s.try(ctx, "prune", again, func(ctx context.Context, c *conn) error {
 		// Hold the row's lock, so that no rewind changes which checkpoint is the oldest one kept.

@@ -104,7 +104,7 @@ func (w *write) runLocked(ctx context.Context, c *conn) error {
 			return err
 		}
 	}
-	return cairn.Errorf(cairn.ErrUnavailable, "session %q: a commit found no time to be written", w.id)
+	return cairn.Errorf(cairn.ErrUnavailable, "session %q: no time left to write a commit", w.id)
 }
 
 // readMore reads what only a few commits depend on.

@@ -75,17 +75,17 @@ func TestBadInput(t *testing.T) {
 		"spaces around a password":   {"host=h port=none password = '" + secret + "'", Options{}, cairn.ErrInvalid, "invalid port"},
 		"a password with a space":    {"host=h password=two " + secret, Options{}, cairn.ErrInvalid, "url: "},
 		"a quoted password":          {`host=h port=none password='it\'s ` + secret + `'`, Options{}, cairn.ErrInvalid, "invalid port"},
-		"nobody listens":             {"postgres://user:" + secret + "@127.0.0.1:1/db", Options{}, cairn.ErrUnavailable, "cannot be reached"},
-		"no such host":               {"postgres://user:" + secret + "@no-such-host.invalid/db", Options{}, cairn.ErrUnavailable, "cannot be reached"},
+		"nobody listens":             {"postgres://user:" + secret + "@127.0.0.1:1/db", Options{}, cairn.ErrUnavailable, "cannot reach the server"},
+		"no such host":               {"postgres://user:" + secret + "@no-such-host.invalid/db", Options{}, cairn.ErrUnavailable, "cannot reach the server"},
 		"wrong password":             {withUser(good, testenv.PostgresPassword, secret), Options{}, cairn.ErrInvalid, "password authentication failed"},
 		"no such account":            {withUser(good, "nobody_knows", secret), Options{}, cairn.ErrInvalid, "nobody_knows"},
-		"no such database":           {strings.Replace(good, "///postgres", "///nowhere", 1), Options{}, cairn.ErrInvalid, "no such database"},
-		"no connection left":         {withUser(good, "alone", ""), Options{}, cairn.ErrUnavailable, "no connection left"},
-		"account that may not":       {withUser(good, "stranger", ""), Options{Schema: "forbidden"}, cairn.ErrInvalid, "may not do that"},
-		"account that may not read":  {withUser(good, "stranger", ""), Options{Schema: "newer"}, cairn.ErrInvalid, "may not do that"},
-		"replica":                    {replica.URL(), Options{}, cairn.ErrUnavailable, "only reads"},
+		"no such database":           {strings.Replace(good, "///postgres", "///nowhere", 1), Options{}, cairn.ErrInvalid, "database not found"},
+		"no connection left":         {withUser(good, "alone", ""), Options{}, cairn.ErrUnavailable, "too many connections"},
+		"account that may not":       {withUser(good, "stranger", ""), Options{Schema: "forbidden"}, cairn.ErrInvalid, "permission denied for the database account"},
+		"account that may not read":  {withUser(good, "stranger", ""), Options{Schema: "newer"}, cairn.ErrInvalid, "permission denied for the database account"},
+		"replica":                    {replica.URL(), Options{}, cairn.ErrUnavailable, "read-only replica"},
 		"database of other letters":  {strings.Replace(good, "///postgres", "///latin", 1), Options{}, cairn.ErrSchema, "LATIN1"},
-		"missing schema":             {good, Options{Schema: "missing", NoMigrate: true}, cairn.ErrSchema, `schema "missing" is not there`},
+		"missing schema":             {good, Options{Schema: "missing", NoMigrate: true}, cairn.ErrSchema, `schema "missing" not found`},
 		"older schema":               {good, Options{Schema: "older", NoMigrate: true}, cairn.ErrSchema, `schema "older" has version 1`},
 		"newer schema":               {good, Options{Schema: "newer"}, cairn.ErrSchema, fmt.Sprintf(`schema "newer" has schema version %d`, len(must(migrations()))+1)},
 		"schema of another program":  {good, Options{Schema: "theirs"}, cairn.ErrSchema, `schema "theirs" has the tables of another application`},
@@ -138,7 +138,7 @@ func TestOutOfConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.pool.Reset()
-	if _, err := driver.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "no connection left") {
+	if _, err := driver.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "too many connections") {
 		t.Errorf("error %v, want ErrUnavailable for the lack of a connection", err)
 	}
 	if err := execAt(t, server.URL(), "ALTER ROLE few CONNECTION LIMIT 5"); err != nil {

@@ -73,11 +73,11 @@ func (o *Options) withDefaults(simple bool) (Options, error) {
 	}
 	switch {
 	case out.SimpleProtocol && !simple:
-		return out, cairn.Invalid("simple_protocol", "the pool uses another one; set its DefaultQueryExecMode")
+		return out, cairn.Invalid("simple_protocol", "not supported with a pool; set its DefaultQueryExecMode")
 	case len(out.Schema) > maxSchema:
-		return out, cairn.Invalid("schema", "%q has more than %d bytes", out.Schema, maxSchema)
+		return out, cairn.Invalid("schema", "%q is too long (max %d bytes)", out.Schema, maxSchema)
 	case !validName(out.Schema):
-		return out, cairn.Invalid("schema", "%q is not a name: letters, digits, _ and -, and no pg_ at the beginning", out.Schema)
+		return out, cairn.Invalid("schema", "%q must be letters, digits, _ or -, not beginning with pg_", out.Schema)
 	case out.PollInterval < 0:
 		return out, cairn.Invalid("poll_interval", "%s is negative", out.PollInterval)
 	case out.ExecTimeout < 0:
@@ -118,7 +118,7 @@ func parseURL(field, url string) (*pgxpool.Config, error) {
 		return nil, cairn.Invalid(field, "%s", unreadable(err))
 	}
 	if strings.HasPrefix(url, "postgres") && strings.Contains(config.ConnConfig.Database, "@") {
-		return nil, cairn.Invalid(field, "the name of the database has an @; in a user or password, write / as %%2F, @ as %%40 and : as %%3A")
+		return nil, cairn.Invalid(field, "the database name has an @; in a user or password, write / as %%2F, @ as %%40 and : as %%3A")
 	}
 	return config, nil
 }
@@ -127,7 +127,7 @@ func parseURL(field, url string) (*pgxpool.Config, error) {
 func unreadable(err error) string {
 	var parsing *pgconn.ParseConfigError
 	if !errors.As(err, &parsing) {
-		return "the connection string cannot be read"
+		return "invalid connection string"
 	}
 	for _, form := range []string{"failed to parse as URL", "failed to parse as keyword/value"} {
 		if strings.Contains(parsing.Error(), form) {

@@ -207,7 +207,7 @@ func removedStatement(age time.Duration, q driver.PageQuery) (text string, args 
 	if id != "" {
 		key, err := strconv.ParseInt(id, 10, 64)
 		if err != nil {
-			return "", nil, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
+			return "", nil, cairn.Invalid("cursor", "%q does not belong to this list", q.Cursor)
 		}
 		f.add("(r.removed_at, r.key) > (?::timestamptz, ?::bigint)", at, key)
 	}

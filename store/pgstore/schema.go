@@ -110,11 +110,11 @@ func (at *surroundings) pending(name string, schema backend.Schema) (backend.Sch
 func (at *surroundings) check(schema string) error {
 	switch {
 	case at.server < oldestServer:
-		return cairn.Errorf(cairn.ErrSchema, "the server is PostgreSQL %d, at least %d is needed", at.server/10000, oldestServer/10000)
+		return cairn.Errorf(cairn.ErrSchema, "the server is PostgreSQL %d, need at least %d", at.server/10000, oldestServer/10000)
 	case at.encoding != "UTF8":
-		return cairn.Errorf(cairn.ErrSchema, "the database keeps texts in %s, it must be UTF8", at.encoding)
+		return cairn.Errorf(cairn.ErrSchema, "the database encoding is %s, must be UTF8", at.encoding)
 	case at.readOnly:
-		return cairn.Errorf(cairn.ErrUnavailable, "the server only reads; a replica cannot hold the store")
+		return cairn.Errorf(cairn.ErrUnavailable, "the server is a read-only replica")
 	case !at.ours && at.foreign:
 		return cairn.Errorf(cairn.ErrSchema, "schema %q has the tables of another application", schema)
 	}
@@ -142,7 +142,7 @@ func (d *database) prepareSchema(ctx context.Context) error {
 	case !d.opts.NoMigrate:
 		return fault("migrate schema "+strconv.Quote(d.opts.Schema), c.migrate(ctx, schema))
 	case !at.ours:
-		return cairn.Errorf(cairn.ErrSchema, "schema %q is not there: migrate first", d.opts.Schema)
+		return cairn.Errorf(cairn.ErrSchema, "schema %q not found: migrate first", d.opts.Schema)
 	}
 	return cairn.Errorf(cairn.ErrSchema, "schema %q has version %d, this program needs %d: migrate first", d.opts.Schema, len(at.applied), len(schema))
 }

@@ -133,7 +133,7 @@ func (p *StatePiece) Changes() ([]cairn.Op, error) {
 	}
 	var list []cairn.Op
 	if err := json.Unmarshal(p.Data, &list); err != nil {
-		return nil, cairn.Errorf(cairn.ErrCorrupt, "stored state change does not decode: %w", err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "decode stored state change: %w", err)
 	}
 	return list, nil
 }

@@ -40,7 +40,7 @@ func of(c *driver.Commit, seen *Seen) (*Delta, error) {
 		return nil, driver.UnknownRun(row.ID, c.EndRun.ID)
 	}
 	if row.Outbox != nil && c.Outbox && len(c.Events) > 0 && c.Drained != row.Outbox.Version {
-		return nil, driver.Conflict(cairn.ErrStale, seen.Row, "session %q has events of version %d that are not on the log yet", row.ID, row.Outbox.Version)
+		return nil, driver.Conflict(cairn.ErrStale, seen.Row, "session %q has unpublished events of version %d", row.ID, row.Outbox.Version)
 	}
 	if err := d.queue(c, seen); err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (d *Delta) summary(c *driver.Commit) error {
 		}
 		place := cairn.SummaryPlace{At: d.FirstMessage + i, From: s.From}
 		if place.From > place.At {
-			return cairn.Invalid("messages", "the summary at %d is of %d messages", place.At, place.From)
+			return cairn.Invalid("messages", "summary at %d covers %d messages", place.At, place.From)
 		}
 		d.Row.Summary = place
 	}

@@ -43,7 +43,7 @@ func canonical(m cairn.Metadata) cairn.Metadata {
 // Taken returns the error for a commit that a unique key still refused although the session has neither its OnceRun nor
 // its OnceStep: its checkpoint's id is taken by another step.
 func Taken(session string, cause error) error {
-	return cairn.Errorf(cairn.ErrInvalid, "session %q has a run or checkpoint of that id: %w", session, cause)
+	return cairn.Errorf(cairn.ErrInvalid, "session %q already has a run or checkpoint with this id: %w", session, cause)
 }
 
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which

@@ -33,7 +33,7 @@ func parse(text string) (*address, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, cairn.Invalid("url", "is not a URL")
+		return nil, cairn.Invalid("url", "must be a URL")
 	}
 	if u.Scheme != "unix" && strings.Contains(u.Path, "@") {
 		return nil, cairn.Invalid("url", "the path has an @; in a user or password, write / as %%2F, @ as %%40 and : as %%3A")
@@ -48,7 +48,7 @@ func parse(text string) (*address, error) {
 	if scheme, yes := strings.CutSuffix(u.Scheme, sentinelSuffix); yes {
 		at.master, at.sentinelUsername, at.sentinelPassword = take("master"), take("sentinel_username"), take("sentinel_password")
 		if at.master == "" {
-			return nil, cairn.Invalid("url", "names no primary; add ?master=NAME, the name that Sentinel has for it")
+			return nil, cairn.Invalid("url", "must name the primary; add ?master=NAME, its name in Sentinel")
 		}
 		if u.Port() == "" {
 			u.Host = net.JoinHostPort(u.Hostname(), "26379")
@@ -58,7 +58,7 @@ func parse(text string) (*address, error) {
 	more := query["addr"]
 	query.Del("addr")
 	if u.Scheme == "unix" && len(more) > 0 {
-		return nil, cairn.Invalid("url", "a socket has no further addresses")
+		return nil, cairn.Invalid("url", "must not have further addresses with a socket")
 	}
 	u.RawQuery = query.Encode()
 	if at.options, err = redis.ParseURL(u.String()); err != nil {
@@ -122,7 +122,7 @@ func (at *address) askSentinels(ctx context.Context) (err error) {
 		case err == nil:
 			return nil
 		case errors.Is(err, redis.Nil):
-			return cairn.Invalid("url", "the Sentinel at %s knows no primary %q", seed, at.master)
+			return cairn.Invalid("url", "primary %q not found by the Sentinel at %s", at.master, seed)
 		case ctx.Err() != nil:
 			return err
 		}

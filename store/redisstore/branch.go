@@ -34,7 +34,7 @@ func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, 
 	case "checkpoint":
 		return nil, driver.UnknownCheckpoint(from, at.CheckpointID)
 	case "messages":
-		return nil, cairn.Invalid("messages", "%d: session %q has %s", count, from, r.text(2))
+		return nil, cairn.Invalid("messages", "%d: session %q has only %s", count, from, r.text(2))
 	case "pruned":
 		oldest, err := strconv.Atoi(r.text(2))
 		if err != nil {

@@ -86,7 +86,7 @@ func (s *Store) Checkpoints(ctx context.Context, id string, q driver.PageQuery) 
 // Prune implements driver.Store.
 func (s *Store) Prune(ctx context.Context, id string, keep int) (int, error) {
 	if keep < 1 {
-		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)
+		return 0, cairn.Invalid("keep", "must be at least 1, not %d", keep)
 	}
 	r, err := s.ask(ctx, scriptPrune, id, keep)
 	if err != nil {

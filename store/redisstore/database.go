@@ -52,7 +52,7 @@ func (d *database) reply(ctx context.Context, sc *script, command []any) (reply,
 		list = reply{text}
 	}
 	if len(list) == 0 {
-		return nil, cairn.Errorf(cairn.ErrInternal, "%s: the server answers nothing", sc.doing)
+		return nil, cairn.Errorf(cairn.ErrInternal, "%s: empty response from the server", sc.doing)
 	}
 	return list, nil
 }
@@ -235,7 +235,7 @@ func (d *database) askCommand(ctx context.Context, sc *script, id string, comman
 		case "moved":
 			moved, err := strconv.Atoi(r.text(1))
 			if err != nil || moved < 0 || moved >= len(d.buckets) {
-				return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: stored bucket %q does not exist", id, r.text(1))
+				return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: stored bucket %q not found", id, r.text(1))
 			}
 			d.routes.put(id, moved)
 			bucket, remembered = moved, true

@@ -26,7 +26,7 @@ func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error
 	s.known.Drop(root)
 	row, err := readRow(root, r.list(1))
 	if err == nil && r.word() == "exists" {
-		err = driver.Conflict(cairn.ErrExists, row, "session %q is there", root)
+		err = driver.Conflict(cairn.ErrExists, row, "session %q already exists", root)
 	}
 	if err != nil {
 		return nil, err

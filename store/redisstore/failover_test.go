@@ -71,7 +71,7 @@ func TestSentinelThatIsMisnamed(t *testing.T) {
 	t.Parallel()
 	w := testenv.RedisSentinel(t)
 	wrong := &testenv.Watched{Sentinel: w.Sentinel, Name: "other"}
-	wantError(t, refused(t, atSentinel(wrong), nil), cairn.ErrInvalid, `knows no primary "other"`)
+	wantError(t, refused(t, atSentinel(wrong), nil), cairn.ErrInvalid, `primary "other" not found`)
 	wantError(t, refused(t, "redis://"+w.Sentinel, nil), cairn.ErrInvalid, "names a Sentinel", "redis-sentinel://")
 	none := "redis-sentinel://127.0.0.1:1/0?master=" + w.Name
 	wantError(t, refused(t, none, &Options{RetryFor: 100 * time.Millisecond}), cairn.ErrUnavailable, "127.0.0.1:1", "100ms")

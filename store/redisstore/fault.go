@@ -30,13 +30,13 @@ func fault(doing string, err error) error {
 		return errClosed
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"), strings.Contains(text, "invalid password"),
 		strings.Contains(text, "without any password configured"):
-		what = "the server refuses the user or password"
+		what = "the server rejected the user or password"
 	case redis.HasErrorPrefix(err, "NOPERM"):
-		what = "the user may not do that"
+		what = "permission denied for the user"
 	case redis.HasErrorPrefix(err, "READONLY"):
 		what = "the server is a read-only replica"
 	case strings.Contains(text, "max number of clients"):
-		what = "the server has no connection left"
+		what = "too many connections to the server"
 	case errors.Is(err, redis.ErrPoolTimeout):
 		what = "all connections of this process are in use"
 	case redis.HasErrorPrefix(err, "OOM"):
@@ -46,13 +46,13 @@ func fault(doing string, err error) error {
 	case redis.HasErrorPrefix(err, "LOADING"):
 		what = "the server is still reading its data"
 	case redis.HasErrorPrefix(err, "CLUSTERDOWN"), redis.HasErrorPrefix(err, "MASTERDOWN"), redis.HasErrorPrefix(err, "TRYAGAIN"):
-		what = "the cluster is not complete"
+		what = "the cluster is incomplete"
 	case redis.HasErrorPrefix(err, "WRONGTYPE"), strings.Contains(text, "WRONGTYPE"):
-		code, what = cairn.ErrSchema, "a key under the prefix is not this store's"
+		code, what = cairn.ErrSchema, "a key under the prefix belongs to another application"
 	case errors.As(err, &answer):
-		code, what = cairn.ErrInternal, "the server refuses a command"
+		code, what = cairn.ErrInternal, "the server rejected a command"
 	default:
-		what = "the server cannot be reached"
+		what = "cannot reach the server"
 	}
 	return cairn.Errorf(code, "%s: %s: %w", doing, what, err)
 }

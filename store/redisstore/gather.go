@@ -111,7 +111,7 @@ func (t *gathered) read(root string) (err error) {
 	var numbers [3]int64
 	for i := range numbers {
 		if numbers[i], err = strconv.ParseInt(r.text(11+i), 10, 64); err != nil {
-			return cairn.Errorf(cairn.ErrCorrupt, "log %q: the stored sequence %q does not decode", t.Row.Log(), r.text(11+i))
+			return cairn.Errorf(cairn.ErrCorrupt, "log %q: invalid stored sequence %q", t.Row.Log(), r.text(11+i))
 		}
 	}
 	t.Log, t.size = driver.LogExtent{First: numbers[0], Last: numbers[1]}, numbers[2]

@@ -53,12 +53,12 @@ func readInside(rec *storedRow, list reply, states []any) (in *driver.Inside, er
 		}
 	}
 	if in.FirstState, err = strconv.ParseInt(list.text(6), 10, 64); err != nil {
-		return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: the stored row does not decode: %w", rec.session.ID, err)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: decode stored row: %w", rec.session.ID, err)
 	}
 	if driver.DueKindOf(rec.session) != "" {
 		due, err := strconv.ParseInt(list.text(7), 10, 64)
 		if err != nil {
-			return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: the stored row does not decode: %w", rec.session.ID, err)
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: decode stored row: %w", rec.session.ID, err)
 		}
 		in.DueSince = fromMicros(due)
 	}
@@ -147,7 +147,7 @@ func (m *importing) put(kind, key string, elements ...any) error {
 }
 
 func (m *importing) lost() error {
-	return cairn.Errorf(cairn.ErrUnavailable, "import: session %q: the server lost a part that nothing was added to for %s",
+	return cairn.Errorf(cairn.ErrUnavailable, "import: session %q: the server lost a part after no data was added for %s",
 		m.root, importKept)
 }
 

@@ -204,7 +204,7 @@ func (s *Store) Due(ctx context.Context, q driver.DueQuery) (driver.Page[driver.
 		for i := 0; i+5 <= len(fields); i += 5 {
 			since, err := strconv.ParseInt(fields.text(i+4), 10, 64)
 			if err != nil {
-				return driver.Page[driver.Due]{}, cairn.Errorf(cairn.ErrCorrupt, "session %q: stored field %q does not decode", fields.text(i), "due")
+				return driver.Page[driver.Due]{}, cairn.Errorf(cairn.ErrCorrupt, "session %q: invalid stored field %q", fields.text(i), "due")
 			}
 			due = append(due, driver.Due{SessionID: fields.text(i), RootID: fields.text(i + 1), Agent: fields.text(i + 2),
 				Kind: driver.DueKind(fields.text(i + 3)), Since: fromMicros(since)})
@@ -229,7 +229,7 @@ func (s *Store) CountTree(ctx context.Context, root string) (int, error) {
 	}
 	n, err := strconv.Atoi(r.text(1))
 	if err != nil {
-		return 0, cairn.Errorf(cairn.ErrInternal, "count a tree: the server answers %q", r.text(1))
+		return 0, cairn.Errorf(cairn.ErrInternal, "count a tree: unexpected response %q from the server", r.text(1))
 	}
 	return n, nil
 }

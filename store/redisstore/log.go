@@ -90,7 +90,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w driver.Wri
 	last, err := strconv.ParseInt(r.text(1), 10, 64)
 	switch {
 	case err != nil:
-		return 0, cairn.Errorf(cairn.ErrCorrupt, "log %q: stored sequence %q does not decode", log, r.text(1))
+		return 0, cairn.Errorf(cairn.ErrCorrupt, "log %q: invalid stored sequence %q", log, r.text(1))
 	case r.word() == "fenced":
 		return 0, driver.Fenced(log, w, last)
 	case r.word() == "stale":
@@ -117,7 +117,7 @@ func (l *Log) events(ctx context.Context, log string, from int64, limit int) (fi
 	first, err1 := strconv.ParseInt(r.text(1), 10, 64)
 	last, err2 := strconv.ParseInt(r.text(2), 10, 64)
 	if err1 != nil || err2 != nil {
-		return 0, 0, nil, cairn.Errorf(cairn.ErrCorrupt, "log %q: stored sequences %q and %q do not decode", log, r.text(1), r.text(2))
+		return 0, 0, nil, cairn.Errorf(cairn.ErrCorrupt, "log %q: invalid stored sequences %q and %q", log, r.text(1), r.text(2))
 	}
 	return first, last, r.list(3), nil
 }
@@ -154,7 +154,7 @@ func readBatch(list []cairn.Event, log string, entry any, after int64, limit int
 	last, err1 := strconv.ParseInt(end, 10, 64)
 	count, err2 := strconv.ParseInt(size, 10, 64)
 	if err1 != nil || err2 != nil {
-		return nil, cairn.Errorf(cairn.ErrCorrupt, "log %q: stored sequence %q does not decode", log, id)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "log %q: invalid stored sequence %q", log, id)
 	}
 	data := []byte(reply(reply(pair).list(1)).text(1))
 	switch n, err := backend.CountEvents(data); {
@@ -168,7 +168,7 @@ func readBatch(list []cairn.Event, log string, entry any, after int64, limit int
 	if at := reply(reply(pair).list(1)).text(3); err == nil && at != "" {
 		stamp, err := strconv.ParseInt(at, 10, 64)
 		if err != nil {
-			return nil, cairn.Errorf(cairn.ErrCorrupt, "log %q: the stored time %q of the batch up to %d does not decode", log, at, last)
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "log %q: invalid stored time %q of the batch up to %d", log, at, last)
 		}
 		date(list[before:], fromMicros(stamp))
 	}

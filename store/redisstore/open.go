@@ -114,7 +114,7 @@ func (s *Store) retrying(ctx context.Context, at *address, do func(context.Conte
 			continue
 		}
 		if errors.Is(last, context.DeadlineExceeded) {
-			return cairn.Errorf(cairn.ErrUnavailable, "%s: the server cannot be reached within %s", at.doing(), s.opts.RetryFor)
+			return cairn.Errorf(cairn.ErrUnavailable, "%s: cannot reach the server within %s", at.doing(), s.opts.RetryFor)
 		}
 		return cairn.Errorf(cairn.ErrUnavailable, "%w; gave up after %s", last, s.opts.RetryFor)
 	}
@@ -140,7 +140,7 @@ func (s *Store) prepare(ctx context.Context, at *address) error {
 		return err
 	}
 	if len(found) != 3 || found[1] < 1 {
-		return cairn.Errorf(cairn.ErrSchema, "%s: the key %s is not this store's", at.doing(), s.schemaKey())
+		return cairn.Errorf(cairn.ErrSchema, "%s: key %s belongs to another application", at.doing(), s.schemaKey())
 	}
 	s.buckets, s.keys = nil, nil
 	for i := range found[1] {
@@ -171,10 +171,10 @@ func (s *Store) layout(ctx context.Context, at *address) ([]int64, error) {
 func (s *Store) checkLayout(at *address, found []int64) error {
 	switch version, oldest := found[0], found[2]; {
 	case version < schemaVersion:
-		return cairn.Errorf(cairn.ErrSchema, "%s: the keys of %q have schema version %d, this program knows %d: they were made by an unreleased build; export them with that build and import them here",
+		return cairn.Errorf(cairn.ErrSchema, "%s: the keys of %q have schema version %d, this program supports %d: they were made by an unreleased build; export them with that build and import them here",
 			at.doing(), s.opts.Prefix, version, schemaVersion)
 	case version > schemaVersion && oldest > schemaVersion:
-		return cairn.Errorf(cairn.ErrSchema, "%s: the keys of %q have schema version %d, this program knows up to %d: use a newer program",
+		return cairn.Errorf(cairn.ErrSchema, "%s: the keys of %q have schema version %d, this program supports up to %d: use a newer program",
 			at.doing(), s.opts.Prefix, version, schemaVersion)
 	}
 	return nil

@@ -89,7 +89,7 @@ func TestOpenWithoutAServer(t *testing.T) {
 	}
 	address := listener.Addr().String()
 	listener.Close()
-	wantError(t, refused(t, "redis://:secret@"+address, nil), cairn.ErrUnavailable, address, "cannot be reached")
+	wantError(t, refused(t, "redis://:secret@"+address, nil), cairn.ErrUnavailable, address, "cannot reach the server")
 	wantError(t, refused(t, "unix:///nowhere/socket", nil), cairn.ErrUnavailable, "/nowhere/socket")
 }
 
@@ -99,7 +99,7 @@ func TestOpenWithAWrongPassword(t *testing.T) {
 	for name, user := range map[string]string{"a wrong one": ":secret@", "none": "", "an unknown user": "nobody:secret@"} {
 		url := strings.Replace(server.URL(), "unix://", "unix://"+user, 1)
 		err := refused(t, url, nil)
-		wantError(t, err, cairn.ErrUnavailable, "refuses the user or password")
+		wantError(t, err, cairn.ErrUnavailable, "rejected the user or password")
 		t.Log(name, err)
 	}
 	openAt(t, strings.Replace(server.URL(), "unix://", "unix://:right@", 1), nil)
@@ -174,14 +174,14 @@ func TestKeysOfSomebodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := driver.Load(t.Context(), s, "session")
-	wantError(t, err, cairn.ErrSchema, "not this store's")
+	wantError(t, err, cairn.ErrSchema, "belongs to another application")
 }
 
 func TestServerOutOfConnections(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t, "--appendonly", "no", "--maxclients", "1")
 	openAt(t, server.URL(), &Options{Connections: 1})
-	wantError(t, refused(t, server.URL(), nil), cairn.ErrUnavailable, "no connection left")
+	wantError(t, refused(t, server.URL(), nil), cairn.ErrUnavailable, "too many connections")
 }
 
 func TestReadOnlyReplica(t *testing.T) {

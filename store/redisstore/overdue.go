@@ -41,7 +41,7 @@ func lookAt[T any](ctx context.Context, d *database, list []T, root func(*T) str
 	return again, nil
 }
 
-var scriptOverdue = keyed("overdue", "list what is to be swept", frees)
+var scriptOverdue = keyed("overdue", "list trees to sweep", frees)
 
 // overdue is an item that overdue.lua lists: its name, its time and further fields.
 type overdue struct {

@@ -49,7 +49,7 @@ func decodeRecord(namespace, key, asOf string, fields reply) (*driver.Record, er
 	number := func(text string) int64 {
 		n, failed := strconv.ParseInt(text, 10, 64)
 		if failed != nil && err == nil {
-			err = cairn.Errorf(cairn.ErrCorrupt, "record %q in %q: stored number %q does not decode", key, namespace, text)
+			err = cairn.Errorf(cairn.ErrCorrupt, "record %q in %q: invalid stored number %q", key, namespace, text)
 		}
 		return n
 	}

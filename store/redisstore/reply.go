@@ -43,5 +43,5 @@ func (r reply) list(i int) []any {
 func unknown(sc *script, r reply) error { return unknownText(sc, r.word()) }
 
 func unknownText(sc *script, text string) error {
-	return cairn.Errorf(cairn.ErrInternal, "%s: the server answers %q", sc.doing, text)
+	return cairn.Errorf(cairn.ErrInternal, "%s: unexpected response %q from the server", sc.doing, text)
 }

@@ -64,7 +64,7 @@ func (d *database) claim(ctx context.Context, id string, home int, anew bool) er
 	}
 	bucket, err := strconv.Atoi(r.text(1))
 	if err != nil || bucket < 0 || bucket >= len(d.buckets) {
-		return cairn.Errorf(cairn.ErrCorrupt, "session %q: stored bucket %q does not exist", id, r.text(1))
+		return cairn.Errorf(cairn.ErrCorrupt, "session %q: stored bucket %q not found", id, r.text(1))
 	}
 	d.routes.put(id, bucket)
 	return nil

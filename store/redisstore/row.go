@@ -44,7 +44,7 @@ func readStored(id string, stored []any) (*storedRow, error) {
 	list := reply(stored)
 	for i := range 2 {
 		if err := r.readFields(list.text(i)); err != nil {
-			return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: the stored row does not decode: %w", id, err)
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: decode stored row: %w", id, err)
 		}
 	}
 	r.date(r.boxedAt)
@@ -57,7 +57,7 @@ func readStored(id string, stored []any) (*storedRow, error) {
 	for i, text := range [...]string{version, list.text(3), list.text(4)} {
 		var err error
 		if numbers[i], err = strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: the stored row does not decode: %w", id, err)
+			return nil, cairn.Errorf(cairn.ErrCorrupt, "session %q: decode stored row: %w", id, err)
 		}
 	}
 	r.session.Version, r.session.UpdatedAt, r.session.Lease.Until = numbers[0], fromMicros(numbers[1]), fromMicros(numbers[2])
@@ -308,7 +308,7 @@ func ofUser(s *cairn.Session, archived bool) []string {
 func gone(id string, r reply) error {
 	at, err := strconv.ParseInt(r.text(4), 10, 64)
 	if err != nil {
-		return cairn.Errorf(cairn.ErrCorrupt, "session %q: the time %q of its removal does not decode", id, r.text(4))
+		return cairn.Errorf(cairn.ErrCorrupt, "session %q: invalid stored time %q of its removal", id, r.text(4))
 	}
 	return driver.Gone(id, driver.Removed{Key: r.text(1), SessionID: r.text(2), Reason: driver.Removal(r.text(3)),
 		RemovedAt: fromMicros(at), Incarnation: r.text(5)})

@@ -78,7 +78,7 @@ func appendRun(to []byte, run *cairn.Run, over bool, textAt int) ([]byte, error)
 	}
 	raw, err := json.Marshal(runDataOf(plan.WithoutText(run, textAt), over))
 	if err != nil {
-		return nil, cairn.Errorf(cairn.ErrInvalid, "run does not encode: %w", err)
+		return nil, cairn.Errorf(cairn.ErrInvalid, "encode run: %w", err)
 	}
 	return append(to, raw...), nil
 }
@@ -166,7 +166,7 @@ func readPage[T any](ctx context.Context, d *database, sc *script, id string, q 
 	}
 	if q.Cursor != "" {
 		if last, err = strconv.ParseInt(q.Cursor, 10, 64); err != nil {
-			return page, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
+			return page, cairn.Invalid("cursor", "%q does not belong to this list", q.Cursor)
 		}
 	}
 	r, err := d.ask(ctx, sc, id, last, q.Size()+1, q.Newest)

@@ -45,11 +45,11 @@ func (f facts) check(doing string) error {
 	policy := f["maxmemory_policy"]
 	switch {
 	case err != nil || version < oldestServer:
-		return cairn.Errorf(cairn.ErrSchema, "%s: the server has version %q; at least %d is needed", doing, f["redis_version"], oldestServer)
+		return cairn.Errorf(cairn.ErrSchema, "%s: the server has version %q, need at least %d", doing, f["redis_version"], oldestServer)
 	case f["role"] == "slave":
 		return cairn.Errorf(cairn.ErrUnavailable, "%s: the server is a read-only replica: %w", doing, errReplica)
 	case strings.HasPrefix(policy, "allkeys") && f["maxmemory"] != "0":
-		return cairn.Errorf(cairn.ErrInvalid, "%s: maxmemory-policy is %q, so the server would lose sessions; set it to noeviction: %w", doing, policy, errEvicts)
+		return cairn.Errorf(cairn.ErrInvalid, "%s: maxmemory-policy is %q, so the server could lose sessions; set it to noeviction: %w", doing, policy, errEvicts)
 	}
 	return nil
 }
@@ -92,9 +92,9 @@ func (s *Store) meet(ctx context.Context, at *address, client *redis.Client) err
 	case err != nil:
 		return s.fault(ctx, at.doing(), err)
 	case found["redis_mode"] == "sentinel":
-		return cairn.Invalid("url", "names a Sentinel; write redis-sentinel://HOST:PORT/0?master=NAME")
+		return cairn.Invalid("url", "names a Sentinel; use redis-sentinel://HOST:PORT/0?master=NAME")
 	case found["redis_mode"] != "cluster" && at.master == "" && !at.lone():
-		return cairn.Invalid("url", "has several addresses, but the server at the first is not a node of a cluster; for Sentinel write redis-sentinel://HOST:PORT/0?master=NAME")
+		return cairn.Invalid("url", "has several addresses, but the first server is not a cluster node; for Sentinel use redis-sentinel://HOST:PORT/0?master=NAME")
 	case found["redis_mode"] != "cluster":
 		s.client = client
 		return found.check(at.doing())

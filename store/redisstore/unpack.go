@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var errUnpack = errors.New("not the MessagePack that was expected")
+var errUnpack = errors.New("unexpected MessagePack")
 
 // unpacker reads MessagePack: maps of texts to texts and numbers, which is all that the scripts pack. After an error
 // every value is zero.

@@ -130,7 +130,7 @@ func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	case r.word() == "dropped":
 		return nil, driver.Dropped(w.d.Row.Log())
 	case r.word() == "taken":
-		return nil, cairn.Invalid("checkpoint", "session %q has a checkpoint %q already", w.id, w.d.Checkpoint.ID)
+		return nil, cairn.Invalid("checkpoint", "session %q already has checkpoint %q", w.id, w.d.Checkpoint.ID)
 	}
 	list := r.list(1)
 	if len(list) == 0 || list[0] == nil { // a call of the tree has the id of a call of the new session
@@ -465,7 +465,7 @@ func (w *write) place(cmd *command, word, hash, kind, field string) {
 func (c *command) json(what string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return cairn.Errorf(cairn.ErrInvalid, "%s does not encode: %w", what, err)
+		return cairn.Errorf(cairn.ErrInvalid, "encode %s: %w", what, err)
 	}
 	c.add(append(c.data, raw...))
 	return nil

@@ -81,7 +81,7 @@ func (r *storedRow) resolve(c *conn, at driver.BranchPoint) (count int, position
 	case at.Messages == nil || *at.Messages == count:
 		return count, position, nil
 	case *at.Messages < 0 || *at.Messages > count:
-		return 0, 0, cairn.Invalid("messages", "%d: session %q has %d", *at.Messages, r.session.ID, count)
+		return 0, 0, cairn.Invalid("messages", "%d: session %q has only %d", *at.Messages, r.session.ID, count)
 	}
 	count = *at.Messages
 	var none, pruned int64

@@ -60,7 +60,7 @@ func connect(dsn string, setup ...string) (*conn, error) {
 	dc, ok := raw.(driverConn)
 	if !ok {
 		raw.Close()
-		return nil, fmt.Errorf("the driver's %T does not run statements", raw)
+		return nil, fmt.Errorf("driver type %T does not run statements", raw)
 	}
 	c := &conn{raw: dc, stmts: map[string]driverStmt{}, clock: time.Now}
 	for _, text := range setup {
@@ -102,7 +102,7 @@ func (c *conn) stmt(text string) (driverStmt, error) {
 	ds, ok := s.(driverStmt)
 	if !ok {
 		s.Close()
-		return nil, fmt.Errorf("the driver's %T does not take contexts", s)
+		return nil, fmt.Errorf("driver type %T does not support contexts", s)
 	}
 	c.stmts[text] = ds
 	return ds, nil

@@ -62,7 +62,7 @@ func (w *write) execute(c *conn, list []driver.Statement) error {
 		case err == nil:
 			continue
 		case ctx.Err() != nil:
-			err = fmt.Errorf("the step's statements take longer than %s: %w", w.s.opts.ExecTimeout, err)
+			err = fmt.Errorf("the step's statements timed out after %s: %w", w.s.opts.ExecTimeout, err)
 		case away(err):
 			return err
 		}
@@ -72,7 +72,7 @@ func (w *write) execute(c *conn, list []driver.Statement) error {
 }
 
 // errSeveral is the error for a text of more than one statement.
-var errSeveral = cairn.Invalid("sql", "has more than one statement")
+var errSeveral = cairn.Invalid("sql", "must be a single statement")
 
 // oneCommand returns an error if a text has more than one statement, which is anything but blanks and comments after a
 // semicolon. The driver would execute all of them.
@@ -106,7 +106,7 @@ func oneCommand(sql string) error {
 		case ended:
 			return errSeveral
 		case !closed:
-			return cairn.Invalid("sql", "has a quote that is not closed")
+			return cairn.Invalid("sql", "has an unclosed quote")
 		}
 		sql = rest
 	}

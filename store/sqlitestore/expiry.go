@@ -48,7 +48,7 @@ func (s *Store) Restore(ctx context.Context, root string) (row *cairn.Session, e
 		case err == nil && there.session.RootID != root:
 			return driver.NotRoot(there.session)
 		case err == nil:
-			return driver.Conflict(cairn.ErrExists, there.session, "session %q is there", root)
+			return driver.Conflict(cairn.ErrExists, there.session, "session %q already exists", root)
 		case !errors.As(err, &removed):
 			return err
 		case removed.Removed.SessionID != root:

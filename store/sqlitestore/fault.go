@@ -54,11 +54,11 @@ func fault(doing string, err error) error {
 	case lib.SQLITE_FULL:
 		return cairn.Errorf(cairn.ErrUnavailable, "%s: the disk is full: %w", doing, err)
 	case lib.SQLITE_IOERR:
-		return cairn.Errorf(cairn.ErrUnavailable, "%s: the disk does not read or write: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: disk I/O error: %w", doing, err)
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
 		return cairn.Errorf(cairn.ErrUnavailable, "%s: another process keeps the database locked: %w", doing, err)
 	case lib.SQLITE_READONLY, lib.SQLITE_PERM:
-		return cairn.Errorf(cairn.ErrUnavailable, "%s: the database may not be written: %w", doing, err)
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: the database is read-only: %w", doing, err)
 	case lib.SQLITE_CANTOPEN, lib.SQLITE_NOMEM, lib.SQLITE_PROTOCOL:
 		return cairn.Errorf(cairn.ErrUnavailable, "%s: %w", doing, err)
 	case lib.SQLITE_CORRUPT:
@@ -66,7 +66,7 @@ func fault(doing string, err error) error {
 	case lib.SQLITE_NOTADB:
 		return cairn.Errorf(cairn.ErrSchema, "%s: not an SQLite database: %w", doing, err)
 	case lib.SQLITE_TOOBIG:
-		return cairn.Errorf(cairn.ErrTooLarge, "%s: a value is larger than a database row may be: %w", doing, err)
+		return cairn.Errorf(cairn.ErrTooLarge, "%s: value is too large for a database row: %w", doing, err)
 	}
 	return cairn.Errorf(cairn.ErrInternal, "%s: %w", doing, err)
 }

@@ -123,7 +123,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 		case after+1 < first:
 			return driver.Trimmed(log, after, first)
 		}
-		return cairn.Errorf(cairn.ErrCorrupt, "log %q has no event after %d, and should have them up to %d", log, after, last)
+		return cairn.Errorf(cairn.ErrCorrupt, "log %q has no event after %d, want events up to %d", log, after, last)
 	})
 	if err != nil {
 		return nil, err

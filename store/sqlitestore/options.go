@@ -52,7 +52,7 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case out.Synchronous != Full && out.Synchronous != Normal:
-		return out, cairn.Invalid("synchronous", "%d is neither Full nor Normal", out.Synchronous)
+		return out, cairn.Invalid("synchronous", "must be Full or Normal, not %d", out.Synchronous)
 	case out.MaxEvent < 0:
 		return out, cairn.Invalid("max_event", "%d is negative", out.MaxEvent)
 	case out.PollInterval < 0:

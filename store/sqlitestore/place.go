@@ -21,7 +21,7 @@ const maxNumber = 1<<31 - 1
 // placeOf returns the place of a row to be written. The error is ErrTooLarge if the number does not fit.
 func placeOf(owner, number int64) (int64, error) {
 	if number < 0 || number > maxNumber {
-		return 0, cairn.Errorf(cairn.ErrTooLarge, "number %d: a session or log on SQLite has rows up to number %d", number, maxNumber)
+		return 0, cairn.Errorf(cairn.ErrTooLarge, "number %d is too large (max %d in SQLite)", number, maxNumber)
 	}
 	return owner<<31 + number, nil
 }

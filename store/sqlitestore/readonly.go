@@ -22,9 +22,9 @@ type ReadOnlyError struct {
 // Error names the file.
 func (e *ReadOnlyError) Error() string {
 	if e.Asked {
-		return fmt.Sprintf("%s is open for reading only: nothing can be written", e.Path)
+		return fmt.Sprintf("%s is open read-only", e.Path)
 	}
-	return fmt.Sprintf("%s cannot be written: the file, its directory or the disk is read-only; it can only be opened for reading", e.Path)
+	return fmt.Sprintf("cannot write %s: the file, its directory or the disk is read-only; open it read-only", e.Path)
 }
 
 func errReadOnly(path string, asked bool) error {

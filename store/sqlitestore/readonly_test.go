@@ -125,7 +125,7 @@ func wantUnwritable(t *testing.T, s *Store) {
 		"Delete": func() error { return eng.Delete(t.Context(), "session") },
 	} {
 		var e *ReadOnlyError
-		if err := write(); !errors.As(err, &e) || !e.Asked || !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "open for reading only") {
+		if err := write(); !errors.As(err, &e) || !e.Asked || !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "is open read-only") {
 			t.Errorf("%s: %v, want an error that says that the file is only read", name, err)
 		}
 	}

@@ -167,7 +167,7 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q driver.PageQue
 	var key int64
 	if id != "" {
 		if key, err = strconv.ParseInt(id, 10, 64); err != nil {
-			return page, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
+			return page, cairn.Invalid("cursor", "%q does not belong to this list", q.Cursor)
 		}
 	}
 	err = s.readers.read(ctx, func(c *conn) error {

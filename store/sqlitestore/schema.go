@@ -220,7 +220,7 @@ func (w *writer) useWAL(ctx context.Context, path string) error {
 		case err == nil && mode == "wal":
 			return nil
 		case err == nil:
-			return cairn.Errorf(cairn.ErrUnavailable, "%s cannot use write-ahead logging; its journal mode stays %q", path, mode)
+			return cairn.Errorf(cairn.ErrUnavailable, "cannot enable write-ahead logging for %s: its journal mode stays %q", path, mode)
 		case !busy(err) || time.Since(started) > w.busyTimeout:
 			return fault("open "+path, err)
 		}

@@ -103,7 +103,7 @@ func Open(path string, opts *Options) (*Store, error) {
 // openReadOnly opens a store that reads an existing file and changes nothing, neither in the file nor next to it.
 func openReadOnly(path string, o Options) (*Store, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, cairn.Errorf(cairn.ErrNotFound, "there is no database %s", path)
+		return nil, cairn.Errorf(cairn.ErrNotFound, "database %s not found", path)
 	}
 	schema, err := migrations()
 	if err != nil {
@@ -123,7 +123,7 @@ func openReadOnly(path string, o Options) (*Store, error) {
 	case err != nil:
 		return nil, err
 	case len(pending) > 0:
-		return nil, cairn.Errorf(cairn.ErrSchema, "%s has schema version %d, this program needs %d: a file that is only read is not migrated; open it once where it can be written",
+		return nil, cairn.Errorf(cairn.ErrSchema, "%s has schema version %d, this program needs %d: a read-only file is not migrated; open it once for writing",
 			path, len(id.applied), len(schema))
 	}
 	s := &Store{path: path, opts: o, writer: &writer{watch: watch, refusal: errReadOnly(path, true)}}

@@ -29,10 +29,10 @@ func (e *ReplacedError) Error() string {
 		what = "deleted or moved"
 	}
 	if e.File != e.Path {
-		return fmt.Sprintf("%s, which belongs to the open database %s, was %s: this process writes nothing more, and recent commits may be "+
+		return fmt.Sprintf("%s, which belongs to the open database %s, was %s: this process stops writing, and recent commits may be "+
 			"missing from the database file; stop every process that has it open, check the file or restore a backup, then start them again", e.File, e.Path, what)
 	}
-	return fmt.Sprintf("the database %s was %s while this process had it open: nothing was written to the file of that name; "+
+	return fmt.Sprintf("the database %s was %s while this process had it open: nothing was written to the new file; "+
 		"stop this process, put the file back or restore a backup, then start it again", e.Path, what)
 }
 

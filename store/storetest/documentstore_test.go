@@ -223,7 +223,7 @@ func (s *documentStore) Branch(ctx context.Context, from string, at driver.Branc
 
 func (s *documentStore) Prune(ctx context.Context, id string, keep int) (n int, err error) {
 	if keep < 1 {
-		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)
+		return 0, cairn.Invalid("keep", "must be at least 1, not %d", keep)
 	}
 	err = s.change(ctx, id, func(doc *backend.Document) error {
 		n = doc.Prune(keep)
