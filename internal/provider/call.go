@@ -71,13 +71,13 @@ func (f Failures) NoStream(res *http.Response, body io.Reader) error {
 	}
 	switch media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); media { // a malformed one counts as none
 	case "text/html":
-		return f.Errorf(cairn.ErrModelRequest, "the server answered with a web page: is the base URL right?")
+		return f.Errorf(cairn.ErrModelRequest, "the server responded with a web page; check the base URL")
 	case "application/json":
 		answer, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // a partial body is enough
 		if said, ok := reported(answer); ok {
 			return f.Fault(said)
 		}
-		return f.Errorf(cairn.ErrModelRequest, "the server answered with a whole message in place of a stream")
+		return f.Errorf(cairn.ErrModelRequest, "the server responded with a whole message instead of a stream")
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (e *Endpoint) Count(ctx context.Context, ask func(context.Context) (int64, 
 	case ctx.Err() != nil:
 		return 0, e.Ended(ctx)
 	case err == nil && n <= 0:
-		err = e.Errorf(cairn.ErrModelRequest, "the answer has no number of tokens")
+		err = e.Errorf(cairn.ErrModelRequest, "response has no token count")
 	}
 	if errors.Is(err, &cairn.Error{Code: cairn.ErrModelRequest}) || errors.Is(err, &cairn.Error{Code: cairn.ErrModelNotFound}) {
 		e.uncounted.Store(true)
@@ -46,7 +46,7 @@ func (f Failures) Counted(res *http.Response, err error) (int64, error) {
 		InputTokens int64 `json:"input_tokens"`
 	}
 	if err := json.NewDecoder(res.Body).Decode(&counted); err != nil {
-		return 0, f.Errorf(cairn.ErrModelRequest, "the answer is no number of tokens: %w", err)
+		return 0, f.Errorf(cairn.ErrModelRequest, "decode token count: %w", err)
 	}
 	return counted.InputTokens, nil
 }
@@ -55,7 +55,7 @@ func (f Failures) Counted(res *http.Response, err error) (int64, error) {
 func (f Failures) Only(body []byte, names ...string) ([]byte, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(body, &all); err != nil {
-		return nil, f.Errorf(cairn.ErrModelRequest, "the request cannot be decoded: %w", err)
+		return nil, f.Errorf(cairn.ErrModelRequest, "decode request: %w", err)
 	}
 	some := map[string]any{}
 	for _, name := range names {

@@ -57,7 +57,7 @@ func NewEndpoint(o Options) *Endpoint {
 	case problem != "":
 		e.Refuse(cairn.ErrModelRequest, "BaseURL", problem)
 	case e.Key == "" && base.Host == public.Host:
-		e.Refuse(cairn.ErrAuth, "APIKey", "is missing: set it, or the environment variable "+o.Variable+"_API_KEY")
+		e.Refuse(cairn.ErrAuth, "APIKey", "is required: set it, or the environment variable "+o.Variable+"_API_KEY")
 	case strings.ContainsFunc(e.Key, unicode.IsControl):
 		e.Refuse(cairn.ErrAuth, "APIKey", "contains a line break or another control character")
 	case o.IdleTimeout < 0:

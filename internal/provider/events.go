@@ -16,7 +16,7 @@ import (
 // server sends instead of a stream.
 const MaxEvent = 32 << 20
 
-var errEventTooLarge = fmt.Errorf("an event is larger than %d MiB", MaxEvent>>20)
+var errEventTooLarge = fmt.Errorf("event is too large (max %d MiB)", MaxEvent>>20)
 
 // Events reads server-sent events as the HTML standard defines them, section 9.2.6: lines end with CR, LF or CRLF, a
 // byte order mark may begin the stream, and comments and fields other than event and data are skipped. It departs
@@ -156,7 +156,7 @@ func (r *Reader) Read(res *http.Response) error {
 		case err != nil && r.Complete():
 			return nil
 		case err == io.EOF:
-			return r.Errorf(cairn.ErrModel, "the stream broke off before the reply was complete")
+			return r.Errorf(cairn.ErrModel, "the stream ended before the reply was complete")
 		case err != nil:
 			return r.Broken(err)
 		}

@@ -44,7 +44,7 @@ func (f Failures) Ended(ctx context.Context) *cairn.Error {
 
 // Silent returns the error of a call that ended with ErrIdle.
 func (f Failures) Silent(idle time.Duration) *cairn.Error {
-	return f.Errorf(cairn.ErrOverloaded, "no byte was received for %v", idle)
+	return f.Errorf(cairn.ErrOverloaded, "no data received for %v", idle)
 }
 
 // Transport returns the error of a call that got no response.
@@ -55,7 +55,7 @@ func (f Failures) Transport(err error) *cairn.Error {
 	}
 	var cert *tls.CertificateVerificationError
 	if errors.As(err, &cert) {
-		return f.Errorf(cairn.ErrModelRequest, "the server's certificate is not accepted: %w", err)
+		return f.Errorf(cairn.ErrModelRequest, "invalid server certificate: %w", err)
 	}
 	return f.Errorf(cairn.ErrOverloaded, "cannot reach the server: %w", err)
 }

@@ -42,9 +42,9 @@ func (f Failures) Broken(err error) *cairn.Error {
 	_, malformed := errors.AsType[*json.SyntaxError](err)
 	_, wrong := errors.AsType[*json.UnmarshalTypeError](err)
 	if malformed || wrong {
-		return f.Errorf(cairn.ErrModel, "unintelligible event in the stream: %w", err)
+		return f.Errorf(cairn.ErrModel, "invalid event in the stream: %w", err)
 	}
-	return f.Errorf(cairn.ErrModel, "the stream broke off: %w", err)
+	return f.Errorf(cairn.ErrModel, "the stream ended unexpectedly: %w", err)
 }
 
 // Answer returns the error for an HTTP response other than 200. It reads the body.
@@ -53,7 +53,7 @@ func (f Failures) Answer(res *http.Response) *cairn.Error {
 	said := ParseFault(body)
 	said.Status = res.StatusCode
 	if to, err := res.Location(); err == nil && res.StatusCode < http.StatusBadRequest {
-		said = Fault{Status: res.StatusCode, Message: Clip("the server redirects to " + to.Scheme + "://" + to.Host + to.EscapedPath() + ": is the base URL right?")}
+		said = Fault{Status: res.StatusCode, Message: Clip("the server redirects to " + to.Scheme + "://" + to.Host + to.EscapedPath() + "; check the base URL")}
 	}
 	if said.Message == "" {
 		said.Message = cmp.Or(http.StatusText(res.StatusCode), "no reason given")

@@ -28,7 +28,7 @@ func (e *Endpoint) Ask(req *cairn.Request, emit Emit, format func(schema json.Ra
 	}
 	native, err := formatted(req, at, fields)
 	if err != nil {
-		return e.Errorf(cairn.ErrModelRequest, "settings: the options cannot be encoded: %w", err)
+		return e.Errorf(cairn.ErrModelRequest, "settings: encode options: %w", err)
 	}
 	return unless(&e.unformed, refusesFormat, emit,
 		func(emit Emit) error {

@@ -44,9 +44,9 @@ func Address(base string) (address *url.URL, problem string) {
 	address, err := url.Parse(base)
 	switch {
 	case err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Host == "":
-		return nil, "is not an http or https address"
+		return nil, "must be an http or https URL"
 	case address.RawQuery != "" || address.Fragment != "" || address.User != nil:
-		return nil, "must not hold a query, a fragment or a password"
+		return nil, "must not have a query, a fragment or a password"
 	}
 	return address, ""
 }

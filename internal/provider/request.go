@@ -15,7 +15,7 @@ func (f Failures) Body(body map[string]any, s *cairn.Settings) ([]byte, error) {
 	}
 	data, err := Encode(body)
 	if err != nil {
-		return nil, f.Errorf(cairn.ErrModelRequest, "the request cannot be encoded: %w", err)
+		return nil, f.Errorf(cairn.ErrModelRequest, "encode request: %w", err)
 	}
 	return data, nil
 }
@@ -30,7 +30,7 @@ func (f Failures) Merge(body map[string]any, s *cairn.Settings) error {
 			return e
 		}
 		if body[name], err = over(body[name], bytes.TrimSpace(raw)); err != nil {
-			return f.Errorf(cairn.ErrModelRequest, "the request cannot be encoded: %w", err)
+			return f.Errorf(cairn.ErrModelRequest, "encode request: %w", err)
 		}
 	}
 	return nil
@@ -74,7 +74,7 @@ func (f Failures) Schema(t *cairn.ToolSpec, d *toolschema.Dialect) (json.RawMess
 		return json.RawMessage(toolschema.Empty), nil
 	}
 	if !json.Valid(t.Schema) {
-		e := f.Errorf(cairn.ErrModelRequest, "tool %q: the schema is not JSON", t.Name)
+		e := f.Errorf(cairn.ErrModelRequest, "tool %q: schema is not valid JSON", t.Name)
 		e.Field = "Schema"
 		return nil, e
 	}

@@ -52,7 +52,7 @@ func TestAnswerThatIsNoStream(t *testing.T) {
 			Body: io.NopCloser(strings.NewReader("{}")), Request: r}, nil
 	}, anthropic.Options{})
 	_, err := ask(t.Context(), m, hello())
-	if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModelRequest || !strings.Contains(e.Message, "in place of a stream") {
+	if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModelRequest || !strings.Contains(e.Message, "instead of a stream") {
 		t.Errorf("%+v", e)
 	}
 }

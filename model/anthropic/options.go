@@ -84,14 +84,14 @@ func newEndpoint(name string, o *Options) *endpoint {
 		e.cache = &cacheControl{Type: "ephemeral", TTL: cacheForHour}
 	case cacheOff:
 	default:
-		e.Refuse(cairn.ErrModelRequest, "Cache", fmt.Sprintf("is %q; it may be 5m, 1h or off", o.Cache))
+		e.Refuse(cairn.ErrModelRequest, "Cache", fmt.Sprintf("must be 5m, 1h or off, not %q", o.Cache))
 	}
 	if o.MaxOutputTokens < 0 {
 		e.Refuse(cairn.ErrModelRequest, "MaxOutputTokens", "is negative")
 	}
 	var wrong int
 	if e.serverTools, wrong = provider.Objects(o.ServerTools); wrong >= 0 {
-		e.Refuse(cairn.ErrModelRequest, fmt.Sprintf("ServerTools[%d]", wrong), "does not encode as a JSON object")
+		e.Refuse(cairn.ErrModelRequest, fmt.Sprintf("ServerTools[%d]", wrong), "cannot be encoded as a JSON object")
 	}
 	if e.Problem == nil {
 		e.connect(o)

@@ -48,7 +48,7 @@ func (r *reply) received(kind string, data []byte) error {
 	}
 	ev := event{Type: kind}
 	if err := json.Unmarshal(data, &ev); err != nil {
-		return r.failures.Errorf(cairn.ErrModel, "unintelligible event in the stream: %w", err)
+		return r.failures.Errorf(cairn.ErrModel, "invalid event in the stream: %w", err)
 	}
 	return r.event(ev)
 }
@@ -60,7 +60,7 @@ func (r *reply) event(ev event) error {
 		return r.failures.Fault(provider.ParseFault(ev.raw))
 	case "message_start":
 		if r.began { // a gateway asked again in the middle of the stream; both replies may have the same calls
-			return r.failures.Errorf(cairn.ErrModel, "the stream has a second message after the beginning of the first")
+			return r.failures.Errorf(cairn.ErrModel, "the stream has a second message within the first")
 		}
 		r.began = true
 		r.contained(ev.Message.Container)
@@ -73,7 +73,7 @@ func (r *reply) event(ev event) error {
 		return r.start(ev.Index, ev.ContentBlock)
 	case "content_block_delta":
 		if r.open == nil || r.index != ev.Index {
-			return r.failures.Errorf(cairn.ErrModel, "the stream has a delta of content that did not begin")
+			return r.failures.Errorf(cairn.ErrModel, "the stream has a delta for unknown content")
 		}
 		return r.delta(r.open, &ev)
 	case "content_block_stop":
@@ -115,7 +115,7 @@ func (r *reply) start(index int, raw json.RawMessage) error {
 	}
 	c, err := newContent(raw)
 	if err != nil {
-		return r.failures.Errorf(cairn.ErrModel, "unintelligible content in the stream: %w", err)
+		return r.failures.Errorf(cairn.ErrModel, "invalid content in the stream: %w", err)
 	}
 	r.open, r.index = c, index
 	switch c.Type {

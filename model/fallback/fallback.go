@@ -95,11 +95,11 @@ func (m *Model) Info() cairn.ModelInfo {
 // Validate implements [cairn.Validator]. It reports a chain without models, and what is wrong with any of them.
 func (m *Model) Validate() error {
 	if len(m.models) == 0 {
-		return cairn.Invalid("model", "the fallback has no models")
+		return cairn.Invalid("model", "fallback has no models")
 	}
 	for i, one := range m.models {
 		if one == nil {
-			return cairn.Invalid("model", "number %d of the fallback is nil", i+1)
+			return cairn.Invalid("model", "model %d of the fallback is nil", i+1)
 		}
 		if v, ok := one.(cairn.Validator); ok {
 			if err := v.Validate(); err != nil {
@@ -130,13 +130,13 @@ func (m *Model) Compact(ctx context.Context, req *cairn.Request) (cairn.Compacte
 // Stream implements [cairn.Model]. Its error is that of the model that was called last.
 func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
-		err := error(cairn.Errorf(cairn.ErrModelRequest, "the fallback has no models"))
+		err := error(cairn.Errorf(cairn.ErrModelRequest, "fallback has no models"))
 		r := &reply{yield: yield}
 		for _, i := range m.order(time.Now()) {
 			if err = m.ask(ctx, req, i, r); err == nil || errors.Is(err, errStopped) || ctx.Err() != nil || !m.passes(err) {
 				break
 			}
-			m.opts.Logger.Warn("model passed over", "model", m.models[i].Info().ID(), "session", req.SessionID, "error", err)
+			m.opts.Logger.Warn("model failed; trying the next one", "model", m.models[i].Info().ID(), "session", req.SessionID, "error", err)
 			if !refused(err) {
 				m.rest(i, err)
 			}
@@ -189,7 +189,7 @@ func (m *Model) ask(ctx context.Context, req *cairn.Request, i int, r *reply) er
 	case !r.begun:
 		return r.broke(one, cairn.Errorf(cairn.ErrModel, "%s: the reply is empty", one.Info().ID()))
 	case !ended:
-		return r.broke(one, cairn.Errorf(cairn.ErrModel, "%s: the reply broke off", one.Info().ID()))
+		return r.broke(one, cairn.Errorf(cairn.ErrModel, "%s: the reply ended unexpectedly", one.Info().ID()))
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func (keyless) Validate() error { return cairn.Invalid("key", "is missing") }
 func TestValidate(t *testing.T) {
 	for want, m := range map[string]*fallback.Model{
 		"no models":       fallback.New(nil),
-		"number 2":        fallback.New(nil, model("a"), nil),
+		"model 2 of":      fallback.New(nil, model("a"), nil),
 		"key: is missing": fallback.New(nil, model("a"), keyless{model("b")}),
 	} {
 		if err := m.Validate(); err == nil || !strings.Contains(err.Error(), want) {

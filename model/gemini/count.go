@@ -36,7 +36,7 @@ func (m *ContentModel) CountTokens(ctx context.Context, req *cairn.Request) (int
 			TotalTokens int64 `json:"totalTokens"`
 		}
 		if err := json.NewDecoder(res.Body).Decode(&counted); err != nil {
-			return 0, e.Errorf(cairn.ErrModelRequest, "the answer is no number of tokens: %w", err)
+			return 0, e.Errorf(cairn.ErrModelRequest, "decode token count: %w", err)
 		}
 		return counted.TotalTokens, nil
 	})

@@ -67,7 +67,7 @@ func newEndpoint(name string, o *Options) *endpoint {
 	e := &endpoint{Endpoint: base, thoughts: o.Thoughts, refers: refers}
 	var wrong int
 	if e.serverTools, wrong = provider.Objects(o.ServerTools); wrong >= 0 {
-		e.Refuse(cairn.ErrModelRequest, fmt.Sprintf("ServerTools[%d]", wrong), "does not encode as a JSON object")
+		e.Refuse(cairn.ErrModelRequest, fmt.Sprintf("ServerTools[%d]", wrong), "cannot be encoded as a JSON object")
 	}
 	return e
 }

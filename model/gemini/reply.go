@@ -44,9 +44,9 @@ func (r *reply) received(kind string, data []byte) error {
 	case bytes.HasPrefix(data, []byte("[DONE]")):
 		return nil
 	case err != nil:
-		return r.failures.Errorf(cairn.ErrModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
+		return r.failures.Errorf(cairn.ErrModel, "invalid event in the stream: %s", provider.Clip(string(data)))
 	case r.splice.by(ev.ID):
-		return r.failures.Errorf(cairn.ErrModel, "the stream has a second response after the beginning of the first")
+		return r.failures.Errorf(cairn.ErrModel, "the stream has a second response within the first")
 	}
 	return r.event(&ev)
 }
@@ -121,7 +121,7 @@ func (r *reply) content(ev *event) error {
 func (r *reply) part(raw json.RawMessage) error {
 	var p given
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return r.failures.Errorf(cairn.ErrModel, "unintelligible part in the stream: %w", err)
+		return r.failures.Errorf(cairn.ErrModel, "invalid part in the stream: %w", err)
 	}
 	switch {
 	case p.FunctionCall != nil:
@@ -254,9 +254,9 @@ func (r *reply) finish() error {
 	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS":
 		return r.failures.Errorf(cairn.ErrModel, "the model failed to call a tool: %s", why)
 	case "MALFORMED_RESPONSE":
-		return r.failures.Errorf(cairn.ErrModel, "the model's reply came to nothing: %s", why)
+		return r.failures.Errorf(cairn.ErrModel, "the model failed to reply: %s", why)
 	case "MISSING_THOUGHT_SIGNATURE":
-		return r.failures.Errorf(cairn.ErrModelRequest, "the provider does not accept the history: %s", why)
+		return r.failures.Errorf(cairn.ErrModelRequest, "the provider rejected the history: %s", why)
 	case "MAX_TOKENS":
 		reason = cairn.FinishReasonLength
 	case "STOP":

@@ -60,7 +60,7 @@ func (m *ContentModel) body(req *cairn.Request) (map[string]any, error) {
 	for name, value := range body { // encoded here so that mistakes are found before the SDK is called
 		raw, err := provider.Encode(value)
 		if err != nil {
-			return nil, e.Errorf(cairn.ErrModelRequest, "the request cannot be encoded: %w", err)
+			return nil, e.Errorf(cairn.ErrModelRequest, "encode request: %w", err)
 		}
 		body[name] = raw
 	}

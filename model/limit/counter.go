@@ -111,7 +111,7 @@ func (c *counter) update(ctx context.Context, do change) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		c.opts.Logger.Warn("the limit of a model is not shared: its store cannot be asked", "key", c.opts.Key, "error", err)
+		c.opts.Logger.Warn("limit of a model not shared: its store is unavailable", "key", c.opts.Key, "error", err)
 	}
 	return c.local.update(ctx, do)
 }
@@ -152,6 +152,6 @@ func (c *counter) after(ctx context.Context, do change) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := c.update(ctx, do); err != nil {
-		c.opts.Logger.Warn("what a call of a model took is not counted", "key", c.opts.Key, "error", err)
+		c.opts.Logger.Warn("usage of a model call not counted", "key", c.opts.Key, "error", err)
 	}
 }

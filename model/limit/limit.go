@@ -65,13 +65,13 @@ func (m *Model) Unwrap() cairn.Model { return m.model }
 func (m *Model) Validate() error {
 	switch o := &m.opts; {
 	case m.model == nil:
-		return cairn.Invalid("model", "the limited model is nil")
+		return cairn.Invalid("model", "model is nil")
 	case o.RequestsPerMinute < 0:
 		return cairn.Invalid("requests_per_minute", "%d is negative", o.RequestsPerMinute)
 	case o.TokensPerMinute < 0:
 		return cairn.Invalid("tokens_per_minute", "%d is negative", o.TokensPerMinute)
 	case o.RequestsPerMinute == 0 && o.TokensPerMinute == 0:
-		return cairn.Invalid("requests_per_minute", "neither requests nor tokens are limited")
+		return cairn.Invalid("requests_per_minute", "set RequestsPerMinute or TokensPerMinute")
 	case o.MaxWait < 0:
 		return cairn.Invalid("max_wait", "%s is negative", o.MaxWait)
 	}
@@ -160,7 +160,7 @@ func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 	case ctx.Err() != nil && err != nil:
 		return stopped(ctx)
 	case err != nil:
-		return cairn.Errorf(cairn.ErrRateLimited, "the limit of the model is reached: other calls are still before this one after %s", m.opts.MaxWait)
+		return cairn.Errorf(cairn.ErrRateLimited, "the limit of the model is reached: other calls were still queued before this one after %s", m.opts.MaxWait)
 	}
 	defer leave()
 	for {
@@ -173,7 +173,7 @@ func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 		case wait <= 0:
 			return nil
 		case m.opts.MaxWait > 0 && wait > m.opts.MaxWait-time.Since(began):
-			e := cairn.Errorf(cairn.ErrRateLimited, "the limit of the model is reached: its next call is in %s", wait.Round(time.Second))
+			e := cairn.Errorf(cairn.ErrRateLimited, "the limit of the model is reached: the next call is possible in %s", wait.Round(time.Second))
 			e.RetryAfter = cairn.Duration(wait)
 			return e
 		}

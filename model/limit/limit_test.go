@@ -251,10 +251,10 @@ func TestWaitBehindOthers(t *testing.T) {
 func TestValidate(t *testing.T) {
 	model := scripted.New()
 	for want, m := range map[string]*limit.Model{
-		"nil":              limit.New(nil, limit.Options{RequestsPerMinute: 1}),
-		"neither":          limit.New(model, limit.Options{}),
-		"-1 is negative":   limit.New(model, limit.Options{TokensPerMinute: -1}),
-		"-1ns is negative": limit.New(model, limit.Options{TokensPerMinute: 1, MaxWait: -1}),
+		"nil":                   limit.New(nil, limit.Options{RequestsPerMinute: 1}),
+		"set RequestsPerMinute": limit.New(model, limit.Options{}),
+		"-1 is negative":        limit.New(model, limit.Options{TokensPerMinute: -1}),
+		"-1ns is negative":      limit.New(model, limit.Options{TokensPerMinute: 1, MaxWait: -1}),
 	} {
 		if err := m.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

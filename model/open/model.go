@@ -66,7 +66,7 @@ func Model(id string, o *Options) (cairn.Model, error) {
 	kind, name, _ := strings.Cut(id, ":")
 	i := slices.IndexFunc(providers, func(p provider) bool { return p.name == kind })
 	if i < 0 || name == "" {
-		return nil, cairn.Invalid("model", "%q is not of the form PROVIDER:NAME with one of the providers %s", id, strings.Join(Providers(), ", "))
+		return nil, cairn.Invalid("model", "%q must have the form PROVIDER:NAME with one of the providers %s", id, strings.Join(Providers(), ", "))
 	}
 	p, with := providers[i], *o
 	getenv := o.Getenv

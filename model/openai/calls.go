@@ -43,7 +43,7 @@ func (r *reply) start(o *output, it *item, c *call, more map[string]json.RawMess
 	chunk := cairn.Chunk{Type: cairn.ChunkToolStart, CallID: c.id, Tool: it.Name}
 	if it.Type == approvalType {
 		chunk.Awaits = &cairn.Awaits{Kind: cairn.CallApproval, NoEdits: true,
-			Prompt: fmt.Sprintf("The MCP server %q is to run %q.", it.Server, it.Name)}
+			Prompt: fmt.Sprintf("Run %q on the MCP server %q?", it.Name, it.Server)}
 	}
 	if len(more) > 0 {
 		raw, _ := json.Marshal(more) // parts of valid JSON
@@ -62,7 +62,7 @@ func (r *reply) custom(o *output, ev *event, it *item) error {
 	}
 	args, err := provider.Encode(map[string]string{"input": it.Input})
 	if err != nil {
-		return r.failures.Errorf(cairn.ErrModel, "the input of a call cannot be read: %w", err)
+		return r.failures.Errorf(cairn.ErrModel, "decode input of a call: %w", err)
 	}
 	return r.arguments(o, strings.TrimSpace(string(args)))
 }
@@ -94,7 +94,7 @@ func (r *reply) owe(it *item) {
 func (r *reply) unanswered() error {
 	for _, id := range slices.Sorted(maps.Keys(r.owed)) {
 		kind := r.owed[id]
-		return r.failures.Errorf(cairn.ErrModelRequest, "the reply has the item %q (%s), which needs an answer that only its client can give: "+
+		return r.failures.Errorf(cairn.ErrModelRequest, "the reply has the item %q (%s), which requires an answer from its client: "+
 			"do not offer the tool that it belongs to", kind, provider.Clip(id))
 	}
 	return nil

@@ -61,7 +61,7 @@ func (e *endpoint) compaction(answer []byte) (c cairn.Compacted, err error) {
 		Usage  usage           `json:"usage"`
 	}
 	if err := json.Unmarshal(answer, &said); err != nil {
-		return c, e.Errorf(cairn.ErrModel, "the compacted conversation cannot be read: %w", err)
+		return c, e.Errorf(cairn.ErrModel, "decode compacted conversation: %w", err)
 	}
 	c.Usage = said.Usage.total()
 	if c.Provider = provider.Keepable(said.Output); itemsOf(c.Provider) == nil {

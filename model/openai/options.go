@@ -72,7 +72,7 @@ func newEndpoint(name string, o *Options) *endpoint {
 	e := &endpoint{Endpoint: base, strict: o.StrictTools, summary: o.Summary}
 	var wrong int
 	if e.serverTools, wrong = provider.Objects(o.ServerTools); wrong >= 0 {
-		e.Refuse(cairn.ErrModelRequest, fmt.Sprintf("ServerTools[%d]", wrong), "does not encode as a JSON object")
+		e.Refuse(cairn.ErrModelRequest, fmt.Sprintf("ServerTools[%d]", wrong), "cannot be encoded as a JSON object")
 	}
 	if e.Problem == nil {
 		e.connect(o)

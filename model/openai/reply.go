@@ -48,7 +48,7 @@ func (r *reply) received(kind string, data []byte) error {
 	}
 	ev := event{Type: kind}
 	if err := json.Unmarshal(data, &ev); err != nil {
-		return r.failures.Errorf(cairn.ErrModel, "unintelligible event in the stream: %w", err)
+		return r.failures.Errorf(cairn.ErrModel, "invalid event in the stream: %w", err)
 	}
 	if ev.Type == "error" || ev.Type == "" && len(ev.Error) > 0 {
 		return r.failures.Fault(provider.ParseFault(data))
@@ -75,7 +75,7 @@ func (r *reply) event(ev event) error {
 		if o := r.outputs.of(&ev); o.call != nil {
 			return r.arguments(o, ev.Delta)
 		}
-		return r.failures.Errorf(cairn.ErrModel, "the stream has arguments of a call that did not begin")
+		return r.failures.Errorf(cairn.ErrModel, "the stream has arguments for an unknown call")
 	case "response.output_item.added":
 		return r.item(&ev, false)
 	case "response.output_item.done":
@@ -93,7 +93,7 @@ func (r *reply) began(res *response) error {
 	case res == nil || res.ID == "" || res.ID == r.id:
 		return nil
 	case r.id != "":
-		return r.failures.Errorf(cairn.ErrModel, "the stream has a second response after the beginning of the first")
+		return r.failures.Errorf(cairn.ErrModel, "the stream has a second response within the first")
 	}
 	r.id = res.ID
 	return nil
@@ -164,7 +164,7 @@ func (u *usage) total() cairn.Usage {
 func (r *reply) item(ev *event, done bool) error {
 	var it item
 	if err := json.Unmarshal(ev.Item, &it); it.Type == "" {
-		return r.failures.Errorf(cairn.ErrModel, "unintelligible item in the stream: %w", cmp.Or(err, errNoType))
+		return r.failures.Errorf(cairn.ErrModel, "invalid item in the stream: %w", cmp.Or(err, errNoType))
 	}
 	find := r.outputs.began
 	if done {
@@ -290,7 +290,7 @@ func (r *reply) reasoning(o *output, raw json.RawMessage, it *item) error {
 func (r *reply) image(o *output, it *item) error {
 	data, err := base64.StdEncoding.DecodeString(it.Result)
 	if err != nil {
-		return r.failures.Errorf(cairn.ErrModel, "the reply has an image that is not base64: %w", err)
+		return r.failures.Errorf(cairn.ErrModel, "the reply has an invalid image: %w", err)
 	}
 	return r.emit(o, cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{MediaType: "image/" + cmp.Or(it.Format, "png"), Data: data}})
 }

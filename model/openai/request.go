@@ -16,7 +16,7 @@ import (
 func (m *ResponsesModel) body(req *cairn.Request) ([]byte, error) {
 	s, e := &req.Settings, m.endpoint
 	if len(s.StopSequences) > 0 {
-		err := e.Errorf(cairn.ErrModelRequest, "settings: the Responses API has no stop sequences")
+		err := e.Errorf(cairn.ErrModelRequest, "settings: the Responses API does not support stop sequences")
 		err.Field = "StopSequences"
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (r *reply) image(raw json.RawMessage) error {
 	if cairn.IsDataURL(in.URL) {
 		var err error
 		if f, err = cairn.FileFromDataURL("", in.URL); err != nil {
-			return r.failures.Errorf(cairn.ErrModel, "the reply has an image that cannot be read: %w", err)
+			return r.failures.Errorf(cairn.ErrModel, "the reply has an invalid image: %w", err)
 		}
 	}
 	r.spoke, r.open = true, ""

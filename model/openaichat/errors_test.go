@@ -55,7 +55,7 @@ func TestDroppedConnection(t *testing.T) {
 		openaichattest.Reply{Text: "one", Wire: openaichattest.Wire{BreakAfter: 3}}, openaichattest.Reply{Text: "one", Wire: openaichattest.Wire{ErrorAfter: 2, Message: "crashed"}})
 	got := lines(ask(t.Context(), m, hello()))
 	want := `text "one "
-error model_failed retryable=true: openai-chat: model "test-model": the stream broke off: unexpected EOF
+error model_failed retryable=true: openai-chat: model "test-model": the stream ended unexpectedly: unexpected EOF
 `
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

@@ -25,12 +25,12 @@ func TestFramesOfTheStream(t *testing.T) {
 	const end = `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\n"
 	for name, c := range map[string]struct{ stream, want string }{
 		"an event's name ends with it":      {"event: error\n\n" + text + "\n\n" + end, "text \"x\"\nfinish end\n"},
-		"no blank line at the end":          {text + "\n\n" + text, "text \"x\"\nerror model_failed retryable=true: openai-chat: model \"m\": the stream broke off before the reply was complete\n"},
+		"no blank line at the end":          {text + "\n\n" + text, "text \"x\"\nerror model_failed retryable=true: openai-chat: model \"m\": the stream ended before the reply was complete\n"},
 		"other fields":                      {"id: 1\nretry: 2\nnonsense\ndatum: 3\n" + text + "\n\n" + end, "text \"x\"\nfinish end\n"},
 		"nothing is read after [DONE]":      {text + "\n\ndata: [DONE]\n\ndata: {oops\n\n", "text \"x\"\nfinish end\n"},
-		"lines of data, less one space":     {"data:  {oops\ndata:  x\n\n", "error model_failed retryable=true: openai-chat: model \"m\": unintelligible event in the stream: {oops\n x\n"},
+		"lines of data, less one space":     {"data:  {oops\ndata:  x\n\n", "error model_failed retryable=true: openai-chat: model \"m\": invalid event in the stream: {oops\n x\n"},
 		"fields of other types than agreed": {`data: {"choices":[{"delta":{"content":"x","reasoning":{},"refusal":5}}],"usage":{"prompt_tokens":12.0}}` + "\n\n" + end, "text \"x\"\nusage in=12 out=0 reasoning=0 cached=0 written=0\nfinish end\n"},
-		"a message that is no object":       {`data: {"choices":[{"message":"x","finish_reason":"stop"}]}` + "\n\n", "error model_failed retryable=true: openai-chat: model \"m\": unintelligible message in the reply: not an object\n"},
+		"a message that is no object":       {`data: {"choices":[{"message":"x","finish_reason":"stop"}]}` + "\n\n", "error model_failed retryable=true: openai-chat: model \"m\": invalid message in the reply: not an object\n"},
 	} {
 		if got := lines(ask(t.Context(), streaming(strings.NewReader(c.stream)), hello())); got != c.want {
 			t.Errorf("%s: got\n%swant\n%s", name, got, c.want)
@@ -61,7 +61,7 @@ func TestEventThatNeverEnds(t *testing.T) {
 	} {
 		body := &endless{text: text}
 		_, err := ask(t.Context(), streaming(body), hello())
-		if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModel || !strings.Contains(e.Message, "larger than 32 MiB") {
+		if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModel || !strings.Contains(e.Message, "too large (max 32 MiB)") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if body.read > 40<<20 {

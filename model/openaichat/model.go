@@ -88,7 +88,7 @@ func (m *ChatModel) send(ctx context.Context, body []byte) (*http.Response, erro
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusOK {
-		return nil, m.endpoint.Errorf(cairn.ErrModelRequest, "the server answered with a web page: is the base URL right?")
+		return nil, m.endpoint.Errorf(cairn.ErrModelRequest, "the server responded with a web page; check the base URL")
 	}
 	return nil, m.endpoint.Answer(res)
 }
@@ -104,7 +104,7 @@ func (m *ChatModel) read(res *http.Response, watch *provider.Idle, r *reply) err
 	if mediaType(res) == "application/json" {
 		body, err := io.ReadAll(io.LimitReader(res.Body, provider.MaxEvent))
 		if err != nil {
-			return m.endpoint.Errorf(cairn.ErrModel, "the reply broke off: %w", err)
+			return m.endpoint.Errorf(cairn.ErrModel, "the reply ended unexpectedly: %w", err)
 		}
 		return r.event("", body)
 	}

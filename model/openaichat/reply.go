@@ -69,7 +69,7 @@ func (r *reply) event(kind string, data []byte) error {
 	}
 	var chunk chatChunk
 	if err := decode(data, &chunk); err != nil {
-		return r.failures.Errorf(cairn.ErrModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
+		return r.failures.Errorf(cairn.ErrModel, "invalid event in the stream: %s", provider.Clip(string(data)))
 	}
 	failed := r.body(data, &chunk)
 	if usage := chunk.used(); usage != nil && !errors.Is(failed, provider.ErrStopped) { // of a failed reply, too
@@ -87,7 +87,7 @@ func (r *reply) body(data []byte, chunk *chatChunk) error {
 		return r.failures.Fault(provider.ParseFault(data))
 	}
 	if r.splice.by(chunk) {
-		return r.failures.Errorf(cairn.ErrModel, "the stream has a second reply after the beginning of the first")
+		return r.failures.Errorf(cairn.ErrModel, "the stream has a second reply within the first")
 	}
 	for i := range chunk.Choices {
 		if chunk.Choices[i].Index == 0 { // others are replies that were not requested
@@ -105,7 +105,7 @@ func (r *reply) choice(c *choice) error {
 	if given(c.Message) {
 		d = new(delta)
 		if err := decode(c.Message, d); err != nil {
-			return r.failures.Errorf(cairn.ErrModel, "unintelligible message in the reply: %w", err)
+			return r.failures.Errorf(cairn.ErrModel, "invalid message in the reply: %w", err)
 		}
 	}
 	if err := r.reasoning(d); err != nil {
@@ -277,7 +277,7 @@ func filtered(reason string) bool {
 func (r *reply) finish() error {
 	switch {
 	case !r.complete():
-		return r.failures.Errorf(cairn.ErrModel, "the stream broke off before the reply was complete")
+		return r.failures.Errorf(cairn.ErrModel, "the stream ended before the reply was complete")
 	case r.refused != "":
 		return r.failures.Errorf(cairn.ErrFiltered, "the model refused to answer: %s", r.refused)
 	case r.reason == "" && !r.spoke && len(r.calls) == 0:

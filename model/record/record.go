@@ -85,7 +85,7 @@ func of(req *cairn.Request) (request, string, error) {
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
-		return r, "", cairn.Errorf(cairn.ErrModelRequest, "the request does not encode: %w", err)
+		return r, "", cairn.Errorf(cairn.ErrModelRequest, "encode request: %w", err)
 	}
 	sum := sha256.Sum256(text)
 	return r, hex.EncodeToString(sum[:12]), nil
@@ -165,7 +165,7 @@ func (r *Recorder) write(e *entry) error {
 		_, err = r.file.Write(append(line, '\n'))
 	}
 	if err != nil {
-		return cairn.Errorf(cairn.ErrModelRequest, "the reply is not recorded: %w", err)
+		return cairn.Errorf(cairn.ErrModelRequest, "record reply: %w", err)
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func (p *Player) find(req *cairn.Request) (entry, error) {
 		if n := len(req.Messages); n > 0 {
 			said = req.Messages[n-1].Text()
 		}
-		return e, cairn.Errorf(cairn.ErrModelRequest, "no reply is recorded for this request, of %d messages, the last %.80q: record it anew",
+		return e, cairn.Errorf(cairn.ErrModelRequest, "no recorded reply for this request of %d messages, the last %.80q: record it again",
 			len(req.Messages), said)
 	}
 	return e, nil

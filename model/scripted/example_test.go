@@ -46,7 +46,7 @@ func ExampleNew() {
 	// text: "shipped."
 	// usage: 120 4
 	// finish: end
-	// error: scripted model: call 3 is beyond the script, which has 2 steps
+	// error: scripted model: unexpected call 3: the script has 2 steps
 }
 
 func ExampleFunc() {

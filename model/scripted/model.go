@@ -61,7 +61,7 @@ func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.
 			step = m.steps[n-1]
 		default:
 			yield(cairn.Chunk{}, cairn.Errorf(cairn.ErrModelRequest,
-				"scripted model: call %d is beyond the script, which has %d steps", n, len(m.steps)))
+				"scripted model: unexpected call %d: the script has %d steps", n, len(m.steps)))
 			return
 		}
 		step.run(ctx, req, yield)

@@ -79,7 +79,7 @@ func Fail(err error) Step {
 	var known *cairn.Error
 	switch {
 	case err == nil:
-		err = cairn.Errorf(cairn.ErrModelRequest, "scripted model: Fail was given no error")
+		err = cairn.Errorf(cairn.ErrModelRequest, "scripted model: Fail: error is nil")
 	case !errors.As(err, &known):
 		err = cairn.Errorf(cairn.ErrModel, "%w", err)
 	}

@@ -363,7 +363,7 @@ func (a Adapter[Q, R]) redirect(t *testing.T) {
 		server := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/there?x=y", status))
 		t.Cleanup(server.Close)
 		_, err := Ask(t.Context(), a.Model("m", Endpoint{BaseURL: server.URL, APIKey: "sk-secret"}), Hello())
-		if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModelRequest || !strings.Contains(e.Message, "redirects to "+elsewhere.URL+"/there:") {
+		if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModelRequest || !strings.Contains(e.Message, "redirects to "+elsewhere.URL+"/there;") {
 			t.Errorf("%d: %+v", status, e)
 		}
 	}
@@ -385,7 +385,7 @@ func (a Adapter[Q, R]) redirect(t *testing.T) {
 func (a Adapter[Q, R]) dropped(t *testing.T) {
 	m, _ := a.serve(t, a.Text("one two three", Wire{BreakAfter: 2}), a.Text("one", Wire{ErrorAfter: 1, Code: "overloaded_error", Message: "Overloaded"}))
 	chunks, err := Ask(t.Context(), m, Hello())
-	if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModel || !e.Retryable() || !strings.Contains(e.Message, "broke off") {
+	if e := cairn.AsError(err); e == nil || e.Code != cairn.ErrModel || !e.Retryable() || !strings.Contains(e.Message, "ended") {
 		t.Errorf("got\n%s", Lines(chunks, err))
 	}
 	if chunks, err := Ask(t.Context(), m, Hello()); err == nil || cairn.AsError(err).Code != cairn.ErrOverloaded || !cairn.AsError(err).Retryable() {
@@ -458,7 +458,7 @@ func (a Adapter[Q, R]) idle(t *testing.T) {
 					break
 				}
 			}
-			if e := cairn.AsError(err); c.fails != (e != nil) || e != nil && (e.Code != cairn.ErrOverloaded || !strings.Contains(e.Message, "no byte")) {
+			if e := cairn.AsError(err); c.fails != (e != nil) || e != nil && (e.Code != cairn.ErrOverloaded || !strings.Contains(e.Message, "no data received")) {
 				t.Errorf("%s: %+v", name, e)
 			}
 			if !c.fails && (len(chunks) == 0 || chunks[len(chunks)-1].Type != cairn.ChunkFinish) {
