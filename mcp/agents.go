@@ -77,7 +77,7 @@ func NewAgents(eng *engine.Engine, tools []AgentTool, opts *AgentOptions) (*Agen
 	})
 	a.server.AddReceivingMiddleware(declared, a.described)
 	if len(tools) == 0 {
-		return nil, cairn.Invalid("tools", "no agents")
+		return nil, cairn.Invalid("tools", "is empty")
 	}
 	a.agents = map[string]string{}
 	for i, t := range tools {
@@ -86,11 +86,11 @@ func NewAgents(eng *engine.Engine, tools []AgentTool, opts *AgentOptions) (*Agen
 		case !slices.Contains(eng.Agents(), t.Agent):
 			return nil, cairn.Invalid(field, "agent %q is not registered", t.Agent)
 		case !ids.Tool(name):
-			return nil, cairn.Invalid(field, "%q cannot be the name of a tool", name)
+			return nil, cairn.Invalid(field, "%q is not a valid tool name", name)
 		case t.Description == "":
-			return nil, cairn.Invalid(field, "the description is empty")
+			return nil, cairn.Invalid(field, "description is empty")
 		case a.agents[name] != "":
-			return nil, cairn.Invalid(field, "the name %q is taken", name)
+			return nil, cairn.Invalid(field, "duplicate name %q", name)
 		}
 		if _, err := turnSchema(eng.Agent(t.Agent).Output); err != nil {
 			return nil, cairn.Invalid(field, "agent %q: %v", t.Agent, err)
@@ -157,8 +157,8 @@ func inputSchema(needsMessage bool) json.RawMessage {
 		required = `"required":["message"],`
 	}
 	return json.RawMessage(`{"type":"object","properties":{` +
-		`"message":{"type":"string","description":"What to say to the agent, with everything it needs to know."},` +
-		`"session":{"type":"string","description":"The session of an earlier call, to continue the conversation. A new one by default."}},` +
+		`"message":{"type":"string","description":"The message to the agent, with everything it needs to know."},` +
+		`"session":{"type":"string","description":"The session of an earlier call, to continue its conversation. Default: a new session."}},` +
 		required + `"additionalProperties":false}`)
 }
 
@@ -180,14 +180,14 @@ func (a *Agents) Stdio(ctx context.Context) error { return a.server.Run(ctx, &sd
 // serve any request.
 func (a *Agents) Handler(authenticate func(*http.Request) (user string, err error)) (http.Handler, error) {
 	if authenticate == nil {
-		return nil, cairn.Invalid("authenticate", "is nil: requests would be served to anyone")
+		return nil, cairn.Invalid("authenticate", "is required")
 	}
 	web := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return a.server }, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, err := authenticate(r)
 		switch {
 		case err != nil:
-			a.logger.Error("an MCP request cannot be authenticated", "error", err)
+			a.logger.Error("cannot authenticate an MCP request", "error", err)
 			http.Error(w, "authentication is not available", http.StatusServiceUnavailable)
 		case user == "":
 			w.Header().Set("WWW-Authenticate", "Bearer")
@@ -284,7 +284,7 @@ const durable = "2026-07-28"
 func (a *Agents) own(ctx context.Context, session, agent, user string) error {
 	row, err := a.eng.Session(ctx, session)
 	if errors.Is(err, cairn.ErrNotFound) || errors.Is(err, cairn.ErrInvalid) || err == nil && (row.UserID != user || row.Agent != agent || row.ParentID != "") {
-		return fmt.Errorf("there is no session %q", clean(session, 256))
+		return fmt.Errorf("session %q not found", clean(session, 256))
 	}
 	return a.shown(err)
 }
@@ -294,17 +294,17 @@ func (a *Agents) shown(err error) error {
 	if err == nil {
 		return nil
 	}
-	a.logger.Warn("a call of an agent failed", "error", err)
+	a.logger.Warn("agent call failed", "error", err)
 	var e *cairn.Error
 	if errors.As(err, &e) {
 		return e.Public()
 	}
-	return errors.New("the call failed")
+	return errors.New("call failed")
 }
 
 func (a *Agents) interrupt(ctx context.Context, run *engine.Run) {
 	if err := run.Interrupt(context.WithoutCancel(ctx), "the client cancelled the call"); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
-		a.logger.Warn("not interrupted", "session", run.SessionID(), "error", err)
+		a.logger.Warn("cannot interrupt a run", "session", run.SessionID(), "error", err)
 	}
 }
 
@@ -323,5 +323,5 @@ func finished(session string, res *cairn.Result) (*turnOut, error) {
 
 // inInbox returns the error for a turn that is suspended on calls that the client cannot answer.
 func inInbox(session string, waits []string) error {
-	return fmt.Errorf("the turn of session %q waits for people, who find it in the inbox: %s. Its outcome will be in the session", session, strings.Join(waits, "; "))
+	return fmt.Errorf("the turn of session %q is waiting for people to decide in the inbox: %s. Its outcome will be in the session", session, strings.Join(waits, "; "))
 }

@@ -148,7 +148,7 @@ func TestAgentAsTool(t *testing.T) {
 	if out, text = say(t, ada, map[string]any{"message": "again", "session": session}); out["session"] != session || out["text"] != "you said again" {
 		t.Errorf("the second call came to %v %s", out, text)
 	}
-	if out, text = say(t, visit(t, address, "bob", nil), map[string]any{"message": "mine", "session": session}); out != nil || !strings.Contains(text, "there is no session") {
+	if out, text = say(t, visit(t, address, "bob", nil), map[string]any{"message": "mine", "session": session}); out != nil || !strings.Contains(text, "not found") {
 		t.Errorf("a session was continued by another user: %v %s", out, text)
 	}
 	row, err := eng.Session(t.Context(), session)

@@ -78,7 +78,7 @@ func (a *Agents) answered(ctx context.Context, req *sdk.CallToolRequest, session
 	for id, response := range req.Params.InputResponses {
 		answer, ok := response.(*sdk.ElicitResult)
 		if !ok {
-			return nil, cairn.Invalid("inputResponses", "%q is not the answer to an elicitation", clean(id, 64))
+			return nil, cairn.Invalid("inputResponses", "%q must be the answer to an elicitation", clean(id, 64))
 		}
 		if err := a.submit(ctx, session, id, answer); err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func (a *Agents) elicit(ctx context.Context, req *sdk.CallToolRequest, session s
 		p := r.(*sdk.ElicitParams) // made by Agents.requests
 		answer, err := req.Session.Elicit(ctx, p)
 		if err != nil {
-			return nil, fmt.Errorf("the client could not ask: %w", err)
+			return nil, fmt.Errorf("elicitation failed: %w", err)
 		}
 		if err := a.submit(ctx, session, id, answer); err != nil {
 			return nil, err
@@ -123,9 +123,9 @@ func (a *Agents) submit(ctx context.Context, session, id string, answer *sdk.Eli
 	var s cairn.Submission
 	switch {
 	case len(call.Reviewers) > 0:
-		return cairn.Invalid("inputResponses", "call %q is for reviewers", id)
+		return cairn.Invalid("inputResponses", "call %q can only be answered by its reviewers", id)
 	case answer.Action == "cancel":
-		return fmt.Errorf("call %q was not decided", id)
+		return fmt.Errorf("call %q was cancelled by the client", id)
 	case call.Kind == cairn.CallApproval:
 		reason, _ := answer.Content["reason"].(string)
 		if yes, _ := answer.Content["approve"].(bool); yes && answer.Action == "accept" {
@@ -134,7 +134,7 @@ func (a *Agents) submit(ctx context.Context, session, id string, answer *sdk.Eli
 			s = cairn.Deny(call.CallRef, reason)
 		}
 	case !call.Kind.Asked():
-		return cairn.Invalid("inputResponses", "call %q is not for people", id)
+		return cairn.Invalid("inputResponses", "call %q cannot be answered by a person", id)
 	case answer.Action != "accept":
 		s = cairn.AnswerError(call.CallRef, "declined")
 	case call.Kind == cairn.CallConnect:

@@ -48,7 +48,7 @@ type ClientCredentials struct {
 
 func (c *ClientCredentials) bind(server, _ string) error {
 	if c.ID == "" || c.Secret == "" {
-		return cairn.Invalid("auth", "MCP server %q: client credentials have an ID and a Secret", server)
+		return cairn.Invalid("auth", "MCP server %q: client credentials require an ID and a Secret", server)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (t *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-var errLarge = errors.New("the server's answer has more than 16 MiB")
+var errLarge = errors.New("the server's response is too large (max 16 MiB)")
 
 type boundedBody struct {
 	io.ReadCloser

@@ -64,7 +64,7 @@ func (s *Server) call(ctx context.Context, call *cairn.Call, remote string, argu
 			params.InputResponses[id] = answer
 		}
 	}
-	return nil, fmt.Errorf("MCP server %q asks without end", s.name)
+	return nil, fmt.Errorf("MCP server %q asks too many times in one call", s.name)
 }
 
 // finish returns the output of a call, or the error of the server's tool, and attaches the files of the result.
@@ -155,11 +155,11 @@ const methodElicit = "elicitation/create"
 // ask puts a server's question to the user.
 func (s *Server) ask(call *cairn.Call, method string, raw json.RawMessage) (*sdk.ElicitResult, error) {
 	if method != methodElicit {
-		return nil, fmt.Errorf("MCP server %q asks for %q, which is not offered", s.name, clean(method, 64))
+		return nil, fmt.Errorf("MCP server %q sent an unsupported request %q", s.name, clean(method, 64))
 	}
 	q, err := s.question(raw)
 	if err != nil {
-		return nil, fmt.Errorf("MCP server %q asks what cannot be asked: %w", s.name, err)
+		return nil, fmt.Errorf("MCP server %q sent an unsupported elicitation: %w", s.name, err)
 	}
 	value, err := define.Ask(call, *q)
 	var e *cairn.Error
@@ -195,7 +195,7 @@ func (s *Server) question(raw json.RawMessage) (*define.Question, error) {
 	case e.Mode == "url" || e.Mode == "" && e.URL != "":
 		u, err := url.Parse(e.URL)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || len(e.URL) > 8<<10 {
-			return nil, errors.New("the address is not one that a browser can open")
+			return nil, errors.New("address must be an absolute http or https URL")
 		}
 		payload.URL = u.String()
 	case (e.Mode == "form" || e.Mode == "") && (len(e.Schema) == 0 || string(e.Schema) == "null"): // yes or no
@@ -205,7 +205,7 @@ func (s *Server) question(raw json.RawMessage) (*define.Question, error) {
 		}
 		q.Schema = e.Schema
 	default:
-		return nil, fmt.Errorf("in the mode %q", clean(e.Mode, 64))
+		return nil, fmt.Errorf("mode %q", clean(e.Mode, 64))
 	}
 	var err error
 	q.Payload, err = json.Marshal(payload)
@@ -219,11 +219,11 @@ func (s *Server) connecting() cairn.Tool {
 		json.RawMessage(`{"type":"object","additionalProperties":false}`),
 		func(ctx context.Context, call *cairn.Call, _ json.RawMessage) (json.RawMessage, error) {
 			if s.opts.Auth == nil {
-				return nil, fmt.Errorf("MCP server %q has no way to connect", s.name)
+				return nil, fmt.Errorf("MCP server %q has no account to connect", s.name)
 			}
 			if err := s.opts.Auth.connect(ctx, call); err != nil {
 				return nil, err
 			}
-			return json.RawMessage(`"Connected. The tools are there from the next message of the user on."`), nil
+			return json.RawMessage(`"Connected. The tools are available from the user's next message on."`), nil
 		})
 }

@@ -54,16 +54,16 @@ type Connector struct {
 func NewConnector(st store.Store, opts ConnectorOptions) (*Connector, error) {
 	provider, ok := driver.As[store.RecordProvider](st)
 	if !ok {
-		return nil, cairn.Invalid("store", "keeps no records")
+		return nil, cairn.Invalid("store", "must keep records")
 	}
 	u, err := url.Parse(opts.Address)
 	switch {
 	case len(opts.Key) != keyBytes:
-		return nil, cairn.Invalid("key", "has %d bytes, %d are needed", len(opts.Key), keyBytes)
+		return nil, cairn.Invalid("key", "has %d bytes, want %d", len(opts.Key), keyBytes)
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
-		return nil, cairn.Invalid("address", "is not an http or https address")
+		return nil, cairn.Invalid("address", "must be an http or https URL")
 	case opts.Authenticate == nil:
-		return nil, cairn.Invalid("authenticate", "is nil")
+		return nil, cairn.Invalid("authenticate", "is required")
 	}
 	if !strings.HasSuffix(opts.Address, "/") {
 		opts.Address += "/"
@@ -116,16 +116,16 @@ type connection struct {
 
 func (o *connection) bind(server, address string) error {
 	if o.server != "" {
-		return cairn.Invalid("auth", "MCP server %q: the authorisation is that of %q", server, o.server)
+		return cairn.Invalid("auth", "MCP server %q: authorisation belongs to %q", server, o.server)
 	}
 	if o.client.ID == "" && o.client.Secret != "" {
-		return cairn.Invalid("auth", "MCP server %q: a client with a secret has an ID", server)
+		return cairn.Invalid("auth", "MCP server %q: a client secret requires a client ID", server)
 	}
 	o.server, o.address = server, address
 	o.c.mu.Lock()
 	defer o.c.mu.Unlock()
 	if o.c.connections[server] != nil {
-		return cairn.Invalid("auth", "MCP server %q: another server of the connector has that name", server)
+		return cairn.Invalid("auth", "duplicate MCP server %q in the connector", server)
 	}
 	o.c.connections[server] = o
 	return nil

@@ -49,7 +49,7 @@ func ExampleURL() {
 	fmt.Println(string(messages[3].ToolResults()[0].Output))
 	fmt.Println(res.Text)
 	// Output:
-	// The tools of library are there: library_find.
+	// Tools from library: library_find.
 	// "Walden is on shelf 4"
 	// On shelf 4.
 }

@@ -119,7 +119,7 @@ func testExcludedTool(t *testing.T, delay time.Duration) {
 		opts *mcp.Options
 		has  bool
 		note string
-	}{{nil, true, "x_drop"}, {allowed, false, "x_drop is not available any more"}, {allowed, false, ""}} {
+	}{{nil, true, "x_drop"}, {allowed, false, "x_drop is no longer available"}, {allowed, false, ""}} {
 		set, err := mcp.URL("x", web.URL, c.opts)
 		if err != nil {
 			t.Fatal(err)

@@ -41,10 +41,10 @@ func (c *Connector) Handler(eng *engine.Engine) http.Handler {
 		user, err := c.opts.Authenticate(r)
 		switch {
 		case err != nil:
-			c.opts.Logger.Error("a user cannot be authenticated", "error", err)
-			page(w, http.StatusServiceUnavailable, "You cannot be identified at the moment.")
+			c.opts.Logger.Error("cannot authenticate a user", "error", err)
+			page(w, http.StatusServiceUnavailable, "You cannot be signed in at the moment. Please try again later.")
 		case user == "":
-			page(w, http.StatusUnauthorized, "Please sign in first, and open the address again.")
+			page(w, http.StatusUnauthorized, "Please sign in first, then open the link again.")
 		case path.Base(r.URL.Path) == "start":
 			c.start(w, r, eng, user)
 		case path.Base(r.URL.Path) == "callback":
@@ -107,7 +107,7 @@ type flow struct {
 	Raised []string `json:"raised,omitempty"`
 }
 
-const gone = "This address is not good any more, or not yours."
+const gone = "This link has expired or belongs to another user."
 
 // start sends a user to the authorisation server.
 func (c *Connector) start(w http.ResponseWriter, r *http.Request, eng *engine.Engine, user string) {
@@ -124,7 +124,7 @@ func (c *Connector) start(w http.ResponseWriter, r *http.Request, eng *engine.En
 	}
 	f, cfg, err := o.begin(r.Context(), g)
 	if err != nil {
-		c.refuse(w, err, "The server's sign-in cannot be reached or used.")
+		c.refuse(w, err, "The server's sign-in page is unavailable.")
 		return
 	}
 	f.Ticket, f.User, f.Verifier = id, user, oauth2.GenerateVerifier()
@@ -143,7 +143,7 @@ func (c *Connector) refuse(w http.ResponseWriter, err error, text string) {
 		page(w, http.StatusNotFound, text)
 		return
 	}
-	c.opts.Logger.Warn("an account is not connected", "error", err)
+	c.opts.Logger.Warn("account not connected", "error", err)
 	if text == "" || text == gone {
 		text = "That did not work. Please try again later."
 	}
@@ -163,16 +163,16 @@ func (o *connection) begin(ctx context.Context, former *grant) (*flow, *oauth2.C
 		}
 		issuer = prm.AuthorizationServers[0]
 	} else if !slices.Contains(prm.AuthorizationServers, issuer) {
-		return nil, nil, fmt.Errorf("%s does not name the authorisation server that its client is known to", o.server)
+		return nil, nil, fmt.Errorf("%s does not name the authorisation server where its client is registered", o.server)
 	}
 	meta, err := auth.GetAuthServerMetadata(ctx, issuer, o.c.opts.HTTPClient)
 	if err != nil || meta == nil {
-		return nil, nil, cmpErr(err, fmt.Errorf("the authorisation server of %s does not describe itself", o.server))
+		return nil, nil, cmpErr(err, fmt.Errorf("the authorisation server of %s has no metadata", o.server))
 	}
 	client := o.client.ID
 	if client == "" {
 		if !meta.ClientIDMetadataDocumentSupported {
-			return nil, nil, fmt.Errorf("the authorisation server of %s needs a client to be registered", o.server)
+			return nil, nil, fmt.Errorf("the authorisation server of %s requires a registered client", o.server)
 		}
 		client = o.c.opts.Address + "client"
 	}
@@ -275,10 +275,10 @@ func (c *Connector) callback(w http.ResponseWriter, r *http.Request, eng *engine
 	}
 	switch iss := q.Get("iss"); {
 	case iss != "" && iss != f.Issuer || iss == "" && f.HasIssuer:
-		page(w, http.StatusBadRequest, "The answer is not from where you were sent.")
+		page(w, http.StatusBadRequest, "The response came from an unexpected sign-in server.")
 		return
 	case q.Get("error") != "" || q.Get("code") == "":
-		page(w, http.StatusOK, "Nothing was connected. You can open the address again.")
+		page(w, http.StatusOK, "No account was connected. You can open the link again.")
 		return
 	}
 	cfg := &oauth2.Config{ClientID: f.Client, ClientSecret: o.client.Secret, RedirectURL: c.redirect(), Endpoint: oauth2.Endpoint{TokenURL: f.TokenURL, AuthStyle: oauth2.AuthStyleInHeader}}
@@ -304,7 +304,7 @@ func (c *Connector) callback(w http.ResponseWriter, r *http.Request, eng *engine
 func (c *Connector) connected(w http.ResponseWriter, r *http.Request, eng *engine.Engine, t *ticket) {
 	ctx := context.WithoutCancel(r.Context())
 	if err := answerCalls(ctx, eng, t); err != nil {
-		c.refuse(w, err, "Your account is connected, but the conversation does not know it yet. Please open the address again.")
+		c.refuse(w, err, "Your account is connected, but the conversation was not notified. Please open the link again.")
 		return
 	}
 	page(w, http.StatusOK, "Your account with "+t.Server+" is connected. You can close this page.")

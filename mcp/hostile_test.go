@@ -64,8 +64,8 @@ func TestUnknownResults(t *testing.T) {
 		"an older task":        {`{"task":{"taskId":"1","status":"working"}}`, `type \"task\"`},
 		"a task in no form":    {`{"task":"1","content":[]}`, `""`},
 		"nothing":              {`{}`, `""`},
-		"sampling":             {`{"resultType":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}},"requestState":"s"}`, "not offered"},
-		"a form of a script":   {`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"javascript:alert(1)"}}}}`, "not one that a browser can open"},
+		"sampling":             {`{"resultType":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}},"requestState":"s"}`, "unsupported request"},
+		"a form of a script":   {`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"javascript:alert(1)"}}}}`, "must be an absolute http or https URL"},
 		"a form that refers":   {`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{"a":{"$ref":"https://example.com/s"}}}}}}}`, "refers to another document"},
 		"text that is no text": {`{"content":[{"type":"text","text":7}]}`, "cannot"},
 		"an unknown block":     {`{"content":[{"type":"hologram","data":"eA=="}]}`, "hologram"},
@@ -228,7 +228,7 @@ func TestHostileLists(t *testing.T) {
 			t.Errorf("%s is offered", name)
 		}
 	}
-	for _, why := range []string{`\"loop\": its schema: refers to itself`, `\"tree\": its schema: refers to itself`} {
+	for _, why := range []string{`\"loop\": schema: refers to itself`, `\"tree\": schema: refers to itself`} {
 		if log := strings.Join(notes(dir, "log"), " "); !strings.Contains(log, why) {
 			t.Errorf("the log does not say %s: %s", why, log)
 		}

@@ -48,7 +48,7 @@ func TestInstructions(t *testing.T) {
 	k := newTalk(t, []cairn.Toolset{served(t, advising("\n\tCall one before two. "), mcp.Options{})}, asks("bench_one", none{}), scripted.Text("first"))
 	for range 2 {
 		k.turn("go")
-		if got, want := k.hidden(), "The tools of bench are there: bench_one.\n"+fromServer+`"Call one before two."`; len(got) != 1 || got[0] != want {
+		if got, want := k.hidden(), "Tools from bench: bench_one.\n"+fromServer+`"Call one before two."`; len(got) != 1 || got[0] != want {
 			t.Errorf("the model reads %q", got)
 		}
 	}
@@ -106,7 +106,7 @@ func TestChangedInstructions(t *testing.T) {
 	k.turn("one")
 	for _, next := range []struct{ text, note string }{
 		{"Be slow.", `The instructions of bench have changed, a text of the server, not of the user or the operator, about the use of its tools. They are now: "Be slow."`},
-		{"", "bench gives no instructions any more. The earlier ones do not apply."},
+		{"", "bench no longer gives instructions. Ignore its earlier ones."},
 		{"Be quick.", fromServer + `"Be quick."`},
 	} {
 		say(next.text)
@@ -169,7 +169,7 @@ func TestSummaryRestatesNotes(t *testing.T) {
 	if !strings.HasPrefix(notes, "Summary of the conversation") {
 		t.Fatalf("there is no summary: %s", notes)
 	}
-	for _, line := range []string{fromServer + `"Be quick."`, "bench_one is not available any more.", `Call bench_two with bench_call_new_tool. Its description: "Is new."`} {
+	for _, line := range []string{fromServer + `"Be quick."`, "bench_one is no longer available.", `Call bench_two with bench_call_new_tool. Its description: "Is new."`} {
 		if !strings.Contains(notes, line) {
 			t.Errorf("the model does not read %q, but %s", line, notes)
 		}

@@ -110,7 +110,7 @@ func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
 			Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{}}},
 		// A server of an older revision asks during the call, which no other process could continue.
 		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
-			return nil, errors.New("the user is asked through an inbox, not while a call is open: ask by a result, as revision 2026-07-28 has it")
+			return nil, errors.New("elicitation during a call is not supported: the user is asked through an inbox, so return the request in the result, as in revision 2026-07-28")
 		},
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) { l.progressed(req.Params) },
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
@@ -133,7 +133,7 @@ func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
 	l.e.start(func() { // runs until the connection is lost
 		err := session.Wait()
 		if l.lost(session) && l.e.ctx.Err() == nil {
-			l.e.opts.Logger.Warn("the connection to an MCP server is lost", "server", l.e.name, "error", err)
+			l.e.opts.Logger.Warn("connection to an MCP server lost", "server", l.e.name, "error", err)
 		}
 	})
 	return session, nil
@@ -298,7 +298,7 @@ func (l *link) list(ctx context.Context, known bool) (*toolList, error) {
 	case l.known != nil:
 		return l.known, nil
 	case l.listing == nil && l.unlist != nil:
-		return nil, fmt.Errorf("MCP server %q: its tools cannot be listed: %w", l.e.name, l.unlist)
+		return nil, fmt.Errorf("MCP server %q: cannot list tools: %w", l.e.name, l.unlist)
 	}
 	l.retry = time.Now().Add(pause)
 	return nil, nil
@@ -318,7 +318,7 @@ func (l *link) listNow(ctx context.Context) {
 		if !needsConnect(err) {
 			l.retry = time.Now().Add(pause)
 		}
-		l.e.opts.Logger.Warn("the tools of an MCP server cannot be listed", "server", l.e.name, "error", err)
+		l.e.opts.Logger.Warn("cannot list the tools of an MCP server", "server", l.e.name, "error", err)
 		return
 	}
 	l.known, l.retry = list, time.Time{}

@@ -79,7 +79,7 @@ func (e *endpoint) fetch(ctx context.Context, session *sdk.ClientSession) (*tool
 			}
 			spec, err := e.specOf(t, seen)
 			if err != nil {
-				e.opts.Logger.Warn("a tool of an MCP server is left out", "server", e.name, "error", err)
+				e.opts.Logger.Warn("tool of an MCP server omitted", "server", e.name, "error", err)
 			}
 			if spec != nil {
 				list.tools = append(list.tools, *spec)
@@ -101,14 +101,14 @@ func (e *endpoint) excludes(remote string) bool {
 // specOf converts a server's tool; nil for one that is not allowed. seen are the names that are taken.
 func (e *endpoint) specOf(t *sdk.Tool, seen map[string]bool) (*toolSpec, error) {
 	if t == nil || t.Name == "" || len(t.Name) > maxRemoteName || cairn.CheckText("name", t.Name) != nil {
-		return nil, fmt.Errorf("its name cannot be used")
+		return nil, fmt.Errorf("invalid tool name")
 	}
 	if e.excludes(t.Name) {
 		return nil, nil
 	}
 	schema, err := json.Marshal(t.InputSchema)
 	if err != nil {
-		return nil, fmt.Errorf("%q: its schema does not encode: %w", t.Name, err)
+		return nil, fmt.Errorf("%q: encode schema: %w", t.Name, err)
 	}
 	schema, _ = limits.CleanJSON(schema)
 	schema = toolschema.Object(schema)

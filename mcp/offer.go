@@ -58,7 +58,7 @@ func (s *Server) instructs(said, says string) string {
 	const whose = "text of the server, not of the user or the operator, about the use of its tools"
 	switch {
 	case says == "":
-		return fmt.Sprintf("%s gives no instructions any more. The earlier ones do not apply.", s.name)
+		return fmt.Sprintf("%s no longer gives instructions. Ignore its earlier ones.", s.name)
 	case said != "":
 		return fmt.Sprintf("The instructions of %s have changed, a %s. They are now: %s", s.name, whose, quoted(says))
 	}
@@ -86,7 +86,7 @@ func (before *offer) retool(s *Server, list *toolList) (now *offer, note string)
 		case s.opts.Deferred:
 			return now, fmt.Sprintf("%s has %d tools.", s.name, len(all))
 		}
-		return now, fmt.Sprintf("The tools of %s are there: %s.", s.name, strings.Join(all, ", "))
+		return now, fmt.Sprintf("Tools from %s: %s.", s.name, strings.Join(all, ", "))
 	}
 	now = &offer{Base: s.allowed(before.Base), Through: true, Resources: before.Resources && s.opts.Resources}
 	for _, t := range now.Base {
@@ -112,26 +112,26 @@ func (s *Server) changes(before, now *offer) string {
 		was, is := slices.Contains(before.Gone, t.Name), slices.Contains(now.Gone, t.Name)
 		switch {
 		case is && !was && slices.ContainsFunc(now.Added, func(o toolSpec) bool { return o.Name == t.Name }):
-			lines = append(lines, fmt.Sprintf("%s is not as it was.", t.Name))
+			lines = append(lines, fmt.Sprintf("%s has changed.", t.Name))
 		case is && !was:
-			lines = append(lines, fmt.Sprintf("%s is not available any more.", t.Name))
+			lines = append(lines, fmt.Sprintf("%s is no longer available.", t.Name))
 		case was && !is:
-			lines = append(lines, fmt.Sprintf("%s is available again, as it was at first.", t.Name))
+			lines = append(lines, fmt.Sprintf("%s is available again in its original form.", t.Name))
 		}
 	}
 	for _, t := range before.Base {
 		if s.excludes(t.Remote) {
-			lines = append(lines, fmt.Sprintf("%s is not available any more.", t.Name))
+			lines = append(lines, fmt.Sprintf("%s is no longer available.", t.Name))
 		}
 	}
 	if before.Resources && !now.Resources {
 		for _, t := range s.resourceTools() {
-			lines = append(lines, fmt.Sprintf("%s is not available any more.", t.Name()))
+			lines = append(lines, fmt.Sprintf("%s is no longer available.", t.Name()))
 		}
 	}
 	for _, t := range before.Added {
 		if !slices.ContainsFunc(now.Added, func(o toolSpec) bool { return o.Name == t.Name }) && !slices.ContainsFunc(now.Base, func(o toolSpec) bool { return o.Name == t.Name }) {
-			lines = append(lines, fmt.Sprintf("%s is not available any more.", t.Name))
+			lines = append(lines, fmt.Sprintf("%s is no longer available.", t.Name))
 		}
 	}
 	for _, t := range now.Added {
@@ -156,7 +156,7 @@ func (s *Server) allowed(tools []toolSpec) []toolSpec {
 func (s *Server) Restate(pinned json.RawMessage) (string, error) {
 	var o offer
 	if err := json.Unmarshal(pinned, &o); err != nil {
-		return "", fmt.Errorf("the pinned offer does not decode: %w", err)
+		return "", fmt.Errorf("decode pinned offer: %w", err)
 	}
 	var lines []string
 	if len(o.Gone)+len(o.Added) > 0 {
@@ -189,7 +189,7 @@ func fit(s *Server, tools []toolSpec) []toolSpec {
 	total := 0
 	for i := range tools {
 		if total += len(tools[i].Schema) + len(tools[i].Description) + 4*maxName; total > cairn.MaxPinnedBytes/4 {
-			s.opts.Logger.Warn("tools of an MCP server are left out: the list is too large", "server", s.name, "tools", len(tools), "kept", i)
+			s.opts.Logger.Warn("tools of an MCP server omitted: the list is too large", "server", s.name, "tools", len(tools), "kept", i)
 			return tools[:i]
 		}
 	}
@@ -251,18 +251,18 @@ func (s *Server) tool(t *toolSpec) cairn.Tool {
 // gone returns the tool that replaces in the list one that is gone or has changed.
 func (s *Server) gone(t *toolSpec) cairn.Tool {
 	return cairn.RawFunc(t.Name, t.Description, t.Schema, func(context.Context, *cairn.Call, json.RawMessage) (json.RawMessage, error) {
-		return nil, cairn.Errorf(cairn.ErrUnknownTool, "the tool has changed or is not there any more, as was said before")
+		return nil, cairn.Errorf(cairn.ErrUnknownTool, "the tool has changed or is no longer available; see the earlier notice")
 	})
 }
 
 // newCall is the input of the tool that calls tools added later.
 type newCall struct {
 	Tool      string          `json:"tool" jsonschema:"The tool's name."`
-	Arguments json.RawMessage `json:"arguments" jsonschema:"Its arguments, an object as its schema says."`
+	Arguments json.RawMessage `json:"arguments" jsonschema:"Its arguments, an object that matches its schema."`
 }
 
 var newCallSchema = json.RawMessage(`{"type":"object","properties":{"tool":{"type":"string","description":"The tool's name."},` +
-	`"arguments":{"type":"object","description":"Its arguments, as its schema says."}},"required":["tool","arguments"],"additionalProperties":false}`)
+	`"arguments":{"type":"object","description":"Its arguments, which must match its schema."}},"required":["tool","arguments"],"additionalProperties":false}`)
 
 // through returns the tool that calls the ones added later.
 func (s *Server) through(added []toolSpec) cairn.Tool {
@@ -282,15 +282,15 @@ func (s *Server) through(added []toolSpec) cairn.Tool {
 			return &cairn.Prompt{Text: fmt.Sprintf("Call %s of %s?", t.Name, s.name)}, nil
 		}))
 	}
-	description := fmt.Sprintf("Calls a tool of %s that was added or changed in the course of the conversation, once you have been given its name and schema. Call other tools as usual.", s.name)
+	description := fmt.Sprintf("Calls a tool of %s that was added or changed during the conversation, once you have its name and schema. Call other tools as usual.", s.name)
 	return cairn.RawFunc(s.opts.Prefix+callTool, description, newCallSchema, func(ctx context.Context, call *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 		var in newCall
 		if err := json.Unmarshal(input, &in); err != nil {
-			return nil, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)
+			return nil, cairn.Errorf(cairn.ErrArguments, "decode arguments: %w", err)
 		}
 		t := find(in.Tool)
 		if t == nil {
-			return nil, cairn.Errorf(cairn.ErrUnknownTool, "no tool of that name was added; those that were: %s", strings.Join(names(added), ", "))
+			return nil, cairn.Errorf(cairn.ErrUnknownTool, "unknown tool; the added tools are: %s", strings.Join(names(added), ", "))
 		}
 		form, err := schema.Parse(t.Schema)
 		if err != nil {
@@ -309,7 +309,7 @@ func (s *Server) Offer(ctx context.Context, step *cairn.Step, pinned json.RawMes
 	if pinned != nil {
 		before = new(offer)
 		if err := json.Unmarshal(pinned, before); err != nil {
-			return nil, fmt.Errorf("the pinned offer does not decode: %w", err)
+			return nil, fmt.Errorf("decode pinned offer: %w", err)
 		}
 	}
 	l, err := s.link(step.UserID)
@@ -325,7 +325,7 @@ func (s *Server) Offer(ctx context.Context, step *cairn.Step, pinned json.RawMes
 		if before != nil {
 			return nil, nil
 		}
-		return s.pin(nil, &offer{Connect: true}, fmt.Sprintf("The tools of %s are there once the user has connected an account; %sconnect asks for it.", s.name, s.opts.Prefix))
+		return s.pin(nil, &offer{Connect: true}, fmt.Sprintf("The tools of %s become available once the user has connected an account; call %sconnect to ask for it.", s.name, s.opts.Prefix))
 	case err != nil:
 		return nil, err
 	case list == nil && before == nil:

@@ -11,13 +11,13 @@ import (
 // turnSchema returns the schema of turnOut for an agent with the given output; nil for one whose output is text.
 func turnSchema(output *cairn.OutputType) (json.RawMessage, error) {
 	properties := map[string]any{
-		"session": map[string]string{"type": "string", "description": "Names the conversation, for further calls."},
+		"session": map[string]string{"type": "string", "description": "The session id, to continue the conversation in further calls."},
 		"text":    map[string]string{"type": "string", "description": "The agent's answer."},
 	}
 	if output != nil {
 		var s any
 		if err := json.Unmarshal(output.Schema(), &s); err != nil {
-			return nil, fmt.Errorf("the output's schema does not decode: %w", err)
+			return nil, fmt.Errorf("decode output schema: %w", err)
 		}
 		properties["output"] = nested(s, "/properties/output")
 	}

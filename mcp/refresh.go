@@ -34,7 +34,7 @@ func (o *connection) claim(ctx context.Context, user string) (int64, error) {
 // release ends a claim. If that fails, the claim lapses.
 func (o *connection) release(ctx context.Context, user string, claim int64) {
 	if _, err := o.c.records.take(ctx, aClaim, o.key(user), claim); err != nil {
-		o.c.opts.Logger.Warn("a claim to refresh a token is not released", "server", o.server, "error", err)
+		o.c.opts.Logger.Warn("claim to refresh a token not released", "server", o.server, "error", err)
 	}
 }
 
@@ -55,7 +55,7 @@ func (o *connection) renew(ctx context.Context, user string, seen int64) error {
 		return o.forget(ctx, user, g)
 	}
 	if err != nil {
-		o.c.opts.Logger.Warn("a token cannot be refreshed", "server", o.server, "error", err)
+		o.c.opts.Logger.Warn("cannot refresh a token", "server", o.server, "error", err)
 		return fmt.Errorf("%w: %s", errRefresh, o.server)
 	}
 	for wait := 50 * time.Millisecond; ; wait *= 2 { // without the new token the grant is lost
@@ -101,7 +101,7 @@ func (o *connection) refresh(ctx context.Context, g *grant) (*grant, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.TokenURL, strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, errors.New("the address of the token endpoint is not one")
+		return nil, errors.New("invalid address of the token endpoint")
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")
@@ -117,7 +117,7 @@ func (o *connection) refresh(ctx context.Context, g *grant) (*grant, error) {
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
-		return nil, errors.New("the response of the token endpoint breaks off")
+		return nil, errors.New("the response of the token endpoint ended unexpectedly")
 	}
 	var t struct {
 		Access  string      `json:"access_token"`

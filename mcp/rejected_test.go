@@ -25,7 +25,7 @@ func TestRejectedToken(t *testing.T) {
 		"refresh returns the token again":       {renew: "same", refreshes: -1, asks: true},
 		"refresh token is invalid":              {renew: "invalid_grant", refreshes: 1, asks: true},
 		"no refresh token":                      {once: true, asks: true},
-		"authorisation server is not available": {renew: "down", refreshes: -1, want: "cannot be refreshed at the moment"},
+		"authorisation server is not available": {renew: "down", refreshes: -1, want: "cannot refresh the token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

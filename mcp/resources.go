@@ -212,7 +212,7 @@ func messageOf(m *sdk.PromptMessage, files *int) (cairn.Message, error) {
 }
 
 // errAsks reports that a server asks the user something where no call of a tool can wait for the answer.
-var errAsks = refused("the server asks for input, which only calls of its tools can wait for")
+var errAsks = refused("the server requests input, which is supported only in tool calls")
 
 // codeNotFound is the code of a resource that does not exist, in revisions before 2026-07-28.
 const codeNotFound = -32002
@@ -222,7 +222,7 @@ const codeNotFound = -32002
 func missing(err error, what, name string) error {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) && (wire.Code == codeNotFound || wire.Code == jsonrpc.CodeInvalidParams || wire.Code == jsonrpc.CodeMethodNotFound) {
-		return refusal{cairn.Errorf(cairn.ErrNotFound, "there is no %s %q: %s", what, clean(name, 256), clean(wire.Message, maxDescription))}
+		return refusal{cairn.Errorf(cairn.ErrNotFound, "%s %q not found: %s", what, clean(name, 256), clean(wire.Message, maxDescription))}
 	}
 	return err
 }

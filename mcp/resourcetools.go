@@ -54,13 +54,13 @@ func (r *shownResource) has(query string) bool {
 }
 
 var (
-	listSchema = json.RawMessage(`{"type":"object","properties":{"query":{"type":"string","description":"Only what has this text in its address, name or description."}},"additionalProperties":false}`)
-	readSchema = json.RawMessage(`{"type":"object","properties":{"uri":{"type":"string","description":"The address of a resource, or a template of addresses with its variables filled in."}},"required":["uri"],"additionalProperties":false}`)
+	listSchema = json.RawMessage(`{"type":"object","properties":{"query":{"type":"string","description":"Only entries with this text in their address, name or description."}},"additionalProperties":false}`)
+	readSchema = json.RawMessage(`{"type":"object","properties":{"uri":{"type":"string","description":"The address of a resource, or an address template with its variables filled in."}},"required":["uri"],"additionalProperties":false}`)
 )
 
 // resourceTools returns the tools with which a model lists and reads the server's resources.
 func (s *Server) resourceTools() []cairn.Tool {
-	list := s.reader(listTool, methodList, fmt.Sprintf("Lists the resources of %s, and templates of the addresses of further ones.", s.name), listSchema, s.listFor)
+	list := s.reader(listTool, methodList, fmt.Sprintf("Lists the resources of %s, and address templates of further ones.", s.name), listSchema, s.listFor)
 	read := s.reader(readTool, methodRead, fmt.Sprintf("Reads a resource of %s.", s.name), readSchema, s.readFor)
 	return []cairn.Tool{list, read}
 }
@@ -104,7 +104,7 @@ func (s *Server) reader(name, method, description string, schema json.RawMessage
 func (s *Server) listFor(ctx context.Context, user string, input json.RawMessage) (*result, error) {
 	var in struct{ Query string }
 	if err := json.Unmarshal(input, &in); err != nil {
-		return nil, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)
+		return nil, cairn.Errorf(cairn.ErrArguments, "decode arguments: %w", err)
 	}
 	query := strings.ToLower(in.Query)
 	out := shownList{Resources: []shownResource{}}
@@ -141,7 +141,7 @@ func (l *shownList) add(to *[]shownResource, address, query string, r shownResou
 func (s *Server) readFor(ctx context.Context, user string, input json.RawMessage) (*result, error) {
 	var in struct{ URI string }
 	if err := json.Unmarshal(input, &in); err != nil {
-		return nil, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)
+		return nil, cairn.Errorf(cairn.ErrArguments, "decode arguments: %w", err)
 	}
 	contents, err := s.read(ctx, user, in.URI)
 	if err != nil {

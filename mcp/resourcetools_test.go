@@ -79,7 +79,7 @@ func TestResourceTools(t *testing.T) {
 	if got := k.offered(0); got != "bench_list_resources bench_read_resource" {
 		t.Errorf("the model has the tools %s", got)
 	}
-	if got := k.hidden()[0]; got != "The tools of bench are there: bench_list_resources, bench_read_resource." {
+	if got := k.hidden()[0]; got != "Tools from bench: bench_list_resources, bench_read_resource." {
 		t.Errorf("the model reads %q", got)
 	}
 	resource := func(name string) string {
@@ -98,7 +98,7 @@ func TestResourceTools(t *testing.T) {
 		switch {
 		case i < len(want) && string(r.Output) != want[i]:
 			t.Errorf("call %d came to %s, want %s", i, r.Output, want[i])
-		case i == len(want) && (!r.IsError || !strings.Contains(string(r.Output), `no resource \"disc://dune\"`)):
+		case i == len(want) && (!r.IsError || !strings.Contains(string(r.Output), `resource \"disc://dune\" not found`)):
 			t.Errorf("a resource that does not exist: %s", r.Output)
 		}
 	}
@@ -237,7 +237,7 @@ func TestResourceToolsLeaveOldSessions(t *testing.T) {
 				}
 			}
 			notes := strings.Join(k.hidden(), "\n")
-			if test.listed && strings.Count(notes, "bench_read_resource is not available any more.") != 1 || !test.listed && !strings.HasSuffix(notes, "bench has no tools.") {
+			if test.listed && strings.Count(notes, "bench_read_resource is no longer available.") != 1 || !test.listed && !strings.HasSuffix(notes, "bench has no tools.") {
 				t.Errorf("the model reads %q", notes)
 			}
 		})

@@ -56,7 +56,7 @@ func decodeResult(raw []byte) (*result, error) {
 	r := new(result)
 	raw, _ = limits.CleanJSON(raw)
 	if err := json.Unmarshal(raw, r); err != nil {
-		return nil, cairn.Errorf(cairn.ErrTool, "the server's result does not decode: %w", err)
+		return nil, cairn.Errorf(cairn.ErrTool, "decode the server's result: %w", err)
 	}
 	switch r.Type {
 	case "", complete:
@@ -65,7 +65,7 @@ func decodeResult(raw []byte) (*result, error) {
 	case inputRequired:
 		r.Content, r.Data = nil, nil
 	default:
-		return nil, cairn.Errorf(cairn.ErrTool, "the server's result is of the type %q, which is not supported: what it stands for, such as a task, may still be under way", clean(r.Type, 64))
+		return nil, cairn.Errorf(cairn.ErrTool, "unsupported result type %q of the server: the operation, such as a task, may still be under way", clean(r.Type, 64))
 	}
 	return r, nil
 }
@@ -110,12 +110,12 @@ func (r *result) output(most int) (out json.RawMessage, files []cairn.File, err 
 		}
 	}
 	if size > most {
-		return nil, nil, fmt.Errorf("the server's result has more than %d bytes; ask for less", most)
+		return nil, nil, fmt.Errorf("the server's result is too large (max %d bytes); request less", most)
 	}
 	if r.IsError {
 		text := strings.Join(texts, "\n")
 		if text == "" {
-			text = "the server's tool failed and does not say why"
+			text = "the server's tool failed without a reason"
 		}
 		return nil, files, fmt.Errorf("%s", text)
 	}
@@ -189,5 +189,5 @@ func fileOf(media, data string, n int) (*cairn.File, string) {
 	case "image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf":
 		return &cairn.File{MediaType: kind, Data: raw}, ""
 	}
-	return nil, "left out: not an image that models read, nor a PDF"
+	return nil, "left out: unsupported image format"
 }

@@ -22,25 +22,25 @@ const (
 // that expand to very many parts.
 func checkSchema(raw json.RawMessage) error {
 	if len(raw) > maxSchema {
-		return fmt.Errorf("its schema has more than %d KiB", maxSchema>>10)
+		return fmt.Errorf("schema is too large (max %d KiB)", maxSchema>>10)
 	}
 	if err := cairn.CheckJSON("schema", raw); err != nil {
 		return err
 	}
 	var root any
 	if err := json.Unmarshal(raw, &root); err != nil {
-		return fmt.Errorf("its schema does not decode: %w", err)
+		return fmt.Errorf("decode schema: %w", err)
 	}
 	object, ok := root.(map[string]any)
 	if !ok || object["type"] != "object" {
-		return fmt.Errorf("its schema does not describe an object")
+		return fmt.Errorf("schema must describe an object")
 	}
 	m := measure{root: root, sizes: map[string]int{}}
 	if _, err := m.size(root, 0); err != nil {
-		return fmt.Errorf("its schema: %w", err)
+		return fmt.Errorf("schema: %w", err)
 	}
 	if _, err := schema.Parse(raw); err != nil {
-		return fmt.Errorf("its %w", err)
+		return fmt.Errorf("%w", err)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ type measure struct {
 
 func (m *measure) size(v any, depth int) (int, error) {
 	if depth > maxNest {
-		return 0, fmt.Errorf("is nested more than %d deep", maxNest)
+		return 0, fmt.Errorf("is nested more than %d levels deep", maxNest)
 	}
 	total := 1
 	add := func(v any) error {
@@ -111,7 +111,7 @@ func (m *measure) refer(ref string, depth int) (int, error) {
 		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
 		object, ok := target.(map[string]any)
 		if target = object[name]; !ok || target == nil {
-			return 0, fmt.Errorf("refers to what is not there")
+			return 0, fmt.Errorf("has an unresolved reference")
 		}
 	}
 	m.sizes[ref] = -1

@@ -32,14 +32,14 @@ var (
 // started on demand and ended by Close. Lines of its standard error are logged.
 func Command(name string, command []string, opts *Options) (*Server, error) {
 	if len(command) == 0 || command[0] == "" {
-		return nil, cairn.Invalid("command", "MCP server %q: is empty", name)
+		return nil, cairn.Invalid("command", "MCP server %q: command is empty", name)
 	}
 	s, err := newServer(name, opts)
 	if err != nil {
 		return nil, err
 	}
 	if s.opts.Auth != nil || len(s.opts.Header) > 0 || s.opts.HTTPClient != nil {
-		return nil, cairn.Invalid("auth", "MCP server %q: Auth, Header and HTTPClient are for servers over HTTP", name)
+		return nil, cairn.Invalid("auth", "MCP server %q: Auth, Header and HTTPClient are only for servers over HTTP", name)
 	}
 	s.dial = &commandDialer{command: slices.Clone(command), opts: &s.opts, name: name}
 	return s, nil
@@ -49,14 +49,14 @@ func Command(name string, command []string, opts *Options) (*Server, error) {
 func URL(name, address string, opts *Options) (*Server, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return nil, cairn.Invalid("url", "MCP server %q: is not an http or https address without a password", name)
+		return nil, cairn.Invalid("url", "MCP server %q: URL must be http or https without a password", name)
 	}
 	s, err := newServer(name, opts)
 	if err != nil {
 		return nil, err
 	}
 	if len(s.opts.Env) > 0 || s.opts.Dir != "" {
-		return nil, cairn.Invalid("env", "MCP server %q: Env and Dir are for commands", name)
+		return nil, cairn.Invalid("env", "MCP server %q: Env and Dir are only for commands", name)
 	}
 	s.dial = &httpDialer{address: address, opts: &s.opts}
 	if s.opts.Auth != nil {
@@ -69,7 +69,7 @@ func URL(name, address string, opts *Options) (*Server, error) {
 
 func newServer(name string, opts *Options) (*Server, error) {
 	if err := cairn.CheckSessionID(name); err != nil {
-		return nil, cairn.Invalid("name", "MCP server %q: cannot be a name", name)
+		return nil, cairn.Invalid("name", "invalid name %q of an MCP server", name)
 	}
 	s := &Server{endpoint: endpoint{name: name}, links: map[string]*link{}}
 	if opts != nil {
@@ -83,25 +83,25 @@ func newServer(name string, opts *Options) (*Server, error) {
 	}
 	switch {
 	case o.NoPrefix && o.Prefix != "":
-		return nil, cairn.Invalid("prefix", "MCP server %q: set either Prefix or NoPrefix", name)
+		return nil, cairn.Invalid("prefix", "MCP server %q: set either Prefix or NoPrefix, not both", name)
 	case o.Prefix == "" && !o.NoPrefix:
 		o.Prefix = plainName(name) + "_"
 	}
 	if o.Prefix != "" && (o.Prefix != plainName(o.Prefix) || len(o.Prefix) > maxPrefix || strings.ContainsAny(o.Prefix[:1], "0123456789-")) {
-		return nil, cairn.Invalid("prefix", "MCP server %q: must be at most %d letters, digits, _ or -, not beginning with a digit or -", name, maxPrefix)
+		return nil, cairn.Invalid("prefix", "MCP server %q: Prefix must be at most %d letters, digits, _ or -, not beginning with a digit or -", name, maxPrefix)
 	}
 	switch {
 	case o.Timeout < 0:
-		return nil, cairn.Invalid("timeout", "MCP server %q: is negative", name)
+		return nil, cairn.Invalid("timeout", "MCP server %q: Timeout is negative", name)
 	case o.ListTimeout < 0:
-		return nil, cairn.Invalid("list_timeout", "MCP server %q: is negative", name)
+		return nil, cairn.Invalid("list_timeout", "MCP server %q: ListTimeout is negative", name)
 	case o.MaxResult < 0:
-		return nil, cairn.Invalid("max_result", "MCP server %q: is negative", name)
+		return nil, cairn.Invalid("max_result", "MCP server %q: MaxResult is negative", name)
 	}
 	for field, list := range map[string][]string{"allow": o.Allow, "approve": o.Approve} {
 		for _, pattern := range list {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-				return nil, cairn.Invalid(field, "MCP server %q: %q is not a pattern", name, pattern)
+				return nil, cairn.Invalid(field, "MCP server %q: invalid pattern %q", name, pattern)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func newServer(name string, opts *Options) (*Server, error) {
 	}
 	for _, v := range o.Env {
 		if !strings.Contains(v, "=") {
-			return nil, cairn.Invalid("env", "MCP server %q: a variable has the form NAME=value", name)
+			return nil, cairn.Invalid("env", "MCP server %q: variables must have the form NAME=value", name)
 		}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -130,7 +130,7 @@ func (s *Server) Required() bool { return s.opts.Required }
 // is ErrInvalid.
 func (s *Server) Ready(ctx context.Context) error {
 	if s.opts.Auth != nil && s.opts.Auth.perUser() {
-		return cairn.Invalid("auth", "MCP server %q: each user has a list of tools of their own", s.name)
+		return cairn.Invalid("auth", "MCP server %q: each user has a separate list of tools", s.name)
 	}
 	l, err := s.link("")
 	if err != nil {

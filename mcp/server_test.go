@@ -47,7 +47,7 @@ func TestToolsOfAServer(t *testing.T) {
 				`{"type":"resource_link","uri":"file:///a","name":"a"},` +
 				`{"type":"audio","media_type":"audio/wav","note":"left out: not an image or a PDF"},` +
 				`{"type":"resource","uri":"file:///b","media_type":"text/plain","text":"inside"}]`,
-				`"out of paper"`, "", `"the server's result has more than 1048576 bytes; ask for less"`}
+				`"out of paper"`, "", `"the server's result is too large (max 1048576 bytes); request less"`}
 			for i, r := range k.results() {
 				switch {
 				case i == 4:
@@ -293,7 +293,7 @@ func TestChangedList(t *testing.T) {
 			t.Errorf("request %d has the tools %s", i, got)
 		}
 	}
-	want := []string{"keep Keeps.", "has changed", "change Has changed.", "has changed", "those that were: bench_added, bench_change", "violate the schema"}
+	want := []string{"keep Keeps.", "has changed", "change Has changed.", "has changed", "the added tools are: bench_added, bench_change", "violate the schema"}
 	for i, r := range k.results() {
 		if !strings.Contains(string(r.Output), want[i]) {
 			t.Errorf("call %d came to %s, want %s", i, r.Output, want[i])
@@ -305,8 +305,8 @@ func TestChangedList(t *testing.T) {
 			said += m.Text() + "\n"
 		}
 	}
-	for _, line := range []string{"The tools of bench are there: bench_change, bench_keep, bench_remove.", "bench_change is not as it was.",
-		"bench_remove is not available any more.", "Call bench_added with bench_call_new_tool. Its description: \"Is new.\""} {
+	for _, line := range []string{"Tools from bench: bench_change, bench_keep, bench_remove.", "bench_change has changed.",
+		"bench_remove is no longer available.", "Call bench_added with bench_call_new_tool. Its description: \"Is new.\""} {
 		if !strings.Contains(said, line) {
 			t.Errorf("the model was not informed that %q, but that %s", line, said)
 		}
@@ -348,7 +348,7 @@ func TestDeferred(t *testing.T) {
 			t.Errorf("request %d has the tools %s", i, got)
 		}
 	}
-	want := []string{"bench_keep", "did keep", "there is no tool", "bench_added", "did added"}
+	want := []string{"bench_keep", "did keep", "unknown tool", "bench_added", "did added"}
 	for i, r := range k.results() {
 		if !strings.Contains(string(r.Output), want[i]) {
 			t.Errorf("call %d came to %s, want %s", i, r.Output, want[i])

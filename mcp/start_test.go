@@ -128,7 +128,7 @@ func TestTurnWithoutServerSaysSo(t *testing.T) {
 		if len(list) != turn || list[turn-1].Name != "bench" || list[turn-1].RunID == "" || list[turn-1].Error == nil || list[turn-1].Error.Code != cairn.ErrUnavailable {
 			t.Errorf("after turn %d the events are %+v", turn, list)
 		}
-		if n := log.count("level=WARN msg=\"a turn runs without the tools of a toolset\" session=s agent=bot toolset=bench"); n != turn {
+		if n := log.count("level=WARN msg=\"toolset failed; the turn runs without its tools\" session=s agent=bot toolset=bench"); n != turn {
 			t.Errorf("after turn %d the log has %d lines: %s", turn, n, log.all.String())
 		}
 	}

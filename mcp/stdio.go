@@ -68,7 +68,7 @@ func (i *input) Close() error {
 		case <-time.After(patience):
 		}
 	}
-	return errors.Join(err, fmt.Errorf("process %d does not end", i.cmd.Process.Pid))
+	return errors.Join(err, fmt.Errorf("process %d does not exit", i.cmd.Process.Pid))
 }
 
 // Bounds of what a server writes to its standard output besides messages: lines that are logged, and bytes in between two

@@ -41,7 +41,7 @@ func (g *grant) fresh() bool { return g.Expiry.IsZero() || time.Until(g.Expiry) 
 func (g *grant) valid() bool { return g.Expiry.IsZero() || time.Until(g.Expiry) > 0 }
 
 // errRefresh reports that the authorisation server issues no new token at the moment.
-var errRefresh = errors.New("the token cannot be refreshed at the moment")
+var errRefresh = errors.New("cannot refresh the token")
 
 // key returns the key of the records of a user's grant.
 func (o *connection) key(user string) string { return ids.Derive("grant", o.server, o.address, user) }

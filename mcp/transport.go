@@ -37,7 +37,7 @@ func (d *commandDialer) transport(context.Context, string) (sdk.Transport, error
 	cmd.Stderr = &logWriter{d: d}
 	cmd.WaitDelay = time.Second // a child of the command may keep its standard error open
 	return marking{&pipes{cmd: cmd, skipped: func(line string) {
-		d.opts.Logger.Warn("an MCP server writes a line to its standard output that is not a message", "server", d.name, "line", clean(line, 4<<10))
+		d.opts.Logger.Warn("MCP server wrote a line to standard output that is not a message", "server", d.name, "line", clean(line, 4<<10))
 	}}}, nil
 }
 
@@ -54,7 +54,7 @@ func (w *logWriter) Write(p []byte) (int, error) {
 		if n == 0 || err != nil {
 			return len(p), err
 		}
-		w.d.opts.Logger.Info("an MCP server says", "server", w.d.name, "line", clean(string(line), 4<<10))
+		w.d.opts.Logger.Info("MCP server stderr", "server", w.d.name, "line", clean(string(line), 4<<10))
 		w.rest = w.rest[n:]
 	}
 }

@@ -24,7 +24,7 @@ const (
 func (a *Agents) files(ctx context.Context, session string, res *cairn.Result) []sdk.Content {
 	m, err := a.lastReply(ctx, session, res)
 	if err != nil {
-		a.logger.Warn("the files of a reply cannot be read", "session", session, "error", err)
+		a.logger.Warn("cannot read the files of a reply", "session", session, "error", err)
 	}
 	if m == nil {
 		return nil
@@ -36,7 +36,7 @@ func (a *Agents) files(ctx context.Context, session string, res *cairn.Result) [
 		switch {
 		case f == nil:
 		case size+len(f.Data) > maxTurnFiles:
-			list = append(list, &sdk.TextContent{Text: fmt.Sprintf("A file of the type %s with %d bytes is left out: the files of the reply are too large.", f.MediaType, len(f.Data))})
+			list = append(list, &sdk.TextContent{Text: fmt.Sprintf("File of type %s with %d bytes omitted: the files of the reply are too large.", f.MediaType, len(f.Data))})
 		default:
 			size += len(f.Data)
 			list = append(list, blockOf(f, "cairn:"+url.PathEscape(session)+"/"+url.PathEscape(m.ID)+"/"+fmt.Sprint(i)))

@@ -32,7 +32,7 @@ func TestFilesOfATurn(t *testing.T) {
 		"one of each":   {[]scripted.Step{scripted.Reply(withFile(png), withFile(wav), scripted.Text("done"), withFile(pdf))}, []sdk.Content{&sdk.ImageContent{MIMEType: "image/png", Data: png.Data}, &sdk.AudioContent{MIMEType: "audio/wav", Data: wav.Data}, &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{MIMEType: "application/pdf", Blob: pdf.Data}}}},
 		"an address":    {[]scripted.Step{scripted.Reply(scripted.Text("done"), withFile(cairn.File{Name: "a", MediaType: "image/png", URL: "https://example.com/a.png"}))}, []sdk.Content{&sdk.ResourceLink{URI: "https://example.com/a.png", Name: "a", MIMEType: "image/png"}}},
 		"earlier reply": {[]scripted.Step{scripted.Reply(withFile(png), scripted.Call("look", none{})), scripted.Text("done")}, nil},
-		"too large":     {[]scripted.Step{scripted.Reply(withFile(large), scripted.Text("done"), withFile(large), withFile(png))}, []sdk.Content{&sdk.ImageContent{MIMEType: "image/png", Data: large.Data}, &sdk.TextContent{Text: "A file of the type image/png with 5242880 bytes is left out: the files of the reply are too large."}, &sdk.ImageContent{MIMEType: "image/png", Data: png.Data}}},
+		"too large":     {[]scripted.Step{scripted.Reply(withFile(large), scripted.Text("done"), withFile(large), withFile(png))}, []sdk.Content{&sdk.ImageContent{MIMEType: "image/png", Data: large.Data}, &sdk.TextContent{Text: "File of type image/png with 5242880 bytes omitted: the files of the reply are too large."}, &sdk.ImageContent{MIMEType: "image/png", Data: png.Data}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

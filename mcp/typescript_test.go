@@ -23,7 +23,7 @@ func TestTypeScriptServer(t *testing.T) {
 	dir := t.TempDir()
 	var lost atomic.Bool
 	logger := slog.New(slog.NewTextHandler(writer(func(p []byte) {
-		if strings.Contains(string(p), "is lost") {
+		if strings.Contains(string(p), "connection to an MCP server lost") {
 			lost.Store(true)
 		}
 	}), nil))

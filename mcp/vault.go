@@ -85,7 +85,7 @@ func (v *vault) get(ctx context.Context, what, name string, value any) (version 
 	}
 	var sealed []byte
 	if err := json.Unmarshal(r.Value, &sealed); err != nil || len(sealed) < v.seal.NonceSize() {
-		return 0, fmt.Errorf("record %s is not one", what+name)
+		return 0, fmt.Errorf("record %s is not a sealed value", what+name)
 	}
 	n := v.seal.NonceSize()
 	plain, err := v.seal.Open(nil, sealed[:n], sealed[n:], []byte(what+name))
