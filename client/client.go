@@ -59,13 +59,13 @@ func New(address string, opts *Options) (*Client, error) {
 	base, err := url.Parse(address)
 	switch {
 	case err != nil: // the error's text may contain a password
-		return nil, cairn.Invalid("address", "is no URL")
+		return nil, cairn.Invalid("address", "must be a URL")
 	case base.Scheme != "http" && base.Scheme != "https" || base.Host == "":
 		return nil, cairn.Invalid("address", "must begin with http:// or https:// and a host")
 	case base.User != nil:
-		return nil, cairn.Invalid("address", "has a user in it; use Options.Token or Options.Header")
+		return nil, cairn.Invalid("address", "must not have a user; use Options.Token or Options.Header")
 	case base.RawQuery != "" || base.Fragment != "":
-		return nil, cairn.Invalid("address", "has a query or a fragment")
+		return nil, cairn.Invalid("address", "must not have a query or a fragment")
 	}
 	c := &Client{base: base}
 	if opts != nil {
@@ -74,11 +74,11 @@ func New(address string, opts *Options) (*Client, error) {
 	o := &c.opts
 	switch {
 	case o.Timeout < 0 || o.MaxBody < 0 || o.Patience < 0:
-		return nil, cairn.Invalid("options", "Timeout, MaxBody and Patience cannot be negative")
+		return nil, cairn.Invalid("options", "Timeout, MaxBody and Patience must not be negative")
 	case o.HTTP != nil && o.HTTP.Timeout != 0:
-		return nil, cairn.Invalid("options", "HTTP has a Timeout, which would end streams; set Options.Timeout instead")
+		return nil, cairn.Invalid("options", "HTTP.Timeout must be 0, since it would end streams; set Options.Timeout")
 	case strings.ContainsAny(o.Token, "\r\n"):
-		return nil, cairn.Invalid("options", "Token has a line break in it")
+		return nil, cairn.Invalid("options", "Token must not have a line break")
 	}
 	if o.HTTP == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -101,7 +101,7 @@ func New(address string, opts *Options) (*Client, error) {
 // request returns a request for a path whose segments are already escaped.
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, in any) (*http.Request, error) {
 	if slices.ContainsFunc(strings.Split(path, "/")[1:], func(s string) bool { return s == "" || s == "." || s == ".." }) {
-		return nil, cairn.Invalid("id", "the path %q has a segment that is empty, . or ..", path) // it would be that of something else
+		return nil, cairn.Invalid("id", "path %q must not have an empty, . or .. segment", path) // it would be that of something else
 	}
 	at := *c.base
 	at.Path, at.RawPath = "", ""
@@ -113,13 +113,13 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	if in != nil {
 		raw, err := json.Marshal(in)
 		if err != nil {
-			return nil, cairn.Invalid("request", "does not encode as JSON: %v", err)
+			return nil, cairn.Invalid("request", "cannot be encoded as JSON: %v", err)
 		}
 		body = bytes.NewReader(raw)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
-		return nil, cairn.Invalid("request", "the path %q cannot be requested", path)
+		return nil, cairn.Invalid("request", "invalid path %q", path)
 	}
 	for name, values := range c.opts.Header {
 		req.Header[name] = values
@@ -145,7 +145,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		return err
 	}
 	if err := json.Unmarshal(raw, out); err != nil {
-		return cairn.Errorf(cairn.ErrInternal, "%s: the answer is not what a server of sessions says: %w", what(req), err)
+		return cairn.Errorf(cairn.ErrInternal, "%s: decode response: %w", what(req), err)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (c *Client) answer(req *http.Request) (*http.Response, []byte, error) {
 	case res.StatusCode >= 300:
 		return nil, nil, refusal(req, res, raw)
 	case int64(len(raw)) > c.opts.MaxBody:
-		return nil, nil, cairn.Errorf(cairn.ErrTooLarge, "%s: the answer has more than %d bytes", what(req), c.opts.MaxBody)
+		return nil, nil, cairn.Errorf(cairn.ErrTooLarge, "%s: response is too large (max %d bytes)", what(req), c.opts.MaxBody)
 	}
 	return res, raw, nil
 }
@@ -185,7 +185,7 @@ func failed(ctx context.Context, req *http.Request, err error) error {
 		err = outer.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return cairn.Errorf(cairn.ErrUnavailable, "%s: no answer in time", what(req))
+		return cairn.Errorf(cairn.ErrUnavailable, "%s: timed out", what(req))
 	}
 	return cairn.Errorf(cairn.ErrUnavailable, "%s: %w", what(req), err)
 }

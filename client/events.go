@@ -116,11 +116,11 @@ func (c *Client) stream(ctx context.Context, session string, o EventsOptions, ta
 		}
 		var ev cairn.Event
 		if err := json.Unmarshal(data, &ev); err != nil {
-			return false, cairn.Errorf(cairn.ErrInternal, "%s: an event does not decode: %w", what(req), err)
+			return false, cairn.Errorf(cairn.ErrInternal, "%s: decode event: %w", what(req), err)
 		}
 		cursor, err := cairn.ParseCursor(id)
 		if err != nil {
-			return false, cairn.Errorf(cairn.ErrInternal, "%s: an event has no place: %w", what(req), err)
+			return false, cairn.Errorf(cairn.ErrInternal, "%s: invalid event id: %w", what(req), err)
 		}
 		ev.Incarnation = cursor.Incarnation
 		over = ev.Type == cairn.EventSessionDeleted || o.RunID != "" && ev.Ends(o.RunID)
@@ -158,12 +158,12 @@ func (c *Client) eventsRequest(ctx context.Context, session string, o EventsOpti
 // broken returns the error for a stream that broke off before its end.
 func broken(req *http.Request, err error) error {
 	if errors.Is(err, io.EOF) {
-		err = errors.New("it ended before its last event")
+		err = errors.New("missing last event")
 	}
 	if outer := (*url.Error)(nil); errors.As(err, &outer) {
 		err = outer.Err
 	}
-	return cairn.Errorf(cairn.ErrUnavailable, "%s: the stream broke off: %w", what(req), err)
+	return cairn.Errorf(cairn.ErrUnavailable, "%s: the stream ended unexpectedly: %w", what(req), err)
 }
 
 // frames reads server-sent events. It calls take with the id and the data of each, and with nil data for a comment.
@@ -233,5 +233,5 @@ func readLine(r *bufio.Reader, most int64) ([]byte, error) {
 }
 
 func tooLong(most int64) error {
-	return cairn.Errorf(cairn.ErrTooLarge, "an event of the stream has more than %d bytes", most)
+	return cairn.Errorf(cairn.ErrTooLarge, "event is too large (max %d bytes)", most)
 }

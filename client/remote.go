@@ -73,9 +73,9 @@ func (m *remote) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "cair
 func (m *remote) Validate() error {
 	switch {
 	case m.client == nil:
-		return errors.New("the client of the other server is nil")
+		return errors.New("client is nil")
 	case m.patience < 0:
-		return errors.New("the patience is negative")
+		return errors.New("Patience is negative")
 	}
 	return nil
 }
@@ -138,19 +138,19 @@ func (m *remote) read(req *cairn.Request) (*request, error) {
 			case cairn.PartProvider:
 				r.place = place{}
 				if err := json.Unmarshal(p.Provider, &r.place); err != nil {
-					return nil, cairn.Errorf(cairn.ErrModelRequest, "agent %s: what was kept of the other server does not decode: %w", m.agent, err)
+					return nil, cairn.Errorf(cairn.ErrModelRequest, "agent %s: decode stored state of the remote session: %w", m.agent, err)
 				}
 			case cairn.PartToolUse:
 				var a asked
 				if err := json.Unmarshal(p.Provider, &a); err != nil {
-					return nil, cairn.Errorf(cairn.ErrModelRequest, "agent %s: what was kept of a call does not decode: %w", m.agent, err)
+					return nil, cairn.Errorf(cairn.ErrModelRequest, "agent %s: decode stored call: %w", m.agent, err)
 				}
 				refs[p.ToolUse.CallID] = a
 			}
 		}
 	}
 	if r.Session != sessionID(req.SessionID) {
-		return nil, cairn.Errorf(cairn.ErrModelRequest, "agent %s is on another server, so a branch of its session cannot be continued", m.agent)
+		return nil, cairn.Errorf(cairn.ErrModelRequest, "agent %s is remote, so a branch of its session cannot be continued", m.agent)
 	}
 	r.take(req, said, refs)
 	return r, nil
@@ -301,7 +301,7 @@ func (m *remote) tryStop(ctx context.Context, session string, turns []string) er
 			switch run := &page.Items[i]; {
 			case run.ID != id:
 			case slices.Contains(turns, run.ID):
-				return m.client.Interrupt(ctx, session, row.RunID, "the run that consults the agent was stopped")
+				return m.client.Interrupt(ctx, session, row.RunID, "the calling run was stopped")
 			case run.PreviousRunID == "":
 				return nil
 			default:
@@ -313,7 +313,7 @@ func (m *remote) tryStop(ctx context.Context, session string, turns []string) er
 }
 
 // errThere is the cause of errors that are the remote agent's own.
-var errThere = errors.New("the other agent failed")
+var errThere = errors.New("the remote agent failed")
 
 // lost converts an error of the other server into the error of the run here. The server's own message goes to the
 // details, since it may contain addresses and ids that are not meant for the user or the model.
@@ -327,7 +327,7 @@ func (m *remote) lost(err error) error {
 	if r := (*refused)(nil); errors.As(err, &r) {
 		words, out.Details = r.detail, append(out.Details, e.Message)
 	}
-	out.Message, out.Cause = fmt.Sprintf("agent %s on another server: %s", m.agent, words), err
+	out.Message, out.Cause = fmt.Sprintf("remote agent %s: %s", m.agent, words), err
 	switch why := m.loss(e); {
 	case errors.Is(err, errThere):
 	case why != "":
@@ -350,15 +350,15 @@ func (m *remote) loss(e *cairn.Error) string {
 	case e.Code == cairn.ErrAuth:
 		return fmt.Sprintf("the server of agent %s refuses the caller's credentials", m.agent)
 	case e.Code == cairn.ErrNotFound && isForeign(e):
-		return fmt.Sprintf("there is no server of sessions at the address of agent %s any more", m.agent)
+		return fmt.Sprintf("no Cairn server found at the address of agent %s", m.agent)
 	case e.Code == cairn.ErrNotFound && e.Field == "agent":
-		return fmt.Sprintf("the other server does not have the agent %s any more", m.agent)
+		return fmt.Sprintf("agent %s not found on the remote server", m.agent)
 	case e.Code == cairn.ErrNotFound:
-		return fmt.Sprintf("the session of agent %s is not on the other server any more: it was deleted, has expired, or was lost", m.agent)
+		return fmt.Sprintf("the session of agent %s was not found on the remote server: it was deleted, has expired, or was lost", m.agent)
 	case e.Code == cairn.ErrDeleted:
-		return fmt.Sprintf("the session of agent %s was deleted on the other server", m.agent)
+		return fmt.Sprintf("the session of agent %s was deleted on the remote server", m.agent)
 	case e.Code == cairn.ErrExpired:
-		return fmt.Sprintf("the session of agent %s has expired on the other server", m.agent)
+		return fmt.Sprintf("the session of agent %s has expired on the remote server", m.agent)
 	}
 	return ""
 }

@@ -151,7 +151,7 @@ func (c *Client) Resume(ctx context.Context, id string, opts ...ContinueOption) 
 func (c *Client) Retry(ctx context.Context, id string, opts ...ContinueOption) (*Started, error) {
 	x := continued(id, opts)
 	if x.Input != nil || x.CheckpointID != "" {
-		return nil, cairn.Invalid("options", "Retry takes neither WithInput nor FromCheckpoint")
+		return nil, cairn.Invalid("options", "Retry does not support WithInput and FromCheckpoint")
 	}
 	return out[Started](c, ctx, "POST", "/retry", nil, x)
 }
@@ -160,7 +160,7 @@ func (c *Client) Retry(ctx context.Context, id string, opts ...ContinueOption) (
 // it has neither.
 func NewFile(f *cairn.File) (File, error) {
 	if f == nil || len(f.Data) == 0 && f.URL == "" {
-		return File{}, cairn.Invalid("file", "has neither data nor an address")
+		return File{}, cairn.Invalid("file", "must have data or an address")
 	}
 	return fileOf(f), nil
 }

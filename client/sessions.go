@@ -196,7 +196,7 @@ func (c *Client) Sessions(ctx context.Context, q SessionQuery) (*Page[cairn.Sess
 	if len(q.Metadata) > 0 {
 		raw, err := json.Marshal(q.Metadata)
 		if err != nil {
-			return nil, cairn.Invalid("metadata", "does not encode: %v", err)
+			return nil, cairn.Invalid("metadata", "cannot be encoded as JSON: %v", err)
 		}
 		set(query, "metadata", string(raw))
 	}

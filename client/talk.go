@@ -72,7 +72,7 @@ func (t *talk) run(ctx context.Context) error {
 			wait, since = pauses{}, time.Now()
 			continue
 		case errors.Is(err, errAgain) && time.Since(since) > t.m.patience:
-			return cairn.Errorf(cairn.ErrModelRequest, "agent %s: its session on the other server neither continues nor ends", t.m.agent)
+			return cairn.Errorf(cairn.ErrModelRequest, "agent %s: its session on the remote server neither continues nor ends", t.m.agent)
 		case errors.Is(err, errAgain):
 			err = nil
 		case !passing(err) || rateLimited(err) && t.fresh || time.Since(since) > t.m.patience:
@@ -137,7 +137,7 @@ func (t *talk) advance(ctx context.Context) (over bool, err error) {
 	case cairn.SessionFailed:
 		return false, t.failure(ctx)
 	case cairn.SessionInterrupted:
-		return false, cairn.Errorf(cairn.ErrModelRequest, "it was stopped there before it came to an end")
+		return false, cairn.Errorf(cairn.ErrModelRequest, "it was stopped before it finished")
 	}
 	return true, nil
 }
@@ -163,7 +163,7 @@ func (t *talk) enter(ctx context.Context) error {
 		case err != nil:
 			return err
 		case receipt.Outcome == cairn.OutcomeInvalid:
-			t.refused[s.CallID] = "it does not fit the call"
+			t.refused[s.CallID] = "it does not match the call"
 		}
 	}
 	t.fresh = false
@@ -203,7 +203,7 @@ func (t *talk) begin(ctx context.Context, st *Status) error {
 	started, err := unhurried(ctx, func(ctx context.Context) (*Started, error) { return c.Start(ctx, turn) })
 	// The run is one of a turn that was stopped here.
 	if errors.Is(err, cairn.ErrAlreadyRunning) && st != nil && st.Session.Status == cairn.SessionActive {
-		if err := c.Interrupt(ctx, t.Session, st.Session.RunID, "another turn takes its place"); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
+		if err := c.Interrupt(ctx, t.Session, st.Session.RunID, "replaced by another turn"); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 			return err
 		}
 		return errAgain
@@ -214,7 +214,7 @@ func (t *talk) begin(ctx context.Context, st *Status) error {
 	case err != nil:
 		return err
 	case t.first && started.Turn > 1:
-		return cairn.Errorf(cairn.ErrExists, "session %q is there from another conversation", t.Session)
+		return cairn.Errorf(cairn.ErrExists, "session %q already exists for another conversation", t.Session)
 	}
 	t.from, t.fresh = started.RunID, false
 	if st == nil || st.Session.RunID != started.RunID {

@@ -37,7 +37,7 @@ func agentName(agent, assistant, assistantID string) (string, error) {
 	name := cmp.Or(agent, assistant, assistantID)
 	for field, other := range map[string]string{"assistant": assistant, "assistant_id": assistantID} {
 		if other != "" && other != name {
-			return "", cairn.Invalid(field, "is %q, but the request also names the agent %q", other, name)
+			return "", cairn.Invalid(field, "%q contradicts agent %q", other, name)
 		}
 	}
 	return name, nil

@@ -82,7 +82,7 @@ type Access struct {
 	Call *cairn.PendingCall
 }
 
-// Policy reports whether an access is permitted. It is asked for every request about a session, before
+// Policy reports whether an access is permitted. It is called for every request about a session, before
 // anything else is done, and for every item of a list. A session or call that it does not permit appears not to exist.
 type Policy func(context.Context, Access) (bool, error)
 

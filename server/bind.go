@@ -63,13 +63,13 @@ func set(f reflect.Value, name string, values []string) error {
 		return nil
 	}
 	if len(values) > 1 {
-		return cairn.Invalid(name, "is given %d times", len(values))
+		return cairn.Invalid(name, "is set %d times", len(values))
 	}
 	value := values[0]
 	if at, ok := f.Addr().Interface().(*time.Time); ok {
 		t, err := time.Parse(time.RFC3339, value)
 		if err != nil {
-			return cairn.Invalid(name, "%q is not a time such as 2026-01-31T12:00:00Z", value)
+			return cairn.Invalid(name, "must be a time such as 2026-01-31T12:00:00Z, not %q", value)
 		}
 		*at = t
 		return nil
@@ -79,10 +79,10 @@ func set(f reflect.Value, name string, values []string) error {
 			return err
 		}
 		if err := checkNames([]byte(`{"":`+value+`}`), nil); err != nil {
-			return cairn.Invalid(name, "has a name in the same object twice")
+			return cairn.Invalid(name, "has a duplicate name in an object")
 		}
 		if err := json.Unmarshal([]byte(value), m); err != nil || *m == nil {
-			return cairn.Invalid(name, "is not a JSON object such as {\"plan\":\"pro\"}")
+			return cairn.Invalid(name, "must be a JSON object such as {\"plan\":\"pro\"}")
 		}
 		return nil
 	}
@@ -92,13 +92,13 @@ func set(f reflect.Value, name string, values []string) error {
 	case reflect.Int:
 		n, err := strconv.Atoi(value)
 		if err != nil {
-			return cairn.Invalid(name, "%q is not a whole number", value)
+			return cairn.Invalid(name, "must be a whole number, not %q", value)
 		}
 		f.SetInt(int64(n))
 	case reflect.Bool:
 		yes, err := strconv.ParseBool(value)
 		if err != nil {
-			return cairn.Invalid(name, "%q is neither true nor false", value)
+			return cairn.Invalid(name, "must be true or false, not %q", value)
 		}
 		f.SetBool(yes)
 	default:
@@ -136,7 +136,7 @@ func (c *request) body(into any) error {
 	}
 	// A page of another origin can send any other media type without a preflight.
 	if mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || mediaType != "application/json" {
-		return &httpError{http.StatusUnsupportedMediaType, "media_type", "the body must be application/json"}
+		return &httpError{http.StatusUnsupportedMediaType, "media_type", "body must be application/json"}
 	}
 	unkept := cairn.CheckJSON("body", raw)
 	answer, ok := into.(answering)
@@ -177,7 +177,7 @@ func badBody(err error) error {
 		if field == "" {
 			field = "body"
 		}
-		return cairn.Invalid(field, "is a JSON %s where a %s is expected", mismatch.Value, kindName(mismatch.Type))
+		return cairn.Invalid(field, "got a JSON %s, want a %s", mismatch.Value, kindName(mismatch.Type))
 	}
 	return cairn.Invalid("body", "%v", err)
 }

@@ -64,9 +64,9 @@ func (c *request) readBody() ([]byte, error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, tooMuch("body", "the body has more than %d bytes", tooLarge.Limit)
+		return nil, tooMuch("body", "body is too large (max %d bytes)", tooLarge.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &httpError{http.StatusRequestTimeout, string(cairn.ErrTimeout), "the body did not come within " + c.h.opts.ReadTimeout.String()}
+		return nil, &httpError{http.StatusRequestTimeout, string(cairn.ErrTimeout), "body was not received within " + c.h.opts.ReadTimeout.String()}
 	case err != nil:
 		return nil, cairn.Invalid("body", "%v", err)
 	case refused != nil:
@@ -242,7 +242,7 @@ func (s *skim) value() error {
 		}
 		s.kept, s.seen, s.overlong = s.kept[:s.itemAt], s.before, nil
 		if s.items++; s.items > maxMessages {
-			return tooMuch(s.list, "%s has more than %d items", s.list, maxMessages)
+			return tooMuch(s.list, "%s: too many items (max %d)", s.list, maxMessages)
 		}
 	}
 	if s.overlong != nil {
@@ -250,13 +250,13 @@ func (s *skim) value() error {
 	}
 	s.seen.values++
 	if s.values >= 0 && s.seen.values > s.values {
-		return s.refuse(tooMuch("body", "the body has more than %d values", s.values))
+		return s.refuse(tooMuch("body", "body has too many values (max %d)", s.values))
 	}
 	if top == ofParts {
 		s.seen.parts++
 	}
 	if s.seen.parts > maxParts {
-		return s.refuse(tooMuch(s.list, "%s: the last one has more than %d parts", s.list, maxParts))
+		return s.refuse(tooMuch(s.list, "%s: the last one has too many parts (max %d)", s.list, maxParts))
 	}
 	return nil
 }
@@ -335,7 +335,7 @@ func (s *skim) keep(part []byte) error {
 	}
 	need := len(s.kept) + len(part)
 	if need > s.bytes {
-		return s.refuse(tooMuch(s.list, "%s: the last one makes the body larger than %d bytes", s.list, s.bytes))
+		return s.refuse(tooMuch(s.list, "%s: the last one makes the body too large (max %d bytes)", s.list, s.bytes))
 	}
 	if need > cap(s.kept) {
 		const sure = 64 << 10 // the hint counts once so much has come

@@ -54,7 +54,7 @@ func chat(c *request, in *chatIn) error {
 	}
 	switch {
 	case in.Trigger != "" && in.Trigger != submitMessage && in.Trigger != regenerateMessage:
-		return cairn.Invalid("trigger", "%q is neither %s nor %s", in.Trigger, submitMessage, regenerateMessage)
+		return cairn.Invalid("trigger", "unknown trigger %q: must be %s or %s", in.Trigger, submitMessage, regenerateMessage)
 	case len(in.Messages) == 0:
 		return cairn.Invalid("messages", "is empty")
 	}
@@ -65,7 +65,7 @@ func chat(c *request, in *chatIn) error {
 	case "assistant":
 		return c.answers(in, last, v)
 	}
-	return cairn.Invalid("messages", "the last one is of role %q", last.Role)
+	return cairn.Invalid("messages", "the last one has role %q", last.Role)
 }
 
 func version(major int) (aisdk.Version, error) {
@@ -75,7 +75,7 @@ func version(major int) (aisdk.Version, error) {
 	case aisdk.V5, aisdk.V6, aisdk.V7:
 		return v, nil
 	}
-	return 0, cairn.Invalid("version", "%d is none of 5, 6, 7", major)
+	return 0, cairn.Invalid("version", "unknown version %d: must be one of 5, 6, 7", major)
 }
 
 // said reports whether a message is a visible message of the user with the given id.

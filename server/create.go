@@ -137,7 +137,7 @@ func createSession(c *request, in *createIn) (*cairn.Session, error) {
 	if in.SessionID == "" {
 		in.SessionID = c.newID()
 	} else if row, err := c.latest(in.SessionID, ActionRun); row != nil && err == nil && row.ID != in.SessionID {
-		return nil, cairn.Errorf(cairn.ErrExists, "there is a thread %q, whose latest session is %q", in.SessionID, row.ID)
+		return nil, cairn.Errorf(cairn.ErrExists, "thread %q already exists with session %q", in.SessionID, row.ID)
 	} else if err != nil && (row != nil || !errors.Is(err, cairn.ErrNotFound)) {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func emit(c *request, in *emitIn) (none, error) {
 		return none{}, err
 	}
 	if !c.principal.Is(RoleAdmin) {
-		return none{}, cairn.Invalid("name", "events are only published by administrators")
+		return none{}, cairn.Invalid("name", "only administrators may publish events")
 	}
 	var data any
 	if len(in.Data) > 0 {

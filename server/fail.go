@@ -24,7 +24,7 @@ func (h *Handler) problem(r *http.Request, err error, whole bool) problemBody {
 		switch e.Code.Category() {
 		case cairn.CategoryStorage, cairn.CategorySystem:
 			if !whole {
-				p.Detail, p.Details = "the server could not do it", nil
+				p.Detail, p.Details = "internal server error", nil
 			}
 			h.opts.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "code", e.Code, "error", err)
 		}

@@ -79,7 +79,7 @@ func getFile(c *request, in *fileIn) error {
 	w := &fileWriter{boundedWriter: c.bounded()}
 	http.ServeContent(w, c.r, "", m.CreatedAt, bytes.NewReader(file.Data))
 	if w.beyond {
-		return &httpError{http.StatusRequestedRangeNotSatisfiable, "range_not_satisfiable", "the file has no such range"}
+		return &httpError{http.StatusRequestedRangeNotSatisfiable, "range_not_satisfiable", "range not satisfiable"}
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (c *request) addresses() aisdk.Address {
 	if !c.h.opts.AllowUnauthenticated {
 		var err error
 		if key, err = c.h.signingKey(c.ctx); err != nil {
-			c.h.opts.Logger.Warn("the addresses of files are not signed", "error", err)
+			c.h.opts.Logger.Warn("cannot sign the addresses of files", "error", err)
 		}
 	}
 	base := c.base()
@@ -192,11 +192,11 @@ func (c *request) ownFiles(thread string, m *cairn.Message) error {
 		}
 		id, err := url.PathUnescape(at[1])
 		if err != nil {
-			return cairn.Invalid("messages", "the address of a file of the last one is invalid")
+			return cairn.Invalid("messages", "the last one has an invalid file address")
 		}
 		row, err := c.open(id, ActionRun)
 		if id != thread && (err != nil || row.ThreadID != thread) {
-			return cairn.Invalid("messages", "a file of the last one is of another session")
+			return cairn.Invalid("messages", "the last one has a file of another session")
 		}
 		if err != nil {
 			return err

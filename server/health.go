@@ -15,7 +15,7 @@ func healthz(*request, *struct{}) (*healthBody, error) { return &healthBody{"ok"
 // readyz fails once the process is about to stop, so that a proxy sends requests elsewhere.
 func readyz(c *request, _ *struct{}) (*healthBody, error) {
 	if c.h.leaving.Load() {
-		return nil, &cairn.Error{Code: cairn.ErrClosed, Message: "the server is being stopped"}
+		return nil, &cairn.Error{Code: cairn.ErrClosed, Message: "server is shutting down"}
 	}
 	return &healthBody{"ok"}, nil
 }

@@ -148,14 +148,14 @@ func (c *request) placeOf(row *cairn.Session, cursor string) (int, error) {
 	number, id, _ := strings.Cut(cursor, ".")
 	at, err := strconv.Atoi(number)
 	if err != nil || at <= 0 || id == "" {
-		return 0, cairn.Invalid("cursor", "%q is not one of this list", cursor)
+		return 0, cairn.Invalid("cursor", "%q does not belong to this list", cursor)
 	}
 	list, err := c.h.eng.Messages(c.ctx, row.ID, at, 1)
 	if err != nil {
 		return 0, err
 	}
 	if at >= row.MessageCount || len(list) == 0 || list[0].ID != id {
-		return 0, outdated("cursor", "the messages before it have changed")
+		return 0, outdated("cursor", "messages before it have changed")
 	}
 	return at, nil
 }
@@ -267,7 +267,7 @@ func (c *request) checkSeen(row *cairn.Session, last bool) error {
 		ok = len(turn) > 0 && turn[0].ID == seen
 	}
 	if !ok {
-		return outdated("messages", "those before the last one have changed")
+		return outdated("messages", "messages before the last one have changed")
 	}
 	return nil
 }

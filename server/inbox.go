@@ -44,12 +44,12 @@ func inbox(c *request, in *inboxIn) (*pageBody[cairn.PendingCall], error) {
 		return nil, err
 	}
 	if kinds := values(cairn.CallClientTool, cairn.CallApproval, cairn.CallQuestion, cairn.CallConnect); in.Kind != "" && !slices.Contains(kinds, in.Kind) {
-		return nil, cairn.Invalid("kind", "%q is none of %s", in.Kind, strings.Join(kinds, ", "))
+		return nil, cairn.Invalid("kind", "unknown kind %q: must be one of %s", in.Kind, strings.Join(kinds, ", "))
 	}
 	known := enums[reflect.TypeFor[cairn.CallStatus]()]
 	for _, word := range split(in.Status) {
 		if !slices.Contains(known, word) {
-			return nil, cairn.Invalid("status", "%q is none of %s", word, strings.Join(known, ", "))
+			return nil, cairn.Invalid("status", "unknown status %q: must be one of %s", word, strings.Join(known, ", "))
 		}
 		q.Statuses = append(q.Statuses, cairn.CallStatus(word))
 	}
@@ -57,7 +57,7 @@ func inbox(c *request, in *inboxIn) (*pageBody[cairn.PendingCall], error) {
 	case c.principal.seesAll():
 	case in.UserID == c.principal.User && in.UserID != "": // its own
 	case in.UserID != "":
-		return nil, cairn.Invalid("user_id", "is another user's")
+		return nil, cairn.Invalid("user_id", "must be the caller's own user id")
 	default:
 		q.Reviewer = c.principal.User
 	}
@@ -144,7 +144,7 @@ func claim(c *request, in *claimIn) (*cairn.PendingCall, error) {
 		return nil, err
 	}
 	if longest := int(cairn.MaxClaim / time.Second); in.Seconds < 0 || in.Seconds > longest {
-		return nil, cairn.Invalid("seconds", "must be from 0 to %d", longest)
+		return nil, cairn.Invalid("seconds", "must be 0 to %d", longest)
 	}
 	_, call, err := c.openCall(in.Root, in.Call)
 	if err != nil {
@@ -227,7 +227,7 @@ func (c *request) reviewAs(reviewer *string) error {
 		return nil
 	}
 	if *reviewer != "" && *reviewer != c.principal.User {
-		return cairn.Invalid("reviewer", "is who makes the request; leave it out")
+		return cairn.Invalid("reviewer", "must be the caller or omitted")
 	}
 	*reviewer = c.principal.User
 	return nil

@@ -70,7 +70,7 @@ var inRequests = map[string]string{
 	"Status":        "Only sessions with this status, or with one of several.",
 	"Tags":          "Only sessions with this tag, or with each of several.",
 	"Tool":          "Only calls of this tool.",
-	"UserID":        "The user who owns them. Only administrators may name another user than themselves.",
+	"UserID":        "The user who owns them. Only administrators may name another user.",
 }
 
 func meaningKey(t reflect.Type, field string) string {

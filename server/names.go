@@ -44,12 +44,12 @@ func checkNames(raw []byte, into reflect.Type) error {
 					name = strings.ToLower(name)
 				}
 				if o.has(name) {
-					return cairn.Invalid(name, "is in the same object twice")
+					return cairn.Invalid(name, "is a duplicate in its object")
 				}
 				if o.of != nil && o.of.Kind() == reflect.Struct {
 					known := false
 					if into, known = fieldsOf(o.of)[strings.ToLower(name)]; !known {
-						return cairn.Invalid(name, "is not a field of this request")
+						return cairn.Invalid(name, "unknown field")
 					}
 				}
 			}

@@ -100,11 +100,11 @@ func (c *request) serveOnce(serve func(*request) error) error {
 		return serve(c)
 	}
 	if !validID(key) || len(c.r.Header.Values(keyHeader)) > 1 {
-		return cairn.Invalid(keyHeader, "must be one of 1 to 128 visible ASCII characters")
+		return cairn.Invalid(keyHeader, "must be a single value of 1 to 128 visible ASCII characters")
 	}
 	o := &once{records: c.h.eng.Records(), user: c.principal.User}
 	if o.records == nil {
-		return cairn.Invalid(keyHeader, "the server's store keeps no records, which keys need")
+		return cairn.Invalid(keyHeader, "not supported: the server's store keeps no records")
 	}
 	body, err := c.readBody()
 	if err != nil {
@@ -145,7 +145,7 @@ func (o *once) begin(ctx context.Context) error {
 		return err
 	}
 	if o.kept.Request != asked {
-		return &httpError{http.StatusUnprocessableEntity, "idempotency_key_reused", "the Idempotency-Key was used for another request"}
+		return &httpError{http.StatusUnprocessableEntity, "idempotency_key_reused", "Idempotency-Key was already used for a different request"}
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (c *request) answered(status int, body []byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), answerTimeout)
 	defer cancel()
 	if err := o.put(ctx); err != nil {
-		c.h.opts.Logger.Warn("the answer to a request with an Idempotency-Key was not kept", "path", c.r.URL.Path, "error", err)
+		c.h.opts.Logger.Warn("answer to a request with an Idempotency-Key not stored", "path", c.r.URL.Path, "error", err)
 	}
 }
 
@@ -183,7 +183,7 @@ func (o *once) forget(c *request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), answerTimeout)
 	defer cancel()
 	if err := o.records.Delete(ctx, store.UserRecords, o.key, o.version); err != nil && !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrStale) {
-		c.h.opts.Logger.Warn("an Idempotency-Key was not given free", "path", c.r.URL.Path, "error", err)
+		c.h.opts.Logger.Warn("Idempotency-Key not released", "path", c.r.URL.Path, "error", err)
 	}
 }
 

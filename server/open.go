@@ -19,10 +19,10 @@ func (h *Handler) principal(r *http.Request) (*Principal, error) {
 	}
 	p, err := h.opts.Authenticate(r)
 	if err != nil {
-		return nil, &cairn.Error{Code: cairn.ErrUnavailable, Message: "who makes the request could not be found out", Cause: err}
+		return nil, &cairn.Error{Code: cairn.ErrUnavailable, Message: "cannot authenticate the request", Cause: err}
 	}
 	if p == nil {
-		return nil, &httpError{http.StatusUnauthorized, "unauthorized", "the request has no valid credentials"}
+		return nil, &httpError{http.StatusUnauthorized, "unauthorized", "missing or invalid credentials"}
 	}
 	return p, nil
 }
@@ -211,7 +211,7 @@ func (c *request) within(row *cairn.Session, session string) bool {
 func (c *request) allow(a Access, id string) error {
 	ok, err := c.h.opts.Policy(c.ctx, a)
 	if err != nil {
-		return &cairn.Error{Code: cairn.ErrUnavailable, Message: "the policy could not decide", Cause: err}
+		return &cairn.Error{Code: cairn.ErrUnavailable, Message: "policy check failed", Cause: err}
 	}
 	if !ok {
 		return notFound(id)
@@ -235,5 +235,5 @@ func notFound(id string) error {
 }
 
 func noFile() error {
-	return &cairn.Error{Code: cairn.ErrNotFound, Field: "file", Message: "there is no such file"}
+	return &cairn.Error{Code: cairn.ErrNotFound, Field: "file", Message: "file not found"}
 }

@@ -126,7 +126,7 @@ func (d *document) operation(rt route) (object, error) {
 			op["requestBody"] = body
 		}
 	}
-	problem := object{"description": "Why it is not done", "content": object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}}}
+	problem := object{"description": "The error", "content": object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}}}
 	success := object{"description": rt.Summary}
 	responses := object{strconv.Itoa(rt.Status): success, "4XX": problem, "5XX": problem}
 	switch {
@@ -135,7 +135,7 @@ func (d *document) operation(rt route) (object, error) {
 		if err != nil {
 			return nil, err
 		}
-		success["description"] = rt.Summary + ". The schema is that of the data of each server-sent event."
+		success["description"] = rt.Summary + ". The schema describes the data of each server-sent event."
 		success["content"] = object{"text/event-stream": object{"schema": s}}
 		if rt.Method == http.MethodGet {
 			responses["204"] = object{"description": "No turn is under way"}

@@ -33,11 +33,11 @@ type paging struct {
 func (p *paging) check() error {
 	switch {
 	case p.limit < 0 || p.limit > maxPage:
-		return cairn.Invalid("limit", "must be from 1 to %d", maxPage)
+		return cairn.Invalid("limit", "must be 1 to %d", maxPage)
 	case p.offset < 0 || p.offset > maxOffset:
-		return cairn.Invalid("offset", "must be from 0 to %d; a cursor goes further", maxOffset)
+		return cairn.Invalid("offset", "must be 0 to %d; use a cursor to go further", maxOffset)
 	case p.offset > 0 && p.cursor != "":
-		return cairn.Invalid("offset", "give either an offset or a cursor")
+		return cairn.Invalid("offset", "set either an offset or a cursor, not both")
 	}
 	if p.limit == 0 {
 		p.limit = defaultPage

@@ -166,7 +166,7 @@ var lossKinds = []struct {
 	{"its store was emptied", func(c *callee, agent *cairn.Agent) {
 		c.st = memstore.New(nil)
 		c.serve(agent)
-	}, "is not on the other server any more"},
+	}, "was not found on the remote server"},
 	{"its session was deleted", func(c *callee, agent *cairn.Agent) {
 		id := c.only("sage").ID
 		c.serve(agent)
@@ -174,14 +174,14 @@ var lossKinds = []struct {
 		if err := c.eng.Delete(context.Background(), id); err != nil {
 			c.t.Error(err)
 		}
-	}, "is not on the other server any more"},
+	}, "was not found on the remote server"},
 	{"its session has expired", func(c *callee, agent *cairn.Agent) {
 		c.now.Store(int64(8 * 24 * time.Hour))
 		c.serve(agent)
 		if _, err := c.eng.Sweep(context.Background()); err != nil {
 			c.t.Error(err)
 		}
-	}, "has expired on the other server"},
+	}, "has expired on the remote server"},
 	{"its session has expired and was purged", func(c *callee, agent *cairn.Agent) {
 		c.now.Store(int64(8 * 24 * time.Hour))
 		c.serve(agent)
@@ -191,25 +191,25 @@ var lossKinds = []struct {
 		if _, also := c.eng.Sweep(context.Background()); err != nil || jumped == nil || also != nil {
 			c.t.Error(err, jumped, also)
 		}
-	}, "is not on the other server any more"},
+	}, "was not found on the remote server"},
 	{"the token is not accepted", func(c *callee, agent *cairn.Agent) { c.accept("another", agent) }, "refuses the caller's credentials"},
 	{"the caller is forbidden", func(c *callee, _ *cairn.Agent) { c.refuses(http.StatusForbidden, "") }, "refuses the caller's credentials"},
 	{"the session is another user's", func(c *callee, agent *cairn.Agent) {
 		c.user = "another"
 		c.serve(agent)
-	}, "is not on the other server any more"},
+	}, "was not found on the remote server"},
 	{"the server says that it was deleted", func(c *callee, _ *cairn.Agent) {
 		c.refuses(http.StatusGone, `{"code":"deleted","detail":"session \"remote_1\" was deleted"}`)
-	}, "was deleted on the other server"},
+	}, "was deleted on the remote server"},
 	{"the server says that it has expired", func(c *callee, _ *cairn.Agent) {
 		c.refuses(http.StatusGone, `{"code":"expired","detail":"session \"remote_1\" has expired"}`)
-	}, "has expired on the other server"},
+	}, "has expired on the remote server"},
 	{"the agent is not there", func(c *callee, agent *cairn.Agent) {
 		other := *agent
 		other.Name = "other"
 		c.serve(&other)
-	}, "does not have the agent sage"},
-	{"the server is not there", func(c *callee, _ *cairn.Agent) { c.refuses(http.StatusNotFound, "") }, "no server of sessions"},
+	}, "agent sage not found"},
+	{"the server is not there", func(c *callee, _ *cairn.Agent) { c.refuses(http.StatusNotFound, "") }, "no Cairn server found"},
 }
 
 // An agent that is lost on the other server fails the call that consults it, in whatever state it is, with the

@@ -60,7 +60,7 @@ func stream[Frame, In any](method, path, summary string, do func(*request, *In) 
 			}
 			defer leave()
 			if c.h.ctx.Err() != nil {
-				return &cairn.Error{Code: cairn.ErrClosed, Message: "the server is being stopped"}
+				return &cairn.Error{Code: cairn.ErrClosed, Message: "server is shutting down"}
 			}
 			return do(c, in)
 		}}
@@ -104,7 +104,7 @@ func (h *Handler) serve(rt route) http.Handler {
 		}()
 		switch {
 		case errors.Is(err, sse.ErrCut):
-			h.opts.Logger.Debug("stream cut", "path", r.URL.Path, "error", err)
+			h.opts.Logger.Debug("stream interrupted", "path", r.URL.Path, "error", err)
 			sse.Cut(w, r)
 		case err != nil:
 			h.fail(w, r, err, c.wholeErrors())

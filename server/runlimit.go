@@ -23,7 +23,7 @@ func (c *request) mayRun(session string) error {
 	}
 	others := slices.DeleteFunc(page.Items, func(s cairn.Session) bool { return s.ID == session || s.ThreadID == session })
 	if len(others) >= most {
-		return &httpError{http.StatusTooManyRequests, "too_many_runs", fmt.Sprintf("the user has %d turns under way, which is the limit", most)}
+		return &httpError{http.StatusTooManyRequests, "too_many_runs", fmt.Sprintf("the user has reached the limit of %d turns under way", most)}
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (in *inputBody) message() (cairn.Message, error) {
 		parts = append(parts, cairn.FilePart(file))
 	}
 	if len(parts) == 0 {
-		return cairn.Message{}, cairn.Invalid("input", "has neither text nor files")
+		return cairn.Message{}, cairn.Invalid("input", "must have text or files")
 	}
 	return cairn.User(parts...), nil
 }
@@ -102,11 +102,11 @@ type startIn struct {
 func (in *startIn) place() ([]engine.RunOption, error) {
 	switch {
 	case in.FromMessage == nil && in.KeepReplaced:
-		return nil, cairn.Invalid("keep_replaced", "needs from_message")
+		return nil, cairn.Invalid("keep_replaced", "requires from_message")
 	case in.FromMessage == nil:
 		return nil, nil
 	case in.SessionID == "":
-		return nil, cairn.Invalid("from_message", "needs a session_id")
+		return nil, cairn.Invalid("from_message", "requires a session_id")
 	case *in.FromMessage < 0:
 		return nil, cairn.Invalid("from_message", "%d is negative", *in.FromMessage)
 	case in.KeepReplaced:
@@ -139,7 +139,7 @@ func start(c *request, in *startIn) (*startedBody, error) {
 		return nil, err
 	}
 	if in.RunID != "" && in.SessionID == "" {
-		return nil, cairn.Invalid("run_id", "needs a session_id")
+		return nil, cairn.Invalid("run_id", "requires a session_id")
 	}
 	replaces, err := in.place()
 	if err != nil {

@@ -23,7 +23,7 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 		return err
 	}
 	if m.ID != "" && !validID(m.ID) {
-		return cairn.Invalid("messages", "the id of the last one has other than 128 visible ASCII characters")
+		return cairn.Invalid("messages", "id of the last one must be 1 to 128 visible ASCII characters")
 	}
 	if err := cairn.Messages(m).Validate(); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	at, run, err := c.forMessage(said.goal(), said.begin)
 	switch {
 	case errors.Is(err, cairn.ErrOutdated):
-		return outdated("messages", "those before the last one have changed")
+		return outdated("messages", "messages before the last one have changed")
 	case err != nil:
 		return err
 	case run.Found():

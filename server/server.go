@@ -27,15 +27,15 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 	case eng == nil:
 		return nil, cairn.Invalid("engine", "is required")
 	case o.Authenticate == nil && !o.AllowUnauthenticated:
-		return nil, cairn.Invalid("Authenticate", "is required; set AllowUnauthenticated to serve everybody")
+		return nil, cairn.Invalid("Authenticate", "is required; set AllowUnauthenticated to serve without authentication")
 	case o.Authenticate != nil && o.AllowUnauthenticated:
-		return nil, cairn.Invalid("AllowUnauthenticated", "contradicts Authenticate")
+		return nil, cairn.Invalid("AllowUnauthenticated", "must not be set with Authenticate")
 	case o.MaxBody < 0:
 		return nil, cairn.Invalid("MaxBody", "is negative")
 	case o.MaxChatBody < 0:
 		return nil, cairn.Invalid("MaxChatBody", "is negative")
 	case !isAddress(o.URL):
-		return nil, cairn.Invalid("URL", "%q is not an address such as https://example.com/agents", o.URL)
+		return nil, cairn.Invalid("URL", "must be a URL such as https://example.com/agents, not %q", o.URL)
 	case o.ReadTimeout < 0:
 		return nil, cairn.Invalid("ReadTimeout", "is negative")
 	case o.RunsPerUser < 0:
@@ -141,11 +141,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := h.protect.Check(r); err != nil {
-		h.fail(w, r, &httpError{http.StatusForbidden, "cross_origin", "the request comes from a page of another origin"}, false)
+		h.fail(w, r, &httpError{http.StatusForbidden, "cross_origin", "cross-origin request denied"}, false)
 		return
 	}
 	if unclean(r.URL.EscapedPath()) { // the mux would redirect to the path of something else
-		h.fail(w, r, cairn.Invalid("path", "has an empty segment, or one that is . or .."), false)
+		h.fail(w, r, cairn.Invalid("path", "must not have an empty, . or .. segment"), false)
 		return
 	}
 	if pattern == "" {
@@ -167,10 +167,10 @@ func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(rec, r) // the mux knows the methods of the path
 	if rec.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", rec.header.Get("Allow"))
-		h.fail(w, r, &httpError{rec.status, "method_not_allowed", "the path does not have the method " + r.Method}, false)
+		h.fail(w, r, &httpError{rec.status, "method_not_allowed", "method not allowed: " + r.Method}, false)
 		return
 	}
-	h.fail(w, r, &httpError{http.StatusNotFound, string(cairn.ErrNotFound), "there is no such path"}, false)
+	h.fail(w, r, &httpError{http.StatusNotFound, string(cairn.ErrNotFound), "path not found"}, false)
 }
 
 // discard keeps the status and header of a response and drops its body.

@@ -65,7 +65,7 @@ func listSessions(c *request, in *listIn) (*pageBody[*cairn.Session], error) {
 	}
 	for _, why := range in.Removed {
 		if store.Removal(why) != store.Deleted && store.Removal(why) != store.Expired {
-			return nil, cairn.Invalid("removed", "%q is neither %s nor %s", why, store.Deleted, store.Expired)
+			return nil, cairn.Invalid("removed", "unknown value %q: must be %s or %s", why, store.Deleted, store.Expired)
 		}
 		q.Removed = append(q.Removed, store.Removal(why))
 	}
@@ -80,7 +80,7 @@ func listSessions(c *request, in *listIn) (*pageBody[*cairn.Session], error) {
 	}
 	if !c.principal.seesAll() {
 		if in.UserID != "" && in.UserID != c.principal.User {
-			return nil, cairn.Invalid("user_id", "is only for administrators and operators")
+			return nil, cairn.Invalid("user_id", "may only be set by administrators and operators")
 		}
 	}
 	if !c.principal.seesAll() && in.ParentID == "" {
@@ -129,7 +129,7 @@ func (in *listIn) archived(q *store.SessionQuery) (*bool, error) {
 	case "false", "true":
 		return new(in.Archived == "true"), nil
 	}
-	return nil, cairn.Invalid("archived", "%q is none of false, true, all", in.Archived)
+	return nil, cairn.Invalid("archived", "unknown value %q: must be one of false, true, all", in.Archived)
 }
 
 // withStatus adds the statuses by which a request selects sessions.
@@ -142,11 +142,11 @@ func withStatus(q *store.SessionQuery, words []string) error {
 		case slices.Contains(known, word):
 			q.Statuses = append(q.Statuses, cairn.SessionStatus(word))
 		default:
-			return cairn.Invalid("status", "%q is none of %s, %s, %s", word, strings.Join(known, ", "), store.Expired, store.Deleted)
+			return cairn.Invalid("status", "unknown status %q: must be one of %s, %s, %s", word, strings.Join(known, ", "), store.Expired, store.Deleted)
 		}
 	}
 	if len(q.Removed) > 0 && len(q.Statuses) > 0 {
-		return cairn.Invalid("status", "%s and %s sessions are listed without those of other statuses", store.Expired, store.Deleted)
+		return cairn.Invalid("status", "%s and %s cannot be combined with other statuses", store.Expired, store.Deleted)
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func getSession(c *request, in *getIn) (*sessionViewBody, error) {
 			}
 			out.ToolCache, err = c.h.eng.ToolCache(c.ctx, part.row.ID)
 		default:
-			err = cairn.Invalid("include", "%q is none of messages, checkpoints, decisions, cache", what)
+			err = cairn.Invalid("include", "unknown value %q: must be one of messages, checkpoints, decisions, cache", what)
 		}
 		if err != nil {
 			return nil, err
@@ -341,7 +341,7 @@ func patchSession(c *request, in *patchIn) (*cairn.Session, error) {
 		return nil, err
 	}
 	if in.UserID != nil && !c.principal.Is(RoleAdmin) {
-		return nil, cairn.Invalid("user_id", "is only for administrators")
+		return nil, cairn.Invalid("user_id", "may only be set by administrators")
 	}
 	row, err := c.h.eng.SetContext(c.ctx, in.ID, store.ContextChange{Title: in.Title, Tags: in.Tags, Metadata: in.Metadata,
 		ExpiresAt: in.ExpiresAt, UserID: in.UserID, Archived: in.Archived})
@@ -533,7 +533,7 @@ func putState(c *request, in *stateIn) (*cairn.Session, error) {
 		return nil, err
 	}
 	if !c.principal.Is(RoleAdmin) {
-		return nil, cairn.Invalid("state", "is only for administrators")
+		return nil, cairn.Invalid("state", "may only be set by administrators")
 	}
 	row, err = c.h.eng.SetState(c.ctx, row.ID, in.State, engine.IfVersion(in.Version))
 	return public(row), err

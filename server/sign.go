@@ -46,7 +46,7 @@ func (h *Handler) signingKey(ctx context.Context) ([]byte, error) {
 	}
 	var key []byte
 	if err := json.Unmarshal(rec.Value, &key); err != nil || len(key) < sha256.Size {
-		return nil, cairn.Errorf(cairn.ErrCorrupt, "the record %s of %s is no key", fileKeyRecord, serverRecords)
+		return nil, cairn.Errorf(cairn.ErrCorrupt, "record %s of %s is not a valid key", fileKeyRecord, serverRecords)
 	}
 	h.fileKey.Store(&key)
 	return key, nil

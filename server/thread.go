@@ -13,7 +13,7 @@ const (
 	ExpiredNew OnExpired = "new"
 )
 
-// Threads says how the sessions of a thread follow each other. A thread is a chat as its client knows it: the client uses
+// Threads defines how the sessions of a thread follow each other. A thread is a chat as its client knows it: the client uses
 // the id of the thread, which is that of its first session, whichever session is the latest.
 type Threads struct {
 	// OnExpired is what a message to an expired session does; empty means ExpiredRefuse.

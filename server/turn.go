@@ -45,7 +45,7 @@ func queued(runID string, before int64) []cairn.Run {
 // follows the run that the client saw last. If that run is unknown, the last but one is assumed.
 func (c *request) turn(row *cairn.Session, runs []cairn.Run, v aisdk.Version, seen *string) error {
 	if len(runs) == 0 {
-		return &cairn.Error{Code: cairn.ErrNotFound, Field: "id", Message: "the session has no turn"}
+		return &cairn.Error{Code: cairn.ErrNotFound, Field: "id", Message: "session has no turn"}
 	}
 	t := turnReader{eng: c.h.eng, session: row.ID, first: runs[0].ID, enc: aisdk.New(v, row.ID, aisdk.TurnID(runs[0].ID))}
 	t.enc.Address = c.addresses()

@@ -5,7 +5,7 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// Unready says what to do with a turn on a session that cannot take it at once.
+// Unready determines how a turn is handled if its session cannot take it at once.
 type Unready struct {
 	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means what the
 	// server's Options.Unready returns, else reject; for a chat client's message, else enqueue.
@@ -18,11 +18,11 @@ type Unready struct {
 func (u *Unready) options() ([]engine.RunOption, error) {
 	busy, ok := onBusy[u.OnBusy]
 	if !ok {
-		return nil, cairn.Invalid("on_busy", "%q is none of reject, enqueue, interrupt, rollback, steer", u.OnBusy)
+		return nil, cairn.Invalid("on_busy", "unknown value %q: must be one of reject, enqueue, interrupt, rollback, steer", u.OnBusy)
 	}
 	waiting, ok := onWaiting[u.OnWaiting]
 	if !ok {
-		return nil, cairn.Invalid("on_waiting", "%q is none of refuse, withdraw, enqueue", u.OnWaiting)
+		return nil, cairn.Invalid("on_waiting", "unknown value %q: must be one of refuse, withdraw, enqueue", u.OnWaiting)
 	}
 	return []engine.RunOption{engine.WithOnBusy(busy), engine.WithOnWaiting(waiting)}, nil
 }

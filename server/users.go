@@ -62,7 +62,7 @@ func (u *users) request(name string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.of(name).requests.Allow() {
-		return &httpError{http.StatusTooManyRequests, "too_many_requests", "more requests than one user may make"}
+		return &httpError{http.StatusTooManyRequests, "too_many_requests", "request limit of the user exceeded"}
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (u *users) stream(name string) (leave func(), err error) {
 	defer u.mu.Unlock()
 	x := u.of(name)
 	if u.streams >= 0 && x.streams >= u.streams {
-		return nil, &httpError{http.StatusTooManyRequests, "too_many_streams", "more streams than one user may have open"}
+		return nil, &httpError{http.StatusTooManyRequests, "too_many_streams", "stream limit of the user exceeded"}
 	}
 	x.streams++
 	return func() {

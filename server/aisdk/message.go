@@ -131,7 +131,7 @@ func (m *Message) User() (cairn.Message, error) {
 		}
 	}
 	if len(parts) == 0 {
-		return cairn.Message{}, cairn.Invalid("messages", "the last one has no text, file or data")
+		return cairn.Message{}, cairn.Invalid("messages", "the last one must have text, a file or data")
 	}
 	out := cairn.User(parts...)
 	out.ID = m.ID
@@ -139,7 +139,7 @@ func (m *Message) User() (cairn.Message, error) {
 		return out, nil
 	}
 	if out.Metadata = m.Metadata.Sent; !bytes.HasPrefix(bytes.TrimSpace(out.Metadata), []byte("{")) {
-		return cairn.Message{}, cairn.Invalid("messages", "the metadata of the last one must be an object")
+		return cairn.Message{}, cairn.Invalid("messages", "metadata of the last one must be an object")
 	}
 	return out, nil
 }

@@ -101,13 +101,13 @@ func New(opts *Options) (server.Authenticator, error) {
 	}{{"Roles", slices.Collect(maps.Values(o.Roles))}, {"Default", o.Default}, {"Everyone", o.Everyone}} {
 		for _, role := range list.roles {
 			if !slices.Contains(roles, role) {
-				return nil, cairn.Invalid(list.field, "%q is none of %v", role, roles)
+				return nil, cairn.Invalid(list.field, "unknown role %q: must be one of %v", role, roles)
 			}
 		}
 	}
 	for _, name := range o.Algorithms {
 		if !slices.Contains(possible, jose.SignatureAlgorithm(name)) {
-			return nil, cairn.Invalid("Algorithms", "%q is none of %v", name, possible)
+			return nil, cairn.Invalid("Algorithms", "unsupported algorithm %q: must be one of %v", name, possible)
 		}
 		a.algorithms = append(a.algorithms, jose.SignatureAlgorithm(name))
 	}

@@ -87,19 +87,19 @@ func (k *keys) read(ctx context.Context) ([]jose.JSONWebKey, error) {
 	}
 	res, err := k.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("the keys of the issuer: %w", err)
+		return nil, fmt.Errorf("issuer keys: %w", err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the keys of the issuer: %s answers %s", k.url, res.Status)
+		return nil, fmt.Errorf("issuer keys: %s responds with %s", k.url, res.Status)
 	}
 	raw, err := io.ReadAll(io.LimitReader(res.Body, maxKeys))
 	if err != nil {
-		return nil, fmt.Errorf("the keys of the issuer: %w", err)
+		return nil, fmt.Errorf("issuer keys: %w", err)
 	}
 	var doc struct{ Keys []json.RawMessage }
 	if err := json.Unmarshal(raw, &doc); err != nil {
-		return nil, fmt.Errorf("the keys of the issuer: %w", err)
+		return nil, fmt.Errorf("issuer keys: %w", err)
 	}
 	var list []jose.JSONWebKey
 	for _, text := range doc.Keys {

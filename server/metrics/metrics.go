@@ -34,17 +34,17 @@ type Metrics struct {
 func New() *Metrics {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_server_requests_total",
-			Help: "Requests that were answered, by route and status. A stream counts when it ends."}, []string{"route", "status"}),
+			Help: "Requests, by route and status. A stream is counted when it ends."}, []string{"route", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_server_request_seconds",
-			Help: "How long requests took until their answer began.", Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}, []string{"route"}),
+			Help: "Time until the response began, in seconds.", Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}, []string{"route"}),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cairn_server_streams_open",
-			Help: "Streams that are open."}, []string{"route"}),
+			Help: "Open streams."}, []string{"route"}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_server_stream_events_total",
-			Help: "Events that went to streams."}, []string{"route"}),
+			Help: "Events sent to streams."}, []string{"route"}),
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_server_streams_cut_total",
-			Help: "Streams that ended before they were whole: their client went away or stalled, or the server was drained."}, []string{"route"}),
+			Help: "Streams that ended early because the client disconnected or stalled, or the server was drained."}, []string{"route"}),
 		drains: prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_server_drains_total",
-			Help: "How often a handler was drained."}),
+			Help: "Number of times a handler was drained."}),
 		registry: prometheus.NewRegistry(),
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.open, m.events, m.cuts, m.drains)

@@ -24,7 +24,7 @@ type Options struct {
 
 // ErrCut reports that a stream ended before its last frame. A handler that gets it must not return normally, since
 // that would end the response as if it were complete: see Cut.
-var ErrCut = errors.New("the stream was cut")
+var ErrCut = errors.New("stream interrupted")
 
 const (
 	keepAlive    = 15 * time.Second
