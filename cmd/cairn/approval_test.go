@@ -102,7 +102,7 @@ func wantSpoken(t *testing.T, p *process, parts ...string) {
 // session.
 func TestAnsweredElsewhere(t *testing.T) {
 	t.Parallel()
-	const faster = "Nothing was changed: refund of session demo was approved by carol on "
+	const faster = "Nothing changed: refund of session demo was already approved by carol on "
 	for name, test := range map[string]struct {
 		again  bool   // the demo is killed and started again
 		resume bool   // another process also resumes the session

@@ -85,7 +85,7 @@ users      1        1       0       copied
       "records": 101,
       "copied": 0,
       "differ": 0,
-      "outcome": "there already"
+      "outcome": "exists"
     },
     {
       "namespace": "users",
@@ -95,7 +95,7 @@ users      1        1       0       copied
       "outcome": "failed",
       "error": {
         "code": "already_exists",
-        "message": "record \"account/1\" in \"users\" is there already, and differs"
+        "message": "record \"account/1\" in \"users\" already exists and differs"
       }
     }
   ]

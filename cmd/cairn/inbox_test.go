@@ -118,7 +118,7 @@ func TestInboxPages(t *testing.T) {
 		t.Errorf("the pages have %q, want the calls %v", found, ids)
 	}
 	_, stderr, code := b.run("", "inbox", "show", "call_")
-	if code != cli.ExitUsage || !strings.HasPrefix(stderr, `cairn: call: "call_" is the beginning of `) {
+	if code != cli.ExitUsage || !strings.HasPrefix(stderr, `cairn: call: "call_" is ambiguous: it matches `) {
 		t.Errorf("exit %d: %q", code, stderr)
 	}
 	stdout, _, code := b.run("", "inbox", "approve", "call_", "--json")
@@ -147,7 +147,7 @@ func TestNobodyAnswersInTime(t *testing.T) {
 			t.Errorf("the list does not say that the deadline passed:\n%s", stdout)
 		}
 		if late {
-			for _, want := range []string{"Too late: the deadline of refund of session demo passed on 2026-11-21 12:01:00.", "refund of session demo was out of time on "} {
+			for _, want := range []string{"Too late: the deadline of refund of session demo passed on 2026-11-21 12:01:00.", "refund of session demo was already closed by timeout on "} {
 				stdout, stderr, code := b.run("", "inbox", "approve", "call_")
 				if code != cli.ExitDecided || stderr != "" || !strings.Contains(stdout, want) {
 					t.Errorf("exit %d: %q %q, want %q", code, stdout, stderr, want)

@@ -111,7 +111,7 @@ func TestServeJWT(t *testing.T) {
 		}
 	}
 	let("others")
-	s.logged("the file was read again")
+	s.logged("config reloaded")
 	if got := s.as(ann, "GET", "/sessions/s", ""); got != http.StatusUnauthorized {
 		t.Errorf("for another audience: %d", got)
 	}

@@ -143,7 +143,7 @@ func TestBrokenOffAnswer(t *testing.T) {
 	if code != cli.ExitOK || stderr != "" {
 		t.Errorf("exit %d: %q", code, stderr)
 	}
-	if !strings.Contains(stdout, "(the answer broke off and starts again: ") || !strings.Contains(stdout, "support: One two three four.\n") {
+	if !strings.Contains(stdout, "(the answer was interrupted and starts again: ") || !strings.Contains(stdout, "support: One two three four.\n") {
 		t.Errorf("the second attempt is not shown:\n%s", stdout)
 	}
 	messages, _, _ := b.run("", "sessions", "messages", "demo")

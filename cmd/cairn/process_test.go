@@ -254,7 +254,7 @@ func TestKilled(t *testing.T) {
 					t.Errorf("%q is printed %d times:\n%s", once, n, stdout)
 				}
 			}
-			if strings.Contains(stdout, "broke off") {
+			if strings.Contains(stdout, "was interrupted") {
 				t.Errorf("what the dead process said is shown:\n%s", stdout)
 			}
 			wantTranscript(t, b, wholeAnswer)

@@ -135,8 +135,8 @@ func TestServeVersions(t *testing.T) {
 		t.Fatalf("the turn does not wait: %+v", waits)
 	}
 	b.file(t, "one.yaml", guide("b"))
-	one.logged("the file was read again")
-	two.logged("the assistants have changed")
+	one.logged("config reloaded")
+	two.logged("assistants updated")
 	if run := two.say("s1", "again"); run.AgentVersion != "2" {
 		t.Errorf("the next turn has version %q", run.AgentVersion)
 	}
@@ -238,9 +238,9 @@ func TestServeWrong(t *testing.T) {
 		"a store":  {"store: mysql://x\nauth: {allow_unauthenticated: true}", cli.ExitUsage, []string{`cairn: store: "mysql" is no kind of store`}},
 		"a host":   {"host: ftp://x\nstore: 'memory:'\nauth: {allow_unauthenticated: true}", cli.ExitUsage, []string{`cairn: host: "ftp" is no kind of host`}},
 		"a key":    {"store: 'memory:'\nauth: {allow_unauthenticated: true}\nassistants: [{name: a, model: 'anthropic:claude'}]", cli.ExitUsage, []string{`agent "a": model: `}},
-		"a pace":   {"store: 'memory:'\nauth: {allow_unauthenticated: true}\nassistants: [{name: a, model: 'scripted:fast'}]", cli.ExitUsage, []string{`"fast" is no time for a word, such as 30ms`}},
+		"a pace":   {"store: 'memory:'\nauth: {allow_unauthenticated: true}\nassistants: [{name: a, model: 'scripted:fast'}]", cli.ExitUsage, []string{`time per word must be a duration such as 30ms, not "fast"`}},
 		"a variable": {"store: 'memory:'\nauth: {allow_unauthenticated: true}\nassistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://${NOWHERE}'}}]}]", cli.ExitUsage,
-			[]string{"the environment variable NOWHERE is not set"}},
+			[]string{"environment variable NOWHERE is not set"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -161,7 +161,7 @@ func TestServeReloads(t *testing.T) {
 	s := &servingProcess{process: p}
 	s.logged(`"msg":"serving"`)
 	b.settings(t, "log: {format: json, level: error}\nlimits: {body: 1MiB}")
-	s.logged(`"msg":"a change of this key counts from the next start on","key":"limits.body"`)
+	s.logged(`"msg":"change of this key takes effect after a restart","key":"limits.body"`)
 	b.settings(t, "log: {format: json, level: error}\nbody: 1MiB")
 	s.logged(`"level":"ERROR"`)
 	s.logged("unknown key")

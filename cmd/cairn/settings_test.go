@@ -144,11 +144,11 @@ func TestWrongTemporalSettings(t *testing.T) {
 		code int
 		want []string // the first is the line's beginning
 	}{
-		"TLS without asking":        {"//{tls}", nil, cli.ExitFailure, []string{"the Temporal server at {tls} speaks TLS only, which ?tls=true or TEMPORAL_TLS=true asks for"}},
+		"TLS without asking":        {"//{tls}", nil, cli.ExitFailure, []string{"the Temporal server at {tls} requires TLS; set ?tls=true or TEMPORAL_TLS=true"}},
 		"TLS that wants a client":   {"//{old}", nil, cli.ExitFailure, []string{"the Temporal server at {old} speaks TLS only, "}},
-		"no TLS, asked by URL":      {"//{plain}?tls=true", nil, cli.ExitFailure, []string{"the Temporal server at {plain} speaks no TLS, which ?tls=true asks for"}},
-		"no TLS, asked by variable": {"//{plain}", ca, cli.ExitFailure, []string{"the Temporal server at {plain} speaks no TLS, which TEMPORAL_TLS_SERVER_CA_CERT_PATH asks for"}},
-		"no TLS, asked by key":      {"//{plain}", env{"TEMPORAL_API_KEY": secret}, cli.ExitFailure, []string{"the Temporal server at {plain} speaks no TLS, which TEMPORAL_API_KEY asks for"}},
+		"no TLS, asked by URL":      {"//{plain}?tls=true", nil, cli.ExitFailure, []string{"the Temporal server at {plain} does not support TLS, which ?tls=true requires"}},
+		"no TLS, asked by variable": {"//{plain}", ca, cli.ExitFailure, []string{"the Temporal server at {plain} does not support TLS, which TEMPORAL_TLS_SERVER_CA_CERT_PATH requires"}},
+		"no TLS, asked by key":      {"//{plain}", env{"TEMPORAL_API_KEY": secret}, cli.ExitFailure, []string{"the Temporal server at {plain} does not support TLS, which TEMPORAL_API_KEY requires"}},
 		"unknown authority": {"//{tls}?tls=true", nil, cli.ExitFailure,
 			[]string{"the Temporal server at {tls} is not trusted: x509: certificate signed by unknown authority (see TEMPORAL_TLS_SERVER_CA_CERT_PATH)"}},
 		"another name": {"//{tls}", with(ca, env{"TEMPORAL_TLS_SERVER_NAME": "elsewhere"}), cli.ExitFailure,
@@ -178,8 +178,8 @@ func TestWrongTemporalSettings(t *testing.T) {
 		"no file":                {"//{tls}", env{"TEMPORAL_CONFIG_FILE": "{dir}/no.toml"}, cli.ExitUsage, []string{"TEMPORAL_CONFIG_FILE: ", "{dir}/no.toml: no such file"}},
 		"no TOML":                {"//{tls}", env{"TEMPORAL_CONFIG_FILE": "{dir}/broken.toml"}, cli.ExitUsage, []string{"{dir}/broken.toml: ", `line 2, at "profile.default.api_key", is not TOML`}},
 		"no profile":             {"//{tls}", env{"TEMPORAL_PROFILE": "cloud"}, cli.ExitUsage, []string{`TEMPORAL_PROFILE: there is no profile "cloud" in ` + os.DevNull}},
-		"neither true nor false": {"//{tls}", env{"TEMPORAL_TLS": "yes"}, cli.ExitUsage, []string{`TEMPORAL_TLS: "yes" is neither true nor false`}},
-		"no port":                {"", env{"TEMPORAL_ADDRESS": "localhost"}, cli.ExitUsage, []string{`TEMPORAL_ADDRESS: "localhost" is not HOST:PORT`}},
+		"neither true nor false": {"//{tls}", env{"TEMPORAL_TLS": "yes"}, cli.ExitUsage, []string{`TEMPORAL_TLS: must be true or false, not "yes"`}},
+		"no port":                {"", env{"TEMPORAL_ADDRESS": "localhost"}, cli.ExitUsage, []string{`TEMPORAL_ADDRESS: must be HOST:PORT, not "localhost"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -80,7 +80,7 @@ func TestServerStores(t *testing.T) {
 			if code != cli.ExitFailure || stdout != "" {
 				t.Errorf("list of nothing: exit %d, %s", code, stdout)
 			}
-			wantWords(t, stderr, "CAIRN_STORE: ", "has no tables of Cairn yet", "migrate up --store ")
+			wantWords(t, stderr, "CAIRN_STORE: ", "has no Cairn tables yet", "migrate up --store ")
 			wantWords(t, b.want(t, "", "migrate", "status"), "VERSION", "pending")
 			wantWords(t, b.want(t, "", "migrate", "up"), "Applied ")
 			wantWords(t, b.want(t, "", "migrate", "up"), "Nothing to do")
@@ -177,21 +177,21 @@ func TestWrongStores(t *testing.T) {
 		"another kind":         {[]string{"--store", "mysql://ada:" + secret + "@host/db"}, cli.ExitUsage, []string{"--store: ", `"mysql" is no kind of store`}},
 		"both flags":           {[]string{"--store", "a.db", "--db", "b.db"}, cli.ExitUsage, []string{"--store", "--db"}},
 		"a server as a file":   {[]string{"--db", "postgres://ada:" + secret + "@host/db"}, cli.ExitUsage, []string{"--db: ", "--store"}},
-		"no path":              {[]string{"--store", "sqlite:"}, cli.ExitUsage, []string{"--store: the path is empty"}},
+		"no path":              {[]string{"--store", "sqlite:"}, cli.ExitUsage, []string{"--store: path is empty"}},
 		"no URL":               {[]string{"--store", "postgres:db"}, cli.ExitUsage, []string{"--store: ", "postgres://HOST/DATABASE"}},
 		"a broken URL":         {[]string{"--store", "redis://ada:" + secret + "@host:port:port"}, cli.ExitUsage, []string{"--store: ", "redis://HOST/0"}},
 		"no schema's name":     {[]string{"--store", "postgres://host/db?schema="}, cli.ExitUsage, []string{"--store: ?schema="}},
 		"a name that is none":  {[]string{"--store", withQuery(server.URL(), "schema", `a"b`)}, cli.ExitUsage, []string{"--store: schema: "}},
 		"an unknown parameter": {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0?colour=red"}, cli.ExitUsage, []string{"--store: ", "colour"}},
-		"no listener":          {[]string{"--store", "postgresql://ada:" + secret + "@127.0.0.1:1/db"}, cli.ExitFailure, []string{"--store: ", "cannot be reached"}},
+		"no listener":          {[]string{"--store", "postgresql://ada:" + secret + "@127.0.0.1:1/db"}, cli.ExitFailure, []string{"--store: ", "cannot reach"}},
 		"no primary's name":    {[]string{"--store", "redis-sentinel://ada:" + secret + "@127.0.0.1:1/0"}, cli.ExitUsage, []string{"--store: ", "?master="}},
-		"no Redis there":       {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0"}, cli.ExitFailure, []string{"--store: ", "cannot be reached"}},
+		"no Redis there":       {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0"}, cli.ExitFailure, []string{"--store: ", "cannot reach"}},
 		"no such account":      {[]string{"--store", withQuery(withQuery(server.URL(), "user", "nobody_knows"), "password", secret)}, cli.ExitUsage, []string{"--store: ", "nobody_knows"}},
-		"wrong password":       {[]string{"--store", strings.Replace(locked.URL(), "unix://", "unix://:"+secret+"@", 1)}, cli.ExitFailure, []string{"--store: ", "refuses the user or password"}},
+		"wrong password":       {[]string{"--store", strings.Replace(locked.URL(), "unix://", "unix://:"+secret+"@", 1)}, cli.ExitFailure, []string{"--store: ", "rejected the user or password"}},
 		"no tables":            {[]string{"--store", withQuery(server.URL(), "password", secret)}, cli.ExitFailure, []string{"--store: ", "run ", " migrate up --store 'postgres:"}},
-		"a replica":            {[]string{"--store", replica.URL()}, cli.ExitFailure, []string{"--store: ", "only reads"}},
+		"a replica":            {[]string{"--store", replica.URL()}, cli.ExitFailure, []string{"--store: ", "read-only replica"}},
 		"newer keys":           {[]string{"--store", withQuery(testenv.Redis(t), "prefix", "newer")}, cli.ExitFailure, []string{"--store: ", "use a newer program"}},
-		"no file":              {[]string{"--store", "sqlite:" + filepath.Join(t.TempDir(), "none.db")}, cli.ExitNotFound, []string{"there is no database"}},
+		"no file":              {[]string{"--store", "sqlite:" + filepath.Join(t.TempDir(), "none.db")}, cli.ExitNotFound, []string{"none.db not found"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -42,7 +42,7 @@ var EveryStatus = []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered, cairn.C
 // if no call matches, ErrInvalid if several do.
 func Find(ctx context.Context, eng *engine.Engine, id string) (*cairn.PendingCall, error) {
 	if id == "" {
-		return nil, cairn.Invalid("call", "the id is empty")
+		return nil, cairn.Invalid("call", "id is empty")
 	}
 	calls := pages.All(func(cursor string) (store.Page[cairn.PendingCall], error) {
 		return eng.Inbox(ctx, store.CallQuery{Statuses: EveryStatus, Cursor: cursor, Limit: 1000})
@@ -60,11 +60,11 @@ func Find(ctx context.Context, eng *engine.Engine, id string) (*cairn.PendingCal
 	}
 	switch len(found) {
 	case 0:
-		return nil, cairn.Errorf(cairn.ErrNotFound, "there is no call %q", id)
+		return nil, cairn.Errorf(cairn.ErrNotFound, "call %q not found", id)
 	case 1:
 		return &found[0], nil
 	}
-	return nil, cairn.Invalid("call", "%q is the beginning of %s", id, ambiguous(found))
+	return nil, cairn.Invalid("call", "%q is ambiguous: it matches %s", id, ambiguous(found))
 }
 
 // maxNamed is the number of ambiguous calls that the error names.

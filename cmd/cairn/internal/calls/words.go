@@ -18,13 +18,13 @@ func Sentence(r cairn.Receipt) string {
 	what := fmt.Sprintf("%s of session %s", c.Tool, c.RootID)
 	switch {
 	case r.Outcome == cairn.OutcomeLate:
-		return fmt.Sprintf("Too late: the deadline of %s passed on %s. The agent sees the answer, which changes nothing.", what, output.Stamp(c.Deadline))
+		return fmt.Sprintf("Too late: the deadline of %s passed on %s. The agent sees the answer, but it has no effect.", what, output.Stamp(c.Deadline))
 	case r.Outcome == cairn.OutcomeAlreadyCompleted && c.Answer == nil:
-		return fmt.Sprintf("Nothing was changed: you have voted on %s before, and other reviewers have not yet.", what)
+		return fmt.Sprintf("Nothing changed: you have already voted on %s, and other reviewers have yet to vote.", what)
 	case r.Outcome == cairn.OutcomeAlreadyCompleted:
-		return fmt.Sprintf("Nothing was changed: %s was %s.", what, Decision(c))
+		return fmt.Sprintf("Nothing changed: %s was already %s.", what, Decision(c))
 	case c.Answer == nil:
-		return fmt.Sprintf("Your vote on %s is counted. Others have to vote too: %s.", what, Assigned(c))
+		return fmt.Sprintf("Vote on %s counted. Waiting for other reviewers: %s.", what, Assigned(c))
 	case !r.Ready:
 		return fmt.Sprintf("%s: %s. Other calls of the session are still pending.", what, Decision(c))
 	}
@@ -53,7 +53,7 @@ func Assigned(c *cairn.PendingCall) string {
 
 // Decision describes what was decided about a call, by whom and when.
 func Decision(c *cairn.PendingCall) string {
-	words := map[cairn.DecisionKind]string{cairn.DecisionResult: "answered", cairn.DecisionError: "answered with an error", cairn.DecisionTimeout: "out of time"}
+	words := map[cairn.DecisionKind]string{cairn.DecisionResult: "answered", cairn.DecisionError: "answered with an error", cairn.DecisionTimeout: "closed by timeout"}
 	text := cmp.Or(words[c.Answer.Kind], string(c.Answer.Kind))
 	if c.Answer.Reviewer != "" {
 		text += " by " + c.Answer.Reviewer

@@ -96,7 +96,7 @@ func (c *chat) farewell() {
 	}
 	switch {
 	case c.running != "":
-		c.Note("The answer is not ended by that. To see the rest:")
+		c.Note("The answer continues on the server. To see the rest:")
 	case c.waiting:
 		c.Note("Nothing has to run while calls are pending. Answer them here, or with any other client of the session:")
 	default:
@@ -119,7 +119,7 @@ func (c *chat) pickUp(ctx context.Context) error {
 		return err
 	}
 	if c.agent != "" && c.agent != snap.Session.Agent {
-		return cairn.Invalid("agent", "session %q is one of %q", c.session, snap.Session.Agent)
+		return cairn.Invalid("agent", "session %q belongs to agent %q", c.session, snap.Session.Agent)
 	}
 	c.Agent = snap.Session.Agent
 	if n := len(snap.Messages) - shown; n > 0 {
@@ -183,7 +183,7 @@ func (c *chat) obey(ctx context.Context, line string) error {
 		return c.begin(ctx, func(ctx context.Context) (*client.Started, error) { return c.client.Resume(ctx, c.session) })
 	}
 	if strings.HasPrefix(line, "/") {
-		return c.report(cairn.Errorf(cairn.ErrInvalid, "there is no command %s; /help lists them", strings.Fields(line)[0]))
+		return c.report(cairn.Errorf(cairn.ErrInvalid, "unknown command %s; /help lists the commands", strings.Fields(line)[0]))
 	}
 	turn := client.Turn{SessionID: c.session, Agent: c.agent, Input: client.Input{Text: line}, RunID: ids.New("turn")}
 	return c.begin(ctx, func(ctx context.Context) (*client.Started, error) {
@@ -227,7 +227,7 @@ func (c *chat) begin(ctx context.Context, how func(context.Context) (*client.Sta
 		return err
 	case errors.Is(err, cairn.ErrAlreadyRunning), errors.Is(err, cairn.ErrWaiting):
 		c.failed = err
-		c.Note("That was not taken: " + output.OneLine(cairn.AsError(err).Message, 0))
+		c.Note("Rejected: " + output.OneLine(cairn.AsError(err).Message, 0))
 		c.waiting = true // settle looks
 		return nil
 	case err != nil:
@@ -238,7 +238,7 @@ func (c *chat) begin(ctx context.Context, how func(context.Context) (*client.Sta
 		c.running = started.RunID
 	} else {
 		c.stopping = false
-		c.Note("It is queued.")
+		c.Note("Message queued.")
 	}
 	if !c.feed.opened() {
 		c.follow(ctx, cairn.Cursor{})

@@ -36,7 +36,7 @@ func (cmd *Command) Run(a *cli.App) error {
 
 	address := cmp.Or(cmd.URL, a.Env["CAIRN_URL"])
 	if address == "" {
-		return cli.Misuse("--url: which server? It is required, as http://localhost:8420")
+		return cli.Misuse("--url: is required, such as http://localhost:8420")
 	}
 	if cmd.Session != "" {
 		if err := cairn.CheckSessionID(cmd.Session); err != nil {
@@ -49,7 +49,7 @@ func (cmd *Command) Run(a *cli.App) error {
 	}
 	talk := newChat(a, c, cmp.Or(cmd.Session, ids.New("chat")), cmd.Agent, interrupts)
 	talk.again = fmt.Sprintf("%s chat --url %s --session %s", talk.program, cli.Quoted(address), cli.Quoted(talk.session))
-	talk.Note(fmt.Sprintf("Session %q at %s. /help shows what can be done.", talk.session, address))
+	talk.Note(fmt.Sprintf("Session %q at %s. /help lists the commands.", talk.session, address))
 	return talk.talk(ctx)
 }
 

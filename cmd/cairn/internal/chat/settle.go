@@ -144,7 +144,7 @@ func (c *chat) drain(ctx context.Context) error {
 	case !errors.Is(err, cairn.ErrTrimmed):
 		return err
 	}
-	c.Note("Some of the answer is no longer on the log: /history shows it.")
+	c.Note("Part of the answer was trimmed from the log: /history shows it.")
 	snap, err := patiently(ctx, c, func(ctx context.Context) (*client.Snapshot, error) { return c.client.Snapshot(ctx, c.session) })
 	if err == nil {
 		c.stand(ctx, snap)

@@ -19,7 +19,7 @@ func ConfirmSession(ctx context.Context, a *App, verb, participle string, s *cai
 		return driver.NotRoot(s)
 	}
 	if s.Running(s.AsOf) {
-		note = " Its run is aborted." + note
+		note = " Its run will be aborted." + note
 	}
 	question := fmt.Sprintf("%s%s session %s with its %s?%s", strings.ToUpper(verb[:1]), verb[1:], s.ID, output.Count(s.MessageCount, "message"), note)
 	yes, err := Confirm(ctx, a, verb, question)
@@ -32,7 +32,7 @@ func ConfirmSession(ctx context.Context, a *App, verb, participle string, s *cai
 // Confirm asks a question at the terminal and reports whether the answer is yes. verb names the action.
 func Confirm(ctx context.Context, a *App, verb, question string) (bool, error) {
 	if !terminal.Is(a.Stdin) {
-		return false, Misuse("%s: standard input is no terminal; --yes %ss without asking", verb, verb)
+		return false, Misuse("%s: stdin is not a terminal; pass --yes to %s without confirmation", verb, verb)
 	}
 	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
 	select {

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrDecided reports that another answer counted, not the one given.
-var ErrDecided = errors.New("decided otherwise")
+var ErrDecided = errors.New("already decided")
 
 // Exit codes.
 const (

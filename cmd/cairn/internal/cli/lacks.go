@@ -10,7 +10,7 @@ import (
 // Lacks returns the error for features that this program was built without. It names the command that builds them.
 func Lacks(features string) error {
 	info, _ := debug.ReadBuildInfo()
-	return cairn.Errorf(cairn.ErrUnavailable, "this program was built without %s; %s has them", features, whole(info))
+	return cairn.Errorf(cairn.ErrUnavailable, "this program was built without %s; use %s", features, whole(info))
 }
 
 // whole returns how to get the program with all features: from a clone, or in the version that was installed.

@@ -31,7 +31,7 @@ func (c *chat) showWaiting(ctx context.Context) error {
 	}
 	open, err := c.openCalls(ctx)
 	if err == nil && len(open) == 0 {
-		c.Note("What the last answer waited for has been decided: resuming it.")
+		c.Note("The pending calls of the last answer were decided: resuming it.")
 	}
 	for i := range open {
 		call := &open[i]

@@ -51,7 +51,7 @@ func (c *chat) obey(ctx context.Context, line string) error {
 		return c.report(err)
 	}
 	if strings.HasPrefix(line, "/") {
-		return c.report(cairn.Errorf(cairn.ErrInvalid, "there is no command %s; /help lists them", strings.Fields(line)[0]))
+		return c.report(cairn.Errorf(cairn.ErrInvalid, "unknown command %s; /help lists the commands", strings.Fields(line)[0]))
 	}
 	if c.paused(ctx) { // by another process's turn: this turn must follow the answers to its pending calls
 		err := c.showWaiting(ctx)

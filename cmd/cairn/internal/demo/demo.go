@@ -49,9 +49,9 @@ func (cmd *Command) Run(a *cli.App) (err error) {
 	c.Note(fmt.Sprintf("Session %q in %s, model %s.", cmd.Session, d.At, model))
 	switch {
 	case d.Host != nil && cmd.Serve:
-		c.Note(fmt.Sprintf("Answers are driven by %s, and carried out here or by any worker.", d.Host))
+		c.Note(fmt.Sprintf("Runs are driven by %s and executed here or by any worker.", d.Host))
 	case d.Host != nil:
-		c.Note(fmt.Sprintf("Answers are driven by %s, and carried out by workers: %s work%s", d.Host, c.program, d.At.Option()+d.Host.Option()))
+		c.Note(fmt.Sprintf("Runs are driven by %s and executed by workers: %s work%s", d.Host, c.program, d.At.Option()+d.Host.Option()))
 	}
 	if d.Model.Name == setup.UsualModel && a.Env["OPENAI_MODEL"] == "" {
 		c.Note("Set OPENAI_MODEL, or give --model openai-chat:NAME, to have another model answer.")

@@ -32,7 +32,7 @@ func (d *Dialog) Approval(ctx context.Context, call *cairn.PendingCall, what str
 		case word == "n" || word == "no":
 			return cairn.Deny(call.CallRef, rest), true, nil
 		case rest == "" && (word == "e" || word == "edit"):
-			d.Note(Indent + "the arguments are " + output.OneLine(string(call.Input), 0))
+			d.Note(Indent + "current arguments: " + output.OneLine(string(call.Input), 0))
 			if rest, ok, err = d.Ask(ctx, "New arguments: "); err != nil || !ok {
 				return answer, false, err
 			}
@@ -46,7 +46,7 @@ func (d *Dialog) Approval(ctx context.Context, call *cairn.PendingCall, what str
 		case d.Prompting || line == "/help":
 			d.Note(approvalHelp)
 		default:
-			d.Note(fmt.Sprintf("%q is neither y, n, e nor l, and the call has to be decided first.", output.OneLine(line, output.Width)))
+			d.Note(fmt.Sprintf("Enter y, n, e or l, not %q. The call must be decided first.", output.OneLine(line, output.Width)))
 			return answer, false, ErrLeft
 		}
 	}

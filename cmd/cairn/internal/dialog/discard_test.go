@@ -49,7 +49,7 @@ func TestNoteOfDiscard(t *testing.T) {
 				ev.Type, ev.Step = types[word[0]], int(word[1]-'0')
 				s.Show(ev)
 			}
-			if n := strings.Count(out.String(), "broke off"); n != c.notes || s.Partial() != c.partial {
+			if n := strings.Count(out.String(), "was interrupted"); n != c.notes || s.Partial() != c.partial {
 				t.Errorf("%d notes, partial is %t; want %d, %t:\n%s", n, s.Partial(), c.notes, c.partial, out.String())
 			}
 		})

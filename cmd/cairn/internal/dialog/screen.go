@@ -207,11 +207,11 @@ func (s *Screen) write(ev cairn.Event) {
 		if ev.Error != nil {
 			why = ev.Error.Message
 		}
-		s.Note(Indent + "(the answer broke off and starts again: " + output.OneLine(why, output.Width) + ")")
+		s.Note(Indent + "(the answer was interrupted and starts again: " + output.OneLine(why, output.Width) + ")")
 	case cairn.EventModelFallback:
 		s.Note(Indent + "(" + output.OneLine(ev.Name, output.Width) + " answers)")
 	case cairn.EventToolsMissing:
-		s.Note(Indent + "(without the tools of " + output.OneLine(ev.Name, output.Width) + ", which has not listed them)")
+		s.Note(Indent + "(without the tools of " + output.OneLine(ev.Name, output.Width) + ", which are unavailable)")
 	case cairn.EventFiles:
 		for _, f := range ev.Files {
 			s.Note(Indent + "[" + output.OneLine(f.MediaType+" "+f.Name, output.Width) + "]")

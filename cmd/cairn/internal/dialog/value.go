@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 )
 
-const valueHelp = `  JSON or text   what the agent gets; text is a JSON string
-  /fail REASON   there is none; the agent sees the reason
+const valueHelp = `  JSON or text   the result for the agent; text is a JSON string
+  /fail REASON   no result; the agent sees the reason
   /later         leave it for later, or for another client`
 
 // Value asks for the result of a client's tool, or the answer to a question. ok is false if there are no more
@@ -36,7 +36,7 @@ func (d *Dialog) Value(ctx context.Context, call *cairn.PendingCall) (answer cai
 		case "/help":
 			d.Note(valueHelp)
 			if len(call.Schema) > 0 {
-				d.Note(Indent + "it must satisfy " + output.OneLine(string(call.Schema), 0))
+				d.Note(Indent + "it must match the schema " + output.OneLine(string(call.Schema), 0))
 			}
 		default:
 			return cairn.Answer(call.CallRef, value(line, call.Schema)), true, nil

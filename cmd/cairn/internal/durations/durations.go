@@ -29,7 +29,7 @@ func Parse(text string) (time.Duration, error) {
 	switch {
 	case rest == "0":
 	case !whole.MatchString(rest):
-		return 0, fmt.Errorf("%q is not a duration such as 90s, 24h or 30d", text)
+		return 0, fmt.Errorf("must be a duration such as 90s, 24h or 30d, not %q", text)
 	}
 	for _, m := range piece.FindAllStringSubmatch(rest, -1) {
 		n, _ := new(big.Rat).SetString(strings.TrimSuffix(m[1], ".")) // digits
@@ -37,7 +37,7 @@ func Parse(text string) (time.Duration, error) {
 	}
 	d := new(big.Int).Quo(sum.Num(), sum.Denom())
 	if !d.IsInt64() {
-		return 0, fmt.Errorf("%q is longer than 292 years", text)
+		return 0, fmt.Errorf("%q is too long (max 292 years)", text)
 	}
 	if negative {
 		d.Neg(d)

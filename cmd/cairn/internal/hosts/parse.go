@@ -30,9 +30,9 @@ func Parse(given, text string) (*Address, error) {
 	case "dbos":
 		return parseDBOS(given, rest)
 	case "":
-		return nil, cli.Misuse("%s: not a URL of one of the forms %s, %s", given, temporalForm, dbosForm)
+		return nil, cli.Misuse("%s: must be a URL of one of the forms %s, %s", given, temporalForm, dbosForm)
 	default:
-		return nil, cli.Misuse("%s: %q is no kind of host; there are temporal: and dbos:", given, name)
+		return nil, cli.Misuse("%s: unknown kind of host %q: must be temporal: or dbos:", given, name)
 	}
 }
 
@@ -40,14 +40,14 @@ func parseTemporal(given, text string) (*Address, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" || u.Hostname() == "" && u.Host != "" || u.Fragment != "" ||
 		strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "[") {
-		return nil, cli.Misuse("%s: not a URL of the form %s", given, temporalForm)
+		return nil, cli.Misuse("%s: must be a URL of the form %s", given, temporalForm)
 	}
 	if u.User != nil {
-		return nil, cli.Misuse("%s: %s takes no user", given, temporalForm)
+		return nil, cli.Misuse("%s: %s must not have a user", given, temporalForm)
 	}
 	at := &Address{Given: given, kind: onTemporal, namespace: strings.Trim(u.Path, "/")}
 	if strings.Contains(at.namespace, "/") {
-		return nil, cli.Misuse("%s: %q is no namespace", given, at.namespace)
+		return nil, cli.Misuse("%s: invalid namespace %q", given, at.namespace)
 	}
 	if u.Host != "" {
 		at.place = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), temporalPort))
@@ -59,14 +59,14 @@ func parseTemporal(given, text string) (*Address, error) {
 	}
 	for name, value := range map[string]string{"search": search, "tls": at.tls} {
 		if value != "" && value != "true" && value != "false" {
-			return nil, cli.Misuse("%s: ?%s=%s is neither true nor false", given, name, value)
+			return nil, cli.Misuse("%s: ?%s must be true or false, not %s", given, name, value)
 		}
 	}
 	at.search = search == "true"
 	if _, err := url.Parse(at.String()); err != nil { // such as an IPv6 zone that no URL can name
-		return nil, cli.Misuse("%s: not a URL of the form %s", given, temporalForm)
+		return nil, cli.Misuse("%s: must be a URL of the form %s", given, temporalForm)
 	}
-	return at, at.unknown(rest, "queue, search and tls")
+	return at, at.unknown(rest, "queue, search, tls")
 }
 
 // parseDBOS parses what follows dbos:.
@@ -80,7 +80,7 @@ func parseDBOS(given, text string) (*Address, error) {
 	case "sqlite":
 		path, query, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
 		if path == "" {
-			return nil, cli.Misuse("%s: the path is empty", given)
+			return nil, cli.Misuse("%s: path is empty", given)
 		}
 		at.place = "sqlite:" + filepath.Clean(path)
 		rest, err := at.take(query, map[string]*string{"queue": &at.queue})
@@ -91,7 +91,7 @@ func parseDBOS(given, text string) (*Address, error) {
 	case "postgres", "postgresql":
 		u, err := url.Parse(text)
 		if err != nil || u.Opaque != "" || u.Host == "" && u.Path == "" || u.Fragment != "" {
-			return nil, cli.Misuse("%s: not a URL of the form dbos://HOST/DATABASE", given)
+			return nil, cli.Misuse("%s: must be a URL of the form dbos://HOST/DATABASE", given)
 		}
 		rest, err := at.take(u.RawQuery, map[string]*string{"queue": &at.queue, "schema": &at.schema})
 		if err != nil {
@@ -101,9 +101,9 @@ func parseDBOS(given, text string) (*Address, error) {
 		at.place = u.String()
 		return at, nil
 	case "":
-		return nil, cli.Misuse("%s: not a URL of one of the forms %s", given, dbosForm)
+		return nil, cli.Misuse("%s: must be a URL of one of the forms %s", given, dbosForm)
 	default:
-		return nil, cli.Misuse("%s: %q is no kind of database; DBOS has sqlite: and postgres:", given, name)
+		return nil, cli.Misuse("%s: unknown kind of database %q: must be sqlite: or postgres:", given, name)
 	}
 }
 
@@ -111,11 +111,11 @@ func parseDBOS(given, text string) (*Address, error) {
 func (at *Address) take(query string, known map[string]*string) (url.Values, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, cli.Misuse("%s: the part after ? is not of the form name=value&…", at.Given)
+		return nil, cli.Misuse("%s: the part after ? must have the form name=value&…", at.Given)
 	}
 	for name, into := range known {
 		if values.Has(name) && values.Get(name) == "" {
-			return nil, cli.Misuse("%s: ?%s= names nothing", at.Given, name)
+			return nil, cli.Misuse("%s: ?%s= is empty", at.Given, name)
 		}
 		*into = values.Get(name)
 		values.Del(name)
@@ -126,7 +126,7 @@ func (at *Address) take(query string, known map[string]*string) (url.Values, err
 // unknown rejects parameters that neither this program nor a driver knows.
 func (at *Address) unknown(rest url.Values, known string) error {
 	for _, name := range slices.Sorted(maps.Keys(rest)) {
-		return cli.Misuse("%s: there is no parameter %q, only %s", at.Given, name, known)
+		return cli.Misuse("%s: unknown parameter %q: must be one of %s", at.Given, name, known)
 	}
 	return nil
 }

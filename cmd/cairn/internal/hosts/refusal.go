@@ -39,7 +39,7 @@ func (s *temporalServer) unreachable(ctx context.Context, err error) error {
 	config := s.opts.ConnectionOptions.TLS
 	if config == nil {
 		if shaken := s.handshake(ctx, &tls.Config{InsecureSkipVerify: true}); shaken == nil || isAlert(shaken) {
-			return s.failed("speaks TLS only, which ?tls=true or TEMPORAL_TLS=true asks for")
+			return s.failed("requires TLS; set ?tls=true or TEMPORAL_TLS=true")
 		}
 		return s.silent(err)
 	}
@@ -52,7 +52,7 @@ func (s *temporalServer) unreachable(ctx context.Context, err error) error {
 	)
 	switch {
 	case errors.As(shaken, &plain):
-		return s.failed("speaks no TLS, which %s asks for", s.secured())
+		return s.failed("does not support TLS, which %s requires", s.secured())
 	case errors.As(shaken, &authority):
 		return s.failed("is not trusted: %w (see TEMPORAL_TLS_SERVER_CA_CERT_PATH)", authority)
 	case errors.As(shaken, &name):
@@ -113,7 +113,7 @@ func (s *temporalServer) secured() string {
 }
 
 func (s *temporalServer) silent(err error) error {
-	return cairn.Errorf(cairn.ErrUnavailable, "no Temporal server can be reached at %s: %w", s.at.place, err)
+	return cairn.Errorf(cairn.ErrUnavailable, "cannot reach a Temporal server at %s: %w", s.at.place, err)
 }
 
 // failed returns an error whose subject is the server.

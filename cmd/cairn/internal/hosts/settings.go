@@ -56,7 +56,7 @@ func newTemporalServer(at *Address, env map[string]string) (*temporalServer, err
 	if at.place == "" {
 		at.place = cmp.Or(s.profile.Address, client.DefaultHostPort)
 		if host, port, err := net.SplitHostPort(at.place); err != nil || host == "" || port == "" {
-			return nil, cli.Misuse("%s: %q is not HOST:PORT", s.source("address", "TEMPORAL_ADDRESS"), at.place)
+			return nil, cli.Misuse("%s: must be HOST:PORT, not %q", s.source("address", "TEMPORAL_ADDRESS"), at.place)
 		}
 	}
 	at.namespace = cmp.Or(at.namespace, s.profile.Namespace, client.DefaultNamespace)
@@ -74,13 +74,13 @@ func (s *temporalServer) load() error {
 	// The client would take any other value for false.
 	for _, name := range []string{"TEMPORAL_TLS", "TEMPORAL_TLS_DISABLE_HOST_VERIFICATION"} {
 		if value := s.env[name]; !slices.Contains([]string{"", "true", "false", "1", "0"}, strings.ToLower(value)) {
-			return cli.Misuse("%s: %q is neither true nor false", name, value)
+			return cli.Misuse("%s: must be true or false, not %q", name, value)
 		}
 	}
 	config, err := envconfig.LoadClientConfig(envconfig.LoadClientConfigOptions{EnvLookup: s.env})
 	var broken toml.ParseError
 	if errors.As(err, &broken) { // its text quotes the file's content, which may be a key
-		return cli.Misuse("%s: line %d, at %q, is not TOML", s.file, broken.Position.Line, broken.LastKey)
+		return cli.Misuse("%s: line %d: invalid TOML at %q", s.file, broken.Position.Line, broken.LastKey)
 	}
 	if err != nil {
 		return cli.Misuse("%s: %w", s.file, err)
@@ -88,7 +88,7 @@ func (s *temporalServer) load() error {
 	if profile := config.Profiles[s.name]; profile != nil {
 		s.profile = *profile
 	} else if s.env["TEMPORAL_PROFILE"] != "" {
-		return cli.Misuse("TEMPORAL_PROFILE: there is no profile %q in %s", s.name, s.file)
+		return cli.Misuse("TEMPORAL_PROFILE: profile %q not found in %s", s.name, s.file)
 	}
 	return s.profile.ApplyEnvVars(s.env)
 }

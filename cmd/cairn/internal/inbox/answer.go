@@ -74,7 +74,7 @@ func (all *flags) submit(a *cli.App, id string, kind cairn.CallKind, answer func
 		var receipt cairn.Receipt
 		call, err := calls.Find(ctx, eng, id)
 		if err == nil && call.Kind != kind && !(call.Kind.Asked() && kind == cairn.CallClientTool) {
-			err = cairn.Invalid("call", "%q waits for %s", call.ID, calls.Missing(call.Kind))
+			err = cairn.Invalid("call", "%q is waiting for %s", call.ID, calls.Missing(call.Kind))
 		}
 		switch {
 		case errors.Is(err, cairn.ErrNotFound):

@@ -16,7 +16,7 @@ type claimCmd struct {
 	aCall
 	Reviewer string        `placeholder:"NAME" required:"" help:"The reviewer."`
 	For      time.Duration `placeholder:"DURATION" default:"15m" help:"For how long, at most 24h. Default: 15m."`
-	Override bool          `help:"Take the call from the reviewer who has claimed it."`
+	Override bool          `help:"Override the claim of another reviewer."`
 }
 
 // Run claims a call.

@@ -19,13 +19,13 @@ type Commands struct {
 
 // Help returns the details for --help.
 func (Commands) Help() string {
-	return `CALL is a call's id or the beginning of it, if no other call's id begins in the same way.
+	return `CALL is a call's id, or a prefix of it that no other call's id has.
 
 Answering runs nothing by itself: "cairn work", or any process that has the agent, resumes the session. The command
 needs no agent.
 
-Exit codes: 0 done, 1 failed (also: another reviewer has claimed the call), 2 invalid, 3 there is no such call,
-4 does not count: another answer was faster, or the deadline had passed. The decision that counts is printed.`
+Exit codes: 0 done, 1 failed (also: another reviewer has claimed the call), 2 invalid, 3 not found,
+4 too late: the call was already decided, or its deadline has passed. The decision that counts is printed.`
 }
 
 // AfterApply binds the shared flags for each command.

@@ -22,7 +22,7 @@ type inboxListCmd struct {
 	Kind     string `placeholder:"KIND" help:"Only calls of this kind: approval, client_tool or question."`
 	All      bool   `help:"Also calls that are no longer pending."`
 	Limit    int    `default:"50" help:"The maximum number, 1 to 1000. Default: 50."`
-	Cursor   string `help:"Begin at the end of an earlier list."`
+	Cursor   string `help:"Continue an earlier list from its cursor."`
 }
 
 // Run lists calls.
@@ -33,7 +33,7 @@ func (cmd *inboxListCmd) Run(a *cli.App, all *flags) error {
 	case cmd.Limit < 1 || cmd.Limit > 1000:
 		return cli.Misuse("--limit: %d is not between 1 and 1000", cmd.Limit)
 	case cmd.Kind != "" && q.Kind != cairn.CallApproval && q.Kind != cairn.CallClientTool && !q.Kind.Asked():
-		return cli.Misuse("--kind: %q is none of %s, %s, %s and %s", cmd.Kind, cairn.CallApproval, cairn.CallClientTool, cairn.CallQuestion, cairn.CallConnect)
+		return cli.Misuse("--kind: unknown kind %q: must be one of %s, %s, %s, %s", cmd.Kind, cairn.CallApproval, cairn.CallClientTool, cairn.CallQuestion, cairn.CallConnect)
 	}
 	if cmd.All {
 		q.Statuses = calls.EveryStatus

@@ -53,11 +53,11 @@ var vendors = map[string]string{
 // ErrInvalid if it is neither.
 func read(raw []byte) (*catalog, error) {
 	if len(raw) > maxCatalog {
-		return nil, cairn.Invalid("file", "has %d bytes, more than %d", len(raw), maxCatalog)
+		return nil, cairn.Invalid("file", "is too large: %d bytes (max %d)", len(raw), maxCatalog)
 	}
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &top); err != nil {
-		return nil, cairn.Invalid("file", "not a JSON object: %v", err)
+		return nil, cairn.Invalid("file", "must be a JSON object: %v", err)
 	}
 	names := make([]string, 0, len(top))
 	for name := range top {
@@ -76,7 +76,7 @@ func read(raw []byte) (*catalog, error) {
 			return liteLLM(names, top), nil
 		}
 	}
-	return nil, cairn.Invalid("file", "neither the api.json of models.dev nor the model_prices_and_context_window.json of LiteLLM")
+	return nil, cairn.Invalid("file", "must be the api.json of models.dev or the model_prices_and_context_window.json of LiteLLM")
 }
 
 // check completes an entry, or reports why it is not usable.

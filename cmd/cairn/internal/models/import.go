@@ -45,7 +45,7 @@ func (cmd *Import) Run(a *cli.App) error {
 	}
 	table := c.table(cmd.Provider, date)
 	if len(table) == 0 {
-		return fmt.Errorf("%s: %w", cmd.File, cairn.Invalid("file", "no model of a known vendor in the catalog of %s; --provider takes others", c.name))
+		return fmt.Errorf("%s: %w", cmd.File, cairn.Invalid("file", "no model of a known vendor in the catalog of %s; import others with --provider", c.name))
 	}
 	taken := len(table)
 	if !cmd.Only {
@@ -75,7 +75,7 @@ func (cmd *Import) date() (string, error) {
 		return info.ModTime().UTC().Format(time.DateOnly), nil
 	}
 	if _, err := time.Parse(time.DateOnly, cmd.AsOf); err != nil {
-		return "", cli.Misuse("--as-of: %q is not a date, YYYY-MM-DD", cmd.AsOf)
+		return "", cli.Misuse("--as-of: must be a date, YYYY-MM-DD, not %q", cmd.AsOf)
 	}
 	return cmd.AsOf, nil
 }

@@ -99,7 +99,7 @@ func TestHostileCatalogs(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := read(make([]byte, maxCatalog+1)); err == nil || !strings.Contains(err.Error(), "more than") {
+	if _, err := read(make([]byte, maxCatalog+1)); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("a large file: %v", err)
 	}
 	for _, model := range []string{`"x": 5`, `"": {"limit": {"context": 5}}`, `"a\u0000b": {"limit": {"context": 5}}`, `"a b": {"limit": {"context": 5}}`, `"\u001b[31m": {"limit": {"context": 5}}`,
@@ -147,7 +147,7 @@ func TestImport(t *testing.T) {
 	if err := (&Import{File: in, Only: true}).Run(a); err != nil || strings.Count(stdout.String(), "\n") != 6+2 {
 		t.Errorf("%v: %s", err, stdout.String())
 	}
-	for wrong, cmd := range map[string]*Import{"--as-of": {File: in, AsOf: "yesterday"}, "no such file": {File: filepath.Join(dir, "none")}, "not a JSON object": {File: out}} {
+	for wrong, cmd := range map[string]*Import{"--as-of": {File: in, AsOf: "yesterday"}, "no such file": {File: filepath.Join(dir, "none")}, "must be a JSON object": {File: out}} {
 		if err := cmd.Run(a); err == nil || !strings.Contains(err.Error(), wrong) {
 			t.Errorf("%s: %v", wrong, err)
 		}

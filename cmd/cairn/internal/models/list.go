@@ -14,13 +14,13 @@ import (
 // Commands are the commands for the table of models.
 type Commands struct {
 	List   List   `cmd:"" default:"withargs" help:"List models with their windows and the prices of a million tokens."`
-	Show   Show   `cmd:"" help:"Show the entry that a model's name finds."`
+	Show   Show   `cmd:"" help:"Show the table entry for a model name."`
 	Import Import `cmd:"" help:"Make a table of the catalog of models.dev or LiteLLM."`
 }
 
 // List prints a table.
 type List struct {
-	Table string `placeholder:"FILE" help:"Your own table instead, as JSON."`
+	Table string `placeholder:"FILE" help:"A table of your own, as JSON, instead of the built-in one."`
 	JSON  bool   `name:"json" help:"Print JSON, as --table reads it."`
 }
 
@@ -73,7 +73,7 @@ func load(name string) (cairn.ModelTable, error) {
 // Show prints the entry of one model.
 type Show struct {
 	Model string `arg:"" help:"The model, PROVIDER:NAME as in an agent's definition."`
-	Table string `placeholder:"FILE" help:"Your own table instead, as JSON."`
+	Table string `placeholder:"FILE" help:"A table of your own, as JSON, instead of the built-in one."`
 }
 
 // Run prints the entry as JSON.
@@ -84,11 +84,11 @@ func (cmd *Show) Run(a *cli.App) error {
 	}
 	provider, name, ok := strings.Cut(cmd.Model, ":")
 	if !ok {
-		return cli.Misuse("%q is not PROVIDER:NAME", cmd.Model)
+		return cli.Misuse("must be PROVIDER:NAME, not %q", cmd.Model)
 	}
 	e, ok := table.Find(cairn.ModelInfo{Provider: provider, Name: name})
 	if !ok {
-		return fmt.Errorf("no entry for the model %q: its cost is unknown, and histories are summarised only after the provider has refused one", cmd.Model)
+		return fmt.Errorf("model %q not found in the table: its cost is unknown, and histories are summarised only after the provider rejects one", cmd.Model)
 	}
 	return output.JSON(a.Stdout, e)
 }

@@ -32,9 +32,9 @@ func Session(ctx context.Context, eng *engine.Engine, id string) (string, error)
 		case len(found) == 1:
 			return found[0], nil
 		case len(found) > maxNamed:
-			return "", cairn.Invalid("session", "%q is the beginning of more than %d ids", id, maxNamed)
+			return "", cairn.Invalid("session", "%q matches more than %d ids", id, maxNamed)
 		case len(found) > 1:
-			return "", cairn.Invalid("session", "%q is the beginning of %s", id, strings.Join(found, ", "))
+			return "", cairn.Invalid("session", "%q is ambiguous: it matches %s", id, strings.Join(found, ", "))
 		}
 	}
 	return id, nil

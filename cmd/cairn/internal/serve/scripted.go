@@ -22,7 +22,7 @@ func scriptedModel(pace string) (cairn.Model, error) {
 	if pace != "" {
 		var err error
 		if d, err = durations.Parse(pace); err != nil || d < 0 {
-			return nil, cairn.Invalid("model", "scripted:%s: %q is no time for a word, such as 30ms", pace, pace)
+			return nil, cairn.Invalid("model", "scripted:%s: time per word must be a duration such as 30ms, not %q", pace, pace)
 		}
 	}
 	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step { return playOne(req).Pace(d) }), nil
@@ -41,7 +41,7 @@ func playOne(req *cairn.Request) scripted.Step {
 	if results := m.ToolResults(); len(results) > 0 {
 		var said []string
 		for _, r := range results {
-			verb := "came to"
+			verb := "returned"
 			if r.IsError {
 				verb = "failed with"
 			}

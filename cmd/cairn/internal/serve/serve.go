@@ -30,11 +30,11 @@ import (
 
 // Command serves assistants.
 type Command struct {
-	Config string `placeholder:"FILE" xor:"what" required:"" help:"The configuration file, in YAML: docs/SERVE.md lists its keys. It is read again on SIGHUP, and when it changes."`
+	Config string `placeholder:"FILE" xor:"what" required:"" help:"The configuration file, in YAML: docs/SERVE.md lists its keys. Reloaded on SIGHUP and on change."`
 	Demo   bool   `xor:"what" required:"" help:"Serve the demo's support agent and a scripted assistant to this machine, with a page for a browser."`
 	Listen string `placeholder:"ADDRESS" help:"The address to listen on, instead of the file's."`
 	Page   bool   `help:"Also serve a page for a browser."`
-	JSON   bool   `name:"json" help:"Log in JSON, whatever the file says."`
+	JSON   bool   `name:"json" help:"Log in JSON, overriding the file."`
 }
 
 // collectAt is the garbage, in percent of what is in use, at which it is collected. What is in use is mostly the bodies and
@@ -88,7 +88,7 @@ func (cmd *Command) read(a *cli.App) (*config.Config, error) {
 		return nil, cli.Misuse("--config: %s in %s", counted(len(mistakes.Problems)), mistakes.File)
 	}
 	if err == nil && cmd.Page && (cfg.BasePath != "" || hasPath(cfg.URL)) {
-		return nil, cli.Misuse("--page: the page needs an address without a path: base_path, and the path of url, must be empty")
+		return nil, cli.Misuse("--page: base_path, and the path of url, must be empty")
 	}
 	if err != nil || cmd.Listen == "" {
 		return cfg, err
@@ -96,9 +96,9 @@ func (cmd *Command) read(a *cli.App) (*config.Config, error) {
 	host, _, err := net.SplitHostPort(cmd.Listen)
 	switch {
 	case err != nil:
-		return nil, cli.Misuse("--listen: %q is no address such as 127.0.0.1:8420", cmd.Listen)
+		return nil, cli.Misuse("--listen: must be an address such as 127.0.0.1:8420, not %q", cmd.Listen)
 	case cfg.Auth.AllowUnauthenticated && !config.Loopback(host):
-		return nil, cli.Misuse("--listen: other machines may reach %s: that needs auth.tokens or auth.jwt", cmd.Listen)
+		return nil, cli.Misuse("--listen: %s is reachable from other machines, which requires auth.tokens or auth.jwt", cmd.Listen)
 	}
 	cfg.Listen = cmd.Listen
 	return cfg, nil
@@ -258,7 +258,7 @@ func local(h http.Handler, address string) http.Handler {
 			host = r.Host
 		}
 		if host = strings.Trim(host, "[]"); !config.Loopback(host) && (own == "" || !strings.EqualFold(host, own)) {
-			http.Error(w, "without authentication only this machine is served, under the name localhost or that of the key url", http.StatusForbidden)
+			http.Error(w, "without authentication the server accepts only requests from this machine, to localhost or the host of url", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)

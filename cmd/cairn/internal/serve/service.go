@@ -60,7 +60,7 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 	}
 	records, ok := driver.As[store.RecordProvider](st)
 	if !ok {
-		return cairn.Invalid("store", "store: it keeps no records, which the definitions of assistants are")
+		return cairn.Invalid("store", "store: must keep records, for the definitions of assistants")
 	}
 	s.catalog = &assistants.Catalog{Records: records.Records(), Logger: s.log}
 	opts, err := s.engineOptions(cfg)
@@ -256,21 +256,21 @@ func (s *service) reload(ctx context.Context) {
 	var mistakes *config.Error
 	if errors.As(err, &mistakes) {
 		for _, p := range mistakes.Problems {
-			s.log.Error("the file has a mistake; what was served before stays", "file", mistakes.File, "mistake", p.String())
+			s.log.Error("invalid config; keeping the previous one", "file", mistakes.File, "mistake", p.String())
 		}
 		return
 	}
 	if err == nil {
 		for _, key := range lasting(s.cfg, cfg) {
-			s.log.Warn("a change of this key counts from the next start on", "key", key)
+			s.log.Warn("change of this key takes effect after a restart", "key", key)
 		}
 		err = s.take(ctx, cfg)
 	}
 	if err != nil {
-		s.log.Error("the file cannot be taken; what was served before stays", "file", s.cmd.Config, "error", err)
+		s.log.Error("cannot apply config; keeping the previous one", "file", s.cmd.Config, "error", err)
 		return
 	}
-	s.log.Info("the file was read again", "file", s.cmd.Config, "versions", s.set.Load().Numbers)
+	s.log.Info("config reloaded", "file", s.cmd.Config, "versions", s.set.Load().Numbers)
 }
 
 // lasting returns the changed keys that are read only at the start.
@@ -303,11 +303,11 @@ func (s *service) follow(ctx context.Context) {
 	if err == nil && seen != s.seen {
 		before := s.set.Load()
 		if err = s.load(ctx, s.cfg); err == nil && !reflect.DeepEqual(before.Numbers, s.set.Load().Numbers) {
-			s.log.Info("the assistants have changed", "versions", s.set.Load().Numbers)
+			s.log.Info("assistants updated", "versions", s.set.Load().Numbers)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.Error("the definitions of assistants cannot be read; what was served before stays", "error", err)
+		s.log.Error("cannot read the definitions of assistants; keeping the previous ones", "error", err)
 	}
 }
 

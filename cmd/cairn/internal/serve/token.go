@@ -23,7 +23,7 @@ func (cmd *Token) Run(a *cli.App) error {
 		return err
 	}
 	if ids.Check(cmd.User) != "" {
-		return cli.Misuse("--user: %q cannot be a name", cmd.User)
+		return cli.Misuse("--user: invalid name %q", cmd.User)
 	}
 	_, err := fmt.Fprintf(a.Stdout, "- token: %s\n  user: %q\n  roles: [%s]\n", token, cmd.User, strings.Join(cmd.Roles, ", "))
 	return err

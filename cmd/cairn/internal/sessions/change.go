@@ -55,7 +55,7 @@ func (cmd *rewindCmd) Run(a *cli.App, all *flags) error {
 
 type deleteCmd struct {
 	one
-	Yes bool `short:"y" help:"Do not ask for confirmation. The id must then be whole."`
+	Yes bool `short:"y" help:"Do not ask for confirmation. Requires the full id."`
 }
 
 // Run deletes a session. If it is busy, it is stopped first.
@@ -104,7 +104,7 @@ type trimCmd struct {
 // Run trims events.
 func (cmd *trimCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Kept == (stores.EventFlags{}) {
-		return cli.Misuse("trim: say what is kept, with --event-age, --events or both")
+		return cli.Misuse("trim: --event-age or --events is required")
 	}
 	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		n, err := eng.TrimEvents(ctx, cmd.Session, cmd.Kept.Retention())

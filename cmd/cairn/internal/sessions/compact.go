@@ -13,15 +13,15 @@ import (
 
 type compactCmd struct {
 	one
-	Model string `placeholder:"MODEL" help:"The model for the summary: scripted, or PROVIDER:NAME, with the provider's variables for key and address. A small model will do. Default: that of the demo."`
+	Model string `placeholder:"MODEL" help:"The model for the summary: scripted, or PROVIDER:NAME, with the provider's variables for key and address. A small model is enough. Default: the demo's model."`
 	Keep  int    `default:"20" placeholder:"PERCENT" help:"The share of the latest messages, which stay unchanged, in percent of the history's tokens. Default: 20."`
 }
 
 // Help returns the details for --help.
 func (compactCmd) Help() string {
-	return `From the next turn on the model is sent a summary in place of the older messages. All of them stay in the transcript, and a
-branch from before the summary has them. It is made by --model whatever the session's agent is; what that costs is added to
-the session's usage. A session that runs or waits for calls is refused.`
+	return `From the next turn on, the model receives a summary in place of the older messages. They stay in the transcript, and a
+branch from before the summary has them. --model makes the summary, whatever the session's agent is; its cost is added to
+the session's usage. The session must not be running or waiting for calls.`
 }
 
 // Run summarizes the older messages of a session.

@@ -16,7 +16,7 @@ type decisionsCmd struct{ one }
 
 // Help returns the details for --help.
 func (decisionsCmd) Help() string {
-	return `Those about the calls of the session's tree if it is a root, else about its own. Votes, claims and timeouts are among them.`
+	return `Lists the decisions about the calls of the session, for a root of its whole tree, with votes, claims and timeouts.`
 }
 
 // Run lists decisions.

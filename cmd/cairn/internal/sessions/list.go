@@ -26,7 +26,7 @@ type listCmd struct {
 	Thread       string            `placeholder:"ID" help:"Only sessions of this thread."`
 	Search       string            `placeholder:"WORDS" help:"Only sessions with all of these words, or the beginnings of them, in their title or first message."`
 	Limit        int               `default:"50" help:"The maximum number; 0 lists all. Default: 50."`
-	Cursor       string            `help:"Begin at the end of an earlier list."`
+	Cursor       string            `help:"Continue an earlier list from its cursor."`
 
 	Removed   bool `help:"List sessions that were deleted or have expired and are not purged yet."`
 	Archived  bool `xor:"archive" help:"List archived sessions instead of the others."`

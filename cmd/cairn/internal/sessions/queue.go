@@ -53,6 +53,6 @@ func (cmd *dequeueCmd) Run(a *cli.App, all *flags) error {
 		if err != nil {
 			return err
 		}
-		return all.report(a, s, "Took turn %s out of the queue of session %s.", cmd.RunID, s.ID)
+		return all.report(a, s, "Removed turn %s from the queue of session %s.", cmd.RunID, s.ID)
 	})
 }

@@ -19,7 +19,7 @@ type Commands struct {
 	Checkpoints checkpointsCmd `cmd:"" help:"List a session's checkpoints."`
 	Checkpoint  checkpointCmd  `cmd:"" help:"Make a checkpoint of a session between turns."`
 	Cache       cacheCmd       `cmd:"" help:"List the tool results that a session keeps, or remove them."`
-	State       stateCmd       `cmd:"" help:"Print a session's state, as JSON in any case."`
+	State       stateCmd       `cmd:"" help:"Print a session's state as JSON."`
 	Set         setCmd         `cmd:"" help:"Change a session's user, title, tags, metadata or expiry."`
 	Archive     archiveCmd     `cmd:"" help:"Archive a session with its thread: lists leave it out until its user's next message."`
 	Unarchive   unarchiveCmd   `cmd:"" help:"Make an archived session with its thread current again."`

@@ -19,7 +19,7 @@ type setCmd struct {
 	NoTags   bool              `xor:"tags" help:"Remove all tags."`
 	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Set an entry of the metadata to a text; an empty one removes it."`
 	JSON     string            `name:"metadata-json" placeholder:"OBJECT" help:"Set entries of the metadata to JSON values, such as '{\"seats\":3}'; null removes one."`
-	Expires  *time.Time        `xor:"expiry" placeholder:"TIME" help:"When the session expires in any case, such as 2030-01-31T12:00:00Z."`
+	Expires  *time.Time        `xor:"expiry" placeholder:"TIME" help:"When the session expires regardless of use, such as 2030-01-31T12:00:00Z."`
 	NoExpiry bool              `xor:"expiry" help:"Remove the expiry."`
 }
 
@@ -37,7 +37,7 @@ func (cmd *setCmd) Run(a *cli.App, all *flags) error {
 		change.ExpiresAt = &time.Time{}
 	}
 	if change.UserID == nil && change.Title == nil && change.Tags == nil && len(change.Metadata) == 0 && change.ExpiresAt == nil {
-		return cli.Misuse("give what to set: --user, --title, --tag, --metadata, --metadata-json or --expires")
+		return cli.Misuse("set: one of --user, --title, --tag, --metadata, --metadata-json or --expires is required")
 	}
 	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.SetContext(ctx, cmd.Session, change)
@@ -81,7 +81,7 @@ func metadata(texts map[string]string, object string) (m cairn.Metadata, err err
 	}
 	for key, text := range texts {
 		if _, ok := m[key]; ok {
-			return nil, cli.Misuse("--metadata: the entry %q is in --metadata-json, too", key)
+			return nil, cli.Misuse("--metadata: duplicate entry %q, also set by --metadata-json", key)
 		}
 		if m == nil {
 			m = cairn.Metadata{}

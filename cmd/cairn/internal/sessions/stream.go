@@ -16,8 +16,8 @@ type streamCmd struct{ one }
 
 // Help returns the details for --help.
 func (streamCmd) Help() string {
-	return `The sequences of the first and the last event on the stream, and whether the stream has ended: no run
-is under way or about to begin.`
+	return `Prints the sequences of the first and the last event on the stream, and whether the stream has ended, so that no run is
+under way or about to begin.`
 }
 
 // Run prints the extent of the event log.
@@ -44,7 +44,7 @@ type emitCmd struct {
 
 // Help returns the details for --help.
 func (emitCmd) Help() string {
-	return `The event is of the type custom and belongs to no run. If the command fails because the store is unavailable, it may have been published.`
+	return `The event has type custom and belongs to no run. If the command fails because the store is unavailable, it may have been published.`
 }
 
 // Run publishes an event.

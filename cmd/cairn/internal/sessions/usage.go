@@ -16,9 +16,9 @@ type usageCmd struct{ one }
 
 // Help returns the details for --help.
 func (usageCmd) Help() string {
-	return `A line for each run, one for the session, with what summaries by hand have used, and one for its tree: the session with all
-sub-agents and companions below it. Costs are those at the time of each call, by the table of models that its engine had; of
-models that the table does not have they are unknown. "sessions events" has the cost of each step.`
+	return `Prints a line for each run, one for the session, including summaries by hand, and one for its tree: the session with all
+sub-agents and companions below it. Each call is priced by the model table of its engine at that time; the cost of models
+missing from the table is unknown. "sessions events" shows the cost of each step.`
 }
 
 // spent is the usage of a run, a session or its tree.

@@ -30,7 +30,7 @@ func servers(list []string, logger *slog.Logger) (toolsets []cairn.Toolset, clos
 			base := filepath.Base(command[0])
 			s, err = mcp.Command(serverName(strings.TrimSuffix(base, path.Ext(base)), seen), command, opts)
 		} else {
-			err = cli.Misuse("--mcp: is neither a command nor an address")
+			err = cli.Misuse("--mcp: must be a command or a URL")
 		}
 		if err != nil {
 			return nil, closing, err

@@ -15,8 +15,8 @@ import (
 // modelFlags select the model that answers.
 type modelFlags struct {
 	Model    string         `placeholder:"MODEL" default:"${model}" help:"scripted, or PROVIDER:NAME, such as anthropic:claude-sonnet-5, with the provider's variables for key and address (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL); openai-chat is any server that speaks Chat Completions. Default: openai-chat:$$OPENAI_MODEL, or openai-chat:gpt-5-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set, else scripted."`
-	Fallback []string       `sep:"none" placeholder:"MODEL" help:"Model for when --model is overloaded, refuses the key or does not answer in time. May be given several times; they are asked in that order."`
-	Pace     *time.Duration `placeholder:"DURATION" help:"Time the scripted model takes for a word. Default: 30ms on a terminal, else none."`
+	Fallback []string       `sep:"none" placeholder:"MODEL" help:"Fallback model if --model is overloaded, refuses the key or times out. May be given several times; tried in that order."`
+	Pace     *time.Duration `placeholder:"DURATION" help:"The scripted model's time per word. Default: 30ms on a terminal, else none."`
 }
 
 // UsualModel answers if there is a key or a server but no model name.
@@ -66,7 +66,7 @@ func (f modelFlags) of(a *cli.App, flag, name string) (cairn.Model, error) {
 		return support.Script(pace), nil
 	}
 	if _, of, _ := strings.Cut(name, ":"); of == "" {
-		return nil, cli.Misuse("%s: %q is neither scripted nor PROVIDER:NAME", flag, name)
+		return nil, cli.Misuse("%s: must be scripted or PROVIDER:NAME, not %q", flag, name)
 	}
 	return ofProvider(name, a.Env)
 }

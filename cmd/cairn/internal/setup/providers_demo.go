@@ -14,7 +14,7 @@ import (
 func ofProvider(id string, env map[string]string) (cairn.Model, error) {
 	name, ok := strings.CutPrefix(id, "openai-chat:")
 	if !ok {
-		return nil, cli.Lacks("models but scripted and openai-chat:NAME")
+		return nil, cli.Lacks("models other than scripted and openai-chat:NAME")
 	}
 	return openaichat.Model(name, &openaichat.Options{BaseURL: env["OPENAI_BASE_URL"], APIKey: env["OPENAI_API_KEY"]}), nil
 }

@@ -58,7 +58,7 @@ func Open(ctx context.Context, a *cli.App, flags Flags, own Options) (_ *Setup, 
 		return nil, err
 	}
 	if d.Host == nil && !own.Serve {
-		return nil, cli.Misuse("--no-serve: there is no host that others could serve; --host names one")
+		return nil, cli.Misuse("--no-serve: requires --host")
 	}
 	d.pick = func(name string) (cairn.Model, error) { return flags.Answers.pick(a, name) }
 	model, err := d.pick(flags.Answers.Model)

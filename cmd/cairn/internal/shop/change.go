@@ -72,7 +72,7 @@ func (s *Shop) ChangeAddress(ctx context.Context, key string, number int, addres
 	case address == "":
 		return changed, cairn.Invalid("address", "is empty")
 	case len(address) > maxAddress:
-		return changed, cairn.Invalid("address", "has %d bytes, at most %d are allowed", len(address), maxAddress)
+		return changed, cairn.Invalid("address", "is too large: %d bytes (max %d)", len(address), maxAddress)
 	case !utf8.ValidString(address):
 		return changed, cairn.Invalid("address", "is not valid UTF-8")
 	}
@@ -88,7 +88,7 @@ func (s *Shop) ChangeAddress(ctx context.Context, key string, number int, addres
 			return err
 		}
 		if changed.Status != Processing {
-			return cairn.Errorf(cairn.ErrTool, "order %d is %s: its address cannot be changed any more", number, changed.Status)
+			return cairn.Errorf(cairn.ErrTool, "order %d is %s: its address can no longer be changed", number, changed.Status)
 		}
 		_, err = tx.ExecContext(ctx, `INSERT INTO address_changes (key, order_number, previous, address, at) VALUES (?, ?, ?, ?, ?)`,
 			key, number, changed.Address, address, s.now().UTC().Format(time.RFC3339))
@@ -120,7 +120,7 @@ func usedFor(ctx context.Context, tx *sql.Tx, query, key string, number int) (bo
 	case err != nil:
 		return false, err
 	case before != number:
-		return false, cairn.Invalid("key", "was used for order %d, not %d", before, number)
+		return false, cairn.Invalid("key", "was already used for order %d, not %d", before, number)
 	}
 	return true, nil
 }

@@ -29,7 +29,7 @@ var euroText = regexp.MustCompile(`^(-?\d{1,15})\.(\d\d) EUR$`)
 func (e *Euro) UnmarshalText(text []byte) error {
 	m := euroText.FindSubmatch(text)
 	if m == nil {
-		return cairn.Invalid("amount", "%q is not of the form 39.90 EUR", text)
+		return cairn.Invalid("amount", "must have the form 39.90 EUR, not %q", text)
 	}
 	cents, err := strconv.ParseInt(string(m[1])+string(m[2]), 10, 64)
 	if err != nil {

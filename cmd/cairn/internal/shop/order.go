@@ -52,7 +52,7 @@ func (s *Shop) Order(ctx context.Context, number int) (Order, error) {
 func order(ctx context.Context, q querier, number int) (Order, error) {
 	o, err := scanOrder(q.QueryRowContext(ctx, selectOrders+` WHERE o.number = ?`, number).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
-		return o, cairn.Errorf(cairn.ErrNotFound, "there is no order %d", number)
+		return o, cairn.Errorf(cairn.ErrNotFound, "order %d not found", number)
 	}
 	return o, err
 }

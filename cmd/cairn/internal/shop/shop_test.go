@@ -119,20 +119,20 @@ func TestBadInput(t *testing.T) {
 		code cairn.Code
 		want string
 	}{
-		"no such order":        {missing, cairn.ErrNotFound, "there is no order 7"},
+		"no such order":        {missing, cairn.ErrNotFound, "order 7 not found"},
 		"no customer":          {nobody, cairn.ErrInvalid, "customer: is empty"},
-		"refund of nothing":    {refund("k", 7), cairn.ErrNotFound, "there is no order 7"},
+		"refund of nothing":    {refund("k", 7), cairn.ErrNotFound, "order 7 not found"},
 		"refund without key":   {refund("", 41), cairn.ErrInvalid, "key: is empty"},
 		"second refund":        {refund("k", 42), cairn.ErrTool, "order 42 was already refunded: 24.50 EUR on 2026-11-20"},
 		"refund of cancelled":  {refund("k", 49), cairn.ErrTool, "order 49 was cancelled and never charged"},
-		"refund key reused":    {refund("other-key", 41), cairn.ErrInvalid, "key: was used for order 42, not 41"},
-		"address of nothing":   {move("k", 7, "1 New Street"), cairn.ErrNotFound, "there is no order 7"},
+		"refund key reused":    {refund("other-key", 41), cairn.ErrInvalid, "key: was already used for order 42, not 41"},
+		"address of nothing":   {move("k", 7, "1 New Street"), cairn.ErrNotFound, "order 7 not found"},
 		"address without key":  {move("", 48, "1 New Street"), cairn.ErrInvalid, "key: is empty"},
 		"empty address":        {move("k", 48, " \n"), cairn.ErrInvalid, "address: is empty"},
-		"endless address":      {move("k", 48, strings.Repeat("x", 501)), cairn.ErrInvalid, "address: has 501 bytes, at most 500 are allowed"},
+		"endless address":      {move("k", 48, strings.Repeat("x", 501)), cairn.ErrInvalid, "address: is too large: 501 bytes (max 500)"},
 		"binary address":       {move("k", 48, "1 \xff Street"), cairn.ErrInvalid, "address: is not valid UTF-8"},
-		"address when shipped": {move("k", 44, "1 New Street"), cairn.ErrTool, "order 44 is shipped: its address cannot be changed any more"},
-		"address key reused":   {move("other-key", 48, "1 New Street"), cairn.ErrInvalid, "key: was used for order 43, not 48"},
+		"address when shipped": {move("k", 44, "1 New Street"), cairn.ErrTool, "order 44 is shipped: its address can no longer be changed"},
+		"address key reused":   {move("other-key", 48, "1 New Street"), cairn.ErrInvalid, "key: was already used for order 43, not 48"},
 	} {
 		var e *cairn.Error
 		if !errors.As(test.err, &e) || e.Code != test.code || e.Message != test.want {

@@ -36,7 +36,7 @@ var keyValue = regexp.MustCompile(`^\s*(host|hostaddr|port|dbname|user|password|
 // Parse parses the URL of a store, or the path of a file.
 func Parse(given, text string) (*Address, error) {
 	if keyValue.MatchString(text) { // must not pass for the path of a file: it may contain a password
-		return nil, cli.Misuse("%s: a server is named by a URL such as postgres://USER@HOST/DATABASE, not by keys and values", given)
+		return nil, cli.Misuse("%s: must be a URL such as postgres://USER@HOST/DATABASE, not keys and values", given)
 	}
 	name, _ := urls.Scheme(text)
 	switch name {
@@ -47,7 +47,7 @@ func Parse(given, text string) (*Address, error) {
 	case "redis", "rediss", "unix", "redis-sentinel", "rediss-sentinel":
 		return parseServer(given, text, inRedis, "prefix")
 	}
-	return nil, cli.Misuse("%s: %q is no kind of store; there are sqlite:, postgres:, redis:, rediss:, redis-sentinel:, and unix: for Redis on a socket",
+	return nil, cli.Misuse("%s: unknown kind of store %q: must be one of sqlite:, postgres:, redis:, rediss:, redis-sentinel:, or unix: for Redis on a socket",
 		given, name)
 }
 
@@ -57,10 +57,10 @@ func parseFile(given, text string) (*Address, error) {
 	if name, rest := urls.Scheme(text); name == "sqlite" {
 		path = strings.TrimPrefix(rest, "//")
 	} else if name != "" {
-		return nil, cli.Misuse("%s: %q is not a file; --store takes the URL of a server", given, name)
+		return nil, cli.Misuse("%s: must be a file, not %q; use --store for the URL of a server", given, name)
 	}
 	if path == "" {
-		return nil, cli.Misuse("%s: the path is empty", given)
+		return nil, cli.Misuse("%s: path is empty", given)
 	}
 	return &Address{given: given, kind: inFile, place: path}, nil
 }
@@ -70,13 +70,13 @@ func parseServer(given, text string, k kind, parameter string) (*Address, error)
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" {
 		form := map[kind]string{inPostgres: "postgres://HOST/DATABASE", inRedis: "redis://HOST/0"}[k]
-		return nil, cli.Misuse("%s: not a URL of the form %s", given, form)
+		return nil, cli.Misuse("%s: must be a URL of the form %s", given, form)
 	}
 	query := u.Query()
 	at := &Address{given: given, kind: k, name: query.Get(parameter)}
 	if query.Has(parameter) {
 		if at.name == "" {
-			return nil, cli.Misuse("%s: ?%s= names nothing", given, parameter)
+			return nil, cli.Misuse("%s: ?%s= is empty", given, parameter)
 		}
 		query.Del(parameter)
 		u.RawQuery = query.Encode()

@@ -32,11 +32,11 @@ func (at *Address) OpenExisting(ctx context.Context, a *cli.App) (store.Importer
 	applied := Applied(list)
 	switch {
 	case applied == 0 && at.kind == inFile:
-		return nil, cairn.Errorf(cairn.ErrNotFound, "there is no database %s", at)
+		return nil, cairn.Errorf(cairn.ErrNotFound, "database %s not found", at)
 	case applied < len(list) && at.kind != inFile:
 		missing := fmt.Sprintf("%s has schema version %d of %d", at, applied, len(list))
 		if applied == 0 {
-			missing = fmt.Sprintf("%s has no tables of Cairn yet", at)
+			missing = fmt.Sprintf("%s has no Cairn tables yet", at)
 		}
 		return nil, at.Explain(cairn.Errorf(cairn.ErrSchema, "%s: run %s migrate up%s", missing, a.Program, at.Option()))
 	}

@@ -111,7 +111,7 @@ func answerList(w intent, now *turn) reply {
 		return reply{text: "Let me list " + whose + ".", calls: []call{{"list_orders", listInput{Customer: w.name}}}}
 	}
 	if len(now.list) == 0 {
-		return reply{text: "There are no orders under that name."}
+		return reply{text: "I found no orders under that name."}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "These are %s:", whose)
@@ -129,7 +129,7 @@ func answerMove(w intent, now *turn) reply {
 	why, refused := now.refusals[refusal{"change_address", n}]
 	switch {
 	case w.address == "":
-		return reply{text: fmt.Sprintf("%s%d go? Please tell me the whole address.", askPlace, n)}
+		return reply{text: fmt.Sprintf("%s%d go? Please give me the whole address.", askPlace, n)}
 	case refused:
 		return reply{text: fmt.Sprintf("I am afraid that does not work: %s.", why)}
 	case now.moved != nil:

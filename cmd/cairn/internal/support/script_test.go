@@ -106,7 +106,7 @@ func TestScript(t *testing.T) {
 		{"Order 45 has not arrived. It is lost.", `lookup_order{"order":45} refund{"order":45,"reason":"missing"}`, "Done: 58.00 EUR"},
 		{"Orders 42, 44 & 99 are damaged",
 			`lookup_order{"order":42} lookup_order{"order":44} lookup_order{"order":99} refund{"order":42,"reason":"broken"}`,
-			"there is no order 99. Shall I refund order 44?"},
+			"order 99 not found. Shall I refund order 44?"},
 		{"I got the wrong thing in #50", `lookup_order{"order":50} refund{"order":50,"reason":"wrong"}`, "refund 1"},
 		{"order 46 is late|nope", `lookup_order{"order":46}`, "nothing was changed"},
 		{"order 46 is late|go ahead", `lookup_order{"order":46} lookup_order{"order":46} refund{"order":46,"reason":"late"}`, "Done: 45.00 EUR"},

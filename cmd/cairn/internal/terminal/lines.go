@@ -30,7 +30,7 @@ func ReadLines(r io.Reader) *Lines {
 		}
 		l.Err = scanner.Err()
 		if errors.Is(l.Err, bufio.ErrTooLong) {
-			l.Err = cairn.Invalid("input", "a line has more than %d bytes", maxLine)
+			l.Err = cairn.Invalid("input", "line is too long (max %d bytes)", maxLine)
 		}
 	}()
 	return l

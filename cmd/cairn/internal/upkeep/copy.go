@@ -15,7 +15,7 @@ import (
 )
 
 type copyCmd struct {
-	From    string   `arg:"" help:"The store to copy from, as --store names it elsewhere."`
+	From    string   `arg:"" help:"The store to copy from, in the form of --store."`
 	To      string   `arg:"" help:"The store to copy to. A missing file is created."`
 	Session []string `placeholder:"ID" help:"Only these sessions, and no records. Default: all."`
 	DryRun  bool     `help:"Only show what would be copied."`
@@ -24,16 +24,15 @@ type copyCmd struct {
 
 // Help returns the details for --help.
 func (copyCmd) Help() string {
-	return `A session is copied with its sub-agents, companions and event log, all at once or not at all, and then read back from both
-stores. One that is there already and the same is skipped, so a copy that was interrupted can simply be run again. One that
-is there and differs is left alone, and so is one that is running: stop it, or wait. The other sessions are copied all the
-same.
+	return `Each session is copied with its sub-agents, companions and event log as one write, then read back from both stores and
+compared. A session that TO already has is skipped if it is identical and refused if it differs, so an interrupted copy can
+be run again. A running session is refused: stop it, or wait. The other sessions are still copied.
 
-Then records are copied, one by one: what belongs to no session, such as accounts that users have connected, keys of
-requests that were answered, versions of assistants. They keep the time to live that they have left. One that is there and
-differs is left alone. Workers are left out; they register with the store that they work on.
+Then records are copied one by one: data that belongs to no session, such as connected accounts, idempotency keys and
+versions of assistants. They keep their remaining time to live. A record that TO already has with another value is refused.
+Workers are not copied; they register with the store they work on.
 
-Nothing is removed from the store that is copied from. Resume a session in one of the stores only.`
+FROM is not changed. Resume a session in one of the stores only.`
 }
 
 // copyOutcome is the outcome of a copy.
@@ -41,7 +40,7 @@ type copyOutcome string
 
 const (
 	outcomeCopied    copyOutcome = "copied"
-	outcomeThere     copyOutcome = "there already"
+	outcomeThere     copyOutcome = "exists"
 	outcomeWouldCopy copyOutcome = "to be copied"
 	outcomeFailed    copyOutcome = "failed"
 )
@@ -149,7 +148,7 @@ func (c *copying) summary() string {
 		}
 	}
 	if done == 0 {
-		return "No session was looked at."
+		return "No sessions found."
 	}
 	return output.Count(done, "session") + ": " + strings.Join(words, ", ") + "."
 }

@@ -24,7 +24,7 @@ type eraseCmd struct {
 // Run erases a session, or all sessions of a user.
 func (cmd *eraseCmd) Run(a *cli.App) error {
 	if (cmd.Session == "") == (cmd.User == "") {
-		return cli.Misuse("erase: give either a session or --user")
+		return cli.Misuse("erase: set either a session or --user")
 	}
 	if cmd.User != "" {
 		return cmd.eraseUser(a)
@@ -42,7 +42,7 @@ func (cmd *eraseCmd) Run(a *cli.App) error {
 			return err
 		}
 		if !cmd.Yes {
-			if err := cli.ConfirmSession(ctx, a, "erase", "erased", s, " Nothing of it is kept."); err != nil {
+			if err := cli.ConfirmSession(ctx, a, "erase", "erased", s, " This cannot be undone."); err != nil {
 				return err
 			}
 		}
@@ -61,7 +61,7 @@ func (cmd *eraseCmd) Run(a *cli.App) error {
 func (cmd *eraseCmd) eraseUser(a *cli.App) error {
 	return cmd.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		if !cmd.Yes {
-			yes, err := cli.Confirm(ctx, a, "erase", fmt.Sprintf("Erase all sessions of user %s? Nothing of them is kept.", cmd.User))
+			yes, err := cli.Confirm(ctx, a, "erase", fmt.Sprintf("Erase all sessions of user %s? This cannot be undone.", cmd.User))
 			if err != nil {
 				return err
 			}

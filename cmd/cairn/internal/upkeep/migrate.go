@@ -22,7 +22,7 @@ type Migrate struct {
 // Help returns the details for --help.
 func (Migrate) Help() string {
 	return `PostgreSQL and SQLite have numbered migrations, which only go forward; any number of processes may run them at once.
-Redis has one version of its keys' layout. The demo and the worker migrate by themselves; commands that look at a server's
+Redis has one version of its key layout. The demo and the worker migrate by themselves; commands that only read a server's
 sessions do not.`
 }
 

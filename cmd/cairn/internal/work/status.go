@@ -25,11 +25,11 @@ type workStatusCmd struct {
 
 // Help returns the details for --help.
 func (workStatusCmd) Help() string {
-	return `A worker is listed while it works; one that died, until its registration lapses, as long after its last heartbeat as a
-lease lasts. All times are those of the store's clock.
+	return `A worker is listed until its registration lapses, one lease duration after its last heartbeat. All times are those of the
+store's clock.
 
-A lease whose owner is no registered worker belongs to a process that runs sessions without being a worker, such as a
-server, to a worker that is about to end, or to one that died a moment ago.`
+A lease whose owner is not a registered worker belongs to a process that runs sessions without being a worker, such as a
+server, to a worker that is shutting down, or to one that has just died.`
 }
 
 // lease is a session whose lease is held.

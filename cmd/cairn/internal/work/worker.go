@@ -48,7 +48,7 @@ func (cmd *workCmd) Run(a *cli.App) (err error) {
 		fmt.Fprintf(a.Stderr, "Serving %s.\n", d.Host)
 		fallthrough
 	default:
-		fmt.Fprintf(a.Stderr, "Driving what is ready in %s: approved, denied, timed out, or left by a dead process. Ctrl-C ends.\n", d.At)
+		fmt.Fprintf(a.Stderr, "Working on due sessions in %s: approved, denied, timed out, or left by a dead process. Ctrl-C ends.\n", d.At)
 	}
 	return d.Eng.Work(ctx)
 }

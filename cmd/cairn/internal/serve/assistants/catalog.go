@@ -141,7 +141,7 @@ func (c *Catalog) Load(ctx context.Context, names []string, parts Parts) (*Set, 
 				if i == len(list)-1 {
 					return nil, err
 				}
-				c.Logger.Warn("an earlier version of an assistant cannot be served", "assistant", name, "version", v.number, "error", err)
+				c.Logger.Warn("cannot serve an earlier version of an assistant", "assistant", name, "version", v.number, "error", err)
 				continue
 			}
 			set.Agents = append(set.Agents, a)

@@ -62,7 +62,7 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 	}
 	d := b.known[v]
 	if d == nil {
-		return nil, cairn.Errorf(cairn.ErrNotFound, "%s is not there", v)
+		return nil, cairn.Errorf(cairn.ErrNotFound, "%s not found", v)
 	}
 	model, err := b.Model(d.Model)
 	if err != nil {

@@ -29,11 +29,11 @@ var executorName = regexp.MustCompile(`^[!-~]{1,128}$`)
 func (d *decoder) check(c *Config) {
 	d.checkListen(c)
 	if u, err := url.Parse(c.URL); c.URL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil) {
-		d.wrong("url", "%q is no address such as https://example.com/agents", c.URL)
+		d.wrong("url", "must be a URL such as https://example.com/agents, not %q", c.URL)
 	}
 	d.checkAuth(&c.Auth)
 	if c.BasePath != "" && (c.BasePath[0] != '/' || c.BasePath == "/" || path.Clean(c.BasePath) != c.BasePath || strings.ContainsAny(c.BasePath, "?#% ")) {
-		d.wrong("base_path", "%q must be a path such as /agents", c.BasePath)
+		d.wrong("base_path", "must be a path such as /agents, not %q", c.BasePath)
 	}
 	switch {
 	case c.TLS.Cert != "" && c.TLS.Key == "":
@@ -46,7 +46,7 @@ func (d *decoder) check(c *Config) {
 		d.wrong("store", "is empty")
 	}
 	if c.WorkConcurrency < 1 {
-		d.wrong("work_concurrency", "%d is not positive", c.WorkConcurrency)
+		d.wrong("work_concurrency", "must be positive, not %d", c.WorkConcurrency)
 	}
 	switch {
 	case c.Executor == "":
@@ -58,7 +58,7 @@ func (d *decoder) check(c *Config) {
 	for i, origin := range c.CORS.Origins {
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
-			d.wrong(fmt.Sprintf("cors.origins[%d]", i), "%q is no origin such as https://app.example.com", origin)
+			d.wrong(fmt.Sprintf("cors.origins[%d]", i), "must be an origin such as https://app.example.com, not %q", origin)
 		}
 	}
 	for _, limit := range []struct {
@@ -66,7 +66,7 @@ func (d *decoder) check(c *Config) {
 		value int
 	}{{"json_values", c.Limits.JSONValues}, {"queue", c.Limits.Queue}, {"replaced", c.Limits.Replaced}, {"streams_per_user", c.Limits.StreamsPerUser}, {"requests_per_minute", c.Limits.RequestsPerMinute}, {"runs_per_user", c.Limits.RunsPerUser}} {
 		if limit.value == 0 || limit.value < -1 {
-			d.wrong("limits."+limit.name, "%d is neither positive nor -1, which is any number", limit.value)
+			d.wrong("limits."+limit.name, "must be positive, or -1 for no limit, not %d", limit.value)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
@@ -77,10 +77,10 @@ func (d *decoder) check(c *Config) {
 
 func (d *decoder) checkTimes(c *Config) {
 	if lease := time.Duration(c.Lease); lease > 0 && lease < time.Second {
-		d.wrong("lease", "%s is less than 1s", lease)
+		d.wrong("lease", "%s is less than the minimum of 1s", lease)
 	}
 	if age := time.Duration(c.Retention.EventAge); age > 0 && age < engine.MinEventAge {
-		d.wrong("retention.event_age", "%s is less than %s, for which events are kept in any case", age, engine.MinEventAge)
+		d.wrong("retention.event_age", "%s is less than the minimum of %s", age, engine.MinEventAge)
 	}
 	if c.Retention.Events < 0 {
 		d.wrong("retention.events", "%d is negative", c.Retention.Events)
@@ -90,11 +90,11 @@ func (d *decoder) checkTimes(c *Config) {
 func (d *decoder) checkListen(c *Config) {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || port == "" {
-		d.wrong("listen", "%q is no address such as 127.0.0.1:8420", c.Listen)
+		d.wrong("listen", "must be an address such as 127.0.0.1:8420, not %q", c.Listen)
 		return
 	}
 	if !Loopback(host) && len(c.Auth.Tokens) == 0 && !c.Auth.JWT.Given() {
-		d.wrong("listen", "other machines may reach %s: auth.tokens or auth.jwt must say who may use it", c.Listen)
+		d.wrong("listen", "%s is reachable from other machines, which requires auth.tokens or auth.jwt", c.Listen)
 	}
 }
 
@@ -111,22 +111,22 @@ func (d *decoder) checkAuth(a *Auth) {
 	given := len(a.Tokens) > 0 || a.JWT.Given()
 	switch {
 	case given && a.AllowUnauthenticated:
-		d.wrong("auth.allow_unauthenticated", "contradicts auth.tokens and auth.jwt")
+		d.wrong("auth.allow_unauthenticated", "must not be set with auth.tokens or auth.jwt")
 	case !given && !a.AllowUnauthenticated:
-		d.wrong("auth", "has neither tokens nor jwt; allow_unauthenticated: true serves everybody on this machine")
+		d.wrong("auth", "must have tokens or jwt; set allow_unauthenticated: true to serve this machine without authentication")
 	}
 	seen := map[string]int{}
 	for i := range a.Tokens {
 		t, path := &a.Tokens[i], fmt.Sprintf("auth.tokens[%d]", i)
 		if before, twice := seen[t.Token]; twice && t.Token != "" {
-			d.wrong(path+".token", "is that of auth.tokens[%d]", before)
+			d.wrong(path+".token", "duplicate of auth.tokens[%d]", before)
 		}
 		seen[t.Token] = i
 		switch {
 		case len(t.Token) < minToken:
-			d.wrong(path+".token", "has fewer than %d characters; cairn token makes one", minToken)
+			d.wrong(path+".token", "must have at least %d characters; generate one with cairn token", minToken)
 		case strings.ContainsFunc(t.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-			d.wrong(path+".token", "has other than visible ASCII characters")
+			d.wrong(path+".token", "must have only visible ASCII characters")
 		}
 		if t.User == "" {
 			d.wrong(path+".user", "is empty")
@@ -142,7 +142,7 @@ func (d *decoder) checkAuth(a *Auth) {
 func (d *decoder) checkJWT(j *JWT) {
 	if !j.Given() {
 		if j.UserClaim != usual.UserClaim || j.RolesClaim != usual.RolesClaim || len(j.Roles)+len(j.DefaultRoles)+len(j.Algorithms) > 0 {
-			d.wrong("auth.jwt", "needs issuer, audience and jwks_url")
+			d.wrong("auth.jwt", "requires issuer, audience and jwks_url")
 		}
 		return
 	}
@@ -150,14 +150,14 @@ func (d *decoder) checkJWT(j *JWT) {
 	for _, key := range []struct{ name, value string }{{"issuer", j.Issuer}, {"audience", j.Audience}, {"jwks_url", j.JWKSURL}} {
 		if key.value == "" {
 			whole = false
-			d.wrong("auth.jwt."+key.name, "is required: auth.jwt needs issuer, audience and jwks_url")
+			d.wrong("auth.jwt."+key.name, "is required: auth.jwt requires issuer, audience and jwks_url")
 		}
 	}
 	_, err := jwtauth.New(j.Options())
 	switch e := cairn.AsError(err); {
 	case e == nil || !whole:
 	case e.Field == "JWKS":
-		d.wrong("auth.jwt.jwks_url", "%q must be an https address, or an http address of this machine", j.JWKSURL)
+		d.wrong("auth.jwt.jwks_url", "must be an https URL, or an http URL of this machine, not %q", j.JWKSURL)
 	case e.Field == "Algorithms":
 		d.wrong("auth.jwt.algorithms", "%s", strings.TrimPrefix(e.Message, "Algorithms: "))
 	}
@@ -166,13 +166,13 @@ func (d *decoder) checkJWT(j *JWT) {
 func (d *decoder) checkProvider(name string, p Provider) {
 	path := "providers." + name
 	if !slices.Contains(d.providers, name) {
-		d.wrong(path, "unknown provider %q: it must be one of %s%s", name, strings.Join(d.providers, ", "), meant(name, d.providers))
+		d.wrong(path, "unknown provider %q: must be one of %s%s", name, strings.Join(d.providers, ", "), meant(name, d.providers))
 		return
 	}
 	if p.BaseURL != "" {
 		u, err := url.Parse(p.BaseURL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			d.wrong(path+".base_url", "is no http or https address")
+			d.wrong(path+".base_url", "must be an http or https URL")
 		}
 	}
 }

@@ -26,9 +26,9 @@ func (d *decoder) checkAssistants(list []Assistant) {
 		a, path := &list[i], fmt.Sprintf("assistants[%d]", i)
 		switch {
 		case !assistantName.MatchString(a.Name):
-			d.wrong(path+".name", "%q is not made of up to 64 letters, digits, - and _", a.Name)
+			d.wrong(path+".name", "must be 1 to 64 letters, digits, - or _, not %q", a.Name)
 		case byName[a.Name] != nil:
-			d.wrong(path+".name", "%q is the name of another assistant", a.Name)
+			d.wrong(path+".name", "duplicate assistant %q", a.Name)
 		default:
 			byName[a.Name] = a
 			names = append(names, a.Name)
@@ -53,9 +53,9 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	case a.Model == "":
 		d.wrong(path+".model", "is required, as PROVIDER:NAME")
 	case !slices.Contains(d.providers, provider):
-		d.wrong(path+".model", "unknown provider %q: it must be one of %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
+		d.wrong(path+".model", "unknown provider %q: must be one of %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
 	case name == "" && provider != Scripted:
-		d.wrong(path+".model", "names no model of %s", provider)
+		d.wrong(path+".model", "must name a model of %s", provider)
 	}
 	d.checkSettings(&a.Settings, path+".settings")
 	d.checkOutput(&a.Output, path+".output")
@@ -64,17 +64,17 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 		d.wrong(path+".max_steps", "%d is negative", a.MaxSteps)
 	}
 	if _, err := a.CommitsWhen(); err != nil {
-		d.wrong(path+".durability", "%q is none of per_tool, per_step, manual, and no interval such as 5s", a.Durability)
+		d.wrong(path+".durability", "must be per_tool, per_step, manual or an interval such as 5s, not %q", a.Durability)
 	}
 	if a.DeferAbove < -1 {
-		d.wrong(path+".defer_above", "%d is none: -1 is any number of tokens", a.DeferAbove)
+		d.wrong(path+".defer_above", "must be 0 or more, or -1 for no limit, not %d", a.DeferAbove)
 	}
 	if a.DeferAbove != 0 && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.Deferred }) {
-		d.wrong(path+".defer_above", "has nothing to defer: none of the assistant's tools is deferred")
+		d.wrong(path+".defer_above", "requires a tool with deferred: true")
 	}
 	d.checkCache(a.ToolCache, path)
 	if a.ToolCache != (ToolCache{}) && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.MCP != nil }) {
-		d.wrong(path+".tool_cache", "has nothing to keep: it is for tools of MCP servers, of which the assistant has none; other tools have a tool_cache of their own")
+		d.wrong(path+".tool_cache", "applies only to tools of MCP servers, and the assistant has none; set tool_cache on other tools")
 	}
 }
 
@@ -142,7 +142,7 @@ func (a *Assistant) CommitsWhen() (cairn.Durability, error) {
 	}
 	t, err := durations.Parse(a.Durability)
 	if err == nil && t <= 0 {
-		err = cairn.Invalid("durability", "is not positive")
+		err = cairn.Invalid("durability", "must be positive")
 	}
 	return cairn.Interval(t), err
 }
@@ -172,21 +172,21 @@ func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistan
 		{"description", "client", t.Description != ""}, {"parameters", "client", t.Parameters != nil}, {"result", "client", t.Result != nil}, {"prefix", "mcp", t.Prefix != ""}, {"allow", "mcp", t.Allow != nil}, {"approve", "mcp", t.Approve != nil},
 	} {
 		if key.given && key.of != kind {
-			d.wrong(path+"."+key.name, "is a key of %s tools, and this one is of kind %s", key.of, kind)
+			d.wrong(path+"."+key.name, "may only be set on %s tools, not on %s tools", key.of, kind)
 		}
 	}
 	if kind == "agent" && t.Deferred {
-		d.wrong(path+".deferred", "is a key of client and mcp tools, and this one is of kind agent")
+		d.wrong(path+".deferred", "may only be set on client and mcp tools, not on agent tools")
 	}
 	d.checkCache(t.ToolCache, path)
 	for _, provider := range slices.Sorted(maps.Keys(t.ProviderFields)) {
 		if !slices.Contains(d.providers, provider) {
-			d.wrong(path+".provider_fields."+provider, "unknown provider %q: it must be one of %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
+			d.wrong(path+".provider_fields."+provider, "unknown provider %q: must be one of %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
 		}
 	}
 	name := cmp.Or(t.Client, t.Agent)
 	if name != "" && seen[name] {
-		d.wrong(path+"."+kind, "the assistant has another tool %q", name)
+		d.wrong(path+"."+kind, "duplicate tool %q", name)
 	}
 	seen[name] = true
 	switch kind {
@@ -198,7 +198,7 @@ func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistan
 		}
 	case "client":
 		if !assistantName.MatchString(t.Client) {
-			d.wrong(path+".client", "%q is not made of up to 64 letters, digits, - and _", t.Client)
+			d.wrong(path+".client", "must be 1 to 64 letters, digits, - or _, not %q", t.Client)
 			return
 		}
 		d.checkClient(t, path)
@@ -236,16 +236,16 @@ func (d *decoder) checkMCP(t *Tool, path string) {
 	case (len(m.Command) > 0) == (m.URL != ""):
 		d.wrong(path+".mcp", "must have either command or url")
 	case len(m.Command) > 0 && m.Command[0] == "":
-		d.wrong(path+".mcp.command", "its first word is empty")
+		d.wrong(path+".mcp.command", "first word is empty")
 	case m.URL != "" && m.Env != nil:
-		d.wrong(path+".mcp.env", "is for a command")
+		d.wrong(path+".mcp.env", "may only be set with command")
 	case m.URL == "" && m.Headers != nil:
-		d.wrong(path+".mcp.headers", "is for a url")
+		d.wrong(path+".mcp.headers", "may only be set with url")
 	}
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		if before, twice := seen[strings.ToLower(name)]; twice {
-			d.wrong(path+".mcp.headers."+name, "is given twice, as %q and %q", before, name)
+			d.wrong(path+".mcp.headers."+name, "is a duplicate: set as %q and %q", before, name)
 		}
 		seen[strings.ToLower(name)] = name
 		switch {

@@ -48,11 +48,11 @@ func Parse(file string, raw []byte, env map[string]string, providers []string) (
 	d := &decoder{env: env, providers: append(slices.Clone(providers), Scripted), at: map[string]place{}, failed: &Error{File: file}}
 	c := defaults()
 	if len(raw) > maxFile {
-		d.report(place{}, "", "the file has more than 1 MiB")
+		d.report(place{}, "", "file is too large (max 1 MiB)")
 		return nil, d.failed
 	}
 	if strings.ContainsAny(string(raw), opened+closed) {
-		d.report(place{}, "", "the file has a private character, %+q or %+q", opened, closed)
+		d.report(place{}, "", "file must not have the private-use characters %+q and %+q", opened, closed)
 		return nil, d.failed
 	}
 	var doc yaml.Node
@@ -115,13 +115,13 @@ func null(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() 
 func (d *decoder) resolve(n *yaml.Node, path string) *yaml.Node {
 	if d.nodes++; d.nodes > maxNodes {
 		if d.nodes == maxNodes+1 {
-			d.report(place{n.Line, n.Column}, path, "the file has too much in it")
+			d.report(place{n.Line, n.Column}, path, "file has too many values")
 		}
 		return nil
 	}
 	for hops := 0; n.Kind == yaml.AliasNode; hops++ {
 		if n.Alias == nil || hops > 10 {
-			d.report(place{n.Line, n.Column}, path, "the alias leads nowhere")
+			d.report(place{n.Line, n.Column}, path, "unresolved alias")
 			return nil
 		}
 		n = n.Alias
@@ -136,7 +136,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path, choices string) {
 	if n = d.resolve(n, path); n == nil || strings.Count(path, ".") > cairn.MaxJSONDepth {
 		return
 	}
-	expected := func(what string) { d.report(here, path, "is %s where %s is expected", kindOf(n), what) }
+	expected := func(what string) { d.report(here, path, "got %s, want %s", kindOf(n), what) }
 	// A null counts as a missing key.
 	if null(n) || d.ownForm(n, v, path, here, expected) {
 		return
@@ -189,7 +189,7 @@ func (d *decoder) ownForm(n *yaml.Node, v reflect.Value, path string, here place
 		case err != nil:
 			expected("a duration such as 90s, 24h or 30d")
 		case t <= 0:
-			d.report(here, path, "%s is not positive", n.Value)
+			d.report(here, path, "must be positive, not %s", n.Value)
 		}
 		*into = Duration(t)
 	case *Bytes:
@@ -219,7 +219,7 @@ func (d *decoder) plain(n *yaml.Node, v reflect.Value, path, choices string, exp
 			d.report(here, path, "%s", strings.TrimPrefix(problem.Error(), path+": "))
 		}
 		if words := strings.Fields(choices); len(words) > 0 && !slices.Contains(words, text) {
-			d.report(here, path, "%q is none of %s%s", text, strings.Join(words, ", "), meant(text, words))
+			d.report(here, path, "unknown value %q: must be one of %s%s", text, strings.Join(words, ", "), meant(text, words))
 			return
 		}
 		v.SetString(text)
@@ -281,11 +281,11 @@ func (d *decoder) members(n *yaml.Node, path string, do func(name string, key pl
 		key := n.Content[i]
 		at := place{key.Line, key.Column}
 		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
-			d.report(at, path, "a key must be a plain word")
+			d.report(at, path, "key must be a plain word")
 			continue
 		}
 		if before, twice := seen[key.Value]; twice {
-			d.report(at, join(path, key.Value), "is given twice; first in line %d", before.line)
+			d.report(at, join(path, key.Value), "duplicate key; first set in line %d", before.line)
 			continue
 		}
 		seen[key.Value] = at
@@ -367,7 +367,7 @@ func (d *decoder) expand(text string, at place, path string) string {
 		case value == "" && hasOther:
 			return other
 		case !set:
-			d.report(at, path, "the environment variable %s is not set; ${%s:-} is empty without it", name, name)
+			d.report(at, path, "environment variable %s is not set; use ${%s:-} if it may be unset", name, name)
 		}
 		return value
 	})
@@ -385,7 +385,7 @@ func secret(file string) (string, error) {
 	case err != nil:
 		return "", err
 	case len(raw) > maxSecret:
-		return "", fmt.Errorf("the file has more than %d bytes", maxSecret)
+		return "", fmt.Errorf("file is too large (max %d bytes)", maxSecret)
 	}
 	return strings.TrimRight(string(raw), "\r\n"), nil
 }
@@ -413,7 +413,7 @@ func (d *decoder) any(n *yaml.Node, path string, depth int) (value any, ok bool)
 		return nil, false
 	}
 	if depth > cairn.MaxJSONDepth {
-		d.report(place{n.Line, n.Column}, path, "is nested too deep")
+		d.report(place{n.Line, n.Column}, path, "is nested too deeply")
 		return nil, false
 	}
 	ok = true
@@ -446,7 +446,7 @@ func (d *decoder) word(n *yaml.Node, path string) (any, bool) {
 	case "!!int", "!!float":
 		var f float64
 		if err := n.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-			d.report(place{n.Line, n.Column}, path, "is no number that JSON has")
+			d.report(place{n.Line, n.Column}, path, "must be a number that JSON can represent")
 			return nil, false
 		}
 		if json.Valid([]byte(n.Value)) {

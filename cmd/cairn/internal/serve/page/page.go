@@ -69,7 +69,7 @@ func assistants(w http.ResponseWriter, r *http.Request, opts Options) {
 		p, err := opts.Authenticate(r)
 		switch {
 		case err != nil:
-			http.Error(w, "who makes the request could not be found out", http.StatusServiceUnavailable)
+			http.Error(w, "cannot authenticate the request", http.StatusServiceUnavailable)
 			return
 		case p == nil:
 			http.Error(w, "a token is required", http.StatusUnauthorized)

@@ -86,7 +86,7 @@ await test("approval, edit and denial", async (context, wrong) => {
   await say(page, "refund");
   await page.getByLabel("Arguments").fill("{");
   await page.getByRole("button", { name: "Approve" }).click();
-  await page.getByText("This is no JSON.").waitFor();
+  await page.getByText("This is not valid JSON.").waitFor();
   await page.getByRole("button", { name: "Deny" }).click();
   await page.waitForFunction(() => /^refund failed with/.test([...document.querySelectorAll("#log article.text .text")].at(-1).textContent));
   await page.waitForFunction(() => !document.querySelector("#calls .call")); // no card is left

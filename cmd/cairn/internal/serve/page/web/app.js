@@ -228,7 +228,7 @@ function card(call) {
     try {
       return JSON.parse(text.value);
     } catch {
-      wrong.textContent = "This is no JSON.";
+      wrong.textContent = "This is not valid JSON.";
     }
   };
   const button = (label, className, onclick) => h("button", { type: "button", className, onclick }, label);
