@@ -72,7 +72,7 @@ func between(page, text string) (string, error) {
 	head, rest, found := strings.Cut(page, beginMark+"\n")
 	_, tail, ended := strings.Cut(rest, endMark+"\n")
 	if !found || !ended {
-		return "", fmt.Errorf("the lines %q and %q are not there", beginMark, endMark)
+		return "", fmt.Errorf("lines %q and %q not found", beginMark, endMark)
 	}
 	return head + beginMark + "\n" + text + endMark + "\n" + tail, nil
 }

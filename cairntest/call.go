@@ -34,18 +34,18 @@ type Call struct {
 const sessionID = "session"
 
 // NewCall returns a handle over a state, which must encode to a JSON object; nil is an empty one. The call's
-// fields, such as ID and UserID, may be set before it is used. NewCall panics if the state does not encode to an
-// object.
+// fields, such as ID and UserID, may be set before it is used. NewCall panics if the state cannot be encoded
+// as a JSON object.
 func NewCall(state any) *Call {
 	raw := json.RawMessage("{}")
 	if state != nil {
 		var err error
 		if raw, err = json.Marshal(state); err != nil {
-			panic(fmt.Sprintf("cairntest.NewCall: the state: %v", err))
+			panic(fmt.Sprintf("cairntest.NewCall: state: %v", err))
 		}
 	}
 	if !bytes.HasPrefix(raw, []byte("{")) {
-		panic(fmt.Sprintf("cairntest.NewCall: %T does not encode to a JSON object", state))
+		panic(fmt.Sprintf("cairntest.NewCall: %T must encode as a JSON object", state))
 	}
 	row := &cairn.Session{ID: sessionID, RootID: sessionID, Agent: "agent"}
 	opts := &settings.Options{Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
@@ -65,12 +65,12 @@ func (c *Call) pass() {
 
 // Answer answers the question that [Call.Asked] returned, or the first one, with a value that is encoded as JSON.
 // After that, call the function again, from its start: its [cairn.Call.Ask] returns the answers in their order. As
-// in a session, what the function wrote in the pass that asked is discarded. Answer panics if the value does not
-// encode.
+// in a session, what the function wrote in the pass that asked is discarded. Answer panics if the value
+// cannot be encoded as JSON.
 func (c *Call) Answer(value any) {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("cairntest: the answer: %v", err))
+		panic(fmt.Sprintf("cairntest: answer: %v", err))
 	}
 	var kept []json.RawMessage
 	if q := c.scope.Asked(); q != nil {
@@ -176,7 +176,7 @@ func (c *Call) Events() []cairn.Event {
 	var list []cairn.Event
 	_, err := c.log.EachSince(context.Background(), sessionID, 0, func(ev *cairn.Event) { list = append(list, *ev) })
 	if err != nil {
-		panic(fmt.Sprintf("cairntest: the events: %v", err)) // a log in memory does not fail
+		panic(fmt.Sprintf("cairntest: events: %v", err)) // a log in memory does not fail
 	}
 	return list
 }

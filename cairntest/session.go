@@ -46,7 +46,7 @@ type Session struct {
 func New(t testing.TB, agents ...*cairn.Agent) *Session {
 	t.Helper()
 	if len(agents) == 0 || agents[0] == nil {
-		t.Fatal("cairntest.New: give it an agent")
+		t.Fatal("cairntest.New: agent is nil")
 	}
 	logged := &output{to: t.Output()}
 	t.Cleanup(logged.end)
@@ -97,7 +97,7 @@ func (s *Session) close(t testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := s.Engine.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		t.Errorf("cairntest: the engine was not closed: %v", err)
+		t.Errorf("cairntest: close engine: %v", err)
 	}
 }
 
@@ -124,7 +124,7 @@ func (s *Session) SayFails(t testing.TB, text string, opts ...engine.RunOption) 
 	if err == nil {
 		var res *cairn.Result
 		if res, err = run.Wait(t.Context()); err == nil {
-			t.Fatalf("cairntest: the turn was to fail, but is %s: %q", res.Status, res.Text)
+			t.Fatalf("cairntest: turn did not fail: status %s, text %q", res.Status, res.Text)
 		}
 	}
 	return cairn.AsError(err)
@@ -148,11 +148,11 @@ func (s *Session) Retry(t testing.TB, opts ...engine.RunOption) *cairn.Result {
 func outcome(t testing.TB, run *engine.Run, err error) *cairn.Result {
 	t.Helper()
 	if err != nil {
-		t.Fatalf("cairntest: the run did not begin: %v", err)
+		t.Fatalf("cairntest: begin run: %v", err)
 	}
 	res, err := run.Wait(t.Context())
 	if err != nil {
-		t.Fatalf("cairntest: the run failed: %v", err)
+		t.Fatalf("cairntest: run failed: %v", err)
 	}
 	return res
 }
@@ -162,7 +162,7 @@ func (s *Session) Calls(t testing.TB) []cairn.PendingCall {
 	t.Helper()
 	page, err := s.Engine.Inbox(t.Context(), store.CallQuery{RootID: s.ID, Limit: 1000})
 	if err != nil {
-		t.Fatalf("cairntest: the pending calls: %v", err)
+		t.Fatalf("cairntest: pending calls: %v", err)
 	}
 	return page.Items
 }
@@ -172,7 +172,7 @@ func (s *Session) Calls(t testing.TB) []cairn.PendingCall {
 func (s *Session) Submit(t testing.TB, answer cairn.Submission) *cairn.Result {
 	t.Helper()
 	if _, err := s.Engine.Submit(t.Context(), s.ID, answer); err != nil {
-		t.Fatalf("cairntest: the answer was refused: %v", err)
+		t.Fatalf("cairntest: submit answer: %v", err)
 	}
 	can, err := s.Engine.CanResume(t.Context(), s.ID)
 	if err != nil {
@@ -213,7 +213,7 @@ func (s *Session) oldest(t testing.TB, kinds ...cairn.CallKind) cairn.CallRef {
 			return c.CallRef
 		}
 	}
-	t.Fatalf("cairntest: no call of kind %s is open", kinds[0])
+	t.Fatalf("cairntest: no open call of kind %s", kinds[0])
 	return cairn.CallRef{}
 }
 
@@ -222,7 +222,7 @@ func (s *Session) Messages(t testing.TB) []cairn.Message {
 	t.Helper()
 	list, err := driver.AllMessages(t.Context(), s.Store, s.ID)
 	if err != nil {
-		t.Fatalf("cairntest: the messages: %v", err)
+		t.Fatalf("cairntest: messages: %v", err)
 	}
 	return list
 }
@@ -238,7 +238,7 @@ func (s *Session) Events(t testing.TB) []cairn.Event {
 		}
 		page, err := s.Engine.History(t.Context(), s.ID, after, 0)
 		if err != nil {
-			t.Fatalf("cairntest: the events: %v", err)
+			t.Fatalf("cairntest: events: %v", err)
 		}
 		if len(page) == 0 {
 			return all
@@ -252,7 +252,7 @@ func State[S any](t testing.TB, s *Session) S {
 	t.Helper()
 	state, err := engine.StateAs[S](t.Context(), s.Engine, s.ID)
 	if err != nil {
-		t.Fatalf("cairntest: the state: %v", err)
+		t.Fatalf("cairntest: state: %v", err)
 	}
 	return state
 }

@@ -51,11 +51,11 @@ func TestSessionRunsTurns(t *testing.T) {
 	if first, last := events[0], events[len(events)-1]; first.Type != cairn.EventRunStart || last.Type != cairn.EventRunEnd {
 		t.Errorf("the events begin with %s and end with %s", first.Type, last.Type)
 	}
-	if err := s.SayFails(t, "beyond the script"); err.Code != cairn.ErrModelRequest {
+	if err := s.SayFails(t, "unexpected call 1"); err.Code != cairn.ErrModelRequest {
 		t.Errorf("the turn failed with %v", err)
 	}
 	s.ID = "another"
-	if err := s.SayFails(t, "beyond the script"); err.Code != cairn.ErrModelRequest || len(s.Messages(t)) != 1 {
+	if err := s.SayFails(t, "unexpected call 1"); err.Code != cairn.ErrModelRequest || len(s.Messages(t)) != 1 {
 		t.Errorf("another session: %v, %d messages", err, len(s.Messages(t)))
 	}
 }
@@ -152,13 +152,13 @@ func TestAdvanceWaitsForRunsUnderWay(t *testing.T) {
 func TestSessionFailsTheTest(t *testing.T) {
 	t.Parallel()
 	for want, fails := range map[string]func(t *failing){
-		"give it an agent":                 func(t *failing) { cairntest.New(t) },
-		"model: is required":               func(t *failing) { cairntest.New(t, &cairn.Agent{Name: "a"}) },
-		"beyond the script":                func(t *failing) { cairntest.New(t, cashier()).Say(t, "hi") },
-		"was to fail, but is completed":    func(t *failing) { cairntest.New(t, cashier(scripted.Text("hi"))).SayFails(t, "hi") },
-		"no call of kind approval is open": func(t *failing) { cairntest.New(t, cashier()).Approve(t) },
-		"the answer was refused":           func(t *failing) { cairntest.New(t, cashier()).Submit(t, cairn.Submission{}) },
-		"state does not decode as string": func(t *failing) {
+		"agent is nil":                   func(t *failing) { cairntest.New(t) },
+		"model: is required":             func(t *failing) { cairntest.New(t, &cairn.Agent{Name: "a"}) },
+		"unexpected call 1":              func(t *failing) { cairntest.New(t, cashier()).Say(t, "hi") },
+		"did not fail: status completed": func(t *failing) { cairntest.New(t, cashier(scripted.Text("hi"))).SayFails(t, "hi") },
+		"no open call of kind approval":  func(t *failing) { cairntest.New(t, cashier()).Approve(t) },
+		"submit answer":                  func(t *failing) { cairntest.New(t, cashier()).Submit(t, cairn.Submission{}) },
+		"decode state as string": func(t *failing) {
 			s := cairntest.New(t, cashier(scripted.Text("x")))
 			s.Say(t, "hi")
 			cairntest.State[string](t, s)

@@ -32,14 +32,14 @@ func (s *Session) Advance(t testing.TB, d time.Duration) {
 	s.await(t, func(t testing.TB) bool { return s.due(t) || s.busy(t) })
 	stop()
 	if err := <-worked; err != nil {
-		t.Fatalf("cairntest: the worker: %v", err)
+		t.Fatalf("cairntest: worker: %v", err)
 	}
 	r, err := s.Engine.Sweep(t.Context())
 	if r.ClockJump != 0 { // this function's doing
 		_, err = s.Engine.Sweep(t.Context())
 	}
 	if err != nil {
-		t.Fatalf("cairntest: the sweep: %v", err)
+		t.Fatalf("cairntest: sweep: %v", err)
 	}
 }
 
@@ -62,7 +62,7 @@ func (s *Session) due(t testing.TB) bool {
 	t.Helper()
 	page, err := s.Store.Due(t.Context(), driver.DueQuery{Limit: 1})
 	if err != nil {
-		t.Fatalf("cairntest: the due sessions: %v", err)
+		t.Fatalf("cairntest: due sessions: %v", err)
 	}
 	return len(page.Items) > 0
 }
@@ -72,7 +72,7 @@ func (s *Session) busy(t testing.TB) bool {
 	t.Helper()
 	page, err := s.Store.List(t.Context(), store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}, Limit: 1})
 	if err != nil {
-		t.Fatalf("cairntest: the active sessions: %v", err)
+		t.Fatalf("cairntest: active sessions: %v", err)
 	}
 	return len(page.Items) > 0
 }

@@ -62,7 +62,7 @@ type Engine interface {
 	// a failure that may pass.
 	Effect(ctx context.Context, name string, in json.RawMessage) (out json.RawMessage, err error)
 	// ReleaseRun releases a run that a host can no longer drive, so that a worker takes it over at once instead of when the
-	// lease lapses. It is no error if another process already has the run.
+	// lease lapses. It is not an error if another process already has the run.
 	ReleaseRun(ctx context.Context, at Position) error
 	// Hold renews a run's lease while do runs. A host calls it around its work for the run between two effects, such as
 	// waiting for a sub-agent's run. The context passed to do ends if the lease is lost or cannot be renewed; the error is

@@ -110,7 +110,7 @@ func TestElicitationOverKilledServers(t *testing.T) {
 	}
 	p := process.Start(t, dir, "agents")
 	address := p.Await(t, "http://")
-	if r := callClerk(t.Context(), t, address, "eve", params); !strings.Contains(r.Refused, "there is no session") {
+	if r := callClerk(t.Context(), t, address, "eve", params); !strings.Contains(r.Refused, "not found") {
 		t.Errorf("another user's client gets %+v", r)
 	}
 	for range 2 { // a client may repeat the request

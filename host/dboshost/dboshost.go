@@ -156,7 +156,7 @@ func (h *Host) Serve(eng *engine.Engine) error {
 	}
 	h.mu.Unlock()
 	if twice {
-		return cairn.Invalid("engine", "the host serves one already")
+		return cairn.Invalid("engine", "the host already serves an engine")
 	}
 	queue := []dbos.QueueOption{dbos.WithQueueBasePollingInterval(h.opts.PollInterval), dbos.WithQueueOnConflict(dbos.QueueConflictAlwaysUpdate)}
 	if h.opts.Concurrency > 0 {

@@ -86,10 +86,10 @@ func (h *Host) turn(ctx dbos.Context, b host.Run) (outcome, error) {
 // without an error, because another process has the agent.
 func (h *Host) release(ctx context.Context, b host.Run, why error) error {
 	if err := h.served().ForHost().ReleaseRun(ctx, b.Position); err != nil {
-		h.opts.Logger.Warn("lease not released, it will lapse", "session", b.SessionID, "error", err)
+		h.opts.Logger.Warn("lease not released; it will lapse", "session", b.SessionID, "error", err)
 	}
 	if unknownAgent(why) {
-		h.opts.Logger.Warn("run left to a process that has the agent", "session", b.SessionID, "agent", b.Agent)
+		h.opts.Logger.Warn("run released for a process that has the agent", "session", b.SessionID, "agent", b.Agent)
 		return nil
 	}
 	return why
@@ -118,7 +118,7 @@ func (h *Host) effect(ctx context.Context, d *drive, name string, in json.RawMes
 		case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound), errors.Is(err, cairn.ErrInvalid):
 			return outcome{Err: cairn.AsError(err)}, nil
 		}
-		h.opts.Logger.Warn("effect failed, retrying", "effect", name, "in", in, "error", err, "wait", wait)
+		h.opts.Logger.Warn("effect failed; retrying", "effect", name, "in", in, "error", err, "wait", wait)
 		_ = retry.Sleep(ctx, wait)
 	}
 }
@@ -222,7 +222,7 @@ func (h *Host) await(ctx context.Context, parent *drive, at host.Position, id st
 		case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound):
 			return outcome{Err: cairn.Errorf(cairn.ErrFenced, "%w", err)}, nil
 		}
-		h.opts.Logger.Warn("lease of a waiting run not renewed, retrying", "session", at.SessionID, "error", err, "wait", wait)
+		h.opts.Logger.Warn("lease of a waiting run not renewed; retrying", "session", at.SessionID, "error", err, "wait", wait)
 		if retry.Sleep(ctx, wait) != nil {
 			return outcome{}, parent.leave(ctx, err)
 		}

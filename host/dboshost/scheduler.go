@@ -86,7 +86,7 @@ func (s scheduler) step(name string, do dbos.Step[outcome]) (<-chan dbos.StepOut
 func (s scheduler) lost(err error) error {
 	switch {
 	case s.ctx.Err() != nil:
-		return cairn.Errorf(cairn.ErrClosed, "the host was closed: %w", err)
+		return cairn.Errorf(cairn.ErrClosed, "host is closed: %w", err)
 	case errors.Is(err, dbos.ErrWorkflowCancelled): // by the process that took the run over, or by hand
 		return cairn.Errorf(cairn.ErrFenced, "the workflow was cancelled: %w", err)
 	}
@@ -105,7 +105,7 @@ func (s scheduler) result(ended <-chan dbos.StepOutcome[outcome], out any) error
 		return nil
 	}
 	if err := json.Unmarshal(step.Result.Out, out); err != nil {
-		return cairn.Errorf(cairn.ErrInternal, "a step's output does not decode: %w", err)
+		return cairn.Errorf(cairn.ErrInternal, "decode output of a step: %w", err)
 	}
 	return nil
 }
@@ -186,17 +186,17 @@ func (j *junction) next() int {
 				return i, nil
 			}
 		}
-		return 0, cairn.Errorf(cairn.ErrInternal, "no branch waits")
+		return 0, cairn.Errorf(cairn.ErrInternal, "no branch is waiting")
 	}, dbos.WithStepName(stepNext))
 	if err != nil {
 		err = j.lost(err)
 	}
 	if err == nil && (i < 0 || i >= len(j.waiting)) {
-		err = cairn.Errorf(cairn.ErrInternal, "there is no branch %d", i)
+		err = cairn.Errorf(cairn.ErrInternal, "unknown branch %d", i)
 	}
 	for err == nil && j.waiting[i] == nil {
 		if j.live == j.count {
-			err = cairn.Errorf(cairn.ErrInternal, "branch %d asks for another step than before", i)
+			err = cairn.Errorf(cairn.ErrInternal, "branch %d requests a different step than before", i)
 			break
 		}
 		j.collect()

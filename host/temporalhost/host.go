@@ -173,7 +173,7 @@ func (h *Host) Name() string { return "temporal/" + strings.ReplaceAll(h.opts.Pr
 func (h *Host) CheckLease(ttl time.Duration) error {
 	beat, wait := h.opts.Activity.HeartbeatTimeout, h.opts.Activity.RetryPolicy.InitialInterval
 	if beat+wait >= ttl {
-		return cairn.Invalid("lease_ttl", "%s is not longer than Temporal takes to retry the work of a dead process: "+
+		return cairn.Invalid("lease_ttl", "%s must be longer than Temporal takes to retry the work of a dead process: "+
 			"a heartbeat timeout of %s and a retry interval of %s", ttl, beat, wait)
 	}
 	return nil
@@ -245,7 +245,7 @@ func (h *Host) start(ctx context.Context, b host.Run) (client.WorkflowRun, error
 		if err == nil || errors.Is(err, cairn.ErrFenced) {
 			return run, err
 		}
-		return nil, cairn.Errorf(cairn.ErrUnavailable, "session %q: workflow %s was not started: %w", b.SessionID, opts.ID, err)
+		return nil, cairn.Errorf(cairn.ErrUnavailable, "session %q: start workflow %s: %w", b.SessionID, opts.ID, err)
 	}
 }
 

@@ -287,5 +287,5 @@ func inward(err error) error {
 
 // errLate returns the error of an activity that did not end in time.
 func errLate(err error) *cairn.Error {
-	return cairn.Errorf(cairn.ErrTimeout, "it did not end in time: %w", err)
+	return cairn.Errorf(cairn.ErrTimeout, "timed out: %w", err)
 }

@@ -49,5 +49,5 @@ func nginxProgram() (string, error) {
 			return path, nil
 		}
 	}
-	return "", errors.New("there is no nginx; `make test` installs it (on Debian: apt-get install nginx)")
+	return "", errors.New("nginx not found; `make test` installs it (on Debian: apt-get install nginx)")
 }

@@ -166,7 +166,7 @@ func postgresBin() (string, error) {
 		return "", err
 	}
 	if len(list) == 0 {
-		return "", errors.New("there is no server in /usr/lib/postgresql/*/bin; `make test` installs it (on Debian: apt-get install postgresql)")
+		return "", errors.New("no server found in /usr/lib/postgresql/*/bin; `make test` installs it (on Debian: apt-get install postgresql)")
 	}
 	newest := slices.MaxFunc(list, func(a, b string) int { return compareVersions(a, b) })
 	return filepath.Dir(newest), nil

@@ -81,7 +81,7 @@ func startRedis(name string, settings ...string) (*RedisProcess, error) {
 	s, err := launch(program{name: name, ready: redisReady, abort: syscall.SIGKILL, prepare: func(s *Server) ([]string, error) {
 		bin, err := exec.LookPath("redis-server")
 		if err != nil {
-			return nil, errors.New("there is no redis-server; `make test` installs it (on Debian: apt-get install redis-server)")
+			return nil, errors.New("redis-server not found; `make test` installs it (on Debian: apt-get install redis-server)")
 		}
 		place := []string{bin, "--dir", s.Dir, "--unixsocket", (&RedisProcess{s}).socket()}
 		return slices.Concat(place, redisSettings, settings), nil

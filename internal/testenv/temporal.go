@@ -108,7 +108,7 @@ func startTemporal(name, file string) (*TemporalProcess, error) {
 		}
 		bin := filepath.Join(cache, temporalDir, "temporal")
 		if _, err := os.Stat(bin); err != nil {
-			return nil, fmt.Errorf("there is no Temporal server; `make test` builds it: %w", err)
+			return nil, fmt.Errorf("Temporal server not found; `make test` builds it: %w", err)
 		}
 		port, err := freePort()
 		if err != nil {
