@@ -129,10 +129,10 @@ func (d Durability) String() string {
 // model that is a [Validator].
 func (a *Agent) Validate() error {
 	if problem := ids.CheckPath(a.Name); problem != "" {
-		return Invalid("agent", "the name %s", problem)
+		return Invalid("agent", "name %s", problem)
 	}
 	if problem := ids.Check(a.Version); problem != "" && a.Version != "" {
-		return Invalid("agent", "agent %q: the version %s", a.Name, problem)
+		return Invalid("agent", "agent %q: version %s", a.Name, problem)
 	}
 	bad := func(field, format string, args ...any) error {
 		e := Invalid(field, format, args...)
@@ -143,7 +143,7 @@ func (a *Agent) Validate() error {
 	case a.Model == nil:
 		return bad("model", "is required")
 	case a.Instructions != "" && a.InstructionsFunc != nil:
-		return bad("instructions", "set either Instructions or InstructionsFunc")
+		return bad("instructions", "set either Instructions or InstructionsFunc, not both")
 	case limits.Text(a.Instructions) != "":
 		return bad("instructions", "%s", limits.Text(a.Instructions))
 	case limits.Text(a.Description) != "":
@@ -151,13 +151,13 @@ func (a *Agent) Validate() error {
 	case a.MaxSteps < 0:
 		return bad("max_steps", "%d is negative", a.MaxSteps)
 	case a.Durability.def.Mode == bridge.ByInterval && a.Durability.def.Interval <= 0:
-		return bad("durability", "the interval must be positive")
+		return bad("durability", "interval must be positive")
 	case a.State != nil && a.State.err != nil:
 		return bad("state", "%v", a.State.err)
 	case a.Output != nil && a.Output.err != nil:
 		return bad("output", "%v", a.Output.err)
 	case a.Output != nil && !describesObject(a.Output.Schema()):
-		return bad("output", "the schema must describe an object")
+		return bad("output", "schema must describe an object")
 	case a.Retry.problem() != "":
 		return bad("retry", "%s", a.Retry.problem())
 	}
@@ -190,7 +190,7 @@ func (a *Agent) validateTools(bad func(field, format string, args ...any) error)
 			return bad(field, "%v", err)
 		}
 		if seen[t.def.Name] {
-			return bad(field, "is defined twice")
+			return bad(field, "duplicate tool name")
 		}
 		seen[t.def.Name] = true
 	}
@@ -206,10 +206,10 @@ func (a *Agent) validateToolsets(bad func(field, format string, args ...any) err
 		}
 		name := ts.Name()
 		if problem := ids.Check(name); problem != "" {
-			return bad(field, "the name %s", problem)
+			return bad(field, "name %s", problem)
 		}
 		if seen[name] {
-			return bad(field, "the name %q is taken", name)
+			return bad(field, "duplicate name %q", name)
 		}
 		if r, ok := ts.(ReservedToolset); ok {
 			for _, reserved := range r.ReservedTools() {
@@ -243,7 +243,7 @@ func (a *Agent) validateModels(bad func(field, format string, args ...any) error
 		field := fmt.Sprintf("models[%q]", name)
 		switch {
 		case ids.Check(name) != "":
-			return bad(field, "the name %s", ids.Check(name))
+			return bad(field, "name %s", ids.Check(name))
 		case a.Models[name] == nil:
 			return bad(field, "is nil")
 		}
@@ -264,23 +264,23 @@ func describesObject(raw json.RawMessage) bool {
 func (t Tool) validate() error {
 	switch {
 	case !ids.Tool(t.def.Name):
-		return fmt.Errorf("the name must be 1 to 64 letters, digits, _ or -, not beginning with a digit or -")
+		return fmt.Errorf("name must be 1 to 64 letters, digits, _ or -, not beginning with a digit or -")
 	case t.def.Name == FinishTool || t.def.Name == FindTools || t.def.Name == CallTool || strings.HasPrefix(t.def.Name, companionPrefix):
-		return fmt.Errorf("the name is reserved")
+		return fmt.Errorf("name is reserved")
 	case t.def.Err != nil:
 		return t.def.Err
 	case t.def.Func == nil && t.def.Wait.Kind != CallClientTool && t.def.Agent == nil:
-		return fmt.Errorf("make tools with cairn.Func, cairn.RawFunc, cairn.ClientTool or cairn.SubAgent")
+		return fmt.Errorf("zero Tool; create tools with cairn.Func, cairn.RawFunc, cairn.ClientTool or cairn.SubAgent")
 	case limits.Text(t.def.Description) != "":
-		return fmt.Errorf("the description %s", limits.Text(t.def.Description))
+		return fmt.Errorf("description %s", limits.Text(t.def.Description))
 	case limits.JSON(t.def.Input.JSON()) != "":
-		return fmt.Errorf("the schema %s", limits.JSON(t.def.Input.JSON()))
+		return fmt.Errorf("schema %s", limits.JSON(t.def.Input.JSON()))
 	case t.def.Timeout < 0:
-		return fmt.Errorf("the timeout is negative")
+		return fmt.Errorf("timeout is negative")
 	case t.def.Agent != nil && (t.def.Finishes || t.def.Wait.Kind != "" || t.def.Retry != nil || t.def.ErrorText != nil):
-		return fmt.Errorf("a sub-agent takes no FinishWith, Retry, ErrorText or approval; its own tools do")
+		return fmt.Errorf("sub-agent tools do not support FinishWith, Retry, ErrorText or approval; set them on the sub-agent's own tools")
 	case t.def.Func == nil && (t.def.Retry != nil || t.def.ErrorText != nil):
-		return fmt.Errorf("a client-executed tool takes no Retry or ErrorText: nothing is run here")
+		return fmt.Errorf("client-executed tools do not support Retry or ErrorText: the client runs them")
 	}
 	if problem := t.def.Retry.problem(); problem != "" {
 		return fmt.Errorf("Retry: %s", problem)
@@ -292,7 +292,7 @@ func (t Tool) validate() error {
 		return err
 	}
 	if !describesObject(t.def.Input.JSON()) {
-		return errors.New("the input must be an object: a struct or a map with string keys")
+		return errors.New("input must be an object: a struct or a map with string keys")
 	}
 	return t.validateWait()
 }

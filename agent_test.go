@@ -92,7 +92,7 @@ func TestAgentMistakes(t *testing.T) {
 		"output no schema": {func(a *cairn.Agent) { a.Output = cairn.RawOutput(json.RawMessage(`{`)) }, "output", "JSON"},
 		"negative wait":    {func(a *cairn.Agent) { a.Retry.First = -1 }, "retry", "negative"},
 		"negative limit":   {func(a *cairn.Agent) { a.Retry.Limit = -1 }, "retry", "negative"},
-		"tool twice":       {func(a *cairn.Agent) { a.Tools = append(a.Tools, a.Tools[0]) }, `tool "look_up"`, "twice"},
+		"tool twice":       {func(a *cairn.Agent) { a.Tools = append(a.Tools, a.Tools[0]) }, `tool "look_up"`, "duplicate tool name"},
 		"tool of zero":     {func(a *cairn.Agent) { a.Tools = append(a.Tools, cairn.Tool{}) }, "tools[2]", "name"},
 		"tool's name":      {func(a *cairn.Agent) { a.Tools[0] = cairn.Func("look up", "", nothing) }, `tool "look up"`, "name"},
 		"tool's long name": {func(a *cairn.Agent) { a.Tools[0] = cairn.Func(strings.Repeat("x", 65), "", nothing) }, `tool "xxx`, "name"},
@@ -102,11 +102,11 @@ func TestAgentMistakes(t *testing.T) {
 		"empty keyword":    {func(a *cairn.Agent) { a.Tools[0] = cairn.Func("x", "", nothing, cairn.Deferred("a", "")) }, `tool "x"`, "keywords[1] is empty"},
 		"long keyword": {func(a *cairn.Agent) {
 			a.Tools[0] = cairn.Func("x", "", nothing, cairn.Deferred(strings.Repeat("x", 65)))
-		}, `tool "x"`, "keywords[0] is longer"},
+		}, `tool "x"`, "keywords[0] is too long"},
 		"hostile keyword": {func(a *cairn.Agent) { a.Tools[0] = cairn.Func("x", "", nothing, cairn.Deferred("\x00")) }, `tool "x"`, "a keyword"},
 		"many keywords": {func(a *cairn.Agent) {
 			a.Tools[0] = cairn.Func("x", "", nothing, cairn.Deferred(make([]string, cairn.MaxKeywords+1)...))
-		}, `tool "x"`, "more than 32"},
+		}, `tool "x"`, "too many keywords (max 32)"},
 		"tool's input": {func(a *cairn.Agent) {
 			a.Tools[0] = cairn.Func("x", "", func(context.Context, *cairn.Call, string) (string, error) { return "", nil })
 		}, `tool "x"`, "object"},

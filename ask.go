@@ -34,7 +34,7 @@ func (c *Call) Ask(ctx context.Context, prompt string, payload, answer any, opts
 	}
 	into := reflect.ValueOf(answer)
 	if into.Kind() != reflect.Pointer || into.IsNil() {
-		return Invalid("answer", "must be a pointer to what the answer is put into")
+		return Invalid("answer", "must be a non-nil pointer")
 	}
 	q, err := questionOf(opts)
 	if err != nil {
@@ -59,13 +59,13 @@ func (c *Call) Ask(ctx context.Context, prompt string, payload, answer any, opts
 	}
 	if form != nil { // the answer may have been given to another version of the tool
 		if list := form.Validate(raw); len(list) > 0 {
-			e := Errorf(ErrTool, "the answer is not one to the question %q, which has changed since", prompt)
+			e := Errorf(ErrTool, "answer no longer matches question %q: its schema has changed", prompt)
 			e.Details = list
 			return e
 		}
 	}
 	if err := json.Unmarshal(raw, answer); err != nil {
-		return Errorf(ErrTool, "the answer to the question %q does not decode: %w", prompt, err)
+		return Errorf(ErrTool, "decode answer to question %q: %w", prompt, err)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (c *Call) Connect(ctx context.Context, prompt, address string, opts ...Tool
 		return err
 	}
 	if u, err := url.Parse(address); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return Invalid("address", "is not one that a browser can open")
+		return Invalid("address", "must be an absolute http or https URL")
 	}
 	if prompt == "" {
 		return Invalid("prompt", "is empty")
@@ -102,7 +102,7 @@ func questionOf(opts []ToolOption) (*question, error) {
 	t.def.Wait = waiting{}
 	err := w.Err
 	if err == nil && (w.Kind != CallQuestion || w.NoEdits || !reflect.ValueOf(t.def).IsZero()) {
-		err = errors.New("a question takes AssignTo and WaitAtMost")
+		err = errors.New("questions support only AssignTo and WaitAtMost")
 	}
 	if err == nil {
 		err = checkAssigned(&w)

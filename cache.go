@@ -38,11 +38,11 @@ func (p *CachePolicy) validate(t Tool) error {
 	case p == nil:
 		return nil
 	case p.TTL < 0 || p.Max < 0:
-		return errors.New("Cache: TTL and Max cannot be negative")
+		return errors.New("Cache: TTL and Max must not be negative")
 	case t.def.Finishes:
-		return errors.New("Cache: a tool that finishes a turn is called once")
+		return errors.New("Cache: tools with FinishWith cannot be cached")
 	case t.def.Wait.Kind != "" && t.def.Wait.Kind != CallClientTool:
-		return errors.New("Cache: a tool that waits for an approval is called each time")
+		return errors.New("Cache: tools that require approval cannot be cached")
 	}
 	return nil
 }

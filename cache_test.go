@@ -48,12 +48,12 @@ func TestCachedTools(t *testing.T) {
 	t.Parallel()
 	cache := cairn.Cache(cairn.CachePolicy{})
 	checkTools(t, map[string]string{
-		"that finishes":    "Cache: a tool that finishes a turn is called once",
-		"approved":         "Cache: a tool that waits for an approval is called each time",
-		"approved, too":    "Cache: a tool that waits for an approval is called each time",
-		"approved at once": "Cache: a tool that waits for an approval is called each time",
-		"for less than 0":  "Cache: TTL and Max cannot be negative",
-		"less than none":   "Cache: TTL and Max cannot be negative",
+		"that finishes":    "Cache: tools with FinishWith cannot be cached",
+		"approved":         "Cache: tools that require approval cannot be cached",
+		"approved, too":    "Cache: tools that require approval cannot be cached",
+		"approved at once": "Cache: tools that require approval cannot be cached",
+		"for less than 0":  "Cache: TTL and Max must not be negative",
+		"less than none":   "Cache: TTL and Max must not be negative",
 	}, map[string]cairn.Tool{
 		"plain":            serverTool(cache, cairn.Timeout(time.Second)),
 		"that finishes":    serverTool(cache, cairn.FinishWith()),

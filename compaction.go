@@ -118,7 +118,7 @@ func (c *Compaction) validate(bad func(field, format string, args ...any) error)
 	case c.Window < 0:
 		return bad("compaction.window", "%d is negative", c.Window)
 	case trigger < 0 || trigger > 100:
-		return bad("compaction.trigger", "%d is not a percentage", c.Trigger)
+		return bad("compaction.trigger", "%d is not between 0 and 100", c.Trigger)
 	case keep < 0 || keep >= trigger:
 		return bad("compaction.keep", "%d must be positive and less than the trigger, %d", keep, trigger)
 	case limits.Text(c.Instructions) != "":

@@ -66,13 +66,13 @@ func (a *Agent) validateCompanions(bad func(field, format string, args ...any) e
 		field := fmt.Sprintf("companions[%d]", i)
 		switch {
 		case c.Agent == nil:
-			return bad(field, "the agent is nil")
+			return bad(field, "agent is nil")
 		case c.Mode != Blocking && c.Mode != NonBlocking:
-			return bad(field, "the mode %d is neither Blocking nor NonBlocking", c.Mode)
+			return bad(field, "unknown mode %d: must be Blocking or NonBlocking", c.Mode)
 		case c.Max < 0:
 			return bad(field, "Max %d is negative", c.Max)
 		case seen[c.Agent.Name]:
-			return bad(field, "agent %q is a companion twice", c.Agent.Name)
+			return bad(field, "duplicate companion %q", c.Agent.Name)
 		}
 		seen[c.Agent.Name] = true
 	}

@@ -48,14 +48,14 @@ func Deferred(keywords ...string) ToolOption {
 
 func checkKeywords(list []string) error {
 	if len(list) > MaxKeywords {
-		return fmt.Errorf("Deferred: more than %d keywords", MaxKeywords)
+		return fmt.Errorf("Deferred: too many keywords (max %d)", MaxKeywords)
 	}
 	for i, word := range list {
 		switch {
 		case word == "":
 			return fmt.Errorf("Deferred: keywords[%d] is empty", i)
 		case len(word) > 64:
-			return fmt.Errorf("Deferred: keywords[%d] is longer than 64 bytes", i)
+			return fmt.Errorf("Deferred: keywords[%d] is too long (max 64 bytes)", i)
 		case limits.Text(word) != "":
 			return errors.New("Deferred: a keyword " + limits.Text(word))
 		}

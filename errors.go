@@ -23,7 +23,7 @@ const (
 	ErrAlreadyRunning Code = "already_running"   // a run holds the session
 	ErrWaiting        Code = "waiting"           // the session has open calls that wait for an answer
 	ErrQueueFull      Code = "queue_full"        // the session's queue holds as many turns as it may
-	ErrNotRunning     Code = "not_running"       // there is no run to stop
+	ErrNotRunning     Code = "not_running"       // no run to stop
 	ErrNotResumable   Code = "not_resumable"     // the session cannot be resumed or retried in its current state
 	ErrStale          Code = "stale"             // the session changed since it was read
 	ErrOutdated       Code = "outdated"          // the caller refers to messages that were replaced since
@@ -32,7 +32,7 @@ const (
 	ErrClaimed        Code = "claimed"           // another reviewer has claimed the pending call
 	ErrTrimmed        Code = "trimmed"           // the log no longer holds the requested events
 	ErrTooLarge       Code = "too_large"         // a declared limit is exceeded
-	ErrState          Code = "state_invalid"     // stored state does not decode, or a write does not fit it
+	ErrState          Code = "state_invalid"     // stored state is malformed, or a write does not match it
 	ErrOutput         Code = "output_invalid"    // the final output violates its schema
 	ErrTool           Code = "tool_failed"       // a tool returned an error
 	ErrStatement      Code = "statement_failed"  // a statement recorded by a tool failed or took too long
@@ -45,7 +45,7 @@ const (
 	ErrSuspended      Code = "suspended"         // a tool call waits for the answer to its question
 	ErrTimeout        Code = "timeout"           // a deadline passed
 	ErrMaxSteps       Code = "max_steps"         // the turn used up its steps without an output
-	ErrOutputLimit    Code = "output_limit"      // the output limit cut tool calls; if of a run, in three replies in a row: raise Settings.MaxOutputTokens
+	ErrOutputLimit    Code = "output_limit"      // the output limit truncated tool calls; for a run, in three replies in a row: raise Settings.MaxOutputTokens
 	ErrDenied         Code = "denied"            // a reviewer denied the call
 	ErrRejected       Code = "rejected"          // a completion guard refused the outcome
 	ErrHook           Code = "hook_failed"       // a hook vetoed or failed
@@ -54,7 +54,7 @@ const (
 	ErrClosed         Code = "closed"            // the engine or store is closed
 	ErrUnavailable    Code = "unavailable"       // storage or a peer is temporarily unreachable
 	ErrSchema         Code = "schema_mismatch"   // a foreign database, or one of another version
-	ErrCorrupt        Code = "corrupt"           // stored data does not decode
+	ErrCorrupt        Code = "corrupt"           // stored data is malformed
 	ErrInternal       Code = "internal"          // anything else
 	ErrRateLimited    Code = "rate_limited"      // model: too many requests
 	ErrOverloaded     Code = "overloaded"        // model: the provider is overloaded or failing
@@ -64,9 +64,9 @@ const (
 	ErrModelNotFound  Code = "model_not_found"   // model: the provider has no such model, or none at this address
 	ErrAuth           Code = "authentication"    // model: missing or refused credentials
 	ErrFiltered       Code = "content_filtered"  // model: the provider's content filter stepped in
-	ErrModel          Code = "model_failed"      // model: a broken or unintelligible reply
+	ErrModel          Code = "model_failed"      // model: a malformed reply
 	ErrModelReply     Code = "model_reply"       // model: a reply that a session cannot keep
-	ErrLost           Code = "agent_lost"        // model: an agent on another server is gone or refuses the caller
+	ErrLost           Code = "agent_lost"        // model: a remote agent no longer exists or rejects the caller
 )
 
 // Category groups codes by who can do something about it.

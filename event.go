@@ -280,12 +280,12 @@ func ParseCursor(text string) (Cursor, error) {
 	if i := strings.LastIndexByte(text, '.'); i >= 0 {
 		c.Incarnation, sequence = text[:i], text[i+1:]
 		if problem := ids.Check(c.Incarnation); problem != "" {
-			return Cursor{}, Invalid("cursor", "%q: the incarnation %s", text, problem)
+			return Cursor{}, Invalid("cursor", "%q: incarnation %s", text, problem)
 		}
 	}
 	var err error
 	if c.Sequence, err = strconv.ParseInt(sequence, 10, 64); err != nil || c.Sequence < 0 {
-		return Cursor{}, Invalid("cursor", "%q does not end with the sequence of an event", text)
+		return Cursor{}, Invalid("cursor", "%q must end with an event sequence", text)
 	}
 	return c, nil
 }

@@ -59,7 +59,7 @@ func ExampleOutputOf() {
 	resolution, err := cairn.OutputAs[Resolution](res)
 	fmt.Println(resolution.Summary, err)
 	// Output:
-	// the output's members violate the schema: summary: is required
+	// output violates the schema: summary: is required
 	// refunded <nil>
 }
 
@@ -194,7 +194,7 @@ func ExampleAnswer() {
 	show(cairn.Answer(call, func() {}))
 	// Output:
 	// {"type":"client-tool-result","call_id":"call_2","result":{"city":"Oslo"}} <nil>
-	// submission: a value does not encode as JSON: json: unsupported type: func()
+	// submission: cannot be encoded as JSON: json: unsupported type: func()
 }
 
 func ExampleAnswerError() {

@@ -11,10 +11,10 @@ import (
 // State that a hook writes through its handle is part of the step's commit. Hooks of the engine are called before
 // those of the agent. After a crash, a hook may be called again for the same event.
 //
-// An error from a Before hook vetoes what it precedes. An error from an Around hook is one of what it wraps. Other
-// hooks cannot fail a run. A hook fails with an error if it panics, ends its goroutine or takes longer than the
-// engine's Options.HookTimeout. Hooks get copies: changes to them have no effect, except to the request of
-// BeforeModel.
+// An error from a Before hook vetoes what it precedes. An error from an Around hook counts as an error of the
+// wrapped call. Other hooks cannot fail a run. A hook fails with an error if it panics, ends its goroutine or takes
+// longer than the engine's Options.HookTimeout. Hooks get copies: changes to them have no effect, except to the
+// request of BeforeModel.
 type Hooks struct {
 	// RunStart is called before the run's first step, after the run was recorded. For a run that resumes or retries
 	// another, RunResumed is called instead.

@@ -54,7 +54,7 @@ func CheckJSON(field string, value json.RawMessage) error {
 // checkTime returns an error for a time that JSON cannot hold.
 func checkTime(field string, t time.Time) error {
 	if s := t.Unix(); s < firstSecond || s > lastSecond {
-		return Invalid(field, "the year %d is not between 1 and 9999", t.UTC().Year())
+		return Invalid(field, "year %d is not between 1 and 9999", t.UTC().Year())
 	}
 	return nil
 }

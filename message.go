@@ -64,8 +64,8 @@ type Message struct {
 	// model: the input and the output of that call. 0 if the provider did not report it.
 	Tokens int64 `json:"tokens,omitempty"`
 	// EndsTurn is set on the last message of a completed turn, and on context that was added during its last step and
-	// follows it: the model owes nothing after it. A session that is rewound or branched to such a message is completed,
-	// and not resumable.
+	// follows it: the model has nothing to answer after it. A session that is rewound or branched to such a message is
+	// completed, and not resumable.
 	EndsTurn bool `json:"ends_turn,omitempty"`
 	// RunID is the run that added the message; empty for messages added between runs.
 	RunID string `json:"run_id,omitempty"`
@@ -273,11 +273,11 @@ func IsDataURL(url string) bool {
 // FileFromDataURL returns the file in a "data:" URL.
 func FileFromDataURL(name, url string) (File, error) {
 	if !IsDataURL(url) {
-		return File{}, Invalid("url", "not a data URL")
+		return File{}, Invalid("url", "must be a data URL")
 	}
 	head, body, comma := strings.Cut(url[len(dataScheme):], ",")
 	if !comma {
-		return File{}, Invalid("url", "not a data URL")
+		return File{}, Invalid("url", "must be a data URL")
 	}
 	mediaType, isBase64 := strings.CutSuffix(head, ";base64")
 	if !isBase64 {
@@ -285,7 +285,7 @@ func FileFromDataURL(name, url string) (File, error) {
 	}
 	data, err := base64.StdEncoding.DecodeString(body)
 	if err != nil {
-		return File{}, Invalid("url", "bad base64: %v", err)
+		return File{}, Invalid("url", "invalid base64: %v", err)
 	}
 	if mediaType == "" {
 		mediaType = "text/plain"

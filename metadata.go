@@ -36,7 +36,7 @@ func (m Metadata) canonical() (out Metadata, size int, err error) {
 		}
 		own, n, problem := canonicalValue(value)
 		if problem != "" {
-			return nil, 0, Invalid("metadata", "the value of %q %s", key, problem)
+			return nil, 0, Invalid("metadata", "value of %q %s", key, problem)
 		}
 		if out == nil {
 			out = make(Metadata, len(m))
@@ -51,7 +51,7 @@ func (m Metadata) canonical() (out Metadata, size int, err error) {
 func canonicalValue(v any) (own any, size int, problem string) {
 	raw, err := encodePlain(v)
 	if err != nil {
-		return nil, 0, fmt.Sprintf("does not encode: %v", err)
+		return nil, 0, fmt.Sprintf("cannot be encoded as JSON: %v", err)
 	}
 	depth, problem := limits.Nested(raw)
 	switch {
@@ -63,7 +63,7 @@ func canonicalValue(v any) (own any, size int, problem string) {
 		return nil, 0, "is not valid UTF-8"
 	}
 	if err := json.Unmarshal(raw, &own); err != nil {
-		return nil, 0, fmt.Sprintf("does not decode: %v", err)
+		return nil, 0, fmt.Sprintf("is not valid JSON: %v", err)
 	}
 	if !exact(own) {
 		return nil, 0, "has a number beyond 2^53-1, which is not exact in JSON; use a string"
@@ -75,7 +75,7 @@ func canonicalValue(v any) (own any, size int, problem string) {
 func encodePlain(v any) (raw []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil { // of the value's own method
-			raw, err = nil, fmt.Errorf("encoding a %T panicked: %v", v, p)
+			raw, err = nil, fmt.Errorf("encode %T: panic: %v", v, p)
 		}
 	}()
 	var b bytes.Buffer

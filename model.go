@@ -14,10 +14,11 @@ type Model interface {
 	// Info names the model.
 	Info() ModelInfo
 	// Stream requests one reply. The sequence yields chunks until the reply is complete, or ends with one error: an
-	// *Error whose code is of CategoryModel; its Retryable determines whether the call is retried. A reply that
-	// ends without ChunkFinish counts as incomplete; nothing follows it. If ctx is done, the stream ends with ErrAborted,
-	// or with ErrTimeout for a deadline, wrapping ctx.Err(): see [ContextError]. The request must not be modified.
-	// Nothing begins before the sequence is read, and nothing is left of it once its reader has stopped.
+	// *Error whose code is of CategoryModel; its Retryable determines whether the call is retried. ChunkFinish is
+	// the last chunk; a reply that ends without it counts as incomplete. If ctx is done, the stream ends with
+	// ErrAborted, or with ErrTimeout for a deadline, wrapping ctx.Err(): see [ContextError]. The request must not be
+	// modified. Stream does no work before the sequence is read, and releases everything once its reader has
+	// stopped.
 	Stream(ctx context.Context, req *Request) iter.Seq2[Chunk, error]
 }
 
@@ -114,7 +115,7 @@ type Settings struct {
 func (s *Settings) validate(bad func(field, format string, args ...any) error) error {
 	for field, value := range map[string]*float64{"settings.temperature": s.Temperature, "settings.top_p": s.TopP} {
 		if value != nil && (limits.Number(*value) != "" || *value < 0) {
-			return bad(field, "%v is not a number from 0 on", *value)
+			return bad(field, "must be 0 or greater, not %v", *value)
 		}
 	}
 	if s.MaxOutputTokens < 0 {
@@ -125,15 +126,15 @@ func (s *Settings) validate(bad func(field, format string, args ...any) error) e
 	}
 	for _, words := range s.StopSequences {
 		if problem := limits.Text(words); problem != "" {
-			return bad("settings.stop_sequences", "one %s", problem)
+			return bad("settings.stop_sequences", "an entry %s", problem)
 		}
 	}
 	raw, err := json.Marshal(s.Options)
 	if err != nil {
-		return bad("settings.options", "do not encode as JSON: %v", err)
+		return bad("settings.options", "cannot be encoded as JSON: %v", err)
 	}
 	if problem := limits.JSON(raw); problem != "" {
-		return bad("settings.options", "as JSON it %s", problem)
+		return bad("settings.options", "encoded as JSON %s", problem)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func (d *Dollars) UnmarshalJSON(raw []byte) error {
 		r.Mul(r, big.NewRat(1_000_000, 1))
 	}
 	if !ok || !r.IsInt() || r.Sign() < 0 || !r.Num().IsInt64() || r.Num().Int64() > maxDollars {
-		return Invalid("price", "%s is no amount of dollars with at most six places", raw)
+		return Invalid("price", "%s is not an amount in dollars with at most six decimal places", raw)
 	}
 	*d = Dollars(r.Num().Int64())
 	return nil
@@ -135,16 +135,16 @@ func ParseModels(raw []byte) (ModelTable, error) {
 	}
 	for i, e := range table {
 		if e.Provider == "" || e.Name == "" || e.AsOf == "" || e.Window < 0 || e.MaxOutput < 0 {
-			return nil, Invalid(fmt.Sprintf("models[%d]", i), "%s:%s needs a provider, a name, a date and sizes that are not negative", e.Provider, e.Name)
+			return nil, Invalid(fmt.Sprintf("models[%d]", i), "%s:%s: provider, name and as_of are required, and sizes must not be negative", e.Provider, e.Name)
 		}
 		if e.NoPrice && (e.Price != Price{} || e.Long != nil) {
-			return nil, Invalid(fmt.Sprintf("models[%d].no_price", i), "%s:%s has a price", e.Provider, e.Name)
+			return nil, Invalid(fmt.Sprintf("models[%d].no_price", i), "must not be set: %s:%s has a price", e.Provider, e.Name)
 		}
 		if e.Fees != nil && e.Fees.AsOf == "" {
-			return nil, Invalid(fmt.Sprintf("models[%d].fees.as_of", i), "%s:%s needs the date of its fees", e.Provider, e.Name)
+			return nil, Invalid(fmt.Sprintf("models[%d].fees.as_of", i), "is required: %s:%s has fees", e.Provider, e.Name)
 		}
 		if e.Long != nil && e.Long.Over <= 0 {
-			return nil, Invalid(fmt.Sprintf("models[%d].long.over", i), "%d is not positive", e.Long.Over)
+			return nil, Invalid(fmt.Sprintf("models[%d].long.over", i), "must be positive, not %d", e.Long.Over)
 		}
 	}
 	return table, nil

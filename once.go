@@ -25,7 +25,7 @@ func Once[T any](ctx context.Context, call *Call, fn func(ctx context.Context) (
 	}
 	if raw != nil {
 		if err := json.Unmarshal(raw, &v); err != nil {
-			return v, Errorf(ErrTool, "what was kept does not decode: %w", err)
+			return v, Errorf(ErrTool, "decode value kept by Once: %w", err)
 		}
 		return v, nil
 	}
@@ -33,7 +33,7 @@ func Once[T any](ctx context.Context, call *Call, fn func(ctx context.Context) (
 		return v, err
 	}
 	if raw, err = json.Marshal(v); err != nil {
-		return v, Invalid("result", "does not encode as JSON: %v", err)
+		return v, Invalid("result", "cannot be encoded as JSON: %v", err)
 	}
 	if clean, _ := limits.CleanJSON(raw); !bytes.Equal(clean, raw) {
 		// The next pass must get what this one did.

@@ -52,19 +52,19 @@ func (o *OutputType) Schema() json.RawMessage { return o.schema.JSON() }
 // Check returns an ErrOutput error that lists every violation if raw does not satisfy the output type.
 func (o *OutputType) Check(raw json.RawMessage) error {
 	if list := o.schema.Validate(raw); len(list) > 0 {
-		return &Error{Code: ErrOutput, Message: "the output's members violate the schema: " + strings.Join(list, "; "), Details: list}
+		return &Error{Code: ErrOutput, Message: "output violates the schema: " + strings.Join(list, "; "), Details: list}
 	}
 	if o.typ == nil {
 		return nil
 	}
 	if err := json.Unmarshal(raw, reflect.New(o.typ).Interface()); err != nil {
-		return Errorf(ErrOutput, "the output does not decode as %s: %w", o.typ, err)
+		return Errorf(ErrOutput, "decode output as %s: %w", o.typ, err)
 	}
 	return nil
 }
 
-// OutputAs decodes the typed output of a run's [*Result], or of the [Completion] that a guard is given. It returns a
-// ErrOutput error if there is none or it is of another type.
+// OutputAs decodes the typed output of a run's [*Result], or of the [Completion] that a guard is given. It returns an
+// ErrOutput error if there is no output or it has another type.
 func OutputAs[T any](from HasOutput) (T, error) {
 	var out T
 	raw, err := from.output()
@@ -72,7 +72,7 @@ func OutputAs[T any](from HasOutput) (T, error) {
 		return out, err
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, Errorf(ErrOutput, "output does not decode as %T: %w", out, err)
+		return out, Errorf(ErrOutput, "decode output as %T: %w", out, err)
 	}
 	return out, nil
 }
@@ -91,18 +91,18 @@ func (r *Result) output() (json.RawMessage, error) {
 
 func (c Completion) output() (json.RawMessage, error) {
 	if len(c.Output) == 0 {
-		return nil, Errorf(ErrOutput, "the completion has no output (%s)", c.Reason)
+		return nil, Errorf(ErrOutput, "completion has no output (%s)", c.Reason)
 	}
 	return c.Output, nil
 }
 
 // InputAs decodes the arguments of a call: of the [Call] that a hook is given, or of a [PendingCall] that a person
-// is asked about. It returns an ErrArguments error if they are of another type. The arguments of a pending call are
+// is asked about. It returns an ErrArguments error if they have another type. The arguments of a pending call are
 // those that the model gave; a reviewer's changes to them are in its Answer.
 func InputAs[T any](call HasInput) (T, error) {
 	var in T
 	if err := json.Unmarshal(call.input(), &in); err != nil {
-		return in, Errorf(ErrArguments, "arguments do not decode as %T: %w", in, err)
+		return in, Errorf(ErrArguments, "decode arguments as %T: %w", in, err)
 	}
 	return in, nil
 }

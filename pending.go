@@ -232,35 +232,35 @@ func (s Submission) WithInput(input any) Submission {
 // and names the field. Ids and the reviewer's name follow the rules of session ids, see [CheckSessionID].
 func (s *Submission) Validate() error {
 	if s.err != nil {
-		return Invalid("submission", "a value does not encode as JSON: %v", s.err)
+		return Invalid("submission", "cannot be encoded as JSON: %v", s.err)
 	}
 	if problem := ids.Check(s.CallID); problem != "" {
 		return Invalid("call_id", "%s", problem)
 	}
 	if problem := ids.Check(s.Reviewer); s.Reviewer != "" && problem != "" {
-		return Invalid("reviewer", "the name %s", problem)
+		return Invalid("reviewer", "name %s", problem)
 	}
 	if n := len(s.Result) + len(s.Value) + len(s.Error) + len(s.Reason) + len(s.Input) + len(s.Reviewer); n > MaxAnswerBytes {
-		return &Error{Code: ErrTooLarge, Field: "submission", Message: "submission: larger than 1 MiB"}
+		return &Error{Code: ErrTooLarge, Field: "submission", Message: "submission: too large (max 1 MiB)"}
 	}
 	switch s.Type {
 	case SubmitResult:
 		switch {
 		case (len(s.Result) == 0) == (s.Error == ""):
-			return Invalid("result", "give either a result or an error")
+			return Invalid("result", "set either a result or an error")
 		case s.ApprovalID != "" || s.Approved || s.Reason != "" || len(s.Input) > 0:
-			return Invalid("approved", "a client tool's result approves nothing")
+			return Invalid("approved", "must not be set on a client tool's result")
 		case len(s.Value) > 0:
-			return Invalid("value", "is for the answer to a question")
+			return Invalid("value", "may only be set on the answer to a question")
 		}
 		stored := s.Storable()
 		return cmp.Or(CheckText("error", stored.Error), CheckJSON("result", stored.Result))
 	case SubmitApproval:
 		switch {
 		case len(s.Result) > 0 || len(s.Value) > 0 || s.Error != "":
-			return Invalid("result", "an approval response brings no result")
+			return Invalid("result", "must not be set on an approval response")
 		case len(s.Input) > 0 && !s.Approved:
-			return Invalid("input", "a denied call has no use for another input")
+			return Invalid("input", "must not be set on a denial")
 		}
 		if problem := ids.Check(s.ApprovalID); problem != "" {
 			return Invalid("approval_id", "%s", problem)
@@ -272,18 +272,18 @@ func (s *Submission) Validate() error {
 	case SubmitAnswer:
 		switch {
 		case (len(s.Value) == 0) == (s.Error == ""):
-			return Invalid("value", "give either a value or an error")
+			return Invalid("value", "set either a value or an error")
 		case len(s.Result) > 0:
-			return Invalid("result", "is for a client tool; the answer to a question is in value")
+			return Invalid("result", "must not be set on the answer to a question; use value")
 		case s.ApprovalID != "" || s.Approved || s.Reason != "" || len(s.Input) > 0:
-			return Invalid("approved", "the answer to a question approves nothing")
+			return Invalid("approved", "must not be set on the answer to a question")
 		}
 		if err := CheckText("error", s.Error); err != nil {
 			return err
 		}
 		return CheckJSON("value", s.Value)
 	}
-	return Invalid("type", "%q is none of %q, %q and %q", s.Type, SubmitResult, SubmitApproval, SubmitAnswer)
+	return Invalid("type", "unknown type %q: must be one of %q, %q, %q", s.Type, SubmitResult, SubmitApproval, SubmitAnswer)
 }
 
 // Storable returns the submission as it is stored: in the result and the error of a client tool, U+FFFD replaces

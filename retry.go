@@ -20,7 +20,7 @@ type RetryPolicy struct {
 // problem describes what is wrong with the policy; empty if nothing is.
 func (p *RetryPolicy) problem() string {
 	if p != nil && (p.First < 0 || p.Limit < 0) {
-		return "waits cannot be negative"
+		return "waits must not be negative"
 	}
 	return ""
 }

@@ -17,12 +17,12 @@ func TestRetriedTools(t *testing.T) {
 		return tool
 	}
 	checkTools(t, map[string]string{
-		"with a wait below 0":     "Retry: waits cannot be negative",
-		"with a limit below 0":    "Retry: waits cannot be negative",
-		"retried elsewhere":       "a client-executed tool takes no Retry or ErrorText",
-		"with a text elsewhere":   "a client-executed tool takes no Retry or ErrorText",
-		"a retried sub-agent":     "a sub-agent takes no",
-		"a sub-agent with a text": "a sub-agent takes no",
+		"with a wait below 0":     "Retry: waits must not be negative",
+		"with a limit below 0":    "Retry: waits must not be negative",
+		"retried elsewhere":       "client-executed tools do not support Retry or ErrorText",
+		"with a text elsewhere":   "client-executed tools do not support Retry or ErrorText",
+		"a retried sub-agent":     "sub-agent tools do not support",
+		"a sub-agent with a text": "sub-agent tools do not support",
 	}, map[string]cairn.Tool{
 		"plain":                   serverTool(again, text, cairn.Timeout(time.Second), cairn.Cache(cairn.CachePolicy{})),
 		"that is approved":        serverTool(again, text, cairn.RequireApproval()),

@@ -88,7 +88,7 @@ type Session struct {
 	// MessageCount is the length of the transcript, hidden messages included.
 	MessageCount int `json:"message_count"`
 	// Summary is the position of the latest summary in the transcript; the zero value if there is none, or if a
-	// rewind discarded what was known of an earlier one.
+	// rewind discarded an earlier one.
 	Summary SummaryPlace `json:"summary,omitzero"`
 
 	// RunID and Turn are those of the last run. Step is the number of steps that this run has committed.
@@ -287,7 +287,7 @@ const (
 // be "." or "..", begin or end with a slash, or have two slashes, "." or ".." between slashes.
 func CheckSessionID(id string) error {
 	if problem := ids.CheckPath(id); problem != "" {
-		return Invalid("session", "the id %s", problem)
+		return Invalid("session", "id %s", problem)
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func CheckSessionID(id string) error {
 // ErrInvalid if it is not valid UTF-8 or has a NUL.
 func CheckTitle(title string) error {
 	if len(title) > MaxTitleBytes {
-		return &Error{Code: ErrTooLarge, Field: "title", Message: fmt.Sprintf("title: %d bytes, at most %d are allowed", len(title), MaxTitleBytes)}
+		return &Error{Code: ErrTooLarge, Field: "title", Message: fmt.Sprintf("title: too large: %d bytes (max %d)", len(title), MaxTitleBytes)}
 	}
 	return CheckText("title", title)
 }
@@ -320,7 +320,7 @@ func (s *Session) ValidateContext() error {
 	}
 	if total+size > MaxMetadataBytes {
 		return &Error{Code: ErrTooLarge, Field: "metadata",
-			Message: "metadata: user id, tags and metadata are larger than 16 KiB together"}
+			Message: "metadata: user id, tags and metadata together are too large (max 16 KiB)"}
 	}
 	return nil
 }

@@ -55,13 +55,13 @@ func StateOf[S any](initial ...S) *StateType {
 	case len(initial) == 1:
 		first = initial[0]
 	case len(initial) > 1:
-		st.err = fmt.Errorf("%d initial states are given", len(initial))
+		st.err = fmt.Errorf("%d initial states, want at most 1", len(initial))
 		return st
 	case st.typ.Kind() == reflect.Map:
 		first = reflect.MakeMap(st.typ).Interface().(S)
 	}
 	if st.initial, st.err = encode(first); st.err == nil && !isObject(st.initial) {
-		st.err = fmt.Errorf("%T does not encode to a JSON object", first)
+		st.err = fmt.Errorf("%T must encode as a JSON object", first)
 	}
 	return st
 }
@@ -70,7 +70,7 @@ func StateOf[S any](initial ...S) *StateType {
 func encode(v any) (raw []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			raw, err = nil, fmt.Errorf("encoding a %T panicked: %v", v, p)
+			raw, err = nil, fmt.Errorf("encode %T: panic: %v", v, p)
 		}
 	}()
 	return json.Marshal(v)
@@ -79,10 +79,10 @@ func encode(v any) (raw []byte, err error) {
 // Initial returns the initial state of a new session.
 func (t *StateType) Initial() json.RawMessage { return t.initial }
 
-// Check returns an ErrState error if raw does not decode as the state type.
+// Check returns an ErrState error if raw cannot be decoded as the state type.
 func (t *StateType) Check(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, reflect.New(t.typ).Interface()); err != nil {
-		return Errorf(ErrState, "state does not decode as %s: %w", t.typ, err)
+		return Errorf(ErrState, "decode state as %s: %w", t.typ, err)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ type Handle interface {
 }
 
 // State returns the session's state as an S. A tool sees the state before its step, with its own updates applied.
-// The error is an ErrState error if the stored state does not decode as an S.
+// The error is an ErrState error if the stored state cannot be decoded as an S.
 func State[S any](h Handle) (S, error) {
 	var s S
 	raw, err := h.step().env.State()
@@ -106,7 +106,7 @@ func State[S any](h Handle) (S, error) {
 		return s, err
 	}
 	if err := decode.Into(raw, &s); err != nil {
-		return s, Errorf(ErrState, "state does not decode as %T: %w", s, err)
+		return s, Errorf(ErrState, "decode state as %T: %w", s, err)
 	}
 	return s, nil
 }
@@ -126,18 +126,18 @@ func UpdateState[S any](h Handle, change func(*S)) error {
 	}
 	var was, given S
 	if err := decode.Twice(raw, &was, &given); err != nil {
-		return Errorf(ErrState, "state does not decode as %T: %w", was, err)
+		return Errorf(ErrState, "decode state as %T: %w", was, err)
 	}
 	change(&given)
 	is := given // a copy: change may have kept the pointer
 	narrow(&was, &is)
 	before, err := json.Marshal(was)
 	if err != nil {
-		return Errorf(ErrState, "state does not encode: %w", err)
+		return Errorf(ErrState, "encode state: %w", err)
 	}
 	after, err := json.Marshal(is)
 	if err != nil {
-		return Errorf(ErrState, "state does not encode: %w", err)
+		return Errorf(ErrState, "encode state: %w", err)
 	}
 	return h.step().env.Change(before, after)
 }

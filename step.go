@@ -96,7 +96,7 @@ func EmitID(id string) EmitOption { return func(d *Data) { d.ID = id } }
 // with the call's result, see [ToolResult].Data, so that pages show it once the log was trimmed.
 func (s *Step) Emit(name string, data any, opts ...EmitOption) error {
 	if problem := ids.Check(name); problem != "" {
-		return Invalid("name", "the event's name %s", problem)
+		return Invalid("name", "event name %s", problem)
 	}
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Step) Emit(name string, data any, opts ...EmitOption) error {
 	d := Data{Name: name, Value: raw}
 	for _, opt := range opts {
 		if opt(&d); d.ID == "" || ids.Check(d.ID) != "" {
-			return Invalid("id", "the id %q of event %q must be 1 to 128 visible ASCII characters", d.ID, name)
+			return Invalid("id", "id %q of event %q must be 1 to 128 visible ASCII characters", d.ID, name)
 		}
 	}
 	return s.env.Emit(d.Name, d.ID, d.Value)
@@ -214,7 +214,7 @@ func (c *Call) IdempotencyKey() string { return ids.Derive("call", c.SessionID, 
 // ErrTooLarge if the files of one call of Attach are larger than a message can be. Then none is added.
 func (c *Call) Attach(files ...File) error {
 	if len(files) == 0 {
-		return Invalid("files", "are none")
+		return Invalid("files", "is empty")
 	}
 	m := Context(fmt.Sprintf("Files in the result of %s (call %s):", c.Tool, c.ID))
 	m.CallID = c.ID

@@ -10,7 +10,7 @@ import (
 
 // taskSchema is the input schema of a sub-agent's tool.
 const taskSchema = `{"type":"object","properties":{"input":{"type":"string","minLength":1,` +
-	`"description":"What the agent is to do, with everything it needs to know."}},"required":["input"],"additionalProperties":false}`
+	`"description":"The task for the agent, with everything it needs to know."}},"required":["input"],"additionalProperties":false}`
 
 // SubAgent makes a tool of an agent. A call of it runs a session of that agent from beginning to end and returns
 // its output, or the text of its last reply. The tool has the agent's name and description, so the description
@@ -26,7 +26,7 @@ const taskSchema = `{"type":"object","properties":{"input":{"type":"string","min
 func SubAgent(a *Agent, opts ...ToolOption) Tool {
 	if a == nil {
 		// A name lets validation report this mistake rather than the missing name.
-		return Tool{def: definition{Name: "SubAgent", Err: errors.New("the agent is nil")}}
+		return Tool{def: definition{Name: "SubAgent", Err: errors.New("agent is nil")}}
 	}
 	t := Tool{def: definition{Name: a.Name, Description: a.Description, Agent: a}}
 	t.def.Input, t.def.Err = schema.Parse(json.RawMessage(taskSchema))

@@ -52,15 +52,15 @@ func TestSubAgentMistakes(t *testing.T) {
 		return tool
 	}
 	checkTools(t, map[string]string{
-		"no agent":         "the agent is nil",
-		"a name with gaps": "the name must be 1 to 64 letters",
-		"a long name":      "the name must be 1 to 64 letters",
-		"a name like ours": "the name is reserved",
-		"that finishes":    "a sub-agent takes no FinishWith",
-		"with no time":     "the timeout is negative",
-		"with approval":    "a sub-agent takes no",
-		"assigned":         "tools that wait",
-		"bounded":          "tools that wait",
+		"no agent":         "agent is nil",
+		"a name with gaps": "name must be 1 to 64 letters",
+		"a long name":      "name must be 1 to 64 letters",
+		"a name like ours": "name is reserved",
+		"that finishes":    "sub-agent tools do not support FinishWith",
+		"with no time":     "timeout is negative",
+		"with approval":    "sub-agent tools do not support",
+		"assigned":         "only for client-executed tools",
+		"bounded":          "only for client-executed tools",
 	}, map[string]cairn.Tool{
 		"plain":            cairn.SubAgent(researcher()),
 		"no agent":         cairn.SubAgent(nil),
@@ -77,7 +77,7 @@ func TestSubAgentMistakes(t *testing.T) {
 	})
 
 	a := &cairn.Agent{Name: "support", Model: silent{}, Tools: []cairn.Tool{cairn.SubAgent(researcher()), cairn.SubAgent(researcher())}}
-	if err := a.Validate(); err == nil || !strings.Contains(err.Error(), `tool "researcher": is defined twice`) {
+	if err := a.Validate(); err == nil || !strings.Contains(err.Error(), `tool "researcher": duplicate tool name`) {
 		t.Errorf("the same sub-agent twice: %v", err)
 	}
 }

@@ -65,7 +65,7 @@ func Func[In, Out any](name, description string, fn func(ctx context.Context, ca
 	t.def.Func = func(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error) {
 		var in In
 		if err := json.Unmarshal(input, &in); err != nil {
-			return nil, Errorf(ErrArguments, "arguments do not decode: %w", err)
+			return nil, Errorf(ErrArguments, "decode arguments: %w", err)
 		}
 		out, err := fn(ctx, call, in)
 		if err != nil {
@@ -73,14 +73,14 @@ func Func[In, Out any](name, description string, fn func(ctx context.Context, ca
 		}
 		raw, err := json.Marshal(out)
 		if err != nil {
-			return nil, Errorf(ErrTool, "the tool has run, but its result does not encode as JSON: %w", err)
+			return nil, Errorf(ErrTool, "the tool has run, but its result cannot be encoded as JSON: %w", err)
 		}
 		return raw, nil
 	}
 	return t.with(opts)
 }
 
-var errNoFunc = errors.New("the function is nil")
+var errNoFunc = errors.New("function is nil")
 
 func (t Tool) with(opts []ToolOption) Tool {
 	for _, opt := range opts {

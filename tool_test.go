@@ -68,7 +68,7 @@ func TestCheckListsEveryViolation(t *testing.T) {
 	if !errors.As(err, &e) || e.Code != cairn.ErrArguments || len(e.Details) != 3 {
 		t.Fatalf("error %v with details %q", err, e.Details)
 	}
-	for _, want := range []string{"to: ", "amount: ", "more: is not known"} {
+	for _, want := range []string{"to: ", "amount: ", "more: unknown member"} {
 		if !strings.Contains(e.Message, want) || !slices.ContainsFunc(e.Details, func(d string) bool { return strings.Contains(d, want) }) {
 			t.Errorf("%q does not name %q", e.Message, want)
 		}

@@ -74,7 +74,7 @@ func (s *Summary) validate() error {
 		}
 	}
 	if s.From <= 0 {
-		return Invalid("summary.from", "%d is not greater than 0", s.From)
+		return Invalid("summary.from", "must be positive, not %d", s.From)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (c *PendingCall) Validate() error {
 // Validate reports why a request to stop cannot be kept. The error is ErrInvalid or ErrTooLarge and names the field.
 func (s *Stop) Validate() error {
 	if n := len(s.Reason); n > MaxMetadataBytes {
-		return &Error{Code: ErrTooLarge, Field: "reason", Message: fmt.Sprintf("reason: has %d bytes, at most %d are allowed", n, MaxMetadataBytes)}
+		return &Error{Code: ErrTooLarge, Field: "reason", Message: fmt.Sprintf("reason: too large: %d bytes (max %d)", n, MaxMetadataBytes)}
 	}
 	return cmp.Or(CheckText("reason", s.Reason), CheckText("run_id", s.RunID), CheckText("kind", string(s.Kind)), checkTime("at", s.At))
 }
@@ -276,7 +276,7 @@ func (e *Event) Validate() error {
 // fields of another type, anything that [Message.Validate] rejects, or more than MaxInputBytes.
 func (in Input) Validate() error {
 	if len(in.Messages) == 0 {
-		return Invalid("input", "no messages")
+		return Invalid("input", "has no messages")
 	}
 	total := 0
 	for i := range in.Messages {
@@ -286,37 +286,37 @@ func (in Input) Validate() error {
 			at = fmt.Sprintf("input.messages[%d]", i)
 		}
 		if len(m.Tools) > 0 {
-			return Invalid(at+".tools", "an input switches no tools; use Engine.SwitchTools")
+			return Invalid(at+".tools", "must not be set on input messages; use Engine.SwitchTools")
 		}
 		if len(m.Pinned) > 0 {
-			return Invalid(at+".pinned", "an input pins no tools")
+			return Invalid(at+".pinned", "must not be set on input messages")
 		}
 		if m.Model != "" {
-			return Invalid(at+".model", "is of replies")
+			return Invalid(at+".model", "may only be set on replies")
 		}
 		if m.Summary != nil {
-			return Invalid(at+".summary", "an input holds no summary; use Engine.Compact")
+			return Invalid(at+".summary", "must not be set on input messages; use Engine.Compact")
 		}
 		if m.LeftOut != nil {
-			return Invalid(at+".left_out", "may not be set on input messages")
+			return Invalid(at+".left_out", "must not be set on input messages")
 		}
 		if m.Cut != "" {
-			return Invalid(at+".cut", "is of replies")
+			return Invalid(at+".cut", "may only be set on replies")
 		}
 		if m.Tokens != 0 {
-			return Invalid(at+".tokens", "an input has no count of tokens")
+			return Invalid(at+".tokens", "must not be set on input messages")
 		}
 		if m.EndsTurn {
-			return Invalid(at+".ends_turn", "may not be set on input messages")
+			return Invalid(at+".ends_turn", "must not be set on input messages")
 		}
 		if m.Origin != "" || m.ChildID != "" {
-			return Invalid(at+".origin", "an input holds no messages of Cairn's own")
+			return Invalid(at+".origin", "must not be set on input messages")
 		}
 		if m.CallID != "" {
-			return Invalid(at+".call_id", "may not be set on input messages")
+			return Invalid(at+".call_id", "must not be set on input messages")
 		}
 		if m.Role != RoleUser {
-			return Invalid(at+".role", "%q: an input holds user messages only", m.Role)
+			return Invalid(at+".role", "must be user on input messages, not %q", m.Role)
 		}
 		if m.ID != "" {
 			if problem := ids.Check(m.ID); problem != "" {
@@ -324,11 +324,11 @@ func (in Input) Validate() error {
 			}
 		}
 		if len(m.Parts) == 0 {
-			return Invalid(at, "the message has no parts")
+			return Invalid(at, "message has no parts")
 		}
 		if n := len(m.Metadata); n > MaxMetadataBytes {
 			return &Error{Code: ErrTooLarge, Field: at + ".metadata",
-				Message: fmt.Sprintf("%s.metadata: has %d bytes, at most %d are allowed", at, n, MaxMetadataBytes)}
+				Message: fmt.Sprintf("%s.metadata: too large: %d bytes (max %d)", at, n, MaxMetadataBytes)}
 		}
 		if err := CheckJSON(at+".metadata", m.Metadata); err != nil {
 			return err
@@ -345,7 +345,7 @@ func (in Input) Validate() error {
 	}
 	if total > MaxInputBytes {
 		return &Error{Code: ErrTooLarge, Field: "input",
-			Message: fmt.Sprintf("input: %d bytes, at most %d are allowed", total, MaxInputBytes)}
+			Message: fmt.Sprintf("input: too large: %d bytes (max %d)", total, MaxInputBytes)}
 	}
 	return nil
 }
@@ -355,7 +355,7 @@ func (p *Part) validateInput(at string) error {
 	switch p.Type {
 	case PartText:
 		if p.Text == "" {
-			return Invalid(at, "the text is empty")
+			return Invalid(at, "text is empty")
 		}
 		if err := CheckText(at, p.Text); err != nil {
 			return err
@@ -365,11 +365,11 @@ func (p *Part) validateInput(at string) error {
 		f := p.File
 		switch {
 		case f == nil:
-			return Invalid(at+".file", "is missing")
+			return Invalid(at+".file", "is required")
 		case f.MediaType == "":
-			return Invalid(at+".file.media_type", "is missing")
+			return Invalid(at+".file.media_type", "is required")
 		case (len(f.Data) == 0) == (f.URL == ""):
-			return Invalid(at+".file", "needs either data or a url")
+			return Invalid(at+".file", "must have either data or a url")
 		}
 		err := cmp.Or(CheckText(at+".file.media_type", f.MediaType), CheckText(at+".file.name", f.Name), CheckText(at+".file.url", f.URL))
 		if err != nil {
@@ -380,21 +380,21 @@ func (p *Part) validateInput(at string) error {
 		d := p.Data
 		switch {
 		case d == nil:
-			return Invalid(at+".data", "is missing")
+			return Invalid(at+".data", "is required")
 		case d.Name == "":
-			return Invalid(at+".data.name", "is missing")
+			return Invalid(at+".data.name", "is required")
 		case len(d.Value) == 0:
-			return Invalid(at+".data.value", "is missing")
+			return Invalid(at+".data.value", "is required")
 		}
 		if err := d.validate(at + ".data"); err != nil {
 			return err
 		}
 		only.Data = d
 	default:
-		return Invalid(at, "a part of type %q cannot be sent by a user", p.Type)
+		return Invalid(at, "part type %q is not allowed in input", p.Type)
 	}
 	if p.Text != only.Text || p.File != only.File || p.Data != only.Data || p.Provider != nil || p.Model != "" || p.Sources != nil || p.ToolUse != nil || p.Result != nil {
-		return Invalid(at, "a part of type %q has nothing else", p.Type)
+		return Invalid(at, "a %q part must not set other fields", p.Type)
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func RequireApprovalIf[In any, Need bool | *Prompt](needed func(ctx context.Cont
 			return q, err
 		}, opts)
 		if needed == nil {
-			t.def.Wait.Err = errors.New("RequireApprovalIf: the function is nil")
+			t.def.Wait.Err = errors.New("RequireApprovalIf: function is nil")
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (t *Tool) require(asks func(context.Context, *Call, json.RawMessage) (*ques
 		t.def.Wait.Err = errors.New("client-executed tools cannot require approval: the client that runs the tool can decline")
 		return
 	case CallApproval: // the weaker of two conditions must not win silently
-		t.def.Wait.Err = errors.New("approval is required twice: give one of RequireApproval and RequireApprovalIf")
+		t.def.Wait.Err = errors.New("set either RequireApproval or RequireApprovalIf, not both")
 		return
 	}
 	t.def.Wait.Kind, t.def.Wait.Asks = CallApproval, asks
@@ -135,7 +135,7 @@ func WaitAtMost(d time.Duration) ToolOption {
 	return func(t *Tool) {
 		t.def.Wait.AtMost = d
 		if d <= 0 {
-			t.def.Wait.Err = errors.New("WaitAtMost: the time must be positive")
+			t.def.Wait.Err = errors.New("WaitAtMost: must be positive")
 		}
 	}
 }
@@ -146,15 +146,15 @@ func (t *Tool) validateWait() error {
 	case w.Err != nil:
 		return w.Err
 	case w.Kind == "" && (w.Assigned || w.AtMost != 0):
-		return errors.New("AssignTo and WaitAtMost are for tools that wait: client-executed ones and those that require approval")
+		return errors.New("AssignTo and WaitAtMost are only for client-executed tools and tools that require approval")
 	case w.Kind == CallClientTool && t.def.Finishes:
 		return errors.New("client-executed tools cannot finish a turn")
 	case w.Kind == CallApproval && t.def.Finishes:
 		return errors.New("tools that require approval cannot finish a turn")
 	case w.Kind == CallClientTool && t.def.Timeout != 0:
-		return errors.New("the timeout of a client-executed tool is set with WaitAtMost")
+		return errors.New("client-executed tools do not support Timeout; use WaitAtMost")
 	case w.Kind == CallClientTool && w.Quorum != AnyReviewer:
-		return errors.New("AssignTo: a client-executed tool has one result, so any one reviewer gives it")
+		return errors.New("AssignTo: client-executed tools support only AnyReviewer")
 	}
 	return checkAssigned(w)
 }
@@ -163,16 +163,16 @@ func (t *Tool) validateWait() error {
 func checkAssigned(w *waiting) error {
 	switch {
 	case w.Quorum != AnyReviewer && w.Quorum != AllReviewers && w.Quorum != MostReviewers:
-		return fmt.Errorf("AssignTo: the quorum %q is unknown", w.Quorum)
+		return fmt.Errorf("AssignTo: unknown quorum %q", w.Quorum)
 	case w.Assigned && len(w.Reviewers) == 0:
 		return errors.New("AssignTo: no reviewers")
 	}
 	for i, r := range w.Reviewers {
 		if problem := ids.Check(r); problem != "" {
-			return fmt.Errorf("AssignTo: a reviewer's name %s", problem)
+			return fmt.Errorf("AssignTo: reviewer name %s", problem)
 		}
 		if slices.Contains(w.Reviewers[:i], r) {
-			return fmt.Errorf("AssignTo: reviewer %q is named twice", r)
+			return fmt.Errorf("AssignTo: duplicate reviewer %q", r)
 		}
 	}
 	return nil
@@ -189,7 +189,7 @@ func (c *PendingCall) CheckValue(field string, value json.RawMessage) error {
 		return Errorf(ErrCorrupt, "call %q: stored schema: %w", c.ID, err)
 	}
 	if list := s.Validate(value); len(list) > 0 {
-		e := Invalid(field, "does not satisfy the call's schema: %s", strings.Join(list, "; "))
+		e := Invalid(field, "violates the schema of the call: %s", strings.Join(list, "; "))
 		e.Details = list
 		return e
 	}
@@ -213,7 +213,7 @@ func setPrompt(q *question, text string, payload any) error {
 	if payload != nil {
 		var err error
 		if raw, err = json.Marshal(payload); err != nil {
-			return Invalid("payload", "does not encode as JSON: %v", err)
+			return Invalid("payload", "cannot be encoded as JSON: %v", err)
 		}
 		raw, _ = limits.CleanJSON(raw)
 		if err := CheckJSON("payload", raw); err != nil {
@@ -221,7 +221,7 @@ func setPrompt(q *question, text string, payload any) error {
 		}
 	}
 	if len(text)+len(raw) > MaxPromptBytes {
-		return &Error{Code: ErrTooLarge, Field: "prompt", Message: "prompt: with the payload larger than 1 MiB"}
+		return &Error{Code: ErrTooLarge, Field: "prompt", Message: "prompt: too large with its payload (max 1 MiB)"}
 	}
 	q.Prompt, q.Payload = text, raw
 	return nil

@@ -61,9 +61,9 @@ func TestWaitingTools(t *testing.T) {
 		"client with approval at times":   "client-executed tools cannot require approval",
 		"raw client with approval":        "client-executed tools cannot require approval",
 		"client with a timeout":           "WaitAtMost",
-		"client with a negative timeout":  "the timeout is negative",
-		"client that all answer":          "one result",
-		"client that most answer":         "one result",
+		"client with a negative timeout":  "timeout is negative",
+		"client that all answer":          "only AnyReviewer",
+		"client that most answer":         "only AnyReviewer",
 		"client without an object":        "must be an object",
 		"client with a recursive input":   "recursive",
 		"client with a recursive result":  "result: ",
@@ -74,20 +74,20 @@ func TestWaitingTools(t *testing.T) {
 		"approval that finishes":          "tools that require approval cannot finish a turn",
 		"finishing that is approved":      "tools that require approval cannot finish a turn",
 		"approval at times that finishes": "tools that require approval cannot finish a turn",
-		"approval by no function":         "RequireApprovalIf: the function is nil",
-		"approval twice":                  "approval is required twice",
-		"approval always and at times":    "approval is required twice",
-		"approval at times and always":    "approval is required twice",
-		"assigned without waiting":        "tools that wait",
-		"bounded without waiting":         "tools that wait",
-		"no time":                         "WaitAtMost: the time must be positive",
-		"time gone by":                    "WaitAtMost: the time must be positive",
-		"client with no time":             "WaitAtMost: the time must be positive",
-		"a reviewer twice":                `AssignTo: reviewer "ann" is named twice`,
+		"approval by no function":         "RequireApprovalIf: function is nil",
+		"approval twice":                  "either RequireApproval or RequireApprovalIf",
+		"approval always and at times":    "either RequireApproval or RequireApprovalIf",
+		"approval at times and always":    "either RequireApproval or RequireApprovalIf",
+		"assigned without waiting":        "only for client-executed tools",
+		"bounded without waiting":         "only for client-executed tools",
+		"no time":                         "WaitAtMost: must be positive",
+		"time gone by":                    "WaitAtMost: must be positive",
+		"client with no time":             "WaitAtMost: must be positive",
+		"a reviewer twice":                `AssignTo: duplicate reviewer "ann"`,
 		"no reviewers":                    "AssignTo: no reviewers",
-		"a reviewer without a name":       "AssignTo: a reviewer's name is empty",
-		"a reviewer with a broken name":   "AssignTo: a reviewer's name contains a control character",
-		"an unknown quorum":               `AssignTo: the quorum "two" is unknown`,
+		"a reviewer without a name":       "AssignTo: reviewer name is empty",
+		"a reviewer with a broken name":   "AssignTo: reviewer name contains a control character",
+		"an unknown quorum":               `AssignTo: unknown quorum "two"`,
 	}, map[string]cairn.Tool{
 		"client":                 clientTool(),
 		"client with everything": clientTool(cairn.AssignTo(cairn.AnyReviewer, "ann", "bob"), cairn.WaitAtMost(time.Hour)),
@@ -226,7 +226,7 @@ func TestCheckValue(t *testing.T) {
 		var e *cairn.Error
 		err := c.CheckValue("result", json.RawMessage(value))
 		if !errors.As(err, &e) || e.Code != cairn.ErrInvalid || e.Field != "result" || len(e.Details) != violations ||
-			!strings.HasPrefix(e.Message, "result: does not satisfy the call's schema: ") || !strings.Contains(e.Message, e.Details[violations-1]) {
+			!strings.HasPrefix(e.Message, "result: violates the schema of the call: ") || !strings.Contains(e.Message, e.Details[violations-1]) {
 			t.Errorf("%s: error %v with details %q", value, err, e.Details)
 		}
 	}

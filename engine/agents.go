@@ -40,7 +40,7 @@ func (e *Engine) Replace(agents ...*cairn.Agent) error {
 			return err
 		}
 		if next.versions[of(a)] != nil {
-			return cairn.Invalid("agents", "agent %q is given twice", a.Name)
+			return cairn.Invalid("agents", "duplicate agent %q", a.Name)
 		}
 		next.latest[a.Name], next.versions[of(a)] = a, a
 	}
@@ -70,7 +70,7 @@ func (all *registry) addSubAgents(a *cairn.Agent) error {
 			continue
 		}
 		if all.versions[of(sub)] != nil {
-			return cairn.Invalid("agents", "agent %q: sub-agent %q has the name of another agent", a.Name, sub.Name)
+			return cairn.Invalid("agents", "agent %q: sub-agent %q has the same name as another agent", a.Name, sub.Name)
 		}
 		if err := sub.Validate(); err != nil {
 			return err

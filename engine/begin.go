@@ -77,7 +77,7 @@ func (e *Engine) reserve(ctx context.Context, sessionID, runID string) (release 
 		}
 	}
 	if e.driving[runID] != nil {
-		return nil, cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: run %q has been begun already", sessionID, runID)
+		return nil, cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: run %q has already begun", sessionID, runID)
 	}
 	done := make(chan struct{})
 	e.beginning[runID] = done
@@ -97,7 +97,7 @@ func (e *Engine) recover(ctx context.Context, sessionID string, hooks *cairn.Hoo
 	asked := time.Now()
 	b, err := e.runs.Recover(ctx, sessionID, hooks)
 	if err == nil && b.RunID == "" {
-		err = cairn.Errorf(cairn.ErrCrashLoop, "session %q: its run was taken over too often and has been failed", sessionID)
+		err = cairn.Errorf(cairn.ErrCrashLoop, "session %q: run failed after too many takeovers", sessionID)
 	}
 	if err != nil {
 		e.driven.Done()
@@ -139,7 +139,7 @@ func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error
 // beginQueued begins what is queued behind a run that has ended here.
 func (e *Engine) beginQueued(ctx context.Context, sessionID string) {
 	if _, err := e.startQueued(ctx, sessionID); err != nil && !isConflict(err) {
-		e.opts.Logger.Warn("the next turn of the queue was not begun; a worker will", "session", sessionID, "error", err)
+		e.opts.Logger.Warn("next queued turn not begun; a worker will begin it", "session", sessionID, "error", err)
 	}
 }
 
@@ -152,7 +152,7 @@ func (e *Engine) resumeSoon(ctx context.Context, root string) {
 	case died(err):
 		e.recoverSoon(root)
 	case err != nil && !isConflict(err) && !errors.Is(err, cairn.ErrNotResumable):
-		e.opts.Logger.Warn("not resumed after an answer", "session", root, "error", err)
+		e.opts.Logger.Warn("session not resumed after an answer", "session", root, "error", err)
 	}
 }
 

@@ -85,7 +85,7 @@ func (e *Engine) makeRoom(ctx context.Context, in *lifecycle.Turn, input *cairn.
 func (e *Engine) behindDead(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions) (*Run, error) {
 	if err := o.storable(); err != nil {
 		e.recoverSoon(sessionID)
-		return nil, cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: the run of a process that died is being continued, and the turn cannot be queued behind it: %w", sessionID, err)
+		return nil, cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: cannot queue the turn while the run of a dead process is being recovered: %w", sessionID, err)
 	}
 	run, err := e.enqueue(ctx, sessionID, input, o, false, func(row *cairn.Session, _ *driver.Commit) (bool, error) {
 		return row.Crashed(row.AsOf), nil
@@ -132,7 +132,7 @@ func (e *Engine) interruptCurrent(ctx context.Context, in *lifecycle.Turn, o *ru
 	if err := e.runs.CheckNext(ctx, row, in); err != nil {
 		return "", err
 	}
-	return row.RunID, e.stopRun(ctx, in.SessionID, row.RunID, cairn.StopInterrupt, "another turn takes its place")
+	return row.RunID, e.stopRun(ctx, in.SessionID, row.RunID, cairn.StopInterrupt, "replaced by another turn")
 }
 
 // rollback stops a session's run and undoes it. It adds the tools that the run had called to those that in names.

@@ -40,7 +40,7 @@ func (e *Engine) compact(ctx context.Context, snap *driver.Contents) (*cairn.Ses
 		case row.Status == cairn.SessionActive:
 			return driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q is already running", row.ID)
 		case row.SuspendedStep != "":
-			return driver.Conflict(cairn.ErrWaiting, row, "session %q waits for calls", row.ID)
+			return driver.Conflict(cairn.ErrWaiting, row, "session %q is waiting for calls", row.ID)
 		case row.Epoch != seen.Epoch || row.MessageCount != seen.MessageCount || row.Incarnation != seen.Incarnation:
 			return driver.Conflict(cairn.ErrStale, row, "session %q has changed", row.ID)
 		}
@@ -51,7 +51,7 @@ func (e *Engine) compact(ctx context.Context, snap *driver.Contents) (*cairn.Ses
 	}
 	a := e.agent(seen.Agent)
 	if a == nil {
-		return nil, cairn.Invalid("agent", "session %q belongs to the agent %q, which is not registered", seen.ID, seen.Agent)
+		return nil, cairn.Invalid("agent", "session %q belongs to agent %q, which is not registered", seen.ID, seen.Agent)
 	}
 	m, usage, err := e.fx.Summarise(ctx, a, snap)
 	if err != nil {
@@ -83,6 +83,6 @@ func (e *Engine) charge(ctx context.Context, id string, usage cairn.Usage) {
 		return &driver.Commit{Guard: driver.Guard{Idle: true}, Usage: usage}, nil
 	})
 	if err != nil {
-		e.opts.Logger.Warn("the usage of a summary is not on the session", "session", id, "usage", usage, "error", err)
+		e.opts.Logger.Warn("usage of a summary not stored", "session", id, "usage", usage, "error", err)
 	}
 }

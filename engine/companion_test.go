@@ -77,7 +77,7 @@ func TestBlockingCompanionRemembers(t *testing.T) {
 		wantStatus(t, turn(t, eng, "s", "again"), cairn.RunCompleted, cairn.ReasonReply)
 		for call, want := range map[int]string{
 			1: `"1: one"`, 2: `"2: one, two"`, 3: `"3: one, two, three"`, 8: `"3: one, two, three"`,
-			9: `"there is no companion \"nobody\""`,
+			9: `"companion \"nobody\" not found"`,
 			7: `{"name":"ann","agent":"scribe","status":"completed","turn":3,"answer":"3: one, two, three"}`,
 		} {
 			if got := output(t, st, "s", call); got != want {
@@ -370,12 +370,12 @@ func TestStoppingAParentStopsItsCompanions(t *testing.T) {
 func TestCompanionMistakes(t *testing.T) {
 	t.Parallel()
 	for what, list := range map[string][]cairn.Companion{
-		"the agent is nil":          {{}},
-		"neither Blocking":          {{Agent: scribe(0), Mode: 7}},
-		"Max -1 is negative":        {{Agent: scribe(0), Max: -1}},
-		"is a companion twice":      {{Agent: scribe(0)}, {Agent: scribe(0)}},
-		"has the name of another":   {{Agent: &cairn.Agent{Name: "bot", Model: scripted.New()}}},
-		`agent "broken": model: is`: {{Agent: &cairn.Agent{Name: "broken"}}},
+		"agent is nil":                 {{}},
+		"must be Blocking":             {{Agent: scribe(0), Mode: 7}},
+		"Max -1 is negative":           {{Agent: scribe(0), Max: -1}},
+		"duplicate companion":          {{Agent: scribe(0)}, {Agent: scribe(0)}},
+		"has the same name as another": {{Agent: &cairn.Agent{Name: "bot", Model: scripted.New()}}},
+		`agent "broken": model: is`:    {{Agent: &cairn.Agent{Name: "broken"}}},
 	} {
 		a := bot(scripted.New())
 		a.Companions = list

@@ -36,13 +36,13 @@ func (e *Engine) SetContext(ctx context.Context, id string, change store.Context
 	case err != nil:
 		return nil, err
 	case reflect.ValueOf(change).IsZero():
-		return nil, cairn.Invalid("context", "nothing is to be changed")
+		return nil, cairn.Invalid("context", "no change given")
 	case row.RootID != id && change.UserID != nil:
-		return nil, cairn.Invalid("user_id", "session %q belongs to a sub-agent; its user is that of its root %q", id, row.RootID)
+		return nil, cairn.Invalid("user_id", "session %q belongs to a sub-agent; set the user of its root %q", id, row.RootID)
 	case row.RootID != id && change.ExpiresAt != nil:
-		return nil, cairn.Invalid("expires_at", "session %q belongs to a sub-agent; it expires with its root %q", id, row.RootID)
+		return nil, cairn.Invalid("expires_at", "session %q belongs to a sub-agent; set the expiry of its root %q", id, row.RootID)
 	case row.RootID != id && change.Archived != nil:
-		return nil, cairn.Invalid("archived", "session %q belongs to a sub-agent; it is archived with its root %q", id, row.RootID)
+		return nil, cairn.Invalid("archived", "session %q belongs to a sub-agent; archive its root %q", id, row.RootID)
 	}
 	owner := row.UserID
 	change.Apply(row)

@@ -45,7 +45,7 @@ func (e *Engine) withoutCopies(ctx context.Context, list []cairn.Session) ([]cai
 // dropCopy removes the copy for a turn that never began, once row was rewound otherwise.
 func (e *Engine) dropCopy(ctx context.Context, row *cairn.Session) {
 	if err := e.forget(context.WithoutCancel(ctx), copyOf(row)); err != nil {
-		e.opts.Logger.Warn("copy of a session that was not changed stays", "session", copyOf(row), "error", err)
+		e.opts.Logger.Warn("copy of an unchanged session not deleted", "session", copyOf(row), "error", err)
 	}
 }
 

@@ -24,7 +24,7 @@ func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption
 	case a == nil:
 		return nil, unknownAgent(agent)
 	case o.hooks != nil, o.input != nil, o.checkpoint != "", o.busy != BusyReject, o.waiting != WaitingRefuse, o.from != nil, o.keep, o.model != nil, o.runID != "", o.expects() != "":
-		return nil, cairn.Invalid("options", "Create takes only those that say what a session is like")
+		return nil, cairn.Invalid("options", "Create accepts only options that describe the session")
 	}
 	o.create.ID, o.create.Agent, o.create.TTL = id, agent, e.ttl(agent)
 	if err := e.checkCreated(&o.create); err != nil {
@@ -47,7 +47,7 @@ const maxDepth = 1000
 func (e *Engine) checkCreated(s *cairn.Session) error {
 	err := s.ValidateContext()
 	if problem := ids.Check(s.ThreadID); s.ThreadID != "" && problem != "" {
-		err = cairn.Invalid("thread", "the id %s", problem)
+		err = cairn.Invalid("thread", "id %s", problem)
 	}
 	if s.Depth < 0 || s.Depth > maxDepth {
 		err = cairn.Invalid("depth", "%d is not between 0 and %d", s.Depth, maxDepth)

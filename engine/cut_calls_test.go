@@ -29,16 +29,16 @@ func TestCallThatIsCut(t *testing.T) {
 		told   string
 		remedy string
 	}{
-		"in its arguments":               {reply: scripted.Call("echo", `{"text":"a long te`).Usage(10, 4096), told: "cut by the output limit of 4096 tokens", remedy: "raise Settings.MaxOutputTokens"},
-		"by a limit of its own":          {reply: scripted.Call("echo", `{"text":"a long te`).Usage(10, 90), limit: 100, told: "cut by the output limit of 100 tokens"},
-		"with an unknown limit":          {reply: scripted.Call("echo", `{"te`), told: "cut by the output limit before"},
-		"before its arguments":           {reply: started("echo"), told: "cut by the output limit"},
-		"behind text":                    {reply: scripted.Reply(scripted.Text("I write."), scripted.Call("echo", `{`)), told: "cut by the output limit"},
-		"of an output":                   {reply: scripted.Call(cairn.FinishTool, `{"text":"a l`), output: true, told: "cut by the output limit"},
-		"of a client tool":               {reply: scripted.Call("ask", `{"text":"a l`), told: "cut by the output limit"},
-		"that needs approval":            {reply: scripted.Call("sure", `{"text":"a l`), told: "cut by the output limit"},
-		"of a sub-agent":                 {reply: scripted.Call("helper", `{"input":"a l`), told: "cut by the output limit"},
-		"by a full window":               {reply: scripted.Call("echo", `{`), reason: cairn.FinishReasonWindow, told: "context window, which is full", remedy: "larger window"},
+		"in its arguments":               {reply: scripted.Call("echo", `{"text":"a long te`).Usage(10, 4096), told: "truncated by the output limit of 4096 tokens", remedy: "raise Settings.MaxOutputTokens"},
+		"by a limit of its own":          {reply: scripted.Call("echo", `{"text":"a long te`).Usage(10, 90), limit: 100, told: "truncated by the output limit of 100 tokens"},
+		"with an unknown limit":          {reply: scripted.Call("echo", `{"te`), told: "truncated by the output limit;"},
+		"before its arguments":           {reply: started("echo"), told: "truncated by the output limit"},
+		"behind text":                    {reply: scripted.Reply(scripted.Text("I write."), scripted.Call("echo", `{`)), told: "truncated by the output limit"},
+		"of an output":                   {reply: scripted.Call(cairn.FinishTool, `{"text":"a l`), output: true, told: "truncated by the output limit"},
+		"of a client tool":               {reply: scripted.Call("ask", `{"text":"a l`), told: "truncated by the output limit"},
+		"that needs approval":            {reply: scripted.Call("sure", `{"text":"a l`), told: "truncated by the output limit"},
+		"of a sub-agent":                 {reply: scripted.Call("helper", `{"input":"a l`), told: "truncated by the output limit"},
+		"by a full window":               {reply: scripted.Call("echo", `{`), reason: cairn.FinishReasonWindow, told: "end of the model's context window", remedy: "larger window"},
 		"no call, but an output is owed": {reply: scripted.Text("Once upon a time"), output: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestCallThatIsCut(t *testing.T) {
 						t.Errorf("the model reads %s (%s), want %q", r.Output, r.Code, test.told)
 					}
 				}
-				if strings.Contains(list[i].Text(), "was cut by the output limit") {
+				if strings.Contains(list[i].Text(), "was truncated by the output limit") {
 					told++
 				}
 			}

@@ -293,7 +293,7 @@ func TestUnknownModel(t *testing.T) {
 	for name, want := range map[string][2]bool{"one": {true, true}, "two": {true, true}, "bare": {false, true}, "unpriced": {true, false}} {
 		var lines []string
 		for line := range strings.Lines(logged.String()) {
-			if strings.Contains(line, "model=test:"+name+" ") && strings.Contains(line, "table of models") {
+			if strings.Contains(line, "model=test:"+name+" ") && strings.Contains(line, "model table lacks") {
 				lines = append(lines, line)
 			}
 		}

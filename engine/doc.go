@@ -6,7 +6,7 @@
 //   - Turns: [Engine.Execute], [Engine.Resume] and [Engine.Retry] begin runs, with options ([WithUser], [WithOnBusy],
 //     [WithHooks] and so on); [Engine.CanResume] reports which of them would. [Engine.Create] creates a session ahead
 //     of its first turn. [Engine.Interrupt] and [Engine.Abort] stop a run.
-//   - Turns that follow: [WithOnBusy] and [WithOnWaiting] decide what becomes of a turn while another one runs, or
+//   - Turns that follow: [WithOnBusy] and [WithOnWaiting] decide how a turn is handled while another one runs, or
 //     while the session waits for people. [Engine.Queue] lists the queued turns, [Engine.Dequeue] cancels one.
 //   - A run: [Run.Text] is what it says, [Run.Events] all that happens, [Run.Wait] its outcome. [Engine.Attach] and
 //     [Engine.Run] return a handle on a run that another process began.

@@ -129,7 +129,7 @@ func (d direct) Do(e host.Effect) error {
 }
 
 // errDrained ends the loop of a run that is released behind a step.
-var errDrained = fmt.Errorf("the run was released behind its last step, for another process to continue it: %w", errClosed())
+var errDrained = fmt.Errorf("run released after its last step; another process continues it: %w", errClosed())
 
 func (d direct) All(n int, branch func(host.Scheduler, int) error) error {
 	errs := make([]error, n)
@@ -159,7 +159,7 @@ func (e *Engine) releaseUndriven(ctx context.Context, b host.Run, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if errors.Is(cause, errDrained) {
-		e.opts.Logger.Info("run released behind its step", "session", b.SessionID, "run", b.RunID)
+		e.opts.Logger.Info("run released after its step", "session", b.SessionID, "run", b.RunID)
 	} else {
 		e.opts.Logger.Warn("run released", "session", b.SessionID, "run", b.RunID, "error", cause)
 	}
@@ -175,7 +175,7 @@ func (e *Engine) releaseUndriven(ctx context.Context, b host.Run, cause error) {
 		return
 	}
 	if err := e.fx.Leave(ctx, b.Position); err != nil {
-		e.opts.Logger.Warn("the usage of model calls that are repeated was not stored", "session", b.SessionID, "run", b.RunID, "error", err)
+		e.opts.Logger.Warn("usage of repeated model calls not stored", "session", b.SessionID, "run", b.RunID, "error", err)
 	}
 	e.runs.Forget(b.Position)
 	_, err := e.store.Commit(ctx, b.SessionID, &driver.Commit{

@@ -14,11 +14,11 @@ import (
 // effect implements host.Engine.
 func (e *Engine) effect(ctx context.Context, name string, in json.RawMessage) (json.RawMessage, error) {
 	if e.opts.Host == nil {
-		return nil, cairn.Invalid("host", "the engine has none")
+		return nil, cairn.Invalid("host", "engine has no host")
 	}
 	var at host.Position
 	if err := json.Unmarshal(in, &at); err != nil {
-		return nil, cairn.Invalid("effect", "%s: its input does not decode: %s", name, err)
+		return nil, cairn.Invalid("effect", "%s: decode input: %s", name, err)
 	}
 	if err := e.enter(); err != nil {
 		return nil, err

@@ -129,7 +129,7 @@ func TestHooksAreNotifiedOfADeadRun(t *testing.T) {
 			[]string{"start", "complete", "start", "complete"}},
 		"interrupting turn": {func(t *testing.T, eng *engine.Engine) {
 			turn(t, eng, "s", "next", engine.WithOnBusy(engine.BusyInterrupt))
-		}, []string{"interrupt: interrupted another turn takes its place", "start", "complete"}},
+		}, []string{"interrupt: interrupted replaced by another turn", "start", "complete"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

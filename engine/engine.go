@@ -71,13 +71,13 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	if e.opts.Log == nil {
 		own, ok := driver.As[driver.LogProvider](st)
 		if !ok {
-			return nil, cairn.Invalid("log", "the store brings no event log; set Options.Log")
+			return nil, cairn.Invalid("log", "store has no event log; set Options.Log")
 		}
 		e.opts.Log = own.EventLog()
 	}
 	e.log = e.opts.Log
 	if _, ok := driver.LogAs[driver.LogSweeper](e.log); !ok && e.opts.EventRetention != (EventRetention{}) {
-		return nil, cairn.Invalid("event_retention", "the event log does not know which logs are to be swept (store.LogSweeper)")
+		return nil, cairn.Invalid("event_retention", "requires an event log that implements store.LogSweeper")
 	}
 	self := owner(e.opts.NewID)
 	if k, ok := e.opts.Host.(host.Keeper); ok {
@@ -87,7 +87,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		self += "@" + k.Name()
 	}
 	if n := e.log.MaxEvent(); n < minEvent {
-		return nil, cairn.Invalid("log", "it takes events of at most %d bytes, at least %d are needed", n, minEvent)
+		return nil, cairn.Invalid("log", "event log accepts at most %d bytes per event, need %d", n, minEvent)
 	}
 	if err := driver.CheckLogDecorator(e.log); err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	select {
 	case <-left:
 	case <-timer.C:
-		e.opts.Logger.Error("the engine was closed with runs that could not be released")
+		e.opts.Logger.Error("engine closed with unreleased runs")
 		return ctx.Err()
 	}
 	e.mu.Lock()

@@ -20,7 +20,7 @@ type EraseReport struct {
 	Stopped int `json:"stopped"`
 	// Records counts the user's records that were removed, see [store.UserRecords].
 	Records int `json:"records"`
-	// Remains says why erased data can still be read in the bytes of the store's files, and where; empty if it cannot,
+	// Remains describes why erased data can still be read in the bytes of the store's files, and where; empty if it cannot,
 	// or the store is not a [driver.Scrubber]. The next EraseUser or Sweep overwrites it.
 	Remains string `json:"remains,omitempty"`
 	// Failed counts the sessions that are not gone completely. Errors holds the reasons of the first hundred.
@@ -53,7 +53,7 @@ func (e *Engine) EraseUser(ctx context.Context, user string, progress ...func(Er
 			if err != nil {
 				return r, err
 			}
-			stopped, err := e.removeStopped(ctx, s.ID, "the user is erased", e.erase)
+			stopped, err := e.removeStopped(ctx, s.ID, "the user was erased", e.erase)
 			switch {
 			case ctx.Err() != nil:
 				return r, ctx.Err()

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 )
 
-func errClosed() error { return cairn.Errorf(cairn.ErrClosed, "the engine is closed") }
+func errClosed() error { return cairn.Errorf(cairn.ErrClosed, "engine is closed") }
 
 // isConflict reports whether another writer was faster.
 func isConflict(err error) bool {

@@ -76,17 +76,17 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 	}
 	switch {
 	case o.input != nil:
-		return cairn.Invalid("options", "WithInput is for Resume and Retry")
+		return cairn.Invalid("options", "WithInput is only for Resume and Retry")
 	case o.checkpoint != "":
-		return cairn.Invalid("options", "FromCheckpoint is for Resume")
+		return cairn.Invalid("options", "FromCheckpoint is only for Resume")
 	case o.paused:
-		return cairn.Invalid("options", "OnlyPaused is for Resume")
+		return cairn.Invalid("options", "OnlyPaused is only for Resume")
 	case o.busy < BusyReject || o.busy > BusySteer:
-		return cairn.Invalid("options", "WithOnBusy: %d is none of the choices", o.busy)
+		return cairn.Invalid("options", "WithOnBusy: unknown value %d", o.busy)
 	case o.busy == BusySteer && o.model != nil:
-		return cairn.Invalid("options", "WithModel: the model of the turn under way reads messages that join it")
+		return cairn.Invalid("options", "WithModel: cannot be combined with BusySteer; the turn under way keeps its model")
 	case o.waiting < WaitingRefuse || o.waiting > WaitingEnqueue:
-		return cairn.Invalid("options", "WithOnWaiting: %d is none of the choices", o.waiting)
+		return cairn.Invalid("options", "WithOnWaiting: unknown value %d", o.waiting)
 	case o.busy == BusyEnqueue || o.busy == BusySteer || o.waiting == WaitingEnqueue:
 		if err := o.storable(); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 	}
 	switch {
 	case o.keep && o.from == nil:
-		return cairn.Invalid("options", "KeepReplaced is for FromMessage")
+		return cairn.Invalid("options", "KeepReplaced is only for FromMessage")
 	case o.once && in.Messages[0].ID == "":
 		return cairn.Invalid("options", "OncePerMessage: the first message has no id")
 	}
@@ -212,9 +212,9 @@ func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption)
 	}
 	switch {
 	case o.checkpoint != "":
-		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
+		return nil, cairn.Invalid("options", "FromCheckpoint is only for Resume")
 	case o.paused:
-		return nil, cairn.Invalid("options", "OnlyPaused is for Resume")
+		return nil, cairn.Invalid("options", "OnlyPaused is only for Resume")
 	}
 	return e.once(ctx, sessionID, o, func() (*Run, error) {
 		in := newRun(sessionID, o)
@@ -225,15 +225,15 @@ func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption)
 func (e *Engine) check(ctx context.Context, sessionID string, o *runOptions) error {
 	switch {
 	case o.busy != BusyReject:
-		return cairn.Invalid("options", "WithOnBusy is for Execute")
+		return cairn.Invalid("options", "WithOnBusy is only for Execute")
 	case o.waiting != WaitingRefuse:
-		return cairn.Invalid("options", "WithOnWaiting is for Execute")
+		return cairn.Invalid("options", "WithOnWaiting is only for Execute")
 	case o.from != nil:
-		return cairn.Invalid("options", "FromMessage is for Execute")
+		return cairn.Invalid("options", "FromMessage is only for Execute")
 	case o.expects() != "":
-		return cairn.Invalid("options", "%s is for Execute", o.expects())
+		return cairn.Invalid("options", "%s is only for Execute", o.expects())
 	case len(o.created) > 0:
-		return cairn.Invalid("options", "%s is for an Execute that creates the session", o.created[0])
+		return cairn.Invalid("options", "%s is only for an Execute that creates the session", o.created[0])
 	}
 	if err := cairn.CheckSessionID(sessionID); err != nil {
 		return err
@@ -271,12 +271,12 @@ func (e *Engine) checkModel(agent string, o *runOptions) error {
 	return nil
 }
 
-// Resumability says how a session can be continued.
+// Resumability describes how a session can be continued.
 type Resumability struct {
 	// Resume and Retry say which verb continues it; at most one is true.
 	Resume bool `json:"resume"`
 	Retry  bool `json:"retry"`
-	// Reason says why, in words.
+	// Reason is the reason as text.
 	Reason string `json:"reason"`
 }
 
@@ -288,17 +288,17 @@ func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability,
 	}
 	switch {
 	case row.ParentID != "":
-		return Resumability{Reason: "it is a sub-agent's; its root continues it"}, nil
+		return Resumability{Reason: "it belongs to a sub-agent; resume its root"}, nil
 	case row.Running(row.AsOf):
-		return Resumability{Reason: "a run holds it"}, nil
+		return Resumability{Reason: "it is running"}, nil
 	case row.Status == cairn.SessionActive:
 		switch err := e.runs.CheckKeeper(ctx, row); {
 		case errors.Is(err, cairn.ErrAlreadyRunning):
-			return Resumability{Reason: "its host drives a run"}, nil
+			return Resumability{Reason: "its host is driving a run"}, nil
 		case err != nil:
 			return Resumability{}, err
 		}
-		return Resumability{Resume: true, Reason: "the process that ran it is gone"}, nil
+		return Resumability{Resume: true, Reason: "its process died"}, nil
 	case row.Status == cairn.SessionFailed:
 		return Resumability{Retry: true, Reason: "its last run failed"}, nil
 	}

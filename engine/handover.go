@@ -102,7 +102,7 @@ func (h *handover) run(ctx context.Context, asked time.Time) {
 	for n := 0; errors.Is(h.err, cairn.ErrUnavailable) && own.Err() == nil; n++ {
 		if n == 0 {
 			e.slow.note(handRest)
-			e.opts.Logger.Warn("the host does not take the run; trying again", "session", b.SessionID, "run", b.RunID, "error", h.err)
+			e.opts.Logger.Warn("host did not accept the run; retrying", "session", b.SessionID, "run", b.RunID, "error", h.err)
 		}
 		tried()
 		if h.err = h.pause(own, n); h.err == nil {
@@ -135,7 +135,7 @@ func (h *handover) attempt(own, ctx context.Context) (func(context.Context) erro
 }
 
 // errStopped ends a handover whose run was asked to stop: the caller that asked ends the released run.
-var errStopped = errors.New("the run was asked to stop before the host took it")
+var errStopped = errors.New("run stopped before the host accepted it")
 
 // pause waits before the next attempt. The error says why there is to be none.
 func (h *handover) pause(own context.Context, n int) error {

@@ -118,10 +118,10 @@ func (h *heartbeat) beat() {
 		if hs.runs.Remote() {
 			code = cairn.ErrUnavailable
 		}
-		h.cancel(cairn.Errorf(code, "session %q: the lease ran out: %w", h.session, err))
+		h.cancel(cairn.Errorf(code, "session %q: the lease lapsed: %w", h.session, err))
 		return
 	default:
-		hs.runs.Logger.Warn("lease not renewed, trying again", "session", h.session, "error", err)
+		hs.runs.Logger.Warn("lease not renewed; retrying", "session", h.session, "error", err)
 	}
 	h.timer.Reset(h.wait())
 	if h.again.Load() { // requested during this beat
@@ -168,7 +168,7 @@ func (hs *heartbeats) watchOnce(ctx context.Context, w driver.StopWatcher) {
 	for n, err := range w.WatchStops(ctx) {
 		switch {
 		case err != nil:
-			hs.runs.Logger.Warn("stop requests are not watched; heartbeats find them", "error", err)
+			hs.runs.Logger.Warn("cannot watch for stop requests; heartbeats will find them", "error", err)
 			return
 		case n.SessionID == "":
 			hs.beat()

@@ -75,7 +75,7 @@ func (e *Engine) leftAlone(ctx context.Context, id string) error {
 		return nil
 	}
 	if rest := e.opts.HostGrace - row.AsOf.Sub(row.Lease.Until); rest > 0 {
-		return &heldError{cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: its run is left to host %s", id, host), rest}
+		return &heldError{cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: host %s drives its run", id, host), rest}
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (e *Engine) askHost(ctx context.Context, page []store.Due, w *worker) (kept
 		var silent *lifecycle.UnreachableError
 		if errors.As(err, &silent) && silent.Asked && !away {
 			away = true
-			e.opts.Logger.Warn("the host does not answer; its runs are left alone", "runs", len(ids), "error", err)
+			e.opts.Logger.Warn("host does not respond; its runs are not taken over", "runs", len(ids), "error", err)
 		}
 	}
 	return kept

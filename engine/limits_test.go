@@ -82,14 +82,14 @@ func TestReplyThatCannotBeKept(t *testing.T) {
 		"half a character, then another":  {reply: scripted.Reply(text("caf\xc3"), text("a")), says: "caf\uFFFDa"},
 		"half a thought":                  {reply: scripted.Reply(reason(cairn.Chunk{Text: "hm\xc3"}), text("yes")), says: "yes"},
 		"arguments too deep":              {reply: scripted.Call("echo", `{"text":`+nested(9_998)+`}`), told: "nested more than 128 levels deep"},
-		"arguments too deep of no tool":   {reply: scripted.Call("nosuchtool", `{"text":`+nested(9_998)+`}`), told: "there is no tool"},
+		"arguments too deep of no tool":   {reply: scripted.Call("nosuchtool", `{"text":`+nested(9_998)+`}`), told: "unknown tool"},
 		"arguments with a NUL":            {reply: scripted.Call("echo", `{"text":"\u0000"}`), told: "NUL"},
 		"arguments with half a pair":      {reply: scripted.Call("echo", `{"text":"\ud83d"}`), told: "surrogate"},
 		"an infinite argument":            {reply: scripted.Call("echo", `{"text":1e999}`), told: "not finite"},
 		"arguments in Latin-1":            {reply: scripted.Reply(begin("c", "echo"), args("c", "{\"text\":\"caf\xe9\"}"))},
-		"much that is no JSON":            {reply: scripted.Call("echo", strings.Repeat("\x01", 2<<20)), told: "cannot be kept"},
+		"much that is no JSON":            {reply: scripted.Call("echo", strings.Repeat("\x01", 2<<20)), told: "invalid arguments"},
 		"a call's id":                     {reply: scripted.Reply(begin("\xff\x00", "echo"), args("\xff\x00", `{"text":"x"}`))},
-		"a tool's name":                   {reply: scripted.Reply(begin("c", "\xff\x00"), args("c", `{}`)), told: "there is no tool"},
+		"a tool's name":                   {reply: scripted.Reply(begin("c", "\xff\x00"), args("c", `{}`)), told: "unknown tool"},
 		"provider data that is no JSON":   {reply: reason(cairn.Chunk{Text: "hm", Provider: json.RawMessage("nonsense")}), fails: cairn.ErrModelReply},
 		"provider data that is too deep":  {reply: reason(cairn.Chunk{Text: "hm", Provider: json.RawMessage(nested(129))}), fails: cairn.ErrModelReply},
 		"half a character, then an end":   {reply: scripted.Reply(text("caf\xc3"), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkPartEnd}), text("\xa9")), says: "caf\uFFFD\uFFFD"},
@@ -173,7 +173,7 @@ func TestResultThatCannotBeKept(t *testing.T) {
 				}
 			}
 			return json.RawMessage(`1`), nil
-		}, "the state has"},
+		}, "the state is too large"},
 		"a deep one": {func(call *cairn.Call) (json.RawMessage, error) {
 			return nil, call.Emit("e", json.RawMessage(nested(129)))
 		}, "128 levels"},

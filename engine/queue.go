@@ -64,7 +64,7 @@ func (e *Engine) room(row *cairn.Session) error {
 	if e.opts.MaxQueue < 0 || row.Queued < e.opts.MaxQueue {
 		return nil
 	}
-	return cairn.Errorf(cairn.ErrQueueFull, "session %q: the queue has %d entries, at most %d are allowed", row.ID, row.Queued, e.opts.MaxQueue)
+	return cairn.Errorf(cairn.ErrQueueFull, "session %q: queue is full: %d entries (max %d)", row.ID, row.Queued, e.opts.MaxQueue)
 }
 
 // enqueue adds a turn to a session's queue if when accepts the session's row; when may add to the commit. The returned

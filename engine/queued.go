@@ -90,7 +90,7 @@ func (r *Run) carrier(ctx context.Context) (string, error) {
 	if began, err := r.began(ctx); began || err != nil { // since the first look
 		return r.id, err
 	}
-	return "", cairn.Errorf(cairn.ErrAborted, "session %q: the turn %s was taken out of the queue", r.session, r.id)
+	return "", cairn.Errorf(cairn.ErrAborted, "session %q: turn %s was removed from the queue", r.session, r.id)
 }
 
 // carriedBy returns the id of the handle's run: its own id, unless its messages have joined another run.

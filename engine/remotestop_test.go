@@ -234,7 +234,7 @@ func TestStopIsAbandonedAfterADay(t *testing.T) {
 			t.Errorf("%d stops are recorded after 23 hours; the log says %s", n, &words)
 		}
 		worksFor(t, other, 90*time.Minute)
-		if n := strings.Count(words.String(), "abandoned"); n != 1 || !strings.Contains(words.String(), "session=s") {
+		if n := strings.Count(words.String(), "giving up on remote stop"); n != 1 || !strings.Contains(words.String(), "session=s") {
 			t.Errorf("the log says %s", &words)
 		}
 		if n := len(pendingStops(t, st.Store)); n != 0 {

@@ -67,9 +67,9 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 	if row.RootID != id { // before anything of it is stopped
 		return nil, driver.NotRoot(row)
 	}
-	const why = "another turn takes its place"
+	const why = "replaced by another turn"
 	if o.runID != "" && row.RunID == o.runID {
-		return nil, driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q has run %q", id, o.runID)
+		return nil, driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q already has run %q", id, o.runID)
 	}
 	switch {
 	case row.Status == cairn.SessionPaused:
@@ -140,7 +140,7 @@ func (e *Engine) replaced(ctx context.Context, row, kept *cairn.Session) {
 		return e.store.List(ctx, store.SessionQuery{ParentID: row.ID, Limit: 1000, Cursor: cursor})
 	}) {
 		if err != nil {
-			e.opts.Logger.Warn("earlier versions of a session are not counted", "session", row.ID, "error", err)
+			e.opts.Logger.Warn("cannot count earlier versions of a session", "session", row.ID, "error", err)
 			return
 		}
 		if s.Kind == cairn.ChildReplaced && s.ID != kept.ID {
@@ -150,7 +150,7 @@ func (e *Engine) replaced(ctx context.Context, row, kept *cairn.Session) {
 	slices.SortFunc(list, func(a, b cairn.Session) int { return b.CreatedAt.Compare(a.CreatedAt) }) // newest first
 	for _, old := range list[min(len(list), e.opts.MaxReplaced-1):] {
 		if err := e.forget(ctx, old.ID); err != nil {
-			e.opts.Logger.Warn("earlier version of a session stays", "session", old.ID, "error", err)
+			e.opts.Logger.Warn("earlier version of a session not deleted", "session", old.ID, "error", err)
 		}
 	}
 }

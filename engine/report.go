@@ -25,7 +25,7 @@ type SweepReport struct {
 	Errors []SweepError `json:"errors,omitempty"`
 }
 
-// SweepError says why a sweep could not remove or purge a session, or trim its event log.
+// SweepError describes why a sweep could not remove or purge a session, or trim its event log.
 type SweepError struct {
 	// SessionID is the session that could not be swept.
 	SessionID string `json:"session_id"`

@@ -18,7 +18,7 @@ func (r retention) complete() error {
 	case r.Age < 0:
 		return cairn.Invalid("event_retention.age", "%s is negative", r.Age)
 	case r.Age > 0 && r.Age < MinEventAge:
-		return cairn.Invalid("event_retention.age", "%s is less than %s, for which events are kept in any case", r.Age, MinEventAge)
+		return cairn.Invalid("event_retention.age", "%s is less than the minimum of %s", r.Age, MinEventAge)
 	case r.Events < 0:
 		return cairn.Invalid("event_retention.events", "%d is negative", r.Events)
 	}

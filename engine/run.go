@@ -60,7 +60,7 @@ func (r *Run) SessionID() string { return r.session }
 func (r *Run) Turn() int { return r.turn }
 
 // Found reports whether the session had the run already, so that the call that returned the handle began and queued
-// nothing: see [WithRunID] and [OncePerMessage]. It says nothing of handles by [Engine.Run] and [Engine.Attach].
+// nothing: see [WithRunID] and [OncePerMessage]. It is false for handles by [Engine.Run] and [Engine.Attach].
 func (r *Run) Found() bool { return r.found }
 
 // Cursor returns the place on the session's log behind which the run's events are: those before it belong to earlier

@@ -167,10 +167,10 @@ func options(list []RunOption) *runOptions {
 // storable refuses options that cannot be stored with a queued turn.
 func (o *runOptions) storable() error {
 	if o.hooks != nil {
-		return cairn.Invalid("options", "WithHooks: hooks are not stored, so a turn that is queued cannot have them")
+		return cairn.Invalid("options", "WithHooks: queued turns cannot have hooks, which are not stored")
 	}
 	if o.from != nil {
-		return cairn.Invalid("options", "FromMessage: a turn that takes the place of another one cannot be queued")
+		return cairn.Invalid("options", "FromMessage: a turn that replaces another cannot be queued")
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func OncePerMessage() RunOption { return func(o *runOptions) { o.once = true } }
 // HavingSeen names a run of an earlier turn of the session that the caller has seen. If the messages of that run are no
 // longer part of the transcript when Execute would begin the turn or queue it, since another caller has replaced them or
 // rewound the session, the error is ErrOutdated, and nothing happens. A run that the session never had is accepted: it
-// may be of another session of the thread. An empty id is no condition.
+// may be of another session of the thread. An empty id adds no condition.
 func HavingSeen(runID string) RunOption { return func(o *runOptions) { o.seen = runID } }
 
 // follows returns the message that a turn with an input must not repeat, and the run that it must follow; empty for
@@ -274,11 +274,11 @@ func (o *runOptions) placeable() error {
 	case *o.from < 0:
 		return cairn.Invalid("options", "FromMessage: %d is negative", *o.from)
 	case o.busy != BusyReject && o.busy != BusyInterrupt:
-		return cairn.Invalid("options", "WithOnBusy: with FromMessage a turn under way is refused or interrupted")
+		return cairn.Invalid("options", "WithOnBusy: FromMessage supports only BusyReject and BusyInterrupt")
 	case o.expects() != "":
-		return cairn.Invalid("options", "%s: FromMessage says what the turn follows", o.expects())
+		return cairn.Invalid("options", "%s: cannot be combined with FromMessage", o.expects())
 	case o.waiting != WaitingRefuse:
-		return cairn.Invalid("options", "WithOnWaiting: FromMessage closes what the session waits for")
+		return cairn.Invalid("options", "WithOnWaiting: cannot be combined with FromMessage, which cancels pending calls")
 	}
 	return nil
 }

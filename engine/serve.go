@@ -18,7 +18,7 @@ import (
 // closed last.
 //
 // The error is nil if every step ended, and has ErrTimeout if some were cut off; nothing is lost then. Any other error
-// is Work's, which ends the engine in the same way. It is no error if the engine is closed while Serve runs.
+// is Work's, which ends the engine in the same way. It is not an error if the engine is closed while Serve runs.
 func (e *Engine) Serve(ctx context.Context) error {
 	err := e.Work(ctx)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(e.opts.CloseGrace, 0))

@@ -151,7 +151,7 @@ func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter
 func (e *Engine) at(ctx context.Context, id string, after cairn.Cursor) (*cairn.Session, error) {
 	row, err := e.Session(ctx, id)
 	if err == nil && after.Incarnation != "" && after.Incarnation != row.Incarnation {
-		err = cairn.Errorf(cairn.ErrDeleted, "session %q: the cursor %s is of an earlier session of that id, which was deleted", id, after)
+		err = cairn.Errorf(cairn.ErrDeleted, "session %q: cursor %s belongs to a deleted session with this id", id, after)
 	}
 	return row, err
 }
@@ -268,7 +268,7 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 	}
 	at := o.BranchPoint
 	if at.CheckpointID != "" && at.Messages != nil {
-		return nil, cairn.Invalid("options", "give either a checkpoint or a message index")
+		return nil, cairn.Invalid("options", "set either a checkpoint or a message index, not both")
 	}
 	if o.stated {
 		if at.State, err = encodeState(o.state); err != nil {
@@ -346,7 +346,7 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 		return nil, err
 	}
 	if checkpointID == "" {
-		return nil, cairn.Invalid("checkpoint", "the id is empty")
+		return nil, cairn.Invalid("checkpoint", "id is empty")
 	}
 	if _, err := driver.FindCheckpoint(ctx, e.store, id, checkpointID); err != nil {
 		return nil, err
@@ -359,7 +359,7 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 		if row, err = driver.Load(ctx, e.store, id); err != nil {
 			return nil, err
 		}
-		err = e.stopOne(ctx, row, &cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session is taken back"}, true)
+		err = e.stopOne(ctx, row, &cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session was rewound"}, true)
 		if err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 			return nil, err
 		}

@@ -23,10 +23,10 @@ func IfVersion(version int64) StateOption { return func(o *stateOptions) { o.ver
 // state is a value of the agent's state type, or its JSON as a json.RawMessage; without a state type any JSON object
 // will do. The members that differ from the stored state are written in one commit, which also publishes them as
 // state_patch; equal states are no change. SetState does not read the stored state as the agent's type, so it repairs a
-// session whose state no longer decodes.
+// session whose state can no longer be decoded.
 //
 // The error is ErrAlreadyRunning while a run holds the session, ErrNotFound if there is no such session or its agent is
-// not registered here, ErrState if the new state does not decode as the agent's state type, and ErrInvalid or
+// not registered here, ErrState if the new state cannot be decoded as the agent's state type, and ErrInvalid or
 // ErrTooLarge, with the field "state", if it is not an object or cannot be stored.
 func (e *Engine) SetState(ctx context.Context, id string, state any, opts ...StateOption) (*cairn.Session, error) {
 	var o stateOptions
@@ -93,7 +93,7 @@ func (e *Engine) stateCommit(ctx context.Context, row *cairn.Session, raw json.R
 func encodeState(state any) (json.RawMessage, error) {
 	raw, err := json.Marshal(state)
 	if err != nil {
-		return nil, cairn.Invalid("state", "does not encode: %v", err)
+		return nil, cairn.Invalid("state", "cannot be encoded as JSON: %v", err)
 	}
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
 		return nil, cairn.Invalid("state", "must be a JSON object")

@@ -16,12 +16,12 @@ import (
 
 // Submit answers a pending call of a session tree: it gives a client tool's result or decides about an approval. root
 // is the tree's root, whichever session of it the call belongs to. Any process can do that, also one that does not know
-// the agent. Of any number of answers one is the first; the receipt says what became of this one.
+// the agent. Only the first answer counts; the receipt reports whether this one did.
 //
 // Submitting runs nothing, unless Options.AutoResume is set or a worker serves the store; Resume does. The error is
-// ErrNotFound for a call that there is not (OutcomeUnknownCall), ErrInvalid, ErrTooLarge or ErrClaimed for a submission
-// that does not fit the call, or for a call whose wait is being ended (OutcomeInvalid), and nothing is stored then. An
-// answer that was late or not the first is not an error. If the store fails, the receipt has no outcome; once the
+// ErrNotFound if there is no such call (OutcomeUnknownCall), ErrInvalid, ErrTooLarge or ErrClaimed for a submission
+// that does not match the call, or for a call whose wait is being ended (OutcomeInvalid), and nothing is stored then.
+// An answer that was late or not the first is not an error. If the store fails, the receipt has no outcome; once the
 // answer is stored, a later failure is only logged.
 func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (cairn.Receipt, error) {
 	invalid := cairn.Receipt{Outcome: cairn.OutcomeInvalid}
@@ -66,7 +66,7 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 			receipt.Call = call
 			e.logAnswer(call, &s, receipt.Outcome)
 		} else {
-			e.opts.Logger.Warn("the receipt of an answer has the call as of before the commit", "session", root, "call", s.CallID, "error", err)
+			e.opts.Logger.Warn("receipt of an answer shows the call before the commit", "session", root, "call", s.CallID, "error", err)
 		}
 	}
 	receipt.Ready = row.Ready()

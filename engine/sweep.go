@@ -29,7 +29,7 @@ func (e *Engine) ttl(agent string) cairn.Duration {
 // hidden. The error is ErrAlreadyRunning if a run still holds one of the sessions after two lease times, ErrInvalid for a
 // sub-agent's session, which is deleted with its root. If ctx is done first, what was stopped stays stopped.
 func (e *Engine) Delete(ctx context.Context, id string) error {
-	_, err := e.removeStopped(ctx, id, "the session is deleted", func(ctx context.Context, id string) error {
+	_, err := e.removeStopped(ctx, id, "the session was deleted", func(ctx context.Context, id string) error {
 		return e.upkeep.remove(ctx, id, store.Deleted)
 	})
 	return err
@@ -47,7 +47,7 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 		if _, err := driver.Load(ctx, e.store, id); err != nil {
 			return nil, err
 		}
-		return nil, cairn.Errorf(cairn.ErrExists, "session %q is there", id)
+		return nil, cairn.Errorf(cairn.ErrExists, "session %q already exists", id)
 	}
 	var gone *store.GoneError
 	if _, err := driver.Load(ctx, e.store, id); errors.As(err, &gone) {
@@ -71,7 +71,7 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 // In a store that is a [driver.Scrubber], such as SQLite, Erase then overwrites the session in the store's files. If that
 // has to wait for a reader, Erase logs a warning and the next Sweep repeats it.
 func (e *Engine) Erase(ctx context.Context, id string) error {
-	if _, err := e.removeStopped(ctx, id, "the session is erased", e.erase); err != nil {
+	if _, err := e.removeStopped(ctx, id, "the session was erased", e.erase); err != nil {
 		return err
 	}
 	e.upkeep.scrub(ctx) // logs its error
@@ -101,8 +101,8 @@ func (e *Engine) erase(ctx context.Context, id string) error {
 }
 
 // Sweep removes expired sessions, purges those that were removed Options.Retention ago, and trims the event logs by
-// Options.EventRetention. It covers every session of the store, whatever its agent. In a store that is no
-// [driver.Sweeper], none expires or is purged. A session that cannot be removed, purged or trimmed is an entry of the
+// Options.EventRetention. It covers every session of the store, whatever its agent. In a store that is not
+// a [driver.Sweeper], none expires or is purged. A session that cannot be removed, purged or trimmed is an entry of the
 // report and stops nothing. Any number of processes may sweep at once. The error says that ctx is done, or that the
 // store or the log could not list what is due; the report is valid up to there.
 //
@@ -128,11 +128,11 @@ func (e *Engine) sweepOften(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case r.ClockJump != 0:
-			e.opts.Logger.Error("sweep left out: the store's clock has jumped", "by", r.ClockJump, "next_in", e.opts.SweepInterval)
+			e.opts.Logger.Error("sweep skipped: the store's clock jumped", "by", r.ClockJump, "next_in", e.opts.SweepInterval)
 		case err != nil:
-			e.opts.Logger.Warn("sweep came to an end early", "error", err, "failed", r.Failed)
+			e.opts.Logger.Warn("sweep ended early", "error", err, "failed", r.Failed)
 		case r.Failed > 0:
-			e.opts.Logger.Warn("sweep left sessions behind", "failed", r.Failed, "session", r.Errors[0].SessionID, "error", r.Errors[0].Error)
+			e.opts.Logger.Warn("sweep failed for some sessions", "failed", r.Failed, "session", r.Errors[0].SessionID, "error", r.Errors[0].Error)
 		case r.Expired+r.Purged+r.Trimmed > 0:
 			e.opts.Logger.Info("swept", "expired", r.Expired, "purged", r.Purged, "snapshots_deleted", r.SnapshotsDeleted,
 				"trimmed", r.Trimmed, "events_trimmed", r.EventsTrimmed)

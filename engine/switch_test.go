@@ -315,7 +315,7 @@ func TestUnknownToolIsNotPointedToThoseThatAreOff(t *testing.T) {
 	says(t, eng, "b:1")
 	switchTools(t, eng, "s", off("a"))
 	says(t, eng, "c:2")
-	if got, want := string(result(t, messages(t, st, "s"), callOf(t, st, "s", 1)).Output), `"there is no tool \"c\"; the tools are: b"`; got != want {
+	if got, want := string(result(t, messages(t, st, "s"), callOf(t, st, "s", 1)).Output), `"unknown tool \"c\"; the tools are: b"`; got != want {
 		t.Errorf("the model is told %s, want %s", got, want)
 	}
 }
@@ -326,11 +326,11 @@ func TestSwitchIsRefused(t *testing.T) {
 		tools map[string]bool
 		want  string
 	}{
-		"nothing":      {nil, "tools: no tool is named"},
+		"nothing":      {nil, "tools: no tools given"},
 		"unknown tool": {off("a", "zoo", "nowhere"), `tools: agent "bot" has no tool "nowhere"`},
 		"finish tool":  {off("a", cairn.FinishTool), "tools: __finish__ cannot be switched"},
-		"no name":      {off("a", "not a name"), `tools: "not a name" cannot be the name of a tool`},
-		"empty name":   {off(""), `tools: "" cannot be the name of a tool`},
+		"no name":      {off("a", "not a name"), `tools: "not a name" is not a valid tool name`},
+		"empty name":   {off(""), `tools: "" is not a valid tool name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -92,7 +92,7 @@ func TestSessionsOfATreeAreLimited(t *testing.T) {
 	if n := len(inTree(t, st, "s")); n != 30 {
 		t.Errorf("%d sessions, want 30", n)
 	}
-	const told = "there are 30 agents' sessions in this conversation already"
+	const told = "conversation already has the maximum of 30 agent sessions"
 	if !strings.Contains(res.Text, told) {
 		t.Errorf("the model was told %q", res.Text)
 	}

@@ -17,7 +17,7 @@ func StateAs[S any](ctx context.Context, e *Engine, id string) (S, error) {
 		return state, err
 	}
 	if err := json.Unmarshal(raw, &state); err != nil {
-		return state, cairn.Errorf(cairn.ErrState, "session %q: the state does not decode as %T: %w", id, state, err)
+		return state, cairn.Errorf(cairn.ErrState, "session %q: decode state as %T: %w", id, state, err)
 	}
 	return state, nil
 }

@@ -49,7 +49,7 @@ func (u *upkeep) clockJump(ctx context.Context) (time.Duration, error) {
 	}
 	r, err := u.records.Put(ctx, store.RecordWrite{Namespace: driver.SweepRecords, Key: "last", Value: []byte("{}"), Seen: store.AnyVersion})
 	if errors.Is(err, cairn.ErrUnavailable) && ctx.Err() == nil {
-		u.opts.Logger.Warn("sweeping without a look at the store's clock", "error", err)
+		u.opts.Logger.Warn("sweeping without checking the store's clock", "error", err)
 		return 0, nil
 	}
 	if err != nil {

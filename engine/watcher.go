@@ -103,7 +103,7 @@ func (ws *watchers) watch(ctx context.Context, root string, w *watcher) {
 			return
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, cairn.ErrNotFound) {
-			ws.runs.Logger.Warn("the sessions of an event log could not be looked at", "session", root, "error", err)
+			ws.runs.Logger.Warn("cannot read the sessions of an event log", "session", root, "error", err)
 		}
 	}
 }

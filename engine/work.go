@@ -50,7 +50,7 @@ func (e *Engine) Work(ctx context.Context) error {
 		case errors.Is(err, cairn.ErrClosed): // the store's
 			return err
 		case err != nil:
-			e.opts.Logger.Warn("worker could not look for sessions", "error", err)
+			e.opts.Logger.Warn("worker cannot list due sessions", "error", err)
 		}
 		timer := time.NewTimer(e.opts.WorkInterval)
 		select {
@@ -79,7 +79,7 @@ func (e *Engine) deliverStops(ctx context.Context) {
 			err = e.runs.RemoteStops.DeliverRecorded(ctx, &pauses)
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			e.opts.Logger.Warn("worker could not look for stops that are owed", "error", err)
+			e.opts.Logger.Warn("worker cannot list undelivered stops", "error", err)
 		}
 		failing = err != nil
 		select {
@@ -307,7 +307,7 @@ func (e *Engine) reportUnserved(ctx context.Context, w *worker, now time.Time) {
 	for _, d := range page.Items {
 		if e.agent(d.Agent) == nil && !w.reported[d.Agent] {
 			w.reported[d.Agent] = true
-			e.opts.Logger.Warn("sessions are due of an agent that this worker does not serve", "agent", d.Agent, "session", d.SessionID,
+			e.opts.Logger.Warn("due sessions belong to an agent that this worker does not serve", "agent", d.Agent, "session", d.SessionID,
 				"because", d.Kind, "since", d.Since)
 		}
 	}
@@ -319,11 +319,11 @@ func (e *Engine) takeOver(ctx context.Context, d store.Due) (*Run, error) {
 	var away *lifecycle.UnreachableError
 	switch {
 	case err == nil && r != nil:
-		e.opts.Logger.Info("run taken on", "session", d.SessionID, "run", r.id, "because", d.Kind, "since", d.Since)
+		e.opts.Logger.Info("run claimed", "session", d.SessionID, "run", r.id, "because", d.Kind, "since", d.Since)
 	case err == nil, isConflict(err): // another worker was faster
 	case errors.As(err, &away) && !away.Asked: // reported when it was asked
 	default:
-		e.opts.Logger.Warn("session not taken on", "session", d.SessionID, "because", d.Kind, "error", err)
+		e.opts.Logger.Warn("session not claimed", "session", d.SessionID, "because", d.Kind, "error", err)
 	}
 	return r, err
 }
@@ -387,7 +387,7 @@ func (e *Engine) serveChild(ctx context.Context, d store.Due) (*Run, error) {
 	if err != nil && !errors.Is(err, cairn.ErrNotFound) {
 		return nil, err
 	}
-	stop := cairn.Stop{Kind: cairn.StopInterrupt, Reason: "nobody waits for it"}
+	stop := cairn.Stop{Kind: cairn.StopInterrupt, Reason: "its parent no longer waits for it"}
 	switch {
 	case err == nil && root.Running(root.AsOf):
 		return nil, cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: its root is running", d.SessionID)

@@ -50,7 +50,7 @@ func (e *Engine) keepRegistered(ctx context.Context) {
 	for failing := false; ; {
 		err := e.register(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			e.opts.Logger.Warn("worker could not register", "error", err)
+			e.opts.Logger.Warn("worker cannot register", "error", err)
 		}
 		failing = err != nil
 		select {
@@ -80,7 +80,7 @@ func (e *Engine) register(ctx context.Context) error {
 	}
 	value, err := json.Marshal(r)
 	if err != nil {
-		return cairn.Errorf(cairn.ErrInternal, "the registration of a worker does not encode: %w", err)
+		return cairn.Errorf(cairn.ErrInternal, "encode worker registration: %w", err)
 	}
 	_, err = e.records.Put(ctx, store.RecordWrite{Namespace: driver.WorkerRecords, Key: e.workerKey(), Value: value,
 		Seen: store.AnyVersion, TTL: e.opts.LeaseTTL})
@@ -93,7 +93,7 @@ func (e *Engine) deregister(ctx context.Context) {
 	defer cancel()
 	err := e.records.Delete(ctx, driver.WorkerRecords, e.workerKey(), store.AnyVersion)
 	if err != nil && !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrClosed) {
-		e.opts.Logger.Warn("worker could not deregister", "error", err)
+		e.opts.Logger.Warn("worker cannot deregister", "error", err)
 	}
 }
 
@@ -104,7 +104,7 @@ func (w *Worker) ahead() bool {
 
 // Workers yields the workers registered in the store, of all processes, by the names of their owners. A dead worker is
 // among them until its registration lapses, at most that worker's Options.LeaseTTL after its last heartbeat. A store
-// that is no store.RecordProvider has none.
+// that is not a store.RecordProvider has none.
 func (e *Engine) Workers(ctx context.Context) iter.Seq2[Worker, error] {
 	return func(yield func(Worker, error) bool) {
 		if e.records == nil {
@@ -130,14 +130,14 @@ func (e *Engine) Workers(ctx context.Context) iter.Seq2[Worker, error] {
 func readWorker(r *store.Record) (Worker, error) {
 	var value registration
 	if err := json.Unmarshal(r.Value, &value); err != nil {
-		return Worker{}, cairn.Errorf(cairn.ErrCorrupt, "the record of worker %q does not decode: %w", r.Key, err)
+		return Worker{}, cairn.Errorf(cairn.ErrCorrupt, "decode record of worker %q: %w", r.Key, err)
 	}
 	return Worker{Owner: value.Owner, Agents: value.Agents, Host: value.Host, Version: value.Version,
 		Since: r.CreatedAt, HeartbeatAt: r.UpdatedAt, Until: r.ExpiresAt, AsOf: r.AsOf}, nil
 }
 
 // Unserved yields due sessions of agents that no registered worker serves, the longest due first. It reads everything
-// that is due. If the store is no store.RecordProvider, it yields everything.
+// that is due. If the store is not a store.RecordProvider, it yields everything.
 func (e *Engine) Unserved(ctx context.Context) iter.Seq2[store.Due, error] {
 	return func(yield func(store.Due, error) bool) {
 		served := map[string]bool{}

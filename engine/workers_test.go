@@ -121,7 +121,7 @@ func TestDeadWorkerIsGone(t *testing.T) {
 			t.Errorf("when it lapses: %+v", all)
 		}
 		testclock.Advance(time.Minute)
-		if said := strings.Count(log.String(), "could not register"); said != 1 {
+		if said := strings.Count(log.String(), "worker cannot register"); said != 1 {
 			t.Errorf("that it cannot register was logged %d times:\n%s", said, log.String())
 		}
 		dead.Store(false)

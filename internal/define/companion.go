@@ -54,7 +54,7 @@ func CompanionTools(a *cairn.Agent) []cairn.Tool {
 	list := []cairn.Tool{
 		companionTool(cairn.CompanionSpawn, "Start a companion, or continue the one of that name, and give it a task. Companions remember. The agents are:\n"+
 			strings.Join(lines, "\n"), []property{agent, message}, name),
-		companionTool(cairn.CompanionSend, "Send a message to a companion. What it is doing at the moment is interrupted.", []property{name, message}),
+		companionTool(cairn.CompanionSend, "Send a message to a companion. This interrupts its current work.", []property{name, message}),
 		companionTool(cairn.CompanionList, "List your companions and what they are doing.", nil),
 		companionTool(cairn.CompanionStatus, "Report what a companion is doing, and its last answer.", []property{name}),
 		companionTool(cairn.CompanionTerminate, "Stop a companion for good.", []property{name}),

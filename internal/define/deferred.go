@@ -30,12 +30,12 @@ func DeferAbove(a *cairn.Agent) (tokens int64, ok bool) {
 // The arguments of the tools that find and call deferred ones.
 var (
 	findSchema = json.RawMessage(`{"type":"object","properties":{` +
-		`"query":{"type":"string","minLength":1,"maxLength":1000,"description":"What the tools are to do, in a few words, or the name of a tool."},` +
-		`"limit":{"type":"integer","minimum":1,"maximum":20,"description":"How many tools the answer has at most; by default 5."}},` +
+		`"query":{"type":"string","minLength":1,"maxLength":1000,"description":"The task for the tools in a few words, or the name of a tool."},` +
+		`"limit":{"type":"integer","minimum":1,"maximum":20,"description":"Maximum number of tools in the result; default 5."}},` +
 		`"required":["query"],"additionalProperties":false}`)
 	callSchema = json.RawMessage(`{"type":"object","properties":{` +
 		`"name":{"type":"string","description":"The name of the tool."},` +
-		`"input":{"type":"object","description":"Its input, as its input_schema says."}},` +
+		`"input":{"type":"object","description":"Its input, which must match its input_schema."}},` +
 		`"required":["name"],"additionalProperties":false}`)
 )
 
@@ -46,7 +46,7 @@ func Finder(list []cairn.Tool, off func(name string) bool) cairn.Tool {
 	return builtIn(cairn.FindTools, description, findSchema, func(_ context.Context, _ *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 		q := query{Limit: 5}
 		if err := json.Unmarshal(input, &q); err != nil {
-			return nil, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)
+			return nil, cairn.Errorf(cairn.ErrArguments, "decode arguments: %w", err)
 		}
 		return json.Marshal(q.answer(slices.DeleteFunc(slices.Clone(list), func(t cairn.Tool) bool { return off(t.Name()) })))
 	})
@@ -70,9 +70,9 @@ var Caller = builtIn(cairn.CallTool, "Calls a tool that was found with "+cairn.F
 	func(_ context.Context, _ *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 		var in deferred
 		if json.Unmarshal(input, &in) != nil || !ids.Tool(in.Name) {
-			return nil, cairn.Errorf(cairn.ErrArguments, "name: is not that of a tool; find tools with %s", cairn.FindTools)
+			return nil, cairn.Errorf(cairn.ErrArguments, "name: unknown tool; find tools with %s", cairn.FindTools)
 		}
-		return nil, cairn.Errorf(cairn.ErrArguments, "name: %s is called directly", in.Name)
+		return nil, cairn.Errorf(cairn.ErrArguments, "name: call %s directly", in.Name)
 	})
 
 func builtIn(name, description string, input json.RawMessage, fn func(context.Context, *cairn.Call, json.RawMessage) (json.RawMessage, error)) cairn.Tool {

@@ -34,7 +34,7 @@ func NewStep(s cairn.Step, env Env) *cairn.Step { return inside.NewStep(s, env) 
 func Exec(call *cairn.Call, dialect, sql string, args []any) error {
 	env := inside.Env(call.Step)
 	if env == nil {
-		return cairn.Invalid("call", "is not that of a running tool")
+		return cairn.Invalid("call", "must be the call of a running tool")
 	}
 	return env.Exec(dialect, call.Tool, sql, args)
 }

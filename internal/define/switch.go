@@ -15,7 +15,7 @@ import (
 // switched.
 func ToolSwitch(tools map[string]bool) (cairn.Message, error) {
 	if len(tools) == 0 {
-		return cairn.Message{}, cairn.Invalid("tools", "no tool is named")
+		return cairn.Message{}, cairn.Invalid("tools", "no tools given")
 	}
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(tools)) {
@@ -23,7 +23,7 @@ func ToolSwitch(tools map[string]bool) (cairn.Message, error) {
 		case name == cairn.FinishTool || name == cairn.FindTools || name == cairn.CallTool:
 			return cairn.Message{}, cairn.Invalid("tools", "%s cannot be switched", name)
 		case !ids.Tool(name):
-			return cairn.Message{}, cairn.Invalid("tools", "%q cannot be the name of a tool", name)
+			return cairn.Message{}, cairn.Invalid("tools", "%q is not a valid tool name", name)
 		case tools[name]:
 			lines = append(lines, fmt.Sprintf("The tool %q is available again.", name))
 		default:

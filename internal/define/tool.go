@@ -59,7 +59,7 @@ func (t *Tool) Run(ctx context.Context, call *cairn.Call, input json.RawMessage)
 		return nil, err
 	}
 	// A model that does not know that the tool has run would repeat its effects.
-	return Storable("the tool has run, but its result cannot be kept: it", out)
+	return Storable("the tool has run, but its result cannot be stored: it", out)
 }
 
 // Storable returns a tool's result in the form that is stored: with U+FFFD in place of characters that a session
@@ -131,7 +131,7 @@ func (t *Tool) Task(arguments json.RawMessage) (cairn.Input, error) {
 	}
 	var task struct{ Input string }
 	if err := json.Unmarshal(arguments, &task); err != nil {
-		return cairn.Input{}, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)
+		return cairn.Input{}, cairn.Errorf(cairn.ErrArguments, "decode arguments: %w", err)
 	}
 	return cairn.Text(task.Input), nil
 }

@@ -31,9 +31,9 @@ func Offered(a *cairn.Agent, given []cairn.Tool, pinned map[string]json.RawMessa
 			switch {
 			case err != nil:
 			case taken[t.Name()]:
-				err = fmt.Errorf("the name is taken")
+				err = fmt.Errorf("duplicate tool name")
 			case Of(t).Delegates():
-				err = fmt.Errorf("a toolset offers no agents")
+				err = fmt.Errorf("toolsets cannot offer sub-agents")
 			default:
 				taken[t.Name()] = true
 				tools = append(tools, *t)
@@ -101,7 +101,7 @@ func SwitchedOff(call *cairn.Call) []string { return inside.Env(call.Step).Switc
 func Ask(call *cairn.Call, q Question) (json.RawMessage, error) {
 	env := inside.Env(call.Step)
 	if env == nil {
-		return nil, cairn.Invalid("call", "is not that of a running tool")
+		return nil, cairn.Invalid("call", "must be the call of a running tool")
 	}
 	return env.Ask(q)
 }

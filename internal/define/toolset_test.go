@@ -38,8 +38,8 @@ func TestOffered(t *testing.T) {
 		want, why string
 	}{
 		{"new ones", func(json.RawMessage) ([]cairn.Tool, error) { return []cairn.Tool{look("a"), look("b")}, nil }, "a b", ""},
-		{"a name that the agent has", func(json.RawMessage) ([]cairn.Tool, error) { return []cairn.Tool{look("own"), look("b")}, nil }, "b", `tool "own": the name is taken`},
-		{"one name twice", func(json.RawMessage) ([]cairn.Tool, error) { return []cairn.Tool{look("a"), look("a")}, nil }, "a", `tool "a": the name is taken`},
+		{"a name that the agent has", func(json.RawMessage) ([]cairn.Tool, error) { return []cairn.Tool{look("own"), look("b")}, nil }, "b", `tool "own": duplicate tool name`},
+		{"one name twice", func(json.RawMessage) ([]cairn.Tool, error) { return []cairn.Tool{look("a"), look("a")}, nil }, "a", `tool "a": duplicate tool name`},
 		{"a cached tool", func(json.RawMessage) ([]cairn.Tool, error) {
 			return []cairn.Tool{look("a", cairn.Cache(cairn.CachePolicy{TTL: time.Hour}))}, nil
 		}, "a", ""},

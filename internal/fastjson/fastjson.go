@@ -82,7 +82,7 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 		w.data = append(text, '"')
 	}
 	if w.err != nil {
-		return to, cairn.Errorf(cairn.ErrInvalid, "message does not encode: %w", w.err)
+		return to, cairn.Errorf(cairn.ErrInvalid, "encode message: %w", w.err)
 	}
 	return append(w.data, '}'), nil
 }

@@ -55,7 +55,7 @@ func Check(id string) string {
 	case id == "":
 		return "is empty"
 	case len(id) > MaxLength:
-		return fmt.Sprintf("has %d bytes, at most %d are allowed", len(id), MaxLength)
+		return fmt.Sprintf("is too large: %d bytes (max %d)", len(id), MaxLength)
 	case !utf8.ValidString(id):
 		return "is not valid UTF-8"
 	case strings.TrimSpace(id) != id:
@@ -75,9 +75,9 @@ func CheckPath(id string) string {
 	for segment := range strings.SplitSeq(id, "/") {
 		switch segment {
 		case "":
-			return "begins or ends with a slash, or has two in a row"
+			return "has an empty path segment"
 		case ".", "..":
-			return "is " + segment + ", or has it between slashes"
+			return "has the path segment " + segment
 		}
 	}
 	return ""

@@ -50,8 +50,8 @@ func TestCheck(t *testing.T) {
 	}
 	for bad, want := range map[string]string{
 		"":                                   "is empty",
-		strings.Repeat("x", 1+ids.MaxLength): "has 201 bytes, at most 200 are allowed",
-		strings.Repeat("é", 101):             "has 202 bytes",
+		strings.Repeat("x", 1+ids.MaxLength): "is too large: 201 bytes (max 200)",
+		strings.Repeat("é", 101):             "is too large: 202 bytes",
 		"a\xff":                              "is not valid UTF-8",
 		" a":                                 "begins or ends with white space",
 		"a\u00a0":                            "begins or ends with white space",

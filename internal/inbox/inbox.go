@@ -23,9 +23,9 @@ import (
 func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) (cairn.PendingCall, cairn.Outcome, error) {
 	switch {
 	case s.Type != answers[c.Kind]:
-		return c, cairn.OutcomeInvalid, cairn.Invalid("type", "call %q is of kind %s; a %s does not answer it", c.ID, c.Kind, s.Type)
+		return c, cairn.OutcomeInvalid, cairn.Invalid("type", "call %q of kind %s cannot be answered with %s", c.ID, c.Kind, s.Type)
 	case s.ApprovalID != c.ApprovalID:
-		return c, cairn.OutcomeInvalid, cairn.Invalid("approval_id", "is not that of call %q", c.ID)
+		return c, cairn.OutcomeInvalid, cairn.Invalid("approval_id", "does not match call %q", c.ID)
 	}
 	if err := mayAnswer(&c, s.Reviewer, now); err != nil {
 		return c, cairn.OutcomeInvalid, err
@@ -63,7 +63,7 @@ var answers = map[cairn.CallKind]cairn.SubmissionType{
 func mayAnswer(c *cairn.PendingCall, reviewer string, now time.Time) error {
 	switch {
 	case len(c.Reviewers) > 0 && reviewer == "":
-		return cairn.Invalid("reviewer", "call %q is assigned to named reviewers; say who answers", c.ID)
+		return cairn.Invalid("reviewer", "is required: call %q is assigned to named reviewers", c.ID)
 	case len(c.Reviewers) > 0 && !slices.Contains(c.Reviewers, reviewer):
 		return cairn.Invalid("reviewer", "call %q is not assigned to %q", c.ID, reviewer)
 	case c.Status == cairn.CallOpen && !c.Overdue(now) && c.Claimed(now) && c.ClaimedBy != reviewer:
@@ -101,7 +101,7 @@ func checkValue(c *cairn.PendingCall, s *cairn.Submission) error {
 	case len(s.Input) > 0 && c.NoEdits:
 		return cairn.Invalid("input", "the arguments of call %q cannot be changed", c.ID)
 	case len(s.Input) > 0 && c.Quorum != cairn.AnyReviewer:
-		return cairn.Invalid("input", "the reviewers of call %q decide together, so none of them can change its arguments", c.ID)
+		return cairn.Invalid("input", "reviewers of call %q decide together, so none of them can change its arguments", c.ID)
 	case len(s.Input) > 0:
 		return c.CheckValue("input", s.Input)
 	}
@@ -273,7 +273,7 @@ func Settle(c cairn.PendingCall) cairn.PendingCall {
 // claim extends it. Claim returns ErrClaimed while another reviewer holds the call, and ErrInvalid otherwise.
 func Claim(c cairn.PendingCall, reviewer string, d time.Duration, now time.Time) (cairn.PendingCall, error) {
 	if problem := ids.Check(reviewer); problem != "" {
-		return c, cairn.Invalid("reviewer", "the name %s", problem)
+		return c, cairn.Invalid("reviewer", "name %s", problem)
 	}
 	d = cmp.Or(d, cairn.DefaultClaim)
 	switch {
@@ -284,7 +284,7 @@ func Claim(c cairn.PendingCall, reviewer string, d time.Duration, now time.Time)
 	case c.Status != cairn.CallOpen || c.Overdue(now):
 		return c, closed(&c)
 	case c.Quorum != cairn.AnyReviewer:
-		return c, cairn.Invalid("call_id", "the reviewers of call %q decide together, so none of them can claim it", c.ID)
+		return c, cairn.Invalid("call_id", "reviewers of call %q decide together, so none of them can claim it", c.ID)
 	}
 	if err := mayAnswer(&c, reviewer, now); err != nil {
 		return c, err
@@ -314,7 +314,7 @@ func Release(c cairn.PendingCall, reviewer string, now time.Time) (cairn.Pending
 func Override(c cairn.PendingCall, by string, now time.Time) (cairn.PendingCall, error) {
 	switch problem := ids.Check(by); {
 	case problem != "":
-		return c, cairn.Invalid("reviewer", "the name %s", problem)
+		return c, cairn.Invalid("reviewer", "name %s", problem)
 	case c.Status != cairn.CallOpen || c.Overdue(now) || !c.Claimed(now) || c.ClaimedBy == by:
 		return c, nil
 	}

@@ -130,7 +130,7 @@ func TestDecide(t *testing.T) {
 		"a call that was dropped":         {clientCall(dropped), here, cairn.OutcomeInvalid, "call_id", "cancelled"},
 		"dropped after its answer":        {approvalCall(after(cairn.CallAnswered, cairn.DecisionApproved), dropped), no, cairn.OutcomeInvalid, "call_id", "cancelled"},
 		"dropped after its deadline":      {approvalCall(due(past), dropped), no, cairn.OutcomeInvalid, "call_id", "cancelled"},
-		"nobody's name":                   {approvalCall(assigned(cairn.AnyReviewer, "ann")), yes, cairn.OutcomeInvalid, "reviewer", "say who"},
+		"nobody's name":                   {approvalCall(assigned(cairn.AnyReviewer, "ann")), yes, cairn.OutcomeInvalid, "reviewer", "is required"},
 		"another's name":                  {clientCall(assigned(cairn.AnyReviewer, "ann")), here.By("eve"), cairn.OutcomeInvalid, "reviewer", `"eve"`},
 		"another's vote":                  {approvalCall(assigned(cairn.AllReviewers, "ann", "bob")), no.By("eve"), cairn.OutcomeInvalid, "reviewer", `"eve"`},
 		"another's claim":                 {approvalCall(claimedBy("ann", soon)), yes.By("bob"), cairn.OutcomeInvalid, "reviewer", `claimed by "ann" until 2026-03-04T12:00:00Z`},

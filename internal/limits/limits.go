@@ -28,7 +28,7 @@ func Size(n int) string {
 	if n <= Bytes {
 		return ""
 	}
-	return fmt.Sprintf("has %d bytes, at most %d are allowed", n, Bytes)
+	return fmt.Sprintf("is too large: %d bytes (max %d)", n, Bytes)
 }
 
 // Text returns what is wrong with a text; "" if nothing is. It must be UTF-8 without NUL, of at most Bytes.

@@ -37,7 +37,7 @@ func TestJSON(t *testing.T) {
 		strings.Repeat("9", 310):     "has a number that is not finite",
 		nested(limits.Depth + 1):     "is nested more than 128 levels deep",
 		`{"v":` + nested(9998) + `}`: "is nested more than 128 levels deep",
-		`"` + strings.Repeat("x", limits.Bytes-1) + `"`: fmt.Sprintf("has %d bytes, at most %d are allowed", limits.Bytes+1, limits.Bytes),
+		`"` + strings.Repeat("x", limits.Bytes-1) + `"`: fmt.Sprintf("is too large: %d bytes (max %d)", limits.Bytes+1, limits.Bytes),
 	} {
 		if got := limits.JSON([]byte(raw)); got != want {
 			t.Errorf("%.60q: %q, want %q", raw, got, want)
@@ -55,7 +55,7 @@ func TestText(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "plain": "", "🜁\n\x01\u2028": "", "\xff": "is not valid UTF-8", "a\x00": "contains a NUL character",
 		strings.Repeat("x", limits.Bytes):   "",
-		strings.Repeat("x", limits.Bytes+1): fmt.Sprintf("has %d bytes, at most %d are allowed", limits.Bytes+1, limits.Bytes),
+		strings.Repeat("x", limits.Bytes+1): fmt.Sprintf("is too large: %d bytes (max %d)", limits.Bytes+1, limits.Bytes),
 	} {
 		if got := limits.Text(text); got != want {
 			t.Errorf("%.20q: %q, want %q", text, got, want)

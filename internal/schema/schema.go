@@ -275,7 +275,7 @@ func number(text string) (*float64, error) {
 func count(text string) (*int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return nil, errors.New("not a count")
+		return nil, errors.New("not a whole number of 0 or more")
 	}
 	return &n, nil
 }
@@ -331,7 +331,7 @@ func violations(whole *Schema, list []string, at string, s *jsonschema.Schema, v
 			case s.Properties[name] != nil:
 				list = violations(whole, list, inner, s.Properties[name], v[name], refs)
 			case s.AdditionalProperties != nil && isFalse(s.AdditionalProperties):
-				list = append(list, inner+": is not known")
+				list = append(list, inner+": unknown member")
 			default:
 				list = violations(whole, list, inner, s.AdditionalProperties, v[name], refs)
 			}

@@ -203,10 +203,10 @@ func TestForErrors(t *testing.T) {
 		}](), []string{".A", "bogus=1", "unknown constraint"}},
 		{of[struct {
 			A string `schema:"minLength"`
-		}](), []string{".A", "not a count"}},
+		}](), []string{".A", "not a whole number of 0 or more"}},
 		{of[struct {
 			A string `schema:"maxLength=-1"`
-		}](), []string{".A", "not a count"}},
+		}](), []string{".A", "not a whole number of 0 or more"}},
 		{of[struct {
 			A float64 `schema:"min=NaN"`
 		}](), []string{".A", "not a number"}},
@@ -274,7 +274,7 @@ func TestEveryViolationIsListed(t *testing.T) {
 	}{
 		{`{"id":"x","lines":[{"sku":"abc","count":1}],"notes":{"a":"b"}}`, nil},
 		{`{}`, []string{`id: is required`, `lines: is required`}},
-		{`{"id":1,"lines":[],"extra":2,"other":3}`, []string{`extra: is not known`, `id: must be a string`, `other: is not known`}},
+		{`{"id":1,"lines":[],"extra":2,"other":3}`, []string{`extra: unknown member`, `id: must be a string`, `other: unknown member`}},
 		{`{"id":"x","lines":[{"sku":"a","count":0},{"count":"two"},5]}`,
 			[]string{`lines[0].count: must be at least 1`, `lines[0].sku: must have at least 3 characters`, `lines[1].sku: is required`,
 				`lines[1].count: must be a whole number`, `lines[2]: must be an object`}},
@@ -311,7 +311,7 @@ func TestViolationsAreInWords(t *testing.T) {
 		{`{"minLength":1}`, `""`, `must have at least 1 character`},
 		{`{"maxLength":2,"pattern":"^a"}`, `"xyz"`, `must have at most 2 characters; must match the pattern ^a`},
 		{`{"minItems":2}`, `[1]`, `must have at least 2 items`},
-		{`{"maxItems":1,"uniqueItems":true}`, `[1,1]`, `must have at most 1 item; must not have the same item twice`},
+		{`{"maxItems":1,"uniqueItems":true}`, `[1,1]`, `must have at most 1 item; must not have duplicate items`},
 		{`{"minProperties":1}`, `{}`, `must have at least 1 member`},
 		{`{"enum":["red","green",null]}`, `"blue"`, `must be one of "red", "green", null`},
 		{`{"const":"go"}`, `"stop"`, `must be "go"`},

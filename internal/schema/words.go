@@ -61,7 +61,7 @@ var rules = []rule{
 			return nil
 		}
 		return &jsonschema.Schema{UniqueItems: true}
-	}, func(*jsonschema.Schema) string { return "must not have the same item twice" }},
+	}, func(*jsonschema.Schema) string { return "must not have duplicate items" }},
 }
 
 // bound returns the rule of a keyword that compares numbers.

@@ -22,7 +22,7 @@ func Result(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolResult 
 		r.Private = run.Error.Code != cairn.ErrLost
 		return r
 	}
-	return transcript.Failed(use, cairn.ErrStopped, "agent "+agent+" was stopped before it came to an end")
+	return transcript.Failed(use, cairn.ErrStopped, "agent "+agent+" was stopped before it finished")
 }
 
 // Report returns the text that the model reads about a background companion whose run has ended.
@@ -35,5 +35,5 @@ func Report(name string, run *cairn.Run) string {
 	case run.Error != nil:
 		return fmt.Sprintf("Companion %s failed: %s", name, run.Error.Message)
 	}
-	return fmt.Sprintf("Companion %s was stopped before it came to an end.", name)
+	return fmt.Sprintf("Companion %s was stopped before it finished.", name)
 }

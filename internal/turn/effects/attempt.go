@@ -43,7 +43,7 @@ func (t *trial) invoke() *cairn.ToolResult {
 		if final != nil {
 			return t.failed(final)
 		}
-		t.fx.Logger.Warn("tool failed, trying again", t.attrs("error", err, "attempt", n, "wait", wait)...)
+		t.fx.Logger.Warn("tool failed; retrying", t.attrs("error", err, "attempt", n, "wait", wait)...)
 		if retry.Sleep(t.work, wait) != nil {
 			return nil
 		}
@@ -72,9 +72,9 @@ func (t *trial) call() (output json.RawMessage, suspends bool, err error) {
 // swallowed returns the error of a tool that asked a question and then returned no error, or another one than Ask's.
 func swallowed(err error) error {
 	if err == nil {
-		return cairn.Errorf(cairn.ErrTool, "the tool asked a question and did not return the error of Ask, which suspends the call; the question was not asked")
+		return cairn.Errorf(cairn.ErrTool, "the tool asked a question but did not return the error of Ask, which suspends the call; the question was not asked")
 	}
-	return fmt.Errorf("the tool asked a question and returned another error than that of Ask, which suspends the call; the question was not asked: %w", err)
+	return fmt.Errorf("the tool asked a question but returned a different error than Ask, whose error suspends the call; the question was not asked: %w", err)
 }
 
 // attempt records that an attempt at the tool begins. A run whose facts stay in this process stages no first attempt: a

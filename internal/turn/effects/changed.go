@@ -54,7 +54,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 	if v.run, err = driver.FindRun(v.ctx, fx.Store, child.ID, child.RunID); err != nil {
 		return nil, err
 	}
-	return transcript.Failed(c.Use, cairn.ErrUnknownTool, fmt.Sprintf("agent %s cannot be consulted any more", child.Agent)), nil
+	return transcript.Failed(c.Use, cairn.ErrUnknownTool, fmt.Sprintf("agent %s is no longer available", child.Agent)), nil
 }
 
 // consulted returns the session that the call began or waited for when it was made, or nil.

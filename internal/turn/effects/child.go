@@ -230,7 +230,7 @@ func (fx *Effects) consulted(ctx context.Context, l *session.Live, c *step.Call)
 	var waits *cairn.Suspension
 	err := fx.persist(ctx, func() (err error) { waits, err = fx.Suspension(ctx, l.Row); return err })
 	if err != nil { // the log will lack the end of the consultation
-		fx.Logger.Warn("it is not known what a call waited for", "session", l.Row.ID, "call", c.Use.CallID, "error", err)
+		fx.Logger.Warn("cannot find the child session of a call", "session", l.Row.ID, "call", c.Use.CallID, "error", err)
 	}
 	if waits != nil {
 		for _, child := range waits.Children {
@@ -326,7 +326,7 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 	}
 	v.run = run
 	if !v.deadline.IsZero() && run.Reason == cairn.ReasonInterrupted && run.StopReason == lifecycle.TimedOut.Reason {
-		return transcript.Failed(v.c.Use, cairn.ErrTimeout, "agent "+v.agent+" did not end in time"), nil
+		return transcript.Failed(v.c.Use, cairn.ErrTimeout, "agent "+v.agent+" timed out"), nil
 	}
 	return delegate.Result(v.c.Use, v.agent, run), nil
 }
@@ -413,7 +413,7 @@ func (fx *Effects) passStop(ctx, work context.Context, child, runID string) {
 func (fx *Effects) askToStop(ctx context.Context, child string, stop cairn.Stop) {
 	err := fx.Store.RequestStop(ctx, child, stop)
 	if err != nil && !errors.Is(err, cairn.ErrNotRunning) {
-		fx.Logger.Warn("a sub-agent was not asked to stop", "session", child, "error", err)
+		fx.Logger.Warn("cannot stop a sub-agent", "session", child, "error", err)
 	}
 	if err == nil || !fx.Remote() { // a remote effect's commit sees only what the store has
 		fx.RequestStop(child, stop)

@@ -23,7 +23,7 @@ func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string
 			n, err = fx.countAgents(ctx, parent.RootID)
 		}
 		if err == nil && n >= fx.MaxTreeSessions {
-			err = cairn.Errorf(cairn.ErrTooLarge, "there are %d agents' sessions in this conversation already, which is the limit", n)
+			err = cairn.Errorf(cairn.ErrTooLarge, "conversation already has the maximum of %d agent sessions", n)
 		}
 	}
 	if !errors.Is(err, cairn.ErrTooLarge) {

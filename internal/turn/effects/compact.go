@@ -114,7 +114,7 @@ func (fx *Effects) fit(ctx context.Context, a *cairn.Agent, l *session.Live, to 
 		return nil
 	}
 	if err != nil && !over { // the request fits unchanged
-		fx.Logger.Warn("the history was not summarised", "session", l.Row.ID, "agent", a.Name, "tokens", n, "window", r.all, "error", err)
+		fx.Logger.Warn("history not summarised", "session", l.Row.ID, "agent", a.Name, "tokens", n, "window", r.all, "error", err)
 		return nil
 	}
 	return err
@@ -168,14 +168,14 @@ func (fx *Effects) count(ctx context.Context, a *cairn.Agent, l *session.Live, r
 	case errors.Is(err, errors.ErrUnsupported):
 		return n
 	case err != nil || exact <= 0:
-		fx.Logger.Warn("the provider did not count tokens; an estimate stands", "session", l.Row.ID, "agent", a.Name, "error", err)
+		fx.Logger.Warn("provider did not count tokens; using an estimate", "session", l.Row.ID, "agent", a.Name, "error", err)
 		return n
 	}
 	return exact
 }
 
 // errTooLittle means that a summary would not be worth losing the prefix that the provider has cached.
-var errTooLittle = errors.New("what is older than the messages that are kept is too little to be summarised")
+var errTooLittle = errors.New("too little history before the kept messages to summarise")
 
 // summarise adds a summary to the step's context, and reduces the request to the messages that remain with it. must
 // reports whether the request cannot be sent without it.
@@ -229,7 +229,7 @@ func (fx *Effects) restate(a *cairn.Agent, sessionID string, x *transcript.Index
 		m.Parts = append(m.Parts, cairn.TextPart(text))
 	}
 	for _, err := range problems {
-		fx.Logger.Warn("a summary lacks the text of a toolset", "session", sessionID, "agent", a.Name, "error", err)
+		fx.Logger.Warn("summary lacks the text of a toolset", "session", sessionID, "agent", a.Name, "error", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func (fx *Effects) byProvider(ctx context.Context, a *cairn.Agent, r roomOf, req
 		err = cairn.CheckJSON("provider", c.Provider)
 	}
 	if err != nil {
-		fx.Logger.Warn("what the provider has compacted is not used", "session", req.SessionID, "agent", a.Name, "error", err)
+		fx.Logger.Warn("ignoring provider-side compaction", "session", req.SessionID, "agent", a.Name, "error", err)
 	} else {
 		summary.Provider, summary.Model = c.Provider, r.model.Info().ID()
 	}
@@ -290,9 +290,9 @@ func (r *roomOf) cut(all []cairn.Message, first int, fixed int64, must bool) (in
 		if !must {
 			return 0, errTooLittle
 		}
-		return 0, tooLong(rest+fixed, r.all, "there is nothing older to summarise")
+		return 0, tooLong(rest+fixed, r.all, "no older messages to summarise")
 	case rest+fixed > r.all:
-		return 0, tooLong(rest+fixed, r.all, "the messages that belong together at its end are larger than the window")
+		return 0, tooLong(rest+fixed, r.all, "the messages at its end that cannot be separated are larger than the window")
 	}
 	return at, nil
 }

@@ -24,7 +24,7 @@ func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *driver.C
 	all := without(l, a.Model, l.Messages)
 	cut, err := r.cut(all, l.First(), 0, true)
 	if errors.Is(err, &cairn.Error{Code: cairn.ErrContextLength}) {
-		return m, usage, cairn.Invalid("session", "%q has nothing older to summarise", l.Row.ID)
+		return m, usage, cairn.Invalid("session", "%q has no older messages to summarise", l.Row.ID)
 	}
 	if err != nil {
 		return m, usage, err

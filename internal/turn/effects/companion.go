@@ -49,7 +49,7 @@ func (v *visit) talk() (*cairn.ToolResult, error) {
 	use := v.c.Use
 	var args companionArgs
 	if err := json.Unmarshal(use.Input, &args); err != nil {
-		return failure(use, cairn.Errorf(cairn.ErrArguments, "arguments do not decode: %w", err)), nil
+		return failure(use, cairn.Errorf(cairn.ErrArguments, "decode arguments: %w", err)), nil
 	}
 	var row *cairn.Session
 	var err error
@@ -63,7 +63,7 @@ func (v *visit) talk() (*cairn.ToolResult, error) {
 		return nil, err
 	}
 	if row == nil {
-		return transcript.Failed(use, cairn.ErrNotFound, fmt.Sprintf("there is no companion %q", args.Name)), nil
+		return transcript.Failed(use, cairn.ErrNotFound, fmt.Sprintf("companion %q not found", args.Name)), nil
 	}
 	v.child, v.agent = row.ID, row.Agent
 	switch use.Tool {
@@ -222,7 +222,7 @@ func (v *visit) company() (all company, begun *cairn.Session, err error) {
 func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	kind, ok := define.Companion(v.a, args.Agent)
 	if !ok { // the schema admits existing ones only
-		return transcript.Failed(v.c.Use, cairn.ErrNotFound, fmt.Sprintf("there is no companion agent %q", args.Agent)), nil
+		return transcript.Failed(v.c.Use, cairn.ErrNotFound, fmt.Sprintf("unknown companion agent %q", args.Agent)), nil
 	}
 	all, begun, err := v.company()
 	if err != nil {
@@ -247,7 +247,7 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 		return transcript.Failed(v.c.Use, cairn.ErrArguments, "name: "+problem), nil
 	}
 	if n := all.alive[args.Agent]; n >= define.MaxCompanions(kind) {
-		return transcript.Failed(v.c.Use, cairn.ErrTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
+		return transcript.Failed(v.c.Use, cairn.ErrTooLarge, fmt.Sprintf("already %d companions of agent %s, which is the maximum; terminate one first", n, args.Agent)), nil
 	}
 	v.child = childID(v.l.Row, v.c.Use.CallID)
 	return v.converse(kind, name, func() (turn.Begun, error) {
@@ -263,7 +263,7 @@ func (v *visit) runID() string { return ids.Derive("run", v.l.Row.Secret, v.chil
 func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, error) {
 	kind, ok := define.Companion(v.a, row.Agent)
 	if !ok {
-		return transcript.Failed(v.c.Use, cairn.ErrNotFound, fmt.Sprintf("agent %q is no companion any more", row.Agent)), nil
+		return transcript.Failed(v.c.Use, cairn.ErrNotFound, fmt.Sprintf("agent %q is no longer available as a companion", row.Agent)), nil
 	}
 	if row.Status == cairn.SessionFailed {
 		return transcript.Failed(v.c.Use, cairn.ErrNotResumable, fmt.Sprintf("companion %q has failed or was terminated; spawn it again", row.Name)), nil
@@ -278,7 +278,7 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 	if veto, err := v.begin(row.Agent); veto != nil || err != nil {
 		return veto, err
 	}
-	if stopped, err := v.halt(row, cairn.StopInterrupt, "another message came"); !stopped || err != nil {
+	if stopped, err := v.halt(row, cairn.StopInterrupt, "interrupted by another message"); !stopped || err != nil {
 		return nil, err
 	}
 	return v.converse(kind, row.Name, func() (turn.Begun, error) {

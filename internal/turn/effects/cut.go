@@ -17,7 +17,7 @@ func cutShort(l *session.Live, a *cairn.Agent, c *step.Call) error {
 	if c.Cut == "" {
 		return nil
 	}
-	return cairn.Errorf(cairn.ErrOutputLimit, "the call was cut by %s before its arguments were complete, so it was not executed; "+
+	return cairn.Errorf(cairn.ErrOutputLimit, "not executed: the arguments were truncated by %s; "+
 		"write less in one call, for example in several smaller calls", cutBy(l, a, c.Cut))
 }
 
@@ -29,7 +29,7 @@ func cutBy(l *session.Live, a *cairn.Agent, reason cairn.FinishReason) string {
 	}
 	switch {
 	case reason == cairn.FinishReasonWindow:
-		return "the model's context window, which is full,"
+		return "the end of the model's context window"
 	case n > 0:
 		return fmt.Sprintf("the output limit of %d tokens", n)
 	}
@@ -51,7 +51,7 @@ func tooOftenCut(l *session.Live, a *cairn.Agent, st *step.Step) *cairn.Error {
 	if m.Cut == cairn.FinishReasonWindow {
 		remedy = "use a model with a larger window, or Agent.Compaction"
 	}
-	return cairn.Errorf(cairn.ErrOutputLimit, "agent %q: %d replies in a row were cut by %s before a tool call was complete; %s", a.Name, n, cutBy(l, a, m.Cut), remedy)
+	return cairn.Errorf(cairn.ErrOutputLimit, "agent %q: %d replies in a row were truncated by %s before a tool call was complete; %s", a.Name, n, cutBy(l, a, m.Cut), remedy)
 }
 
 // idle reports whether a reply was cut before it had a complete call, and does not end the turn.

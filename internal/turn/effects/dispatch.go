@@ -62,7 +62,7 @@ func of[In, Out any](k turn.Kind[In, Out], x effect[In, Out]) kind {
 			in, ok := turn.InputOf(e)
 			out, fits := e.Out.(*Out)
 			if !ok || !fits {
-				return cairn.Invalid("effect", "%s: its input and output cannot be %T and %T", k.Name, e.In, e.Out)
+				return cairn.Invalid("effect", "%s: unsupported input and output types %T and %T", k.Name, e.In, e.Out)
 			}
 			l, a, err := fx.hold(in.Position)
 			if err == nil {
@@ -91,12 +91,12 @@ func (fx *Effects) Run(ctx context.Context, e turn.Effect) error {
 func (fx *Effects) Carry(ctx context.Context, name string, in json.RawMessage) (out any, err error) {
 	var asked turn.ChildIn
 	if err := json.Unmarshal(in, &asked); err != nil {
-		return nil, cairn.Invalid("effect", "%s: its input does not decode: %s", name, err)
+		return nil, cairn.Invalid("effect", "%s: decode input: %s", name, err)
 	}
 	if carry := table[name].carry; carry != nil {
 		return carry(ctx, fx, asked)
 	}
-	return nil, cairn.Invalid("effect", "there is no effect %q", name)
+	return nil, cairn.Invalid("effect", "unknown effect %q", name)
 }
 
 // carry executes the effect as a remote one.

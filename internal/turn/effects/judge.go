@@ -130,7 +130,7 @@ func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *session.Live
 		return a.StopWhen(ctx, step), nil
 	})
 	if err != nil {
-		fx.Logger.Warn("the stop condition failed; it does not hold", "session", l.Row.ID, "agent", a.Name, "error", err)
+		fx.Logger.Warn("stop condition failed; treated as not met", "session", l.Row.ID, "agent", a.Name, "error", err)
 	}
 	return stop && err == nil
 }

@@ -60,6 +60,6 @@ func (fx *Effects) leaveCall(ctx context.Context, l *session.Live, used cairn.Us
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
 	if err := fx.stageSpent(ctx, l, l.Step.ID, used); err != nil {
-		fx.Logger.Warn("the usage of a model call that is repeated was not stored", "session", l.Row.ID, "run", l.Run.ID, "error", err)
+		fx.Logger.Warn("usage of a repeated model call not stored", "session", l.Row.ID, "run", l.Run.ID, "error", err)
 	}
 }

@@ -65,7 +65,7 @@ func (m *mender) leaveOut(to *step.Reply, req *cairn.Request, why error) bool {
 	note.LeftOut = &cairn.LeftOut{Files: files, Model: model.Info().ID(), Reason: reason}
 	to.Context = append(to.Context, note)
 	req.Messages = sent(m.l, model, to.Context)
-	m.fx.Logger.Warn("model call failed, trying again without files", "session", m.l.Row.ID, "agent", m.a.Name, "model", model.Info().ID(), "files", len(files), "error", why)
+	m.fx.Logger.Warn("model call failed; retrying without files", "session", m.l.Row.ID, "agent", m.a.Name, "model", model.Info().ID(), "files", len(files), "error", why)
 	return true
 }
 

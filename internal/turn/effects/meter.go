@@ -37,7 +37,7 @@ func (m *meter) report(c *cairn.Chunk) error {
 		return err
 	}
 	if len(c.Calls) > maxCalls {
-		return cairn.Invalid("calls", "%d are more than %d", len(c.Calls), maxCalls)
+		return cairn.Invalid("calls", "has %d entries (max %d)", len(c.Calls), maxCalls)
 	}
 	for i := range c.Calls {
 		if err := c.Calls[i].Usage.Validate(); err != nil {
@@ -125,12 +125,12 @@ func (fx *Effects) price(m cairn.ModelInfo) (f *figures, known bool) {
 	}
 	attrs := []any{"model", m.ID()}
 	if !price {
-		attrs = append(attrs, "price", "unknown: its cost is, unless the provider reports it")
+		attrs = append(attrs, "price", "unknown: the cost is unknown unless the provider reports it")
 	}
 	if !window {
-		attrs = append(attrs, "window", "unknown: unless Compaction.Window is set, histories are summarised by an estimate, once the provider refuses one as too long")
+		attrs = append(attrs, "window", "unknown: set Compaction.Window; without it, histories are summarised only after the provider rejects one as too long")
 	}
-	fx.Logger.Warn("the table of models lacks figures of a model", attrs...)
+	fx.Logger.Warn("model table lacks figures for a model", attrs...)
 	return f, price
 }
 

@@ -44,7 +44,7 @@ func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) 
 		m.Pinned = map[string]json.RawMessage{a.Toolsets[i].Name(): o.Pinned}
 		messages = append(messages, m)
 		for _, err := range l.LeftOut(m.Pinned) {
-			fx.Logger.Warn("a tool is left out", "session", l.Row.ID, "agent", a.Name, "error", err)
+			fx.Logger.Warn("tool omitted", "session", l.Row.ID, "agent", a.Name, "error", err)
 		}
 	}
 	return messages, nil
@@ -54,13 +54,13 @@ func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) 
 // turn runs without, unless the toolset is required.
 func (fx *Effects) without(l *session.Live, ts cairn.Toolset, err error) error {
 	if _, has := l.Index().Pinned()[ts.Name()]; has {
-		fx.Logger.Warn("a toolset offers nothing; the session keeps its tools", "session", l.Row.ID, "agent", l.Agent().Name, "toolset", ts.Name(), "error", err)
+		fx.Logger.Warn("toolset failed; the session keeps its tools", "session", l.Row.ID, "agent", l.Agent().Name, "toolset", ts.Name(), "error", err)
 		return nil
 	}
 	if r, ok := ts.(cairn.RequiredToolset); ok && r.Required() {
-		return cairn.Errorf(cairn.ErrUnavailable, "the required toolset %q offers no tools: %w", ts.Name(), err)
+		return cairn.Errorf(cairn.ErrUnavailable, "required toolset %q failed: %w", ts.Name(), err)
 	}
-	fx.Logger.Warn("a turn runs without the tools of a toolset", "session", l.Row.ID, "agent", l.Agent().Name, "toolset", ts.Name(), "error", err)
+	fx.Logger.Warn("toolset failed; the turn runs without its tools", "session", l.Row.ID, "agent", l.Agent().Name, "toolset", ts.Name(), "error", err)
 	l.Emit.Event(journal.ToolsMissing(ts.Name(), err))
 	return nil
 }

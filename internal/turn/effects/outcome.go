@@ -322,7 +322,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 	case out.Answers(st):
 		text := fmt.Sprintf("Call %s with the final result to end your turn.", cairn.FinishTool)
 		if m := st.Message(); m != nil && m.Cut != "" {
-			text = fmt.Sprintf("Your reply was cut by %s. %s Write less before it.", cutBy(l, a, m.Cut), text)
+			text = fmt.Sprintf("Your reply was truncated by %s. %s Write less before it.", cutBy(l, a, m.Cut), text)
 		}
 		out.Say(cairn.Context(text))
 	case j.Owes:
@@ -334,7 +334,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 		return fail(cairn.ReasonError, err)
 	}
 	if st.Number >= define.Steps(a) {
-		return fail(cairn.ReasonError, cairn.Errorf(cairn.ErrMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, define.Steps(a)))
+		return fail(cairn.ReasonError, cairn.Errorf(cairn.ErrMaxSteps, "agent %q used all %d steps of the turn without finishing", a.Name, define.Steps(a)))
 	}
 	return nil
 }

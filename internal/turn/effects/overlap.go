@@ -79,5 +79,5 @@ func (fx *Effects) reread(ctx context.Context, l *session.Live) error {
 // replaced by another one. No host can cure that: the run is driven again, under another lease, from what the store
 // has.
 func behind(session string, step int) error {
-	return cairn.Errorf(cairn.ErrStoreBehind, "session %q: the store lacks what comes before this effect of step %d", session, step)
+	return cairn.Errorf(cairn.ErrStoreBehind, "session %q: the store is missing earlier effects of step %d", session, step)
 }

@@ -148,7 +148,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 			to.Said = r.text()
 			return cairn.AsError(failed)
 		}
-		fx.Logger.Warn("model call failed, trying again", "session", l.Row.ID, "step", number, "error", err, "wait", wait)
+		fx.Logger.Warn("model call failed; retrying", "session", l.Row.ID, "step", number, "error", err, "wait", wait)
 		if retry.Sleep(ctx, wait) != nil {
 			return nil
 		}
@@ -188,7 +188,7 @@ func take(to *step.Reply, r *reply, partial bool) error {
 		m.Tokens = r.meter.window()
 		if err := m.Validate(); err != nil {
 			to.Usage = to.Usage.Add(r.meter.wasted())
-			return cairn.Errorf(cairn.ErrModelReply, "the model's reply cannot be kept: %w", err)
+			return cairn.Errorf(cairn.ErrModelReply, "cannot store the model's reply: %w", err)
 		}
 	}
 	to.Usage = to.Usage.Add(r.meter.used())
@@ -281,7 +281,7 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	listens := hooks.Any(func(h *cairn.Hooks) bool { return h.TextDelta != nil })
 	model, known := define.Model(a, l.Run.Model)
 	if !known {
-		fx.Logger.Warn("the run's model is not there; the agent's own is asked", "session", l.Row.ID, "agent", a.Name, "model", l.Run.Model)
+		fx.Logger.Warn("unknown model of the run; using the agent's own", "session", l.Row.ID, "agent", a.Name, "model", l.Run.Model)
 	}
 	read := func(ctx context.Context, stream iter.Seq2[cairn.Chunk, error]) (none struct{}, err error) {
 		for chunk, err := range stream {
@@ -319,7 +319,7 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case !r.ended:
-		return cairn.Errorf(cairn.ErrModel, "the model's reply broke off")
+		return cairn.Errorf(cairn.ErrModel, "the model's reply ended unexpectedly")
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ const (
 // pass publishes what an agent on another server did. No field is trusted to be valid for a log.
 func (r *reply) pass(ev *cairn.Event) error {
 	if ev == nil || ev.Origin == "" || !slices.Contains(passable, ev.Type) {
-		return cairn.Errorf(cairn.ErrModel, "the model passed an event on that is none of an agent on another server")
+		return cairn.Errorf(cairn.ErrModel, "the model forwarded an event that is not from a remote agent")
 	}
 	out := cairn.Event{Type: ev.Type, Step: r.step, Origin: named(ev.Origin), Agent: named(ev.Agent), CallID: named(ev.CallID), Tool: named(ev.Tool),
 		Name: named(ev.Name), ChildID: named(ev.ChildID), Status: cairn.RunStatus(named(string(ev.Status))), Attempts: ev.Attempts,

@@ -47,7 +47,7 @@ func (r *reply) take(c *cairn.Chunk) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
-		return cairn.Errorf(cairn.ErrAborted, "the model call was given up")
+		return cairn.Errorf(cairn.ErrAborted, "the model call was abandoned")
 	}
 	return r.add(c)
 }
@@ -183,7 +183,7 @@ func (r *reply) bounds(c *cairn.Chunk) error {
 	}
 	clean, problem := limits.CleanJSON(c.Provider)
 	if problem != "" {
-		return cairn.Errorf(cairn.ErrModelReply, "what the model's provider wants back %s", problem)
+		return cairn.Errorf(cairn.ErrModelReply, "the provider data of the model's reply %s", problem)
 	}
 	c.Provider = clean
 	return nil
@@ -209,7 +209,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 		return r.endPart(c)
 	case cairn.ChunkProvider:
 		if c.Provider == nil {
-			return cairn.Errorf(cairn.ErrModel, "the model sent an item of its provider that is none")
+			return cairn.Errorf(cairn.ErrModel, "the model sent an invalid provider item")
 		}
 		r.endThinking()
 		p := &part{Part: cairn.Part{Type: cairn.PartProvider}}
@@ -222,13 +222,13 @@ func (r *reply) add(c *cairn.Chunk) error {
 		return r.addArguments(c)
 	case cairn.ChunkFile:
 		if c.File == nil {
-			return cairn.Errorf(cairn.ErrModel, "the model sent a file that is none")
+			return cairn.Errorf(cairn.ErrModel, "the model sent an invalid file")
 		}
 		r.endThinking()
 		r.parts = append(r.parts, &part{Part: cairn.Part{Type: cairn.PartFile, File: c.File}})
 	case cairn.ChunkModel:
 		if c.Model == "" || len(r.parts) > 0 {
-			return cairn.Errorf(cairn.ErrModel, "the model that answers is to be named before its answer")
+			return cairn.Errorf(cairn.ErrModel, "the model must be named before its reply begins")
 		}
 		r.meter.model = limits.Cut(limits.Clean(c.Model), maxModelName)
 		r.say(journal.Fallback(r.step, r.meter.model, r.requested))
@@ -236,7 +236,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 		return r.pass(c.Event)
 	case cairn.ChunkUsage:
 		if err := r.meter.report(c); err != nil {
-			r.logger.Warn("the model's usage is left out", "session", r.live.Row.ID, "step", r.step, "error", err)
+			r.logger.Warn("invalid usage of a model call ignored", "session", r.live.Row.ID, "step", r.step, "error", err)
 		}
 	case cairn.ChunkRestart:
 		r.restart(c.Text)
@@ -318,7 +318,7 @@ func (r *reply) addArguments(c *cairn.Chunk) error {
 // restart voids what arrived so far, for the reason why.
 func (r *reply) restart(why string) {
 	if r.said {
-		why = cmp.Or(limits.Clean(why), "the model began its reply again")
+		why = cmp.Or(limits.Clean(why), "the model restarted its reply")
 		r.say(journal.StepDiscarded(r.step, cairn.Errorf(cairn.ErrModel, "%s", why)))
 		r.say(journal.StepStart(r.step))
 	}
@@ -385,7 +385,7 @@ func (r *reply) text() string {
 }
 
 // unkept begins the text that replaces arguments that cannot be stored. No schema of arguments accepts it.
-const unkept = "arguments that cannot be kept: the JSON "
+const unkept = "invalid arguments: the JSON "
 
 // maxUnkept is how many bytes of such arguments are shown.
 const maxUnkept = 200
@@ -407,7 +407,7 @@ func arguments(text string) (raw json.RawMessage, ok bool) {
 	}
 	ok = json.Valid(raw)
 	if !ok {
-		problem = "is broken"
+		problem = "has a syntax error"
 	}
 	if ok || len(text) > maxNoJSON {
 		text = unkept + problem + ": " + limits.Cut(text, maxUnkept)

@@ -34,7 +34,7 @@ func (fx *Effects) retryWait(ctx context.Context, p *cairn.RetryPolicy, err erro
 	var e *cairn.Error
 	switch errors.As(err, &e); {
 	case e != nil && time.Duration(e.RetryAfter) > policy.Limit:
-		return 0, fmt.Errorf("%w (it asks to wait %s, more than the %s that %s retry policy allows)", err, e.RetryAfter, policy.Limit, whose)
+		return 0, fmt.Errorf("%w (retry after %s exceeds the %s that %s retry policy allows)", err, e.RetryAfter, policy.Limit, whose)
 	case e != nil && e.RetryAfter > 0:
 		return time.Duration(e.RetryAfter), nil
 	}
@@ -50,7 +50,7 @@ func (fx *Effects) retryable(ctx context.Context, p *cairn.RetryPolicy, err erro
 	u := user.Code{What: "a retry policy's When", Err: cairn.ErrHook, Limit: fx.HookTimeout}
 	yes, bad := user.Call(ctx, &fx.User, u, func(context.Context) (bool, error) { return p.When(err), nil })
 	if bad != nil {
-		fx.Logger.Warn("a retry policy's When failed; the call is not tried again", "error", bad)
+		fx.Logger.Warn("a retry policy's When failed; not retrying", "error", bad)
 	}
 	return yes && bad == nil
 }

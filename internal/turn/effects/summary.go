@@ -27,7 +27,7 @@ func (fx *Effects) summary(ctx context.Context, a *cairn.Agent, sessionID string
 	if err == nil || ctx.Err() != nil {
 		return text, usage, err
 	}
-	fx.Logger.Warn("the compaction's model failed; the run's model summarises", "session", sessionID, "agent", a.Name,
+	fx.Logger.Warn("compaction model failed; using the run's model", "session", sessionID, "agent", a.Name,
 		"model", r.Model.Info().ID(), "instead", r.model.Info().ID(), "error", err)
 	r.piece = r.all * pieceShare / 100
 	text, used, err := fx.summaryBy(ctx, a, sessionID, r.model, r, older)
@@ -42,7 +42,7 @@ func (fx *Effects) summaryBy(ctx context.Context, a *cairn.Agent, sessionID stri
 	for len(lines) > 0 {
 		var piece strings.Builder
 		if text != "" {
-			piece.WriteString("Summary of what was before: " + text + "\n")
+			piece.WriteString("Summary of the earlier conversation: " + text + "\n")
 		}
 		n := 0
 		for n < len(lines) && (n == 0 || piece.Len()+len(lines[n]) <= most) {
@@ -78,9 +78,9 @@ func (fx *Effects) text(ctx context.Context, a *cairn.Agent, sessionID string, m
 		}
 		wait, failed := fx.retryWait(ctx, a.Retry, err, n, "the agent's")
 		if failed != nil {
-			return "", usage, cairn.Errorf(cairn.AsError(failed).Code, "the history was not summarised: %w", failed)
+			return "", usage, cairn.Errorf(cairn.AsError(failed).Code, "summarise history: %w", failed)
 		}
-		fx.Logger.Warn("the history was not summarised, trying again", "session", sessionID, "error", err, "wait", wait)
+		fx.Logger.Warn("history not summarised; retrying", "session", sessionID, "error", err, "wait", wait)
 		if err := retry.Sleep(ctx, wait); err != nil {
 			return "", usage, err
 		}
@@ -113,7 +113,7 @@ func (w *written) add(c *cairn.Chunk) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over {
-		return cairn.Errorf(cairn.ErrAborted, "the model call was given up")
+		return cairn.Errorf(cairn.ErrAborted, "the model call was abandoned")
 	}
 	switch c.Type {
 	case cairn.ChunkText:
@@ -152,7 +152,7 @@ func (w *written) read(ctx context.Context, pulse *user.Pulse, stream iter.Seq2[
 	defer w.mu.Unlock()
 	switch {
 	case !ended:
-		return cairn.Errorf(cairn.ErrModel, "the summary broke off")
+		return cairn.Errorf(cairn.ErrModel, "the summary ended unexpectedly")
 	case w.clean() == "":
 		return cairn.Errorf(cairn.ErrModel, "the summary is empty")
 	}

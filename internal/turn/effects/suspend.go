@@ -51,7 +51,7 @@ func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call)
 		return tool.AsksApproval(ctx, user.HandleOf(step, info), input)
 	})
 	if err != nil {
-		fx.Logger.Warn("the condition of an approval failed; approval is needed", "session", l.Row.ID, "tool", c.Use.Tool, "error", err)
+		fx.Logger.Warn("approval condition failed; requiring approval", "session", l.Row.ID, "tool", c.Use.Tool, "error", err)
 		if asks == nil {
 			asks = &define.Question{}
 		}

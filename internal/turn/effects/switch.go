@@ -8,7 +8,7 @@ import (
 // unforce removes the demand to call a tool that is off from a request.
 func (fx *Effects) unforce(l *session.Live, req *cairn.Request) {
 	if l.Index().Off(req.Choice.Tool) {
-		fx.Logger.Warn("the tool that the model is to call is off; it may choose", "session", l.Row.ID, "tool", req.Choice.Tool)
+		fx.Logger.Warn("forced tool is switched off; the model may choose", "session", l.Row.ID, "tool", req.Choice.Tool)
 		req.Choice = cairn.ToolChoice{}
 	}
 }

@@ -231,9 +231,9 @@ func unknownTool(l *session.Live, a *cairn.Agent, name string) string {
 		names = append(names, cairn.FinishTool)
 	}
 	if len(names) == 0 {
-		return fmt.Sprintf("there is no tool %q; there are no tools at all", name)
+		return fmt.Sprintf("unknown tool %q; no tools are available", name)
 	}
-	return fmt.Sprintf("there is no tool %q; the tools are: %s", name, strings.Join(names, ", "))
+	return fmt.Sprintf("unknown tool %q; the tools are: %s", name, strings.Join(names, ", "))
 }
 
 // finish completes the turn with the call, unless the output check or the guard rejects that. It reports false if the

@@ -12,7 +12,7 @@ import (
 // failUnstorable fails a run because the store rejects its step, together with the steps deferred before it. The store
 // would reject them from every process that took over the run.
 func (fx *Effects) failUnstorable(ctx context.Context, l *session.Live, cause error) (run *cairn.Run, deliver func(context.Context), err error) {
-	fx.Logger.Error("a step cannot be kept; its run fails", "session", l.Row.ID, "run", l.Run.ID, "step", l.Step.Number, "error", cause)
+	fx.Logger.Error("cannot store a step; failing its run", "session", l.Row.ID, "run", l.Run.ID, "step", l.Step.Number, "error", cause)
 	failed := journal.Storable(cairn.AsError(cause))
 	l.Emit.Event(journal.StepDiscarded(l.Row.Step+1, failed))
 	if err := fx.endChildren(ctx, l); err != nil {

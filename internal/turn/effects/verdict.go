@@ -43,11 +43,11 @@ func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *session.Live,
 			err = decision.Err
 		}
 		if err == nil {
-			err = cmp.Or(cairn.CheckText("the feedback", decision.Feedback), cairn.CheckText("the text that replaces it", decision.Text))
+			err = cmp.Or(cairn.CheckText("the feedback", decision.Feedback), cairn.CheckText("the replacement text", decision.Text))
 		}
 		if err == nil && decision.Output != nil {
 			if problem := limits.JSON(decision.Output); problem != "" {
-				err = errors.New("the output that replaces it " + problem)
+				err = errors.New("the replacement output " + problem)
 			} else if a.Output != nil {
 				err = a.Output.Check(decision.Output)
 			}

@@ -98,7 +98,7 @@ func (g *Log) Storable(list []cairn.Event) []cairn.Event {
 	return slices.DeleteFunc(list, func(ev cairn.Event) bool {
 		err := driver.CheckEvent(&ev, g.MaxEvent()-room)
 		if err != nil {
-			g.Logger.Error("an event was left out, since the log cannot keep it", "session", ev.SessionID, "run", ev.RunID, "type", ev.Type, "error", err)
+			g.Logger.Error("event dropped: rejected by the log", "session", ev.SessionID, "run", ev.RunID, "type", ev.Type, "error", err)
 		}
 		return err != nil
 	})

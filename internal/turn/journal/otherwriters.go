@@ -63,7 +63,7 @@ func (r *otherWriters) observe(ev *cairn.Event) {
 // Outrun is the error of an attempt at an effect that another attempt has overtaken. The next attempt finds what that
 // one left.
 func Outrun(session string, step int) *cairn.Error {
-	return cairn.Errorf(cairn.ErrUnavailable, "session %q: step %d continues without this attempt at an effect", session, step)
+	return cairn.Errorf(cairn.ErrUnavailable, "session %q: step %d: this attempt at an effect was superseded", session, step)
 }
 
 // has reports whether an event must not be published: it is on the log already, or the step is lost.

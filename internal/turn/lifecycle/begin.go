@@ -70,7 +70,7 @@ type DiedError struct{ SessionID string }
 
 // Error names the session.
 func (e *DiedError) Error() string {
-	return "session \"" + e.SessionID + "\": the process that ran it is gone"
+	return "session \"" + e.SessionID + "\": its process died"
 }
 
 // Unwrap makes it an ErrStale, since the session is not in the state that the caller expected.
@@ -145,7 +145,7 @@ func (r *Runs) part(ctx context.Context, l *session.Live, err error) (turn.Begun
 	r.Cache.Drop(l)
 	defer l.Emit.Close()
 	if err := l.Emit.Flush(ctx); err != nil {
-		r.Logger.Warn("the beginning of a run was not written to the event log; its first effect will", "session", b.SessionID, "run", b.RunID, "error", err)
+		r.Logger.Warn("begin of a run not published; its first effect publishes it", "session", b.SessionID, "run", b.RunID, "error", err)
 	}
 	base, err := l.Fork()
 	if err != nil {

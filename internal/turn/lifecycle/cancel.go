@@ -97,7 +97,7 @@ func (r *Runs) cancelWaitOnce(ctx context.Context, id string, stop cairn.Stop, j
 	case row.Status != cairn.SessionPaused:
 		return driver.Conflict(cairn.ErrNotRunning, row, "session %q is not waiting, it is %s", id, row.Status)
 	case row.RunID != stop.RunID:
-		return driver.Conflict(cairn.ErrNotRunning, row, "session %q waits with another run than %q", id, stop.RunID)
+		return driver.Conflict(cairn.ErrNotRunning, row, "session %q is paused in another run than %q", id, stop.RunID)
 	}
 	if snap.Session, err = r.endBelow(ctx, row, stop, standing(row.Ending, stop)); err != nil {
 		return err

@@ -28,12 +28,12 @@ func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 	case row.Status == cairn.SessionPaused:
 		c.Guard.Idle = true
 	default:
-		return driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q has no run that could be failed, it is %s", id, row.Status)
+		return driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q has no run to fail, it is %s", id, row.Status)
 	}
 	// Sub-agents end first, but one that still runs does not keep a session open that nothing can continue.
 	ended, err := r.endBelow(ctx, row, cairn.Stop{Kind: cairn.StopAbort, Reason: "the session cannot be read"}, Leaving)
 	if err != nil {
-		r.Logger.Warn("sub-agents of a session that cannot be read have not ended before it", "session", id, "error", err)
+		r.Logger.Warn("sub-agents of an unreadable session not ended before it", "session", id, "error", err)
 	}
 	if ended != nil {
 		row, c.Guard.Version = ended, ended.Version
@@ -61,10 +61,10 @@ func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 	}
 	defer deliver()
 	r.Evict(row.RootID)
-	r.Logger.Error("a session cannot be read; its run was failed", "session", id, "run", run.ID, "error", cause)
+	r.Logger.Error("cannot read a session; failed its run", "session", id, "run", run.ID, "error", cause)
 	// What could not be ended before, and what an old process began until the commit took its lease.
 	if err := r.ReapChildren(ctx, after, time.Time{}); err != nil {
-		r.Logger.Warn("sub-agents of a session that cannot be read still wait", "session", id, "error", err)
+		r.Logger.Warn("sub-agents of an unreadable session still wait", "session", id, "error", err)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn, cached 
 		return nil, err
 	}
 	if !in.Child && b.row.Status == cairn.SessionPaused && b.row.Ending == nil && (!in.Withdraw || slices.ContainsFunc(l.Calls(), answered)) {
-		return nil, driver.Conflict(cairn.ErrWaiting, b.row, "session %q waits for answers, or has some that are not used yet", b.row.ID)
+		return nil, driver.Conflict(cairn.ErrWaiting, b.row, "session %q is waiting for answers or has unused ones", b.row.ID)
 	}
 	return b, nil
 }

@@ -85,7 +85,7 @@ func (r *Runs) askKeeper(ctx context.Context, b turn.Begun) (bool, error) {
 	name := r.keeper.Name()
 	if rest := r.silence.rest(); rest > 0 {
 		return false, &UnreachableError{Rest: rest, err: cairn.Errorf(cairn.ErrUnavailable,
-			"session %q: host %s is unreachable; try again in %s", b.SessionID, name, rest.Round(time.Millisecond))}
+			"session %q: host %s is unreachable; retry in %s", b.SessionID, name, rest.Round(time.Millisecond))}
 	}
 	asked, cancel := context.WithTimeout(ctx, keeperWait)
 	defer cancel()
@@ -93,7 +93,7 @@ func (r *Runs) askKeeper(ctx context.Context, b turn.Begun) (bool, error) {
 	if err == nil {
 		return driving, nil
 	}
-	err = cairn.Errorf(cairn.ErrUnavailable, "session %q: host %s does not say whether it drives run %s: %w", b.SessionID, name, b.RunID, err)
+	err = cairn.Errorf(cairn.ErrUnavailable, "session %q: cannot ask host %s whether it drives run %s: %w", b.SessionID, name, b.RunID, err)
 	if ctx.Err() != nil || asked.Err() == nil {
 		return false, err
 	}

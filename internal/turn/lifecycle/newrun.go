@@ -231,7 +231,7 @@ func (r *Runs) chooseModel(ctx context.Context, b *beginning) (string, error) {
 		name = run.Model
 	}
 	if _, known := define.Model(b.agent, name); !known { // the agent may have changed since the name was chosen
-		r.Logger.Warn("the agent has no model of that name; the run uses the agent's own", "session", b.SessionID, "agent", b.agent.Name, "model", name)
+		r.Logger.Warn("unknown model; the run uses the agent's own", "session", b.SessionID, "agent", b.agent.Name, "model", name)
 		name = ""
 	}
 	return name, nil
@@ -298,7 +298,7 @@ func (r *Runs) commitBegin(ctx context.Context, id string, before *cairn.Session
 	defer cancel()
 	row, err := r.Write(ctx, id, before, c)
 	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil, cairn.Errorf(cairn.ErrUnavailable, "session %q: the run could not be begun within %s: %w", id, r.LeaseTTL, err)
+		return nil, cairn.Errorf(cairn.ErrUnavailable, "session %q: cannot begin the run within %s: %w", id, r.LeaseTTL, err)
 	}
 	if err == nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != r.Owner) { // a run of the same id was begun before
 		return nil, driver.Conflict(cairn.ErrAlreadyRunning, row, "session %q: another process has begun run %q", id, c.StartRun.ID)

@@ -68,7 +68,7 @@ func (r *Runs) Settle(ctx context.Context, row *cairn.Session) *cairn.Session {
 	defer cancel()
 	err := retry.Storage(ctx, r.Logger, func() (err error) { row, err = r.Empty(ctx, row); return err })
 	if err != nil {
-		r.Logger.Warn("events of a commit are not on the log yet; the session's row keeps them", "session", row.ID, "error", err)
+		r.Logger.Warn("events of a commit not published yet; the session's row keeps them", "session", row.ID, "error", err)
 	}
 	return row
 }

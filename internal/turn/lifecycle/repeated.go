@@ -19,7 +19,7 @@ type RepeatedError struct {
 
 // Error names the session and the run.
 func (e *RepeatedError) Error() string {
-	return fmt.Sprintf("session %q: the message was given before, to the turn of run %q", e.SessionID, e.RunID)
+	return fmt.Sprintf("session %q: message was already sent to the turn of run %q", e.SessionID, e.RunID)
 }
 
 // held is a session's row with what the caller has of its contents. The rest is read where it decides.
@@ -53,7 +53,7 @@ func (r *Runs) checkNext(ctx context.Context, h *held, in *Turn) error {
 	}
 	stands, err := r.stands(ctx, h, in.Seen)
 	if err == nil && !stands {
-		err = &cairn.Error{Code: cairn.ErrOutdated, Message: fmt.Sprintf("session %q: the messages of run %q are gone from it", h.row.ID, in.Seen)}
+		err = &cairn.Error{Code: cairn.ErrOutdated, Message: fmt.Sprintf("session %q: the messages of run %q were removed", h.row.ID, in.Seen)}
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func (s *Stops) deliver(ctx context.Context, o *Stop) {
 		s.delivered(ctx, o, driver.AnyVersion)
 		return
 	}
-	s.Logger.Warn("a stop was not delivered; it is attempted again", "session", o.Session, "run", o.Run, "agent", o.Agent, "error", err)
+	s.Logger.Warn("remote stop not delivered; retrying", "session", o.Session, "run", o.Run, "agent", o.Agent, "error", err)
 	s.Behind(func(ctx context.Context) { s.repeat(ctx, o) })
 }
 
@@ -43,7 +43,7 @@ func (s *Stops) delivered(ctx context.Context, o *Stop, seen int64) bool {
 	}
 	err := s.Records.Delete(ctx, driver.StopRecords, o.key(), seen)
 	if err != nil && !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrStale) {
-		s.Logger.Warn("a stop that was delivered is still recorded; it will be delivered again", "session", o.Session, "run", o.Run, "error", err)
+		s.Logger.Warn("record of a delivered remote stop not deleted; it will be delivered again", "session", o.Session, "run", o.Run, "error", err)
 	}
 	return err == nil
 }
@@ -134,12 +134,12 @@ func (s *Stops) redeliver(ctx context.Context, rec *driver.Record, o *Stop) erro
 	}
 	if err = s.attempt(ctx, stopper, o); err == nil {
 		s.delivered(ctx, o, rec.Version)
-		s.Logger.Info("a stop was delivered late", "session", o.Session, "run", o.Run, "agent", o.Agent, "after", rec.AsOf.Sub(rec.CreatedAt))
+		s.Logger.Info("remote stop delivered late", "session", o.Session, "run", o.Run, "agent", o.Agent, "after", rec.AsOf.Sub(rec.CreatedAt))
 		return nil
 	}
 	if late && ctx.Err() == nil {
 		if s.delivered(ctx, o, rec.Version) { // one process says so
-			s.Logger.Error("a stop was not delivered within a day and is abandoned; what the run consulted may still be at work",
+			s.Logger.Error("giving up on remote stop after a day; the remote agent may still be running",
 				"session", o.Session, "run", o.Run, "agent", o.Agent, "error", err)
 		}
 		return nil

@@ -99,7 +99,7 @@ func (s *Stops) record(ctx context.Context, run *cairn.Run, session string) (*St
 		_, err = s.Records.Put(ctx, driver.RecordWrite{Namespace: driver.StopRecords, Key: o.key(), Value: value, Seen: driver.AnyVersion, TTL: recordTTL})
 	}
 	if err != nil && !errors.Is(err, cairn.ErrUnavailable) && ctx.Err() == nil { // it would be so each time
-		s.Logger.Warn("a stop is not recorded; it is lost if this process dies", "session", session, "run", run.ID, "error", err)
+		s.Logger.Warn("remote stop not recorded; it is lost if this process dies", "session", session, "run", run.ID, "error", err)
 		err = nil
 	}
 	return o, err

@@ -43,7 +43,7 @@ func Storage(ctx context.Context, logger *slog.Logger, call func() error) error 
 		if err == nil || !errors.Is(err, cairn.ErrUnavailable) || n == Tries-1 || ctx.Err() != nil {
 			return err
 		}
-		logger.Warn("storage unavailable, trying again", "error", err, "try", n+1)
+		logger.Warn("storage unavailable; retrying", "error", err, "try", n+1)
 		if Sleep(ctx, Backoff(20*time.Millisecond, time.Second, n)) != nil {
 			return err
 		}

@@ -205,7 +205,7 @@ func (l *Live) Bound(out *Outcome) {
 	for _, total := range [...]cairn.Usage{l.Row.Usage, l.Row.RunUsage} {
 		total = total.Add(sum)
 		if err := total.Validate(); err != nil {
-			out.Logger.Warn("the model's usage is left out", "session", l.Row.ID, "error", err)
+			out.Logger.Warn("invalid usage of a model call ignored", "session", l.Row.ID, "error", err)
 			u := &out.Usage
 			u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CachedTokens = 0, 0, 0, 0
 			u.CacheWriteTokens, u.CacheWriteHourTokens = 0, 0
@@ -246,7 +246,7 @@ func (l *Live) Include(out *Outcome, c *step.Call) error {
 	f := c.Result
 	size := out.resultBytes + len(f.Result.Output)
 	if limits.Size(size) != "" {
-		return cairn.Errorf(cairn.ErrTooLarge, "the results of the calls of this step have more than %d bytes together", limits.Bytes)
+		return cairn.Errorf(cairn.ErrTooLarge, "the results of this step's calls are too large together (max %d bytes)", limits.Bytes)
 	}
 	w := f.Writes
 	if f.Result.IsError { // a call that the model reads as failed has no effect

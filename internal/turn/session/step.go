@@ -49,7 +49,7 @@ func (l *Live) RestoreDeferred(list []driver.Staged) error {
 			return nil
 		}
 		if _, err := l.doc.Apply(ended.Ops); err != nil {
-			return cairn.Errorf(cairn.ErrState, "step %d: the state was changed meanwhile: %w", n, err)
+			return cairn.Errorf(cairn.ErrState, "step %d: the state was changed by another writer: %w", n, err)
 		}
 		l.results.Take(ended.Cache, ended.CacheDrop)
 		l.defers(n, ended)

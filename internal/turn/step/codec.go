@@ -99,14 +99,14 @@ func decode(p *driver.Staged) (Staged, error) {
 	}
 	fresh, ok := stored[e.Kind]
 	if !ok {
-		return Staged{}, cairn.Errorf(cairn.ErrCorrupt, "a fact of unknown kind %q", e.Kind)
+		return Staged{}, cairn.Errorf(cairn.ErrCorrupt, "unknown fact kind %q", e.Kind)
 	}
 	f := fresh()
 	if err := json.Unmarshal(e.Fact, f); err != nil {
 		return Staged{}, err
 	}
 	if r, ok := f.(*Result); ok && r.Result == nil {
-		return Staged{}, cairn.Errorf(cairn.ErrCorrupt, "a result that has none")
+		return Staged{}, cairn.Errorf(cairn.ErrCorrupt, "fact of a result has no result")
 	}
 	return Staged{Fact: f, By: e.By}, nil
 }

@@ -95,7 +95,7 @@ func (x *Index) Summarise(m *cairn.Message) {
 	m.Summary.Background = slices.Sorted(maps.Keys(x.away))
 	if m.Summary.Found = slices.Sorted(maps.Keys(x.found)); len(m.Summary.Found) > 0 {
 		names := strings.Join(m.Summary.Found[:min(len(m.Summary.Found), namedTools)], ", ")
-		m.Parts = append(m.Parts, cairn.TextPart(fmt.Sprintf("Tools that were found before, to be called with %s; %s shows their schemas again: %s", cairn.CallTool, cairn.FindTools, names)))
+		m.Parts = append(m.Parts, cairn.TextPart(fmt.Sprintf("Tools found earlier, to be called with %s; %s shows their schemas again: %s", cairn.CallTool, cairn.FindTools, names)))
 	}
 }
 

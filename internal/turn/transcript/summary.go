@@ -155,7 +155,7 @@ func Text(messages []cairn.Message, most int) []string {
 func speaker(m *cairn.Message) string {
 	switch {
 	case m.Summary != nil:
-		return "summary of what was before"
+		return "summary of earlier messages"
 	case m.Hidden:
 		return "context"
 	}

@@ -165,7 +165,7 @@ func NotExecuted(use *cairn.ToolUse, why string) *cairn.ToolResult {
 
 // Stopped returns the result of a call that was running when its run was stopped.
 func Stopped(use *cairn.ToolUse) *cairn.ToolResult {
-	return Failed(use, cairn.ErrStopped, "was running when it was stopped; it may have had effects")
+	return Failed(use, cairn.ErrStopped, "stopped while running; it may have had effects")
 }
 
 // Failed returns a result that is an error.

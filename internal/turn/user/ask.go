@@ -60,7 +60,7 @@ func (s *Scope) ofTool(field, does string) (*asking, error) {
 	case s.ended:
 		return nil, errEnded
 	case s.asking == nil:
-		return nil, cairn.Invalid(field, "only the function of a tool %s", does)
+		return nil, cairn.Invalid(field, "only a tool function %s", does)
 	}
 	return s.asking, nil
 }
@@ -89,7 +89,7 @@ func (s *Scope) Ask(q define.Question) (json.RawMessage, error) {
 		size += len(raw)
 	}
 	if size > cairn.MaxPromptBytes {
-		return nil, &cairn.Error{Code: cairn.ErrTooLarge, Field: "prompt", Message: "prompt: with the payload and what was done once larger than 1 MiB"}
+		return nil, &cairn.Error{Code: cairn.ErrTooLarge, Field: "prompt", Message: "prompt: too large with its payload and the values kept by Once (max 1 MiB)"}
 	}
 	q.Kept, a.open = a.once, &q
 	return nil, errSuspended
@@ -99,7 +99,7 @@ func (s *Scope) Ask(q define.Question) (json.RawMessage, error) {
 func (s *Scope) Kept() (json.RawMessage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a, err := s.ofTool("once", "does things once")
+	a, err := s.ofTool("once", "can use Once")
 	switch {
 	case err != nil:
 		return nil, err
@@ -116,7 +116,7 @@ func (s *Scope) Kept() (json.RawMessage, error) {
 func (s *Scope) Keep(raw json.RawMessage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a, err := s.ofTool("once", "does things once")
+	a, err := s.ofTool("once", "can use Once")
 	if err == nil {
 		a.once = append(a.once, raw)
 	}

@@ -205,7 +205,7 @@ func awaitPulse(ctx context.Context, done <-chan struct{}, u *Code, cancel conte
 		}
 		silent := u.Pulse.silent()
 		if silent >= u.Idle {
-			cancel(&timeoutError{cairn.Errorf(cairn.ErrTimeout, "%s has given no sign of life for %s", u.What, u.Idle)})
+			cancel(&timeoutError{cairn.Errorf(cairn.ErrTimeout, "%s made no progress for %s", u.What, u.Idle)})
 			return false
 		}
 		timer.Reset(u.Idle - silent)

@@ -60,7 +60,7 @@ func errorText(err error) (text string) {
 	defer func() {
 		if v := recover(); v != nil {
 			if r := reflect.ValueOf(err); r.Kind() == reflect.Pointer && r.IsNil() {
-				text = fmt.Sprintf("a nil %T as an error, which has no message; return nil of type error where there is none", err)
+				text = fmt.Sprintf("a nil %T returned as an error; return a nil error instead", err)
 			} else {
 				text = fmt.Sprintf("an error of type %T, whose Error method panicked: %s", err, printed(v))
 			}

@@ -290,7 +290,7 @@ func (s *Scope) Exec(dialect, tool, sql string, args []any) error {
 	}
 	switch {
 	case len(s.w.Statements) == driver.MaxStatements:
-		return &cairn.Error{Code: cairn.ErrTooLarge, Field: "sql", Message: fmt.Sprintf("sql: a call may record %d statements", driver.MaxStatements)}
+		return &cairn.Error{Code: cairn.ErrTooLarge, Field: "sql", Message: fmt.Sprintf("sql: too many statements in one call (max %d)", driver.MaxStatements)}
 	}
 	s.w.Statements = append(s.w.Statements, driver.Statement{Dialect: dialect, Tool: tool, SQL: sql, Args: args})
 	return nil

@@ -46,7 +46,7 @@ func TestWhatCodeDoesIsItsOutcome(t *testing.T) {
 		{"a panic that cannot be printed", func() (int, error) { panic(&evil{}) }, "the tool panicked: ", cairn.ErrToolPanic},
 		{"a goroutine that ends", func() (int, error) { runtime.Goexit(); return 0, nil }, "the tool ended its goroutine", cairn.ErrToolPanic},
 		{"an error that panics", func() (int, error) { return 0, &evil{} }, "whose Error method panicked", ""},
-		{"a nil pointer as an error", func() (int, error) { return 0, none }, "as an error, which has no message", ""},
+		{"a nil pointer as an error", func() (int, error) { return 0, none }, "returned as an error", ""},
 		{"an error of Cairn, wrapped", func() (int, error) { return 0, fmt.Errorf("x: %w", cairn.Errorf(cairn.ErrTooLarge, "big")) }, "x: big", cairn.ErrTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -119,6 +119,8 @@ func (r *room) Info(n int) cairn.Step {
 }
 func (r *room) Hooks() Hooks             { return r.hooks }
 func (r *room) HasTool(name string) bool { return name == "known" }
+func (r *room) Sent() []cairn.Message    { return nil }
+func (r *room) SwitchedOff() []string    { return nil }
 func (r *room) View(on ...*step.Writes) (json.RawMessage, error) {
 	raw := json.RawMessage(r.state)
 	for _, w := range on {
