@@ -133,7 +133,7 @@ func named(t *testing.T, name string) check {
 	t.Helper()
 	i := slices.IndexFunc(checks, func(c check) bool { return c.name == name })
 	if i < 0 {
-		t.Fatalf("there is no check %q", name)
+		t.Fatalf("unknown check %q", name)
 	}
 	return checks[i]
 }
@@ -170,6 +170,10 @@ var faults = []struct {
 	{"Debian's host", "words", change{"run.sh", "", "deb.deb" + "ian.org\n"}, "run.sh:1: "},
 
 	{"word of no glossary", "words", change{"engine/engine.go", "", "package engine // who" + "ever reads\n"}, `engine/engine.go:1: "who` + `ever": docs/GLOSSARY.md`},
+	{"word of no glossary in a text", "words", change{"engine/words.go", "", "package engine\n\nconst text = `one\nwho" + "ever`\n"}, `engine/words.go:4: "who` + `ever": docs/GLOSSARY.md`},
+	{"wooden text", "words", change{"engine/words.go", "", "package engine\n\nconst text = \"x: there is n" + "o \\\"y\\\"\"\n"}, `engine/words.go:3: "there is n` + `o": write`},
+	{"wooden text, after longer", "words", change{"engine/words.go", "", "package engine\n\nconst text = \"is no longer, is n" + "o list\"\n"}, `engine/words.go:3: "is n` + `o list": write`},
+	{"wooden piece of a text", "words", change{"engine/words.go", "", "package engine\n\nconst text = \"x\" +\n\t\"comes tw" + "ice\"\n"}, `engine/words.go:4: "comes tw` + `ice": write`},
 	{"word of no glossary in a doc", "words", change{"README.md", "# House", "# House that t" + "ells"}, "README.md:1: "},
 
 	{"link to nothing", "links", change{"README.md", "docs/GUIDE.md#use", "docs/MANUAL.md"}, "README.md:5: link docs/MANUAL.md: no such file"},
@@ -188,7 +192,7 @@ var faults = []struct {
 	{"stale declaration", "docs", change{"docs/GUIDE.md", "Name string", "Name int"}, "docs/GUIDE.md:13: the block differs"},
 	{"stale file", "docs", change{"internal/turn/turn.go", "1", "2"}, "docs/GUIDE.md:18: the block differs"},
 	{"stale signature", "docs", change{"engine/engine.go", "Lit(house.House)", "Lit(h house.House)"}, "docs/GUIDE.md:27: the block differs"},
-	{"signature of no function", "docs", change{"docs/GUIDE.md", "house.go#House -->", "house.go#House() -->"}, "docs/GUIDE.md:13: house.go#House is no function"},
+	{"signature of no function", "docs", change{"docs/GUIDE.md", "house.go#House -->", "house.go#House() -->"}, "docs/GUIDE.md:13: house.go#House is not a function"},
 	{"Go without a mark", "docs", change{"docs/GUIDE.md", "<!-- code: house.go#House -->", ""}, "docs/GUIDE.md:14: Go without a mark"},
 	{"mark of no file", "docs", change{"docs/GUIDE.md", "house_test.go#", "hut_test.go#"}, "docs/GUIDE.md:5: hut_test.go: no such file"},
 	{"mark of no declaration", "docs", change{"docs/GUIDE.md", "#ExampleNew", "#ExampleOld"}, "docs/GUIDE.md:5: house_test.go does not declare ExampleOld"},

@@ -83,7 +83,7 @@ func main() {
 func run(w io.Writer, t *tree, list []check, names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(list, func(c check) bool { return c.name == name }) {
-			return fmt.Errorf("there is no check %q", name)
+			return fmt.Errorf("unknown check %q", name)
 		}
 	}
 	var failed []string

@@ -55,7 +55,7 @@ func findModules(t *tree) ([]module, error) {
 		found[m.Module.Path] = m
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("there is no go.mod in %s", t.root)
+		return nil, fmt.Errorf("go.mod not found in %s", t.root)
 	}
 
 	var order []module

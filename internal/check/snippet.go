@@ -48,7 +48,7 @@ func (t *tree) declaration(ref string, signature bool) (string, error) {
 		}
 		switch fn, ok := d.(*ast.FuncDecl); {
 		case signature && !ok:
-			return "", fmt.Errorf("%s is no function", ref)
+			return "", fmt.Errorf("%s is not a function", ref)
 		case signature:
 			return f.text(fn.Pos(), fn.Type.End()), nil
 		case ok && strings.HasPrefix(decl, "Example"):

@@ -2,9 +2,13 @@ package main
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -30,6 +34,17 @@ var foreign = regexp.MustCompile(`(?i)\b(?:` + strings.Join([]string{
 	`t` + `ells?`, `t` + `elling`, `(?:un)?t` + `old`, `who` + `ever`, `some` + `body`, `some` + `one`, `(?:go|goes|going|went) ` + `on`, `h` + `ears?`, `h` + `eard`,
 	`lets? ` + `go`, `forsa` + `ken?`, `forsa` + `kes`, `a` + `part`, `puts? ` + `off`,
 }, "|") + `)\b`)
+
+// wooden matches phrases in texts of programs that have a plainer form: unknown x, x not found, must be x, cannot
+// encode x, duplicate x. They are spelled so that this file does not contain them. The words after "is no" leave out
+// "longer".
+var wooden = regexp.MustCompile(`(?i)\b(?:` + strings.Join([]string{
+	`there (?:is|are) n` + `o(?:t|ne)?`, `is n` + `o (?:[^l\W]\w*|l[^o\W]\w*)`, `is no` + `ne`, `is no` + `t one`, `is o` + `f (?:a|the)`,
+	`comes (?:tw` + `ice|wh` + `ere)`, `does not (?:en|de)c` + `ode`,
+}, "|") + `)\b`)
+
+// harness matches the directories whose texts only those who develop read: suites and simulations for tests.
+var harness = regexp.MustCompile(`^(?:host/hosttest|store/storetest|internal/provider/providertest|internal/torture|model/modeltest)/`)
 
 // vague matches declarations whose names say nothing to those who do not know the code, by the words that have been such
 // names. Files and directories are compared too.
@@ -77,7 +92,51 @@ func prose(name, text string) (lines map[int]string) {
 	return lines
 }
 
-// checkWords reports banned text in any text file, words in prose that the glossary replaces, and names that say nothing.
+// texts returns the lines of a file of Go that are in string literals: messages, help, descriptions. It leaves out
+// tests, import paths, tags of fields and patterns of package regexp.
+func texts(name, text string) (lines map[int]string) {
+	if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || harness.MatchString(name) {
+		return nil
+	}
+	set := token.NewFileSet()
+	file, _ := parser.ParseFile(set, name, text, parser.SkipObjectResolution) // what does not parse is reported by format
+	lines = map[int]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.Field:
+			n.Tag = nil
+		case *ast.CallExpr:
+			f, ok := n.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := f.X.(*ast.Ident)
+			return !ok || pkg.Name != "regexp"
+		case *ast.BasicLit:
+			if n.Kind != token.STRING {
+				return false
+			}
+			value, err := strconv.Unquote(n.Value)
+			if err != nil {
+				return false
+			}
+			at := set.Position(n.Pos()).Line - 1
+			if n.Value[0] != '`' {
+				value = strings.ReplaceAll(value, "\n", " ")
+			}
+			for i, line := range strings.Split(value, "\n") {
+				lines[at+i] += line + "\n"
+			}
+		}
+		return true
+	})
+	return lines
+}
+
+// checkWords reports banned text in any text file, words in prose and in texts of programs that the glossary replaces,
+// wooden phrases in the latter, and names that say nothing.
 func checkWords(t *tree) ([]string, error) {
 	var problems []string
 	for _, name := range t.files {
@@ -91,10 +150,13 @@ func checkWords(t *tree) ([]string, error) {
 		if strings.HasSuffix(name, ".go") {
 			problems = append(problems, vagueNames(name, text)...)
 		}
-		said := prose(name, text)
+		read, written := prose(name, text), texts(name, text)
 		for i, line := range strings.Split(text, "\n") {
-			if found := foreign.FindString(said[i]); found != "" {
+			if found := foreign.FindString(read[i] + "\n" + written[i]); found != "" {
 				problems = append(problems, fmt.Sprintf("%s:%d: %q: docs/GLOSSARY.md has the word for it", name, i+1, found))
+			}
+			if found := wooden.FindString(written[i]); found != "" {
+				problems = append(problems, fmt.Sprintf("%s:%d: %q: write unknown, not found, must be, cannot, duplicate", name, i+1, found))
 			}
 			for _, b := range bans {
 				if found := b.pattern.FindString(line); found != "" && !slices.Contains(b.except, path.Base(name)) {
