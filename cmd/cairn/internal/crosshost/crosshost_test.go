@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/skill"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -76,6 +78,25 @@ func wanderer() *cairn.Agent {
 	}, cairn.SubAgent(helper), refund(), note())
 }
 
+// learner loads a skill, waits for a person, and then asks for the skill again and reads a file of it.
+func learner() *cairn.Agent {
+	skills, err := skill.New([]skill.Provider{skill.Define(skill.Skill{Info: skill.Info{Name: "refunds", Description: "Refunds."}, Body: "Look the order up."},
+		fstest.MapFS{"limits.md": {Data: []byte("50 euros")}})}, nil)
+	if err != nil {
+		panic(err)
+	}
+	a := agent("bot", []scripted.Step{
+		scripted.Call(skill.LoadTool, map[string]string{"name": "refunds"}).ID("c1"),
+		asks("c2", "refund", "42"),
+		scripted.Reply(scripted.Call(skill.LoadTool, map[string]string{"name": "refunds"}).ID("c3"),
+			scripted.Call(skill.ReadTool, map[string]string{"skill": "refunds", "path": "limits.md"}).ID("c4")),
+		scripted.Text("Done."),
+		scripted.Text("Bye."),
+	}, refund())
+	a.Toolsets = []cairn.Toolset{skills}
+	return a
+}
+
 // Whatever host suspended a session, a process without hosts and agents answers it, and any other host resumes it
 // as if it had stayed in one process.
 func TestSessionsHopHosts(t *testing.T) {
@@ -85,19 +106,21 @@ func TestSessionsHopHosts(t *testing.T) {
 	for name, scene := range map[string]struct {
 		agent func() *cairn.Agent
 		ways  [][]hosttest.Host // hosts of the parts of the conversation; the session is suspended between parts
+		texts []string          // what the session contains at its end
 	}{
-		"approval": {asker, pairs(all)},
-		"child":    {delegator, pairs(all)},
+		"approval": {asker, pairs(all), nil},
+		"child":    {delegator, pairs(all), nil},
+		"skills":   {learner, pairs(all), []string{"Look the order up.", "already loaded", "50 euros", "skill_loaded"}},
 		"chain": {wanderer, [][]hosttest.Host{
 			{inprocess, temporal, dbos, inprocess},
 			{temporal, dbos, inprocess, temporal},
 			{dbos, temporal, inprocess, dbos},
-		}},
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stays := slices.Repeat([]hosttest.Host{inprocess}, len(scene.ways[0]))
-			want := converse(t, place, scene.agent, stays)
+			want := converse(t, place, scene.agent, stays, scene.texts...)
 			for _, way := range scene.ways {
 				var stations []string
 				for _, h := range way {
@@ -105,7 +128,7 @@ func TestSessionsHopHosts(t *testing.T) {
 				}
 				t.Run(strings.Join(stations, "-"), func(t *testing.T) {
 					t.Parallel()
-					if got := converse(t, place, scene.agent, way); got != want {
+					if got := converse(t, place, scene.agent, way, scene.texts...); got != want {
 						t.Errorf("the session left behind:\n%s\none that stayed in one process:\n%s", got, want)
 					}
 				})
@@ -127,8 +150,8 @@ func pairs(all []hosttest.Host) (ways [][]hosttest.Host) {
 }
 
 // converse plays a conversation. Each part runs in a new process on a host and ends suspended, except the last.
-// converse returns the content of the session at the end.
-func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way []hosttest.Host) string {
+// converse returns the content of the session at the end, which must contain the texts.
+func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way []hosttest.Host, texts ...string) string {
 	t.Helper()
 	st := place.Open(t, nil)
 	for n, h := range way {
@@ -162,6 +185,11 @@ func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way
 	left, err := hosttest.Describe(t.Context(), st, log, "s")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, want := range texts {
+		if !strings.Contains(left, want) {
+			t.Errorf("the session does not contain %q:\n%s", want, left)
+		}
 	}
 	return left
 }
