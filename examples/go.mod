@@ -6,6 +6,7 @@ require (
 	github.com/cairn-agents/cairn v0.0.0
 	github.com/cairn-agents/cairn/mcp v0.0.0
 	github.com/cairn-agents/cairn/server v0.0.0
+	github.com/cairn-agents/cairn/skill v0.0.0
 	github.com/cairn-agents/cairn/store/pgstore v0.0.0
 	github.com/cairn-agents/cairn/store/sqlitestore v0.0.0
 )
@@ -14,6 +15,7 @@ require (
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
+	go.yaml.in/yaml/v4 v4.0.0 // indirect
 	golang.org/x/oauth2 v0.35.0 // indirect
 )
 
@@ -44,6 +46,7 @@ replace (
 	github.com/cairn-agents/cairn => ..
 	github.com/cairn-agents/cairn/mcp => ../mcp
 	github.com/cairn-agents/cairn/server => ../server
+	github.com/cairn-agents/cairn/skill => ../skill
 	github.com/cairn-agents/cairn/store/pgstore => ../store/pgstore
 	github.com/cairn-agents/cairn/store/sqlitestore => ../store/sqlitestore
 )

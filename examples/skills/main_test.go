@@ -1,0 +1,8 @@
+package main
+
+func Example() {
+	main()
+	// Output:
+	// loaded refunds
+	// Yes. Up to 50 euros need no approval.
+}
