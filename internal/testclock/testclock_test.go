@@ -3,6 +3,7 @@ package testclock_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,17 +14,18 @@ import (
 func TestAdvanceRunsTimersThatAreDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		began, fired := time.Now(), 0
+		began := time.Now()
+		var fired atomic.Int64
 		for _, after := range []time.Duration{time.Second, time.Minute, time.Minute + 1} {
-			time.AfterFunc(after, func() { fired++ })
+			time.AfterFunc(after, func() { fired.Add(1) })
 		}
 		testclock.Advance(time.Minute)
-		if took := time.Since(began); took != time.Minute || fired != 2 {
-			t.Errorf("%s passed and %d timers fired, want a minute and 2", took, fired)
+		if took := time.Since(began); took != time.Minute || fired.Load() != 2 {
+			t.Errorf("%s passed and %d timers fired, want a minute and 2", took, fired.Load())
 		}
 		testclock.Advance(1)
-		if fired != 3 {
-			t.Errorf("%d timers fired, want 3", fired)
+		if fired.Load() != 3 {
+			t.Errorf("%d timers fired, want 3", fired.Load())
 		}
 	})
 }
