@@ -63,6 +63,8 @@ type Message struct {
 	// Tokens is the size of the conversation including this message, in tokens, as counted by the provider of its
 	// model: the input and the output of that call. 0 if the provider did not report it.
 	Tokens int64 `json:"tokens,omitempty"`
+	// Fingerprint identifies the request that the reply answers; nil for other messages. It is for operators.
+	Fingerprint *Fingerprint `json:"fingerprint,omitempty"`
 	// EndsTurn is set on the last message of a completed turn, and on context that was added during its last step and
 	// follows it: the model has nothing to answer after it. A session that is rewound or branched to such a message is
 	// completed, and not resumable.
@@ -96,6 +98,8 @@ type Summary struct {
 	Background []string `json:"background,omitempty"`
 	// Found are the deferred tools that the model had found, see [Deferred].
 	Found []string `json:"found,omitempty"`
+	// Blocks are the hashes of the blocks whose contents earlier fingerprints have, see [Fingerprint].
+	Blocks []string `json:"blocks,omitempty"`
 }
 
 // LeftOut lists files that are left out of the requests to a model. In the place of each, the model reads what was left
@@ -348,7 +352,7 @@ func (m *Message) ToolUses() []*ToolUse {
 // PartProvider is reduced to its sources, or omitted if it has none.
 func (m *Message) Public() Message {
 	out := *m
-	out.Pinned, out.Summary, out.LeftOut, out.Tokens, out.EndsTurn = nil, nil, nil, 0, false
+	out.Pinned, out.Summary, out.LeftOut, out.Tokens, out.Fingerprint, out.EndsTurn = nil, nil, nil, 0, nil, false
 	out.Parts = slices.DeleteFunc(slices.Clone(m.Parts), func(p Part) bool {
 		return p.Type == PartProvider && len(p.Sources) == 0
 	})
@@ -401,6 +405,11 @@ func (m *Message) Size() int {
 	}
 	for _, raw := range m.Pinned {
 		total += len(raw)
+	}
+	if m.Fingerprint != nil {
+		for _, raw := range m.Fingerprint.Blocks {
+			total += len(raw)
+		}
 	}
 	for i := range m.Parts {
 		total += m.Parts[i].size()

@@ -32,7 +32,7 @@ func (m *Message) Validate() error {
 	if m.Tokens < 0 {
 		return Invalid("tokens", "%d is negative", m.Tokens)
 	}
-	if err := cmp.Or(m.Summary.validate(), m.LeftOut.validate()); err != nil {
+	if err := cmp.Or(m.Summary.validate(), m.LeftOut.validate(), m.Fingerprint.validate()); err != nil {
 		return err
 	}
 	for i := range m.Parts {
@@ -65,6 +65,11 @@ func (s *Summary) validate() error {
 	}
 	for _, id := range s.Background {
 		if err := CheckText("summary.background", id); err != nil {
+			return err
+		}
+	}
+	for _, hash := range s.Blocks {
+		if err := CheckText("summary.blocks", hash); err != nil {
 			return err
 		}
 	}
@@ -305,6 +310,9 @@ func (in Input) Validate() error {
 		}
 		if m.Tokens != 0 {
 			return Invalid(at+".tokens", "must not be set on input messages")
+		}
+		if m.Fingerprint != nil {
+			return Invalid(at+".fingerprint", "must not be set on input messages")
 		}
 		if m.EndsTurn {
 			return Invalid(at+".ends_turn", "must not be set on input messages")

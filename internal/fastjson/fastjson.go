@@ -71,6 +71,9 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 	if m.Tokens != 0 {
 		w.value("tokens", m.Tokens)
 	}
+	if m.Fingerprint != nil {
+		w.value("fingerprint", m.Fingerprint)
+	}
 	w.flag("ends_turn", m.EndsTurn)
 	if run != "" {
 		w.text("run_id", run)

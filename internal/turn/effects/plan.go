@@ -125,7 +125,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 			break
 		}
 		if ctx.Err() != nil { // stopped: keep what arrived so far
-			return take(to, r, true)
+			return takeOf(l, req, base, to, r, true)
 		}
 		to.Usage = to.Usage.Add(r.meter.wasted())
 		if r.said {
@@ -156,7 +156,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 			l.Emit.Event(journal.StepStart(number))
 		}
 	}
-	if err := take(to, r, false); err != nil {
+	if err := takeOf(l, req, base, to, r, false); err != nil {
 		return err
 	}
 	finishReply(ctx, l, s, to)
@@ -176,6 +176,16 @@ func finishReply(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 		shown, usage := user.Shown(to.Message), to.Usage
 		return func(ctx context.Context, step *cairn.Step) error { h.AfterModel(ctx, step, shown, usage); return nil }
 	})
+}
+
+// takeOf takes an answer to a request, which hooks have made of base.
+func takeOf(l *session.Live, req, base *cairn.Request, to *step.Reply, r *reply, partial bool) error {
+	if err := take(to, r, partial); err != nil || to.Message == nil {
+		return err
+	}
+	changed := len(req.Messages) != len(base.Messages) || len(req.Messages) > 0 && &req.Messages[0] != &base.Messages[0]
+	to.Message.Fingerprint = l.Fingerprint(req, to.Context, changed)
+	return nil
 }
 
 // take makes a finished or partial answer the reply, unless it is invalid.

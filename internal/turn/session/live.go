@@ -50,12 +50,13 @@ type Live struct {
 	held    int64 // the bytes that the cache counts for the session while it is idle
 	spoiled bool  // what is here differs from what was committed
 
-	agent     *cairn.Agent // the agent of the run, even if another version was registered since
-	extra     []cairn.Tool // tools in addition to the agent's own
-	offered   offered      // by the agent's toolsets
-	callHooks *cairn.Hooks // of the call that began the run
-	hooks     user.Hooks   // the engine's, the agent's and the call's
-	Emit      *journal.Emitter
+	agent        *cairn.Agent // the agent of the run, even if another version was registered since
+	extra        []cairn.Tool // tools in addition to the agent's own
+	offered      offered      // by the agent's toolsets
+	fingerprints fingerprints
+	callHooks    *cairn.Hooks // of the call that began the run
+	hooks        user.Hooks   // the engine's, the agent's and the call's
+	Emit         *journal.Emitter
 	// Where facts are kept for a run whose effects are remote; nil if facts stay in this process.
 	sink     Sink
 	unopened bool // the hooks of the run's beginning have not run

@@ -27,6 +27,8 @@ type Index struct {
 	found  map[string]struct{}
 	// leftOut reports whether some message lists files that are left out.
 	leftOut bool
+	// blocks are the hashes of the blocks whose contents fingerprints have.
+	blocks map[string]struct{}
 	// summed reports whether a summary stands for older messages, whose call ids are not in calls.
 	summed bool
 }
@@ -35,6 +37,11 @@ type Index struct {
 func (x *Index) Add(m *cairn.Message) {
 	if m.Summary != nil {
 		x.restart(m.Summary)
+	}
+	if m.Fingerprint != nil {
+		for hash := range m.Fingerprint.Blocks {
+			put(&x.blocks, hash)
+		}
 	}
 	x.differs, x.leftOut = x.differs || notes(m), x.leftOut || m.LeftOut != nil
 	if m.Hidden {
@@ -74,7 +81,10 @@ func (x *Index) Add(m *cairn.Message) {
 
 // restart resets what a summary states anew, as if it came first.
 func (x *Index) restart(s *cairn.Summary) {
-	x.off, x.away, x.pinned, x.found, x.summed = nil, nil, nil, nil, true
+	x.off, x.away, x.pinned, x.found, x.blocks, x.summed = nil, nil, nil, nil, nil, true
+	for _, hash := range s.Blocks {
+		put(&x.blocks, hash)
+	}
 	for _, id := range s.Background {
 		put(&x.away, id)
 	}
@@ -92,7 +102,7 @@ func (x *Index) Summarise(m *cairn.Message) {
 		}
 	}
 	m.Pinned = maps.Clone(x.pinned)
-	m.Summary.Background = slices.Sorted(maps.Keys(x.away))
+	m.Summary.Background, m.Summary.Blocks = slices.Sorted(maps.Keys(x.away)), slices.Sorted(maps.Keys(x.blocks))
 	if m.Summary.Found = slices.Sorted(maps.Keys(x.found)); len(m.Summary.Found) > 0 {
 		names := strings.Join(m.Summary.Found[:min(len(m.Summary.Found), namedTools)], ", ")
 		m.Parts = append(m.Parts, cairn.TextPart(fmt.Sprintf("Tools found earlier, to be called with %s; %s shows their schemas again: %s", cairn.CallTool, cairn.FindTools, names)))
@@ -146,7 +156,7 @@ func (x *Index) Pinned() map[string]json.RawMessage { return x.pinned }
 
 // Clone returns a copy that shares nothing with x.
 func (x *Index) Clone() Index {
-	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.differs, maps.Clone(x.pinned), maps.Clone(x.found), x.leftOut, x.summed}
+	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.differs, maps.Clone(x.pinned), maps.Clone(x.found), x.leftOut, maps.Clone(x.blocks), x.summed}
 }
 
 // Differs reports whether some message is sent to a model in another form than it is stored, see [Sent].
@@ -154,6 +164,12 @@ func (x *Index) Differs() bool { return x.differs }
 
 // LeavesOut reports whether files are left out of requests, see [LeaveOut].
 func (x *Index) LeavesOut() bool { return x.leftOut }
+
+// HasBlock reports whether a fingerprint has the content of a block.
+func (x *Index) HasBlock(hash string) bool {
+	_, has := x.blocks[hash]
+	return has
+}
 
 // Found reports whether the model has found deferred tools.
 func (x *Index) Found() bool { return len(x.found) > 0 }
