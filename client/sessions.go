@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net/url"
 	"strconv"
@@ -229,6 +230,12 @@ func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
 // Decisions lists the decisions about the pending calls of a session, by call. A page has those of at most limit calls.
 func (c *Client) Decisions(ctx context.Context, id string, limit int, cursor string) (*Page[cairn.CallDecision], error) {
 	return out[Page[cairn.CallDecision]](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/decisions", page(limit, cursor), nil)
+}
+
+// Request returns the request that a reply of a session answered, see Engine.Request. index is the reply's place in the
+// transcript. Only operators and administrators may call it.
+func (c *Client) Request(ctx context.Context, id string, index int) (*cairn.SentRequest, error) {
+	return out[cairn.SentRequest](c, ctx, "GET", fmt.Sprintf("/sessions/%s/messages/%d/request", url.PathEscape(id), index), nil, nil)
 }
 
 // Checkpoint is a checkpoint with the state of its session at that point.

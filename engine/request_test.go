@@ -57,7 +57,7 @@ func TestRequestsOfReplies(t *testing.T) {
 		for hash := range m.Fingerprint.Blocks {
 			blocks[hash]++
 		}
-		req, err := eng.Request(t.Context(), "s", m.ID)
+		req, err := eng.Request(t.Context(), "s", i)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,8 +87,8 @@ func TestRequestsOfReplies(t *testing.T) {
 	if len(blocks) != 2+3+2 { // instructions, tools, lists
 		t.Errorf("%d blocks are stored", len(blocks))
 	}
-	_, err := eng.Request(t.Context(), "s", "none")
+	_, err := eng.Request(t.Context(), "s", len(list))
 	wantError(t, err, cairn.ErrNotFound)
-	_, err = eng.Request(t.Context(), "s", list[0].ID)
+	_, err = eng.Request(t.Context(), "s", 0)
 	wantError(t, err, cairn.ErrInvalid)
 }

@@ -49,6 +49,7 @@ GET    /sessions/{id}/usage                             401   yes    no     no  
 GET    /sessions/{id}/snapshot                          401   yes    no     no        yes       yes
 PUT    /sessions/{id}/state                             401   400    no     no        no        yes
 GET    /sessions/{id}/messages                          401   yes    no     part      yes       yes
+GET    /sessions/{id}/messages/{message}/request        401   400    no     no        yes       yes
 GET    /sessions/{id}/messages/{message}/files/{file}   401   yes    no     part      yes       yes
 GET    /sessions/{id}/runs                              401   yes    no     no        yes       yes
 GET    /sessions/{id}/checkpoints                       401   yes    no     no        yes       yes
@@ -183,7 +184,8 @@ func (w *world) waiting(rt route) func(token string) (*http.Response, []byte) {
 		_, err := w.eng.Claim(ctx, "s", call.ID, "rita", 0)
 		must(err)
 	}
-	path := strings.NewReplacer("{id}", "s", "{root}", "s", "{call}", call.ID, "{run}", queued.ID(), "{checkpoint}", row.CheckpointID, "{message}", "0", "{file}", "0").Replace(rt.Path)
+	path := strings.Replace(rt.Path, "{message}/request", "1/request", 1)
+	path = strings.NewReplacer("{id}", "s", "{root}", "s", "{call}", call.ID, "{run}", queued.ID(), "{checkpoint}", row.CheckpointID, "{message}", "0", "{file}", "0").Replace(path)
 	for f := range fields(rt.In) {
 		if f.Tag.Get("query") == "session_id" && rt.Path != "/inbox" {
 			path += "?session_id=s"

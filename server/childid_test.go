@@ -87,6 +87,7 @@ func aboutChildren(child string, call cairn.PendingCall, checkpoint string) map[
 		"DELETE /sessions/{id}/queue/{run}":                  {status: 404, has: `"field":"run"`},
 		"POST /inbox/{root}/{call}/release":                  {status: 400, has: `"code":"invalid_argument"`, body: map[string]any{}}, // it is not claimed
 		"POST /chat/{id}/submit-tool-result":                 {status: 200, has: `"accepted"`, body: answer},
+		"GET /sessions/{id}/messages/{message}/request":      {status: 400, has: `message 0 is not a reply`, token: "x"},
 		"GET /sessions/{id}/messages/{message}/files/{file}": {status: 404, has: `"field":"file"`},
 	}
 }

@@ -38,6 +38,7 @@ func routes() []route {
 		answer("GET", "/sessions/{id}/snapshot", "The transcript with the cursor of the events that follow it", http.StatusOK, snapshot),
 		answer("PUT", "/sessions/{id}/state", "Set the state of a session between turns", http.StatusOK, putState),
 		answer("GET", "/sessions/{id}/messages", "The messages that a chat shows", http.StatusOK, listMessages),
+		answer("GET", "/sessions/{id}/messages/{message}/request", "The request that a reply answered: the instructions and tools as they were", http.StatusOK, getRequest),
 		file("/sessions/{id}/messages/{message}/files/{file}", "A file of a message", getFile),
 		answer("GET", "/sessions/{id}/runs", "The runs, by turn", http.StatusOK, listRuns),
 		answer("GET", "/sessions/{id}/checkpoints", "The checkpoints, in order of writing", http.StatusOK, listCheckpoints),

@@ -232,6 +232,22 @@ func listDecisions(c *request, in *decisionsIn) (*pageBody[cairn.CallDecision], 
 	return pageAt(p, page.Items, page.Next), nil
 }
 
+type replyIn struct {
+	ID string `path:"id"`
+	// Message is the index of the reply in the transcript, from 0.
+	Message int `path:"message"`
+}
+
+func getRequest(c *request, in *replyIn) (*cairn.SentRequest, error) {
+	if _, err := c.open(in.ID, ActionRead); err != nil {
+		return nil, err
+	}
+	if !c.principal.Is(RoleOperator) && !c.principal.Is(RoleAdmin) {
+		return nil, cairn.Invalid("message", "only operators and administrators may read requests")
+	}
+	return c.h.eng.Request(c.ctx, in.ID, in.Message)
+}
+
 type checkpointIn struct {
 	ID string `path:"id"`
 	// Checkpoint is the checkpoint's id.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/limits"
@@ -21,28 +22,26 @@ type fingerprints struct {
 	toolsHash                      string
 }
 
-// Fingerprint identifies a request whose step added context to the transcript. changed reports whether hooks were given
-// its messages.
-func (l *Live) Fingerprint(req *cairn.Request, context []cairn.Message, changed bool) *cairn.Fingerprint {
-	c := &l.fingerprints
+// of returns the fingerprint of a request of a transcript, whose first message here has an index, with the contents of the
+// blocks that are not kept yet.
+func (c *fingerprints) of(req *cairn.Request, all []cairn.Message, first int, kept func(hash string) bool) *cairn.Fingerprint {
 	if c.instructions != req.System || c.instructionsHash == "" {
 		c.instructions, c.instructionsHash = req.System, hashOf([]byte(req.System))
 	}
 	if !sameTools(c.tools, req.Tools) {
-		c.tools, c.toolHashes = req.Tools, make([]string, len(req.Tools))
+		c.tools, c.toolHashes = slices.Clone(req.Tools), make([]string, len(req.Tools))
 		for i := range req.Tools {
 			c.toolHashes[i] = hashOf(encodeTool(&req.Tools[i]))
 		}
 		list, _ := json.Marshal(c.toolHashes) // strings encode
 		c.toolsHash = hashOf(list)
 	}
-	all := append(l.Transcript(), context...)
-	f := &cairn.Fingerprint{Messages: l.first + len(all), Changed: changed}
+	f := &cairn.Fingerprint{Messages: first + len(all)}
 	if at := transcript.LastSummary(all); at >= 0 {
-		f.Summary = l.first + at
+		f.Summary = first + at
 	}
 	keep := func(hash string, content func() []byte) {
-		if l.index.HasBlock(hash) || f.Blocks[hash] != nil {
+		if kept(hash) || f.Blocks[hash] != nil {
 			return
 		}
 		raw := content()

@@ -181,6 +181,14 @@ func (l *Live) Sent() []cairn.Message {
 	return transcript.Recent(list, l.first)
 }
 
+// Fingerprint identifies a request whose step added context to the transcript. changed reports whether hooks were given
+// its messages.
+func (l *Live) Fingerprint(req *cairn.Request, context []cairn.Message, changed bool) *cairn.Fingerprint {
+	f := l.fingerprints.of(req, append(l.Transcript(), context...), l.first, l.index.HasBlock)
+	f.Changed = changed
+	return f
+}
+
 // SwitchedOff implements user.Session.
 func (l *Live) SwitchedOff() []string { return slices.Sorted(maps.Keys(l.index.Switched())) }
 
