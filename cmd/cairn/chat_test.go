@@ -53,10 +53,10 @@ func TestChat(t *testing.T) {
 		"Nothing has to run while calls are pending.", "chat --url URL --session s\n")
 	text, _ = b.chat(t, cli.ExitOK, s.url, `{"city": "Bern"}`+"\n", "--session", "s")
 	wantWords(t, text, "you: hello\nguide: You said: hello", "you: my location\n", "‖ get_location {} waits for a result\nResult for get_location {} (/help): ",
-		`← {"city":"Bern"}`, `guide: get_location came to {"city":"Bern"}.`)
+		`← {"city":"Bern"}`, `guide: get_location returned {"city":"Bern"}.`)
 	text, _ = b.chat(t, cli.ExitOK, s.url, "echo this\ne {\"text\": \"edited\"}\necho that\nn no noise\nask the researcher\nlocation\n/fail no idea\n", "--session", "s")
 	wantWords(t, text, `Approve echo {"text":"echo this"}? [y]es / [n]o / [e]dit / [l]ater: e {"text": "edited"}`, "you said edited",
-		"n no noise\n", "not approved by the user: no noise", `→ researcher {"input":"ask the researcher"}`, "guide: researcher came to", "← error: no idea")
+		"n no noise\n", "not approved by the user: no noise", `→ researcher {"input":"ask the researcher"}`, "guide: researcher returned", "← error: no idea")
 	// The result and what the guide says of it, but not the sub-agent's stream.
 	if strings.Count(text, "ask the researcher\\n") != 2 {
 		t.Errorf("the sub-agent's answer is shown as well:\n%s", text)
@@ -74,7 +74,7 @@ func TestChat(t *testing.T) {
 
 	// Another client's turn is shown as well, and nothing of it twice.
 	p := b.start(t, "chat", "--url", s.url, "--session", "s")
-	p.until("came to")
+	p.until("returned")
 	p.until("no idea")
 	p.until("\n")
 	s.say("s", "from elsewhere")

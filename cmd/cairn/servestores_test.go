@@ -83,7 +83,7 @@ func wantServedAfterKill(t *testing.T, b *bench, more string) {
 	again.ask("POST", "/submit-tool-result", approveTwo, http.StatusOK, nil)
 	calls := map[string]int{first: 1}
 	for _, session := range []string{"one", "two"} {
-		if run := again.completed(session); !strings.Contains(run.Text, "payment came to") {
+		if run := again.completed(session); !strings.Contains(run.Text, "payment returned") {
 			t.Errorf("%s came to %+v", session, run)
 		}
 		calls[<-paid]++

@@ -123,7 +123,7 @@ func TestApproveAtTheTerminal(t *testing.T) {
 	}
 	left := step{" inbox approve call_", ""}
 	sit(step{"you: ", "Order 42 arrived broken\r"}, step{question, "what?\r"}, step{"leave it for later", ""},
-		step{question, "e\r"}, step{"New arguments: ", `{"order":"x"}` + "\r"}, step{"does not satisfy", ""}, step{question, "l\r"}, left)
+		step{question, "e\r"}, step{"New arguments: ", `{"order":"x"}` + "\r"}, step{"violates the schema", ""}, step{question, "l\r"}, left)
 	sit(step{question, ctrlC}, left)
 	sit(step{question, ctrlD}, left)
 	if s := b.session(t); s.Status != cairn.SessionPaused {
@@ -208,7 +208,7 @@ func TestChatAtTheTerminal(t *testing.T) {
 	readUntil(t, shown, "/later")
 	readUntil(t, shown, "Result for get_location {} (/help): ")
 	press(t, keys, "Bern\r")
-	if text := readUntil(t, shown, prompt); !strings.Contains(text, `came to "Bern"`) {
+	if text := readUntil(t, shown, prompt); !strings.Contains(text, `returned "Bern"`) {
 		t.Errorf("the result: %q", text)
 	}
 	press(t, keys, ctrlD)
