@@ -32,11 +32,11 @@ func TestKilledWhilePending(t *testing.T) {
 	}{
 		"approved, then the demo": {func(t *testing.T, b *bench) {
 			b.settle(t, cli.ExitOK, "approve", "call_", "--reviewer", "carol")
-			wantSpoken(t, b.start(t, "demo"), "has been decided: resuming it.", "Done: 24.50 EUR")
+			wantSpoken(t, b.start(t, "demo"), "were decided: resuming it.", "Done: 24.50 EUR")
 		}, wholeAnswer},
 		"denied, then the demo": {func(t *testing.T, b *bench) {
 			b.settle(t, cli.ExitOK, "deny", "call_", "--reason", "no")
-			wantSpoken(t, b.start(t, "demo"), "has been decided: resuming it.", "error: not approved by the user: no", "I could not refund")
+			wantSpoken(t, b.start(t, "demo"), "were decided: resuming it.", "error: not approved by the user: no", "I could not refund")
 		}, refused},
 		"the demo asks again": {func(t *testing.T, b *bench) {
 			again := b.start(t, "demo")

@@ -76,7 +76,7 @@ func wantDemoOnHost(t *testing.T, b *bench) {
 	if code != cli.ExitOK || stderr != "" {
 		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 	}
-	wantWords(t, stdout, "Answers are driven by ")
+	wantWords(t, stdout, "Runs are driven by ")
 	wantTranscript(t, b, append(wholeAnswer[:len(wholeAnswer):len(wholeAnswer)],
 		"user: thank you", "assistant: You are welcome. Is there anything else?"))
 	wantRefunds(t, b, 1)
@@ -187,8 +187,8 @@ func TestWrongHosts(t *testing.T) {
 		code  int
 		words []string
 	}{
-		"no listener":             {"temporal://127.0.0.1:1", cli.ExitFailure, []string{"no Temporal server can be reached at 127.0.0.1:1"}},
-		"no reply":                {"temporal://" + mute.Addr().String(), cli.ExitFailure, []string{"no Temporal server can be reached at "}},
+		"no listener":             {"temporal://127.0.0.1:1", cli.ExitFailure, []string{"cannot reach a Temporal server at 127.0.0.1:1"}},
+		"no reply":                {"temporal://" + mute.Addr().String(), cli.ExitFailure, []string{"cannot reach a Temporal server at "}},
 		"no such namespace":       {"temporal://" + temporal + "/nowhere", cli.ExitNotFound, []string{`has no namespace "nowhere"`}},
 		"no search attributes":    {"temporal://" + temporal + "/" + bare + "?search=true", cli.ExitFailure, []string{"CairnSession", "search-attribute create"}},
 		"no PostgreSQL":           {"dbos://ada:" + secret + "@127.0.0.1:1/db", cli.ExitFailure, []string{"127.0.0.1:1"}},
@@ -276,12 +276,12 @@ func TestBuildWithoutHosts(t *testing.T) {
 	}
 	for _, command := range []string{"demo", "work"} {
 		out, err := exec.Command(program, command, "--host", "temporal://127.0.0.1", "--db", filepath.Join(t.TempDir(), "cairn.db")).CombinedOutput()
-		if err == nil || string(out) != "cairn: --host: this program was built without hosts on Temporal; go run ./cmd/cairn, or make build, has them\n" {
+		if err == nil || string(out) != "cairn: --host: this program was built without hosts on Temporal; use go run ./cmd/cairn or make build\n" {
 			t.Errorf("%s: %v\n%s", command, err, out)
 		}
 	}
 	out, err := exec.Command(program, "sessions", "list", "--store", "redis://127.0.0.1").CombinedOutput()
-	if err == nil || string(out) != "cairn: --store: this program was built without stores on servers; go run ./cmd/cairn, or make build, has them\n" {
+	if err == nil || string(out) != "cairn: --store: this program was built without stores on servers; use go run ./cmd/cairn or make build\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -235,8 +235,8 @@ func TestServeWrong(t *testing.T) {
 		want []string
 	}{
 		"mistakes": {"stor: x\nlimit: {}\n", cli.ExitUsage, []string{"DIR/cairn.yaml:1:1: stor: unknown key; did you mean store?\n", "cairn: --config: 3 mistakes in DIR/cairn.yaml\n"}},
-		"a store":  {"store: mysql://x\nauth: {allow_unauthenticated: true}", cli.ExitUsage, []string{`cairn: store: "mysql" is no kind of store`}},
-		"a host":   {"host: ftp://x\nstore: 'memory:'\nauth: {allow_unauthenticated: true}", cli.ExitUsage, []string{`cairn: host: "ftp" is no kind of host`}},
+		"a store":  {"store: mysql://x\nauth: {allow_unauthenticated: true}", cli.ExitUsage, []string{`cairn: store: unknown kind of store "mysql"`}},
+		"a host":   {"host: ftp://x\nstore: 'memory:'\nauth: {allow_unauthenticated: true}", cli.ExitUsage, []string{`cairn: host: unknown kind of host "ftp"`}},
 		"a key":    {"store: 'memory:'\nauth: {allow_unauthenticated: true}\nassistants: [{name: a, model: 'anthropic:claude'}]", cli.ExitUsage, []string{`agent "a": model: `}},
 		"a pace":   {"store: 'memory:'\nauth: {allow_unauthenticated: true}\nassistants: [{name: a, model: 'scripted:fast'}]", cli.ExitUsage, []string{`time per word must be a duration such as 30ms, not "fast"`}},
 		"a variable": {"store: 'memory:'\nauth: {allow_unauthenticated: true}\nassistants: [{name: a, model: 'scripted:', tools: [{mcp: {url: 'http://${NOWHERE}'}}]}]", cli.ExitUsage,

@@ -174,7 +174,7 @@ func TestWrongStores(t *testing.T) {
 		words []string
 	}{
 		"keys and values":      {[]string{"--store", "host=h password=" + secret}, cli.ExitUsage, []string{"--store: ", "postgres://"}},
-		"another kind":         {[]string{"--store", "mysql://ada:" + secret + "@host/db"}, cli.ExitUsage, []string{"--store: ", `"mysql" is no kind of store`}},
+		"another kind":         {[]string{"--store", "mysql://ada:" + secret + "@host/db"}, cli.ExitUsage, []string{"--store: ", `unknown kind of store "mysql"`}},
 		"both flags":           {[]string{"--store", "a.db", "--db", "b.db"}, cli.ExitUsage, []string{"--store", "--db"}},
 		"a server as a file":   {[]string{"--db", "postgres://ada:" + secret + "@host/db"}, cli.ExitUsage, []string{"--db: ", "--store"}},
 		"no path":              {[]string{"--store", "sqlite:"}, cli.ExitUsage, []string{"--store: path is empty"}},

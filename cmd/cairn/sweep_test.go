@@ -79,7 +79,7 @@ func TestTrim(t *testing.T) {
 	if n := len(all) - len(left); n <= 0 || left[0] != all[n] || !slices.Equal(left, all[n:]) {
 		t.Errorf("of\n%s\nthere is left\n%s", strings.Join(all, "\n"), strings.Join(left, "\n"))
 	}
-	if _, stderr, code := b.run("", "sessions", "events", "demo", "--after", "1"); code != cli.ExitFailure || !strings.Contains(stderr, "trimmed, the first one left is") {
+	if _, stderr, code := b.run("", "sessions", "events", "demo", "--after", "1"); code != cli.ExitFailure || !strings.Contains(stderr, "trimmed; the first one left is") {
 		t.Errorf("events after one that was trimmed: exit %d, %s", code, stderr)
 	}
 	if stdout, stderr, code := b.run("", "sweep", "--event-age", "1h"); code != cli.ExitOK || strings.HasSuffix(strings.TrimSpace(stdout), " 0               0") {

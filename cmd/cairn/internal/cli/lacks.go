@@ -18,7 +18,7 @@ func whole(info *debug.BuildInfo) string {
 	inClone := info == nil || info.Main.Version == "" || info.Main.Version == "(devel)" ||
 		slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })
 	if inClone {
-		return "go run ./cmd/cairn, or make build,"
+		return "go run ./cmd/cairn or make build"
 	}
 	return "go install " + info.Path + "@" + info.Main.Version
 }

@@ -7,7 +7,7 @@ import (
 
 func TestLacksNamesTheCommandThatBuildsAll(t *testing.T) {
 	t.Parallel()
-	const path, inClone = "github.com/cairn-agents/cairn/cmd/cairn", "go run ./cmd/cairn, or make build,"
+	const path, inClone = "github.com/cairn-agents/cairn/cmd/cairn", "go run ./cmd/cairn or make build"
 	revision := []debug.BuildSetting{{Key: "-tags", Value: "notemporal"}, {Key: "vcs.revision", Value: "3992d4b7"}}
 	for name, c := range map[string]struct {
 		info *debug.BuildInfo

@@ -78,7 +78,7 @@ await test("approval, edit and denial", async (context, wrong) => {
   await page.getByText("waiting for you").waitFor();
   await page.reload(); // the card is there again
   await page.getByRole("button", { name: "Approve" }).click();
-  await says(page, 'refund returned "order 42 refunded"');
+  await says(page, 'refund came to "order 42 refunded"');
   await say(page, "refund");
   await page.getByLabel("Arguments").fill('{"order": 7}');
   await page.getByRole("button", { name: "Approve" }).click();
@@ -96,11 +96,11 @@ await test("a client tool", async (context, wrong) => {
   const page = await tab(context, open, wrong);
   await say(page, "time");
   await page.getByRole("button", { name: "Run it here" }).click();
-  await page.waitForFunction(() => /^get_time returned .*zone/.test([...document.querySelectorAll("#log article.text .text")].at(-1)?.textContent || ""));
+  await page.waitForFunction(() => /^get_time came to .*zone/.test([...document.querySelectorAll("#log article.text .text")].at(-1)?.textContent || ""));
   await say(page, "time");
   await page.getByLabel("Result as JSON").fill('"noon"');
   await page.getByRole("button", { name: "Send this" }).click();
-  await says(page, 'get_time returned "noon"');
+  await says(page, 'get_time came to "noon"');
 });
 
 await test("a picture, live and after a reload, with a token", async (context, wrong) => {
