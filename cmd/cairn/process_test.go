@@ -409,6 +409,7 @@ func TestStopped(t *testing.T) {
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	b.everyday = true // as the processes that it starts
 	b.run("hello\n", "demo")
 	p := b.start(t, "sessions", "events", "demo", "--follow", "--json")
 	p.until(`"type":"run_end"`)

@@ -174,6 +174,7 @@ func TestCtrlCAtThePrompt(t *testing.T) {
 func TestDeleteAsks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	b.everyday = true // as the processes that it starts
 	b.run("hello\n", "demo")
 	for _, test := range []struct {
 		answer string
