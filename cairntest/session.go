@@ -1,6 +1,6 @@
-// Package cairntest helps to test agents. [New] returns a session on an engine of its own, in memory. [NewCall]
-// returns the handle that a tool is called with, for a test of the tool alone. With a model that plays a script
-// (package model/scripted), tests need no key and no network.
+// Package cairntest helps to test agents. [New] returns a session in memory, with its own engine. [NewCall] returns the
+// handle that a tool gets, for a test of the tool alone. With a model that plays a script (package model/scripted),
+// tests need no key and no network.
 //
 // Everything also works inside testing/synctest, where tool timeouts and model retries take no real time. TTLs and
 // deadlines of calls do not need synctest: they depend on the store's clock, which [Session.Advance] moves.

@@ -1,5 +1,5 @@
 // Package client is an HTTP client for a server of Cairn sessions: see package server, and docs/SERVER.md for its
-// routes. [RemoteAgent] makes an agent that stands for an agent of another server.
+// routes. [RemoteAgent] returns a local agent that represents an agent of another server.
 package client
 
 import (

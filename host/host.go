@@ -1,6 +1,6 @@
-// Package host is the contract between the agent loop and what drives it: goroutines of a process, or an engine for
-// durable workflows. Package engine has the loop in package loop, carries out its
-// effects, and takes a host as an option; the packages below this one are hosts. Everything that a host keeps is small,
+// Package host is the contract between the agent loop and its hosts. A host drives the loop: goroutines of a process,
+// or an engine for durable workflows. Package loop has the loop as hosts call it. Package engine carries out the loop's
+// effects, and takes a host as an option. The packages below this one are hosts. All data that a host keeps is small,
 // holds only ids and numbers, and encodes as JSON.
 package host
 

@@ -1,9 +1,9 @@
 // Package store defines what applications need to work with stored sessions: the types that the engine's queries
 // take and return, the errors of stores, and copies of sessions from one store to another.
 //
-// A store is opened by the package of its kind: sqlitestore, pgstore, redisstore or memstore. It is given to engine.New,
-// whose verbs read and write it. The contract that a store implements is [driver.Store], in package driver, whose
-// methods bypass what the engine promises.
+// To open a store, use the package of its kind: sqlitestore, pgstore, redisstore or memstore. Pass the store to
+// engine.New; the engine's methods read and write it. A store implements [driver.Store] of package driver. Programs
+// that call the methods of that interface bypass the guarantees of the engine.
 package store
 
 import (

@@ -1,6 +1,5 @@
-// Package settings declares the options of an engine. Programs use them by their names in package engine. They are
-// declared here, below the engine, so that each part of the agent loop reads the one that concerns it, and none is
-// copied.
+// Package settings declares the options of an engine. Programs use their names in package engine. The declarations are
+// here, below the engine, so that all packages of the agent loop can read them without a copy.
 package settings
 
 import (

@@ -1,5 +1,5 @@
-// Command approval refunds a customer once a person has approved it. Each verb runs in its own process, possibly
-// days after the last: approval ask, approval approve, approval resume.
+// Command approval refunds a customer once a person has approved it. Run it three times, possibly with days between:
+// approval ask, approval approve, approval resume.
 package main
 
 import (

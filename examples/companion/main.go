@@ -1,4 +1,4 @@
-// Command companion has an agent work in the background. The user's turn ends at once, and what the companion found
+// Command companion has an agent work in the background. The user's turn ends at once, and the companion's result
 // becomes part of the conversation at the next step.
 package main
 
@@ -26,7 +26,7 @@ var clerk = &cairn.Agent{
 	Companions: []cairn.Companion{{Agent: scout, Mode: cairn.NonBlocking}},
 }
 
-// model stands in for one that would choose these calls itself: the tools and their arguments are described to it.
+// model replaces a real model, which would read the descriptions of the tools and choose these calls itself.
 var model = scripted.New(
 	scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "scout", "name": "sam", "message": "Where is the parcel?"}),
 	scripted.Text("Sam is looking for it."),
@@ -39,7 +39,7 @@ func main() {
 	defer eng.Close(ctx)
 	say(ctx, eng, "Where is my parcel?")
 
-	// The companion is a session of its own, with a run of its own.
+	// The companion has its own session and its own run.
 	children := must(eng.Sessions(ctx, store.SessionQuery{ParentID: "session-1"}))
 	sam := children.Items[0]
 	report := must(must(eng.Attach(ctx, sam.ID)).Wait(ctx))

@@ -1,5 +1,5 @@
-// Command embed adds an agent's chat to a site that has its own pages and login. It mounts only those of the
-// server's routes that its page needs, below a path of the site. The others cannot be reached.
+// Command embed adds an agent's chat to a site that has its own pages and login. It mounts only the server's routes
+// that its page needs, below a path of the site. The other routes cannot be reached.
 package main
 
 import (
@@ -30,7 +30,7 @@ var support = &cairn.Agent{Name: "support", Model: scripted.Func(func(context.Co
 // logins maps the site's cookies to its users.
 var logins sync.Map
 
-// user returns who makes a request, as the rest of the site does.
+// user returns the user of a request, from the same cookie as the rest of the site.
 func user(r *http.Request) (*server.Principal, error) {
 	cookie, err := r.Cookie("login")
 	if err != nil {
@@ -69,7 +69,7 @@ func main() {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	fmt.Println("http://" + listener.Addr().String())
 
-	// There is no WriteTimeout, since streams are long.
+	// No WriteTimeout, since streams take long.
 	web := &http.Server{Handler: routes(agents), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	go func() {
 		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

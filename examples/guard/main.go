@@ -1,4 +1,4 @@
-// Command guard holds an agent's replies to a rule, and watches the agent with hooks.
+// Command guard checks an agent's replies against a rule, and observes the agent with hooks.
 package main
 
 import (

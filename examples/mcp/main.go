@@ -1,6 +1,6 @@
-// Command mcp gives an agent the tools of an MCP server, which is this program again, as "mcp server". One tool
-// needs approval, and asks for an address during its call. Each verb runs in its own process, possibly days after
-// the last: mcp ask, then mcp answer for each of the two calls.
+// Command mcp gives an agent the tools of an MCP server. The same program is the server, as "mcp server". One tool
+// needs approval, and asks for an address during its call. Run mcp ask, then mcp answer for each of the two calls,
+// possibly with days between.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-// clerk returns an agent with the tools of a server. In practice its model would be a provider's.
+// clerk returns an agent with the tools of a server. A real program would use a provider's model.
 func clerk(server *mcp.Server) *cairn.Agent {
 	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		last := req.Messages[len(req.Messages)-1]

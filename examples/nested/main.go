@@ -1,6 +1,6 @@
-// Command nested has a planner consult a researcher, who consults an archive. The planner also keeps a critic as a
-// companion that remembers what it was shown. The archive asks the planner's user: the whole tree is suspended, and
-// then resumes.
+// Command nested has a planner consult a researcher, which consults an archive. The planner also has a critic as a
+// companion, whose session keeps earlier messages. The archive asks the planner's user: the whole tree is suspended,
+// and then resumed.
 package main
 
 import (

@@ -25,7 +25,7 @@ var triage = &cairn.Agent{
 	Output:       cairn.OutputOf[Ticket](),
 }
 
-// model first omits the problems. It reads what is wrong with its output, and corrects it.
+// model first omits the problems. It reads the error about its output, and corrects the output.
 var model = scripted.New(
 	scripted.Call(cairn.FinishTool, Ticket{Order: 42, Severity: "high", Problems: []string{}}),
 	scripted.Call(cairn.FinishTool, Ticket{Order: 42, Severity: "high", Problems: []string{"the shade is broken"}}),

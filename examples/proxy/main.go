@@ -3,7 +3,7 @@
 //	proxy server                      (twice: each writes its address)
 //	proxy http://ADDRESS http://ADDRESS
 //
-// If a server is asked to end, or is killed, its clients only have to reconnect.
+// If a server is stopped or killed, its clients only have to reconnect.
 package main
 
 import (
@@ -55,18 +55,18 @@ func serve(ctx context.Context, listener net.Listener) {
 		}
 	}()
 	defer context.AfterFunc(ctx, h.Drain)() // readyz is 503, and streams end so that their clients reconnect
-	// Serve works until the signal. Then its turns finish their step, and the other server takes them over.
+	// Serve runs a worker until the signal. Then runs finish their step, and the other server takes them over.
 	if err := errors.Join(eng.Serve(ctx), web.Shutdown(context.Background())); err != nil {
 		log.Print(err)
 	}
 }
 
-// roundRobin passes each request to the next server that is ready. It needs to know nothing about sessions.
+// roundRobin passes each request to the next server that is ready. It needs no knowledge of sessions.
 func roundRobin(servers []string) http.Handler {
 	var next atomic.Uint64
 	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		first := next.Add(1)
-		for i := range uint64(len(servers)) { // each server once, whatever other requests do
+		for i := range uint64(len(servers)) { // each server once, also with concurrent requests
 			to := must(url.Parse(servers[(first+i)%uint64(len(servers))]))
 			res, err := http.Get(to.JoinPath("readyz").String()) // real proxies check every few seconds
 			if err != nil {

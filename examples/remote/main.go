@@ -1,5 +1,5 @@
 // Command remote has an agent consult an agent of another server. The other agent asks for an approval, which the
-// user of this program gives: the other server's pending calls are pending here as well.
+// user of this program gives: pending calls of the other server are pending calls here as well.
 package main
 
 import (

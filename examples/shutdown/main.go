@@ -1,5 +1,5 @@
-// Command shutdown serves HTTP and works on its store in one process, and ends both gracefully when it is asked to.
-// It answers POST / with the agent's reply.
+// Command shutdown serves HTTP and runs a worker in one process, and ends both gracefully on a signal. It answers
+// POST / with the agent's reply.
 package main
 
 import (
@@ -48,7 +48,7 @@ func serve(ctx context.Context, stop func()) error {
 		served <- server.Serve(listener)
 		stop() // if the server fails, end the process as a signal does
 	}()
-	ended := eng.Serve(ctx) // works until the signal, and then until the runs under way have finished their step
+	ended := eng.Serve(ctx) // until the signal, and then until active runs have finished their step
 	shut := server.Shutdown(context.WithoutCancel(ctx))
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return err

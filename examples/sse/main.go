@@ -1,5 +1,5 @@
-// Command sse serves an agent over HTTP by hand. A page sends messages, follows the session's events, and may stop
-// the run. When its connection breaks, it reconnects by itself and names the last event that it has seen.
+// Command sse serves an agent over HTTP by hand. A page sends messages, follows the session's events, and may stop the
+// run. When its connection breaks, the page reconnects by itself and names the last event that it has seen.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package support is an agent as in a real program, with a test that needs neither a key nor a network.
+// Package support has an agent like one of a real program, with a test that needs neither a key nor a network.
 package support
 
 import (

@@ -1,5 +1,5 @@
-// Command timetravel writes a story twice: a branch continues from an earlier checkpoint alongside the first
-// session, and a rewind takes the session itself back.
+// Command timetravel writes a story twice: a branch continues from an earlier checkpoint in a second session, and a
+// rewind takes the first session back to it.
 package main
 
 import (
@@ -29,7 +29,7 @@ var narrator = &cairn.Agent{
 	})},
 }
 
-// narrate stands in for a model: it writes down what the user wants to happen.
+// narrate replaces a model: it writes the user's wish as a line of the story.
 func narrate(_ context.Context, req *cairn.Request) scripted.Step {
 	last := req.Messages[len(req.Messages)-1]
 	if last.Role == cairn.RoleUser {
@@ -54,13 +54,13 @@ func main() {
 	say("story", "He meets a dragon.")
 	show("story")
 
-	// A branch is a session of its own: messages there do not change the first one.
+	// A branch is a new session: its messages do not change the first session.
 	must(eng.Branch(ctx, "story", "what-if", engine.AtCheckpoint(before)))
 	say("what-if", "He falls asleep.")
 	show("what-if")
 	show("story")
 
-	// A rewind drops everything after a checkpoint. Each step left one.
+	// A rewind drops all messages after a checkpoint. Each step created one.
 	for _, c := range must(eng.Checkpoints(ctx, "story", store.PageQuery{})).Items {
 		fmt.Printf("checkpoint %d: turn %d, step %d, %d messages\n", c.Number, c.Turn, c.Step, c.MessageCount)
 	}

@@ -1,5 +1,5 @@
-// Command workers is one of any number of equal processes on one PostgreSQL database. Each begins the sessions that
-// it is given, and takes over sessions of dead processes.
+// Command workers is one of any number of equal processes on one PostgreSQL database. Each process begins the sessions
+// of its command line, and takes over sessions of dead processes.
 package main
 
 import (

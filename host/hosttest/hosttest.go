@@ -1,12 +1,12 @@
 // Package hosttest is the suite that every host passes. It plays scripted conversations. One golden file per
-// conversation holds all that it must leave behind on every host and store: transcripts, state, runs, calls with
-// their audit trails, events, hooks. Run it from a test:
+// conversation has the result that every host and store must have: transcripts, state, runs, calls with their audit
+// trails, events, hooks. Run the suite from a test:
 //
 //	func TestHost(t *testing.T) {
 //		hosttest.Run(t, hosttest.Host{
 //			Name:  "myhost",
 //			Start: func(tb testing.TB, st driver.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
-//				eng, err := engine.New(st, agents, opts) // with what makes it run on your host
+//				eng, err := engine.New(st, agents, opts) // set opts.Host to your host
 //				if err != nil {
 //					tb.Fatal(err)
 //				}
@@ -18,10 +18,10 @@
 //		})
 //	}
 //
-// Each engine that Start returns represents a process. Scenarios start several on one store and kill some. A killed
-// process loses its store and its log at once and for good, but its goroutines may keep running for a while, like
-// those of a partitioned process. Each process's clock is wrong by an hour, fast or slow: only the store's clock
-// may decide anything.
+// Each engine that Start returns represents a process. Scenarios start several processes on one store and kill some. A
+// killed process loses its store and its log at once and permanently, but its goroutines may keep running for a while,
+// as in a partitioned process. Each process's clock is wrong by an hour, fast or slow: all decisions must use the
+// store's clock.
 //
 // [Unsound] and [Describe] are the suite's checks, for use in other tests.
 package hosttest

@@ -1,4 +1,4 @@
-// Package loop is the agent loop as a host calls it. A host drives a run with [Drive], whose effects it carries out with
+// Package loop is the agent loop for hosts. A host drives a run with [Drive], and carries out the run's effects with
 // the [host.Engine] that engine.Engine.ForHost returns.
 package loop
 

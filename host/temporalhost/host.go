@@ -1,6 +1,6 @@
 // Package temporalhost runs turns on Temporal. A turn is a workflow, and its effects are activities: a model call, a
-// tool call, the begin of a sub-agent, a commit. Sub-agents are child workflows. A suspended turn ends its workflow and
-// the answer starts the next one, so the server holds nothing for a suspended session.
+// tool call, the begin of a sub-agent, a commit. Sub-agents are child workflows. A suspended turn ends its workflow,
+// and the answer starts the next workflow, so the server holds nothing for a suspended session.
 //
 //	c, err := client.Dial(client.Options{})
 //	host, err := temporalhost.New(c, nil)

@@ -1,8 +1,8 @@
-// Package anthropic connects to Claude over Anthropic's Messages API, by Anthropic's own SDK.
+// Package anthropic connects to Claude over Anthropic's Messages API, with Anthropic's own SDK.
 //
-// Each request begins with what the previous one contained, with breakpoints of the provider's cache, so that the
-// cache is hit. Data that the API wants back unchanged, such as signatures of thinking and the searches that it
-// made, is kept with the message and sent only to the same model.
+// Each request begins with the content of the previous one and sets breakpoints of the provider's cache, so that the
+// provider reads this content from its cache. The message keeps data that the API needs back unchanged, such as
+// signatures of thinking and the API's own searches; later requests send it only to the same model.
 package anthropic
 
 import (

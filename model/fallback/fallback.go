@@ -1,4 +1,4 @@
-// Package fallback combines several models into one: when one cannot answer, the next is called.
+// Package fallback combines several models into one: if a model cannot answer, the next one is called.
 package fallback
 
 import (

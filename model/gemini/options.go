@@ -1,7 +1,7 @@
 // Package gemini connects to Google's Gemini models over the Gemini API.
 //
-// Data that the API wants back unchanged, such as thought signatures and the code that it ran, is kept with the
-// message and sent only to the same model.
+// The message keeps data that the API needs back unchanged, such as thought signatures and code that the API ran; later
+// requests send it only to the same model.
 package gemini
 
 import (

@@ -1,4 +1,5 @@
-// Package limit bounds the rates of a model's requests and tokens, in one process or in all that share a store.
+// Package limit limits the rates of a model's requests and tokens, in one process or in all processes that share a
+// store.
 package limit
 
 import (

@@ -1,4 +1,4 @@
-// Package modeltest is the suite that every implementation of [cairn.Model] passes. Run it from a test of your own:
+// Package modeltest is the suite that every implementation of [cairn.Model] passes. Run it from a test:
 //
 //	func TestModel(t *testing.T) {
 //		modeltest.Run(t, func(testing.TB) cairn.Model { return mymodel.New() }, &modeltest.Options{
@@ -6,9 +6,9 @@
 //		})
 //	}
 //
-// Options describes requests that make the model do what is tested. What a model cannot do is left out by name, and
-// shown as a skipped subtest. The default requests suit a language model, and any model that repeats what it was asked.
-// A model that wraps another one is tested over [Sample].
+// Options has the requests that make the model show each tested ability. Options.Without names abilities that a model
+// lacks; their subtests are skipped. The default requests suit a language model, and any model that repeats its input.
+// To test a model that wraps another one, let it wrap [Sample].
 //
 // The suite tests the contract between a model and an engine, not the requests that an adapter sends to its provider.
 package modeltest

@@ -1,8 +1,8 @@
-// Package openai connects to OpenAI's models over the Responses API, by OpenAI's own SDK.
+// Package openai connects to OpenAI's models over the Responses API, with OpenAI's own SDK.
 //
-// Nothing is stored at the provider. Each request contains the whole history and begins with what the previous one
-// contained, under a key of the provider's cache. Data that the API wants back unchanged, such as encrypted
-// reasoning and the searches that it made, is kept with the message and sent only to the same model.
+// The provider stores nothing. Each request contains the whole history, begins with the content of the previous
+// request, and has a key of the provider's cache. The message keeps data that the API needs back unchanged, such as
+// encrypted reasoning and the API's own searches; later requests send it only to the same model.
 //
 // Other servers that are compatible with OpenAI speak Chat Completions, see package openaichat.
 package openai

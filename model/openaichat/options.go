@@ -1,6 +1,6 @@
-// Package openaichat connects to models over Chat Completions, the protocol that OpenAI and most servers of open
-// models speak. Any such server can be used by its base URL. The package has no requirements. Package openai
-// connects to OpenAI's own models over the Responses API, which preserves more of what they return.
+// Package openaichat connects to models over Chat Completions, the protocol of OpenAI and most servers of open models.
+// To use such a server, set its base URL. The package has no requirements. Package openai connects to OpenAI's own
+// models over the Responses API, which preserves more of their replies.
 package openaichat
 
 import (

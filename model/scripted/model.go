@@ -1,7 +1,7 @@
 // Package scripted is a language model that plays a script: for tests, demos and benchmarks.
 //
 // [New] plays one [Step] per call. [Func] decides from the request, which works across processes and restarts. Both
-// are deterministic, and use neither goroutines nor timers unless a step asks for a delay.
+// models are deterministic, and use neither goroutines nor timers unless a step asks for a delay.
 package scripted
 
 import (

@@ -1,9 +1,8 @@
-// Package aisdk speaks the UI message stream of the Vercel AI SDK. It encodes the events of a turn as the chunks
-// that its clients read, and the messages of a session as those that they show. It supports the major versions 5, 6
-// and 7 of the client.
+// Package aisdk implements the UI message stream of the Vercel AI SDK. It encodes the events of a turn as chunks of
+// that stream, and the messages of a session as UI messages. It supports the major versions 5, 6 and 7 of the client.
 //
-// The encoding is a function of the log and of the place where a client joined it. The encoder reads no session and
-// keeps nothing beyond the turn.
+// The encoding depends only on the log and on the place where a client joined it. The encoder reads no session and
+// keeps no data beyond the turn.
 package aisdk
 
 import (

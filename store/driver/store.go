@@ -1,8 +1,8 @@
-// Package driver defines the contracts between stores and an engine: Store for durable state and Log for events. It is
-// for those who write, wrap or test stores. Applications open a store, give it to an engine and use the engine's verbs:
-// they need package store at most.
+// Package driver defines the contracts between stores and an engine: Store for durable state and Log for events. Use it
+// to write, wrap or test stores. Applications open a store, pass it to an engine and use the engine's methods: they
+// need at most package store.
 //
-// Everything a step changes goes into one write, Commit. The named operations (Create, AppendMessages, MergeState,
+// One write, Commit, has all changes of a step. The named operations (Create, AppendMessages, MergeState,
 // CompareAndSetStatus, …) are thin functions over it. Every implementation passes the suite in package storetest.
 package driver
 

@@ -1,5 +1,5 @@
 // Package memstore keeps sessions and events in memory. It is the reference implementation of the storage contracts,
-// for tests, demos and agents whose sessions may end with the process.
+// for tests, demos and agents whose sessions need not outlive the process.
 package memstore
 
 import (

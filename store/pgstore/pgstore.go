@@ -1,9 +1,9 @@
 // Package pgstore keeps sessions and events in a PostgreSQL schema. Any number of processes may share it. It needs
 // PostgreSQL 13 or later and works behind a proxy that pools connections by transaction, see Options.SimpleProtocol.
 //
-// A commit is one statement, its own or one shared with steps of other sessions that are pending at the same moment. It
-// is durable with its events when it is acknowledged, to the extent of the server's synchronous_commit setting. So is an
-// append to the event log, unless Options.LazyEvents is set. Times come from the database's clock.
+// A commit takes one statement. Steps of other sessions that are pending at the same moment may share the statement.
+// When a commit is acknowledged, it is durable with its events, as far as the server's synchronous_commit setting
+// ensures it. So is an append to the event log, unless Options.LazyEvents is set. Times come from the database's clock.
 package pgstore
 
 import (

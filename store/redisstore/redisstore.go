@@ -1,49 +1,49 @@
 // Package redisstore keeps sessions and events in Redis 7 or newer, a single server or a Redis Cluster. Any number of
 // processes may share it.
 //
-// # What is atomic
+// # Atomicity
 //
-// This process plans a commit from the session's row, which it has cached or reads. One script compares what the commit
-// depends on and writes it. If a condition does not hold, the script returns the current row and the commit is planned
-// again. With a cached row, or for a new session, a commit takes one round trip. All keys of a session tree have one
-// hash tag, that of its root's bucket, and so have the indexes that List, Calls and Due read. A single server has one
-// bucket, so every list is exact at every moment. A Redis Cluster has 64, spread over its nodes: each bucket is exact,
-// and a list combines what the buckets held at different moments. A child is found by its id through a note in the id's
-// own bucket; a process that has seen the child does not need the note. On a cluster only the first commit of a child,
-// and a process's first look at it, take a second round trip.
+// The process plans a commit from the session's row, which it has cached or reads. One script checks the conditions of
+// the commit and writes it. If a condition does not hold, the script returns the current row, and the process plans the
+// commit again. With a cached row, or for a new session, a commit takes one round trip. All keys of a session tree have
+// one hash tag, that of its root's bucket, and so have the indexes that List, Calls and Due read. A single server has
+// one bucket, so every list is exact at every moment. A Redis Cluster has 64 buckets, spread over its nodes: each
+// bucket is exact, and a list combines the contents of the buckets at different moments. An entry in the bucket of a
+// child's id names the bucket of the child's tree; a process that has seen the child does not need this entry. On a
+// cluster only the first commit of a child, and a process's first read of it, take a second round trip.
 //
 // A removal hides a whole tree with its log in one script, which renames their keys. It takes two round trips: the
-// second holds only if the tree is still as the first found it. A purge deletes a few hundred keys at a time.
+// second one succeeds only if the tree has not changed since the first. A purge deletes a few hundred keys at a time.
 //
 // A commit whose answer is lost is sent again and recognized, so it is not applied twice. The same holds for removals
 // and for appends to the event log: the store numbers the batches of a writer that does not number its own.
 //
-// # What survives
+// # Durability
 //
-// That depends on the server. An acknowledged write survives the death of this process in any case. It survives the
-// death of the server
+// Durability depends on the server. An acknowledged write always survives the death of the client's process. It
+// survives the death of the server
 //
 //   - with "appendonly yes" and "appendfsync always": always; each write waits for the disk
 //   - with "appendfsync everysec": if only the server's process dies; the last two seconds may be lost with the
 //     machine
 //   - with snapshots alone, or none: if it is in the last snapshot
 //
-// A server that dies while it appends a script's effects to its file leaves a part of them there. With the default
-// "aof-load-truncated yes", Redis 7.0 ignores that part when it starts, but leaves it in the file, and executes it when
-// it starts again: a session can then have a message of a commit that never was. Set "aof-load-truncated no", and run
-// redis-check-aof --fix before the server starts again, which removes the part.
+// A server that dies while it appends a script's effects to its file leaves a part of them in the file. With the
+// default "aof-load-truncated yes", Redis 7.0 ignores that part at its next start, but leaves it in the file and
+// executes it at the start after that. A session can then have a message of a commit that did not happen. Set
+// "aof-load-truncated no", and run redis-check-aof --fix before the server starts again, which removes the part.
 //
-// A replica that is promoted to primary may lack the last writes, whatever the settings. Where that is not acceptable,
-// disable automatic failover. The server must not evict keys: Open refuses one whose maxmemory-policy lets it evict
+// A replica that is promoted to primary may lack the last writes, with any settings. If you cannot accept this, disable
+// automatic failover. The server must not evict keys. Open refuses a server whose maxmemory-policy allows it to evict
 // keys that do not expire, and an open store logs an error about once a minute if an operator sets such a policy.
 //
-// # What the server must allow
+// # Rights and memory
 //
 // Open checks the user's rights; docs/STORES.md has the line for ACL SETUSER. A call whose user has lost a right fails
-// and writes nothing: a script checks the rights to its commands before its first write. A message that cannot be
-// published is no error: followers and watchers then poll.
+// and writes nothing: a script checks the rights to its commands before its first write. If a message cannot be
+// published, the call still succeeds: followers and watchers then poll.
 //
-// A server that is full and does not evict refuses a script as a whole. It still runs those that read, remove, renew or
+// A server that is full and does not evict refuses a whole script. It still runs scripts that read, remove, renew or
 // end. Connections use database 0 on a cluster.
 package redisstore
 

@@ -1,8 +1,8 @@
 // Package sqlitestore keeps sessions and events in an SQLite file. Any number of processes on one machine may share the
-// file: it is in WAL mode, readers never wait, and writers take turns.
+// file. It is in WAL mode: readers never wait, and only one writer writes at a time.
 //
 // A commit is on disk when it is acknowledged, unless Options.Synchronous says otherwise. Events are not flushed one by
-// one: they reach the disk with the next commit, and until then survive the death of the process.
+// one: they reach the disk with the next commit. Until then they survive the death of the process.
 package sqlitestore
 
 import (

@@ -1,11 +1,11 @@
-// Package storetest is the suite that every store and event log passes. Run it from a test of your own:
+// Package storetest is the suite that every store and event log passes. Run it from a test:
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, func(tb testing.TB) driver.Store { return mystore.OpenTemp(tb) }, nil)
 //	}
 //
-// Options declares what a store can do beyond the contract; tests of undeclared capabilities do not run. The benchmarks
-// of Bench and BenchLog measure what a session does most, for comparison between stores.
+// Options declares capabilities beyond the contract; tests of undeclared capabilities do not run. Bench and BenchLog
+// have benchmarks of the most frequent operations of a session, for comparison between stores.
 package storetest
 
 import (
