@@ -143,9 +143,9 @@ type Assistant struct {
 	Settings     Settings  `yaml:"settings" json:"settings,omitzero" doc:"Settings of each model call. Without a key, its provider's default."`
 	Output       Output    `yaml:"output" json:"output,omitzero" doc:"A typed output that ends a turn instead of a text."`
 	MaxSteps     int       `yaml:"max_steps" json:"max_steps,omitempty" doc:"The maximum number of model calls in a turn." default:"50"`
-	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"What happens to a turn while another one runs, if the request does not say: reject, enqueue, interrupt, rollback or steer. Without the key, POST /chat queues it." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
-	OnWaiting    string    `yaml:"on_waiting" json:"on_waiting,omitempty" doc:"What happens to a turn while calls are pending, if the request does not say: refuse, withdraw or enqueue." default:"refuse" oneof:"refuse withdraw enqueue"`
-	OnExpired    string    `yaml:"on_expired" json:"on_expired,omitempty" doc:"What happens to a message to a chat whose session has expired. refuse: the server answers 410, and the user can restore the session; restore: it restores the session; new: it begins a new session of the same thread." default:"refuse" oneof:"refuse restore new"`
+	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"How a turn is handled while another one runs, if the request does not say: reject, enqueue, interrupt, rollback or steer. Without the key, POST /chat queues it." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
+	OnWaiting    string    `yaml:"on_waiting" json:"on_waiting,omitempty" doc:"How a turn is handled while calls are pending, if the request does not say: refuse, withdraw or enqueue." default:"refuse" oneof:"refuse withdraw enqueue"`
+	OnExpired    string    `yaml:"on_expired" json:"on_expired,omitempty" doc:"How a message to a chat is handled if the session has expired. refuse: the server answers 410, and the user can restore the session; restore: it restores the session; new: it begins a new session of the same thread." default:"refuse" oneof:"refuse restore new"`
 	Sessions     string    `yaml:"sessions" json:"sessions,omitempty" doc:"thread: a chat keeps its session until that expires; each_turn: each message to a chat begins a new session of its thread." default:"thread" oneof:"thread each_turn"`
 	Versions     string    `yaml:"versions" json:"versions,omitempty" doc:"follow: the next turn uses a new version; pin: a session keeps the version that it began with." default:"follow" oneof:"follow pin"`
 	Durability   string    `yaml:"durability" json:"durability,omitempty" doc:"When steps are committed: per_tool, per_step, manual, or an interval such as 5s." default:"per_step"`
@@ -184,7 +184,7 @@ func (o *Output) Type() *cairn.OutputType {
 
 // Skills are the skills of an assistant. The zero value is none.
 type Skills struct {
-	Folders []string `yaml:"folders" json:"folders,omitempty" doc:"Folders with skills: each folder with a SKILL.md, up to 6 levels deep. Of two skills with one name the first counts. Relative paths begin at the working directory."`
+	Folders []string `yaml:"folders" json:"folders,omitempty" doc:"Folders with skills: each folder with a SKILL.md, up to 6 levels deep. If two skills have one name, the first one counts. Relative paths begin at the working directory."`
 	Preload []string `yaml:"preload" json:"preload,omitempty" doc:"Skills whose instructions the model has from the beginning of a session."`
 }
 
