@@ -176,6 +176,7 @@ var faults = []struct {
 	{"wooden piece of a text", "words", change{"engine/words.go", "", "package engine\n\nconst text = \"x\" +\n\t\"comes tw" + "ice\"\n"}, `engine/words.go:4: "comes tw` + `ice": write`},
 	{"word of no glossary in a doc", "words", change{"README.md", "# House", "# House that t" + "ells"}, "README.md:1: "},
 
+	{"phrase", "phrases", change{"README.md", "# House", "# House\n\nA hut is\nno house."}, `README.md:3: "hut is no house": write "is not a"`},
 	{"link to nothing", "links", change{"README.md", "docs/GUIDE.md#use", "docs/MANUAL.md"}, "README.md:5: link docs/MANUAL.md: no such file"},
 	{"link out of the house", "links", change{"README.md", "docs/GUIDE.md#use", "../GUIDE.md"}, "README.md:5: link ../GUIDE.md: no such file"},
 	{"link to the start of a name", "links", change{"README.md", "(store/)", "(sto)"}, "README.md:5: link sto: no such file"},

@@ -35,6 +35,7 @@ type check struct {
 var checks = []check{
 	{"format", checkFormat},
 	{"words", checkWords},
+	{"phrases", checkPhrases},
 	{"links", checkLinks},
 	{"docs", checkCode},
 	{"floors", checkFloors},
