@@ -1,5 +1,5 @@
-// Package store defines what applications need to work with stored sessions: the types that the engine's queries
-// take and return, the errors of stores, and copies of sessions from one store to another.
+// Package store has the types for work with stored sessions: parameters and results of the engine's queries, and the
+// errors of stores. It also copies sessions from one store to another.
 //
 // To open a store, use the package of its kind: sqlitestore, pgstore, redisstore or memstore. Pass the store to
 // engine.New; the engine's methods read and write it. A store implements [driver.Store] of package driver. Programs

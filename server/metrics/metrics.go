@@ -1,4 +1,4 @@
-// Package metrics counts what a server does, for Prometheus.
+// Package metrics counts the requests, streams and events of a server, for Prometheus.
 package metrics
 
 import (
@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics is a server.Observer that counts, and an http.Handler that returns the counts in Prometheus' text format.
-// It has a registry of its own. Labels are routes and statuses: they contain no session, run or user. Mount it
-// where only the scraper reaches it:
+// Metrics is a server.Observer that counts, and an http.Handler that returns the counts in Prometheus' text format. It
+// has its own registry. Labels are routes and statuses: they contain no session, run or user. Mount it where only the
+// scraper reaches it:
 //
 //	m := metrics.New()
 //	handler, err := server.New(eng, &server.Options{Observer: m, …})
