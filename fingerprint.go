@@ -1,6 +1,7 @@
 package cairn
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -50,7 +51,7 @@ func (f *Fingerprint) validate() error {
 	if f.Messages < 0 || f.Summary < 0 {
 		return Invalid("fingerprint", "must not be negative")
 	}
-	if err := CheckText("fingerprint", f.Instructions+f.Tools); err != nil {
+	if err := cmp.Or(CheckText("fingerprint", f.Instructions), CheckText("fingerprint", f.Tools)); err != nil || len(f.Blocks) == 0 {
 		return err
 	}
 	for _, hash := range slices.Sorted(maps.Keys(f.Blocks)) {

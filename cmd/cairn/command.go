@@ -14,7 +14,6 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/models"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/sessions"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/skills"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/upkeep"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/work"
 )
@@ -30,7 +29,6 @@ type grammar struct {
 	Store    upkeep.Store      `cmd:"" help:"Copy sessions from one store to another."`
 	Migrate  upkeep.Migrate    `cmd:"" help:"Create the tables of a store, or show their version."`
 	Models   models.Commands   `cmd:"" help:"List models with their windows and prices; make a table of a public catalog."`
-	Skills   skills.Commands   `cmd:"" help:"List skills, and check them."`
 	Version  versionCmd        `cmd:"" help:"Print the version."`
 
 	Completion  completionCmd    `cmd:"" help:"Print a script that completes commands in a shell."`

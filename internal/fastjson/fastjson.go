@@ -69,10 +69,10 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 		w.text("cut", string(m.Cut))
 	}
 	if m.Tokens != 0 {
-		w.value("tokens", m.Tokens)
+		w.int("tokens", m.Tokens)
 	}
 	if m.Fingerprint != nil {
-		w.value("fingerprint", m.Fingerprint)
+		w.fingerprint(m.Fingerprint)
 	}
 	w.flag("ends_turn", m.EndsTurn)
 	if run != "" {
@@ -88,6 +88,26 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 		return to, cairn.Errorf(cairn.ErrInvalid, "encode message: %w", w.err)
 	}
 	return append(w.data, '}'), nil
+}
+
+func (w *writer) fingerprint(f *cairn.Fingerprint) {
+	w.name("fingerprint")
+	w.data = append(w.data, '{')
+	if f.Instructions != "" {
+		w.text("instructions", f.Instructions)
+	}
+	if f.Tools != "" {
+		w.text("tools", f.Tools)
+	}
+	w.int("messages", int64(f.Messages))
+	if f.Summary != 0 {
+		w.int("summary", int64(f.Summary))
+	}
+	w.flag("changed", f.Changed)
+	if len(f.Blocks) > 0 {
+		w.value("blocks", f.Blocks)
+	}
+	w.data = append(w.data, '}')
 }
 
 // Text appends a JSON string. Each byte that is not valid UTF-8 becomes U+FFFD.
@@ -214,6 +234,11 @@ func (w *writer) name(name string) {
 func (w *writer) text(name, text string) {
 	w.name(name)
 	w.data = Text(w.data, text)
+}
+
+func (w *writer) int(name string, n int64) {
+	w.name(name)
+	w.data = strconv.AppendInt(w.data, n, 10)
 }
 
 // flag appends a field that is omitted if it is false.
