@@ -11,6 +11,7 @@ type Commands struct {
 	Show        showCmd        `cmd:"" help:"Show one session."`
 	Runs        runsCmd        `cmd:"" help:"List a session's runs."`
 	Messages    messagesCmd    `cmd:"" help:"Print a session's transcript."`
+	Request     requestCmd     `cmd:"" help:"Print the request that a reply answered, or what has changed since an earlier one."`
 	Events      eventsCmd      `cmd:"" help:"Print a session's event log."`
 	Stream      streamCmd      `cmd:"" help:"Print the extent of a session's event log, and whether it has ended."`
 	Emit        emitCmd        `cmd:"" help:"Publish a custom event on a session's log."`
