@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/cairn-agents/cairn v0.0.0
+	github.com/cairn-agents/cairn/skill v0.0.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	golang.org/x/oauth2 v0.35.0
 )
@@ -13,9 +14,13 @@ require (
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
+	go.yaml.in/yaml/v4 v4.0.0 // indirect
 	golang.org/x/sync v0.20.0 // indirect
 	golang.org/x/sys v0.41.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 )
 
-replace github.com/cairn-agents/cairn => ../
+replace (
+	github.com/cairn-agents/cairn => ../
+	github.com/cairn-agents/cairn/skill => ../skill
+)

@@ -115,6 +115,9 @@ func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) { l.progressed(req.Params) },
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
 	})
+	if err := withSkills(client); err != nil {
+		return nil, err
+	}
 	session, err := client.Connect(ctx, t, nil)
 	if a, ok := t.(authorised); ok && err != nil && a.unauthorised() != nil {
 		err = a.unauthorised()

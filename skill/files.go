@@ -345,6 +345,12 @@ func Check(fsys fs.FS) (problems []Problem, n int) {
 	return problems, n
 }
 
+// Digest returns the digest of a file in the form of [Info.Digests].
+func Digest(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
 // digest identifies the text of a skill's instructions.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))

@@ -2,8 +2,11 @@ package skill
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -110,6 +113,77 @@ func quoteColons(front string) (quoted string, changed bool) {
 		}
 	}
 	return strings.Join(lines, "\n"), changed
+}
+
+// CheckFrontMatter reports whether the front matter of a SKILL.md has the same fields and values as a JSON object. A
+// server that publishes skills describes each by such an object.
+func CheckFrontMatter(raw []byte, want json.RawMessage) error {
+	front, _, ok := split(strings.ReplaceAll(strings.TrimPrefix(string(raw), "\ufeff"), "\r\n", "\n"))
+	if !ok {
+		return fmt.Errorf("SKILL.md: must begin with front matter between two lines of ---")
+	}
+	var node yaml.Node
+	if err := yaml.Load([]byte(front), &node); err != nil {
+		return fmt.Errorf("SKILL.md: front matter: %w", err)
+	}
+	value, err := plain(&node, 0)
+	if err != nil {
+		return fmt.Errorf("SKILL.md: front matter: %w", err)
+	}
+	got, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("SKILL.md: front matter: %w", err)
+	}
+	var a, b any
+	if err := cmp.Or(json.Unmarshal(got, &a), json.Unmarshal(want, &b)); err != nil {
+		return fmt.Errorf("front matter: %w", err)
+	}
+	if !reflect.DeepEqual(a, b) {
+		return fmt.Errorf("SKILL.md: front matter differs from its description")
+	}
+	return nil
+}
+
+// plain returns a value of YAML as JSON has it. A time stays the text that was written.
+func plain(n *yaml.Node, depth int) (any, error) {
+	if depth > 32 {
+		return nil, fmt.Errorf("nested more than 32 levels deep")
+	}
+	switch n.Kind {
+	case yaml.DocumentNode:
+		if len(n.Content) == 1 {
+			return plain(n.Content[0], depth)
+		}
+		return map[string]any{}, nil
+	case yaml.MappingNode:
+		m := map[string]any{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			value, err := plain(n.Content[i+1], depth+1)
+			if err != nil {
+				return nil, err
+			}
+			m[n.Content[i].Value] = value
+		}
+		return m, nil
+	case yaml.SequenceNode:
+		list := []any{}
+		for _, item := range n.Content {
+			value, err := plain(item, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, value)
+		}
+		return list, nil
+	case yaml.ScalarNode:
+		if n.ShortTag() == "!!timestamp" {
+			return n.Value, nil
+		}
+		var v any
+		err := n.Decode(&v)
+		return v, err
+	}
+	return nil, fmt.Errorf("must not contain aliases")
 }
 
 func (s *Skill) warn(format string, args ...any) {

@@ -89,6 +89,9 @@ type offer struct {
 type entry struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
+	// Origin and Digests are those of the Info.
+	Origin  string            `json:"origin,omitempty"`
+	Digests map[string]string `json:"digests,omitempty"`
 }
 
 // loaded is a preloaded skill as the model reads it.
@@ -137,8 +140,9 @@ func (s *Set) offer(ctx context.Context, agent string) (*offer, error) {
 		for _, w := range info.Warnings {
 			s.warn(agent, "skill has a mistake", info.Name+": "+w)
 		}
-		now.Skills = append(now.Skills, entry{info.Name, info.Description})
+		now.Skills = append(now.Skills, entry{info.Name, oneLine(info.Description), info.Origin, info.Digests})
 	}
+	now.Skills = s.fit(agent, now.Skills)
 	slices.SortFunc(now.Skills, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
 	for _, name := range s.preload {
 		sk, err := s.skills.Load(ctx, name)
@@ -154,6 +158,25 @@ func (s *Set) offer(ctx context.Context, agent string) (*offer, error) {
 	return now, nil
 }
 
+// fit returns as many skills as a session can pin.
+func (s *Set) fit(agent string, list []entry) []entry {
+	total := 0
+	for i, e := range list {
+		total += len(e.Name) + len(e.Description) + len(e.Origin) + 64
+		for path, digest := range e.Digests {
+			total += len(path) + len(digest) + 8
+		}
+		if total > cairn.MaxPinnedBytes/2 {
+			s.warn(agent, "skills omitted: the list is too large", fmt.Sprintf("%d of %d", len(list)-i, len(list)))
+			return list[:i]
+		}
+	}
+	return list
+}
+
+// oneLine joins the lines of a description, which has a line of the catalogue.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
 // warn logs a warning once.
 func (s *Set) warn(agent, line, problem string) {
 	s.mu.Lock()
@@ -162,6 +185,16 @@ func (s *Set) warn(agent, line, problem string) {
 		s.warned[key] = true
 		s.logger.Warn(line, "agent", agent, "toolset", s.name, "problem", problem)
 	}
+}
+
+// find returns the entry of a skill; nil for an unknown one.
+func (o *offer) find(name string) *entry {
+	for i := range o.Skills {
+		if o.Skills[i].Name == name {
+			return &o.Skills[i]
+		}
+	}
+	return nil
 }
 
 // text returns the catalogue for the model.

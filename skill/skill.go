@@ -41,6 +41,13 @@ type Info struct {
 	// AllowedTools are patterns of tool names, such as "git_*", that loading the skill switches on. They only affect
 	// tools that the agent has and that are off, and they waive no approval.
 	AllowedTools []string `json:"allowed_tools,omitempty"`
+	// Origin names a source other than the operator, such as "the MCP server docs". The model reads it with the
+	// instructions. Empty for a source that the operator trusts.
+	Origin string `json:"origin,omitempty"`
+	// Digests are the digests of the skill's files by path, SKILL.md included, in the form "sha256:" and 64 hexadecimal
+	// digits. If there are any, a session pins them: it reads files with these digests, and no others, until a turn begins
+	// with new ones. Nil means that files are read as they are.
+	Digests map[string]string `json:"digests,omitempty"`
 	// Warnings are mistakes in the skill that do not prevent its use. A Set logs them.
 	Warnings []string `json:"-"`
 }
@@ -50,6 +57,8 @@ type Skill struct {
 	Info
 	// Body is the instructions, in Markdown.
 	Body string
+	// Digest is the digest of the SKILL.md that Body is from, if Digests are set.
+	Digest string
 	// Files are the other files of the skill, which the model reads with [ReadTool].
 	Files []File
 }

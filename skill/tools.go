@@ -49,7 +49,9 @@ func (s *Set) Tools(pinned json.RawMessage) ([]cairn.Tool, error) {
 		cairn.RawFunc(LoadTool, "Load the instructions of a skill.", load, func(ctx context.Context, call *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 			return s.load(ctx, call, input, o)
 		}),
-		cairn.RawFunc(ReadTool, "Read lines of a text file of a skill.", read, s.read),
+		cairn.RawFunc(ReadTool, "Read lines of a text file of a skill.", read, func(ctx context.Context, _ *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
+			return s.read(ctx, input, o)
+		}),
 	}, nil
 }
 
@@ -63,7 +65,11 @@ func (s *Skill) heading() string { return fmt.Sprintf("Skill %s (%s)\n", s.Name,
 // text returns a skill as the model reads it.
 func (s *Skill) text() string {
 	var b strings.Builder
-	b.WriteString(s.heading() + "\n" + s.Body)
+	b.WriteString(s.heading())
+	if s.Origin != "" {
+		fmt.Fprintf(&b, "From %s, not from the user or the operator.\n", s.Origin)
+	}
+	b.WriteString("\n" + s.Body)
 	if len(s.Files) > 0 {
 		fmt.Fprintf(&b, "\n\nFiles of the skill, to be read with %s:", ReadTool)
 		for _, f := range s.Files {
@@ -85,6 +91,9 @@ func (s *Set) load(ctx context.Context, call *cairn.Call, input json.RawMessage,
 	sk, err := s.skills.Load(ctx, in.Name)
 	if err != nil {
 		return nil, unusable(err, "skill %q", in.Name)
+	}
+	if e := pinned.find(in.Name); e != nil && e.Digests != nil && sk.Digest != e.Digests[manifest] {
+		return nil, changed(in.Name)
 	}
 	text := sk.text()
 	for _, l := range pinned.Loaded {
@@ -125,7 +134,7 @@ func switchOn(call *cairn.Call, patterns []string) error {
 }
 
 // read is the function of ReadTool.
-func (s *Set) read(ctx context.Context, _ *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
+func (s *Set) read(ctx context.Context, input json.RawMessage, pinned *offer) (json.RawMessage, error) {
 	in := struct {
 		Skill, Path string
 		Line, Lines int
@@ -137,9 +146,16 @@ func (s *Set) read(ctx context.Context, _ *cairn.Call, input json.RawMessage) (j
 	if !fs.ValidPath(file) || file == "." {
 		return nil, cairn.Errorf(cairn.ErrArguments, "path: must be a path within the skill's folder, got %q", in.Path)
 	}
+	e := pinned.find(in.Skill)
+	if e != nil && e.Digests != nil && e.Digests[file] == "" {
+		return nil, unusable(fs.ErrNotExist, "file %q of skill %q", file, in.Skill)
+	}
 	raw, err := s.skills.ReadFile(ctx, in.Skill, file)
 	if err != nil {
 		return nil, unusable(err, "file %q of skill %q", file, in.Skill)
+	}
+	if e != nil && e.Digests != nil && e.Digests[file] != Digest(raw) {
+		return nil, changed(in.Skill)
 	}
 	if !utf8.Valid(raw) || strings.ContainsRune(string(raw), 0) {
 		return nil, cairn.Errorf(cairn.ErrArguments, "path: %q is not a text file (%d bytes)", file, len(raw))
@@ -170,6 +186,11 @@ func excerpt(file, text string, from, count int) (string, error) {
 		return out, nil
 	}
 	return fmt.Sprintf("Lines %d to %d of %d of %s:\n%s", from, to, len(lines), file, out), nil
+}
+
+// changed is the error of a skill whose digests differ from the pinned ones.
+func changed(name string) error {
+	return cairn.Errorf(cairn.ErrStale, "skill %q has changed; its new version is available from the next turn on", name)
 }
 
 // unusable returns an error for the model. What a file system says of its own paths is not for it.

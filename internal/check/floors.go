@@ -40,9 +40,10 @@ var floors = []floor{
 	{"clients", []string{"client"}, []string{"nouns", "leaves"}},
 	{"host loop", []string{"host/loop"}, []string{"nouns", "contract", "loop"}},
 	{"hosts", []string{"host/*", "server"}, []string{"nouns", "leaves", "driver", "store", "contract", "loop", "host loop", "engine"}},
-	{"capabilities", []string{"mcp", "skill"}, []string{"nouns", "leaves", "driver", "store", "engine"}},
+	{"skills", []string{"skill"}, []string{"nouns", "leaves"}},
+	{"capabilities", []string{"mcp"}, []string{"nouns", "leaves", "driver", "store", "engine", "skills"}},
 	{"contract", []string{"host"}, []string{"nouns"}},
-	{"commands", []string{"cmd/*"}, []string{"nouns", "leaves", "driver", "store", "models", "backends", "engine", "clients", "contract", "host loop", "hosts", "capabilities"}},
+	{"commands", []string{"cmd/*"}, []string{"nouns", "leaves", "driver", "store", "models", "backends", "engine", "clients", "contract", "host loop", "hosts", "capabilities", "skills"}},
 	{"top", []string{"bench", "examples"}, []string{everything}},
 	{"nouns", []string{"."}, []string{"leaves"}},
 }

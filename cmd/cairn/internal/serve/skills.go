@@ -10,9 +10,14 @@ import (
 	"github.com/cairn-agents/cairn/skill"
 )
 
-// skills returns the skills of an assistant. A folder that does not exist is an error; skills in a folder may come and go
-// while the server runs.
-func (s *service) skills(of *config.Skills, taken []string) (cairn.Toolset, error) {
+// publisher is an MCP server that publishes skills.
+type publisher interface {
+	Skills(user string) skill.Provider
+}
+
+// skills returns the skills of an assistant: those in its folders, then those of MCP servers. A folder that does not
+// exist is an error; skills in a folder may come and go while the server runs.
+func (s *service) skills(of *config.Skills, servers []cairn.Toolset, taken []string) (cairn.Toolset, error) {
 	var providers []skill.Provider
 	for i, folder := range of.Folders {
 		info, err := os.Stat(folder)
@@ -23,6 +28,11 @@ func (s *service) skills(of *config.Skills, taken []string) (cairn.Toolset, erro
 			return nil, fmt.Errorf("skills.folders[%d]: %w", i, err)
 		}
 		providers = append(providers, skill.FS(os.DirFS(folder)))
+	}
+	for _, ts := range servers {
+		if p, ok := ts.(publisher); ok {
+			providers = append(providers, p.Skills(""))
+		}
 	}
 	name := "skills"
 	for n := 2; slices.Contains(taken, name); n++ {

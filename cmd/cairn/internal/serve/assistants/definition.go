@@ -44,8 +44,9 @@ type Parts struct {
 	// Toolset returns the tools of an MCP server. cache says which of their results are kept. taken are the names
 	// of the assistant's toolsets so far.
 	Toolset func(t *config.Tool, cache config.ToolCache, taken []string) (cairn.Toolset, error)
-	// Skills returns the skills of an assistant. taken are the names of its toolsets so far.
-	Skills func(s *config.Skills, taken []string) (cairn.Toolset, error)
+	// Skills returns the skills of an assistant: those in folders, and those that MCP servers among its toolsets publish.
+	// taken are the names of its toolsets so far.
+	Skills func(s *config.Skills, servers []cairn.Toolset, taken []string) (cairn.Toolset, error)
 }
 
 // builder builds the agents of definitions, each once.
@@ -81,13 +82,18 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 		Description: d.Description, Instructions: d.Instructions, Model: model, Settings: settings, Output: d.Output.Type(), MaxSteps: d.MaxSteps, DeferAbove: d.DeferAbove,
 		Durability: durability, TTL: time.Duration(d.TTL),
 	}
+	var servers []cairn.Toolset
 	for i := range d.Tools {
-		if err := b.add(a, d, &d.Tools[i]); err != nil {
+		t := &d.Tools[i]
+		if err := b.add(a, d, t); err != nil {
 			return nil, fmt.Errorf("%s: %w", v, err)
 		}
+		if t.MCP != nil && t.MCP.Skills {
+			servers = append(servers, a.Toolsets[len(a.Toolsets)-1])
+		}
 	}
-	if d.Skills.Some() {
-		skills, err := b.Skills(&d.Skills, toolsetNames(a))
+	if d.Skills.Some() || len(servers) > 0 {
+		skills, err := b.Skills(&d.Skills, servers, toolsetNames(a))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", v, err)
 		}

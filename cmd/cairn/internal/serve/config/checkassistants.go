@@ -60,6 +60,9 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	d.checkSettings(&a.Settings, path+".settings")
 	d.checkOutput(&a.Output, path+".output")
 	d.checkSkills(&a.Skills, path+".skills")
+	if len(a.Skills.Preload) > 0 && !a.Skills.Some() && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.MCP != nil && t.MCP.Skills }) {
+		d.wrong(path+".skills.preload", "requires folders, or an MCP server with skills")
+	}
 	if a.MaxSteps < 0 {
 		d.wrong(path+".max_steps", "%d is negative", a.MaxSteps)
 	}
@@ -83,9 +86,6 @@ func (d *decoder) checkSkills(s *Skills, path string) {
 		if folder == "" {
 			d.wrong(fmt.Sprintf("%s.folders[%d]", path, i), "is empty")
 		}
-	}
-	if len(s.Preload) > 0 && !s.Some() {
-		d.wrong(path+".preload", "needs folders")
 	}
 }
 

@@ -267,6 +267,7 @@ type MCP struct {
 	ListTimeout Duration `yaml:"list_timeout" json:"list_timeout,omitempty" doc:"How long a turn waits for the server's tools while none are known, such as while a command starts." default:"15s"`
 
 	Resources          bool `yaml:"resources" json:"resources,omitempty" doc:"The model lists and reads the server's resources, with the tools list_resources and read_resource. Patterns of approve match them as resources/list and resources/read." default:"false"`
+	Skills             bool `yaml:"skills" json:"skills,omitempty" doc:"The assistant has the skills that the server publishes, too. Their names begin with the server's, and their digests are verified." default:"false"`
 	IgnoreInstructions bool `yaml:"ignore_instructions" json:"ignore_instructions,omitempty" doc:"The model does not read the instructions that the server gives for the use of its tools." default:"false"`
 }
 
