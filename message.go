@@ -63,7 +63,8 @@ type Message struct {
 	// Tokens is the size of the conversation including this message, in tokens, as counted by the provider of its
 	// model: the input and the output of that call. 0 if the provider did not report it.
 	Tokens int64 `json:"tokens,omitempty"`
-	// Fingerprint identifies the request that the reply answers; nil for other messages. It is for operators.
+	// Fingerprint identifies the request that the reply answers; nil for other messages, and if the request has the blocks
+	// of the one before. It is for operators.
 	Fingerprint *Fingerprint `json:"fingerprint,omitempty"`
 	// EndsTurn is set on the last message of a completed turn, and on context that was added during its last step and
 	// follows it: the model has nothing to answer after it. A session that is rewound or branched to such a message is

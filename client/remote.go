@@ -75,7 +75,7 @@ func (m *remote) Validate() error {
 	case m.client == nil:
 		return errors.New("client is nil")
 	case m.patience < 0:
-		return errors.New("patience must not be negative")
+		return errors.New("the option Patience must not be negative")
 	}
 	return nil
 }

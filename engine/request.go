@@ -1,18 +1,20 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Request returns the request that a reply of a session answered, from the reply's [cairn.Fingerprint]: the instructions
-// and the tools as they were then, and which messages of the transcript it had. index is the reply's place in the
-// transcript, from 0. The error is ErrNotFound if there is no such message, and ErrInvalid if it is not a reply. A reply that was made before there were fingerprints has none, and
-// a block of more than 1 MiB has only its hash: both are ErrTrimmed.
+// Request returns the request that a reply of a session answered: the instructions and the tools as they were then, see
+// [cairn.Fingerprint], and the messages of the transcript that it had. index is the reply's place in the transcript, from
+// 0. The error is ErrNotFound if there is no such message, and ErrInvalid if it is not a reply. It is ErrTrimmed for a
+// reply that was made before there were fingerprints, and if a block of more than 1 MiB has only its hash.
 func (e *Engine) Request(ctx context.Context, id string, index int) (*cairn.SentRequest, error) {
 	if index < 0 {
 		return nil, cairn.Invalid("message", "must not be negative")
@@ -26,28 +28,35 @@ func (e *Engine) Request(ctx context.Context, id string, index int) (*cairn.Sent
 		return nil, &cairn.Error{Code: cairn.ErrNotFound, Field: "message", Message: fmt.Sprintf("session %q has %d messages, no message %d", id, len(messages), index)}
 	case messages[index].Role != cairn.RoleAssistant:
 		return nil, cairn.Invalid("message", "message %d is not a reply", index)
-	case messages[index].Fingerprint == nil:
-		return nil, cairn.Errorf(cairn.ErrTrimmed, "message %d has no fingerprint", index)
 	}
-	f := *messages[index].Fingerprint
-	f.Blocks = nil
-	out := &cairn.SentRequest{Fingerprint: f}
-	decode := func(hash string, v any) error {
-		if hash == "" {
-			return nil
+	out := &cairn.SentRequest{Last: index - 1}
+	if f := messages[index].Fingerprint; f != nil {
+		out.Changed = f.Changed
+	}
+	blocks := map[string]json.RawMessage{}
+	for i := index; i >= 0; i-- {
+		if f := messages[i].Fingerprint; f != nil {
+			out.InstructionsHash, out.ToolsHash = cmp.Or(out.InstructionsHash, f.Instructions), cmp.Or(out.ToolsHash, f.Tools)
+			maps.Copy(blocks, f.Blocks)
 		}
-		for i := index; i >= 0; i-- {
-			if p := messages[i].Fingerprint; p != nil && p.Blocks[hash] != nil {
-				return json.Unmarshal(p.Blocks[hash], v)
+		if s := messages[i].Summary; s != nil && out.Summary == 0 {
+			out.Summary, out.First = i, s.From
+			if out.Last == i { // it is the last one that was added
+				out.Last--
 			}
 		}
-		return cairn.Errorf(cairn.ErrTrimmed, "the content of block %s of message %d was not kept", hash, index)
+	}
+	if out.InstructionsHash == "" || out.ToolsHash == "" {
+		return nil, cairn.Errorf(cairn.ErrTrimmed, "message %d has no fingerprint", index)
+	}
+	decode := func(hash string, v any) error {
+		if blocks[hash] == nil {
+			return cairn.Errorf(cairn.ErrTrimmed, "the content of block %s of message %d was not kept", hash, index)
+		}
+		return json.Unmarshal(blocks[hash], v)
 	}
 	var tools []string
-	if err := decode(f.Instructions, &out.Instructions); err != nil {
-		return nil, err
-	}
-	if err := decode(f.Tools, &tools); err != nil {
+	if err := cmp.Or(decode(out.InstructionsHash, &out.Instructions), decode(out.ToolsHash, &tools)); err != nil {
 		return nil, err
 	}
 	for _, hash := range tools {
@@ -56,9 +65,6 @@ func (e *Engine) Request(ctx context.Context, id string, index int) (*cairn.Sent
 			return nil, err
 		}
 		out.Tools = append(out.Tools, t)
-	}
-	if f.Summary > 0 && f.Summary < len(messages) && messages[f.Summary].Summary != nil {
-		out.First = messages[f.Summary].Summary.From
 	}
 	return out, nil
 }

@@ -99,10 +99,6 @@ func (w *writer) fingerprint(f *cairn.Fingerprint) {
 	if f.Tools != "" {
 		w.text("tools", f.Tools)
 	}
-	w.int("messages", int64(f.Messages))
-	if f.Summary != 0 {
-		w.int("summary", int64(f.Summary))
-	}
 	w.flag("changed", f.Changed)
 	if len(f.Blocks) > 0 {
 		w.value("blocks", f.Blocks)

@@ -106,7 +106,7 @@ func (o *Options) declared() (declared *Options, problem string) {
 		}
 	}
 	if declared.Patience < 0 {
-		return nil, "patience must not be negative"
+		return nil, "Patience must not be negative"
 	}
 	if declared.Text == nil {
 		declared.Text = askForText

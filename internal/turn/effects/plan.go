@@ -184,7 +184,7 @@ func takeOf(l *session.Live, req, base *cairn.Request, to *step.Reply, r *reply,
 		return err
 	}
 	changed := len(req.Messages) != len(base.Messages) || len(req.Messages) > 0 && &req.Messages[0] != &base.Messages[0]
-	to.Message.Fingerprint = l.Fingerprint(req, to.Context, changed)
+	to.Message.Fingerprint = l.Fingerprint(req, changed)
 	return nil
 }
 

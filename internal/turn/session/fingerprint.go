@@ -22,13 +22,13 @@ type fingerprints struct {
 	toolsHash                      string
 }
 
-// of returns the fingerprint of a request of a transcript, whose first message here has an index, with the contents of the
-// blocks that are not kept yet.
-func (c *fingerprints) of(req *cairn.Request, all []cairn.Message, first int, kept func(hash string) bool) *cairn.Fingerprint {
+// of returns the fingerprint of a request, with the contents of the blocks that x does not have; nil if it is as the
+// latest one that x has.
+func (c *fingerprints) of(req *cairn.Request, x *transcript.Index) *cairn.Fingerprint {
 	if c.instructions != req.System || c.instructionsHash == "" {
 		c.instructions, c.instructionsHash = req.System, hashOf([]byte(req.System))
 	}
-	if !sameTools(c.tools, req.Tools) {
+	if c.toolsHash == "" || !sameTools(c.tools, req.Tools) {
 		c.tools, c.toolHashes = slices.Clone(req.Tools), make([]string, len(req.Tools))
 		for i := range req.Tools {
 			c.toolHashes[i] = hashOf(encodeTool(&req.Tools[i]))
@@ -36,12 +36,9 @@ func (c *fingerprints) of(req *cairn.Request, all []cairn.Message, first int, ke
 		list, _ := json.Marshal(c.toolHashes) // strings encode
 		c.toolsHash = hashOf(list)
 	}
-	f := &cairn.Fingerprint{Messages: first + len(all)}
-	if at := transcript.LastSummary(all); at >= 0 {
-		f.Summary = first + at
-	}
+	f := &cairn.Fingerprint{}
 	keep := func(hash string, content func() []byte) {
-		if kept(hash) || f.Blocks[hash] != nil {
+		if x.HasBlock(hash) || f.Blocks[hash] != nil {
 			return
 		}
 		raw := content()
@@ -52,16 +49,20 @@ func (c *fingerprints) of(req *cairn.Request, all []cairn.Message, first int, ke
 			f.Blocks[hash] = clean
 		}
 	}
-	if req.System != "" {
+	instructions, tools := x.Blocks()
+	if c.instructionsHash != instructions {
 		f.Instructions = c.instructionsHash
 		keep(f.Instructions, func() []byte { raw, _ := json.Marshal(req.System); return raw })
 	}
-	if len(req.Tools) > 0 {
+	if c.toolsHash != tools {
 		f.Tools = c.toolsHash
 		keep(f.Tools, func() []byte { raw, _ := json.Marshal(c.toolHashes); return raw })
 		for i := range req.Tools {
 			keep(c.toolHashes[i], func() []byte { return encodeTool(&req.Tools[i]) })
 		}
+	}
+	if f.Instructions == "" && f.Tools == "" {
+		return nil
 	}
 	return f
 }

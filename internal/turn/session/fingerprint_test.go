@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,31 +26,35 @@ func requestOf(tools int) (*Live, *cairn.Request) {
 func TestFingerprintBlocks(t *testing.T) {
 	t.Parallel()
 	l, req := requestOf(3)
-	first := l.Fingerprint(req, nil, false)
-	if len(first.Blocks) != 5 || first.Messages != 100 || first.Summary != 0 {
+	first := l.Fingerprint(req, false)
+	if len(first.Blocks) != 5 || first.Instructions == "" || first.Tools == "" {
 		t.Fatalf("the first fingerprint is %+v", first)
 	}
 	l.index.Add(&cairn.Message{Role: cairn.RoleAssistant, Fingerprint: first})
 	again := *req
-	again.Tools = append([]cairn.ToolSpec(nil), req.Tools...)
+	again.Tools = slices.Clone(req.Tools)
 	again.Tools[1].Schema = json.RawMessage(string(req.Tools[1].Schema)) // equal, elsewhere in memory
-	if f := l.Fingerprint(&again, nil, false); f.Blocks != nil || f.Tools != first.Tools || f.Instructions != first.Instructions {
+	if f := l.Fingerprint(&again, false); f != nil {
 		t.Errorf("an equal request has the fingerprint %+v", f)
 	}
+	if f := l.Fingerprint(&again, true); f == nil || !f.Changed || f.Instructions+f.Tools != "" || f.Blocks != nil {
+		t.Errorf("an equal request that hooks were given has the fingerprint %+v", f)
+	}
 	again.Tools[1].Description, again.System = "Waits.", strings.Repeat("x", maxBlock)
-	if f := l.Fingerprint(&again, []cairn.Message{{Summary: &cairn.Summary{From: 99}}}, true); len(f.Blocks) != 2 || f.Tools == first.Tools || f.Summary != 100 || f.Messages != 101 || !f.Changed {
+	if f := l.Fingerprint(&again, false); len(f.Blocks) != 2 || f.Tools == first.Tools || f.Instructions == first.Instructions {
 		t.Errorf("a changed request has the fingerprint %+v", f)
 	}
-	if f := l.Fingerprint(&cairn.Request{}, nil, false); f.Instructions != "" || f.Tools != "" || f.Blocks != nil {
-		t.Errorf("a request of messages alone has the fingerprint %+v", f)
+	l.index.Add(&cairn.Message{Hidden: true, Summary: &cairn.Summary{From: 1, Blocks: []string{first.Instructions}}})
+	if f := l.Fingerprint(req, false); f.Instructions != first.Instructions || len(f.Blocks) != 4 {
+		t.Errorf("after a summary a request has the fingerprint %+v", f)
 	}
 }
 
 func BenchmarkFingerprint(b *testing.B) {
 	l, req := requestOf(50)
-	l.index.Add(&cairn.Message{Role: cairn.RoleAssistant, Fingerprint: l.Fingerprint(req, nil, false)})
+	l.index.Add(&cairn.Message{Role: cairn.RoleAssistant, Fingerprint: l.Fingerprint(req, false)})
 	b.ReportAllocs()
 	for b.Loop() {
-		l.Fingerprint(req, nil, false)
+		l.Fingerprint(req, false)
 	}
 }

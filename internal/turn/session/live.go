@@ -181,11 +181,16 @@ func (l *Live) Sent() []cairn.Message {
 	return transcript.Recent(list, l.first)
 }
 
-// Fingerprint identifies a request whose step added context to the transcript. changed reports whether hooks were given
+// Fingerprint identifies a request; nil if it has the blocks of the one before. changed reports whether hooks were given
 // its messages.
-func (l *Live) Fingerprint(req *cairn.Request, context []cairn.Message, changed bool) *cairn.Fingerprint {
-	f := l.fingerprints.of(req, append(l.Transcript(), context...), l.first, l.index.HasBlock)
-	f.Changed = changed
+func (l *Live) Fingerprint(req *cairn.Request, changed bool) *cairn.Fingerprint {
+	f := l.fingerprints.of(req, &l.index)
+	if changed && f == nil {
+		f = &cairn.Fingerprint{}
+	}
+	if f != nil {
+		f.Changed = changed
+	}
 	return f
 }
 

@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -27,8 +28,10 @@ type Index struct {
 	found  map[string]struct{}
 	// leftOut reports whether some message lists files that are left out.
 	leftOut bool
-	// blocks are the hashes of the blocks whose contents fingerprints have.
-	blocks map[string]struct{}
+	// blocks are the hashes of the blocks whose contents fingerprints have. instructions and tools are those of the latest
+	// request.
+	blocks              map[string]struct{}
+	instructions, tools string
 	// summed reports whether a summary stands for older messages, whose call ids are not in calls.
 	summed bool
 }
@@ -38,10 +41,11 @@ func (x *Index) Add(m *cairn.Message) {
 	if m.Summary != nil {
 		x.restart(m.Summary)
 	}
-	if m.Fingerprint != nil {
-		for hash := range m.Fingerprint.Blocks {
+	if f := m.Fingerprint; f != nil {
+		for hash := range f.Blocks {
 			put(&x.blocks, hash)
 		}
+		x.instructions, x.tools = cmp.Or(f.Instructions, x.instructions), cmp.Or(f.Tools, x.tools)
 	}
 	x.differs, x.leftOut = x.differs || notes(m), x.leftOut || m.LeftOut != nil
 	if m.Hidden {
@@ -82,6 +86,7 @@ func (x *Index) Add(m *cairn.Message) {
 // restart resets what a summary states anew, as if it came first.
 func (x *Index) restart(s *cairn.Summary) {
 	x.off, x.away, x.pinned, x.found, x.blocks, x.summed = nil, nil, nil, nil, nil, true
+	x.instructions, x.tools = "", ""
 	for _, hash := range s.Blocks {
 		put(&x.blocks, hash)
 	}
@@ -156,7 +161,7 @@ func (x *Index) Pinned() map[string]json.RawMessage { return x.pinned }
 
 // Clone returns a copy that shares nothing with x.
 func (x *Index) Clone() Index {
-	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.differs, maps.Clone(x.pinned), maps.Clone(x.found), x.leftOut, maps.Clone(x.blocks), x.summed}
+	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.differs, maps.Clone(x.pinned), maps.Clone(x.found), x.leftOut, maps.Clone(x.blocks), x.instructions, x.tools, x.summed}
 }
 
 // Differs reports whether some message is sent to a model in another form than it is stored, see [Sent].
@@ -170,6 +175,9 @@ func (x *Index) HasBlock(hash string) bool {
 	_, has := x.blocks[hash]
 	return has
 }
+
+// Blocks returns the hashes of the instructions and tools of the latest request; empty if they are not known.
+func (x *Index) Blocks() (instructions, tools string) { return x.instructions, x.tools }
 
 // Found reports whether the model has found deferred tools.
 func (x *Index) Found() bool { return len(x.found) > 0 }

@@ -43,7 +43,7 @@ func Plain(messages []cairn.Message) []cairn.Message {
 // has thus accepted; messages[0] has index first. Messages that a summary stands for are not searched.
 func Files(messages []cairn.Message, first int) (places []cairn.FilePlace, accepted int) {
 	from := 0
-	if at := LastSummary(messages); at >= 0 {
+	if at := lastSummary(messages); at >= 0 {
 		from = min(max(messages[at].Summary.From-first, 0), at)
 	}
 	for i := from; i < len(messages); i++ {

@@ -13,7 +13,7 @@ import (
 // summary, the messages before it that it keeps, stripped of what is bound to still earlier ones, and all that followed
 // it. Without a summary it returns all messages.
 func Recent(messages []cairn.Message, first int) []cairn.Message {
-	at := LastSummary(messages)
+	at := lastSummary(messages)
 	if at < 0 {
 		return messages
 	}
@@ -30,8 +30,8 @@ func Recent(messages []cairn.Message, first int) []cairn.Message {
 	return append(sent, messages[at+1:]...)
 }
 
-// LastSummary returns the index of the latest summary in a list; -1 if there is none.
-func LastSummary(messages []cairn.Message) int {
+// lastSummary returns the index of the latest summary in a list; -1 if there is none.
+func lastSummary(messages []cairn.Message) int {
 	for i := len(messages) - 1; i >= 0; i-- {
 		if messages[i].Summary != nil {
 			return i

@@ -49,18 +49,18 @@ func (cmd *requestCmd) Run(a *cli.App, all *flags) error {
 
 // extent says which messages a request had.
 func extent(r *cairn.SentRequest) string {
-	text := fmt.Sprintf("%d to %d", r.First, r.Fingerprint.Messages-1)
-	if r.Fingerprint.Summary > 0 {
-		text = fmt.Sprintf("the summary %d, then %s", r.Fingerprint.Summary, text)
+	text := fmt.Sprintf("%d to %d", r.First, r.Last)
+	if r.Summary > 0 {
+		text = fmt.Sprintf("the summary %d, then %s", r.Summary, text)
 	}
-	if r.Fingerprint.Changed {
+	if r.Changed {
 		text += ", as hooks may have changed them"
 	}
 	return text
 }
 
 func printRequest(w io.Writer, r *cairn.SentRequest) error {
-	fmt.Fprintf(w, "Messages: %s\n\nInstructions (%s):\n%s\n\nTools (%s):\n", extent(r), r.Fingerprint.Instructions, output.Lined(r.Instructions), r.Fingerprint.Tools)
+	fmt.Fprintf(w, "Messages: %s\n\nInstructions (%s):\n%s\n\nTools (%s):\n", extent(r), r.InstructionsHash, output.Lined(r.Instructions), r.ToolsHash)
 	for _, t := range r.Tools {
 		fmt.Fprintf(w, "  %s (%s): %s\n    %s\n", t.Name, t.Hash, output.OneLine(t.Description, 0), t.Schema)
 	}
@@ -69,8 +69,8 @@ func printRequest(w io.Writer, r *cairn.SentRequest) error {
 
 // requestDifference is what differs between two requests.
 type requestDifference struct {
-	Before cairn.Fingerprint `json:"before"`
-	After  cairn.Fingerprint `json:"after"`
+	Before requestBlocks `json:"before"`
+	After  requestBlocks `json:"after"`
 	// Lines are the lines of the instructions that are gone (-) and new (+), in their order.
 	Lines []string `json:"lines,omitempty"`
 	// Added, Removed and Changed are tools. Reordered reports whether the others have another order.
@@ -82,9 +82,15 @@ type requestDifference struct {
 	before, after string // the messages
 }
 
+// requestBlocks are the hashes of a request's blocks.
+type requestBlocks struct {
+	Instructions string `json:"instructions"`
+	Tools        string `json:"tools"`
+}
+
 func difference(before, after *cairn.SentRequest) *requestDifference {
-	d := &requestDifference{Before: before.Fingerprint, After: after.Fingerprint, before: extent(before), after: extent(after)}
-	if before.Fingerprint.Instructions != after.Fingerprint.Instructions {
+	d := &requestDifference{Before: requestBlocks{before.InstructionsHash, before.ToolsHash}, After: requestBlocks{after.InstructionsHash, after.ToolsHash}, before: extent(before), after: extent(after)}
+	if before.InstructionsHash != after.InstructionsHash {
 		d.Lines = lineDiff(strings.Split(before.Instructions, "\n"), strings.Split(after.Instructions, "\n"))
 	}
 	hashes := map[string]string{}

@@ -27,7 +27,7 @@ func TestLineDiff(t *testing.T) {
 func TestDifferenceOfRequests(t *testing.T) {
 	t.Parallel()
 	request := func(instructions string, messages, summary int, tools ...string) *cairn.SentRequest {
-		r := &cairn.SentRequest{Instructions: instructions, Fingerprint: cairn.Fingerprint{Instructions: instructions, Tools: strings.Join(tools, " "), Messages: messages, Summary: summary}}
+		r := &cairn.SentRequest{Instructions: instructions, InstructionsHash: instructions, ToolsHash: strings.Join(tools, " "), Last: messages - 1, Summary: summary}
 		for _, name := range tools {
 			name, hash, _ := strings.Cut(name, "=")
 			r.Tools = append(r.Tools, cairn.SentTool{Hash: hash, ToolSpec: cairn.ToolSpec{Name: name}})
